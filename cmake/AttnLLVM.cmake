@@ -1,0 +1,47 @@
+# Finds MLIR/LLVM 22 as Debian packages them and hides their two traps:
+#  * every exported MLIR archive names the shared libLLVM in its link interface, so a static link would silently
+#    load a second LLVM; the interface is cleaned when ATTN_STATIC is on;
+#  * LLVM_DEFINITIONS is one string and has to be split before use.
+find_package(MLIR 22.1 REQUIRED CONFIG)
+list(APPEND CMAKE_MODULE_PATH "${MLIR_CMAKE_DIR}" "${LLVM_CMAKE_DIR}")
+include(TableGen)
+include(AddLLVM)
+include(AddMLIR)
+
+separate_arguments(_attn_llvm_definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
+add_library(attn_llvm_flags INTERFACE)
+target_include_directories(attn_llvm_flags SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
+target_compile_options(attn_llvm_flags INTERFACE ${_attn_llvm_definitions} -fno-exceptions)
+
+if(ATTN_STATIC)
+  set(LLVM_LINK_LLVM_DYLIB OFF)
+  set(MLIR_LINK_MLIR_DYLIB OFF)
+  foreach(target ${MLIR_EXPORTED_TARGETS})
+    get_target_property(_interface ${target} INTERFACE_LINK_LIBRARIES)
+    if(_interface)
+      list(REMOVE_ITEM _interface LLVM MLIR)
+      set_property(TARGET ${target} PROPERTY INTERFACE_LINK_LIBRARIES "${_interface}")
+    endif()
+  endforeach()
+  llvm_map_components_to_libnames(_attn_llvm_components
+    NVPTXCodeGen NVPTXDesc NVPTXInfo X86CodeGen X86Desc X86Info X86AsmParser OrcJIT Passes)
+  set(ATTN_LLVM_LIBS
+    MLIROptLib MLIRParser MLIRArithDialect MLIRArithToLLVM MLIRMathDialect MLIRSCFDialect MLIRSCFToControlFlow
+    MLIRSCFTransforms MLIRControlFlowDialect MLIRControlFlowToLLVM MLIRFuncDialect MLIRFuncToLLVM MLIRGPUDialect
+    MLIRLLVMDialect MLIRNVVMDialect MLIRNVVMToLLVM MLIRReconcileUnrealizedCasts MLIRTensorDialect MLIRDLTIDialect
+    MLIRTargetLLVMIRExport MLIRLLVMToLLVMIRTranslation MLIRNVVMToLLVMIRTranslation MLIRBuiltinToLLVMIRTranslation
+    MLIRTransforms MLIRPass ${_attn_llvm_components})
+else()
+  set(ATTN_LLVM_LIBS MLIR LLVM)
+endif()
+
+# attn_tablegen(<out.inc> <file.td> <mlir-tblgen flags...>): appends to ATTN_TABLEGEN_OUTPUTS of the caller.
+macro(attn_tablegen td)
+  set(LLVM_TARGET_DEFINITIONS ${td})
+  set(_pairs ${ARGN})
+  while(_pairs)
+    list(POP_FRONT _pairs _out _flags)
+    separate_arguments(_flags)
+    mlir_tablegen(${_out} ${_flags})
+  endwhile()
+endmacro()

@@ -1,0 +1,21 @@
+//===- Tile.h - The tile dialect --------------------------------*- C++ -*-===//
+#ifndef ATTN_DIALECT_TILE_IR_TILE_H
+#define ATTN_DIALECT_TILE_IR_TILE_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "attn/Dialect/Tile/IR/TileDialect.h.inc"
+#include "attn/Dialect/Tile/IR/TileEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "attn/Dialect/Tile/IR/TileAttributes.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "attn/Dialect/Tile/IR/TileTypes.h.inc"
+#define GET_OP_CLASSES
+#include "attn/Dialect/Tile/IR/TileOps.h.inc"
+
+#endif

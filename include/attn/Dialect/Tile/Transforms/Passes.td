@@ -1,0 +1,6 @@
+#ifndef ATTN_DIALECT_TILE_TRANSFORMS_PASSES_TD
+#define ATTN_DIALECT_TILE_TRANSFORMS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+#endif

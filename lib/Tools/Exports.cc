@@ -1,0 +1,4 @@
+//===- Exports.cc - The symbols the compiler library exports --------------===//
+#include "attn/Tools.h"
+
+int attn_opt_main(int argc, char **argv) { return mlir::attn::attnOptMain(argc, argv); }

@@ -1,0 +1,107 @@
+"""Runs every test of the repository and ends with one line: N passed, N failed, N skipped.
+
+Each suite writes a JUnit file, the one format that lit, GoogleTest and pytest share; the counts and the
+reasons of skips come from those files. A suite that dies without its file counts as one failure.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LIT = "/usr/lib/llvm-22/bin/lit"
+
+
+class Tally:
+    def __init__(self):
+        self.passed = 0
+        self.failed = []
+        self.skipped = []
+
+    def read(self, suite, junit, status):
+        """Adds one suite's JUnit file; `status` is the exit status of the program that wrote it."""
+        failures = len(self.failed)
+        try:
+            cases = list(ElementTree.parse(junit).getroot().iter("testcase"))
+        except (OSError, ElementTree.ParseError):
+            self.failed.append(f"{suite}: died with exit status {status} before it reported")
+            return
+        for case in cases:
+            name = f"{suite}: {case.get('classname', '')} {case.get('name')}"
+            skip = case.find("skipped")
+            if case.find("failure") is not None or case.find("error") is not None:
+                self.failed.append(name)
+            elif skip is not None or case.get("result") == "skipped" or case.get("status") == "notrun":
+                reason = skip.get("message") if skip is not None else None
+                self.skipped.append((name, (reason or "no reason given").strip()))
+            else:
+                self.passed += 1
+        if status != 0 and len(self.failed) == failures:
+            self.failed.append(f"{suite}: exit status {status} although no test failed")
+
+
+def run(tally, suite, command, junit, env, timeout):
+    print(f"\n--- {suite}", flush=True)
+    start = time.monotonic()
+    junit.unlink(missing_ok=True)
+    try:
+        status = subprocess.run(
+            command, cwd=ROOT, env=env, timeout=timeout, stdin=subprocess.DEVNULL
+        ).returncode
+    except subprocess.TimeoutExpired:
+        status = f"timeout after {timeout} s"
+    tally.read(suite, junit, status)
+    print(f"    {suite}: {time.monotonic() - start:.1f} s", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default="build", help="the build directory to test")
+    parser.add_argument("--full", action="store_true", help="the whole grid, and clang-tidy over every file")
+    parser.add_argument("--only", help="run only suites whose name contains this")
+    args = parser.parse_args()
+
+    build = ROOT / args.build
+    results = build / "test-results"
+    shutil.rmtree(results, ignore_errors=True)
+    results.mkdir(parents=True)
+    env = dict(os.environ, ATTN_BUILD=str(build), ATTN_FULL="1" if args.full else "")
+    env["PATH"] = os.pathsep.join([str(build / "bin"), env["PATH"]])
+    limit = 4 * 3600 if args.full else 900
+
+    suites = []
+    for program in sorted((build / "test-bin").glob("*")):
+        if program.is_file() and os.access(program, os.X_OK):
+            junit = results / f"{program.name}.xml"
+            suites.append(
+                (f"unit {program.name}", [program, "--gtest_brief=1", f"--gtest_output=xml:{junit}"], junit)
+            )
+    junit = results / "lit.xml"
+    lit = [LIT, "-q", "--xunit-xml-output", junit, "--param", f"build={args.build}", "test"]
+    suites.append(("lit", lit, junit))
+    for room in sorted({path.parent for path in (ROOT / "test").rglob("test_*.py")}):
+        junit = results / f"python-{room.name}.xml"
+        pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={junit}", room]
+        suites.append((f"python {room.name}", pytest, junit))
+
+    tally = Tally()
+    for suite, command, junit in suites:
+        if not args.only or args.only in suite:
+            run(tally, suite, command, junit, env, limit)
+
+    print()
+    for name, reason in tally.skipped:
+        print(f"skipped: {name}: {reason}")
+    for name in tally.failed:
+        print(f"failed: {name}")
+    print(f"{tally.passed} passed, {len(tally.failed)} failed, {len(tally.skipped)} skipped")
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

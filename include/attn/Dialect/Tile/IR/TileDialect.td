@@ -7,6 +7,15 @@ def Tile_Dialect : Dialect {
   let name = "tile";
   let cppNamespace = "::mlir::tile";
   let summary = "Loops, copies, shared-memory tiles, register fragments with layouts, dots and masks";
+  let description = [{
+    A tile program is written from the point of view of *one warp*: every value is either uniform over the warp
+    (scalars, buffers, shared tiles) or a *fragment*, spread over the warp's lanes by its layout. Control flow is
+    `scf`, scalars are `arith`.
+
+    Tile code speaks of the axes `query`, `key` and `feature`, never of rows and columns. Which axis lies along the
+    rows of the tensor cores' accumulators is decided by a dot's operands, and everything else follows, so a
+    transposed kernel (keys as rows) is another layout of the same operations.
+  }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
 }

@@ -2,14 +2,249 @@
 #define ATTN_DIALECT_TILE_IR_TILEOPS_TD
 
 include "attn/Dialect/Tile/IR/TileDialect.td"
+include "attn/Dialect/Tile/IR/TileTypes.td"
+include "attn/Dialect/Tile/IR/TileSchedule.td"
 include "mlir/IR/OpBase.td"
-include "mlir/IR/AttrTypeBase.td"
-include "mlir/IR/EnumAttr.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
 
-def Tile_YieldOp : Op<Tile_Dialect, "yield", [Terminator]> {
-  let summary = "ends a map region";
+class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
+
+//===----------------------------------------------------------------------===//
+// Where am I, and uniform reads
+//===----------------------------------------------------------------------===//
+
+class Tile_IdOp<string mnemonic, string what> : Tile_Op<mnemonic, [Pure]> {
+  let summary = what;
+  let results = (outs I32:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+def Tile_BlockIdOp : Tile_IdOp<"block_id", "index of this block in the grid">;
+def Tile_BlockCountOp : Tile_IdOp<"block_count", "blocks in the grid">;
+def Tile_WarpIdOp : Tile_IdOp<"warp_id", "index of this warp in its block; uniform over the warp">;
+def Tile_LaneIdOp : Tile_IdOp<"lane_id", "index of this thread in its warp; not uniform">;
+
+def Tile_ReadOp : Tile_Op<"read", [MemoryEffects<[MemRead]>]> {
+  let summary = "reads one element that no kernel of the launch writes";
+  let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "element index">:$index);
+  let results = (outs AnyType:$value);
+  let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($value)";
+}
+
+def Tile_RecordOp : Tile_Op<"record", [MemoryEffects<[MemRead]>]> {
+  let summary = "reads one record of eight integers (a task or a segment of the plan)";
+  let arguments = (ins Arg<Tile_BufferType, "the array of records">:$buffer, Arg<I32, "record index">:$index);
+  let results = (outs Variadic<I32>:$fields);
+  let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($fields)";
+}
+
+//===----------------------------------------------------------------------===//
+// Shared memory and copies
+//===----------------------------------------------------------------------===//
+
+def Tile_AllocOp : Tile_Op<"alloc"> {
+  let summary = "shared memory for a tile, a ring of tiles, or scratch";
+  let description = [{
+    With `per_warp` every warp gets its own. `--tile-allocate-shared` sets `offset`, in bytes from the start of the
+    block's dynamic shared memory. An allocation that `overlays` another starts where that one starts: the two are
+    never live at once (a block barrier lies between).
+  }];
+  let arguments = (ins Optional<AnyType>:$overlays, UnitAttr:$per_warp, OptionalAttr<I64Attr>:$offset);
+  let results = (outs AnyType:$memory);
+  let assemblyFormat = "(`overlays` $overlays^ `:` type($overlays))? attr-dict `:` type($memory)";
+}
+
+def Tile_SlotOp : Tile_Op<"slot", [Pure]> {
+  let summary = "one tile of a ring";
+  let arguments = (ins Arg<Tile_RingType, "the ring">:$ring, Arg<I32, "slot, below the ring's count">:$index);
+  let results = (outs Tile_SharedType:$tile);
+  let assemblyFormat = "$ring `[` $index `]` attr-dict `:` type($ring) `->` type($tile)";
+}
+
+def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
+  let summary = "starts asynchronous copies of lines from global memory into shared tiles";
+  let description = [{
+    Line i of every destination is line `begin + i` of its source; lines from `end` on are filled with zeros and not
+    read. The region maps a line index (always below `end`) to a slot of the source, where all sources share the
+    map: keys and values of a token lie at the same slot, and a block table is read once per token for both. The
+    line starts at element `slot * stride + origin` of its source.
+
+    With scope `block` all warps of the block take part, each copying a contiguous share of the lines; with `warp`
+    the destination belongs to this warp. Copies belong to the next `tile.commit` of the same thread.
+  }];
+  let arguments = (ins Arg<I32, "first line">:$begin, Arg<I32, "end of the lines that exist">:$end,
+                       Variadic<Tile_BufferType>:$sources, Variadic<I64>:$origins,
+                       Variadic<Tile_SharedType>:$targets, DenseI64ArrayAttr:$strides, Tile_Scope:$scope);
+  let regions = (region SizedRegion<1>:$slot);
+  let assemblyFormat = [{
+    $scope $begin `to` $end `from` $sources `origins` $origins `strides` $strides `into` $targets $slot attr-dict
+    `:` type($sources) `->` type($targets)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_CommitOp : Tile_Op<"commit"> {
+  let summary = "closes a group of this thread's copies";
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_WaitOp : Tile_Op<"wait"> {
+  let summary = "waits until at most `pending` of this thread's newest copy groups are unfinished";
+  let description = [{
+    Makes the copies visible to the waiting thread only: a `tile.sync` must follow before other threads read them.
+  }];
+  let arguments = (ins I32Attr:$pending);
+  let assemblyFormat = "$pending attr-dict";
+}
+
+def Tile_SyncOp : Tile_Op<"sync"> {
+  let summary = "barrier over the warp or the block; orders their shared-memory accesses";
+  let arguments = (ins Tile_Scope:$scope);
+  let assemblyFormat = "$scope attr-dict";
+}
+
+def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>]> {
+  let summary = "reads lines of a shared tile as the left operand of a dot";
+  let arguments = (ins Arg<Tile_SharedType, "the tile">:$tile, Arg<I32, "first line">:$line);
+  let results = (outs Tile_FragmentType:$fragment);
+  let assemblyFormat = "$tile `at` $line attr-dict `:` type($tile) `->` type($fragment)";
+}
+
+//===----------------------------------------------------------------------===//
+// Fragments
+//===----------------------------------------------------------------------===//
+
+def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
+  let summary = "a fragment whose elements are all the same scalar";
+  let arguments = (ins Arg<AnyType, "the scalar">:$value);
+  let results = (outs Tile_FragmentType:$fragment);
+  let assemblyFormat = "$value attr-dict `:` type($value) `->` type($fragment)";
+}
+
+def Tile_CoordinatesOp : Tile_Op<"coordinates", [Pure]> {
+  let summary = "element i of a one-axis fragment is `start + i`";
+  let arguments = (ins Arg<I32, "value of element 0">:$start);
+  let results = (outs Tile_FragmentType:$fragment);
+  let assemblyFormat = "$start attr-dict `:` type($fragment)";
+}
+
+def Tile_MapOp : Tile_Op<"map", [SingleBlock]> {
+  let summary = "applies a scalar function to every element";
+  let description = [{
+    Operands with fewer axes than the result are broadcast along the axes they lack. The region takes one scalar per
+    operand and may use uniform values from outside.
+  }];
+  let arguments = (ins Variadic<Tile_FragmentType>:$inputs);
+  let results = (outs Tile_FragmentType:$result);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$inputs $body attr-dict `:` type($inputs) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_MaskOp : Tile_Op<"mask", [SingleBlock]> {
+  let summary = "sets the scores that may not be seen to minus infinity";
+  let description = [{
+    The region says, for one element, whether it is visible. `partial` = false is a promise that it is true for all
+    of them: `--tile-skip-full-masks` then branches around the mask, so that full tiles execute no mask code.
+  }];
+  let arguments = (ins Tile_FragmentType:$scores, Variadic<Tile_FragmentType>:$inputs,
+                       Arg<I1, "whether some element may be invisible">:$partial);
+  let results = (outs Tile_FragmentType:$result);
+  let regions = (region SizedRegion<1>:$visible);
+  let assemblyFormat = [{
+    $scores `if` $partial `where` `(` $inputs `)` $visible attr-dict `:` type($scores) `,` type($inputs) `->` type($result)
+  }];
+}
+
+def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator]> {
+  let summary = "ends a region of tile.map, tile.mask or tile.gather";
   let arguments = (ins AnyType:$value);
   let assemblyFormat = "$value attr-dict `:` type($value)";
+}
+
+def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
+  let summary = "combines the elements along the second axis";
+  let description = [{
+    A result of `partial` type holds each lane's own share (no communication); `tile.complete` adds the shares.
+    Reassociates.
+  }];
+  let arguments = (ins Tile_Combine:$kind, Tile_FragmentType:$source);
+  let results = (outs Tile_FragmentType:$result);
+  let assemblyFormat = "$kind $source attr-dict `:` type($source) `->` type($result)";
+}
+
+def Tile_CompleteOp : Tile_Op<"complete", [Pure]> {
+  let summary = "adds the lanes' shares of a partial fragment";
+  let arguments = (ins Tile_FragmentType:$source);
+  let results = (outs Tile_FragmentType:$result);
+  let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
+}
+
+def Tile_CastOp : Tile_Op<"cast", [Pure]> {
+  let summary = "rounds an accumulator to 16 bits, as the left operand of the next dot";
+  let description = [{ Rounds to nearest even. Costs no communication: the two layouts place elements alike. }];
+  let arguments = (ins Tile_FragmentType:$source);
+  let results = (outs Tile_FragmentType:$result);
+  let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
+}
+
+def Tile_DotOp : Tile_Op<"dot", [MemoryEffects<[MemRead]>]> {
+  let summary = "acc + lhs * rhs on the tensor cores, contracted over the axis that the operands share";
+  let description = [{
+    `lhs` is a fragment, or a shared tile read from line `line` on. The axis of `rhs` that is not contracted becomes
+    the second axis of the result. fp32 accumulation.
+  }];
+  let arguments = (ins AnyType:$lhs, Optional<I32>:$line, Tile_SharedType:$rhs, Tile_FragmentType:$acc);
+  let results = (outs Tile_FragmentType:$result);
+  let assemblyFormat = [{
+    $lhs (`at` $line^)? `,` $rhs `,` $acc attr-dict `:` type($lhs) `,` type($rhs) `,` type($acc) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_MergeWarpsOp : Tile_Op<"merge_warps"> {
+  let summary = "merges the partial softmax states of the block's warps";
+  let description = [{
+    Every warp holds the state (max, sum, acc) of its own keys for the same rows. All warps get the merged max and
+    sum; the merged accumulator is dealt out over the feature axis: warp w gets the columns from
+    `w * (columns of the result)` on, and columns past the accumulator's are zero. `unit` is the factor from the
+    max's unit to log2. Contains two block barriers; `scratch` must be free when it starts.
+  }];
+  let arguments = (ins Tile_FragmentType:$max, Tile_FragmentType:$sum, Tile_FragmentType:$acc, AnyType:$scratch,
+                       Arg<F32, "log2 per unit of the max">:$unit, Arg<I32, "warps in the block">:$warps_value,
+                       I64Attr:$warps);
+  let results = (outs Tile_FragmentType:$merged_max, Tile_FragmentType:$merged_sum, Tile_FragmentType:$merged_acc);
+  let assemblyFormat = [{
+    $max `,` $sum `,` $acc `unit` $unit `warps` $warps `warp` $warps_value `scratch` $scratch attr-dict `:` type($max) `,` type($sum) `,` type($acc)
+    `,` type($scratch) `->` type($merged_max) `,` type($merged_sum) `,` type($merged_acc)
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Global memory and fragments
+//===----------------------------------------------------------------------===//
+
+def Tile_LoadVectorOp : Tile_Op<"load_vector", [SingleBlock, MemoryEffects<[MemRead]>]> {
+  let summary = "reads a one-axis fragment element by element; the region maps the element's index to the buffer's";
+  let arguments = (ins Tile_BufferType:$buffer);
+  let results = (outs Tile_FragmentType:$fragment);
+  let regions = (region SizedRegion<1>:$index);
+  let assemblyFormat = "$buffer $index attr-dict `:` type($buffer) `->` type($fragment)";
+}
+
+def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
+  let summary = "writes a fragment to global memory, rounding to the buffer's element type";
+  let description = [{
+    The region maps a line of the fragment (its first axis, counted from 0) to the element index of its first
+    column. Lines from `lines` on are not written, nor columns from `columns` on; `column` is the column of the
+    fragment's first. One-axis fragments are written by one lane of each quad.
+  }];
+  let arguments = (ins Tile_FragmentType:$fragment, Tile_BufferType:$buffer, Arg<I32, "lines that exist">:$lines,
+                       Optional<I32>:$column, OptionalAttr<I64Attr>:$columns);
+  let regions = (region SizedRegion<1>:$index);
+  let assemblyFormat = [{
+    $fragment `to` $buffer `lines` $lines (`column` $column^)? $index attr-dict `:` type($fragment) `->` type($buffer)
+  }];
 }
 
 #endif

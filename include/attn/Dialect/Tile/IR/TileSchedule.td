@@ -1,0 +1,39 @@
+#ifndef ATTN_DIALECT_TILE_IR_TILESCHEDULE_TD
+#define ATTN_DIALECT_TILE_IR_TILESCHEDULE_TD
+
+include "attn/Dialect/Tile/IR/TileDialect.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+
+def Tile_ScheduleKind : I32EnumAttr<"ScheduleKind", "the family of instructions a kernel is built on", [
+    I32EnumAttrCase<"Mma", 0, "mma">]> {
+  let cppNamespace = "::mlir::tile";
+}
+
+def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
+  let mnemonic = "schedule";
+  let summary = "how one kernel is cut into tiles, warps and stages";
+  let description = [{
+    `rows` packed query rows and `keys` tokens per tile. With `split_keys` every warp holds all rows and a slice of
+    the keys, copies its own slice and keeps a partial softmax of its own, merged when the task ends (decode).
+    Without it every warp holds 16 rows and reads the block's common tile (prefill). `stages` tiles are in flight.
+    `query_in_registers` keeps the query fragments in registers over the whole loop.
+
+    A function may carry its own list as `tile.schedules = [#tile.schedule<...>, ...]`; otherwise
+    `--attn-choose-schedule` picks one per shape from the target's shared memory.
+  }];
+  let parameters = (ins "ScheduleKind":$kind, "int64_t":$rows, "int64_t":$keys, "int64_t":$warps,
+                        "int64_t":$stages, "bool":$splitKeys, "bool":$queryInRegisters);
+  let assemblyFormat = [{
+    `<` $kind `,` `rows` `=` $rows `,` `keys` `=` $keys `,` `warps` `=` $warps `,` `stages` `=` $stages `,`
+    `split_keys` `=` $splitKeys `,` `query_in_registers` `=` $queryInRegisters `>`
+  }];
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Packed rows that one warp holds, and keys of a tile that one warp scores.
+    int64_t getWarpRows() const { return getSplitKeys() ? getRows() : getRows() / getWarps(); }
+    int64_t getWarpKeys() const { return getSplitKeys() ? getKeys() / getWarps() : getKeys(); }
+  }];
+}
+
+#endif

@@ -1,0 +1,103 @@
+#ifndef ATTN_DIALECT_TILE_IR_TILETYPES_TD
+#define ATTN_DIALECT_TILE_IR_TILETYPES_TD
+
+include "attn/Dialect/Tile/IR/TileDialect.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+
+def Tile_Axis : I32EnumAttr<"Axis", "an axis of attention", [
+    I32EnumAttrCase<"Query", 0, "query">,
+    I32EnumAttrCase<"Key", 1, "key">,
+    I32EnumAttrCase<"Feature", 2, "feature">]> {
+  let cppNamespace = "::mlir::tile";
+}
+
+def Tile_Layout : I32EnumAttr<"Layout", "how a fragment is spread over the lanes of a warp", [
+    I32EnumAttrCase<"Unassigned", 0, "unassigned">,
+    I32EnumAttrCase<"Acc", 1, "acc">,
+    I32EnumAttrCase<"Lhs", 2, "lhs">,
+    I32EnumAttrCase<"Row", 3, "row">,
+    I32EnumAttrCase<"Col", 4, "col">]> {
+  let cppNamespace = "::mlir::tile";
+}
+
+def Tile_Scope : I32EnumAttr<"Scope", "which threads take part", [
+    I32EnumAttrCase<"Warp", 0, "warp">,
+    I32EnumAttrCase<"Block", 1, "block">]> {
+  let cppNamespace = "::mlir::tile";
+}
+
+def Tile_Combine : I32EnumAttr<"Combine", "the operation of a reduction", [
+    I32EnumAttrCase<"Add", 0, "add">,
+    I32EnumAttrCase<"Max", 1, "max">]> {
+  let cppNamespace = "::mlir::tile";
+}
+
+class Tile_Type<string name, string typeMnemonic> : TypeDef<Tile_Dialect, name> {
+  let mnemonic = typeMnemonic;
+}
+
+def Tile_BufferType : Tile_Type<"Buffer", "buffer"> {
+  let summary = "a tensor in global memory, seen as elements";
+  let parameters = (ins "Type":$element);
+  let assemblyFormat = "`<` $element `>`";
+}
+
+def Tile_SharedType : Tile_Type<"Shared", "shared"> {
+  let summary = "a tile in shared memory";
+  let description = [{
+    `rows` lines along one axis, each of `cols` elements along another. A swizzled tile is stored as *panels* of at
+    most 128 bytes per line: as many panels of 128 bytes as fit, then one of 64 and one of 32 where the rest asks
+    for them (every feature size that is a multiple of 16 is such a sum). Inside a panel of W bytes the 16-byte
+    chunk c of line r lies at `r*W + 16*(c ^ s(r))` with s(r) = r % 8 for W = 128, (r/2) % 4 for 64 and (r/4) % 2
+    for 32: the hardware's own three swizzles, so that eight consecutive lines of one chunk, and one line's eight
+    chunks, both touch all 32 banks once.
+  }];
+  let parameters = (ins "Axis":$rowAxis, "int64_t":$rows, "Axis":$colAxis, "int64_t":$cols, "Type":$element,
+                        DefaultValuedParameter<"bool", "false">:$swizzled);
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = [{
+    int64_t getBytes() const;
+    /// A run of chunks stored together: `width` bytes per line, the first at byte `offset` of the tile and
+    /// holding the line's chunks from `chunk` on.
+    struct Panel { int64_t width, offset, chunk; };
+    SmallVector<Panel> getPanels() const;
+  }];
+}
+
+def Tile_RingType : Tile_Type<"Ring", "ring"> {
+  let summary = "several shared-memory tiles used in turn by a pipeline of copies";
+  let parameters = (ins "int64_t":$slots, "SharedType":$tile);
+  let assemblyFormat = "`<` $slots `,` $tile `>`";
+}
+
+def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
+  let summary = "values in the registers of one warp";
+  let description = [{
+    One or two axes with their sizes, an element type and a layout. With g = lane / 4 and q = lane % 4:
+
+    | layout | lane holds, in register i |
+    |--------|---------------------------|
+    | `acc`  | per 16x8 block: row g + 8*(i/2), column 2q + i%2 (the tensor cores' C and D) |
+    | `lhs`  | per 16x16 block: 32-bit register i holds row g + 8*(i%2), columns 2q + 8*(i/2) and the next (A) |
+    | `row`  | per 16 rows: row g + 8*i; the same value in the four lanes of a quad |
+    | `col`  | per 8 columns: column 2q + i; the same value in the eight quads |
+
+    The first axis of a two-axis fragment lies along rows. `partial` marks a one-axis fragment whose value is the
+    sum over the four lanes of a quad, not yet taken: row sums of probabilities are kept so until the last tile.
+  }];
+  let parameters = (ins ArrayRefParameter<"Axis">:$axes, ArrayRefParameter<"int64_t">:$sizes, "Type":$element,
+                        DefaultValuedParameter<"Layout", "Layout::Unassigned">:$layout,
+                        DefaultValuedParameter<"bool", "false">:$partial);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    int64_t getRank() const { return getSizes().size(); }
+    /// 32-bit registers that one lane uses.
+    int64_t getRegisters() const;
+    FragmentType withLayout(Layout layout) const;
+    FragmentType withElement(Type element) const;
+  }];
+}
+
+#endif

@@ -1,0 +1,156 @@
+//===- TileTypes.cpp - Types of the tile dialect --------------------------===//
+#include "attn/Dialect/Tile/IR/Tile.h"
+
+#include "mlir/IR/DialectImplementation.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+/// `key 64`
+static ParseResult parseExtent(AsmParser &parser, Axis &axis, int64_t &size) {
+  StringRef keyword;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseKeyword(&keyword))
+    return failure();
+  std::optional<Axis> parsed = symbolizeAxis(keyword);
+  if (!parsed)
+    return parser.emitError(loc, "expected an axis (query, key or feature), got '") << keyword << "'";
+  axis = *parsed;
+  return parser.parseInteger(size);
+}
+
+//===----------------------------------------------------------------------===//
+// SharedType
+//===----------------------------------------------------------------------===//
+
+Type SharedType::parse(AsmParser &parser) {
+  Axis rowAxis, colAxis;
+  int64_t rows, cols;
+  Type element;
+  if (parser.parseLess() || parseExtent(parser, rowAxis, rows) || parser.parseComma() ||
+      parseExtent(parser, colAxis, cols) || parser.parseComma() || parser.parseType(element))
+    return {};
+  bool swizzled = succeeded(parser.parseOptionalComma());
+  if (swizzled && parser.parseKeyword("swizzled"))
+    return {};
+  if (parser.parseGreater())
+    return {};
+  return get(parser.getContext(), rowAxis, rows, colAxis, cols, element, swizzled);
+}
+
+void SharedType::print(AsmPrinter &printer) const {
+  printer << "<" << stringifyAxis(getRowAxis()) << " " << getRows() << ", " << stringifyAxis(getColAxis())
+          << " " << getCols() << ", " << getElement() << (getSwizzled() ? ", swizzled>" : ">");
+}
+
+int64_t SharedType::getBytes() const {
+  return getRows() * getCols() * getElement().getIntOrFloatBitWidth() / 8;
+}
+
+SmallVector<SharedType::Panel> SharedType::getPanels() const {
+  int64_t left = getCols() * getElement().getIntOrFloatBitWidth() / 8;
+  int64_t offset = 0, chunk = 0;
+  SmallVector<Panel> panels;
+  if (!getSwizzled())
+    return {{left, 0, 0}};
+  for (int64_t width : {128, 64, 32}) {
+    for (; left >= width; left -= width) {
+      panels.push_back({width, offset, chunk});
+      offset += width * getRows();
+      chunk += width / 16;
+    }
+  }
+  return panels;
+}
+
+//===----------------------------------------------------------------------===//
+// FragmentType
+//===----------------------------------------------------------------------===//
+
+Type FragmentType::parse(AsmParser &parser) {
+  SmallVector<Axis> axes;
+  SmallVector<int64_t> sizes;
+  auto extent = [&]() -> ParseResult {
+    return parseExtent(parser, axes.emplace_back(), sizes.emplace_back());
+  };
+  Type element;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() || parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, extent) ||
+      parser.parseComma() || parser.parseType(element))
+    return {};
+  Layout layout = Layout::Unassigned;
+  bool partial = false;
+  while (succeeded(parser.parseOptionalComma())) {
+    StringRef keyword;
+    if (parser.parseKeyword(&keyword))
+      return {};
+    if (keyword == "partial") {
+      partial = true;
+    } else if (std::optional<Layout> parsed = symbolizeLayout(keyword)) {
+      layout = *parsed;
+    } else {
+      parser.emitError(loc, "expected a layout or 'partial', got '") << keyword << "'";
+      return {};
+    }
+  }
+  if (parser.parseGreater())
+    return {};
+  return parser.getChecked<FragmentType>(loc, parser.getContext(), ArrayRef<Axis>(axes), ArrayRef<int64_t>(sizes), element, layout, partial);
+}
+
+void FragmentType::print(AsmPrinter &printer) const {
+  printer << "<[";
+  llvm::interleaveComma(llvm::zip_equal(getAxes(), getSizes()), printer, [&](auto extent) {
+    printer << stringifyAxis(std::get<0>(extent)) << " " << std::get<1>(extent);
+  });
+  printer << "], " << getElement();
+  if (getLayout() != Layout::Unassigned)
+    printer << ", " << stringifyLayout(getLayout());
+  printer << (getPartial() ? ", partial>" : ">");
+}
+
+LogicalResult FragmentType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<Axis> axes,
+                                   ArrayRef<int64_t> sizes, Type element, Layout layout, bool partial) {
+  if (axes.size() != sizes.size() || axes.empty() || axes.size() > 2)
+    return emitError() << "expected one or two axes with a size each";
+  if (axes.size() == 2 && axes[0] == axes[1])
+    return emitError() << "expected two different axes, got '" << stringifyAxis(axes[0]) << "' twice";
+  bool oneAxis = layout == Layout::Row || layout == Layout::Col;
+  if (layout != Layout::Unassigned && oneAxis != (axes.size() == 1))
+    return emitError() << "layout '" << stringifyLayout(layout) << "' needs " << (oneAxis ? "one axis" : "two axes");
+  int64_t first = layout == Layout::Col ? 8 : 16;
+  if (layout != Layout::Unassigned && sizes[0] % first != 0)
+    return emitError() << "expected a multiple of " << first << " along " << stringifyAxis(axes[0]) << ", got "
+                       << sizes[0];
+  if (layout == Layout::Acc && sizes[1] % 8 != 0)
+    return emitError() << "expected a multiple of 8 along " << stringifyAxis(axes[1]) << ", got " << sizes[1];
+  if (layout == Layout::Lhs && sizes[1] % 16 != 0)
+    return emitError() << "expected a multiple of 16 along " << stringifyAxis(axes[1]) << ", got " << sizes[1];
+  if (partial && axes.size() != 1)
+    return emitError() << "only a one-axis fragment can be partial";
+  return success();
+}
+
+int64_t FragmentType::getRegisters() const {
+  switch (getLayout()) {
+  case Layout::Acc:
+    return getSizes()[0] / 16 * (getSizes()[1] / 8) * 4;
+  case Layout::Lhs:
+    return getSizes()[0] / 16 * (getSizes()[1] / 16) * 4;
+  case Layout::Row:
+    return getSizes()[0] / 16 * 2;
+  case Layout::Col:
+    return getSizes()[0] / 8 * 2;
+  case Layout::Unassigned:
+    break;
+  }
+  llvm_unreachable("a fragment without a layout has no registers");
+}
+
+FragmentType FragmentType::withLayout(Layout layout) const {
+  return get(getContext(), getAxes(), getSizes(), getElement(), layout, getPartial());
+}
+
+FragmentType FragmentType::withElement(Type element) const {
+  return get(getContext(), getAxes(), getSizes(), element, getLayout(), getPartial());
+}

@@ -1,0 +1,75 @@
+//===- Fuzz.h - Mutated input for the readers -------------------*- C++ -*-===//
+//
+// Byte flips, splices, truncations and the numbers that break length checks,
+// from a fixed seed: a failure repeats. What is asserted is only that a reader
+// returns; the sanitizers judge the rest.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_TEST_RUNTIME_FUZZ_H
+#define ATTN_TEST_RUNTIME_FUZZ_H
+
+#include <iterator>
+#include <random>
+#include <string>
+
+namespace attn::rt::test {
+
+using Rng = std::mt19937_64;
+
+inline size_t below(Rng &rng, size_t bound) { return bound ? rng() % bound : 0; }
+
+inline std::string mutate(std::string text, Rng &rng) {
+  static const char *const words[] = {"-1",
+                                      "0",
+                                      "9223372036854775807",
+                                      "18446744073709551615",
+                                      "4294967296",
+                                      "1e400",
+                                      "null",
+                                      "[]",
+                                      "{}",
+                                      "\"\"",
+                                      "\\u0000",
+                                      "[[[[",
+                                      "true",
+                                      "\"",
+                                      ",",
+                                      "\n",
+                                      "\xff\xfe",
+                                      ":"};
+  for (size_t round = 1 + below(rng, 4); round > 0; --round) {
+    const size_t at = below(rng, text.size() + 1);
+    switch (below(rng, 6)) {
+    case 0:
+      if (at < text.size())
+        text[at] = static_cast<char>(rng());
+      break;
+    case 1:
+      text.resize(at);
+      break;
+    case 2:
+      text.insert(at, words[below(rng, std::size(words))]);
+      break;
+    case 3:
+      text.erase(at, 1 + below(rng, 16));
+      break;
+    case 4:
+      text.insert(at, text.substr(below(rng, text.size() + 1), below(rng, 40)));
+      break;
+    default: {
+      // Replace a whole number, which random bytes rarely do.
+      const size_t digit = text.find_first_of("0123456789", at);
+      if (digit != std::string::npos) {
+        const size_t end = text.find_first_not_of("0123456789", digit);
+        text.replace(digit, (end == std::string::npos ? text.size() : end) - digit,
+                     words[below(rng, std::size(words))]);
+      }
+    }
+    }
+  }
+  return text;
+}
+
+} // namespace attn::rt::test
+
+#endif

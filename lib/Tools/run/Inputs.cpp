@@ -1,0 +1,279 @@
+//===- Inputs.cpp - Tensors for a problem ---------------------------------===//
+#include "Inputs.h"
+
+#include "Random.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <unistd.h>
+
+using namespace attn;
+using namespace attn::run;
+
+namespace {
+
+/// No page has this index: what unused entries of a block table hold.
+constexpr int32_t noPage = std::numeric_limits<int32_t>::max();
+
+/// Standard normal numbers in a 16-bit or f32 dtype. Drawing from a table of 2^16 of them is what makes a
+/// gigabyte of cache take a second.
+class NormalSource {
+public:
+  NormalSource(rt::DType dtype, double factor = 1) : size(rt::dtypeSize(dtype)) {
+    rt::Tensor values(dtype, {tableSize});
+    Random random(0, "normal");
+    for (int64_t i = 0; i < tableSize; i += 2) {
+      double a, b;
+      random.normalPair(a, b);
+      values.set(i, a * factor);
+      values.set(i + 1, b * factor);
+    }
+    table = std::move(values.bytes);
+  }
+
+  void fill(uint8_t *out, int64_t count, Random &random) const {
+    if (size == 2)
+      draw(reinterpret_cast<uint16_t *>(out), count, random);
+    else
+      draw(reinterpret_cast<uint32_t *>(out), count, random);
+  }
+
+private:
+  static constexpr int64_t tableSize = 1 << 16;
+
+  template <typename Bits> void draw(Bits *out, int64_t count, Random &random) const {
+    const Bits *values = reinterpret_cast<const Bits *>(table.data());
+    for (int64_t i = 0; i < count; i += 4) {
+      uint64_t word = random.next();
+      for (int64_t j = i; j < std::min(i + 4, count); ++j, word >>= 16)
+        out[j] = values[word & 0xffff];
+    }
+  }
+
+  size_t size;
+  std::vector<uint8_t> table;
+};
+
+rt::Tensor normalTensor(rt::DType dtype, std::vector<int64_t> shape, uint64_t seed, const std::string &name,
+                        double factor = 1) {
+  rt::Tensor tensor(dtype, std::move(shape));
+  Random random(seed, name);
+  NormalSource(dtype, factor).fill(tensor.bytes.data(), tensor.elements(), random);
+  return tensor;
+}
+
+rt::Tensor i32Tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values) {
+  return rt::Tensor::ofI32(std::move(shape), values);
+}
+
+/// The machine's memory is the limit on what may be generated.
+rt::Status checkMemory(const std::string &name, const std::vector<int64_t> &shape, rt::DType dtype) {
+  auto count = rt::elementCount(shape);
+  double have = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  double need = count ? static_cast<double>(*count) * static_cast<double>(rt::dtypeSize(dtype)) : 0;
+  if (count && need < have / 4)
+    return {};
+  return rt::inputError("'" + name + "' of shape " + rt::shapeText(shape) + " is too large for this machine, which has " +
+                        std::to_string(static_cast<int64_t>(have / 1e9)) +
+                        " GB of memory; one tensor may take a quarter of it");
+}
+
+/// Generates one problem; the members are what later arguments build on.
+class Generator {
+public:
+  Generator(const Arguments &arguments, Dims &dims, uint64_t seed) : arguments(arguments), dims(dims), seed(seed) {}
+
+  rt::Result<rt::TensorMap> run() {
+    auto batchSize = dims.one("batch", 4);
+    if (!batchSize)
+      return batchSize.error();
+    batch = *batchSize;
+    if (batch < 1 || batch > 1 << 20)
+      return rt::inputError("--dim batch expects 1 to 1048576 sequences, got " + std::to_string(batch));
+    known["batch"] = batch;
+    std::vector<int64_t> queryLengths = dims.many("q_len", batch, 1, seed);
+    int64_t rows = std::accumulate(queryLengths.begin(), queryLengths.end(), int64_t(0));
+    known["q_len"] = *std::max_element(queryLengths.begin(), queryLengths.end());
+    if (!arguments.query.dims.empty()) {
+      const std::string &rowsDim = arguments.query.dims.front();
+      if (dims.has(rowsDim) && !known.count(rowsDim))
+        return rt::inputError("--dim " + rowsDim + " follows from batch and q_len: give those");
+      known[rowsDim] = rows;
+    }
+    std::vector<int64_t> queryShape = {rows, arguments.query.shape[1], arguments.query.shape[2]};
+    if (rt::Status status = checkMemory("q", queryShape, arguments.query.dtype); !status)
+      return status.error();
+    start.resize(batch + 1);
+    std::partial_sum(queryLengths.begin(), queryLengths.end(), start.begin() + 1);
+    end.resize(batch);
+
+    for (const KVArgument &kv : arguments.kv)
+      if (rt::Status status = addKV(kv); !status)
+        return status.error();
+
+    std::vector<int32_t> positions;
+    for (int64_t s = 0; s < batch; ++s)
+      for (int64_t r = 0; r < queryLengths[s]; ++r)
+        positions.push_back(static_cast<int32_t>(end[s] - queryLengths[s] + r));
+    tensors["q"] = normalTensor(arguments.query.dtype, queryShape, seed, "q");
+    tensors["q_start"] = i32Tensor({batch + 1}, std::vector<int32_t>(start.begin(), start.end()));
+    tensors["q_pos"] = i32Tensor({rows}, positions);
+
+    for (const TensorArgument &other : arguments.others)
+      if (rt::Status status = addOther(other); !status)
+        return status.error();
+    return std::move(tensors);
+  }
+
+private:
+  rt::Status addKV(const KVArgument &kv) {
+    int64_t instances = batch;
+    if (kv.instancesDim != "batch") {
+      auto count = dims.one(kv.instancesDim, 1);
+      if (!count)
+        return count.error();
+      instances = *count;
+      if (instances < 1 || instances > batch)
+        return rt::inputError("--dim " + kv.instancesDim + " expects 1 to " + std::to_string(batch) +
+                              " instances for a batch of " + std::to_string(batch) + ", got " +
+                              std::to_string(instances));
+    }
+    std::vector<int64_t> lengths = dims.many(kv.tokensDim, instances, 512, seed);
+    int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t(0));
+    if (rt::Status status = checkMemory(kv.name, {tokens, kv.heads, std::max(kv.keyDim, kv.valueDim)}, kv.key); !status)
+      return status;
+    known[kv.instancesDim] = instances;
+    known[kv.tokensDim] = *std::max_element(lengths.begin(), lengths.end());
+
+    // Sequence s sees instance s * instances / batch; its tokens follow those of the arguments before.
+    std::vector<int32_t> rowRanges, pos0(instances);
+    for (int64_t i = 0, s = 0; i < instances; ++i) {
+      int64_t first = s;
+      for (; s < batch && s * instances / batch == i; ++s)
+        pos0[i] = static_cast<int32_t>(std::max<int64_t>(pos0[i], end[s]));
+      for (int64_t member = first; member < s; ++member)
+        if (end[member] != pos0[i])
+          return rt::inputError("'" + kv.name + "' is shared by sequences whose tokens before it differ in number; "
+                                "put shared arguments first, or share the earlier ones alike");
+      for (int64_t member = first; member < s; ++member)
+        end[member] = pos0[i] + lengths[i];
+      rowRanges.push_back(static_cast<int32_t>(start[first]));
+      rowRanges.push_back(static_cast<int32_t>(start[s]));
+    }
+    std::vector<int32_t> lengths32(lengths.begin(), lengths.end());
+    tensors[kv.name + ".lengths"] = i32Tensor({instances}, lengths32);
+    tensors[kv.name + ".pos0"] = i32Tensor({instances}, pos0);
+    if (kv.instancesDim != "batch")
+      tensors[kv.name + ".rows"] = i32Tensor({instances, 2}, rowRanges);
+
+    std::vector<std::vector<int64_t>> slots(instances); // of each token, in units of (kv_heads, dim)
+    std::vector<int64_t> shape = placeTokens(kv, lengths, slots);
+    auto add = [&](const char *part, int64_t dim, rt::DType dtype) -> rt::Status {
+      std::string name = kv.name + part + (kv.store == Store::Paged ? "_pages" : "");
+      std::vector<int64_t> full = shape;
+      full.push_back(kv.heads);
+      full.push_back(dim);
+      if (rt::Status status = checkMemory(name, full, dtype); !status)
+        return status;
+      rt::Tensor tensor(dtype, full);
+      tensor.fill(std::numeric_limits<double>::quiet_NaN());
+      NormalSource source(dtype);
+      Random random(seed, name);
+      int64_t token = kv.heads * dim;
+      for (const auto &instance : slots)
+        for (int64_t slot : instance)
+          source.fill(tensor.bytes.data() + slot * token * static_cast<int64_t>(rt::dtypeSize(dtype)), token, random);
+      tensors[name] = std::move(tensor);
+      return {};
+    };
+    if (rt::Status status = add(".k", kv.keyDim, kv.key); !status)
+      return status;
+    return add(".v", kv.valueDim, kv.value);
+  }
+
+  /// Finds a slot for every token and adds the tensors that say where they are. Returns the dimensions of the
+  /// key and value tensors before [kv_heads, dim].
+  std::vector<int64_t> placeTokens(const KVArgument &kv, const std::vector<int64_t> &lengths,
+                                   std::vector<std::vector<int64_t>> &slots) {
+    int64_t instances = static_cast<int64_t>(lengths.size());
+    int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+    auto place = [&](auto slotOf) {
+      for (int64_t i = 0; i < instances; ++i) {
+        slots[i].reserve(lengths[i]);
+        for (int64_t t = 0; t < lengths[i]; ++t)
+          slots[i].push_back(slotOf(i, t));
+      }
+    };
+    if (kv.store == Store::Dense) {
+      int64_t capacity = longest + 3;
+      place([&](int64_t i, int64_t t) { return i * capacity + t; });
+      return {instances, capacity};
+    }
+    if (kv.store == Store::Packed) {
+      std::vector<int32_t> starts(instances + 1);
+      for (int64_t i = 0; i < instances; ++i)
+        starts[i + 1] = static_cast<int32_t>(starts[i] + lengths[i] + i % 3);
+      place([&](int64_t i, int64_t t) { return starts[i] + t; });
+      tensors[kv.name + ".start"] = i32Tensor({instances + 1}, starts);
+      return {std::max<int64_t>(starts.back(), 1)};
+    }
+    auto pagesOf = [&](int64_t length) { return (length + kv.page - 1) / kv.page; };
+    int64_t used = 0;
+    for (int64_t length : lengths)
+      used += pagesOf(length);
+    int64_t pool = used + used / 8 + 2, columns = pagesOf(longest) + 1;
+    std::vector<int32_t> order(pool), table(instances * columns, noPage);
+    std::iota(order.begin(), order.end(), 0);
+    Random random(seed, kv.name + ".block_table");
+    for (int64_t i = pool - 1; i > 0; --i)
+      std::swap(order[i], order[random.below(i + 1)]);
+    for (int64_t i = 0, next = 0; i < instances; ++i)
+      for (int64_t p = 0; p < pagesOf(lengths[i]); ++p)
+        table[i * columns + p] = order[next++];
+    place([&](int64_t i, int64_t t) { return table[i * columns + t / kv.page] * kv.page + t % kv.page; });
+    tensors[kv.name + ".block_table"] = i32Tensor({instances, columns}, table);
+    return {pool, kv.page};
+  }
+
+  /// Tables of small numbers: a bias or a slope times thousands of tokens must leave the scores usable.
+  rt::Status addOther(const TensorArgument &other) {
+    std::vector<int64_t> shape = other.shape;
+    size_t next = 0;
+    for (int64_t &dim : shape) {
+      if (dim >= 0)
+        continue;
+      std::string name = next < other.dims.size() ? other.dims[next++] : "";
+      if (auto found = known.find(name); found != known.end()) {
+        dim = found->second;
+        continue;
+      }
+      if (!dims.has(name))
+        return rt::inputError("the dimension '" + name + "' of '" + other.name + "' has no size: give --dim " + name +
+                              "=N");
+      auto size = dims.one(name, 0);
+      if (!size)
+        return size.error();
+      dim = known[name] = *size;
+    }
+    if (rt::Status status = checkMemory(other.name, shape, other.dtype); !status)
+      return status;
+    tensors[other.name] = normalTensor(other.dtype, shape, seed, other.name, other.name == "sink_logits" ? 1 : 0.1);
+    return {};
+  }
+
+  const Arguments &arguments;
+  Dims &dims;
+  uint64_t seed;
+  int64_t batch = 0;
+  std::vector<int64_t> start;           ///< first row of each sequence, and the end
+  std::vector<int64_t> end;             ///< position after the last token so far of each sequence
+  std::map<std::string, int64_t> known; ///< sizes of named dimensions so far
+  rt::TensorMap tensors;
+};
+
+} // namespace
+
+rt::Result<rt::TensorMap> run::generateInputs(const Arguments &arguments, Dims &dims, uint64_t seed) {
+  return Generator(arguments, dims, seed).run();
+}

@@ -1,0 +1,55 @@
+//===- Inputs.h - Tensors for a problem -------------------------*- C++ -*-===//
+//
+// What attn-run computes on when it is given no file. The data is made to find
+// mistakes, not to flatter: pages are scattered over the pool and shuffled,
+// the pool has pages nobody lists, and everything a kernel has no business
+// reading (unlisted pages, the tails of listed ones, gaps) holds NaN, the
+// unused entries of a block table an index far out of range.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_TOOLS_RUN_INPUTS_H
+#define ATTN_TOOLS_RUN_INPUTS_H
+
+#include "Dims.h"
+
+#include "attn_rt/Tensor.h"
+
+#include <string>
+#include <vector>
+
+namespace attn::run {
+
+enum class Store { Dense, Packed, Paged };
+
+struct KVArgument {
+  std::string name;
+  std::string instancesDim, tokensDim; ///< what the file calls its two dynamic dimensions
+  Store store = Store::Dense;
+  int64_t page = 0, heads = 0, keyDim = 0, valueDim = 0;
+  rt::DType key = rt::DType::BF16, value = rt::DType::BF16;
+};
+
+/// The query, sink logits, or a table that a score region reads. A dynamic dimension is -1 in `shape` and has a name.
+struct TensorArgument {
+  std::string name;
+  rt::DType dtype = rt::DType::F32;
+  std::vector<int64_t> shape;
+  std::vector<std::string> dims;
+};
+
+/// The arguments of an attention function, as far as tensors for it need to know them.
+struct Arguments {
+  TensorArgument query;
+  std::vector<KVArgument> kv;
+  std::vector<TensorArgument> others;
+};
+
+/// Generates every input tensor under the names of the operand model. Sequences have `q_len` rows, the last ones of
+/// their tokens. A KV argument whose instances dimension is not `batch` is shared: its instances (one unless --dim
+/// says otherwise) divide the sequences among them in order. Where a sequence has several KV arguments, the tokens
+/// of each follow those of the one before.
+rt::Result<rt::TensorMap> generateInputs(const Arguments &arguments, Dims &dims, uint64_t seed);
+
+} // namespace attn::run
+
+#endif

@@ -1,0 +1,179 @@
+//===- Options.cpp - The command line of attn-run -------------------------===//
+//
+// One table drives parsing, the help text and the suggestions for misspelt
+// options. LLVM's command line library is not used: its options are global to
+// the process, and those of every linked backend would appear here.
+//
+//===----------------------------------------------------------------------===//
+#include "Options.h"
+
+#include "llvm/ADT/StringRef.h"
+
+#include <charconv>
+#include <functional>
+
+using namespace attn;
+using namespace attn::run;
+
+namespace {
+
+struct Option {
+  const char *name;
+  const char *value; ///< how the help names the value; null for a switch
+  const char *help;
+  std::function<rt::Status(Options &, const std::string &)> set;
+};
+
+template <typename T> rt::Status setNumber(const char *name, const std::string &text, T least, T &out) {
+  T value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= least) {
+    out = value;
+    return {};
+  }
+  return rt::inputError(std::string(name) + " expects a whole number of at least " + std::to_string(least) +
+                        ", got '" + text + "'");
+}
+
+rt::Status setOneOf(const char *name, const std::string &text, std::initializer_list<const char *> legal,
+                    std::string &out) {
+  std::string list;
+  for (const char *choice : legal) {
+    if (text == choice) {
+      out = text;
+      return {};
+    }
+    list += (list.empty() ? "" : ", ") + std::string(choice);
+  }
+  return rt::inputError(std::string(name) + " expects one of " + list + ", got '" + text + "'");
+}
+
+Option stringOption(const char *name, const char *value, const char *help, std::string Options::*member) {
+  return {name, value, help, [=](Options &options, const std::string &text) -> rt::Status {
+            if (text.empty())
+              return rt::inputError(std::string(name) + " expects " + value + ", got nothing");
+            options.*member = text;
+            return {};
+          }};
+}
+
+Option switchOption(const char *name, const char *help, bool Options::*member) {
+  return {name, nullptr, help, [=](Options &options, const std::string &) -> rt::Status {
+            options.*member = true;
+            return {};
+          }};
+}
+
+const std::vector<Option> &table() {
+  static const std::vector<Option> options = {
+      stringOption("--entry", "NAME", "the attention function to run; needed where the file has several",
+                   &Options::entry),
+      {"--device", "host|cuda", "where to run; cuda where there is a driver, else host",
+       [](Options &o, const std::string &text) {
+         return setOneOf("--device", text, {"host", "cuda"}, o.device);
+       }},
+      {"--target", "CHIP", "sm_80, sm_89, sm_90a, sm_100a or sm_120a; the GPU's own, or sm_90a on host",
+       [](Options &o, const std::string &text) {
+         return setOneOf("--target", text, {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"}, o.target);
+       }},
+      {"--schedule", "auto|mma", "the family of instructions the kernel is built on",
+       [](Options &o, const std::string &text) {
+         return setOneOf("--schedule", text, {"auto", "mma", "wgmma"}, o.schedule);
+       }},
+      {"--blocks", "N", "thread blocks to share the work; what fills the device",
+       [](Options &o, const std::string &text) {
+         int64_t blocks = 0;
+         rt::Status status = setNumber<int64_t>("--blocks", text, 1, blocks);
+         o.blocks = blocks;
+         return status;
+       }},
+      {"--dim", "NAME=VALUE", "a dimension, see below; may be given many times",
+       [](Options &o, const std::string &text) -> rt::Status {
+         o.dims.push_back(text);
+         return {};
+       }},
+      {"--seed", "N", "seeds the generated data and the host device's scheduler (0)",
+       [](Options &o, const std::string &text) { return setNumber<uint64_t>("--seed", text, 0, o.seed); }},
+      stringOption("--inputs", "F.safetensors", "read the tensors instead of generating them", &Options::inputs),
+      stringOption("--save-inputs", "F", "write the tensors that were used", &Options::saveInputs),
+      stringOption("--outputs", "F", "write o and lse", &Options::outputs),
+      switchOption("--check", "compare with the float64 reference; exit 1 past the tolerance", &Options::check),
+      stringOption("--json", "F", "write errors, counters and times; - is standard output", &Options::json),
+      switchOption("--shuffle", "host: shuffle the order in which threads and blocks run", &Options::shuffle),
+      {"--repeat", "N", "run N times; every run must give the same bits (1)",
+       [](Options &o, const std::string &text) {
+         return setNumber<int64_t>("--repeat", text, 1, o.repeat);
+       }},
+      switchOption("--help", "this text", &Options::help),
+  };
+  return options;
+}
+
+std::string nearest(llvm::StringRef given) {
+  const Option *best = nullptr;
+  unsigned distance = 4;
+  for (const Option &option : table())
+    if (unsigned d = given.edit_distance(option.name, true, distance); d < distance)
+      best = &option, distance = d;
+  return best ? std::string("; did you mean ") + best->name + "?" : "; --help lists them";
+}
+
+} // namespace
+
+rt::Result<Options> run::parseOptions(const std::vector<std::string> &arguments) {
+  Options options;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string &argument = arguments[i];
+    if (argument.empty() || argument[0] != '-' || argument == "-") {
+      if (!options.file.empty())
+        return rt::inputError("expected one file, got '" + options.file + "' and '" + argument + "'");
+      options.file = argument;
+      continue;
+    }
+    size_t equals = argument.find('=');
+    std::string name = argument == "-h" ? "--help" : argument.substr(0, equals);
+    const Option *option = nullptr;
+    for (const Option &candidate : table())
+      if (name == candidate.name)
+        option = &candidate;
+    if (!option)
+      return rt::inputError("there is no option '" + name + "'" + nearest(name));
+    std::string value;
+    if (!option->value && equals != std::string::npos)
+      return rt::inputError(name + " takes no value, got '" + argument.substr(equals + 1) + "'");
+    if (option->value) {
+      if (equals == std::string::npos && i + 1 == arguments.size())
+        return rt::inputError(name + " expects " + option->value);
+      value = equals == std::string::npos ? arguments[++i] : argument.substr(equals + 1);
+    }
+    if (rt::Status status = option->set(options, value); !status)
+      return status.error();
+  }
+  if (options.file.empty() && !options.help)
+    return rt::inputError("expected a file of MLIR; --help shows the usage");
+  return options;
+}
+
+std::string run::helpText() {
+  std::string text = "usage: attn-run FILE [OPTIONS]\n\n"
+                     "Compiles the attention function of FILE, runs it on given or generated tensors and says\n"
+                     "what that took. - reads the file from standard input.\n\n";
+  for (const Option &option : table()) {
+    std::string left = std::string("  ") + option.name + (option.value ? std::string(" ") + option.value : "");
+    left.resize(std::max<size_t>(left.size() + 2, 28), ' ');
+    text += left + option.help + "\n";
+  }
+  text += R"(
+Dimensions of generated tensors:
+  --dim batch=8                    sequences (4)
+  --dim q_len=1                    query rows of each sequence (1); they are its last rows
+  --dim kv_len=512                 tokens of each sequence (512)
+  --dim kv_len=100..2000           drawn for each sequence
+  --dim kv_len=@FILE.csv:COLUMN    read from the file, from its top again where it is too short
+  --dim NAME=...                   any dimension that the file names in attn.dims
+
+Page tables are scattered and shuffled; unlisted pages and the tails of listed ones hold NaN.
+Exit status: 0 right, 1 wrong result or failed check, 2 bad usage or bad input.
+)";
+  return text;
+}

@@ -1,0 +1,38 @@
+//===- Options.h - The command line of attn-run -----------------*- C++ -*-===//
+#ifndef ATTN_TOOLS_RUN_OPTIONS_H
+#define ATTN_TOOLS_RUN_OPTIONS_H
+
+#include "attn_rt/Status.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace attn::run {
+
+struct Options {
+  std::string file;
+  std::string entry;
+  std::string device; ///< "host", "cuda", or empty: cuda where there is a driver
+  std::string target; ///< empty: the GPU's own, or sm_90a for host
+  std::string schedule = "auto";
+  std::optional<int64_t> blocks;
+  std::vector<std::string> dims; ///< the texts NAME=VALUE, in order
+  uint64_t seed = 0;
+  std::string inputs, saveInputs, outputs, json;
+  bool check = false;
+  bool shuffle = false;
+  int64_t repeat = 1;
+  bool help = false;
+};
+
+/// Parses the arguments after the program's name. `--name value` and `--name=value` are the same.
+rt::Result<Options> parseOptions(const std::vector<std::string> &arguments);
+
+/// What --help prints.
+std::string helpText();
+
+} // namespace attn::run
+
+#endif

@@ -14,12 +14,43 @@ using namespace mlir::attn;
 #include "attn/Dialect/Attn/IR/AttnAttributes.cpp.inc"
 #define GET_TYPEDEF_CLASSES
 #include "attn/Dialect/Attn/IR/AttnTypes.cpp.inc"
-#define GET_OP_CLASSES
-#include "attn/Dialect/Attn/IR/AttnOps.cpp.inc"
 
 void AttnDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "attn/Dialect/Attn/IR/AttnAttributes.cpp.inc"
+      >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "attn/Dialect/Attn/IR/AttnTypes.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "attn/Dialect/Attn/IR/AttnOps.cpp.inc"
       >();
+}
+
+LogicalResult AttnDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned argIndex,
+                                                    NamedAttribute attribute) {
+  StringRef name = attribute.getName();
+  if (name == "attn.name") {
+    auto value = dyn_cast<StringAttr>(attribute.getValue());
+    if (!value || value.empty())
+      return op->emitOpError("argument ")
+             << argIndex << ": expected attn.name to be a string that is not empty, got " << attribute.getValue();
+    return success();
+  }
+  if (name == "attn.dims") {
+    auto values = dyn_cast<ArrayAttr>(attribute.getValue());
+    if (!values || !llvm::all_of(values, [](Attribute dim) {
+          auto text = dyn_cast<StringAttr>(dim);
+          return text && !text.empty();
+        }))
+      return op->emitOpError("argument ")
+             << argIndex << ": expected attn.dims to be an array of strings that are not empty, got "
+             << attribute.getValue();
+    return success();
+  }
+  return op->emitOpError("argument ")
+         << argIndex << ": expected attn.name or attn.dims, got " << attribute.getName();
 }

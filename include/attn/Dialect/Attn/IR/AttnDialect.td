@@ -1,3 +1,4 @@
+//===- AttnDialect.td - The attn dialect -------------------*- tablegen -*-===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNDIALECT_TD
 #define ATTN_DIALECT_ATTN_IR_ATTNDIALECT_TD
 
@@ -7,8 +8,32 @@ def Attn_Dialect : Dialect {
   let name = "attn";
   let cppNamespace = "::mlir::attn";
   let summary = "What is attended: regions of keys and values, who may see them, and the algebra of partial softmax";
+  let description = [{
+    The dialect has two levels. At the *problem* level one `attn.attend` states
+    that query rows attend to a set of KV regions, each a store with a format
+    and a visibility. At the *online* level the same work is a chain of
+    `attn.init`, `attn.update`, `attn.merge` and `attn.finish` over states of a
+    partial softmax. Neither level knows any hardware.
+
+    ### Function arguments
+
+    IR names do not survive, so the arguments of a function carry what files,
+    Python and the manifest call them:
+
+    | attribute | on | meaning |
+    |---|---|---|
+    | `attn.name` | every argument | the name of the tensor, or the prefix `<name>.` of the tensors a KV operand expands into |
+    | `attn.dims` | arguments with dynamic dimensions | their names, in order |
+
+    A query argument is called `q` and has one dynamic dimension. A KV argument
+    has two: how many instances there are, and how many tokens one has
+    (`["batch", "kv_len"]` by default). `readSignature` in `Signature.h` reads
+    them.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
+  let hasRegionArgAttrVerify = 1;
 }
 
 #endif

@@ -1,15 +1,134 @@
+//===- AttnOps.td - The problem level ----------------------*- tablegen -*-===//
+//
+// The root of the dialect's TableGen: problem-level operations here, the online
+// level in AttnOnlineOps.td.
+//
+//===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNOPS_TD
 #define ATTN_DIALECT_ATTN_IR_ATTNOPS_TD
 
 include "attn/Dialect/Attn/IR/AttnDialect.td"
+include "attn/Dialect/Attn/IR/AttnTypes.td"
+include "attn/Dialect/Attn/IR/AttnVisibility.td"
 include "mlir/IR/OpBase.td"
-include "mlir/IR/AttrTypeBase.td"
-include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpAsmInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
 
-def Attn_YieldOp : Op<Attn_Dialect, "yield", [Terminator]> {
-  let summary = "ends a score region";
-  let arguments = (ins AnyType:$value);
-  let assemblyFormat = "$value attr-dict `:` type($value)";
+class Attn_Op<string mnemonic, list<Trait> traits = []> : Op<Attn_Dialect, mnemonic, traits>;
+
+def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
+  let summary = "query rows attend to a set of KV regions";
+  let description = [{
+    For every query row `r` and head `h`, over the tokens `t` of all regions
+    together that the row sees:
+
+    ```
+    s(t)   = score(scale * <q[r, h], k(t)>)            // f32 and exact at heart
+    lse    = log(sum_t exp(s(t)) [+ exp(sinks[h])])    // natural logarithm
+    o[r,h] = sum_t exp(s(t) - lse) * v(t)
+    ```
+
+    A row sees a token if the row lies in the range of rows of the token's
+    instance and the region's visibility admits the two positions. A row that
+    sees nothing, or whose scores are all -inf, gives exact zeros, and an `lse`
+    of -inf (of the sink's logit where there is one).
+
+    Query head `h` reads KV head `h / (q_heads / kv_heads)`; any whole ratio is
+    legal. Regions may differ in store, in how many instances they have and in
+    visibility; heads, dimensions and element types agree.
+
+    *The score region* changes a score before the softmax: a soft cap, ALiBi,
+    an additive bias, a mask (-inf). It is called for every visible pair with
+    the scaled score, the query head and both positions, and yields the new
+    score. It may hold scalar `arith` operations on f32, i32 and i1 (integer
+    division, remainder and shifts only by a legal constant), `math.tanh`,
+    `exp`, `exp2`, `log`, `log2`, `absf`, `sqrt`, `fma`, and `attn.read`; from
+    outside it may use constants, and tensors through `attn.read`. It must not
+    yield NaN or +inf.
+
+    *Numerics.* Scores and the softmax are f32, dots multiply in the operands'
+    element type and accumulate in f32, weights are rounded to the values'
+    element type before the second dot. Against float64 on the stored inputs,
+    the largest relative error of a row and head is at most 1e-3 for f16 and
+    8e-3 for bf16, that of `lse` at most 2e-3 absolute. *Approximate functions:*
+    a `math.tanh` marked `fastmath<afn>` may become `tanh.approx.f32`, whose
+    documented relative error is 2^-11; behind a soft cap of at most 50 that
+    moves a score by up to 0.025, and the tolerance of such an op is 3e-2.
+    `usesApproximateFunctions` in `Score.h` tells.
+
+    ```mlir
+    %o, %lse = attn.attend %q over (%context see all), (%response see causal) scale 0.08838835
+        : !q, !dense, !paged -> !q, tensor<?x32xf32>
+    %o = attn.attend %q over (%kv see causal) score {
+      ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+        %t = math.absf %s : f32
+        attn.yield %t : f32
+      } : !q, !cache -> !q
+    ```
+  }];
+  let arguments = (ins
+    Arg<AnyRankedTensor, "query rows `[rows, q_heads, dim]`, f16 or bf16, rows dynamic">:$query,
+    Arg<Variadic<Attn_KVType>, "the regions, one or more">:$kv,
+    Arg<Attn_VisibilityArrayAttr, "what the rows see of each region, in the order of the regions">:$visibility,
+    Arg<OptionalAttr<F32Attr>, "factor of the dot products, positive; 1/sqrt(dim) when absent">:$scale,
+    Arg<Optional<AnyRankedTensor>, "a logit per query head, f32, that joins the softmax and carries no value">:$sinks);
+  let results = (outs
+    Res<AnyRankedTensor, "`[rows, q_heads, value_dim]` in the query's element type">:$output,
+    Res<Optional<AnyRankedTensor>, "`[rows, q_heads]` f32, natural logarithm, -inf where a row sees nothing">:$lse);
+  let regions = (region MaxSizedRegion<1>:$score);
+  let assemblyFormat = [{
+    $query `over` custom<Regions>($kv, $visibility) (`scale` custom<Scale>($scale)^)? (`sinks` $sinks^)?
+    (`score` $score^)? attr-dict
+    `:` custom<AttendTypes>(ref($kv), ref($sinks), type($query), type($kv), type($sinks),
+                            type($output), type($lse))
+  }];
+  let extraClassDeclaration = [{
+    /// The KV regions, one value each.
+    OperandRange getRegions() { return getKv(); }
+
+    RankedTensorType getQueryType() { return cast<RankedTensorType>(getQuery().getType()); }
+    RankedTensorType getOutputType() { return cast<RankedTensorType>(getOutput().getType()); }
+    KVType getRegionType(unsigned i) { return cast<KVType>(getRegions()[i].getType()); }
+    VisibilityAttr getRegionVisibility(unsigned i) { return cast<VisibilityAttr>(getVisibility()[i]); }
+
+    int64_t getQueryHeads() { return getQueryType().getDimSize(1); }
+    int64_t getKVHeads() { return getRegionType(0).getHeads(); }
+    int64_t getKeyDim() { return getRegionType(0).getKeyDim(); }
+    int64_t getValueDim() { return getRegionType(0).getValueDim(); }
+
+    /// The scale, or 1/sqrt(key dim) where the text gives none.
+    FloatAttr getScaleOrDefault();
+    static FloatAttr getDefaultScale(MLIRContext *context, int64_t keyDim);
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
+
+def Attn_ReadOp : Attn_Op<"read", [Pure]> {
+  let summary = "reads one element of a tensor argument in a score region";
+  let description = [{
+    The way a bias, ALiBi's slopes or any table reaches a score. Each index is
+    clamped into the extent of its dimension, `max(0, min(i, extent - 1))`, so
+    that a tile may evaluate the region for tokens past the end of an instance.
+
+    ```mlir
+    %slope = attn.read %slopes[%head] : tensor<32xf32>
+    ```
+  }];
+  let arguments = (ins
+    Arg<AnyRankedTensor, "f32, an argument of the function">:$tensor,
+    Arg<Variadic<I32>, "one index per dimension">:$indices);
+  let results = (outs Res<F32, "the element">:$element);
+  let assemblyFormat = "$tensor `[` $indices `]` attr-dict `:` type($tensor)";
+  let hasVerifier = 1;
+}
+
+def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttendOp", "UpdateOp"]>]> {
+  let summary = "ends a score region with the new score";
+  let arguments = (ins Arg<F32, "the score that enters the softmax">:$score);
+  let assemblyFormat = "$score attr-dict `:` type($score)";
+}
+
+include "attn/Dialect/Attn/IR/AttnOnlineOps.td"
 
 #endif

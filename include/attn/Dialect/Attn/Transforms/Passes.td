@@ -1,6 +1,41 @@
+//===- Passes.td - Passes over the attn dialect ------------*- tablegen -*-===//
 #ifndef ATTN_DIALECT_ATTN_TRANSFORMS_PASSES_TD
 #define ATTN_DIALECT_ATTN_TRANSFORMS_PASSES_TD
 
 include "mlir/Pass/PassBase.td"
+
+def NormalizePass : Pass<"attn-normalize", "func::FuncOp"> {
+  let summary = "make the defaults of attention explicit and its visibility simple";
+  let description = [{
+    On every `attn.attend`:
+    - a missing scale becomes 1/sqrt(dim);
+    - visibility expressions are simplified, for every value of their ends
+      (`causal and window(w)` is `window(w)`);
+    - regions of which nothing is seen are dropped, except that one always
+      stays.
+
+    Numeric effect: none, results keep their bits.
+  }];
+  let statistics = [
+    Statistic<"scales", "scales", "Scales that were left out and are now explicit">,
+    Statistic<"visibilities", "visibilities", "Visibility expressions made simpler">,
+    Statistic<"dropped", "dropped-regions", "Regions dropped because nothing is seen of them">];
+}
+
+def SplitRegionsPass : Pass<"attn-split-regions", "func::FuncOp"> {
+  let summary = "turn attention over regions into merges of partial-softmax states";
+  let description = [{
+    Replaces `attn.attend` by one state per region (`attn.init`,
+    `attn.update`), merges of the states, and `attn.finish`. A sink logit
+    starts the state of the first region. Canonicalization then joins states
+    into chains, where one loop keeps one state.
+
+    Numeric effect: reassociates, within the tolerance of `attn.attend`.
+  }];
+  let dependentDialects = ["::mlir::attn::AttnDialect"];
+  let statistics = [
+    Statistic<"updates", "updates", "Updates made, one per region">,
+    Statistic<"merges", "merges", "Merges made">];
+}
 
 #endif

@@ -1,0 +1,152 @@
+//===- AttnOnlineOps.td - The online level -----------------*- tablegen -*-===//
+//
+// Partial softmax is a monoid
+// ===========================
+//
+// The softmax of a row looks as if it needed all scores at once: the weight of
+// a token divides by a sum over every token. It does not. Keep for the set S of
+// tokens seen so far
+//
+//   m   = max of s(t) over S            -inf for the empty set
+//   l   = sum of exp(s(t) - m)          0
+//   acc = sum of exp(s(t) - m) v(t)     0
+//
+// and two disjoint sets are joined without looking at a single token again:
+//
+//   m   = max(a.m, b.m)
+//   l   = a.l   * exp(a.m - m) + b.l   * exp(b.m - m)
+//   acc = a.acc * exp(a.m - m) + b.acc * exp(b.m - m)      exp(-inf - m) = 0
+//
+// What a state *denotes* is the pair (sum exp(s), sum exp(s) v); m is a choice
+// of unit that keeps both in range, as an exponent does in a floating-point
+// number. On what is denoted, merge is addition of vectors, so:
+//
+//   identity      merge(a, empty) = a, to the bit: the other factor is exp(0) = 1
+//   commutative   merge(a, b) = merge(b, a), to the bit: max and + are
+//   associative   in real arithmetic; in f32 the grouping moves rounding, by about
+//                 one ulp of l and acc per merge
+//
+// and therefore regions, splits of a region, tree nodes, tiles, warps, blocks
+// and machines may be visited in any order and grouping. The whole compiler
+// rests on it: a *chain* of updates is a loop that keeps one state in
+// registers, a *merge* is where two loops may run at once. Which of the two is
+// wanted is a scheduling decision, and the rewrites below go from one to the
+// other without a change of meaning. Since the grouping moves rounding, a plan
+// fixes it: same plan, same bits.
+//
+// A learned sink is one more token, with a score and a zero value: the state
+// (m = logit, l = 1, acc = 0). It starts one chain and no other. A state that
+// is written to memory may be stored as (acc / l, m + log l), normalised
+// output and LSE: the unit is then chosen so that l = 1, and the same merge
+// applies. That is why `lse` is enough to merge across kernels and machines.
+//
+// finish is a homomorphism out of the monoid, not part of it: it divides, and
+// nothing can be merged after the division unless the LSE is kept.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_DIALECT_ATTN_IR_ATTNONLINEOPS_TD
+#define ATTN_DIALECT_ATTN_IR_ATTNONLINEOPS_TD
+
+include "attn/Dialect/Attn/IR/AttnTypes.td"
+include "attn/Dialect/Attn/IR/AttnVisibility.td"
+
+def Attn_InitOp : Attn_Op<"init", [Pure]> {
+  let summary = "the state before any token was seen";
+  let description = [{
+    Without `sinks` the identity of `attn.merge`: `m = -inf, l = 0, acc = 0`.
+    With it the state of one token of score `sinks[head]` and value zero:
+    `m = sinks[head], l = 1, acc = 0`. Exact. `query` only says how many rows
+    there are.
+
+    ```mlir
+    %s0 = attn.init %q sinks %logits : !q, tensor<32xf32> -> !attn.state<heads = 32, value_dim = 128>
+    ```
+  }];
+  let arguments = (ins
+    Arg<AnyRankedTensor, "the query rows whose state this is">:$query,
+    Arg<Optional<AnyRankedTensor>, "a logit per query head, f32">:$sinks);
+  let results = (outs Res<Attn_StateType, "the state">:$state);
+  let assemblyFormat = [{
+    $query (`sinks` $sinks^)? attr-dict `:` type($query) (`,` type($sinks)^)? `->` qualified(type($state))
+  }];
+  let extraClassDeclaration = [{
+    /// Whether this is the identity of the monoid.
+    bool isIdentity() { return !getSinks(); }
+  }];
+  let hasVerifier = 1;
+}
+
+def Attn_UpdateOp : Attn_Op<"update", [Pure, AllTypesMatch<["state", "result"]>]> {
+  let summary = "folds the visible tokens of one region into a state";
+  let description = [{
+    `update(a, R) = merge(a, update(init, R))`, exactly so in real arithmetic.
+    Inside, the tokens of R come in tiles, each merged into the running state
+    (the *online softmax*); the order of tiles and the grouping move rounding,
+    nothing else. A region of which nothing is seen leaves the state as it is,
+    to the bit. Scale and score region are those of `attn.attend`.
+
+    ```mlir
+    %s1 = attn.update %s0, %q, %kv see causal scale 0.08838835 : !q, !cache -> !attn.state<heads = 32, value_dim = 128>
+    ```
+  }];
+  let arguments = (ins
+    Arg<Attn_StateType, "the state so far">:$state,
+    Arg<AnyRankedTensor, "the query rows">:$query,
+    Arg<Attn_KVType, "the region">:$kv,
+    Arg<Attn_VisibilityAttr, "what the rows see of it">:$visibility,
+    Arg<F32Attr, "factor of the dot products, positive">:$scale);
+  let results = (outs Res<Attn_StateType, "the state with the region's tokens">:$result);
+  let regions = (region MaxSizedRegion<1>:$score);
+  let assemblyFormat = [{
+    $state `,` $query `,` $kv `see` custom<Visibility>($visibility) `scale` custom<Scale>($scale) (`score` $score^)?
+    attr-dict `:` type($query) `,` qualified(type($kv)) `->` qualified(type($result))
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let hasFolder = 1;
+}
+
+def Attn_MergeOp : Attn_Op<"merge", [Pure, Commutative, AllTypesMatch<["lhs", "rhs", "result"]>]> {
+  let summary = "joins the states of two disjoint sets of tokens";
+  let description = [{
+    Commutative, and an `attn.init` without sinks is its identity, both to the
+    bit; associative in real arithmetic, in f32 up to rounding. Both states
+    belong to the same query rows.
+
+    Canonicalization: a merge with the identity is the other state; a merge
+    with a chain that starts at the identity and has no other use continues the
+    chain instead (`merge(a, update(init, R))` becomes `update(a, R)`). The
+    latter regroups and so moves rounding.
+
+    ```mlir
+    %s = attn.merge %a, %b : !attn.state<heads = 32, value_dim = 128>
+    ```
+  }];
+  let arguments = (ins
+    Arg<Attn_StateType, "one state">:$lhs,
+    Arg<Attn_StateType, "the other">:$rhs);
+  let results = (outs Res<Attn_StateType, "the state of the union">:$result);
+  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` qualified(type($result))";
+  let hasFolder = 1;
+  let hasCanonicalizer = 1;
+}
+
+def Attn_FinishOp : Attn_Op<"finish", [Pure]> {
+  let summary = "turns a state into output and LSE";
+  let description = [{
+    `o = acc / l`, rounded once to the output's element type, and
+    `lse = m + log(l)`; exact zeros and -inf where `l = 0`.
+
+    ```mlir
+    %o, %lse = attn.finish %s : !attn.state<heads = 32, value_dim = 128> -> !q, tensor<?x32xf32>
+    ```
+  }];
+  let arguments = (ins Arg<Attn_StateType, "the state of all tokens">:$state);
+  let results = (outs
+    Res<AnyRankedTensor, "`[rows, q_heads, value_dim]`, f16 or bf16">:$output,
+    Res<Optional<AnyRankedTensor>, "`[rows, q_heads]` f32, natural logarithm">:$lse);
+  let assemblyFormat = "$state attr-dict `:` qualified(type($state)) `->` type($output) (`,` type($lse)^)?";
+  let hasVerifier = 1;
+}
+
+#endif

@@ -1,0 +1,73 @@
+//===- AttnTypes.td - KV operands and softmax states -------*- tablegen -*-===//
+#ifndef ATTN_DIALECT_ATTN_IR_ATTNTYPES_TD
+#define ATTN_DIALECT_ATTN_IR_ATTNTYPES_TD
+
+include "attn/Dialect/Attn/IR/AttnDialect.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+
+def Attn_Store : I32EnumAttr<"Store", "how a token of an instance is found in memory", [
+    I32EnumAttrCase<"Dense", 0, "dense">,
+    I32EnumAttrCase<"Packed", 1, "packed">,
+    I32EnumAttrCase<"Paged", 2, "paged">]> {
+  let cppNamespace = "::mlir::attn";
+}
+
+class Attn_Type<string name, string typeMnemonic> : TypeDef<Attn_Dialect, name> {
+  let mnemonic = typeMnemonic;
+}
+
+def Attn_KVType : Attn_Type<"KV", "kv"> {
+  let summary = "a KV operand: a collection of instances of keys and values";
+  let description = [{
+    A KV operand is a collection of instances (one per sequence, one shared by
+    many, ...), addressed by instance and KV head. Each instance has a length,
+    the position of its first token and the range of query rows that see it;
+    the *store* maps its tokens to memory:
+
+    | store | token `t` of instance `i` | tensors of an argument `kv` |
+    |---|---|---|
+    | `dense` | row `t` of plane `i` | `kv.k`, `kv.v`: `[instances, tokens, heads, dim]` |
+    | `packed` | row `start[i] + t` | `kv.k`, `kv.v`: `[tokens, heads, dim]`, `kv.start i32[instances + 1]` |
+    | `paged<P>` | slot `t % P` of page `block_table[i][t / P]` | `kv.k_pages`, `kv.v_pages`: `[pages, P, heads, dim]`, `kv.block_table i32[instances, max_pages]` |
+
+    all with `kv.lengths` and `kv.pos0`, both `i32[instances]`, and optionally
+    `kv.rows i32[instances, 2]`.
+
+    ```mlir
+    !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+    !attn.kv<dense, heads = 1, dim = 192, value_dim = 128, key = f16, value = f16>
+    ```
+  }];
+  let parameters = (ins
+    TypeParameter<"::mlir::attn::Store", "how tokens are found in memory">:$store,
+    TypeParameter<"int64_t", "tokens per page, a power of two from 1 to 256; 0 unless paged">:$page,
+    TypeParameter<"int64_t", "KV heads">:$heads,
+    TypeParameter<"int64_t", "features of a key, a multiple of 16 from 32 to 256">:$keyDim,
+    TypeParameter<"int64_t", "features of a value, like those of a key and by default as many">:$valueDim,
+    TypeParameter<"::mlir::Type", "element type of keys: f16 or bf16">:$key,
+    TypeParameter<"::mlir::Type", "element type of values: f16 or bf16">:$value);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def Attn_StateType : Attn_Type<"State", "state"> {
+  let summary = "the state of a partial softmax, one per query row and head";
+  let description = [{
+    For every row and query head a maximum `m`, a sum `l` and an accumulator
+    `acc` of `value_dim` features, all f32: what a softmax over *part* of the
+    keys needs to be joined with the rest. `AttnOnlineOps.td` has the algebra.
+
+    ```mlir
+    !attn.state<heads = 32, value_dim = 128>
+    ```
+  }];
+  let parameters = (ins
+    TypeParameter<"int64_t", "query heads">:$heads,
+    TypeParameter<"int64_t", "features of the accumulator">:$valueDim);
+  let assemblyFormat = "`<` `heads` `=` $heads `,` `value_dim` `=` $valueDim `>`";
+  let genVerifyDecl = 1;
+}
+
+#endif

@@ -1,0 +1,24 @@
+//===- Score.h - What a score region may hold -------------------*- C++ -*-===//
+//
+// A score region is straight-line code over scalars, evaluated once per visible
+// pair of a row and a token. Whoever lowers or interprets one handles exactly
+// the operations that `isLegalInScore` admits.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_DIALECT_ATTN_IR_SCORE_H
+#define ATTN_DIALECT_ATTN_IR_SCORE_H
+
+#include "mlir/IR/Operation.h"
+#include "mlir/IR/Region.h"
+
+namespace mlir::attn {
+
+/// Whether the operation may stand in a score region (its own kind; operand types are checked by the verifier).
+bool isLegalInScore(Operation *op);
+
+/// Whether the region holds a function marked as approximate: `math.tanh` with `fastmath<afn>`.
+bool usesApproximateFunctions(Region &score);
+
+} // namespace mlir::attn
+
+#endif

@@ -1,0 +1,16 @@
+//===- Source.h - Text as people write it -----------------------*- C++ -*-===//
+#ifndef ATTN_DIALECT_ATTN_IR_SOURCE_H
+#define ATTN_DIALECT_ATTN_IR_SOURCE_H
+
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace mlir::attn {
+
+/// MLIR's lexer has no `&`, so no dialect can give it a meaning. Programs that read text call this before parsing: it
+/// replaces every `&` outside strings and comments by `*`, which visibility expressions read as `and`. One character
+/// for one, so every location stays true. Returns the buffer itself if there is nothing to do.
+std::unique_ptr<llvm::MemoryBuffer> acceptAmpersand(std::unique_ptr<llvm::MemoryBuffer> source);
+
+} // namespace mlir::attn
+
+#endif

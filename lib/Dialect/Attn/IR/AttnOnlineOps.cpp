@@ -1,0 +1,108 @@
+//===- AttnOnlineOps.cpp - The online level -------------------------------===//
+#include "Verify.h"
+
+#include "mlir/IR/PatternMatch.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+
+static bool isIdentity(Value state) {
+  auto init = state.getDefiningOp<InitOp>();
+  return init && init.isIdentity();
+}
+
+LogicalResult InitOp::verify() {
+  if (failed(detail::verifyQuery(*this, "query", getQuery().getType())))
+    return failure();
+  int64_t heads = cast<RankedTensorType>(getQuery().getType()).getDimSize(1);
+  if (getState().getType().getHeads() != heads)
+    return emitOpError("expected a state of the query's ")
+           << heads << " heads, got " << getState().getType().getHeads();
+  if (getSinks())
+    return detail::verifySinks(*this, getSinks().getType(), heads);
+  return success();
+}
+
+LogicalResult UpdateOp::verify() {
+  if (failed(detail::verifyQuery(*this, "query", getQuery().getType())))
+    return failure();
+  auto query = cast<RankedTensorType>(getQuery().getType());
+  KVType region = getKv().getType();
+  if (failed(detail::verifyRegion(*this, query, region)))
+    return failure();
+  StateType state = getState().getType();
+  if (state.getHeads() != query.getDimSize(1) || state.getValueDim() != region.getValueDim())
+    return emitOpError("expected a state of ") << query.getDimSize(1) << " heads and value dim "
+                                               << region.getValueDim() << ", got " << state;
+  return detail::verifyScale(*this, getScale());
+}
+
+LogicalResult UpdateOp::verifyRegions() { return detail::verifyScore(*this, getScore()); }
+
+OpFoldResult UpdateOp::fold(FoldAdaptor) {
+  // Nothing is seen: the region contributes the identity.
+  return getVisibility().isStaticallyEmpty() ? getState() : OpFoldResult();
+}
+
+OpFoldResult MergeOp::fold(FoldAdaptor) {
+  if (isIdentity(getRhs()))
+    return getLhs();
+  if (isIdentity(getLhs()))
+    return getRhs();
+  return {};
+}
+
+namespace {
+/// merge(a, update(...update(init, R1)..., Rn)) -> update(...update(a, R1)..., Rn), by associativity: the chain on
+/// either side starts from the other state instead of from the identity.
+struct ContinueChain : OpRewritePattern<MergeOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(MergeOp merge, PatternRewriter &rewriter) const override {
+    for (auto [state, chain] : {std::pair(merge.getLhs(), merge.getRhs()), std::pair(merge.getRhs(), merge.getLhs())}) {
+      SmallVector<UpdateOp> updates = chainFromIdentity(chain);
+      if (updates.empty())
+        continue;
+      rewriter.setInsertionPoint(merge);
+      Value result = state;
+      for (UpdateOp update : llvm::reverse(updates)) {
+        IRMapping mapping;
+        mapping.map(update.getState(), result);
+        result = rewriter.clone(*update, mapping)->getResult(0);
+      }
+      rewriter.replaceOp(merge, result);
+      for (UpdateOp update : updates)
+        rewriter.eraseOp(update);
+      return success();
+    }
+    return rewriter.notifyMatchFailure(merge, "neither state is a chain that starts at the identity and is used once");
+  }
+
+  /// The updates of a chain, last first; empty unless it starts at the identity and nothing else uses it.
+  static SmallVector<UpdateOp> chainFromIdentity(Value state) {
+    SmallVector<UpdateOp> updates;
+    while (auto update = state.getDefiningOp<UpdateOp>()) {
+      if (!update->hasOneUse())
+        return {};
+      updates.push_back(update);
+      state = update.getState();
+    }
+    if (!isIdentity(state))
+      return {};
+    return updates;
+  }
+};
+} // namespace
+
+void MergeOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
+  patterns.add<ContinueChain>(context);
+}
+
+LogicalResult FinishOp::verify() {
+  StateType state = getState().getType();
+  if (failed(detail::verifyOutput(*this, getOutput().getType(), state.getHeads(), state.getValueDim())))
+    return failure();
+  if (getLse())
+    return detail::verifyLse(*this, getLse().getType(), state.getHeads());
+  return success();
+}

@@ -1,0 +1,194 @@
+//===- AttnOps.cpp - The problem level ------------------------------------===//
+#include "Verify.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/OpImplementation.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+using namespace mlir;
+using namespace mlir::attn;
+
+//===----------------------------------------------------------------------===//
+// Text shared by attend and update
+//===----------------------------------------------------------------------===//
+
+static ParseResult parseVisibility(OpAsmParser &parser, VisibilityAttr &visibility) {
+  FailureOr<VisibilityAttr> parsed = VisibilityAttr::parseExpression(parser);
+  if (failed(parsed))
+    return failure();
+  visibility = *parsed;
+  return success();
+}
+
+static void printVisibility(OpAsmPrinter &printer, Operation *, VisibilityAttr visibility) {
+  visibility.printExpression(printer);
+}
+
+static ParseResult parseScale(OpAsmParser &parser, FloatAttr &scale) {
+  APFloat value(0.0f);
+  if (parser.parseFloat(APFloat::IEEEsingle(), value))
+    return failure();
+  scale = FloatAttr::get(parser.getBuilder().getF32Type(), value);
+  return success();
+}
+
+/// The shortest decimal that reads back as the same float; MLIR's own form ends in hexadecimal for most scales.
+static void printScale(OpAsmPrinter &printer, Operation *, FloatAttr scale) {
+  float value = scale.getValue().convertToFloat();
+  std::array<char, 32> text;
+  for (int precision = 1; precision <= 9; ++precision) {
+    std::snprintf(text.data(), text.size(), "%.*g", precision, value);
+    if (std::strtof(text.data(), nullptr) == value)
+      break;
+  }
+  // A float token starts with digits and a point.
+  StringRef digits(text.data());
+  size_t exponent = std::min(digits.find('e'), digits.size());
+  StringRef mantissa = digits.take_front(exponent);
+  printer << mantissa << (mantissa.contains('.') ? "" : ".0") << digits.drop_front(exponent);
+}
+
+/// `(` operand `see` visibility `)`, ...
+static ParseResult parseRegions(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::UnresolvedOperand> &regions,
+                                ArrayAttr &visibility) {
+  SmallVector<Attribute> visibilities;
+  do {
+    VisibilityAttr see;
+    if (parser.parseLParen() || parser.parseOperand(regions.emplace_back()) || parser.parseKeyword("see") ||
+        parseVisibility(parser, see) || parser.parseRParen())
+      return failure();
+    visibilities.push_back(see);
+  } while (succeeded(parser.parseOptionalComma()));
+  visibility = parser.getBuilder().getArrayAttr(visibilities);
+  return success();
+}
+
+static void printRegions(OpAsmPrinter &printer, Operation *, OperandRange regions, ArrayAttr visibility) {
+  llvm::interleaveComma(llvm::zip(regions, visibility.getAsRange<VisibilityAttr>()), printer, [&](auto pair) {
+    auto [region, see] = pair;
+    printer << "(" << region << " see ";
+    see.printExpression(printer);
+    printer << ")";
+  });
+}
+
+/// query `,` region... (`,` sinks)? `->` output (`,` lse)?
+static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::UnresolvedOperand> regions,
+                                    const std::optional<OpAsmParser::UnresolvedOperand> &sinks, Type &queryType,
+                                    SmallVectorImpl<Type> &regionTypes, Type &sinksType, Type &outputType,
+                                    Type &lseType) {
+  SMLoc loc = parser.getCurrentLocation();
+  SmallVector<Type> types;
+  if (parser.parseTypeList(types))
+    return failure();
+  size_t expected = 1 + regions.size() + (sinks ? 1 : 0);
+  if (types.size() != expected)
+    return parser.emitError(loc, "expected ")
+           << expected << " operand types (the query, " << regions.size() << " regions"
+           << (sinks ? " and the sink logits" : "") << "), got " << types.size();
+  queryType = types.front();
+  regionTypes.append(types.begin() + 1, types.begin() + 1 + regions.size());
+  if (sinks)
+    sinksType = types.back();
+
+  if (parser.parseArrow())
+    return failure();
+  loc = parser.getCurrentLocation();
+  SmallVector<Type> results;
+  if (parser.parseTypeList(results))
+    return failure();
+  if (results.size() > 2)
+    return parser.emitError(loc, "expected 1 or 2 result types (the output and the LSE), got ") << results.size();
+  outputType = results.front();
+  if (results.size() == 2)
+    lseType = results.back();
+  return success();
+}
+
+static void printAttendTypes(OpAsmPrinter &printer, Operation *, OperandRange, Value, Type queryType,
+                             TypeRange regionTypes, Type sinksType, Type outputType, Type lseType) {
+  printer << queryType;
+  for (Type type : regionTypes)
+    printer << ", " << type;
+  if (sinksType)
+    printer << ", " << sinksType;
+  printer << " -> " << outputType;
+  if (lseType)
+    printer << ", " << lseType;
+}
+
+#define GET_OP_CLASSES
+#include "attn/Dialect/Attn/IR/AttnOps.cpp.inc"
+
+//===----------------------------------------------------------------------===//
+// attend
+//===----------------------------------------------------------------------===//
+
+FloatAttr AttendOp::getDefaultScale(MLIRContext *context, int64_t keyDim) {
+  return FloatAttr::get(Float32Type::get(context), 1.0 / std::sqrt(double(keyDim)));
+}
+
+FloatAttr AttendOp::getScaleOrDefault() {
+  FloatAttr scale = getScaleAttr();
+  return scale ? scale : getDefaultScale(getContext(), getKeyDim());
+}
+
+LogicalResult AttendOp::verify() {
+  if (getRegions().empty())
+    return emitOpError("expected at least one region, got none");
+  if (getVisibility().size() != getRegions().size())
+    return emitOpError("expected one visibility per region, ")
+           << getRegions().size() << ", got " << getVisibility().size();
+  if (failed(detail::verifyQuery(*this, "query", getQuery().getType())))
+    return failure();
+  for (unsigned i = 0, e = getRegions().size(); i != e; ++i) {
+    KVType region = getRegionType(i), first = getRegionType(0);
+    if (region.getHeads() != first.getHeads() || region.getKeyDim() != first.getKeyDim() ||
+        region.getValueDim() != first.getValueDim()) {
+      InFlightDiagnostic error = emitOpError("expected all regions to have the heads and dims of the first, ");
+      error << first.getHeads() << " heads of " << first.getKeyDim() << "/" << first.getValueDim() << ", got "
+            << region.getHeads() << " heads of " << region.getKeyDim() << "/" << region.getValueDim();
+      return error << " in region " << i;
+    }
+    if (failed(detail::verifyRegion(*this, getQueryType(), region)))
+      return failure();
+  }
+  if (failed(detail::verifyOutput(*this, getOutput().getType(), getQueryHeads(), getValueDim())))
+    return failure();
+  if (getOutputType().getElementType() != getQueryType().getElementType())
+    return emitOpError("expected output elements of the query's type, ")
+           << getQueryType().getElementType() << ", got " << getOutputType().getElementType();
+  if (getLse() && failed(detail::verifyLse(*this, getLse().getType(), getQueryHeads())))
+    return failure();
+  if (getSinks() && failed(detail::verifySinks(*this, getSinks().getType(), getQueryHeads())))
+    return failure();
+  if (std::optional<APFloat> scale = getScale())
+    return detail::verifyScale(*this, *scale);
+  return success();
+}
+
+LogicalResult AttendOp::verifyRegions() { return detail::verifyScore(*this, getScore()); }
+
+//===----------------------------------------------------------------------===//
+// read
+//===----------------------------------------------------------------------===//
+
+LogicalResult ReadOp::verify() {
+  auto type = cast<RankedTensorType>(getTensor().getType());
+  if (!type.getElementType().isF32() || type.getEncoding())
+    return emitOpError("expected a tensor of f32, got ") << type;
+  if (type.getRank() == 0 || llvm::is_contained(type.getShape(), 0))
+    return emitOpError("expected a tensor with at least one element per dimension and one dimension, got ") << type;
+  if (int64_t(getIndices().size()) != type.getRank())
+    return emitOpError("expected one index per dimension, ") << type.getRank() << ", got " << getIndices().size();
+  auto argument = dyn_cast<BlockArgument>(getTensor());
+  if (!argument || !isa<FunctionOpInterface>(argument.getOwner()->getParentOp()))
+    return emitOpError("expected the tensor to be an argument of the function");
+  if (!isa_and_nonnull<AttendOp, UpdateOp>((*this)->getParentOp()))
+    return emitOpError("expected to be in a score region");
+  return success();
+}

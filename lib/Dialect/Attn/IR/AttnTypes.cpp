@@ -1,0 +1,86 @@
+//===- AttnTypes.cpp - KV operands and softmax states ---------------------===//
+#include "Verify.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+
+/// `dense`, `packed` or `paged<N>`.
+static ParseResult parseStore(AsmParser &parser, Store &store, int64_t &page) {
+  StringRef keyword;
+  SMLoc loc = parser.getCurrentLocation();
+  page = 0;
+  if (parser.parseKeyword(&keyword))
+    return failure();
+  std::optional<Store> kind = symbolizeStore(keyword);
+  if (!kind)
+    return parser.emitError(loc, "expected a store, one of dense, packed and paged<N>, got ") << keyword;
+  store = *kind;
+  if (store != Store::Paged)
+    return success();
+  return failure(parser.parseLess() || parser.parseInteger(page) || parser.parseGreater());
+}
+
+Type KVType::parse(AsmParser &parser) {
+  Store store;
+  int64_t page, heads, keyDim, valueDim;
+  Type key, value;
+  SMLoc loc = parser.getCurrentLocation();
+  auto parseField = [&](StringRef name) -> ParseResult {
+    return failure(parser.parseComma() || parser.parseKeyword(name) || parser.parseEqual());
+  };
+  if (parser.parseLess() || parseStore(parser, store, page) || parseField("heads") || parser.parseInteger(heads) ||
+      parseField("dim") || parser.parseInteger(keyDim) || parser.parseComma())
+    return {};
+  valueDim = keyDim;
+  if (succeeded(parser.parseOptionalKeyword("value_dim")))
+    if (parser.parseEqual() || parser.parseInteger(valueDim) || parser.parseComma())
+      return {};
+  if (parser.parseKeyword("key") || parser.parseEqual() || parser.parseType(key) || parseField("value") ||
+      parser.parseType(value) || parser.parseGreater())
+    return {};
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), store, page, heads, keyDim, valueDim,
+                    key, value);
+}
+
+void KVType::print(AsmPrinter &printer) const {
+  printer << "<" << stringifyStore(getStore());
+  if (getStore() == Store::Paged)
+    printer << "<" << getPage() << ">";
+  printer << ", heads = " << getHeads() << ", dim = " << getKeyDim();
+  if (getValueDim() != getKeyDim())
+    printer << ", value_dim = " << getValueDim();
+  printer << ", key = " << getKey() << ", value = " << getValue() << ">";
+}
+
+LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store store, int64_t page, int64_t heads,
+                             int64_t keyDim, int64_t valueDim, Type key, Type value) {
+  if (store == Store::Paged) {
+    if (page < 1 || page > 256 || !llvm::isPowerOf2_64(page)) {
+      InFlightDiagnostic error =
+          emitError() << "expected a page size that is a power of two from 1 to 256, got " << page
+                      << "; nearest legal: ";
+      if (page < 1)
+        return error << 1;
+      if (page > 256)
+        return error << 256;
+      return error << llvm::bit_floor(uint64_t(page)) << " or " << llvm::bit_ceil(uint64_t(page));
+    }
+  } else if (page != 0) {
+    return emitError() << "expected no page size for a " << stringifyStore(store) << " store, got " << page;
+  }
+  if (failed(detail::verifyHeads(emitError, "KV heads", heads)) ||
+      failed(detail::verifyDim(emitError, "key dim", keyDim)) ||
+      failed(detail::verifyDim(emitError, "value dim", valueDim)) ||
+      failed(detail::verifyElement(emitError, "key elements", key)))
+    return failure();
+  return detail::verifyElement(emitError, "value elements", value);
+}
+
+LogicalResult StateType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t heads, int64_t valueDim) {
+  if (failed(detail::verifyHeads(emitError, "state heads", heads)))
+    return failure();
+  return detail::verifyDim(emitError, "state value dim", valueDim);
+}

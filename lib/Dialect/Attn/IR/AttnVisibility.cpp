@@ -1,0 +1,238 @@
+//===- AttnVisibility.cpp - Who may see a token ---------------------------===//
+#include "attn/Dialect/Attn/IR/Attn.h"
+
+#include "mlir/IR/DialectImplementation.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+
+//===----------------------------------------------------------------------===//
+// Text
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// union := intersection ((`|` | `or`) intersection)*
+/// intersection := term ((`and` | `*`) term)*
+/// term := `(` union `)` | `all` | `causal` | (`window` | `recent` | `sink`) `(` size `)`
+class ExpressionParser {
+public:
+  explicit ExpressionParser(AsmParser &parser) : parser(parser) {}
+
+  FailureOr<VisibilityAttr> parseUnion(unsigned depth = 0) {
+    return parseList(
+        VisibilityKind::Or, [&] { return parseIntersection(depth); },
+        [&] {
+          return succeeded(parser.parseOptionalVerticalBar()) || succeeded(parser.parseOptionalKeyword("or"));
+        });
+  }
+
+private:
+  FailureOr<VisibilityAttr> parseIntersection(unsigned depth) {
+    return parseList(
+        VisibilityKind::And, [&] { return parseTerm(depth); },
+        [&] { return succeeded(parser.parseOptionalKeyword("and")) || succeeded(parser.parseOptionalStar()); });
+  }
+
+  FailureOr<VisibilityAttr> parseList(VisibilityKind kind, function_ref<FailureOr<VisibilityAttr>()> parsePart,
+                                      function_ref<bool()> another) {
+    SmallVector<VisibilityAttr> parts;
+    do {
+      FailureOr<VisibilityAttr> part = parsePart();
+      if (failed(part))
+        return failure();
+      parts.push_back(*part);
+    } while (another());
+    return parts.size() == 1 ? parts.front() : VisibilityAttr::get(kind, parts);
+  }
+
+  FailureOr<VisibilityAttr> parseTerm(unsigned depth) {
+    SMLoc loc = parser.getCurrentLocation();
+    if (succeeded(parser.parseOptionalLParen())) {
+      if (depth == kMaxDepth)
+        return parser.emitError(loc, "expected a visibility of at most ") << kMaxDepth << " nested parentheses";
+      FailureOr<VisibilityAttr> inner = parseUnion(depth + 1);
+      if (failed(inner) || parser.parseRParen())
+        return failure();
+      return inner;
+    }
+    StringRef keyword;
+    std::optional<VisibilityKind> kind;
+    if (succeeded(parser.parseOptionalKeyword(&keyword)))
+      kind = symbolizeVisibilityKind(keyword);
+    if (!kind || *kind == VisibilityKind::Or || *kind == VisibilityKind::And) {
+      InFlightDiagnostic error =
+          parser.emitError(loc, "expected a visibility: all, causal, window(n), recent(n), sink(n) or a "
+                                "parenthesis");
+      if (!keyword.empty())
+        error << ", got '" << keyword << "'";
+      return failure();
+    }
+    int64_t size = 0;
+    if (VisibilityAttr::isSized(*kind) &&
+        (parser.parseLParen() || parser.parseInteger(size) || parser.parseRParen()))
+      return failure();
+    VisibilityAttr term = VisibilityAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
+                                                     *kind, size, ArrayRef<VisibilityAttr>());
+    if (!term)
+      return failure();
+    return term;
+  }
+
+  /// Bounds the recursion here and in whatever walks the result.
+  static constexpr unsigned kMaxDepth = 32;
+  AsmParser &parser;
+};
+} // namespace
+
+FailureOr<VisibilityAttr> VisibilityAttr::parseExpression(AsmParser &parser) {
+  return ExpressionParser(parser).parseUnion();
+}
+
+void VisibilityAttr::printExpression(AsmPrinter &printer) const {
+  if (getKind() != VisibilityKind::Or && getKind() != VisibilityKind::And) {
+    printer << stringifyVisibilityKind(getKind());
+    if (isSized(getKind()))
+      printer << "(" << getSize() << ")";
+    return;
+  }
+  bool isAnd = getKind() == VisibilityKind::And;
+  llvm::interleave(
+      getOperands(),
+      [&](VisibilityAttr operand) {
+        // A union inside an intersection needs parentheses; a list inside a list of its kind keeps its shape by them.
+        bool parentheses = operand.getKind() == getKind() || (isAnd && operand.getKind() == VisibilityKind::Or);
+        printer << (parentheses ? "(" : "");
+        operand.printExpression(printer);
+        printer << (parentheses ? ")" : "");
+      },
+      [&] { printer << (isAnd ? " and " : " | "); });
+}
+
+Attribute VisibilityAttr::parse(AsmParser &parser, Type) {
+  if (parser.parseLess())
+    return {};
+  FailureOr<VisibilityAttr> visibility = parseExpression(parser);
+  if (failed(visibility) || parser.parseGreater())
+    return {};
+  return *visibility;
+}
+
+void VisibilityAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  printExpression(printer);
+  printer << ">";
+}
+
+LogicalResult VisibilityAttr::verify(function_ref<InFlightDiagnostic()> emitError, VisibilityKind kind, int64_t size,
+                                     ArrayRef<VisibilityAttr> operands) {
+  constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
+  bool connective = kind == VisibilityKind::Or || kind == VisibilityKind::And;
+  if (isSized(kind) && (size < 0 || size > kMaxSize))
+    return emitError() << "expected the size of " << stringifyVisibilityKind(kind) << " to be from 0 to " << kMaxSize
+                       << ", got " << size << "; nearest legal: " << (size < 0 ? 0 : kMaxSize);
+  if (!isSized(kind) && size != 0)
+    return emitError() << "expected no size for " << stringifyVisibilityKind(kind) << ", got " << size;
+  if (connective ? operands.size() < 2 : !operands.empty())
+    return emitError() << "expected " << (connective ? "two or more operands" : "no operands") << " for "
+                       << stringifyVisibilityKind(kind) << ", got " << operands.size();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Algebra
+//===----------------------------------------------------------------------===//
+
+bool VisibilityAttr::isStaticallyEmpty() const {
+  auto empty = [](VisibilityAttr operand) { return operand.isStaticallyEmpty(); };
+  switch (getKind()) {
+  case VisibilityKind::All:
+  case VisibilityKind::Causal:
+    return false;
+  case VisibilityKind::Window:
+  case VisibilityKind::Recent:
+  case VisibilityKind::Sink:
+    return getSize() == 0;
+  case VisibilityKind::Or:
+    return llvm::all_of(getOperands(), empty);
+  case VisibilityKind::And:
+    return llvm::any_of(getOperands(), empty);
+  }
+  llvm_unreachable("unknown visibility");
+}
+
+bool VisibilityAttr::implies(VisibilityAttr a, VisibilityAttr b) {
+  // Equal text is the same set: its ends are the same numbers of the same text.
+  if (a == b || b.getKind() == VisibilityKind::All || a.isStaticallyEmpty())
+    return true;
+  auto toB = [&](VisibilityAttr part) { return implies(part, b); };
+  auto fromA = [&](VisibilityAttr part) { return implies(a, part); };
+  if (a.getKind() == VisibilityKind::Or)
+    return llvm::all_of(a.getOperands(), toB);
+  if (b.getKind() == VisibilityKind::And)
+    return llvm::all_of(b.getOperands(), fromA);
+  if (a.getKind() == VisibilityKind::And && llvm::any_of(a.getOperands(), toB))
+    return true;
+  if (b.getKind() == VisibilityKind::Or && llvm::any_of(b.getOperands(), fromA))
+    return true;
+  bool isWindow = a.getKind() == VisibilityKind::Window || a.getKind() == VisibilityKind::Recent;
+  return isWindow && b.getKind() == VisibilityKind::Causal;
+}
+
+/// Flattens lists of `kind`, drops every part that `redundant(part, another)` and joins the rest.
+static VisibilityAttr join(VisibilityKind kind, ArrayRef<VisibilityAttr> parts,
+                           function_ref<bool(VisibilityAttr, VisibilityAttr)> redundant) {
+  SmallVector<VisibilityAttr> flat;
+  for (VisibilityAttr part : parts) {
+    if (part.getKind() == kind)
+      llvm::append_range(flat, part.getOperands());
+    else
+      flat.push_back(part);
+  }
+  SmallVector<bool> dropped(flat.size(), false);
+  for (auto [i, part] : llvm::enumerate(flat))
+    for (auto [j, another] : llvm::enumerate(flat))
+      // Of two that make each other redundant the earlier stays.
+      if (i != j && !dropped[j] && redundant(part, another) && !(i < j && redundant(another, part))) {
+        dropped[i] = true;
+        break;
+      }
+  SmallVector<VisibilityAttr> kept;
+  for (auto [part, drop] : llvm::zip(flat, dropped))
+    if (!drop)
+      kept.push_back(part);
+  return kept.size() == 1 ? kept.front() : VisibilityAttr::get(kind, kept);
+}
+
+VisibilityAttr VisibilityAttr::unite(MLIRContext *context, ArrayRef<VisibilityAttr> parts) {
+  if (parts.empty())
+    return get(context, VisibilityKind::Sink, 0);
+  return join(VisibilityKind::Or, parts, [](VisibilityAttr part, VisibilityAttr another) {
+    return VisibilityAttr::implies(part, another);
+  });
+}
+
+VisibilityAttr VisibilityAttr::intersect(MLIRContext *context, ArrayRef<VisibilityAttr> parts) {
+  if (parts.empty())
+    return get(context, VisibilityKind::All);
+  return join(VisibilityKind::And, parts, [](VisibilityAttr part, VisibilityAttr another) {
+    return VisibilityAttr::implies(another, part);
+  });
+}
+
+VisibilityAttr VisibilityAttr::simplify() const {
+  if (isStaticallyEmpty())
+    return isSized(getKind()) ? *this : get(getContext(), VisibilityKind::Sink, 0);
+  if (getKind() != VisibilityKind::Or && getKind() != VisibilityKind::And)
+    return *this;
+  SmallVector<VisibilityAttr> parts;
+  for (VisibilityAttr operand : getOperands())
+    parts.push_back(operand.simplify());
+  return getKind() == VisibilityKind::Or ? unite(getContext(), parts) : intersect(getContext(), parts);
+}
+
+void VisibilityAttr::collectEnds(SmallVectorImpl<int64_t> &ends) const {
+  if (isSized(getKind()))
+    ends.push_back(getSize());
+  for (VisibilityAttr operand : getOperands())
+    operand.collectEnds(ends);
+}

@@ -1,0 +1,94 @@
+//===- Score.cpp - What a score region may hold ---------------------------===//
+#include "attn/Dialect/Attn/IR/Score.h"
+#include "Verify.h"
+
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+
+bool attn::isLegalInScore(Operation *op) {
+  return isa<arith::ConstantOp, arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp,
+             arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp, arith::CmpFOp, arith::SelectOp,
+             arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::DivSIOp, arith::DivUIOp, arith::RemSIOp,
+             arith::RemUIOp, arith::ShLIOp, arith::ShRSIOp, arith::ShRUIOp, arith::AndIOp, arith::OrIOp,
+             arith::XOrIOp, arith::MaxSIOp, arith::MinSIOp, arith::MaxUIOp, arith::MinUIOp, arith::CmpIOp,
+             arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp,
+             math::TanhOp, math::ExpOp, math::Exp2Op, math::LogOp, math::Log2Op, math::AbsFOp, math::SqrtOp,
+             math::FmaOp, ReadOp, YieldOp>(op);
+}
+
+bool attn::usesApproximateFunctions(Region &score) {
+  return score
+      .walk([](math::TanhOp tanh) {
+        bool approximate = arith::bitEnumContainsAny(tanh.getFastmath(), arith::FastMathFlags::afn);
+        return approximate ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+static bool isScalar(Type type) { return type.isF32() || type.isInteger(32) || type.isInteger(1); }
+
+/// An error at the offending operation, and a note at the operation the region belongs to.
+static InFlightDiagnostic emitScoreError(Operation *owner, Operation *op) {
+  InFlightDiagnostic error = op->emitOpError();
+  error.attachNote(owner->getLoc()) << "in the score region of this operation";
+  return error;
+}
+
+/// Division by zero and oversized shifts are undefined: only constants can be seen to be legal.
+static LogicalResult verifyConstantOperand(Operation *owner, Operation *op) {
+  bool divides = isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(op);
+  if (!divides && !isa<arith::ShLIOp, arith::ShRSIOp, arith::ShRUIOp>(op))
+    return success();
+  APInt value;
+  unsigned width = op->getResult(0).getType().getIntOrFloatBitWidth();
+  if (!matchPattern(op->getOperand(1), m_ConstantInt(&value)))
+    return emitScoreError(owner, op) << "expected the right operand to be a constant in a score region";
+  if (divides && !value.isStrictlyPositive())
+    return emitScoreError(owner, op) << "expected a positive constant as divisor in a score region, got "
+                                     << value.getSExtValue();
+  if (!divides && value.uge(width))
+    return emitScoreError(owner, op) << "expected a shift from 0 to " << width - 1 << " in a score region, got "
+                                     << value.getSExtValue();
+  return success();
+}
+
+LogicalResult attn::detail::verifyScore(Operation *owner, Region &score) {
+  if (score.empty())
+    return success();
+  Block &block = score.front();
+  MLIRContext *context = owner->getContext();
+  Type i32 = IntegerType::get(context, 32);
+  Type expected[] = {Float32Type::get(context), i32, i32, i32};
+  if (block.getArgumentTypes() != TypeRange(expected)) {
+    InFlightDiagnostic error =
+        owner->emitOpError("expected the score region to take (f32, i32, i32, i32): the score, the query head and "
+                           "the positions of query and key; got (");
+    llvm::interleaveComma(block.getArgumentTypes(), error);
+    return error << ")";
+  }
+  if (block.empty() || !isa<YieldOp>(block.back()))
+    return owner->emitOpError("expected the score region to end with attn.yield");
+
+  for (Operation &op : block) {
+    if (!isLegalInScore(&op))
+      return emitScoreError(owner, &op) << "is not allowed in a score region; expected scalar arith, attn.read, or "
+                                           "math.tanh, exp, exp2, log, log2, absf, sqrt or fma";
+    auto isIllegal = [](Type type) { return !isScalar(type); };
+    // The tensor of a read is checked by the read.
+    TypeRange operands = isa<ReadOp>(op) ? TypeRange() : TypeRange(op.getOperandTypes());
+    SmallVector<Type> types(operands);
+    llvm::append_range(types, op.getResultTypes());
+    if (auto *type = llvm::find_if(types, isIllegal); type != types.end())
+      return emitScoreError(owner, &op) << "expected f32, i32 or i1 in a score region, got " << *type;
+    for (Value operand : op.getOperands())
+      if (operand.getParentRegion() != &score && !isa<TensorType>(operand.getType()) &&
+          !matchPattern(operand, m_Constant()))
+        return emitScoreError(owner, &op) << "expected a value from outside the score region to be a constant; "
+                                             "tensors are read with attn.read";
+    if (failed(verifyConstantOperand(owner, &op)))
+      return failure();
+  }
+  return success();
+}

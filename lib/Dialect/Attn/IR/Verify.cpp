@@ -1,0 +1,94 @@
+//===- Verify.cpp - What the verifiers share ------------------------------===//
+#include "Verify.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+
+LogicalResult attn::detail::verifyHeads(EmitError emitError, StringRef what, int64_t heads) {
+  if (heads >= 1 && heads <= kMaxHeads)
+    return success();
+  return emitError() << "expected " << what << " from 1 to " << kMaxHeads << ", got " << heads
+                     << "; nearest legal: " << (heads < 1 ? 1 : kMaxHeads);
+}
+
+LogicalResult attn::detail::verifyDim(EmitError emitError, StringRef what, int64_t dim) {
+  if (dim >= 32 && dim <= 256 && dim % 16 == 0)
+    return success();
+  InFlightDiagnostic error = emitError() << "expected " << what << " to be a multiple of 16 from 32 to 256, got "
+                                         << dim << "; nearest legal: ";
+  if (dim < 32)
+    return error << 32;
+  if (dim > 256)
+    return error << 256;
+  return error << dim / 16 * 16 << " or " << dim / 16 * 16 + 16;
+}
+
+LogicalResult attn::detail::verifyElement(EmitError emitError, StringRef what, Type type) {
+  if (type.isF16() || type.isBF16())
+    return success();
+  return emitError() << "expected " << what << " to be f16 or bf16, got " << type;
+}
+
+LogicalResult attn::detail::verifyQuery(Operation *op, StringRef what, Type type) {
+  auto emitError = [&] { return op->emitOpError(); };
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor || tensor.getRank() != 3 || tensor.getEncoding() || !tensor.isDynamicDim(0) || tensor.isDynamicDim(1) ||
+      tensor.isDynamicDim(2))
+    return emitError() << "expected " << what << " to be tensor<?x(heads)x(dim)x(type)>, rows dynamic and the rest "
+                       << "static, got " << type;
+  if (failed(verifyElement(emitError, (what + " elements").str(), tensor.getElementType())) ||
+      failed(verifyHeads(emitError, (what + " heads").str(), tensor.getDimSize(1))))
+    return failure();
+  return verifyDim(emitError, (what + " dim").str(), tensor.getDimSize(2));
+}
+
+LogicalResult attn::detail::verifyRegion(Operation *op, RankedTensorType query, KVType region) {
+  int64_t queryHeads = query.getDimSize(1), heads = region.getHeads();
+  if (queryHeads % heads != 0) {
+    InFlightDiagnostic error = op->emitOpError("expected query heads to be a multiple of the ")
+                               << heads << " KV heads, got " << queryHeads << "; nearest legal: ";
+    int64_t below = queryHeads / heads * heads;
+    if (below > 0)
+      error << below << " or ";
+    return error << below + heads;
+  }
+  if (query.getDimSize(2) != region.getKeyDim())
+    return op->emitOpError("expected the query dim to be the key dim, ")
+           << region.getKeyDim() << ", got " << query.getDimSize(2);
+  for (auto [what, type] : {std::pair("key", region.getKey()), std::pair("value", region.getValue())})
+    if (type != query.getElementType())
+      return op->emitOpError("expected ")
+             << what << " elements of the query's type, " << query.getElementType() << ", got " << type;
+  return success();
+}
+
+LogicalResult attn::detail::verifyOutput(Operation *op, Type output, int64_t heads, int64_t valueDim) {
+  auto tensor = dyn_cast<RankedTensorType>(output);
+  int64_t expected[] = {ShapedType::kDynamic, heads, valueDim};
+  if (!tensor || tensor.getEncoding() || tensor.getShape() != ArrayRef(expected))
+    return op->emitOpError("expected the output to be tensor<?x")
+           << heads << "x" << valueDim << "x(type)>, got " << output;
+  return verifyElement([&] { return op->emitOpError(); }, "output elements", tensor.getElementType());
+}
+
+LogicalResult attn::detail::verifyLse(Operation *op, Type lse, int64_t heads) {
+  auto expected = RankedTensorType::get({ShapedType::kDynamic, heads}, Float32Type::get(op->getContext()));
+  if (lse == expected)
+    return success();
+  return op->emitOpError("expected the LSE to be ") << expected << ", got " << lse;
+}
+
+LogicalResult attn::detail::verifySinks(Operation *op, Type sinks, int64_t heads) {
+  auto expected = RankedTensorType::get({heads}, Float32Type::get(op->getContext()));
+  if (sinks == expected)
+    return success();
+  return op->emitOpError("expected the sink logits to be ") << expected << ", one per query head, got " << sinks;
+}
+
+LogicalResult attn::detail::verifyScale(Operation *op, APFloat scale) {
+  if (scale.isFinite() && !scale.isZero() && !scale.isNegative())
+    return success();
+  SmallString<16> text;
+  scale.toString(text);
+  return op->emitOpError("expected a scale that is positive and finite, got ") << text;
+}

@@ -1,0 +1,36 @@
+//===- Verify.h - What the verifiers share ----------------------*- C++ -*-===//
+//
+// Messages read "expected X, got Y", and end with the nearest legal value
+// where there is one.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_LIB_DIALECT_ATTN_IR_VERIFY_H
+#define ATTN_LIB_DIALECT_ATTN_IR_VERIFY_H
+
+#include "attn/Dialect/Attn/IR/Attn.h"
+
+namespace mlir::attn::detail {
+
+using EmitError = function_ref<InFlightDiagnostic()>;
+
+/// More heads than this are taken for a mistake; products of them stay far inside i32.
+constexpr int64_t kMaxHeads = 4096;
+
+LogicalResult verifyHeads(EmitError emitError, StringRef what, int64_t heads);
+/// A number of features: a multiple of 16 from 32 to 256.
+LogicalResult verifyDim(EmitError emitError, StringRef what, int64_t dim);
+LogicalResult verifyElement(EmitError emitError, StringRef what, Type type);
+
+/// [rows, heads, dim] with dynamic rows in f16 or bf16.
+LogicalResult verifyQuery(Operation *op, StringRef what, Type type);
+/// That the query can attend to the region: ratio of heads, dimension and element types.
+LogicalResult verifyRegion(Operation *op, RankedTensorType query, KVType region);
+LogicalResult verifyOutput(Operation *op, Type output, int64_t heads, int64_t valueDim);
+LogicalResult verifyLse(Operation *op, Type lse, int64_t heads);
+LogicalResult verifySinks(Operation *op, Type sinks, int64_t heads);
+LogicalResult verifyScale(Operation *op, APFloat scale);
+LogicalResult verifyScore(Operation *op, Region &score);
+
+} // namespace mlir::attn::detail
+
+#endif

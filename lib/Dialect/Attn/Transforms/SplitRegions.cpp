@@ -1,0 +1,48 @@
+//===- SplitRegions.cpp - Attention as merges of partial softmax ----------===//
+#include "attn/Dialect/Attn/Transforms/Passes.h"
+
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::attn {
+#define GEN_PASS_DEF_SPLITREGIONSPASS
+#include "attn/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace mlir::attn
+
+using namespace mlir;
+using namespace mlir::attn;
+
+namespace {
+struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
+  using SplitRegionsPassBase::SplitRegionsPassBase;
+
+  void runOnOperation() override {
+    getOperation().walk([&](AttendOp attend) { split(attend); });
+  }
+
+  void split(AttendOp attend) {
+    OpBuilder builder(attend);
+    Location loc = attend.getLoc();
+    auto stateType = StateType::get(&getContext(), attend.getQueryHeads(), attend.getValueDim());
+    Value merged;
+    for (auto [i, region] : llvm::enumerate(attend.getRegions())) {
+      Value sinks = i == 0 ? attend.getSinks() : Value();
+      Value state = InitOp::create(builder, loc, stateType, attend.getQuery(), sinks);
+      auto update = UpdateOp::create(builder, loc, stateType, state, attend.getQuery(), region,
+                                     attend.getRegionVisibility(i), attend.getScaleOrDefault());
+      IRMapping mapping;
+      attend.getScore().cloneInto(&update.getScore(), mapping);
+      ++updates;
+      if (!merged) {
+        merged = update;
+        continue;
+      }
+      merged = MergeOp::create(builder, loc, stateType, merged, update);
+      ++merges;
+    }
+    auto finish = FinishOp::create(builder, loc, attend.getOutput().getType(),
+                                   attend.getLse() ? attend.getLse().getType() : Type(), merged);
+    attend.replaceAllUsesWith(finish->getResults());
+    attend.erase();
+  }
+};
+} // namespace

@@ -11,8 +11,8 @@
 
 int mlir::attn::attnOptMain(int argc, char **argv) {
   DialectRegistry registry;
-  registry.insert<AttnDialect, arith::ArithDialect, func::FuncDialect, gpu::GPUDialect,
-                  LLVM::LLVMDialect, NVVM::NVVMDialect, math::MathDialect, scf::SCFDialect>();
+  registry.insert<AttnDialect, arith::ArithDialect, func::FuncDialect, gpu::GPUDialect, LLVM::LLVMDialect,
+                  NVVM::NVVMDialect, math::MathDialect, scf::SCFDialect>();
   registerAttnPasses();
   registerTransformsPasses();
 

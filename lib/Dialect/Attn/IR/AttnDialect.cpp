@@ -37,7 +37,8 @@ LogicalResult AttnDialect::verifyRegionArgAttribute(Operation *op, unsigned, uns
     auto value = dyn_cast<StringAttr>(attribute.getValue());
     if (!value || value.empty())
       return op->emitOpError("argument ")
-             << argIndex << ": expected attn.name to be a string that is not empty, got " << attribute.getValue();
+             << argIndex << ": expected attn.name to be a string that is not empty, got "
+             << attribute.getValue();
     return success();
   }
   if (name == "attn.dims") {

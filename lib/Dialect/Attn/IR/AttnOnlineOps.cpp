@@ -32,8 +32,8 @@ LogicalResult UpdateOp::verify() {
     return failure();
   StateType state = getState().getType();
   if (state.getHeads() != query.getDimSize(1) || state.getValueDim() != region.getValueDim())
-    return emitOpError("expected a state of ") << query.getDimSize(1) << " heads and value dim "
-                                               << region.getValueDim() << ", got " << state;
+    return emitOpError("expected a state of ")
+           << query.getDimSize(1) << " heads and value dim " << region.getValueDim() << ", got " << state;
   return detail::verifyScale(*this, getScale());
 }
 
@@ -53,13 +53,14 @@ OpFoldResult MergeOp::fold(FoldAdaptor) {
 }
 
 namespace {
-/// merge(a, update(...update(init, R1)..., Rn)) -> update(...update(a, R1)..., Rn), by associativity: the chain on
-/// either side starts from the other state instead of from the identity.
+/// merge(a, update(...update(init, R1)..., Rn)) -> update(...update(a, R1)..., Rn), by associativity: the
+/// chain on either side starts from the other state instead of from the identity.
 struct ContinueChain : OpRewritePattern<MergeOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(MergeOp merge, PatternRewriter &rewriter) const override {
-    for (auto [state, chain] : {std::pair(merge.getLhs(), merge.getRhs()), std::pair(merge.getRhs(), merge.getLhs())}) {
+    for (auto [state, chain] :
+         {std::pair(merge.getLhs(), merge.getRhs()), std::pair(merge.getRhs(), merge.getLhs())}) {
       SmallVector<UpdateOp> updates = chainFromIdentity(chain);
       if (updates.empty())
         continue;
@@ -75,7 +76,8 @@ struct ContinueChain : OpRewritePattern<MergeOp> {
         rewriter.eraseOp(update);
       return success();
     }
-    return rewriter.notifyMatchFailure(merge, "neither state is a chain that starts at the identity and is used once");
+    return rewriter.notifyMatchFailure(
+        merge, "neither state is a chain that starts at the identity and is used once");
   }
 
   /// The updates of a chain, last first; empty unless it starts at the identity and nothing else uses it.

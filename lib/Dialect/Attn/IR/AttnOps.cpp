@@ -36,7 +36,8 @@ static ParseResult parseScale(OpAsmParser &parser, FloatAttr &scale) {
   return success();
 }
 
-/// The shortest decimal that reads back as the same float; MLIR's own form ends in hexadecimal for most scales.
+/// The shortest decimal that reads back as the same float; MLIR's own form ends in hexadecimal for most
+/// scales.
 static void printScale(OpAsmPrinter &printer, Operation *, FloatAttr scale) {
   float value = scale.getValue().convertToFloat();
   std::array<char, 32> text;
@@ -78,9 +79,9 @@ static void printRegions(OpAsmPrinter &printer, Operation *, OperandRange region
 
 /// query `,` region... (`,` sinks)? `->` output (`,` lse)?
 static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::UnresolvedOperand> regions,
-                                    const std::optional<OpAsmParser::UnresolvedOperand> &sinks, Type &queryType,
-                                    SmallVectorImpl<Type> &regionTypes, Type &sinksType, Type &outputType,
-                                    Type &lseType) {
+                                    const std::optional<OpAsmParser::UnresolvedOperand> &sinks,
+                                    Type &queryType, SmallVectorImpl<Type> &regionTypes, Type &sinksType,
+                                    Type &outputType, Type &lseType) {
   SMLoc loc = parser.getCurrentLocation();
   SmallVector<Type> types;
   if (parser.parseTypeList(types))
@@ -102,7 +103,8 @@ static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::U
   if (parser.parseTypeList(results))
     return failure();
   if (results.size() > 2)
-    return parser.emitError(loc, "expected 1 or 2 result types (the output and the LSE), got ") << results.size();
+    return parser.emitError(loc, "expected 1 or 2 result types (the output and the LSE), got ")
+           << results.size();
   outputType = results.front();
   if (results.size() == 2)
     lseType = results.back();
@@ -149,7 +151,8 @@ LogicalResult AttendOp::verify() {
     KVType region = getRegionType(i), first = getRegionType(0);
     if (region.getHeads() != first.getHeads() || region.getKeyDim() != first.getKeyDim() ||
         region.getValueDim() != first.getValueDim()) {
-      InFlightDiagnostic error = emitOpError("expected all regions to have the heads and dims of the first, ");
+      InFlightDiagnostic error =
+          emitOpError("expected all regions to have the heads and dims of the first, ");
       error << first.getHeads() << " heads of " << first.getKeyDim() << "/" << first.getValueDim() << ", got "
             << region.getHeads() << " heads of " << region.getKeyDim() << "/" << region.getValueDim();
       return error << " in region " << i;
@@ -182,9 +185,11 @@ LogicalResult ReadOp::verify() {
   if (!type.getElementType().isF32() || type.getEncoding())
     return emitOpError("expected a tensor of f32, got ") << type;
   if (type.getRank() == 0 || llvm::is_contained(type.getShape(), 0))
-    return emitOpError("expected a tensor with at least one element per dimension and one dimension, got ") << type;
+    return emitOpError("expected a tensor with at least one element per dimension and one dimension, got ")
+           << type;
   if (int64_t(getIndices().size()) != type.getRank())
-    return emitOpError("expected one index per dimension, ") << type.getRank() << ", got " << getIndices().size();
+    return emitOpError("expected one index per dimension, ")
+           << type.getRank() << ", got " << getIndices().size();
   auto argument = dyn_cast<BlockArgument>(getTensor());
   if (!argument || !isa<FunctionOpInterface>(argument.getOwner()->getParentOp()))
     return emitOpError("expected the tensor to be an argument of the function");

@@ -31,8 +31,8 @@ Type KVType::parse(AsmParser &parser) {
   auto parseField = [&](StringRef name) -> ParseResult {
     return failure(parser.parseComma() || parser.parseKeyword(name) || parser.parseEqual());
   };
-  if (parser.parseLess() || parseStore(parser, store, page) || parseField("heads") || parser.parseInteger(heads) ||
-      parseField("dim") || parser.parseInteger(keyDim) || parser.parseComma())
+  if (parser.parseLess() || parseStore(parser, store, page) || parseField("heads") ||
+      parser.parseInteger(heads) || parseField("dim") || parser.parseInteger(keyDim) || parser.parseComma())
     return {};
   valueDim = keyDim;
   if (succeeded(parser.parseOptionalKeyword("value_dim")))
@@ -41,8 +41,8 @@ Type KVType::parse(AsmParser &parser) {
   if (parser.parseKeyword("key") || parser.parseEqual() || parser.parseType(key) || parseField("value") ||
       parser.parseType(value) || parser.parseGreater())
     return {};
-  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), store, page, heads, keyDim, valueDim,
-                    key, value);
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), store, page, heads, keyDim,
+                    valueDim, key, value);
 }
 
 void KVType::print(AsmPrinter &printer) const {
@@ -55,13 +55,13 @@ void KVType::print(AsmPrinter &printer) const {
   printer << ", key = " << getKey() << ", value = " << getValue() << ">";
 }
 
-LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store store, int64_t page, int64_t heads,
-                             int64_t keyDim, int64_t valueDim, Type key, Type value) {
+LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store store, int64_t page,
+                             int64_t heads, int64_t keyDim, int64_t valueDim, Type key, Type value) {
   if (store == Store::Paged) {
     if (page < 1 || page > 256 || !llvm::isPowerOf2_64(page)) {
-      InFlightDiagnostic error =
-          emitError() << "expected a page size that is a power of two from 1 to 256, got " << page
-                      << "; nearest legal: ";
+      InFlightDiagnostic error = emitError()
+                                 << "expected a page size that is a power of two from 1 to 256, got " << page
+                                 << "; nearest legal: ";
       if (page < 1)
         return error << 1;
       if (page > 256)
@@ -79,7 +79,8 @@ LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store
   return detail::verifyElement(emitError, "value elements", value);
 }
 
-LogicalResult StateType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t heads, int64_t valueDim) {
+LogicalResult StateType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t heads,
+                                int64_t valueDim) {
   if (failed(detail::verifyHeads(emitError, "state heads", heads)))
     return failure();
   return detail::verifyDim(emitError, "state value dim", valueDim);

@@ -30,10 +30,13 @@ private:
   FailureOr<VisibilityAttr> parseIntersection(unsigned depth) {
     return parseList(
         VisibilityKind::And, [&] { return parseTerm(depth); },
-        [&] { return succeeded(parser.parseOptionalKeyword("and")) || succeeded(parser.parseOptionalStar()); });
+        [&] {
+          return succeeded(parser.parseOptionalKeyword("and")) || succeeded(parser.parseOptionalStar());
+        });
   }
 
-  FailureOr<VisibilityAttr> parseList(VisibilityKind kind, function_ref<FailureOr<VisibilityAttr>()> parsePart,
+  FailureOr<VisibilityAttr> parseList(VisibilityKind kind,
+                                      function_ref<FailureOr<VisibilityAttr>()> parsePart,
                                       function_ref<bool()> another) {
     SmallVector<VisibilityAttr> parts;
     do {
@@ -49,7 +52,8 @@ private:
     SMLoc loc = parser.getCurrentLocation();
     if (succeeded(parser.parseOptionalLParen())) {
       if (depth == kMaxDepth)
-        return parser.emitError(loc, "expected a visibility of at most ") << kMaxDepth << " nested parentheses";
+        return parser.emitError(loc, "expected a visibility of at most ")
+               << kMaxDepth << " nested parentheses";
       FailureOr<VisibilityAttr> inner = parseUnion(depth + 1);
       if (failed(inner) || parser.parseRParen())
         return failure();
@@ -71,8 +75,8 @@ private:
     if (VisibilityAttr::isSized(*kind) &&
         (parser.parseLParen() || parser.parseInteger(size) || parser.parseRParen()))
       return failure();
-    VisibilityAttr term = VisibilityAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
-                                                     *kind, size, ArrayRef<VisibilityAttr>());
+    VisibilityAttr term = VisibilityAttr::getChecked(
+        [&] { return parser.emitError(loc); }, parser.getContext(), *kind, size, ArrayRef<VisibilityAttr>());
     if (!term)
       return failure();
     return term;
@@ -99,8 +103,10 @@ void VisibilityAttr::printExpression(AsmPrinter &printer) const {
   llvm::interleave(
       getOperands(),
       [&](VisibilityAttr operand) {
-        // A union inside an intersection needs parentheses; a list inside a list of its kind keeps its shape by them.
-        bool parentheses = operand.getKind() == getKind() || (isAnd && operand.getKind() == VisibilityKind::Or);
+        // A union inside an intersection needs parentheses; a list inside a list of its kind keeps its shape
+        // by them.
+        bool parentheses =
+            operand.getKind() == getKind() || (isAnd && operand.getKind() == VisibilityKind::Or);
         printer << (parentheses ? "(" : "");
         operand.printExpression(printer);
         printer << (parentheses ? ")" : "");
@@ -123,13 +129,13 @@ void VisibilityAttr::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
-LogicalResult VisibilityAttr::verify(function_ref<InFlightDiagnostic()> emitError, VisibilityKind kind, int64_t size,
-                                     ArrayRef<VisibilityAttr> operands) {
+LogicalResult VisibilityAttr::verify(function_ref<InFlightDiagnostic()> emitError, VisibilityKind kind,
+                                     int64_t size, ArrayRef<VisibilityAttr> operands) {
   constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
   bool connective = kind == VisibilityKind::Or || kind == VisibilityKind::And;
   if (isSized(kind) && (size < 0 || size > kMaxSize))
-    return emitError() << "expected the size of " << stringifyVisibilityKind(kind) << " to be from 0 to " << kMaxSize
-                       << ", got " << size << "; nearest legal: " << (size < 0 ? 0 : kMaxSize);
+    return emitError() << "expected the size of " << stringifyVisibilityKind(kind) << " to be from 0 to "
+                       << kMaxSize << ", got " << size << "; nearest legal: " << (size < 0 ? 0 : kMaxSize);
   if (!isSized(kind) && size != 0)
     return emitError() << "expected no size for " << stringifyVisibilityKind(kind) << ", got " << size;
   if (connective ? operands.size() < 2 : !operands.empty())

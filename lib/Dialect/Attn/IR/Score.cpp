@@ -9,13 +9,13 @@ using namespace mlir::attn;
 
 bool attn::isLegalInScore(Operation *op) {
   return isa<arith::ConstantOp, arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp,
-             arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp, arith::CmpFOp, arith::SelectOp,
-             arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::DivSIOp, arith::DivUIOp, arith::RemSIOp,
-             arith::RemUIOp, arith::ShLIOp, arith::ShRSIOp, arith::ShRUIOp, arith::AndIOp, arith::OrIOp,
-             arith::XOrIOp, arith::MaxSIOp, arith::MinSIOp, arith::MaxUIOp, arith::MinUIOp, arith::CmpIOp,
-             arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp,
-             math::TanhOp, math::ExpOp, math::Exp2Op, math::LogOp, math::Log2Op, math::AbsFOp, math::SqrtOp,
-             math::FmaOp, ReadOp, YieldOp>(op);
+             arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp, arith::CmpFOp,
+             arith::SelectOp, arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::DivSIOp, arith::DivUIOp,
+             arith::RemSIOp, arith::RemUIOp, arith::ShLIOp, arith::ShRSIOp, arith::ShRUIOp, arith::AndIOp,
+             arith::OrIOp, arith::XOrIOp, arith::MaxSIOp, arith::MinSIOp, arith::MaxUIOp, arith::MinUIOp,
+             arith::CmpIOp, arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp, arith::ExtSIOp, arith::ExtUIOp,
+             arith::TruncIOp, math::TanhOp, math::ExpOp, math::Exp2Op, math::LogOp, math::Log2Op,
+             math::AbsFOp, math::SqrtOp, math::FmaOp, ReadOp, YieldOp>(op);
 }
 
 bool attn::usesApproximateFunctions(Region &score) {
@@ -49,8 +49,8 @@ static LogicalResult verifyConstantOperand(Operation *owner, Operation *op) {
     return emitScoreError(owner, op) << "expected a positive constant as divisor in a score region, got "
                                      << value.getSExtValue();
   if (!divides && value.uge(width))
-    return emitScoreError(owner, op) << "expected a shift from 0 to " << width - 1 << " in a score region, got "
-                                     << value.getSExtValue();
+    return emitScoreError(owner, op) << "expected a shift from 0 to " << width - 1
+                                     << " in a score region, got " << value.getSExtValue();
   return success();
 }
 
@@ -62,9 +62,9 @@ LogicalResult attn::detail::verifyScore(Operation *owner, Region &score) {
   Type i32 = IntegerType::get(context, 32);
   Type expected[] = {Float32Type::get(context), i32, i32, i32};
   if (block.getArgumentTypes() != TypeRange(expected)) {
-    InFlightDiagnostic error =
-        owner->emitOpError("expected the score region to take (f32, i32, i32, i32): the score, the query head and "
-                           "the positions of query and key; got (");
+    InFlightDiagnostic error = owner->emitOpError(
+        "expected the score region to take (f32, i32, i32, i32): the score, the query head and "
+        "the positions of query and key; got (");
     llvm::interleaveComma(block.getArgumentTypes(), error);
     return error << ")";
   }
@@ -73,8 +73,9 @@ LogicalResult attn::detail::verifyScore(Operation *owner, Region &score) {
 
   for (Operation &op : block) {
     if (!isLegalInScore(&op))
-      return emitScoreError(owner, &op) << "is not allowed in a score region; expected scalar arith, attn.read, or "
-                                           "math.tanh, exp, exp2, log, log2, absf, sqrt or fma";
+      return emitScoreError(owner, &op)
+             << "is not allowed in a score region; expected scalar arith, attn.read, or "
+                "math.tanh, exp, exp2, log, log2, absf, sqrt or fma";
     auto isIllegal = [](Type type) { return !isScalar(type); };
     // The tensor of a read is checked by the read.
     TypeRange operands = isa<ReadOp>(op) ? TypeRange() : TypeRange(op.getOperandTypes());
@@ -85,8 +86,9 @@ LogicalResult attn::detail::verifyScore(Operation *owner, Region &score) {
     for (Value operand : op.getOperands())
       if (operand.getParentRegion() != &score && !isa<TensorType>(operand.getType()) &&
           !matchPattern(operand, m_Constant()))
-        return emitScoreError(owner, &op) << "expected a value from outside the score region to be a constant; "
-                                             "tensors are read with attn.read";
+        return emitScoreError(owner, &op)
+               << "expected a value from outside the score region to be a constant; "
+                  "tensors are read with attn.read";
     if (failed(verifyConstantOperand(owner, &op)))
       return failure();
   }

@@ -14,8 +14,9 @@ LogicalResult attn::detail::verifyHeads(EmitError emitError, StringRef what, int
 LogicalResult attn::detail::verifyDim(EmitError emitError, StringRef what, int64_t dim) {
   if (dim >= 32 && dim <= 256 && dim % 16 == 0)
     return success();
-  InFlightDiagnostic error = emitError() << "expected " << what << " to be a multiple of 16 from 32 to 256, got "
-                                         << dim << "; nearest legal: ";
+  InFlightDiagnostic error = emitError()
+                             << "expected " << what << " to be a multiple of 16 from 32 to 256, got " << dim
+                             << "; nearest legal: ";
   if (dim < 32)
     return error << 32;
   if (dim > 256)
@@ -32,9 +33,10 @@ LogicalResult attn::detail::verifyElement(EmitError emitError, StringRef what, T
 LogicalResult attn::detail::verifyQuery(Operation *op, StringRef what, Type type) {
   auto emitError = [&] { return op->emitOpError(); };
   auto tensor = dyn_cast<RankedTensorType>(type);
-  if (!tensor || tensor.getRank() != 3 || tensor.getEncoding() || !tensor.isDynamicDim(0) || tensor.isDynamicDim(1) ||
-      tensor.isDynamicDim(2))
-    return emitError() << "expected " << what << " to be tensor<?x(heads)x(dim)x(type)>, rows dynamic and the rest "
+  if (!tensor || tensor.getRank() != 3 || tensor.getEncoding() || !tensor.isDynamicDim(0) ||
+      tensor.isDynamicDim(1) || tensor.isDynamicDim(2))
+    return emitError() << "expected " << what
+                       << " to be tensor<?x(heads)x(dim)x(type)>, rows dynamic and the rest "
                        << "static, got " << type;
   if (failed(verifyElement(emitError, (what + " elements").str(), tensor.getElementType())) ||
       failed(verifyHeads(emitError, (what + " heads").str(), tensor.getDimSize(1))))
@@ -82,7 +84,8 @@ LogicalResult attn::detail::verifySinks(Operation *op, Type sinks, int64_t heads
   auto expected = RankedTensorType::get({heads}, Float32Type::get(op->getContext()));
   if (sinks == expected)
     return success();
-  return op->emitOpError("expected the sink logits to be ") << expected << ", one per query head, got " << sinks;
+  return op->emitOpError("expected the sink logits to be ")
+         << expected << ", one per query head, got " << sinks;
 }
 
 LogicalResult attn::detail::verifyScale(Operation *op, APFloat scale) {

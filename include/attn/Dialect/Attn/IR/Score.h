@@ -13,7 +13,8 @@
 
 namespace mlir::attn {
 
-/// Whether the operation may stand in a score region (its own kind; operand types are checked by the verifier).
+/// Whether the operation may stand in a score region (its own kind; operand types are checked by the
+/// verifier).
 bool isLegalInScore(Operation *op);
 
 /// Whether the region holds a function marked as approximate: `math.tanh` with `fastmath<afn>`.

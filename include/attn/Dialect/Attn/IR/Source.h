@@ -6,9 +6,10 @@
 
 namespace mlir::attn {
 
-/// MLIR's lexer has no `&`, so no dialect can give it a meaning. Programs that read text call this before parsing: it
-/// replaces every `&` outside strings and comments by `*`, which visibility expressions read as `and`. One character
-/// for one, so every location stays true. Returns the buffer itself if there is nothing to do.
+/// MLIR's lexer has no `&`, so no dialect can give it a meaning. Programs that read text call this before
+/// parsing: it replaces every `&` outside strings and comments by `*`, which visibility expressions read as
+/// `and`. One character for one, so every location stays true. Returns the buffer itself if there is nothing
+/// to do.
 std::unique_ptr<llvm::MemoryBuffer> acceptAmpersand(std::unique_ptr<llvm::MemoryBuffer> source);
 
 } // namespace mlir::attn

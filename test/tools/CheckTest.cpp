@@ -56,8 +56,6 @@ TEST(Check, EqualInfinitiesDifferByZero) {
   EXPECT_EQ(lseError({-1e30}, {-inf}), inf);
 }
 
-TEST(Check, ShapesMustAgree) {
-  EXPECT_FALSE(compare(rows({1, 2}), nullptr, rows({1, 2, 3, 4}), nullptr));
-}
+TEST(Check, ShapesMustAgree) { EXPECT_FALSE(compare(rows({1, 2}), nullptr, rows({1, 2, 3, 4}), nullptr)); }
 
 } // namespace

@@ -26,7 +26,8 @@ Dims dimsOf(std::initializer_list<const char *> texts) {
   return dims;
 }
 
-rt::TensorMap generate(const Arguments &arguments, std::initializer_list<const char *> texts, uint64_t seed = 1) {
+rt::TensorMap generate(const Arguments &arguments, std::initializer_list<const char *> texts,
+                       uint64_t seed = 1) {
   Dims dims = dimsOf(texts);
   auto tensors = generateInputs(arguments, dims, seed);
   if (!tensors) {
@@ -74,7 +75,8 @@ TEST(Inputs, PagesAreScatteredAndEverythingUnlistedIsNaN) {
 TEST(Inputs, RowsAreTheLastOfTheirSequence) {
   auto tensors = generate(pagedProblem(), {"batch=2", "kv_len=7", "q_len=3"});
   auto positions = tensors.at("q_pos").as<int32_t>();
-  EXPECT_EQ(std::vector<int32_t>(positions.begin(), positions.end()), (std::vector<int32_t>{4, 5, 6, 4, 5, 6}));
+  EXPECT_EQ(std::vector<int32_t>(positions.begin(), positions.end()),
+            (std::vector<int32_t>{4, 5, 6, 4, 5, 6}));
   EXPECT_FALSE(tensors.count("kv.rows"));
 }
 
@@ -117,7 +119,8 @@ TEST(Inputs, LengthZeroIsFine) {
 TEST(Inputs, RefusesWhatCannotBe) {
   EXPECT_NE(failure(pagedProblem(), {"batch=0"}).find("expects 1 to"), std::string::npos);
   EXPECT_NE(failure(pagedProblem(), {"rows=4"}).find("follows from batch and q_len"), std::string::npos);
-  EXPECT_NE(failure(pagedProblem(), {"kv_len=2000000000"}).find("too large for this machine"), std::string::npos);
+  EXPECT_NE(failure(pagedProblem(), {"kv_len=2000000000"}).find("too large for this machine"),
+            std::string::npos);
   EXPECT_NE(failure(pagedProblem(), {"batch=1..3"}).find("expected a single number"), std::string::npos);
   Arguments arguments = pagedProblem();
   arguments.others = {{"bias", rt::DType::F32, {-1, 8}, {"width"}}};
@@ -131,8 +134,8 @@ TEST(Dims, Texts) {
   for (int64_t size : dims.many("b", 100, 0, 3))
     EXPECT_TRUE(size >= 2 && size <= 4);
   EXPECT_EQ(dims.unused(), std::vector<std::string>{"unused"});
-  for (const char *bad : {"", "x", "=3", "x=", "x=-1", "x=1.5", "x=9..3", "x=1..", "x=99999999999", "x=@", "x=@f.csv",
-                          "x=@absent.csv:column", "a=1"})
+  for (const char *bad : {"", "x", "=3", "x=", "x=-1", "x=1.5", "x=9..3", "x=1..", "x=99999999999", "x=@",
+                          "x=@f.csv", "x=@absent.csv:column", "a=1"})
     EXPECT_FALSE(dims.add(bad)) << bad;
 }
 

@@ -33,7 +33,8 @@ rt::Result<Comparison> run::compare(const rt::Tensor &o, const rt::Tensor *lse, 
   if (o.shape != referenceO.shape || o.shape.size() != 3 || !lse != !referenceLse ||
       (lse && lse->shape != referenceLse->shape))
     return rt::Error{rt::ErrorKind::Check, "the reference's results have another shape than the kernel's: " +
-                                               rt::shapeText(referenceO.shape) + " and " + rt::shapeText(o.shape)};
+                                               rt::shapeText(referenceO.shape) + " and " +
+                                               rt::shapeText(o.shape)};
   Comparison result;
   int64_t heads = o.shape[1], dim = o.shape[2];
   for (int64_t i = 0; i < o.shape[0] * heads; ++i) {

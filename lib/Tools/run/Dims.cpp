@@ -59,8 +59,9 @@ rt::Status Dims::add(std::string_view text) {
   auto low = parseSize(value.substr(0, dots));
   auto high = dots == std::string_view::npos ? low : parseSize(value.substr(dots + 2));
   if (!low || !high)
-    return rt::inputError("--dim " + name + " expects a whole number from 0 to " + std::to_string(largestSize) +
-                          ", a range LOW..HIGH or @FILE.csv:COLUMN, got '" + std::string(value) + "'");
+    return rt::inputError("--dim " + name + " expects a whole number from 0 to " +
+                          std::to_string(largestSize) + ", a range LOW..HIGH or @FILE.csv:COLUMN, got '" +
+                          std::string(value) + "'");
   if (*low > *high)
     return rt::inputError("--dim " + name + ": the range " + std::string(value) + " is empty; did you mean " +
                           std::to_string(*high) + ".." + std::to_string(*low) + "?");

@@ -74,7 +74,8 @@ rt::Status checkMemory(const std::string &name, const std::vector<int64_t> &shap
   double need = count ? static_cast<double>(*count) * static_cast<double>(rt::dtypeSize(dtype)) : 0;
   if (count && need < have / 4)
     return {};
-  return rt::inputError("'" + name + "' of shape " + rt::shapeText(shape) + " is too large for this machine, which has " +
+  return rt::inputError("'" + name + "' of shape " + rt::shapeText(shape) +
+                        " is too large for this machine, which has " +
                         std::to_string(static_cast<int64_t>(have / 1e9)) +
                         " GB of memory; one tensor may take a quarter of it");
 }
@@ -82,7 +83,8 @@ rt::Status checkMemory(const std::string &name, const std::vector<int64_t> &shap
 /// Generates one problem; the members are what later arguments build on.
 class Generator {
 public:
-  Generator(const Arguments &arguments, Dims &dims, uint64_t seed) : arguments(arguments), dims(dims), seed(seed) {}
+  Generator(const Arguments &arguments, Dims &dims, uint64_t seed)
+      : arguments(arguments), dims(dims), seed(seed) {}
 
   rt::Result<rt::TensorMap> run() {
     auto batchSize = dims.one("batch", 4);
@@ -141,7 +143,9 @@ private:
     }
     std::vector<int64_t> lengths = dims.many(kv.tokensDim, instances, 512, seed);
     int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t(0));
-    if (rt::Status status = checkMemory(kv.name, {tokens, kv.heads, std::max(kv.keyDim, kv.valueDim)}, kv.key); !status)
+    if (rt::Status status =
+            checkMemory(kv.name, {tokens, kv.heads, std::max(kv.keyDim, kv.valueDim)}, kv.key);
+        !status)
       return status;
     known[kv.instancesDim] = instances;
     known[kv.tokensDim] = *std::max_element(lengths.begin(), lengths.end());
@@ -154,7 +158,8 @@ private:
         pos0[i] = static_cast<int32_t>(std::max<int64_t>(pos0[i], end[s]));
       for (int64_t member = first; member < s; ++member)
         if (end[member] != pos0[i])
-          return rt::inputError("'" + kv.name + "' is shared by sequences whose tokens before it differ in number; "
+          return rt::inputError("'" + kv.name +
+                                "' is shared by sequences whose tokens before it differ in number; "
                                 "put shared arguments first, or share the earlier ones alike");
       for (int64_t member = first; member < s; ++member)
         end[member] = pos0[i] + lengths[i];
@@ -183,7 +188,8 @@ private:
       int64_t token = kv.heads * dim;
       for (const auto &instance : slots)
         for (int64_t slot : instance)
-          source.fill(tensor.bytes.data() + slot * token * static_cast<int64_t>(rt::dtypeSize(dtype)), token, random);
+          source.fill(tensor.bytes.data() + slot * token * static_cast<int64_t>(rt::dtypeSize(dtype)), token,
+                      random);
       tensors[name] = std::move(tensor);
       return {};
     };
@@ -249,8 +255,8 @@ private:
         continue;
       }
       if (!dims.has(name))
-        return rt::inputError("the dimension '" + name + "' of '" + other.name + "' has no size: give --dim " + name +
-                              "=N");
+        return rt::inputError("the dimension '" + name + "' of '" + other.name +
+                              "' has no size: give --dim " + name + "=N");
       auto size = dims.one(name, 0);
       if (!size)
         return size.error();
@@ -258,7 +264,8 @@ private:
     }
     if (rt::Status status = checkMemory(other.name, shape, other.dtype); !status)
       return status;
-    tensors[other.name] = normalTensor(other.dtype, shape, seed, other.name, other.name == "sink_logits" ? 1 : 0.1);
+    tensors[other.name] =
+        normalTensor(other.dtype, shape, seed, other.name, other.name == "sink_logits" ? 1 : 0.1);
     return {};
   }
 

@@ -29,7 +29,8 @@ struct KVArgument {
   rt::DType key = rt::DType::BF16, value = rt::DType::BF16;
 };
 
-/// The query, sink logits, or a table that a score region reads. A dynamic dimension is -1 in `shape` and has a name.
+/// The query, sink logits, or a table that a score region reads. A dynamic dimension is -1 in `shape` and has
+/// a name.
 struct TensorArgument {
   std::string name;
   rt::DType dtype = rt::DType::F32;
@@ -44,10 +45,10 @@ struct Arguments {
   std::vector<TensorArgument> others;
 };
 
-/// Generates every input tensor under the names of the operand model. Sequences have `q_len` rows, the last ones of
-/// their tokens. A KV argument whose instances dimension is not `batch` is shared: its instances (one unless --dim
-/// says otherwise) divide the sequences among them in order. Where a sequence has several KV arguments, the tokens
-/// of each follow those of the one before.
+/// Generates every input tensor under the names of the operand model. Sequences have `q_len` rows, the last
+/// ones of their tokens. A KV argument whose instances dimension is not `batch` is shared: its instances (one
+/// unless --dim says otherwise) divide the sequences among them in order. Where a sequence has several KV
+/// arguments, the tokens of each follow those of the one before.
 rt::Result<rt::TensorMap> generateInputs(const Arguments &arguments, Dims &dims, uint64_t seed);
 
 } // namespace attn::run

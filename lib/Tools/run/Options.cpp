@@ -94,16 +94,16 @@ const std::vector<Option> &table() {
        }},
       {"--seed", "N", "seeds the generated data and the host device's scheduler (0)",
        [](Options &o, const std::string &text) { return setNumber<uint64_t>("--seed", text, 0, o.seed); }},
-      stringOption("--inputs", "F.safetensors", "read the tensors instead of generating them", &Options::inputs),
+      stringOption("--inputs", "F.safetensors", "read the tensors instead of generating them",
+                   &Options::inputs),
       stringOption("--save-inputs", "F", "write the tensors that were used", &Options::saveInputs),
       stringOption("--outputs", "F", "write o and lse", &Options::outputs),
-      switchOption("--check", "compare with the float64 reference; exit 1 past the tolerance", &Options::check),
+      switchOption("--check", "compare with the float64 reference; exit 1 past the tolerance",
+                   &Options::check),
       stringOption("--json", "F", "write errors, counters and times; - is standard output", &Options::json),
       switchOption("--shuffle", "host: shuffle the order in which threads and blocks run", &Options::shuffle),
       {"--repeat", "N", "run N times; every run must give the same bits (1)",
-       [](Options &o, const std::string &text) {
-         return setNumber<int64_t>("--repeat", text, 1, o.repeat);
-       }},
+       [](Options &o, const std::string &text) { return setNumber<int64_t>("--repeat", text, 1, o.repeat); }},
       switchOption("--help", "this text", &Options::help),
   };
   return options;
@@ -155,11 +155,13 @@ rt::Result<Options> run::parseOptions(const std::vector<std::string> &arguments)
 }
 
 std::string run::helpText() {
-  std::string text = "usage: attn-run FILE [OPTIONS]\n\n"
-                     "Compiles the attention function of FILE, runs it on given or generated tensors and says\n"
-                     "what that took. - reads the file from standard input.\n\n";
+  std::string text =
+      "usage: attn-run FILE [OPTIONS]\n\n"
+      "Compiles the attention function of FILE, runs it on given or generated tensors and says\n"
+      "what that took. - reads the file from standard input.\n\n";
   for (const Option &option : table()) {
-    std::string left = std::string("  ") + option.name + (option.value ? std::string(" ") + option.value : "");
+    std::string left =
+        std::string("  ") + option.name + (option.value ? std::string(" ") + option.value : "");
     left.resize(std::max<size_t>(left.size() + 2, 28), ' ');
     text += left + option.help + "\n";
   }

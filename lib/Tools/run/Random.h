@@ -32,7 +32,8 @@ public:
 
   /// Uniform in [0, bound); the bias of the multiplication is below 2^-32 for bounds of 32 bits.
   int64_t below(int64_t bound) {
-    return static_cast<int64_t>((static_cast<unsigned __int128>(next()) * static_cast<uint64_t>(bound)) >> 64);
+    return static_cast<int64_t>((static_cast<unsigned __int128>(next()) * static_cast<uint64_t>(bound)) >>
+                                64);
   }
 
   /// Uniform in (0, 1).

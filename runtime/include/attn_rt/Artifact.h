@@ -1,0 +1,126 @@
+//===- Artifact.h - A compiled kernel and all there is to know --*- C++ -*-===//
+//
+// The manifest is what plan, session and tools need to know about a compiled
+// attention: the problem it solves, the parameters of its kernels in order, its
+// tile sizes. An artifact is the manifest with the code, in one file. It is code
+// that will be executed, so the file begins with a hash of all its other bytes,
+// and nothing is parsed before that hash was found to be right.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_ARTIFACT_H
+#define ATTN_RT_ARTIFACT_H
+
+#include "attn_rt/Tensor.h"
+
+namespace attn::rt {
+
+inline constexpr int manifestFormat = 1;
+inline constexpr int planVersion = 1;
+
+/// Who sees a token, as a form; its sizes are run-time values (`end` indexes Manifest::ends).
+struct Visibility {
+  enum class Kind : uint8_t { All, Causal, Window, Recent, Sink, Or, And };
+  Kind kind = Kind::All;
+  int end = -1;
+  std::vector<Visibility> of;
+};
+
+/// One parameter of a kernel.
+struct Parameter {
+  enum class Kind : uint8_t { Buffer, Dim, End, Scale };
+  Kind kind = Kind::Buffer;
+  std::string name; ///< of a buffer or a dimension
+  int index = 0;    ///< of an end
+};
+
+struct KernelInfo {
+  enum class Role : uint8_t { Attend, Merge };
+  std::string name;
+  Role role = Role::Attend;
+  int rows = 0; ///< packed query rows of a tile
+  int keys = 0; ///< keys of a tile
+  int warps = 0;
+  int threads = 0;
+  int64_t sharedBytes = 0;
+  int blocksPerSM = 1;
+  int rowsPerBlock = 0; ///< of a merge kernel
+  std::vector<Parameter> params;
+};
+
+/// A dimension as written: a name, or a number where the name is empty.
+struct DimInfo {
+  std::string name;
+  int64_t value = 0;
+};
+
+struct Argument {
+  enum class Role : uint8_t { Query, KV, Sink, Tensor };
+  enum class Store : uint8_t { Paged, Packed, Dense };
+  std::string name;
+  Role role = Role::Tensor;
+  // Of a plain tensor:
+  DType dtype = DType::F32;
+  std::vector<DimInfo> dims;
+  // Of a KV operand:
+  Store store = Store::Paged;
+  int page = 0;
+  int kvHeads = 0, keyDim = 0, valueDim = 0;
+  DType keyDType = DType::BF16, valueDType = DType::BF16;
+};
+
+/// One `(argument see visibility)` of the attention.
+struct OperandInfo {
+  std::string argument;
+  int argumentIndex = 0; ///< into Manifest::arguments
+  Visibility visibility;
+};
+
+struct Manifest {
+  std::string producer, entry, target, schedule, problem;
+  std::string contentHash; ///< key of caches, see computeContentHash
+  int ptxVersion = 0;
+  int qHeads = 1, kvHeads = 1, keyDim = 0, valueDim = 0;
+  DType dtype = DType::BF16;
+  double scale = 1;
+  bool returnsLse = false, sinkLogits = false;
+  bool approximate = false; ///< the score region uses approximate functions
+  std::optional<double> tolerance;
+  std::vector<int32_t> ends;
+  std::vector<Argument> arguments;
+  std::vector<OperandInfo> operands;
+  std::vector<KernelInfo> kernels;
+
+  int groupSize() const { return qHeads / kvHeads; }
+  const Argument &argumentOf(const OperandInfo &operand) const {
+    return arguments[static_cast<size_t>(operand.argumentIndex)];
+  }
+  const KernelInfo *findKernel(std::string_view name) const;
+};
+
+struct Artifact {
+  Manifest manifest;
+  std::string ptx;
+  std::vector<uint8_t> cubin; ///< empty where ptxas was not at hand
+};
+
+/// 32 hexadecimal digits of XXH3-128.
+std::string hashBytes(std::string_view bytes);
+/// The hash of what decides the code: problem, target, schedule and producer.
+std::string computeContentHash(const Manifest &manifest);
+
+std::string_view storeName(Argument::Store store);
+
+/// Reads a manifest and checks that it describes something this runtime can plan and launch. Errors carry the
+/// path of what is wrong: "manifest.kernels[1].rows: …".
+Result<Manifest> parseManifest(std::string_view json);
+/// Pretty-printed JSON; parseManifest reads it back.
+std::string writeManifest(const Manifest &manifest);
+
+Result<Artifact> readArtifact(std::string_view bytes, std::string_view name);
+Result<Artifact> readArtifactFile(const std::string &path);
+std::string writeArtifact(const Artifact &artifact);
+Status writeArtifactFile(const std::string &path, const Artifact &artifact);
+
+} // namespace attn::rt
+
+#endif

@@ -1,0 +1,118 @@
+#include "artifact/ManifestJson.h"
+
+#include <set>
+
+namespace attn::rt {
+
+namespace {
+
+// The buffers and dimensions that a kernel may ask for by name.
+struct Names {
+  std::set<std::string> buffers{"q",
+                                "q_start",
+                                "q_pos",
+                                "o",
+                                "lse",
+                                "plan.block_tasks",
+                                "plan.tasks",
+                                "plan.segments",
+                                "plan.merge_start",
+                                "plan.merge_rows",
+                                "plan.merge_partials",
+                                "partial.o",
+                                "partial.lse"};
+  std::set<std::string> dims{"rows", "sequences", "merge_rows"};
+
+  explicit Names(const Manifest &manifest) {
+    for (const Argument &argument : manifest.arguments) {
+      if (argument.role != Argument::Role::KV) {
+        buffers.insert(argument.name);
+        continue;
+      }
+      const auto add = [&](std::set<std::string> &set, std::initializer_list<const char *> names) {
+        for (const char *name : names)
+          set.insert(argument.name + "." + name);
+      };
+      add(buffers, {"lengths", "pos0", "rows"});
+      add(dims, {"instances", "tokens"});
+      if (argument.store == Argument::Store::Paged) {
+        add(buffers, {"k_pages", "v_pages", "block_table"});
+        add(dims, {"pages", "max_pages"});
+      } else {
+        add(buffers, {"k", "v"});
+      }
+      if (argument.store == Argument::Store::Packed)
+        add(buffers, {"start"});
+    }
+  }
+};
+
+void checkEnds(const Visibility &visibility, const Manifest &manifest, const Cursor &cursor) {
+  if (visibility.end >= static_cast<int>(manifest.ends.size()))
+    cursor["end"].fail("end " + std::to_string(visibility.end) + " does not exist; the manifest has " +
+                       std::to_string(manifest.ends.size()));
+  for (size_t i = 0; i < visibility.of.size() && !cursor.failed(); ++i)
+    checkEnds(visibility.of[i], manifest, cursor["of"].elements()[i]);
+}
+
+void checkOperand(const OperandInfo &operand, const Manifest &manifest, const Cursor &cursor) {
+  const Argument &argument = manifest.argumentOf(operand);
+  const auto same = [&](int has, int wants, const char *what) {
+    if (has != wants)
+      cursor["argument"].fail("argument '" + operand.argument + "' has " + what + " " + std::to_string(has) +
+                              ", but the attention has " + std::to_string(wants));
+  };
+  same(argument.kvHeads, manifest.kvHeads, "kv_heads");
+  same(argument.keyDim, manifest.keyDim, "key_dim");
+  same(argument.valueDim, manifest.valueDim, "value_dim");
+  checkEnds(operand.visibility, manifest, cursor["visibility"]);
+}
+
+void checkParameter(const Parameter &param, const Manifest &manifest, const Names &names,
+                    const Cursor &cursor) {
+  if (param.kind == Parameter::Kind::Buffer && !names.buffers.count(param.name))
+    cursor["name"].fail("unknown buffer '" + param.name + "'");
+  if (param.kind == Parameter::Kind::Dim && !names.dims.count(param.name))
+    cursor["name"].fail("unknown dimension '" + param.name + "'");
+  if (param.kind == Parameter::Kind::End && param.index >= static_cast<int>(manifest.ends.size()))
+    cursor["index"].fail("end " + std::to_string(param.index) + " does not exist; the manifest has " +
+                         std::to_string(manifest.ends.size()));
+}
+
+} // namespace
+
+void checkManifest(const Manifest &m, const Cursor &root) {
+  if (m.qHeads % m.kvHeads != 0)
+    root["q_heads"].fail("expected a multiple of kv_heads = " + std::to_string(m.kvHeads) + ", got " +
+                         std::to_string(m.qHeads));
+  std::set<std::string> seen;
+  const std::vector<Cursor> arguments = root["arguments"].elements();
+  for (size_t i = 0; i < m.arguments.size(); ++i) {
+    const Argument &argument = m.arguments[i];
+    if (!seen.insert(argument.name).second)
+      arguments[i]["name"].fail("duplicate argument '" + argument.name + "'");
+    if (argument.page & (argument.page - 1))
+      arguments[i]["page"].fail("expected a power of two, got " + std::to_string(argument.page));
+  }
+  if (m.operands.empty())
+    root["operands"].expected("at least one operand");
+  const std::vector<Cursor> operands = root["operands"].elements();
+  for (size_t i = 0; i < m.operands.size() && !root.failed(); ++i)
+    checkOperand(m.operands[i], m, operands[i]);
+
+  const Names names(m);
+  bool attends = false, merges = false;
+  const std::vector<Cursor> kernels = root["kernels"].elements();
+  for (size_t i = 0; i < m.kernels.size() && !root.failed(); ++i) {
+    (m.kernels[i].role == KernelInfo::Role::Attend ? attends : merges) = true;
+    if (m.findKernel(m.kernels[i].name) != &m.kernels[i])
+      kernels[i]["name"].fail("duplicate kernel '" + m.kernels[i].name + "'");
+    const std::vector<Cursor> params = kernels[i]["params"].elements();
+    for (size_t p = 0; p < m.kernels[i].params.size(); ++p)
+      checkParameter(m.kernels[i].params[p], m, names, params[p]);
+  }
+  if (!attends || !merges)
+    root["kernels"].fail("expected a kernel of role \"attend\" and one of role \"merge\"");
+}
+
+} // namespace attn::rt

@@ -1,0 +1,139 @@
+#include "artifact/ManifestJson.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+const KernelInfo *Manifest::findKernel(std::string_view name) const {
+  auto found =
+      std::find_if(kernels.begin(), kernels.end(), [&](const KernelInfo &k) { return k.name == name; });
+  return found == kernels.end() ? nullptr : &*found;
+}
+
+std::string_view storeName(Argument::Store store) { return storeWords[static_cast<size_t>(store)]; }
+
+namespace {
+
+Json visibilityToJson(const Visibility &visibility) {
+  Json json{{"kind", word(visibilityWords, visibility.kind)}};
+  if (visibility.end >= 0)
+    json["end"] = visibility.end;
+  for (const Visibility &part : visibility.of)
+    json["of"].push_back(visibilityToJson(part));
+  return json;
+}
+
+Json parameterToJson(const Parameter &param) {
+  Json json{{"kind", word(parameterWords, param.kind)}};
+  if (!param.name.empty())
+    json["name"] = param.name;
+  if (param.kind == Parameter::Kind::End)
+    json["index"] = param.index;
+  if (param.kind != Parameter::Kind::Buffer)
+    json["type"] = param.kind == Parameter::Kind::Scale ? "f32" : "i32";
+  return json;
+}
+
+Json kernelToJson(const KernelInfo &kernel) {
+  Json json{{"name", kernel.name},
+            {"role", word(kernelRoleWords, kernel.role)},
+            {"warps", kernel.warps},
+            {"threads", kernel.threads},
+            {"shared_bytes", kernel.sharedBytes},
+            {"blocks_per_sm", kernel.blocksPerSM},
+            {"params", Json::array()}};
+  if (kernel.role == KernelInfo::Role::Attend) {
+    json["rows"] = kernel.rows;
+    json["keys"] = kernel.keys;
+  } else {
+    json["rows_per_block"] = kernel.rowsPerBlock;
+  }
+  for (const Parameter &param : kernel.params)
+    json["params"].push_back(parameterToJson(param));
+  return json;
+}
+
+Json argumentToJson(const Argument &argument) {
+  Json json{{"name", argument.name}, {"role", word(argumentRoleWords, argument.role)}};
+  if (argument.role == Argument::Role::KV) {
+    json["store"] = word(storeWords, argument.store);
+    if (argument.store == Argument::Store::Paged)
+      json["page"] = argument.page;
+    json["kv_heads"] = argument.kvHeads;
+    json["key_dim"] = argument.keyDim;
+    json["value_dim"] = argument.valueDim;
+    json["key_dtype"] = dtypeName(argument.keyDType);
+    json["value_dtype"] = dtypeName(argument.valueDType);
+    return json;
+  }
+  json["dtype"] = dtypeName(argument.dtype);
+  json["dims"] = Json::array();
+  for (const DimInfo &dim : argument.dims)
+    json["dims"].push_back(dim.name.empty() ? Json(dim.value) : Json(dim.name));
+  return json;
+}
+
+} // namespace
+
+Json manifestToJson(const Manifest &m) {
+  Json json{{"format", manifestFormat},
+            {"producer", m.producer},
+            {"entry", m.entry},
+            {"target", m.target},
+            {"ptx_version", m.ptxVersion},
+            {"schedule", m.schedule},
+            {"problem", m.problem},
+            {"content_hash", m.contentHash},
+            {"q_heads", m.qHeads},
+            {"kv_heads", m.kvHeads},
+            {"key_dim", m.keyDim},
+            {"value_dim", m.valueDim},
+            {"dtype", dtypeName(m.dtype)},
+            {"scale", m.scale},
+            {"returns_lse", m.returnsLse},
+            {"sink_logits", m.sinkLogits},
+            {"approximate", m.approximate},
+            {"tolerance", m.tolerance ? Json(*m.tolerance) : Json()},
+            {"ends", m.ends},
+            {"arguments", Json::array()},
+            {"operands", Json::array()},
+            {"kernels", Json::array()},
+            {"plan", {{"version", planVersion}}}};
+  for (const Argument &argument : m.arguments)
+    json["arguments"].push_back(argumentToJson(argument));
+  for (const OperandInfo &operand : m.operands)
+    json["operands"].push_back(
+        {{"argument", operand.argument}, {"visibility", visibilityToJson(operand.visibility)}});
+  for (const KernelInfo &kernel : m.kernels)
+    json["kernels"].push_back(kernelToJson(kernel));
+  return json;
+}
+
+std::string writeManifest(const Manifest &manifest) { return dumpJson(manifestToJson(manifest), 1) + "\n"; }
+
+Result<Manifest> parseManifest(std::string_view text) {
+  Result<Json> json = parseJson(text, "manifest");
+  if (!json)
+    return json.error();
+  std::optional<Error> error;
+  const Cursor root(*json, "manifest", error);
+  Manifest manifest = readManifest(root);
+  const std::vector<Cursor> operands = error ? std::vector<Cursor>() : root["operands"].elements();
+  for (size_t i = 0; i < operands.size(); ++i) {
+    OperandInfo &operand = manifest.operands[i];
+    auto found =
+        std::find_if(manifest.arguments.begin(), manifest.arguments.end(), [&](const Argument &argument) {
+          return argument.role == Argument::Role::KV && argument.name == operand.argument;
+        });
+    if (found == manifest.arguments.end())
+      operands[i]["argument"].fail("no KV argument is named '" + operand.argument + "'");
+    operand.argumentIndex = static_cast<int>(found - manifest.arguments.begin());
+  }
+  if (!error)
+    checkManifest(manifest, root);
+  if (error)
+    return *error;
+  return manifest;
+}
+
+} // namespace attn::rt

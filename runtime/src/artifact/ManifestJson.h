@@ -1,0 +1,29 @@
+//===- ManifestJson.h - The manifest as a JSON document ---------*- C++ -*-===//
+#ifndef ATTN_RT_ARTIFACT_MANIFESTJSON_H
+#define ATTN_RT_ARTIFACT_MANIFESTJSON_H
+
+#include "attn_rt/Artifact.h"
+#include "support/Json.h"
+
+namespace attn::rt {
+
+inline constexpr std::string_view visibilityWords[] = {"all",  "causal", "window", "recent",
+                                                       "sink", "or",     "and"};
+inline constexpr std::string_view parameterWords[] = {"buffer", "dim", "end", "scale"};
+inline constexpr std::string_view kernelRoleWords[] = {"attend", "merge"};
+inline constexpr std::string_view argumentRoleWords[] = {"query", "kv", "sink", "tensor"};
+inline constexpr std::string_view storeWords[] = {"paged", "packed", "dense"};
+
+template <typename E, size_t N> std::string word(const std::string_view (&words)[N], E value) {
+  return std::string(words[static_cast<size_t>(value)]);
+}
+
+Manifest readManifest(const Cursor &root);
+Json manifestToJson(const Manifest &manifest);
+
+/// Relations between fields that no single field can break; the first one broken is recorded.
+void checkManifest(const Manifest &manifest, const Cursor &root);
+
+} // namespace attn::rt
+
+#endif

@@ -1,0 +1,147 @@
+#include "artifact/ManifestJson.h"
+
+namespace attn::rt {
+
+namespace {
+
+// Far above any chip, so that products of two stay far below 2^63.
+constexpr int64_t sizeLimit = 1 << 20;
+
+int size(const Cursor &cursor, int64_t low = 1) { return static_cast<int>(cursor.integer(low, sizeLimit)); }
+
+DType dtype(const Cursor &cursor) {
+  if (std::optional<DType> parsed = parseDType(cursor.string()))
+    return *parsed;
+  cursor.expected("the name of a dtype (f16, bf16, f32, i32, …)");
+  return DType::F32;
+}
+
+Visibility visibility(const Cursor &cursor) {
+  Visibility result;
+  result.kind = static_cast<Visibility::Kind>(cursor["kind"].oneOf(visibilityWords));
+  switch (result.kind) {
+  case Visibility::Kind::Window:
+  case Visibility::Kind::Recent:
+  case Visibility::Kind::Sink:
+    result.end = size(cursor["end"], 0);
+    break;
+  case Visibility::Kind::Or:
+  case Visibility::Kind::And:
+    for (const Cursor &part : cursor["of"].elements())
+      result.of.push_back(visibility(part));
+    if (result.of.empty())
+      cursor["of"].expected("at least one visibility");
+    break;
+  default:
+    break;
+  }
+  return result;
+}
+
+Parameter parameter(const Cursor &cursor) {
+  Parameter result;
+  result.kind = static_cast<Parameter::Kind>(cursor["kind"].oneOf(parameterWords));
+  if (result.kind == Parameter::Kind::Buffer || result.kind == Parameter::Kind::Dim)
+    result.name = cursor["name"].string();
+  if (result.kind == Parameter::Kind::End)
+    result.index = size(cursor["index"], 0);
+  // Types follow from the kind; one that is written must agree, or the launch would pass the wrong bytes.
+  if (cursor.has("type") && result.kind != Parameter::Kind::Buffer) {
+    const std::string_view type = result.kind == Parameter::Kind::Scale ? "f32" : "i32";
+    if (cursor["type"].string() != type)
+      cursor["type"].expected('"' + std::string(type) + '"');
+  }
+  return result;
+}
+
+KernelInfo kernel(const Cursor &cursor) {
+  KernelInfo result;
+  result.name = cursor["name"].string();
+  result.role = static_cast<KernelInfo::Role>(cursor["role"].oneOf(kernelRoleWords));
+  result.threads = static_cast<int>(cursor.has("threads") || result.role == KernelInfo::Role::Attend
+                                        ? cursor["threads"].integer(1, 1024)
+                                        : 128);
+  result.warps = cursor.has("warps") ? size(cursor["warps"]) : (result.threads + 31) / 32;
+  result.sharedBytes = cursor.has("shared_bytes") ? size(cursor["shared_bytes"], 0) : 0;
+  result.blocksPerSM =
+      cursor.has("blocks_per_sm") ? static_cast<int>(cursor["blocks_per_sm"].integer(1, 64)) : 1;
+  if (result.role == KernelInfo::Role::Attend) {
+    result.rows = size(cursor["rows"]);
+    result.keys = size(cursor["keys"]);
+  } else {
+    result.rowsPerBlock = size(cursor["rows_per_block"]);
+  }
+  for (const Cursor &param : cursor["params"].elements())
+    result.params.push_back(parameter(param));
+  return result;
+}
+
+Argument argument(const Cursor &cursor) {
+  Argument result;
+  result.name = cursor["name"].string();
+  result.role = static_cast<Argument::Role>(cursor["role"].oneOf(argumentRoleWords));
+  if (result.role == Argument::Role::KV) {
+    result.store = static_cast<Argument::Store>(cursor["store"].oneOf(storeWords));
+    if (result.store == Argument::Store::Paged)
+      result.page = size(cursor["page"]);
+    result.kvHeads = size(cursor["kv_heads"]);
+    result.keyDim = size(cursor["key_dim"]);
+    result.valueDim = size(cursor["value_dim"]);
+    result.keyDType = dtype(cursor["key_dtype"]);
+    result.valueDType = dtype(cursor["value_dtype"]);
+    return result;
+  }
+  result.dtype = dtype(cursor["dtype"]);
+  for (const Cursor &dim : cursor["dims"].elements()) {
+    if (dim.value().is_string())
+      result.dims.push_back({dim.string(), 0});
+    else
+      result.dims.push_back({"", dim.integer(0, int64_t{1} << 40)});
+  }
+  return result;
+}
+
+} // namespace
+
+Manifest readManifest(const Cursor &root) {
+  Manifest m;
+  const Cursor format = root["format"];
+  if (format.integer() != manifestFormat)
+    format.expected("format " + std::to_string(manifestFormat) + ", which this runtime reads");
+  const Cursor version = root["plan"]["version"];
+  if (version.integer() != planVersion)
+    version.expected("plan version " + std::to_string(planVersion) + ", which this runtime writes");
+  m.producer = root["producer"].string();
+  m.entry = root["entry"].string();
+  m.target = root["target"].string();
+  m.schedule = root["schedule"].string();
+  m.problem = root["problem"].string();
+  m.contentHash = root["content_hash"].string();
+  m.ptxVersion = size(root["ptx_version"]);
+  m.qHeads = size(root["q_heads"]);
+  m.kvHeads = size(root["kv_heads"]);
+  m.keyDim = size(root["key_dim"]);
+  m.valueDim = size(root["value_dim"]);
+  m.dtype = dtype(root["dtype"]);
+  m.scale = root["scale"].number();
+  m.returnsLse = root["returns_lse"].boolean();
+  m.sinkLogits = root.has("sink_logits") && root["sink_logits"].boolean();
+  m.approximate = root.has("approximate") && root["approximate"].boolean();
+  if (root.has("tolerance") && !root["tolerance"].isNull())
+    m.tolerance = root["tolerance"].number();
+  for (const Cursor &end : root["ends"].elements())
+    m.ends.push_back(static_cast<int32_t>(end.integer(0, std::numeric_limits<int32_t>::max())));
+  for (const Cursor &entry : root["arguments"].elements())
+    m.arguments.push_back(argument(entry));
+  for (const Cursor &entry : root["operands"].elements()) {
+    OperandInfo operand;
+    operand.argument = entry["argument"].string();
+    operand.visibility = visibility(entry["visibility"]);
+    m.operands.push_back(std::move(operand));
+  }
+  for (const Cursor &entry : root["kernels"].elements())
+    m.kernels.push_back(kernel(entry));
+  return m;
+}
+
+} // namespace attn::rt

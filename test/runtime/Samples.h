@@ -1,0 +1,94 @@
+//===- Samples.h - Manifests that the tests share ---------------*- C++ -*-===//
+#ifndef ATTN_TEST_RUNTIME_SAMPLES_H
+#define ATTN_TEST_RUNTIME_SAMPLES_H
+
+#include "attn_rt/Artifact.h"
+
+namespace attn::rt::test {
+
+inline Visibility visibility(Visibility::Kind kind, int end = -1) { return {kind, end, {}}; }
+inline Visibility either(Visibility a, Visibility b) { return {Visibility::Kind::Or, -1, {a, b}}; }
+inline Visibility both(Visibility a, Visibility b) { return {Visibility::Kind::And, -1, {a, b}}; }
+
+struct SampleOptions {
+  int qHeads = 8, kvHeads = 2, dim = 64;
+  Argument::Store store = Argument::Store::Paged;
+  int page = 16;
+  Visibility visibility = {Visibility::Kind::Causal, -1, {}};
+  std::vector<int32_t> ends = {};
+  int operands = 1; ///< named "kv", "kv1", …; the further ones see all
+  bool sinkLogits = false;
+  int bigRows = 128, keys = 64;
+};
+
+/// A manifest as the compiler would write it, with a decode, a prefill and a merge kernel.
+inline Manifest sampleManifest(const SampleOptions &options = {}) {
+  Manifest m;
+  m.producer = "attn test";
+  m.entry = "decode";
+  m.target = "sm_80";
+  m.schedule = "mma";
+  m.problem = "func.func @decode";
+  m.ptxVersion = 70;
+  m.qHeads = options.qHeads;
+  m.kvHeads = options.kvHeads;
+  m.keyDim = m.valueDim = options.dim;
+  m.scale = 0.125;
+  m.returnsLse = true;
+  m.sinkLogits = options.sinkLogits;
+  m.ends = options.ends;
+  m.contentHash = computeContentHash(m);
+  Argument q;
+  q.name = "q";
+  q.role = Argument::Role::Query;
+  q.dtype = m.dtype;
+  q.dims = {{"rows", 0}, {"", m.qHeads}, {"", m.keyDim}};
+  m.arguments.push_back(q);
+  for (int i = 0; i < options.operands; ++i) {
+    Argument kv;
+    kv.name = i ? "kv" + std::to_string(i) : "kv";
+    kv.role = Argument::Role::KV;
+    kv.store = options.store;
+    kv.page = options.store == Argument::Store::Paged ? options.page : 0;
+    kv.kvHeads = m.kvHeads;
+    kv.keyDim = kv.valueDim = options.dim;
+    m.arguments.push_back(kv);
+    m.operands.push_back({kv.name, i + 1, i ? visibility(Visibility::Kind::All) : options.visibility});
+  }
+  if (m.sinkLogits) {
+    Argument sink;
+    sink.name = "sink_logits";
+    sink.role = Argument::Role::Sink;
+    sink.dims = {{"", m.qHeads}};
+    m.arguments.push_back(sink);
+  }
+  const auto buffer = [](std::string name) { return Parameter{Parameter::Kind::Buffer, std::move(name), 0}; };
+  const auto attend = [&](int rows) {
+    KernelInfo kernel;
+    kernel.name = "decode_rows" + std::to_string(rows);
+    kernel.rows = rows;
+    kernel.keys = options.keys;
+    kernel.warps = 4;
+    kernel.threads = 128;
+    kernel.sharedBytes = 65536;
+    kernel.params = {buffer("q"), buffer("q_pos"), buffer("o"), buffer("lse"), buffer("plan.tasks")};
+    if (!m.ends.empty())
+      kernel.params.push_back({Parameter::Kind::End, "", 0});
+    kernel.params.push_back({Parameter::Kind::Scale, "", 0});
+    return kernel;
+  };
+  m.kernels = {attend(16), attend(options.bigRows)};
+  KernelInfo merge;
+  merge.name = "decode_merge";
+  merge.role = KernelInfo::Role::Merge;
+  merge.rowsPerBlock = 4;
+  merge.threads = 128;
+  merge.warps = 4;
+  merge.params = {buffer("plan.merge_start"), buffer("partial.o"), {Parameter::Kind::Dim, "merge_rows", 0}};
+  m.kernels.push_back(merge);
+  return m;
+}
+
+} // namespace attn::rt::test
+
+#endif

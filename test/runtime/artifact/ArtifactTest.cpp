@@ -1,0 +1,176 @@
+#include "attn_rt/Artifact.h"
+#include "Fuzz.h"
+#include "Samples.h"
+
+#include <cstdio>
+#include <gtest/gtest.h>
+
+using namespace attn::rt;
+using namespace attn::rt::test;
+
+namespace {
+
+std::string sampleText() {
+  return writeManifest(sampleManifest({.visibility = both(visibility(Visibility::Kind::Causal),
+                                                          either(visibility(Visibility::Kind::Sink, 0),
+                                                                 visibility(Visibility::Kind::Recent, 1))),
+                                       .ends = {64, 256},
+                                       .operands = 2,
+                                       .sinkLogits = true}));
+}
+
+std::string replaced(std::string text, const std::string &from, const std::string &to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+TEST(Manifest, RoundTrip) {
+  Result<Manifest> manifest = parseManifest(sampleText());
+  ASSERT_TRUE(manifest) << manifest.error().message;
+  EXPECT_EQ(writeManifest(*manifest), sampleText());
+  EXPECT_EQ(manifest->operands[0].visibility.of[1].of[1].end, 1);
+  EXPECT_EQ(manifest->argumentOf(manifest->operands[1]).name, "kv1");
+  EXPECT_EQ(manifest->findKernel("decode_merge")->rowsPerBlock, 4);
+  EXPECT_EQ(manifest->findKernel("nothing"), nullptr);
+}
+
+TEST(Manifest, UnknownFieldsAreIgnored) {
+  EXPECT_TRUE(parseManifest(replaced(sampleText(), "\"format\": 1", "\"format\": 1, \"later\": [1, {}]")));
+}
+
+TEST(Manifest, Errors) {
+  struct Case {
+    const char *from, *to, *message;
+  } cases[] = {
+      {"\"format\": 1", "\"format\": 2",
+       "manifest.format: expected format 1, which this runtime reads, got 2"},
+      {"\"version\": 1", "\"version\": 9", "manifest.plan.version: expected plan version 1"},
+      {"\"entry\"", "\"entri\"", "manifest.entry: missing"},
+      {"\"q_heads\": 8", "\"q_heads\": \"8\"",
+       "manifest.q_heads: expected an integer between 1 and 1048576, got \"8\""},
+      {"\"q_heads\": 8", "\"q_heads\": 7", "manifest.q_heads: expected a multiple of kv_heads = 2, got 7"},
+      {"\"kv_heads\": 2,\n   \"name\": \"kv\"", "\"kv_heads\": 4,\n   \"name\": \"kv\"",
+       "manifest.operands[0].argument: argument 'kv' has kv_heads 4, but the attention has 2"},
+      {"\"page\": 16", "\"page\": 24", "manifest.arguments[1].page: expected a power of two, got 24"},
+      {"\"key_dtype\": \"bf16\"", "\"key_dtype\": \"fp7\"",
+       "manifest.arguments[1].key_dtype: expected the name of a dtype"},
+      {"\"store\": \"paged\"", "\"store\": \"heap\"",
+       "manifest.arguments[1].store: expected one of \"paged\", \"packed\", \"dense\", got \"heap\""},
+      {"\"argument\": \"kv\"", "\"argument\": \"kw\"",
+       "manifest.operands[0].argument: no KV argument is named 'kw'"},
+      {"\"name\": \"sink_logits\"", "\"name\": \"kv\"", "manifest.arguments[3].name: duplicate argument 'kv'"},
+      {"\"end\": 1", "\"end\": 2",
+       "manifest.operands[0].visibility.of[1].of[1].end: end 2 does not exist; the manifest has 2"},
+      {"\"scale\": 0.125", "\"scale\": \"x\"", "manifest.scale: expected a number, got \"x\""},
+      {"\"returns_lse\": true", "\"returns_lse\": 1", "manifest.returns_lse: expected true or false, got 1"},
+      {"\"name\": \"q_pos\"", "\"name\": \"q_poz\"",
+       "manifest.kernels[0].params[1].name: unknown buffer 'q_poz'"},
+      {"\"name\": \"merge_rows\"", "\"name\": \"rowz\"",
+       "manifest.kernels[2].params[2].name: unknown dimension 'rowz'"},
+      {"\"index\": 0", "\"index\": 5", "manifest.kernels[0].params[5].index: end 5 does not exist"},
+      {"\"type\": \"f32\"", "\"type\": \"f64\"",
+       "manifest.kernels[0].params[6].type: expected \"f32\", got \"f64\""},
+      {"\"threads\": 128", "\"threads\": 2048",
+       "manifest.kernels[0].threads: expected an integer between 1 and 1024, got 2048"},
+      {"decode_rows128", "decode_rows16", "manifest.kernels[1].name: duplicate kernel 'decode_rows16'"},
+      {"\"role\": \"merge\",\n   \"rows_per_block\": 4", "\"role\": \"attend\", \"rows\": 1, \"keys\": 1",
+       "expected a kernel of role \"attend\" and one of role \"merge\""},
+      {"{", "{\"format\": 1, ", "manifest: duplicate key \"format\""},
+      {"{", "[", "manifest: parse error"},
+  };
+  for (const Case &c : cases) {
+    Result<Manifest> result = parseManifest(replaced(sampleText(), c.from, c.to));
+    const std::string message = result ? "no error" : result.error().message;
+    EXPECT_NE(message.find(c.message), std::string::npos) << message << "\n  expected " << c.message;
+  }
+  Manifest none = sampleManifest();
+  none.operands.clear();
+  EXPECT_NE(parseManifest(writeManifest(none))
+                .error()
+                .message.find("manifest.operands: expected at least one operand"),
+            std::string::npos);
+  Manifest hollow = sampleManifest();
+  hollow.operands[0].visibility = {Visibility::Kind::Or, -1, {visibility(Visibility::Kind::All)}};
+  EXPECT_NE(parseManifest(replaced(writeManifest(hollow), "{\n      \"kind\": \"all\"\n     }", ""))
+                .error()
+                .message.find("expected at least one visibility"),
+            std::string::npos);
+}
+
+Artifact sampleArtifact() {
+  Artifact artifact{*parseManifest(sampleText()), ".version 7.0\n// \"quoted\"\n", {}};
+  artifact.manifest.contentHash = computeContentHash(artifact.manifest);
+  for (int i = 0; i < 257; ++i)
+    artifact.cubin.push_back(static_cast<uint8_t>(i * 7));
+  return artifact;
+}
+
+TEST(Artifact, RoundTrip) {
+  for (size_t size : {0, 1, 2, 3, 257}) {
+    Artifact artifact = sampleArtifact();
+    artifact.cubin.resize(size);
+    const std::string bytes = writeArtifact(artifact);
+    Result<Artifact> back = readArtifact(bytes, "a");
+    ASSERT_TRUE(back) << back.error().message;
+    EXPECT_EQ(back->ptx, artifact.ptx);
+    EXPECT_EQ(back->cubin, artifact.cubin);
+    EXPECT_EQ(writeArtifact(*back), bytes);
+  }
+}
+
+TEST(Artifact, ThroughAFile) {
+  const std::string path = ::testing::TempDir() + "/attn-rt.attn";
+  ASSERT_TRUE(writeArtifactFile(path, sampleArtifact()));
+  EXPECT_TRUE(readArtifactFile(path));
+  std::remove(path.c_str());
+  EXPECT_FALSE(readArtifactFile(path));
+}
+
+TEST(Artifact, EveryChangedByteIsNoticed) {
+  const std::string bytes = writeArtifact(sampleArtifact());
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    std::string changed = bytes;
+    changed[i] ^= 1;
+    EXPECT_FALSE(readArtifact(changed, "a")) << i;
+  }
+}
+
+// The hash made right again, as someone would who alters a file on purpose: the document itself is still
+// checked.
+std::string rehashed(const std::string &bytes) {
+  const std::string rest = bytes.substr(43);
+  return "{\"hash\":\"" + hashBytes(rest) + "\"," + rest;
+}
+
+TEST(Artifact, Errors) {
+  const std::string bytes = writeArtifact(sampleArtifact());
+  struct Case {
+    std::string bytes, message;
+  } cases[] = {
+      {"", "artifact 'a': not an artifact"},
+      {bytes.substr(1), "not an artifact"},
+      {replaced(bytes, "sm_80", "sm_90"), "damaged or altered: its bytes hash to"},
+      {rehashed(replaced(bytes, "sm_80", "sm_90")), "manifest.content_hash: expected"},
+      {rehashed(replaced(bytes, "\"ptx\":", "\"ptz\":")), "manifest.ptx: missing"},
+      {rehashed(replaced(bytes, "\"cubin\":\"", "\"cubin\":\"*")), "manifest.cubin: not valid base64"},
+      {rehashed(replaced(bytes, "\"cubin\":\"AA", "\"cubin\":\"A=")), "manifest.cubin: not valid base64"},
+  };
+  for (const Case &c : cases) {
+    Result<Artifact> result = readArtifact(c.bytes, "a");
+    const std::string message = result ? "no error" : result.error().message;
+    EXPECT_NE(message.find(c.message), std::string::npos) << message << "\n  expected " << c.message;
+  }
+}
+
+TEST(Artifact, MutatedInput) {
+  Rng rng(5);
+  const std::string manifest = sampleText(), artifact = writeArtifact(sampleArtifact());
+  for (int i = 0; i < 3000; ++i) {
+    (void)parseManifest(mutate(manifest, rng));
+    std::string bytes = mutate(artifact, rng);
+    (void)readArtifact(i % 8 && bytes.size() > 43 ? rehashed(bytes) : bytes, "a");
+  }
+}
+
+} // namespace

@@ -1,0 +1,53 @@
+//===- Batch.h - One problem's sizes, checked -------------------*- C++ -*-===//
+//
+// What a plan is made from: rows, sequences, and for every operand its instances
+// with lengths, positions and the rows that see them. Everything here lives on
+// the host and is checked before anything is planned or launched; what passed
+// cannot make a kernel leave its buffers.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_BATCH_H
+#define ATTN_RT_BATCH_H
+
+#include "attn_rt/Artifact.h"
+
+namespace attn::rt {
+
+/// The instances of one operand of the attention.
+struct OperandBatch {
+  std::vector<int32_t> lengths;           ///< tokens of each instance
+  std::vector<int32_t> pos0;              ///< position of its first token
+  std::vector<int32_t> rowFirst, rowLast; ///< the rows [first, last) that see it
+  int64_t pages = 0, maxPages = 0;        ///< paged: pages of the pool, columns of the table
+  std::vector<int32_t> blockTable;        ///< paged: [instances][maxPages]
+  int64_t tokens = 0;                     ///< dense: capacity of an instance; packed: of all
+  std::vector<int32_t> start;             ///< packed: [instances + 1]
+
+  size_t instances() const { return lengths.size(); }
+};
+
+struct Batch {
+  int64_t rows = 0;
+  std::vector<int32_t> qStart;        ///< [sequences + 1]
+  std::vector<int32_t> qPos;          ///< [rows]
+  std::vector<OperandBatch> operands; ///< as in Manifest::operands
+
+  size_t sequences() const { return qStart.size() - 1; }
+};
+
+/// Everything of design's "bad input" that sizes and tables can break. Each error names the tensor, the
+/// index, what was given and what is legal.
+Status checkBatch(const Manifest &manifest, const Batch &batch);
+
+/// Adds the tensors that may be left out, where they are missing: q_start (one row per sequence), q_pos (the
+/// last rows of each sequence), <arg>.pos0 (0, where there is one operand), <arg>.rows (one instance per
+/// sequence) and <arg>.lengths of a packed store.
+Status addDefaults(const Manifest &manifest, TensorMap &tensors);
+
+/// Checks every tensor's presence, dtype and shape, and their contents with checkBatch. Tensors that may be
+/// left out must be there: call addDefaults first.
+Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensors);
+
+} // namespace attn::rt
+
+#endif

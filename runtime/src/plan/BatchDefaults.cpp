@@ -1,0 +1,134 @@
+#include "attn_rt/Batch.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+namespace {
+
+/// An i32 tensor that is there and well formed, or null. What is wrong with it is for batchFromTensors to
+/// say.
+const Tensor *findI32(const TensorMap &tensors, const std::string &name, size_t rank = 1) {
+  auto found = tensors.find(name);
+  if (found == tensors.end() || found->second.dtype != DType::I32 || found->second.shape.size() != rank)
+    return nullptr;
+  return &found->second;
+}
+
+int64_t instancesOf(const TensorMap &tensors, const Argument &argument) {
+  const Tensor *lengths = findI32(tensors, argument.name + ".lengths");
+  return lengths ? lengths->elements() : -1;
+}
+
+void addLengthsOfPacked(const Argument &argument, TensorMap &tensors) {
+  const Tensor *start = findI32(tensors, argument.name + ".start");
+  if (argument.store != Argument::Store::Packed || !start || start->elements() == 0)
+    return;
+  std::vector<int32_t> lengths;
+  const auto offsets = start->as<int32_t>();
+  for (size_t i = 1; i < offsets.size(); ++i)
+    lengths.push_back(static_cast<int32_t>(int64_t{offsets[i]} - offsets[i - 1]));
+  tensors.emplace(argument.name + ".lengths", Tensor::ofI32({static_cast<int64_t>(lengths.size())}, lengths));
+}
+
+Status addRows(const Argument &argument, TensorMap &tensors) {
+  const Tensor *qStart = findI32(tensors, "q_start");
+  const int64_t instances = instancesOf(tensors, argument);
+  if (!qStart || instances < 0)
+    return {};
+  if (instances != qStart->elements() - 1)
+    return inputError("tensor '" + argument.name +
+                      ".rows' is missing, and only one instance per sequence has rows of " +
+                      "its own accord: '" + argument.name + ".lengths' has " + std::to_string(instances) +
+                      " instances, 'q_start' " + std::to_string(qStart->elements() - 1) + " sequences");
+  std::vector<int32_t> ranges;
+  const auto offsets = qStart->as<int32_t>();
+  for (size_t i = 1; i < offsets.size(); ++i)
+    ranges.insert(ranges.end(), {offsets[i - 1], offsets[i]});
+  tensors.emplace(argument.name + ".rows", Tensor::ofI32({instances, 2}, ranges));
+  return {};
+}
+
+/// The end of a sequence is the end of its private instance: one that these rows see and no others. Where
+/// several are private (a batch of one), the one that ends last; where none is, the same among all that the
+/// rows see.
+int64_t endOfSequence(const Manifest &manifest, const TensorMap &tensors, int32_t first, int32_t last) {
+  int64_t end[2] = {0, 0};
+  bool any[2] = {false, false};
+  for (const Argument &argument : manifest.arguments) {
+    const Tensor *lengths = findI32(tensors, argument.name + ".lengths");
+    const Tensor *pos0 = findI32(tensors, argument.name + ".pos0");
+    const Tensor *rows = findI32(tensors, argument.name + ".rows", 2);
+    if (argument.role != Argument::Role::KV || !lengths || !pos0 || !rows ||
+        pos0->elements() != lengths->elements() || rows->elements() != 2 * lengths->elements())
+      continue;
+    const auto ranges = rows->as<int32_t>();
+    for (size_t i = 0; i < lengths->as<int32_t>().size(); ++i) {
+      const int32_t from = ranges[2 * i], to = ranges[2 * i + 1];
+      if (from > first || to < last)
+        continue;
+      const int64_t here = int64_t{pos0->as<int32_t>()[i]} + lengths->as<int32_t>()[i];
+      for (int shared = 0; shared < 2; ++shared)
+        if (shared || (from == first && to == last)) {
+          end[shared] = any[shared] ? std::max(end[shared], here) : here;
+          any[shared] = true;
+        }
+    }
+  }
+  return any[0] ? end[0] : end[1];
+}
+
+void addPositions(const Manifest &manifest, TensorMap &tensors) {
+  const Tensor *qStart = findI32(tensors, "q_start");
+  auto q = tensors.find("q");
+  if (!qStart || q == tensors.end() || q->second.shape.empty())
+    return;
+  const int64_t rows = q->second.shape[0];
+  std::vector<int32_t> positions(static_cast<size_t>(rows), 0);
+  const auto offsets = qStart->as<int32_t>();
+  for (size_t s = 1; s < offsets.size(); ++s) {
+    const int32_t first = offsets[s - 1], last = offsets[s];
+    if (first < 0 || first >= last || last > rows)
+      continue; // empty, or wrong and reported later
+    const int64_t end = endOfSequence(manifest, tensors, first, last);
+    for (int32_t row = first; row < last; ++row)
+      positions[static_cast<size_t>(row)] = static_cast<int32_t>(end - last + row);
+  }
+  tensors.emplace("q_pos", Tensor::ofI32({rows}, positions));
+}
+
+} // namespace
+
+Status addDefaults(const Manifest &manifest, TensorMap &tensors) {
+  for (const Argument &argument : manifest.arguments)
+    if (argument.role == Argument::Role::KV && !tensors.count(argument.name + ".lengths"))
+      addLengthsOfPacked(argument, tensors);
+  if (auto q = tensors.find("q");
+      !tensors.count("q_start") && q != tensors.end() && !q->second.shape.empty()) {
+    const int64_t rows = q->second.shape[0];
+    const Argument &argument = manifest.argumentOf(manifest.operands.front());
+    if (instancesOf(tensors, argument) != rows)
+      return inputError("tensor 'q_start' is missing, and there is not one row per sequence: 'q' has " +
+                        std::to_string(rows) + " rows, '" + argument.name + ".lengths' " +
+                        std::to_string(std::max<int64_t>(instancesOf(tensors, argument), 0)) + " instances");
+    std::vector<int32_t> offsets;
+    for (int64_t row = 0; row <= rows; ++row)
+      offsets.push_back(static_cast<int32_t>(row));
+    tensors.emplace("q_start", Tensor::ofI32({rows + 1}, offsets));
+  }
+  for (const Argument &argument : manifest.arguments) {
+    if (argument.role != Argument::Role::KV)
+      continue;
+    const int64_t instances = instancesOf(tensors, argument);
+    if (!tensors.count(argument.name + ".pos0") && instances >= 0 && manifest.operands.size() == 1)
+      tensors.emplace(argument.name + ".pos0", Tensor(DType::I32, {instances}));
+    if (!tensors.count(argument.name + ".rows"))
+      if (Status s = addRows(argument, tensors); !s)
+        return s;
+  }
+  if (!tensors.count("q_pos"))
+    addPositions(manifest, tensors);
+  return {};
+}
+
+} // namespace attn::rt

@@ -1,0 +1,151 @@
+#include "attn_rt/Batch.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+namespace {
+
+Error missing(const std::string &name) { return inputError("tensor '" + name + "' is missing"); }
+
+/// Looks tensors up, checks them against what the manifest says, and remembers what named dimensions turned
+/// out to be.
+class Binder {
+public:
+  explicit Binder(const TensorMap &tensors) : tensors_(tensors) {}
+
+  /// A wanted dimension is a number, a name (equal wherever it occurs), or both: a name with its value known.
+  Result<const Tensor *> find(const std::string &name, DType dtype, std::initializer_list<DimInfo> dims) {
+    return find(name, dtype, std::vector<DimInfo>(dims));
+  }
+  Result<const Tensor *> find(const std::string &name, DType dtype, const std::vector<DimInfo> &dims) {
+    auto found = tensors_.find(name);
+    if (found == tensors_.end())
+      return missing(name);
+    const Tensor &tensor = found->second;
+    if (tensor.dtype != dtype)
+      return inputError("tensor '" + name + "': expected dtype " + std::string(dtypeName(dtype)) + ", got " +
+                        std::string(dtypeName(tensor.dtype)));
+    bool fits = tensor.shape.size() == dims.size();
+    for (size_t i = 0; fits && i < dims.size(); ++i)
+      fits = fitsDim(dims[i], tensor.shape[i]);
+    if (!fits)
+      return inputError("tensor '" + name + "': expected shape " + wanted(dims) + ", got " +
+                        shapeText(tensor.shape));
+    if (static_cast<size_t>(elementCount(tensor.shape).value_or(-1)) * dtypeSize(dtype) !=
+        tensor.bytes.size())
+      return inputError("tensor '" + name + "': its bytes do not fill the shape " + shapeText(tensor.shape));
+    return &tensor;
+  }
+
+  Status read(const std::string &name, const std::vector<DimInfo> &dims, std::vector<int32_t> &out) {
+    Result<const Tensor *> tensor = find(name, DType::I32, dims);
+    if (!tensor)
+      return tensor.error();
+    const auto values = (*tensor)->as<int32_t>();
+    out.assign(values.begin(), values.end());
+    return {};
+  }
+
+  int64_t dim(const std::string &name) const {
+    auto found = known_.find(name);
+    return found == known_.end() ? 0 : found->second;
+  }
+
+private:
+  const TensorMap &tensors_;
+  std::map<std::string, int64_t> known_;
+
+  bool fitsDim(const DimInfo &dim, int64_t size) {
+    if (dim.name.empty())
+      return size == dim.value;
+    return size >= 0 && known_.emplace(dim.name, size).first->second == size;
+  }
+  std::string wanted(const std::vector<DimInfo> &dims) const {
+    std::string text = "[";
+    for (const DimInfo &dim : dims) {
+      text += text.size() > 1 ? ", " : "";
+      auto found = known_.find(dim.name);
+      if (dim.name.empty())
+        text += std::to_string(dim.value);
+      else
+        text += dim.name + (found == known_.end() ? "" : " = " + std::to_string(found->second));
+    }
+    return text + "]";
+  }
+};
+
+Status readOperand(const Argument &argument, Binder &binder, OperandBatch &operand) {
+  const std::string prefix = argument.name + ".";
+  const DimInfo instances{prefix + "instances", 0}, heads{"", argument.kvHeads};
+  const DimInfo keyDim{"", argument.keyDim}, valueDim{"", argument.valueDim};
+  if (Status s = binder.read(prefix + "lengths", {instances}, operand.lengths); !s)
+    return s;
+  if (Status s = binder.read(prefix + "pos0", {instances}, operand.pos0); !s)
+    return s;
+  std::vector<int32_t> ranges;
+  if (Status s = binder.read(prefix + "rows", {instances, {"", 2}}, ranges); !s)
+    return s;
+  for (size_t i = 0; i < ranges.size(); i += 2) {
+    operand.rowFirst.push_back(ranges[i]);
+    operand.rowLast.push_back(ranges[i + 1]);
+  }
+  if (argument.store == Argument::Store::Paged) {
+    if (Status s =
+            binder.read(prefix + "block_table", {instances, {prefix + "max_pages", 0}}, operand.blockTable);
+        !s)
+      return s;
+    const DimInfo pages{prefix + "pages", 0}, page{"", argument.page};
+    if (auto t = binder.find(prefix + "k_pages", argument.keyDType, {pages, page, heads, keyDim}); !t)
+      return t.error();
+    if (auto t = binder.find(prefix + "v_pages", argument.valueDType, {pages, page, heads, valueDim}); !t)
+      return t.error();
+    operand.pages = binder.dim(pages.name);
+    operand.maxPages = binder.dim(prefix + "max_pages");
+    return {};
+  }
+  const DimInfo tokens{prefix + "tokens", 0};
+  std::vector<DimInfo> k{tokens, heads, keyDim}, v{tokens, heads, valueDim};
+  if (argument.store == Argument::Store::Dense) {
+    k.insert(k.begin(), instances);
+    v.insert(v.begin(), instances);
+  } else {
+    if (Status s = binder.read(prefix + "start", {{prefix + "instances + 1", 0}}, operand.start); !s)
+      return s;
+  }
+  if (auto t = binder.find(prefix + "k", argument.keyDType, k); !t)
+    return t.error();
+  if (auto t = binder.find(prefix + "v", argument.valueDType, v); !t)
+    return t.error();
+  operand.tokens = binder.dim(tokens.name);
+  return {};
+}
+
+} // namespace
+
+Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensors) {
+  Binder binder(tensors);
+  Batch batch;
+  const DimInfo rows{"rows", 0};
+  if (auto q = binder.find("q", manifest.dtype, {rows, {"", manifest.qHeads}, {"", manifest.keyDim}}); !q)
+    return q.error();
+  batch.rows = binder.dim("rows");
+  if (Status s = binder.read("q_start", {{"sequences + 1", 0}}, batch.qStart); !s)
+    return s.error();
+  if (Status s = binder.read("q_pos", {rows}, batch.qPos); !s)
+    return s.error();
+  for (const OperandInfo &operand : manifest.operands) {
+    batch.operands.emplace_back();
+    if (Status s = readOperand(manifest.argumentOf(operand), binder, batch.operands.back()); !s)
+      return s.error();
+  }
+  for (const Argument &argument : manifest.arguments)
+    if (argument.role == Argument::Role::Sink || argument.role == Argument::Role::Tensor)
+      if (auto t = binder.find(argument.name, argument.dtype, argument.dims); !t)
+        return t.error();
+  if (Status s = checkBatch(manifest, batch); !s)
+    return s.error();
+  return batch;
+}
+
+} // namespace attn::rt

@@ -1,0 +1,161 @@
+#include "attn_rt/Batch.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace attn::rt {
+
+namespace {
+
+constexpr int64_t int32Limit = std::numeric_limits<int32_t>::max();
+
+std::string at(const std::string &tensor, size_t index) {
+  return "'" + tensor + "'[" + std::to_string(index) + "]: ";
+}
+
+std::string rangeText(int64_t first, int64_t last) {
+  return "[" + std::to_string(first) + ", " + std::to_string(last) + ")";
+}
+
+/// A list of offsets: from 0, never falling, to a total.
+Status checkOffsets(const std::string &name, const std::vector<int32_t> &offsets, int64_t total, bool exact,
+                    const std::string &ofWhat) {
+  if (offsets.empty())
+    return inputError("'" + name + "': expected at least one element, got none");
+  if (offsets.front() != 0)
+    return inputError(at(name, 0) + "expected 0, got " + std::to_string(offsets.front()));
+  for (size_t i = 1; i < offsets.size(); ++i)
+    if (offsets[i] < offsets[i - 1])
+      return inputError(at(name, i) + "expected at least " + std::to_string(offsets[i - 1]) +
+                        " (the element before), got " + std::to_string(offsets[i]));
+  if (offsets.back() > total || (exact && offsets.back() != total))
+    return inputError(at(name, offsets.size() - 1) + "expected " + (exact ? "" : "at most ") +
+                      std::to_string(total) + " (" + ofWhat + "), got " + std::to_string(offsets.back()));
+  return {};
+}
+
+Status checkLengths(const Argument &argument, const OperandBatch &operand) {
+  const std::string name = argument.name + ".lengths";
+  for (size_t i = 0; i < operand.instances(); ++i) {
+    int64_t capacity = operand.tokens;
+    std::string why = "the tokens of '" + argument.name + ".k'";
+    if (argument.store == Argument::Store::Paged) {
+      capacity = operand.maxPages * argument.page;
+      why = std::to_string(operand.maxPages) + " pages of " + std::to_string(argument.page) + " in '" +
+            argument.name + ".block_table'";
+    } else if (argument.store == Argument::Store::Packed) {
+      capacity = operand.start[i + 1] - operand.start[i];
+      why = "'" + argument.name + ".start'";
+    }
+    const int32_t length = operand.lengths[i];
+    if (length < 0 || length > capacity)
+      return inputError(at(name, i) + "expected between 0 and " + std::to_string(capacity) + " (" + why +
+                        "), got " + std::to_string(length));
+    if (operand.pos0[i] < 0 || int64_t{operand.pos0[i]} + length > int32Limit)
+      return inputError(at(argument.name + ".pos0", i) + "expected between 0 and " +
+                        std::to_string(int32Limit - length) + ", got " + std::to_string(operand.pos0[i]));
+  }
+  return {};
+}
+
+Status checkPages(const Argument &argument, const OperandBatch &operand) {
+  for (size_t i = 0; i < operand.instances(); ++i) {
+    const int64_t used = (int64_t{operand.lengths[i]} + argument.page - 1) / argument.page;
+    const int32_t *row = operand.blockTable.data() + static_cast<int64_t>(i) * operand.maxPages;
+    for (int64_t p = 0; p < used; ++p)
+      if (row[p] < 0 || row[p] >= operand.pages)
+        return inputError("'" + argument.name + ".block_table'[" + std::to_string(i) + "][" +
+                          std::to_string(p) + "]: expected a page between 0 and " +
+                          std::to_string(operand.pages - 1) + ", got " + std::to_string(row[p]));
+  }
+  return {};
+}
+
+/// Ranges may nest (a tree's) but not cross: crossing ones come from a mistake in numbering rows, and no
+/// order of rows would make each instance's rows contiguous.
+Status checkRows(const Argument &argument, const OperandBatch &operand, int64_t rows) {
+  const std::string name = argument.name + ".rows";
+  const auto text = [&](size_t i) { return rangeText(operand.rowFirst[i], operand.rowLast[i]); };
+  std::vector<size_t> order;
+  for (size_t i = 0; i < operand.instances(); ++i) {
+    const int32_t first = operand.rowFirst[i], last = operand.rowLast[i];
+    if (first < 0 || first > last || last > rows)
+      return inputError(at(name, i) + "expected 0 <= first <= last <= " + std::to_string(rows) +
+                        " (the rows of 'q'), got " + text(i));
+    if (first < last)
+      order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    if (operand.rowFirst[a] != operand.rowFirst[b])
+      return operand.rowFirst[a] < operand.rowFirst[b];
+    return operand.rowLast[a] != operand.rowLast[b] ? operand.rowLast[a] > operand.rowLast[b] : a < b;
+  });
+  std::vector<size_t> open;
+  for (size_t i : order) {
+    while (!open.empty() && operand.rowLast[open.back()] <= operand.rowFirst[i])
+      open.pop_back();
+    if (!open.empty() && operand.rowLast[open.back()] < operand.rowLast[i])
+      return inputError("'" + name + "': [" + std::to_string(open.back()) + "] = " + text(open.back()) +
+                        " and [" + std::to_string(i) + "] = " + text(i) +
+                        " overlap; expected apart or one inside the other");
+    open.push_back(i);
+  }
+  return {};
+}
+
+Status checkOperand(const Argument &argument, const OperandBatch &operand, int64_t rows) {
+  const auto count = [&](const char *what, size_t has) -> Status {
+    if (has == operand.instances())
+      return {};
+    return inputError("'" + argument.name + "." + what + "': expected " +
+                      std::to_string(operand.instances()) + " elements, one per length, got " +
+                      std::to_string(has));
+  };
+  if (Status s = count("pos0", operand.pos0.size()); !s)
+    return s;
+  if (Status s = count("rows", std::min(operand.rowFirst.size(), operand.rowLast.size())); !s)
+    return s;
+  if (argument.store == Argument::Store::Packed) {
+    if (Status s = count("start", operand.start.empty() ? 0 : operand.start.size() - 1); !s)
+      return s;
+    if (Status s = checkOffsets(argument.name + ".start", operand.start, operand.tokens, false,
+                                "the tokens of '" + argument.name + ".k'");
+        !s)
+      return s;
+  }
+  if (Status s = checkLengths(argument, operand); !s)
+    return s;
+  if (argument.store == Argument::Store::Paged) {
+    if (operand.blockTable.size() != operand.instances() * static_cast<size_t>(operand.maxPages))
+      return inputError("'" + argument.name + ".block_table': expected " +
+                        std::to_string(operand.instances()) + " rows of " + std::to_string(operand.maxPages));
+    if (Status s = checkPages(argument, operand); !s)
+      return s;
+  }
+  return checkRows(argument, operand, rows);
+}
+
+} // namespace
+
+Status checkBatch(const Manifest &manifest, const Batch &batch) {
+  // Output rows and packed rows are counted in 32 bits by the plan and the kernels.
+  const int64_t rowLimit = int32Limit / manifest.qHeads;
+  if (batch.rows < 0 || batch.rows > rowLimit)
+    return inputError("'q': expected at most " + std::to_string(rowLimit) + " rows of " +
+                      std::to_string(manifest.qHeads) + " heads, got " + std::to_string(batch.rows));
+  if (Status s = checkOffsets("q_start", batch.qStart, batch.rows, true, "the rows of 'q'"); !s)
+    return s;
+  if (static_cast<int64_t>(batch.qPos.size()) != batch.rows)
+    return inputError("'q_pos': expected " + std::to_string(batch.rows) + " elements, one per row, got " +
+                      std::to_string(batch.qPos.size()));
+  if (batch.operands.size() != manifest.operands.size())
+    return inputError("expected " + std::to_string(manifest.operands.size()) + " operands, got " +
+                      std::to_string(batch.operands.size()));
+  for (size_t i = 0; i < batch.operands.size(); ++i)
+    if (Status s = checkOperand(manifest.argumentOf(manifest.operands[i]), batch.operands[i], batch.rows); !s)
+      return s;
+  return {};
+}
+
+} // namespace attn::rt

@@ -1,0 +1,210 @@
+#include "attn_rt/Batch.h"
+#include "Samples.h"
+
+#include <functional>
+#include <gtest/gtest.h>
+
+using namespace attn::rt;
+using namespace attn::rt::test;
+
+namespace {
+
+Tensor i32(std::vector<int64_t> shape, std::vector<int32_t> values) {
+  return Tensor::ofI32(std::move(shape), values);
+}
+
+// Three sequences with 2, 0 and 3 rows over 40, 5 and 0 tokens.
+TensorMap pagedTensors(const Manifest &m) {
+  TensorMap tensors;
+  tensors["q"] = Tensor(m.dtype, {5, m.qHeads, m.keyDim});
+  tensors["q_start"] = i32({4}, {0, 2, 2, 5});
+  tensors["kv.k_pages"] = Tensor(DType::BF16, {7, 16, m.kvHeads, m.keyDim});
+  tensors["kv.v_pages"] = Tensor(DType::BF16, {7, 16, m.kvHeads, m.valueDim});
+  tensors["kv.block_table"] = i32({3, 3}, {6, 0, 3, 1, -1, 99, 99, 99, 99});
+  tensors["kv.lengths"] = i32({3}, {40, 5, 0});
+  return tensors;
+}
+
+TEST(Batch, DefaultsAreFilledIn) {
+  const Manifest m = sampleManifest();
+  TensorMap tensors = pagedTensors(m);
+  ASSERT_TRUE(addDefaults(m, tensors));
+  Result<Batch> batch = batchFromTensors(m, tensors);
+  ASSERT_TRUE(batch) << batch.error().message;
+  EXPECT_EQ(batch->rows, 5);
+  EXPECT_EQ(batch->sequences(), 3u);
+  EXPECT_EQ(batch->qPos, (std::vector<int32_t>{38, 39, -3, -2, -1}));
+  EXPECT_EQ(batch->operands[0].rowFirst, (std::vector<int32_t>{0, 2, 2}));
+  EXPECT_EQ(batch->operands[0].rowLast, (std::vector<int32_t>{2, 2, 5}));
+  EXPECT_EQ(batch->operands[0].pos0, (std::vector<int32_t>{0, 0, 0}));
+  EXPECT_EQ(batch->operands[0].pages, 7);
+  EXPECT_EQ(batch->operands[0].maxPages, 3);
+}
+
+TEST(Batch, OneRowPerSequenceNeedsNoStarts) {
+  const Manifest m = sampleManifest();
+  TensorMap tensors = pagedTensors(m);
+  tensors.erase("q_start");
+  tensors["q"] = Tensor(m.dtype, {3, m.qHeads, m.keyDim});
+  ASSERT_TRUE(addDefaults(m, tensors));
+  EXPECT_EQ(batchFromTensors(m, tensors)->qPos, (std::vector<int32_t>{39, 4, -1}));
+}
+
+// A context of 100 shared by all, then private responses at positions 100 and up.
+TEST(Batch, PositionsFollowThePrivateInstance) {
+  const Manifest m = sampleManifest({.store = Argument::Store::Dense, .operands = 2});
+  TensorMap tensors;
+  tensors["q"] = Tensor(m.dtype, {4, m.qHeads, m.keyDim});
+  tensors["q_start"] = i32({3}, {0, 1, 4});
+  for (const char *name : {"kv", "kv1"}) {
+    const int64_t instances = name[2] ? 2 : 1;
+    tensors[std::string(name) + ".k"] = Tensor(DType::BF16, {instances, 100, m.kvHeads, m.keyDim});
+    tensors[std::string(name) + ".v"] = Tensor(DType::BF16, {instances, 100, m.kvHeads, m.valueDim});
+  }
+  tensors["kv.lengths"] = i32({1}, {100});
+  tensors["kv.rows"] = i32({1, 2}, {0, 4});
+  tensors["kv1.lengths"] = i32({2}, {7, 20});
+  tensors["kv1.pos0"] = i32({2}, {100, 100});
+  // With two operands a position cannot be guessed.
+  ASSERT_TRUE(addDefaults(m, tensors));
+  EXPECT_EQ(batchFromTensors(m, tensors).error().message, "tensor 'kv.pos0' is missing");
+  tensors.erase("q_pos");
+  tensors["kv.pos0"] = i32({1}, {0});
+  ASSERT_TRUE(addDefaults(m, tensors));
+  Result<Batch> batch = batchFromTensors(m, tensors);
+  ASSERT_TRUE(batch) << batch.error().message;
+  EXPECT_EQ(batch->qPos, (std::vector<int32_t>{106, 117, 118, 119}));
+}
+
+TEST(Batch, PackedLengthsFollowFromStarts) {
+  const Manifest m = sampleManifest({.store = Argument::Store::Packed});
+  TensorMap tensors;
+  tensors["q"] = Tensor(m.dtype, {2, m.qHeads, m.keyDim});
+  tensors["q_start"] = i32({3}, {0, 1, 2});
+  tensors["kv.k"] = Tensor(DType::BF16, {30, m.kvHeads, m.keyDim});
+  tensors["kv.v"] = Tensor(DType::BF16, {30, m.kvHeads, m.valueDim});
+  tensors["kv.start"] = i32({3}, {0, 10, 30});
+  ASSERT_TRUE(addDefaults(m, tensors));
+  Result<Batch> batch = batchFromTensors(m, tensors);
+  ASSERT_TRUE(batch) << batch.error().message;
+  EXPECT_EQ(batch->operands[0].lengths, (std::vector<int32_t>{10, 20}));
+  tensors["kv.start"] = i32({3}, {0, 10, 31});
+  EXPECT_NE(batchFromTensors(m, tensors)
+                .error()
+                .message.find("'kv.start'[2]: expected at most 30 (the tokens of 'kv.k'), got 31"),
+            std::string::npos);
+  tensors["kv.start"] = i32({3}, {0, 10, 30});
+  tensors["kv.lengths"] = i32({2}, {10, 21});
+  EXPECT_NE(batchFromTensors(m, tensors)
+                .error()
+                .message.find("'kv.lengths'[1]: expected between 0 and 20 ('kv.start'), got 21"),
+            std::string::npos);
+}
+
+TEST(Batch, Errors) {
+  const Manifest m = sampleManifest({.sinkLogits = true});
+  using Change = std::function<void(TensorMap &)>;
+  struct Case {
+    Change change;
+    const char *message;
+  } cases[] = {
+      {[](TensorMap &t) { t.erase("q"); }, "tensor 'q' is missing"},
+      {[](TensorMap &t) { t.erase("kv.v_pages"); }, "tensor 'kv.v_pages' is missing"},
+      {[](TensorMap &t) { t.erase("sink_logits"); }, "tensor 'sink_logits' is missing"},
+      {[](TensorMap &t) { t["q"] = Tensor(DType::F16, {5, 8, 64}); },
+       "tensor 'q': expected dtype bf16, got f16"},
+      {[](TensorMap &t) { t["q"] = Tensor(DType::BF16, {5, 8, 65}); },
+       "tensor 'q': expected shape [rows = 5, 8, 64], got [5, 8, 65]"},
+      {[](TensorMap &t) { t["kv.lengths"] = Tensor(DType::I64, {3}); },
+       "tensor 'kv.lengths': expected dtype i32, got i64"},
+      {[](TensorMap &t) { t["kv.pos0"] = i32({2}, {0, 0}); },
+       "tensor 'kv.pos0': expected shape [kv.instances = 3], got [2]"},
+      {[](TensorMap &t) { t["kv.v_pages"] = Tensor(DType::BF16, {6, 16, 2, 64}); },
+       "tensor 'kv.v_pages': expected shape [kv.pages = 7, 16, 2, 64], got [6, 16, 2, 64]"},
+      {[](TensorMap &t) { t["q"].bytes.pop_back(); }, "tensor 'q': its bytes do not fill the shape"},
+      {[](TensorMap &t) { t["kv.lengths"] = i32({3}, {49, 5, 0}); },
+       "'kv.lengths'[0]: expected between 0 and 48 (3 pages of 16 in 'kv.block_table'), got 49"},
+      {[](TensorMap &t) { t["kv.lengths"] = i32({3}, {40, -5, 0}); },
+       "'kv.lengths'[1]: expected between 0 and 48"},
+      {[](TensorMap &t) { t["kv.block_table"].as<int32_t>()[2] = 7; },
+       "'kv.block_table'[0][2]: expected a page between 0 and 6, got 7"},
+      {[](TensorMap &t) { t["kv.block_table"].as<int32_t>()[3] = -1; },
+       "'kv.block_table'[1][0]: expected a page between 0 and 6, got -1"},
+      {[](TensorMap &t) { t["kv.pos0"] = i32({3}, {0, 2147483643, 0}); },
+       "'kv.pos0'[1]: expected between 0 and 2147483642, got 2147483643"},
+      {[](TensorMap &t) { t["kv.pos0"] = i32({3}, {-1, 0, 0}); }, "'kv.pos0'[0]: expected between 0 and"},
+      {[](TensorMap &t) { t["q_start"] = i32({4}, {0, 3, 2, 5}); },
+       "'q_start'[2]: expected at least 3 (the element before), got 2"},
+      {[](TensorMap &t) { t["q_start"] = i32({4}, {1, 2, 2, 5}); }, "'q_start'[0]: expected 0, got 1"},
+      {[](TensorMap &t) { t["q_start"] = i32({4}, {0, 2, 2, 6}); },
+       "'q_start'[3]: expected 5 (the rows of 'q'), got 6"},
+      {[](TensorMap &t) { t["q_start"] = i32({0}, {}); },
+       "'q_start': expected at least one element, got none"},
+      {[](TensorMap &t) { t["kv.rows"] = i32({3, 2}, {0, 2, 2, 2, 2, 6}); },
+       "'kv.rows'[2]: expected 0 <= first <= last <= 5 (the rows of 'q'), got [2, 6)"},
+      {[](TensorMap &t) { t["kv.rows"] = i32({3, 2}, {-1, 2, 2, 2, 2, 5}); }, "got [-1, 2)"},
+      {[](TensorMap &t) { t["kv.rows"] = i32({3, 2}, {0, 2, 2, 1, 2, 5}); }, "got [2, 1)"},
+      {[](TensorMap &t) { t["kv.rows"] = i32({3, 2}, {0, 3, 2, 2, 2, 5}); },
+       "'kv.rows': [0] = [0, 3) and [2] = [2, 5) overlap; expected apart or one inside the other"},
+  };
+  for (const Case &c : cases) {
+    TensorMap tensors = pagedTensors(m);
+    tensors["sink_logits"] = Tensor(DType::F32, {8});
+    ASSERT_TRUE(addDefaults(m, tensors));
+    ASSERT_TRUE(batchFromTensors(m, tensors));
+    c.change(tensors);
+    Result<Batch> batch = batchFromTensors(m, tensors);
+    const std::string message = batch ? "no error" : batch.error().message;
+    EXPECT_NE(message.find(c.message), std::string::npos) << message << "\n  expected " << c.message;
+  }
+}
+
+TEST(Batch, NestedRangesAreATree) {
+  const Manifest m = sampleManifest();
+  TensorMap tensors = pagedTensors(m);
+  tensors["kv.rows"] = i32({3, 2}, {0, 5, 0, 2, 2, 5});
+  ASSERT_TRUE(addDefaults(m, tensors));
+  EXPECT_TRUE(batchFromTensors(m, tensors));
+}
+
+TEST(Batch, DefaultsThatCannotBeGuessed) {
+  const Manifest m = sampleManifest();
+  TensorMap tensors = pagedTensors(m);
+  tensors.erase("q_start");
+  EXPECT_NE(addDefaults(m, tensors).error().message.find("'q' has 5 rows, 'kv.lengths' 3 instances"),
+            std::string::npos);
+  tensors["q_start"] = i32({3}, {0, 2, 5});
+  EXPECT_NE(
+      addDefaults(m, tensors).error().message.find("'kv.lengths' has 3 instances, 'q_start' 2 sequences"),
+      std::string::npos);
+}
+
+// Descriptions made by hand rather than from tensors are held to the same rules.
+TEST(Batch, HandMadeDescriptions) {
+  const Manifest m = sampleManifest({.store = Argument::Store::Dense});
+  Batch batch{2, {0, 1, 2}, {9, 9}, {{{10, 10}, {0, 0}, {0, 1}, {1, 2}, 0, 0, {}, 16, {}}}};
+  EXPECT_TRUE(checkBatch(m, batch));
+  Batch broken = batch;
+  broken.qPos.pop_back();
+  EXPECT_NE(checkBatch(m, broken).error().message.find("'q_pos': expected 2 elements"), std::string::npos);
+  broken = batch;
+  broken.operands[0].pos0.pop_back();
+  EXPECT_NE(checkBatch(m, broken).error().message.find("'kv.pos0': expected 2 elements"), std::string::npos);
+  broken = batch;
+  broken.operands[0].rowLast.pop_back();
+  EXPECT_NE(checkBatch(m, broken).error().message.find("'kv.rows': expected 2 elements"), std::string::npos);
+  broken = batch;
+  broken.operands.clear();
+  EXPECT_NE(checkBatch(m, broken).error().message.find("expected 1 operands, got 0"), std::string::npos);
+  broken = batch;
+  broken.rows = 1 << 30;
+  EXPECT_NE(checkBatch(m, broken).error().message.find("'q': expected at most 268435455 rows of 8 heads"),
+            std::string::npos);
+  broken = batch;
+  broken.operands[0].lengths[1] = 17;
+  EXPECT_NE(
+      checkBatch(m, broken).error().message.find("expected between 0 and 16 (the tokens of 'kv.k'), got 17"),
+      std::string::npos);
+}
+
+} // namespace

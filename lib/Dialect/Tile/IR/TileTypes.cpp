@@ -63,6 +63,14 @@ SmallVector<SharedType::Panel> SharedType::getPanels() const {
   return panels;
 }
 
+int64_t tile::memoryBytes(Type type) {
+  if (auto ring = dyn_cast<RingType>(type))
+    return ring.getSlots() * ring.getTile().getBytes();
+  if (auto scratch = dyn_cast<ScratchType>(type))
+    return scratch.getBytes();
+  return cast<SharedType>(type).getBytes();
+}
+
 //===----------------------------------------------------------------------===//
 // FragmentType
 //===----------------------------------------------------------------------===//

@@ -20,4 +20,9 @@
 #define GET_OP_CLASSES
 #include "attn/Dialect/Tile/IR/TileOps.h.inc"
 
+namespace mlir::tile {
+/// Bytes of shared memory that a value of this type (a tile, a ring, scratch) stands for.
+int64_t memoryBytes(Type type);
+} // namespace mlir::tile
+
 #endif

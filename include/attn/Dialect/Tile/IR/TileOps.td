@@ -31,6 +31,20 @@ def Tile_ReadOp : Tile_Op<"read", [MemoryEffects<[MemRead]>]> {
   let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($value)";
 }
 
+def Tile_WriteOp : Tile_Op<"write", [MemoryEffects<[MemWrite]>]> {
+  let summary = "this lane writes one element, rounding f32 to the buffer's element type";
+  let arguments = (ins Arg<AnyType, "the value">:$value, Arg<Tile_BufferType, "the tensor">:$buffer,
+                       Arg<I64, "element index">:$index);
+  let assemblyFormat = "$value `to` $buffer `[` $index `]` attr-dict `:` type($value) `->` type($buffer)";
+}
+
+def Tile_ReciprocalOp : Tile_Op<"reciprocal", [Pure]> {
+  let summary = "1 / x for a scalar, to one unit in the last place";
+  let arguments = (ins F32:$x);
+  let results = (outs F32:$result);
+  let assemblyFormat = "$x attr-dict";
+}
+
 def Tile_RecordOp : Tile_Op<"record", [MemoryEffects<[MemRead]>]> {
   let summary = "reads one record of eight integers (a task or a segment of the plan)";
   let arguments = (ins Arg<Tile_BufferType, "the array of records">:$buffer, Arg<I32, "record index">:$index);
@@ -207,15 +221,15 @@ def Tile_MergeWarpsOp : Tile_Op<"merge_warps"> {
   let description = [{
     Every warp holds the state (max, sum, acc) of its own keys for the same rows. All warps get the merged max and
     sum; the merged accumulator is dealt out over the feature axis: warp w gets the columns from
-    `w * (columns of the result)` on, and columns past the accumulator's are zero. `unit` is the factor from the
+    `w * (columns of the result)` on, and columns past the accumulator's are undefined. `unit` is the factor from the
     max's unit to log2. Contains two block barriers; `scratch` must be free when it starts.
   }];
   let arguments = (ins Tile_FragmentType:$max, Tile_FragmentType:$sum, Tile_FragmentType:$acc, AnyType:$scratch,
-                       Arg<F32, "log2 per unit of the max">:$unit, Arg<I32, "warps in the block">:$warps_value,
+                       Arg<F32, "log2 per unit of the max">:$unit, Arg<I32, "this warp">:$warp,
                        I64Attr:$warps);
   let results = (outs Tile_FragmentType:$merged_max, Tile_FragmentType:$merged_sum, Tile_FragmentType:$merged_acc);
   let assemblyFormat = [{
-    $max `,` $sum `,` $acc `unit` $unit `warps` $warps `warp` $warps_value `scratch` $scratch attr-dict `:` type($max) `,` type($sum) `,` type($acc)
+    $max `,` $sum `,` $acc `unit` $unit `warps` $warps `warp` $warp `scratch` $scratch attr-dict `:` type($max) `,` type($sum) `,` type($acc)
     `,` type($scratch) `->` type($merged_max) `,` type($merged_sum) `,` type($merged_acc)
   }];
 }

@@ -36,4 +36,24 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
   }];
 }
 
+def Tile_ParameterKind : I32EnumAttr<"ParameterKind", "what a kernel's parameter is", [
+    I32EnumAttrCase<"Buffer", 0, "buffer">,
+    I32EnumAttrCase<"Dim", 1, "dim">,
+    I32EnumAttrCase<"End", 2, "end">,
+    I32EnumAttrCase<"Scale", 3, "scale">]> {
+  let cppNamespace = "::mlir::tile";
+}
+
+def Tile_ParameterAttr : AttrDef<Tile_Dialect, "Parameter"> {
+  let mnemonic = "parameter";
+  let summary = "where the launch finds the value of a kernel's parameter";
+  let description = [{
+    A tensor by its name, a dimension by its name, an end of a visibility by its index, or the scale. The manifest
+    lists a kernel's parameters in order.
+  }];
+  let parameters = (ins "ParameterKind":$kind, StringRefParameter<"name of the tensor or dimension", "\"\"">:$name,
+                        DefaultValuedParameter<"int64_t", "0">:$index);
+  let assemblyFormat = "`<` $kind (`,` $name^)? (`index` $index^)? `>`";
+}
+
 #endif

@@ -71,6 +71,12 @@ def Tile_RingType : Tile_Type<"Ring", "ring"> {
   let assemblyFormat = "`<` $slots `,` $tile `>`";
 }
 
+def Tile_ScratchType : Tile_Type<"Scratch", "scratch"> {
+  let summary = "shared memory without a shape, for exchanges between warps";
+  let parameters = (ins "int64_t":$bytes);
+  let assemblyFormat = "`<` $bytes `>`";
+}
+
 def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
   let summary = "values in the registers of one warp";
   let description = [{

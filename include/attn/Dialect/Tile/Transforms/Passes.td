@@ -3,4 +3,47 @@
 
 include "mlir/Pass/PassBase.td"
 
+def AssignLayoutsPass : Pass<"tile-assign-layouts", "gpu::GPUModuleOp"> {
+  let summary = "Give every fragment a layout and every shared tile its swizzle";
+  let description = [{
+    Left operands of dots get `lhs`, other two-axis fragments `acc`. The first axis of the dots' results lies along
+    rows, the second along columns, so one-axis fragments get `row` or `col` by their axis; a kernel in which an
+    axis is both is an error. Tiles that dots or loads read are swizzled. Exact.
+  }];
+  let dependentDialects = ["tile::TileDialect"];
+  let statistics = [
+    Statistic<"fragments", "fragments", "Values given a layout">,
+    Statistic<"swizzled", "swizzled", "Shared tiles swizzled">
+  ];
+}
+
+def SkipFullMasksPass : Pass<"tile-skip-full-masks", "gpu::GPUModuleOp"> {
+  let summary = "Branch around masks of tiles that every row sees whole";
+  let description = [{
+    A mask whose `partial` flag is false changes nothing; it moves into a branch on the flag, which is uniform over
+    the warp. A mask whose flag is known goes away or stays unconditionally. Exact.
+  }];
+  let dependentDialects = ["scf::SCFDialect"];
+  let statistics = [Statistic<"masks", "masks", "Masks put behind a branch">];
+}
+
+def PipelineCopiesPass : Pass<"tile-pipeline-copies", "gpu::GPUModuleOp"> {
+  let summary = "Let copies of later tiles run while this one is computed";
+  let description = [{
+    A loop marked `tile.stages = S` starts with a gather into slot 0 of its rings, a commit, a wait and a sync, and
+    ends with a sync. It becomes a loop in which S - 1 gathers are under way, one barrier per iteration. Exact.
+  }];
+  let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
+  let statistics = [Statistic<"loops", "loops", "Loops pipelined">];
+}
+
+def AllocateSharedPass : Pass<"tile-allocate-shared", "gpu::GPUModuleOp"> {
+  let summary = "Place a kernel's tiles in the block's shared memory";
+  let description = [{
+    Sets the offset of every `tile.alloc`, in order, 1024 bytes aligned (the period of the widest swizzle), overlays
+    where their base is, and the kernel's `tile.shared_bytes`. Exact.
+  }];
+  let dependentDialects = ["tile::TileDialect"];
+}
+
 #endif

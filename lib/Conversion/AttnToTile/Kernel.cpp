@@ -1,0 +1,92 @@
+//===- Kernel.cpp - What the kernel writers share -------------------------===//
+#include "Kernel.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+FailureOr<Chain> attn::findChain(func::FuncOp function) {
+  Chain chain;
+  chain.function = function;
+  for (auto finish : function.getOps<FinishOp>()) {
+    if (chain.finish)
+      return finish.emitOpError("expected one attention per function, found a second");
+    chain.finish = finish;
+  }
+  if (!chain.finish)
+    return function.emitOpError("has no attention at the online level");
+  Value state = chain.finish.getState();
+  while (auto update = state.getDefiningOp<UpdateOp>()) {
+    chain.updates.insert(chain.updates.begin(), update);
+    state = update.getState();
+  }
+  chain.init = state.getDefiningOp<InitOp>();
+  if (!chain.init) {
+    InFlightDiagnostic diagnostic = chain.finish.emitOpError("expected a chain of updates from one attn.init");
+    if (Operation *op = state.getDefiningOp())
+      diagnostic.attachNote(op->getLoc()) << "the chain ends here; --canonicalize turns merges into chains";
+    return diagnostic;
+  }
+  return chain;
+}
+
+StringRef attn::argumentName(Value argument) {
+  auto block = dyn_cast<BlockArgument>(argument);
+  if (!block)
+    return {};
+  auto function = dyn_cast<func::FuncOp>(block.getOwner()->getParentOp());
+  auto name = function ? function.getArgAttrOfType<StringAttr>(block.getArgNumber(), "attn.name") : StringAttr();
+  return name ? name.getValue() : StringRef();
+}
+
+KernelBuilder::KernelBuilder(gpu::GPUModuleOp module, StringRef name, Location loc)
+    : ImplicitLocOpBuilder(loc, module.getContext()) {
+  setInsertionPointToEnd(module.getBody());
+  kernel = func::FuncOp::create(*this, name, getFunctionType({}, {}));
+  setInsertionPointToEnd(kernel.addEntryBlock());
+}
+
+Value KernelBuilder::parameter(ParameterAttr attribute, Type type) {
+  auto known = llvm::find(parameters, attribute);
+  if (known != parameters.end())
+    return kernel.getArgument(known - parameters.begin());
+  parameters.push_back(attribute);
+  (void)kernel.insertArgument(kernel.getNumArguments(), type, DictionaryAttr(), getLoc());
+  return kernel.getArguments().back();
+}
+
+Value KernelBuilder::buffer(StringRef name, Type element) {
+  return parameter(ParameterAttr::get(getContext(), ParameterKind::Buffer, name, 0),
+                   BufferType::get(getContext(), element));
+}
+Value KernelBuilder::dimension(StringRef name) {
+  return parameter(ParameterAttr::get(getContext(), ParameterKind::Dim, name, 0), getI32Type());
+}
+Value KernelBuilder::end(int64_t index) {
+  return parameter(ParameterAttr::get(getContext(), ParameterKind::End, "", index), getI32Type());
+}
+Value KernelBuilder::scale() {
+  return parameter(ParameterAttr::get(getContext(), ParameterKind::Scale, "", 0), getF32Type());
+}
+
+void KernelBuilder::finish(int64_t threads) {
+  func::ReturnOp::create(*this);
+  kernel->setAttr("tile.parameters", getArrayAttr(parameters));
+  kernel->setAttr("tile.threads", getI32IntegerAttr(threads));
+}
+
+void KernelBuilder::fill(Region &region, TypeRange types, ScalarFunction function) {
+  InsertionGuard guard(*this);
+  Block *block = createBlock(&region, {}, types, SmallVector<Location>(types.size(), getLoc()));
+  Value result = function(block->getArguments());
+  YieldOp::create(*this, result);
+}
+
+Value KernelBuilder::map(FragmentType type, ValueRange inputs, ScalarFunction function) {
+  auto op = MapOp::create(*this, type, inputs);
+  SmallVector<Type> types;
+  for (Value input : inputs)
+    types.push_back(cast<FragmentType>(input.getType()).getElement());
+  fill(op.getBody(), types, function);
+  return op;
+}

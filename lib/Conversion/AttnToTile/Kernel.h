@@ -1,0 +1,101 @@
+//===- Kernel.h - What the kernel writers share -----------------*- C++ -*-===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_H
+#define ATTN_CONVERSION_ATTNTOTILE_KERNEL_H
+
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace mlir::attn {
+
+/// A chain of updates from one init to one finish: what one kernel computes.
+struct Chain {
+  func::FuncOp function;
+  InitOp init;
+  SmallVector<UpdateOp> updates;
+  FinishOp finish;
+
+  Value query() { return init.getQuery(); }
+  RankedTensorType queryType() { return cast<RankedTensorType>(query().getType()); }
+  int64_t queryHeads() { return queryType().getDimSize(1); }
+  int64_t keyDim() { return queryType().getDimSize(2); }
+  int64_t valueDim() { return init.getState().getType().getValueDim(); }
+  int64_t kvHeads() { return updates.empty() ? 1 : updates.front().getKv().getType().getHeads(); }
+  int64_t group() { return queryHeads() / kvHeads(); }
+  Type element() { return queryType().getElementType(); }
+};
+
+/// The chain that the function computes, or an error at the operation that breaks it.
+FailureOr<Chain> findChain(func::FuncOp function);
+
+/// Name of a function argument, by which its tensors are bound.
+StringRef argumentName(Value argument);
+
+/// Adds arithmetic with constants to the location-carrying builder, and keeps a kernel's parameters.
+class KernelBuilder : public ImplicitLocOpBuilder {
+public:
+  KernelBuilder(gpu::GPUModuleOp module, StringRef name, Location loc);
+
+  func::FuncOp kernel;
+
+  /// A parameter of the kernel; asked twice for the same one, gives it once.
+  Value buffer(StringRef name, Type element);
+  Value dimension(StringRef name);
+  Value end(int64_t index);
+  Value scale();
+  /// Sets the attributes of the finished kernel and its terminator.
+  void finish(int64_t threads);
+
+  Value i32(int64_t value) { return createOrFold<arith::ConstantIntOp>(value, 32); }
+  Value i64(int64_t value) { return createOrFold<arith::ConstantIntOp>(value, 64); }
+  Value f32(double value) {
+    return arith::ConstantFloatOp::create(*this, getF32Type(), APFloat(static_cast<float>(value)));
+  }
+  Value add(Value x, Value y) { return createOrFold<arith::AddIOp>(x, y); }
+  Value sub(Value x, Value y) { return createOrFold<arith::SubIOp>(x, y); }
+  Value mul(Value x, Value y) { return createOrFold<arith::MulIOp>(x, y); }
+  Value div(Value x, int64_t y) { return y == 1 ? x : createOrFold<arith::DivUIOp>(x, i32(y)); }
+  Value rem(Value x, int64_t y) { return y == 1 ? i32(0) : createOrFold<arith::RemUIOp>(x, i32(y)); }
+  Value min(Value x, Value y) { return createOrFold<arith::MinSIOp>(x, y); }
+  Value max(Value x, Value y) { return createOrFold<arith::MaxSIOp>(x, y); }
+  Value wide(Value x) { return createOrFold<arith::ExtSIOp>(getI64Type(), x); }
+  Value compare(arith::CmpIPredicate predicate, Value x, Value y) { return createOrFold<arith::CmpIOp>(predicate, x, y); }
+  Value less(Value x, Value y) { return compare(arith::CmpIPredicate::slt, x, y); }
+  Value select(Value c, Value x, Value y) { return createOrFold<arith::SelectOp>(c, x, y); }
+
+  Value read(Value buffer, Value index) {
+    return tile::ReadOp::create(*this, cast<tile::BufferType>(buffer.getType()).getElement(), buffer, index);
+  }
+  SmallVector<Value> record(Value buffer, Value index) {
+    return SmallVector<Value>(
+        tile::RecordOp::create(*this, SmallVector<Type>(8, getI32Type()), buffer, index).getFields());
+  }
+
+  tile::FragmentType fragment(ArrayRef<tile::Axis> axes, ArrayRef<int64_t> sizes, Type element, bool partial = false) {
+    return tile::FragmentType::get(getContext(), axes, sizes, element, tile::Layout::Unassigned, partial);
+  }
+  Value splat(Value scalar, tile::FragmentType type) { return tile::SplatOp::create(*this, type, scalar); }
+  using ScalarFunction = function_ref<Value(ValueRange)>;
+  /// Elementwise; the function gets one scalar per input.
+  Value map(tile::FragmentType type, ValueRange inputs, ScalarFunction function);
+  /// Adds a block with `types` as arguments to `region`, ending in a yield of what the function returns.
+  void fill(Region &region, TypeRange types, ScalarFunction function);
+
+private:
+  Value parameter(tile::ParameterAttr attribute, Type type);
+  SmallVector<Attribute> parameters;
+};
+
+/// Writes the attend kernel of one schedule.
+void writeAttendKernel(Chain &chain, tile::ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name);
+/// Writes the kernel that merges the partial results of tasks that were cut.
+void writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef name);
+
+} // namespace mlir::attn
+
+#endif

@@ -1,0 +1,53 @@
+//===- ApproximateMath.cpp - Transcendental functions of score regions ----===//
+//
+// The special-function unit computes 2^x, log2 x, 1/x and sqrt x to about 2^-22
+// relative; everything else is made from those. tanh is 1 - 2 / (2^(2x log2 e) + 1),
+// absolute error about 2e-7: two such instructions where the hardware's own
+// tanh.approx takes one but is only good to 2^-11.
+//
+//===----------------------------------------------------------------------===//
+#include "Patterns.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
+
+template <typename OpT, Value (*emit)(Emitter &, ValueRange)> struct MathPattern : TilePattern<OpT> {
+  using TilePattern<OpT>::TilePattern;
+  LogicalResult matchAndRewrite(OpT op, typename OpT::Adaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    if (!op.getResult().getType().isF32())
+      return rewriter.notifyMatchFailure(op, "only f32");
+    Emitter e = this->emitter(op, rewriter);
+    rewriter.replaceOp(op, emit(e, adaptor.getOperands()));
+    return success();
+  }
+};
+
+Value exp2(Emitter &e, ValueRange x) { return e.exp2(x[0]); }
+Value exp(Emitter &e, ValueRange x) { return e.exp2(e.fmul(x[0], e.f32(log2e))); }
+Value log2(Emitter &e, ValueRange x) { return e.log2(x[0]); }
+Value log(Emitter &e, ValueRange x) { return e.fmul(e.log2(x[0]), e.f32(ln2)); }
+Value sqrt(Emitter &e, ValueRange x) { return e.intrinsic("llvm.nvvm.sqrt.approx.ftz.f", e.b.getF32Type(), x); }
+Value abs(Emitter &e, ValueRange x) { return LLVM::FAbsOp::create(e.b, e.loc, x[0].getType(), x[0]); }
+Value fma(Emitter &e, ValueRange x) { return LLVM::FMAOp::create(e.b, e.loc, x[0], x[1], x[2]); }
+Value tanh(Emitter &e, ValueRange x) {
+  Value grown = e.exp2(e.fmul(x[0], e.f32(2 * log2e)));
+  Value inverse = e.intrinsic("llvm.nvvm.rcp.approx.ftz.f", e.b.getF32Type(), e.fadd(grown, e.f32(1)));
+  return e.fsub(e.f32(1), e.fmul(inverse, e.f32(2)));
+}
+
+} // namespace
+
+void tile::populateApproximateMathPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
+                                           const LaneMap &lanes) {
+  patterns.add<MathPattern<math::Exp2Op, exp2>, MathPattern<math::ExpOp, exp>, MathPattern<math::Log2Op, log2>,
+               MathPattern<math::LogOp, log>, MathPattern<math::SqrtOp, sqrt>, MathPattern<math::AbsFOp, abs>,
+               MathPattern<math::FmaOp, fma>, MathPattern<math::TanhOp, tanh>>(converter, patterns.getContext(),
+                                                                               lanes);
+}

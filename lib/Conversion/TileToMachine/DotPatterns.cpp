@@ -1,0 +1,137 @@
+//===- DotPatterns.cpp - Tensor-core products -----------------------------===//
+//
+// Operands come out of swizzled shared tiles by ldmatrix, four 8x8 matrices at
+// a time. In a panel of W bytes per line, line r, chunk c lies at
+// r*W + 16*(c ^ s(r)). The lines that one lane addresses differ from each
+// other by multiples of 8, where s repeats, so the swizzle is an XOR of the
+// lane's own offset with a constant: one register per constant, for all tiles.
+//
+//===----------------------------------------------------------------------===//
+#include "Patterns.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+/// Addresses of 2x2 groups of 8x8 matrices in a shared tile: matrix j of a group is `lineOf(j)` * 8 lines and
+/// `chunkOf(j)` chunks away from the group's corner.
+class MatrixAddresses {
+public:
+  /// `lineBit`/`chunkBit`: which bit of the matrix number moves down a block of lines, and right a chunk.
+  MatrixAddresses(Emitter &e, SharedType type, Value base, unsigned lineBit) : e(e), type(type), base(base) {
+    Value matrix = e.shr(e.lanes.lane, 3), line = e.band(e.lanes.lane, 7);
+    Value first = e.band(matrix, 1), second = e.shr(matrix, 1);
+    lineInGroup = e.add(line, e.mul(lineBit == 0 ? first : second, 8));
+    chunkInGroup = lineBit == 0 ? second : first;
+    panels = type.getPanels();
+    offsets.resize(panels.size());
+  }
+
+  /// Address for the group whose corner is (line, chunk); the line may have a uniform part in `base`.
+  Value at(int64_t line, int64_t chunk) {
+    size_t p = 0;
+    while (p + 1 < panels.size() && panels[p + 1].chunk <= chunk)
+      ++p;
+    const SharedType::Panel &panel = panels[p];
+    int64_t local = chunk - panel.chunk;
+    Value &offset = offsets[p];
+    if (!offset) {
+      Value swizzle = e.band(e.shr(lineInGroup, swizzleShift(panel.width)), panel.width / 16 - 1);
+      Value position = type.getSwizzled() ? e.bxor(chunkInGroup, swizzle) : chunkInGroup;
+      offset = e.add(e.mul(lineInGroup, panel.width), e.mul(position, 16));
+    }
+    Value bytes = type.getSwizzled() ? e.bxor(offset, local * 16) : e.add(offset, local * 16);
+    return e.sharedAt(e.sharedAt(base, bytes), panel.offset + line * panel.width);
+  }
+
+private:
+  Emitter &e;
+  SharedType type;
+  Value base, lineInGroup, chunkInGroup;
+  SmallVector<SharedType::Panel> panels;
+  SmallVector<Value> offsets;
+};
+
+/// Base address of the lines from the uniform `line` on. Every panel starts that many lines later, so the address
+/// is only valid for tiles of one panel width, or where `line` is folded panel by panel.
+struct LhsFromShared {
+  LhsFromShared(Emitter &e, SharedType type, Value base, Value line) : e(e), type(type), line(line), base(base) {
+    for (const SharedType::Panel &panel : type.getPanels())
+      addresses.emplace_back(e, type, e.sharedAt(base, e.mul(line, panel.width)), /*lineBit=*/0);
+  }
+  /// Registers of the 16x16 block whose corner is (line + block, chunk).
+  SmallVector<Value, 4> block(int64_t row, int64_t chunk) {
+    size_t p = 0;
+    auto panels = type.getPanels();
+    while (p + 1 < panels.size() && panels[p + 1].chunk <= chunk)
+      ++p;
+    return e.loadMatrices(addresses[p].at(row, chunk), /*transposed=*/false);
+  }
+  Emitter &e;
+  SharedType type;
+  Value line, base;
+  SmallVector<MatrixAddresses> addresses;
+};
+
+struct LoadPattern : TilePattern<LoadOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(LoadOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    FragmentType type = op.getFragment().getType();
+    LhsFromShared source(e, op.getTile().getType(), adaptor.getTile(), adaptor.getLine());
+    SmallVector<Value> registers;
+    for (int64_t row = 0; row < type.getSizes()[0]; row += 16)
+      for (int64_t chunk = 0; chunk < type.getSizes()[1] / 8; chunk += 2)
+        llvm::append_range(registers, source.block(row, chunk));
+    rewriter.replaceOpWithMultiple(op, {registers});
+    return success();
+  }
+};
+
+struct DotPattern : TilePattern<DotOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(DotOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    SharedType rhs = op.getRhs().getType();
+    FragmentType result = op.getResult().getType();
+    SmallVector<Value> acc(adaptor.getAcc());
+    int64_t rowBlocks = result.getSizes()[0] / 16, colBlocks = result.getSizes()[1] / 8;
+    // The contracted axis of `rhs` decides its form: along columns it is stored as the tensor cores want it, along
+    // rows it is transposed on the way.
+    bool transposed = rhs.getColAxis() == result.getAxes()[1];
+    int64_t depth = (transposed ? rhs.getRows() : rhs.getCols()) / 16;
+    MatrixAddresses rhsAddresses(e, rhs, adaptor.getRhs().front(), /*lineBit=*/transposed ? 0 : 1);
+
+    std::optional<LhsFromShared> lhsShared;
+    if (auto shared = dyn_cast<SharedType>(op.getLhs().getType()))
+      lhsShared.emplace(e, shared, adaptor.getLhs().front(), adaptor.getLine().front());
+
+    for (int64_t k = 0; k < depth; ++k) {
+      SmallVector<SmallVector<Value, 4>> a;
+      for (int64_t m = 0; m < rowBlocks; ++m) {
+        if (lhsShared)
+          a.push_back(lhsShared->block(m * 16, k * 2));
+        else
+          a.emplace_back(adaptor.getLhs().slice((m * depth + k) * 4, 4));
+      }
+      for (int64_t n = 0; n < colBlocks; n += 2) {
+        SmallVector<Value, 4> matrices =
+            e.loadMatrices(transposed ? rhsAddresses.at(k * 16, n) : rhsAddresses.at(n * 8, k * 2), transposed);
+        for (int64_t m = 0; m < rowBlocks; ++m)
+          for (int64_t half = 0; half < 2; ++half)
+            e.multiply(a[m], ArrayRef<Value>(matrices).slice(half * 2, 2),
+                       MutableArrayRef<Value>(acc).slice((m * colBlocks + n + half) * 4, 4), rhs.getElement());
+      }
+    }
+    rewriter.replaceOpWithMultiple(op, {acc});
+    return success();
+  }
+};
+
+} // namespace
+
+void tile::populateDotPatterns(const TypeConverter &converter, RewritePatternSet &patterns, const LaneMap &lanes) {
+  patterns.add<LoadPattern, DotPattern>(converter, patterns.getContext(), lanes);
+}

@@ -1,0 +1,81 @@
+//===- Emitter.cpp - Per-lane code, in few words --------------------------===//
+#include "Emitter.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+Value Emitter::sharedAt(Value base, Value bytes) {
+  return LLVM::GEPOp::create(b, loc, base.getType(), b.getI8Type(), base, ValueRange{bytes});
+}
+
+Value Emitter::sharedAt(Value base, int64_t bytes) {
+  if (bytes == 0)
+    return base;
+  return LLVM::GEPOp::create(b, loc, base.getType(), b.getI8Type(), base,
+                             ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(bytes)});
+}
+
+Value Emitter::globalAt(Value base, Type element, Value index) {
+  return LLVM::GEPOp::create(b, loc, base.getType(), element, base, ValueRange{index});
+}
+
+Value Emitter::loadGlobal(Value base, Type element, Value index, Type type, unsigned alignment) {
+  // Inputs and plans are never written by the kernels that read them.
+  return LLVM::LoadOp::create(b, loc, type, globalAt(base, element, index), alignment, /*isVolatile=*/false,
+                              /*isNonTemporal=*/false, /*isInvariant=*/true);
+}
+
+void Emitter::storeGlobal(Value value, Value pointer, unsigned alignment) {
+  LLVM::StoreOp::create(b, loc, value, pointer, alignment);
+}
+
+Value Emitter::intrinsic(StringRef name, Type result, ValueRange args) {
+  return LLVM::CallIntrinsicOp::create(b, loc, result, b.getStringAttr(name), args).getResult(0);
+}
+
+Value Emitter::shuffle(NVVM::ShflKind kind, Value value, Value operand) {
+  return NVVM::ShflOp::create(b, loc, value.getType(), i32(-1), value, operand, i32(31), kind, UnitAttr());
+}
+
+Value Emitter::pack(Value low, Value high, Type element) {
+  // The first operand of the conversion becomes the high half.
+  Value vector;
+  if (element.isBF16())
+    vector = NVVM::ConvertF32x2ToBF16x2Op::create(b, loc, VectorType::get(2, element), high, low, Value(),
+                                               NVVM::FPRoundingMode::RN);
+  else
+    vector = NVVM::ConvertF32x2ToF16x2Op::create(b, loc, VectorType::get(2, element), high, low, Value(),
+                                               NVVM::FPRoundingMode::RN);
+  return LLVM::BitcastOp::create(b, loc, b.getI32Type(), vector);
+}
+
+SmallVector<Value, 4> Emitter::loadMatrices(Value address, bool transposed) {
+  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
+  auto shape = NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8);
+  Value loaded =
+      NVVM::LdMatrixOp::create(b, loc, type, address, 4, transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+                               shape, NVVM::LdStMatrixEltType::B16);
+  SmallVector<Value, 4> registers;
+  for (int64_t i = 0; i < 4; ++i)
+    registers.push_back(LLVM::ExtractValueOp::create(b, loc, loaded, i));
+  return registers;
+}
+
+void Emitter::multiply(ArrayRef<Value> a, ArrayRef<Value> rhs, MutableArrayRef<Value> acc, Type element) {
+  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getF32Type()));
+  bool bf16 = element.isBF16();
+  auto operand = [&](ArrayRef<Value> registers) {
+    SmallVector<Value, 4> values(registers);
+    if (!bf16) // the f16 form takes vectors
+      for (Value &value : values)
+        value = LLVM::BitcastOp::create(b, loc, VectorType::get(2, element), value);
+    return values;
+  };
+  NVVM::MMATypes kind = bf16 ? NVVM::MMATypes::bf16 : NVVM::MMATypes::f16;
+  Value result = NVVM::MmaOp::create(
+      b, loc, type, operand(a), operand(rhs), ValueRange(acc), ArrayRef<int64_t>{16, 8, 16}, std::nullopt,
+      std::nullopt, std::array<NVVM::MMATypes, 2>{kind, kind},
+      std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row, NVVM::MMALayout::col});
+  for (int64_t i = 0; i < 4; ++i)
+    acc[i] = LLVM::ExtractValueOp::create(b, loc, result, i);
+}

@@ -1,0 +1,94 @@
+//===- Emitter.h - Per-lane code, in few words ------------------*- C++ -*-===//
+//
+// A thin layer over OpBuilder for the code of one lane: scalar arithmetic that
+// folds constants, the tensor-core instructions with their register order, and
+// the address arithmetic of swizzled shared tiles.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_CONVERSION_TILETOMACHINE_EMITTER_H
+#define ATTN_CONVERSION_TILETOMACHINE_EMITTER_H
+
+#include "attn/Dialect/Tile/IR/Tile.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Transforms/DialectConversion.h"
+
+namespace mlir::tile {
+
+/// Values that nearly every operation needs, computed once at the entry of a kernel.
+struct LaneValues {
+  Value lane;   ///< thread in its warp
+  Value warp;   ///< warp in its block
+  Value group;  ///< lane / 4: the row of an accumulator block
+  Value quad;   ///< lane % 4: the pair of columns
+  Value shared; ///< start of the block's dynamic shared memory
+};
+
+class Emitter {
+public:
+  Emitter(OpBuilder &builder, Location loc, const LaneValues &lanes) : b(builder), loc(loc), lanes(lanes) {}
+
+  OpBuilder &b;
+  Location loc;
+  const LaneValues &lanes;
+
+  // Scalars. The integer forms fold: x + 0, x * 1.
+  Value i32(int64_t value) { return arith::ConstantIntOp::create(b, loc, value, 32); }
+  Value i64(int64_t value) { return arith::ConstantIntOp::create(b, loc, value, 64); }
+  Value f32(double value) {
+    return arith::ConstantFloatOp::create(b, loc, b.getF32Type(), APFloat(static_cast<float>(value)));
+  }
+  Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
+  Value add(Value x, int64_t y) { return y == 0 ? x : add(x, constantLike(x, y)); }
+  Value sub(Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); }
+  Value mul(Value x, Value y) { return b.createOrFold<arith::MulIOp>(loc, x, y); }
+  Value mul(Value x, int64_t y) { return y == 1 ? x : mul(x, constantLike(x, y)); }
+  Value shr(Value x, int64_t y) { return y == 0 ? x : b.createOrFold<arith::ShRUIOp>(loc, x, constantLike(x, y)); }
+  Value band(Value x, int64_t y) { return b.createOrFold<arith::AndIOp>(loc, x, constantLike(x, y)); }
+  Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(loc, x, y); }
+  Value bxor(Value x, Value y) { return b.createOrFold<arith::XOrIOp>(loc, x, y); }
+  Value bxor(Value x, int64_t y) { return y == 0 ? x : bxor(x, constantLike(x, y)); }
+  Value less(Value x, Value y) { return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, x, y); }
+  Value min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
+  Value select(Value c, Value x, Value y) { return b.createOrFold<arith::SelectOp>(loc, c, x, y); }
+  Value widen(Value x) { return b.createOrFold<arith::ExtSIOp>(loc, b.getI64Type(), x); }
+  Value fadd(Value x, Value y) { return arith::AddFOp::create(b, loc, x, y); }
+  Value fsub(Value x, Value y) { return arith::SubFOp::create(b, loc, x, y); }
+  Value fmul(Value x, Value y) { return arith::MulFOp::create(b, loc, x, y); }
+  Value fmax(Value x, Value y) { return arith::MaxNumFOp::create(b, loc, x, y); }
+
+  // Memory. Offsets of shared memory are in bytes, indices of global memory in elements.
+  Value sharedAt(Value base, Value bytes);
+  Value sharedAt(Value base, int64_t bytes);
+  Value globalAt(Value base, Type element, Value index);
+  Value loadGlobal(Value base, Type element, Value index, Type type, unsigned alignment);
+  void storeGlobal(Value value, Value pointer, unsigned alignment);
+
+  // Instructions.
+  Value intrinsic(StringRef name, Type result, ValueRange args);
+  Value exp2(Value x) { return intrinsic("llvm.nvvm.ex2.approx.ftz.f", b.getF32Type(), x); }
+  Value log2(Value x) { return intrinsic("llvm.nvvm.lg2.approx.ftz.f", b.getF32Type(), x); }
+  /// Exchange within the warp; i32 or f32. `kind` bfly: with lane ^ operand; idx: from lane `operand`.
+  Value shuffle(NVVM::ShflKind kind, Value value, Value operand);
+  /// {low, high} rounded to nearest even into one 32-bit register.
+  Value pack(Value low, Value high, Type element);
+  /// Four 8x8 matrices of 16-bit elements; the lane's address is that of line lane % 8 of matrix lane / 8.
+  SmallVector<Value, 4> loadMatrices(Value address, bool transposed);
+  /// acc + a * b for one 16x8x16 block; `acc` is replaced.
+  void multiply(ArrayRef<Value> a, ArrayRef<Value> rhs, MutableArrayRef<Value> acc, Type element);
+
+private:
+  Value constantLike(Value x, int64_t value) {
+    return arith::ConstantIntOp::create(b, loc, value, x.getType().getIntOrFloatBitWidth());
+  }
+};
+
+/// log2 of the number of lines after which a panel's swizzle changes: 128 bytes wide every line, 64 every second,
+/// 32 every fourth (see SharedType).
+inline int64_t swizzleShift(int64_t width) { return width == 128 ? 0 : width == 64 ? 1 : 2; }
+
+} // namespace mlir::tile
+
+#endif

@@ -1,0 +1,152 @@
+//===- FragmentPatterns.cpp - Arithmetic on register fragments ------------===//
+#include "Patterns.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+/// Register of an operand that belongs to element `i` of an accumulator-like result: the same register where the
+/// operand has both axes, else the register of the element's row or column.
+int64_t operandRegister(FragmentType result, FragmentType operand, int64_t i) {
+  if (operand.getRank() == result.getRank())
+    return i;
+  int64_t blocks = result.getSizes()[1] / 8, block = i / 4, rowBlock = block / blocks, colBlock = block % blocks;
+  if (operand.getLayout() == Layout::Row)
+    return rowBlock * 2 + (i % 4) / 2;
+  return colBlock * 2 + i % 2;
+}
+
+struct SplatPattern : TilePattern<SplatOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(SplatOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOpWithMultiple(
+        op, {SmallVector<Value>(op.getFragment().getType().getRegisters(), adaptor.getValue())});
+    return success();
+  }
+};
+
+struct CoordinatesPattern : TilePattern<CoordinatesOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(CoordinatesOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    FragmentType type = op.getFragment().getType();
+    bool row = type.getLayout() == Layout::Row;
+    Value first = e.add(adaptor.getStart(), row ? e.lanes.group : e.mul(e.lanes.quad, 2));
+    SmallVector<Value> values;
+    for (int64_t i = 0; i < type.getRegisters(); ++i)
+      values.push_back(e.add(first, row ? 16 * (i / 2) + 8 * (i % 2) : 8 * (i / 2) + i % 2));
+    rewriter.replaceOpWithMultiple(op, {values});
+    return success();
+  }
+};
+
+struct MapPattern : TilePattern<MapOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(MapOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    FragmentType result = op.getResult().getType();
+    SmallVector<Value> values;
+    for (int64_t i = 0; i < result.getRegisters(); ++i) {
+      SmallVector<Value> arguments;
+      for (auto [input, registers] : llvm::zip(op.getInputs(), adaptor.getInputs()))
+        arguments.push_back(registers[operandRegister(result, cast<FragmentType>(input.getType()), i)]);
+      values.push_back(inlineRegion(op.getBody(), arguments, rewriter));
+    }
+    rewriter.replaceOpWithMultiple(op, {values});
+    return success();
+  }
+};
+
+struct MaskPattern : TilePattern<MaskOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(MaskOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    FragmentType result = op.getResult().getType();
+    Value hidden = e.f32(-std::numeric_limits<double>::infinity());
+    SmallVector<Value> values;
+    for (int64_t i = 0; i < result.getRegisters(); ++i) {
+      SmallVector<Value> arguments;
+      for (auto [input, registers] : llvm::zip(op.getInputs(), adaptor.getInputs()))
+        arguments.push_back(registers[operandRegister(result, cast<FragmentType>(input.getType()), i)]);
+      Value visible = inlineRegion(op.getVisible(), arguments, rewriter);
+      values.push_back(e.select(visible, adaptor.getScores()[i], hidden));
+    }
+    rewriter.replaceOpWithMultiple(op, {values});
+    return success();
+  }
+};
+
+Value combine(Emitter &e, Combine kind, Value x, Value y) { return kind == Combine::Add ? e.fadd(x, y) : e.fmax(x, y); }
+
+/// Butterfly over the four lanes that share a row.
+Value overQuad(Emitter &e, Combine kind, Value value) {
+  for (int64_t distance : {1, 2})
+    value = combine(e, kind, value, e.shuffle(NVVM::ShflKind::bfly, value, e.i32(distance)));
+  return value;
+}
+
+struct ReducePattern : TilePattern<ReduceOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(ReduceOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    FragmentType source = op.getSource().getType(), result = op.getResult().getType();
+    SmallVector<SmallVector<Value>> parts(result.getRegisters());
+    for (int64_t i = 0; i < source.getRegisters(); ++i)
+      parts[operandRegister(source, result, i)].push_back(adaptor.getSource()[i]);
+    SmallVector<Value> values;
+    for (SmallVector<Value> &row : parts) {
+      while (row.size() > 1) { // a balanced tree: short dependency chains
+        SmallVector<Value> next;
+        for (size_t i = 0; i + 1 < row.size(); i += 2)
+          next.push_back(combine(e, op.getKind(), row[i], row[i + 1]));
+        if (row.size() % 2)
+          next.push_back(row.back());
+        row = std::move(next);
+      }
+      values.push_back(result.getPartial() ? row[0] : overQuad(e, op.getKind(), row[0]));
+    }
+    rewriter.replaceOpWithMultiple(op, {values});
+    return success();
+  }
+};
+
+struct CompletePattern : TilePattern<CompleteOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(CompleteOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    SmallVector<Value> values;
+    for (Value value : adaptor.getSource())
+      values.push_back(overQuad(e, Combine::Add, value));
+    rewriter.replaceOpWithMultiple(op, {values});
+    return success();
+  }
+};
+
+/// A 16x16 block of the left operand is two neighbouring 16x8 blocks of the accumulator, packed pair by pair.
+struct CastPattern : TilePattern<CastOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(CastOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    FragmentType result = op.getResult().getType();
+    ValueRange source = adaptor.getSource();
+    SmallVector<Value> values;
+    for (size_t i = 0; i < source.size(); i += 2)
+      values.push_back(e.pack(source[i], source[i + 1], result.getElement()));
+    rewriter.replaceOpWithMultiple(op, {values});
+    return success();
+  }
+};
+
+} // namespace
+
+void tile::populateFragmentPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
+                                    const LaneMap &lanes) {
+  patterns.add<SplatPattern, CoordinatesPattern, MapPattern, MaskPattern, ReducePattern, CompletePattern,
+               CastPattern>(converter, patterns.getContext(), lanes);
+}

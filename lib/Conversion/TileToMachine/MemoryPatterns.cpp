@@ -1,0 +1,342 @@
+//===- MemoryPatterns.cpp - Shared memory, copies and uniform reads -------===//
+#include "Patterns.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+struct WarpIdPattern : TilePattern<WarpIdOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(WarpIdOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOp(op, emitter(op, rewriter).lanes.warp);
+    return success();
+  }
+};
+
+struct LaneIdPattern : TilePattern<LaneIdOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(LaneIdOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOp(op, emitter(op, rewriter).lanes.lane);
+    return success();
+  }
+};
+
+struct BlockIdPattern : TilePattern<BlockIdOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(BlockIdOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOpWithNewOp<NVVM::BlockIdXOp>(op, rewriter.getI32Type());
+    return success();
+  }
+};
+
+struct BlockCountPattern : TilePattern<BlockCountOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(BlockCountOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOpWithNewOp<NVVM::GridDimXOp>(op, rewriter.getI32Type());
+    return success();
+  }
+};
+
+struct ReadPattern : TilePattern<ReadOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(ReadOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Type type = op.getValue().getType();
+    rewriter.replaceOp(op, e.loadGlobal(adaptor.getBuffer(), type, adaptor.getIndex(), type,
+                                        type.getIntOrFloatBitWidth() / 8));
+    return success();
+  }
+};
+
+struct WritePattern : TilePattern<WriteOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(WriteOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Type element = op.getBuffer().getType().getElement();
+    Value value = adaptor.getValue();
+    if (value.getType() != element)
+      value = arith::TruncFOp::create(rewriter, op.getLoc(), element, value);
+    e.storeGlobal(value, e.globalAt(adaptor.getBuffer(), element, adaptor.getIndex()),
+                  element.getIntOrFloatBitWidth() / 8);
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+struct ReciprocalPattern : TilePattern<ReciprocalOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(ReciprocalOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    rewriter.replaceOp(op, e.intrinsic("llvm.nvvm.rcp.approx.ftz.f", rewriter.getF32Type(), adaptor.getX()));
+    return success();
+  }
+};
+
+/// Eight integers as two 16-byte loads.
+struct RecordPattern : TilePattern<RecordOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(RecordOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Type i32 = rewriter.getI32Type();
+    Value first = e.mul(e.widen(adaptor.getIndex()), 8);
+    SmallVector<Value> fields;
+    for (int64_t half = 0; half < 2; ++half) {
+      Value loaded = e.loadGlobal(adaptor.getBuffer(), i32, e.add(first, half * 4), VectorType::get(4, i32), 16);
+      for (int64_t i = 0; i < 4; ++i)
+        fields.push_back(LLVM::ExtractElementOp::create(rewriter, op.getLoc(), loaded, e.i32(i)));
+    }
+    fields.resize(op.getNumResults());
+    rewriter.replaceOp(op, fields);
+    return success();
+  }
+};
+
+struct AllocPattern : TilePattern<AllocOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(AllocOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+    if (!op.getOffset())
+      return rewriter.notifyMatchFailure(op, "no offset: run --tile-allocate-shared first");
+    Emitter e = emitter(op, rewriter);
+    Value base = e.sharedAt(e.lanes.shared, *op.getOffset());
+    if (op.getPerWarp())
+      base = e.sharedAt(base, e.mul(e.lanes.warp, memoryBytes(op.getMemory().getType())));
+    rewriter.replaceOp(op, base);
+    return success();
+  }
+};
+
+struct SlotPattern : TilePattern<SlotOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(SlotOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    int64_t bytes = op.getTile().getType().getBytes();
+    rewriter.replaceOp(op, e.sharedAt(adaptor.getRing(), e.mul(adaptor.getIndex(), bytes)));
+    return success();
+  }
+};
+
+/// Every warp copies a contiguous share of the lines, 16 bytes per lane. Where the slot comes from a table, lane i
+/// looks up line i of the share once and the others take it by shuffle.
+struct GatherPattern : TilePattern<GatherOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(GatherOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    int64_t lines = cast<SharedType>(op.getTargets()[0].getType()).getRows();
+    Value firstLine;
+    if (op.getScope() == Scope::Block) {
+      int64_t warps = op->getParentOfType<func::FuncOp>()->getAttrOfType<ScheduleAttr>("tile.schedule").getWarps();
+      if (lines % warps != 0)
+        return rewriter.notifyMatchFailure(op, "lines cannot be shared evenly between the warps");
+      lines /= warps;
+      firstLine = e.mul(e.lanes.warp, lines);
+    }
+    bool lookup = op.getSlot().walk([](ReadOp) { return WalkResult::interrupt(); }).wasInterrupted();
+    if (lookup && lines > 32)
+      return rewriter.notifyMatchFailure(op, "more lines per warp than lanes to look them up");
+
+    Value begin = adaptor.getBegin(), last = e.add(adaptor.getEnd(), -1);
+    auto globalLine = [&](Value local) { return e.add(begin, firstLine ? e.add(local, firstLine) : local); };
+    // Lines past the end are looked up as the last one; nothing is read from where they point.
+    auto slotOf = [&](Value local) {
+      return inlineRegion(op.getSlot(), e.min(globalLine(local), last), rewriter);
+    };
+    Value ownSlot;
+    if (lookup)
+      ownSlot = slotOf(e.min(e.lanes.lane, e.i32(lines - 1)));
+
+    DenseMap<std::pair<int64_t, int64_t>, Value> slots; // (lines per step, first line of the step) -> slot
+    for (auto [i, target] : llvm::enumerate(op.getTargets())) {
+      auto tile = cast<SharedType>(target.getType());
+      int64_t size = tile.getElement().getIntOrFloatBitWidth() / 8;
+      for (const SharedType::Panel &panel : tile.getPanels()) {
+        int64_t chunks = panel.width / 16, perStep = 32 / chunks;
+        assert(llvm::isPowerOf2_64(chunks) && chunks <= 32 && "a swizzled panel has 2, 4 or 8 chunks per line");
+        Value chunk = e.band(e.lanes.lane, chunks - 1);
+        Value lineInStep = e.shr(e.lanes.lane, llvm::Log2_64(chunks));
+        for (int64_t step = 0; step < lines; step += perStep) {
+          Value line = e.add(lineInStep, step);
+          Value &slot = slots[{perStep, step}];
+          if (!slot)
+            slot = lookup ? e.shuffle(NVVM::ShflKind::idx, ownSlot, line) : slotOf(e.min(line, e.i32(lines - 1)));
+          Value index = e.add(e.mul(e.widen(slot), op.getStrides()[i]), adaptor.getOrigins()[i]);
+          index = e.add(e.add(index, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
+          Value from = e.globalAt(adaptor.getSources()[i], tile.getElement(), index);
+
+          Value tileLine = firstLine ? e.add(line, firstLine) : line;
+          Value swizzle = e.band(e.shr(tileLine, swizzleShift(panel.width)), chunks - 1);
+          Value bytes = e.add(e.mul(tileLine, panel.width), e.mul(e.bxor(chunk, swizzle), 16));
+          Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset);
+          Value exists = e.less(globalLine(line), adaptor.getEnd());
+          Value count = e.select(exists, e.i32(16), e.i32(0));
+          auto copy = [&](OpBuilder &builder) {
+            NVVM::CpAsyncOp::create(builder, op.getLoc(), to, from, 16, NVVM::LoadCacheModifierKind::CG, count);
+          };
+          if (step + perStep <= lines) {
+            copy(rewriter);
+          } else { // fewer lines than one step covers: some lanes have nothing to do
+            Value busy = e.less(line, e.i32(lines));
+            scf::IfOp::create(rewriter, op.getLoc(), busy, [&](OpBuilder &builder, Location loc) {
+              copy(builder);
+              scf::YieldOp::create(builder, loc);
+            });
+          }
+        }
+      }
+    }
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+struct CommitPattern : TilePattern<CommitOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(CommitOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOpWithNewOp<NVVM::CpAsyncCommitGroupOp>(op);
+    return success();
+  }
+};
+
+struct WaitPattern : TilePattern<WaitOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(WaitOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOpWithNewOp<NVVM::CpAsyncWaitGroupOp>(op, op.getPending());
+    return success();
+  }
+};
+
+struct SyncPattern : TilePattern<SyncOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(SyncOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+    if (op.getScope() == Scope::Warp)
+      rewriter.replaceOpWithNewOp<NVVM::SyncWarpOp>(op, emitter(op, rewriter).i32(-1));
+    else
+      rewriter.replaceOpWithNewOp<NVVM::Barrier0Op>(op);
+    return success();
+  }
+};
+
+/// Element of a lane's register i along the first axis of a fragment, counted from the fragment's first.
+Value lineOfRegister(Emitter &e, Layout layout, int64_t i) {
+  if (layout == Layout::Row)
+    return e.add(e.lanes.group, 16 * (i / 2) + 8 * (i % 2));
+  return e.add(e.mul(e.lanes.quad, 2), 8 * (i / 2) + i % 2); // Col
+}
+
+struct LoadVectorPattern : TilePattern<LoadVectorOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(LoadVectorOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    FragmentType type = op.getFragment().getType();
+    SmallVector<Value> values;
+    for (int64_t i = 0; i < type.getRegisters(); ++i) {
+      Value index = inlineRegion(op.getIndex(), lineOfRegister(e, type.getLayout(), i), rewriter);
+      values.push_back(e.loadGlobal(adaptor.getBuffer(), type.getElement(), index, type.getElement(),
+                                    type.getElement().getIntOrFloatBitWidth() / 8));
+    }
+    rewriter.replaceOpWithMultiple(op, {values});
+    return success();
+  }
+};
+
+/// Accumulators go out a full 32-byte sector per quad: fp32 as they lie, 16-bit after neighbouring lanes have
+/// exchanged halves of two adjacent 8-column blocks.
+struct StorePattern : TilePattern<StoreOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(StoreOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    FragmentType type = op.getFragment().getType();
+    Type element = op.getBuffer().getType().getElement();
+    Value buffer = adaptor.getBuffer().front(), lines = adaptor.getLines().front();
+    Value column = adaptor.getColumn().empty() ? Value() : adaptor.getColumn().front();
+    ValueRange registers = adaptor.getFragment();
+
+    auto guarded = [&](Value condition, function_ref<void(OpBuilder &)> body) {
+      scf::IfOp::create(rewriter, op.getLoc(), condition, [&](OpBuilder &builder, Location loc) {
+        body(builder);
+        scf::YieldOp::create(builder, loc);
+      });
+    };
+
+    if (type.getRank() == 1) {
+      Value first = rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, e.lanes.quad, e.i32(0));
+      for (auto [i, value] : llvm::enumerate(registers)) {
+        Value line = lineOfRegister(e, type.getLayout(), i);
+        guarded(e.both(first, e.less(line, lines)), [&](OpBuilder &builder) {
+          Emitter inner(builder, op.getLoc(), e.lanes);
+          Value index = inlineRegion(op.getIndex(), line, builder);
+          inner.storeGlobal(value, inner.globalAt(buffer, element, index), 4);
+        });
+      }
+      rewriter.eraseOp(op);
+      return success();
+    }
+
+    int64_t blocks = type.getSizes()[1] / 8;
+    Value odd = e.band(e.lanes.quad, 1);
+    Value isOdd = rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::ne, odd, e.i32(0));
+    for (int64_t row = 0; row < type.getSizes()[0] / 8; ++row) { // 8 lines at a time
+      Value line = e.add(e.lanes.group, row * 8);
+      auto pairOf = [&](int64_t block) {
+        return registers.slice(((row / 2) * blocks + block) * 4 + (row % 2) * 2, 2);
+      };
+      SmallVector<std::pair<Value, Value>> stores; // (column in the fragment, value)
+      if (element.isF32()) {
+        for (int64_t block = 0; block < blocks; ++block) {
+          Value vector = LLVM::PoisonOp::create(rewriter, op.getLoc(), VectorType::get(2, element));
+          for (int64_t i = 0; i < 2; ++i)
+            vector = LLVM::InsertElementOp::create(rewriter, op.getLoc(), vector, pairOf(block)[i], e.i32(i));
+          stores.push_back({e.add(e.mul(e.lanes.quad, 2), block * 8), vector});
+        }
+      } else {
+        for (int64_t block = 0; block < blocks; block += 2) {
+          Value even = e.pack(pairOf(block)[0], pairOf(block)[1], element);
+          Value next = e.pack(pairOf(block + 1)[0], pairOf(block + 1)[1], element);
+          Value received = e.shuffle(NVVM::ShflKind::bfly, e.select(isOdd, even, next), e.i32(1));
+          Value low = e.select(isOdd, received, even), high = e.select(isOdd, next, received);
+          Value vector = LLVM::PoisonOp::create(rewriter, op.getLoc(), VectorType::get(2, rewriter.getI32Type()));
+          vector = LLVM::InsertElementOp::create(rewriter, op.getLoc(), vector, low, e.i32(0));
+          vector = LLVM::InsertElementOp::create(rewriter, op.getLoc(), vector, high, e.i32(1));
+          Value firstColumn = e.add(e.mul(e.sub(e.lanes.quad, odd), 2), e.mul(odd, 8));
+          stores.push_back({e.add(firstColumn, block * 8), vector});
+        }
+      }
+      guarded(e.less(line, lines), [&](OpBuilder &builder) {
+        Emitter inner(builder, op.getLoc(), e.lanes);
+        Value index = inlineRegion(op.getIndex(), line, builder);
+        for (auto [local, value] : stores) {
+          Value col = column ? inner.add(local, column) : local;
+          auto store = [&](OpBuilder &at) {
+            Emitter atom(at, op.getLoc(), e.lanes);
+            atom.storeGlobal(value, atom.globalAt(buffer, element, atom.add(index, atom.widen(col))), 8);
+          };
+          if (!op.getColumns()) {
+            store(builder);
+            continue;
+          }
+          scf::IfOp::create(builder, op.getLoc(), inner.less(col, inner.i32(*op.getColumns())),
+                            [&](OpBuilder &at, Location loc) {
+                              store(at);
+                              scf::YieldOp::create(at, loc);
+                            });
+        }
+      });
+    }
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+} // namespace
+
+void tile::populateMemoryPatterns(const TypeConverter &converter, RewritePatternSet &patterns, const LaneMap &lanes) {
+  patterns.add<WarpIdPattern, LaneIdPattern, BlockIdPattern, BlockCountPattern, ReadPattern, WritePattern, ReciprocalPattern,
+               RecordPattern,
+               AllocPattern, SlotPattern, GatherPattern, CommitPattern, WaitPattern, SyncPattern, LoadVectorPattern,
+               StorePattern>(converter, patterns.getContext(), lanes);
+}

@@ -1,0 +1,46 @@
+//===- Patterns.h - Lowering of tile operations to one lane's code -*- C++ -*-===//
+#ifndef ATTN_CONVERSION_TILETOMACHINE_PATTERNS_H
+#define ATTN_CONVERSION_TILETOMACHINE_PATTERNS_H
+
+#include "Emitter.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::tile {
+
+using LaneMap = DenseMap<Operation *, LaneValues>;
+
+/// A pattern that can find the lane values of the kernel it works in.
+template <typename OpT> class TilePattern : public OpConversionPattern<OpT> {
+public:
+  TilePattern(const TypeConverter &converter, MLIRContext *context, const LaneMap &lanes)
+      : OpConversionPattern<OpT>(converter, context), lanes(lanes) {}
+
+protected:
+  Emitter emitter(OpT op, OpBuilder &builder) const {
+    return Emitter(builder, op.getLoc(), lanes.find(op->template getParentOfType<func::FuncOp>())->second);
+  }
+  /// Clones the body of `region` with `arguments` for its block arguments; returns what it yields.
+  static Value inlineRegion(Region &region, ValueRange arguments, OpBuilder &builder) {
+    IRMapping mapping;
+    for (auto [argument, value] : llvm::zip(region.getArguments(), arguments))
+      mapping.map(argument, value);
+    Block &block = region.front();
+    for (Operation &op : block.without_terminator())
+      builder.clone(op, mapping);
+    return mapping.lookupOrDefault(block.getTerminator()->getOperand(0));
+  }
+
+private:
+  const LaneMap &lanes;
+};
+
+void populateMemoryPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateFragmentPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateDotPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateMergeWarpsPattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateApproximateMathPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+
+} // namespace mlir::tile
+
+#endif

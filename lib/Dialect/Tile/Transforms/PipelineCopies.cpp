@@ -1,0 +1,150 @@
+//===- PipelineCopies.cpp - Copies ahead of their use ---------------------===//
+//
+// With S stages the loop over n tiles becomes
+//
+//   for s in 0 .. S-2:  if s < n: gather tile s into slot s
+//                       commit                         (empty groups keep the count)
+//   for i in 0 .. n-1:  wait until S-2 groups are left  tile i has arrived, for me
+//                       sync                            ... for all; and all have left tile i-1
+//                       if i+S-1 < n: gather tile i+S-1 into slot (i-1) mod S
+//                       commit
+//                       compute on slot i mod S
+//   wait for all; sync
+//
+// One barrier per tile serves both directions: it publishes the arrived tile
+// and proves the slot of the previous one free.
+//
+//===----------------------------------------------------------------------===//
+#include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::tile {
+#define GEN_PASS_DEF_PIPELINECOPIESPASS
+#include "attn/Dialect/Tile/Transforms/Passes.h.inc"
+} // namespace mlir::tile
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+/// A loop as `--attn-to-tile` writes it.
+struct TileLoop {
+  scf::ForOp loop;
+  GatherOp gather;
+  SyncOp arrived, left;
+
+  static FailureOr<TileLoop> match(scf::ForOp loop) {
+    TileLoop found{loop, {}, {}, {}};
+    for (Operation &op : *loop.getBody()) {
+      if (auto gather = dyn_cast<GatherOp>(op)) {
+        if (found.gather)
+          return loop.emitOpError("expected one gather per iteration, found two");
+        found.gather = gather;
+      } else if (auto sync = dyn_cast<SyncOp>(op)) {
+        (found.arrived ? found.left : found.arrived) = sync;
+      }
+    }
+    if (!found.gather || !found.arrived || !found.left)
+      return loop.emitOpError("expected a gather and two syncs in a loop with tile.stages");
+    return found;
+  }
+};
+
+struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
+  void runOnOperation() override {
+    SmallVector<scf::ForOp> found;
+    getOperation().walk([&](scf::ForOp loop) {
+      if (loop->hasAttr("tile.stages"))
+        found.push_back(loop);
+    });
+    for (scf::ForOp loop : found) {
+      int64_t stages = loop->getAttrOfType<IntegerAttr>("tile.stages").getInt();
+      if (stages > 1) {
+        FailureOr<TileLoop> match = TileLoop::match(loop);
+        if (failed(match))
+          return signalPassFailure();
+        pipeline(*match, stages);
+        ++loops;
+      }
+      loop->removeAttr("tile.stages");
+    }
+  }
+
+  static void pipeline(TileLoop tileLoop, int64_t stages) {
+    scf::ForOp loop = tileLoop.loop;
+    Scope scope = tileLoop.arrived.getScope();
+    Location loc = loop.getLoc();
+    Value count = loop.getUpperBound();
+
+    // What the gather is computed from, inside the loop: pure functions of the iteration.
+    SetVector<Operation *> needed;
+    BackwardSliceOptions options;
+    options.inclusive = true;
+    options.omitBlockArguments = true;
+    options.omitUsesFromAbove = false;
+    options.filter = [&](Operation *op) { return loop->isProperAncestor(op); };
+    (void)getBackwardSlice(tileLoop.gather.getOperation(), &needed, options);
+    SmallVector<Operation *> slice;
+    for (Operation &op : *loop.getBody())
+      if (needed.contains(&op))
+        slice.push_back(&op);
+
+    auto gatherInto = [&](OpBuilder &b, Value iteration, Value slot) {
+      IRMapping mapping;
+      mapping.map(loop.getInductionVar(), iteration);
+      for (Operation *op : slice) {
+        Operation *copy = b.clone(*op, mapping);
+        if (auto slotOp = dyn_cast<SlotOp>(copy))
+          slotOp.getIndexMutable().assign(slot);
+      }
+    };
+    auto i32 = [&](OpBuilder &b, int64_t value) -> Value { return arith::ConstantIntOp::create(b, loc, value, 32); };
+    auto gatherIfAny = [&](OpBuilder &b, Value iteration, Value slot) {
+      Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, iteration, count);
+      scf::IfOp::create(b, loc, exists, [&](OpBuilder &inner, Location) {
+        gatherInto(inner, iteration, slot);
+        scf::YieldOp::create(inner, loc);
+      });
+      CommitOp::create(b, loc);
+    };
+
+    OpBuilder b(loop);
+    for (int64_t stage = 0; stage + 1 < stages; ++stage) {
+      Value index = i32(b, stage);
+      gatherIfAny(b, index, index);
+    }
+
+    // The loop's own gather, commit, wait and sync give way to those of the steady state.
+    Operation *first = &loop.getBody()->front();
+    b.setInsertionPoint(first);
+    Value ringSize = i32(b, stages);
+    Value ahead = arith::AddIOp::create(b, loc, loop.getInductionVar(), i32(b, stages - 1));
+    Value slot = arith::RemUIOp::create(b, loc, loop.getInductionVar(), ringSize);
+    Value aheadSlot = arith::RemUIOp::create(b, loc, ahead, ringSize);
+    WaitOp::create(b, loc, stages - 2);
+    SyncOp::create(b, loc, scope);
+    gatherIfAny(b, ahead, aheadSlot);
+    SmallVector<Operation *> replaced;
+    for (Operation *op = tileLoop.gather; op != tileLoop.arrived->getNextNode(); op = op->getNextNode())
+      if (isa<GatherOp, CommitOp, WaitOp, SyncOp>(op))
+        replaced.push_back(op);
+    replaced.push_back(tileLoop.left);
+    for (Operation *op : replaced)
+      op->erase();
+    for (auto slotOp : llvm::make_early_inc_range(loop.getBody()->getOps<SlotOp>()))
+      slotOp.getIndexMutable().assign(slot);
+
+    b.setInsertionPointAfter(loop);
+    WaitOp::create(b, loc, 0);
+    SyncOp::create(b, loc, scope);
+  }
+};
+
+} // namespace

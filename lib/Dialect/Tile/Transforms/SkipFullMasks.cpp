@@ -1,0 +1,46 @@
+//===- SkipFullMasks.cpp - Full tiles carry no mask -----------------------===//
+#include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Matchers.h"
+
+namespace mlir::tile {
+#define GEN_PASS_DEF_SKIPFULLMASKSPASS
+#include "attn/Dialect/Tile/Transforms/Passes.h.inc"
+} // namespace mlir::tile
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+struct SkipFullMasks : tile::impl::SkipFullMasksPassBase<SkipFullMasks> {
+  void runOnOperation() override {
+    SmallVector<MaskOp> found;
+    getOperation().walk([&](MaskOp mask) { found.push_back(mask); });
+    for (MaskOp mask : found) {
+      APInt flag;
+      if (matchPattern(mask.getPartial(), m_ConstantInt(&flag))) {
+        if (flag.isZero()) {
+          mask.replaceAllUsesWith(mask.getScores());
+          mask.erase();
+        }
+        continue;
+      }
+      OpBuilder builder(mask);
+      auto branch = scf::IfOp::create(builder, mask.getLoc(), mask.getType(), mask.getPartial(),
+                                      /*withElseRegion=*/true);
+      mask.replaceAllUsesWith(branch.getResult(0));
+      builder.setInsertionPointToStart(branch.thenBlock());
+      auto yield = scf::YieldOp::create(builder, mask.getLoc(), mask.getResult());
+      mask->moveBefore(yield);
+      builder.setInsertionPointToStart(branch.elseBlock());
+      scf::YieldOp::create(builder, mask.getLoc(), mask.getScores());
+      ++masks;
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,37 @@
+//===- Pipelines.h - The order of passes ------------------------*- C++ -*-===//
+//
+// The one place that says which pass follows which. The programs, the tests and
+// every embedding build their pass managers here; test/Pipelines pins the text.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_PIPELINES_PIPELINES_H
+#define ATTN_PIPELINES_PIPELINES_H
+
+#include "mlir/Pass/PassManager.h"
+
+#include <string>
+
+namespace mlir::attn {
+
+/// The levels a module passes through, each printable with --emit.
+enum class Stage { Problem, Online, Tile, Machine };
+
+struct PipelineOptions {
+  std::string target = "sm_90a";
+};
+
+/// Adds the passes that take a module from the level before `stage` to `stage`.
+void addStage(OpPassManager &manager, Stage stage, const PipelineOptions &options);
+
+/// Adds all passes up to and including `stage`.
+void addStagesUpTo(OpPassManager &manager, Stage stage, const PipelineOptions &options);
+
+/// Makes the dialects, passes and the pipeline `attn-pipeline` known to MLIR's command line.
+void registerEverything(DialectRegistry &registry);
+
+/// Dialects that attn reads and produces.
+void registerDialects(DialectRegistry &registry);
+
+} // namespace mlir::attn
+
+#endif

@@ -1,0 +1,108 @@
+//===- ChooseSchedule.cpp - Tiles, warps and stages for each kernel -------===//
+#include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Target/Chip.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::attn {
+#define GEN_PASS_DEF_CHOOSESCHEDULEPASS
+#include "attn/Conversion/Passes.h.inc"
+} // namespace mlir::attn
+
+using namespace mlir;
+using namespace mlir::attn;
+using tile::ScheduleAttr;
+using tile::ScheduleKind;
+
+namespace {
+
+/// The sizes that decide how much memory a schedule needs; all elements have 16 bits.
+struct Shape {
+  int64_t keyDim, valueDim;
+
+  int64_t sharedBytes(ScheduleAttr s) const {
+    int64_t queries = llvm::alignTo(s.getRows() * keyDim * 2, 1024);
+    int64_t ring = s.getStages() * s.getKeys() * (keyDim + valueDim) * 2;
+    int64_t scratch = s.getSplitKeys() ? s.getWarps() * (s.getRows() * valueDim * 4 + s.getRows() * 8) : 0;
+    return queries + std::max(ring, scratch);
+  }
+  /// Query fragments stay in registers where they leave the accumulator enough of the 255.
+  bool queryFitsRegisters() const { return keyDim / 4 + valueDim / 2 <= 128; }
+};
+
+struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
+  using ChooseSchedulePassBase::ChooseSchedulePassBase;
+
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    auto finish = function.getOps<FinishOp>();
+    auto inits = function.getOps<InitOp>();
+    if (finish.empty() || inits.empty())
+      return;
+    const Chip *chip = findChip(target);
+    if (!chip) {
+      function.emitError() << "unknown target '" << target << "'; known are " << listChips();
+      return signalPassFailure();
+    }
+    auto query = cast<RankedTensorType>((*inits.begin()).getQuery().getType());
+    Shape shape{query.getDimSize(2), (*finish.begin()).getState().getType().getValueDim()};
+
+    if (auto given = function->getAttrOfType<ArrayAttr>("tile.schedules")) {
+      for (auto schedule : given.getAsRange<ScheduleAttr>()) {
+        if (shape.sharedBytes(schedule) > chip->sharedPerBlock) {
+          function.emitError() << schedule << " needs " << shape.sharedBytes(schedule) << " bytes of shared memory, "
+                               << chip->name << " has " << chip->sharedPerBlock << " per block";
+          return signalPassFailure();
+        }
+      }
+      return;
+    }
+    SmallVector<Attribute> schedules;
+    for (ScheduleAttr schedule : {decode(shape, *chip), prefill(shape, *chip)}) {
+      if (!schedule) {
+        function.emitError() << "no schedule for dim " << shape.keyDim << " and value dim " << shape.valueDim
+                             << " fits the " << chip->sharedPerBlock << " bytes of shared memory of " << chip->name;
+        return signalPassFailure();
+      }
+      schedules.push_back(schedule);
+    }
+    function->setAttr("tile.schedules", ArrayAttr::get(&getContext(), schedules));
+  }
+
+  ScheduleAttr make(const Shape &shape, int64_t rows, int64_t keys, int64_t warps, int64_t stages, bool splitKeys) {
+    return ScheduleAttr::get(&getContext(), ScheduleKind::Mma, rows, keys, warps, stages, splitKeys,
+                             shape.queryFitsRegisters());
+  }
+
+  /// Decode lives on bytes in flight: two blocks per multiprocessor with as many stages as fit, else one.
+  ScheduleAttr decode(const Shape &shape, const Chip &chip) {
+    for (int64_t blocks : {2, 1}) {
+      for (int64_t warps : {4, 2}) {
+        for (int64_t stages = 4; stages >= 2; --stages) {
+          ScheduleAttr schedule = make(shape, 16, 16 * warps, warps, stages, /*splitKeys=*/true);
+          if (shape.sharedBytes(schedule) <= chip.sharedPerBlock &&
+              (shape.sharedBytes(schedule) + 1024) * blocks <= chip.sharedPerMultiprocessor &&
+              (warps == 4 || blocks == 1))
+            return schedule;
+        }
+      }
+    }
+    return {};
+  }
+
+  /// Prefill lives on reuse: the most rows, then the longest key tile.
+  ScheduleAttr prefill(const Shape &shape, const Chip &chip) {
+    for (int64_t rows : {128, 64}) {
+      for (int64_t keys : {64, 32}) {
+        ScheduleAttr schedule = make(shape, rows, keys, rows / 16, 2, /*splitKeys=*/false);
+        if (shape.sharedBytes(schedule) <= chip.sharedPerBlock)
+          return schedule;
+      }
+    }
+    return {};
+  }
+};
+
+} // namespace

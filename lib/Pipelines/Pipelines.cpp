@@ -1,0 +1,73 @@
+//===- Pipelines.cpp - The order of passes --------------------------------===//
+#include "attn/Pipelines/Pipelines.h"
+
+#include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Attn/Transforms/Passes.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+
+void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &options) {
+  switch (stage) {
+  case Stage::Problem:
+    manager.addNestedPass<func::FuncOp>(createNormalizePass());
+    return;
+  case Stage::Online:
+    manager.addNestedPass<func::FuncOp>(createSplitRegionsPass());
+    manager.addNestedPass<func::FuncOp>(createCanonicalizerPass());
+    return;
+  case Stage::Tile: {
+    manager.addNestedPass<func::FuncOp>(createChooseSchedulePass({options.target}));
+    manager.addPass(createAttnToTilePass());
+    OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();
+    kernels.addPass(tile::createAssignLayoutsPass());
+    kernels.addPass(tile::createSkipFullMasksPass());
+    kernels.addPass(tile::createPipelineCopiesPass());
+    kernels.addPass(tile::createAllocateSharedPass());
+    return;
+  }
+  case Stage::Machine: {
+    OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();
+    kernels.addPass(createTileToMachinePass());
+    kernels.addPass(createCSEPass());
+    kernels.addPass(createMachineToLLVMPass());
+    return;
+  }
+  }
+}
+
+void attn::addStagesUpTo(OpPassManager &manager, Stage stage, const PipelineOptions &options) {
+  for (Stage s : {Stage::Problem, Stage::Online, Stage::Tile, Stage::Machine}) {
+    addStage(manager, s, options);
+    if (s == stage)
+      return;
+  }
+}
+
+void attn::registerDialects(DialectRegistry &registry) {
+  registry.insert<AttnDialect, tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
+                  gpu::GPUDialect, LLVM::LLVMDialect, NVVM::NVVMDialect, math::MathDialect, scf::SCFDialect>();
+}
+
+void attn::registerEverything(DialectRegistry &registry) {
+  registerDialects(registry);
+  registerAttnPasses();
+  registerAttnConversionPasses();
+  tile::registerTilePasses();
+  registerCanonicalizerPass();
+  registerCSEPass();
+  PassPipelineRegistration<>("attn-pipeline", "All passes from the problem level to the machine level, for sm_90a",
+                             [](OpPassManager &manager) { addStagesUpTo(manager, Stage::Machine, {}); });
+}

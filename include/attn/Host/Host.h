@@ -1,0 +1,43 @@
+//===- Host.h - Machine level to native code for the host device *- C++ -*-===//
+//
+// The compiler half of the host device: takes the very `gpu.module` that PTX is
+// emitted from (`llvm` and `nvvm` dialects, before convert-nvvm-to-llvm) and
+// makes native code of it whose NVVM operations are calls into the runtime half
+// (runtime/include/attn_rt/host). In check mode loads, stores and atomics report
+// to the detectors too.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_HOST_HOST_H
+#define ATTN_HOST_HOST_H
+
+#include "attn_rt/host/Kernel.h"
+#include "llvm/Support/Error.h"
+#include <memory>
+#include <span>
+
+namespace mlir {
+class Operation;
+}
+
+namespace attn::host {
+
+struct HostCodeOptions {
+  bool check = true; ///< instrument accesses; without it the code only computes
+};
+
+/// Native code and what the runtime needs to run it. Kernels stay valid as long as it lives.
+class HostCode {
+public:
+  virtual ~HostCode();
+  virtual std::span<const rt::host::HostKernel> kernels() const = 0;
+  const rt::host::HostKernel *find(std::string_view name) const;
+};
+
+/// Compiles every kernel of a `gpu.module`, which is left as it was. An operation without a
+/// meaning here is an error that names it and where it is.
+llvm::Expected<std::unique_ptr<HostCode>> compileForHost(mlir::Operation *gpuModule,
+                                                         const HostCodeOptions &options = {});
+
+} // namespace attn::host
+
+#endif

@@ -1,0 +1,207 @@
+//===- Operations.cpp - NVVM operations -----------------------------------===//
+#include "Rewriter.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace attn::rt;
+
+namespace attn::host {
+
+using rt::host::MmaKind;
+using rt::host::ShuffleKind;
+
+bool Rewriter::rewriteSpecialRegister(Operation *op) {
+  using namespace rt::host;
+  int index = llvm::TypeSwitch<Operation *, int>(op)
+                  .Case<NVVM::ThreadIdXOp>([](auto) { return TidX; })
+                  .Case<NVVM::ThreadIdYOp>([](auto) { return TidY; })
+                  .Case<NVVM::ThreadIdZOp>([](auto) { return TidZ; })
+                  .Case<NVVM::BlockIdXOp>([](auto) { return CtaidX; })
+                  .Case<NVVM::BlockIdYOp>([](auto) { return CtaidY; })
+                  .Case<NVVM::BlockIdZOp>([](auto) { return CtaidZ; })
+                  .Case<NVVM::BlockDimXOp>([](auto) { return NtidX; })
+                  .Case<NVVM::BlockDimYOp>([](auto) { return NtidY; })
+                  .Case<NVVM::BlockDimZOp>([](auto) { return NtidZ; })
+                  .Case<NVVM::GridDimXOp>([](auto) { return NctaidX; })
+                  .Case<NVVM::GridDimYOp>([](auto) { return NctaidY; })
+                  .Case<NVVM::GridDimZOp>([](auto) { return NctaidZ; })
+                  .Case<NVVM::LaneIdOp>([](auto) { return LaneId; })
+                  .Case<NVVM::WarpIdOp>([](auto) { return WarpId; })
+                  .Case<NVVM::WarpDimOp>([](auto) { return NumWarps; })
+                  .Default([](Operation *) { return -1; });
+  if (index < 0)
+    return false;
+  Value value = laneField(4 * static_cast<uint32_t>(index), i32);
+  if (Type type = op->getResult(0).getType(); type != i32)
+    value = LLVM::ZExtOp::create(b, loc, type, value);
+  replace(op, value);
+  return true;
+}
+
+llvm::Error Rewriter::rewriteNVVM(Operation *op) {
+  if (rewriteSpecialRegister(op))
+    return llvm::Error::success();
+  auto done = [&](Value result = {}) {
+    replace(op, result);
+    return llvm::Error::success();
+  };
+  auto zero = [&] { return constant(0); };
+  if (isa<NVVM::Barrier0Op>(op))
+    return call("attn_host_barrier", none, {lane, opId(op), zero(), zero()}), done();
+  if (auto barrier = dyn_cast<NVVM::BarrierOp>(op)) {
+    if (barrier.getReductionOp() || barrier.getNumResults())
+      return errorAt(op, "the host device has no barriers that reduce");
+    Value id = barrier.getBarrierId() ? barrier.getBarrierId() : zero();
+    Value threads = barrier.getNumberOfThreads() ? barrier.getNumberOfThreads() : zero();
+    return call("attn_host_barrier", none, {lane, opId(op), id, threads}), done();
+  }
+  if (auto arrive = dyn_cast<NVVM::BarrierArriveOp>(op)) {
+    Value id = arrive.getBarrierId() ? arrive.getBarrierId() : zero();
+    return call("attn_host_barrier_arrive", none, {lane, opId(op), id, arrive.getNumberOfThreads()}), done();
+  }
+  if (auto sync = dyn_cast<NVVM::SyncWarpOp>(op))
+    return call("attn_host_warp_sync", none, {lane, opId(op), sync.getMask()}), done();
+  if (auto copy = dyn_cast<NVVM::CpAsyncOp>(op)) {
+    Value bytes = constant(copy.getSize());
+    Value source = copy.getCpSize() ? copy.getCpSize() : bytes;
+    return call("attn_host_cp_async", none,
+                {lane, opId(op), plainPointer(copy.getDst()), plainPointer(copy.getSrc()), bytes, source}),
+           done();
+  }
+  if (isa<NVVM::CpAsyncCommitGroupOp>(op))
+    return call("attn_host_cp_commit", none, {lane}), done();
+  if (auto wait = dyn_cast<NVVM::CpAsyncWaitGroupOp>(op))
+    return call("attn_host_cp_wait", none, {lane, opId(op), constant(wait.getN())}), done();
+  if (auto matrix = dyn_cast<NVVM::LdMatrixOp>(op))
+    return rewriteLdmatrix(matrix);
+  if (auto matrix = dyn_cast<NVVM::StMatrixOp>(op))
+    return rewriteStmatrix(matrix);
+  if (auto mma = dyn_cast<NVVM::MmaOp>(op))
+    return rewriteMma(mma);
+  if (auto shuffle = dyn_cast<NVVM::ShflOp>(op))
+    return rewriteShuffle(shuffle);
+  if (auto vote = dyn_cast<NVVM::VoteSyncOp>(op)) {
+    Value predicate = LLVM::ZExtOp::create(b, loc, i32, vote.getPred());
+    Value result =
+        call("attn_host_vote", i32,
+             {lane, opId(op), constant(static_cast<uint32_t>(vote.getKind())), vote.getMask(), predicate});
+    if (vote.getType() == i1)
+      result = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, result, zero());
+    return done(result);
+  }
+  if (isa<NVVM::ConvertF32x2ToF16x2Op, NVVM::ConvertF32x2ToBF16x2Op>(op)) {
+    bool half = isa<NVVM::ConvertF32x2ToF16x2Op>(op);
+    auto plain = [](auto c) {
+      return !c.getRandomBits() && !c.getRelu() && c.getSat() == NVVM::SaturationMode::NONE &&
+             (c.getRnd() == NVVM::FPRoundingMode::RN || c.getRnd() == NVVM::FPRoundingMode::NONE);
+    };
+    if (!(half ? plain(cast<NVVM::ConvertF32x2ToF16x2Op>(op))
+               : plain(cast<NVVM::ConvertF32x2ToBF16x2Op>(op))))
+      return errorAt(op, "the host device converts only by rounding to nearest even");
+    Value packed = call(half ? "attn_host_pack_f16" : "attn_host_pack_bf16", i32,
+                        {op->getOperand(0), op->getOperand(1)});
+    return done(cast(packed, op->getResult(0).getType()));
+  }
+  if (isa<NVVM::RcpApproxFtzF32Op>(op))
+    return done(call("attn_host_rcp", f32, {op->getOperand(0)}));
+  return errorAt(op, "the host device cannot execute '" + op->getName().getStringRef() + "'");
+}
+
+llvm::Error Rewriter::rewriteMma(NVVM::MmaOp op) {
+  auto shape = op.getShape();
+  std::optional<NVVM::MMATypes> a = op.getMultiplicandAPtxType(), bType = op.getMultiplicandBPtxType();
+  auto result = dyn_cast<LLVM::LLVMStructType>(op.getType());
+  auto isF32 = [&](Type t) { return t == f32; };
+  bool known = shape.getM() == 16 && shape.getN() == 8 && shape.getK() == 16 && a && a == bType &&
+               (*a == NVVM::MMATypes::f16 || *a == NVVM::MMATypes::bf16) &&
+               op.getLayoutA() == NVVM::MMALayout::row && op.getLayoutB() == NVVM::MMALayout::col &&
+               op.getOperandA().size() == 4 && op.getOperandB().size() == 2 && op.getOperandC().size() == 4 &&
+               llvm::all_of(op.getOperandC().getTypes(), isF32) && result && result.getBody().size() == 4 &&
+               llvm::all_of(result.getBody(), isF32);
+  if (!known)
+    return errorAt(
+        op, "the host device executes mma.sync m16n8k16 of f16 or bf16 with f32 accumulators, and no other");
+  unsigned word = 0;
+  for (Value v : op->getOperands())
+    put(word++, v);
+  MmaKind kind = *a == NVVM::MMATypes::f16 ? MmaKind::F16 : MmaKind::BF16;
+  call("attn_host_mma", none, {lane, opId(op), constant(static_cast<uint32_t>(kind))});
+  Value value = LLVM::PoisonOp::create(b, loc, op.getType());
+  for (int64_t i = 0; i < 4; ++i)
+    value = LLVM::InsertValueOp::create(b, loc, value, get(rt::host::kMmaC + i, f32), ArrayRef<int64_t>{i});
+  replace(op, value);
+  return llvm::Error::success();
+}
+
+static llvm::Error checkMatrix(Operation *op, NVVM::LdStMatrixEltType type, NVVM::LdStMatrixShapeAttr shape) {
+  if (type == NVVM::LdStMatrixEltType::B16 && shape.getM() == 8 && shape.getN() == 8)
+    return llvm::Error::success();
+  return errorAt(op,
+                 "the host device executes '" + op->getName().getStringRef() + "' on m8n8 b16 matrices only");
+}
+
+llvm::Error Rewriter::rewriteLdmatrix(NVVM::LdMatrixOp op) {
+  if (llvm::Error error = checkMatrix(op, op.getEltType(), op.getShape()))
+    return error;
+  uint32_t count = op.getNum();
+  call("attn_host_ldmatrix", none,
+       {lane, opId(op), plainPointer(op.getPtr()), constant(count),
+        constant(op.getLayout() == NVVM::MMALayout::col)});
+  auto structure = dyn_cast<LLVM::LLVMStructType>(op.getType());
+  if (!structure) {
+    replace(op, get(rt::host::kMatrixData, op.getType()));
+    return llvm::Error::success();
+  }
+  Value value = LLVM::PoisonOp::create(b, loc, structure);
+  for (int64_t i = 0; i < count; ++i)
+    value = LLVM::InsertValueOp::create(b, loc, value, get(rt::host::kMatrixData + i, structure.getBody()[i]),
+                                        ArrayRef<int64_t>{i});
+  replace(op, value);
+  return llvm::Error::success();
+}
+
+llvm::Error Rewriter::rewriteStmatrix(NVVM::StMatrixOp op) {
+  if (llvm::Error error = checkMatrix(op, op.getEltType(), op.getShape()))
+    return error;
+  unsigned word = rt::host::kMatrixData;
+  for (Value v : op.getSources())
+    put(word++, v);
+  call("attn_host_stmatrix", none,
+       {lane, opId(op), plainPointer(op.getPtr()), constant(op.getSources().size()),
+        constant(op.getLayout() == NVVM::MMALayout::col)});
+  replace(op, {});
+  return llvm::Error::success();
+}
+
+llvm::Error Rewriter::rewriteShuffle(NVVM::ShflOp op) {
+  ShuffleKind kind = ShuffleKind::Bfly;
+  switch (op.getKind()) {
+  case NVVM::ShflKind::bfly:
+    kind = ShuffleKind::Bfly;
+    break;
+  case NVVM::ShflKind::up:
+    kind = ShuffleKind::Up;
+    break;
+  case NVVM::ShflKind::down:
+    kind = ShuffleKind::Down;
+    break;
+  case NVVM::ShflKind::idx:
+    kind = ShuffleKind::Idx;
+    break;
+  }
+  Value both = call("attn_host_shuffle", i64,
+                    {lane, opId(op), constant(static_cast<uint32_t>(kind)), op.getThreadMask(),
+                     cast(op.getVal(), i32), op.getOffset(), op.getMaskAndClamp()});
+  Value value = cast(LLVM::TruncOp::create(b, loc, i32, both), op.getVal().getType());
+  if (auto structure = dyn_cast<LLVM::LLVMStructType>(op.getType())) {
+    Value shift = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(32));
+    Value valid = LLVM::TruncOp::create(b, loc, i1, LLVM::LShrOp::create(b, loc, both, shift));
+    Value pair = LLVM::PoisonOp::create(b, loc, structure);
+    pair = LLVM::InsertValueOp::create(b, loc, pair, value, ArrayRef<int64_t>{0});
+    value = LLVM::InsertValueOp::create(b, loc, pair, valid, ArrayRef<int64_t>{1});
+  }
+  replace(op, value);
+  return llvm::Error::success();
+}
+
+} // namespace attn::host

@@ -1,0 +1,81 @@
+//===- Rewriter.h - From NVVM operations to calls ---------------*- C++ -*-===//
+#ifndef ATTN_LIB_HOST_REWRITER_H
+#define ATTN_LIB_HOST_REWRITER_H
+
+#include "attn/Host/Host.h"
+#include "attn_rt/host/Abi.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace attn::host {
+
+/// What is known about the module before its operations are rewritten.
+struct ModuleLayout {
+  std::vector<rt::host::HostOpInfo> ops;
+  llvm::DenseMap<mlir::Operation *, uint32_t> opIds; ///< operations the runtime is told about
+  llvm::StringMap<uint32_t> sharedOffsets;           ///< of shared globals in the window
+  uint32_t staticShared = 0, sharedAlignment = 16;
+};
+
+/// Numbers the operations and places shared memory. Leaves the module as it is.
+llvm::Expected<ModuleLayout> layOut(mlir::Operation *module);
+
+/// Rewrites one function in place: a leading lane parameter, calls for NVVM operations.
+/// A kernel becomes `name(lane, args)`.
+class Rewriter {
+public:
+  Rewriter(mlir::ModuleOp module, const ModuleLayout &layout, bool check);
+  llvm::Error rewrite(mlir::LLVM::LLVMFuncOp function, bool isKernel);
+
+private:
+  using Value = mlir::Value;
+  using Type = mlir::Type;
+  using Operation = mlir::Operation;
+
+  // Rewriter.cpp
+  void changeSignature(mlir::LLVM::LLVMFuncOp function, bool isKernel);
+  llvm::Error rewriteOp(Operation *op);
+  llvm::Error rewriteLLVM(Operation *op);
+  llvm::Error rewriteIntrinsic(mlir::LLVM::CallIntrinsicOp op);
+  // Operations.cpp
+  llvm::Error rewriteNVVM(Operation *op);
+  llvm::Error rewriteMma(mlir::NVVM::MmaOp op);
+  llvm::Error rewriteLdmatrix(mlir::NVVM::LdMatrixOp op);
+  llvm::Error rewriteStmatrix(mlir::NVVM::StMatrixOp op);
+  llvm::Error rewriteShuffle(mlir::NVVM::ShflOp op);
+  bool rewriteSpecialRegister(Operation *op);
+  // Memory.cpp
+  llvm::Error rewriteAccess(Operation *op, unsigned pointerOperand, llvm::StringRef function);
+  llvm::Error rewriteAtomic(mlir::LLVM::AtomicRMWOp op);
+  void rewriteAddressOf(mlir::LLVM::AddressOfOp op);
+  void rewritePointerCasts(Operation *op);
+
+  Value constant(uint32_t value);
+  Value opId(Operation *op) { return constant(layout.opIds.lookup(op)); }
+  Value call(llvm::StringRef name, Type result, llvm::ArrayRef<Value> operands);
+  Value laneField(uint32_t offset, Type type);
+  Value exchangeSlot(unsigned word);
+  void put(unsigned word, Value value);
+  Value get(unsigned word, Type type);
+  Value plainPointer(Value pointer);
+  Value cast(Value value, Type type);
+  void replace(Operation *op, Value value);
+
+  mlir::ModuleOp module;
+  const ModuleLayout &layout;
+  bool check;
+  mlir::OpBuilder b;
+  mlir::Location loc;
+  Value lane;
+  Type i1, i32, i64, f32, ptr, none;
+};
+
+/// "file:line:col: error: what"
+llvm::Error errorAt(mlir::Operation *op, const llvm::Twine &what);
+
+} // namespace attn::host
+
+#endif

@@ -1,0 +1,73 @@
+//===- Abi.h - What native code of a kernel may call ------------*- C++ -*-===//
+//
+// The boundary between the two halves of the host device. A kernel gets a
+// pointer to its lane and the array of parameters. It reads special registers
+// straight from the lane, passes operands of warp-wide operations through its
+// column of the warp's exchange buffer (word w of lane l is at [w * 32 + l], so
+// that the operation finds each operand as one vector over the lanes), and calls
+// the functions below by name.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_HOST_ABI_H
+#define ATTN_RT_HOST_ABI_H
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace attn::rt::host {
+
+enum SpecialRegister : uint32_t {
+  TidX,
+  TidY,
+  TidZ,
+  CtaidX,
+  CtaidY,
+  CtaidZ,
+  NtidX,
+  NtidY,
+  NtidZ,
+  NctaidX,
+  NctaidY,
+  NctaidZ,
+  LaneId,
+  WarpId,
+  NumWarps,
+  NumSpecialRegisters = 16
+};
+
+/// The part of a lane that native code addresses; offsets are part of the ABI.
+struct LaneAbi {
+  uint32_t special[NumSpecialRegisters];
+  uint32_t *exchange; ///< this lane's column: word w is exchange[w * 32]
+  uint8_t *shared;    ///< base of the shared-memory window
+};
+inline constexpr size_t kLaneExchangeOffset = offsetof(LaneAbi, exchange);
+inline constexpr size_t kLaneSharedOffset = offsetof(LaneAbi, shared);
+inline constexpr unsigned kExchangeWords = 512;
+
+/// Where dynamic shared memory starts in the window: at exactly its declared
+/// alignment and no better, so that a missing alignment shows.
+inline constexpr uint32_t dynamicSharedOffset(uint32_t staticBytes, uint32_t alignment) {
+  uint32_t offset = (staticBytes + alignment - 1) / alignment * alignment;
+  return (offset / alignment) % 2 ? offset : offset + alignment;
+}
+
+enum class MmaKind : uint32_t { F16, BF16 };               ///< m16n8k16, f32 accumulators
+enum class ShuffleKind : uint32_t { Bfly, Up, Down, Idx }; ///< as NVVM numbers them
+enum class VoteKind : uint32_t { Any, All, Ballot, Uni };
+
+/// Exchange words of the warp-wide operations.
+inline constexpr unsigned kMmaA = 0, kMmaB = 4, kMmaC = 6; ///< D replaces C
+inline constexpr unsigned kMatrixData = 1;                 ///< word 0 holds the row's offset
+
+struct Symbol {
+  const char *name;
+  void *address;
+};
+/// Every function that native code may call, for the linker.
+std::span<const Symbol> abiSymbols();
+
+} // namespace attn::rt::host
+
+#endif

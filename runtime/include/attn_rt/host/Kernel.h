@@ -1,0 +1,45 @@
+//===- Kernel.h - Native code of a kernel, for the host device --*- C++ -*-===//
+//
+// What the compiler half of the host device (attn::host, or a shared object in
+// an artifact) hands to the runtime half: an entry point and, for reports, what
+// each instrumented operation was in the machine-level text.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_HOST_KERNEL_H
+#define ATTN_RT_HOST_KERNEL_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace attn::rt::host {
+
+struct LaneAbi;
+
+enum class Space : uint8_t { Generic = 0, Global = 1, Shared = 3 };
+enum class Access : uint8_t { None, Load, Store, Atomic, AsyncCopy, Matrix, Sync };
+
+/// One static operation of the machine level that the executor sees.
+struct HostOpInfo {
+  std::string text;     ///< as printed at the machine level, shortened
+  std::string location; ///< file:line:col, or empty
+  Access access = Access::None;
+  Space space = Space::Generic;
+  uint16_t bytes = 0;     ///< per lane
+  uint16_t alignment = 1; ///< what the operation promises; checked
+  bool invariant = false; ///< ld.global.nc: the data must not change during the grid
+};
+
+/// A kernel ready to run. Code and texts belong to whoever made it (HostCode).
+struct HostKernel {
+  std::string name;
+  void (*entry)(LaneAbi *lane, void **args) = nullptr;
+  std::vector<HostOpInfo> ops;   ///< indexed by the op number that the code passes
+  uint32_t sharedAlignment = 16; ///< declared alignment of dynamic shared memory
+  uint32_t staticShared = 0;     ///< bytes of static shared memory, placed before it
+  bool checked = false;          ///< loads and stores are instrumented
+};
+
+} // namespace attn::rt::host
+
+#endif

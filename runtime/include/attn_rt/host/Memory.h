@@ -1,0 +1,73 @@
+//===- Memory.h - Global memory of the host device --------------*- C++ -*-===//
+//
+// Allocations with names, exact bounds and a map of the bytes that were ever
+// written. Not thread-safe against itself; a launch only reads the set of
+// allocations, so allocate and free between launches.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_HOST_MEMORY_H
+#define ATTN_RT_HOST_MEMORY_H
+
+#include "attn_rt/Status.h"
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace attn::rt::host {
+
+/// What traffic of an allocation counts as.
+enum class Tag : uint8_t { Plain, Partials };
+
+struct Allocation {
+  uint8_t *base = nullptr;
+  size_t bytes = 0;
+  std::string label;
+  Tag tag = Tag::Plain;
+  bool owned = true;
+  /// One bit per byte; null once every byte was written.
+  std::unique_ptr<std::atomic<uint64_t>[]> written;
+
+  bool contains(const void *p, size_t n) const {
+    size_t offset = static_cast<size_t>(static_cast<const uint8_t *>(p) - base);
+    return offset <= bytes && n <= bytes - offset;
+  }
+  void mark(size_t offset, size_t n);
+  bool isWritten(size_t offset, size_t n) const;
+};
+
+class MemoryMap {
+public:
+  MemoryMap() = default;
+  MemoryMap(const MemoryMap &) = delete;
+  MemoryMap &operator=(const MemoryMap &) = delete;
+  ~MemoryMap();
+
+  /// Unwritten memory, 256-byte aligned, filled with a poison pattern (NaN in every
+  /// float format) and followed by a gap that belongs to nobody.
+  Result<void *> alloc(size_t bytes, std::string label = {});
+  /// Makes memory of the caller known, wholly written. It must outlive its registration.
+  void adopt(void *base, size_t bytes, std::string label);
+  Status free(void *base);
+
+  void markWritten(const void *p, size_t bytes);
+  void setLabel(const void *base, std::string label);
+  void setTag(const void *base, Tag tag);
+  /// Forgets what was written: every byte is poison again.
+  void poison(void *base);
+
+  /// The allocation that holds this address, or the nearest one, or null.
+  Allocation *find(const void *p) const;
+  Allocation *nearest(const void *p) const;
+  size_t size() const { return allocations.size(); }
+
+private:
+  void insert(std::unique_ptr<Allocation> a);
+  std::vector<std::unique_ptr<Allocation>> allocations; // sorted by base
+};
+
+} // namespace attn::rt::host
+
+#endif

@@ -1,0 +1,119 @@
+//===- Launch.cpp - Blocks on all cores, one result -----------------------===//
+//
+// Blocks run in any order on any number of threads; what each found, counted and
+// wants added is kept per block and merged in block order, so nothing that a
+// launch returns depends on the order.
+//
+//===----------------------------------------------------------------------===//
+#include "attn_rt/host/Launch.h"
+#include "Checker.h"
+#include "Machine.h"
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+namespace attn::rt::host {
+
+namespace {
+
+/// Arenas and stacks outlive a launch: mapping them costs more than a small grid.
+class BlockPool {
+public:
+  std::unique_ptr<Block> take() {
+    std::lock_guard lock(mutex);
+    if (idle.empty())
+      return std::make_unique<Block>();
+    auto block = std::move(idle.back());
+    idle.pop_back();
+    return block;
+  }
+  void give(std::unique_ptr<Block> block) {
+    std::lock_guard lock(mutex);
+    idle.push_back(std::move(block));
+  }
+  static BlockPool &get() {
+    static BlockPool pool;
+    return pool;
+  }
+
+private:
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Block>> idle;
+};
+
+struct BlockResult {
+  std::vector<LocalFinding> findings;
+  std::vector<DeferredAdd> adds;
+};
+
+std::string validate(const HostKernel &kernel, Dim3 grid, Dim3 block, uint32_t sharedBytes) {
+  uint64_t threads = block.count();
+  if (threads == 0 || threads > kLanes * kMaxWarps)
+    return kernel.name + ": a block of " + std::to_string(threads) + " threads; 1 to 1024 are possible";
+  if (grid.count() == 0)
+    return kernel.name + ": an empty grid";
+  uint64_t need = dynamicSharedOffset(kernel.staticShared, kernel.sharedAlignment) + uint64_t(sharedBytes);
+  if (need > kArenaBytes)
+    return kernel.name + ": " + std::to_string(sharedBytes) +
+           " bytes of shared memory; the host device has " + std::to_string(kArenaBytes);
+  return {};
+}
+
+} // namespace
+
+Report launch(const HostKernel &kernel, Dim3 gridDim, Dim3 blockDim, uint32_t sharedBytes, void **args,
+              MemoryMap &memory, const LaunchOptions &options) {
+  Report report;
+  report.error = validate(kernel, gridDim, blockDim, sharedBytes);
+  if (!report.error.empty())
+    return report;
+  auto start = std::chrono::steady_clock::now();
+  const Grid grid{kernel, gridDim, blockDim, sharedBytes, args, memory, options};
+  uint64_t blocks = gridDim.count();
+  std::vector<uint32_t> order(blocks);
+  std::iota(order.begin(), order.end(), 0u);
+  if (options.shuffle) {
+    Random random(options.seed);
+    for (uint64_t i = blocks; i > 1; --i)
+      std::swap(order[i - 1], order[random.below(static_cast<uint32_t>(i))]);
+  }
+  std::vector<BlockResult> results(blocks);
+  std::atomic<uint64_t> next{0};
+  std::mutex mutex;
+  auto work = [&] {
+    auto block = BlockPool::get().take();
+    Checker checker;
+    block->checker = options.check && kernel.checked ? &checker : nullptr;
+    uint64_t flops = 0;
+    for (uint64_t i; (i = next.fetch_add(1)) < blocks;) {
+      block->findings.clear();
+      block->run(grid, order[i]);
+      flops += block->flops;
+      results[order[i]].findings = std::move(block->findings);
+      results[order[i]].adds = std::move(block->adds);
+    }
+    std::lock_guard lock(mutex);
+    report.counters.flops += flops;
+    BlockPool::get().give(std::move(block));
+  };
+  unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  threads = static_cast<unsigned>(std::min<uint64_t>(threads, blocks));
+  std::vector<std::thread> pool;
+  for (unsigned t = 1; t < threads; ++t)
+    pool.emplace_back(work);
+  work();
+  for (std::thread &t : pool)
+    t.join();
+  for (uint64_t b = 0; b < blocks; ++b) {
+    for (const DeferredAdd &add : results[b].adds)
+      *add.address += add.value;
+    addFindings(report, grid, b, results[b].findings);
+  }
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+} // namespace attn::rt::host

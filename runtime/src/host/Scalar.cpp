@@ -1,0 +1,66 @@
+//===- Scalar.cpp - Approximations and conversions ------------------------===//
+//
+// A GPU's .approx.ftz functions, computed exactly (rounded once) between the
+// flushes of subnormal input and output that .ftz means.
+//
+//===----------------------------------------------------------------------===//
+#include "Entry.h"
+#include "Half.h"
+#include <cmath>
+
+using namespace attn::rt::host;
+
+static float flush(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
+
+float attn_host_ex2(float x) { return flush(std::exp2(flush(x))); }
+float attn_host_lg2(float x) { return std::log2(flush(x)); }
+float attn_host_rcp(float x) { return flush(1.0f / flush(x)); }
+float attn_host_sqrt(float x) { return std::sqrt(flush(x)); }
+float attn_host_tanh(float x) { return std::tanh(x); }
+
+uint32_t attn_host_pack_f16(float high, float low) {
+  return uint32_t(floatToHalf(high)) << 16 | floatToHalf(low);
+}
+uint32_t attn_host_pack_bf16(float high, float low) {
+  return uint32_t(floatToBfloat(high)) << 16 | floatToBfloat(low);
+}
+
+// What LLVM calls for 16-bit floats on CPUs without the instructions. libgcc has some of
+// them in some versions; ours round alike everywhere. A 16-bit float travels in the low
+// half of a float's register, so a float's bits carry it without needing its type.
+static float carry(uint16_t h) { return std::bit_cast<float>(uint32_t(h)); }
+static float extendHalf(float h) { return halfToFloat(static_cast<uint16_t>(std::bit_cast<uint32_t>(h))); }
+static float truncateToHalf(float f) { return carry(floatToHalf(f)); }
+static float truncateToBfloat(float f) { return carry(floatToBfloat(f)); }
+
+#define SYMBOL(name) {#name, reinterpret_cast<void *>(&name)}
+static const Symbol kSymbols[] = {
+    SYMBOL(attn_host_barrier),
+    SYMBOL(attn_host_barrier_arrive),
+    SYMBOL(attn_host_warp_sync),
+    SYMBOL(attn_host_shuffle),
+    SYMBOL(attn_host_vote),
+    SYMBOL(attn_host_mma),
+    SYMBOL(attn_host_ldmatrix),
+    SYMBOL(attn_host_stmatrix),
+    SYMBOL(attn_host_cp_async),
+    SYMBOL(attn_host_cp_commit),
+    SYMBOL(attn_host_cp_wait),
+    SYMBOL(attn_host_load),
+    SYMBOL(attn_host_store),
+    SYMBOL(attn_host_atomic),
+    SYMBOL(attn_host_add_f32),
+    SYMBOL(attn_host_ex2),
+    SYMBOL(attn_host_lg2),
+    SYMBOL(attn_host_rcp),
+    SYMBOL(attn_host_sqrt),
+    SYMBOL(attn_host_tanh),
+    SYMBOL(attn_host_pack_f16),
+    SYMBOL(attn_host_pack_bf16),
+    {"__extendhfsf2", reinterpret_cast<void *>(&extendHalf)},
+    {"__truncsfhf2", reinterpret_cast<void *>(&truncateToHalf)},
+    {"__truncsfbf2", reinterpret_cast<void *>(&truncateToBfloat)},
+};
+#undef SYMBOL
+
+std::span<const Symbol> attn::rt::host::abiSymbols() { return kSymbols; }

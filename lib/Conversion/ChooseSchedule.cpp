@@ -71,8 +71,9 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     function->setAttr("tile.schedules", ArrayAttr::get(&getContext(), schedules));
   }
 
-  ScheduleAttr make(const Shape &shape, int64_t rows, int64_t keys, int64_t warps, int64_t stages, bool splitKeys) {
-    return ScheduleAttr::get(&getContext(), ScheduleKind::Mma, rows, keys, warps, stages, splitKeys,
+  ScheduleAttr make(const Shape &shape, int64_t rows, int64_t keys, int64_t warps, int64_t stages, int64_t blocks,
+                    bool splitKeys) {
+    return ScheduleAttr::get(&getContext(), ScheduleKind::Mma, rows, keys, warps, stages, blocks, splitKeys,
                              shape.queryFitsRegisters());
   }
 
@@ -81,7 +82,7 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     for (int64_t blocks : {2, 1}) {
       for (int64_t warps : {4, 2}) {
         for (int64_t stages = 4; stages >= 2; --stages) {
-          ScheduleAttr schedule = make(shape, 16, 16 * warps, warps, stages, /*splitKeys=*/true);
+          ScheduleAttr schedule = make(shape, 16, 16 * warps, warps, stages, blocks, /*splitKeys=*/true);
           if (shape.sharedBytes(schedule) <= chip.sharedPerBlock &&
               (shape.sharedBytes(schedule) + 1024) * blocks <= chip.sharedPerMultiprocessor &&
               (warps == 4 || blocks == 1))
@@ -96,7 +97,7 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
   ScheduleAttr prefill(const Shape &shape, const Chip &chip) {
     for (int64_t rows : {128, 64}) {
       for (int64_t keys : {64, 32}) {
-        ScheduleAttr schedule = make(shape, rows, keys, rows / 16, 2, /*splitKeys=*/false);
+        ScheduleAttr schedule = make(shape, rows, keys, rows / 16, 2, 1, /*splitKeys=*/false);
         if (shape.sharedBytes(schedule) <= chip.sharedPerBlock)
           return schedule;
       }

@@ -1,11 +1,127 @@
 //===- AttnOpt.cpp - The attn-opt program ---------------------------------===//
-#include "attn/Pipelines/Pipelines.h"
+//
+// Two programs in one: with --emit it compiles a problem to any level; without,
+// it is MLIR's own driver with attn's dialects, passes and pipeline.
+//
+//===----------------------------------------------------------------------===//
+#include "attn/Pipelines/Compile.h"
+#include "attn/Target/Manifest.h"
+#include "attn/Target/Ptxas.h"
+#include "attn/Target/PTX.h"
 #include "attn/Tools.h"
 
+#include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+namespace cl = llvm::cl;
+
+namespace {
+
+/// Exit statuses of every program: 1 is a wrong result or failed check, 2 bad usage or bad input.
+constexpr int ok = 0, badInput = 2;
+
+enum class Emit { None, Problem, Online, Tile, Machine, Ptx, Cubin, Manifest };
+
+cl::OptionCategory category("attn-opt");
+cl::opt<Emit> emitLevel(
+    "emit", cl::desc("compile the file's attention and print a level"),
+    cl::values(clEnumValN(Emit::Problem, "problem", "what is attended, defaults filled in"),
+               clEnumValN(Emit::Online, "online", "chains of partial-softmax states"),
+               clEnumValN(Emit::Tile, "tile", "loops, copies, fragments, dots, masks"),
+               clEnumValN(Emit::Machine, "machine", "the code of one lane: llvm and nvvm"),
+               clEnumValN(Emit::Ptx, "ptx", "PTX"), clEnumValN(Emit::Cubin, "cubin", "machine code, through ptxas"),
+               clEnumValN(Emit::Manifest, "manifest", "what a launch must know, as JSON")),
+    cl::init(Emit::None), cl::cat(category));
+cl::opt<std::string> target("target", cl::desc("chip to compile for: sm_80, sm_89, sm_90a, sm_100a or sm_120a"),
+                            cl::init("sm_90a"), cl::value_desc("chip"), cl::cat(category));
+cl::opt<std::string> schedule("schedule", cl::desc("family of instructions: auto or mma"), cl::init("auto"),
+                              cl::value_desc("name"), cl::cat(category));
+cl::opt<std::string> entry("entry", cl::desc("function to compile, where the file has several"),
+                           cl::value_desc("name"), cl::cat(category));
+cl::opt<bool> ptxasVerbose("ptxas-verbose", cl::desc("with --emit=cubin: print what ptxas -v says"),
+                           cl::cat(category));
+
+FailureOr<std::string> emitText(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  if (emitLevel == Emit::Problem || emitLevel == Emit::Online || emitLevel == Emit::Tile) {
+    if (!findChip(target))
+      return module.emitError("unknown target '") << target << "'; known are " << listChips();
+    if (attentionFunctions(module).empty())
+      return module.emitError("no attention function: expected a func.func with an attn.attend");
+    Stage stage = emitLevel == Emit::Problem ? Stage::Problem : emitLevel == Emit::Online ? Stage::Online : Stage::Tile;
+    PassManager manager(module.getContext());
+    addStagesUpTo(manager, stage, {target});
+    if (failed(manager.run(module)))
+      return failure();
+    stream << module << "\n";
+    return text;
+  }
+  CompileOptions options{target, schedule, emitLevel == Emit::Ptx || emitLevel == Emit::Cubin};
+  FailureOr<CompiledKernel> kernel = compileProblem(module, entry, options);
+  if (failed(kernel))
+    return failure();
+  switch (emitLevel) {
+  case Emit::Machine:
+    stream << *kernel->machine << "\n";
+    break;
+  case Emit::Manifest:
+    stream << kernel->manifest << "\n";
+    break;
+  case Emit::Ptx:
+    stream << kernel->ptx;
+    break;
+  default: {
+    llvm::Expected<Cubin> cubin = assemble(kernel->ptx, *findChip(target));
+    if (!cubin)
+      return module.emitError(llvm::toString(cubin.takeError()));
+    if (ptxasVerbose)
+      llvm::errs() << cubin->log;
+    stream.write(reinterpret_cast<const char *>(cubin->bytes.data()), cubin->bytes.size());
+  }
+  }
+  return text;
+}
+
+int emitFile(StringRef input, StringRef output, DialectRegistry &registry) {
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  llvm::SourceMgr sources;
+  // Diagnostics quote the source line, as a user of a compiler expects.
+  OwningOpRef<ModuleOp> module;
+  SourceMgrDiagnosticHandler handler(sources, &context);
+  module = parseProblemFile(input, sources, &context);
+  if (!module)
+    return badInput;
+  FailureOr<std::string> text = emitText(*module);
+  if (failed(text))
+    return badInput;
+  std::string error;
+  std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(output, &error);
+  if (!file) {
+    llvm::errs() << "attn-opt: " << error << "\n";
+    return badInput;
+  }
+  file->os() << *text;
+  file->keep();
+  return ok;
+}
+
+} // namespace
 
 int mlir::attn::attnOptMain(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
   DialectRegistry registry;
   registerEverything(registry);
-  return failed(MlirOptMain(argc, argv, "attn-opt: the attention compiler\n", registry));
+  auto [input, output] = registerAndParseCLIOptions(
+      argc, argv, "attn-opt: the attention compiler\n\n  attn-opt FILE --emit=ptx --target=sm_90a -o kernel.ptx\n",
+      registry);
+  if (emitLevel != Emit::None)
+    return emitFile(input, output, registry);
+  return failed(MlirOptMain(argc, argv, input, output, registry)) ? badInput : ok;
 }

@@ -125,6 +125,7 @@ void AttendKernel::write() {
     writeTask(loop.getInductionVar());
   }
   b.kernel->setAttr("tile.schedule", schedule);
+  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
   b.finish(schedule.getWarps() * 32);
 }
 

@@ -2,7 +2,7 @@
 #ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_H
 #define ATTN_CONVERSION_ATTNTOTILE_KERNEL_H
 
-#include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Conversion/Chain.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,29 +12,6 @@
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace mlir::attn {
-
-/// A chain of updates from one init to one finish: what one kernel computes.
-struct Chain {
-  func::FuncOp function;
-  InitOp init;
-  SmallVector<UpdateOp> updates;
-  FinishOp finish;
-
-  Value query() { return init.getQuery(); }
-  RankedTensorType queryType() { return cast<RankedTensorType>(query().getType()); }
-  int64_t queryHeads() { return queryType().getDimSize(1); }
-  int64_t keyDim() { return queryType().getDimSize(2); }
-  int64_t valueDim() { return init.getState().getType().getValueDim(); }
-  int64_t kvHeads() { return updates.empty() ? 1 : updates.front().getKv().getType().getHeads(); }
-  int64_t group() { return queryHeads() / kvHeads(); }
-  Type element() { return queryType().getElementType(); }
-};
-
-/// The chain that the function computes, or an error at the operation that breaks it.
-FailureOr<Chain> findChain(func::FuncOp function);
-
-/// Name of a function argument, by which its tensors are bound.
-StringRef argumentName(Value argument);
 
 /// Adds arithmetic with constants to the location-carrying builder, and keeps a kernel's parameters.
 class KernelBuilder : public ImplicitLocOpBuilder {

@@ -32,11 +32,13 @@ void TileDialect::initialize() {
 
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, ScheduleKind kind,
                                    int64_t rows, int64_t keys, int64_t warps, int64_t stages,
-                                   bool splitKeys, bool queryInRegisters) {
+                                   int64_t blocks, bool splitKeys, bool queryInRegisters) {
   if (warps < 1 || warps > 16)
     return emitError() << "expected 1 to 16 warps, got " << warps;
   if (stages < 1 || stages > 8)
     return emitError() << "expected 1 to 8 stages, got " << stages;
+  if (blocks < 1 || blocks > 8)
+    return emitError() << "expected 1 to 8 blocks per multiprocessor, got " << blocks;
   int64_t warpRows = splitKeys ? rows : rows / warps;
   int64_t warpKeys = splitKeys ? keys / warps : keys;
   if (warpRows != 16 || (!splitKeys && rows % warps != 0))

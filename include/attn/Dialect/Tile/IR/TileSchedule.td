@@ -17,15 +17,17 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     `rows` packed query rows and `keys` tokens per tile. With `split_keys` every warp holds all rows and a slice of
     the keys, copies its own slice and keeps a partial softmax of its own, merged when the task ends (decode).
     Without it every warp holds 16 rows and reads the block's common tile (prefill). `stages` tiles are in flight.
+    `blocks` of them share a multiprocessor.
     `query_in_registers` keeps the query fragments in registers over the whole loop.
 
     A function may carry its own list as `tile.schedules = [#tile.schedule<...>, ...]`; otherwise
     `--attn-choose-schedule` picks one per shape from the target's shared memory.
   }];
   let parameters = (ins "ScheduleKind":$kind, "int64_t":$rows, "int64_t":$keys, "int64_t":$warps,
-                        "int64_t":$stages, "bool":$splitKeys, "bool":$queryInRegisters);
+                        "int64_t":$stages, "int64_t":$blocks, "bool":$splitKeys, "bool":$queryInRegisters);
   let assemblyFormat = [{
     `<` $kind `,` `rows` `=` $rows `,` `keys` `=` $keys `,` `warps` `=` $warps `,` `stages` `=` $stages `,`
+    `blocks` `=` $blocks `,`
     `split_keys` `=` $splitKeys `,` `query_in_registers` `=` $queryInRegisters `>`
   }];
   let genVerifyDecl = 1;

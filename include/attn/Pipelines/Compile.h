@@ -1,0 +1,44 @@
+//===- Compile.h - From a problem to a launchable kernel --------*- C++ -*-===//
+#ifndef ATTN_PIPELINES_COMPILE_H
+#define ATTN_PIPELINES_COMPILE_H
+
+#include "attn/Pipelines/Pipelines.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace llvm {
+class SourceMgr;
+}
+
+namespace mlir::attn {
+
+struct CompileOptions {
+  std::string target = "sm_90a";
+  std::string schedule = "auto"; ///< auto or mma
+  bool ptx = true;               ///< false: stop at the machine level, which is all the host device needs
+};
+
+/// Everything a launch needs, and the levels it came from. Modules belong to the context of the input.
+struct CompiledKernel {
+  std::string entry;
+  OwningOpRef<ModuleOp> problem; ///< the normalised problem: what the reference computes
+  OwningOpRef<ModuleOp> machine; ///< one gpu.module at the machine level: what the host device executes
+  std::string ptx;
+  std::string manifest; ///< JSON, see attn_rt/Artifact.h
+};
+
+/// The attention functions of a module, in order.
+SmallVector<func::FuncOp> attentionFunctions(ModuleOp module);
+
+/// Compiles the function `entry` (the only one when empty). Errors are diagnostics.
+FailureOr<CompiledKernel> compileProblem(ModuleOp module, StringRef entry, const CompileOptions &options);
+
+/// Parses a file as programs do: `-` is the standard input, `&` is accepted, every error is a diagnostic. The text
+/// lives in `sources`, where a diagnostic handler finds the lines it quotes.
+OwningOpRef<ModuleOp> parseProblemFile(StringRef path, llvm::SourceMgr &sources, MLIRContext *context);
+
+} // namespace mlir::attn
+
+#endif

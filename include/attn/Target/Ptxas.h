@@ -1,0 +1,26 @@
+//===- Ptxas.h - NVIDIA's assembler, where there is one ---------*- C++ -*-===//
+#ifndef ATTN_TARGET_PTXAS_H
+#define ATTN_TARGET_PTXAS_H
+
+#include "attn/Target/Chip.h"
+
+#include "llvm/Support/Error.h"
+
+#include <vector>
+
+namespace mlir::attn {
+
+struct Cubin {
+  std::vector<uint8_t> bytes;
+  std::string log; ///< what ptxas -v printed: registers, spills, warnings
+};
+
+/// Path of ptxas: $ATTN_PTXAS, the PATH, then the usual place of the CUDA toolkit. Empty when there is none.
+std::string findPtxas();
+
+/// Assembles PTX. Fails with ptxas's own words and the command that repeats it (the PTX is kept for that).
+llvm::Expected<Cubin> assemble(llvm::StringRef ptx, const Chip &chip);
+
+} // namespace mlir::attn
+
+#endif

@@ -1,0 +1,108 @@
+//===- Compile.cpp - From a problem to a launchable kernel ----------------===//
+#include "attn/Pipelines/Compile.h"
+
+#include "attn/Dialect/Attn/IR/Source.h"
+#include "attn/Target/Manifest.h"
+#include "attn/Target/PTX.h"
+
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+namespace rt = ::attn::rt;
+
+SmallVector<func::FuncOp> mlir::attn::attentionFunctions(ModuleOp module) {
+  SmallVector<func::FuncOp> functions;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!function.getOps<AttendOp>().empty())
+      functions.push_back(function);
+  return functions;
+}
+
+/// The function to compile: the named one, or the only one.
+static FailureOr<func::FuncOp> findEntry(ModuleOp module, StringRef entry) {
+  SmallVector<func::FuncOp> functions = attentionFunctions(module);
+  if (functions.empty())
+    return module.emitError("no attention function: expected a func.func with an attn.attend");
+  auto names = [&] {
+    std::string list;
+    for (func::FuncOp function : functions)
+      list += (list.empty() ? "'" : ", '") + function.getName().str() + "'";
+    return list;
+  };
+  if (entry.empty()) {
+    if (functions.size() == 1)
+      return functions.front();
+    return module.emitError("more than one attention function; choose one with --entry: ") << names();
+  }
+  for (func::FuncOp function : functions)
+    if (function.getName() == entry)
+      return function;
+  return module.emitError("no attention function named '") << entry << "'; there is " << names();
+}
+
+static LogicalResult runStage(ModuleOp module, Stage stage, const PipelineOptions &options) {
+  PassManager manager(module.getContext());
+  manager.enableVerifier(false); // each level is verified by its tests; users' input is verified when parsed
+  addStage(manager, stage, options);
+  return manager.run(module);
+}
+
+FailureOr<CompiledKernel> mlir::attn::compileProblem(ModuleOp module, StringRef entry, const CompileOptions &options) {
+  const Chip *chip = findChip(options.target);
+  if (!chip)
+    return module.emitError("unknown target '") << options.target << "'; known are " << listChips();
+  if (options.schedule != "auto" && options.schedule != "mma")
+    return module.emitError("unknown schedule '") << options.schedule << "'; known are auto, mma";
+  FailureOr<func::FuncOp> function = findEntry(module, entry);
+  if (failed(function))
+    return failure();
+
+  CompiledKernel kernel;
+  kernel.entry = function->getName().str();
+  kernel.problem = ModuleOp::create(module.getLoc());
+  kernel.problem->getBody()->push_back(function->getOperation()->clone());
+  PipelineOptions pipeline{options.target};
+  if (failed(runStage(*kernel.problem, Stage::Problem, pipeline)))
+    return failure();
+
+  kernel.machine = kernel.problem->clone();
+  if (failed(runStage(*kernel.machine, Stage::Online, pipeline)))
+    return failure();
+  FailureOr<Chain> chain = findChain(*kernel.machine->getOps<func::FuncOp>().begin());
+  if (failed(chain))
+    return failure();
+  FailureOr<rt::Manifest> manifest = describeProblem(*chain);
+  if (failed(manifest))
+    return failure();
+  if (failed(runStage(*kernel.machine, Stage::Tile, pipeline)) ||
+      failed(runStage(*kernel.machine, Stage::Machine, pipeline)))
+    return failure();
+
+  auto kernels = *kernel.machine->getOps<gpu::GPUModuleOp>().begin();
+  describeKernels(kernels, *chip, *manifest);
+  manifest->schedule = "mma";
+  llvm::raw_string_ostream(manifest->problem) << *kernel.problem;
+  manifest->contentHash = rt::computeContentHash(*manifest);
+  kernel.manifest = rt::writeManifest(*manifest);
+  if (options.ptx) {
+    FailureOr<std::string> ptx = emitPTX(kernels, *chip);
+    if (failed(ptx))
+      return failure();
+    kernel.ptx = std::move(*ptx);
+  }
+  return kernel;
+}
+
+OwningOpRef<ModuleOp> mlir::attn::parseProblemFile(StringRef path, llvm::SourceMgr &sources,
+                                                   MLIRContext *context) {
+  auto file = llvm::MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/true);
+  if (std::error_code error = file.getError()) {
+    emitError(UnknownLoc::get(context)) << "cannot read '" << path << "': " << error.message();
+    return {};
+  }
+  sources.AddNewSourceBuffer(acceptAmpersand(std::move(*file)), SMLoc());
+  return parseSourceFile<ModuleOp>(sources, context);
+}

@@ -1,0 +1,177 @@
+//===- Manifest.cpp - What a launch must know of a kernel -----------------===//
+#include "attn/Target/Manifest.h"
+
+#include "attn/Dialect/Attn/IR/Score.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/Config/llvm-config.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+namespace rt = ::attn::rt;
+
+static rt::DType dtypeOf(Type type) {
+  if (type.isBF16())
+    return rt::DType::BF16;
+  if (type.isF16())
+    return rt::DType::F16;
+  return type.isF32() ? rt::DType::F32 : rt::DType::I32;
+}
+
+/// Ends are numbered in the order of the text; `sizes` collects them.
+static rt::Visibility visibilityOf(VisibilityAttr attribute, std::vector<int32_t> &sizes) {
+  using Kind = rt::Visibility::Kind;
+  rt::Visibility visibility;
+  switch (attribute.getKind()) {
+  case VisibilityKind::All:
+    visibility.kind = Kind::All;
+    break;
+  case VisibilityKind::Causal:
+    visibility.kind = Kind::Causal;
+    break;
+  case VisibilityKind::Window:
+    visibility.kind = Kind::Window;
+    break;
+  case VisibilityKind::Recent:
+    visibility.kind = Kind::Recent;
+    break;
+  case VisibilityKind::Sink:
+    visibility.kind = Kind::Sink;
+    break;
+  case VisibilityKind::Or:
+    visibility.kind = Kind::Or;
+    break;
+  case VisibilityKind::And:
+    visibility.kind = Kind::And;
+    break;
+  }
+  if (VisibilityAttr::isSized(attribute.getKind())) {
+    visibility.end = sizes.size();
+    sizes.push_back(attribute.getSize());
+  }
+  for (VisibilityAttr operand : attribute.getOperands())
+    visibility.of.push_back(visibilityOf(operand, sizes));
+  return visibility;
+}
+
+static std::vector<rt::DimInfo> dimsOf(RankedTensorType type, ArrayAttr names) {
+  std::vector<rt::DimInfo> dims;
+  unsigned dynamic = 0;
+  for (int64_t size : type.getShape()) {
+    rt::DimInfo dim;
+    dim.value = size;
+    if (ShapedType::isDynamic(size)) {
+      dim.value = 0;
+      dim.name = names && dynamic < names.size() ? cast<StringAttr>(names[dynamic]).str() : "dim" + std::to_string(dynamic);
+      ++dynamic;
+    }
+    dims.push_back(std::move(dim));
+  }
+  return dims;
+}
+
+FailureOr<rt::Manifest> mlir::attn::describeProblem(Chain &chain) {
+  rt::Manifest manifest;
+  func::FuncOp function = chain.function;
+  manifest.producer = "attn 0.1.0 (LLVM " LLVM_VERSION_STRING ")";
+  manifest.entry = function.getName().str();
+  manifest.qHeads = chain.queryHeads();
+  manifest.kvHeads = chain.kvHeads();
+  manifest.keyDim = chain.keyDim();
+  manifest.valueDim = chain.valueDim();
+  manifest.dtype = dtypeOf(chain.element());
+  manifest.returnsLse = static_cast<bool>(chain.finish.getLse());
+  manifest.sinkLogits = static_cast<bool>(chain.init.getSinks());
+
+  for (BlockArgument argument : function.getArguments()) {
+    rt::Argument entry;
+    entry.name = argumentName(argument).str();
+    if (entry.name.empty())
+      return function.emitError() << "argument #" << argument.getArgNumber()
+                                  << " has no name: expected an attribute attn.name = \"...\"";
+    if (auto kv = dyn_cast<KVType>(argument.getType())) {
+      entry.role = rt::Argument::Role::KV;
+      entry.store = kv.getStore() == Store::Paged    ? rt::Argument::Store::Paged
+                    : kv.getStore() == Store::Packed ? rt::Argument::Store::Packed
+                                                     : rt::Argument::Store::Dense;
+      entry.page = kv.getPage();
+      entry.kvHeads = kv.getHeads();
+      entry.keyDim = kv.getKeyDim();
+      entry.valueDim = kv.getValueDim();
+      entry.keyDType = dtypeOf(kv.getKey());
+      entry.valueDType = dtypeOf(kv.getValue());
+    } else {
+      auto type = cast<RankedTensorType>(argument.getType());
+      entry.role = argument == chain.query()           ? rt::Argument::Role::Query
+                   : argument == chain.init.getSinks() ? rt::Argument::Role::Sink
+                                                       : rt::Argument::Role::Tensor;
+      entry.dtype = dtypeOf(type.getElementType());
+      entry.dims = dimsOf(type, function.getArgAttrOfType<ArrayAttr>(argument.getArgNumber(), "attn.dims"));
+    }
+    manifest.arguments.push_back(std::move(entry));
+  }
+
+  for (UpdateOp update : chain.updates) {
+    rt::OperandInfo operand;
+    operand.argument = argumentName(update.getKv()).str();
+    for (auto [i, argument] : llvm::enumerate(manifest.arguments))
+      if (argument.name == operand.argument)
+        operand.argumentIndex = i;
+    operand.visibility = visibilityOf(update.getVisibility(), manifest.ends);
+    manifest.operands.push_back(std::move(operand));
+    manifest.scale = update.getScale().convertToFloat();
+    manifest.approximate |= !update.getScore().empty() && usesApproximateFunctions(update.getScore());
+  }
+  if (manifest.approximate)
+    manifest.tolerance = 3e-2; // see attn.attend, "Approximate functions"
+  return manifest;
+}
+
+static rt::Parameter parameterOf(tile::ParameterAttr attribute) {
+  rt::Parameter parameter;
+  switch (attribute.getKind()) {
+  case tile::ParameterKind::Buffer:
+    parameter.kind = rt::Parameter::Kind::Buffer;
+    break;
+  case tile::ParameterKind::Dim:
+    parameter.kind = rt::Parameter::Kind::Dim;
+    break;
+  case tile::ParameterKind::End:
+    parameter.kind = rt::Parameter::Kind::End;
+    break;
+  case tile::ParameterKind::Scale:
+    parameter.kind = rt::Parameter::Kind::Scale;
+    break;
+  }
+  parameter.name = attribute.getName().str();
+  parameter.index = attribute.getIndex();
+  return parameter;
+}
+
+void mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &chip, rt::Manifest &manifest) {
+  manifest.target = chip.name.str();
+  manifest.ptxVersion = chip.ptxVersion;
+  for (auto kernel : machine.getOps<LLVM::LLVMFuncOp>()) {
+    auto parameters = kernel->getAttrOfType<ArrayAttr>("tile.parameters");
+    if (!parameters)
+      continue;
+    rt::KernelInfo info;
+    info.name = kernel.getName().str();
+    info.threads = kernel->getAttrOfType<IntegerAttr>("tile.threads").getInt();
+    info.warps = info.threads / 32;
+    info.sharedBytes = kernel->getAttrOfType<IntegerAttr>("tile.shared_bytes").getInt();
+    if (auto schedule = kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule")) {
+      info.role = rt::KernelInfo::Role::Attend;
+      info.rows = schedule.getRows();
+      info.keys = schedule.getKeys();
+      info.blocksPerSM = kernel->getAttrOfType<IntegerAttr>("tile.blocks_per_sm").getInt();
+    } else {
+      info.role = rt::KernelInfo::Role::Merge;
+      info.rowsPerBlock = info.warps;
+    }
+    for (auto parameter : parameters.getAsRange<tile::ParameterAttr>())
+      info.params.push_back(parameterOf(parameter));
+    manifest.kernels.push_back(std::move(info));
+  }
+}

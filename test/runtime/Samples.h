@@ -2,7 +2,7 @@
 #ifndef ATTN_TEST_RUNTIME_SAMPLES_H
 #define ATTN_TEST_RUNTIME_SAMPLES_H
 
-#include "attn_rt/Artifact.h"
+#include "attn_rt/Batch.h"
 
 namespace attn::rt::test {
 
@@ -87,6 +87,26 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
   merge.params = {buffer("plan.merge_start"), buffer("partial.o"), {Parameter::Kind::Dim, "merge_rows", 0}};
   m.kernels.push_back(merge);
   return m;
+}
+
+/// One instance of operand 0 for each sequence, of these lengths and numbers of rows; positions as by
+/// default. Tables are left out: a planner does not look at them.
+inline Batch simpleBatch(const std::vector<int32_t> &lengths, const std::vector<int32_t> &rows) {
+  Batch batch;
+  batch.qStart = {0};
+  OperandBatch operand;
+  for (size_t s = 0; s < lengths.size(); ++s) {
+    for (int32_t r = 0; r < rows[s]; ++r)
+      batch.qPos.push_back(lengths[s] - rows[s] + r);
+    operand.lengths.push_back(lengths[s]);
+    operand.pos0.push_back(0);
+    operand.rowFirst.push_back(batch.qStart.back());
+    batch.qStart.push_back(batch.qStart.back() + rows[s]);
+    operand.rowLast.push_back(batch.qStart.back());
+  }
+  batch.rows = batch.qStart.back();
+  batch.operands.push_back(std::move(operand));
+  return batch;
 }
 
 } // namespace attn::rt::test

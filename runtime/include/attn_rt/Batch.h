@@ -31,6 +31,8 @@ struct Batch {
   std::vector<int32_t> qStart;        ///< [sequences + 1]
   std::vector<int32_t> qPos;          ///< [rows]
   std::vector<OperandBatch> operands; ///< as in Manifest::operands
+  std::vector<int32_t> ends;          ///< sizes of windows and sinks; empty: as compiled (Manifest::ends)
+  int64_t otherBytes = 0; ///< of tensors that are no part of the above (sink logits, slopes, biases)
 
   size_t sequences() const { return qStart.size() - 1; }
 };

@@ -140,9 +140,12 @@ Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensor
       return s.error();
   }
   for (const Argument &argument : manifest.arguments)
-    if (argument.role == Argument::Role::Sink || argument.role == Argument::Role::Tensor)
-      if (auto t = binder.find(argument.name, argument.dtype, argument.dims); !t)
-        return t.error();
+    if (argument.role == Argument::Role::Sink || argument.role == Argument::Role::Tensor) {
+      auto tensor = binder.find(argument.name, argument.dtype, argument.dims);
+      if (!tensor)
+        return tensor.error();
+      batch.otherBytes += static_cast<int64_t>((*tensor)->bytes.size());
+    }
   if (Status s = checkBatch(manifest, batch); !s)
     return s.error();
   return batch;

@@ -152,6 +152,12 @@ Status checkBatch(const Manifest &manifest, const Batch &batch) {
   if (batch.operands.size() != manifest.operands.size())
     return inputError("expected " + std::to_string(manifest.operands.size()) + " operands, got " +
                       std::to_string(batch.operands.size()));
+  if (!batch.ends.empty() && batch.ends.size() != manifest.ends.size())
+    return inputError("'ends': expected " + std::to_string(manifest.ends.size()) + " elements, got " +
+                      std::to_string(batch.ends.size()));
+  for (size_t i = 0; i < batch.ends.size(); ++i)
+    if (batch.ends[i] < 0)
+      return inputError(at("ends", i) + "expected at least 0, got " + std::to_string(batch.ends[i]));
   for (size_t i = 0; i < batch.operands.size(); ++i)
     if (Status s = checkOperand(manifest.argumentOf(manifest.operands[i]), batch.operands[i], batch.rows); !s)
       return s;

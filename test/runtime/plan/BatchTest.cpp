@@ -182,7 +182,7 @@ TEST(Batch, DefaultsThatCannotBeGuessed) {
 // Descriptions made by hand rather than from tensors are held to the same rules.
 TEST(Batch, HandMadeDescriptions) {
   const Manifest m = sampleManifest({.store = Argument::Store::Dense});
-  Batch batch{2, {0, 1, 2}, {9, 9}, {{{10, 10}, {0, 0}, {0, 1}, {1, 2}, 0, 0, {}, 16, {}}}};
+  Batch batch{2, {0, 1, 2}, {9, 9}, {{{10, 10}, {0, 0}, {0, 1}, {1, 2}, 0, 0, {}, 16, {}}}, {}, 0};
   EXPECT_TRUE(checkBatch(m, batch));
   Batch broken = batch;
   broken.qPos.pop_back();

@@ -1,0 +1,148 @@
+//===- Plan.h - Attention as a list of key ranges with a cost ---*- C++ -*-===//
+//
+// All attention work is one list. A *unit* is a tile of packed query rows (row,
+// head of the group) together with the token ranges its rows see; every KV head
+// does the same units, which makes tasks = units x KV heads. A task is a number
+// of key tiles, and because partial softmax is a monoid, it may be cut between
+// any two of them and its parts merged later:
+//
+//     task 0        task 1  task 2                    task 3
+//     [# # # # # #] [# #]   [# # # # # # # # # # #]   [# # # #]
+//     '--- block 0 ---'-- block 1 --'-- block 2 --'-- block 3 --'
+//
+// Blocks walk equal shares of the concatenated list. Long and short sequences,
+// batch 1 and batch 1000, windows beside full caches: all are the same list with
+// other numbers in it, so none of them is a special case. A task inside one share
+// writes its result; the parts of a cut task write partials, and a CSR map tells
+// the merge kernel which partials make a row, in which order. The order is part
+// of the plan, so the bits of the result depend on nothing else.
+//
+// Where there are enough tasks of like size, cutting buys nothing: they are then
+// dealt out whole, longest first. Which of the two is done, and into how many
+// shares, is decided by estimated time, and no share is made so short that
+// reading Q again would show against its keys and values.
+//
+// An instance seen by the rows of several sequences (a shared prompt, the inner
+// node of a tree) can be read once for all of them: `flatten` gives it a unit of
+// its own with all its rows where the bytes saved outweigh the partials added,
+// `by-query` never does (Radix and Flash-Decoding: the yardstick).
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_PLAN_H
+#define ATTN_RT_PLAN_H
+
+#include "attn_rt/Batch.h"
+#include "attn_rt/Gpu.h"
+
+#include <memory>
+
+namespace attn::rt {
+
+/// The records that kernels read; eight i32 each.
+struct PlanTask {
+  int32_t packedBegin,
+      packedCount; ///< packed row p of KV head h is query row p / G, query head h * G + p % G
+  int32_t kvHead;
+  int32_t segmentBegin, segmentEnd;
+  int32_t partial; ///< first partial row, or -1: results are written directly
+  int32_t flags;   ///< bit 0: includes the sink logit
+  int32_t unused;
+};
+inline constexpr int32_t taskHasSink = 1;
+
+struct PlanSegment {
+  int32_t operand, instance;
+  int32_t kvBegin, kvEnd;     ///< tokens; tiles start at kvBegin
+  int32_t fullBegin, fullEnd; ///< tokens that every row of the task sees: a tile inside needs no mask
+  int32_t pos0;
+  int32_t unused;
+};
+static_assert(sizeof(PlanTask) == 32 && sizeof(PlanSegment) == 32);
+
+/// What a plan costs, as the cost model sees it.
+struct PlanStats {
+  int64_t tasks = 0, cuts = 0, tiles = 0;
+  int64_t kvBytes = 0, qBytes = 0, partialBytes = 0, metadataBytes = 0, outputBytes = 0;
+  double flops = 0;   ///< done by whole tiles, padding and masked keys included
+  int usedBlocks = 0; ///< blocks that have something to do: fewer than all where shares would get too short
+  double balance = 1; ///< largest share of cost over the mean of the used blocks
+  double maxCost = 0, meanCost = 0, tileCost = 1; ///< in one unit; a task's fixed part is fixedCost
+  double fixedCost = 0;
+  double estimatedSeconds = 0; ///< by the model of the GPU the plan was made for
+};
+
+struct Plan {
+  int kernel = 0; ///< index into Manifest::kernels of the attend kernel this plan is for
+  int blocks = 0;
+  std::vector<int32_t> blockTasks; ///< [blocks + 1]
+  std::vector<PlanTask> tasks;
+  std::vector<PlanSegment> segments;
+  std::vector<int32_t> mergeStart; ///< [merge rows + 1]
+  std::vector<int32_t> mergeRows;  ///< row * q_heads + head
+  std::vector<int32_t> mergePartials;
+  int64_t partialRows = 0;
+  std::vector<int32_t> ends; ///< the sizes of windows and sinks it was made with
+  PlanStats stats;
+};
+
+/// Bounds on what batches a plan's buffers must hold. `of` gives those of one batch.
+struct PlanLimits {
+  int64_t rows = 0;
+  int64_t groups = 0;          ///< runs of rows that see the same instances: sequences, or nodes of a tree
+  int64_t instancesPerRow = 1; ///< over all operands
+  int64_t sharedInstances = 0; ///< instances that more than one group sees,
+  int64_t sharedRows = 0;      ///< and the sum of their rows
+  static PlanLimits of(const Manifest &manifest, const Batch &batch);
+};
+
+/// Sizes of the plan's device buffers, which never depend on lengths.
+struct PlanCapacity {
+  int64_t blocks = 0, tasks = 0, segments = 0, mergeRows = 0, mergePartials = 0, partialRows = 0;
+};
+
+enum class Strategy : uint8_t { Flatten, ByQuery };
+std::optional<Strategy> parseStrategy(std::string_view name); ///< "flatten", "by-query"
+
+struct PlanOptions {
+  Strategy strategy = Strategy::Flatten;
+  int blocks = 264; ///< of the launch: multiprocessors x resident blocks
+  const GpuModel *gpu = &defaultGpu();
+};
+
+/// Enough for every batch within the limits, whatever its lengths.
+PlanCapacity planCapacity(const Manifest &manifest, const PlanLimits &limits, const PlanOptions &options);
+
+/// Makes plans for one kernel, keeping its scratch memory between them. The manifest must outlive it. The
+/// batch must have passed checkBatch. Deterministic: equal input gives equal plans.
+class Planner {
+public:
+  Planner(const Manifest &manifest, PlanOptions options, PlanCapacity capacity);
+  ~Planner();
+  Planner(Planner &&) noexcept;
+
+  /// Fails only where the capacity does not hold the plan.
+  Status plan(const Batch &batch, Plan &plan);
+
+private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Plans one batch with a capacity of its own.
+Result<Plan> makePlan(const Manifest &manifest, const Batch &batch, const PlanOptions &options = {});
+
+/// What the problem itself needs, however it is computed: the floor of design's counters.
+struct ProblemFloor {
+  int64_t queryBytes = 0, kvBytes = 0, tableBytes = 0, resultBytes = 0;
+  double usefulFlops = 0; ///< of (row, head, token) that see each other
+  int64_t bytes() const { return queryBytes + kvBytes + tableBytes + resultBytes; }
+};
+ProblemFloor problemFloor(const Manifest &manifest, const Batch &batch);
+
+/// A page of text: bytes, FLOPs, balance, and the roofline's time on a GPU.
+std::string explainPlan(const Manifest &manifest, const Batch &batch, const Plan &plan,
+                        const GpuModel &gpu = defaultGpu());
+
+} // namespace attn::rt
+
+#endif

@@ -1,0 +1,246 @@
+#include "plan/Work.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace attn::rt {
+
+namespace {
+
+// What starting a task costs before its first tile arrives: two dependent loads of the plan, one of a page
+// index and one of K, some 500 to 600 ns each on Hopper, mostly hidden behind the task before. Derived,
+// 2026-11.
+constexpr double taskSeconds = 1.0e-6;
+// A second launch behind the first.
+constexpr double mergeLaunchSeconds = 2.5e-6;
+// Q, tasks and segments that a cut makes blocks read again may add this much to the share's K and V…
+constexpr double rereadLimit = 0.015;
+// … and no share is shorter than this many keys.
+constexpr int64_t shareTokens = 256;
+// Results written directly are worth this much estimated time: less traffic, one launch, no partials.
+constexpr double directBonus = 1.03;
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+} // namespace
+
+CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &work,
+                     const PlanOptions &options) {
+  const auto elementBytes = static_cast<double>(dtypeSize(m.dtype));
+  const double tileBytes = kernel.keys * (m.keyDim + m.valueDim) * elementBytes;
+  const double tileFlops = 2.0 * kernel.rows * kernel.keys * (m.keyDim + m.valueDim);
+  const double tileSeconds = options.blocks * std::max(tileBytes / options.gpu->bytesPerSecond,
+                                                       tileFlops / options.gpu->flopsPerSecond);
+  secondsPerCost = tileSeconds / tile;
+  fixed = std::clamp<int64_t>(std::llround(taskSeconds / secondsPerCost), 1, 8 * tile);
+  // A part's rows are written once and read once.
+  const double partBytes = 2.0 * work.largestUnit * (m.valueDim + 1) * 4;
+  secondsPerPart = partBytes / options.gpu->bytesPerSecond;
+  partial = std::llround(secondsPerPart * options.blocks / secondsPerCost);
+  mergeSeconds = mergeLaunchSeconds;
+  const double rereadBytes =
+      work.largestUnit * m.keyDim * elementBytes + sizeof(PlanTask) + sizeof(PlanSegment);
+  shareTiles = std::max<int64_t>(ceilDiv(shareTokens, kernel.keys),
+                                 static_cast<int64_t>(std::ceil(rereadBytes / (rereadLimit * tileBytes))));
+}
+
+int64_t Balancer::taskCost(const Unit &unit) const {
+  return cost_->fixed + (unit.partial ? cost_->partial : 0) + CostModel::tile * unit.tiles;
+}
+
+/// Longest first, each to the block with the least to do (of equals the first). Returns the largest load.
+int64_t Balancer::dealWhole(const Work &work) {
+  const auto blocks = static_cast<size_t>(blocks_);
+  order_.resize(work.units.size());
+  for (size_t i = 0; i < order_.size(); ++i)
+    order_[i] = static_cast<int32_t>(i);
+  std::sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) {
+    const int64_t left = taskCost(work.units[static_cast<size_t>(a)]),
+                  right = taskCost(work.units[static_cast<size_t>(b)]);
+    return left != right ? left > right : a < b;
+  });
+  // A heap of (load, block) in one word; its top is replaced, never popped.
+  heap_.resize(blocks);
+  for (size_t b = 0; b < blocks; ++b)
+    heap_[b] = b;
+  loads_.assign(blocks, 0);
+  blockOf_.resize(work.units.size() * static_cast<size_t>(heads_));
+  for (int32_t unit : order_) {
+    const auto cost = static_cast<uint64_t>(taskCost(work.units[static_cast<size_t>(unit)]));
+    for (int head = 0; head < heads_; ++head) {
+      const uint64_t top = heap_[0] + (cost << 20);
+      const size_t block = top & ((1u << 20) - 1);
+      blockOf_[static_cast<size_t>(unit) * static_cast<size_t>(heads_) + static_cast<size_t>(head)] =
+          static_cast<int32_t>(block);
+      loads_[block] += static_cast<int64_t>(cost);
+      size_t at = 0;
+      for (size_t child; (child = 2 * at + 1) < blocks; at = child) {
+        child += child + 1 < blocks && heap_[child + 1] < heap_[child];
+        if (heap_[child] >= top)
+          break;
+        heap_[at] = heap_[child];
+      }
+      heap_[at] = top;
+    }
+  }
+  return *std::max_element(loads_.begin(), loads_.end());
+}
+
+void Balancer::emitWhole(const Work &work, Assignment &out) {
+  const auto heads = static_cast<size_t>(heads_);
+  out.blockTasks.assign(static_cast<size_t>(blocks_) + 1, 0);
+  for (int32_t block : blockOf_)
+    ++out.blockTasks[static_cast<size_t>(block) + 1];
+  for (size_t b = 1; b < out.blockTasks.size(); ++b)
+    out.blockTasks[b] += out.blockTasks[b - 1];
+  out.pieces.resize(blockOf_.size());
+  heap_.assign(out.blockTasks.begin(), out.blockTasks.end());
+  for (int32_t unit : order_)
+    for (size_t head = 0; head < heads; ++head) {
+      const auto block = static_cast<size_t>(blockOf_[static_cast<size_t>(unit) * heads + head]);
+      out.pieces[heap_[block]++] = {unit, static_cast<int32_t>(head), 0,
+                                    work.units[static_cast<size_t>(unit)].tiles, true};
+    }
+}
+
+/// Walks the list of tasks and fills one share after the other up to a cost of `share`, cutting between
+/// tiles. Filling as far as possible is optimal: a tile moved to a later share never makes the rest fit
+/// better. Parts made by a cut have at least `leastPart` tiles. Returns whether `shares` were enough; calls
+/// sink(share, unit, head, begin, end).
+template <typename Sink>
+bool Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const {
+  const int64_t fixed = cost_->fixed, tile = CostModel::tile;
+  int current = 0;
+  int64_t load = 0;
+  for (size_t u = 0; u < work.units.size(); ++u) {
+    const Unit &unit = work.units[u];
+    const int64_t overhead = fixed + (unit.partial ? cost_->partial : 0),
+                  cutOverhead = fixed + cost_->partial;
+    for (int head = 0; head < heads_; ++head) {
+      int64_t begin = 0;
+      for (;;) {
+        const int64_t rest = unit.tiles - begin;
+        const int64_t whole = (begin ? cutOverhead : overhead) + tile * rest;
+        if (load + whole <= share) {
+          sink(current, u, head, begin, begin + rest);
+          load += whole;
+          break;
+        }
+        int64_t part = (share - load - cutOverhead) / tile;
+        if (rest - part < leastPart)
+          part = rest - leastPart;
+        if (share - load < cutOverhead || part < leastPart) {
+          if (load == 0 || ++current == shares)
+            return false;
+          load = 0;
+          continue;
+        }
+        sink(current, u, head, begin, begin + part);
+        begin += part;
+        if (++current == shares)
+          return false;
+        load = 0;
+      }
+    }
+  }
+  return true;
+}
+
+/// Finds the smallest share of cost that is enough, and cuts by it.
+void Balancer::cut(const Work &work, int64_t total, int shares, Assignment &out) {
+  const auto fits = [&](int64_t share, int64_t leastPart) {
+    return cutList(work, share, shares, leastPart, [](int, size_t, int, int64_t, int64_t) {});
+  };
+  int64_t low = ceilDiv(total, shares), step = CostModel::tile + cost_->fixed + cost_->partial;
+  low = std::max(low, step); // one tile of a cut task must fit
+  int64_t high = low;
+  while (!fits(high, 1)) {
+    low = high + 1;
+    high += step;
+    step *= 2;
+  }
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (fits(middle, 1))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  // Parts shorter than the shortest share, left where a share ends near the end of a task, are avoided where
+  // that costs at most one tile of balance. Where it costs more they stay: there are never more parts than
+  // tasks and shares.
+  int64_t leastPart = 1;
+  for (int64_t more : {int64_t{0}, CostModel::tile / 2, CostModel::tile})
+    if (leastPart == 1 && fits(high + more, cost_->shareTiles)) {
+      leastPart = cost_->shareTiles;
+      high += more;
+    }
+  out.pieces.clear();
+  out.blockTasks.assign(static_cast<size_t>(blocks_) + 1, 0);
+  loads_.assign(static_cast<size_t>(blocks_), 0);
+  out.cuts = 0;
+  cutList(work, high, shares, leastPart, [&](int block, size_t u, int head, int64_t begin, int64_t end) {
+    const Unit &unit = work.units[u];
+    const bool whole = begin == 0 && end == unit.tiles;
+    out.pieces.push_back(
+        {static_cast<int32_t>(u), head, static_cast<int32_t>(begin), static_cast<int32_t>(end), whole});
+    out.cuts += begin > 0;
+    ++out.blockTasks[static_cast<size_t>(block) + 1];
+    loads_[static_cast<size_t>(block)] +=
+        cost_->fixed + (whole && !unit.partial ? 0 : cost_->partial) + CostModel::tile * (end - begin);
+  });
+  for (size_t b = 1; b < out.blockTasks.size(); ++b)
+    out.blockTasks[b] += out.blockTasks[b - 1];
+}
+
+void Balancer::balance(const Manifest &manifest, const Work &work, const PlanOptions &options,
+                       Assignment &out) {
+  heads_ = manifest.kvHeads;
+  blocks_ = options.blocks;
+  cost_.emplace(manifest, manifest.kernels[static_cast<size_t>(work.kernel)], work, options);
+  int64_t total = 0, largest = 0;
+  for (const Unit &unit : work.units) {
+    total += taskCost(unit) * heads_;
+    largest = std::max(largest, taskCost(unit));
+  }
+
+  // How many shares: each one more shortens the walk and lengthens the merge.
+  const int64_t mostShares = std::min<int64_t>(blocks_, work.tiles * heads_ / cost_->shareTiles);
+  int shares = 0;
+  double cutSeconds = std::numeric_limits<double>::infinity();
+  for (int64_t candidate = mostShares; candidate > 1; candidate -= ceilDiv(candidate, 4)) {
+    const double perShare = static_cast<double>(total) / static_cast<double>(candidate) +
+                            static_cast<double>(cost_->fixed + cost_->partial) + CostModel::tile / 2;
+    const double seconds = perShare * cost_->secondsPerCost + (work.shared ? 0 : cost_->mergeSeconds) +
+                           2 * static_cast<double>(candidate) * cost_->secondsPerPart;
+    if (seconds < cutSeconds) {
+      cutSeconds = seconds;
+      shares = static_cast<int>(candidate);
+    }
+  }
+  const auto direct = [&](int64_t load) { return static_cast<double>(load) * cost_->secondsPerCost; };
+  const double leastDirect = direct(std::max(largest, ceilDiv(total, blocks_)));
+  bool whole = leastDirect <= directBonus * cutSeconds;
+  out.seconds = cutSeconds;
+  if (whole) {
+    out.seconds = direct(dealWhole(work));
+    whole = out.seconds <= directBonus * cutSeconds;
+  }
+  if (whole) {
+    out.cuts = 0;
+    emitWhole(work, out);
+  } else {
+    out.seconds = cutSeconds;
+    cut(work, total, shares, out);
+  }
+  out.maxCost = out.totalCost = 0;
+  out.usedBlocks = 0;
+  for (int64_t load : loads_) {
+    out.usedBlocks += load > 0;
+    out.maxCost = std::max(out.maxCost, load);
+    out.totalCost += load;
+  }
+}
+
+} // namespace attn::rt

@@ -1,0 +1,71 @@
+#include "attn_rt/Plan.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+
+namespace attn::rt {
+
+namespace {
+
+std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
+std::string format(const char *pattern, ...) {
+  char buffer[512];
+  va_list arguments;
+  va_start(arguments, pattern);
+  vsnprintf(buffer, sizeof(buffer), pattern, arguments);
+  va_end(arguments);
+  return buffer;
+}
+
+std::string bytesText(double bytes) {
+  const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit)
+    bytes /= 1024;
+  return format(unit ? "%.2f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+std::string secondsText(double seconds) {
+  return seconds < 1e-3 ? format("%.1f us", seconds * 1e6) : format("%.2f ms", seconds * 1e3);
+}
+
+} // namespace
+
+std::string explainPlan(const Manifest &m, const Batch &batch, const Plan &plan, const GpuModel &gpu) {
+  const PlanStats &s = plan.stats;
+  const KernelInfo &kernel = m.kernels[static_cast<size_t>(plan.kernel)];
+  const ProblemFloor floor = problemFloor(m, batch);
+  const int64_t total = s.kvBytes + s.qBytes + s.metadataBytes + s.outputBytes;
+  std::string text;
+  text += format("kernel    %s: tiles of %d packed rows x %d keys\n", kernel.name.c_str(), kernel.rows,
+                 kernel.keys);
+  text += format(
+      "problem   %lld rows of %zu sequences, %d query heads on %d KV heads, %d key and %d value dims\n",
+      static_cast<long long>(batch.rows), batch.sequences(), m.qHeads, m.kvHeads, m.keyDim, m.valueDim);
+  text += format("work      %lld tasks, %lld key tiles, %lld cuts, on %d of %d blocks\n",
+                 static_cast<long long>(s.tasks), static_cast<long long>(s.tiles),
+                 static_cast<long long>(s.cuts), s.usedBlocks, plan.blocks);
+  text += format("balance   %.3f (largest share over the mean), %zu rows merged from %lld partials\n",
+                 s.balance, plan.mergeRows.size(), static_cast<long long>(plan.partialRows));
+  text += "bytes     K/V " + bytesText(static_cast<double>(s.kvBytes)) + ", Q " +
+          bytesText(static_cast<double>(s.qBytes)) + ", tables and plan " +
+          bytesText(static_cast<double>(s.metadataBytes)) + ", results " +
+          bytesText(static_cast<double>(s.outputBytes)) + ", partials " +
+          bytesText(static_cast<double>(s.partialBytes)) + "\n";
+  text += "floor     " + bytesText(static_cast<double>(floor.bytes())) +
+          format(" (the plan moves %.3f times that, partials apart)\n",
+                 static_cast<double>(total) / static_cast<double>(std::max<int64_t>(floor.bytes(), 1)));
+  text +=
+      format("flops     %.3g, of which %.3g are neither masked nor padding\n", s.flops, floor.usefulFlops);
+  const double byteSeconds = static_cast<double>(floor.bytes()) / gpu.bytesPerSecond;
+  const double flopSeconds = floor.usefulFlops / gpu.flopsPerSecond;
+  text +=
+      "roofline  " + secondsText(std::max(byteSeconds, flopSeconds)) + " on " + std::string(gpu.name) +
+      format(" (%.3g TB/s, %.0f TFLOP/s): bound by ", gpu.bytesPerSecond / 1e12, gpu.flopsPerSecond / 1e12) +
+      (byteSeconds >= flopSeconds ? "memory" : "arithmetic") + "; this plan is estimated at " +
+      secondsText(s.estimatedSeconds) + "\n";
+  return text;
+}
+
+} // namespace attn::rt

@@ -1,0 +1,146 @@
+#include "plan/Work.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+std::optional<Strategy> parseStrategy(std::string_view name) {
+  if (name == "flatten")
+    return Strategy::Flatten;
+  if (name == "by-query")
+    return Strategy::ByQuery;
+  return std::nullopt;
+}
+
+PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const PlanOptions &options) {
+  int64_t intervals = 1;
+  for (const OperandInfo &operand : m.operands)
+    intervals = std::max<int64_t>(intervals, intervalBound(operand.visibility));
+  const int64_t packed = limits.rows * m.groupSize();
+  const bool shared = options.strategy == Strategy::Flatten && limits.sharedInstances > 0;
+  const int64_t sharedPacked = shared ? limits.sharedRows * m.groupSize() : 0;
+  PlanCapacity capacity;
+  capacity.blocks = options.blocks;
+  for (const KernelInfo &kernel : m.kernels) {
+    if (kernel.role != KernelInfo::Role::Attend)
+      continue;
+    // A group of n packed rows takes at most n / rows + 1 tiles, rounded down; so does a shared instance.
+    const int64_t own = packed / kernel.rows + std::min(limits.groups, limits.rows);
+    const int64_t other = shared ? sharedPacked / kernel.rows + limits.sharedInstances : 0;
+    const int64_t segmentsPerUnit = limits.instancesPerRow * intervals;
+    // At most one cut for each block but the first: one more task, and copies of the segments of the task it
+    // cuts.
+    capacity.tasks = std::max(capacity.tasks, (own + other) * m.kvHeads + options.blocks);
+    capacity.segments = std::max(capacity.segments, own * segmentsPerUnit + other * intervals +
+                                                        options.blocks * (segmentsPerUnit + 1));
+    const int64_t cutParts =
+        2 * static_cast<int64_t>(options.blocks) * std::min<int64_t>(kernel.rows, packed);
+    capacity.partialRows =
+        std::max(capacity.partialRows, cutParts + (shared ? (packed + sharedPacked) * m.kvHeads : 0));
+  }
+  capacity.mergePartials = capacity.partialRows;
+  capacity.mergeRows = std::min(capacity.partialRows, limits.rows * m.qHeads);
+  return capacity;
+}
+
+struct Planner::State {
+  const Manifest &manifest;
+  PlanOptions options;
+  PlanCapacity capacity;
+  UnitBuilder builder;
+  Work work;
+  Balancer balancer;
+  Assignment assignment;
+  Emitter emitter;
+
+  Status checkCapacity(const Plan &plan) const {
+    const struct {
+      const char *what;
+      size_t needed;
+      int64_t held;
+    } sizes[] = {{"tasks", plan.tasks.size(), capacity.tasks},
+                 {"segments", plan.segments.size(), capacity.segments},
+                 {"merge rows", plan.mergeRows.size(), capacity.mergeRows},
+                 {"merge entries", plan.mergePartials.size(), capacity.mergePartials},
+                 {"partial rows", static_cast<size_t>(plan.partialRows), capacity.partialRows},
+                 {"blocks", static_cast<size_t>(plan.blocks), capacity.blocks}};
+    for (const auto &size : sizes)
+      if (static_cast<int64_t>(size.needed) > size.held)
+        return inputError("the plan needs " + std::to_string(size.needed) + " " + size.what +
+                          ", but its buffers hold " + std::to_string(size.held) +
+                          ": make them for larger limits");
+    return {};
+  }
+
+  void fillStats(const Batch &batch, const Plan &plan, PlanStats &stats) const;
+};
+
+void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &stats) const {
+  const Manifest &m = manifest;
+  const KernelInfo &kernel = m.kernels[static_cast<size_t>(plan.kernel)];
+  const auto element = static_cast<int64_t>(dtypeSize(m.dtype));
+  stats = {};
+  stats.tasks = static_cast<int64_t>(plan.tasks.size());
+  stats.cuts = assignment.cuts;
+  stats.tiles = work.tiles * m.kvHeads;
+  int64_t packedRows = 0, segmentReads = 0;
+  for (const PlanTask &task : plan.tasks) {
+    packedRows += task.packedCount;
+    segmentReads += task.segmentEnd - task.segmentBegin;
+  }
+  stats.qBytes = packedRows * m.keyDim * element;
+  for (const Unit &unit : work.units)
+    for (int32_t s = unit.segmentBegin; s < unit.segmentEnd; ++s) {
+      const PlanSegment &segment = work.segments[static_cast<size_t>(s)];
+      const Argument &a = m.argumentOf(m.operands[static_cast<size_t>(segment.operand)]);
+      const int64_t tokens = segment.kvEnd - segment.kvBegin;
+      stats.kvBytes += tokens * m.kvHeads *
+                       (a.keyDim * static_cast<int64_t>(dtypeSize(a.keyDType)) +
+                        a.valueDim * static_cast<int64_t>(dtypeSize(a.valueDType)));
+      if (a.store == Argument::Store::Paged)
+        stats.metadataBytes += (tokens + a.page - 1) / a.page * 4 * m.kvHeads;
+    }
+  stats.partialBytes = 2 * plan.partialRows * (m.valueDim + 1) * 4;
+  stats.metadataBytes +=
+      static_cast<int64_t>(plan.blockTasks.size() * 4 + plan.tasks.size() * sizeof(PlanTask)) +
+      segmentReads * static_cast<int64_t>(sizeof(PlanSegment)) +
+      static_cast<int64_t>((plan.mergeStart.size() + plan.mergeRows.size() + plan.mergePartials.size()) * 4);
+  stats.outputBytes = batch.rows * m.qHeads * (m.valueDim * element + (m.returnsLse ? 4 : 0));
+  stats.flops = 2.0 * kernel.rows * kernel.keys * (m.keyDim + m.valueDim) * static_cast<double>(stats.tiles);
+  stats.maxCost = static_cast<double>(assignment.maxCost);
+  stats.usedBlocks = assignment.usedBlocks;
+  stats.meanCost = static_cast<double>(assignment.totalCost) / std::max(stats.usedBlocks, 1);
+  stats.balance = stats.meanCost > 0 ? stats.maxCost / stats.meanCost : 1;
+  stats.tileCost = CostModel::tile;
+  stats.fixedCost = static_cast<double>(balancer.cost().fixed + balancer.cost().partial);
+  stats.estimatedSeconds = assignment.seconds;
+}
+
+Planner::Planner(const Manifest &manifest, PlanOptions options, PlanCapacity capacity)
+    : state_(new State{manifest, options, capacity, {}, {}, {}, {}, {}}) {}
+Planner::~Planner() = default;
+Planner::Planner(Planner &&) noexcept = default;
+
+Status Planner::plan(const Batch &batch, Plan &plan) {
+  State &s = *state_;
+  // The block number shares a word with its load where tasks are dealt out.
+  if (s.options.blocks < 1 || s.options.blocks >= 1 << 20)
+    return inputError("expected between 1 and 1048575 blocks, got " + std::to_string(s.options.blocks));
+  s.builder.build(s.manifest, batch, s.options.strategy, s.work);
+  s.balancer.balance(s.manifest, s.work, s.options, s.assignment);
+  plan.blocks = s.options.blocks;
+  plan.ends = batch.ends.empty() ? s.manifest.ends : batch.ends;
+  s.emitter.emit(s.manifest, batch, s.work, s.assignment, plan);
+  s.fillStats(batch, plan, plan.stats);
+  return s.checkCapacity(plan);
+}
+
+Result<Plan> makePlan(const Manifest &manifest, const Batch &batch, const PlanOptions &options) {
+  Planner planner(manifest, options, planCapacity(manifest, PlanLimits::of(manifest, batch), options));
+  Plan plan;
+  if (Status status = planner.plan(batch, plan); !status)
+    return status.error();
+  return plan;
+}
+
+} // namespace attn::rt

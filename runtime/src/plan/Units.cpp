@@ -1,0 +1,247 @@
+#include "plan/Work.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+namespace {
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t tokenBytes(const Argument &argument) {
+  return argument.keyDim * static_cast<int64_t>(dtypeSize(argument.keyDType)) +
+         argument.valueDim * static_cast<int64_t>(dtypeSize(argument.valueDType));
+}
+
+} // namespace
+
+/// Rows between two neighbouring boundaries see the same instances.
+void UnitBuilder::findGroups() {
+  boundaries_.assign(batch_->qStart.begin(), batch_->qStart.end());
+  for (const OperandBatch &operand : batch_->operands)
+    for (size_t i = 0; i < operand.instances(); ++i)
+      if (operand.rowFirst[i] < operand.rowLast[i]) {
+        boundaries_.push_back(operand.rowFirst[i]);
+        boundaries_.push_back(operand.rowLast[i]);
+      }
+  std::sort(boundaries_.begin(), boundaries_.end());
+  boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
+  groups_.clear();
+  groupOfRow_.resize(static_cast<size_t>(batch_->rows) + 1);
+  for (size_t i = 1; i < boundaries_.size(); ++i) {
+    for (int32_t row = boundaries_[i - 1]; row < boundaries_[i]; ++row)
+      groupOfRow_[static_cast<size_t>(row)] = static_cast<int32_t>(groups_.size());
+    groups_.push_back({boundaries_[i - 1], boundaries_[i]});
+  }
+  groupOfRow_[static_cast<size_t>(batch_->rows)] = static_cast<int32_t>(groups_.size());
+}
+
+/// One unit for all rows instead of units for each group: are the bytes of K and V saved more than the
+/// partials that the rows then need (written and read, here and where the rows' other units would have
+/// written results directly)?
+bool UnitBuilder::worthSharing(const Seen &seen, int64_t tileRows) const {
+  const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
+  const auto instance = static_cast<size_t>(seen.instance);
+  const int64_t group = manifest_->groupSize();
+  const int64_t first = operand.rowFirst[instance], last = operand.rowLast[instance];
+  const int32_t firstGroup = groupOfRow_[static_cast<size_t>(first)],
+                lastGroup = groupOfRow_[static_cast<size_t>(last)];
+  if (lastGroup - firstGroup < 2)
+    return false;
+  int64_t apart = 0;
+  for (int32_t g = firstGroup; g < lastGroup; ++g)
+    apart +=
+        ceilDiv((groups_[static_cast<size_t>(g)].rowEnd - groups_[static_cast<size_t>(g)].rowBegin) * group,
+                tileRows);
+  const int64_t together = ceilDiv((last - first) * group, tileRows);
+  const Argument &argument = manifest_->argumentOf(manifest_->operands[static_cast<size_t>(seen.operand)]);
+  const int64_t saved = (apart - together) * operand.lengths[instance] * tokenBytes(argument);
+  const int64_t added = 2 * 2 * (last - first) * group * (manifest_->valueDim + 1) * 4;
+  return saved > added;
+}
+
+/// One kernel for the whole plan: the smallest whose tile holds the packed rows of every group (and of every
+/// instance worth sharing), else the largest. A larger tile reads keys less often; a smaller one wastes less
+/// on padding.
+int UnitBuilder::chooseKernel(Strategy strategy) {
+  std::vector<int> kernels;
+  for (size_t i = 0; i < manifest_->kernels.size(); ++i)
+    if (manifest_->kernels[i].role == KernelInfo::Role::Attend)
+      kernels.push_back(static_cast<int>(i));
+  std::sort(kernels.begin(), kernels.end(), [&](int a, int b) {
+    const int left = manifest_->kernels[static_cast<size_t>(a)].rows;
+    const int right = manifest_->kernels[static_cast<size_t>(b)].rows;
+    return left != right ? left < right : a < b;
+  });
+  const int64_t largest = manifest_->kernels[static_cast<size_t>(kernels.back())].rows;
+  int64_t rows = 0;
+  for (const Group &group : groups_)
+    rows = std::max<int64_t>(rows, group.rowEnd - group.rowBegin);
+  if (strategy == Strategy::Flatten)
+    for (size_t o = 0; o < batch_->operands.size(); ++o)
+      for (size_t i = 0; i < batch_->operands[o].instances(); ++i)
+        if (const Seen seen{static_cast<int32_t>(o), static_cast<int32_t>(i)}; worthSharing(seen, largest))
+          rows = std::max<int64_t>(rows, batch_->operands[o].rowLast[i] - batch_->operands[o].rowFirst[i]);
+  for (int kernel : kernels)
+    if (rows * manifest_->groupSize() <= manifest_->kernels[static_cast<size_t>(kernel)].rows)
+      return kernel;
+  return kernels.back();
+}
+
+/// Each instance goes to the shared ones or into the list of every group that sees it (CSR by counting).
+void UnitBuilder::spreadInstances(Strategy strategy, int64_t tileRows) {
+  shared_.clear();
+  for (int pass = 0; pass < 2; ++pass) {
+    size_t nextShared = 0;
+    for (size_t o = 0; o < batch_->operands.size(); ++o) {
+      const OperandBatch &operand = batch_->operands[o];
+      for (size_t i = 0; i < operand.instances(); ++i) {
+        const Seen seen{static_cast<int32_t>(o), static_cast<int32_t>(i)};
+        const auto first = static_cast<size_t>(groupOfRow_[static_cast<size_t>(operand.rowFirst[i])]);
+        const auto last = static_cast<size_t>(groupOfRow_[static_cast<size_t>(operand.rowLast[i])]);
+        if (operand.rowFirst[i] == operand.rowLast[i])
+          continue;
+        if (pass == 0 && strategy == Strategy::Flatten && worthSharing(seen, tileRows)) {
+          shared_.push_back(seen);
+          for (size_t g = first; g < last; ++g)
+            ++groups_[g].units;
+          continue;
+        }
+        if (pass == 1 && nextShared < shared_.size() && shared_[nextShared].operand == seen.operand &&
+            shared_[nextShared].instance == seen.instance) {
+          ++nextShared;
+          continue;
+        }
+        for (size_t g = first; g < last; ++g) {
+          if (pass == 0)
+            ++groups_[g].seenEnd;
+          else
+            seen_[static_cast<size_t>(groups_[g].seenEnd++)] = seen;
+        }
+      }
+    }
+    if (pass == 1)
+      break;
+    int32_t total = 0;
+    for (Group &group : groups_) {
+      const int32_t count = group.seenEnd;
+      group.seenBegin = group.seenEnd = total;
+      total += count;
+    }
+    seen_.resize(static_cast<size_t>(total));
+  }
+}
+
+void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, int keys, Unit &unit,
+                              Work &work) {
+  const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
+  const Visibility &visibility = manifest_->operands[static_cast<size_t>(seen.operand)].visibility;
+  const int32_t pos0 = operand.pos0[static_cast<size_t>(seen.instance)];
+  const int32_t length = operand.lengths[static_cast<size_t>(seen.instance)];
+  possiblePositions(visibility, ends_, qMin, qMax, possible_);
+  toTokens(possible_, pos0, length);
+  certainPositions(visibility, ends_, qMin, qMax, certain_);
+  toTokens(certain_, pos0, length);
+  for (const Interval &range : possible_) {
+    Interval full{range.begin, range.begin};
+    for (const Interval &certain : certain_) {
+      const Interval common{std::max(range.begin, certain.begin), std::min(range.end, certain.end)};
+      if (common.size() > full.size())
+        full = common;
+    }
+    work.segments.push_back({seen.operand, seen.instance, static_cast<int32_t>(range.begin),
+                             static_cast<int32_t>(range.end), static_cast<int32_t>(full.begin),
+                             static_cast<int32_t>(full.end), pos0, 0});
+    unit.tiles += static_cast<int32_t>(ceilDiv(range.size(), keys));
+    work.tokens += range.size();
+  }
+}
+
+void UnitBuilder::addUnits(int64_t rowBegin, int64_t rowEnd, std::span<const Seen> seen, bool partial,
+                           bool sink, Work &work) {
+  const KernelInfo &kernel = manifest_->kernels[static_cast<size_t>(work.kernel)];
+  const int64_t group = manifest_->groupSize();
+  for (int64_t packed = rowBegin * group; packed < rowEnd * group; packed += kernel.rows) {
+    const int64_t count = std::min<int64_t>(kernel.rows, rowEnd * group - packed);
+    Unit unit{static_cast<int32_t>(packed),
+              static_cast<int32_t>(count),
+              static_cast<int32_t>(work.segments.size()),
+              0,
+              0,
+              partial,
+              sink};
+    const auto firstRow = batch_->qPos.begin() + packed / group;
+    const auto lastRow = batch_->qPos.begin() + (packed + count - 1) / group + 1;
+    const auto [least, greatest] = std::minmax_element(firstRow, lastRow);
+    for (const Seen &one : seen)
+      addSegments(one, *least, *greatest, kernel.keys, unit, work);
+    unit.segmentEnd = static_cast<int32_t>(work.segments.size());
+    work.tiles += unit.tiles;
+    work.largestUnit = std::max(work.largestUnit, unit.packedCount);
+    work.units.push_back(unit);
+  }
+}
+
+void UnitBuilder::build(const Manifest &manifest, const Batch &batch, Strategy strategy, Work &work) {
+  manifest_ = &manifest;
+  batch_ = &batch;
+  ends_ = batch.ends.empty() ? manifest.ends : batch.ends;
+  findGroups();
+  work.kernel = chooseKernel(strategy);
+  work.units.clear();
+  work.segments.clear();
+  work.tiles = work.tokens = work.largestUnit = 0;
+  spreadInstances(strategy, manifest.kernels[static_cast<size_t>(work.kernel)].rows);
+  work.shared = !shared_.empty();
+
+  for (const Seen &seen : shared_) {
+    const OperandBatch &operand = batch.operands[static_cast<size_t>(seen.operand)];
+    const int32_t first = operand.rowFirst[static_cast<size_t>(seen.instance)];
+    const int32_t last = operand.rowLast[static_cast<size_t>(seen.instance)];
+    bool partial = manifest.sinkLogits;
+    for (int32_t g = groupOfRow_[static_cast<size_t>(first)]; g < groupOfRow_[static_cast<size_t>(last)];
+         ++g) {
+      const Group &group = groups_[static_cast<size_t>(g)];
+      partial |= group.units > 1 || group.seenEnd > group.seenBegin;
+    }
+    addUnits(first, last, {&seen, 1}, partial, false, work);
+  }
+  for (const Group &group : groups_) {
+    const std::span<const Seen> seen(seen_.data() + group.seenBegin,
+                                     static_cast<size_t>(group.seenEnd - group.seenBegin));
+    // Rows that only shared units serve need none of their own, unless someone has to add the sink.
+    if (group.units == 0 || !seen.empty() || manifest.sinkLogits)
+      addUnits(group.rowBegin, group.rowEnd, seen, group.units > 0, true, work);
+  }
+}
+
+PlanLimits PlanLimits::of(const Manifest &, const Batch &batch) {
+  PlanLimits limits;
+  limits.rows = batch.rows;
+  std::vector<int32_t> bounds(batch.qStart.begin(), batch.qStart.end());
+  std::vector<int32_t> depth(static_cast<size_t>(batch.rows) + 1, 0);
+  for (const OperandBatch &operand : batch.operands)
+    for (size_t i = 0; i < operand.instances(); ++i)
+      if (operand.rowFirst[i] < operand.rowLast[i]) {
+        bounds.insert(bounds.end(), {operand.rowFirst[i], operand.rowLast[i]});
+        ++depth[static_cast<size_t>(operand.rowFirst[i])];
+        --depth[static_cast<size_t>(operand.rowLast[i])];
+      }
+  std::sort(bounds.begin(), bounds.end());
+  bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
+  limits.groups = static_cast<int64_t>(bounds.size()) - 1;
+  int32_t open = 0;
+  for (int32_t change : depth)
+    limits.instancesPerRow = std::max<int64_t>(limits.instancesPerRow, open += change);
+  for (const OperandBatch &operand : batch.operands)
+    for (size_t i = 0; i < operand.instances(); ++i) {
+      const auto inside = std::upper_bound(bounds.begin(), bounds.end(), operand.rowFirst[i]);
+      if (inside != bounds.end() && *inside < operand.rowLast[i]) {
+        ++limits.sharedInstances;
+        limits.sharedRows += operand.rowLast[i] - operand.rowFirst[i];
+      }
+    }
+  return limits;
+}
+
+} // namespace attn::rt

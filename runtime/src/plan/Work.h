@@ -1,0 +1,130 @@
+//===- Work.h - The steps of planning ---------------------------*- C++ -*-===//
+//
+// batch -> units (Units.cpp) -> pieces in blocks (Balance.cpp) -> arrays of the
+// plan (Emit.cpp). Every step reuses the memory of the last call.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_PLAN_WORK_H
+#define ATTN_RT_PLAN_WORK_H
+
+#include "attn_rt/Plan.h"
+#include "attn_rt/Visibility.h"
+
+namespace attn::rt {
+
+/// A tile of packed rows and the segments its rows see; done once for each KV head.
+struct Unit {
+  int32_t packedBegin, packedCount;
+  int32_t segmentBegin, segmentEnd; ///< into Work::segments
+  int32_t tiles;                    ///< key tiles of all segments
+  bool partial;                     ///< other units hold results for some of its rows
+  bool sink;                        ///< adds the sink logit
+};
+
+struct Work {
+  int kernel = 0;
+  std::vector<Unit> units;
+  std::vector<PlanSegment> segments;
+  bool shared = false; ///< some units are partial whether cut or not
+  int64_t tiles = 0;   ///< of all units
+  int64_t tokens = 0;
+  int32_t largestUnit = 0; ///< packed rows
+};
+
+/// Key tiles [tileBegin, tileEnd) of a task.
+struct Piece {
+  int32_t unit, head;
+  int32_t tileBegin, tileEnd;
+  bool whole;
+};
+
+struct Assignment {
+  std::vector<Piece> pieces;       ///< in the order of blocks
+  std::vector<int32_t> blockTasks; ///< [blocks + 1]
+  int64_t cuts = 0;
+  int usedBlocks = 0;
+  int64_t maxCost = 0, totalCost = 0;
+  double seconds = 0;
+};
+
+class UnitBuilder {
+public:
+  /// Fills `work`; reads `ends` from the batch or the manifest.
+  void build(const Manifest &manifest, const Batch &batch, Strategy strategy, Work &work);
+
+private:
+  struct Group {
+    int32_t rowBegin, rowEnd;
+    int32_t seenBegin = 0, seenEnd = 0; ///< into seen_: the instances read for this group alone
+    int32_t units = 0;                  ///< shared units that cover it
+  };
+  struct Seen {
+    int32_t operand, instance;
+  };
+
+  std::vector<int32_t> boundaries_;
+  std::vector<Group> groups_;
+  std::vector<int32_t> groupOfRow_;
+  std::vector<Seen> seen_, shared_;
+  IntervalList possible_, certain_;
+  const Manifest *manifest_ = nullptr;
+  const Batch *batch_ = nullptr;
+  std::span<const int32_t> ends_;
+
+  void findGroups();
+  int chooseKernel(Strategy strategy);
+  bool worthSharing(const Seen &seen, int64_t tileRows) const;
+  void spreadInstances(Strategy strategy, int64_t tileRows);
+  void addUnits(int64_t rowBegin, int64_t rowEnd, std::span<const Seen> seen, bool partial, bool sink,
+                Work &work);
+  void addSegments(const Seen &seen, int64_t qMin, int64_t qMax, int keys, Unit &unit, Work &work);
+};
+
+/// Integer cost: a key tile costs `tile`, a task `fixed` on top, each part of a cut one `partial` more.
+struct CostModel {
+  static constexpr int64_t tile = 16;
+  int64_t fixed = 0, partial = 0;
+  double secondsPerCost = 0;
+  int64_t shareTiles = 1;    ///< the shortest share
+  double mergeSeconds = 0;   ///< of starting the merge,
+  double secondsPerPart = 0; ///< and of merging one part
+
+  CostModel(const Manifest &manifest, const KernelInfo &kernel, const Work &work, const PlanOptions &options);
+};
+
+class Balancer {
+public:
+  void balance(const Manifest &manifest, const Work &work, const PlanOptions &options, Assignment &out);
+  const CostModel &cost() const { return *cost_; }
+
+private:
+  std::optional<CostModel> cost_;
+  std::vector<int32_t> order_, blockOf_;
+  std::vector<uint64_t> heap_;
+  std::vector<int64_t> loads_;
+  int heads_ = 1, blocks_ = 1;
+
+  int64_t taskCost(const Unit &unit) const;
+  int64_t dealWhole(const Work &work);
+  void emitWhole(const Work &work, Assignment &out);
+  template <typename Sink>
+  bool cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const;
+  void cut(const Work &work, int64_t total, int shares, Assignment &out);
+};
+
+/// Turns pieces into the plan's arrays.
+class Emitter {
+public:
+  void emit(const Manifest &manifest, const Batch &batch, const Work &work, const Assignment &assignment,
+            Plan &plan);
+
+private:
+  std::vector<int32_t> unitSegments_;
+  std::vector<int32_t> counts_;
+  void emitCutSegments(const Work &work, const Unit &unit, const Piece &piece, int keys, Plan &plan);
+  void emitMerges(const Manifest &manifest, const Batch &batch, Plan &plan);
+};
+
+} // namespace attn::rt
+
+#endif

@@ -1,0 +1,434 @@
+#include "attn_rt/Plan.h"
+#include "Fuzz.h"
+#include "Samples.h"
+#include "attn_rt/Visibility.h"
+
+#include <algorithm>
+#include <cstring>
+#include <gtest/gtest.h>
+
+using namespace attn::rt;
+using namespace attn::rt::test;
+
+namespace {
+
+int32_t outputOf(const Manifest &m, const PlanTask &task, int32_t r) {
+  const int32_t packed = task.packedBegin + r, group = m.groupSize();
+  return packed / group * m.qHeads + task.kvHead * group + packed % group;
+}
+
+// Everything that a plan promises, checked by walking it as a kernel would and counting what every (row,
+// head) gets.
+void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const PlanCapacity &capacity) {
+  const std::vector<int32_t> &ends = batch.ends.empty() ? m.ends : batch.ends;
+  const KernelInfo &kernel = m.kernels[static_cast<size_t>(plan.kernel)];
+  ASSERT_EQ(kernel.role, KernelInfo::Role::Attend);
+  const auto outputs = static_cast<size_t>(batch.rows * m.qHeads);
+  std::vector<int> direct(outputs), sinks(outputs);
+  std::vector<std::vector<int32_t>> partials(outputs);
+  // covered[operand][instance] counts, for one head and row at a time, how often a token was visited.
+  std::map<std::tuple<int32_t, int32_t, int32_t>, std::vector<uint8_t>>
+      covered; // (output, operand, instance)
+
+  ASSERT_EQ(plan.blockTasks.size(), static_cast<size_t>(plan.blocks) + 1);
+  EXPECT_EQ(plan.blockTasks.front(), 0);
+  EXPECT_EQ(plan.blockTasks.back(), static_cast<int32_t>(plan.tasks.size()));
+  EXPECT_TRUE(std::is_sorted(plan.blockTasks.begin(), plan.blockTasks.end()));
+  for (const PlanTask &task : plan.tasks) {
+    ASSERT_GT(task.packedCount, 0);
+    ASSERT_LE(task.packedCount, kernel.rows);
+    ASSERT_LE(task.packedBegin + task.packedCount, batch.rows * m.groupSize());
+    ASSERT_TRUE(task.kvHead >= 0 && task.kvHead < m.kvHeads);
+    ASSERT_TRUE(0 <= task.segmentBegin && task.segmentBegin <= task.segmentEnd &&
+                task.segmentEnd <= static_cast<int32_t>(plan.segments.size()));
+    for (int32_t r = 0; r < task.packedCount; ++r) {
+      const int32_t output = outputOf(m, task, r), row = output / m.qHeads;
+      const int32_t q = batch.qPos[static_cast<size_t>(row)];
+      if (task.partial < 0)
+        ++direct[static_cast<size_t>(output)];
+      else
+        partials[static_cast<size_t>(output)].push_back(task.partial + r);
+      sinks[static_cast<size_t>(output)] += task.flags & taskHasSink;
+      for (int32_t s = task.segmentBegin; s < task.segmentEnd; ++s) {
+        const PlanSegment &segment = plan.segments[static_cast<size_t>(s)];
+        const OperandBatch &operand = batch.operands[static_cast<size_t>(segment.operand)];
+        const auto instance = static_cast<size_t>(segment.instance);
+        const Visibility &visibility = m.operands[static_cast<size_t>(segment.operand)].visibility;
+        ASSERT_TRUE(operand.rowFirst[instance] <= row && row < operand.rowLast[instance]);
+        ASSERT_EQ(segment.pos0, operand.pos0[instance]);
+        ASSERT_TRUE(0 <= segment.kvBegin && segment.kvBegin <= segment.kvEnd &&
+                    segment.kvEnd <= operand.lengths[instance]);
+        ASSERT_TRUE(segment.kvBegin <= segment.fullBegin && segment.fullBegin <= segment.fullEnd &&
+                    segment.fullEnd <= segment.kvEnd);
+        auto &counts = covered[{output, segment.operand, segment.instance}];
+        counts.resize(static_cast<size_t>(operand.lengths[instance]));
+        for (int32_t t = segment.kvBegin; t < segment.kvEnd; ++t) {
+          ++counts[static_cast<size_t>(t)];
+          if (segment.fullBegin <= t && t < segment.fullEnd)
+            ASSERT_TRUE(isVisible(visibility, ends, q, segment.pos0 + t)) << "row " << row << " token " << t;
+        }
+      }
+    }
+  }
+
+  // Every visible token once, no token twice.
+  for (int32_t output = 0; output < static_cast<int32_t>(outputs); ++output) {
+    const int32_t row = output / m.qHeads;
+    for (size_t o = 0; o < batch.operands.size(); ++o)
+      for (size_t i = 0; i < batch.operands[o].instances(); ++i) {
+        const OperandBatch &operand = batch.operands[o];
+        if (row < operand.rowFirst[i] || row >= operand.rowLast[i])
+          continue;
+        auto found = covered.find({output, static_cast<int32_t>(o), static_cast<int32_t>(i)});
+        for (int32_t t = 0; t < operand.lengths[i]; ++t) {
+          const int count = found == covered.end() ? 0 : found->second[static_cast<size_t>(t)];
+          ASSERT_LE(count, 1);
+          if (isVisible(m.operands[o].visibility, ends, batch.qPos[static_cast<size_t>(row)],
+                        operand.pos0[i] + t))
+            ASSERT_EQ(count, 1) << "output " << output << " operand " << o << " instance " << i << " token "
+                                << t;
+        }
+      }
+  }
+
+  // Each result is written once, directly or by the merge, and the merge lists are complete and in order.
+  ASSERT_EQ(plan.mergeStart.size(), plan.mergeRows.size() + 1);
+  EXPECT_EQ(plan.mergeStart.back(), static_cast<int32_t>(plan.mergePartials.size()));
+  EXPECT_EQ(static_cast<int64_t>(plan.mergePartials.size()), plan.partialRows);
+  std::vector<int> merged(outputs);
+  std::vector<int> used(static_cast<size_t>(plan.partialRows));
+  for (size_t i = 0; i < plan.mergeRows.size(); ++i) {
+    const auto output = static_cast<size_t>(plan.mergeRows[i]);
+    ++merged[output];
+    const std::vector<int32_t> list(plan.mergePartials.begin() + plan.mergeStart[i],
+                                    plan.mergePartials.begin() + plan.mergeStart[i + 1]);
+    EXPECT_FALSE(list.empty());
+    EXPECT_EQ(list, partials[output]);
+    for (int32_t partial : list)
+      ++used[static_cast<size_t>(partial)];
+  }
+  EXPECT_TRUE(std::all_of(used.begin(), used.end(), [](int n) { return n == 1; }));
+  for (size_t output = 0; output < outputs; ++output) {
+    EXPECT_EQ(direct[output] + merged[output], 1) << output;
+    EXPECT_TRUE(merged[output] ? !partials[output].empty() : partials[output].empty());
+    EXPECT_EQ(sinks[output], m.sinkLogits ? 1 : 0);
+  }
+
+  EXPECT_LE(static_cast<int64_t>(plan.tasks.size()), capacity.tasks);
+  EXPECT_LE(static_cast<int64_t>(plan.segments.size()), capacity.segments);
+  EXPECT_LE(static_cast<int64_t>(plan.mergeRows.size()), capacity.mergeRows);
+  EXPECT_LE(static_cast<int64_t>(plan.mergePartials.size()), capacity.mergePartials);
+  EXPECT_LE(plan.partialRows, capacity.partialRows);
+}
+
+void expectRight(const Manifest &m, const Batch &batch, const PlanOptions &options) {
+  const PlanCapacity capacity = planCapacity(m, PlanLimits::of(m, batch), options);
+  Planner planner(m, options, capacity);
+  Plan plan;
+  Status status = planner.plan(batch, plan);
+  ASSERT_TRUE(status) << status.error().message;
+  expectRight(m, batch, plan, capacity);
+  if (plan.stats.cuts > 0) // balance: within one tile and what starting a part costs
+    EXPECT_LE(plan.stats.maxCost - plan.stats.meanCost, plan.stats.tileCost + plan.stats.fixedCost);
+}
+
+Visibility randomVisibility(Rng &rng) {
+  using Kind = Visibility::Kind;
+  switch (below(rng, 6)) {
+  case 0:
+    return visibility(Kind::All);
+  case 1:
+    return visibility(Kind::Window, 0);
+  case 2:
+    return both(visibility(Kind::Causal), either(visibility(Kind::Sink, 1), visibility(Kind::Recent, 0)));
+  case 3:
+    return both(visibility(Kind::Causal), visibility(Kind::Sink, 1));
+  default:
+    return visibility(Kind::Causal);
+  }
+}
+
+TEST(Plan, RandomBatchesAreCoveredExactly) {
+  Rng rng(11);
+  const std::pair<int, int> heads[] = {{8, 2}, {7, 1}, {4, 4}, {10, 2}};
+  for (int round = 0; round < 300; ++round) {
+    const auto [qHeads, kvHeads] = heads[below(rng, 4)];
+    const Manifest m =
+        sampleManifest({.qHeads = qHeads,
+                        .kvHeads = kvHeads,
+                        .visibility = randomVisibility(rng),
+                        .ends = {static_cast<int32_t>(below(rng, 300)), static_cast<int32_t>(below(rng, 70))},
+                        .sinkLogits = below(rng, 2) == 1,
+                        .bigRows = 64,
+                        .keys = below(rng, 2) ? 64 : 32});
+    std::vector<int32_t> lengths, rows;
+    const size_t most = below(rng, 3) ? 300 : 3000;
+    for (size_t s = below(rng, 6); s > 0; --s) {
+      lengths.push_back(static_cast<int32_t>(below(rng, 8) ? below(rng, most) : 0));
+      rows.push_back(static_cast<int32_t>(below(rng, 3) ? 1 : below(rng, 40)));
+    }
+    PlanOptions options;
+    options.blocks = static_cast<int>(1 + below(rng, 40));
+    expectRight(m, simpleBatch(lengths, rows), options);
+    if (HasFatalFailure())
+      return;
+  }
+}
+
+// A tree: a root that all rows see, two inner nodes, and a private instance for each sequence.
+Batch treeBatch(Rng &rng, int32_t rootTokens) {
+  Batch batch;
+  OperandBatch nodes, leaves;
+  batch.qStart = {0};
+  const auto inner = static_cast<int32_t>(100 + below(rng, 400));
+  const int32_t sequences = 6;
+  for (int32_t s = 0; s < sequences; ++s) {
+    const auto length = static_cast<int32_t>(below(rng, 200));
+    const int32_t rows = 1 + static_cast<int32_t>(below(rng, 2));
+    for (int32_t r = 0; r < rows; ++r)
+      batch.qPos.push_back(rootTokens + inner + length - rows + r);
+    leaves.lengths.push_back(length);
+    leaves.pos0.push_back(rootTokens + inner);
+    leaves.rowFirst.push_back(batch.qStart.back());
+    batch.qStart.push_back(batch.qStart.back() + rows);
+    leaves.rowLast.push_back(batch.qStart.back());
+  }
+  batch.rows = batch.qStart.back();
+  nodes.lengths = {rootTokens, inner, inner};
+  nodes.pos0 = {0, rootTokens, rootTokens};
+  nodes.rowFirst = {0, 0, batch.qStart[4]};
+  nodes.rowLast = {static_cast<int32_t>(batch.rows), batch.qStart[4], static_cast<int32_t>(batch.rows)};
+  nodes.tokens = leaves.tokens = 10000;
+  batch.operands = {nodes, leaves};
+  return batch;
+}
+
+TEST(Plan, TreesAreCoveredExactly) {
+  Rng rng(13);
+  for (int round = 0; round < 60; ++round) {
+    const Manifest m = sampleManifest({.visibility = visibility(Visibility::Kind::Causal),
+                                       .operands = 2,
+                                       .sinkLogits = round % 2 == 1,
+                                       .bigRows = 64});
+    const Batch batch = treeBatch(rng, static_cast<int32_t>(below(rng, 2000)));
+    for (Strategy strategy : {Strategy::Flatten, Strategy::ByQuery}) {
+      PlanOptions options;
+      options.strategy = strategy;
+      options.blocks = static_cast<int>(1 + below(rng, 30));
+      expectRight(m, batch, options);
+      if (HasFatalFailure())
+        return;
+    }
+  }
+}
+
+TEST(Plan, FlattenReadsSharedInstancesOnce) {
+  Rng rng(1);
+  const Manifest m = sampleManifest({.store = Argument::Store::Dense, .operands = 2});
+  const Batch batch = treeBatch(rng, 4000);
+  PlanOptions flatten, byQuery;
+  byQuery.strategy = Strategy::ByQuery;
+  const Plan shared = *makePlan(m, batch, flatten), apart = *makePlan(m, batch, byQuery);
+  EXPECT_EQ(shared.stats.kvBytes, problemFloor(m, batch).kvBytes);
+  EXPECT_GT(apart.stats.kvBytes, 4 * shared.stats.kvBytes);
+}
+
+// Rows that one shared instance serves alone write their results directly.
+TEST(Plan, AloneSharedInstanceNeedsNoMerge) {
+  const Manifest m = sampleManifest({.visibility = visibility(Visibility::Kind::All)});
+  Batch batch{4, {0, 1, 2, 3, 4}, {0, 0, 0, 0}, {{{200}, {0}, {0}, {4}, 0, 0, {}, 200, {}}}, {}, 0};
+  PlanOptions options;
+  options.blocks = 2;
+  expectRight(m, batch, options);
+  const Plan plan = *makePlan(m, batch, options);
+  EXPECT_EQ(plan.tasks.size(), 2u);
+  EXPECT_EQ(plan.partialRows, 0);
+}
+
+TEST(Plan, KernelFollowsTheRows) {
+  const Manifest m = sampleManifest(); // groups of 4
+  EXPECT_EQ(makePlan(m, simpleBatch({100, 100}, {1, 4}))->kernel, 0);
+  EXPECT_EQ(makePlan(m, simpleBatch({100, 100}, {1, 5}))->kernel, 1);
+  EXPECT_EQ(makePlan(m, simpleBatch({500}, {300}))->kernel, 1);
+}
+
+TEST(Plan, LongSequenceIsCutIntoEqualShares) {
+  const Manifest m = sampleManifest();
+  PlanOptions options;
+  options.blocks = 16;
+  const Plan plan = *makePlan(m, simpleBatch({64 * 1024}, {1}), options);
+  EXPECT_EQ(plan.stats.usedBlocks, 16);
+  EXPECT_EQ(plan.stats.cuts, 14); // two heads on sixteen blocks
+  EXPECT_LT(plan.stats.balance, 1.01);
+  for (const PlanTask &task : plan.tasks)
+    EXPECT_GE(task.partial, 0);
+}
+
+TEST(Plan, NoShareIsShorterThan256Tokens) {
+  const Manifest m = sampleManifest();
+  for (int32_t length : {1, 200, 511, 512, 1000, 3000}) {
+    const Plan plan = *makePlan(m, simpleBatch({length}, {1}));
+    for (int b = 0; b < plan.blocks && plan.stats.cuts > 0; ++b) {
+      int64_t tokens = 0;
+      for (int32_t t = plan.blockTasks[static_cast<size_t>(b)];
+           t < plan.blockTasks[static_cast<size_t>(b) + 1]; ++t)
+        for (int32_t s = plan.tasks[static_cast<size_t>(t)].segmentBegin;
+             s < plan.tasks[static_cast<size_t>(t)].segmentEnd; ++s)
+          tokens +=
+              plan.segments[static_cast<size_t>(s)].kvEnd - plan.segments[static_cast<size_t>(s)].kvBegin;
+      // The last tile of a sequence may be short.
+      EXPECT_TRUE(tokens == 0 || tokens > 256 - 64) << length << ": " << tokens;
+    }
+    if (length < 512)
+      EXPECT_EQ(plan.stats.cuts, 0);
+  }
+}
+
+TEST(Plan, ManyEqualTasksAreDealtWhole) {
+  const Manifest m = sampleManifest({.qHeads = 32, .kvHeads = 8});
+  PlanOptions options;
+  options.blocks = 264;
+  const Plan plan =
+      *makePlan(m, simpleBatch(std::vector<int32_t>(66, 2048), std::vector<int32_t>(66, 1)), options);
+  EXPECT_EQ(plan.stats.cuts, 0);
+  EXPECT_EQ(plan.partialRows, 0);
+  EXPECT_DOUBLE_EQ(plan.stats.balance, 1);
+}
+
+// Causal prefill: later tiles of rows see more, so the longest come first and nothing is merged.
+TEST(Plan, PrefillGoesLongestFirst) {
+  const Manifest m = sampleManifest({.qHeads = 32, .kvHeads = 8});
+  PlanOptions options;
+  options.blocks = 132;
+  const Plan plan = *makePlan(m, simpleBatch({8192}, {8192}), options);
+  EXPECT_EQ(plan.partialRows, 0);
+  EXPECT_LT(plan.stats.balance, 1.05);
+  for (int b = 0; b < plan.blocks; ++b)
+    for (int32_t t = plan.blockTasks[static_cast<size_t>(b)] + 1;
+         t < plan.blockTasks[static_cast<size_t>(b) + 1]; ++t) {
+      const auto size = [&](int32_t task) {
+        const PlanSegment &s =
+            plan.segments[static_cast<size_t>(plan.tasks[static_cast<size_t>(task)].segmentBegin)];
+        return (s.kvEnd - s.kvBegin + 63) / 64;
+      };
+      EXPECT_GE(size(t - 1), size(t));
+    }
+  // Causal tiles above the diagonal are not in the plan: about half of the square is.
+  EXPECT_LT(static_cast<double>(plan.stats.tiles), 0.52 * 8 * (8192 * 4 / 128) * (8192 / 64));
+}
+
+TEST(Plan, EmptyRequestsGetTasksWithoutSegments) {
+  const Manifest m = sampleManifest();
+  const Plan plan = *makePlan(m, simpleBatch({0, 10}, {1, 1}));
+  int empty = 0;
+  for (const PlanTask &task : plan.tasks)
+    empty += task.segmentBegin == task.segmentEnd;
+  EXPECT_EQ(empty, 2);
+  EXPECT_TRUE(makePlan(m, simpleBatch({}, {}))->tasks.empty());
+}
+
+TEST(Plan, EndsOfTheBatchOverrideThoseCompiled) {
+  const Manifest m = sampleManifest({.visibility = visibility(Visibility::Kind::Window, 0), .ends = {256}});
+  Batch batch = simpleBatch({1000}, {1});
+  EXPECT_EQ(makePlan(m, batch)->segments[0].kvBegin, 744);
+  batch.ends = {10};
+  EXPECT_EQ(makePlan(m, batch)->segments[0].kvBegin, 990);
+  EXPECT_EQ(makePlan(m, batch)->ends, (std::vector<int32_t>{10}));
+  batch.ends = {-1};
+  EXPECT_NE(checkBatch(m, batch).error().message.find("'ends'[0]: expected at least 0, got -1"),
+            std::string::npos);
+  batch.ends = {1, 2};
+  EXPECT_NE(checkBatch(m, batch).error().message.find("'ends': expected 1 elements, got 2"),
+            std::string::npos);
+}
+
+bool same(const Plan &a, const Plan &b) {
+  const auto equal = [](const auto &x, const auto &y) {
+    return x.size() == y.size() &&
+           (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(x[0])) == 0);
+  };
+  return a.kernel == b.kernel && equal(a.blockTasks, b.blockTasks) && equal(a.tasks, b.tasks) &&
+         equal(a.segments, b.segments) && equal(a.mergeStart, b.mergeStart) &&
+         equal(a.mergeRows, b.mergeRows) && equal(a.mergePartials, b.mergePartials);
+}
+
+TEST(Plan, Deterministic) {
+  const Manifest m = sampleManifest({.qHeads = 32, .kvHeads = 8});
+  Rng rng(17);
+  std::vector<int32_t> lengths;
+  for (int s = 0; s < 40; ++s)
+    lengths.push_back(static_cast<int32_t>(below(rng, 9000)));
+  const Batch batch = simpleBatch(lengths, std::vector<int32_t>(40, 1));
+  const PlanLimits limits = PlanLimits::of(m, batch);
+  Planner planner(m, {}, planCapacity(m, limits, {}));
+  Plan first, again;
+  ASSERT_TRUE(planner.plan(batch, first));
+  Plan other;
+  ASSERT_TRUE(
+      planner.plan(simpleBatch({5000, 3}, {1, 2}), other)); // leaves other things in the scratch memory
+  ASSERT_TRUE(planner.plan(batch, again));
+  EXPECT_TRUE(same(first, again));
+  EXPECT_TRUE(same(first, *makePlan(m, batch)));
+}
+
+TEST(Plan, Errors) {
+  const Manifest m = sampleManifest();
+  PlanLimits limits;
+  limits.rows = 2;
+  limits.groups = 2;
+  PlanOptions options;
+  options.blocks = 4;
+  Planner planner(m, options, planCapacity(m, limits, options));
+  Plan plan;
+  EXPECT_TRUE(planner.plan(simpleBatch({4000, 9}, {1, 1}), plan));
+  Status status = planner.plan(simpleBatch(std::vector<int32_t>(9, 9), std::vector<int32_t>(9, 1)), plan);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message,
+            "the plan needs 18 tasks, but its buffers hold 8: make them for larger limits");
+  options.blocks = 0;
+  EXPECT_NE(makePlan(m, simpleBatch({1}, {1}), options)
+                .error()
+                .message.find("expected between 1 and 1048575 blocks, got 0"),
+            std::string::npos);
+  EXPECT_EQ(parseStrategy("by-query"), Strategy::ByQuery);
+  EXPECT_EQ(parseStrategy("by-magic"), std::nullopt);
+}
+
+TEST(Floor, CountsWhatIsVisibleOnce) {
+  const Manifest m = sampleManifest({.visibility = visibility(Visibility::Kind::Window, 0), .ends = {20}});
+  Batch batch = simpleBatch({100, 30}, {1, 3});
+  OperandBatch &kv = batch.operands[0];
+  kv.maxPages = 7;
+  kv.pages = 9;
+  kv.blockTable = {0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0};
+  const ProblemFloor floor = problemFloor(m, batch);
+  EXPECT_EQ(floor.queryBytes, 4 * 8 * 64 * 2);
+  EXPECT_EQ(floor.kvBytes, (20 + 22) * 2 * (64 + 64) * 2);
+  EXPECT_EQ(floor.resultBytes, 4 * 8 * (64 * 2 + 4));
+  EXPECT_EQ(floor.tableBytes, 4 * (3 + 2 + 4) + 4 * (2 + 2));
+  EXPECT_EQ(floor.usefulFlops, 2.0 * (20 + 3 * 20) * 8 * 128);
+  // The same page under two instances is read once.
+  kv.blockTable[7] = 5;
+  EXPECT_LT(problemFloor(m, batch).kvBytes, floor.kvBytes);
+}
+
+TEST(Explain, SaysWhatBoundsIt) {
+  const Manifest m = sampleManifest();
+  const Batch decode = [] {
+    Batch b = simpleBatch({4096}, {1});
+    b.operands[0].maxPages = 256;
+    b.operands[0].blockTable.resize(256);
+    for (int32_t i = 0; i < 256; ++i)
+      b.operands[0].blockTable[static_cast<size_t>(i)] = i;
+    return b;
+  }();
+  const std::string text = explainPlan(m, decode, *makePlan(m, decode));
+  for (const char *part :
+       {"decode_rows16", "on H200 (4.8 TB/s, 989 TFLOP/s): bound by memory", "balance", "K/V 2.00 MiB"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " not in\n" << text;
+  EXPECT_NE(explainPlan(m, decode, *makePlan(m, decode), *findGpu("A100")).find("on A100"),
+            std::string::npos);
+  EXPECT_EQ(findGpu("Voodoo"), nullptr);
+}
+
+} // namespace

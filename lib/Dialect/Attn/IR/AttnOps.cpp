@@ -185,8 +185,7 @@ LogicalResult ReadOp::verify() {
   if (!type.getElementType().isF32() || type.getEncoding())
     return emitOpError("expected a tensor of f32, got ") << type;
   if (type.getRank() == 0 || llvm::is_contained(type.getShape(), 0))
-    return emitOpError("expected a tensor with at least one element per dimension and one dimension, got ")
-           << type;
+    return emitOpError("expected a tensor of one or more dimensions, none of them 0, got ") << type;
   if (int64_t(getIndices().size()) != type.getRank())
     return emitOpError("expected one index per dimension, ")
            << type.getRank() << ", got " << getIndices().size();

@@ -4,6 +4,16 @@
 
 include "mlir/Pass/PassBase.td"
 
+def CheckSignaturePass : Pass<"attn-check-signature", "func::FuncOp"> {
+  let summary = "report arguments and results that files and kernels could not name";
+  let description = [{
+    Reads the signature of every function that holds an attention, which emits
+    an error for an argument without `attn.name`, a name taken twice or
+    reserved, unnamed dynamic dimensions, and results other than the output and
+    the LSE. Changes nothing.
+  }];
+}
+
 def NormalizePass : Pass<"attn-normalize", "func::FuncOp"> {
   let summary = "make the defaults of attention explicit and its visibility simple";
   let description = [{

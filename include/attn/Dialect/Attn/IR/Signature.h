@@ -1,0 +1,56 @@
+//===- Signature.h - The tensors of an attention function -------*- C++ -*-===//
+//
+// Which argument of a function plays which part, and under which name files,
+// Python and the manifest know it. Part follows from use and type, names come
+// from the attributes `attn.name` and `attn.dims`.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_DIALECT_ATTN_IR_SIGNATURE_H
+#define ATTN_DIALECT_ATTN_IR_SIGNATURE_H
+
+#include "attn/Dialect/Attn/IR/Attn.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::attn {
+
+enum class Role {
+  Query,  ///< `q`
+  KV,     ///< a KV operand; its tensors are called `<name>.k_pages`, `<name>.lengths`, ...
+  Sinks,  ///< `sink_logits`
+  Tensor, ///< read by a score region
+};
+
+/// The manifest's word for a role: query, kv, sink, tensor.
+StringRef stringifyRole(Role role);
+
+struct Argument {
+  Role role;
+  unsigned index;
+  Type type;
+  std::string name;
+  /// Names of the dynamic dimensions: rows of a query; instances and tokens of a KV operand; those a tensor
+  /// has.
+  SmallVector<std::string> dims;
+};
+
+struct Signature {
+  /// In the order of the function's arguments.
+  SmallVector<Argument> arguments;
+  bool returnsLse = false;
+
+  const Argument *find(StringRef name) const;
+  const Argument &query() const;
+};
+
+/// The one `attn.attend` of a function; an error where there is none or more than one.
+FailureOr<AttendOp> findAttend(func::FuncOp func);
+
+/// Reads the signature at the problem or the online level. Emits an error that names the argument where a
+/// name is missing, taken twice, reserved, or not the one that its role requires, and where the function
+/// returns anything but the output and, behind it, the LSE.
+FailureOr<Signature> readSignature(func::FuncOp func);
+
+} // namespace mlir::attn
+
+#endif

@@ -1,0 +1,188 @@
+//===- Signature.cpp - The tensors of an attention function ---------------===//
+#include "attn/Dialect/Attn/IR/Signature.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+
+StringRef attn::stringifyRole(Role role) {
+  switch (role) {
+  case Role::Query:
+    return "query";
+  case Role::KV:
+    return "kv";
+  case Role::Sinks:
+    return "sink";
+  case Role::Tensor:
+    return "tensor";
+  }
+  llvm_unreachable("unknown role");
+}
+
+const Argument *Signature::find(StringRef name) const {
+  auto *it = llvm::find_if(arguments, [&](const Argument &argument) { return argument.name == name; });
+  return it == arguments.end() ? nullptr : it;
+}
+
+const Argument &Signature::query() const {
+  return *llvm::find_if(arguments, [](const Argument &argument) { return argument.role == Role::Query; });
+}
+
+FailureOr<AttendOp> attn::findAttend(func::FuncOp func) {
+  SmallVector<AttendOp> attends;
+  func.walk([&](AttendOp attend) { attends.push_back(attend); });
+  if (attends.size() == 1)
+    return attends.front();
+  InFlightDiagnostic error = func.emitOpError("expected exactly one attn.attend, got ") << attends.size();
+  for (AttendOp attend : attends)
+    error.attachNote(attend.getLoc()) << "here";
+  return failure();
+}
+
+namespace {
+class Reader {
+public:
+  explicit Reader(func::FuncOp func) : func(func) {}
+
+  FailureOr<Signature> read() {
+    if (func.isExternal() || !func.getBody().hasOneBlock())
+      return func.emitOpError("expected a body of one block");
+    if (failed(readUses()))
+      return failure();
+    for (auto [value, what] : {std::pair(query, "query"), std::pair(output, "output")})
+      if (!value)
+        return func.emitOpError("expected an attention operation, got no ") << what;
+    auto argument = dyn_cast<BlockArgument>(query);
+    if (!argument || argument.getOwner() != &func.front())
+      return func.emitOpError("expected the query to be an argument of the function");
+    for (BlockArgument argument : func.getArguments())
+      if (failed(readArgument(argument)))
+        return failure();
+    if (failed(readResults()))
+      return failure();
+    return signature;
+  }
+
+private:
+  /// Which value is the query, which the sink logits, and what the results are.
+  LogicalResult readUses() {
+    LogicalResult result = success();
+    auto set = [&](Operation *op, Value &slot, Value value, StringRef what) {
+      if (value && slot && slot != value)
+        result = op->emitOpError("expected one ") << what << " per function, got a second";
+      slot = value ? value : slot;
+    };
+    func.walk([&](Operation *op) {
+      TypeSwitch<Operation *>(op)
+          .Case([&](AttendOp attend) {
+            set(op, query, attend.getQuery(), "query");
+            set(op, sinks, attend.getSinks(), "sink_logits");
+            set(op, output, attend.getOutput(), "attention");
+            set(op, lse, attend.getLse(), "attention");
+          })
+          .Case([&](InitOp init) {
+            set(op, query, init.getQuery(), "query");
+            set(op, sinks, init.getSinks(), "sink_logits");
+          })
+          .Case([&](UpdateOp update) { set(op, query, update.getQuery(), "query"); })
+          .Case([&](FinishOp finish) {
+            set(op, output, finish.getOutput(), "attention");
+            set(op, lse, finish.getLse(), "attention");
+          });
+    });
+    return result;
+  }
+
+  InFlightDiagnostic emitArgumentError(BlockArgument argument) {
+    return func.emitOpError("argument ") << argument.getArgNumber() << ": ";
+  }
+
+  LogicalResult readArgument(BlockArgument value) {
+    Argument argument;
+    argument.index = value.getArgNumber();
+    argument.type = value.getType();
+    argument.role = value == query                 ? Role::Query
+                    : isa<KVType>(value.getType()) ? Role::KV
+                    : value == sinks               ? Role::Sinks
+                                                   : Role::Tensor;
+    auto name = func.getArgAttrOfType<StringAttr>(argument.index, "attn.name");
+    if (!name)
+      return emitArgumentError(value) << "expected the attribute attn.name, as in {attn.name = \""
+                                      << exampleName(argument.role) << "\"}";
+    argument.name = name.str();
+    if (failed(checkName(value, argument)))
+      return failure();
+    if (argument.role == Role::Tensor)
+      if (auto type = dyn_cast<RankedTensorType>(argument.type); !type || !type.getElementType().isF32())
+        return emitArgumentError(value)
+               << "expected a tensor of f32, a KV operand or the query, got " << argument.type;
+
+    size_t dynamic = argument.role == Role::KV ? 2 : 0;
+    if (auto type = dyn_cast<RankedTensorType>(argument.type))
+      dynamic = type.getNumDynamicDims();
+    auto dims = func.getArgAttrOfType<ArrayAttr>(argument.index, "attn.dims");
+    if (!dims && argument.role == Role::Query)
+      argument.dims = {"rows"};
+    else if (!dims && argument.role == Role::KV)
+      argument.dims = {"batch", "kv_len"};
+    else if (dims)
+      for (StringAttr dim : dims.getAsRange<StringAttr>())
+        argument.dims.push_back(dim.str());
+    if (argument.dims.size() != dynamic)
+      return emitArgumentError(value) << "expected attn.dims to name " << dynamic << " dynamic dimensions"
+                                      << (argument.role == Role::KV ? " (instances and tokens)" : "")
+                                      << ", got " << argument.dims.size();
+    signature.arguments.push_back(std::move(argument));
+    return success();
+  }
+
+  static StringRef exampleName(Role role) {
+    switch (role) {
+    case Role::Query:
+      return "q";
+    case Role::KV:
+      return "kv";
+    case Role::Sinks:
+      return "sink_logits";
+    case Role::Tensor:
+      return "bias";
+    }
+    llvm_unreachable("unknown role");
+  }
+
+  LogicalResult checkName(BlockArgument value, const Argument &argument) {
+    // The tensors of these two have fixed names in files and kernels.
+    bool fixed = argument.role == Role::Query || argument.role == Role::Sinks;
+    if (fixed && argument.name != exampleName(argument.role))
+      return emitArgumentError(value) << "expected the " << stringifyRole(argument.role) << " to be named \""
+                                      << exampleName(argument.role) << "\", got \"" << argument.name << "\"";
+    static constexpr StringLiteral kReserved[] = {"q",       "q_start",     "q_pos", "o",      "lse",
+                                                  "classes", "sink_logits", "plan",  "partial"};
+    if (!fixed && (llvm::is_contained(kReserved, argument.name) || StringRef(argument.name).contains('.')))
+      return emitArgumentError(value)
+             << "expected a name that is not reserved and has no point, got \"" << argument.name << "\"";
+    if (const Argument *other = signature.find(argument.name))
+      return emitArgumentError(value) << "expected a name of its own, got \"" << argument.name
+                                      << "\", the name of argument " << other->index;
+    return success();
+  }
+
+  LogicalResult readResults() {
+    auto results = cast<func::ReturnOp>(func.front().getTerminator()).getOperands();
+    signature.returnsLse = results.size() == 2;
+    if (results.empty() || results.size() > 2 || results[0] != output ||
+        (results.size() == 2 && results[1] != lse))
+      return func.emitOpError(
+          "expected the function to return the output and, optionally behind it, the LSE of its "
+          "attention");
+    return success();
+  }
+
+  func::FuncOp func;
+  Signature signature;
+  Value query, sinks, output, lse;
+};
+} // namespace
+
+FailureOr<Signature> attn::readSignature(func::FuncOp func) { return Reader(func).read(); }

@@ -1,0 +1,26 @@
+//===- CheckSignature.cpp - Names that files and kernels need -------------===//
+#include "attn/Dialect/Attn/IR/Signature.h"
+#include "attn/Dialect/Attn/Transforms/Passes.h"
+
+namespace mlir::attn {
+#define GEN_PASS_DEF_CHECKSIGNATUREPASS
+#include "attn/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace mlir::attn
+
+using namespace mlir;
+using namespace mlir::attn;
+
+namespace {
+struct CheckSignaturePass : attn::impl::CheckSignaturePassBase<CheckSignaturePass> {
+  using CheckSignaturePassBase::CheckSignaturePassBase;
+
+  void runOnOperation() override {
+    WalkResult found = getOperation().walk([](Operation *op) {
+      return isa<AttendOp, FinishOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (found.wasInterrupted() && failed(readSignature(getOperation())))
+      signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+} // namespace

@@ -1,0 +1,115 @@
+// RUN: attn-opt %s --attn-check-signature -split-input-file -verify-diagnostics
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 1: expected the attribute attn.name, as in {attn.name = "kv"}}}
+func.func @unnamed(%q: !query {attn.name = "q"}, %kv: !kv) -> !query {
+  %o = attn.attend %q over (%kv see all) : !query, !kv -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 2: expected a name of its own, got "kv", the name of argument 1}}
+func.func @twice(%q: !query {attn.name = "q"}, %a: !kv {attn.name = "kv"}, %b: !kv {attn.name = "kv"}) -> !query {
+  %o = attn.attend %q over (%a see all), (%b see all) : !query, !kv, !kv -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 0: expected the query to be named "q", got "queries"}}
+func.func @query_name(%q: !query {attn.name = "queries"}, %kv: !kv {attn.name = "kv"}) -> !query {
+  %o = attn.attend %q over (%kv see all) : !query, !kv -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 1: expected a name that is not reserved and has no point, got "q_pos"}}
+func.func @reserved(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "q_pos"}) -> !query {
+  %o = attn.attend %q over (%kv see all) : !query, !kv -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 2: expected a tensor of f32, a KV operand or the query, got 'tensor<4xi32>'}}
+func.func @type(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %x: tensor<4xi32> {attn.name = "x"}) -> !query {
+  %o = attn.attend %q over (%kv see all) : !query, !kv -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 1: expected attn.dims to name 2 dynamic dimensions (instances and tokens), got 1}}
+func.func @dims(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv", attn.dims = ["batch"]}) -> !query {
+  %o = attn.attend %q over (%kv see all) : !query, !kv -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{expected the function to return the output and, optionally behind it, the LSE of its attention}}
+func.func @results(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> tensor<?x4xf32> {
+  %o, %lse = attn.attend %q over (%kv see all) : !query, !kv -> !query, tensor<?x4xf32>
+  return %lse : tensor<?x4xf32>
+}
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+func.func @two(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !query {
+  %o = attn.attend %q over (%kv see all) : !query, !kv -> !query
+  // expected-error @below {{expected one attention per function, got a second}}
+  %p = attn.attend %q over (%kv see causal) : !query, !kv -> !query
+  return %o : !query
+}
+
+// -----
+
+!state = !attn.state<heads = 4, value_dim = 64>
+// expected-error @below {{expected an attention operation, got no query}}
+func.func @no_query(%s: !state {attn.name = "s"}) -> tensor<?x4x64xf16> {
+  %o = attn.finish %s : !state -> tensor<?x4x64xf16>
+  return %o : tensor<?x4x64xf16>
+}
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{expected the query to be an argument of the function}}
+func.func @computed(%kv: !kv {attn.name = "kv"}) -> !query {
+  %q = builtin.unrealized_conversion_cast to !query
+  %o = attn.attend %q over (%kv see all) : !query, !kv -> !query
+  return %o : !query
+}
+
+// -----
+
+// expected-error @below {{argument 0: expected attn.name to be a string that is not empty, got 3 : i64}}
+func.func private @name_type(tensor<?xf32> {attn.name = 3})
+
+// -----
+
+// expected-error @below {{argument 0: expected attn.dims to be an array of strings that are not empty, got "rows"}}
+func.func private @dims_type(tensor<?xf32> {attn.dims = "rows"})
+
+// -----
+
+// expected-error @below {{argument 0: expected attn.name or attn.dims, got "attn.role"}}
+func.func private @attribute(tensor<?xf32> {attn.role = "q"})

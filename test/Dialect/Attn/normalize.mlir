@@ -1,0 +1,46 @@
+// RUN: attn-opt %s --attn-normalize | FileCheck %s
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+
+// CHECK-LABEL: @scale
+func.func @scale(%q: !query, %kv: !kv) -> (!query, !query) {
+  // CHECK: see causal) scale 0.125 :
+  %a = attn.attend %q over (%kv see causal) : !query, !kv -> !query
+  // CHECK: see causal) scale 0.5 :
+  %b = attn.attend %q over (%kv see causal) scale 0.5 : !query, !kv -> !query
+  return %a, %b : !query, !query
+}
+
+// CHECK-LABEL: @visibility
+func.func @visibility(%q: !query, %kv: !kv) {
+  // CHECK: (%{{.*}} see window(7))
+  %0 = attn.attend %q over (%kv see causal & window(7)) : !query, !kv -> !query
+  // CHECK: (%{{.*}} see sink(4) and recent(9))
+  %1 = attn.attend %q over (%kv see all & (sink(4) & recent(9)) & causal) : !query, !kv -> !query
+  // CHECK: (%{{.*}} see causal)
+  %2 = attn.attend %q over (%kv see window(5) | causal | recent(9) | sink(0)) : !query, !kv -> !query
+  // CHECK: (%{{.*}} see causal and (sink(4) | recent(9)))
+  %3 = attn.attend %q over (%kv see causal & (sink(4) | recent(9))) : !query, !kv -> !query
+  // CHECK: (%{{.*}} see all)
+  %4 = attn.attend %q over (%kv see causal | all) : !query, !kv -> !query
+  // Two sizes are never compared: they are run-time values, and the kernel serves any.
+  // CHECK: (%{{.*}} see window(4) and window(9))
+  %5 = attn.attend %q over (%kv see window(4) & window(9)) : !query, !kv -> !query
+  // CHECK: (%{{.*}} see sink(4))
+  %6 = attn.attend %q over (%kv see sink(4) & (sink(4) | recent(9))) : !query, !kv -> !query
+  // CHECK: (%{{.*}} see window(3) | sink(2))
+  %7 = attn.attend %q over (%kv see window(3) | (sink(2) | window(3) & sink(5))) : !query, !kv -> !query
+  return
+}
+
+// CHECK-LABEL: @empty
+// CHECK-SAME: %[[Q:.*]]: tensor<?x4x64xf16>, %[[A:.*]]: !attn.kv<{{.*}}>, %[[B:.*]]: !attn.kv<
+func.func @empty(%q: !query, %a: !kv, %b: !kv) {
+  // CHECK: attn.attend %[[Q]] over (%[[B]] see causal) scale
+  %0 = attn.attend %q over (%a see sink(0) & causal), (%b see causal) : !query, !kv, !kv -> !query
+  // The last region stays, so that the operation is well formed.
+  // CHECK: attn.attend %[[Q]] over (%[[A]] see window(0)) scale
+  %1 = attn.attend %q over (%a see window(0)), (%b see sink(0) & causal) : !query, !kv, !kv -> !query
+  return
+}

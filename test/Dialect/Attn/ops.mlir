@@ -1,0 +1,81 @@
+// RUN: attn-opt %s | FileCheck %s
+// RUN: attn-opt %s | attn-opt | FileCheck %s
+// RUN: attn-opt %s --mlir-print-op-generic | attn-opt | FileCheck %s
+
+!query = tensor<?x32x128xbf16>
+!output = tensor<?x32x64xbf16>
+!paged = !attn.kv<paged<16>, heads = 8, dim = 128, value_dim = 64, key = bf16, value = bf16>
+!dense = !attn.kv<dense, heads = 8, dim = 128, value_dim = 64, key = bf16, value = bf16>
+!packed = !attn.kv<packed, heads = 8, dim = 128, value_dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 32, value_dim = 64>
+
+// A value dim equal to the key dim is not printed.
+// CHECK-LABEL: @types(!attn.kv<dense, heads = 1, dim = 64, key = f16, value = f16>, !attn.state<heads = 7, value_dim = 32>)
+func.func private @types(!attn.kv<dense, heads = 1, dim = 64, value_dim = 64, key = f16, value = f16>, !attn.state<heads = 7, value_dim = 32>)
+
+// CHECK-LABEL: @regions
+func.func @regions(%q: !query, %a: !dense, %b: !packed, %c: !paged) -> (!output, tensor<?x32xf32>) {
+  // CHECK: attn.attend %{{.*}} over (%{{.*}} see all), (%{{.*}} see causal), (%{{.*}} see window(7)) scale 0.5
+  // CHECK-SAME: : tensor<?x32x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, value_dim = 64, key = bf16, value = bf16>,
+  // CHECK-SAME: !attn.kv<packed, {{.*}}>, !attn.kv<paged<16>, {{.*}}> -> tensor<?x32x64xbf16>, tensor<?x32xf32>
+  %o, %lse = attn.attend %q over (%a see all), (%b see causal), (%c see window(7)) scale 0.5
+      : !query, !dense, !packed, !paged -> !output, tensor<?x32xf32>
+  return %o, %lse : !output, tensor<?x32xf32>
+}
+
+// Scales print as the shortest decimal of their f32.
+// CHECK-LABEL: @scales
+func.func @scales(%q: !query, %a: !dense) {
+  // CHECK: scale 0.08838835
+  %0 = attn.attend %q over (%a see all) scale 0.0883883501 : !query, !dense -> !output
+  // CHECK: scale 1.0
+  %1 = attn.attend %q over (%a see all) scale 1.0 : !query, !dense -> !output
+  // CHECK: scale 1.0e+10
+  %2 = attn.attend %q over (%a see all) scale 1.0e10 : !query, !dense -> !output
+  // CHECK: scale 1.5e-05
+  %3 = attn.attend %q over (%a see all) scale 1.5e-5 : !query, !dense -> !output
+  return
+}
+
+// The score region reads a bias and the sinks join the softmax; constants may come from outside.
+// CHECK-LABEL: @score
+func.func @score(%q: !query, %a: !dense, %sinks: tensor<32xf32>, %bias: tensor<32x?xf32>) -> !output {
+  // CHECK: %[[C:.*]] = arith.constant 2.0
+  %two = arith.constant 2.0 : f32
+  // CHECK: attn.attend %{{.*}} over (%{{.*}} see all) sinks %{{.*}} score {
+  // CHECK-NEXT: ^bb0(%[[S:.*]]: f32, %[[H:.*]]: i32, %[[QP:.*]]: i32, %[[KP:.*]]: i32):
+  // CHECK-NEXT: %[[B:.*]] = attn.read %{{.*}}[%[[H]], %[[KP]]] : tensor<32x?xf32>
+  // CHECK-NEXT: %[[M:.*]] = arith.mulf %[[B]], %[[C]]
+  // CHECK-NEXT: %[[R:.*]] = arith.addf %[[S]], %[[M]]
+  // CHECK-NEXT: attn.yield %[[R]] : f32
+  // CHECK-NEXT: } {note = "kept"} : tensor<?x32x128xbf16>, !attn.kv<dense, {{.*}}>, tensor<32xf32> -> tensor<?x32x64xbf16>
+  %o = attn.attend %q over (%a see all) sinks %sinks score {
+    ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+      %b = attn.read %bias[%head, %k_pos] : tensor<32x?xf32>
+      %m = arith.mulf %b, %two : f32
+      %t = arith.addf %s, %m : f32
+      attn.yield %t : f32
+    } {note = "kept"} : !query, !dense, tensor<32xf32> -> !output
+  return %o : !output
+}
+
+// CHECK-LABEL: @online
+func.func @online(%q: !query, %a: !dense, %b: !paged, %sinks: tensor<32xf32>) -> (!output, tensor<?x32xf32>) {
+  // CHECK: %[[I:.*]] = attn.init %{{.*}} : tensor<?x32x128xbf16> -> !attn.state<heads = 32, value_dim = 64>
+  %i = attn.init %q : !query -> !state
+  // CHECK: %[[J:.*]] = attn.init %{{.*}} sinks %{{.*}} : tensor<?x32x128xbf16>, tensor<32xf32> -> !attn.state<heads = 32, value_dim = 64>
+  %j = attn.init %q sinks %sinks : !query, tensor<32xf32> -> !state
+  // CHECK: %[[U:.*]] = attn.update %[[I]], %{{.*}}, %{{.*}} see all scale 0.125 score {
+  // CHECK: } : tensor<?x32x128xbf16>, !attn.kv<dense, {{.*}}> -> !attn.state<heads = 32, value_dim = 64>
+  %u = attn.update %i, %q, %a see all scale 0.125 score {
+    ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+      attn.yield %s : f32
+    } : !query, !dense -> !state
+  // CHECK: %[[V:.*]] = attn.update %[[J]], %{{.*}}, %{{.*}} see causal and sink(4) scale 0.125 :
+  %v = attn.update %j, %q, %b see causal and sink(4) scale 0.125 : !query, !paged -> !state
+  // CHECK: %[[M:.*]] = attn.merge %[[U]], %[[V]] : !attn.state<heads = 32, value_dim = 64>
+  %m = attn.merge %u, %v : !state
+  // CHECK: attn.finish %[[M]] : !attn.state<heads = 32, value_dim = 64> -> tensor<?x32x64xbf16>, tensor<?x32xf32>
+  %o, %lse = attn.finish %m : !state -> !output, tensor<?x32xf32>
+  return %o, %lse : !output, tensor<?x32xf32>
+}

@@ -1,0 +1,50 @@
+// RUN: attn-opt %s --attn-split-regions | FileCheck %s
+// RUN: attn-opt %s --attn-split-regions --canonicalize | FileCheck %s --check-prefix=CHAIN
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+!lse = tensor<?x4xf32>
+
+// CHECK-LABEL: @single
+// CHECK-SAME: %[[Q:.*]]: tensor<?x4x64xf16>, %[[KV:.*]]: !attn.kv
+func.func @single(%q: !query, %kv: !kv) -> !query {
+  // CHECK-NEXT: %[[I:.*]] = attn.init %[[Q]] :
+  // CHECK-NEXT: %[[U:.*]] = attn.update %[[I]], %[[Q]], %[[KV]] see causal scale 0.125 :
+  // CHECK-NEXT: %[[O:.*]] = attn.finish %[[U]]
+  // CHECK-NEXT: return %[[O]]
+  %o = attn.attend %q over (%kv see causal) : !query, !kv -> !query
+  return %o : !query
+}
+
+// The sink logits start one state, the score region goes to every update.
+// CHECK-LABEL: @several
+// CHECK-SAME: %[[Q:.*]]: tensor<?x4x64xf16>, %[[A:.*]]: !attn.kv<{{.*}}>, %[[B:.*]]: !attn.kv<{{.*}}>, %[[C:.*]]: !attn.kv<{{.*}}>, %[[S:.*]]: tensor<4xf32>
+func.func @several(%q: !query, %a: !kv, %b: !kv, %c: !kv, %sinks: tensor<4xf32>) -> (!query, !lse) {
+  // CHECK-NEXT: %[[I0:.*]] = attn.init %[[Q]] sinks %[[S]]
+  // CHECK-NEXT: %[[U0:.*]] = attn.update %[[I0]], %[[Q]], %[[A]] see all scale 2.0 score {
+  // CHECK: %[[I1:.*]] = attn.init %[[Q]] :
+  // CHECK-NEXT: %[[U1:.*]] = attn.update %[[I1]], %[[Q]], %[[B]] see causal scale 2.0 score {
+  // CHECK: math.absf
+  // CHECK: %[[M1:.*]] = attn.merge %[[U0]], %[[U1]]
+  // CHECK-NEXT: %[[I2:.*]] = attn.init %[[Q]] :
+  // CHECK-NEXT: %[[U2:.*]] = attn.update %[[I2]], %[[Q]], %[[C]] see recent(5) scale 2.0 score {
+  // CHECK: %[[M2:.*]] = attn.merge %[[M1]], %[[U2]]
+  // CHECK-NEXT: %[[O:.*]], %[[LSE:.*]] = attn.finish %[[M2]]
+  // CHECK-NEXT: return %[[O]], %[[LSE]]
+
+  // Canonicalization joins the three states into one chain.
+  // CHAIN-LABEL: @several
+  // CHAIN: %[[I:.*]] = attn.init {{.*}} sinks
+  // CHAIN-NOT: attn.init
+  // CHAIN: %[[U0:.*]] = attn.update %[[I]], {{.*}} see all
+  // CHAIN: %[[U1:.*]] = attn.update %[[U0]], {{.*}} see causal
+  // CHAIN: %[[U2:.*]] = attn.update %[[U1]], {{.*}} see recent(5)
+  // CHAIN-NOT: attn.merge
+  // CHAIN: attn.finish %[[U2]]
+  %o, %lse = attn.attend %q over (%a see all), (%b see causal), (%c see recent(5)) scale 2.0 sinks %sinks score {
+    ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+      %t = math.absf %s : f32
+      attn.yield %t : f32
+    } : !query, !kv, !kv, !kv, tensor<4xf32> -> !query, !lse
+  return %o, %lse : !query, !lse
+}

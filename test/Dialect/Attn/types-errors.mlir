@@ -1,0 +1,64 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics
+
+// expected-error @below {{expected a page size that is a power of two from 1 to 256, got 24; nearest legal: 16 or 32}}
+func.func private @page(!attn.kv<paged<24>, heads = 8, dim = 128, key = bf16, value = bf16>)
+
+// -----
+
+// expected-error @below {{expected a page size that is a power of two from 1 to 256, got 0; nearest legal: 1}}
+func.func private @page(!attn.kv<paged<0>, heads = 8, dim = 128, key = bf16, value = bf16>)
+
+// -----
+
+// expected-error @below {{expected a page size that is a power of two from 1 to 256, got 512; nearest legal: 256}}
+func.func private @page(!attn.kv<paged<512>, heads = 8, dim = 128, key = bf16, value = bf16>)
+
+// -----
+
+// expected-error @below {{expected a store, one of dense, packed and paged<N>, got ring}}
+func.func private @store(!attn.kv<ring, heads = 8, dim = 128, key = bf16, value = bf16>)
+
+// -----
+
+// expected-error @below {{expected KV heads from 1 to 4096, got 0; nearest legal: 1}}
+func.func private @heads(!attn.kv<dense, heads = 0, dim = 128, key = bf16, value = bf16>)
+
+// -----
+
+// expected-error @below {{expected KV heads from 1 to 4096, got 5000; nearest legal: 4096}}
+func.func private @heads(!attn.kv<dense, heads = 5000, dim = 128, key = bf16, value = bf16>)
+
+// -----
+
+// expected-error @below {{expected key dim to be a multiple of 16 from 32 to 256, got 100; nearest legal: 96 or 112}}
+func.func private @dim(!attn.kv<dense, heads = 8, dim = 100, key = bf16, value = bf16>)
+
+// -----
+
+// expected-error @below {{expected key dim to be a multiple of 16 from 32 to 256, got 16; nearest legal: 32}}
+func.func private @dim(!attn.kv<dense, heads = 8, dim = 16, key = bf16, value = bf16>)
+
+// -----
+
+// expected-error @below {{expected value dim to be a multiple of 16 from 32 to 256, got 512; nearest legal: 256}}
+func.func private @dim(!attn.kv<dense, heads = 8, dim = 128, value_dim = 512, key = bf16, value = bf16>)
+
+// -----
+
+// expected-error @below {{expected key elements to be f16 or bf16, got 'f32'}}
+func.func private @key(!attn.kv<dense, heads = 8, dim = 128, key = f32, value = bf16>)
+
+// -----
+
+// expected-error @below {{expected value elements to be f16 or bf16, got 'i8'}}
+func.func private @value(!attn.kv<dense, heads = 8, dim = 128, key = bf16, value = i8>)
+
+// -----
+
+// expected-error @below {{expected state heads from 1 to 4096, got 0; nearest legal: 1}}
+func.func private @state(!attn.state<heads = 0, value_dim = 64>)
+
+// -----
+
+// expected-error @below {{expected state value dim to be a multiple of 16 from 32 to 256, got 40; nearest legal: 32 or 48}}
+func.func private @state(!attn.state<heads = 1, value_dim = 40>)

@@ -4,10 +4,11 @@
 // it is MLIR's own driver with attn's dialects, passes and pipeline.
 //
 //===----------------------------------------------------------------------===//
+#include "attn/Dialect/Attn/IR/Source.h"
 #include "attn/Pipelines/Compile.h"
 #include "attn/Target/Manifest.h"
-#include "attn/Target/Ptxas.h"
 #include "attn/Target/PTX.h"
+#include "attn/Target/Ptxas.h"
 #include "attn/Tools.h"
 
 #include "mlir/Support/FileUtilities.h"
@@ -29,16 +30,18 @@ constexpr int ok = 0, badInput = 2;
 enum class Emit { None, Problem, Online, Tile, Machine, Ptx, Cubin, Manifest };
 
 cl::OptionCategory category("attn-opt");
-cl::opt<Emit> emitLevel(
-    "emit", cl::desc("compile the file's attention and print a level"),
-    cl::values(clEnumValN(Emit::Problem, "problem", "what is attended, defaults filled in"),
-               clEnumValN(Emit::Online, "online", "chains of partial-softmax states"),
-               clEnumValN(Emit::Tile, "tile", "loops, copies, fragments, dots, masks"),
-               clEnumValN(Emit::Machine, "machine", "the code of one lane: llvm and nvvm"),
-               clEnumValN(Emit::Ptx, "ptx", "PTX"), clEnumValN(Emit::Cubin, "cubin", "machine code, through ptxas"),
-               clEnumValN(Emit::Manifest, "manifest", "what a launch must know, as JSON")),
-    cl::init(Emit::None), cl::cat(category));
-cl::opt<std::string> target("target", cl::desc("chip to compile for: sm_80, sm_89, sm_90a, sm_100a or sm_120a"),
+cl::opt<Emit>
+    emitLevel("emit", cl::desc("compile the file's attention and print a level"),
+              cl::values(clEnumValN(Emit::Problem, "problem", "what is attended, defaults filled in"),
+                         clEnumValN(Emit::Online, "online", "chains of partial-softmax states"),
+                         clEnumValN(Emit::Tile, "tile", "loops, copies, fragments, dots, masks"),
+                         clEnumValN(Emit::Machine, "machine", "the code of one lane: llvm and nvvm"),
+                         clEnumValN(Emit::Ptx, "ptx", "PTX"),
+                         clEnumValN(Emit::Cubin, "cubin", "machine code, through ptxas"),
+                         clEnumValN(Emit::Manifest, "manifest", "what a launch must know, as JSON")),
+              cl::init(Emit::None), cl::cat(category));
+cl::opt<std::string> target("target",
+                            cl::desc("chip to compile for: sm_80, sm_89, sm_90a, sm_100a or sm_120a"),
                             cl::init("sm_90a"), cl::value_desc("chip"), cl::cat(category));
 cl::opt<std::string> schedule("schedule", cl::desc("family of instructions: auto or mma"), cl::init("auto"),
                               cl::value_desc("name"), cl::cat(category));
@@ -55,7 +58,9 @@ FailureOr<std::string> emitText(ModuleOp module) {
       return module.emitError("unknown target '") << target << "'; known are " << listChips();
     if (attentionFunctions(module).empty())
       return module.emitError("no attention function: expected a func.func with an attn.attend");
-    Stage stage = emitLevel == Emit::Problem ? Stage::Problem : emitLevel == Emit::Online ? Stage::Online : Stage::Tile;
+    Stage stage = emitLevel == Emit::Problem  ? Stage::Problem
+                  : emitLevel == Emit::Online ? Stage::Online
+                                              : Stage::Tile;
     PassManager manager(module.getContext());
     addStagesUpTo(manager, stage, {target});
     if (failed(manager.run(module)))
@@ -112,6 +117,22 @@ int emitFile(StringRef input, StringRef output, DialectRegistry &registry) {
   return ok;
 }
 
+/// MLIR's own driver, except that it accepts what our users write for `and`.
+int runPasses(StringRef input, StringRef output, DialectRegistry &registry) {
+  std::string error;
+  std::unique_ptr<llvm::MemoryBuffer> source = openInputFile(input, &error);
+  std::unique_ptr<llvm::ToolOutputFile> file = source ? openOutputFile(output, &error) : nullptr;
+  if (!file) {
+    llvm::errs() << "attn-opt: " << error << "\n";
+    return badInput;
+  }
+  if (failed(MlirOptMain(file->os(), acceptAmpersand(std::move(source)), registry,
+                         MlirOptMainConfig::createFromCLOptions())))
+    return badInput;
+  file->keep();
+  return ok;
+}
+
 } // namespace
 
 int mlir::attn::attnOptMain(int argc, char **argv) {
@@ -119,9 +140,10 @@ int mlir::attn::attnOptMain(int argc, char **argv) {
   DialectRegistry registry;
   registerEverything(registry);
   auto [input, output] = registerAndParseCLIOptions(
-      argc, argv, "attn-opt: the attention compiler\n\n  attn-opt FILE --emit=ptx --target=sm_90a -o kernel.ptx\n",
+      argc, argv,
+      "attn-opt: the attention compiler\n\n  attn-opt FILE --emit=ptx --target=sm_90a -o kernel.ptx\n",
       registry);
   if (emitLevel != Emit::None)
     return emitFile(input, output, registry);
-  return failed(MlirOptMain(argc, argv, input, output, registry)) ? badInput : ok;
+  return runPasses(input, output, registry);
 }

@@ -29,7 +29,8 @@ if(ATTN_STATIC)
     MLIROptLib MLIRParser MLIRArithDialect MLIRArithToLLVM MLIRMathDialect MLIRSCFDialect MLIRSCFToControlFlow
     MLIRSCFTransforms MLIRControlFlowDialect MLIRControlFlowToLLVM MLIRFuncDialect MLIRFuncToLLVM MLIRGPUDialect
     MLIRLLVMDialect MLIRNVVMDialect MLIRNVVMToLLVM MLIRReconcileUnrealizedCasts MLIRTensorDialect MLIRDLTIDialect
-    MLIRTargetLLVMIRExport MLIRLLVMToLLVMIRTranslation MLIRNVVMToLLVMIRTranslation MLIRBuiltinToLLVMIRTranslation
+    MLIRTargetLLVMIRExport MLIRLLVMToLLVMIRTranslation MLIRNVVMToLLVMIRTranslation MLIRGPUToLLVMIRTranslation
+    MLIRBuiltinToLLVMIRTranslation
     MLIRTransforms MLIRPass ${_attn_llvm_components})
 else()
   set(ATTN_LLVM_LIBS MLIR LLVM)

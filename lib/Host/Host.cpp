@@ -80,6 +80,10 @@ llvm::Expected<std::unique_ptr<HostCode>> compileForHost(Operation *gpuModule,
     k.sharedAlignment = layout->sharedAlignment;
     k.staticShared = layout->staticShared;
     k.checked = options.check;
+    auto written = writtenParameters(function);
+    k.writesAnywhere = !written;
+    if (written)
+      k.writtenParameters = std::move(*written);
   }
   Rewriter rewriter(*module, *layout, options.check);
   for (auto [function, kernel] : functions)

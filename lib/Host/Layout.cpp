@@ -129,6 +129,8 @@ llvm::Expected<ModuleLayout> layOut(Operation *module) {
     uint64_t alignment = global.getAlignment().value_or(16);
     auto array = dyn_cast<LLVM::LLVMArrayType>(global.getType());
     if (array && array.getNumElements() == 0) {
+      if (dynamic.empty())
+        layout.sharedAlignment = 1;
       layout.sharedAlignment = std::max<uint32_t>(layout.sharedAlignment, static_cast<uint32_t>(alignment));
       dynamic.push_back(global);
       continue;

@@ -71,7 +71,7 @@ llvm::Error Rewriter::rewriteNVVM(Operation *op) {
   if (isa<NVVM::CpAsyncCommitGroupOp>(op))
     return call("attn_host_cp_commit", none, {lane}), done();
   if (auto wait = dyn_cast<NVVM::CpAsyncWaitGroupOp>(op))
-    return call("attn_host_cp_wait", none, {lane, opId(op), constant(wait.getN())}), done();
+    return call("attn_host_cp_wait", none, {lane, constant(wait.getN())}), done();
   if (auto matrix = dyn_cast<NVVM::LdMatrixOp>(op))
     return rewriteLdmatrix(matrix);
   if (auto matrix = dyn_cast<NVVM::StMatrixOp>(op))

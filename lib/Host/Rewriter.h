@@ -23,6 +23,10 @@ struct ModuleLayout {
 /// Numbers the operations and places shared memory. Leaves the module as it is.
 llvm::Expected<ModuleLayout> layOut(mlir::Operation *module);
 
+/// Which parameters of a kernel its stores and atomics may derive their pointers from; none if
+/// that cannot be told.
+std::optional<std::vector<uint32_t>> writtenParameters(mlir::LLVM::LLVMFuncOp kernel);
+
 /// Rewrites one function in place: a leading lane parameter, calls for NVVM operations.
 /// A kernel becomes `name(lane, args)`.
 class Rewriter {

@@ -21,8 +21,12 @@ static void move(Lane &lane, PendingCopy &copy) {
 }
 
 void finishCopies(Lane &lane, uint32_t groupLimit) {
-  while (lane.copiesHead < lane.copies.size() && lane.copies[lane.copiesHead].group < groupLimit)
-    move(lane, lane.copies[lane.copiesHead++]);
+  while (lane.copiesHead < lane.copies.size() && lane.copies[lane.copiesHead].group < groupLimit) {
+    PendingCopy &copy = lane.copies[lane.copiesHead++];
+    move(lane, copy);
+    if (lane.block->checker)
+      lane.block->checker->copyFinished(lane, copy);
+  }
   if (lane.copiesHead == lane.copies.size()) {
     lane.copies.clear();
     lane.copiesHead = 0;
@@ -37,14 +41,14 @@ void attn_host_cp_async(LaneAbi *abi, uint32_t op, void *to, const void *from, u
                         uint32_t sourceBytes) {
   Lane &lane = laneOf(abi);
   Block &block = *lane.block;
-  PendingCopy copy{static_cast<const uint8_t *>(from),
-                   static_cast<uint32_t>(static_cast<uint8_t *>(to) - lane.shared),
-                   lane.openGroup,
-                   op,
-                   static_cast<uint8_t>(bytes),
-                   static_cast<uint8_t>(sourceBytes),
-                   false,
-                   false};
+  uint32_t offset = static_cast<uint32_t>(static_cast<uint8_t *>(to) - lane.shared);
+  if (block.checker && !block.checker->copyIssued(lane, op, offset, from, bytes, sourceBytes))
+    return;
+  if (offset > kArenaBytes - 16)
+    return; // unchecked code of a wrong kernel must not take the process with it
+  PendingCopy copy{
+      static_cast<const uint8_t *>(from), offset, lane.openGroup, op, static_cast<uint8_t>(bytes),
+      static_cast<uint8_t>(sourceBytes),  false,  false};
   AsyncEffects effects = block.grid->options.asyncEffects;
   uint32_t draw = effects == AsyncEffects::Random  ? block.effects.below(3)
                   : effects == AsyncEffects::Eager ? 0
@@ -65,7 +69,7 @@ void attn_host_cp_commit(LaneAbi *abi) {
   ++lane.openGroup;
 }
 
-void attn_host_cp_wait(LaneAbi *abi, uint32_t op, uint32_t newest) {
+void attn_host_cp_wait(LaneAbi *abi, uint32_t newest) {
   Lane &lane = laneOf(abi);
   // The open group was not committed: no wait covers it.
   if (lane.openGroup > newest)

@@ -64,7 +64,7 @@ void Block::run(const Grid &g, uint64_t index) {
   }
   for (Barrier &b : barriers)
     b = Barrier();
-  readyWarps = 0;
+  readyWarps = throttledWarps = 0;
   currentWarp = 0;
   aliveLanes = threads;
   // Memory of the previous block must not be mistaken for this one's.
@@ -77,7 +77,7 @@ void Block::run(const Grid &g, uint64_t index) {
     warp.groupCount = 0;
     warp.throttled = warp.exited = 0;
     uint32_t lanes = std::min(kLanes, threads - w * kLanes);
-    warp.alive = lanes == kLanes ? ~0u : (1u << lanes) - 1;
+    warp.alive = warp.all = lanes == kLanes ? ~0u : (1u << lanes) - 1;
     warp.ready = 0;
     for (uint32_t l = 0; l < lanes; ++l) {
       Lane &lane = warp.lanes[l];
@@ -127,8 +127,18 @@ static unsigned bitFrom(uint32_t mask, unsigned position) {
          32;
 }
 
+bool Block::releaseThrottled() {
+  for (; throttledWarps; throttledWarps &= throttledWarps - 1) {
+    Warp &warp = *warps[static_cast<unsigned>(std::countr_zero(throttledWarps))];
+    checker->converge(warp);
+    wake(warp, warp.throttled);
+    warp.throttled = 0;
+  }
+  return readyWarps != 0;
+}
+
 Lane *Block::pick() {
-  if (!readyWarps)
+  if (!readyWarps && !releaseThrottled())
     return nullptr;
   unsigned w = currentWarp;
   bool here = readyWarps >> w & 1;

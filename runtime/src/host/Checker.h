@@ -1,22 +1,77 @@
 //===- Checker.h - Detectors and counters of one block ----------*- C++ -*-===//
+//
+// Sees every access and every synchronization of a block while it runs. Clocks.h
+// says what is ordered, SharedShadow.h who touched which shared bytes,
+// Requests.h what accesses cost, GridLog.h what blocks do to each other.
+//
+//===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_CHECKER_H
 #define ATTN_RT_SRC_HOST_CHECKER_H
 
+#include "Clocks.h"
+#include "GlobalShadow.h"
+#include "GridLog.h"
 #include "Machine.h"
+#include "Requests.h"
+#include "SharedShadow.h"
 
 namespace attn::rt::host {
 
 class Checker {
 public:
-  void beginBlock(Block &block) {}
-  void endBlock(Block &block) {}
-  void laneExit(Lane &lane) {}
-  void converge(Warp &warp) {}
-  void warpSync(Warp &warp, uint32_t lanes) {}
-  void barrierRelease(Warp &warp, uint32_t id) {}
-  void barrierAcquire(Warp &warp, uint32_t id) {}
-  void barrierReset(uint32_t id) {}
+  explicit Checker(const WriteSet &writes) : writes(writes) {}
+
+  void beginBlock(Block &block);
+  void endBlock(Block &block);
+
+  // Accesses. The address to use is returned: the given one, or scratch if it would fault.
+  void *access(Lane &lane, uint32_t op, void *p);
+  void atomicAdd(Lane &lane, uint32_t op, float *p, bool &usable);
+  /// Whether the copy may be made; `sourceBytes` becomes 0 where the source must not be read.
+  bool copyIssued(Lane &lane, uint32_t op, uint32_t offset, const void *source, uint32_t bytes,
+                  uint32_t &sourceBytes);
+  void copyFinished(Lane &lane, const PendingCopy &copy);
+  /// ldmatrix or stmatrix rows of all lanes; rows that would fault are moved to offset 0.
+  void matrix(Warp &warp, uint32_t op, uint32_t *offsets, uint32_t rows, bool writes);
+
+  // Synchronization
+  void laneExit(Lane &lane);
+  void converge(Warp &warp) { requests.flush(warp); }
+  void warpSync(Warp &warp, uint32_t lanes) { clocks.syncLanes(warp, lanes); }
+  void barrierRelease(Warp &warp, uint32_t id) { clocks.release(warp, id); }
+  void barrierAcquire(Warp &warp, uint32_t id) { clocks.acquire(warp, id); }
+  void barrierReset(uint32_t id) { clocks.resetBarrier(id); }
+
+  const Counters &counters() const { return requests.counters; }
+  std::vector<LoggedRange> takeLog() { return log.take(); }
+
+private:
+  /// Holds back a lane that runs far ahead of its warp.
+  void throttle(Lane &lane, uint32_t n);
+  void *sharedAccess(Lane &lane, uint32_t op, uint32_t offset, void *p);
+  void *globalAccess(Lane &lane, uint32_t op, void *p);
+  bool checkAlignment(Lane &lane, uint32_t op, uint64_t address, uint32_t alignment, bool shared);
+  bool inShared(uint32_t offset, uint32_t bytes) const;
+  void reportShared(Lane &lane, uint32_t op, const Conflict &conflict, bool writes);
+  void reportGlobal(Lane &lane, uint32_t op, FindingKind kind, const void *p, uint32_t bytes,
+                    const char *what);
+  Allocation *find(uint32_t op, const void *p, uint32_t bytes);
+
+  const WriteSet &writes;
+  Block *block = nullptr;
+  const Grid *grid = nullptr;
+  uint32_t staticEnd = 0, dynamicStart = 0, dynamicEnd = 0;
+  Clocks clocks;
+  SharedShadow shadow;
+  GlobalShadow global;
+  BlockLog log;
+  Requests requests;
+  std::vector<Allocation *> lastHit; ///< per operation
+  alignas(64) uint8_t scratch[64];
 };
+
+/// "k_pages + 4096 (16 bytes)", and where it lies against the end if outside.
+std::string describeGlobal(const MemoryMap &memory, const void *p, uint32_t bytes);
 
 } // namespace attn::rt::host
 

@@ -29,7 +29,7 @@ void attn_host_stmatrix(LaneAbi *, uint32_t op, void *row, uint32_t count, uint3
 void attn_host_cp_async(LaneAbi *, uint32_t op, void *to, const void *from, uint32_t bytes,
                         uint32_t sourceBytes);
 void attn_host_cp_commit(LaneAbi *);
-void attn_host_cp_wait(LaneAbi *, uint32_t op, uint32_t newest);
+void attn_host_cp_wait(LaneAbi *, uint32_t newest);
 // Access.cpp; the address to use: the given one, or a scratch place if that would fault
 void *attn_host_load(LaneAbi *, uint32_t op, void *);
 void *attn_host_store(LaneAbi *, uint32_t op, void *);

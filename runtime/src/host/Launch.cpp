@@ -83,20 +83,30 @@ Report launch(const HostKernel &kernel, Dim3 gridDim, Dim3 blockDim, uint32_t sh
   std::vector<BlockResult> results(blocks);
   std::atomic<uint64_t> next{0};
   std::mutex mutex;
+  const bool check = options.check && kernel.checked;
+  WriteSet writes;
+  if (check)
+    writes.build(grid);
+  std::vector<std::vector<LoggedRange>> logs(check ? blocks : 0);
   auto work = [&] {
     auto block = BlockPool::get().take();
-    Checker checker;
-    block->checker = options.check && kernel.checked ? &checker : nullptr;
-    uint64_t flops = 0;
+    auto checker = check ? std::make_unique<Checker>(writes) : nullptr;
+    block->checker = checker.get();
+    Counters counters;
     for (uint64_t i; (i = next.fetch_add(1)) < blocks;) {
       block->findings.clear();
       block->run(grid, order[i]);
-      flops += block->flops;
+      counters.flops += block->flops;
+      if (check) {
+        counters += checker->counters();
+        logs[order[i]] = checker->takeLog();
+      }
       results[order[i]].findings = std::move(block->findings);
       results[order[i]].adds = std::move(block->adds);
     }
+    block->checker = nullptr;
     std::lock_guard lock(mutex);
-    report.counters.flops += flops;
+    report.counters += counters;
     BlockPool::get().give(std::move(block));
   };
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
@@ -107,6 +117,12 @@ Report launch(const HostKernel &kernel, Dim3 gridDim, Dim3 blockDim, uint32_t sh
   work();
   for (std::thread &t : pool)
     t.join();
+  if (check) {
+    std::vector<std::vector<LocalFinding>> found(blocks);
+    findGridRaces(grid, logs, found);
+    for (uint64_t b = 0; b < blocks; ++b)
+      std::move(found[b].begin(), found[b].end(), std::back_inserter(results[b].findings));
+  }
   for (uint64_t b = 0; b < blocks; ++b) {
     for (const DeferredAdd &add : results[b].adds)
       *add.address += add.value;

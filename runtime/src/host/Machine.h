@@ -29,6 +29,19 @@ struct LocalFinding {
   uint64_t count;
 };
 
+template <class Make>
+void reportTo(std::vector<LocalFinding> &findings, FindingKind kind, uint32_t op, uint32_t thread,
+              uint32_t detail, Make make) {
+  for (LocalFinding &f : findings)
+    if (f.kind == kind && f.op == op && f.detail == detail) {
+      ++f.count;
+      return;
+    }
+  LocalFinding f{kind, op, thread, detail, {}, {}, 1};
+  make(f);
+  findings.push_back(std::move(f));
+}
+
 /// A small generator of our own: one draw must cost less than a fiber switch.
 struct Random {
   uint64_t state;
@@ -79,8 +92,8 @@ struct Group {
 struct Warp {
   Block *block = nullptr;
   uint32_t index = 0;
-  uint32_t alive = 0, ready = 0, exited = 0;
-  uint32_t throttled = 0; ///< yielded until their warp caught up (see Requests.h)
+  uint32_t all = 0, alive = 0, ready = 0, exited = 0; ///< lanes
+  uint32_t throttled = 0;                             ///< yielded until their warp caught up (see Requests.h)
   unsigned groupCount = 0;
   Group groups[kLanes];
   Lane lanes[kLanes];
@@ -119,7 +132,7 @@ struct Block {
   uint64_t linear = 0; ///< index of the block in the grid
   uint32_t ctaid[3] = {};
   unsigned warpCount = 0;
-  uint32_t readyWarps = 0;
+  uint32_t readyWarps = 0, throttledWarps = 0;
   unsigned currentWarp = 0;
   uint32_t aliveLanes = 0;
   bool shuffle = false;
@@ -151,18 +164,13 @@ struct Block {
       readyWarps |= 1u << warp.index;
   }
   Lane *pick();
+  /// Lets lanes that ran ahead of their warp go on; false if there are none.
+  bool releaseThrottled();
   /// Records a finding, or counts it if its operation did the same before. The message
   /// is made only for a new one, so pass what makes it.
   template <class Make>
   void reportWith(FindingKind kind, uint32_t op, uint32_t thread, uint32_t detail, Make make) {
-    for (LocalFinding &f : findings)
-      if (f.kind == kind && f.op == op && f.detail == detail) {
-        ++f.count;
-        return;
-      }
-    LocalFinding f{kind, op, thread, detail, {}, {}, 1};
-    make(f);
-    findings.push_back(std::move(f));
+    reportTo(findings, kind, op, thread, detail, make);
   }
   void report(FindingKind kind, uint32_t op, const Lane &lane, std::string message);
   void laneExit(Lane &lane);

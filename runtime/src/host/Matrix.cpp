@@ -55,11 +55,11 @@ template <MmaKind kind>
       std::memcpy(&c[i * 32 + l], &D[(l >> 2) + 8 * (i >> 1)][2 * (l & 3) + (i & 1)], 4);
 }
 
-[[gnu::target_clones("avx512f,avx512bw,avx512vl", "avx2", "default")]] void
+[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void
 mmaF16(const uint32_t *a, const uint32_t *b, uint32_t *c) {
   mmaBody<MmaKind::F16>(a, b, c);
 }
-[[gnu::target_clones("avx512f,avx512bw,avx512vl", "avx2", "default")]] void
+[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void
 mmaBF16(const uint32_t *a, const uint32_t *b, uint32_t *c) {
   mmaBody<MmaKind::BF16>(a, b, c);
 }
@@ -79,10 +79,21 @@ bool runMma(Warp &warp, const Group &g) {
   return true;
 }
 
+/// The rows' offsets, checked; none of them leaves the window even in unchecked code.
+const uint32_t *rowOffsets(Warp &warp, const Group &g, bool writes) {
+  uint32_t *offset = warp.word(0);
+  if (Checker *checker = warp.block->checker)
+    checker->matrix(warp, g.op, offset, 8 * g.a, writes);
+  for (uint32_t r = 0; r < 8 * g.a; ++r)
+    if (offset[r] > kArenaBytes - 16)
+      offset[r] = 0;
+  return offset;
+}
+
 bool runLdmatrix(Warp &warp, const Group &g) {
   wantWholeWarp(warp, g);
   const uint8_t *shared = warp.block->shared;
-  const uint32_t *offset = warp.word(0);
+  const uint32_t *offset = rowOffsets(warp, g, false);
   for (uint32_t j = 0; j < g.a; ++j) {
     uint16_t m[8][8];
     for (int r = 0; r < 8; ++r)
@@ -100,7 +111,7 @@ bool runLdmatrix(Warp &warp, const Group &g) {
 bool runStmatrix(Warp &warp, const Group &g) {
   wantWholeWarp(warp, g);
   uint8_t *shared = warp.block->shared;
-  const uint32_t *offset = warp.word(0);
+  const uint32_t *offset = rowOffsets(warp, g, true);
   for (uint32_t j = 0; j < g.a; ++j) {
     uint16_t m[8][8];
     const uint32_t *in = warp.word(kMatrixData + j);

@@ -15,7 +15,8 @@ namespace attn::rt::host {
 static bool complete(Warp &warp, unsigned which) {
   Group group = warp.groups[which];
   warp.groups[which] = warp.groups[--warp.groupCount];
-  if (Checker *checker = warp.block->checker; checker && group.arrived == warp.alive)
+  // Only where all lanes meet, and none has left: requests must not depend on who was faster.
+  if (Checker *checker = warp.block->checker; checker && group.arrived == warp.all)
     checker->converge(warp);
   return group.run(warp, group);
 }

@@ -37,7 +37,11 @@ struct HostKernel {
   std::vector<HostOpInfo> ops;   ///< indexed by the op number that the code passes
   uint32_t sharedAlignment = 16; ///< declared alignment of dynamic shared memory
   uint32_t staticShared = 0;     ///< bytes of static shared memory, placed before it
-  bool checked = false;          ///< loads and stores are instrumented
+  /// Parameters (by number) that stores and atomics may derive their pointers from; any
+  /// allocation may be written if that could not be told.
+  std::vector<uint32_t> writtenParameters;
+  bool writesAnywhere = true;
+  bool checked = false; ///< loads and stores are instrumented
 };
 
 } // namespace attn::rt::host

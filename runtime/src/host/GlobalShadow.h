@@ -1,0 +1,38 @@
+//===- GlobalShadow.h - Races on global memory within a block ---*- C++ -*-===//
+//
+// Kernels write little global memory, so writes are kept per byte in a hash of
+// 64-byte lines, and only lines that the block wrote are asked about on a read.
+// A write does not know of reads before the line's first write: between blocks
+// GridLog.h finds those, within a block they go unseen.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_SRC_HOST_GLOBALSHADOW_H
+#define ATTN_RT_SRC_HOST_GLOBALSHADOW_H
+
+#include "SharedShadow.h"
+
+namespace attn::rt::host {
+
+class GlobalShadow {
+public:
+  void reset() { lines.clear(); }
+  Conflict read(const Clocks &clocks, unsigned warp, uint32_t lane, uint64_t address, uint32_t bytes) {
+    return access(clocks, warp, lane, address, bytes, 0, false, false);
+  }
+  Conflict write(const Clocks &clocks, unsigned warp, uint32_t lane, uint64_t address, uint32_t bytes,
+                 uint32_t op, bool atomic) {
+    return access(clocks, warp, lane, address, bytes, op, true, atomic);
+  }
+
+private:
+  struct Line {
+    Writer writers[64];
+  };
+  Conflict access(const Clocks &clocks, unsigned warp, uint32_t lane, uint64_t address, uint32_t bytes,
+                  uint32_t op, bool writes, bool atomic);
+  std::unordered_map<uint64_t, Line> lines;
+};
+
+} // namespace attn::rt::host
+
+#endif

@@ -1,0 +1,151 @@
+//===- SharedShadow.cpp - Who touched which shared bytes ------------------===//
+#include "SharedShadow.h"
+#include <cstring>
+
+namespace attn::rt::host {
+
+void SharedShadow::reset(unsigned warpCount, uint32_t end) {
+  warps = warpCount;
+  size_t cells = (end + 3) / 4 + 4;
+  writers.assign(cells, Writer());
+  readers.assign(cells * warps, 0);
+  valid.assign(cells, 0);
+  splits.clear();
+}
+
+SharedShadow::SplitCell &SharedShadow::split(uint32_t cell) {
+  auto [it, fresh] = splits.try_emplace(cell);
+  if (fresh || !writers[cell].split) {
+    for (ByteCell &byte : it->second) {
+      byte.writer = writers[cell];
+      std::copy_n(&readers[size_t(cell) * warps], warps, byte.readers);
+    }
+    writers[cell].split = true;
+  }
+  return it->second;
+}
+
+bool SharedShadow::writerConflicts(const Writer &w, const Clocks &clocks, unsigned warp, uint32_t lane,
+                                   bool atomic, Conflict &conflict) const {
+  if (!w.tick || (!w.pending && ((w.atomic && atomic) || clocks.ordered(w.warp, w.lane, w.tick, warp, lane))))
+    return false;
+  conflict = {Conflict::Race, 0, w.op, w.warp, w.lane, w.pending != 0, false};
+  return true;
+}
+
+bool SharedShadow::readersConflict(const uint32_t *row, const Clocks &clocks, unsigned warp, uint32_t lane,
+                                   Conflict &conflict) const {
+  for (unsigned w = 0; w < warps; ++w) {
+    if (!row[w] || clocks.ordered(w, row[w] & 63, row[w] >> 6, warp, lane))
+      continue;
+    conflict = {Conflict::Race, 0, 0, w, row[w] & 63, false, true};
+    return true;
+  }
+  return false;
+}
+
+void SharedShadow::noteRead(uint32_t &reader, const Clocks &clocks, unsigned warp, uint32_t lane) const {
+  // Two lanes whose reads are not ordered for everyone share the entry as "several".
+  uint32_t before = reader & 63;
+  if (reader && before != lane && reader >> 6 > clocks.limit(warp, warp))
+    lane = kEveryLane;
+  reader = clocks.tick(warp) << 6 | lane;
+}
+
+Conflict SharedShadow::read(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset,
+                            uint32_t bytes) {
+  Conflict first;
+  Writer previous; // neighbouring cells mostly have one writer: ask about it once
+  for (uint32_t at = offset, end = offset + bytes; at < end;) {
+    uint32_t cell = at / 4, stop = std::min(end, cell * 4 + 4);
+    uint32_t mask = (1u << (stop - cell * 4)) - (1u << (at - cell * 4));
+    Conflict found;
+    Writer &writer = writers[cell];
+    if (mask != 15 || writer.split) {
+      SplitCell &parts = split(cell);
+      for (unsigned i = 0; i < 4; ++i)
+        if (mask >> i & 1) {
+          if (!found.kind)
+            writerConflicts(parts[i].writer, clocks, warp, lane, false, found);
+          noteRead(parts[i].readers[warp], clocks, warp, lane);
+        }
+    } else {
+      if (std::memcmp(&writer, &previous, sizeof writer) != 0)
+        if (!writerConflicts(writer, clocks, warp, lane, false, found))
+          previous = writer;
+      noteRead(readers[size_t(cell) * warps + warp], clocks, warp, lane);
+    }
+    if (!found.kind && (valid[cell] & mask) != mask)
+      found.kind = Conflict::Uninitialized;
+    if (found.kind && !first.kind) {
+      first = found;
+      first.offset = at;
+    }
+    at = stop;
+  }
+  return first;
+}
+
+Conflict SharedShadow::write(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset,
+                             uint32_t bytes, uint32_t op, bool atomic, bool pending) {
+  Conflict first;
+  Writer mine;
+  mine.tick = clocks.tick(warp);
+  mine.op = static_cast<uint16_t>(op);
+  mine.warp = warp & 31;
+  mine.lane = lane & 63;
+  mine.atomic = atomic;
+  mine.pending = pending;
+  for (uint32_t at = offset, end = offset + bytes; at < end;) {
+    uint32_t cell = at / 4, stop = std::min(end, cell * 4 + 4);
+    uint32_t mask = (1u << (stop - cell * 4)) - (1u << (at - cell * 4));
+    Conflict found;
+    if (mask != 15 || writers[cell].split) {
+      SplitCell &parts = split(cell);
+      for (unsigned i = 0; i < 4; ++i) {
+        if (!(mask >> i & 1))
+          continue;
+        if (!found.kind && !writerConflicts(parts[i].writer, clocks, warp, lane, atomic, found))
+          readersConflict(parts[i].readers, clocks, warp, lane, found);
+        parts[i].writer = mine;
+      }
+      if (mask == 15) { // one cell again; its readers were checked and are all before this write
+        writers[cell] = mine;
+        std::fill_n(&readers[size_t(cell) * warps], warps, 0u);
+      }
+    } else {
+      if (!writerConflicts(writers[cell], clocks, warp, lane, atomic, found))
+        readersConflict(&readers[size_t(cell) * warps], clocks, warp, lane, found);
+      writers[cell] = mine;
+    }
+    if (!pending)
+      valid[cell] |= static_cast<uint8_t>(mask);
+    if (found.kind && !first.kind) {
+      first = found;
+      first.offset = at;
+    }
+    at = stop;
+  }
+  return first;
+}
+
+void SharedShadow::finish(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes,
+                          uint32_t op, uint32_t validBytes) {
+  auto settle = [&](Writer &w) {
+    if (w.pending && w.warp == warp && w.lane == lane && w.op == static_cast<uint16_t>(op)) {
+      w.pending = false;
+      w.tick = clocks.tick(warp);
+    }
+  };
+  for (uint32_t at = offset; at < offset + bytes; at += 4) {
+    uint32_t cell = at / 4;
+    if (writers[cell].split)
+      for (ByteCell &byte : split(cell))
+        settle(byte.writer);
+    else
+      settle(writers[cell]);
+    valid[cell] = static_cast<uint8_t>(validBytes >> (at - offset) & 15);
+  }
+}
+
+} // namespace attn::rt::host

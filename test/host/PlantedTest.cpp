@@ -1,0 +1,170 @@
+//===- PlantedTest.cpp - Each bug is found, its twin passes ---------------===//
+//
+// Every file of planted/ holds a kernel @right and what goes wrong when it is
+// changed a little. Right ones must be clean, with the same bits, whenever copies
+// take effect, in whatever order lanes and blocks run and on however many cores;
+// wrong ones must be found under each of these too.
+//
+//===----------------------------------------------------------------------===//
+#include "Fixture.h"
+#include <gtest/gtest.h>
+
+using namespace attn;
+using namespace attn::rt::host;
+
+namespace {
+
+struct Planted {
+  const char *file;
+  const char *kernel;
+  FindingKind kind;
+  const char *op;      ///< part of the text of the operation to blame
+  const char *message; ///< part of what is said about it
+};
+
+void PrintTo(const Planted &p, std::ostream *os) { *os << p.file << " @" << p.kernel; }
+
+constexpr FindingKind kRace = FindingKind::Race, kUninitialized = FindingKind::Uninitialized,
+                      kBounds = FindingKind::OutOfBounds, kAlign = FindingKind::Misaligned,
+                      kSync = FindingKind::Sync, kDeadlock = FindingKind::Deadlock;
+
+const Planted kBugs[] = {
+    {"01_block_barrier", "wrong", kRace, "llvm.", "shared bytes without order"},
+    {"01_warp_barrier", "wrong", kRace, "llvm.", "shared bytes without order"},
+    {"01_ldmatrix_warp_barrier", "wrong", kRace, "nvvm.ldmatrix", "shared bytes without order"},
+    {"02_barrier_count", "wrong1", kDeadlock, "nvvm.barrier", "64 threads of 96 arrived"},
+    {"02_barrier_count", "wrong2", kRace, "llvm.", "shared bytes without order"},
+    {"02_barrier_count", "wrong3", kSync, "nvvm.barrier", "an earlier arrival expects"},
+    {"02_barrier_id", "wrong", kDeadlock, "nvvm.barrier", "32 threads of 64 arrived"},
+    {"03_wait_count", "wrong", kRace, "llvm.load", "not waited for"},
+    {"03_wait_missing", "wrong1", kRace, "llvm.load", "not waited for"},
+    {"03_wait_missing", "wrong2", kRace, "llvm.load", ""},
+    {"03_wait_missing", "wrong3", kRace, "llvm.load", "not waited for"},
+    {"03_wait_elsewhere", "wrong", kRace, "llvm.load", "cp.async"},
+    {"03_ring_overwrite", "wrong", kRace, "", "shared bytes"},
+    {"03_exit_pending", "wrong", kSync, "nvvm.cp.async", "exits with copies"},
+    {"11_ldmatrix_alignment", "wrong", kAlign, "nvvm.ldmatrix", "multiple of 16"},
+    {"11_ldmatrix_alignment_declared", "wrong", kAlign, "nvvm.ldmatrix", "multiple of 16"},
+    {"11_ldmatrix_row", "wrong", kUninitialized, "nvvm.ldmatrix", "nobody wrote"},
+    {"15_plain_against_atomic", "wrong", kRace, "", "written without order against block"},
+    {"15_two_blocks_one_byte", "wrong", kRace, "llvm.store", "written without order against block"},
+    {"15_noncoherent", "wrong", kRace, "llvm.store", "non-coherent"},
+    {"15_global_in_block", "wrong", kRace, "llvm.", "without order against thread"},
+    {"18_shuffle_mask", "wrong1", kSync, "nvvm.shfl", "shuffle reads lane 16"},
+    {"18_shuffle_mask", "wrong2", kDeadlock, "nvvm.shfl", "never come"},
+    {"18_shuffle_mask", "wrong3", kSync, "nvvm.shfl", "does not name it"},
+    {"18_shuffle_exited", "wrong", kSync, "nvvm.shfl", "has exited"},
+    {"20_global_end", "wrong", kBounds, "llvm.load", "outside of every allocation"},
+    {"20_shared_unwritten", "wrong1", kUninitialized, "llvm.load", "nobody wrote"},
+    {"20_shared_unwritten", "wrong2", kBounds, "llvm.load", "outside of the block's shared memory"},
+    {"20_global_unwritten", "wrong", kUninitialized, "llvm.load", "nobody wrote"},
+    {"21_page_index", "wrong2", kBounds, "llvm.load", "outside of every allocation"},
+    {"22_divergent_barrier", "wrong1", kDeadlock, "nvvm.barrier", "never come"},
+    {"22_divergent_barrier", "wrong2", kDeadlock, "nvvm.barrier", "the rest never comes"},
+};
+
+constexpr uint32_t kBlocks = 2, kThreads = 64, kPoolWords = 1024, kShared = 4096;
+
+struct Result {
+  Report report;
+  std::vector<uint32_t> bits;
+};
+
+Result runOnce(const HostKernel &kernel, const LaunchOptions &options) {
+  test::Launcher launcher;
+  launcher.options = options;
+  // A pool of 64 pages of 16 floats; all but four pages hold NaN.
+  std::vector<uint32_t> pool(kPoolWords);
+  std::vector<int32_t> table = {3, 5, 1, 60};
+  for (uint32_t i = 0; i < kPoolWords; ++i) {
+    bool owned = std::find(table.begin(), table.end(), int32_t(i / 16)) != table.end();
+    pool[i] = owned ? 0x3f800000 + (i << 8) : 0x7fc00000;
+  }
+  uint32_t *in = launcher.upload("in", pool);
+  int32_t *tablePtr = launcher.upload("table", table);
+  uint32_t *out = launcher.output<uint32_t>("out", kBlocks * kThreads);
+  int32_t n = kPoolWords;
+  Result result;
+  result.report = launcher.run(kernel, {kBlocks}, {kThreads}, kShared, in, out, tablePtr, n);
+  result.bits.assign(out, out + kBlocks * kThreads);
+  return result;
+}
+
+/// Every way of running that must make no difference.
+std::vector<LaunchOptions> allWays() {
+  std::vector<LaunchOptions> ways;
+  for (AsyncEffects effects : {AsyncEffects::Eager, AsyncEffects::Delayed, AsyncEffects::Random})
+    for (bool shuffle : {false, true})
+      for (unsigned threads : {1u, 2u})
+        for (uint64_t seed = 0; seed < (shuffle || effects == AsyncEffects::Random ? 4u : 1u); ++seed) {
+          LaunchOptions o;
+          o.asyncEffects = effects;
+          o.shuffle = shuffle;
+          o.threads = threads;
+          o.seed = seed;
+          ways.push_back(o);
+        }
+  return ways;
+}
+
+std::string path(const char *file) { return std::string("planted/") + file + ".mlir"; }
+
+class PlantedBug : public testing::TestWithParam<Planted> {};
+
+TEST_P(PlantedBug, twinPasses) {
+  auto program = test::Program::fromFile(path(GetParam().file));
+  std::vector<uint32_t> first;
+  Counters counters;
+  for (const LaunchOptions &way : allWays()) {
+    Result result = runOnce(program->kernel("right"), way);
+    ASSERT_TRUE(result.report.clean()) << result.report.describe();
+    if (first.empty()) {
+      first = result.bits;
+      counters = result.report.counters;
+    }
+    ASSERT_EQ(result.bits, first);
+    ASSERT_EQ(result.report.counters, counters);
+  }
+}
+
+TEST_P(PlantedBug, isFound) {
+  const Planted &bug = GetParam();
+  auto program = test::Program::fromFile(path(bug.file));
+  for (const LaunchOptions &way : allWays()) {
+    Result result = runOnce(program->kernel(bug.kernel), way);
+    EXPECT_GT(result.report.total(bug.kind), 0u) << result.report.describe();
+    bool blamed = false;
+    for (const Finding &f : result.report.findings)
+      blamed |= f.kind == bug.kind && f.op.find(bug.op) != std::string::npos &&
+                f.message.find(bug.message) != std::string::npos;
+    ASSERT_TRUE(blamed) << "effects " << int(way.asyncEffects) << " shuffle " << way.shuffle << " seed "
+                        << way.seed << "\n"
+                        << result.report.describe();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PlantedBug, testing::ValuesIn(kBugs), [](const auto &info) {
+  return std::string(info.param.file) + "_" + info.param.kernel;
+});
+
+TEST(PlantedNumbers, pageIndexOffByOneGivesNaN) {
+  auto program = test::Program::fromFile(path("21_page_index"));
+  Result right = runOnce(program->kernel("right"), {}), wrong = runOnce(program->kernel("wrong1"), {});
+  EXPECT_TRUE(wrong.report.clean()) << wrong.report.describe();
+  for (uint32_t bits : right.bits)
+    EXPECT_NE(bits, 0x7fc00000u);
+  for (uint32_t bits : wrong.bits)
+    EXPECT_EQ(bits, 0x7fc00000u);
+}
+
+TEST(PlantedNumbers, delayedCopiesShowOldBytes) {
+  auto program = test::Program::fromFile(path("03_wait_count"));
+  LaunchOptions eager, delayed;
+  eager.asyncEffects = AsyncEffects::Eager;
+  delayed.asyncEffects = AsyncEffects::Delayed;
+  Result right = runOnce(program->kernel("right"), delayed);
+  EXPECT_EQ(runOnce(program->kernel("wrong"), eager).bits, right.bits);
+  EXPECT_NE(runOnce(program->kernel("wrong"), delayed).bits, right.bits);
+}
+
+} // namespace

@@ -1,0 +1,30 @@
+//===- CudaDevice.h - A GPU through NVIDIA's driver -------------*- C++ -*-===//
+//
+// The driver library is loaded when the first device is opened, never linked:
+// a program built with this runs where there is no driver, and no CUDA toolkit is
+// needed to build it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_CUDADEVICE_H
+#define ATTN_RT_CUDADEVICE_H
+
+#include "attn_rt/Device.h"
+
+namespace attn::rt {
+
+struct CudaOptions {
+  int index = 0;
+  std::string library = "libcuda.so.1";
+  void *stream =
+      nullptr; ///< a CUstream of the same device's primary context; null is the legacy default stream
+};
+
+/// Says why where it cannot: no driver, a driver too old (with both versions), no such device.
+Result<std::unique_ptr<Device>> openCudaDevice(const CudaOptions &options = {});
+
+/// Is there a driver with at least one device?
+bool cudaIsAvailable();
+
+} // namespace attn::rt
+
+#endif

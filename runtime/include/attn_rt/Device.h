@@ -1,0 +1,125 @@
+//===- Device.h - Where kernels run -----------------------------*- C++ -*-===//
+//
+// One interface, two devices: `cuda` (a GPU through its driver) and `host` (the
+// executor that runs the machine level of the same kernel on a CPU). One suite,
+// test/runtime/device/ConformanceTest.cpp, says what both must do.
+//
+// Work goes to one stream in the order of the calls. Copies out and synchronize
+// wait for it, nothing else does, and an error of a launch may appear only there.
+// Objects are used by one thread at a time.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_DEVICE_H
+#define ATTN_RT_DEVICE_H
+
+#include "attn_rt/Status.h"
+#include "attn_rt/host/Launch.h"
+
+#include <memory>
+#include <span>
+
+namespace attn::rt {
+
+/// An address in the device's memory.
+using DeviceAddress = uint64_t;
+
+struct DeviceProperties {
+  std::string name;
+  int multiprocessors = 1;
+  int64_t sharedBytesPerBlock = 0; ///< the most a kernel may ask for
+  int threadsPerBlock = 1024;
+  int64_t l2Bytes = 0;
+  int64_t memoryBytes = 0;
+  int computeCapability = 0; ///< 90 for sm_90; 0 where that means nothing
+  int driverVersion = 0;     ///< as CUDA counts: 12040 is 12.4
+};
+
+/// What the traffic of an allocation counts as in the host device's counters.
+enum class MemoryUse : uint8_t { Plain, Partials };
+
+/// A module in every form that is at hand; each device takes the one it understands.
+struct ModuleSource {
+  std::string name; ///< for messages
+  std::string_view ptx;
+  std::span<const uint8_t> cubin;
+  std::span<const host::HostKernel> hostKernels;
+};
+
+struct LaunchShape {
+  std::array<uint32_t, 3> grid{1, 1, 1};
+  std::array<uint32_t, 3> block{1, 1, 1};
+  uint32_t sharedBytes = 0;
+};
+
+class Kernel {
+public:
+  virtual ~Kernel();
+};
+
+/// Loaded code. Kernels belong to it.
+class Module {
+public:
+  virtual ~Module();
+  /// A kernel by name, made ready to be launched with this much dynamic shared memory. Errors name the
+  /// kernel, and the limit where the device has less.
+  virtual Result<Kernel *> kernel(const std::string &name, int64_t sharedBytes) = 0;
+};
+
+class Event {
+public:
+  virtual ~Event();
+};
+
+class Device {
+public:
+  virtual ~Device();
+  /// "cuda" or "host".
+  virtual std::string_view kind() const = 0;
+  virtual const DeviceProperties &properties() const = 0;
+
+  /// At least 256-byte aligned, contents unspecified. `label` is for messages and reports. A size of 0 gives
+  /// an address that may be freed and not accessed.
+  virtual Result<DeviceAddress> allocate(size_t bytes, const std::string &label,
+                                         MemoryUse use = MemoryUse::Plain) = 0;
+  virtual Status free(DeviceAddress address) = 0;
+  virtual Status copyIn(DeviceAddress to, const void *from, size_t bytes) = 0;
+  virtual Status copyOut(void *to, DeviceAddress from, size_t bytes) = 0;
+  virtual Status fill(DeviceAddress to, uint8_t byte, size_t bytes) = 0;
+  /// Makes a whole allocation useless: NaN in every float format, and unwritten where the device keeps track.
+  virtual Status poison(DeviceAddress address, size_t bytes) = 0;
+
+  virtual Result<std::unique_ptr<Module>> load(const ModuleSource &source) = 0;
+  /// `args` points to each parameter's value; they are read before the call returns.
+  virtual Status launch(const Kernel &kernel, const LaunchShape &shape, void **args) = 0;
+  virtual Status synchronize() = 0;
+
+  virtual Result<std::unique_ptr<Event>> createEvent() = 0;
+  virtual Status record(Event &event) = 0;
+  /// Seconds between two recorded events; waits for the second.
+  virtual Result<double> elapsed(Event &begin, Event &end) = 0;
+};
+
+/// Memory that frees itself. Its device must outlive it.
+class Buffer {
+public:
+  Buffer() = default;
+  static Result<Buffer> create(Device &device, size_t bytes, const std::string &label,
+                               MemoryUse use = MemoryUse::Plain);
+  Buffer(Buffer &&other) noexcept { *this = std::move(other); }
+  Buffer &operator=(Buffer &&other) noexcept;
+  ~Buffer() { reset(); }
+
+  DeviceAddress address() const { return address_; }
+  size_t bytes() const { return bytes_; }
+  explicit operator bool() const { return device_ != nullptr; }
+  void reset();
+
+private:
+  Device *device_ = nullptr;
+  DeviceAddress address_ = 0;
+  size_t bytes_ = 0;
+};
+
+} // namespace attn::rt
+
+#endif

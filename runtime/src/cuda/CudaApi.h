@@ -1,0 +1,101 @@
+//===- CudaApi.h - The part of the CUDA driver API in use -------*- C++ -*-===//
+//
+// Own declarations of the driver's stable C ABI, and the table of functions that
+// are looked up in it. The two that turn errors into words come first, so that
+// whatever fails after them can be named.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_CUDA_CUDAAPI_H
+#define ATTN_RT_CUDA_CUDAAPI_H
+
+#include "attn_rt/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace attn::rt::cuda {
+
+using CUresult = int;
+using CUdevice = int;
+using CUdeviceptr = uint64_t;
+using CUcontext = struct CUctx_st *;
+using CUmodule = struct CUmod_st *;
+using CUfunction = struct CUfunc_st *;
+using CUstream = struct CUstream_st *;
+using CUevent = struct CUevent_st *;
+
+enum : CUresult {
+  success = 0,
+  outOfMemory = 2,
+  noDevice = 100,
+  noBinaryForGpu = 209,
+  invalidPtx = 218,
+  unsupportedPtxVersion = 222,
+};
+enum Attribute : int {
+  threadsPerBlock = 1,
+  multiprocessorCount = 16,
+  l2CacheSize = 38,
+  computeCapabilityMajor = 75,
+  computeCapabilityMinor = 76,
+  sharedBytesPerBlockOptin = 97,
+};
+enum JitOption : int { errorLogBuffer = 5, errorLogBufferSize = 6 };
+enum FunctionAttribute : int { maxDynamicSharedBytes = 8 };
+
+// X(name, parameters): looked up by exactly this name.
+#define ATTN_CUDA_REQUIRED(X)                                                                                \
+  X(cuGetErrorName, (CUresult, const char **))                                                               \
+  X(cuGetErrorString, (CUresult, const char **))                                                             \
+  X(cuDriverGetVersion, (int *))                                                                             \
+  X(cuInit, (unsigned))                                                                                      \
+  X(cuDeviceGetCount, (int *))                                                                               \
+  X(cuDeviceGet, (CUdevice *, int))                                                                          \
+  X(cuDeviceGetName, (char *, int, CUdevice))                                                                \
+  X(cuDeviceGetAttribute, (int *, int, CUdevice))                                                            \
+  X(cuDeviceTotalMem_v2, (size_t *, CUdevice))                                                               \
+  X(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                                       \
+  X(cuDevicePrimaryCtxRelease_v2, (CUdevice))                                                                \
+  X(cuCtxPushCurrent_v2, (CUcontext))                                                                        \
+  X(cuCtxPopCurrent_v2, (CUcontext *))                                                                       \
+  X(cuMemGetInfo_v2, (size_t *, size_t *))                                                                   \
+  X(cuMemAlloc_v2, (CUdeviceptr *, size_t))                                                                  \
+  X(cuMemFree_v2, (CUdeviceptr))                                                                             \
+  X(cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream))                                     \
+  X(cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, CUstream))                                           \
+  X(cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                                         \
+  X(cuModuleLoadDataEx, (CUmodule *, const void *, unsigned, int *, void **))                                \
+  X(cuModuleUnload, (CUmodule))                                                                              \
+  X(cuModuleGetFunction, (CUfunction *, CUmodule, const char *))                                             \
+  X(cuFuncSetAttribute, (CUfunction, int, int))                                                              \
+  X(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,       \
+                     CUstream, void **, void **))                                                            \
+  X(cuStreamSynchronize, (CUstream))                                                                         \
+  X(cuEventCreate, (CUevent *, unsigned))                                                                    \
+  X(cuEventDestroy_v2, (CUevent))                                                                            \
+  X(cuEventRecord, (CUevent, CUstream))                                                                      \
+  X(cuEventSynchronize, (CUevent))                                                                           \
+  X(cuEventElapsedTime, (float *, CUevent, CUevent))
+
+/// The oldest driver that serves: PTX 7.0 for sm_80 came with CUDA 11.0.
+inline constexpr int oldestDriver = 11000;
+
+struct Api {
+#define ATTN_DECLARE(name, parameters) CUresult(*name) parameters = nullptr;
+  ATTN_CUDA_REQUIRED(ATTN_DECLARE)
+#undef ATTN_DECLARE
+  int driverVersion = 0;
+
+  /// "cuda: <action> failed: CUDA_ERROR_… (in words)".
+  Error error(CUresult result, const std::string &action) const;
+};
+
+/// Loads and initializes the driver once for each library name; the table lives as long as the process.
+Result<const Api *> loadApi(const std::string &library);
+
+/// "12.4" of 12040.
+std::string versionText(int version);
+
+} // namespace attn::rt::cuda
+
+#endif

@@ -1,0 +1,40 @@
+//===- CudaModule.h - Code on a GPU -----------------------------*- C++ -*-===//
+#ifndef ATTN_RT_CUDA_CUDAMODULE_H
+#define ATTN_RT_CUDA_CUDAMODULE_H
+
+#include "attn_rt/Device.h"
+#include "cuda/CudaApi.h"
+
+namespace attn::rt::cuda {
+
+/// Makes a context current for a scope and gives back the one before: the process may hold others
+/// (PyTorch's).
+class Current {
+public:
+  Current(const Api &api, CUcontext context)
+      : api_(api), pushed_(api.cuCtxPushCurrent_v2(context) == success) {}
+  ~Current() {
+    CUcontext ignored;
+    if (pushed_)
+      (void)api_.cuCtxPopCurrent_v2(&ignored);
+  }
+  Current(const Current &) = delete;
+  Current &operator=(const Current &) = delete;
+
+private:
+  const Api &api_;
+  bool pushed_;
+};
+
+struct CudaKernel final : Kernel {
+  CUfunction function = nullptr;
+  std::string name;
+};
+
+/// Loads a cubin where there is one that the device takes, else the PTX through the driver's JIT.
+Result<std::unique_ptr<Module>> loadModule(const Api &api, CUcontext context,
+                                           const DeviceProperties &properties, const ModuleSource &source);
+
+} // namespace attn::rt::cuda
+
+#endif

@@ -1,0 +1,167 @@
+#include "attn_rt/HostDevice.h"
+
+#include <chrono>
+#include <cstring>
+#include <unistd.h>
+
+namespace attn::rt {
+
+namespace {
+
+// The launch of a plan is made for so many multiprocessors. A fixed number, not that of the cores at hand, so
+// that plans and with them results are the same on every machine.
+constexpr int multiprocessors = 16;
+// Of sm_90: what the compiler checked a kernel's shared memory against is checked when it compiles for a
+// chip.
+constexpr int64_t sharedBytesPerBlock = 232448;
+
+struct HostKernelHandle final : Kernel {
+  const host::HostKernel *kernel = nullptr;
+};
+
+struct HostEvent final : Event {
+  std::optional<std::chrono::steady_clock::time_point> time;
+};
+
+class HostModule final : public Module {
+public:
+  explicit HostModule(const ModuleSource &source) : name_(source.name) {
+    for (const host::HostKernel &kernel : source.hostKernels) {
+      kernels_.push_back(std::make_unique<HostKernelHandle>());
+      kernels_.back()->kernel = &kernel;
+    }
+  }
+  Result<Kernel *> kernel(const std::string &name, int64_t sharedBytes) override {
+    if (sharedBytes > sharedBytesPerBlock)
+      return Error{ErrorKind::Device, "host: kernel '" + name + "' asks for " + std::to_string(sharedBytes) +
+                                          " bytes of shared memory; at most " +
+                                          std::to_string(sharedBytesPerBlock) + " are possible"};
+    for (const auto &handle : kernels_)
+      if (handle->kernel->name == name)
+        return handle.get();
+    return Error{ErrorKind::Device, "host: module '" + name_ + "' has no kernel '" + name + "'"};
+  }
+
+private:
+  std::string name_;
+  std::vector<std::unique_ptr<HostKernelHandle>> kernels_;
+};
+
+class HostDeviceImpl final : public HostDevice {
+public:
+  explicit HostDeviceImpl(const host::LaunchOptions &options) : options_(options) {
+    properties_.name = "host";
+    properties_.multiprocessors = multiprocessors;
+    properties_.sharedBytesPerBlock = sharedBytesPerBlock;
+    properties_.memoryBytes =
+        static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGE_SIZE));
+  }
+
+  std::string_view kind() const override { return "host"; }
+  const DeviceProperties &properties() const override { return properties_; }
+  host::LaunchOptions &options() override { return options_; }
+  const host::Report &report() const override { return report_; }
+  void resetReport() override { report_ = {}; }
+
+  Result<DeviceAddress> allocate(size_t bytes, const std::string &label, MemoryUse use) override {
+    // The machine would hand out more than it has and kill the process later.
+    if (bytes > static_cast<size_t>(properties_.memoryBytes))
+      return Error{ErrorKind::Memory, "host: out of memory allocating '" + label + "': asked for " +
+                                          std::to_string(bytes) + " bytes, the machine has " +
+                                          std::to_string(properties_.memoryBytes)};
+    Result<void *> memory = memory_.alloc(bytes, label);
+    if (!memory)
+      return memory.error();
+    if (use == MemoryUse::Partials)
+      memory_.setTag(*memory, host::Tag::Partials);
+    return reinterpret_cast<DeviceAddress>(*memory);
+  }
+  Status free(DeviceAddress address) override { return memory_.free(pointer(address)); }
+
+  Status copyIn(DeviceAddress to, const void *from, size_t bytes) override {
+    if (Status s = check(to, bytes, "copy to"); !s)
+      return s;
+    if (bytes)
+      std::memcpy(pointer(to), from, bytes);
+    memory_.markWritten(pointer(to), bytes);
+    return {};
+  }
+  Status copyOut(void *to, DeviceAddress from, size_t bytes) override {
+    if (Status s = check(from, bytes, "copy from"); !s)
+      return s;
+    if (bytes)
+      std::memcpy(to, pointer(from), bytes);
+    return {};
+  }
+  Status fill(DeviceAddress to, uint8_t byte, size_t bytes) override {
+    if (Status s = check(to, bytes, "fill"); !s)
+      return s;
+    std::memset(pointer(to), byte, bytes);
+    memory_.markWritten(pointer(to), bytes);
+    return {};
+  }
+  Status poison(DeviceAddress address, size_t bytes) override {
+    if (Status s = check(address, bytes, "poison"); !s)
+      return s;
+    memory_.poison(pointer(address));
+    return {};
+  }
+
+  Result<std::unique_ptr<Module>> load(const ModuleSource &source) override {
+    if (source.hostKernels.empty())
+      return Error{ErrorKind::Device, "host: module '" + source.name + "' has no code for this device"};
+    return std::unique_ptr<Module>(std::make_unique<HostModule>(source));
+  }
+  Status launch(const Kernel &kernel, const LaunchShape &shape, void **args) override {
+    const auto &handle = static_cast<const HostKernelHandle &>(kernel);
+    host::Report report = host::launch(*handle.kernel, {shape.grid[0], shape.grid[1], shape.grid[2]},
+                                       {shape.block[0], shape.block[1], shape.block[2]}, shape.sharedBytes,
+                                       args, memory_, options_);
+    if (!report.error.empty())
+      return Error{ErrorKind::Device, "host: launching '" + handle.kernel->name + "': " + report.error};
+    report_.merge(report, options_.maxFindings);
+    return {};
+  }
+  Status synchronize() override { return {}; }
+
+  Result<std::unique_ptr<Event>> createEvent() override {
+    return std::unique_ptr<Event>(std::make_unique<HostEvent>());
+  }
+  Status record(Event &event) override {
+    static_cast<HostEvent &>(event).time = std::chrono::steady_clock::now();
+    return {};
+  }
+  Result<double> elapsed(Event &begin, Event &end) override {
+    const auto &from = static_cast<HostEvent &>(begin).time, &to = static_cast<HostEvent &>(end).time;
+    if (!from || !to)
+      return Error{ErrorKind::Device, "host: measuring the time between two events: one was never recorded"};
+    return std::chrono::duration<double>(*to - *from).count();
+  }
+
+private:
+  DeviceProperties properties_;
+  host::LaunchOptions options_;
+  host::Report report_;
+  host::MemoryMap memory_;
+
+  static void *pointer(DeviceAddress address) { return reinterpret_cast<void *>(address); }
+
+  Status check(DeviceAddress address, size_t bytes, const char *action) const {
+    const host::Allocation *allocation = memory_.find(pointer(address));
+    if (bytes == 0 || (allocation && allocation->contains(pointer(address), bytes)))
+      return {};
+    std::string where = "an address that is in no allocation";
+    if (allocation)
+      where = "'" + allocation->label + "', which has " + std::to_string(allocation->bytes);
+    return Error{ErrorKind::Device,
+                 std::string("host: cannot ") + action + " " + std::to_string(bytes) + " bytes at " + where};
+  }
+};
+
+} // namespace
+
+std::unique_ptr<HostDevice> makeHostDevice(const host::LaunchOptions &options) {
+  return std::make_unique<HostDeviceImpl>(options);
+}
+
+} // namespace attn::rt

@@ -1,0 +1,134 @@
+#include "attn_rt/CudaDevice.h"
+
+#include <cstdlib>
+#include <gtest/gtest.h>
+
+using namespace attn::rt;
+
+namespace {
+
+// Sets a variable for a scope.
+struct Setting {
+  const char *name;
+  Setting(const char *name, const char *value) : name(name) { setenv(name, value, 1); }
+  ~Setting() { unsetenv(name); }
+};
+
+// Every copy of the fake driver is a library of its own, initialized once.
+std::string errorOf(const std::string &library) {
+  CudaOptions options;
+  options.library = library;
+  Result<std::unique_ptr<Device>> device = openCudaDevice(options);
+  return device ? "no error" : device.error().message;
+}
+
+std::unique_ptr<Device> fake() {
+  CudaOptions options;
+  options.library = ATTN_FAKE_CUDA;
+  Result<std::unique_ptr<Device>> device = openCudaDevice(options);
+  EXPECT_TRUE(device) << device.error().message;
+  return std::move(*device);
+}
+
+TEST(CudaErrors, NoDriver) {
+  const std::string message = errorOf("libno-such-driver.so.1");
+  EXPECT_NE(message.find("cuda: no NVIDIA driver: cannot load libno-such-driver.so.1"), std::string::npos)
+      << message;
+}
+
+TEST(CudaErrors, DriverTooOld) {
+  Setting version("FAKE_CUDA_VERSION", "10020");
+  EXPECT_EQ(errorOf(ATTN_FAKE_CUDA_OLD),
+            "cuda: the NVIDIA driver is too old: it supports CUDA 10.2 and lacks "
+            "'cuFuncSetAttribute'; CUDA 11.0 (driver 450) or later is needed");
+  // The same library under another name has not been initialized yet.
+  const std::string other = std::string(ATTN_FAKE_CUDA_DIR) + "/./libfakecuda.so";
+  EXPECT_EQ(errorOf(other),
+            "cuda: the NVIDIA driver is too old: it supports CUDA 10.2; CUDA 11.0 (driver 450) or "
+            "later is needed");
+}
+
+TEST(CudaErrors, InitializingFails) {
+  const std::string other = std::string(ATTN_FAKE_CUDA_DIR) + "/././libfakecuda.so";
+  {
+    Setting init("FAKE_CUDA_INIT", "100");
+    EXPECT_EQ(errorOf(other), "cuda: the NVIDIA driver finds no device");
+  }
+  Setting init("FAKE_CUDA_INIT", "999");
+  EXPECT_EQ(errorOf(other), "cuda: initializing the driver failed: error 999");
+}
+
+TEST(CudaErrors, NoSuchDevice) {
+  {
+    Setting count("FAKE_CUDA_COUNT", "0");
+    EXPECT_EQ(errorOf(ATTN_FAKE_CUDA), "cuda: the NVIDIA driver finds no device");
+  }
+  CudaOptions options;
+  options.library = ATTN_FAKE_CUDA;
+  options.index = 3;
+  EXPECT_EQ(openCudaDevice(options).error().message,
+            "cuda: there is no device 3; there are 1, counted from 0");
+}
+
+TEST(CudaErrors, OutOfMemoryNamesAskedAndFree) {
+  std::unique_ptr<Device> device = fake();
+  Result<DeviceAddress> some = device->allocate(1000000, "some");
+  ASSERT_TRUE(some);
+  Result<DeviceAddress> more = device->allocate(100000, "kv.k_pages");
+  ASSERT_FALSE(more);
+  EXPECT_EQ(more.error().kind, ErrorKind::Memory);
+  EXPECT_EQ(more.error().message,
+            "cuda: out of memory allocating 'kv.k_pages': asked for 100000 bytes, free are 48576 of 1048576");
+  EXPECT_TRUE(device->free(*some));
+}
+
+std::string loadError(const ModuleSource &source) {
+  Result<std::unique_ptr<Module>> module = fake()->load(source);
+  return module ? "no error" : module.error().message;
+}
+
+TEST(CudaErrors, PtxTheDriverDoesNotKnow) {
+  Setting load("FAKE_CUDA_LOAD", "222");
+  EXPECT_EQ(loadError({"m", ".version 9.1\n.target sm_80\n", {}, {}}),
+            "cuda: the NVIDIA driver is too old for module 'm': the driver supports CUDA 13.0, PTX 9.1 needs "
+            "CUDA 13.1");
+}
+
+TEST(CudaErrors, PtxThatDoesNotCompile) {
+  Setting load("FAKE_CUDA_LOAD", "218");
+  EXPECT_EQ(loadError({"m", ".version 7.0\n.target sm_80\n", {}, {}}),
+            "cuda: compiling the PTX of module 'm' in the driver failed: CUDA_ERROR_INVALID_PTX\n"
+            "ptxas fatal: line 3 of the fake");
+}
+
+TEST(CudaErrors, CodeForAnotherChip) {
+  EXPECT_EQ(loadError({"m", ".version 8.7\n.target sm_100a\n", {}, {}}),
+            "cuda: module 'm' was compiled for sm_100a, but 'Fake 9000' is sm_90, and code for sm_100a runs "
+            "on no other");
+  EXPECT_EQ(loadError({"m", ".version 8.7\n.target sm_120\n", {}, {}}),
+            "cuda: module 'm' was compiled for sm_120, but 'Fake 9000' is sm_90");
+  EXPECT_EQ(loadError({"m", ".version 8.0\n.target sm_90a\n", {}, {}}), "no error");
+  EXPECT_EQ(loadError({"m", ".version 7.0\n.target sm_80\n", {}, {}}), "no error");
+}
+
+TEST(CudaErrors, CubinForAnotherChipFallsBackToPtx) {
+  const uint8_t cubin[] = {0x7f, 'E', 'L', 'F', 0};
+  EXPECT_EQ(loadError({"m", ".version 7.0\n.target sm_80\n", cubin, {}}), "no error");
+  EXPECT_NE(loadError({"m", {}, cubin, {}}).find("cuda: loading the cubin of module 'm' failed"),
+            std::string::npos);
+}
+
+TEST(CudaErrors, FaultOfAKernelNamesIt) {
+  std::unique_ptr<Device> device = fake();
+  Result<std::unique_ptr<Module>> module = device->load({"m", ".version 7.0\n.target sm_80\n", {}, {}});
+  ASSERT_TRUE(module);
+  Result<Kernel *> kernel = (*module)->kernel("axpy", 0);
+  ASSERT_TRUE(kernel);
+  EXPECT_TRUE(device->launch(**kernel, {}, nullptr));
+  Setting sync("FAKE_CUDA_SYNC", "700");
+  EXPECT_EQ(device->synchronize().error().message, "cuda: running kernel 'axpy' or work before it failed: "
+                                                   "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access "
+                                                   "was encountered)");
+}
+
+} // namespace

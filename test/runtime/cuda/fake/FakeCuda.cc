@@ -1,0 +1,173 @@
+//===- FakeCuda.cc - A library that pretends to be a CUDA driver ------------===//
+//
+// Enough of the driver's ABI, on the memory of the process, to provoke every error
+// of the cuda device on a machine that has none. The environment says how it
+// misbehaves:
+//   FAKE_CUDA_VERSION  what cuDriverGetVersion says (13000)
+//   FAKE_CUDA_INIT     the result of cuInit
+//   FAKE_CUDA_COUNT    number of devices (1)
+//   FAKE_CUDA_LOAD     the result of loading a module
+//   FAKE_CUDA_SYNC     the result of waiting for the stream
+// It has 1 MiB of memory. Built with FAKE_CUDA_OLD it lacks a function.
+//
+//===----------------------------------------------------------------------===//
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+int setting(const char *name, int otherwise) {
+  const char *value = getenv(name);
+  return value ? atoi(value) : otherwise;
+}
+
+constexpr size_t capacity = 1 << 20;
+std::map<uint64_t, size_t> allocations;
+size_t used = 0;
+bool recorded[64];
+uintptr_t events = 0;
+
+} // namespace
+
+EXPORT int cuGetErrorName(int error, const char **name) {
+  switch (error) {
+  case 2:
+    *name = "CUDA_ERROR_OUT_OF_MEMORY";
+    return 0;
+  case 218:
+    *name = "CUDA_ERROR_INVALID_PTX";
+    return 0;
+  case 700:
+    *name = "CUDA_ERROR_ILLEGAL_ADDRESS";
+    return 0;
+  case 999:
+    return 1; // an error that even the driver has no name for
+  default:
+    *name = "CUDA_ERROR_OF_THE_FAKE";
+    return 0;
+  }
+}
+EXPORT int cuGetErrorString(int error, const char **text) {
+  *text = error == 700 ? "an illegal memory access was encountered" : nullptr;
+  return *text ? 0 : 1;
+}
+EXPORT int cuDriverGetVersion(int *version) {
+  *version = setting("FAKE_CUDA_VERSION", 13000);
+  return 0;
+}
+EXPORT int cuInit(unsigned) { return setting("FAKE_CUDA_INIT", 0); }
+EXPORT int cuDeviceGetCount(int *count) {
+  *count = setting("FAKE_CUDA_COUNT", 1);
+  return 0;
+}
+EXPORT int cuDeviceGet(int *device, int index) {
+  *device = index;
+  return 0;
+}
+EXPORT int cuDeviceGetName(char *name, int size, int) {
+  snprintf(name, static_cast<size_t>(size), "Fake 9000");
+  return 0;
+}
+EXPORT int cuDeviceGetAttribute(int *value, int attribute, int) {
+  const std::map<int, int> values = {{1, 1024}, {16, 4}, {38, 1 << 20}, {75, 9}, {76, 0}, {97, 232448}};
+  *value = values.at(attribute);
+  return 0;
+}
+EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int) {
+  *bytes = capacity;
+  return 0;
+}
+EXPORT int cuDevicePrimaryCtxRetain(void **context, int) {
+  *context = &allocations;
+  return 0;
+}
+EXPORT int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
+EXPORT int cuCtxPushCurrent_v2(void *) { return 0; }
+EXPORT int cuCtxPopCurrent_v2(void **context) {
+  *context = nullptr;
+  return 0;
+}
+EXPORT int cuMemGetInfo_v2(size_t *available, size_t *total) {
+  *available = capacity - used;
+  *total = capacity;
+  return 0;
+}
+EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+  if (bytes == 0)
+    return 1;
+  if (bytes > capacity - used)
+    return 2;
+  *address = reinterpret_cast<uint64_t>(aligned_alloc(256, (bytes + 255) / 256 * 256));
+  allocations[*address] = bytes;
+  used += bytes;
+  return 0;
+}
+EXPORT int cuMemFree_v2(uint64_t address) {
+  auto found = allocations.find(address);
+  if (found == allocations.end())
+    return 1;
+  used -= found->second;
+  allocations.erase(found);
+  free(reinterpret_cast<void *>(address));
+  return 0;
+}
+EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *) {
+  memcpy(reinterpret_cast<void *>(to), from, bytes);
+  return 0;
+}
+EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *) {
+  memcpy(to, reinterpret_cast<void *>(from), bytes);
+  return 0;
+}
+EXPORT int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void *) {
+  memset(reinterpret_cast<void *>(to), byte, bytes);
+  return 0;
+}
+EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values) {
+  const int result = setting("FAKE_CUDA_LOAD", 0);
+  // A cubin (no text) is for another chip.
+  if (memcmp(image,
+             "\x7f"
+             "ELF",
+             4) == 0)
+    return 209;
+  if (result != 0)
+    for (unsigned i = 0; i < count; ++i)
+      if (options[i] == 5)
+        strcpy(static_cast<char *>(values[i]), "ptxas fatal: line 3 of the fake");
+  *module = &used;
+  return result;
+}
+EXPORT int cuModuleUnload(void *) { return 0; }
+EXPORT int cuModuleGetFunction(void **function, void *, const char *name) {
+  *function = &recorded;
+  return strcmp(name, "axpy") == 0 ? 0 : 500;
+}
+#ifndef FAKE_CUDA_OLD
+EXPORT int cuFuncSetAttribute(void *, int, int) { return 0; }
+#endif
+EXPORT int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          void *, void **, void **) {
+  return 0;
+}
+EXPORT int cuStreamSynchronize(void *) { return setting("FAKE_CUDA_SYNC", 0); }
+EXPORT int cuEventCreate(void **event, unsigned) {
+  *event = reinterpret_cast<void *>(1 + events++ % 63);
+  recorded[reinterpret_cast<uintptr_t>(*event)] = false;
+  return 0;
+}
+EXPORT int cuEventDestroy_v2(void *) { return 0; }
+EXPORT int cuEventRecord(void *event, void *) {
+  recorded[reinterpret_cast<uintptr_t>(event)] = true;
+  return 0;
+}
+EXPORT int cuEventSynchronize(void *) { return 0; }
+EXPORT int cuEventElapsedTime(float *milliseconds, void *begin, void *end) {
+  *milliseconds = 0.5f;
+  return recorded[reinterpret_cast<uintptr_t>(begin)] && recorded[reinterpret_cast<uintptr_t>(end)] ? 0 : 400;
+}

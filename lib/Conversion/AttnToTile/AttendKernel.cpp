@@ -191,8 +191,9 @@ State AttendKernel::initialState(Value flags) {
   if (schedule.getSplitKeys())
     counts = b.createOrFold<arith::AndIOp>(counts, b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)));
   Value oneLane = b.compare(arith::CmpIPredicate::eq, b.createOrFold<arith::AndIOp>(LaneIdOp::create(b, b.getI32Type()), b.i32(3)), b.i32(0));
-  auto logits = LoadVectorOp::create(b, rowsOf(f32), sinks);
+  // Before the operation whose region uses them.
   Value lastRow = b.add(b.add(packedBegin, packedCount), b.i32(-1)), firstRow = b.add(packedBegin, warpRow());
+  auto logits = LoadVectorOp::create(b, rowsOf(f32), sinks);
   b.fill(logits.getIndex(), {b.getI32Type()}, [&](ValueRange line) {
     return b.wide(unpack(b.min(b.add(firstRow, line[0]), lastRow)).second);
   });

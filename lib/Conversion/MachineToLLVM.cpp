@@ -59,6 +59,12 @@ struct ReturnPattern : OpConversionPattern<func::ReturnOp> {
 struct MachineToLLVM : attn::impl::MachineToLLVMPassBase<MachineToLLVM> {
   void runOnOperation() override {
     MLIRContext *context = &getContext();
+    for (auto kernel : getOperation().getOps<func::FuncOp>()) {
+      if (kernel->hasAttr("tile.threads") && kernel.getNumResults() == 0 && !kernel.isExternal())
+        continue;
+      kernel.emitError("expected a kernel: a function with a body, without results and with tile.threads");
+      return signalPassFailure();
+    }
     ConversionConfig config;
     config.allowPatternRollback = false;
     {

@@ -98,8 +98,6 @@ struct RecordPattern : TilePattern<RecordOp> {
 struct AllocPattern : TilePattern<AllocOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(AllocOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
-    if (!op.getOffset())
-      return rewriter.notifyMatchFailure(op, "no offset: run --tile-allocate-shared first");
     Emitter e = emitter(op, rewriter);
     Value base = e.sharedAt(e.lanes.shared, *op.getOffset());
     if (op.getPerWarp())
@@ -128,15 +126,10 @@ struct GatherPattern : TilePattern<GatherOp> {
     int64_t lines = cast<SharedType>(op.getTargets()[0].getType()).getRows();
     Value firstLine;
     if (op.getScope() == Scope::Block) {
-      int64_t warps = op->getParentOfType<func::FuncOp>()->getAttrOfType<ScheduleAttr>("tile.schedule").getWarps();
-      if (lines % warps != 0)
-        return rewriter.notifyMatchFailure(op, "lines cannot be shared evenly between the warps");
-      lines /= warps;
+      lines /= op->getParentOfType<func::FuncOp>()->getAttrOfType<ScheduleAttr>("tile.schedule").getWarps();
       firstLine = e.mul(e.lanes.warp, lines);
     }
     bool lookup = op.getSlot().walk([](ReadOp) { return WalkResult::interrupt(); }).wasInterrupted();
-    if (lookup && lines > 32)
-      return rewriter.notifyMatchFailure(op, "more lines per warp than lanes to look them up");
 
     Value begin = adaptor.getBegin(), last = e.add(adaptor.getEnd(), -1);
     auto globalLine = [&](Value local) { return e.add(begin, firstLine ? e.add(local, firstLine) : local); };
@@ -154,7 +147,6 @@ struct GatherPattern : TilePattern<GatherOp> {
       int64_t size = tile.getElement().getIntOrFloatBitWidth() / 8;
       for (const SharedType::Panel &panel : tile.getPanels()) {
         int64_t chunks = panel.width / 16, perStep = 32 / chunks;
-        assert(llvm::isPowerOf2_64(chunks) && chunks <= 32 && "a swizzled panel has 2, 4 or 8 chunks per line");
         Value chunk = e.band(e.lanes.lane, chunks - 1);
         Value lineInStep = e.shr(e.lanes.lane, llvm::Log2_64(chunks));
         for (int64_t step = 0; step < lines; step += perStep) {

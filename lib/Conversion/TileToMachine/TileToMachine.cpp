@@ -58,10 +58,58 @@ LaneValues makeLaneValues(func::FuncOp kernel) {
   return values;
 }
 
+/// What the patterns take for granted. Earlier passes see to it; IR from a file may be anything.
+LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
+  if (!isa_and_nonnull<TileDialect>(op->getDialect()))
+    return success();
+  auto kernel = op->getParentOfType<func::FuncOp>();
+  if (!kernel || kernel->getParentOp() != module)
+    return op->emitOpError("expected to be in a func.func of the gpu.module");
+  SmallVector<Type> types(op->getOperandTypes());
+  llvm::append_range(types, op->getResultTypes());
+  for (Type type : types)
+    if (auto fragment = dyn_cast<FragmentType>(type); fragment && fragment.getLayout() == Layout::Unassigned)
+      return op->emitOpError("expected fragments to have a layout, got ")
+             << fragment << "; --tile-assign-layouts gives them one";
+  if (auto alloc = dyn_cast<AllocOp>(op); alloc && !alloc.getOffset())
+    return op->emitOpError("expected an offset; --tile-allocate-shared sets it");
+  auto gather = dyn_cast<GatherOp>(op);
+  if (!gather)
+    return success();
+  int64_t lines = cast<SharedType>(gather.getTargets()[0].getType()).getRows(), share = lines;
+  if (gather.getScope() == Scope::Block) {
+    auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+    if (!schedule)
+      return op->emitOpError("has scope block, but the kernel has no tile.schedule that says how many warps share it");
+    if (lines % schedule.getWarps() != 0)
+      return op->emitOpError("expected lines that ") << schedule.getWarps() << " warps can share, got " << lines;
+    share = lines / schedule.getWarps();
+  }
+  bool lookup = gather.getSlot().walk([](ReadOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  if (lookup && share > 32)
+    return op->emitOpError("expected at most 32 lines per warp, as many as lanes look them up, got ") << share;
+  for (Value target : gather.getTargets())
+    if (auto tile = cast<SharedType>(target.getType()); !tile.getSwizzled())
+      return op->emitOpError("expected swizzled tiles, got ") << tile << "; --tile-assign-layouts swizzles them";
+  return success();
+}
+
 struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
   void runOnOperation() override {
     gpu::GPUModuleOp module = getOperation();
     MLIRContext *context = &getContext();
+
+    for (auto kernel : module.getOps<func::FuncOp>()) {
+      if (!kernel.isExternal())
+        continue;
+      kernel.emitError("expected a kernel with a body");
+      return signalPassFailure();
+    }
+    WalkResult checked = module.walk([&](Operation *op) {
+      return failed(verifyLowerable(op, module)) ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (checked.wasInterrupted())
+      return signalPassFailure();
 
     OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
     auto array = LLVM::LLVMArrayType::get(b.getI8Type(), 0);

@@ -3,6 +3,7 @@
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -30,9 +31,45 @@ void TileDialect::initialize() {
       >();
 }
 
-LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, ScheduleKind kind,
-                                   int64_t rows, int64_t keys, int64_t warps, int64_t stages,
-                                   int64_t blocks, bool splitKeys, bool queryInRegisters) {
+/// The attributes that passes read without asking again.
+LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  StringRef name = attribute.getName().strref();
+  Attribute value = attribute.getValue();
+  auto expected = [&](StringRef what) {
+    return op->emitOpError("expected '") << name << "' to be " << what << ", got " << value;
+  };
+  auto isListOf = [&](auto isElement) {
+    auto list = dyn_cast<ArrayAttr>(value);
+    return list && llvm::all_of(list, isElement);
+  };
+  if (name == "tile.schedules") {
+    if (!isListOf([](Attribute a) { return isa<ScheduleAttr>(a); }) || cast<ArrayAttr>(value).empty())
+      return expected("a list of #tile.schedule, at least one");
+    llvm::SmallSet<int64_t, 4> rows; // kernels are named by them
+    for (auto schedule : cast<ArrayAttr>(value).getAsRange<ScheduleAttr>())
+      if (!rows.insert(schedule.getRows()).second)
+        return op->emitOpError("expected one schedule per number of rows, got two for ") << schedule.getRows();
+  } else if (name == "tile.schedule") {
+    if (!isa<ScheduleAttr>(value))
+      return expected("a #tile.schedule");
+  } else if (name == "tile.parameters") {
+    if (!isListOf([](Attribute a) { return isa<ParameterAttr>(a); }))
+      return expected("a list of #tile.parameter");
+  } else if (name == "tile.threads" || name == "tile.blocks_per_sm" || name == "tile.stages") {
+    auto count = dyn_cast<IntegerAttr>(value);
+    if (!count || count.getValue().getSignificantBits() > 32 || count.getValue().slt(1))
+      return expected("a positive integer");
+  } else if (name == "tile.shared_bytes") {
+    auto bytes = dyn_cast<IntegerAttr>(value);
+    if (!bytes || bytes.getValue().getSignificantBits() > 32 || bytes.getValue().isNegative())
+      return expected("an integer that is not negative");
+  }
+  return success();
+}
+
+LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, ScheduleKind kind, int64_t rows,
+                                   int64_t keys, int64_t warps, int64_t stages, int64_t blocks, bool splitKeys,
+                                   bool queryInRegisters) {
   if (warps < 1 || warps > 16)
     return emitError() << "expected 1 to 16 warps, got " << warps;
   if (stages < 1 || stages > 8)
@@ -44,9 +81,14 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (warpRows != 16 || (!splitKeys && rows % warps != 0))
     return emitError() << "expected 16 rows per warp, got " << warpRows << " (rows = " << rows
                        << ", warps = " << warps << ")";
-  if (warpKeys < 16 || warpKeys % 16 != 0 || (splitKeys && keys % warps != 0))
-    return emitError() << "expected the keys of a warp to be a multiple of 16, got " << warpKeys;
-  if (!splitKeys && keys / warps < 4)
-    return emitError() << "expected at least 4 keys per warp to copy, got " << keys / warps;
+  if (splitKeys && rows % warps != 0) // every warp copies a share of the queries
+    return emitError() << "expected the number of warps to divide the " << rows << " rows, got " << warps;
+  if (warpKeys < 16 || warpKeys % 16 != 0 || keys % warps != 0)
+    return emitError() << "expected the keys of a warp to be a multiple of 16, got " << warpKeys << " (keys = " << keys
+                       << ", warps = " << warps << ")";
+  // The lanes of a warp look up one line each.
+  if (int64_t copied = keys / warps; copied < 4 || copied > 32)
+    return emitError() << "expected 4 to 32 keys for each warp to copy, got " << copied << " (keys = " << keys
+                       << ", warps = " << warps << ")";
   return success();
 }

@@ -10,6 +10,91 @@ using namespace mlir::tile;
 #define GET_OP_CLASSES
 #include "attn/Dialect/Tile/IR/TileOps.cpp.inc"
 
+static bool isHalf(Type type) { return type.isF16() || type.isBF16(); }
+
+/// Unassigned fragments may still become what is asked for.
+static bool mayHaveLayout(FragmentType type, Layout layout) {
+  return type.getLayout() == Layout::Unassigned || type.getLayout() == layout;
+}
+
+/// A region of scalars: takes `arguments`, ends with a yield of `result`.
+static LogicalResult verifyBody(Operation *op, Region &region, TypeRange arguments, Type result) {
+  Block &block = region.front();
+  if (block.getArgumentTypes() != arguments) {
+    InFlightDiagnostic error = op->emitOpError("expected a region of (");
+    llvm::interleaveComma(arguments, error);
+    error << "), got (";
+    llvm::interleaveComma(block.getArgumentTypes(), error);
+    return error << ")";
+  }
+  auto yield = block.empty() ? YieldOp() : dyn_cast<YieldOp>(block.back());
+  if (!yield)
+    return op->emitOpError("expected a region that ends with tile.yield");
+  if (yield.getValue().getType() != result)
+    return op->emitOpError("expected the region to yield ") << result << ", got " << yield.getValue().getType();
+  return success();
+}
+
+static SmallVector<Type> elementsOf(ValueRange fragments) {
+  return llvm::map_to_vector(fragments, [](Value value) { return cast<FragmentType>(value.getType()).getElement(); });
+}
+
+/// Inputs of an elementwise operation have the result's axes, or one of them.
+static LogicalResult verifyBroadcast(Operation *op, ValueRange inputs, FragmentType result) {
+  auto isPacked = [](FragmentType type) { return type.getLayout() == Layout::Lhs; };
+  if (isPacked(result) || llvm::any_of(inputs, [&](Value v) { return isPacked(cast<FragmentType>(v.getType())); }))
+    return op->emitOpError("has no scalars in a fragment of layout 'lhs': two elements share a register");
+  for (Value input : inputs) {
+    auto type = cast<FragmentType>(input.getType());
+    for (auto [axis, size] : llvm::zip(type.getAxes(), type.getSizes())) {
+      auto it = llvm::find(result.getAxes(), axis);
+      if (it == result.getAxes().end())
+        return op->emitOpError("input has axis '") << stringifyAxis(axis) << "', which the result lacks";
+      if (result.getSizes()[it - result.getAxes().begin()] != size)
+        return op->emitOpError("expected the extents along '") << stringifyAxis(axis) << "' to agree";
+    }
+    bool same = type.getRank() == result.getRank();
+    if (same && type.getAxes() != result.getAxes())
+      return op->emitOpError("expected the axes in the result's order, got ") << type << " for " << result;
+    Layout expected = same ? result.getLayout() : type.getAxes()[0] == result.getAxes()[0] ? Layout::Row : Layout::Col;
+    if (expected != Layout::Unassigned && !mayHaveLayout(type, expected))
+      return op->emitOpError("expected an input of layout '") << stringifyLayout(expected) << "', got " << type;
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Uniform reads, shared memory
+//===----------------------------------------------------------------------===//
+
+LogicalResult ReadOp::verify() {
+  if (getValue().getType() == getBuffer().getType().getElement())
+    return success();
+  return emitOpError("expected an element of the buffer, ")
+         << getBuffer().getType().getElement() << ", got " << getValue().getType();
+}
+
+LogicalResult WriteOp::verify() {
+  Type value = getValue().getType(), element = getBuffer().getType().getElement();
+  if (value == element || (value.isF32() && isHalf(element)))
+    return success();
+  return emitOpError("expected ") << element << " or an f32 that is rounded to it, got " << value;
+}
+
+LogicalResult RecordOp::verify() {
+  if (!getBuffer().getType().getElement().isInteger(32))
+    return emitOpError("expected a buffer of i32, got ") << getBuffer().getType();
+  if (getNumResults() < 1 || getNumResults() > 8)
+    return emitOpError("expected 1 to 8 fields, got ") << getNumResults();
+  return success();
+}
+
+LogicalResult SlotOp::verify() {
+  if (getTile().getType() == getRing().getType().getTile())
+    return success();
+  return emitOpError("expected the ring's tile, ") << getRing().getType().getTile() << ", got " << getTile().getType();
+}
+
 LogicalResult GatherOp::verify() {
   size_t count = getTargets().size();
   if (count == 0)
@@ -19,34 +104,106 @@ LogicalResult GatherOp::verify() {
            << count << "), got " << getSources().size() << ", " << getOrigins().size() << " and "
            << getStrides().size();
   int64_t rows = cast<SharedType>(getTargets()[0].getType()).getRows();
-  for (auto [source, target] : llvm::zip(getSources(), getTargets())) {
+  for (auto [source, target, stride] : llvm::zip(getSources(), getTargets(), getStrides())) {
     auto tile = cast<SharedType>(target.getType());
     if (cast<BufferType>(source.getType()).getElement() != tile.getElement())
       return emitOpError("expected the element type of source and target to agree, got ")
              << source.getType() << " and " << tile;
     if (tile.getRows() != rows)
       return emitOpError("expected all targets to have ") << rows << " lines, got " << tile.getRows();
+    if (stride < tile.getCols())
+      return emitOpError("expected a stride of at least a line's ") << tile.getCols() << " elements, got " << stride;
   }
-  if (getSlot().getNumArguments() != 1 || !getSlot().getArgument(0).getType().isInteger(32))
-    return emitOpError("expected a region with one i32 argument, the line");
   return success();
 }
 
-LogicalResult MapOp::verify() {
-  if (getBody().getNumArguments() < getInputs().size())
-    return emitOpError("expected a region argument for each of the ")
-           << getInputs().size() << " inputs, got " << getBody().getNumArguments();
-  auto result = cast<FragmentType>(getResult().getType());
-  for (Value input : getInputs()) {
-    auto type = cast<FragmentType>(input.getType());
-    for (auto [axis, size] : llvm::zip(type.getAxes(), type.getSizes())) {
-      auto it = llvm::find(result.getAxes(), axis);
-      if (it == result.getAxes().end())
-        return emitOpError("input has axis '") << stringifyAxis(axis) << "', which the result lacks";
-      if (result.getSizes()[it - result.getAxes().begin()] != size)
-        return emitOpError("expected the extents along '") << stringifyAxis(axis) << "' to agree";
-    }
-  }
+LogicalResult GatherOp::verifyRegions() {
+  Type i32 = IntegerType::get(getContext(), 32);
+  return verifyBody(*this, getSlot(), i32, i32);
+}
+
+LogicalResult LoadOp::verify() {
+  SharedType tile = getTile().getType();
+  FragmentType fragment = getFragment().getType();
+  if (!isHalf(tile.getElement()) || fragment.getElement() != tile.getElement())
+    return emitOpError("expected tile and fragment of f16 or bf16, got ") << tile << " and " << fragment;
+  if (fragment.getRank() != 2 || fragment.getAxes()[0] != tile.getRowAxis() ||
+      fragment.getAxes()[1] != tile.getColAxis() || fragment.getSizes()[1] != tile.getCols() ||
+      fragment.getSizes()[0] > tile.getRows() || fragment.getSizes()[0] % 16 != 0 || tile.getCols() % 16 != 0)
+    return emitOpError("expected whole lines, a multiple of 16 of them, of ") << tile << ", got " << fragment;
+  if (!mayHaveLayout(fragment, Layout::Lhs))
+    return emitOpError("expected layout 'lhs', got ") << fragment;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Fragments
+//===----------------------------------------------------------------------===//
+
+LogicalResult SplatOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  if (fragment.getLayout() == Layout::Lhs)
+    return emitOpError("has no scalars in a fragment of layout 'lhs': two elements share a register");
+  if (getValue().getType() != fragment.getElement())
+    return emitOpError("expected a scalar of ") << fragment.getElement() << ", got " << getValue().getType();
+  return success();
+}
+
+LogicalResult CoordinatesOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  if (fragment.getRank() == 1 && fragment.getElement().isInteger(32))
+    return success();
+  return emitOpError("expected one axis of i32, got ") << fragment;
+}
+
+LogicalResult MapOp::verify() { return verifyBroadcast(*this, getInputs(), getResult().getType()); }
+LogicalResult MapOp::verifyRegions() {
+  return verifyBody(*this, getBody(), elementsOf(getInputs()), getResult().getType().getElement());
+}
+
+LogicalResult MaskOp::verify() {
+  if (getScores().getType() != getResult().getType() || !getScores().getType().getElement().isF32())
+    return emitOpError("expected scores and result of one f32 fragment type, got ")
+           << getScores().getType() << " and " << getResult().getType();
+  return verifyBroadcast(*this, getInputs(), getResult().getType());
+}
+LogicalResult MaskOp::verifyRegions() {
+  return verifyBody(*this, getVisible(), elementsOf(getInputs()), IntegerType::get(getContext(), 1));
+}
+
+LogicalResult ReduceOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (source.getRank() != 2 || !source.getElement().isF32() || !mayHaveLayout(source, Layout::Acc))
+    return emitOpError("expected an accumulator of f32 with two axes, got ") << source;
+  if (result.getRank() != 1 || result.getAxes()[0] != source.getAxes()[0] ||
+      result.getSizes()[0] != source.getSizes()[0] || result.getElement() != source.getElement() ||
+      !mayHaveLayout(result, Layout::Row))
+    return emitOpError("expected the first axis of ") << source << " as result, got " << result;
+  if (result.getPartial() && getKind() != Combine::Add)
+    return emitOpError("only sums can be partial, got '") << stringifyCombine(getKind()) << "'";
+  return success();
+}
+
+LogicalResult CompleteOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (!source.getPartial() || result.getPartial() || !source.getElement().isF32() ||
+      source.getAxes() != result.getAxes() || source.getSizes() != result.getSizes() ||
+      source.getElement() != result.getElement() || source.getLayout() != result.getLayout())
+    return emitOpError("expected a partial fragment of f32 and the same one complete, got ")
+           << source << " and " << result;
+  return success();
+}
+
+LogicalResult CastOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (source.getRank() != 2 || !source.getElement().isF32() || !mayHaveLayout(source, Layout::Acc))
+    return emitOpError("expected an accumulator of f32 with two axes, got ") << source;
+  if (!isHalf(result.getElement()) || !mayHaveLayout(result, Layout::Lhs))
+    return emitOpError("expected a left operand of f16 or bf16, got ") << result;
+  if (source.getAxes() != result.getAxes() || source.getSizes() != result.getSizes())
+    return emitOpError("expected source and result of the same axes, got ") << source << " and " << result;
+  if (llvm::any_of(source.getSizes(), [](int64_t size) { return size % 16 != 0; }))
+    return emitOpError("expected multiples of 16 along both axes, got ") << source;
   return success();
 }
 
@@ -55,19 +212,28 @@ LogicalResult DotOp::verify() {
   auto acc = getAcc().getType();
   Axis lhsRow, contracted;
   int64_t rows, depth;
+  Type element;
   if (auto fragment = dyn_cast<FragmentType>(getLhs().getType())) {
-    if (fragment.getRank() != 2)
+    if (fragment.getRank() != 2 || !mayHaveLayout(fragment, Layout::Lhs))
       return emitOpError("expected a left operand with two axes, got ") << fragment;
+    if (getLine())
+      return emitOpError("a left operand in registers has no line to start at");
     lhsRow = fragment.getAxes()[0], contracted = fragment.getAxes()[1];
     rows = fragment.getSizes()[0], depth = fragment.getSizes()[1];
-  } else if (auto shared = dyn_cast<SharedType>(getLhs().getType())) {
+    element = fragment.getElement();
+  } else {
+    auto shared = cast<SharedType>(getLhs().getType());
     if (!getLine())
       return emitOpError("a left operand in shared memory needs the line it starts at");
     lhsRow = shared.getRowAxis(), contracted = shared.getColAxis();
     rows = acc.getSizes()[0], depth = shared.getCols();
-  } else {
-    return emitOpError("expected a fragment or a shared tile on the left, got ") << getLhs().getType();
+    element = shared.getElement();
+    if (rows > shared.getRows())
+      return emitOpError("expected at most the ") << shared.getRows() << " lines of the tile, got " << rows;
   }
+  if (!isHalf(element) || rhs.getElement() != element || !acc.getElement().isF32())
+    return emitOpError("expected operands of one type, f16 or bf16, and an accumulator of f32, got ")
+           << element << ", " << rhs.getElement() << " and " << acc.getElement();
   bool overCols = rhs.getColAxis() == contracted, overRows = rhs.getRowAxis() == contracted;
   if (!overCols && !overRows)
     return emitOpError("operands share no axis to contract: '") << stringifyAxis(contracted) << "' is not in " << rhs;
@@ -77,9 +243,69 @@ LogicalResult DotOp::verify() {
   if (rhsDepth != depth)
     return emitOpError("expected ") << depth << " along '" << stringifyAxis(contracted) << "', got " << rhsDepth;
   if (acc.getRank() != 2 || acc.getAxes()[0] != lhsRow || acc.getAxes()[1] != rhsKept || acc.getSizes()[0] != rows ||
-      acc.getSizes()[1] != width || acc != getResult().getType())
+      acc.getSizes()[1] != width || acc != getResult().getType() || !mayHaveLayout(acc, Layout::Acc))
     return emitOpError("expected accumulator and result of [")
            << stringifyAxis(lhsRow) << " " << rows << ", " << stringifyAxis(rhsKept) << " " << width << "], got "
            << acc;
+  if (rows % 16 != 0 || depth % 16 != 0 || width % 16 != 0)
+    return emitOpError("expected multiples of 16 along all axes, got ")
+           << rows << " x " << width << ", contracted over " << depth;
   return success();
+}
+
+LogicalResult MergeWarpsOp::verify() {
+  FragmentType acc = getAcc().getType(), merged = getMergedAcc().getType();
+  if (acc.getRank() != 2 || acc.getSizes()[0] != 16 || acc.getSizes()[1] % 8 != 0 || !acc.getElement().isF32() ||
+      !mayHaveLayout(acc, Layout::Acc))
+    return emitOpError("expected an accumulator of f32 with 16 rows and a multiple of 8 columns, got ") << acc;
+  if (merged.getAxes() != acc.getAxes() || merged.getSizes()[0] != 16 || merged.getSizes()[1] % 8 != 0 ||
+      merged.getElement() != acc.getElement() || merged.getLayout() != acc.getLayout())
+    return emitOpError("expected a merged accumulator with the axes of ") << acc << ", got " << merged;
+  if (merged.getSizes()[1] * int64_t(getWarps()) < acc.getSizes()[1])
+    return emitOpError("expected ") << getWarps() << " warps to cover " << acc.getSizes()[1] << " columns, got "
+                                    << merged.getSizes()[1] << " for each";
+  for (Value value : {getMax(), getSum(), getMergedMax(), getMergedSum()}) {
+    auto type = cast<FragmentType>(value.getType());
+    if (type.getRank() != 1 || type.getAxes()[0] != acc.getAxes()[0] || type.getSizes()[0] != 16 ||
+        !type.getElement().isF32() || type.getPartial() || !mayHaveLayout(type, Layout::Row))
+      return emitOpError("expected max and sum to be complete, one f32 per row, got ") << type;
+  }
+  int64_t bytes = getWarps() * (acc.getSizes()[1] * 64 + 128);
+  if (getScratch().getType().getBytes() < bytes)
+    return emitOpError("expected ") << bytes << " bytes of scratch, got " << getScratch().getType().getBytes();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Global memory and fragments
+//===----------------------------------------------------------------------===//
+
+LogicalResult LoadVectorOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  if (fragment.getRank() == 1 && fragment.getElement() == getBuffer().getType().getElement())
+    return success();
+  return emitOpError("expected one axis of the buffer's elements, ")
+         << getBuffer().getType().getElement() << ", got " << fragment;
+}
+LogicalResult LoadVectorOp::verifyRegions() {
+  return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32), IntegerType::get(getContext(), 64));
+}
+
+LogicalResult StoreOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  Type element = getBuffer().getType().getElement();
+  bool half = isHalf(element);
+  if (!fragment.getElement().isF32() || fragment.getPartial() || !mayHaveLayout(fragment, fragment.getRank() == 2 ? Layout::Acc : fragment.getLayout()))
+    return emitOpError("expected a complete fragment of f32, got ") << fragment;
+  if (!element.isF32() && !(half && fragment.getRank() == 2))
+    return emitOpError("expected a buffer of f32") << (fragment.getRank() == 2 ? ", f16 or bf16" : "") << ", got "
+                                                   << getBuffer().getType();
+  if (fragment.getRank() == 2 && (fragment.getSizes()[0] % 16 != 0 || fragment.getSizes()[1] % (half ? 16 : 8) != 0))
+    return emitOpError("expected a multiple of 16 lines and of ") << (half ? 16 : 8) << " columns, got " << fragment;
+  if (fragment.getRank() == 1 && (getColumn() || getColumns()))
+    return emitOpError("a fragment with one axis has no columns");
+  return success();
+}
+LogicalResult StoreOp::verifyRegions() {
+  return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32), IntegerType::get(getContext(), 64));
 }

@@ -19,6 +19,55 @@ static ParseResult parseExtent(AsmParser &parser, Axis &axis, int64_t &size) {
   return parser.parseInteger(size);
 }
 
+/// Elements of memory: scalars of whole bytes.
+static LogicalResult verifyElement(function_ref<InFlightDiagnostic()> emitError, Type element) {
+  if (element.isIntOrFloat() && llvm::is_contained({8, 16, 32, 64}, element.getIntOrFloatBitWidth()))
+    return success();
+  return emitError() << "expected an element type of 8, 16, 32 or 64 bits, got " << element;
+}
+
+/// No tile comes near this; products of sizes stay far from overflow.
+static constexpr int64_t kMaxExtent = 1 << 16;
+
+static LogicalResult verifyExtent(function_ref<InFlightDiagnostic()> emitError, Axis axis, int64_t size) {
+  if (size >= 1 && size <= kMaxExtent)
+    return success();
+  return emitError() << "expected 1 to " << kMaxExtent << " along " << stringifyAxis(axis) << ", got " << size;
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+LogicalResult BufferType::verify(function_ref<InFlightDiagnostic()> emitError, Type element) {
+  return verifyElement(emitError, element);
+}
+
+LogicalResult RingType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t slots, SharedType) {
+  if (slots < 1 || slots > 8)
+    return emitError() << "expected 1 to 8 slots, got " << slots;
+  return success();
+}
+
+LogicalResult ScratchType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t bytes) {
+  if (bytes < 1)
+    return emitError() << "expected at least one byte, got " << bytes;
+  return success();
+}
+
+LogicalResult SharedType::verify(function_ref<InFlightDiagnostic()> emitError, Axis rowAxis, int64_t rows, Axis colAxis,
+                                 int64_t cols, Type element, bool swizzled) {
+  if (rowAxis == colAxis)
+    return emitError() << "expected two different axes, got '" << stringifyAxis(rowAxis) << "' twice";
+  if (failed(verifyExtent(emitError, rowAxis, rows)) || failed(verifyExtent(emitError, colAxis, cols)) ||
+      failed(verifyElement(emitError, element)))
+    return failure();
+  int64_t lineBytes = cols * element.getIntOrFloatBitWidth() / 8;
+  if (swizzled && lineBytes % 32 != 0)
+    return emitError() << "expected the lines of a swizzled tile to be a multiple of 32 bytes, got " << lineBytes;
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // SharedType
 //===----------------------------------------------------------------------===//
@@ -27,6 +76,7 @@ Type SharedType::parse(AsmParser &parser) {
   Axis rowAxis, colAxis;
   int64_t rows, cols;
   Type element;
+  SMLoc loc = parser.getCurrentLocation();
   if (parser.parseLess() || parseExtent(parser, rowAxis, rows) || parser.parseComma() ||
       parseExtent(parser, colAxis, cols) || parser.parseComma() || parser.parseType(element))
     return {};
@@ -35,7 +85,7 @@ Type SharedType::parse(AsmParser &parser) {
     return {};
   if (parser.parseGreater())
     return {};
-  return get(parser.getContext(), rowAxis, rows, colAxis, cols, element, swizzled);
+  return parser.getChecked<SharedType>(loc, parser.getContext(), rowAxis, rows, colAxis, cols, element, swizzled);
 }
 
 void SharedType::print(AsmPrinter &printer) const {
@@ -123,6 +173,11 @@ LogicalResult FragmentType::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected one or two axes with a size each";
   if (axes.size() == 2 && axes[0] == axes[1])
     return emitError() << "expected two different axes, got '" << stringifyAxis(axes[0]) << "' twice";
+  for (auto [axis, size] : llvm::zip_equal(axes, sizes))
+    if (failed(verifyExtent(emitError, axis, size)))
+      return failure();
+  if (!element.isIntOrFloat())
+    return emitError() << "expected elements that are integers or floats, got " << element;
   bool oneAxis = layout == Layout::Row || layout == Layout::Col;
   if (layout != Layout::Unassigned && oneAxis != (axes.size() == 1))
     return emitError() << "layout '" << stringifyLayout(layout) << "' needs " << (oneAxis ? "one axis" : "two axes");
@@ -155,8 +210,8 @@ int64_t FragmentType::getRegisters() const {
   llvm_unreachable("a fragment without a layout has no registers");
 }
 
-FragmentType FragmentType::withLayout(Layout layout) const {
-  return get(getContext(), getAxes(), getSizes(), getElement(), layout, getPartial());
+FragmentType FragmentType::withLayout(Layout layout, function_ref<InFlightDiagnostic()> emitError) const {
+  return getChecked(emitError, getContext(), getAxes(), getSizes(), getElement(), layout, getPartial());
 }
 
 FragmentType FragmentType::withElement(Type element) const {

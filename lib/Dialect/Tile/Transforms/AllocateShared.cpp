@@ -24,8 +24,13 @@ struct AllocateShared : tile::impl::AllocateSharedPassBase<AllocateShared> {
       auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
       WalkResult result = kernel.walk([&](AllocOp alloc) {
         int64_t bytes = memoryBytes(alloc.getMemory().getType());
-        if (alloc.getPerWarp())
+        if (alloc.getPerWarp()) {
+          if (!schedule) {
+            alloc.emitOpError("is per warp, but the kernel has no tile.schedule that says how many there are");
+            return WalkResult::interrupt();
+          }
           bytes *= schedule.getWarps();
+        }
         int64_t offset = llvm::alignTo(next, 1024);
         if (Value base = alloc.getOverlays()) {
           auto under = base.getDefiningOp<AllocOp>();

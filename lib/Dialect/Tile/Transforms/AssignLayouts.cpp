@@ -51,31 +51,37 @@ struct AssignLayouts : tile::impl::AssignLayoutsPassBase<AssignLayouts> {
     if (placed.wasInterrupted())
       return failure();
 
-    auto visit = [&](Value value) {
+    auto visit = [&](Value value) -> LogicalResult {
       if (auto type = dyn_cast<FragmentType>(value.getType())) {
         if (type.getLayout() != Layout::Unassigned)
-          return;
+          return success();
         Layout layout = Layout::Acc;
         if (type.getRank() == 1)
           layout = placement.layoutOf(type.getAxes()[0]);
         else if (value.getDefiningOp<CastOp>() || value.getDefiningOp<LoadOp>())
           layout = Layout::Lhs;
-        value.setType(type.withLayout(layout));
+        FragmentType assigned = type.withLayout(layout, [&] { return emitError(value.getLoc()); });
+        if (!assigned)
+          return failure();
+        value.setType(assigned);
         ++fragments;
       } else if (Type swizzledType = swizzle(value.getType())) {
         value.setType(swizzledType);
         ++swizzled;
       }
+      return success();
     };
-    kernel.walk([&](Operation *op) {
-      for (Value result : op->getResults())
-        visit(result);
+    auto visitAll = [&](auto values) { return success(llvm::all_of(values, [&](Value v) { return succeeded(visit(v)); })); };
+    WalkResult visited = kernel.walk([&](Operation *op) {
+      if (failed(visitAll(op->getResults())))
+        return WalkResult::interrupt();
       for (Region &region : op->getRegions())
         for (Block &block : region)
-          for (Value argument : block.getArguments())
-            visit(argument);
+          if (failed(visitAll(block.getArguments())))
+            return WalkResult::interrupt();
+      return WalkResult::advance();
     });
-    return success();
+    return failure(visited.wasInterrupted());
   }
 
   /// The swizzled form of a shared tile or ring, null where nothing changes.
@@ -85,7 +91,7 @@ struct AssignLayouts : tile::impl::AssignLayoutsPassBase<AssignLayouts> {
       return tile ? RingType::get(type.getContext(), ring.getSlots(), cast<SharedType>(tile)) : Type();
     }
     auto tile = dyn_cast<SharedType>(type);
-    if (!tile || tile.getSwizzled())
+    if (!tile || tile.getSwizzled() || tile.getCols() * tile.getElement().getIntOrFloatBitWidth() % 256 != 0)
       return {};
     return SharedType::get(type.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(), tile.getCols(),
                            tile.getElement(), true);

@@ -51,9 +51,21 @@ struct TileLoop {
         (found.arrived ? found.left : found.arrived) = sync;
       }
     }
-    if (!found.gather || !found.arrived || !found.left)
-      return loop.emitOpError("expected a gather and two syncs in a loop with tile.stages");
+    if (!found.gather || !found.arrived || !found.left || found.arrived->isBeforeInBlock(found.gather))
+      return loop.emitOpError("expected a gather, a sync and another sync in a loop with tile.stages");
     return found;
+  }
+
+  /// The order of passes guarantees all this; IR from a file may be anything.
+  LogicalResult verify(int64_t stages) {
+    if (getConstantIntValue(loop.getLowerBound()) != 0 || getConstantIntValue(loop.getStep()) != 1)
+      return loop.emitOpError("expected a loop with tile.stages to count from 0 in steps of 1");
+    for (Value target : gather.getTargets()) {
+      auto slot = target.getDefiningOp<SlotOp>();
+      if (!slot || !loop->isAncestor(slot) || slot.getRing().getType().getSlots() != stages)
+        return gather.emitOpError("expected to fill slots of rings of ") << stages << " tiles, one per stage";
+    }
+    return success();
   }
 };
 
@@ -68,16 +80,15 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
       int64_t stages = loop->getAttrOfType<IntegerAttr>("tile.stages").getInt();
       if (stages > 1) {
         FailureOr<TileLoop> match = TileLoop::match(loop);
-        if (failed(match))
+        if (failed(match) || failed(match->verify(stages)) || failed(pipeline(*match, stages)))
           return signalPassFailure();
-        pipeline(*match, stages);
         ++loops;
       }
       loop->removeAttr("tile.stages");
     }
   }
 
-  static void pipeline(TileLoop tileLoop, int64_t stages) {
+  static LogicalResult pipeline(TileLoop tileLoop, int64_t stages) {
     scf::ForOp loop = tileLoop.loop;
     Scope scope = tileLoop.arrived.getScope();
     Location loc = loop.getLoc();
@@ -95,6 +106,10 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
     for (Operation &op : *loop.getBody())
       if (needed.contains(&op))
         slice.push_back(&op);
+    for (Operation *op : slice)
+      for (Value operand : op->getOperands())
+        if (llvm::is_contained(loop.getRegionIterArgs(), operand))
+          return tileLoop.gather.emitOpError("depends on a value that the loop carries: it cannot run ahead");
 
     auto gatherInto = [&](OpBuilder &b, Value iteration, Value slot) {
       IRMapping mapping;
@@ -144,6 +159,7 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
     b.setInsertionPointAfter(loop);
     WaitOp::create(b, loc, 0);
     SyncOp::create(b, loc, scope);
+    return success();
   }
 };
 

@@ -15,7 +15,20 @@ def Tile_Dialect : Dialect {
     Tile code speaks of the axes `query`, `key` and `feature`, never of rows and columns. Which axis lies along the
     rows of the tensor cores' accumulators is decided by a dot's operands, and everything else follows, so a
     transposed kernel (keys as rows) is another layout of the same operations.
+
+    Attributes that passes hand on:
+
+    | attribute | on | meaning |
+    |---|---|---|
+    | `tile.schedules` | a problem's function | the schedules of its kernels, one per number of rows |
+    | `tile.schedule` | a kernel | its schedule |
+    | `tile.parameters` | a kernel | what its parameters are, in order: a `#tile.parameter` each |
+    | `tile.threads` | a kernel | threads per block |
+    | `tile.blocks_per_sm` | a kernel | blocks that should share a multiprocessor |
+    | `tile.shared_bytes` | a kernel | dynamic shared memory of a block |
+    | `tile.stages` | a loop | copies to keep in flight, see `--tile-pipeline-copies` |
   }];
+  let hasOperationAttrVerify = 1;
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
 }

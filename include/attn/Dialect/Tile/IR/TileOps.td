@@ -16,7 +16,7 @@ class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemo
 
 class Tile_IdOp<string mnemonic, string what> : Tile_Op<mnemonic, [Pure]> {
   let summary = what;
-  let results = (outs I32:$result);
+  let results = (outs Res<I32, "the number">:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 def Tile_BlockIdOp : Tile_IdOp<"block_id", "index of this block in the grid">;
@@ -27,8 +27,9 @@ def Tile_LaneIdOp : Tile_IdOp<"lane_id", "index of this thread in its warp; not 
 def Tile_ReadOp : Tile_Op<"read", [MemoryEffects<[MemRead]>]> {
   let summary = "reads one element that no kernel of the launch writes";
   let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "element index">:$index);
-  let results = (outs AnyType:$value);
+  let results = (outs Res<AnyType, "the element">:$value);
   let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($value)";
+  let hasVerifier = 1;
 }
 
 def Tile_WriteOp : Tile_Op<"write", [MemoryEffects<[MemWrite]>]> {
@@ -36,20 +37,22 @@ def Tile_WriteOp : Tile_Op<"write", [MemoryEffects<[MemWrite]>]> {
   let arguments = (ins Arg<AnyType, "the value">:$value, Arg<Tile_BufferType, "the tensor">:$buffer,
                        Arg<I64, "element index">:$index);
   let assemblyFormat = "$value `to` $buffer `[` $index `]` attr-dict `:` type($value) `->` type($buffer)";
+  let hasVerifier = 1;
 }
 
 def Tile_ReciprocalOp : Tile_Op<"reciprocal", [Pure]> {
   let summary = "1 / x for a scalar, to one unit in the last place";
-  let arguments = (ins F32:$x);
-  let results = (outs F32:$result);
+  let arguments = (ins Arg<F32, "the divisor">:$x);
+  let results = (outs Res<F32, "infinite where `x` is 0">:$result);
   let assemblyFormat = "$x attr-dict";
 }
 
 def Tile_RecordOp : Tile_Op<"record", [MemoryEffects<[MemRead]>]> {
   let summary = "reads one record of eight integers (a task or a segment of the plan)";
   let arguments = (ins Arg<Tile_BufferType, "the array of records">:$buffer, Arg<I32, "record index">:$index);
-  let results = (outs Variadic<I32>:$fields);
+  let results = (outs Res<Variadic<I32>, "the record's first fields, up to eight">:$fields);
   let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($fields)";
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//
@@ -63,16 +66,20 @@ def Tile_AllocOp : Tile_Op<"alloc"> {
     block's dynamic shared memory. An allocation that `overlays` another starts where that one starts: the two are
     never live at once (a block barrier lies between).
   }];
-  let arguments = (ins Optional<AnyType>:$overlays, UnitAttr:$per_warp, OptionalAttr<I64Attr>:$offset);
-  let results = (outs AnyType:$memory);
+  let arguments = (ins
+    Arg<Optional<Tile_MemoryType>, "memory whose place this one takes">:$overlays,
+    Arg<UnitAttr, "every warp gets its own">:$per_warp,
+    Arg<OptionalAttr<I64Attr>, "byte offset in the block's dynamic shared memory">:$offset);
+  let results = (outs Res<Tile_MemoryType, "the memory">:$memory);
   let assemblyFormat = "(`overlays` $overlays^ `:` type($overlays))? attr-dict `:` type($memory)";
 }
 
 def Tile_SlotOp : Tile_Op<"slot", [Pure]> {
   let summary = "one tile of a ring";
   let arguments = (ins Arg<Tile_RingType, "the ring">:$ring, Arg<I32, "slot, below the ring's count">:$index);
-  let results = (outs Tile_SharedType:$tile);
+  let results = (outs Res<Tile_SharedType, "the tile in that slot">:$tile);
   let assemblyFormat = "$ring `[` $index `]` attr-dict `:` type($ring) `->` type($tile)";
+  let hasVerifier = 1;
 }
 
 def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
@@ -86,15 +93,21 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     With scope `block` all warps of the block take part, each copying a contiguous share of the lines; with `warp`
     the destination belongs to this warp. Copies belong to the next `tile.commit` of the same thread.
   }];
-  let arguments = (ins Arg<I32, "first line">:$begin, Arg<I32, "end of the lines that exist">:$end,
-                       Variadic<Tile_BufferType>:$sources, Variadic<I64>:$origins,
-                       Variadic<Tile_SharedType>:$targets, DenseI64ArrayAttr:$strides, Tile_Scope:$scope);
+  let arguments = (ins
+    Arg<I32, "first line">:$begin,
+    Arg<I32, "end of the lines that exist">:$end,
+    Arg<Variadic<Tile_BufferType>, "the tensors to read, one per target">:$sources,
+    Arg<Variadic<I64>, "element of a slot where its line starts, one per source">:$origins,
+    Arg<Variadic<Tile_SharedType>, "the tiles to fill, all with the same lines">:$targets,
+    Arg<DenseI64ArrayAttr, "elements from one slot to the next, one per source">:$strides,
+    Arg<Tile_Scope, "the threads that copy">:$scope);
   let regions = (region SizedRegion<1>:$slot);
   let assemblyFormat = [{
     $scope $begin `to` $end `from` $sources `origins` $origins `strides` $strides `into` $targets $slot attr-dict
     `:` type($sources) `->` type($targets)
   }];
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 
 def Tile_CommitOp : Tile_Op<"commit"> {
@@ -107,21 +120,23 @@ def Tile_WaitOp : Tile_Op<"wait"> {
   let description = [{
     Makes the copies visible to the waiting thread only: a `tile.sync` must follow before other threads read them.
   }];
-  let arguments = (ins I32Attr:$pending);
+  let arguments = (ins
+    Arg<ConfinedAttr<I32Attr, [IntNonNegative]>, "copy groups that may be left unfinished">:$pending);
   let assemblyFormat = "$pending attr-dict";
 }
 
 def Tile_SyncOp : Tile_Op<"sync"> {
   let summary = "barrier over the warp or the block; orders their shared-memory accesses";
-  let arguments = (ins Tile_Scope:$scope);
+  let arguments = (ins Arg<Tile_Scope, "the threads that meet">:$scope);
   let assemblyFormat = "$scope attr-dict";
 }
 
 def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>]> {
   let summary = "reads lines of a shared tile as the left operand of a dot";
   let arguments = (ins Arg<Tile_SharedType, "the tile">:$tile, Arg<I32, "first line">:$line);
-  let results = (outs Tile_FragmentType:$fragment);
+  let results = (outs Res<Tile_FragmentType, "as many lines as its type says">:$fragment);
   let assemblyFormat = "$tile `at` $line attr-dict `:` type($tile) `->` type($fragment)";
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//
@@ -131,15 +146,17 @@ def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>]> {
 def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
   let summary = "a fragment whose elements are all the same scalar";
   let arguments = (ins Arg<AnyType, "the scalar">:$value);
-  let results = (outs Tile_FragmentType:$fragment);
+  let results = (outs Res<Tile_FragmentType, "the fragment">:$fragment);
   let assemblyFormat = "$value attr-dict `:` type($value) `->` type($fragment)";
+  let hasVerifier = 1;
 }
 
 def Tile_CoordinatesOp : Tile_Op<"coordinates", [Pure]> {
   let summary = "element i of a one-axis fragment is `start + i`";
   let arguments = (ins Arg<I32, "value of element 0">:$start);
-  let results = (outs Tile_FragmentType:$fragment);
+  let results = (outs Res<Tile_FragmentType, "one axis of i32">:$fragment);
   let assemblyFormat = "$start attr-dict `:` type($fragment)";
+  let hasVerifier = 1;
 }
 
 def Tile_MapOp : Tile_Op<"map", [SingleBlock]> {
@@ -148,11 +165,12 @@ def Tile_MapOp : Tile_Op<"map", [SingleBlock]> {
     Operands with fewer axes than the result are broadcast along the axes they lack. The region takes one scalar per
     operand and may use uniform values from outside.
   }];
-  let arguments = (ins Variadic<Tile_FragmentType>:$inputs);
-  let results = (outs Tile_FragmentType:$result);
+  let arguments = (ins Arg<Variadic<Tile_FragmentType>, "the operands of the function">:$inputs);
+  let results = (outs Res<Tile_FragmentType, "its values">:$result);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$inputs $body attr-dict `:` type($inputs) `->` type($result)";
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 
 def Tile_MaskOp : Tile_Op<"mask", [SingleBlock]> {
@@ -161,18 +179,25 @@ def Tile_MaskOp : Tile_Op<"mask", [SingleBlock]> {
     The region says, for one element, whether it is visible. `partial` = false is a promise that it is true for all
     of them: `--tile-skip-full-masks` then branches around the mask, so that full tiles execute no mask code.
   }];
-  let arguments = (ins Tile_FragmentType:$scores, Variadic<Tile_FragmentType>:$inputs,
-                       Arg<I1, "whether some element may be invisible">:$partial);
-  let results = (outs Tile_FragmentType:$result);
+  let arguments = (ins
+    Arg<Tile_FragmentType, "f32, any axes">:$scores,
+    Arg<Variadic<Tile_FragmentType>, "what visibility depends on, broadcast as in `tile.map`">:$inputs,
+    Arg<I1, "whether some element may be invisible">:$partial);
+  let results = (outs Res<Tile_FragmentType, "the scores, -inf where invisible">:$result);
   let regions = (region SizedRegion<1>:$visible);
   let assemblyFormat = [{
-    $scores `if` $partial `where` `(` $inputs `)` $visible attr-dict `:` type($scores) `,` type($inputs) `->` type($result)
+    $scores `if` $partial `where` `(` $inputs `)` $visible attr-dict `:` type($scores) `,` type($inputs)
+    `->` type($result)
   }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 
-def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator]> {
-  let summary = "ends a region of tile.map, tile.mask or tile.gather";
-  let arguments = (ins AnyType:$value);
+def Tile_YieldOp
+    : Tile_Op<"yield", [Pure, Terminator,
+                        ParentOneOf<["GatherOp", "LoadVectorOp", "MapOp", "MaskOp", "StoreOp"]>]> {
+  let summary = "ends the region of a tile operation with its value";
+  let arguments = (ins Arg<AnyType, "the value">:$value);
   let assemblyFormat = "$value attr-dict `:` type($value)";
 }
 
@@ -182,24 +207,29 @@ def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
     A result of `partial` type holds each lane's own share (no communication); `tile.complete` adds the shares.
     Reassociates.
   }];
-  let arguments = (ins Tile_Combine:$kind, Tile_FragmentType:$source);
-  let results = (outs Tile_FragmentType:$result);
+  let arguments = (ins
+    Arg<Tile_Combine, "how elements are combined">:$kind,
+    Arg<Tile_FragmentType, "f32, two axes">:$source);
+  let results = (outs Res<Tile_FragmentType, "the first axis of the source">:$result);
   let assemblyFormat = "$kind $source attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 def Tile_CompleteOp : Tile_Op<"complete", [Pure]> {
   let summary = "adds the lanes' shares of a partial fragment";
-  let arguments = (ins Tile_FragmentType:$source);
-  let results = (outs Tile_FragmentType:$result);
+  let arguments = (ins Arg<Tile_FragmentType, "f32 shares">:$source);
+  let results = (outs Res<Tile_FragmentType, "their sums, the same in all lanes of a quad">:$result);
   let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 def Tile_CastOp : Tile_Op<"cast", [Pure]> {
   let summary = "rounds an accumulator to 16 bits, as the left operand of the next dot";
   let description = [{ Rounds to nearest even. Costs no communication: the two layouts place elements alike. }];
-  let arguments = (ins Tile_FragmentType:$source);
-  let results = (outs Tile_FragmentType:$result);
+  let arguments = (ins Arg<Tile_FragmentType, "f32, two axes">:$source);
+  let results = (outs Res<Tile_FragmentType, "f16 or bf16, the same axes">:$result);
   let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 def Tile_DotOp : Tile_Op<"dot", [MemoryEffects<[MemRead]>]> {
@@ -208,8 +238,12 @@ def Tile_DotOp : Tile_Op<"dot", [MemoryEffects<[MemRead]>]> {
     `lhs` is a fragment, or a shared tile read from line `line` on. The axis of `rhs` that is not contracted becomes
     the second axis of the result. fp32 accumulation.
   }];
-  let arguments = (ins AnyType:$lhs, Optional<I32>:$line, Tile_SharedType:$rhs, Tile_FragmentType:$acc);
-  let results = (outs Tile_FragmentType:$result);
+  let arguments = (ins
+    Arg<AnyTypeOf<[Tile_FragmentType, Tile_SharedType]>, "f16 or bf16">:$lhs,
+    Arg<Optional<I32>, "first line of `lhs`, where it is a shared tile">:$line,
+    Arg<Tile_SharedType, "the right operand, in the element type of `lhs`">:$rhs,
+    Arg<Tile_FragmentType, "f32, what the product is added to">:$acc);
+  let results = (outs Res<Tile_FragmentType, "the sum">:$result);
   let assemblyFormat = [{
     $lhs (`at` $line^)? `,` $rhs `,` $acc attr-dict `:` type($lhs) `,` type($rhs) `,` type($acc) `->` type($result)
   }];
@@ -224,14 +258,24 @@ def Tile_MergeWarpsOp : Tile_Op<"merge_warps"> {
     `w * (columns of the result)` on, and columns past the accumulator's are undefined. `unit` is the factor from the
     max's unit to log2. Contains two block barriers; `scratch` must be free when it starts.
   }];
-  let arguments = (ins Tile_FragmentType:$max, Tile_FragmentType:$sum, Tile_FragmentType:$acc, AnyType:$scratch,
-                       Arg<F32, "log2 per unit of the max">:$unit, Arg<I32, "this warp">:$warp,
-                       I64Attr:$warps);
-  let results = (outs Tile_FragmentType:$merged_max, Tile_FragmentType:$merged_sum, Tile_FragmentType:$merged_acc);
+  let arguments = (ins
+    Arg<Tile_FragmentType, "largest score of each row, -inf where nothing was seen">:$max,
+    Arg<Tile_FragmentType, "sum of each row's weights">:$sum,
+    Arg<Tile_FragmentType, "weighted sum of values; 16 rows">:$acc,
+    Arg<Tile_ScratchType, "64 bytes per column and warp, and 128 per warp">:$scratch,
+    Arg<F32, "log2 per unit of the max">:$unit,
+    Arg<I32, "this warp">:$warp,
+    Arg<ConfinedAttr<I64Attr, [IntPositive]>, "warps of the block">:$warps);
+  let results = (outs
+    Res<Tile_FragmentType, "largest score over all warps">:$merged_max,
+    Res<Tile_FragmentType, "sum of weights over all warps">:$merged_sum,
+    Res<Tile_FragmentType, "this warp's columns of the weighted sum">:$merged_acc);
   let assemblyFormat = [{
-    $max `,` $sum `,` $acc `unit` $unit `warps` $warps `warp` $warp `scratch` $scratch attr-dict `:` type($max) `,` type($sum) `,` type($acc)
-    `,` type($scratch) `->` type($merged_max) `,` type($merged_sum) `,` type($merged_acc)
+    $max `,` $sum `,` $acc `unit` $unit `warps` $warps `warp` $warp `scratch` $scratch attr-dict
+    `:` type($max) `,` type($sum) `,` type($acc) `,` type($scratch)
+    `->` type($merged_max) `,` type($merged_sum) `,` type($merged_acc)
   }];
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//
@@ -240,10 +284,12 @@ def Tile_MergeWarpsOp : Tile_Op<"merge_warps"> {
 
 def Tile_LoadVectorOp : Tile_Op<"load_vector", [SingleBlock, MemoryEffects<[MemRead]>]> {
   let summary = "reads a one-axis fragment element by element; the region maps the element's index to the buffer's";
-  let arguments = (ins Tile_BufferType:$buffer);
-  let results = (outs Tile_FragmentType:$fragment);
+  let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer);
+  let results = (outs Res<Tile_FragmentType, "its elements">:$fragment);
   let regions = (region SizedRegion<1>:$index);
   let assemblyFormat = "$buffer $index attr-dict `:` type($buffer) `->` type($fragment)";
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 
 def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
@@ -253,12 +299,19 @@ def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
     column. Lines from `lines` on are not written, nor columns from `columns` on; `column` is the column of the
     fragment's first. One-axis fragments are written by one lane of each quad.
   }];
-  let arguments = (ins Tile_FragmentType:$fragment, Tile_BufferType:$buffer, Arg<I32, "lines that exist">:$lines,
-                       Optional<I32>:$column, OptionalAttr<I64Attr>:$columns);
+  let arguments = (ins
+    Arg<Tile_FragmentType, "f32">:$fragment,
+    Arg<Tile_BufferType, "the tensor: f32, or f16 or bf16 where the fragment has two axes">:$buffer,
+    Arg<I32, "lines that exist">:$lines,
+    Arg<Optional<I32>, "column of the fragment's first">:$column,
+    Arg<OptionalAttr<I64Attr>, "columns that exist">:$columns);
   let regions = (region SizedRegion<1>:$index);
   let assemblyFormat = [{
-    $fragment `to` $buffer `lines` $lines (`column` $column^)? $index attr-dict `:` type($fragment) `->` type($buffer)
+    $fragment `to` $buffer `lines` $lines (`column` $column^)? $index attr-dict
+    `:` type($fragment) `->` type($buffer)
   }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 
 #endif

@@ -39,8 +39,10 @@ class Tile_Type<string name, string typeMnemonic> : TypeDef<Tile_Dialect, name> 
 
 def Tile_BufferType : Tile_Type<"Buffer", "buffer"> {
   let summary = "a tensor in global memory, seen as elements";
+  let description = [{ `element` is an integer or a float of 8 to 64 bits; elements lie side by side, without holes. }];
   let parameters = (ins "Type":$element);
   let assemblyFormat = "`<` $element `>`";
+  let genVerifyDecl = 1;
 }
 
 def Tile_SharedType : Tile_Type<"Shared", "shared"> {
@@ -56,6 +58,7 @@ def Tile_SharedType : Tile_Type<"Shared", "shared"> {
   let parameters = (ins "Axis":$rowAxis, "int64_t":$rows, "Axis":$colAxis, "int64_t":$cols, "Type":$element,
                         DefaultValuedParameter<"bool", "false">:$swizzled);
   let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     int64_t getBytes() const;
     /// A run of chunks stored together: `width` bytes per line, the first at byte `offset` of the tile and
@@ -67,14 +70,17 @@ def Tile_SharedType : Tile_Type<"Shared", "shared"> {
 
 def Tile_RingType : Tile_Type<"Ring", "ring"> {
   let summary = "several shared-memory tiles used in turn by a pipeline of copies";
+  let description = [{ `slots` tiles, one behind the other. }];
   let parameters = (ins "int64_t":$slots, "SharedType":$tile);
   let assemblyFormat = "`<` $slots `,` $tile `>`";
+  let genVerifyDecl = 1;
 }
 
 def Tile_ScratchType : Tile_Type<"Scratch", "scratch"> {
   let summary = "shared memory without a shape, for exchanges between warps";
   let parameters = (ins "int64_t":$bytes);
   let assemblyFormat = "`<` $bytes `>`";
+  let genVerifyDecl = 1;
 }
 
 def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
@@ -101,9 +107,12 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     int64_t getRank() const { return getSizes().size(); }
     /// 32-bit registers that one lane uses.
     int64_t getRegisters() const;
-    FragmentType withLayout(Layout layout) const;
+    /// Null, with an error, where the sizes do not allow the layout.
+    FragmentType withLayout(Layout layout, function_ref<InFlightDiagnostic()> emitError) const;
     FragmentType withElement(Type element) const;
   }];
 }
+
+def Tile_MemoryType : AnyTypeOf<[Tile_SharedType, Tile_RingType, Tile_ScratchType], "shared memory">;
 
 #endif

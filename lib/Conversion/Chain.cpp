@@ -4,14 +4,16 @@
 using namespace mlir;
 using namespace mlir::attn;
 
-/// What one kernel needs its updates to agree on. `attn.attend` guarantees it; IR at the online level may be anything.
+/// What one kernel needs its updates to agree on. `attn.attend` guarantees it; IR at the online level may be
+/// anything.
 static LogicalResult verifyChain(Chain &chain) {
   if (chain.updates.empty())
     return chain.finish.emitOpError("expected a region of which something is visible");
   if (argumentName(chain.query()).empty())
     return chain.init.emitOpError("expected the query to be an argument of the function, with an attn.name");
   if (Value sinks = chain.init.getSinks(); sinks && argumentName(sinks).empty())
-    return chain.init.emitOpError("expected the sink logits to be an argument of the function, with an attn.name");
+    return chain.init.emitOpError(
+        "expected the sink logits to be an argument of the function, with an attn.name");
   if (cast<RankedTensorType>(chain.finish.getOutput().getType()).getElementType() != chain.element())
     return chain.finish.emitOpError("expected output elements of the query's type, ")
            << chain.element() << ", got " << chain.finish.getOutput().getType();
@@ -19,11 +21,12 @@ static LogicalResult verifyChain(Chain &chain) {
   for (UpdateOp update : chain.updates) {
     if (argumentName(update.getKv()).empty())
       return update.emitOpError("expected the region to be an argument of the function, with an attn.name");
-    StringRef what = update.getQuery() != chain.query()                               ? "the query of its attn.init"
-                     : update.getKv().getType().getHeads() != chain.kvHeads()         ? "the KV heads of the first region"
-                     : update.getScaleAttr() != first.getScaleAttr()                  ? "the scale of the first update"
-                     : update.getScore().empty() != first.getScore().empty()          ? "a score region like the first update"
-                                                                                      : "";
+    StringRef what =
+        update.getQuery() != chain.query()                       ? "the query of its attn.init"
+        : update.getKv().getType().getHeads() != chain.kvHeads() ? "the KV heads of the first region"
+        : update.getScaleAttr() != first.getScaleAttr()          ? "the scale of the first update"
+        : update.getScore().empty() != first.getScore().empty()  ? "a score region like the first update"
+                                                                 : "";
     if (!what.empty()) {
       InFlightDiagnostic diagnostic = update.emitOpError("expected ") << what << ": one kernel has one state";
       diagnostic.attachNote(first.getLoc()) << "the first update";
@@ -50,7 +53,8 @@ FailureOr<Chain> attn::findChain(func::FuncOp function) {
   }
   chain.init = state.getDefiningOp<InitOp>();
   if (!chain.init) {
-    InFlightDiagnostic diagnostic = chain.finish.emitOpError("expected a chain of updates from one attn.init");
+    InFlightDiagnostic diagnostic =
+        chain.finish.emitOpError("expected a chain of updates from one attn.init");
     if (Operation *op = state.getDefiningOp())
       diagnostic.attachNote(op->getLoc()) << "the chain ends here; --canonicalize turns merges into chains";
     return diagnostic;
@@ -65,6 +69,7 @@ StringRef attn::argumentName(Value argument) {
   if (!block)
     return {};
   auto function = dyn_cast<func::FuncOp>(block.getOwner()->getParentOp());
-  auto name = function ? function.getArgAttrOfType<StringAttr>(block.getArgNumber(), "attn.name") : StringAttr();
+  auto name =
+      function ? function.getArgAttrOfType<StringAttr>(block.getArgNumber(), "attn.name") : StringAttr();
   return name ? name.getValue() : StringRef();
 }

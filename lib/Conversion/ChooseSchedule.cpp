@@ -52,8 +52,9 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     if (auto given = function->getAttrOfType<ArrayAttr>("tile.schedules")) {
       for (auto schedule : given.getAsRange<ScheduleAttr>()) {
         if (shape.sharedBytes(schedule) > chip->sharedPerBlock) {
-          function.emitError() << schedule << " needs " << shape.sharedBytes(schedule) << " bytes of shared memory, "
-                               << chip->name << " has " << chip->sharedPerBlock << " per block";
+          function.emitError() << schedule << " needs " << shape.sharedBytes(schedule)
+                               << " bytes of shared memory, " << chip->name << " has " << chip->sharedPerBlock
+                               << " per block";
           return signalPassFailure();
         }
       }
@@ -63,7 +64,8 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     for (ScheduleAttr schedule : {decode(shape, *chip), prefill(shape, *chip)}) {
       if (!schedule) {
         function.emitError() << "no schedule for dim " << shape.keyDim << " and value dim " << shape.valueDim
-                             << " fits the " << chip->sharedPerBlock << " bytes of shared memory of " << chip->name;
+                             << " fits the " << chip->sharedPerBlock << " bytes of shared memory of "
+                             << chip->name;
         return signalPassFailure();
       }
       schedules.push_back(schedule);
@@ -71,8 +73,8 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     function->setAttr("tile.schedules", ArrayAttr::get(&getContext(), schedules));
   }
 
-  ScheduleAttr make(const Shape &shape, int64_t rows, int64_t keys, int64_t warps, int64_t stages, int64_t blocks,
-                    bool splitKeys) {
+  ScheduleAttr make(const Shape &shape, int64_t rows, int64_t keys, int64_t warps, int64_t stages,
+                    int64_t blocks, bool splitKeys) {
     return ScheduleAttr::get(&getContext(), ScheduleKind::Mma, rows, keys, warps, stages, blocks, splitKeys,
                              shape.queryFitsRegisters());
   }

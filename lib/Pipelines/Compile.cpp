@@ -50,7 +50,8 @@ static LogicalResult runStage(ModuleOp module, Stage stage, const PipelineOption
   return manager.run(module);
 }
 
-FailureOr<CompiledKernel> mlir::attn::compileProblem(ModuleOp module, StringRef entry, const CompileOptions &options) {
+FailureOr<CompiledKernel> mlir::attn::compileProblem(ModuleOp module, StringRef entry,
+                                                     const CompileOptions &options) {
   const Chip *chip = findChip(options.target);
   if (!chip)
     return module.emitError("unknown target '") << options.target << "'; known are " << listChips();

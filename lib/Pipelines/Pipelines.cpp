@@ -57,8 +57,9 @@ void attn::addStagesUpTo(OpPassManager &manager, Stage stage, const PipelineOpti
 }
 
 void attn::registerDialects(DialectRegistry &registry) {
-  registry.insert<AttnDialect, tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
-                  gpu::GPUDialect, LLVM::LLVMDialect, NVVM::NVVMDialect, math::MathDialect, scf::SCFDialect>();
+  registry
+      .insert<AttnDialect, tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
+              gpu::GPUDialect, LLVM::LLVMDialect, NVVM::NVVMDialect, math::MathDialect, scf::SCFDialect>();
 }
 
 void attn::registerEverything(DialectRegistry &registry) {
@@ -68,6 +69,7 @@ void attn::registerEverything(DialectRegistry &registry) {
   tile::registerTilePasses();
   registerCanonicalizerPass();
   registerCSEPass();
-  PassPipelineRegistration<>("attn-pipeline", "All passes from the problem level to the machine level, for sm_90a",
+  PassPipelineRegistration<>("attn-pipeline",
+                             "All passes from the problem level to the machine level, for sm_90a",
                              [](OpPassManager &manager) { addStagesUpTo(manager, Stage::Machine, {}); });
 }

@@ -63,7 +63,8 @@ static std::vector<rt::DimInfo> dimsOf(RankedTensorType type, ArrayAttr names) {
     dim.value = size;
     if (ShapedType::isDynamic(size)) {
       dim.value = 0;
-      dim.name = names && dynamic < names.size() ? cast<StringAttr>(names[dynamic]).str() : "dim" + std::to_string(dynamic);
+      dim.name = names && dynamic < names.size() ? cast<StringAttr>(names[dynamic]).str()
+                                                 : "dim" + std::to_string(dynamic);
       ++dynamic;
     }
     dims.push_back(std::move(dim));

@@ -47,8 +47,8 @@ static llvm::TargetMachine *makeTargetMachine(const Chip &chip, std::string &err
     return nullptr;
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast; // a*b + c as one fma, as CUDA compilers do
-  return target->createTargetMachine(triple, chip.name, "+ptx" + std::to_string(chip.ptxVersion), options, std::nullopt,
-                                     std::nullopt, llvm::CodeGenOptLevel::Default);
+  return target->createTargetMachine(triple, chip.name, "+ptx" + std::to_string(chip.ptxVersion), options,
+                                     std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Default);
 }
 
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
@@ -70,7 +70,8 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   passes.addPass(llvm::LoopSimplifyPass());
   passes.addPass(llvm::LCSSAPass());
   passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LoopRotatePass()));
-  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
+  passes.addPass(
+      llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
   passes.addPass(llvm::GVNPass());
   passes.addPass(llvm::InstCombinePass());
   passes.addPass(llvm::SimplifyCFGPass());

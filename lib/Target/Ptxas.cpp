@@ -23,8 +23,9 @@ std::string mlir::attn::findPtxas() {
 Expected<mlir::attn::Cubin> mlir::attn::assemble(StringRef ptx, const Chip &chip) {
   std::string program = findPtxas();
   if (program.empty())
-    return createStringError("no ptxas: put it on the PATH or set ATTN_PTXAS (the CUDA toolkit has it, and so does "
-                             "the Python package nvidia-cuda-nvcc)");
+    return createStringError(
+        "no ptxas: put it on the PATH or set ATTN_PTXAS (the CUDA toolkit has it, and so does "
+        "the Python package nvidia-cuda-nvcc)");
   SmallString<128> source, object, log;
   if (std::error_code error = sys::fs::createTemporaryFile("attn", "ptx", source))
     return createStringError(error, "cannot create a temporary file");
@@ -47,14 +48,15 @@ Expected<mlir::attn::Cubin> mlir::attn::assemble(StringRef ptx, const Chip &chip
   StringRef arguments[] = {program, "-v", "-O3", arch, source, "-o", object};
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
   std::string failure;
-  int status = sys::ExecuteAndWait(program, arguments, std::nullopt, redirects, /*SecondsToWait=*/120, 0, &failure);
+  int status =
+      sys::ExecuteAndWait(program, arguments, std::nullopt, redirects, /*SecondsToWait=*/120, 0, &failure);
   Cubin cubin;
   if (auto text = MemoryBuffer::getFile(log))
     cubin.log = (*text)->getBuffer().str();
   if (status != 0) {
     removeSource.releaseFile(); // kept, so that the command below can be repeated
-    return createStringError(Twine("ptxas failed: ") + failure + cubin.log + "\nto repeat: " + program + " -v -O3 " + arch +
-                             " " + source + " -o /dev/null");
+    return createStringError(Twine("ptxas failed: ") + failure + cubin.log + "\nto repeat: " + program +
+                             " -v -O3 " + arch + " " + source + " -o /dev/null");
   }
   auto bytes = MemoryBuffer::getFile(object, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!bytes)

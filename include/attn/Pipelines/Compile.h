@@ -35,8 +35,8 @@ SmallVector<func::FuncOp> attentionFunctions(ModuleOp module);
 /// Compiles the function `entry` (the only one when empty). Errors are diagnostics.
 FailureOr<CompiledKernel> compileProblem(ModuleOp module, StringRef entry, const CompileOptions &options);
 
-/// Parses a file as programs do: `-` is the standard input, `&` is accepted, every error is a diagnostic. The text
-/// lives in `sources`, where a diagnostic handler finds the lines it quotes.
+/// Parses a file as programs do: `-` is the standard input, `&` is accepted, every error is a diagnostic. The
+/// text lives in `sources`, where a diagnostic handler finds the lines it quotes.
 OwningOpRef<ModuleOp> parseProblemFile(StringRef path, llvm::SourceMgr &sources, MLIRContext *context);
 
 } // namespace mlir::attn

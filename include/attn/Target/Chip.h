@@ -13,9 +13,9 @@ namespace mlir::attn {
 /// What the compiler needs to know of a target. Shared memory from the CUDA C++ Programming Guide, "Technical
 /// Specifications per Compute Capability"; a block can use 1 KiB less than a multiprocessor has.
 struct Chip {
-  llvm::StringLiteral name;  ///< as given to --target and to ptxas
-  unsigned ptxVersion;       ///< lowest PTX ISA version that knows the chip: older drivers read it
-  int64_t sharedPerBlock;    ///< bytes of dynamic shared memory one block can opt in to
+  llvm::StringLiteral name; ///< as given to --target and to ptxas
+  unsigned ptxVersion;      ///< lowest PTX ISA version that knows the chip: older drivers read it
+  int64_t sharedPerBlock;   ///< bytes of dynamic shared memory one block can opt in to
   int64_t sharedPerMultiprocessor;
 };
 

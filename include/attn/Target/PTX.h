@@ -8,9 +8,9 @@
 
 namespace mlir::attn {
 
-/// Translates the kernels of a machine-level module through LLVM's NVPTX backend. Errors are reported at the module.
-/// The text depends on nothing but the module and the chip. Not safe to call from two threads with modules of one
-/// MLIRContext whose passes are still running.
+/// Translates the kernels of a machine-level module through LLVM's NVPTX backend. Errors are reported at the
+/// module. The text depends on nothing but the module and the chip. Not safe to call from two threads with
+/// modules of one MLIRContext whose passes are still running.
 FailureOr<std::string> emitPTX(gpu::GPUModuleOp module, const Chip &chip);
 
 } // namespace mlir::attn

@@ -41,16 +41,21 @@ struct State {
 class AttendKernel {
 public:
   AttendKernel(Chain &chain, ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name)
-      : chain(chain), schedule(schedule), b(module, name, chain.finish.getLoc()), rows(schedule.getWarpRows()),
-        keys(schedule.getWarpKeys()), scope(schedule.getSplitKeys() ? Scope::Warp : Scope::Block) {}
+      : chain(chain), schedule(schedule), b(module, name, chain.finish.getLoc()),
+        rows(schedule.getWarpRows()), keys(schedule.getWarpKeys()),
+        scope(schedule.getSplitKeys() ? Scope::Warp : Scope::Block) {}
 
   void write();
 
 private:
   // Types of the fragments that one warp holds.
-  FragmentType rowsOf(Type element, bool partial = false) { return b.fragment({Axis::Query}, {rows}, element, partial); }
+  FragmentType rowsOf(Type element, bool partial = false) {
+    return b.fragment({Axis::Query}, {rows}, element, partial);
+  }
   FragmentType scoresType() { return b.fragment({Axis::Query, Axis::Key}, {rows, keys}, b.getF32Type()); }
-  FragmentType accType() { return b.fragment({Axis::Query, Axis::Feature}, {rows, chain.valueDim()}, b.getF32Type()); }
+  FragmentType accType() {
+    return b.fragment({Axis::Query, Axis::Feature}, {rows, chain.valueDim()}, b.getF32Type());
+  }
 
   void writeTask(Value task);
   State initialState(Value flags);
@@ -107,7 +112,8 @@ void AttendKernel::write() {
     auto type = RingType::get(context, schedule.getStages(), sharedType(Axis::Key, keys, features));
     return AllocOp::create(b, type, Value(), /*per_warp=*/schedule.getSplitKeys(), IntegerAttr());
   };
-  queryTile = AllocOp::create(b, sharedType(Axis::Query, schedule.getRows(), chain.keyDim()), Value(), false, IntegerAttr());
+  queryTile = AllocOp::create(b, sharedType(Axis::Query, schedule.getRows(), chain.keyDim()), Value(), false,
+                              IntegerAttr());
   keyRing = ring(chain.keyDim());
   valueRing = ring(chain.valueDim());
   if (schedule.getSplitKeys()) {
@@ -137,9 +143,9 @@ void AttendKernel::writeTask(Value task) {
 
   // Queries: through shared memory into registers, or left there.
   Value end = b.add(packedBegin, packedCount);
-  auto gather = GatherOp::create(b, packedBegin, end, ValueRange{b.buffer("q", chain.element())},
-                                 ValueRange{b.i64(0)}, ValueRange{queryTile}, ArrayRef<int64_t>{chain.keyDim()},
-                                 Scope::Block);
+  auto gather =
+      GatherOp::create(b, packedBegin, end, ValueRange{b.buffer("q", chain.element())}, ValueRange{b.i64(0)},
+                       ValueRange{queryTile}, ArrayRef<int64_t>{chain.keyDim()}, Scope::Block);
   b.fill(gather.getSlot(), {i32}, [&](ValueRange line) {
     auto [row, head] = unpack(line[0]);
     return b.add(b.mul(row, b.i32(chain.queryHeads())), head);
@@ -149,14 +155,16 @@ void AttendKernel::writeTask(Value task) {
   SyncOp::create(b, Scope::Block);
   query = queryTile;
   if (schedule.getQueryInRegisters())
-    query = LoadOp::create(b, b.fragment({Axis::Query, Axis::Feature}, {rows, chain.keyDim()}, chain.element()),
-                           queryTile, warpRow());
+    query =
+        LoadOp::create(b, b.fragment({Axis::Query, Axis::Feature}, {rows, chain.keyDim()}, chain.element()),
+                       queryTile, warpRow());
 
   // Rows past the task's last repeat it: their positions must be readable, their results are dropped.
   Value firstRow = b.add(packedBegin, warpRow()), lastRow = b.add(end, b.i32(-1));
   auto packedRow = [&](Value line) { return b.min(b.add(firstRow, line), lastRow); };
   auto positions = LoadVectorOp::create(b, rowsOf(i32), b.buffer("q_pos", i32));
-  b.fill(positions.getIndex(), {i32}, [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).first); });
+  b.fill(positions.getIndex(), {i32},
+         [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).first); });
   queryPosition = positions;
   queryHead = b.map(rowsOf(i32), ValueRange{CoordinatesOp::create(b, rowsOf(i32), b.i32(0))},
                     [&](ValueRange line) { return unpack(packedRow(line[0])).second; });
@@ -185,18 +193,21 @@ State AttendKernel::initialState(Value flags) {
   if (!chain.init.getSinks())
     return state;
 
-  // The sink is a token with a score and no value. One share of a row's keys counts it, in one warp and one lane.
+  // The sink is a token with a score and no value. One share of a row's keys counts it, in one warp and one
+  // lane.
   Value sinks = b.buffer(argumentName(chain.init.getSinks()), f32);
-  Value counts = b.compare(arith::CmpIPredicate::ne, b.createOrFold<arith::AndIOp>(flags, b.i32(1)), b.i32(0));
+  Value counts =
+      b.compare(arith::CmpIPredicate::ne, b.createOrFold<arith::AndIOp>(flags, b.i32(1)), b.i32(0));
   if (schedule.getSplitKeys())
     counts = b.createOrFold<arith::AndIOp>(counts, b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)));
-  Value oneLane = b.compare(arith::CmpIPredicate::eq, b.createOrFold<arith::AndIOp>(LaneIdOp::create(b, b.getI32Type()), b.i32(3)), b.i32(0));
+  Value oneLane =
+      b.compare(arith::CmpIPredicate::eq,
+                b.createOrFold<arith::AndIOp>(LaneIdOp::create(b, b.getI32Type()), b.i32(3)), b.i32(0));
   // Before the operation whose region uses them.
   Value lastRow = b.add(b.add(packedBegin, packedCount), b.i32(-1)), firstRow = b.add(packedBegin, warpRow());
   auto logits = LoadVectorOp::create(b, rowsOf(f32), sinks);
-  b.fill(logits.getIndex(), {b.getI32Type()}, [&](ValueRange line) {
-    return b.wide(unpack(b.min(b.add(firstRow, line[0]), lastRow)).second);
-  });
+  b.fill(logits.getIndex(), {b.getI32Type()},
+         [&](ValueRange line) { return b.wide(unpack(b.min(b.add(firstRow, line[0]), lastRow)).second); });
   // The running maximum is in the unit of raw scores, or of log2 where a score region stands between.
   bool raw = !chain.updates.empty() && chain.updates.front().getScore().empty();
   state.max = b.map(rowsOf(f32), ValueRange{logits}, [&](ValueRange logit) -> Value {
@@ -206,7 +217,9 @@ State AttendKernel::initialState(Value flags) {
   });
   state.sum = b.map(rowsOf(f32, true), ValueRange{logits}, [&](ValueRange logit) -> Value {
     Value finite = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, logit[0], b.f32(-infinity));
-    Value one = b.select(b.createOrFold<arith::AndIOp>(b.createOrFold<arith::AndIOp>(counts, oneLane), finite), b.f32(1), b.f32(0));
+    Value one =
+        b.select(b.createOrFold<arith::AndIOp>(b.createOrFold<arith::AndIOp>(counts, oneLane), finite),
+                 b.f32(1), b.f32(0));
     return one;
   });
   return state;
@@ -242,7 +255,8 @@ State AttendKernel::walkSegment(unsigned operand, const Segment &segment, const 
   // A segment of another operand has no tiles here.
   Value end = segment.kvEnd;
   if (chain.updates.size() > 1)
-    end = b.select(b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(operand)), end, segment.kvBegin);
+    end =
+        b.select(b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(operand)), end, segment.kvBegin);
   Value length = b.sub(end, segment.kvBegin);
   Value tiles = b.div(b.add(length, b.i32(schedule.getKeys() - 1)), schedule.getKeys());
   Value keyOrigin = b.wide(b.mul(kvHead, b.i32(type.getKeyDim())));
@@ -263,12 +277,14 @@ State AttendKernel::walkSegment(unsigned operand, const Segment &segment, const 
       b, firstKey, segment.kvEnd, ValueRange{keySource, valueSource}, ValueRange{keyOrigin, valueOrigin},
       ValueRange{keyTile, valueTile},
       ArrayRef<int64_t>{type.getHeads() * type.getKeyDim(), type.getHeads() * type.getValueDim()}, scope);
-  b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange token) { return slotOf(update, segment, token[0]); });
+  b.fill(gather.getSlot(), {b.getI32Type()},
+         [&](ValueRange token) { return slotOf(update, segment, token[0]); });
   CommitOp::create(b);
   WaitOp::create(b, 0);
   SyncOp::create(b, scope);
   ValueRange carried = loop.getRegionIterArgs();
-  State next = attendTile(update, operand, segment, firstKey, keyTile, valueTile, {carried[0], carried[1], carried[2]});
+  State next = attendTile(update, operand, segment, firstKey, keyTile, valueTile,
+                          {carried[0], carried[1], carried[2]});
   SyncOp::create(b, scope);
   scf::YieldOp::create(b, next.values());
   return {loop.getResult(0), loop.getResult(1), loop.getResult(2)};
@@ -325,7 +341,8 @@ Value AttendKernel::score(UpdateOp update, ValueRange arguments) {
       StringRef name = argumentName(read.getTensor());
       Value index = b.i64(0);
       for (auto [d, i] : llvm::enumerate(read.getIndices())) {
-        Value extent = type.isDynamicDim(d) ? b.dimension((name + ".dim" + Twine(d)).str()) : b.i32(type.getDimSize(d));
+        Value extent =
+            type.isDynamicDim(d) ? b.dimension((name + ".dim" + Twine(d)).str()) : b.i32(type.getDimSize(d));
         Value clamped = b.max(b.min(inside(i), b.add(extent, b.i32(-1))), b.i32(0));
         index = b.add(b.mul(index, b.wide(extent)), b.wide(clamped));
       }
@@ -351,16 +368,18 @@ State AttendKernel::attendTile(UpdateOp update, unsigned operand, const Segment 
 
   Value unit = toLog2; // from the unit of the scores to log2
   if (!update.getScore().empty()) {
-    scores = b.map(scoresType(), ValueRange{scores, queryHead, queryPosition, token}, [&](ValueRange v) -> Value {
-      Value scaled = arith::MulFOp::create(b, v[0], b.scale());
-      return score(update, {scaled, v[1], v[2], b.add(segment.pos0, v[3])});
-    });
+    scores =
+        b.map(scoresType(), ValueRange{scores, queryHead, queryPosition, token}, [&](ValueRange v) -> Value {
+          Value scaled = arith::MulFOp::create(b, v[0], b.scale());
+          return score(update, {scaled, v[1], v[2], b.add(segment.pos0, v[3])});
+        });
     unit = Value();
   }
 
   // The plan knows which tokens every row of the task sees; a tile within them needs no mask.
   Value lastKey = b.add(firstKey, b.i32(keys));
-  Value partial = b.createOrFold<arith::OrIOp>(b.less(firstKey, segment.fullBegin), b.less(segment.fullEnd, lastKey));
+  Value partial =
+      b.createOrFold<arith::OrIOp>(b.less(firstKey, segment.fullBegin), b.less(segment.fullEnd, lastKey));
   auto mask = MaskOp::create(b, scoresType(), scores, ValueRange{queryPosition, token}, partial);
   b.fill(mask.getVisible(), {i32, i32}, [&](ValueRange v) -> Value {
     int64_t end = 0;
@@ -416,8 +435,8 @@ void AttendKernel::writeResults(const State &state, Value partial) {
     int64_t share = llvm::alignTo(llvm::divideCeil(chain.valueDim(), schedule.getWarps()), 16);
     outType = b.fragment({Axis::Query, Axis::Feature}, {rows, share}, f32);
     SyncOp::create(b, Scope::Block); // the rings are free for the exchange
-    auto merge = MergeWarpsOp::create(b, rowsOf(f32), rowsOf(f32), outType, max, sum, acc, scratch, unit, warp,
-                                      b.getI64IntegerAttr(schedule.getWarps()));
+    auto merge = MergeWarpsOp::create(b, rowsOf(f32), rowsOf(f32), outType, max, sum, acc, scratch, unit,
+                                      warp, b.getI64IntegerAttr(schedule.getWarps()));
     max = merge.getMergedMax(), sum = merge.getMergedSum(), acc = merge.getMergedAcc();
     column = b.mul(warp, b.i32(share));
     if (share * schedule.getWarps() > chain.valueDim())

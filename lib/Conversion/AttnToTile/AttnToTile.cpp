@@ -33,7 +33,8 @@ struct AttnToTile : attn::impl::AttnToTilePassBase<AttnToTile> {
         }
       }
       OpBuilder builder(function);
-      auto module = gpu::GPUModuleOp::create(builder, function.getLoc(), (function.getName() + "_kernels").str());
+      auto module =
+          gpu::GPUModuleOp::create(builder, function.getLoc(), (function.getName() + "_kernels").str());
       for (Attribute attribute : function->getAttrOfType<ArrayAttr>("tile.schedules")) {
         auto schedule = cast<tile::ScheduleAttr>(attribute);
         writeAttendKernel(*chain, schedule, module,

@@ -41,7 +41,9 @@ public:
   Value min(Value x, Value y) { return createOrFold<arith::MinSIOp>(x, y); }
   Value max(Value x, Value y) { return createOrFold<arith::MaxSIOp>(x, y); }
   Value wide(Value x) { return createOrFold<arith::ExtSIOp>(getI64Type(), x); }
-  Value compare(arith::CmpIPredicate predicate, Value x, Value y) { return createOrFold<arith::CmpIOp>(predicate, x, y); }
+  Value compare(arith::CmpIPredicate predicate, Value x, Value y) {
+    return createOrFold<arith::CmpIOp>(predicate, x, y);
+  }
   Value less(Value x, Value y) { return compare(arith::CmpIPredicate::slt, x, y); }
   Value select(Value c, Value x, Value y) { return createOrFold<arith::SelectOp>(c, x, y); }
 
@@ -53,7 +55,8 @@ public:
         tile::RecordOp::create(*this, SmallVector<Type>(8, getI32Type()), buffer, index).getFields());
   }
 
-  tile::FragmentType fragment(ArrayRef<tile::Axis> axes, ArrayRef<int64_t> sizes, Type element, bool partial = false) {
+  tile::FragmentType fragment(ArrayRef<tile::Axis> axes, ArrayRef<int64_t> sizes, Type element,
+                              bool partial = false) {
     return tile::FragmentType::get(getContext(), axes, sizes, element, tile::Layout::Unassigned, partial);
   }
   Value splat(Value scalar, tile::FragmentType type) { return tile::SplatOp::create(*this, type, scalar); }

@@ -33,7 +33,9 @@ Value exp2(Emitter &e, ValueRange x) { return e.exp2(x[0]); }
 Value exp(Emitter &e, ValueRange x) { return e.exp2(e.fmul(x[0], e.f32(log2e))); }
 Value log2(Emitter &e, ValueRange x) { return e.log2(x[0]); }
 Value log(Emitter &e, ValueRange x) { return e.fmul(e.log2(x[0]), e.f32(ln2)); }
-Value sqrt(Emitter &e, ValueRange x) { return e.intrinsic("llvm.nvvm.sqrt.approx.ftz.f", e.b.getF32Type(), x); }
+Value sqrt(Emitter &e, ValueRange x) {
+  return e.intrinsic("llvm.nvvm.sqrt.approx.ftz.f", e.b.getF32Type(), x);
+}
 Value abs(Emitter &e, ValueRange x) { return LLVM::FAbsOp::create(e.b, e.loc, x[0].getType(), x[0]); }
 Value fma(Emitter &e, ValueRange x) { return LLVM::FMAOp::create(e.b, e.loc, x[0], x[1], x[2]); }
 Value tanh(Emitter &e, ValueRange x) {
@@ -46,8 +48,9 @@ Value tanh(Emitter &e, ValueRange x) {
 
 void tile::populateApproximateMathPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                            const LaneMap &lanes) {
-  patterns.add<MathPattern<math::Exp2Op, exp2>, MathPattern<math::ExpOp, exp>, MathPattern<math::Log2Op, log2>,
-               MathPattern<math::LogOp, log>, MathPattern<math::SqrtOp, sqrt>, MathPattern<math::AbsFOp, abs>,
-               MathPattern<math::FmaOp, fma>, MathPattern<math::TanhOp, tanh>>(converter, patterns.getContext(),
-                                                                               lanes);
+  patterns
+      .add<MathPattern<math::Exp2Op, exp2>, MathPattern<math::ExpOp, exp>, MathPattern<math::Log2Op, log2>,
+           MathPattern<math::LogOp, log>, MathPattern<math::SqrtOp, sqrt>, MathPattern<math::AbsFOp, abs>,
+           MathPattern<math::FmaOp, fma>, MathPattern<math::TanhOp, tanh>>(converter, patterns.getContext(),
+                                                                           lanes);
 }

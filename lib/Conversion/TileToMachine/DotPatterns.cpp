@@ -53,10 +53,11 @@ private:
   SmallVector<Value> offsets;
 };
 
-/// Base address of the lines from the uniform `line` on. Every panel starts that many lines later, so the address
-/// is only valid for tiles of one panel width, or where `line` is folded panel by panel.
+/// Base address of the lines from the uniform `line` on. Every panel starts that many lines later, so the
+/// address is only valid for tiles of one panel width, or where `line` is folded panel by panel.
 struct LhsFromShared {
-  LhsFromShared(Emitter &e, SharedType type, Value base, Value line) : e(e), type(type), line(line), base(base) {
+  LhsFromShared(Emitter &e, SharedType type, Value base, Value line)
+      : e(e), type(type), line(line), base(base) {
     for (const SharedType::Panel &panel : type.getPanels())
       addresses.emplace_back(e, type, e.sharedAt(base, e.mul(line, panel.width)), /*lineBit=*/0);
   }
@@ -76,7 +77,8 @@ struct LhsFromShared {
 
 struct LoadPattern : TilePattern<LoadOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(LoadOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(LoadOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     FragmentType type = op.getFragment().getType();
     LhsFromShared source(e, op.getTile().getType(), adaptor.getTile(), adaptor.getLine());
@@ -98,8 +100,8 @@ struct DotPattern : TilePattern<DotOp> {
     FragmentType result = op.getResult().getType();
     SmallVector<Value> acc(adaptor.getAcc());
     int64_t rowBlocks = result.getSizes()[0] / 16, colBlocks = result.getSizes()[1] / 8;
-    // The contracted axis of `rhs` decides its form: along columns it is stored as the tensor cores want it, along
-    // rows it is transposed on the way.
+    // The contracted axis of `rhs` decides its form: along columns it is stored as the tensor cores want it,
+    // along rows it is transposed on the way.
     bool transposed = rhs.getColAxis() == result.getAxes()[1];
     int64_t depth = (transposed ? rhs.getRows() : rhs.getCols()) / 16;
     MatrixAddresses rhsAddresses(e, rhs, adaptor.getRhs().front(), /*lineBit=*/transposed ? 0 : 1);
@@ -117,12 +119,13 @@ struct DotPattern : TilePattern<DotOp> {
           a.emplace_back(adaptor.getLhs().slice((m * depth + k) * 4, 4));
       }
       for (int64_t n = 0; n < colBlocks; n += 2) {
-        SmallVector<Value, 4> matrices =
-            e.loadMatrices(transposed ? rhsAddresses.at(k * 16, n) : rhsAddresses.at(n * 8, k * 2), transposed);
+        SmallVector<Value, 4> matrices = e.loadMatrices(
+            transposed ? rhsAddresses.at(k * 16, n) : rhsAddresses.at(n * 8, k * 2), transposed);
         for (int64_t m = 0; m < rowBlocks; ++m)
           for (int64_t half = 0; half < 2; ++half)
             e.multiply(a[m], ArrayRef<Value>(matrices).slice(half * 2, 2),
-                       MutableArrayRef<Value>(acc).slice((m * colBlocks + n + half) * 4, 4), rhs.getElement());
+                       MutableArrayRef<Value>(acc).slice((m * colBlocks + n + half) * 4, 4),
+                       rhs.getElement());
       }
     }
     rewriter.replaceOpWithMultiple(op, {acc});
@@ -132,6 +135,7 @@ struct DotPattern : TilePattern<DotOp> {
 
 } // namespace
 
-void tile::populateDotPatterns(const TypeConverter &converter, RewritePatternSet &patterns, const LaneMap &lanes) {
+void tile::populateDotPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
+                               const LaneMap &lanes) {
   patterns.add<LoadPattern, DotPattern>(converter, patterns.getContext(), lanes);
 }

@@ -42,19 +42,19 @@ Value Emitter::pack(Value low, Value high, Type element) {
   Value vector;
   if (element.isBF16())
     vector = NVVM::ConvertF32x2ToBF16x2Op::create(b, loc, VectorType::get(2, element), high, low, Value(),
-                                               NVVM::FPRoundingMode::RN);
+                                                  NVVM::FPRoundingMode::RN);
   else
     vector = NVVM::ConvertF32x2ToF16x2Op::create(b, loc, VectorType::get(2, element), high, low, Value(),
-                                               NVVM::FPRoundingMode::RN);
+                                                 NVVM::FPRoundingMode::RN);
   return LLVM::BitcastOp::create(b, loc, b.getI32Type(), vector);
 }
 
 SmallVector<Value, 4> Emitter::loadMatrices(Value address, bool transposed) {
   auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
   auto shape = NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8);
-  Value loaded =
-      NVVM::LdMatrixOp::create(b, loc, type, address, 4, transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row,
-                               shape, NVVM::LdStMatrixEltType::B16);
+  Value loaded = NVVM::LdMatrixOp::create(b, loc, type, address, 4,
+                                          transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row, shape,
+                                          NVVM::LdStMatrixEltType::B16);
   SmallVector<Value, 4> registers;
   for (int64_t i = 0; i < 4; ++i)
     registers.push_back(LLVM::ExtractValueOp::create(b, loc, loaded, i));

@@ -45,7 +45,9 @@ public:
   Value sub(Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); }
   Value mul(Value x, Value y) { return b.createOrFold<arith::MulIOp>(loc, x, y); }
   Value mul(Value x, int64_t y) { return y == 1 ? x : mul(x, constantLike(x, y)); }
-  Value shr(Value x, int64_t y) { return y == 0 ? x : b.createOrFold<arith::ShRUIOp>(loc, x, constantLike(x, y)); }
+  Value shr(Value x, int64_t y) {
+    return y == 0 ? x : b.createOrFold<arith::ShRUIOp>(loc, x, constantLike(x, y));
+  }
   Value band(Value x, int64_t y) { return b.createOrFold<arith::AndIOp>(loc, x, constantLike(x, y)); }
   Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(loc, x, y); }
   Value bxor(Value x, Value y) { return b.createOrFold<arith::XOrIOp>(loc, x, y); }
@@ -85,8 +87,8 @@ private:
   }
 };
 
-/// log2 of the number of lines after which a panel's swizzle changes: 128 bytes wide every line, 64 every second,
-/// 32 every fourth (see SharedType).
+/// log2 of the number of lines after which a panel's swizzle changes: 128 bytes wide every line, 64 every
+/// second, 32 every fourth (see SharedType).
 inline int64_t swizzleShift(int64_t width) { return width == 128 ? 0 : width == 64 ? 1 : 2; }
 
 } // namespace mlir::tile

@@ -6,12 +6,13 @@ using namespace mlir::tile;
 
 namespace {
 
-/// Register of an operand that belongs to element `i` of an accumulator-like result: the same register where the
-/// operand has both axes, else the register of the element's row or column.
+/// Register of an operand that belongs to element `i` of an accumulator-like result: the same register where
+/// the operand has both axes, else the register of the element's row or column.
 int64_t operandRegister(FragmentType result, FragmentType operand, int64_t i) {
   if (operand.getRank() == result.getRank())
     return i;
-  int64_t blocks = result.getSizes()[1] / 8, block = i / 4, rowBlock = block / blocks, colBlock = block % blocks;
+  int64_t blocks = result.getSizes()[1] / 8, block = i / 4, rowBlock = block / blocks,
+          colBlock = block % blocks;
   if (operand.getLayout() == Layout::Row)
     return rowBlock * 2 + (i % 4) / 2;
   return colBlock * 2 + i % 2;
@@ -19,7 +20,8 @@ int64_t operandRegister(FragmentType result, FragmentType operand, int64_t i) {
 
 struct SplatPattern : TilePattern<SplatOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(SplatOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(SplatOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
     rewriter.replaceOpWithMultiple(
         op, {SmallVector<Value>(op.getFragment().getType().getRegisters(), adaptor.getValue())});
     return success();
@@ -79,7 +81,9 @@ struct MaskPattern : TilePattern<MaskOp> {
   }
 };
 
-Value combine(Emitter &e, Combine kind, Value x, Value y) { return kind == Combine::Add ? e.fadd(x, y) : e.fmax(x, y); }
+Value combine(Emitter &e, Combine kind, Value x, Value y) {
+  return kind == Combine::Add ? e.fadd(x, y) : e.fmax(x, y);
+}
 
 /// Butterfly over the four lanes that share a row.
 Value overQuad(Emitter &e, Combine kind, Value value) {

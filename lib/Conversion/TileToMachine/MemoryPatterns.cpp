@@ -34,7 +34,8 @@ struct BlockIdPattern : TilePattern<BlockIdOp> {
 
 struct BlockCountPattern : TilePattern<BlockCountOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(BlockCountOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(BlockCountOp op, OpAdaptor,
+                                ConversionPatternRewriter &rewriter) const override {
     rewriter.replaceOpWithNewOp<NVVM::GridDimXOp>(op, rewriter.getI32Type());
     return success();
   }
@@ -42,7 +43,8 @@ struct BlockCountPattern : TilePattern<BlockCountOp> {
 
 struct ReadPattern : TilePattern<ReadOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(ReadOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(ReadOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Type type = op.getValue().getType();
     rewriter.replaceOp(op, e.loadGlobal(adaptor.getBuffer(), type, adaptor.getIndex(), type,
@@ -53,7 +55,8 @@ struct ReadPattern : TilePattern<ReadOp> {
 
 struct WritePattern : TilePattern<WriteOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(WriteOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(WriteOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Type element = op.getBuffer().getType().getElement();
     Value value = adaptor.getValue();
@@ -79,13 +82,15 @@ struct ReciprocalPattern : TilePattern<ReciprocalOp> {
 /// Eight integers as two 16-byte loads.
 struct RecordPattern : TilePattern<RecordOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(RecordOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(RecordOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Type i32 = rewriter.getI32Type();
     Value first = e.mul(e.widen(adaptor.getIndex()), 8);
     SmallVector<Value> fields;
     for (int64_t half = 0; half < 2; ++half) {
-      Value loaded = e.loadGlobal(adaptor.getBuffer(), i32, e.add(first, half * 4), VectorType::get(4, i32), 16);
+      Value loaded =
+          e.loadGlobal(adaptor.getBuffer(), i32, e.add(first, half * 4), VectorType::get(4, i32), 16);
       for (int64_t i = 0; i < 4; ++i)
         fields.push_back(LLVM::ExtractElementOp::create(rewriter, op.getLoc(), loaded, e.i32(i)));
     }
@@ -109,7 +114,8 @@ struct AllocPattern : TilePattern<AllocOp> {
 
 struct SlotPattern : TilePattern<SlotOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(SlotOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(SlotOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     int64_t bytes = op.getTile().getType().getBytes();
     rewriter.replaceOp(op, e.sharedAt(adaptor.getRing(), e.mul(adaptor.getIndex(), bytes)));
@@ -117,11 +123,12 @@ struct SlotPattern : TilePattern<SlotOp> {
   }
 };
 
-/// Every warp copies a contiguous share of the lines, 16 bytes per lane. Where the slot comes from a table, lane i
-/// looks up line i of the share once and the others take it by shuffle.
+/// Every warp copies a contiguous share of the lines, 16 bytes per lane. Where the slot comes from a table,
+/// lane i looks up line i of the share once and the others take it by shuffle.
 struct GatherPattern : TilePattern<GatherOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(GatherOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(GatherOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     int64_t lines = cast<SharedType>(op.getTargets()[0].getType()).getRows();
     Value firstLine;
@@ -153,7 +160,8 @@ struct GatherPattern : TilePattern<GatherOp> {
           Value line = e.add(lineInStep, step);
           Value &slot = slots[{perStep, step}];
           if (!slot)
-            slot = lookup ? e.shuffle(NVVM::ShflKind::idx, ownSlot, line) : slotOf(e.min(line, e.i32(lines - 1)));
+            slot = lookup ? e.shuffle(NVVM::ShflKind::idx, ownSlot, line)
+                          : slotOf(e.min(line, e.i32(lines - 1)));
           Value index = e.add(e.mul(e.widen(slot), op.getStrides()[i]), adaptor.getOrigins()[i]);
           index = e.add(e.add(index, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
           Value from = e.globalAt(adaptor.getSources()[i], tile.getElement(), index);
@@ -165,7 +173,8 @@ struct GatherPattern : TilePattern<GatherOp> {
           Value exists = e.less(globalLine(line), adaptor.getEnd());
           Value count = e.select(exists, e.i32(16), e.i32(0));
           auto copy = [&](OpBuilder &builder) {
-            NVVM::CpAsyncOp::create(builder, op.getLoc(), to, from, 16, NVVM::LoadCacheModifierKind::CG, count);
+            NVVM::CpAsyncOp::create(builder, op.getLoc(), to, from, 16, NVVM::LoadCacheModifierKind::CG,
+                                    count);
           };
           if (step + perStep <= lines) {
             copy(rewriter);
@@ -256,7 +265,8 @@ struct StorePattern : TilePattern<StoreOp> {
     };
 
     if (type.getRank() == 1) {
-      Value first = rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, e.lanes.quad, e.i32(0));
+      Value first =
+          rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, e.lanes.quad, e.i32(0));
       for (auto [i, value] : llvm::enumerate(registers)) {
         Value line = lineOfRegister(e, type.getLayout(), i);
         guarded(e.both(first, e.less(line, lines)), [&](OpBuilder &builder) {
@@ -291,7 +301,8 @@ struct StorePattern : TilePattern<StoreOp> {
           Value next = e.pack(pairOf(block + 1)[0], pairOf(block + 1)[1], element);
           Value received = e.shuffle(NVVM::ShflKind::bfly, e.select(isOdd, even, next), e.i32(1));
           Value low = e.select(isOdd, received, even), high = e.select(isOdd, next, received);
-          Value vector = LLVM::PoisonOp::create(rewriter, op.getLoc(), VectorType::get(2, rewriter.getI32Type()));
+          Value vector =
+              LLVM::PoisonOp::create(rewriter, op.getLoc(), VectorType::get(2, rewriter.getI32Type()));
           vector = LLVM::InsertElementOp::create(rewriter, op.getLoc(), vector, low, e.i32(0));
           vector = LLVM::InsertElementOp::create(rewriter, op.getLoc(), vector, high, e.i32(1));
           Value firstColumn = e.add(e.mul(e.sub(e.lanes.quad, odd), 2), e.mul(odd, 8));
@@ -326,9 +337,10 @@ struct StorePattern : TilePattern<StoreOp> {
 
 } // namespace
 
-void tile::populateMemoryPatterns(const TypeConverter &converter, RewritePatternSet &patterns, const LaneMap &lanes) {
-  patterns.add<WarpIdPattern, LaneIdPattern, BlockIdPattern, BlockCountPattern, ReadPattern, WritePattern, ReciprocalPattern,
-               RecordPattern,
-               AllocPattern, SlotPattern, GatherPattern, CommitPattern, WaitPattern, SyncPattern, LoadVectorPattern,
-               StorePattern>(converter, patterns.getContext(), lanes);
+void tile::populateMemoryPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
+                                  const LaneMap &lanes) {
+  patterns.add<WarpIdPattern, LaneIdPattern, BlockIdPattern, BlockCountPattern, ReadPattern, WritePattern,
+               ReciprocalPattern, RecordPattern, AllocPattern, SlotPattern, GatherPattern, CommitPattern,
+               WaitPattern, SyncPattern, LoadVectorPattern, StorePattern>(converter, patterns.getContext(),
+                                                                          lanes);
 }

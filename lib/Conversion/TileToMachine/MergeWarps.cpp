@@ -26,7 +26,8 @@ struct MergeWarpsPattern : TilePattern<MergeWarpsOp> {
     FragmentType accType = op.getAcc().getType(), sliceType = op.getMergedAcc().getType();
     if (accType.getSizes()[0] != 16)
       return rewriter.notifyMatchFailure(op, "only 16 rows are merged over warps");
-    int64_t warps = op.getWarps(), blocks = accType.getSizes()[1] / 8, sliceBlocks = sliceType.getSizes()[1] / 8;
+    int64_t warps = op.getWarps(), blocks = accType.getSizes()[1] / 8,
+            sliceBlocks = sliceType.getSizes()[1] / 8;
     int64_t accBytes = blocks * 32 * 16, stateOffset = accBytes * warps;
     Value scratch = adaptor.getScratch().front(), warp = adaptor.getWarp().front();
     Value unit = adaptor.getUnit().front();
@@ -47,7 +48,8 @@ struct MergeWarpsPattern : TilePattern<MergeWarpsOp> {
       LLVM::StoreOp::create(rewriter, loc, vectorOf(adaptor.getAcc().slice(n * 4, 4), quadType),
                             e.sharedAt(own, n * 512), 16);
     Value states = e.sharedAt(scratch, stateOffset);
-    Value firstLane = rewriter.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, e.lanes.quad, e.i32(0));
+    Value firstLane =
+        rewriter.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, e.lanes.quad, e.i32(0));
     scf::IfOp::create(rewriter, loc, firstLane, [&](OpBuilder &builder, Location loc) {
       Emitter inner(builder, loc, e.lanes);
       Value row = inner.sharedAt(states, inner.add(inner.mul(warp, 128), inner.mul(e.lanes.group, 8)));

@@ -31,14 +31,15 @@ TypeConverter makeTypeConverter(MLIRContext *context) {
   converter.addConversion([=](SharedType) -> Type { return shared; });
   converter.addConversion([=](RingType) -> Type { return shared; });
   converter.addConversion([=](ScratchType) -> Type { return shared; });
-  converter.addConversion([=](FragmentType type, SmallVectorImpl<Type> &types) -> std::optional<LogicalResult> {
-    if (type.getLayout() == Layout::Unassigned)
-      return failure();
-    bool packed = type.getLayout() == Layout::Lhs;
-    Type element = packed ? IntegerType::get(type.getContext(), 32) : type.getElement();
-    types.append(type.getRegisters(), element);
-    return success();
-  });
+  converter.addConversion(
+      [=](FragmentType type, SmallVectorImpl<Type> &types) -> std::optional<LogicalResult> {
+        if (type.getLayout() == Layout::Unassigned)
+          return failure();
+        bool packed = type.getLayout() == Layout::Lhs;
+        Type element = packed ? IntegerType::get(type.getContext(), 32) : type.getElement();
+        types.append(type.getRegisters(), element);
+        return success();
+      });
   return converter;
 }
 
@@ -80,17 +81,21 @@ LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
   if (gather.getScope() == Scope::Block) {
     auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
     if (!schedule)
-      return op->emitOpError("has scope block, but the kernel has no tile.schedule that says how many warps share it");
+      return op->emitOpError(
+          "has scope block, but the kernel has no tile.schedule that says how many warps share it");
     if (lines % schedule.getWarps() != 0)
-      return op->emitOpError("expected lines that ") << schedule.getWarps() << " warps can share, got " << lines;
+      return op->emitOpError("expected lines that ")
+             << schedule.getWarps() << " warps can share, got " << lines;
     share = lines / schedule.getWarps();
   }
   bool lookup = gather.getSlot().walk([](ReadOp) { return WalkResult::interrupt(); }).wasInterrupted();
   if (lookup && share > 32)
-    return op->emitOpError("expected at most 32 lines per warp, as many as lanes look them up, got ") << share;
+    return op->emitOpError("expected at most 32 lines per warp, as many as lanes look them up, got ")
+           << share;
   for (Value target : gather.getTargets())
     if (auto tile = cast<SharedType>(target.getType()); !tile.getSwizzled())
-      return op->emitOpError("expected swizzled tiles, got ") << tile << "; --tile-assign-layouts swizzles them";
+      return op->emitOpError("expected swizzled tiles, got ")
+             << tile << "; --tile-assign-layouts swizzles them";
   return success();
 }
 
@@ -113,8 +118,8 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
 
     OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
     auto array = LLVM::LLVMArrayType::get(b.getI8Type(), 0);
-    LLVM::GlobalOp::create(b, module.getLoc(), array, /*isConstant=*/false, LLVM::Linkage::External, sharedSymbol,
-                           Attribute(), /*alignment=*/128, 3);
+    LLVM::GlobalOp::create(b, module.getLoc(), array, /*isConstant=*/false, LLVM::Linkage::External,
+                           sharedSymbol, Attribute(), /*alignment=*/128, 3);
 
     LaneMap lanes;
     for (auto kernel : module.getOps<func::FuncOp>())

@@ -48,7 +48,8 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     llvm::SmallSet<int64_t, 4> rows; // kernels are named by them
     for (auto schedule : cast<ArrayAttr>(value).getAsRange<ScheduleAttr>())
       if (!rows.insert(schedule.getRows()).second)
-        return op->emitOpError("expected one schedule per number of rows, got two for ") << schedule.getRows();
+        return op->emitOpError("expected one schedule per number of rows, got two for ")
+               << schedule.getRows();
   } else if (name == "tile.schedule") {
     if (!isa<ScheduleAttr>(value))
       return expected("a #tile.schedule");
@@ -67,9 +68,9 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   return success();
 }
 
-LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, ScheduleKind kind, int64_t rows,
-                                   int64_t keys, int64_t warps, int64_t stages, int64_t blocks, bool splitKeys,
-                                   bool queryInRegisters) {
+LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, ScheduleKind kind,
+                                   int64_t rows, int64_t keys, int64_t warps, int64_t stages, int64_t blocks,
+                                   bool splitKeys, bool queryInRegisters) {
   if (warps < 1 || warps > 16)
     return emitError() << "expected 1 to 16 warps, got " << warps;
   if (stages < 1 || stages > 8)
@@ -84,8 +85,8 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (splitKeys && rows % warps != 0) // every warp copies a share of the queries
     return emitError() << "expected the number of warps to divide the " << rows << " rows, got " << warps;
   if (warpKeys < 16 || warpKeys % 16 != 0 || keys % warps != 0)
-    return emitError() << "expected the keys of a warp to be a multiple of 16, got " << warpKeys << " (keys = " << keys
-                       << ", warps = " << warps << ")";
+    return emitError() << "expected the keys of a warp to be a multiple of 16, got " << warpKeys
+                       << " (keys = " << keys << ", warps = " << warps << ")";
   // The lanes of a warp look up one line each.
   if (int64_t copied = keys / warps; copied < 4 || copied > 32)
     return emitError() << "expected 4 to 32 keys for each warp to copy, got " << copied << " (keys = " << keys

@@ -31,18 +31,21 @@ static LogicalResult verifyBody(Operation *op, Region &region, TypeRange argumen
   if (!yield)
     return op->emitOpError("expected a region that ends with tile.yield");
   if (yield.getValue().getType() != result)
-    return op->emitOpError("expected the region to yield ") << result << ", got " << yield.getValue().getType();
+    return op->emitOpError("expected the region to yield ")
+           << result << ", got " << yield.getValue().getType();
   return success();
 }
 
 static SmallVector<Type> elementsOf(ValueRange fragments) {
-  return llvm::map_to_vector(fragments, [](Value value) { return cast<FragmentType>(value.getType()).getElement(); });
+  return llvm::map_to_vector(fragments,
+                             [](Value value) { return cast<FragmentType>(value.getType()).getElement(); });
 }
 
 /// Inputs of an elementwise operation have the result's axes, or one of them.
 static LogicalResult verifyBroadcast(Operation *op, ValueRange inputs, FragmentType result) {
   auto isPacked = [](FragmentType type) { return type.getLayout() == Layout::Lhs; };
-  if (isPacked(result) || llvm::any_of(inputs, [&](Value v) { return isPacked(cast<FragmentType>(v.getType())); }))
+  if (isPacked(result) ||
+      llvm::any_of(inputs, [&](Value v) { return isPacked(cast<FragmentType>(v.getType())); }))
     return op->emitOpError("has no scalars in a fragment of layout 'lhs': two elements share a register");
   for (Value input : inputs) {
     auto type = cast<FragmentType>(input.getType());
@@ -56,9 +59,12 @@ static LogicalResult verifyBroadcast(Operation *op, ValueRange inputs, FragmentT
     bool same = type.getRank() == result.getRank();
     if (same && type.getAxes() != result.getAxes())
       return op->emitOpError("expected the axes in the result's order, got ") << type << " for " << result;
-    Layout expected = same ? result.getLayout() : type.getAxes()[0] == result.getAxes()[0] ? Layout::Row : Layout::Col;
+    Layout expected = same                                       ? result.getLayout()
+                      : type.getAxes()[0] == result.getAxes()[0] ? Layout::Row
+                                                                 : Layout::Col;
     if (expected != Layout::Unassigned && !mayHaveLayout(type, expected))
-      return op->emitOpError("expected an input of layout '") << stringifyLayout(expected) << "', got " << type;
+      return op->emitOpError("expected an input of layout '")
+             << stringifyLayout(expected) << "', got " << type;
   }
   return success();
 }
@@ -92,7 +98,8 @@ LogicalResult RecordOp::verify() {
 LogicalResult SlotOp::verify() {
   if (getTile().getType() == getRing().getType().getTile())
     return success();
-  return emitOpError("expected the ring's tile, ") << getRing().getType().getTile() << ", got " << getTile().getType();
+  return emitOpError("expected the ring's tile, ")
+         << getRing().getType().getTile() << ", got " << getTile().getType();
 }
 
 LogicalResult GatherOp::verify() {
@@ -112,7 +119,8 @@ LogicalResult GatherOp::verify() {
     if (tile.getRows() != rows)
       return emitOpError("expected all targets to have ") << rows << " lines, got " << tile.getRows();
     if (stride < tile.getCols())
-      return emitOpError("expected a stride of at least a line's ") << tile.getCols() << " elements, got " << stride;
+      return emitOpError("expected a stride of at least a line's ")
+             << tile.getCols() << " elements, got " << stride;
   }
   return success();
 }
@@ -236,17 +244,20 @@ LogicalResult DotOp::verify() {
            << element << ", " << rhs.getElement() << " and " << acc.getElement();
   bool overCols = rhs.getColAxis() == contracted, overRows = rhs.getRowAxis() == contracted;
   if (!overCols && !overRows)
-    return emitOpError("operands share no axis to contract: '") << stringifyAxis(contracted) << "' is not in " << rhs;
+    return emitOpError("operands share no axis to contract: '")
+           << stringifyAxis(contracted) << "' is not in " << rhs;
   int64_t rhsDepth = overCols ? rhs.getCols() : rhs.getRows();
   Axis rhsKept = overCols ? rhs.getRowAxis() : rhs.getColAxis();
   int64_t width = overCols ? rhs.getRows() : rhs.getCols();
   if (rhsDepth != depth)
-    return emitOpError("expected ") << depth << " along '" << stringifyAxis(contracted) << "', got " << rhsDepth;
-  if (acc.getRank() != 2 || acc.getAxes()[0] != lhsRow || acc.getAxes()[1] != rhsKept || acc.getSizes()[0] != rows ||
-      acc.getSizes()[1] != width || acc != getResult().getType() || !mayHaveLayout(acc, Layout::Acc))
+    return emitOpError("expected ") << depth << " along '" << stringifyAxis(contracted) << "', got "
+                                    << rhsDepth;
+  if (acc.getRank() != 2 || acc.getAxes()[0] != lhsRow || acc.getAxes()[1] != rhsKept ||
+      acc.getSizes()[0] != rows || acc.getSizes()[1] != width || acc != getResult().getType() ||
+      !mayHaveLayout(acc, Layout::Acc))
     return emitOpError("expected accumulator and result of [")
-           << stringifyAxis(lhsRow) << " " << rows << ", " << stringifyAxis(rhsKept) << " " << width << "], got "
-           << acc;
+           << stringifyAxis(lhsRow) << " " << rows << ", " << stringifyAxis(rhsKept) << " " << width
+           << "], got " << acc;
   if (rows % 16 != 0 || depth % 16 != 0 || width % 16 != 0)
     return emitOpError("expected multiples of 16 along all axes, got ")
            << rows << " x " << width << ", contracted over " << depth;
@@ -255,15 +266,16 @@ LogicalResult DotOp::verify() {
 
 LogicalResult MergeWarpsOp::verify() {
   FragmentType acc = getAcc().getType(), merged = getMergedAcc().getType();
-  if (acc.getRank() != 2 || acc.getSizes()[0] != 16 || acc.getSizes()[1] % 8 != 0 || !acc.getElement().isF32() ||
-      !mayHaveLayout(acc, Layout::Acc))
-    return emitOpError("expected an accumulator of f32 with 16 rows and a multiple of 8 columns, got ") << acc;
+  if (acc.getRank() != 2 || acc.getSizes()[0] != 16 || acc.getSizes()[1] % 8 != 0 ||
+      !acc.getElement().isF32() || !mayHaveLayout(acc, Layout::Acc))
+    return emitOpError("expected an accumulator of f32 with 16 rows and a multiple of 8 columns, got ")
+           << acc;
   if (merged.getAxes() != acc.getAxes() || merged.getSizes()[0] != 16 || merged.getSizes()[1] % 8 != 0 ||
       merged.getElement() != acc.getElement() || merged.getLayout() != acc.getLayout())
     return emitOpError("expected a merged accumulator with the axes of ") << acc << ", got " << merged;
   if (merged.getSizes()[1] * int64_t(getWarps()) < acc.getSizes()[1])
-    return emitOpError("expected ") << getWarps() << " warps to cover " << acc.getSizes()[1] << " columns, got "
-                                    << merged.getSizes()[1] << " for each";
+    return emitOpError("expected ") << getWarps() << " warps to cover " << acc.getSizes()[1]
+                                    << " columns, got " << merged.getSizes()[1] << " for each";
   for (Value value : {getMax(), getSum(), getMergedMax(), getMergedSum()}) {
     auto type = cast<FragmentType>(value.getType());
     if (type.getRank() != 1 || type.getAxes()[0] != acc.getAxes()[0] || type.getSizes()[0] != 16 ||
@@ -272,7 +284,8 @@ LogicalResult MergeWarpsOp::verify() {
   }
   int64_t bytes = getWarps() * (acc.getSizes()[1] * 64 + 128);
   if (getScratch().getType().getBytes() < bytes)
-    return emitOpError("expected ") << bytes << " bytes of scratch, got " << getScratch().getType().getBytes();
+    return emitOpError("expected ") << bytes << " bytes of scratch, got "
+                                    << getScratch().getType().getBytes();
   return success();
 }
 
@@ -288,24 +301,29 @@ LogicalResult LoadVectorOp::verify() {
          << getBuffer().getType().getElement() << ", got " << fragment;
 }
 LogicalResult LoadVectorOp::verifyRegions() {
-  return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32), IntegerType::get(getContext(), 64));
+  return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32),
+                    IntegerType::get(getContext(), 64));
 }
 
 LogicalResult StoreOp::verify() {
   FragmentType fragment = getFragment().getType();
   Type element = getBuffer().getType().getElement();
   bool half = isHalf(element);
-  if (!fragment.getElement().isF32() || fragment.getPartial() || !mayHaveLayout(fragment, fragment.getRank() == 2 ? Layout::Acc : fragment.getLayout()))
+  if (!fragment.getElement().isF32() || fragment.getPartial() ||
+      !mayHaveLayout(fragment, fragment.getRank() == 2 ? Layout::Acc : fragment.getLayout()))
     return emitOpError("expected a complete fragment of f32, got ") << fragment;
   if (!element.isF32() && !(half && fragment.getRank() == 2))
-    return emitOpError("expected a buffer of f32") << (fragment.getRank() == 2 ? ", f16 or bf16" : "") << ", got "
-                                                   << getBuffer().getType();
-  if (fragment.getRank() == 2 && (fragment.getSizes()[0] % 16 != 0 || fragment.getSizes()[1] % (half ? 16 : 8) != 0))
-    return emitOpError("expected a multiple of 16 lines and of ") << (half ? 16 : 8) << " columns, got " << fragment;
+    return emitOpError("expected a buffer of f32")
+           << (fragment.getRank() == 2 ? ", f16 or bf16" : "") << ", got " << getBuffer().getType();
+  if (fragment.getRank() == 2 &&
+      (fragment.getSizes()[0] % 16 != 0 || fragment.getSizes()[1] % (half ? 16 : 8) != 0))
+    return emitOpError("expected a multiple of 16 lines and of ")
+           << (half ? 16 : 8) << " columns, got " << fragment;
   if (fragment.getRank() == 1 && (getColumn() || getColumns()))
     return emitOpError("a fragment with one axis has no columns");
   return success();
 }
 LogicalResult StoreOp::verifyRegions() {
-  return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32), IntegerType::get(getContext(), 64));
+  return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32),
+                    IntegerType::get(getContext(), 64));
 }

@@ -32,7 +32,8 @@ static constexpr int64_t kMaxExtent = 1 << 16;
 static LogicalResult verifyExtent(function_ref<InFlightDiagnostic()> emitError, Axis axis, int64_t size) {
   if (size >= 1 && size <= kMaxExtent)
     return success();
-  return emitError() << "expected 1 to " << kMaxExtent << " along " << stringifyAxis(axis) << ", got " << size;
+  return emitError() << "expected 1 to " << kMaxExtent << " along " << stringifyAxis(axis) << ", got "
+                     << size;
 }
 
 //===----------------------------------------------------------------------===//
@@ -55,8 +56,8 @@ LogicalResult ScratchType::verify(function_ref<InFlightDiagnostic()> emitError, 
   return success();
 }
 
-LogicalResult SharedType::verify(function_ref<InFlightDiagnostic()> emitError, Axis rowAxis, int64_t rows, Axis colAxis,
-                                 int64_t cols, Type element, bool swizzled) {
+LogicalResult SharedType::verify(function_ref<InFlightDiagnostic()> emitError, Axis rowAxis, int64_t rows,
+                                 Axis colAxis, int64_t cols, Type element, bool swizzled) {
   if (rowAxis == colAxis)
     return emitError() << "expected two different axes, got '" << stringifyAxis(rowAxis) << "' twice";
   if (failed(verifyExtent(emitError, rowAxis, rows)) || failed(verifyExtent(emitError, colAxis, cols)) ||
@@ -64,7 +65,8 @@ LogicalResult SharedType::verify(function_ref<InFlightDiagnostic()> emitError, A
     return failure();
   int64_t lineBytes = cols * element.getIntOrFloatBitWidth() / 8;
   if (swizzled && lineBytes % 32 != 0)
-    return emitError() << "expected the lines of a swizzled tile to be a multiple of 32 bytes, got " << lineBytes;
+    return emitError() << "expected the lines of a swizzled tile to be a multiple of 32 bytes, got "
+                       << lineBytes;
   return success();
 }
 
@@ -85,7 +87,8 @@ Type SharedType::parse(AsmParser &parser) {
     return {};
   if (parser.parseGreater())
     return {};
-  return parser.getChecked<SharedType>(loc, parser.getContext(), rowAxis, rows, colAxis, cols, element, swizzled);
+  return parser.getChecked<SharedType>(loc, parser.getContext(), rowAxis, rows, colAxis, cols, element,
+                                       swizzled);
 }
 
 void SharedType::print(AsmPrinter &printer) const {
@@ -153,7 +156,8 @@ Type FragmentType::parse(AsmParser &parser) {
   }
   if (parser.parseGreater())
     return {};
-  return parser.getChecked<FragmentType>(loc, parser.getContext(), ArrayRef<Axis>(axes), ArrayRef<int64_t>(sizes), element, layout, partial);
+  return parser.getChecked<FragmentType>(loc, parser.getContext(), ArrayRef<Axis>(axes),
+                                         ArrayRef<int64_t>(sizes), element, layout, partial);
 }
 
 void FragmentType::print(AsmPrinter &printer) const {
@@ -180,15 +184,17 @@ LogicalResult FragmentType::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected elements that are integers or floats, got " << element;
   bool oneAxis = layout == Layout::Row || layout == Layout::Col;
   if (layout != Layout::Unassigned && oneAxis != (axes.size() == 1))
-    return emitError() << "layout '" << stringifyLayout(layout) << "' needs " << (oneAxis ? "one axis" : "two axes");
+    return emitError() << "layout '" << stringifyLayout(layout) << "' needs "
+                       << (oneAxis ? "one axis" : "two axes");
   int64_t first = layout == Layout::Col ? 8 : 16;
   if (layout != Layout::Unassigned && sizes[0] % first != 0)
-    return emitError() << "expected a multiple of " << first << " along " << stringifyAxis(axes[0]) << ", got "
-                       << sizes[0];
+    return emitError() << "expected a multiple of " << first << " along " << stringifyAxis(axes[0])
+                       << ", got " << sizes[0];
   if (layout == Layout::Acc && sizes[1] % 8 != 0)
     return emitError() << "expected a multiple of 8 along " << stringifyAxis(axes[1]) << ", got " << sizes[1];
   if (layout == Layout::Lhs && sizes[1] % 16 != 0)
-    return emitError() << "expected a multiple of 16 along " << stringifyAxis(axes[1]) << ", got " << sizes[1];
+    return emitError() << "expected a multiple of 16 along " << stringifyAxis(axes[1]) << ", got "
+                       << sizes[1];
   if (partial && axes.size() != 1)
     return emitError() << "only a one-axis fragment can be partial";
   return success();

@@ -26,7 +26,8 @@ struct AllocateShared : tile::impl::AllocateSharedPassBase<AllocateShared> {
         int64_t bytes = memoryBytes(alloc.getMemory().getType());
         if (alloc.getPerWarp()) {
           if (!schedule) {
-            alloc.emitOpError("is per warp, but the kernel has no tile.schedule that says how many there are");
+            alloc.emitOpError(
+                "is per warp, but the kernel has no tile.schedule that says how many there are");
             return WalkResult::interrupt();
           }
           bytes *= schedule.getWarps();

@@ -22,9 +22,11 @@ struct Placement {
 
   LogicalResult add(DotOp dot) {
     FragmentType type = dot.getResult().getType();
-    for (auto [axis, mine, other] : {std::tuple(type.getAxes()[0], &rows, &cols), std::tuple(type.getAxes()[1], &cols, &rows)}) {
+    for (auto [axis, mine, other] :
+         {std::tuple(type.getAxes()[0], &rows, &cols), std::tuple(type.getAxes()[1], &cols, &rows)}) {
       if (Operation *conflict = (*other)[static_cast<int>(axis)]) {
-        InFlightDiagnostic diagnostic = dot.emitOpError("axis '") << stringifyAxis(axis)
+        InFlightDiagnostic diagnostic = dot.emitOpError("axis '")
+                                        << stringifyAxis(axis)
                                         << "' lies along rows here and along columns elsewhere";
         diagnostic.attachNote(conflict->getLoc()) << "the other placement";
         return diagnostic;
@@ -71,7 +73,9 @@ struct AssignLayouts : tile::impl::AssignLayoutsPassBase<AssignLayouts> {
       }
       return success();
     };
-    auto visitAll = [&](auto values) { return success(llvm::all_of(values, [&](Value v) { return succeeded(visit(v)); })); };
+    auto visitAll = [&](auto values) {
+      return success(llvm::all_of(values, [&](Value v) { return succeeded(visit(v)); }));
+    };
     WalkResult visited = kernel.walk([&](Operation *op) {
       if (failed(visitAll(op->getResults())))
         return WalkResult::interrupt();
@@ -93,8 +97,8 @@ struct AssignLayouts : tile::impl::AssignLayoutsPassBase<AssignLayouts> {
     auto tile = dyn_cast<SharedType>(type);
     if (!tile || tile.getSwizzled() || tile.getCols() * tile.getElement().getIntOrFloatBitWidth() % 256 != 0)
       return {};
-    return SharedType::get(type.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(), tile.getCols(),
-                           tile.getElement(), true);
+    return SharedType::get(type.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(),
+                           tile.getCols(), tile.getElement(), true);
   }
 };
 

@@ -120,7 +120,9 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
           slotOp.getIndexMutable().assign(slot);
       }
     };
-    auto i32 = [&](OpBuilder &b, int64_t value) -> Value { return arith::ConstantIntOp::create(b, loc, value, 32); };
+    auto i32 = [&](OpBuilder &b, int64_t value) -> Value {
+      return arith::ConstantIntOp::create(b, loc, value, 32);
+    };
     auto gatherIfAny = [&](OpBuilder &b, Value iteration, Value slot) {
       Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, iteration, count);
       scf::IfOp::create(b, loc, exists, [&](OpBuilder &inner, Location) {

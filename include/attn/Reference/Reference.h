@@ -1,0 +1,35 @@
+//===- Reference.h - The float64 meaning of attn.attend ---------*- C++ -*-===//
+//
+// What an attention *is*, token by token in double precision, from the text of
+// the problem and the tensors as stored: the yardstick of every kernel, every
+// device and every schedule. It shares no code with the lowering: it reads the
+// operation, walks each instance of each region in order, asks for each pair of
+// a row and a token whether the row sees it, and adds the token to the row's
+// softmax. Only the obvious is fast: 16-bit keys and values are widened once
+// per chunk of tokens, and score regions run over a chunk, not over a number.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_REFERENCE_REFERENCE_H
+#define ATTN_REFERENCE_REFERENCE_H
+
+#include "attn_rt/Tensor.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::attn {
+
+struct ReferenceResult {
+  ::attn::rt::Tensor output; ///< f64 [rows, q_heads, value_dim]
+  ::attn::rt::Tensor lse;    ///< f64 [rows, q_heads]; there even where the function does not return it
+};
+
+/// Evaluates the one attention of `func`, at the problem level, on tensors named as in design §2. Tensors
+/// that may be left out (q_start, q_pos, <arg>.rows, <arg>.pos0, <arg>.lengths of a packed store) have their
+/// defaults. A tensor that is missing, mistyped or points outside another is an error that names it. The
+/// result's bits do not depend on `threads`.
+::attn::rt::Result<ReferenceResult> evaluateReference(func::FuncOp func, const ::attn::rt::TensorMap &tensors,
+                                                      unsigned threads = 2);
+
+} // namespace mlir::attn
+
+#endif

@@ -1,0 +1,247 @@
+//===- Operands.cpp - The tensors of a problem ----------------------------===//
+#include "Operands.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::attn::reference;
+
+int64_t KVRegion::slot(size_t instance, int64_t token) const {
+  switch (type.getStore()) {
+  case Store::Dense:
+    return int64_t(instance) * keys->shape[1] + token;
+  case Store::Packed:
+    return start->as<int32_t>()[instance] + token;
+  case Store::Paged: {
+    int64_t page = type.getPage(), columns = blockTable->shape[1];
+    return int64_t(blockTable->as<int32_t>()[instance * columns + token / page]) * page + token % page;
+  }
+  }
+  llvm_unreachable("unknown store");
+}
+
+namespace {
+/// Reads tensors by name; the first thing that is wrong is kept in `status`, and what follows is skipped.
+class Reader {
+public:
+  Reader(func::FuncOp func, const rt::TensorMap &tensors) : func(func), tensors(tensors) {}
+
+  rt::Result<Operands> read() {
+    // Diagnostics of the operation itself have been shown by whoever parsed it.
+    FailureOr<Signature> signature = readSignature(func);
+    FailureOr<AttendOp> attend = findAttend(func);
+    if (failed(signature) || failed(attend))
+      return rt::inputError("function '" + func.getName().str() + "' is no attention function");
+    operands.attend = *attend;
+    operands.queryHeads = attend->getQueryHeads();
+    operands.keyHeads = attend->getKVHeads();
+    operands.keyDim = attend->getKeyDim();
+    operands.valueDim = attend->getValueDim();
+
+    rt::DType dtype = elementType(attend->getQueryType().getElementType());
+    operands.query = find("q", dtype, {-1, operands.queryHeads, operands.keyDim});
+    operands.rows = operands.query ? operands.query->shape[0] : 0;
+    for (const Argument &argument : signature->arguments)
+      if (argument.role == Role::Sinks)
+        operands.sinks = find(argument.name, rt::DType::F32, {operands.queryHeads});
+      else if (argument.role == Role::Tensor)
+        operands.tensors[argument.index] = findTensor(argument);
+    for (unsigned i = 0, e = attend->getRegions().size(); i != e && status; ++i) {
+      unsigned index = cast<BlockArgument>(attend->getRegions()[i]).getArgNumber();
+      readRegion(signature->arguments[index].name, attend->getRegionType(i), attend->getRegionVisibility(i));
+    }
+    readPositions();
+    if (!status)
+      return status.error();
+    return operands;
+  }
+
+private:
+  static rt::DType elementType(Type type) { return type.isF16() ? rt::DType::F16 : rt::DType::BF16; }
+
+  void fail(std::string message) {
+    if (status)
+      status = rt::inputError(std::move(message));
+  }
+
+  /// A tensor of this dtype and shape, in which -1 stands for any size; null, and an error, where there is
+  /// none.
+  const rt::Tensor *find(const std::string &name, rt::DType dtype, std::vector<int64_t> shape) {
+    auto it = tensors.find(name);
+    if (it == tensors.end()) {
+      fail("tensor '" + name + "' is missing");
+      return nullptr;
+    }
+    const rt::Tensor &tensor = it->second;
+    bool fits = tensor.dtype == dtype && tensor.shape.size() == shape.size();
+    for (size_t i = 0; fits && i < shape.size(); ++i)
+      fits = shape[i] == -1 || shape[i] == tensor.shape[i];
+    if (fits)
+      return &tensor;
+    fail("tensor '" + name + "': expected " + std::string(rt::dtypeName(dtype)) + rt::shapeText(shape) +
+         ", got " + std::string(rt::dtypeName(tensor.dtype)) + rt::shapeText(tensor.shape));
+    return nullptr;
+  }
+
+  const rt::Tensor *findTensor(const Argument &argument) {
+    std::vector<int64_t> shape;
+    for (int64_t size : cast<RankedTensorType>(argument.type).getShape())
+      shape.push_back(ShapedType::isDynamic(size) ? -1 : size);
+    const rt::Tensor *tensor = find(argument.name, rt::DType::F32, shape);
+    if (tensor && tensor->elements() == 0)
+      fail("tensor '" + argument.name + "': expected at least one element, got none");
+    return tensor;
+  }
+
+  std::vector<int32_t> integers(const std::string &name, std::vector<int64_t> shape) {
+    const rt::Tensor *tensor = find(name, rt::DType::I32, std::move(shape));
+    if (!tensor)
+      return {};
+    auto values = tensor->as<int32_t>();
+    return {values.begin(), values.end()};
+  }
+
+  /// The rows where each sequence starts, and the end; by default every row is a sequence.
+  std::vector<int32_t> queryStart() {
+    if (tensors.count("q_start"))
+      return integers("q_start", {-1});
+    std::vector<int32_t> start(operands.rows + 1);
+    std::iota(start.begin(), start.end(), 0);
+    return start;
+  }
+
+  void readRegion(const std::string &name, KVType type, VisibilityAttr visibility) {
+    KVRegion region;
+    region.type = type;
+    region.visibility = visibility;
+    int64_t heads = type.getHeads();
+    rt::DType key = elementType(type.getKey()), value = elementType(type.getValue());
+    switch (type.getStore()) {
+    case Store::Dense:
+      region.keys = find(name + ".k", key, {-1, -1, heads, type.getKeyDim()});
+      region.values = find(name + ".v", value, {-1, -1, heads, type.getValueDim()});
+      break;
+    case Store::Packed:
+      region.keys = find(name + ".k", key, {-1, heads, type.getKeyDim()});
+      region.values = find(name + ".v", value, {-1, heads, type.getValueDim()});
+      region.start = find(name + ".start", rt::DType::I32, {-1});
+      break;
+    case Store::Paged:
+      region.keys = find(name + ".k_pages", key, {-1, type.getPage(), heads, type.getKeyDim()});
+      region.values = find(name + ".v_pages", value, {-1, type.getPage(), heads, type.getValueDim()});
+      region.blockTable = find(name + ".block_table", rt::DType::I32, {-1, -1});
+      break;
+    }
+    if (type.getStore() == Store::Packed && region.start && !tensors.count(name + ".lengths")) {
+      auto start = region.start->as<int32_t>();
+      for (size_t i = 1; i < start.size(); ++i)
+        region.lengths.push_back(start[i] - start[i - 1]);
+    } else {
+      region.lengths = integers(name + ".lengths", {-1});
+    }
+    int64_t instances = region.instances();
+    region.pos0 = tensors.count(name + ".pos0") ? integers(name + ".pos0", {instances})
+                                                : std::vector<int32_t>(instances, 0);
+    readRows(name, region);
+    if (status)
+      checkTokens(name, region);
+    operands.regions.push_back(std::move(region));
+  }
+
+  /// By default instance i is private to sequence i.
+  void readRows(const std::string &name, KVRegion &region) {
+    int64_t instances = region.instances();
+    if (tensors.count(name + ".rows")) {
+      std::vector<int32_t> ranges = integers(name + ".rows", {instances, 2});
+      for (size_t i = 0; i + 1 < ranges.size(); i += 2) {
+        region.rowFirst.push_back(ranges[i]);
+        region.rowLast.push_back(ranges[i + 1]);
+      }
+    } else {
+      std::vector<int32_t> start = queryStart();
+      if (int64_t(start.size()) != instances + 1)
+        return fail("tensor '" + name + ".rows' is missing, and there are " + std::to_string(instances) +
+                    " instances for " + std::to_string(int64_t(start.size()) - 1) + " sequences");
+      region.rowFirst.assign(start.begin(), start.end() - 1);
+      region.rowLast.assign(start.begin() + 1, start.end());
+    }
+    for (size_t i = 0; i < region.rowFirst.size(); ++i)
+      if (region.rowFirst[i] < 0 || region.rowLast[i] > operands.rows)
+        return fail("rows of instance " + std::to_string(i) + " of '" + name +
+                    "': expected a range inside [0, " + std::to_string(operands.rows) + "), got [" +
+                    std::to_string(region.rowFirst[i]) + ", " + std::to_string(region.rowLast[i]) + ")");
+  }
+
+  /// That every token of every instance lies inside the tensors of keys and values.
+  void checkTokens(const std::string &name, const KVRegion &region) {
+    int64_t dims = region.keys->shape.size() - 2;
+    if (!std::equal(region.keys->shape.begin(), region.keys->shape.begin() + dims,
+                    region.values->shape.begin()))
+      return fail("keys and values of '" + name + "': expected the same tokens, got " +
+                  rt::shapeText(region.keys->shape) + " and " + rt::shapeText(region.values->shape));
+    int64_t slots = 1;
+    for (int64_t i = 0; i < dims; ++i)
+      slots *= region.keys->shape[i];
+    for (size_t i = 0; i < region.instances(); ++i) {
+      int64_t length = region.lengths[i], capacity = slots;
+      if (region.type.getStore() == Store::Paged)
+        capacity = int64_t(i) < region.blockTable->shape[0]
+                       ? region.blockTable->shape[1] * region.type.getPage()
+                       : 0;
+      else if (region.type.getStore() == Store::Dense)
+        capacity = int64_t(i) < region.keys->shape[0] ? region.keys->shape[1] : 0;
+      if (length < 0 || length > capacity)
+        return fail("length of instance " + std::to_string(i) + " of '" + name + "': expected 0 to " +
+                    std::to_string(capacity) + ", got " + std::to_string(length));
+      if (region.start && int64_t(i) >= region.start->elements())
+        return fail("tensor '" + name + ".start': expected an entry for instance " + std::to_string(i));
+      for (int64_t t = 0; t < length; ++t)
+        if (int64_t slot = region.slot(i, t); slot < 0 || slot >= slots)
+          return fail("token " + std::to_string(t) + " of instance " + std::to_string(i) + " of '" + name +
+                      "': expected a place from 0 to " + std::to_string(slots - 1) + ", got " +
+                      std::to_string(slot));
+    }
+  }
+
+  /// By default the rows of a sequence are its last: they end where the instance ends that is theirs alone,
+  /// or, where none is, the last that all of them see.
+  void readPositions() {
+    if (!status)
+      return;
+    if (tensors.count("q_pos")) {
+      operands.queryPositions = integers("q_pos", {operands.rows});
+      return;
+    }
+    operands.queryPositions.assign(operands.rows, 0);
+    std::vector<int32_t> start = queryStart();
+    for (size_t s = 0; s + 1 < start.size(); ++s) {
+      int32_t first = start[s], last = start[s + 1];
+      if (first < 0 || last > operands.rows || first > last)
+        return fail("tensor 'q_start': expected rows that ascend from 0 to " + std::to_string(operands.rows));
+      std::optional<int64_t> privateEnd, sharedEnd;
+      for (const KVRegion &region : operands.regions)
+        for (size_t i = 0; i < region.instances(); ++i) {
+          if (region.rowFirst[i] > first || region.rowLast[i] < last)
+            continue;
+          int64_t end = int64_t(region.pos0[i]) + region.lengths[i];
+          bool isPrivate = region.rowFirst[i] == first && region.rowLast[i] == last;
+          std::optional<int64_t> &slot = isPrivate ? privateEnd : sharedEnd;
+          slot = std::max(slot.value_or(end), end);
+        }
+      int64_t end = privateEnd ? *privateEnd : sharedEnd.value_or(0);
+      for (int32_t row = first; row < last; ++row)
+        operands.queryPositions[row] = int32_t(end - last + row);
+    }
+  }
+
+  func::FuncOp func;
+  const rt::TensorMap &tensors;
+  Operands operands;
+  rt::Status status;
+};
+} // namespace
+
+rt::Result<Operands> reference::readOperands(func::FuncOp func, const rt::TensorMap &tensors) {
+  return Reader(func, tensors).read();
+}

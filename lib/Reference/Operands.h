@@ -1,0 +1,43 @@
+//===- Operands.h - The tensors of a problem --------------------*- C++ -*-===//
+#ifndef ATTN_LIB_REFERENCE_OPERANDS_H
+#define ATTN_LIB_REFERENCE_OPERANDS_H
+
+#include "attn/Dialect/Attn/IR/Signature.h"
+#include "attn_rt/Tensor.h"
+
+namespace mlir::attn::reference {
+
+namespace rt = ::attn::rt;
+
+/// One KV region: its instances, and where their tokens are.
+struct KVRegion {
+  KVType type;
+  VisibilityAttr visibility;
+  const rt::Tensor *keys = nullptr, *values = nullptr;
+  std::vector<int32_t> lengths, pos0, rowFirst, rowLast; ///< per instance
+  const rt::Tensor *blockTable = nullptr;                ///< paged
+  const rt::Tensor *start = nullptr;                     ///< packed
+
+  size_t instances() const { return lengths.size(); }
+
+  /// Where token t of an instance lies: the index of its first element is this times heads times dim.
+  int64_t slot(size_t instance, int64_t token) const;
+};
+
+/// Everything that an attention reads, checked.
+struct Operands {
+  AttendOp attend;
+  int64_t rows = 0, queryHeads = 0, keyHeads = 0, keyDim = 0, valueDim = 0;
+  const rt::Tensor *query = nullptr;
+  const rt::Tensor *sinks = nullptr;
+  std::vector<int32_t> queryPositions;
+  std::vector<KVRegion> regions;
+  /// Tensors that the score region reads, by the number of the function's argument.
+  std::map<unsigned, const rt::Tensor *> tensors;
+};
+
+rt::Result<Operands> readOperands(func::FuncOp func, const rt::TensorMap &tensors);
+
+} // namespace mlir::attn::reference
+
+#endif

@@ -1,0 +1,240 @@
+//===- Reference.cpp - The float64 meaning of attn.attend -----------------===//
+#include "attn/Reference/Reference.h"
+#include "ScoreProgram.h"
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::attn::reference;
+
+/// Whether a row at position q sees a token at position k. The definition, word for word.
+static bool sees(VisibilityAttr visibility, int64_t q, int64_t k) {
+  auto part = [&](VisibilityAttr operand) { return sees(operand, q, k); };
+  switch (visibility.getKind()) {
+  case VisibilityKind::All:
+    return true;
+  case VisibilityKind::Causal:
+    return k <= q;
+  case VisibilityKind::Window:
+  case VisibilityKind::Recent:
+    return 0 <= q - k && q - k < visibility.getSize();
+  case VisibilityKind::Sink:
+    return k < visibility.getSize();
+  case VisibilityKind::Or:
+    return llvm::any_of(visibility.getOperands(), part);
+  case VisibilityKind::And:
+    return llvm::all_of(visibility.getOperands(), part);
+  }
+  llvm_unreachable("unknown visibility");
+}
+
+namespace {
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// The softmax of one row and head over the tokens added so far: sum = sum exp(s - max), and the weighted
+/// values in the same unit.
+struct Softmax {
+  double max = -kInfinity;
+  double sum = 0;
+  std::span<double> values;
+
+  /// Makes room for scores up to `score`. NaN sticks.
+  void raise(double score) {
+    if (!(score > max) && !std::isnan(score))
+      return;
+    double factor = max == -kInfinity ? 0 : std::exp(max - score);
+    sum *= factor;
+    for (double &value : values)
+      value *= factor;
+    max = score;
+  }
+
+  /// What one more token adds to the sum: its weight, in the unit of `max`.
+  double add(double score) {
+    if (score == -kInfinity)
+      return 0;
+    raise(score);
+    double weight = std::exp(score - max);
+    sum += weight;
+    return weight;
+  }
+};
+
+/// Widens 16-bit floats; f32 holds every f16 and bf16 exactly.
+class Widener {
+public:
+  Widener() : table(65536) {
+    for (unsigned bits = 0; bits < 65536; ++bits)
+      table[bits] = float(rt::fromF16(uint16_t(bits)));
+  }
+
+  void widen(const rt::Tensor &tensor, int64_t offset, int64_t count, float *out) const {
+    const uint16_t *in = tensor.data<uint16_t>() + offset;
+    if (tensor.dtype == rt::DType::F16)
+      for (int64_t i = 0; i < count; ++i)
+        out[i] = table[in[i]];
+    else
+      for (int64_t i = 0; i < count; ++i)
+        out[i] = std::bit_cast<float>(uint32_t(in[i]) << 16);
+  }
+
+private:
+  std::vector<float> table;
+};
+
+/// Eight partial sums, so that the loop vectorizes without leave to reorder.
+double dot(const float *a, const float *b, int64_t count) {
+  double partial[8] = {};
+  for (int64_t i = 0; i < count; i += 8)
+    for (int64_t j = 0; j < 8; ++j)
+      partial[j] += double(a[i + j]) * double(b[i + j]);
+  double sum = 0;
+  for (double p : partial)
+    sum += p;
+  return sum;
+}
+
+class Evaluator {
+public:
+  Evaluator(AttendOp attend, const Operands &operands)
+      : operands(operands), scale(attend.getScaleOrDefault().getValueAsDouble()),
+        score(attend.getScore(), operands) {
+    result.output = rt::Tensor(rt::DType::F64, {operands.rows, operands.queryHeads, operands.valueDim});
+    result.lse = rt::Tensor(rt::DType::F64, {operands.rows, operands.queryHeads});
+    query.resize(operands.rows * operands.queryHeads * operands.keyDim);
+    widener.widen(*operands.query, 0, int64_t(query.size()), query.data());
+  }
+
+  ReferenceResult evaluate(unsigned threads) {
+    // A unit of work is some query heads of one KV head; no two units touch the same result.
+    int64_t group = operands.queryHeads / operands.keyHeads;
+    int64_t parts = std::min<int64_t>(group, (threads + operands.keyHeads - 1) / operands.keyHeads);
+    std::atomic<int64_t> next = 0;
+    auto work = [&] {
+      for (int64_t unit; (unit = next++) < operands.keyHeads * parts;) {
+        int64_t keyHead = unit / parts, part = unit % parts;
+        evaluateHeads(keyHead, keyHead * group + part * group / parts,
+                      keyHead * group + (part + 1) * group / parts);
+      }
+    };
+    std::vector<std::thread> pool;
+    for (unsigned i = 1; i < threads; ++i)
+      pool.emplace_back(work);
+    work();
+    for (std::thread &thread : pool)
+      thread.join();
+    return std::move(result);
+  }
+
+private:
+  /// What a thread needs to itself.
+  struct Scratch {
+    std::vector<float> keys, values;
+    std::vector<int32_t> visible, positions;
+    std::vector<double> scores;
+    ScoreProgram::Lanes lanes;
+  };
+
+  /// Query heads [first, last), all of which read `keyHead`, for every row.
+  void evaluateHeads(int64_t keyHead, int64_t first, int64_t last) {
+    Scratch scratch;
+    scratch.keys.resize(ScoreProgram::kChunk * operands.keyDim);
+    scratch.values.resize(ScoreProgram::kChunk * operands.valueDim);
+    scratch.lanes = score.makeLanes();
+
+    std::vector<Softmax> states(operands.rows * (last - first));
+    for (int64_t row = 0; row < operands.rows; ++row)
+      for (int64_t head = first; head < last; ++head)
+        states[row * (last - first) + head - first].values = outputOf(row, head);
+
+    for (const KVRegion &region : operands.regions)
+      for (size_t i = 0; i < region.instances(); ++i)
+        for (int64_t token = 0; token < region.lengths[i] && region.rowFirst[i] < region.rowLast[i];
+             token += ScoreProgram::kChunk) {
+          int64_t count = std::min<int64_t>(ScoreProgram::kChunk, region.lengths[i] - token);
+          for (int64_t t = 0; t < count; ++t) {
+            int64_t slot = region.slot(i, token + t) * operands.keyHeads + keyHead;
+            widener.widen(*region.keys, slot * operands.keyDim, operands.keyDim,
+                          &scratch.keys[t * operands.keyDim]);
+            widener.widen(*region.values, slot * operands.valueDim, operands.valueDim,
+                          &scratch.values[t * operands.valueDim]);
+          }
+          for (int64_t row = region.rowFirst[i]; row < region.rowLast[i]; ++row) {
+            findVisible(region.visibility, operands.queryPositions[row], int64_t(region.pos0[i]) + token,
+                        count, scratch);
+            for (int64_t head = first; head < last && !scratch.visible.empty(); ++head)
+              addTokens(row, head, scratch, states[row * (last - first) + head - first]);
+          }
+        }
+
+    for (int64_t row = 0; row < operands.rows; ++row)
+      for (int64_t head = first; head < last; ++head)
+        finish(row, head, states[row * (last - first) + head - first]);
+  }
+
+  std::span<double> outputOf(int64_t row, int64_t head) {
+    return result.output.as<double>().subspan((row * operands.queryHeads + head) * operands.valueDim,
+                                              operands.valueDim);
+  }
+
+  /// Which of `count` tokens from position `key0` a row at position `query` sees.
+  static void findVisible(VisibilityAttr visibility, int64_t query, int64_t key0, int64_t count,
+                          Scratch &scratch) {
+    scratch.visible.clear();
+    scratch.positions.clear();
+    for (int64_t t = 0; t < count; ++t)
+      if (sees(visibility, query, key0 + t)) {
+        scratch.visible.push_back(int32_t(t));
+        scratch.positions.push_back(int32_t(key0 + t));
+      }
+  }
+
+  /// Adds the visible tokens of a chunk to the softmax of a row and head.
+  void addTokens(int64_t row, int64_t head, Scratch &scratch, Softmax &state) {
+    const float *q = &query[(row * operands.queryHeads + head) * operands.keyDim];
+    scratch.scores.clear();
+    for (int32_t t : scratch.visible)
+      scratch.scores.push_back(scale * dot(q, &scratch.keys[t * operands.keyDim], operands.keyDim));
+    if (!score.empty())
+      score.run(scratch.lanes, scratch.scores, int32_t(head), operands.queryPositions[row],
+                scratch.positions);
+
+    for (double s : scratch.scores)
+      state.raise(s);
+    for (auto [t, s] : llvm::zip(scratch.visible, scratch.scores)) {
+      double weight = state.add(s);
+      const float *value = &scratch.values[t * operands.valueDim];
+      for (int64_t d = 0; d < operands.valueDim; ++d)
+        state.values[d] += weight * double(value[d]);
+    }
+  }
+
+  void finish(int64_t row, int64_t head, Softmax &state) {
+    if (operands.sinks)
+      state.add(operands.sinks->as<float>()[head]);
+    // Where nothing was seen the values are zero, and stay so.
+    if (state.sum != 0)
+      for (double &value : state.values)
+        value /= state.sum;
+    result.lse.as<double>()[row * operands.queryHeads + head] = state.max + std::log(state.sum);
+  }
+
+  const Operands &operands;
+  double scale;
+  ScoreProgram score;
+  Widener widener;
+  std::vector<float> query;
+  ReferenceResult result;
+};
+} // namespace
+
+rt::Result<ReferenceResult> mlir::attn::evaluateReference(func::FuncOp func, const rt::TensorMap &tensors,
+                                                          unsigned threads) {
+  rt::Result<Operands> operands = readOperands(func, tensors);
+  if (!operands)
+    return operands.error();
+  return Evaluator(operands->attend, *operands).evaluate(std::max(1u, threads));
+}

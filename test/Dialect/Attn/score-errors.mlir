@@ -17,6 +17,22 @@ func.func @function(%q: !query, %kv: !kv) {
 
 !query = tensor<?x4x64xf16>
 !kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+func.func @truth(%q: !query, %kv: !kv) {
+  // expected-note @below {{in the score region of this operation}}
+  %o = attn.attend %q over (%kv see all) score {
+    ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+      %c = arith.cmpi slt, %q_pos, %k_pos : i32
+      // expected-error @below {{expected i32 operands in a score region, got 'i1'}}
+      %t = arith.addi %c, %c : i1
+      attn.yield %s : f32
+    } : !query, !kv -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
 func.func @nested(%q: !query, %kv: !kv) {
   // expected-note @below {{in the score region of this operation}}
   %o = attn.attend %q over (%kv see all) score {

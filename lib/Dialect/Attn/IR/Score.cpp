@@ -54,6 +54,17 @@ static LogicalResult verifyConstantOperand(Operation *owner, Operation *op) {
   return success();
 }
 
+/// Truth values have no arithmetic: what a sign or a carry of one bit would mean is better not asked.
+static LogicalResult verifyTruthValues(Operation *owner, Operation *op) {
+  bool legal =
+      isa<arith::AndIOp, arith::OrIOp, arith::XOrIOp, arith::SelectOp, arith::ExtSIOp, arith::ExtUIOp,
+          arith::UIToFPOp, arith::TruncIOp, arith::CmpIOp, arith::CmpFOp, arith::ConstantOp>(op);
+  for (Value operand : op->getOperands())
+    if (operand.getType().isInteger(1) && (!legal || isa<arith::CmpIOp>(op)))
+      return emitScoreError(owner, op) << "expected i32 operands in a score region, got 'i1'";
+  return success();
+}
+
 LogicalResult attn::detail::verifyScore(Operation *owner, Region &score) {
   if (score.empty())
     return success();
@@ -89,7 +100,7 @@ LogicalResult attn::detail::verifyScore(Operation *owner, Region &score) {
         return emitScoreError(owner, &op)
                << "expected a value from outside the score region to be a constant; "
                   "tensors are read with attn.read";
-    if (failed(verifyConstantOperand(owner, &op)))
+    if (failed(verifyConstantOperand(owner, &op)) || failed(verifyTruthValues(owner, &op)))
       return failure();
   }
   return success();

@@ -41,7 +41,8 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     an additive bias, a mask (-inf). It is called for every visible pair with
     the scaled score, the query head and both positions, and yields the new
     score. It may hold scalar `arith` operations on f32, i32 and i1 (integer
-    division, remainder and shifts only by a legal constant), `math.tanh`,
+    division, remainder and shifts only by a legal constant; no arithmetic on
+    i1 but and, or, xor, select and conversions), `math.tanh`,
     `exp`, `exp2`, `log`, `log2`, `absf`, `sqrt`, `fma`, and `attn.read`; from
     outside it may use constants, and tensors through `attn.read`. It must not
     yield NaN or +inf.

@@ -85,11 +85,24 @@ private:
   std::vector<float> table;
 };
 
-/// Eight partial sums, so that the loop vectorizes without leave to reorder.
-double dot(const float *a, const float *b, int64_t count) {
-  double partial[8] = {};
-  for (int64_t i = 0; i < count; i += 8)
-    for (int64_t j = 0; j < 8; ++j)
+// 256-bit vectors make the whole 1.7 times as fast (EPYC, 2026-11-20), which the full grid of tests is worth.
+#if defined(__x86_64__)
+#define ATTN_WIDE __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
+#define ATTN_WIDE
+#endif
+
+/// Adds weight * value[i] to sum[i].
+ATTN_WIDE void addScaled(double *sum, double weight, const float *value, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    sum[i] += weight * double(value[i]);
+}
+
+/// Sixteen partial sums, so that the loop vectorizes without leave to reorder.
+ATTN_WIDE double dot(const float *a, const float *b, int64_t count) {
+  double partial[16] = {};
+  for (int64_t i = 0; i < count; i += 16)
+    for (int64_t j = 0; j < 16; ++j)
       partial[j] += double(a[i + j]) * double(b[i + j]);
   double sum = 0;
   for (double p : partial)
@@ -207,8 +220,7 @@ private:
     for (auto [t, s] : llvm::zip(scratch.visible, scratch.scores)) {
       double weight = state.add(s);
       const float *value = &scratch.values[t * operands.valueDim];
-      for (int64_t d = 0; d < operands.valueDim; ++d)
-        state.values[d] += weight * double(value[d]);
+      addScaled(state.values.data(), weight, value, operands.valueDim);
     }
   }
 

@@ -1,4 +1,45 @@
 //===- AttnVisibility.td - Who may see a token -------------*- tablegen -*-===//
+//
+// Visibility is interval algebra
+// ==============================
+//
+// A mask over rows and tokens has as many bits as the score matrix has numbers.
+// Every mask that a published model uses says the same with two integers per
+// row: a row at position q sees the positions of an interval
+//
+//   [lo(q), hi(q))        with ends that are constant or q plus a constant
+//
+//   all        [0, inf)             causal   [0, q + 1)
+//   window(w)  [q + 1 - w, q + 1)   sink(n)  [0, n)
+//
+// or of a union of a few. These unions are closed under what people combine
+// them with:
+//
+//   intersection   [max lo, min hi): one interval again, and a conjunction of
+//                  unions is the union of the pairwise intersections;
+//   union          the list of both, merged where they touch.
+//
+// So `causal and (sink(64) | recent(256))` is `[0, min(64, q + 1))` and
+// `[q - 255, q + 1)`: two intervals however long the sequence is.
+//
+// Why that is worth a representation of its own: ends move monotonically with
+// q, so for a *tile* of rows [q0, q1] and tokens [k0, k1) a few compares decide
+//
+//   empty     no row sees any of it          k0 >= hi(q1)  or  k1 <= lo(q0)
+//   full      every row sees all of it       lo(q1) <= k0  and  k1 <= hi(q0)
+//   partial   otherwise: mask by comparing, two compares per interval
+//
+// (for one interval; with several a tile is full if one of them covers it, and
+// empty if all miss it). Empty tiles are never visited, full ones run a loop
+// without mask code, and no mask is ever stored. The other axis works the same
+// way and is data, not text: which *rows* see an instance is one range of rows.
+//
+// The form is compiled, the ends are arguments of the kernel. Simplification
+// below therefore reasons on forms: `a` implies `b` if it does for every value
+// of the ends. That keeps one kernel valid for all sizes, and is all it needs,
+// since an end that happens to make a term redundant costs one compare.
+//
+//===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNVISIBILITY_TD
 #define ATTN_DIALECT_ATTN_IR_ATTNVISIBILITY_TD
 

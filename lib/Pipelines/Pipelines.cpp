@@ -22,6 +22,7 @@ using namespace mlir::attn;
 void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &options) {
   switch (stage) {
   case Stage::Problem:
+    manager.addNestedPass<func::FuncOp>(createCheckSignaturePass());
     manager.addNestedPass<func::FuncOp>(createNormalizePass());
     return;
   case Stage::Online:

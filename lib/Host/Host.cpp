@@ -106,6 +106,7 @@ llvm::Expected<std::unique_ptr<HostCode>> compileForHost(Operation *gpuModule,
       return entry.takeError();
     kernel.entry = reinterpret_cast<void (*)(rt::host::LaneAbi *, void **)>(*entry);
     kernel.ops = layout->ops;
+    kernel.programs = rewriter.programs;
   }
   return code;
 }

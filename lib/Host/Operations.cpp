@@ -7,7 +7,6 @@ using namespace attn::rt;
 
 namespace attn::host {
 
-using rt::host::MmaKind;
 using rt::host::ShuffleKind;
 
 bool Rewriter::rewriteSpecialRegister(Operation *op) {
@@ -72,12 +71,8 @@ llvm::Error Rewriter::rewriteNVVM(Operation *op) {
     return call("attn_host_cp_commit", none, {lane}), done();
   if (auto wait = dyn_cast<NVVM::CpAsyncWaitGroupOp>(op))
     return call("attn_host_cp_wait", none, {lane, constant(wait.getN())}), done();
-  if (auto matrix = dyn_cast<NVVM::LdMatrixOp>(op))
-    return rewriteLdmatrix(matrix);
   if (auto matrix = dyn_cast<NVVM::StMatrixOp>(op))
     return rewriteStmatrix(matrix);
-  if (auto mma = dyn_cast<NVVM::MmaOp>(op))
-    return rewriteMma(mma);
   if (auto shuffle = dyn_cast<NVVM::ShflOp>(op))
     return rewriteShuffle(shuffle);
   if (auto vote = dyn_cast<NVVM::VoteSyncOp>(op)) {
@@ -107,57 +102,11 @@ llvm::Error Rewriter::rewriteNVVM(Operation *op) {
   return errorAt(op, "the host device cannot execute '" + op->getName().getStringRef() + "'");
 }
 
-llvm::Error Rewriter::rewriteMma(NVVM::MmaOp op) {
-  auto shape = op.getShape();
-  std::optional<NVVM::MMATypes> a = op.getMultiplicandAPtxType(), bType = op.getMultiplicandBPtxType();
-  auto result = dyn_cast<LLVM::LLVMStructType>(op.getType());
-  auto isF32 = [&](Type t) { return t == f32; };
-  bool known = shape.getM() == 16 && shape.getN() == 8 && shape.getK() == 16 && a && a == bType &&
-               (*a == NVVM::MMATypes::f16 || *a == NVVM::MMATypes::bf16) &&
-               op.getLayoutA() == NVVM::MMALayout::row && op.getLayoutB() == NVVM::MMALayout::col &&
-               op.getOperandA().size() == 4 && op.getOperandB().size() == 2 && op.getOperandC().size() == 4 &&
-               llvm::all_of(op.getOperandC().getTypes(), isF32) && result && result.getBody().size() == 4 &&
-               llvm::all_of(result.getBody(), isF32);
-  if (!known)
-    return errorAt(
-        op, "the host device executes mma.sync m16n8k16 of f16 or bf16 with f32 accumulators, and no other");
-  unsigned word = 0;
-  for (Value v : op->getOperands())
-    put(word++, v);
-  MmaKind kind = *a == NVVM::MMATypes::f16 ? MmaKind::F16 : MmaKind::BF16;
-  call("attn_host_mma", none, {lane, opId(op), constant(static_cast<uint32_t>(kind))});
-  Value value = LLVM::PoisonOp::create(b, loc, op.getType());
-  for (int64_t i = 0; i < 4; ++i)
-    value = LLVM::InsertValueOp::create(b, loc, value, get(rt::host::kMmaC + i, f32), ArrayRef<int64_t>{i});
-  replace(op, value);
-  return llvm::Error::success();
-}
-
-static llvm::Error checkMatrix(Operation *op, NVVM::LdStMatrixEltType type, NVVM::LdStMatrixShapeAttr shape) {
+llvm::Error checkMatrix(Operation *op, NVVM::LdStMatrixEltType type, NVVM::LdStMatrixShapeAttr shape) {
   if (type == NVVM::LdStMatrixEltType::B16 && shape.getM() == 8 && shape.getN() == 8)
     return llvm::Error::success();
   return errorAt(op,
                  "the host device executes '" + op->getName().getStringRef() + "' on m8n8 b16 matrices only");
-}
-
-llvm::Error Rewriter::rewriteLdmatrix(NVVM::LdMatrixOp op) {
-  if (llvm::Error error = checkMatrix(op, op.getEltType(), op.getShape()))
-    return error;
-  uint32_t count = op.getNum();
-  call("attn_host_ldmatrix", none,
-       {lane, opId(op), plainPointer(op.getPtr()), constant(count),
-        constant(op.getLayout() == NVVM::MMALayout::col)});
-  auto structure = dyn_cast<LLVM::LLVMStructType>(op.getType());
-  if (!structure) {
-    replace(op, get(rt::host::kMatrixData, op.getType()));
-    return llvm::Error::success();
-  }
-  Value value = LLVM::PoisonOp::create(b, loc, structure);
-  for (int64_t i = 0; i < count; ++i)
-    value = LLVM::InsertValueOp::create(b, loc, value, get(rt::host::kMatrixData + i, structure.getBody()[i]),
-                                        ArrayRef<int64_t>{i});
-  replace(op, value);
-  return llvm::Error::success();
 }
 
 llvm::Error Rewriter::rewriteStmatrix(NVVM::StMatrixOp op) {

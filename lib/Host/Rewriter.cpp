@@ -116,7 +116,13 @@ llvm::Error Rewriter::rewrite(LLVM::LLVMFuncOp function, bool isKernel) {
   SmallVector<Operation *> ops;
   function.getBody().walk([&](Operation *op) { ops.push_back(op); });
   changeSignature(function, isKernel);
+  erased.clear();
+  for (Block &block : function.getBody())
+    if (llvm::Error error = batchMatrices(block))
+      return error;
   for (Operation *op : ops) {
+    if (erased.contains(op))
+      continue;
     b.setInsertionPoint(op);
     loc = op->getLoc();
     if (llvm::Error error = rewriteOp(op))

@@ -27,12 +27,19 @@ llvm::Expected<ModuleLayout> layOut(mlir::Operation *module);
 /// that cannot be told.
 std::optional<std::vector<uint32_t>> writtenParameters(mlir::LLVM::LLVMFuncOp kernel);
 
+struct Batcher;
+
+/// Only matrices of 8x8 16-bit elements are executed.
+llvm::Error checkMatrix(mlir::Operation *op, mlir::NVVM::LdStMatrixEltType type,
+                        mlir::NVVM::LdStMatrixShapeAttr shape);
+
 /// Rewrites one function in place: a leading lane parameter, calls for NVVM operations.
 /// A kernel becomes `name(lane, args)`.
 class Rewriter {
 public:
   Rewriter(mlir::ModuleOp module, const ModuleLayout &layout, bool check);
   llvm::Error rewrite(mlir::LLVM::LLVMFuncOp function, bool isKernel);
+  std::vector<rt::host::WarpProgram> programs; ///< of all functions so far
 
 private:
   using Value = mlir::Value;
@@ -46,11 +53,12 @@ private:
   llvm::Error rewriteIntrinsic(mlir::LLVM::CallIntrinsicOp op);
   // Operations.cpp
   llvm::Error rewriteNVVM(Operation *op);
-  llvm::Error rewriteMma(mlir::NVVM::MmaOp op);
-  llvm::Error rewriteLdmatrix(mlir::NVVM::LdMatrixOp op);
   llvm::Error rewriteStmatrix(mlir::NVVM::StMatrixOp op);
   llvm::Error rewriteShuffle(mlir::NVVM::ShflOp op);
   bool rewriteSpecialRegister(Operation *op);
+  // Programs.cpp
+  llvm::Error batchMatrices(mlir::Block &block);
+  void emitProgram(Batcher &batch);
   // Memory.cpp
   llvm::Error rewriteAccess(Operation *op, unsigned pointerOperand, llvm::StringRef function);
   llvm::Error rewriteAtomic(mlir::LLVM::AtomicRMWOp op);
@@ -74,6 +82,7 @@ private:
   mlir::OpBuilder b;
   mlir::Location loc;
   Value lane;
+  llvm::DenseSet<Operation *> erased; ///< by batching
   Type i1, i32, i64, f32, ptr, none;
 };
 

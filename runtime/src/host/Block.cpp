@@ -55,7 +55,7 @@ void Block::run(const Grid &g, uint64_t index) {
   uint32_t threads = static_cast<uint32_t>(g.block.count());
   warpCount = (threads + kLanes - 1) / kLanes;
   while (warps.size() < warpCount)
-    warps.push_back(std::make_unique<Warp>());
+    warps.emplace_back(new Warp); // not zeroed: the exchange buffer is large
   if (stackCount < threads) {
     if (stacks)
       munmap(stacks, stackCount * kStackStride);

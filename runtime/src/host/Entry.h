@@ -22,8 +22,7 @@ uint64_t attn_host_shuffle(LaneAbi *, uint32_t op, uint32_t kind, uint32_t mask,
                            uint32_t c); ///< predicate in bit 32
 uint32_t attn_host_vote(LaneAbi *, uint32_t op, uint32_t kind, uint32_t mask, uint32_t predicate);
 // Matrix.cpp; operands and results in the exchange buffer
-void attn_host_mma(LaneAbi *, uint32_t op, uint32_t kind);
-void attn_host_ldmatrix(LaneAbi *, uint32_t op, const void *row, uint32_t count, uint32_t transposed);
+void attn_host_program(LaneAbi *, uint32_t op, uint32_t program);
 void attn_host_stmatrix(LaneAbi *, uint32_t op, void *row, uint32_t count, uint32_t transposed);
 // AsyncCopy.cpp
 void attn_host_cp_async(LaneAbi *, uint32_t op, void *to, const void *from, uint32_t bytes,

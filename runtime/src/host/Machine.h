@@ -184,7 +184,7 @@ void rendezvous(Lane &lane, Group::Run run, uint32_t key, uint32_t mask, uint32_
                 uint32_t b = 0);
 
 /// Rendezvous keys: operations of different kinds never meet.
-enum class Meet : uint32_t { Barrier = 1, Arrive, WarpSync, Shuffle, Vote, Matrix };
+enum class Meet : uint32_t { Barrier = 1, Arrive, WarpSync, Shuffle, Vote, Matrix, Program };
 inline uint32_t meetKey(Meet kind, uint32_t detail) { return static_cast<uint32_t>(kind) << 28 | detail; }
 
 /// Enters a barrier for a whole warp; true when the barrier completed.

@@ -44,7 +44,7 @@ struct LaneAbi {
 };
 inline constexpr size_t kLaneExchangeOffset = offsetof(LaneAbi, exchange);
 inline constexpr size_t kLaneSharedOffset = offsetof(LaneAbi, shared);
-inline constexpr unsigned kExchangeWords = 512;
+inline constexpr unsigned kExchangeWords = 2048;
 
 /// Where dynamic shared memory starts in the window: at exactly its declared
 /// alignment and no better, so that a missing alignment shows.
@@ -52,14 +52,12 @@ inline constexpr uint32_t dynamicSharedOffset(uint32_t staticBytes, uint32_t ali
   uint32_t offset = (staticBytes + alignment - 1) / alignment * alignment;
   return (offset / alignment) % 2 ? offset : offset + alignment;
 }
-
-enum class MmaKind : uint32_t { F16, BF16 };               ///< m16n8k16, f32 accumulators
 enum class ShuffleKind : uint32_t { Bfly, Up, Down, Idx }; ///< as NVVM numbers them
 enum class VoteKind : uint32_t { Any, All, Ballot, Uni };
 
 /// Exchange words of the warp-wide operations.
-inline constexpr unsigned kMmaA = 0, kMmaB = 4, kMmaC = 6; ///< D replaces C
-inline constexpr unsigned kMatrixData = 1;                 ///< word 0 holds the row's offset
+inline constexpr unsigned kMmaA = 0, kMmaB = 4, kMmaC = 6; ///< operands of a step
+inline constexpr unsigned kMatrixData = 1;                 ///< stmatrix: word 0 holds the row's offset
 
 struct Symbol {
   const char *name;

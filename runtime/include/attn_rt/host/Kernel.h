@@ -30,11 +30,28 @@ struct HostOpInfo {
   bool invariant = false; ///< ld.global.nc: the data must not change during the grid
 };
 
+/// One matrix operation of a warp. Words name vectors over the lanes in the exchange buffer.
+struct WarpStep {
+  enum Kind : uint8_t { Ldmatrix, LdmatrixTransposed, MmaF16, MmaBF16 };
+  Kind kind = Ldmatrix;
+  uint8_t count = 0;    ///< result words
+  uint16_t in[10] = {}; ///< ldmatrix: the rows' shared addresses; mma: A0-3, B0-1, C0-3
+  uint16_t out[4] = {};
+  uint32_t op = 0;
+};
+
+/// What a warp does without its lanes in between: a run of matrix operations that only
+/// feed each other.
+struct WarpProgram {
+  std::vector<WarpStep> steps;
+};
+
 /// A kernel ready to run. Code and texts belong to whoever made it (HostCode).
 struct HostKernel {
   std::string name;
   void (*entry)(LaneAbi *lane, void **args) = nullptr;
-  std::vector<HostOpInfo> ops;   ///< indexed by the op number that the code passes
+  std::vector<HostOpInfo> ops; ///< indexed by the op number that the code passes
+  std::vector<WarpProgram> programs;
   uint32_t sharedAlignment = 16; ///< declared alignment of dynamic shared memory
   uint32_t staticShared = 0;     ///< bytes of static shared memory, placed before it
   /// Parameters (by number) that stores and atomics may derive their pointers from; any

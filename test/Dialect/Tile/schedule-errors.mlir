@@ -1,0 +1,96 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{expected 1 to 16 warps, got 32}}
+module attributes {a = #tile.schedule<mma, rows = 512, keys = 64, warps = 32, stages = 2, blocks = 1, split_keys = false, query_in_registers = true>} {}
+
+// -----
+
+// expected-error @+1 {{expected 1 to 8 stages, got 0}}
+module attributes {a = #tile.schedule<mma, rows = 64, keys = 64, warps = 4, stages = 0, blocks = 1, split_keys = false, query_in_registers = true>} {}
+
+// -----
+
+// expected-error @+1 {{expected 1 to 8 blocks per multiprocessor, got 9}}
+module attributes {a = #tile.schedule<mma, rows = 64, keys = 64, warps = 4, stages = 2, blocks = 9, split_keys = false, query_in_registers = true>} {}
+
+// -----
+
+// expected-error @+1 {{expected 16 rows per warp, got 32 (rows = 128, warps = 4)}}
+module attributes {a = #tile.schedule<mma, rows = 128, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = true>} {}
+
+// -----
+
+// expected-error @+1 {{expected 16 rows per warp, got 32 (rows = 32, warps = 4)}}
+module attributes {a = #tile.schedule<mma, rows = 32, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>} {}
+
+// -----
+
+// expected-error @+1 {{expected the number of warps to divide the 16 rows, got 3}}
+module attributes {a = #tile.schedule<mma, rows = 16, keys = 48, warps = 3, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>} {}
+
+// -----
+
+// expected-error @+1 {{expected the keys of a warp to be a multiple of 16, got 8 (keys = 32, warps = 4)}}
+module attributes {a = #tile.schedule<mma, rows = 16, keys = 32, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>} {}
+
+// -----
+
+// Three warps cannot share 64 keys.
+// expected-error @+1 {{expected the keys of a warp to be a multiple of 16, got 64 (keys = 64, warps = 3)}}
+module attributes {a = #tile.schedule<mma, rows = 48, keys = 64, warps = 3, stages = 2, blocks = 1, split_keys = false, query_in_registers = true>} {}
+
+// -----
+
+// expected-error @+1 {{expected 4 to 32 keys for each warp to copy, got 64 (keys = 64, warps = 1)}}
+module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 1, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>} {}
+
+// -----
+
+// expected-error @+1 {{expected 4 to 32 keys for each warp to copy, got 2 (keys = 16, warps = 8)}}
+module attributes {a = #tile.schedule<mma, rows = 128, keys = 16, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = true>} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.schedules' to be a list of #tile.schedule, at least one, got []}}
+module attributes {tile.schedules = []} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.schedules' to be a list of #tile.schedule, at least one, got [1]}}
+module attributes {tile.schedules = [1]} {}
+
+// -----
+
+#decode = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+// expected-error @+1 {{expected one schedule per number of rows, got two for 16}}
+module attributes {tile.schedules = [#decode, #decode]} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.schedule' to be a #tile.schedule, got "mma"}}
+module attributes {tile.schedule = "mma"} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.parameters' to be a list of #tile.parameter, got ["q"]}}
+module attributes {tile.parameters = ["q"]} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.threads' to be a positive integer, got 0}}
+module attributes {tile.threads = 0 : i32} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.stages' to be a positive integer, got "two"}}
+module attributes {tile.stages = "two"} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.blocks_per_sm' to be a positive integer, got 4294967296}}
+module attributes {tile.blocks_per_sm = 4294967296 : i64} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.shared_bytes' to be an integer that is not negative, got -1}}
+module attributes {tile.shared_bytes = -1 : i64} {}

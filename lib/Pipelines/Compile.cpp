@@ -13,6 +13,9 @@ using namespace mlir;
 using namespace mlir::attn;
 namespace rt = ::attn::rt;
 
+bool mlir::attn::isKnownSchedule(StringRef name) { return name == "auto" || name == "mma"; }
+std::string mlir::attn::listSchedules() { return "auto, mma"; }
+
 SmallVector<func::FuncOp> mlir::attn::attentionFunctions(ModuleOp module) {
   SmallVector<func::FuncOp> functions;
   for (auto function : module.getOps<func::FuncOp>())
@@ -55,8 +58,8 @@ FailureOr<CompiledKernel> mlir::attn::compileProblem(ModuleOp module, StringRef 
   const Chip *chip = findChip(options.target);
   if (!chip)
     return module.emitError("unknown target '") << options.target << "'; known are " << listChips();
-  if (options.schedule != "auto" && options.schedule != "mma")
-    return module.emitError("unknown schedule '") << options.schedule << "'; known are auto, mma";
+  if (!isKnownSchedule(options.schedule))
+    return module.emitError("unknown schedule '") << options.schedule << "'; known are " << listSchedules();
   FailureOr<func::FuncOp> function = findEntry(module, entry);
   if (failed(function))
     return failure();

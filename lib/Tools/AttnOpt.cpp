@@ -40,6 +40,9 @@ cl::opt<Emit>
                          clEnumValN(Emit::Cubin, "cubin", "machine code, through ptxas"),
                          clEnumValN(Emit::Manifest, "manifest", "what a launch must know, as JSON")),
               cl::init(Emit::None), cl::cat(category));
+cl::opt<std::string> input(cl::Positional, cl::desc("<file>"), cl::init("-"), cl::cat(category));
+cl::opt<std::string> output("o", cl::desc("where to write; - is the standard output"), cl::init("-"),
+                            cl::value_desc("file"), cl::cat(category));
 cl::opt<std::string> target("target",
                             cl::desc("chip to compile for: sm_80, sm_89, sm_90a, sm_100a or sm_120a"),
                             cl::init("sm_90a"), cl::value_desc("chip"), cl::cat(category));
@@ -54,8 +57,6 @@ FailureOr<std::string> emitText(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   if (emitLevel == Emit::Problem || emitLevel == Emit::Online || emitLevel == Emit::Tile) {
-    if (!findChip(target))
-      return module.emitError("unknown target '") << target << "'; known are " << listChips();
     if (attentionFunctions(module).empty())
       return module.emitError("no attention function: expected a func.func with an attn.attend");
     Stage stage = emitLevel == Emit::Problem  ? Stage::Problem
@@ -94,8 +95,18 @@ FailureOr<std::string> emitText(ModuleOp module) {
   return text;
 }
 
-int emitFile(StringRef input, StringRef output, DialectRegistry &registry) {
+int usageError(const llvm::Twine &message) {
+  llvm::errs() << "attn-opt: " << message << "\n";
+  return badInput;
+}
+
+int emitFile(DialectRegistry &registry) {
+  if (!findChip(target))
+    return usageError("unknown target '" + target + "'; known are " + listChips());
+  if (!isKnownSchedule(schedule))
+    return usageError("unknown schedule '" + schedule + "'; known are " + listSchedules());
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.printOpOnDiagnostic(false); // the file's own text is quoted instead
   llvm::SourceMgr sources;
   // Diagnostics quote the source line, as a user of a compiler expects.
   OwningOpRef<ModuleOp> module;
@@ -108,24 +119,20 @@ int emitFile(StringRef input, StringRef output, DialectRegistry &registry) {
     return badInput;
   std::string error;
   std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(output, &error);
-  if (!file) {
-    llvm::errs() << "attn-opt: " << error << "\n";
-    return badInput;
-  }
+  if (!file)
+    return usageError(error);
   file->os() << *text;
   file->keep();
   return ok;
 }
 
 /// MLIR's own driver, except that it accepts what our users write for `and`.
-int runPasses(StringRef input, StringRef output, DialectRegistry &registry) {
+int runPasses(DialectRegistry &registry) {
   std::string error;
   std::unique_ptr<llvm::MemoryBuffer> source = openInputFile(input, &error);
   std::unique_ptr<llvm::ToolOutputFile> file = source ? openOutputFile(output, &error) : nullptr;
-  if (!file) {
-    llvm::errs() << "attn-opt: " << error << "\n";
-    return badInput;
-  }
+  if (!file)
+    return usageError(error);
   if (failed(MlirOptMain(file->os(), acceptAmpersand(std::move(source)), registry,
                          MlirOptMainConfig::createFromCLOptions())))
     return badInput;
@@ -139,11 +146,13 @@ int mlir::attn::attnOptMain(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   DialectRegistry registry;
   registerEverything(registry);
-  auto [input, output] = registerAndParseCLIOptions(
-      argc, argv,
+  std::string help = registerCLIOptions(
       "attn-opt: the attention compiler\n\n  attn-opt FILE --emit=ptx --target=sm_90a -o kernel.ptx\n",
       registry);
+  // Not MLIR's parseCLIOptions: that exits with 1 on a bad command line.
+  if (!cl::ParseCommandLineOptions(argc, argv, help, &llvm::errs()))
+    return badInput;
   if (emitLevel != Emit::None)
-    return emitFile(input, output, registry);
-  return runPasses(input, output, registry);
+    return emitFile(registry);
+  return runPasses(registry);
 }

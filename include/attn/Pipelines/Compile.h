@@ -29,6 +29,10 @@ struct CompiledKernel {
   std::string manifest; ///< JSON, see attn_rt/Artifact.h
 };
 
+/// Whether CompileOptions::schedule may be `name`, and what it may be, for messages.
+bool isKnownSchedule(StringRef name);
+std::string listSchedules();
+
 /// The attention functions of a module, in order.
 SmallVector<func::FuncOp> attentionFunctions(ModuleOp module);
 

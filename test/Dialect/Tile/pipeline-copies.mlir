@@ -1,0 +1,107 @@
+// RUN: attn-opt %s --allow-unregistered-dialect --tile-pipeline-copies | FileCheck %s
+
+!keys = !tile.shared<key 16, feature 64, bf16, swizzled>
+
+gpu.module @kernels {
+  // CHECK-LABEL: func.func @three_stages
+  // CHECK-SAME: (%[[N:[^:]*]]: i32, %[[FIRST:[^:]*]]: i32, %[[END:[^:]*]]: i32
+  func.func @three_stages(%n: i32, %first: i32, %end: i32, %b: !tile.buffer<bf16>, %z: i64) {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c16 = arith.constant 16 : i32
+    // CHECK: %[[RING:.*]] = tile.alloc
+    %ring = tile.alloc {per_warp} : !tile.ring<3, !keys>
+
+    // Two gathers ahead of the loop, into slots 0 and 1, each only if there is such a tile; groups are closed always.
+    // CHECK: %[[T0:.*]] = arith.constant 0 : i32
+    // CHECK: %[[HAS0:.*]] = arith.cmpi slt, %[[T0]], %[[N]]
+    // CHECK-NEXT: scf.if %[[HAS0]] {
+    // CHECK-NEXT: %[[OFF0:.*]] = arith.muli %[[T0]],
+    // CHECK-NEXT: %[[BEGIN0:.*]] = arith.addi %[[FIRST]], %[[OFF0]]
+    // CHECK-NEXT: %[[SLOT0:.*]] = tile.slot %[[RING]][%[[T0]]]
+    // CHECK-NEXT: tile.gather warp %[[BEGIN0]] to %[[END]] {{.*}} into %[[SLOT0]]
+    // CHECK: }
+    // CHECK-NEXT: }
+    // CHECK-NEXT: tile.commit
+    // CHECK-NEXT: %[[T1:.*]] = arith.constant 1 : i32
+    // CHECK-NEXT: %[[HAS1:.*]] = arith.cmpi slt, %[[T1]], %[[N]]
+    // CHECK-NEXT: scf.if %[[HAS1]] {
+    // CHECK: tile.slot %[[RING]][%[[T1]]]
+    // CHECK-NEXT: tile.gather
+    // CHECK: tile.commit
+    // CHECK-NOT: tile.gather
+
+    // The loop: wait until one group is left, one barrier, the gather two tiles ahead, then the computation.
+    // CHECK: scf.for %[[I:.*]] = %{{.*}} to %[[N]]
+    // CHECK-NEXT: %[[THREE:.*]] = arith.constant 3 : i32
+    // CHECK-NEXT: %[[TWO:.*]] = arith.constant 2 : i32
+    // CHECK-NEXT: %[[AHEAD:.*]] = arith.addi %[[I]], %[[TWO]]
+    // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[I]], %[[THREE]]
+    // CHECK-NEXT: %[[NEXT:.*]] = arith.remui %[[AHEAD]], %[[THREE]]
+    // CHECK-NEXT: tile.wait 1
+    // CHECK-NEXT: tile.sync warp
+    // CHECK-NEXT: %[[HAS:.*]] = arith.cmpi slt, %[[AHEAD]], %[[N]]
+    // CHECK-NEXT: scf.if %[[HAS]] {
+    // CHECK-NEXT: %[[OFF:.*]] = arith.muli %[[AHEAD]],
+    // CHECK-NEXT: %[[BEGIN:.*]] = arith.addi %[[FIRST]], %[[OFF]]
+    // CHECK-NEXT: %[[TARGET:.*]] = tile.slot %[[RING]][%[[NEXT]]]
+    // CHECK-NEXT: tile.gather warp %[[BEGIN]] to %[[END]] {{.*}} into %[[TARGET]]
+    // CHECK: }
+    // CHECK-NEXT: }
+    // CHECK-NEXT: tile.commit
+    // CHECK-NOT: tile.sync
+    // CHECK-NOT: tile.wait
+    // CHECK: %[[TILE:.*]] = tile.slot %[[RING]][%[[SLOT]]]
+    // CHECK-NEXT: "test.compute"(%[[TILE]])
+    // CHECK-NEXT: }
+    // CHECK-NEXT: tile.wait 0
+    // CHECK-NEXT: tile.sync warp
+    // CHECK-NEXT: return
+    scf.for %i = %c0 to %n step %c1 : i32 {
+      %offset = arith.muli %i, %c16 : i32
+      %begin = arith.addi %first, %offset : i32
+      %slot = tile.slot %ring[%c0] : <3, !keys> -> !keys
+      tile.gather warp %begin to %end from %b origins %z strides [64] into %slot {
+      ^bb0(%line: i32):
+        tile.yield %line : i32
+      } : !tile.buffer<bf16> -> !keys
+      tile.commit
+      tile.wait 0
+      tile.sync warp
+      "test.compute"(%slot) : (!keys) -> ()
+      tile.sync warp
+    } {tile.stages = 3 : i64}
+    return
+  }
+
+  // One stage: copies and computation take turns, and the loop stays as it is.
+  // CHECK-LABEL: func.func @one_stage
+  func.func @one_stage(%n: i32, %end: i32, %b: !tile.buffer<bf16>, %z: i64) {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %ring = tile.alloc : !tile.ring<1, !keys>
+    // CHECK: scf.for
+    // CHECK-NEXT: tile.slot
+    // CHECK-NEXT: tile.gather block
+    // CHECK: tile.commit
+    // CHECK-NEXT: tile.wait 0
+    // CHECK-NEXT: tile.sync block
+    // CHECK-NEXT: "test.compute"
+    // CHECK-NEXT: tile.sync block
+    // CHECK-NEXT: }
+    // CHECK-NOT: tile.stages
+    scf.for %i = %c0 to %n step %c1 : i32 {
+      %slot = tile.slot %ring[%c0] : <1, !keys> -> !keys
+      tile.gather block %i to %end from %b origins %z strides [64] into %slot {
+      ^bb0(%line: i32):
+        tile.yield %line : i32
+      } : !tile.buffer<bf16> -> !keys
+      tile.commit
+      tile.wait 0
+      tile.sync block
+      "test.compute"(%slot) : (!keys) -> ()
+      tile.sync block
+    } {tile.stages = 1 : i64}
+    return
+  }
+}

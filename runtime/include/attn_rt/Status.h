@@ -45,8 +45,9 @@ public:
   Result(T value) : state_(std::move(value)) {}
   Result(Error error) : state_(std::move(error)) {}
   explicit operator bool() const { return state_.index() == 0; }
-  T &operator*() { return std::get<0>(state_); }
-  const T &operator*() const { return std::get<0>(state_); }
+  T &operator*() & { return std::get<0>(state_); }
+  const T &operator*() const & { return std::get<0>(state_); }
+  T &&operator*() && { return std::get<0>(std::move(state_)); }
   T *operator->() { return &std::get<0>(state_); }
   const T *operator->() const { return &std::get<0>(state_); }
   const Error &error() const { return std::get<1>(state_); }

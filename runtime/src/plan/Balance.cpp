@@ -168,19 +168,29 @@ void Balancer::cut(const Work &work, int64_t total, int shares, Assignment &out)
       low = middle + 1;
   }
   // Parts shorter than the shortest share, left where a share ends near the end of a task, are avoided where
-  // that costs at most one tile of balance. Where it costs more they stay: there are never more parts than
-  // tasks and shares.
-  int64_t leastPart = 1;
+  // balance stays within a tile and a task's overhead. Where it does not they stay: they are fewer than the
+  // shares.
+  const int64_t slack = CostModel::tile + cost_->fixed + cost_->partial;
   for (int64_t more : {int64_t{0}, CostModel::tile / 2, CostModel::tile})
-    if (leastPart == 1 && fits(high + more, cost_->shareTiles)) {
-      leastPart = cost_->shareTiles;
-      high += more;
+    if (fits(high + more, cost_->shareTiles)) {
+      fill(work, high + more, shares, cost_->shareTiles, out);
+      int64_t sum = 0, used = 0;
+      for (int64_t load : loads_) {
+        sum += load;
+        used += load > 0;
+      }
+      if ((*std::max_element(loads_.begin(), loads_.end()) - slack) * used <= sum)
+        return;
     }
+  fill(work, high, shares, 1, out);
+}
+
+void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPart, Assignment &out) {
   out.pieces.clear();
   out.blockTasks.assign(static_cast<size_t>(blocks_) + 1, 0);
   loads_.assign(static_cast<size_t>(blocks_), 0);
   out.cuts = 0;
-  cutList(work, high, shares, leastPart, [&](int block, size_t u, int head, int64_t begin, int64_t end) {
+  cutList(work, share, shares, leastPart, [&](int block, size_t u, int head, int64_t begin, int64_t end) {
     const Unit &unit = work.units[u];
     const bool whole = begin == 0 && end == unit.tiles;
     out.pieces.push_back(

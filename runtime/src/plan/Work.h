@@ -110,6 +110,7 @@ private:
   template <typename Sink>
   bool cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const;
   void cut(const Work &work, int64_t total, int shares, Assignment &out);
+  void fill(const Work &work, int64_t share, int shares, int64_t leastPart, Assignment &out);
 };
 
 /// Turns pieces into the plan's arrays.

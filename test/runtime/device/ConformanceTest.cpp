@@ -64,9 +64,11 @@ done:
 class Conformance : public ::testing::TestWithParam<std::string> {
 protected:
   std::unique_ptr<Device> device;
-  host::HostKernel hostKernel{"axpy", axpyLane, {}};
+  host::HostKernel hostKernel;
 
   void SetUp() override {
+    hostKernel.name = "axpy";
+    hostKernel.entry = axpyLane;
     if (GetParam() == "host") {
       device = makeHostDevice();
       return;

@@ -1,0 +1,62 @@
+//===- Session.h - A kernel's buffers on a device ---------------*- C++ -*-===//
+//
+//   Session session = *Session::create(*device, manifest, source);
+//   session.bind(tensors, batch);                       // allocates, copies
+//   session.reserve(planCapacity(manifest, limits, options));
+//   session.run(plan);                                  // as often as you like
+//   TensorMap out = *session.outputs();
+//
+// After bind and reserve nothing is allocated: run copies the plan into buffers of
+// fixed size and launches. Device and manifest must outlive the session.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_SESSION_H
+#define ATTN_RT_SESSION_H
+
+#include "attn_rt/Device.h"
+#include "attn_rt/Plan.h"
+
+namespace attn::rt {
+
+class Session {
+public:
+  /// Loads the module and finds every kernel of the manifest in it.
+  static Result<Session> create(Device &device, const Manifest &manifest, const ModuleSource &source);
+  Session(Session &&) noexcept;
+  Session &operator=(Session &&) noexcept;
+  ~Session();
+
+  /// Copies the inputs that some kernel reads to the device and makes room for the results. The batch must
+  /// have been made from these tensors. Buffers are kept where their size fits.
+  Status bind(const TensorMap &tensors, const Batch &batch);
+  /// Uses memory of the caller instead, under a name of design's table: "kv.k_pages", "o", …
+  Status bindAddress(const std::string &name, DeviceAddress address);
+  /// A dimension that kernels ask for ("kv.max_pages"); bind sets those of its tensors.
+  void setDim(const std::string &name, int32_t value);
+  /// Makes room for every plan of this capacity.
+  Status reserve(const PlanCapacity &capacity);
+
+  /// Copies a plan to the device.
+  Status setPlan(const Plan &plan);
+  /// Launches the kernels of the last plan; neither allocates nor waits.
+  Status launch();
+  /// Makes results and partials useless (NaN, and unwritten on the host device), so that nothing old passes
+  /// for new.
+  Status poison();
+  /// poison, setPlan, launch.
+  Status run(const Plan &plan);
+
+  /// Waits, and copies "o" and, where the attention returns it, "lse".
+  Result<TensorMap> outputs();
+  /// Null where nothing is bound under this name.
+  DeviceAddress address(const std::string &name) const;
+
+private:
+  struct State;
+  explicit Session(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+} // namespace attn::rt
+
+#endif

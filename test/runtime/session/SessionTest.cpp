@@ -1,0 +1,221 @@
+#include "attn_rt/Session.h"
+#include "Fuzz.h"
+#include "ScalarKernels.h"
+#include "attn_rt/HostDevice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <numeric>
+
+using namespace attn::rt;
+using namespace attn::rt::test;
+
+namespace {
+
+// Slow enough that small problems are worth cutting.
+constexpr GpuModel slowGpu{"slow", 1e9, 1e12, 1};
+
+// A problem with scattered pages; pages of no sequence and the tails of pages hold NaN.
+TensorMap problem(const Manifest &m, const std::vector<int32_t> &lengths, const std::vector<int32_t> &rows,
+                  Rng &rng) {
+  std::normal_distribution<double> normal;
+  TensorMap tensors;
+  std::vector<int32_t> starts{0};
+  int32_t maxPages = 1;
+  for (size_t s = 0; s < lengths.size(); ++s) {
+    starts.push_back(starts.back() + rows[s]);
+    maxPages = std::max(maxPages, (lengths[s] + 15) / 16);
+  }
+  const auto sequences = static_cast<int64_t>(lengths.size());
+  const int64_t pages = sequences * maxPages + 3;
+  std::vector<int32_t> shuffled(static_cast<size_t>(pages));
+  std::iota(shuffled.begin(), shuffled.end(), 0);
+  std::shuffle(shuffled.begin(), shuffled.end(), rng);
+  tensors["q"] = Tensor(m.dtype, {starts.back(), m.qHeads, m.keyDim});
+  for (int64_t i = 0; i < tensors["q"].elements(); ++i)
+    tensors["q"].set(i, normal(rng));
+  tensors["q_start"] = Tensor::ofI32({sequences + 1}, starts);
+  tensors["kv.lengths"] = Tensor::ofI32({sequences}, lengths);
+  tensors["kv.block_table"] = Tensor(DType::I32, {sequences, maxPages});
+  tensors["sink_logits"] = Tensor(DType::F32, {m.qHeads});
+  for (int h = 0; h < m.qHeads; ++h)
+    tensors["sink_logits"].set(h, normal(rng));
+  for (const char *name : {"kv.k_pages", "kv.v_pages"}) {
+    tensors[name] = Tensor(m.dtype, {pages, 16, m.kvHeads, m.keyDim});
+    tensors[name].fill(std::nan(""));
+  }
+  const int64_t stride = m.kvHeads * m.keyDim;
+  for (int64_t s = 0; s < sequences; ++s)
+    for (int32_t t = 0; t < lengths[static_cast<size_t>(s)]; ++t) {
+      const int32_t page = shuffled[static_cast<size_t>(s * maxPages + t / 16)];
+      tensors["kv.block_table"].set(s * maxPages + t / 16, page);
+      for (const char *name : {"kv.k_pages", "kv.v_pages"})
+        for (int64_t i = 0; i < stride; ++i)
+          tensors[name].set((page * 16 + t % 16) * stride + i, normal(rng));
+    }
+  return tensors;
+}
+
+void expectClose(const TensorMap &got, const TensorMap &expected) {
+  for (const char *name : {"o", "lse"}) {
+    const std::vector<double> a = got.at(name).toDoubles(), b = expected.at(name).toDoubles();
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i)
+      ASSERT_NEAR(a[i], b[i], 2e-5) << name << " " << i;
+  }
+}
+
+struct Fixture {
+  Manifest manifest;
+  std::vector<host::HostKernel> kernels;
+  std::unique_ptr<HostDevice> device = makeHostDevice();
+
+  explicit Fixture(int32_t window) : manifest(scalarManifest({.ends = {window}, .bigRows = 64})) {
+    kernels = scalarKernels(manifest);
+  }
+  Result<Session> session() { return Session::create(*device, manifest, {"scalar", {}, {}, kernels}); }
+};
+
+// Planner, session and host device together against the definition, whole and cut, window and full.
+TEST(Session, ComputesAttention) {
+  Rng rng(23);
+  for (int32_t window : {1 << 30, 70}) {
+    Fixture f(window);
+    Result<Session> session = f.session();
+    ASSERT_TRUE(session) << session.error().message;
+    int cuts = 0;
+    for (int round = 0; round < 6; ++round) {
+      std::vector<int32_t> lengths, rows;
+      for (size_t s = 1 + below(rng, 4); s > 0; --s) {
+        lengths.push_back(static_cast<int32_t>(below(rng, round % 2 ? 1500 : 100)));
+        rows.push_back(static_cast<int32_t>(below(rng, 3)) + 1);
+      }
+      TensorMap tensors = problem(f.manifest, lengths, rows, rng);
+      ASSERT_TRUE(addDefaults(f.manifest, tensors));
+      Result<Batch> batch = batchFromTensors(f.manifest, tensors);
+      ASSERT_TRUE(batch) << batch.error().message;
+      PlanOptions options;
+      options.blocks = static_cast<int>(1 + below(rng, 40));
+      options.gpu = &slowGpu;
+      Result<Plan> plan = makePlan(f.manifest, *batch, options);
+      ASSERT_TRUE(plan);
+      cuts += plan->stats.cuts > 0;
+      ASSERT_TRUE(session->bind(tensors, *batch));
+      ASSERT_TRUE(session->reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, *batch), options)));
+      Status ran = session->run(*plan);
+      ASSERT_TRUE(ran) << ran.error().message;
+      Result<TensorMap> out = session->outputs();
+      ASSERT_TRUE(out);
+      expectClose(*out, attendReference(f.manifest, *batch, tensors));
+      if (HasFatalFailure())
+        return;
+    }
+    if (window > 1000)
+      EXPECT_GT(cuts, 0);
+  }
+}
+
+TEST(Session, RepeatedRunsReuseTheirBuffers) {
+  Rng rng(29);
+  Fixture f(1 << 30);
+  Session session = *f.session();
+  TensorMap tensors = problem(f.manifest, {900, 40}, {1, 1}, rng);
+  ASSERT_TRUE(addDefaults(f.manifest, tensors));
+  Batch batch = *batchFromTensors(f.manifest, tensors);
+  PlanOptions options;
+  options.blocks = 9;
+  options.gpu = &slowGpu;
+  ASSERT_TRUE(session.bind(tensors, batch));
+  ASSERT_TRUE(session.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, batch), options)));
+  const DeviceAddress o = session.address("o"), tasks = session.address("plan.tasks");
+  EXPECT_NE(o, 0u);
+  ASSERT_TRUE(session.run(*makePlan(f.manifest, batch, options)));
+  const TensorMap first = *session.outputs();
+  // Another plan of the same batch: windows that differ at run time, then the first again.
+  Batch narrow = batch;
+  narrow.ends = {5};
+  ASSERT_TRUE(session.run(*makePlan(f.manifest, narrow, options)));
+  expectClose(*session.outputs(), attendReference(f.manifest, narrow, tensors));
+  ASSERT_TRUE(session.run(*makePlan(f.manifest, batch, options)));
+  EXPECT_EQ(session.outputs()->at("o").bytes, first.at("o").bytes);
+  ASSERT_TRUE(session.bind(tensors, batch));
+  EXPECT_EQ(session.address("o"), o);
+  EXPECT_EQ(session.address("plan.tasks"), tasks);
+}
+
+TEST(Session, PoisonLeavesNothingOld) {
+  Rng rng(31);
+  Fixture f(1 << 30);
+  Session session = *f.session();
+  TensorMap tensors = problem(f.manifest, {10}, {1}, rng);
+  ASSERT_TRUE(addDefaults(f.manifest, tensors));
+  Batch batch = *batchFromTensors(f.manifest, tensors);
+  ASSERT_TRUE(session.bind(tensors, batch));
+  ASSERT_TRUE(session.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, batch), {})));
+  ASSERT_TRUE(session.run(*makePlan(f.manifest, batch)));
+  EXPECT_FALSE(std::isnan(session.outputs()->at("o").get(0)));
+  ASSERT_TRUE(session.poison());
+  EXPECT_TRUE(std::isnan(session.outputs()->at("o").get(0)));
+  EXPECT_TRUE(std::isnan(session.outputs()->at("lse").get(0)));
+}
+
+TEST(Session, MemoryOfTheCaller) {
+  Rng rng(37);
+  Fixture f(1 << 30);
+  Session session = *f.session();
+  TensorMap tensors = problem(f.manifest, {10}, {1}, rng);
+  ASSERT_TRUE(addDefaults(f.manifest, tensors));
+  Batch batch = *batchFromTensors(f.manifest, tensors);
+  ASSERT_TRUE(session.bind(tensors, batch));
+  Buffer mine = std::move(*Buffer::create(*f.device, tensors["q"].bytes.size(), "mine"));
+  ASSERT_TRUE(f.device->fill(mine.address(), 0, mine.bytes()));
+  ASSERT_TRUE(session.bindAddress("q", mine.address()));
+  ASSERT_TRUE(session.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, batch), {})));
+  ASSERT_TRUE(session.run(*makePlan(f.manifest, batch)));
+  tensors["q"].fill(0);
+  expectClose(*session.outputs(), attendReference(f.manifest, batch, tensors));
+  EXPECT_EQ(session.bindAddress("kv.k", 0).error().message, "no kernel of 'decode' has a buffer 'kv.k'");
+}
+
+TEST(Session, Errors) {
+  Rng rng(41);
+  Fixture f(1 << 30);
+  std::vector<host::HostKernel> few(f.kernels.begin(), f.kernels.end() - 1);
+  EXPECT_EQ(Session::create(*f.device, f.manifest, {"scalar", {}, {}, few}).error().message,
+            "host: module 'scalar' has no kernel 'decode_merge'");
+  EXPECT_EQ(Session::create(*f.device, f.manifest, {"scalar", ".version 7.0", {}, {}}).error().message,
+            "host: module 'scalar' has no code for this device");
+  Session session = *f.session();
+  EXPECT_EQ(session.launch().error().message, "launch of 'decode' before a plan was set");
+  EXPECT_EQ(session.outputs().error().message, "'lse' is not bound");
+  TensorMap tensors = problem(f.manifest, {10}, {1}, rng);
+  ASSERT_TRUE(addDefaults(f.manifest, tensors));
+  Batch batch = *batchFromTensors(f.manifest, tensors);
+  Plan plan = *makePlan(f.manifest, batch);
+  EXPECT_EQ(session.run(plan).error().message,
+            "the plan fills 265 elements of 'plan.block_tasks', but the session has reserved 1");
+  ASSERT_TRUE(session.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, batch), {})));
+  EXPECT_EQ(session.run(plan).error().message, "kernel 'decode_rows16' needs buffer 'q', which is not bound");
+  ASSERT_TRUE(session.bind(tensors, batch));
+  EXPECT_TRUE(session.run(plan));
+  Plan other = plan;
+  other.kernel = 2;
+  EXPECT_EQ(session.run(other).error().message, "the plan was made for another kernel than 'decode'");
+  Plan large = plan;
+  large.tasks.resize(1000);
+  EXPECT_EQ(session.run(large).error().message,
+            "the plan fills 1000 elements of 'plan.tasks', but the session has reserved 266");
+  Session unset = *f.session();
+  ASSERT_TRUE(unset.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, batch), {})));
+  TensorMap partial = tensors;
+  partial.erase("kv.block_table");
+  ASSERT_TRUE(unset.bind(partial, batch));
+  ASSERT_TRUE(unset.bindAddress("kv.block_table", session.address("kv.block_table")));
+  EXPECT_EQ(unset.run(plan).error().message,
+            "kernel 'decode_rows16' needs dimension 'kv.max_pages', which is not set");
+  unset.setDim("kv.max_pages", 1);
+  EXPECT_TRUE(unset.run(plan));
+}
+
+} // namespace

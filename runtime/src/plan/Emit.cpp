@@ -30,12 +30,21 @@ void Emitter::emitCutSegments(const Work &work, const Unit &unit, const Piece &p
 void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, Plan &plan) {
   const int32_t group = manifest.groupSize(), qHeads = manifest.qHeads;
   const auto forEach = [&](auto &&visit) {
-    for (const PlanTask &task : plan.tasks)
-      if (task.partial >= 0)
-        for (int32_t r = 0; r < task.packedCount; ++r) {
-          const int32_t packed = task.packedBegin + r;
-          visit((packed / group) * qHeads + task.kvHead * group + packed % group, task.partial + r);
+    for (const PlanTask &task : plan.tasks) {
+      if (task.partial < 0)
+        continue;
+      // Member of the group and row of each packed row, without a division for each.
+      int32_t member = task.packedBegin % group;
+      int32_t output = task.packedBegin / group * qHeads + task.kvHead * group + member;
+      for (int32_t r = 0; r < task.packedCount; ++r) {
+        visit(output, task.partial + r);
+        ++output;
+        if (++member == group) {
+          member = 0;
+          output += qHeads - group;
         }
+      }
+    }
   };
   counts_.assign(static_cast<size_t>(batch.rows * qHeads), 0);
   forEach([&](int32_t output, int32_t) { ++counts_[static_cast<size_t>(output)]; });

@@ -1,0 +1,118 @@
+//===- plan_time.cpp - How long planning takes ------------------------------===//
+//
+// Ragged decode batches of growing size, a prefill, and shared prompts, on the
+// blocks of an H200. `per_1000_items` is the time for 1,000 tasks of the plan in
+// seconds; the budget is 50 us, whatever the size.
+//
+//===----------------------------------------------------------------------===//
+#include "attn_rt/Plan.h"
+
+#include <benchmark/benchmark.h>
+#include <cstdlib>
+#include <random>
+
+using namespace attn::rt;
+
+namespace {
+
+/// Llama-3.1-8B's heads, causal.
+Manifest llama() {
+  Manifest m;
+  m.entry = "decode";
+  m.qHeads = 32;
+  m.kvHeads = 8;
+  m.keyDim = m.valueDim = 128;
+  m.returnsLse = true;
+  for (int rows : {16, 128}) {
+    KernelInfo kernel;
+    kernel.name = "decode_rows" + std::to_string(rows);
+    kernel.rows = rows;
+    kernel.keys = 64;
+    m.kernels.push_back(kernel);
+  }
+  KernelInfo merge;
+  merge.role = KernelInfo::Role::Merge;
+  merge.rowsPerBlock = 4;
+  m.kernels.push_back(merge);
+  for (const char *name : {"kv", "prompt"}) {
+    Argument kv;
+    kv.name = name;
+    kv.role = Argument::Role::KV;
+    kv.page = 16;
+    kv.kvHeads = 8;
+    kv.keyDim = kv.valueDim = 128;
+    m.arguments.push_back(kv);
+    Visibility causal;
+    causal.kind = Visibility::Kind::Causal;
+    m.operands.push_back({name, static_cast<int>(m.arguments.size()) - 1, causal});
+  }
+  return m;
+}
+
+/// Sequences of `rows` rows over 100 to 8,000 tokens each, behind a prompt for every `sharing` of them (0:
+/// none).
+Batch ragged(int sequences, int rows, int sharing) {
+  std::mt19937 rng(1);
+  std::uniform_int_distribution<int32_t> lengths(std::max(100, rows), std::max(8000, rows));
+  Batch batch;
+  batch.qStart = {0};
+  batch.operands.resize(2);
+  OperandBatch &kv = batch.operands[0], &prompt = batch.operands[1];
+  const int32_t promptTokens = sharing ? 2048 : 0;
+  for (int s = 0; s < sequences; ++s) {
+    const int32_t length = lengths(rng);
+    for (int r = 0; r < rows; ++r)
+      batch.qPos.push_back(promptTokens + length - rows + r);
+    kv.lengths.push_back(length);
+    kv.pos0.push_back(promptTokens);
+    kv.rowFirst.push_back(batch.qStart.back());
+    batch.qStart.push_back(batch.qStart.back() + rows);
+    kv.rowLast.push_back(batch.qStart.back());
+    if (sharing && s % sharing == 0) {
+      prompt.lengths.push_back(promptTokens);
+      prompt.pos0.push_back(0);
+      prompt.rowFirst.push_back(kv.rowFirst.back());
+      prompt.rowLast.push_back(std::min(kv.rowFirst.back() + sharing * rows, sequences * rows));
+    }
+  }
+  batch.rows = batch.qStart.back();
+  return batch;
+}
+
+void plan(benchmark::State &state) {
+  const Manifest m = llama();
+  const Batch batch = ragged(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)),
+                             static_cast<int>(state.range(2)));
+  const PlanOptions options;
+  Planner planner(m, options, planCapacity(m, PlanLimits::of(m, batch), options));
+  Plan plan;
+  for (auto _ : state)
+    if (Status status = planner.plan(batch, plan); !status) {
+      state.SkipWithError(status.error().message.c_str());
+      return;
+    }
+  const auto items = static_cast<double>(plan.tasks.size());
+  state.counters["items"] = items;
+  state.counters["cuts"] = static_cast<double>(plan.stats.cuts);
+  state.counters["balance"] = plan.stats.balance;
+  state.counters["per_1000_items"] = benchmark::Counter(
+      items / 1000, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+BENCHMARK(plan)
+    ->ArgNames({"sequences", "rows", "sharing"})
+    ->Args({8, 1, 0})
+    ->Args({17, 1, 0})
+    ->Args({64, 1, 0})
+    ->Args({256, 1, 0})
+    ->Args({1024, 1, 0})
+    ->Args({4096, 1, 0})
+    ->Args({64, 37, 0})
+    ->Args({2, 8192, 0})
+    ->Args({256, 1, 16})
+    ->Args({1024, 1, 32})
+    ->Unit(benchmark::kMicrosecond);
+
+} // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,204 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics --attn-to-tile
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+// expected-error @+1 {{has no attention at the online level}}
+func.func @none(%q: !query {attn.name = "q"}) attributes {tile.schedules = [#rows16]} {
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @two(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  %o = attn.finish %1 : !state -> !query
+  // expected-error @+1 {{expected one attention per function, found a second}}
+  %p = attn.finish %1 : !state -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @merge(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  // expected-note @+1 {{the chain ends here; --canonicalize turns merges into chains}}
+  %2 = attn.merge %1, %1 : !state
+  // expected-error @+1 {{expected a chain of updates from one attn.init}}
+  %o = attn.finish %2 : !state -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @nothing(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  // expected-error @+1 {{expected a region of which something is visible}}
+  %o = attn.finish %0 : !state -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @query_name(%q: !query, %kv: !kv {attn.name = "kv"}) attributes {tile.schedules = [#rows16]} {
+  // expected-error @+1 {{expected the query to be an argument of the function, with an attn.name}}
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  %o = attn.finish %1 : !state -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @kv_name(%q: !query {attn.name = "q"}, %kv: !kv) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  // expected-error @+1 {{expected the region to be an argument of the function, with an attn.name}}
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  %o = attn.finish %1 : !state -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @sinks_name(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %s: tensor<8xf32>) attributes {tile.schedules = [#rows16]} {
+  // expected-error @+1 {{expected the sink logits to be an argument of the function, with an attn.name}}
+  %0 = attn.init %q sinks %s : !query, tensor<8xf32> -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  %o = attn.finish %1 : !state -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+// expected-error @+1 {{argument #2 has no name: expected an attribute attn.name = "..."}}
+func.func @name(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %unused: tensor<8xf32>) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  %o = attn.finish %1 : !state -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @output(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  // expected-error @+1 {{expected output elements of the query's type, 'bf16', got 'tensor<?x8x64xf16>'}}
+  %o = attn.finish %1 : !state -> tensor<?x8x64xf16>
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @query(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %p: !query {attn.name = "p"}) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  // expected-note @+1 {{the first update}}
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  // expected-error @+1 {{expected the query of its attn.init: one kernel has one state}}
+  %2 = attn.update %1, %p, %kv see causal scale 1.0 : !query, !kv -> !state
+  %o = attn.finish %2 : !state -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @heads(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %few: !attn.kv<dense, heads = 4, dim = 64, key = bf16, value = bf16> {attn.name = "few"}) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  // expected-note @+1 {{the first update}}
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  // expected-error @+1 {{expected the KV heads of the first region: one kernel has one state}}
+  %2 = attn.update %1, %q, %few see causal scale 1.0 : !query, !attn.kv<dense, heads = 4, dim = 64, key = bf16, value = bf16> -> !state
+  %o = attn.finish %2 : !state -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @scale(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  // expected-note @+1 {{the first update}}
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  // expected-error @+1 {{expected the scale of the first update: one kernel has one state}}
+  %2 = attn.update %1, %q, %kv see causal scale 2.0 : !query, !kv -> !state
+  %o = attn.finish %2 : !state -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @score(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  // expected-note @+1 {{the first update}}
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  // expected-error @+1 {{expected a score region like the first update: one kernel has one state}}
+  %2 = attn.update %1, %q, %kv see causal scale 1.0 score {
+  ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+    attn.yield %s : f32
+  } : !query, !kv -> !state
+  %o = attn.finish %2 : !state -> !query
+  return
+}

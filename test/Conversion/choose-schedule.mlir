@@ -1,0 +1,75 @@
+// RUN: attn-opt %s --attn-choose-schedule=target=sm_90a | FileCheck %s --check-prefixes=CHECK,LARGE
+// RUN: attn-opt %s --attn-choose-schedule=target=sm_89 | FileCheck %s --check-prefixes=CHECK,SMALL
+
+// One schedule for up to 16 packed rows, which shares the keys of a tile out to the warps, and one for many rows.
+// Chips with 99 KiB per block get smaller tiles, or fewer blocks per multiprocessor, from the same rules.
+
+// CHECK-LABEL: @d64
+// CHECK-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 2, split_keys = true, query_in_registers = true>
+// CHECK-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true>
+func.func @d64(%q: tensor<?x8x64xbf16> {attn.name = "q"},
+                %kv: !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x64xbf16> {
+  %0 = attn.init %q : tensor<?x8x64xbf16> -> !attn.state<heads = 8, value_dim = 64>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x64xbf16>, !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 64>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 64> -> tensor<?x8x64xbf16>
+  return %o : tensor<?x8x64xbf16>
+}
+
+// CHECK-LABEL: @d128
+// LARGE-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 2, split_keys = true, query_in_registers = true>
+// LARGE-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true>
+// SMALL-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = true>
+// SMALL-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true>
+func.func @d128(%q: tensor<?x8x128xbf16> {attn.name = "q"},
+                %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// CHECK-LABEL: @d192
+// LARGE-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 2, split_keys = true, query_in_registers = true>
+// LARGE-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true>
+// SMALL-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = true>
+// SMALL-SAME: #tile.schedule<mma, rows = 128, keys = 32, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true>
+func.func @d192(%q: tensor<?x8x192xbf16> {attn.name = "q"},
+                %kv: !attn.kv<dense, heads = 8, dim = 192, value_dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
+  %0 = attn.init %q : tensor<?x8x192xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x192xbf16>, !attn.kv<dense, heads = 8, dim = 192, value_dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// Queries leave the registers where the accumulator needs them.
+// CHECK-LABEL: @d256
+// LARGE-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = false>
+// LARGE-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = false>
+// SMALL-SAME: #tile.schedule<mma, rows = 16, keys = 32, warps = 2, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = false>
+// SMALL-SAME: #tile.schedule<mma, rows = 64, keys = 32, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = false>
+func.func @d256(%q: tensor<?x8x256xbf16> {attn.name = "q"},
+                %kv: !attn.kv<dense, heads = 8, dim = 256, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x256xbf16> {
+  %0 = attn.init %q : tensor<?x8x256xbf16> -> !attn.state<heads = 8, value_dim = 256>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x256xbf16>, !attn.kv<dense, heads = 8, dim = 256, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 256>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 256> -> tensor<?x8x256xbf16>
+  return %o : tensor<?x8x256xbf16>
+}
+
+// What the user chose stays.
+// CHECK-LABEL: @given
+// CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 32, keys = 32, warps = 2, stages = 1, blocks = 1, split_keys = false, query_in_registers = false>]
+func.func @given(%q: tensor<?x8x128xbf16> {attn.name = "q"},
+                %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#tile.schedule<mma, rows = 32, keys = 32, warps = 2, stages = 1, blocks = 1, split_keys = false, query_in_registers = false>]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// Functions without attention are left alone.
+// CHECK-LABEL: @other
+// CHECK-NOT: tile.schedules
+func.func @other(%q: tensor<?x8x128xbf16>) {
+  return
+}

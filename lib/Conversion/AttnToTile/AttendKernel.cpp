@@ -399,12 +399,15 @@ State AttendKernel::attendTile(UpdateOp update, unsigned operand, const Segment 
   Value max = b.map(rowsOf(f32), ValueRange{state.max, tileMax},
                     [&](ValueRange v) -> Value { return arith::MaxNumFOp::create(b, v[0], v[1]); });
   // -inf - -inf must not become NaN in rows that have seen nothing yet.
-  Value base = b.map(rowsOf(f32), ValueRange{max}, [&](ValueRange v) -> Value {
+  Value center = b.map(rowsOf(f32), ValueRange{max}, [&](ValueRange v) -> Value {
     Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, v[0], b.f32(-infinity));
-    return arith::NegFOp::create(b, b.select(nothing, b.f32(0), scaled(v[0])));
+    return b.select(nothing, b.f32(0), v[0]);
   });
-  Value decay = b.map(rowsOf(f32), ValueRange{state.max, base}, [&](ValueRange v) -> Value {
-    return math::Exp2Op::create(b, arith::AddFOp::create(b, scaled(v[0]), v[1]));
+  Value base = b.map(rowsOf(f32), ValueRange{center},
+                     [&](ValueRange v) -> Value { return arith::NegFOp::create(b, scaled(v[0])); });
+  // Subtract before scaling: where the maximum stays, the decay is 1 to the bit, however products are fused.
+  Value decay = b.map(rowsOf(f32), ValueRange{state.max, center}, [&](ValueRange v) -> Value {
+    return math::Exp2Op::create(b, scaled(arith::SubFOp::create(b, v[0], v[1])));
   });
   Value weights = b.map(scoresType(), ValueRange{scores, base}, [&](ValueRange v) -> Value {
     Value exponent = unit ? math::FmaOp::create(b, v[0], unit, v[1]).getResult()

@@ -8,6 +8,9 @@
 
 namespace mlir::attn {
 
+/// Turns the machine operations that NVVM lacks into inline assembly.
+void lowerToAsm(gpu::GPUModuleOp module);
+
 /// Translates the kernels of a machine-level module through LLVM's NVPTX backend. Errors are reported at the
 /// module. The text depends on nothing but the module and the chip. Not safe to call from two threads with
 /// modules of one MLIRContext whose passes are still running.

@@ -1,20 +1,5 @@
-//===- AttendKernel.cpp - The kernel that walks the plan ------------------===//
-//
-// One kernel serves decode and prefill; the schedule says which.
-//
-//   for each task of this block            rows that share an accumulator
-//     load the rows' queries
-//     for each segment of the task         a token range of one instance
-//       for each tile of keys              copies run ahead of it
-//         scores, mask, online softmax, O += P V
-//     merge the warps (decode), normalise
-//     write O and LSE, or a part of them
-//
-// Rows are *packed*: row p of KV head h is query row p / G, query head
-// h*G + p % G, so that the heads of a group share every key they read.
-//
-//===----------------------------------------------------------------------===//
-#include "Kernel.h"
+//===- AttendKernel.cpp - What all schedules of a kernel share ------------===//
+#include "AttendKernel.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/IRMapping.h"
@@ -23,72 +8,10 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-namespace {
+static constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
+static constexpr double infinity = std::numeric_limits<double>::infinity();
 
-constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-/// The fields of a segment of the plan (see attn_rt/Plan.h).
-struct Segment {
-  Value operand, instance, kvBegin, kvEnd, fullBegin, fullEnd, pos0;
-};
-
-struct State {
-  Value max, sum, acc;
-  SmallVector<Value> values() const { return {max, sum, acc}; }
-};
-
-class AttendKernel {
-public:
-  AttendKernel(Chain &chain, ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name)
-      : chain(chain), schedule(schedule), b(module, name, chain.finish.getLoc()),
-        rows(schedule.getWarpRows()), keys(schedule.getWarpKeys()),
-        scope(schedule.getSplitKeys() ? Scope::Warp : Scope::Block) {}
-
-  void write();
-
-private:
-  // Types of the fragments that one warp holds.
-  FragmentType rowsOf(Type element, bool partial = false) {
-    return b.fragment({Axis::Query}, {rows}, element, partial);
-  }
-  FragmentType scoresType() { return b.fragment({Axis::Query, Axis::Key}, {rows, keys}, b.getF32Type()); }
-  FragmentType accType() {
-    return b.fragment({Axis::Query, Axis::Feature}, {rows, chain.valueDim()}, b.getF32Type());
-  }
-
-  void writeTask(Value task);
-  State initialState(Value flags);
-  State walkSegment(unsigned operand, const Segment &segment, const State &state);
-  State attendTile(UpdateOp update, unsigned operand, const Segment &segment, Value firstKey, Value keyTile,
-                   Value valueTile, const State &state);
-  Value visible(VisibilityAttr visibility, int64_t &end, Value distance, Value position);
-  Value score(UpdateOp update, ValueRange arguments);
-  Value slotOf(UpdateOp update, const Segment &segment, Value token);
-  void writeResults(const State &state, Value partial);
-  /// Query row and query head of a packed row.
-  std::pair<Value, Value> unpack(Value packed) {
-    return {b.div(packed, chain.group()),
-            b.add(b.mul(kvHead, b.i32(chain.group())), b.rem(packed, chain.group()))};
-  }
-  std::string tensor(UpdateOp update, StringRef part) {
-    return (argumentName(update.getKv()) + "." + part).str();
-  }
-  /// First packed row of this warp, counted from the task's first.
-  Value warpRow() { return schedule.getSplitKeys() ? b.i32(0) : b.mul(warp, b.i32(rows)); }
-
-  Chain &chain;
-  ScheduleAttr schedule;
-  KernelBuilder b;
-  int64_t rows, keys;
-  Scope scope;
-
-  // Values of the kernel, then of the task being written.
-  Value warp, queryTile, keyRing, valueRing, scratch, toLog2;
-  Value packedBegin, packedCount, kvHead, query, queryPosition, queryHead;
-};
-
-void AttendKernel::write() {
+void AttendKernel::begin(Value warpRow, Value countsSink) {
   // The order of parameters: what the user passes, what the plan says, scalars.
   Type element = chain.element(), i32 = b.getI32Type(), f32 = b.getF32Type();
   b.buffer("q", element);
@@ -96,130 +19,98 @@ void AttendKernel::write() {
   b.buffer("o", element);
   if (chain.finish.getLse())
     b.buffer("lse", f32);
-  Value blockTasks = b.buffer("plan.block_tasks", i32);
-  b.buffer("plan.tasks", i32);
-  b.buffer("plan.segments", i32);
+  for (StringRef name : {"plan.block_tasks", "plan.tasks", "plan.segments"})
+    b.buffer(name, i32);
   b.buffer("partial.o", f32);
   b.buffer("partial.lse", f32);
-
-  MLIRContext *context = b.getContext();
-  warp = WarpIdOp::create(b, i32);
   toLog2 = b.createOrFold<arith::MulFOp>(b.scale(), b.f32(log2e));
-  auto sharedType = [&](Axis axis, int64_t lines, int64_t features) {
-    return SharedType::get(context, axis, lines, Axis::Feature, features, element, false);
-  };
-  auto ring = [&](int64_t features) {
-    auto type = RingType::get(context, schedule.getStages(), sharedType(Axis::Key, keys, features));
-    return AllocOp::create(b, type, Value(), /*per_warp=*/schedule.getSplitKeys(), IntegerAttr());
-  };
-  queryTile = AllocOp::create(b, sharedType(Axis::Query, schedule.getRows(), chain.keyDim()), Value(), false,
-                              IntegerAttr());
-  keyRing = ring(chain.keyDim());
-  valueRing = ring(chain.valueDim());
-  if (schedule.getSplitKeys()) {
-    // Accumulators of all warps, and a (max, sum) pair per row.
-    int64_t bytes = schedule.getWarps() * (rows * chain.valueDim() * 4 + rows * 8);
-    scratch = AllocOp::create(b, ScratchType::get(context, bytes), keyRing, false, IntegerAttr());
-  }
-
-  Value block = BlockIdOp::create(b, i32);
-  Value first = b.read(blockTasks, b.wide(block)), last = b.read(blockTasks, b.wide(b.add(block, b.i32(1))));
-  auto loop = scf::ForOp::create(b, first, last, b.i32(1));
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    writeTask(loop.getInductionVar());
-  }
-  b.kernel->setAttr("tile.schedule", schedule);
-  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
-  b.finish(schedule.getWarps() * 32);
+  this->warpRow = warpRow;
+  this->countsSink = countsSink;
 }
 
-void AttendKernel::writeTask(Value task) {
-  Type i32 = b.getI32Type();
-  SmallVector<Value> fields = b.record(b.buffer("plan.tasks", i32), task);
-  packedBegin = fields[0], packedCount = fields[1], kvHead = fields[2];
-  Value partial = fields[5], flags = fields[6];
+void AttendKernel::end(int64_t threads) {
+  b.kernel->setAttr("tile.schedule", schedule);
+  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
+  b.finish(threads);
+}
 
-  // Queries: through shared memory into registers, or left there.
-  Value end = b.add(packedBegin, packedCount);
-  auto gather =
-      GatherOp::create(b, packedBegin, end, ValueRange{b.buffer("q", chain.element())}, ValueRange{b.i64(0)},
-                       ValueRange{queryTile}, ArrayRef<int64_t>{chain.keyDim()}, Scope::Block);
-  b.fill(gather.getSlot(), {i32}, [&](ValueRange line) {
+scf::ForOp AttendKernel::beginTasks(ValueRange carried) {
+  Type i32 = b.getI32Type();
+  Value block = BlockIdOp::create(b, i32), blockTasks = b.buffer("plan.block_tasks", i32);
+  Value first = b.read(blockTasks, b.wide(block)), last = b.read(blockTasks, b.wide(b.add(block, b.i32(1))));
+  auto loop = scf::ForOp::create(b, first, last, b.i32(1), carried);
+  b.setInsertionPointToStart(loop.getBody());
+  SmallVector<Value> fields = b.record(b.buffer("plan.tasks", i32), loop.getInductionVar());
+  packedBegin = fields[0], packedCount = fields[1], kvHead = fields[2];
+  segmentBegin = fields[3], segmentEnd = fields[4], partial = fields[5], flags = fields[6];
+  return loop;
+}
+
+Segment AttendKernel::readSegment(Value index) {
+  SmallVector<Value> s = b.record(b.buffer("plan.segments", b.getI32Type()), index);
+  return {s[0], s[1], s[2], s[3], s[4], s[5], s[6]};
+}
+
+void AttendKernel::gatherQueries(Value target, Scope scope) {
+  auto gather = GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
+                                 ValueRange{b.i64(0)}, ValueRange{target}, ArrayRef<int64_t>{chain.keyDim()}, scope);
+  b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
     auto [row, head] = unpack(line[0]);
     return b.add(b.mul(row, b.i32(chain.queryHeads())), head);
   });
-  CommitOp::create(b);
-  WaitOp::create(b, 0);
-  SyncOp::create(b, Scope::Block);
-  query = queryTile;
-  if (schedule.getQueryInRegisters())
-    query =
-        LoadOp::create(b, b.fragment({Axis::Query, Axis::Feature}, {rows, chain.keyDim()}, chain.element()),
-                       queryTile, warpRow());
+}
 
+void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, ArrayRef<StringRef> parts,
+                                ValueRange targets, Scope scope) {
+  KVType type = update.getKv().getType();
+  SmallVector<Value> sources, origins;
+  SmallVector<int64_t> strides;
+  for (StringRef part : parts) {
+    int64_t dim = part == "k" ? type.getKeyDim() : type.getValueDim();
+    std::string name = tensor(update, type.getStore() == Store::Paged ? (part + "_pages").str() : part.str());
+    sources.push_back(b.buffer(name, chain.element()));
+    origins.push_back(b.wide(b.mul(kvHead, b.i32(dim))));
+    strides.push_back(type.getHeads() * dim);
+  }
+  auto gather = GatherOp::create(b, firstKey, segment.kvEnd, sources, origins, targets, strides, scope);
+  b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange token) { return slotOf(update, segment, token[0]); });
+}
+
+void AttendKernel::readRows() {
+  Type i32 = b.getI32Type();
   // Rows past the task's last repeat it: their positions must be readable, their results are dropped.
-  Value firstRow = b.add(packedBegin, warpRow()), lastRow = b.add(end, b.i32(-1));
-  auto packedRow = [&](Value line) { return b.min(b.add(firstRow, line), lastRow); };
   auto positions = LoadVectorOp::create(b, rowsOf(i32), b.buffer("q_pos", i32));
-  b.fill(positions.getIndex(), {i32},
-         [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).first); });
+  b.fill(positions.getIndex(), {i32}, [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).first); });
   queryPosition = positions;
   queryHead = b.map(rowsOf(i32), ValueRange{CoordinatesOp::create(b, rowsOf(i32), b.i32(0))},
                     [&](ValueRange line) { return unpack(packedRow(line[0])).second; });
-
-  State state = initialState(flags);
-  Value segments = b.buffer("plan.segments", i32);
-  auto loop = scf::ForOp::create(b, fields[3], fields[4], b.i32(1), state.values());
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    SmallVector<Value> s = b.record(segments, loop.getInductionVar());
-    Segment segment{s[0], s[1], s[2], s[3], s[4], s[5], s[6]};
-    ValueRange carried = loop.getRegionIterArgs();
-    State inner{carried[0], carried[1], carried[2]};
-    for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
-      inner = walkSegment(operand, segment, inner);
-    scf::YieldOp::create(b, inner.values());
-  }
-  writeResults({loop.getResult(0), loop.getResult(1), loop.getResult(2)}, partial);
 }
 
-State AttendKernel::initialState(Value flags) {
+State AttendKernel::initialState() {
   Type f32 = b.getF32Type();
   State state{b.splat(b.f32(-infinity), rowsOf(f32)), b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)),
               b.splat(b.f32(0), accType())};
   if (!chain.init.getSinks())
     return state;
 
-  // The sink is a token with a score and no value. One share of a row's keys counts it, in one warp and one
-  // lane.
+  // The sink is a token with a score and no value. One share of a row's keys counts it, in one warp and one lane.
   Value sinks = b.buffer(argumentName(chain.init.getSinks()), f32);
-  Value counts =
-      b.compare(arith::CmpIPredicate::ne, b.createOrFold<arith::AndIOp>(flags, b.i32(1)), b.i32(0));
-  if (schedule.getSplitKeys())
-    counts = b.createOrFold<arith::AndIOp>(counts, b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)));
-  Value oneLane =
-      b.compare(arith::CmpIPredicate::eq,
-                b.createOrFold<arith::AndIOp>(LaneIdOp::create(b, b.getI32Type()), b.i32(3)), b.i32(0));
-  // Before the operation whose region uses them.
-  Value lastRow = b.add(b.add(packedBegin, packedCount), b.i32(-1)), firstRow = b.add(packedBegin, warpRow());
+  Value counts = b.compare(arith::CmpIPredicate::ne, b.createOrFold<arith::AndIOp>(flags, b.i32(1)), b.i32(0));
+  if (countsSink)
+    counts = b.createOrFold<arith::AndIOp>(counts, countsSink);
+  Value oneLane = b.compare(arith::CmpIPredicate::eq, b.createOrFold<arith::AndIOp>(LaneIdOp::create(b, b.getI32Type()), b.i32(3)), b.i32(0));
   auto logits = LoadVectorOp::create(b, rowsOf(f32), sinks);
   b.fill(logits.getIndex(), {b.getI32Type()},
-         [&](ValueRange line) { return b.wide(unpack(b.min(b.add(firstRow, line[0]), lastRow)).second); });
+         [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).second); });
   // The running maximum is in the unit of raw scores, or of log2 where a score region stands between.
-  bool raw = !chain.updates.empty() && chain.updates.front().getScore().empty();
   state.max = b.map(rowsOf(f32), ValueRange{logits}, [&](ValueRange logit) -> Value {
-    Value scaled = raw ? arith::DivFOp::create(b, logit[0], b.scale()).getResult()
+    Value scaled = rawScores() ? arith::DivFOp::create(b, logit[0], b.scale()).getResult()
                        : arith::MulFOp::create(b, logit[0], b.f32(log2e)).getResult();
     return b.select(counts, scaled, b.f32(-infinity));
   });
   state.sum = b.map(rowsOf(f32, true), ValueRange{logits}, [&](ValueRange logit) -> Value {
     Value finite = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, logit[0], b.f32(-infinity));
-    Value one =
-        b.select(b.createOrFold<arith::AndIOp>(b.createOrFold<arith::AndIOp>(counts, oneLane), finite),
-                 b.f32(1), b.f32(0));
+    Value one = b.select(b.createOrFold<arith::AndIOp>(b.createOrFold<arith::AndIOp>(counts, oneLane), finite), b.f32(1), b.f32(0));
     return one;
   });
   return state;
@@ -244,50 +135,11 @@ Value AttendKernel::slotOf(UpdateOp update, const Segment &segment, Value token)
   llvm_unreachable("unknown store");
 }
 
-State AttendKernel::walkSegment(unsigned operand, const Segment &segment, const State &state) {
-  UpdateOp update = chain.updates[operand];
-  KVType type = update.getKv().getType();
-  Type element = chain.element();
-  bool paged = type.getStore() == Store::Paged;
-  Value keySource = b.buffer(tensor(update, paged ? "k_pages" : "k"), element);
-  Value valueSource = b.buffer(tensor(update, paged ? "v_pages" : "v"), element);
-
-  // A segment of another operand has no tiles here.
+Value AttendKernel::tilesOf(const Segment &segment, std::optional<unsigned> operand) {
   Value end = segment.kvEnd;
-  if (chain.updates.size() > 1)
-    end =
-        b.select(b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(operand)), end, segment.kvBegin);
-  Value length = b.sub(end, segment.kvBegin);
-  Value tiles = b.div(b.add(length, b.i32(schedule.getKeys() - 1)), schedule.getKeys());
-  Value keyOrigin = b.wide(b.mul(kvHead, b.i32(type.getKeyDim())));
-  Value valueOrigin = b.wide(b.mul(kvHead, b.i32(type.getValueDim())));
-
-  auto loop = scf::ForOp::create(b, b.i32(0), tiles, b.i32(1), state.values());
-  loop->setAttr("tile.stages", b.getI64IntegerAttr(schedule.getStages()));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value firstKey = b.add(segment.kvBegin, b.mul(loop.getInductionVar(), b.i32(schedule.getKeys())));
-  if (schedule.getSplitKeys())
-    firstKey = b.add(firstKey, b.mul(warp, b.i32(keys)));
-  auto slot = [&](Value ring) {
-    return SlotOp::create(b, cast<RingType>(ring.getType()).getTile(), ring, b.i32(0));
-  };
-  Value keyTile = slot(keyRing), valueTile = slot(valueRing);
-  auto gather = GatherOp::create(
-      b, firstKey, segment.kvEnd, ValueRange{keySource, valueSource}, ValueRange{keyOrigin, valueOrigin},
-      ValueRange{keyTile, valueTile},
-      ArrayRef<int64_t>{type.getHeads() * type.getKeyDim(), type.getHeads() * type.getValueDim()}, scope);
-  b.fill(gather.getSlot(), {b.getI32Type()},
-         [&](ValueRange token) { return slotOf(update, segment, token[0]); });
-  CommitOp::create(b);
-  WaitOp::create(b, 0);
-  SyncOp::create(b, scope);
-  ValueRange carried = loop.getRegionIterArgs();
-  State next = attendTile(update, operand, segment, firstKey, keyTile, valueTile,
-                          {carried[0], carried[1], carried[2]});
-  SyncOp::create(b, scope);
-  scf::YieldOp::create(b, next.values());
-  return {loop.getResult(0), loop.getResult(1), loop.getResult(2)};
+  if (operand && chain.updates.size() > 1)
+    end = b.select(b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(*operand)), end, segment.kvBegin);
+  return b.div(b.add(b.sub(end, segment.kvBegin), b.i32(schedule.getKeys() - 1)), schedule.getKeys());
 }
 
 /// Whether a row at position q sees position p, with `distance` = q - p.
@@ -341,8 +193,7 @@ Value AttendKernel::score(UpdateOp update, ValueRange arguments) {
       StringRef name = argumentName(read.getTensor());
       Value index = b.i64(0);
       for (auto [d, i] : llvm::enumerate(read.getIndices())) {
-        Value extent =
-            type.isDynamicDim(d) ? b.dimension((name + ".dim" + Twine(d)).str()) : b.i32(type.getDimSize(d));
+        Value extent = type.isDynamicDim(d) ? b.dimension((name + ".dim" + Twine(d)).str()) : b.i32(type.getDimSize(d));
         Value clamped = b.max(b.min(inside(i), b.add(extent, b.i32(-1))), b.i32(0));
         index = b.add(b.mul(index, b.wide(extent)), b.wide(clamped));
       }
@@ -357,43 +208,53 @@ Value AttendKernel::score(UpdateOp update, ValueRange arguments) {
   return arith::MulFOp::create(b, result, b.f32(log2e));
 }
 
-/// One tile of keys: what every attention kernel does in its innermost loop.
-State AttendKernel::attendTile(UpdateOp update, unsigned operand, const Segment &segment, Value firstKey,
-                               Value keyTile, Value valueTile, const State &state) {
-  Type f32 = b.getF32Type(), i32 = b.getI32Type();
-  Value line = schedule.getQueryInRegisters() ? Value() : warpRow();
-  Value scores = DotOp::create(b, scoresType(), query, line, keyTile, b.splat(b.f32(0), scoresType()));
-  FragmentType keysType = b.fragment({Axis::Key}, {keys}, i32);
-  Value token = CoordinatesOp::create(b, keysType, firstKey);
-
-  Value unit = toLog2; // from the unit of the scores to log2
-  if (!update.getScore().empty()) {
-    scores =
-        b.map(scoresType(), ValueRange{scores, queryHead, queryPosition, token}, [&](ValueRange v) -> Value {
-          Value scaled = arith::MulFOp::create(b, v[0], b.scale());
-          return score(update, {scaled, v[1], v[2], b.add(segment.pos0, v[3])});
-        });
-    unit = Value();
+Value AttendKernel::maskFor(unsigned operand, Value scores, const Segment &segment, Value token, Value partialTile) {
+  UpdateOp update = chain.updates[operand];
+  int64_t firstEnd = 0;
+  for (unsigned before = 0; before < operand; ++before) {
+    SmallVector<int64_t> ends;
+    chain.updates[before].getVisibility().collectEnds(ends);
+    firstEnd += ends.size();
   }
-
-  // The plan knows which tokens every row of the task sees; a tile within them needs no mask.
-  Value lastKey = b.add(firstKey, b.i32(keys));
-  Value partial =
-      b.createOrFold<arith::OrIOp>(b.less(firstKey, segment.fullBegin), b.less(segment.fullEnd, lastKey));
-  auto mask = MaskOp::create(b, scoresType(), scores, ValueRange{queryPosition, token}, partial);
+  Type i32 = b.getI32Type();
+  auto mask = MaskOp::create(b, scoresType(), scores, ValueRange{queryPosition, token}, partialTile);
   b.fill(mask.getVisible(), {i32, i32}, [&](ValueRange v) -> Value {
-    int64_t end = 0;
-    for (unsigned before = 0; before < operand; ++before) {
-      SmallVector<int64_t> ends;
-      chain.updates[before].getVisibility().collectEnds(ends);
-      end += ends.size();
-    }
+    int64_t end = firstEnd;
     Value position = b.add(segment.pos0, v[1]);
     Value seen = visible(update.getVisibility(), end, b.sub(v[0], position), position);
     return b.createOrFold<arith::AndIOp>(seen, b.less(v[1], segment.kvEnd));
   });
-  scores = mask;
+  return mask;
+}
 
+Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment,
+                                 Value firstKey) {
+  FragmentType keysType = b.fragment({Axis::Key}, {keys}, b.getI32Type());
+  Value token = CoordinatesOp::create(b, keysType, firstKey);
+  if (!rawScores()) { // all updates of a chain come from one attend: they have the same score region
+    scores = b.map(scoresType(), ValueRange{scores, queryHead, queryPosition, token}, [&](ValueRange v) -> Value {
+      Value scaled = arith::MulFOp::create(b, v[0], b.scale());
+      return score(chain.updates.front(), {scaled, v[1], v[2], b.add(segment.pos0, v[3])});
+    });
+  }
+  // The plan knows which tokens every row of the task sees; a tile within them needs no mask.
+  Value lastKey = b.add(firstKey, b.i32(keys));
+  Value partialTile =
+      b.createOrFold<arith::OrIOp>(b.less(firstKey, segment.fullBegin), b.less(segment.fullEnd, lastKey));
+  if (operand)
+    return maskFor(*operand, scores, segment, token, partialTile);
+  for (unsigned i = 0; i < chain.updates.size(); ++i) {
+    Value mine = partialTile;
+    if (chain.updates.size() > 1)
+      mine = b.createOrFold<arith::AndIOp>(mine, b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(i)));
+    scores = maskFor(i, scores, segment, token, mine);
+  }
+  return scores;
+}
+
+AttendKernel::Step AttendKernel::softmax(Value scores, const State &state) {
+  Type f32 = b.getF32Type();
+  Value unit = rawScores() ? toLog2 : Value(); // from the unit of the scores to log2
   auto scaled = [&](Value x) -> Value { return unit ? arith::MulFOp::create(b, x, unit).getResult() : x; };
   Value tileMax = ReduceOp::create(b, rowsOf(f32), Combine::Max, scores);
   Value max = b.map(rowsOf(f32), ValueRange{state.max, tileMax},
@@ -417,36 +278,23 @@ State AttendKernel::attendTile(UpdateOp update, unsigned operand, const Segment 
   Value tileSum = ReduceOp::create(b, rowsOf(f32, true), Combine::Add, weights);
   Value sum = b.map(rowsOf(f32, true), ValueRange{state.sum, decay, tileSum},
                     [&](ValueRange v) -> Value { return math::FmaOp::create(b, v[0], v[1], v[2]); });
-  Value acc = b.map(accType(), ValueRange{state.acc, decay},
-                    [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
-  Value packed = CastOp::create(b, scoresType().withElement(chain.element()), weights);
-  acc = DotOp::create(b, accType(), packed, Value(), valueTile, acc);
-  return {max, sum, acc};
+  return {max, sum, decay, weights};
 }
 
-void AttendKernel::writeResults(const State &state, Value partial) {
+Value AttendKernel::rescale(Value acc, Value decay) {
+  return b.map(accType(), ValueRange{acc, decay},
+               [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
+}
+
+Value AttendKernel::packWeights(Value weights) {
+  return CastOp::create(b, scoresType().withElement(chain.element()), weights);
+}
+
+void AttendKernel::writeResults(Value max, Value sum, Value acc, Value column, IntegerAttr columns, Value lseLines) {
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
-  bool raw = !chain.updates.empty() && chain.updates.front().getScore().empty();
-  Value unit = raw ? toLog2 : b.f32(1);
-  Value max = state.max, sum = CompleteOp::create(b, rowsOf(f32), state.sum), acc = state.acc;
-
-  // Which lines and columns this warp writes.
-  Value lines = b.sub(packedCount, warpRow()), column, lseLines = lines;
-  IntegerAttr columns;
-  FragmentType outType = accType();
-  if (schedule.getSplitKeys()) {
-    int64_t share = llvm::alignTo(llvm::divideCeil(chain.valueDim(), schedule.getWarps()), 16);
-    outType = b.fragment({Axis::Query, Axis::Feature}, {rows, share}, f32);
-    SyncOp::create(b, Scope::Block); // the rings are free for the exchange
-    auto merge = MergeWarpsOp::create(b, rowsOf(f32), rowsOf(f32), outType, max, sum, acc, scratch, unit,
-                                      warp, b.getI64IntegerAttr(schedule.getWarps()));
-    max = merge.getMergedMax(), sum = merge.getMergedSum(), acc = merge.getMergedAcc();
-    column = b.mul(warp, b.i32(share));
-    if (share * schedule.getWarps() > chain.valueDim())
-      columns = b.getI64IntegerAttr(chain.valueDim());
-    lseLines = b.select(b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)), lines, b.i32(0));
-  }
-
+  Value unit = rawScores() ? toLog2 : b.f32(1);
+  Value lines = b.sub(packedCount, warpRow);
+  auto outType = cast<FragmentType>(acc.getType());
   Value inverse = b.map(rowsOf(f32), ValueRange{sum}, [&](ValueRange v) -> Value {
     Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, v[0], b.f32(0));
     return b.select(some, ReciprocalOp::create(b, v[0]), b.f32(0));
@@ -464,12 +312,12 @@ void AttendKernel::writeResults(const State &state, Value partial) {
     auto op = StoreOp::create(b, fragment, buffer, lineCount, col, cols);
     b.fill(op.getIndex(), {i32}, [&](ValueRange line) { return index(line[0]); });
   };
-  Value first = b.add(packedBegin, warpRow());
+  Value first = b.add(packedBegin, warpRow);
   auto rowAndHead = [&](Value line) {
     auto [row, head] = unpack(b.add(first, line));
     return b.add(b.mul(b.wide(row), b.i64(chain.queryHeads())), b.wide(head));
   };
-  auto partialRow = [&](Value line) { return b.wide(b.add(b.add(partial, warpRow()), line)); };
+  auto partialRow = [&](Value line) { return b.wide(b.add(b.add(partial, warpRow), line)); };
   Value isPart = b.compare(arith::CmpIPredicate::sge, partial, b.i32(0));
   Value outBuffer = b.buffer("o", chain.element()), partBuffer = b.buffer("partial.o", f32),
         partLse = b.buffer("partial.lse", f32);
@@ -484,14 +332,4 @@ void AttendKernel::writeResults(const State &state, Value partial) {
         [&](Value line) { return b.mul(rowAndHead(line), b.i64(chain.valueDim())); });
   if (chain.finish.getLse())
     store(lse, b.buffer("lse", f32), lseLines, Value(), IntegerAttr(), rowAndHead);
-  if (!schedule.getSplitKeys()) { // the next task overwrites the queries that slower warps may still read
-    b.setInsertionPointAfter(branch);
-    SyncOp::create(b, Scope::Block);
-  }
-}
-
-} // namespace
-
-void attn::writeAttendKernel(Chain &chain, ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name) {
-  AttendKernel(chain, schedule, module, name).write();
 }

@@ -37,8 +37,8 @@ struct AttnToTile : attn::impl::AttnToTilePassBase<AttnToTile> {
           gpu::GPUModuleOp::create(builder, function.getLoc(), (function.getName() + "_kernels").str());
       for (Attribute attribute : function->getAttrOfType<ArrayAttr>("tile.schedules")) {
         auto schedule = cast<tile::ScheduleAttr>(attribute);
-        writeAttendKernel(*chain, schedule, module,
-                          (function.getName() + "_rows" + Twine(schedule.getRows())).str());
+        auto write = schedule.getKind() == tile::ScheduleKind::Wgmma ? writeWgmmaKernel : writeMmaKernel;
+        write(*chain, schedule, module, (function.getName() + "_rows" + Twine(schedule.getRows())).str());
       }
       writeMergeKernel(*chain, module, (function.getName() + "_merge").str());
       function.erase();

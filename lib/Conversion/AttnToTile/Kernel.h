@@ -71,8 +71,9 @@ private:
   SmallVector<Attribute> parameters;
 };
 
-/// Writes the attend kernel of one schedule.
-void writeAttendKernel(Chain &chain, tile::ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name);
+/// Write the attend kernel of one schedule.
+void writeMmaKernel(Chain &chain, tile::ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name);
+void writeWgmmaKernel(Chain &chain, tile::ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name);
 /// Writes the kernel that merges the partial results of tasks that were cut.
 void writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef name);
 

@@ -132,8 +132,9 @@ struct GatherPattern : TilePattern<GatherOp> {
     Emitter e = emitter(op, rewriter);
     int64_t lines = cast<SharedType>(op.getTargets()[0].getType()).getRows();
     Value firstLine;
-    if (op.getScope() == Scope::Block) {
-      lines /= op->getParentOfType<func::FuncOp>()->getAttrOfType<ScheduleAttr>("tile.schedule").getWarps();
+    if (op.getScope() != Scope::Warp) { // the warps of either scope are the first of the block
+      auto schedule = op->getParentOfType<func::FuncOp>()->getAttrOfType<ScheduleAttr>("tile.schedule");
+      lines /= schedule.getCopyWarps(op.getScope());
       firstLine = e.mul(e.lanes.warp, lines);
     }
     bool lookup = op.getSlot().walk([](ReadOp) { return WalkResult::interrupt(); }).wasInterrupted();

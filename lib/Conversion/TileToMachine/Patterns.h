@@ -39,6 +39,8 @@ void populateMemoryPatterns(const TypeConverter &, RewritePatternSet &, const La
 void populateFragmentPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateDotPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateMergeWarpsPattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateAsyncPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateWgmmaPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateApproximateMathPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 
 } // namespace mlir::tile

@@ -31,6 +31,7 @@ TypeConverter makeTypeConverter(MLIRContext *context) {
   converter.addConversion([=](SharedType) -> Type { return shared; });
   converter.addConversion([=](RingType) -> Type { return shared; });
   converter.addConversion([=](ScratchType) -> Type { return shared; });
+  converter.addConversion([=](BarriersType) -> Type { return shared; });
   converter.addConversion(
       [=](FragmentType type, SmallVectorImpl<Type> &types) -> std::optional<LogicalResult> {
         if (type.getLayout() == Layout::Unassigned)
@@ -78,15 +79,15 @@ LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
   if (!gather)
     return success();
   int64_t lines = cast<SharedType>(gather.getTargets()[0].getType()).getRows(), share = lines;
-  if (gather.getScope() == Scope::Block) {
+  if (gather.getScope() != Scope::Warp) {
     auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
     if (!schedule)
       return op->emitOpError(
-          "has scope block, but the kernel has no tile.schedule that says how many warps share it");
-    if (lines % schedule.getWarps() != 0)
-      return op->emitOpError("expected lines that ")
-             << schedule.getWarps() << " warps can share, got " << lines;
-    share = lines / schedule.getWarps();
+          "is shared by warps, but the kernel has no tile.schedule that says how many");
+    int64_t warps = schedule.getCopyWarps(gather.getScope());
+    if (lines % warps != 0)
+      return op->emitOpError("expected lines that ") << warps << " warps can share, got " << lines;
+    share = lines / warps;
   }
   bool lookup = gather.getSlot().walk([](ReadOp) { return WalkResult::interrupt(); }).wasInterrupted();
   if (lookup && share > 32)
@@ -119,7 +120,7 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
     OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
     auto array = LLVM::LLVMArrayType::get(b.getI8Type(), 0);
     LLVM::GlobalOp::create(b, module.getLoc(), array, /*isConstant=*/false, LLVM::Linkage::External,
-                           sharedSymbol, Attribute(), /*alignment=*/128, 3);
+                           sharedSymbol, Attribute(), /*alignment=*/1024, 3);
 
     LaneMap lanes;
     for (auto kernel : module.getOps<func::FuncOp>())
@@ -131,12 +132,15 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
     populateFragmentPatterns(converter, patterns, lanes);
     populateDotPatterns(converter, patterns, lanes);
     populateMergeWarpsPattern(converter, patterns, lanes);
+    populateAsyncPatterns(converter, patterns, lanes);
+    populateWgmmaPatterns(converter, patterns, lanes);
     populateApproximateMathPatterns(converter, patterns, lanes);
     populateFunctionOpInterfaceTypeConversionPattern<func::FuncOp>(patterns, converter);
 
     ConversionTarget target(*context);
     target.addLegalDialect<arith::ArithDialect, LLVM::LLVMDialect, NVVM::NVVMDialect>();
     target.addIllegalDialect<TileDialect, math::MathDialect>();
+    target.addLegalOp<WgmmaOp, WgmmaWaitOp>();
     target.addLegalOp<func::ReturnOp>();
     target.addDynamicallyLegalOp<func::FuncOp>(
         [&](func::FuncOp op) { return converter.isSignatureLegal(op.getFunctionType()); });

@@ -121,6 +121,8 @@ int64_t tile::memoryBytes(Type type) {
     return ring.getSlots() * ring.getTile().getBytes();
   if (auto scratch = dyn_cast<ScratchType>(type))
     return scratch.getBytes();
+  if (auto barriers = dyn_cast<BarriersType>(type))
+    return barriers.getCount() * 8;
   return cast<SharedType>(type).getBytes();
 }
 

@@ -20,12 +20,12 @@ namespace {
 struct Placement {
   std::array<Operation *, 3> rows = {}, cols = {};
 
-  LogicalResult add(DotOp dot) {
-    FragmentType type = dot.getResult().getType();
+  LogicalResult add(Operation *dot) {
+    auto type = cast<FragmentType>(dot->getResult(0).getType());
     for (auto [axis, mine, other] :
          {std::tuple(type.getAxes()[0], &rows, &cols), std::tuple(type.getAxes()[1], &cols, &rows)}) {
       if (Operation *conflict = (*other)[static_cast<int>(axis)]) {
-        InFlightDiagnostic diagnostic = dot.emitOpError("axis '")
+        InFlightDiagnostic diagnostic = dot->emitOpError("axis '")
                                         << stringifyAxis(axis)
                                         << "' lies along rows here and along columns elsewhere";
         diagnostic.attachNote(conflict->getLoc()) << "the other placement";
@@ -47,8 +47,9 @@ struct AssignLayouts : tile::impl::AssignLayoutsPassBase<AssignLayouts> {
 
   LogicalResult assign(func::FuncOp kernel) {
     Placement placement;
-    WalkResult placed = kernel.walk([&](DotOp dot) {
-      return failed(placement.add(dot)) ? WalkResult::interrupt() : WalkResult::advance();
+    WalkResult placed = kernel.walk([&](Operation *op) {
+      return isa<DotOp, StartDotOp>(op) && failed(placement.add(op)) ? WalkResult::interrupt()
+                                                                     : WalkResult::advance();
     });
     if (placed.wasInterrupted())
       return failure();
@@ -60,7 +61,7 @@ struct AssignLayouts : tile::impl::AssignLayoutsPassBase<AssignLayouts> {
         Layout layout = Layout::Acc;
         if (type.getRank() == 1)
           layout = placement.layoutOf(type.getAxes()[0]);
-        else if (value.getDefiningOp<CastOp>() || value.getDefiningOp<LoadOp>())
+        else if (type.getElement().getIntOrFloatBitWidth() == 16) // operands of dots; accumulators are f32
           layout = Layout::Lhs;
         FragmentType assigned = type.withLayout(layout, [&] { return emitError(value.getLoc()); });
         if (!assigned)

@@ -314,4 +314,6 @@ def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
   let hasRegionVerifier = 1;
 }
 
+include "attn/Dialect/Tile/IR/TileAsyncOps.td"
+
 #endif

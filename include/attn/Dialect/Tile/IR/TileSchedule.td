@@ -6,7 +6,8 @@ include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 
 def Tile_ScheduleKind : I32EnumAttr<"ScheduleKind", "the family of instructions a kernel is built on", [
-    I32EnumAttrCase<"Mma", 0, "mma">]> {
+    I32EnumAttrCase<"Mma", 0, "mma">,
+    I32EnumAttrCase<"Wgmma", 1, "wgmma">]> {
   let cppNamespace = "::mlir::tile";
 }
 
@@ -18,6 +19,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     the keys, copies its own slice and keeps a partial softmax of its own, merged when the task ends (decode).
     Without it every warp holds 16 rows and reads the block's common tile (prefill). `stages` tiles are in flight.
     `blocks` of them share a multiprocessor.
+    Under `wgmma` the warps counted are those that compute, four to a warpgroup; four more only copy.
     `query_in_registers` keeps the query fragments in registers over the whole loop.
 
     A function may carry its own list as `tile.schedules = [#tile.schedule<...>, ...]`; otherwise
@@ -34,6 +36,12 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
   let extraClassDeclaration = [{
     /// Packed rows that one warp holds, and keys of a tile that one warp scores.
     int64_t getWarpRows() const { return getSplitKeys() ? getRows() : getRows() / getWarps(); }
+    /// Warps that only copy: the first ones of a block under `wgmma`.
+    static constexpr int64_t producerWarps = 4;
+    /// Warps that share a copy of this scope.
+    int64_t getCopyWarps(Scope scope) const {
+      return scope == Scope::Block ? getWarps() : scope == Scope::Producers ? producerWarps : 1;
+    }
     int64_t getWarpKeys() const { return getSplitKeys() ? getKeys() / getWarps() : getKeys(); }
   }];
 }

@@ -23,7 +23,8 @@ def Tile_Layout : I32EnumAttr<"Layout", "how a fragment is spread over the lanes
 
 def Tile_Scope : I32EnumAttr<"Scope", "which threads take part", [
     I32EnumAttrCase<"Warp", 0, "warp">,
-    I32EnumAttrCase<"Block", 1, "block">]> {
+    I32EnumAttrCase<"Block", 1, "block">,
+    I32EnumAttrCase<"Producers", 2, "producers">]> {
   let cppNamespace = "::mlir::tile";
 }
 
@@ -83,6 +84,12 @@ def Tile_ScratchType : Tile_Type<"Scratch", "scratch"> {
   let genVerifyDecl = 1;
 }
 
+def Tile_BarriersType : Tile_Type<"Barriers", "barriers"> {
+  let summary = "barriers in shared memory (mbarrier), eight bytes each";
+  let parameters = (ins "int64_t":$count);
+  let assemblyFormat = "`<` $count `>`";
+}
+
 def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
   let summary = "values in the registers of one warp";
   let description = [{
@@ -113,6 +120,7 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
   }];
 }
 
-def Tile_MemoryType : AnyTypeOf<[Tile_SharedType, Tile_RingType, Tile_ScratchType], "shared memory">;
+def Tile_MemoryType : AnyTypeOf<[Tile_SharedType, Tile_RingType, Tile_ScratchType, Tile_BarriersType],
+                                    "shared memory">;
 
 #endif

@@ -1,0 +1,125 @@
+//===- TileAsyncOps.td - Warp roles and asynchronous tensor cores ---------===//
+//
+// What Hopper's schedule needs beyond copies and dots: warps that only copy and
+// warps that only compute, barriers in shared memory between them, and dots
+// that run while the warp does something else.
+//
+// Ordering rules, from the PTX ISA ("Asynchronous operations", "Async proxy"):
+//  * a started dot reads shared memory through the async proxy: lines that
+//    copies or stores wrote need `tile.fence_async` in a thread that has
+//    observed them, before the dot is started;
+//  * its operands and accumulator belong to the tensor cores until
+//    `tile.finish_dots` returns them: the verifier lets a started result flow
+//    into another start of the same shape or into a finish and nowhere else;
+//  * a tile may be overwritten only after the dots that read it have finished.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_DIALECT_TILE_IR_TILEASYNCOPS_TD
+#define ATTN_DIALECT_TILE_IR_TILEASYNCOPS_TD
+
+include "attn/Dialect/Tile/IR/TileDialect.td"
+include "attn/Dialect/Tile/IR/TileTypes.td"
+
+def Tile_InitBarriersOp : Tile_Op<"init_barriers"> {
+  let summary = "one thread sets up barriers that complete a phase after `count` arrivals";
+  let description = [{ A `tile.sync block` must follow before anybody arrives or waits. }];
+  let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, I32Attr:$count);
+  let assemblyFormat = "$barriers `count` $count attr-dict `:` type($barriers)";
+}
+
+def Tile_ArriveOp : Tile_Op<"arrive"> {
+  let summary = "one lane of the warp arrives, after all lanes of the warp got here";
+  let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "which of them">:$index);
+  let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` type($barriers)";
+}
+
+def Tile_ArriveOnCopiesOp : Tile_Op<"arrive_on_copies"> {
+  let summary = "every lane arrives when the copies it has started so far have landed";
+  let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "which of them">:$index);
+  let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` type($barriers)";
+}
+
+def Tile_AwaitOp : Tile_Op<"await"> {
+  let summary = "waits until the phase of this parity has completed";
+  let description = [{
+    Phases count from 0; a fresh barrier is in phase 0, so waiting for parity 1 returns at once: producers wait for
+    free slots with the parity of the round before.
+  }];
+  let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "which of them">:$index,
+                       Arg<I32, "parity of the phase, 0 or 1">:$parity);
+  let assemblyFormat = "$barriers `[` $index `]` `parity` $parity attr-dict `:` type($barriers)";
+}
+
+def Tile_FenceAsyncOp : Tile_Op<"fence_async"> {
+  let summary = "orders shared-memory accesses observed so far before the async proxy's later ones";
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_SetRegistersOp : Tile_Op<"set_registers"> {
+  let summary = "the warpgroup gives up or takes registers";
+  let arguments = (ins I32Attr:$count, UnitAttr:$increase);
+  let assemblyFormat = "(`increase` $increase^)? $count attr-dict";
+}
+
+def Tile_StartDotOp : Tile_Op<"start_dot", [AttrSizedOperandSegments]> {
+  let summary = "starts acc + lhs * rhs on the tensor cores of a warpgroup";
+  let description = [{
+    As `tile.dot`, but asynchronous and of four warps at once: the fragments of warps 4g to 4g+3 are 64 consecutive
+    rows. Without `acc` the sum starts at zero. `line` is the warpgroup's first line of a left operand in shared
+    memory. Each start is a group of its own for `tile.finish_dots`.
+  }];
+  let arguments = (ins Arg<AnyType, "fragment or shared tile">:$lhs,
+                       Arg<Optional<I32>, "first line of a shared left operand">:$line,
+                       Arg<Tile_SharedType, "right operand">:$rhs,
+                       Arg<Optional<Tile_FragmentType>, "what is added to">:$acc);
+  let results = (outs Tile_FragmentType:$result);
+  let assemblyFormat = [{
+    $lhs (`at` $line^)? `,` $rhs (`plus` $acc^)? attr-dict
+    `:` type($lhs) `,` type($rhs) (`,` type($acc)^)? `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_FinishDotsOp : Tile_Op<"finish_dots"> {
+  let summary = "waits until at most `pending` of the newest started dots are unfinished";
+  let description = [{ Returns its operands, which may be used as values from here on. }];
+  let arguments = (ins I32Attr:$pending, Arg<Variadic<Tile_FragmentType>, "started dots">:$started);
+  let results = (outs Variadic<Tile_FragmentType>:$results);
+  let assemblyFormat = "$pending $started attr-dict `:` type($started) `->` type($results)";
+}
+
+//===----------------------------------------------------------------------===//
+// Machine operations that NVVM lacks
+//===----------------------------------------------------------------------===//
+
+def Tile_WgmmaOp : Tile_Op<"wgmma", [AttrSizedOperandSegments]> {
+  let summary = "one wgmma.mma_async m64nNk16 with fp32 accumulators, as one lane sees it";
+  let description = [{
+    The left operand is a descriptor (K-major) or four registers; the right operand is a descriptor, K-major or,
+    with `transposed`, MN-major. Without accumulators the product alone is computed. Accumulator registers are those
+    of `tile.fragment`'s `acc` layout: row 16w + g + 8*(i/2 % 2), column 8*(i/4) + 2q + i%2.
+  }];
+  let arguments = (ins Arg<Variadic<F32>, "accumulators, n/2 or none">:$acc,
+                       Arg<Variadic<I32>, "left operand in registers, four or none">:$lhs,
+                       Arg<Optional<I64>, "descriptor of a left operand in shared memory">:$lhs_descriptor,
+                       Arg<I64, "descriptor of the right operand">:$rhs_descriptor,
+                       I64Attr:$n, TypeAttr:$element, UnitAttr:$transposed);
+  let results = (outs Variadic<F32>:$results);
+  let assemblyFormat = [{
+    $n $element (`transposed` $transposed^)? (`lhs` $lhs^)? (`lhs_descriptor` $lhs_descriptor^)?
+    `rhs_descriptor` $rhs_descriptor (`acc` $acc^)? attr-dict `:` type($results)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_WgmmaWaitOp : Tile_Op<"wgmma_wait"> {
+  let summary = "wgmma.wait_group that hands its registers back as new values";
+  let description = [{
+    NVVM's wait has no operands, so nothing would keep a use of an accumulator behind it.
+  }];
+  let arguments = (ins I32Attr:$pending, Arg<Variadic<F32>, "accumulators in flight">:$registers);
+  let results = (outs Variadic<F32>:$results);
+  let assemblyFormat = "$pending `(` $registers `)` attr-dict `:` type($results)";
+}
+
+#endif

@@ -1,0 +1,128 @@
+//===- AttendKernel.h - What all schedules of a kernel share ----*- C++ -*-===//
+//
+// A kernel that computes a chain of updates walks the plan:
+//
+//   for each task of this block            rows that share an accumulator
+//     load the rows' queries
+//     for each segment of the task         a token range of one instance
+//       for each tile of keys
+//         scores, mask, online softmax, O += P V
+//     write O and LSE, or a part of them
+//
+// Rows are *packed*: row p of KV head h is query row p / G, query head
+// h*G + p % G, so that the heads of a group share every key they read.
+//
+// Schedules differ in who copies and who computes, and in how the tensor cores
+// are driven; they derive from this class. What a tile means (scores, score
+// regions, visibility, softmax, sinks, results) is written here, once.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_ATTENDKERNEL_H
+#define ATTN_CONVERSION_ATTNTOTILE_ATTENDKERNEL_H
+
+#include "Kernel.h"
+
+namespace mlir::attn {
+
+/// The fields of a segment of the plan (see attn_rt/Plan.h).
+struct Segment {
+  Value operand, instance, kvBegin, kvEnd, fullBegin, fullEnd, pos0;
+};
+
+/// A partial softmax of one warp's rows.
+struct State {
+  Value max, sum, acc;
+  SmallVector<Value> values() const { return {max, sum, acc}; }
+};
+
+class AttendKernel {
+public:
+  AttendKernel(Chain &chain, tile::ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name)
+      : chain(chain), schedule(schedule), b(module, name, chain.finish.getLoc()), rows(schedule.getWarpRows()),
+        keys(schedule.getWarpKeys()) {}
+
+protected:
+  // Types of the fragments that one warp holds.
+  tile::FragmentType rowsOf(Type element, bool partial = false) {
+    return b.fragment({tile::Axis::Query}, {rows}, element, partial);
+  }
+  tile::FragmentType scoresType() {
+    return b.fragment({tile::Axis::Query, tile::Axis::Key}, {rows, keys}, b.getF32Type());
+  }
+  tile::FragmentType accType() {
+    return b.fragment({tile::Axis::Query, tile::Axis::Feature}, {rows, chain.valueDim()}, b.getF32Type());
+  }
+  tile::FragmentType queryType() {
+    return b.fragment({tile::Axis::Query, tile::Axis::Feature}, {rows, chain.keyDim()}, chain.element());
+  }
+  tile::SharedType sharedType(tile::Axis axis, int64_t lines, int64_t features) {
+    return tile::SharedType::get(b.getContext(), axis, lines, tile::Axis::Feature, features, chain.element(), false);
+  }
+
+  /// Declares the parameters every schedule has, in the order of the manifest, and the values of the whole kernel.
+  void begin(Value warpRow, Value countsSink);
+  void end(int64_t threads);
+  /// The loop over this block's tasks; leaves the insertion point in it and the task's fields in place.
+  scf::ForOp beginTasks(ValueRange carried = {});
+  Segment readSegment(Value index);
+  /// Copies the task's queries to `target`.
+  void gatherQueries(Value target, tile::Scope scope);
+  /// Copies keys, values or both of the tile from `firstKey` on.
+  void gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, ArrayRef<StringRef> parts,
+                    ValueRange targets, tile::Scope scope);
+  void readRows();
+  State initialState();
+  /// Tiles of a segment, or none where it belongs to another operand (null: of any operand).
+  Value tilesOf(const Segment &segment, std::optional<unsigned> operand);
+
+  /// Scores as they enter the softmax: score region and mask applied. `operand` null: the segment tells which.
+  Value finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey);
+  struct Step {
+    Value max, sum, decay, weights;
+  };
+  /// One step of the online softmax: new max and sum, the factor of what was accumulated, the tile's weights.
+  Step softmax(Value scores, const State &state);
+  Value rescale(Value acc, Value decay);
+  Value packWeights(Value weights);
+  /// Divides and writes; `column`/`columns`/`lseLines` restrict what this warp writes of its rows.
+  void writeResults(Value max, Value sum, Value acc, Value column, IntegerAttr columns, Value lseLines);
+
+  /// Query row and query head of a packed row.
+  std::pair<Value, Value> unpack(Value packed) {
+    return {b.div(packed, chain.group()),
+            b.add(b.mul(kvHead, b.i32(chain.group())), b.rem(packed, chain.group()))};
+  }
+  std::string tensor(UpdateOp update, StringRef part) {
+    return (argumentName(update.getKv()) + "." + part).str();
+  }
+  Value taskEnd() { return b.add(packedBegin, packedCount); }
+  /// Packed row of a line of this warp; lines past the task's last repeat it.
+  Value packedRow(Value line) {
+    return b.min(b.add(b.add(packedBegin, warpRow), line), b.add(taskEnd(), b.i32(-1)));
+  }
+  /// Whether scores stay in the unit of the dots until the softmax; a score region puts them into log2 units.
+  bool rawScores() { return chain.updates.empty() || chain.updates.front().getScore().empty(); }
+
+  Chain &chain;
+  tile::ScheduleAttr schedule;
+  KernelBuilder b;
+  int64_t rows, keys;
+
+  // Values of the kernel.
+  Value toLog2;     ///< from the unit of raw scores to log2
+  Value warpRow;    ///< this warp's first row, counted from the task's first
+  Value countsSink; ///< whether this warp may count the sink (null: yes)
+  // Values of the task being written.
+  Value packedBegin, packedCount, kvHead, segmentBegin, segmentEnd, partial, flags;
+  Value queryPosition, queryHead;
+
+private:
+  Value visible(VisibilityAttr visibility, int64_t &end, Value distance, Value position);
+  Value score(UpdateOp update, ValueRange arguments);
+  Value slotOf(UpdateOp update, const Segment &segment, Value token);
+  Value maskFor(unsigned operand, Value scores, const Segment &segment, Value token, Value partialTile);
+};
+
+} // namespace mlir::attn
+
+#endif

@@ -1,0 +1,139 @@
+//===- MmaKernel.cpp - The mma schedule -----------------------------------===//
+//
+// Every warp copies and computes. For decode (`split_keys`) each warp holds all
+// rows and a slice of every tile's keys, with rings and a softmax of its own,
+// so that nothing but its own copies holds it up; the warps are merged when the
+// task ends. For prefill each warp holds 16 rows and the block shares the tile.
+//
+//===----------------------------------------------------------------------===//
+#include "AttendKernel.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+namespace {
+
+class MmaKernel : public AttendKernel {
+public:
+  MmaKernel(Chain &chain, ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name)
+      : AttendKernel(chain, schedule, module, name), scope(schedule.getSplitKeys() ? Scope::Warp : Scope::Block) {}
+
+  void write();
+
+private:
+  void writeTask();
+  State walkSegment(unsigned operand, const Segment &segment, const State &state);
+  void mergeAndWrite(const State &state);
+
+  Scope scope;
+  Value warp, queryTile, query, keyRing, valueRing, scratch;
+};
+
+void MmaKernel::write() {
+  bool split = schedule.getSplitKeys();
+  warp = WarpIdOp::create(b, b.getI32Type());
+  begin(split ? b.i32(0) : b.mul(warp, b.i32(rows)),
+        split ? b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)) : Value());
+  auto ring = [&](int64_t features) {
+    auto type = RingType::get(b.getContext(), schedule.getStages(), sharedType(Axis::Key, keys, features));
+    return AllocOp::create(b, type, Value(), /*per_warp=*/split, IntegerAttr());
+  };
+  queryTile = AllocOp::create(b, sharedType(Axis::Query, schedule.getRows(), chain.keyDim()), Value(), false,
+                              IntegerAttr());
+  keyRing = ring(chain.keyDim());
+  valueRing = ring(chain.valueDim());
+  if (split) {
+    // Accumulators of all warps, and a (max, sum) pair per row.
+    int64_t bytes = schedule.getWarps() * (rows * chain.valueDim() * 4 + rows * 8);
+    scratch = AllocOp::create(b, ScratchType::get(b.getContext(), bytes), keyRing, false, IntegerAttr());
+  }
+  scf::ForOp tasks = beginTasks();
+  writeTask();
+  b.setInsertionPointAfter(tasks);
+  end(schedule.getWarps() * 32);
+}
+
+void MmaKernel::writeTask() {
+  // Queries: through shared memory into registers, or left there.
+  gatherQueries(queryTile, Scope::Block);
+  CommitOp::create(b);
+  WaitOp::create(b, 0);
+  SyncOp::create(b, Scope::Block);
+  query = queryTile;
+  if (schedule.getQueryInRegisters())
+    query = LoadOp::create(b, queryType(), queryTile, warpRow);
+  readRows();
+
+  auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, b.i32(1), initialState().values());
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(segments.getBody());
+    Segment segment = readSegment(segments.getInductionVar());
+    ValueRange carried = segments.getRegionIterArgs();
+    State state{carried[0], carried[1], carried[2]};
+    for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
+      state = walkSegment(operand, segment, state);
+    scf::YieldOp::create(b, state.values());
+  }
+  mergeAndWrite({segments.getResult(0), segments.getResult(1), segments.getResult(2)});
+}
+
+State MmaKernel::walkSegment(unsigned operand, const Segment &segment, const State &state) {
+  auto loop = scf::ForOp::create(b, b.i32(0), tilesOf(segment, operand), b.i32(1), state.values());
+  loop->setAttr("tile.stages", b.getI64IntegerAttr(schedule.getStages()));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value firstKey = b.add(segment.kvBegin, b.mul(loop.getInductionVar(), b.i32(schedule.getKeys())));
+  if (schedule.getSplitKeys())
+    firstKey = b.add(firstKey, b.mul(warp, b.i32(keys)));
+  auto slot = [&](Value ring) {
+    return SlotOp::create(b, cast<RingType>(ring.getType()).getTile(), ring, b.i32(0));
+  };
+  Value keyTile = slot(keyRing), valueTile = slot(valueRing);
+  gatherTokens(chain.updates[operand], segment, firstKey, {"k", "v"}, ValueRange{keyTile, valueTile}, scope);
+  CommitOp::create(b);
+  WaitOp::create(b, 0);
+  SyncOp::create(b, scope);
+
+  ValueRange carried = loop.getRegionIterArgs();
+  Value line = schedule.getQueryInRegisters() ? Value() : warpRow;
+  Value scores = DotOp::create(b, scoresType(), query, line, keyTile, b.splat(b.f32(0), scoresType()));
+  scores = finishScores(scores, operand, segment, firstKey);
+  Step step = softmax(scores, {carried[0], carried[1], carried[2]});
+  Value acc = rescale(carried[2], step.decay);
+  acc = DotOp::create(b, accType(), packWeights(step.weights), Value(), valueTile, acc);
+  SyncOp::create(b, scope);
+  scf::YieldOp::create(b, ValueRange{step.max, step.sum, acc});
+  return {loop.getResult(0), loop.getResult(1), loop.getResult(2)};
+}
+
+void MmaKernel::mergeAndWrite(const State &state) {
+  Type f32 = b.getF32Type();
+  Value sum = CompleteOp::create(b, rowsOf(f32), state.sum);
+  Value lines = b.sub(packedCount, warpRow);
+  if (!schedule.getSplitKeys()) {
+    writeResults(state.max, sum, state.acc, Value(), IntegerAttr(), lines);
+    SyncOp::create(b, Scope::Block); // the next task overwrites the queries that slower warps may still read
+    return;
+  }
+  // Every warp writes a share of the columns, two blocks of 8 at least.
+  int64_t share = llvm::alignTo(llvm::divideCeil(chain.valueDim(), schedule.getWarps()), 16);
+  FragmentType outType = b.fragment({Axis::Query, Axis::Feature}, {rows, share}, f32);
+  Value unit = rawScores() ? toLog2 : b.f32(1);
+  SyncOp::create(b, Scope::Block); // the rings are free for the exchange
+  auto merge = MergeWarpsOp::create(b, rowsOf(f32), rowsOf(f32), outType, state.max, sum, state.acc, scratch, unit,
+                                    warp, b.getI64IntegerAttr(schedule.getWarps()));
+  IntegerAttr columns;
+  if (share * schedule.getWarps() > chain.valueDim())
+    columns = b.getI64IntegerAttr(chain.valueDim());
+  Value lseLines = b.select(b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)), lines, b.i32(0));
+  writeResults(merge.getMergedMax(), merge.getMergedSum(), merge.getMergedAcc(), b.mul(warp, b.i32(share)), columns,
+               lseLines);
+}
+
+} // namespace
+
+void attn::writeMmaKernel(Chain &chain, ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name) {
+  MmaKernel(chain, schedule, module, name).write();
+}

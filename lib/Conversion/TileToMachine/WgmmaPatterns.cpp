@@ -1,0 +1,150 @@
+//===- WgmmaPatterns.cpp - Asynchronous dots of a warpgroup ---------------===//
+//
+// wgmma reads shared memory through 64-bit descriptors: where the operand
+// starts, the distances between its 8x8 core matrices, and the swizzle. All
+// fields but the start are constants of the tile's type, so one address is
+// turned into a descriptor once, and stepping through the tile adds constants.
+//
+// A tile is stored in panels, each with its own swizzle (SharedType). Along the
+// contracted axis a step of 16 features lies inside one panel. Along the axis
+// that is kept, values span all panels: those of one width form one wgmma (the
+// "leading" distance is a panel), another width is another wgmma, into its own
+// columns of the accumulator.
+//
+//===----------------------------------------------------------------------===//
+#include "Patterns.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+/// Bits 62-63: 1 for swizzles of 128 bytes, 2 for 64, 3 for 32.
+uint64_t swizzleMode(int64_t width) { return width == 128 ? 1 : width == 64 ? 2 : 3; }
+
+/// A descriptor without its start: distances in bytes.
+int64_t descriptorConstant(int64_t width, int64_t leading, int64_t stride) {
+  return static_cast<int64_t>(swizzleMode(width) << 62 | static_cast<uint64_t>(stride >> 4) << 32 |
+                              static_cast<uint64_t>(leading >> 4) << 16);
+}
+
+/// The start field: bits 4 to 17 of a shared-memory address.
+Value startOf(Emitter &e, Value pointer) {
+  Value address = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), pointer);
+  Value field = e.shr(e.band(address, 0x3ffff), 4);
+  return e.b.createOrFold<arith::ExtUIOp>(e.loc, e.b.getI64Type(), field);
+}
+
+/// An operand in shared memory.
+struct Operand {
+  Operand(Emitter &e, SharedType type, Value base) : e(e), type(type), start(startOf(e, base)) {}
+
+  Value at(int64_t bytes, int64_t constant) { return e.add(start, constant + (bytes >> 4)); }
+
+  /// 16 features from chunk `chunk` on, contracted (K-major); `line` lines down, a multiple of 8.
+  Value alongFeatures(int64_t chunk, Value lineOffset = Value()) {
+    for (const SharedType::Panel &panel : llvm::reverse(type.getPanels())) {
+      if (chunk < panel.chunk)
+        continue;
+      Value result = at(panel.offset + (chunk - panel.chunk) * 16, descriptorConstant(panel.width, 0, panel.width * 8));
+      // The start of the first line moves with the panel's width.
+      return lineOffset ? e.add(result, e.mul(lineOffset, panel.width >> 4)) : result;
+    }
+    llvm_unreachable("a chunk before the first panel");
+  }
+
+  Emitter &e;
+  SharedType type;
+  Value start;
+};
+
+/// Neighbouring panels of one width: `count` columns from `column` on.
+struct PanelRun {
+  SharedType::Panel first;
+  int64_t columns;
+};
+
+SmallVector<PanelRun> panelRuns(SharedType type) {
+  SmallVector<PanelRun> runs;
+  int64_t perPanel = 0;
+  for (const SharedType::Panel &panel : type.getPanels()) {
+    perPanel = panel.width / 2;
+    if (runs.empty() || runs.back().first.width != panel.width)
+      runs.push_back({panel, 0});
+    runs.back().columns += perPanel;
+  }
+  return runs;
+}
+
+struct StartDotPattern : TilePattern<StartDotOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(StartDotOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    SharedType rhsType = op.getRhs().getType();
+    FragmentType result = op.getResult().getType();
+    Operand rhs(e, rhsType, adaptor.getRhs().front());
+    bool transposed = rhsType.getColAxis() == result.getAxes()[1];
+    int64_t depth = (transposed ? rhsType.getRows() : rhsType.getCols()) / 16;
+
+    std::optional<Operand> lhs;
+    Value line;
+    if (auto shared = dyn_cast<SharedType>(op.getLhs().getType())) {
+      lhs.emplace(e, shared, adaptor.getLhs().front());
+      line = e.b.createOrFold<arith::ExtUIOp>(op.getLoc(), e.b.getI64Type(), adaptor.getLine().front());
+    }
+
+    SmallVector<Value> registers(adaptor.getAcc());
+    bool fresh = registers.empty();
+    registers.resize(result.getRegisters());
+    NVVM::WgmmaFenceAlignedOp::create(rewriter, op.getLoc());
+    auto multiply = [&](int64_t k, int64_t column, int64_t columns, Value rhsDescriptor) {
+      MutableArrayRef<Value> acc = MutableArrayRef<Value>(registers).slice(column / 2, columns / 2);
+      ValueRange lhsRegisters = lhs ? ValueRange() : adaptor.getLhs().slice(k * 4, 4);
+      Value lhsDescriptor = lhs ? lhs->alongFeatures(k * 2, line) : Value();
+      auto wgmma = WgmmaOp::create(rewriter, op.getLoc(), SmallVector<Type>(columns / 2, rewriter.getF32Type()),
+                                   fresh && k == 0 ? ValueRange() : ValueRange(acc), lhsRegisters, lhsDescriptor,
+                                   rhsDescriptor, columns, rhsType.getElement(), transposed);
+      llvm::copy(wgmma.getResults(), acc.begin());
+    };
+    for (int64_t k = 0; k < depth; ++k) {
+      if (!transposed) {
+        multiply(k, 0, rhsType.getRows(), rhs.alongFeatures(k * 2));
+        continue;
+      }
+      for (const PanelRun &run : panelRuns(rhsType)) {
+        int64_t width = run.first.width;
+        int64_t constant = descriptorConstant(width, rhsType.getRows() * width, width * 8);
+        multiply(k, run.first.chunk * 8, run.columns, rhs.at(run.first.offset + k * 16 * width, constant));
+      }
+    }
+    NVVM::WgmmaGroupSyncAlignedOp::create(rewriter, op.getLoc());
+    rewriter.replaceOpWithMultiple(op, {registers});
+    return success();
+  }
+};
+
+struct FinishDotsPattern : TilePattern<FinishDotsOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(FinishDotsOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    SmallVector<Value> registers;
+    for (ValueRange fragment : adaptor.getStarted())
+      llvm::append_range(registers, fragment);
+    auto wait = WgmmaWaitOp::create(rewriter, op.getLoc(), ValueRange(registers).getTypes(), op.getPending(), registers);
+    SmallVector<SmallVector<Value>> results;
+    size_t next = 0;
+    for (ValueRange fragment : adaptor.getStarted()) {
+      results.emplace_back(wait.getResults().slice(next, fragment.size()));
+      next += fragment.size();
+    }
+    rewriter.replaceOpWithMultiple(op, std::move(results));
+    return success();
+  }
+};
+
+} // namespace
+
+void tile::populateWgmmaPatterns(const TypeConverter &converter, RewritePatternSet &patterns, const LaneMap &lanes) {
+  patterns.add<StartDotPattern, FinishDotsPattern>(converter, patterns.getContext(), lanes);
+}

@@ -1,0 +1,68 @@
+//===- TileAsyncOps.cpp - Verifiers of asynchronous dots ------------------===//
+#include "attn/Dialect/Tile/IR/Tile.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+/// Started results belong to the tensor cores until they are finished.
+static LogicalResult verifyStartedUses(Operation *op, Value started) {
+  for (OpOperand &use : started.getUses()) {
+    Operation *user = use.getOwner();
+    if (isa<FinishDotsOp>(user))
+      continue;
+    if (auto next = dyn_cast<StartDotOp>(user))
+      if (next.getAcc() == started)
+        continue;
+    InFlightDiagnostic diagnostic = op->emitOpError("result is used before tile.finish_dots");
+    diagnostic.attachNote(user->getLoc()) << "used here";
+    return diagnostic;
+  }
+  return success();
+}
+
+LogicalResult StartDotOp::verify() {
+  SharedType rhs = getRhs().getType();
+  FragmentType result = getResult().getType();
+  if (result.getRank() != 2)
+    return emitOpError("expected a result with two axes, got ") << result;
+  Axis contracted;
+  int64_t depth;
+  if (auto fragment = dyn_cast<FragmentType>(getLhs().getType())) {
+    if (fragment.getRank() != 2 || fragment.getAxes()[0] != result.getAxes()[0])
+      return emitOpError("expected a left operand whose first axis is the result's, got ") << fragment;
+    contracted = fragment.getAxes()[1], depth = fragment.getSizes()[1];
+  } else if (auto shared = dyn_cast<SharedType>(getLhs().getType())) {
+    if (!getLine())
+      return emitOpError("a left operand in shared memory needs the line it starts at");
+    contracted = shared.getColAxis(), depth = shared.getCols();
+  } else {
+    return emitOpError("expected a fragment or a shared tile on the left, got ") << getLhs().getType();
+  }
+  bool overCols = rhs.getColAxis() == contracted;
+  if (!overCols && rhs.getRowAxis() != contracted)
+    return emitOpError("operands share no axis to contract: '") << stringifyAxis(contracted) << "' is not in " << rhs;
+  if ((overCols ? rhs.getCols() : rhs.getRows()) != depth)
+    return emitOpError("expected ") << depth << " along '" << stringifyAxis(contracted) << "' of " << rhs;
+  int64_t width = overCols ? rhs.getRows() : rhs.getCols();
+  if (result.getSizes()[0] != 16 || result.getSizes()[1] != width)
+    return emitOpError("expected a result of 16 rows per warp and ") << width << " columns, got " << result;
+  if (overCols && (width % 8 != 0 || width > 256))
+    return emitOpError("expected a multiple of 8 up to 256 columns, got ") << width;
+  if (getAcc() && getAcc().getType() != result)
+    return emitOpError("expected accumulator and result to have one type");
+  return verifyStartedUses(*this, getResult());
+}
+
+LogicalResult WgmmaOp::verify() {
+  size_t registers = getN() / 2;
+  if (getN() % 8 != 0 || getN() < 8 || getN() > 256)
+    return emitOpError("expected n a multiple of 8 from 8 to 256, got ") << getN();
+  if (!getElement().isF16() && !getElement().isBF16())
+    return emitOpError("expected f16 or bf16, got ") << getElement();
+  if (getResults().size() != registers || (!getAcc().empty() && getAcc().size() != registers))
+    return emitOpError("expected ") << registers << " accumulators, got " << getAcc().size() << " and "
+                                    << getResults().size() << " results";
+  if (getLhs().size() != (getLhsDescriptor() ? 0u : 4u))
+    return emitOpError("expected four registers or a descriptor on the left, got ") << getLhs().size() << " registers";
+  return success();
+}

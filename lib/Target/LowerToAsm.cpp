@@ -1,0 +1,101 @@
+//===- LowerToAsm.cpp - Machine operations that NVVM lacks, as PTX text ---===//
+//
+// The last step before LLVM: wgmma with its left operand in registers, and the
+// wait that returns its accumulators, become inline assembly whose inputs are
+// tied to its outputs. Nothing else runs between this and instruction selection,
+// so the text is never a barrier to a rewrite, and the host device, which
+// executes the machine level, never sees it.
+//
+//===----------------------------------------------------------------------===//
+#include "attn/Target/PTX.h"
+
+#include "attn/Dialect/Tile/IR/Tile.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/PatternMatch.h"
+
+using namespace mlir;
+
+/// `{$first, ..., $first+count-1}`
+static std::string registerList(size_t first, size_t count) {
+  std::string text = "{";
+  for (size_t i = 0; i < count; ++i)
+    text += (i ? ", $" : "$") + std::to_string(first + i);
+  return text + "}";
+}
+
+/// `=f` for each output; inputs tied to outputs 0 ... tied-1; then `rest`.
+static std::string constraintList(size_t outputs, size_t tied, StringRef rest) {
+  std::string text;
+  for (size_t i = 0; i < outputs; ++i)
+    text += "=f,";
+  for (size_t i = 0; i < tied; ++i)
+    text += std::to_string(i) + ",";
+  text += rest;
+  if (!text.empty() && text.back() == ',')
+    text.pop_back();
+  return text;
+}
+
+/// Replaces `op` by inline assembly with one f32 result per result of the operation.
+static void replaceByAsm(RewriterBase &rewriter, Operation *op, ValueRange operands, StringRef text,
+                         StringRef constraints) {
+  Location loc = op->getLoc();
+  SmallVector<Type> types(op->getResultTypes());
+  auto structType = LLVM::LLVMStructType::getLiteral(op->getContext(), types);
+  Type result = types.size() == 1 ? types.front() : Type(structType);
+  auto assembly = LLVM::InlineAsmOp::create(
+      rewriter, loc, result, operands, text, constraints, /*has_side_effects=*/true, /*is_align_stack=*/false,
+      LLVM::tailcallkind::TailCallKind::None,
+      LLVM::AsmDialectAttr::get(op->getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+  SmallVector<Value> results;
+  for (size_t i = 0; i < types.size(); ++i)
+    results.push_back(types.size() == 1 ? assembly.getResult(0)
+                                        : LLVM::ExtractValueOp::create(rewriter, loc, assembly.getResult(0), i));
+  rewriter.replaceOp(op, results);
+}
+
+static void lowerWgmma(RewriterBase &rewriter, tile::WgmmaOp op) {
+  size_t n = op.getResults().size(), tied = op.getAcc().size(), next = n + tied;
+  SmallVector<Value> operands(op.getAcc());
+  std::string element = op.getElement().isBF16() ? "bf16" : "f16";
+  std::string text = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(op.getN()) + "k16.f32." + element + "." +
+                     element + " " + registerList(0, n) + ", ";
+  std::string rest;
+  if (op.getLhsDescriptor()) {
+    text += "$" + std::to_string(next++);
+    operands.push_back(op.getLhsDescriptor());
+    rest = "l,l";
+  } else {
+    text += registerList(next, 4);
+    next += 4;
+    llvm::append_range(operands, op.getLhs());
+    rest = "r,r,r,r,l";
+  }
+  operands.push_back(op.getRhsDescriptor());
+  text += ", $" + std::to_string(next) + (tied ? ", 1" : ", 0") + ", 1, 1" + (op.getLhsDescriptor() ? ", 0" : "") +
+          (op.getTransposed() ? ", 1;" : ", 0;");
+  replaceByAsm(rewriter, op, operands, text, constraintList(n, tied, rest));
+}
+
+static void lowerWait(RewriterBase &rewriter, tile::WgmmaWaitOp op) {
+  size_t n = op.getRegisters().size();
+  std::string text = "wgmma.wait_group.sync.aligned " + std::to_string(op.getPending()) + ";";
+  replaceByAsm(rewriter, op, op.getRegisters(), text, constraintList(n, n, ""));
+}
+
+void mlir::attn::lowerToAsm(gpu::GPUModuleOp module) {
+  IRRewriter rewriter(module.getContext());
+  SmallVector<Operation *> found;
+  module.walk([&](Operation *op) {
+    if (isa<tile::WgmmaOp, tile::WgmmaWaitOp>(op))
+      found.push_back(op);
+  });
+  for (Operation *op : found) {
+    rewriter.setInsertionPoint(op);
+    if (auto wgmma = dyn_cast<tile::WgmmaOp>(op))
+      lowerWgmma(rewriter, wgmma);
+    else
+      lowerWait(rewriter, cast<tile::WgmmaWaitOp>(op));
+  }
+}

@@ -50,8 +50,9 @@ static void replaceByAsm(RewriterBase &rewriter, Operation *op, ValueRange opera
       LLVM::AsmDialectAttr::get(op->getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
   SmallVector<Value> results;
   for (size_t i = 0; i < types.size(); ++i)
-    results.push_back(types.size() == 1 ? assembly.getResult(0)
-                                        : LLVM::ExtractValueOp::create(rewriter, loc, assembly.getResult(0), i));
+    results.push_back(types.size() == 1
+                          ? assembly.getResult(0)
+                          : LLVM::ExtractValueOp::create(rewriter, loc, assembly.getResult(0), i));
   rewriter.replaceOp(op, results);
 }
 
@@ -59,8 +60,8 @@ static void lowerWgmma(RewriterBase &rewriter, tile::WgmmaOp op) {
   size_t n = op.getResults().size(), tied = op.getAcc().size(), next = n + tied;
   SmallVector<Value> operands(op.getAcc());
   std::string element = op.getElement().isBF16() ? "bf16" : "f16";
-  std::string text = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(op.getN()) + "k16.f32." + element + "." +
-                     element + " " + registerList(0, n) + ", ";
+  std::string text = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(op.getN()) + "k16.f32." + element +
+                     "." + element + " " + registerList(0, n) + ", ";
   std::string rest;
   if (op.getLhsDescriptor()) {
     text += "$" + std::to_string(next++);
@@ -73,8 +74,8 @@ static void lowerWgmma(RewriterBase &rewriter, tile::WgmmaOp op) {
     rest = "r,r,r,r,l";
   }
   operands.push_back(op.getRhsDescriptor());
-  text += ", $" + std::to_string(next) + (tied ? ", 1" : ", 0") + ", 1, 1" + (op.getLhsDescriptor() ? ", 0" : "") +
-          (op.getTransposed() ? ", 1;" : ", 0;");
+  text += ", $" + std::to_string(next) + (tied ? ", 1" : ", 0") + ", 1, 1" +
+          (op.getLhsDescriptor() ? ", 0" : "") + (op.getTransposed() ? ", 1;" : ", 0;");
   replaceByAsm(rewriter, op, operands, text, constraintList(n, tied, rest));
 }
 

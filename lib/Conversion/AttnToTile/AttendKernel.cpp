@@ -52,16 +52,17 @@ Segment AttendKernel::readSegment(Value index) {
 }
 
 void AttendKernel::gatherQueries(Value target, Scope scope) {
-  auto gather = GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
-                                 ValueRange{b.i64(0)}, ValueRange{target}, ArrayRef<int64_t>{chain.keyDim()}, scope);
+  auto gather =
+      GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
+                       ValueRange{b.i64(0)}, ValueRange{target}, ArrayRef<int64_t>{chain.keyDim()}, scope);
   b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
     auto [row, head] = unpack(line[0]);
     return b.add(b.mul(row, b.i32(chain.queryHeads())), head);
   });
 }
 
-void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, ArrayRef<StringRef> parts,
-                                ValueRange targets, Scope scope) {
+void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value firstKey,
+                                ArrayRef<StringRef> parts, ValueRange targets, Scope scope) {
   KVType type = update.getKv().getType();
   SmallVector<Value> sources, origins;
   SmallVector<int64_t> strides;
@@ -73,14 +74,16 @@ void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value f
     strides.push_back(type.getHeads() * dim);
   }
   auto gather = GatherOp::create(b, firstKey, segment.kvEnd, sources, origins, targets, strides, scope);
-  b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange token) { return slotOf(update, segment, token[0]); });
+  b.fill(gather.getSlot(), {b.getI32Type()},
+         [&](ValueRange token) { return slotOf(update, segment, token[0]); });
 }
 
 void AttendKernel::readRows() {
   Type i32 = b.getI32Type();
   // Rows past the task's last repeat it: their positions must be readable, their results are dropped.
   auto positions = LoadVectorOp::create(b, rowsOf(i32), b.buffer("q_pos", i32));
-  b.fill(positions.getIndex(), {i32}, [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).first); });
+  b.fill(positions.getIndex(), {i32},
+         [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).first); });
   queryPosition = positions;
   queryHead = b.map(rowsOf(i32), ValueRange{CoordinatesOp::create(b, rowsOf(i32), b.i32(0))},
                     [&](ValueRange line) { return unpack(packedRow(line[0])).second; });
@@ -93,24 +96,30 @@ State AttendKernel::initialState() {
   if (!chain.init.getSinks())
     return state;
 
-  // The sink is a token with a score and no value. One share of a row's keys counts it, in one warp and one lane.
+  // The sink is a token with a score and no value. One share of a row's keys counts it, in one warp and one
+  // lane.
   Value sinks = b.buffer(argumentName(chain.init.getSinks()), f32);
-  Value counts = b.compare(arith::CmpIPredicate::ne, b.createOrFold<arith::AndIOp>(flags, b.i32(1)), b.i32(0));
+  Value counts =
+      b.compare(arith::CmpIPredicate::ne, b.createOrFold<arith::AndIOp>(flags, b.i32(1)), b.i32(0));
   if (countsSink)
     counts = b.createOrFold<arith::AndIOp>(counts, countsSink);
-  Value oneLane = b.compare(arith::CmpIPredicate::eq, b.createOrFold<arith::AndIOp>(LaneIdOp::create(b, b.getI32Type()), b.i32(3)), b.i32(0));
+  Value oneLane =
+      b.compare(arith::CmpIPredicate::eq,
+                b.createOrFold<arith::AndIOp>(LaneIdOp::create(b, b.getI32Type()), b.i32(3)), b.i32(0));
   auto logits = LoadVectorOp::create(b, rowsOf(f32), sinks);
   b.fill(logits.getIndex(), {b.getI32Type()},
          [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).second); });
   // The running maximum is in the unit of raw scores, or of log2 where a score region stands between.
   state.max = b.map(rowsOf(f32), ValueRange{logits}, [&](ValueRange logit) -> Value {
     Value scaled = rawScores() ? arith::DivFOp::create(b, logit[0], b.scale()).getResult()
-                       : arith::MulFOp::create(b, logit[0], b.f32(log2e)).getResult();
+                               : arith::MulFOp::create(b, logit[0], b.f32(log2e)).getResult();
     return b.select(counts, scaled, b.f32(-infinity));
   });
   state.sum = b.map(rowsOf(f32, true), ValueRange{logits}, [&](ValueRange logit) -> Value {
     Value finite = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, logit[0], b.f32(-infinity));
-    Value one = b.select(b.createOrFold<arith::AndIOp>(b.createOrFold<arith::AndIOp>(counts, oneLane), finite), b.f32(1), b.f32(0));
+    Value one =
+        b.select(b.createOrFold<arith::AndIOp>(b.createOrFold<arith::AndIOp>(counts, oneLane), finite),
+                 b.f32(1), b.f32(0));
     return one;
   });
   return state;
@@ -138,7 +147,8 @@ Value AttendKernel::slotOf(UpdateOp update, const Segment &segment, Value token)
 Value AttendKernel::tilesOf(const Segment &segment, std::optional<unsigned> operand) {
   Value end = segment.kvEnd;
   if (operand && chain.updates.size() > 1)
-    end = b.select(b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(*operand)), end, segment.kvBegin);
+    end =
+        b.select(b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(*operand)), end, segment.kvBegin);
   return b.div(b.add(b.sub(end, segment.kvBegin), b.i32(schedule.getKeys() - 1)), schedule.getKeys());
 }
 
@@ -193,7 +203,8 @@ Value AttendKernel::score(UpdateOp update, ValueRange arguments) {
       StringRef name = argumentName(read.getTensor());
       Value index = b.i64(0);
       for (auto [d, i] : llvm::enumerate(read.getIndices())) {
-        Value extent = type.isDynamicDim(d) ? b.dimension((name + ".dim" + Twine(d)).str()) : b.i32(type.getDimSize(d));
+        Value extent =
+            type.isDynamicDim(d) ? b.dimension((name + ".dim" + Twine(d)).str()) : b.i32(type.getDimSize(d));
         Value clamped = b.max(b.min(inside(i), b.add(extent, b.i32(-1))), b.i32(0));
         index = b.add(b.mul(index, b.wide(extent)), b.wide(clamped));
       }
@@ -208,7 +219,8 @@ Value AttendKernel::score(UpdateOp update, ValueRange arguments) {
   return arith::MulFOp::create(b, result, b.f32(log2e));
 }
 
-Value AttendKernel::maskFor(unsigned operand, Value scores, const Segment &segment, Value token, Value partialTile) {
+Value AttendKernel::maskFor(unsigned operand, Value scores, const Segment &segment, Value token,
+                            Value partialTile) {
   UpdateOp update = chain.updates[operand];
   int64_t firstEnd = 0;
   for (unsigned before = 0; before < operand; ++before) {
@@ -232,10 +244,11 @@ Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, 
   FragmentType keysType = b.fragment({Axis::Key}, {keys}, b.getI32Type());
   Value token = CoordinatesOp::create(b, keysType, firstKey);
   if (!rawScores()) { // all updates of a chain come from one attend: they have the same score region
-    scores = b.map(scoresType(), ValueRange{scores, queryHead, queryPosition, token}, [&](ValueRange v) -> Value {
-      Value scaled = arith::MulFOp::create(b, v[0], b.scale());
-      return score(chain.updates.front(), {scaled, v[1], v[2], b.add(segment.pos0, v[3])});
-    });
+    scores =
+        b.map(scoresType(), ValueRange{scores, queryHead, queryPosition, token}, [&](ValueRange v) -> Value {
+          Value scaled = arith::MulFOp::create(b, v[0], b.scale());
+          return score(chain.updates.front(), {scaled, v[1], v[2], b.add(segment.pos0, v[3])});
+        });
   }
   // The plan knows which tokens every row of the task sees; a tile within them needs no mask.
   Value lastKey = b.add(firstKey, b.i32(keys));
@@ -246,7 +259,8 @@ Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, 
   for (unsigned i = 0; i < chain.updates.size(); ++i) {
     Value mine = partialTile;
     if (chain.updates.size() > 1)
-      mine = b.createOrFold<arith::AndIOp>(mine, b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(i)));
+      mine =
+          b.createOrFold<arith::AndIOp>(mine, b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(i)));
     scores = maskFor(i, scores, segment, token, mine);
   }
   return scores;
@@ -290,7 +304,8 @@ Value AttendKernel::packWeights(Value weights) {
   return CastOp::create(b, scoresType().withElement(chain.element()), weights);
 }
 
-void AttendKernel::writeResults(Value max, Value sum, Value acc, Value column, IntegerAttr columns, Value lseLines) {
+void AttendKernel::writeResults(Value max, Value sum, Value acc, Value column, IntegerAttr columns,
+                                Value lseLines) {
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
   Value unit = rawScores() ? toLog2 : b.f32(1);
   Value lines = b.sub(packedCount, warpRow);

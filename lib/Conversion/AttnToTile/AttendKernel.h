@@ -38,8 +38,8 @@ struct State {
 class AttendKernel {
 public:
   AttendKernel(Chain &chain, tile::ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name)
-      : chain(chain), schedule(schedule), b(module, name, chain.finish.getLoc()), rows(schedule.getWarpRows()),
-        keys(schedule.getWarpKeys()) {}
+      : chain(chain), schedule(schedule), b(module, name, chain.finish.getLoc()),
+        rows(schedule.getWarpRows()), keys(schedule.getWarpKeys()) {}
 
 protected:
   // Types of the fragments that one warp holds.
@@ -56,10 +56,12 @@ protected:
     return b.fragment({tile::Axis::Query, tile::Axis::Feature}, {rows, chain.keyDim()}, chain.element());
   }
   tile::SharedType sharedType(tile::Axis axis, int64_t lines, int64_t features) {
-    return tile::SharedType::get(b.getContext(), axis, lines, tile::Axis::Feature, features, chain.element(), false);
+    return tile::SharedType::get(b.getContext(), axis, lines, tile::Axis::Feature, features, chain.element(),
+                                 false);
   }
 
-  /// Declares the parameters every schedule has, in the order of the manifest, and the values of the whole kernel.
+  /// Declares the parameters every schedule has, in the order of the manifest, and the values of the whole
+  /// kernel.
   void begin(Value warpRow, Value countsSink);
   void end(int64_t threads);
   /// The loop over this block's tasks; leaves the insertion point in it and the task's fields in place.
@@ -75,7 +77,8 @@ protected:
   /// Tiles of a segment, or none where it belongs to another operand (null: of any operand).
   Value tilesOf(const Segment &segment, std::optional<unsigned> operand);
 
-  /// Scores as they enter the softmax: score region and mask applied. `operand` null: the segment tells which.
+  /// Scores as they enter the softmax: score region and mask applied. `operand` null: the segment tells
+  /// which.
   Value finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey);
   struct Step {
     Value max, sum, decay, weights;

@@ -17,7 +17,8 @@ namespace {
 class MmaKernel : public AttendKernel {
 public:
   MmaKernel(Chain &chain, ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name)
-      : AttendKernel(chain, schedule, module, name), scope(schedule.getSplitKeys() ? Scope::Warp : Scope::Block) {}
+      : AttendKernel(chain, schedule, module, name),
+        scope(schedule.getSplitKeys() ? Scope::Warp : Scope::Block) {}
 
   void write();
 
@@ -122,14 +123,14 @@ void MmaKernel::mergeAndWrite(const State &state) {
   FragmentType outType = b.fragment({Axis::Query, Axis::Feature}, {rows, share}, f32);
   Value unit = rawScores() ? toLog2 : b.f32(1);
   SyncOp::create(b, Scope::Block); // the rings are free for the exchange
-  auto merge = MergeWarpsOp::create(b, rowsOf(f32), rowsOf(f32), outType, state.max, sum, state.acc, scratch, unit,
-                                    warp, b.getI64IntegerAttr(schedule.getWarps()));
+  auto merge = MergeWarpsOp::create(b, rowsOf(f32), rowsOf(f32), outType, state.max, sum, state.acc, scratch,
+                                    unit, warp, b.getI64IntegerAttr(schedule.getWarps()));
   IntegerAttr columns;
   if (share * schedule.getWarps() > chain.valueDim())
     columns = b.getI64IntegerAttr(chain.valueDim());
   Value lseLines = b.select(b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)), lines, b.i32(0));
-  writeResults(merge.getMergedMax(), merge.getMergedSum(), merge.getMergedAcc(), b.mul(warp, b.i32(share)), columns,
-               lseLines);
+  writeResults(merge.getMergedMax(), merge.getMergedSum(), merge.getMergedAcc(), b.mul(warp, b.i32(share)),
+               columns, lseLines);
 }
 
 } // namespace

@@ -54,7 +54,8 @@ private:
   }
 
   void produce();
-  void fill(UpdateOp update, const Segment &segment, Value firstKey, StringRef part, const Ring &ring, Value tile);
+  void fill(UpdateOp update, const Segment &segment, Value firstKey, StringRef part, const Ring &ring,
+            Value tile);
   void consume();
   State walkSegment(const Segment &segment, Value tiles, Value firstTile, const State &state);
   Value startScores(Value tile);
@@ -136,8 +137,8 @@ void WgmmaKernel::produce() {
   WaitOp::create(b, 0); // no thread leaves with copies under way
 }
 
-void WgmmaKernel::fill(UpdateOp update, const Segment &segment, Value firstKey, StringRef part, const Ring &ring,
-                       Value tile) {
+void WgmmaKernel::fill(UpdateOp update, const Segment &segment, Value firstKey, StringRef part,
+                       const Ring &ring, Value tile) {
   Value slot = slotOf(tile);
   AwaitOp::create(b, ring.empty, slot, b.sub(b.i32(1), parityOf(tile)));
   gatherTokens(update, segment, firstKey, {part}, ValueRange{tileIn(ring, slot)}, Scope::Producers);
@@ -163,7 +164,8 @@ void WgmmaKernel::consume() {
     ValueRange in = segments.getRegionIterArgs();
     Value tiles = tilesOf(segment, std::nullopt);
     // An empty segment has no first tile to start with.
-    auto some = scf::IfOp::create(b, TypeRange(in.take_front(3)), b.less(zero, tiles), /*withElseRegion=*/true);
+    auto some =
+        scf::IfOp::create(b, TypeRange(in.take_front(3)), b.less(zero, tiles), /*withElseRegion=*/true);
     {
       OpBuilder::InsertionGuard inBranch(b);
       b.setInsertionPointToStart(some.thenBlock());
@@ -177,7 +179,8 @@ void WgmmaKernel::consume() {
   }
   ArriveOp::create(b, queryEmpty, zero); // the producer may fetch the next task's queries while we write
   Value sum = CompleteOp::create(b, rowsOf(b.getF32Type()), segments.getResult(1));
-  writeResults(segments.getResult(0), sum, segments.getResult(2), Value(), IntegerAttr(), b.sub(packedCount, warpRow));
+  writeResults(segments.getResult(0), sum, segments.getResult(2), Value(), IntegerAttr(),
+               b.sub(packedCount, warpRow));
   scf::YieldOp::create(b, ValueRange{b.add(taskCount, one), segments.getResult(3)});
   b.setInsertionPointAfter(tasks);
 }
@@ -219,7 +222,8 @@ State WgmmaKernel::walkSegment(const Segment &segment, Value tiles, Value firstT
     Step step = softmax(finishScores(tileScores, std::nullopt, segment, firstKey), {in[0], in[1], in[2]});
     Value output = finish(startedOutput, 0);
     release(valueRing, previous);
-    scf::YieldOp::create(b, ValueRange{step.max, step.sum, rescale(output, step.decay), packWeights(step.weights)});
+    scf::YieldOp::create(
+        b, ValueRange{step.max, step.sum, rescale(output, step.decay), packWeights(step.weights)});
   }
   Value last = b.sub(b.add(firstTile, tiles), one);
   acc = finish(startOutput(loop.getResult(3), loop.getResult(2), last), 0);

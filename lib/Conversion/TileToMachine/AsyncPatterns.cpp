@@ -18,7 +18,8 @@ struct InitBarriersPattern : TilePattern<InitBarriersOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Value thread = e.add(e.mul(e.lanes.warp, 32), e.lanes.lane);
-    Value first = rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, thread, e.i32(0));
+    Value first =
+        rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, thread, e.i32(0));
     scf::IfOp::create(rewriter, op.getLoc(), first, [&](OpBuilder &builder, Location loc) {
       Emitter inner(builder, loc, e.lanes);
       for (int64_t i = 0; i < op.getBarriers().getType().getCount(); ++i)
@@ -34,11 +35,13 @@ struct InitBarriersPattern : TilePattern<InitBarriersOp> {
 
 struct ArrivePattern : TilePattern<ArriveOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(ArriveOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(ArriveOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Value barrier = barrierAddress(e, op, adaptor);
     NVVM::SyncWarpOp::create(rewriter, op.getLoc(), e.i32(-1));
-    Value first = rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, e.lanes.lane, e.i32(0));
+    Value first =
+        rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, e.lanes.lane, e.i32(0));
     scf::IfOp::create(rewriter, op.getLoc(), first, [&](OpBuilder &builder, Location loc) {
       NVVM::MBarrierArriveOp::create(builder, loc, builder.getI64Type(), barrier);
       scf::YieldOp::create(builder, loc);
@@ -53,7 +56,8 @@ struct ArriveOnCopiesPattern : TilePattern<ArriveOnCopiesOp> {
   LogicalResult matchAndRewrite(ArriveOnCopiesOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    NVVM::CpAsyncMBarrierArriveOp::create(rewriter, op.getLoc(), barrierAddress(e, op, adaptor), /*noinc=*/true);
+    NVVM::CpAsyncMBarrierArriveOp::create(rewriter, op.getLoc(), barrierAddress(e, op, adaptor),
+                                          /*noinc=*/true);
     rewriter.eraseOp(op);
     return success();
   }
@@ -61,7 +65,8 @@ struct ArriveOnCopiesPattern : TilePattern<ArriveOnCopiesOp> {
 
 struct AwaitPattern : TilePattern<AwaitOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(AwaitOp op, OpAdaptor adaptor, ConversionPatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(AwaitOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     // The hint, in nanoseconds, is how long the hardware may suspend the thread before it looks again.
     NVVM::MBarrierTryWaitParityOp::create(rewriter, op.getLoc(), barrierAddress(e, op, adaptor),
@@ -73,7 +78,8 @@ struct AwaitPattern : TilePattern<AwaitOp> {
 
 struct FenceAsyncPattern : TilePattern<FenceAsyncOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(FenceAsyncOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(FenceAsyncOp op, OpAdaptor,
+                                ConversionPatternRewriter &rewriter) const override {
     rewriter.replaceOpWithNewOp<NVVM::FenceProxyOp>(
         op, NVVM::ProxyKindAttr::get(getContext(), NVVM::ProxyKind::async_shared),
         NVVM::SharedSpaceAttr::get(getContext(), NVVM::SharedSpace::shared_cta));
@@ -83,17 +89,19 @@ struct FenceAsyncPattern : TilePattern<FenceAsyncOp> {
 
 struct SetRegistersPattern : TilePattern<SetRegistersOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(SetRegistersOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
-    rewriter.replaceOpWithNewOp<NVVM::SetMaxRegisterOp>(op, op.getCount(),
-                                                        op.getIncrease() ? NVVM::SetMaxRegisterAction::increase
-                                                                         : NVVM::SetMaxRegisterAction::decrease);
+  LogicalResult matchAndRewrite(SetRegistersOp op, OpAdaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOpWithNewOp<NVVM::SetMaxRegisterOp>(
+        op, op.getCount(),
+        op.getIncrease() ? NVVM::SetMaxRegisterAction::increase : NVVM::SetMaxRegisterAction::decrease);
     return success();
   }
 };
 
 } // namespace
 
-void tile::populateAsyncPatterns(const TypeConverter &converter, RewritePatternSet &patterns, const LaneMap &lanes) {
+void tile::populateAsyncPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
+                                 const LaneMap &lanes) {
   patterns.add<InitBarriersPattern, ArrivePattern, ArriveOnCopiesPattern, AwaitPattern, FenceAsyncPattern,
                SetRegistersPattern>(converter, patterns.getContext(), lanes);
 }

@@ -82,8 +82,7 @@ LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
   if (gather.getScope() != Scope::Warp) {
     auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
     if (!schedule)
-      return op->emitOpError(
-          "is shared by warps, but the kernel has no tile.schedule that says how many");
+      return op->emitOpError("is shared by warps, but the kernel has no tile.schedule that says how many");
     int64_t warps = schedule.getCopyWarps(gather.getScope());
     if (lines % warps != 0)
       return op->emitOpError("expected lines that ") << warps << " warps can share, got " << lines;

@@ -46,7 +46,8 @@ struct Operand {
     for (const SharedType::Panel &panel : llvm::reverse(type.getPanels())) {
       if (chunk < panel.chunk)
         continue;
-      Value result = at(panel.offset + (chunk - panel.chunk) * 16, descriptorConstant(panel.width, 0, panel.width * 8));
+      Value result =
+          at(panel.offset + (chunk - panel.chunk) * 16, descriptorConstant(panel.width, 0, panel.width * 8));
       // The start of the first line moves with the panel's width.
       return lineOffset ? e.add(result, e.mul(lineOffset, panel.width >> 4)) : result;
     }
@@ -102,9 +103,10 @@ struct StartDotPattern : TilePattern<StartDotOp> {
       MutableArrayRef<Value> acc = MutableArrayRef<Value>(registers).slice(column / 2, columns / 2);
       ValueRange lhsRegisters = lhs ? ValueRange() : adaptor.getLhs().slice(k * 4, 4);
       Value lhsDescriptor = lhs ? lhs->alongFeatures(k * 2, line) : Value();
-      auto wgmma = WgmmaOp::create(rewriter, op.getLoc(), SmallVector<Type>(columns / 2, rewriter.getF32Type()),
-                                   fresh && k == 0 ? ValueRange() : ValueRange(acc), lhsRegisters, lhsDescriptor,
-                                   rhsDescriptor, columns, rhsType.getElement(), transposed);
+      auto wgmma =
+          WgmmaOp::create(rewriter, op.getLoc(), SmallVector<Type>(columns / 2, rewriter.getF32Type()),
+                          fresh && k == 0 ? ValueRange() : ValueRange(acc), lhsRegisters, lhsDescriptor,
+                          rhsDescriptor, columns, rhsType.getElement(), transposed);
       llvm::copy(wgmma.getResults(), acc.begin());
     };
     for (int64_t k = 0; k < depth; ++k) {
@@ -131,7 +133,8 @@ struct FinishDotsPattern : TilePattern<FinishDotsOp> {
     SmallVector<Value> registers;
     for (ValueRange fragment : adaptor.getStarted())
       llvm::append_range(registers, fragment);
-    auto wait = WgmmaWaitOp::create(rewriter, op.getLoc(), ValueRange(registers).getTypes(), op.getPending(), registers);
+    auto wait = WgmmaWaitOp::create(rewriter, op.getLoc(), ValueRange(registers).getTypes(), op.getPending(),
+                                    registers);
     SmallVector<SmallVector<Value>> results;
     size_t next = 0;
     for (ValueRange fragment : adaptor.getStarted()) {
@@ -145,6 +148,7 @@ struct FinishDotsPattern : TilePattern<FinishDotsOp> {
 
 } // namespace
 
-void tile::populateWgmmaPatterns(const TypeConverter &converter, RewritePatternSet &patterns, const LaneMap &lanes) {
+void tile::populateWgmmaPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
+                                 const LaneMap &lanes) {
   patterns.add<StartDotPattern, FinishDotsPattern>(converter, patterns.getContext(), lanes);
 }

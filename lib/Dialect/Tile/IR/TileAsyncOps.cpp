@@ -40,7 +40,8 @@ LogicalResult StartDotOp::verify() {
   }
   bool overCols = rhs.getColAxis() == contracted;
   if (!overCols && rhs.getRowAxis() != contracted)
-    return emitOpError("operands share no axis to contract: '") << stringifyAxis(contracted) << "' is not in " << rhs;
+    return emitOpError("operands share no axis to contract: '")
+           << stringifyAxis(contracted) << "' is not in " << rhs;
   if ((overCols ? rhs.getCols() : rhs.getRows()) != depth)
     return emitOpError("expected ") << depth << " along '" << stringifyAxis(contracted) << "' of " << rhs;
   int64_t width = overCols ? rhs.getRows() : rhs.getCols();
@@ -63,6 +64,7 @@ LogicalResult WgmmaOp::verify() {
     return emitOpError("expected ") << registers << " accumulators, got " << getAcc().size() << " and "
                                     << getResults().size() << " results";
   if (getLhs().size() != (getLhsDescriptor() ? 0u : 4u))
-    return emitOpError("expected four registers or a descriptor on the left, got ") << getLhs().size() << " registers";
+    return emitOpError("expected four registers or a descriptor on the left, got ")
+           << getLhs().size() << " registers";
   return success();
 }

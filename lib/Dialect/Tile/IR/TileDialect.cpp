@@ -80,8 +80,9 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   int64_t warpRows = splitKeys ? rows : rows / warps;
   int64_t warpKeys = splitKeys ? keys / warps : keys;
   if (kind == ScheduleKind::Wgmma && (warps % 4 != 0 || splitKeys || queryInRegisters))
-    return emitError() << "wgmma computes with whole warpgroups on queries in shared memory: expected warps a multiple "
-                          "of 4, split_keys and query_in_registers false";
+    return emitError()
+           << "wgmma computes with whole warpgroups on queries in shared memory: expected warps a multiple "
+              "of 4, split_keys and query_in_registers false";
   if (warpRows != 16 || (!splitKeys && rows % warps != 0))
     return emitError() << "expected 16 rows per warp, got " << warpRows << " (rows = " << rows
                        << ", warps = " << warps << ")";

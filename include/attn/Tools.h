@@ -12,10 +12,12 @@
 
 extern "C" {
 ATTN_EXPORT int attn_opt_main(int argc, char **argv);
+ATTN_EXPORT int attn_run_main(int argc, char **argv);
 }
 
 namespace mlir::attn {
 int attnOptMain(int argc, char **argv);
+int attnRunMain(int argc, char **argv);
 } // namespace mlir::attn
 
 #endif

@@ -2,3 +2,4 @@
 #include "attn/Tools.h"
 
 int attn_opt_main(int argc, char **argv) { return mlir::attn::attnOptMain(argc, argv); }
+int attn_run_main(int argc, char **argv) { return mlir::attn::attnRunMain(argc, argv); }

@@ -279,8 +279,61 @@ private:
   rt::TensorMap tensors;
 };
 
+/// The names of the tensors that the arguments expand into, in the order of the operand model.
+std::vector<std::string> tensorNames(const Arguments &arguments) {
+  std::vector<std::string> names = {"q", "q_start", "q_pos"};
+  for (const KVArgument &kv : arguments.kv) {
+    bool paged = kv.store == Store::Paged;
+    for (const char *part :
+         {paged ? ".k_pages" : ".k", paged ? ".v_pages" : ".v", ".lengths", ".pos0", ".rows"})
+      names.push_back(kv.name + part);
+    if (kv.store != Store::Dense)
+      names.push_back(kv.name + (paged ? ".block_table" : ".start"));
+  }
+  for (const TensorArgument &other : arguments.others)
+    names.push_back(other.name);
+  return names;
+}
+
+/// Every dimension that --dim can set.
+std::vector<std::string> dimensionNames(const Arguments &arguments) {
+  std::vector<std::string> names = {"batch", "q_len"};
+  auto add = [&](const std::string &name) {
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(name);
+  };
+  for (const KVArgument &kv : arguments.kv) {
+    add(kv.instancesDim);
+    add(kv.tokensDim);
+  }
+  for (const TensorArgument &other : arguments.others)
+    for (const std::string &name : other.dims)
+      add(name);
+  return names;
+}
+
+std::string joined(const std::vector<std::string> &names) {
+  std::string text;
+  for (const std::string &name : names)
+    text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 } // namespace
 
 rt::Result<rt::TensorMap> run::generateInputs(const Arguments &arguments, Dims &dims, uint64_t seed) {
-  return Generator(arguments, dims, seed).run();
+  auto tensors = Generator(arguments, dims, seed).run();
+  if (tensors)
+    if (auto unused = dims.unused(); !unused.empty())
+      return rt::inputError("--dim " + unused.front() + ": this problem has no such dimension; it has: " +
+                            joined(dimensionNames(arguments)));
+  return tensors;
+}
+
+rt::Status run::checkNames(const Arguments &arguments, const rt::TensorMap &tensors) {
+  std::vector<std::string> names = tensorNames(arguments);
+  for (const auto &[name, tensor] : tensors)
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      return rt::inputError("tensor '" + name + "' belongs to no argument; expected: " + joined(names));
+  return {};
 }

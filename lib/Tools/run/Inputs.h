@@ -51,6 +51,9 @@ struct Arguments {
 /// arguments, the tokens of each follow those of the one before.
 rt::Result<rt::TensorMap> generateInputs(const Arguments &arguments, Dims &dims, uint64_t seed);
 
+/// Every tensor must belong to an argument; a misspelt one would be silently replaced by a default.
+rt::Status checkNames(const Arguments &arguments, const rt::TensorMap &tensors);
+
 } // namespace attn::run
 
 #endif

@@ -1,0 +1,347 @@
+//===- AttnRun.cpp - The attn-run program ---------------------------------===//
+//
+// Compiles a problem, makes or reads tensors for it, runs it, compares it with
+// the float64 reference and says what happened. This file holds the order of
+// the steps; what a step does is in run/.
+//
+//===----------------------------------------------------------------------===//
+#include "attn/Host/Host.h"
+#include "attn/Pipelines/Compile.h"
+#include "attn/Reference/Reference.h"
+#include "attn/Tools.h"
+
+#include "attn_rt/CudaDevice.h"
+#include "attn_rt/File.h"
+#include "attn_rt/HostDevice.h"
+#include "attn_rt/Safetensors.h"
+#include "attn_rt/Session.h"
+
+#include "run/Options.h"
+#include "run/Problem.h"
+#include "run/Progress.h"
+#include "run/Report.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "llvm/Support/SourceMgr.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+using namespace attn;
+using namespace attn::run;
+using mlir::failed;
+
+namespace {
+
+/// Exit statuses of every program.
+constexpr int right = 0, wrong = 1, badInput = 2;
+
+/// For a step that failed after its diagnostics were printed.
+rt::Error alreadySaid() { return rt::inputError(""); }
+
+double millisecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The target whose code a GPU runs. The `a` targets run on exactly one generation; every other GPU takes the
+/// PTX of the newest plain target it is at least as new as.
+std::string targetOf(int computeCapability) {
+  switch (computeCapability) {
+  case 90:
+    return "sm_90a";
+  case 100:
+    return "sm_100a";
+  case 120:
+    return "sm_120a";
+  default:
+    return computeCapability >= 89 ? "sm_89" : "sm_80";
+  }
+}
+
+/// Blocks of the attend kernels that a multiprocessor holds at once.
+int residentBlocks(const rt::Manifest &manifest) {
+  int most = 1;
+  for (const rt::KernelInfo &kernel : manifest.kernels)
+    if (kernel.role == rt::KernelInfo::Role::Attend)
+      most = std::max(most, kernel.blocksPerSM);
+  return most;
+}
+
+bool sameBytes(const rt::TensorMap &a, const rt::TensorMap &b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto &x, const auto &y) {
+    return x.first == y.first && x.second.bytes == y.second.bytes;
+  });
+}
+
+/// One run of the program. Members are in the order in which the steps make them.
+class Run {
+public:
+  explicit Run(Options given)
+      : options(std::move(given)), context(dialects(), mlir::MLIRContext::Threading::DISABLED),
+        diagnostics(sources, &context) {}
+
+  rt::Result<int> run();
+
+private:
+  static const mlir::DialectRegistry &dialects() {
+    static const mlir::DialectRegistry registry = [] {
+      mlir::DialectRegistry all;
+      mlir::attn::registerDialects(all);
+      return all;
+    }();
+    return registry;
+  }
+
+  rt::Status openDevice();
+  rt::Status compile();
+  rt::Status makeTensors();
+  rt::Status execute();
+  rt::Status launch(rt::Session &session);
+  rt::Status compareWithReference();
+  rt::Status write();
+
+  Options options;
+  Dims dims;
+  mlir::MLIRContext context;
+  llvm::SourceMgr sources;
+  mlir::SourceMgrDiagnosticHandler diagnostics;
+  Progress progress{"attn-run"};
+
+  std::unique_ptr<rt::Device> device;
+  rt::HostDevice *host = nullptr; ///< the device, where it is the host
+  std::string target;
+
+  mlir::attn::CompiledKernel kernel;
+  rt::Manifest manifest;
+  std::unique_ptr<attn::host::HostCode> hostCode;
+  double compileMs = 0;
+
+  rt::TensorMap tensors;
+  std::optional<RunRecord> record;
+  rt::TensorMap outputs;
+};
+
+rt::Status Run::openDevice() {
+  bool cuda = options.device == "cuda" || (options.device.empty() && rt::cudaIsAvailable());
+  if (cuda) {
+    auto opened = rt::openCudaDevice();
+    if (!opened)
+      return rt::inputError(opened.error().message + "; --device=host runs the same kernel on the CPU");
+    device = std::move(*opened);
+  } else {
+    rt::host::LaunchOptions launch;
+    launch.seed = options.seed;
+    launch.shuffle = options.shuffle;
+    auto made = rt::makeHostDevice(launch);
+    host = made.get();
+    device = std::move(made);
+  }
+  target = !options.target.empty() ? options.target
+           : cuda                  ? targetOf(device->properties().computeCapability)
+                                   : "sm_90a";
+  return {};
+}
+
+rt::Status Run::compile() {
+  progress.stage("compiling");
+  auto start = std::chrono::steady_clock::now();
+  auto module = mlir::attn::parseProblemFile(options.file, sources, &context);
+  if (!module)
+    return alreadySaid();
+  mlir::attn::CompileOptions compileOptions;
+  compileOptions.target = target;
+  compileOptions.schedule = options.schedule;
+  compileOptions.ptx = !host;
+  auto compiled = mlir::attn::compileProblem(*module, options.entry, compileOptions);
+  if (failed(compiled))
+    return alreadySaid();
+  kernel = std::move(*compiled);
+  auto parsed = rt::parseManifest(kernel.manifest);
+  if (!parsed)
+    return parsed.error();
+  manifest = std::move(*parsed);
+  if (host) {
+    auto code = attn::host::compileForHost(*kernel.machine->getOps<mlir::gpu::GPUModuleOp>().begin());
+    if (!code)
+      return rt::inputError(llvm::toString(code.takeError()));
+    hostCode = std::move(*code);
+  }
+  compileMs = millisecondsSince(start);
+  return {};
+}
+
+rt::Status Run::makeTensors() {
+  auto arguments = readArguments(*kernel.problem->getOps<mlir::func::FuncOp>().begin());
+  if (failed(arguments))
+    return alreadySaid();
+  auto made = [&]() -> rt::Result<rt::TensorMap> {
+    if (options.inputs.empty()) {
+      progress.stage("generating tensors");
+      for (const std::string &dim : options.dims)
+        if (rt::Status status = dims.add(dim); !status)
+          return status.error();
+      return generateInputs(*arguments, dims, options.seed);
+    }
+    if (!options.dims.empty())
+      return rt::inputError("--dim sizes generated tensors, and --inputs reads them: give one of the two");
+    progress.stage("reading tensors");
+    auto read = rt::readSafetensorsFile(options.inputs);
+    if (read)
+      if (rt::Status status = checkNames(*arguments, *read); !status)
+        return status.error();
+    return read;
+  }();
+  if (!made)
+    return made.error();
+  tensors = std::move(*made);
+  return rt::addDefaults(manifest, tensors);
+}
+
+rt::Status Run::execute() {
+  auto batch = rt::batchFromTensors(manifest, tensors);
+  if (!batch)
+    return batch.error();
+  rt::ModuleSource source;
+  source.name = manifest.entry;
+  source.ptx = kernel.ptx;
+  if (hostCode)
+    source.hostKernels = hostCode->kernels();
+  auto session = rt::Session::create(*device, manifest, source);
+  if (!session)
+    return session.error();
+
+  progress.stage("planning");
+  rt::PlanOptions planOptions;
+  if (options.blocks)
+    planOptions.blocks = static_cast<int>(std::min<int64_t>(*options.blocks, 1 << 20));
+  else if (!host)
+    planOptions.blocks = device->properties().multiprocessors * residentBlocks(manifest);
+  auto plan = rt::makePlan(manifest, *batch, planOptions);
+  if (!plan)
+    return plan.error();
+
+  progress.stage("copying tensors to the device");
+  if (rt::Status status = session->bind(tensors, *batch); !status)
+    return status;
+  auto capacity = rt::planCapacity(manifest, rt::PlanLimits::of(manifest, *batch), planOptions);
+  if (rt::Status status = session->reserve(capacity); !status)
+    return status;
+  if (rt::Status status = session->setPlan(*plan); !status)
+    return status;
+
+  record.emplace(RunRecord{manifest, std::move(*batch), std::move(*plan)});
+  record->device = device->kind();
+  record->deviceName = device->properties().name;
+  record->compileMs = compileMs;
+  record->repeats = options.repeat;
+  return launch(*session);
+}
+
+rt::Status Run::launch(rt::Session &session) {
+  auto begin = device->createEvent(), end = device->createEvent();
+  if (!begin || !end)
+    return begin ? end.error() : begin.error();
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < options.repeat; ++i) {
+    progress.stage(options.repeat == 1 ? "running" : "running, " + std::to_string(i) + " done");
+    if (host)
+      host->resetReport();
+    if (rt::Status status = session.poison(); !status)
+      return status;
+    if (rt::Status status = device->record(**begin); !status)
+      return status;
+    if (rt::Status status = session.launch(); !status)
+      return status;
+    if (rt::Status status = device->record(**end); !status)
+      return status;
+    auto results = session.outputs();
+    if (!results)
+      return results.error();
+    auto elapsed = device->elapsed(**begin, **end);
+    if (!elapsed)
+      return elapsed.error();
+    seconds.push_back(*elapsed);
+    // The counters are those of one run; a fault in any of them is a fault.
+    if (host && (i == 0 || !host->report().clean()))
+      record->host = host->report();
+    if (i == 0)
+      outputs = std::move(*results);
+    else if (!sameBytes(outputs, *results) && record->failure.empty())
+      record->failure = "run " + std::to_string(i + 1) + " gave other bits than the first";
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
+  record->runMs = seconds[seconds.size() / 2] * 1e3;
+  return {};
+}
+
+rt::Status Run::compareWithReference() {
+  progress.stage("computing the float64 reference");
+  auto reference = mlir::attn::evaluateReference(*kernel.problem->getOps<mlir::func::FuncOp>().begin(),
+                                                 tensors, std::max(1u, std::thread::hardware_concurrency()));
+  if (!reference)
+    return reference.error();
+  bool lse = manifest.returnsLse;
+  auto comparison = compare(outputs.at("o"), lse ? &outputs.at("lse") : nullptr, reference->output,
+                            lse ? &reference->lse : nullptr);
+  if (!comparison)
+    return comparison.error();
+  Tolerances tolerance = Tolerances::of(manifest);
+  if (!(comparison->relErr <= tolerance.relErr))
+    record->failure = "o is past its tolerance at " + comparison->worst;
+  else if (lse && !(*comparison->maxErrLse <= tolerance.lse))
+    record->failure = "lse is past its tolerance at " + comparison->worstLse;
+  record->comparison = std::move(*comparison);
+  return {};
+}
+
+rt::Status Run::write() {
+  if (!options.saveInputs.empty())
+    if (rt::Status status = rt::writeSafetensorsFile(options.saveInputs, tensors); !status)
+      return status;
+  if (!options.outputs.empty())
+    if (rt::Status status = rt::writeSafetensorsFile(options.outputs, outputs); !status)
+      return status;
+  bool jsonOnOutput = options.json == "-";
+  if (jsonOnOutput)
+    std::fputs(reportJson(*record).c_str(), stdout);
+  else if (!options.json.empty())
+    if (rt::Status status = rt::writeFile(options.json, reportJson(*record)); !status)
+      return status;
+  std::fputs(summaryText(*record).c_str(), jsonOnOutput ? stderr : stdout);
+  return {};
+}
+
+rt::Result<int> Run::run() {
+  for (auto step : {&Run::openDevice, &Run::compile, &Run::makeTensors, &Run::execute})
+    if (rt::Status status = (this->*step)(); !status)
+      return status.error();
+  if (options.check)
+    if (rt::Status status = compareWithReference(); !status)
+      return status.error();
+  progress.stage("");
+  if (record->host && !record->host->clean()) {
+    std::fputs(record->host->describe().c_str(), stderr);
+    record->failure = "the detectors of the host device found faults in the kernel";
+  }
+  if (rt::Status status = write(); !status)
+    return status.error();
+  return record->failure.empty() ? right : wrong;
+}
+
+} // namespace
+
+int mlir::attn::attnRunMain(int argc, char **argv) {
+  auto options = parseOptions(std::vector<std::string>(argv + 1, argv + argc));
+  if (options && options->help) {
+    std::fputs(helpText().c_str(), stdout);
+    return right;
+  }
+  auto status = options ? Run(std::move(*options)).run() : rt::Result<int>(options.error());
+  if (status)
+    return *status;
+  if (!status.error().message.empty())
+    std::fprintf(stderr, "attn-run: error: %s\n", status.error().message.c_str());
+  return status.error().kind == rt::ErrorKind::Check ? wrong : badInput;
+}

@@ -1,0 +1,80 @@
+//===- Problem.cpp - The function that attn-run runs ----------------------===//
+#include "Problem.h"
+
+#include "attn/Dialect/Attn/IR/Signature.h"
+
+using namespace attn;
+using namespace attn::run;
+using mlir::attn::KVType;
+using mlir::attn::Role;
+
+namespace {
+
+rt::DType dtypeOf(mlir::Type type) {
+  if (type.isF16())
+    return rt::DType::F16;
+  if (type.isBF16())
+    return rt::DType::BF16;
+  return type.isInteger(32) ? rt::DType::I32 : rt::DType::F32;
+}
+
+TensorArgument tensorArgument(const mlir::attn::Argument &argument) {
+  auto type = mlir::cast<mlir::RankedTensorType>(argument.type);
+  TensorArgument result;
+  result.name = argument.name;
+  result.dtype = dtypeOf(type.getElementType());
+  for (int64_t dim : type.getShape())
+    result.shape.push_back(mlir::ShapedType::isDynamic(dim) ? -1 : dim);
+  result.dims.assign(argument.dims.begin(), argument.dims.end());
+  return result;
+}
+
+KVArgument kvArgument(const mlir::attn::Argument &argument) {
+  auto type = mlir::cast<KVType>(argument.type);
+  KVArgument result;
+  result.name = argument.name;
+  result.instancesDim = argument.dims[0];
+  result.tokensDim = argument.dims[1];
+  switch (type.getStore()) {
+  case mlir::attn::Store::Dense:
+    result.store = Store::Dense;
+    break;
+  case mlir::attn::Store::Packed:
+    result.store = Store::Packed;
+    break;
+  case mlir::attn::Store::Paged:
+    result.store = Store::Paged;
+    break;
+  }
+  result.page = type.getPage();
+  result.heads = type.getHeads();
+  result.keyDim = type.getKeyDim();
+  result.valueDim = type.getValueDim();
+  result.key = dtypeOf(type.getKey());
+  result.value = dtypeOf(type.getValue());
+  return result;
+}
+
+} // namespace
+
+mlir::FailureOr<Arguments> run::readArguments(mlir::func::FuncOp func) {
+  auto signature = mlir::attn::readSignature(func);
+  if (mlir::failed(signature))
+    return mlir::failure();
+  Arguments arguments;
+  for (const mlir::attn::Argument &argument : signature->arguments) {
+    switch (argument.role) {
+    case Role::Query:
+      arguments.query = tensorArgument(argument);
+      break;
+    case Role::KV:
+      arguments.kv.push_back(kvArgument(argument));
+      break;
+    case Role::Sinks:
+    case Role::Tensor:
+      arguments.others.push_back(tensorArgument(argument));
+      break;
+    }
+  }
+  return arguments;
+}

@@ -1,0 +1,184 @@
+//===- Report.cpp - What attn-run says about a run ------------------------===//
+#include "Report.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+using namespace attn;
+using namespace attn::run;
+using llvm::formatv;
+using rt::host::FindingKind;
+
+namespace {
+
+constexpr double lseTolerance = 2e-3;
+/// Budgets of decode on this device, from 512 tokens on: shown beside what was counted.
+constexpr double amplificationLimit = 1.03, sectorBudget = 0.97, bankBudget = 0.02;
+
+/// "1.2 MB", decimal.
+std::string bytesText(double bytes) {
+  for (auto [unit, name] : {std::pair(1e9, "GB"), std::pair(1e6, "MB"), std::pair(1e3, "KB")})
+    if (bytes >= unit)
+      return formatv("{0:f2} {1}", bytes / unit, name);
+  return formatv("{0:f0} B", bytes);
+}
+
+std::string plural(int64_t count, const char *noun) {
+  return formatv("{0} {1}{2}", count, noun, count == 1 ? "" : "s");
+}
+
+llvm::json::Value number(double value) {
+  return std::isfinite(value) ? llvm::json::Value(value) : llvm::json::Value(nullptr);
+}
+
+/// Tokens of all instances of the first operand: "512" or "100..2000".
+std::string lengthsText(const rt::OperandBatch &operand) {
+  if (operand.lengths.empty())
+    return "no";
+  auto [low, high] = std::minmax_element(operand.lengths.begin(), operand.lengths.end());
+  return *low == *high ? formatv("{0}", *low).str() : formatv("{0}..{1}", *low, *high).str();
+}
+
+std::string storeText(const rt::Argument &argument) {
+  std::string store(rt::storeName(argument.store));
+  return argument.store == rt::Argument::Store::Paged ? formatv("{0}<{1}>", store, argument.page).str()
+                                                      : store;
+}
+
+} // namespace
+
+Tolerances Tolerances::of(const rt::Manifest &manifest) {
+  double relErr = manifest.dtype == rt::DType::F16 ? 1e-3 : 8e-3;
+  if (!manifest.tolerance)
+    return {relErr, lseTolerance};
+  return {std::max(relErr, *manifest.tolerance), std::max(lseTolerance, *manifest.tolerance)};
+}
+
+double RunRecord::amplification() const {
+  if (!host)
+    return 0;
+  const rt::host::Counters &counters = host->counters;
+  double floor = static_cast<double>(rt::problemFloor(manifest, batch).bytes());
+  double moved = static_cast<double>(counters.bytesRead + counters.bytesWritten - counters.bytesPartials);
+  return floor > 0 ? moved / floor : 0;
+}
+
+double RunRecord::amplificationBudget() const {
+  int64_t mostRows = 0;
+  for (size_t s = 0; s < batch.sequences(); ++s)
+    mostRows = std::max<int64_t>(mostRows, batch.qStart[s + 1] - batch.qStart[s]);
+  int64_t packed = mostRows * manifest.groupSize();
+  return amplificationLimit * static_cast<double>(packed <= 16 ? 1 : (packed + 127) / 128);
+}
+
+std::string run::summaryText(const RunRecord &record) {
+  const rt::Manifest &m = record.manifest;
+  const rt::Batch &batch = record.batch;
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << formatv("{0}: {1}, {2}, {3}/{4} heads, dim {5}{6}, {7}\n", m.entry,
+                 plural(static_cast<int64_t>(batch.sequences()), "sequence"), plural(batch.rows, "query row"),
+                 m.qHeads, m.kvHeads, m.keyDim,
+                 m.keyDim == m.valueDim ? "" : formatv("/{0}", m.valueDim).str(), rt::dtypeName(m.dtype));
+  for (size_t i = 0; i < batch.operands.size(); ++i) {
+    const rt::OperandBatch &operand = batch.operands[i];
+    out << formatv("  {0,-9} {1}, {2} of {3} tokens\n", m.operands[i].argument,
+                   storeText(m.argumentOf(m.operands[i])),
+                   plural(static_cast<int64_t>(operand.instances()), "instance"), lengthsText(operand));
+  }
+  const rt::KernelInfo &kernel = m.kernels[static_cast<size_t>(record.plan.kernel)];
+  out << formatv(
+      "  kernel    {0} for {1}: {2} x {3} threads, {4} of shared memory, tile {5} rows x {6} keys\n",
+      kernel.name, m.target, plural(record.plan.blocks, "block"), kernel.threads,
+      bytesText(static_cast<double>(kernel.sharedBytes)), kernel.rows, kernel.keys);
+  out << formatv("  work      {0}, {1} cut for balance, {2} to merge\n",
+                 plural(record.plan.stats.tasks, "task"), record.plan.stats.cuts,
+                 plural(static_cast<int64_t>(record.plan.mergeRows.size()), "row"));
+  out << formatv("  time      compiled in {0:f1} ms, ran in {1:f3} ms on {2}\n", record.compileMs,
+                 record.runMs, record.deviceName);
+  if (record.comparison) {
+    Tolerances tolerance = Tolerances::of(m);
+    out << formatv("  error     {0:e2} at the worst row and head (tolerance {1:e1})",
+                   record.comparison->relErr, tolerance.relErr);
+    if (record.comparison->maxErrLse)
+      out << formatv(", LSE {0:e2} ({1:e1})", *record.comparison->maxErrLse, tolerance.lse);
+    out << "\n";
+  }
+  if (record.host) {
+    const rt::host::Counters &c = record.host->counters;
+    out << formatv("  memory    read {0}, wrote {1}: {2:f3} times the floor (budget {3:f2}); partials {4}\n",
+                   bytesText(static_cast<double>(c.bytesRead)),
+                   bytesText(static_cast<double>(c.bytesWritten)), record.amplification(),
+                   record.amplificationBudget(), bytesText(static_cast<double>(c.bytesPartials)));
+    out << formatv(
+        "  access    {0:f3} of every sector used (budget {1:f2}), bank conflicts {2:f3} (budget {3:f2})\n",
+        c.sectorEfficiency(), sectorBudget, c.bankConflicts(), bankBudget);
+    out << formatv("  detectors {0}, {1} uninitialized, {2} out of bounds\n",
+                   plural(static_cast<int64_t>(record.host->total(FindingKind::Race)), "race"),
+                   record.host->total(FindingKind::Uninitialized),
+                   record.host->total(FindingKind::OutOfBounds));
+  }
+  if (!record.failure.empty())
+    out << "wrong: " << record.failure << "\n";
+  else if (record.comparison)
+    out << "right: within tolerance of the float64 reference\n";
+  return text;
+}
+
+std::string run::reportJson(const RunRecord &record) {
+  const rt::Manifest &m = record.manifest;
+  llvm::json::Object object{
+      {"entry", m.entry},
+      {"device", record.device},
+      {"device_name", record.deviceName},
+      {"target", m.target},
+      {"schedule", m.schedule},
+      {"kernel", m.kernels[static_cast<size_t>(record.plan.kernel)].name},
+      {"blocks", record.plan.blocks},
+      {"sequences", static_cast<int64_t>(record.batch.sequences())},
+      {"rows", record.batch.rows},
+      {"compile_ms", number(record.compileMs)},
+      {"run_ms", number(record.runMs)},
+      {"repeat", record.repeats},
+      {"passed", record.failure.empty()},
+  };
+  if (!record.failure.empty())
+    object["failure"] = record.failure;
+  if (record.comparison) {
+    Tolerances tolerance = Tolerances::of(m);
+    object["rel_err"] = number(record.comparison->relErr);
+    object["rel_err_tolerance"] = tolerance.relErr;
+    if (record.comparison->maxErrLse) {
+      object["max_err_lse"] = number(*record.comparison->maxErrLse);
+      object["max_err_lse_tolerance"] = tolerance.lse;
+    }
+  }
+  if (record.host) {
+    const rt::host::Counters &c = record.host->counters;
+    rt::ProblemFloor floor = rt::problemFloor(m, record.batch);
+    auto count = [](uint64_t value) { return static_cast<int64_t>(value); };
+    object["races"] = count(record.host->total(FindingKind::Race));
+    object["uninitialized"] = count(record.host->total(FindingKind::Uninitialized));
+    object["out_of_bounds"] = count(record.host->total(FindingKind::OutOfBounds));
+    object["misaligned"] = count(record.host->total(FindingKind::Misaligned));
+    object["sync_errors"] =
+        count(record.host->total(FindingKind::Sync) + record.host->total(FindingKind::Deadlock));
+    object["bytes_read"] = count(c.bytesRead);
+    object["bytes_written"] = count(c.bytesWritten);
+    object["bytes_partials"] = count(c.bytesPartials);
+    object["bytes_floor"] = floor.bytes();
+    object["amplification"] = number(record.amplification());
+    object["sector_efficiency"] = number(c.sectorEfficiency());
+    object["bank_conflicts"] = number(c.bankConflicts());
+    object["flops"] = count(c.flops);
+    object["flops_useful"] = number(floor.usefulFlops);
+  }
+  std::string text;
+  llvm::raw_string_ostream(text) << formatv("{0:2}\n", llvm::json::Value(std::move(object)));
+  return text;
+}

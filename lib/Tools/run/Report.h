@@ -1,0 +1,49 @@
+//===- Report.h - What attn-run says about a run ----------------*- C++ -*-===//
+#ifndef ATTN_TOOLS_RUN_REPORT_H
+#define ATTN_TOOLS_RUN_REPORT_H
+
+#include "Check.h"
+
+#include "attn_rt/Batch.h"
+#include "attn_rt/Plan.h"
+#include "attn_rt/host/Launch.h"
+
+#include <optional>
+#include <string>
+
+namespace attn::run {
+
+/// Limits of --check.
+struct Tolerances {
+  double relErr, lse;
+  /// By the problem's dtype; a score region of approximate functions declares its own.
+  static Tolerances of(const rt::Manifest &manifest);
+};
+
+/// One run, as far as it is told to people and to programs.
+struct RunRecord {
+  const rt::Manifest &manifest;
+  rt::Batch batch;
+  rt::Plan plan;
+  std::string device, deviceName;
+  double compileMs = 0, runMs = 0; ///< the median where there were several runs
+  int64_t repeats = 1;
+  std::optional<rt::host::Report> host; ///< of the host device
+  std::optional<Comparison> comparison; ///< of --check
+  std::string failure; ///< why the result is not right; empty where it is, or was not checked
+
+  double amplification() const;
+  /// What amplification may be where every length is at least 512: the cache is read once for each tile of
+  /// rows.
+  double amplificationBudget() const;
+};
+
+/// A few lines for people.
+std::string summaryText(const RunRecord &record);
+
+/// The object of --json. Numbers that are not finite are null.
+std::string reportJson(const RunRecord &record);
+
+} // namespace attn::run
+
+#endif

@@ -1,0 +1,132 @@
+"""The grid of shapes that every build must get right, and a pairwise sample of it for CI.
+
+A sample is pairwise when every pair of values of two different axes occurs in some point. Most mistakes of
+kernels need no more than two things to meet (a page size and a head count, a length and a mask), and a few
+hundred points then say nearly what the tens of thousands of the whole grid would.
+"""
+
+import itertools
+import random
+from dataclasses import dataclass
+
+from attnlab import Problem
+
+AXES = {
+    "batch": (1, 2, 5, 17),
+    "length": (1, 15, 16, 17, 97, 512, 2048, 8192),
+    "rows": (1, 3, 37),
+    "store": ("paged<1>", "paged<8>", "paged<16>", "paged<64>", "dense", "packed"),
+    "heads": ((32, 8), (28, 4), (32, 32), (8, 1), (40, 8)),
+    "dims": ((64, 64), (80, 80), (128, 128), (192, 128), (256, 256)),
+    "dtype": ("f16", "bf16"),
+    "see": ("causal", "all", "window(100)", "causal and (sink(4) | recent(64))"),
+    "softcap": (False, True),
+}
+
+CI_POINTS = 300
+CI_FLOPS = 20e9
+POINT_FLOPS = 0.7e9  # what one point of CI may take; larger ones are left to --full
+
+
+@dataclass(frozen=True)
+class Point:
+    batch: int
+    length: int  # 0: all the lengths of the axis
+    rows: int
+    store: str
+    heads: tuple
+    dims: tuple
+    dtype: str
+    see: str
+    softcap: bool
+
+    @property
+    def problem(self):
+        return Problem(*self.heads, *self.dims, self.dtype, self.store, self.see, self.softcap)
+
+    def lengths(self):
+        """Ragged lengths, none above `length`. A batch of several has the longest, the empty and odd ones."""
+        ragged = (self.length, max(self.length - 1, 0), 0, self.length // 2 + 1, 1, self.length * 3 // 4)
+        if self.length == 0:
+            ragged = (*AXES["length"], 0)
+        return [ragged[i % len(ragged)] for i in range(self.batch)]
+
+    def flops(self):
+        """Tensor-core work of the tiles: rows are padded to 16, masked tokens may be skipped but count here."""
+        packed = self.rows * self.problem.group
+        padded = -(-packed // 16) * 16
+        return 2 * sum(self.dims) * padded * self.heads[1] * sum(self.lengths())
+
+    @property
+    def name(self):
+        return "-".join(
+            [
+                f"b{self.batch}",
+                f"l{self.length}",
+                f"r{self.rows}",
+                self.store.replace("<", "").replace(">", ""),
+                "h{}_{}".format(*self.heads),
+                "d{}_{}".format(*self.dims),
+                self.dtype,
+                self.see.split("(")[0].strip().replace(" ", "_"),
+                "softcap" if self.softcap else "plain",
+            ]
+        )
+
+
+def whole_grid():
+    """Every kernel with every number of rows, each on one ragged batch that holds all the lengths (length 0)."""
+    axes = dict(AXES, batch=(17,), length=(0,))
+    for values in itertools.product(*axes.values()):
+        yield Point(*values)
+
+
+def pairs_of(values):
+    return {(i, values[i], j, values[j]) for i in range(len(values)) for j in range(i + 1, len(values))}
+
+
+def pairwise(seed):
+    """A greedy sample in which every pair occurs that points of CI's size can hold."""
+    rng = random.Random(seed)
+    axes = list(AXES.values())
+    wanted = set()
+    for i, j in itertools.combinations(range(len(axes)), 2):
+        wanted |= {(i, a, j, b) for a in axes[i] for b in axes[j]}
+    sample, unreachable = [], set()
+    while wanted - unreachable:
+        left = sorted(wanted - unreachable, key=repr)
+        i, a, j, b = left[rng.randrange(len(left))]
+        best, gain = None, 0
+        for _ in range(60):
+            values = [rng.choice(axis) for axis in axes]
+            values[i], values[j] = a, b
+            point = Point(*values)
+            new = len(pairs_of(values) & wanted)
+            if new > gain and point.flops() <= POINT_FLOPS:
+                best, gain = point, new
+        if best is None:
+            unreachable.add((i, a, j, b))
+            continue
+        sample.append(best)
+        wanted -= pairs_of([getattr(best, axis) for axis in AXES])
+    return sample, unreachable
+
+
+def ci_sample():
+    """Pairwise samples of different seeds, one after the other, as far as CI's limits allow."""
+    points, flops = {}, 0
+    for seed in range(20):
+        for point in pairwise(seed)[0]:
+            if point in points:
+                continue
+            if len(points) == CI_POINTS or flops + point.flops() > CI_FLOPS:
+                return list(points)
+            points[point] = None
+            flops += point.flops()
+    return list(points)
+
+
+if __name__ == "__main__":
+    sample = ci_sample()
+    print(f"{len(sample)} points, {sum(point.flops() for point in sample) / 1e9:.1f} GFLOP")
+    print("pairs that only --full reaches:", sorted(pairwise(0)[1], key=repr) or "none")

@@ -1,0 +1,142 @@
+"""Every point of the grid on attn-run: right against float64, clean under the detectors, within the budgets.
+
+CI runs a pairwise sample, --full everything. Points run two at a time (attn-run itself uses all cores, but
+compiling and checking do not), started when the first result is asked for.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import points
+import pytest
+from attnlab import LSE_TOLERANCE, TARGETS, TOLERANCE, Problem, attn_run, program, ptxas
+
+FULL = bool(os.environ.get("ATTN_FULL"))
+DEVICE = os.environ.get("ATTN_DEVICE", "host")
+POINTS = list(points.whole_grid()) if FULL else points.ci_sample()
+
+# Budgets hold from 512 tokens on. One row per sequence, so a KV head's packed rows fit 16.
+BUDGET_PROBLEMS = [
+    Problem(q_heads=32, kv_heads=8, store=store, dtype=dtype)
+    for store in ("paged<16>", "dense")
+    for dtype in ("f16", "bf16")
+] + [
+    Problem(store="paged<1>"),
+    Problem(store="paged<8>"),
+    Problem(store="paged<64>"),
+    Problem(store="packed"),
+    Problem(28, 4),
+    Problem(8, 8),
+    Problem(8, 1),
+    Problem(40, 8),
+    Problem(dim=64, value_dim=64),
+    Problem(dim=80, value_dim=80),
+    Problem(dim=192, value_dim=128),
+    Problem(8, 2, 256, 256),
+    Problem(see="window(600)"),
+    Problem(see="causal and (sink(64) | recent(256))"),
+    Problem(softcap=True),
+]
+
+
+class Background:
+    """Runs a function over many arguments in the background; results are fetched by argument."""
+
+    def __init__(self, function, arguments):
+        self.pool = ThreadPoolExecutor(2)
+        self.futures = {argument: self.pool.submit(function, argument) for argument in arguments}
+
+    def __getitem__(self, argument):
+        return self.futures[argument].result()
+
+    def close(self):
+        self.pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("grid")
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    def run(point):
+        problem = folder / f"{point.name}.mlir"
+        problem.write_text(point.problem.text())
+        lengths = folder / f"{point.name}.csv"
+        lengths.write_text("tokens\n" + "".join(f"{length}\n" for length in point.lengths()))
+        return attn_run(
+            problem,
+            "--check",
+            f"--device={DEVICE}",
+            f"--dim=batch={point.batch}",
+            f"--dim=q_len={point.rows}",
+            f"--dim=kv_len=@{lengths}:tokens",
+            "--seed=1",
+        )
+
+    background = Background(run, POINTS)
+    yield background
+    background.close()
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
+def test_point(runs, point):
+    status, report, errors = runs[point]
+    assert status == 0, errors
+    assert report["rel_err"] <= TOLERANCE[point.dtype] or point.softcap
+    assert report["max_err_lse"] <= LSE_TOLERANCE or point.softcap
+    if DEVICE == "host":
+        assert (report["races"], report["uninitialized"], report["out_of_bounds"]) == (0, 0, 0)
+
+
+@pytest.mark.skipif(DEVICE != "host", reason="counters exist on the host device only")
+@pytest.mark.parametrize(
+    "problem", BUDGET_PROBLEMS, ids=lambda p: f"{p.store}-{p.q_heads}_{p.kv_heads}-d{p.dim}-{p.see}"
+)
+def test_budget(folder, problem):
+    file = folder / "budget.mlir"
+    file.write_text(problem.text())
+    status, report, errors = attn_run(
+        file, "--device=host", "--dim=batch=3", "--dim=kv_len=512..1500", "--check"
+    )
+    assert status == 0, errors
+    assert report["amplification"] <= 1.03
+    assert report["sector_efficiency"] >= 0.97
+    assert report["bank_conflicts"] <= 0.02
+    assert (report["races"], report["uninitialized"], report["out_of_bounds"]) == (0, 0, 0)
+
+
+def kernels_to_assemble():
+    """Every distinct kernel of the grid; CI assembles each for one target in turn, --full for all."""
+    problems = sorted({point.problem for point in POINTS}, key=repr)
+    for index, problem in enumerate(problems):
+        for target in TARGETS if FULL else (TARGETS[index % len(TARGETS)],):
+            yield problem, target
+
+
+@pytest.fixture(scope="module")
+def assembled(folder):
+    import subprocess
+
+    def assemble(case):
+        problem, target = case
+        source = folder / f"{abs(hash(case))}.mlir"
+        ptx = source.with_suffix(".ptx")
+        source.write_text(problem.text())
+        command = [program("attn-opt"), str(source), f"--target={target}", "--emit=ptx", "-o", str(ptx)]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert result.returncode == 0, result.stderr
+        return ptxas(ptx, target)
+
+    background = Background(assemble, list(kernels_to_assemble()))
+    yield background
+    background.close()
+
+
+@pytest.mark.parametrize("case", list(kernels_to_assemble()), ids=str)
+def test_ptxas(assembled, case):
+    kernels = assembled[case]
+    assert kernels
+    for kernel in kernels:
+        assert (kernel.stack, kernel.spill_stores, kernel.spill_loads) == (0, 0, 0), kernel

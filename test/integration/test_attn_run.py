@@ -1,0 +1,198 @@
+"""What a user does with attn-run, and what it promises in return."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from attnlab import ROOT, Problem, attn_run, program
+from safetensors.numpy import load_file
+
+DEVICE = os.environ.get("ATTN_DEVICE", "host")
+EXAMPLES = sorted((ROOT / "examples").glob("*/*.mlir"))
+DECODE = ROOT / "examples/01_paged_decode/decode.mlir"
+FIELDS_ALWAYS = {"rel_err", "max_err_lse", "compile_ms", "run_ms", "device", "target", "schedule"}
+FIELDS_HOST = {
+    "races",
+    "uninitialized",
+    "out_of_bounds",
+    "bytes_read",
+    "bytes_written",
+    "bytes_partials",
+    "bytes_floor",
+    "amplification",
+    "sector_efficiency",
+    "bank_conflicts",
+    "flops",
+    "flops_useful",
+}
+
+
+@pytest.fixture
+def small(tmp_path):
+    """An f16 problem (NumPy has no bf16) that runs in a moment."""
+    file = tmp_path / "small.mlir"
+    file.write_text(Problem(8, 2, 64, 64, "f16").text())
+    return file
+
+
+def run(*arguments):
+    command = [program("attn-run"), *map(str, arguments), f"--device={DEVICE}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_is_right(example):
+    lengths = ["q_len=40", "kv_len=40"] if "prefill" in example.stem else ["kv_len=1..600"]
+    status, report, errors = attn_run(
+        example, f"--device={DEVICE}", "--check", "--dim=batch=3", *[f"--dim={d}" for d in lengths]
+    )
+    assert status == 0, errors
+    assert report["passed"]
+
+
+def test_report_has_the_promised_fields():
+    status, report, errors = attn_run(DECODE, f"--device={DEVICE}", "--check", "--dim", "kv_len=600")
+    assert status == 0, errors
+    assert report.keys() >= FIELDS_ALWAYS
+    if DEVICE == "host":
+        assert report.keys() >= FIELDS_HOST
+        assert report["bytes_floor"] > 4 * 600 * 8 * 128 * 2 * 2
+        assert report["flops"] >= report["flops_useful"] > 0
+
+
+def test_json_on_standard_output_is_only_json(small):
+    result = run(small, "--json", "-", "--check")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["passed"] is True
+    assert "right:" in result.stderr
+
+
+def test_summary_goes_to_standard_output(small):
+    result = run(small, "--check")
+    assert result.returncode == 0, result.stderr
+    assert "right: within tolerance" in result.stdout
+
+
+def attention(tensors):
+    """Causal attention over a paged f16 cache, written once more and independently, in NumPy."""
+    q = tensors["q"].astype(np.float64)
+    k_pages, v_pages = tensors["kv.k_pages"], tensors["kv.v_pages"]
+    page, kv_heads = k_pages.shape[1:3]
+    group = q.shape[1] // kv_heads
+    o = np.zeros((*q.shape[:2], v_pages.shape[-1]))
+    lse = np.full(q.shape[:2], -np.inf)
+    for s in range(len(tensors["q_start"]) - 1):
+        tokens = np.arange(tensors["kv.lengths"][s])
+        pages = tensors["kv.block_table"][s][tokens // page]
+        k = k_pages[pages, tokens % page].astype(np.float64)
+        v = v_pages[pages, tokens % page].astype(np.float64)
+        for row in range(tensors["q_start"][s], tensors["q_start"][s + 1]):
+            seen = tensors["kv.pos0"][s] + tokens <= tensors["q_pos"][row]
+            if not seen.any():
+                continue
+            for head in range(q.shape[1]):
+                scores = k[seen, head // group] @ q[row, head] / np.sqrt(q.shape[2])
+                weights = np.exp(scores - scores.max())
+                lse[row, head] = scores.max() + np.log(weights.sum())
+                o[row, head] = weights @ v[seen, head // group] / weights.sum()
+    return o, lse
+
+
+def test_numpy_agrees(small, tmp_path):
+    saved, outputs = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    result = run(
+        small,
+        "--save-inputs",
+        saved,
+        "--outputs",
+        outputs,
+        "--dim=batch=5",
+        "--dim=kv_len=0..70",
+        "--dim=q_len=0..5",
+    )
+    assert result.returncode == 0, result.stderr
+    o, lse = attention(load_file(saved))
+    got = load_file(outputs)
+    norm = np.linalg.norm(o, axis=-1)
+    error = np.linalg.norm(got["o"].astype(np.float64) - o, axis=-1)
+    assert np.all(error <= 1e-3 * norm)
+    assert np.array_equal(np.isneginf(lse), np.isneginf(got["lse"]))
+    finite = np.isfinite(lse)
+    assert np.abs(got["lse"][finite] - lse[finite]).max() <= 2e-3
+
+
+def test_saved_inputs_run_again(small, tmp_path):
+    saved = tmp_path / "in.safetensors"
+    first, second = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    result = run(small, "--save-inputs", saved, "--outputs", first, "--dim=kv_len=50..90")
+    assert result.returncode == 0, result.stderr
+    result = run(small, "--inputs", saved, "--outputs", second, "--check")
+    assert result.returncode == 0, result.stderr
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.skipif(DEVICE != "host", reason="only the host device has a scheduler to shuffle")
+@pytest.mark.parametrize("shape", [("kv_len=700",), ("q_len=37", "kv_len=200")], ids=["decode", "prefill"])
+def test_bits_do_not_depend_on_scheduling(small, tmp_path, shape):
+    saved = tmp_path / "in.safetensors"
+    variants = [[], ["--seed=1"], ["--shuffle"], ["--shuffle", "--seed=2"], ["--repeat=2"]]
+    outputs, counters = [], []
+    for i, variant in enumerate([*variants, "one core"]):
+        out, report = tmp_path / f"{i}.safetensors", tmp_path / f"{i}.json"
+        source = ["--inputs", saved] if i else ["--save-inputs", saved, *[f"--dim={d}" for d in shape]]
+        one_core = variant == "one core"
+        command = (["taskset", "-c", "0"] if one_core else []) + [
+            program("attn-run"),
+            str(small),
+            "--device=host",
+        ]
+        command += [] if one_core else variant
+        result = subprocess.run(
+            [*command, *map(str, source), "--outputs", str(out), "--json", str(report)],
+            capture_output=True,
+            text=True,
+        )
+        assert result.returncode == 0, result.stderr
+        outputs.append(out.read_bytes())
+        values = json.loads(report.read_text())
+        counters.append({name: values[name] for name in FIELDS_HOST})
+    assert all(output == outputs[0] for output in outputs)
+    assert all(counter == counters[0] for counter in counters)
+
+
+def test_number_of_blocks_moves_only_rounding(small):
+    for blocks in (1, 3, 40):
+        status, report, errors = attn_run(
+            small, f"--device={DEVICE}", "--check", f"--blocks={blocks}", "--dim=batch=2", "--dim=kv_len=900"
+        )
+        assert status == 0, errors
+        assert report["blocks"] <= blocks
+
+
+def test_lengths_from_a_trace(small, tmp_path):
+    """Azure's trace where the data directory has it, else one like it."""
+    data = os.environ.get("ATTN_DATA_DIR")
+    trace = Path(data) / "azure/AzureLLMInferenceTrace_code.csv" if data else tmp_path / "trace.csv"
+    if not data:
+        trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.97,480,10\n,318,8\n")
+    result = run(small, "--check", "--dim=batch=4", f"--dim=kv_len=@{trace}:ContextTokens")
+    assert result.returncode == 0, result.stderr
+
+
+def test_every_target_runs_on_host(small):
+    if DEVICE != "host":
+        pytest.skip("the GPU decides the target")
+    for target in ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"):
+        status, report, errors = attn_run(small, "--device=host", f"--target={target}", "--check")
+        assert status == 0, errors
+        assert report["target"] == target
+
+
+def test_help_says_what_there_is():
+    result = run("--help")
+    assert result.returncode == 0
+    for option in ("--entry", "--dim", "--inputs", "--json", "--shuffle", "--repeat"):
+        assert option in result.stdout

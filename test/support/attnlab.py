@@ -1,0 +1,115 @@
+"""Problems as MLIR text, and the programs as functions: what the grid, the benchmarks and the fuzzers share."""
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("ATTN_BUILD", ROOT / "build"))
+TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
+TOLERANCE = {"f16": 1e-3, "bf16": 8e-3}
+LSE_TOLERANCE = 2e-3
+SOFTCAP = 30.0
+
+
+def program(name):
+    path = BUILD / "bin" / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: run ./dev build first")
+    return str(path)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is compiled: everything that changes the kernel. Sizes that do not are given when it runs."""
+
+    q_heads: int = 32
+    kv_heads: int = 8
+    dim: int = 128
+    value_dim: int = 128
+    dtype: str = "bf16"
+    store: str = "paged<16>"
+    see: str = "causal"
+    softcap: bool = False
+
+    @property
+    def group(self):
+        return self.q_heads // self.kv_heads
+
+    def text(self):
+        query = f"tensor<?x{self.q_heads}x{self.dim}x{self.dtype}>"
+        output = f"tensor<?x{self.q_heads}x{self.value_dim}x{self.dtype}>"
+        lse = f"tensor<?x{self.q_heads}xf32>"
+        value_dim = "" if self.value_dim == self.dim else f"value_dim = {self.value_dim}, "
+        score = ""
+        constants = ""
+        if self.softcap:
+            constants = f"""
+  %cap = arith.constant {SOFTCAP} : f32
+  %inverse = arith.constant {1 / SOFTCAP!r} : f32"""
+            score = """ score {
+    ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+      %x = arith.mulf %s, %inverse : f32
+      %y = math.tanh %x : f32
+      %z = arith.mulf %y, %cap : f32
+      attn.yield %z : f32
+    }"""
+        return f"""!query = {query}
+!cache = !attn.kv<{self.store}, heads = {self.kv_heads}, dim = {self.dim}, {value_dim}key = {self.dtype}, value = {self.dtype}>
+func.func @attention(%q: !query {{attn.name = "q", attn.dims = ["rows"]}},
+                     %kv: !cache {{attn.name = "kv", attn.dims = ["batch", "kv_len"]}}) -> ({output}, {lse}) {{{constants}
+  %o, %lse = attn.attend %q over (%kv see {self.see}){score} : !query, !cache -> {output}, {lse}
+  return %o, %lse : {output}, {lse}
+}}
+"""
+
+
+def attn_run(file, *options, timeout=600):
+    """Runs attn-run with --json; returns (exit status, the JSON object or None, standard error)."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run.json"
+        result = subprocess.run(
+            [program("attn-run"), str(file), "--json", str(out), *map(str, options)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+        report = json.loads(out.read_text()) if out.exists() else None
+        return result.returncode, report, result.stderr
+
+
+@dataclass
+class Resources:
+    """What ptxas -v says about one kernel."""
+
+    kernel: str
+    registers: int
+    stack: int
+    spill_stores: int
+    spill_loads: int
+
+
+def ptxas(ptx_file, target):
+    """Assembles a PTX file; returns the resources of its kernels. Raises with ptxas's own words on failure."""
+    command = ["ptxas", "-v", f"-arch={target}", str(ptx_file), "-o", os.devnull]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    log = result.stdout + result.stderr
+    if result.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}\n{log}")
+    kernels = []
+    for part in re.split(r"Compiling entry function ", log)[1:]:
+        name = re.match(r"'([^']*)'", part).group(1)
+        stack, stores, loads = map(
+            int,
+            re.search(
+                r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", part
+            ).groups(),
+        )
+        registers = int(re.search(r"Used (\d+) registers", part).group(1))
+        kernels.append(Resources(name, registers, stack, stores, loads))
+    return kernels

@@ -1,0 +1,3 @@
+#include "attn/Tools.h"
+
+int main(int argc, char **argv) { return attn_run_main(argc, argv); }

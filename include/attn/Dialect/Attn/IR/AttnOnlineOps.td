@@ -63,9 +63,9 @@ def Attn_InitOp : Attn_Op<"init", [Pure]> {
     ```
   }];
   let arguments = (ins
-    Arg<AnyRankedTensor, "the query rows whose state this is">:$query,
-    Arg<Optional<AnyRankedTensor>, "a logit per query head, f32">:$sinks);
-  let results = (outs Res<Attn_StateType, "the state">:$state);
+    Attn_Described<AnyRankedTensor, "the query rows whose state this is">:$query,
+    Optional<Attn_Described<AnyRankedTensor, "a logit per query head, f32">>:$sinks);
+  let results = (outs Attn_Described<Attn_StateType, "the state">:$state);
   let assemblyFormat = [{
     $query (`sinks` $sinks^)? attr-dict `:` type($query) (`,` type($sinks)^)? `->` qualified(type($state))
   }];
@@ -90,12 +90,12 @@ def Attn_UpdateOp : Attn_Op<"update", [Pure, AllTypesMatch<["state", "result"]>]
     ```
   }];
   let arguments = (ins
-    Arg<Attn_StateType, "the state so far">:$state,
-    Arg<AnyRankedTensor, "the query rows">:$query,
-    Arg<Attn_KVType, "the region">:$kv,
-    Arg<Attn_VisibilityAttr, "what the rows see of it">:$visibility,
-    Arg<F32Attr, "factor of the dot products, positive">:$scale);
-  let results = (outs Res<Attn_StateType, "the state with the region's tokens">:$result);
+    Attn_Described<Attn_StateType, "the state so far">:$state,
+    Attn_Described<AnyRankedTensor, "the query rows">:$query,
+    Attn_Described<Attn_KVType, "the region">:$kv,
+    Attn_VisibilityAttr:$visibility,
+    Attn_ScaleAttr:$scale);
+  let results = (outs Attn_Described<Attn_StateType, "the state with the region's tokens">:$result);
   let regions = (region MaxSizedRegion<1>:$score);
   let assemblyFormat = [{
     $state `,` $query `,` $kv `see` custom<Visibility>($visibility) `scale` custom<Scale>($scale) (`score` $score^)?
@@ -123,9 +123,9 @@ def Attn_MergeOp : Attn_Op<"merge", [Pure, Commutative, AllTypesMatch<["lhs", "r
     ```
   }];
   let arguments = (ins
-    Arg<Attn_StateType, "one state">:$lhs,
-    Arg<Attn_StateType, "the other">:$rhs);
-  let results = (outs Res<Attn_StateType, "the state of the union">:$result);
+    Attn_Described<Attn_StateType, "one state">:$lhs,
+    Attn_Described<Attn_StateType, "the other">:$rhs);
+  let results = (outs Attn_Described<Attn_StateType, "the state of the union">:$result);
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` qualified(type($result))";
   let hasFolder = 1;
   let hasCanonicalizer = 1;
@@ -141,10 +141,10 @@ def Attn_FinishOp : Attn_Op<"finish", [Pure]> {
     %o, %lse = attn.finish %s : !attn.state<heads = 32, value_dim = 128> -> !q, tensor<?x32xf32>
     ```
   }];
-  let arguments = (ins Arg<Attn_StateType, "the state of all tokens">:$state);
+  let arguments = (ins Attn_Described<Attn_StateType, "the state of all tokens">:$state);
   let results = (outs
-    Res<AnyRankedTensor, "`[rows, q_heads, value_dim]`, f16 or bf16">:$output,
-    Res<Optional<AnyRankedTensor>, "`[rows, q_heads]` f32, natural logarithm">:$lse);
+    Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]`, f16 or bf16">:$output,
+    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32, natural logarithm">>:$lse);
   let assemblyFormat = "$state attr-dict `:` qualified(type($state)) `->` type($output) (`,` type($lse)^)?";
   let hasVerifier = 1;
 }

@@ -14,6 +14,10 @@ include "mlir/IR/OpBase.td"
 include "mlir/IR/OpAsmInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
+def Attn_ScaleAttr : ConfinedAttr<F32Attr, []> {
+  let summary = "factor of the dot products, f32, positive and finite; attend without it uses 1/sqrt(dim)";
+}
+
 class Attn_Op<string mnemonic, list<Trait> traits = []> : Op<Attn_Dialect, mnemonic, traits>;
 
 def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
@@ -68,14 +72,14 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins
-    Arg<AnyRankedTensor, "query rows `[rows, q_heads, dim]`, f16 or bf16, rows dynamic">:$query,
-    Arg<Variadic<Attn_KVType>, "the regions, one or more">:$kv,
-    Arg<Attn_VisibilityArrayAttr, "what the rows see of each region, in the order of the regions">:$visibility,
-    Arg<OptionalAttr<F32Attr>, "factor of the dot products, positive; 1/sqrt(dim) when absent">:$scale,
-    Arg<Optional<AnyRankedTensor>, "a logit per query head, f32, that joins the softmax and carries no value">:$sinks);
+    Attn_Described<AnyRankedTensor, "query rows `[rows, q_heads, dim]`, f16 or bf16, rows dynamic">:$query,
+    Variadic<Attn_Described<Attn_KVType, "the regions, one or more">>:$kv,
+    Attn_VisibilityArrayAttr:$visibility,
+    OptionalAttr<Attn_ScaleAttr>:$scale,
+    Optional<Attn_Described<AnyRankedTensor, "a logit per query head, f32, that joins the softmax and carries no value">>:$sinks);
   let results = (outs
-    Res<AnyRankedTensor, "`[rows, q_heads, value_dim]` in the query's element type">:$output,
-    Res<Optional<AnyRankedTensor>, "`[rows, q_heads]` f32, natural logarithm, -inf where a row sees nothing">:$lse);
+    Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` in the query's element type">:$output,
+    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32, natural logarithm, -inf where a row sees nothing">>:$lse);
   let regions = (region MaxSizedRegion<1>:$score);
   let assemblyFormat = [{
     $query `over` custom<Regions>($kv, $visibility) (`scale` custom<Scale>($scale)^)? (`sinks` $sinks^)?
@@ -117,7 +121,7 @@ def Attn_ReadOp : Attn_Op<"read", [Pure]> {
     ```
   }];
   let arguments = (ins
-    Arg<AnyRankedTensor, "f32, an argument of the function">:$tensor,
+    Attn_Described<AnyRankedTensor, "f32, an argument of the function">:$tensor,
     Arg<Variadic<I32>, "one index per dimension">:$indices);
   let results = (outs Res<F32, "the element">:$element);
   let assemblyFormat = "$tensor `[` $indices `]` attr-dict `:` type($tensor)";

@@ -14,6 +14,10 @@ def Attn_Store : I32EnumAttr<"Store", "how a token of an instance is found in me
   let cppNamespace = "::mlir::attn";
 }
 
+// The prose of an operand is the summary of its constraint: that is what both the generated reference and the
+// verifier's message print.
+class Attn_Described<TypeConstraint base, string prose> : Type<base.predicate, prose, base.cppType>;
+
 class Attn_Type<string name, string typeMnemonic> : TypeDef<Attn_Dialect, name> {
   let mnemonic = typeMnemonic;
 }

@@ -132,6 +132,6 @@ def Attn_VisibilityAttr : AttrDef<Attn_Dialect, "Visibility"> {
   let genVerifyDecl = 1;
 }
 
-def Attn_VisibilityArrayAttr : TypedArrayAttrBase<Attn_VisibilityAttr, "one visibility per KV region">;
+def Attn_VisibilityArrayAttr : TypedArrayAttrBase<Attn_VisibilityAttr, "what the rows see of each region, in the order of the regions">;
 
 #endif

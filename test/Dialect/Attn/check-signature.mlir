@@ -4,6 +4,7 @@
 // RUN: attn-opt %examples/02_prefill/prefill.mlir --attn-check-signature
 // RUN: attn-opt %examples/03_softcap/softcap.mlir --attn-check-signature
 // RUN: attn-opt %examples/04_composition/composition.mlir --attn-check-signature
+// RUN: attn-opt %examples/05_shared_prefix/shared_prefix.mlir --attn-check-signature
 
 !query = tensor<?x4x64xf16>
 !kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>

@@ -28,6 +28,7 @@ Manifest llama() {
     kernel.name = "decode_rows" + std::to_string(rows);
     kernel.rows = rows;
     kernel.keys = 64;
+    kernel.blocksPerSM = rows == 16 ? 2 : 1;
     m.kernels.push_back(kernel);
   }
   KernelInfo merge;

@@ -71,6 +71,7 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
     kernel.warps = 4;
     kernel.threads = 128;
     kernel.sharedBytes = 65536;
+    kernel.blocksPerSM = rows == 16 ? 2 : 1;
     kernel.params = {buffer("q"), buffer("q_pos"), buffer("o"), buffer("lse"), buffer("plan.tasks")};
     if (!m.ends.empty())
       kernel.params.push_back({Parameter::Kind::End, "", 0});

@@ -105,7 +105,8 @@ std::optional<Strategy> parseStrategy(std::string_view name); ///< "flatten", "b
 
 struct PlanOptions {
   Strategy strategy = Strategy::Flatten;
-  int blocks = 264; ///< of the launch: multiprocessors x resident blocks
+  int blocks = 0; ///< of the launch; 0: as many as are resident at once, by kernel and multiprocessors
+  int multiprocessors = 132; ///< of the device
   const GpuModel *gpu = &defaultGpu();
 };
 

@@ -25,19 +25,19 @@ int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 } // namespace
 
-CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &work,
-                     const PlanOptions &options) {
+CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &work, int blocks,
+                     const GpuModel &gpu) {
   const auto elementBytes = static_cast<double>(dtypeSize(m.dtype));
   const double tileBytes = kernel.keys * (m.keyDim + m.valueDim) * elementBytes;
   const double tileFlops = 2.0 * kernel.rows * kernel.keys * (m.keyDim + m.valueDim);
-  const double tileSeconds = options.blocks * std::max(tileBytes / options.gpu->bytesPerSecond,
-                                                       tileFlops / options.gpu->flopsPerSecond);
+  const double tileSeconds =
+      blocks * std::max(tileBytes / gpu.bytesPerSecond, tileFlops / gpu.flopsPerSecond);
   secondsPerCost = tileSeconds / tile;
   fixed = std::clamp<int64_t>(std::llround(taskSeconds / secondsPerCost), 1, 8 * tile);
   // A part's rows are written once and read once.
   const double partBytes = 2.0 * work.largestUnit * (m.valueDim + 1) * 4;
-  secondsPerPart = partBytes / options.gpu->bytesPerSecond;
-  partial = std::llround(secondsPerPart * options.blocks / secondsPerCost);
+  secondsPerPart = partBytes / gpu.bytesPerSecond;
+  partial = std::llround(secondsPerPart * blocks / secondsPerCost);
   mergeSeconds = mergeLaunchSeconds;
   const double rereadBytes =
       work.largestUnit * m.keyDim * elementBytes + sizeof(PlanTask) + sizeof(PlanSegment);
@@ -204,11 +204,11 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
     out.blockTasks[b] += out.blockTasks[b - 1];
 }
 
-void Balancer::balance(const Manifest &manifest, const Work &work, const PlanOptions &options,
+void Balancer::balance(const Manifest &manifest, const Work &work, int blocks, const GpuModel &gpu,
                        Assignment &out) {
   heads_ = manifest.kvHeads;
-  blocks_ = options.blocks;
-  cost_.emplace(manifest, manifest.kernels[static_cast<size_t>(work.kernel)], work, options);
+  blocks_ = blocks;
+  cost_.emplace(manifest, manifest.kernels[static_cast<size_t>(work.kernel)], work, blocks, gpu);
   int64_t total = 0, largest = 0;
   for (const Unit &unit : work.units) {
     total += taskCost(unit) * heads_;

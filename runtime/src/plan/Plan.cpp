@@ -12,6 +12,10 @@ std::optional<Strategy> parseStrategy(std::string_view name) {
   return std::nullopt;
 }
 
+static int launchBlocks(const KernelInfo &kernel, const PlanOptions &options) {
+  return options.blocks ? options.blocks : options.multiprocessors * kernel.blocksPerSM;
+}
+
 PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const PlanOptions &options) {
   int64_t intervals = 1;
   for (const OperandInfo &operand : m.operands)
@@ -20,21 +24,21 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
   const bool shared = options.strategy == Strategy::Flatten && limits.sharedInstances > 0;
   const int64_t sharedPacked = shared ? limits.sharedRows * m.groupSize() : 0;
   PlanCapacity capacity;
-  capacity.blocks = options.blocks;
   for (const KernelInfo &kernel : m.kernels) {
     if (kernel.role != KernelInfo::Role::Attend)
       continue;
+    const int64_t blocks = launchBlocks(kernel, options);
+    capacity.blocks = std::max(capacity.blocks, blocks);
     // A group of n packed rows takes at most n / rows + 1 tiles, rounded down; so does a shared instance.
     const int64_t own = packed / kernel.rows + std::min(limits.groups, limits.rows);
     const int64_t other = shared ? sharedPacked / kernel.rows + limits.sharedInstances : 0;
     const int64_t segmentsPerUnit = limits.instancesPerRow * intervals;
     // At most one cut for each block but the first: one more task, and copies of the segments of the task it
     // cuts.
-    capacity.tasks = std::max(capacity.tasks, (own + other) * m.kvHeads + options.blocks);
-    capacity.segments = std::max(capacity.segments, own * segmentsPerUnit + other * intervals +
-                                                        options.blocks * (segmentsPerUnit + 1));
-    const int64_t cutParts =
-        2 * static_cast<int64_t>(options.blocks) * std::min<int64_t>(kernel.rows, packed);
+    capacity.tasks = std::max(capacity.tasks, (own + other) * m.kvHeads + blocks);
+    capacity.segments = std::max(capacity.segments,
+                                 own * segmentsPerUnit + other * intervals + blocks * (segmentsPerUnit + 1));
+    const int64_t cutParts = 2 * blocks * std::min<int64_t>(kernel.rows, packed);
     capacity.partialRows =
         std::max(capacity.partialRows, cutParts + (shared ? (packed + sharedPacked) * m.kvHeads : 0));
   }
@@ -123,12 +127,12 @@ Planner::Planner(Planner &&) noexcept = default;
 
 Status Planner::plan(const Batch &batch, Plan &plan) {
   State &s = *state_;
-  // The block number shares a word with its load where tasks are dealt out.
-  if (s.options.blocks < 1 || s.options.blocks >= 1 << 20)
-    return inputError("expected between 1 and 1048575 blocks, got " + std::to_string(s.options.blocks));
   s.builder.build(s.manifest, batch, s.options.strategy, s.work);
-  s.balancer.balance(s.manifest, s.work, s.options, s.assignment);
-  plan.blocks = s.options.blocks;
+  plan.blocks = launchBlocks(s.manifest.kernels[static_cast<size_t>(s.work.kernel)], s.options);
+  // The block number shares a word with its load where tasks are dealt out.
+  if (plan.blocks < 1 || plan.blocks >= 1 << 20)
+    return inputError("expected between 1 and 1048575 blocks, got " + std::to_string(plan.blocks));
+  s.balancer.balance(s.manifest, s.work, plan.blocks, *s.options.gpu, s.assignment);
   plan.ends = batch.ends.empty() ? s.manifest.ends : batch.ends;
   s.emitter.emit(s.manifest, batch, s.work, s.assignment, plan);
   s.fillStats(batch, plan, plan.stats);

@@ -89,12 +89,13 @@ struct CostModel {
   double mergeSeconds = 0;   ///< of starting the merge,
   double secondsPerPart = 0; ///< and of merging one part
 
-  CostModel(const Manifest &manifest, const KernelInfo &kernel, const Work &work, const PlanOptions &options);
+  CostModel(const Manifest &manifest, const KernelInfo &kernel, const Work &work, int blocks,
+            const GpuModel &gpu);
 };
 
 class Balancer {
 public:
-  void balance(const Manifest &manifest, const Work &work, const PlanOptions &options, Assignment &out);
+  void balance(const Manifest &manifest, const Work &work, int blocks, const GpuModel &gpu, Assignment &out);
   const CostModel &cost() const { return *cost_; }
 
 private:

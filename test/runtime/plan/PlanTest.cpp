@@ -265,6 +265,17 @@ TEST(Plan, KernelFollowsTheRows) {
   EXPECT_EQ(makePlan(m, simpleBatch({500}, {300}))->kernel, 1);
 }
 
+TEST(Plan, BlocksFollowTheKernelAndTheDevice) {
+  const Manifest m = sampleManifest(); // two small blocks fit a multiprocessor, one large
+  EXPECT_EQ(makePlan(m, simpleBatch({100}, {1}))->blocks, 264);
+  EXPECT_EQ(makePlan(m, simpleBatch({100}, {50}))->blocks, 132);
+  PlanOptions options;
+  options.multiprocessors = 10;
+  EXPECT_EQ(makePlan(m, simpleBatch({100}, {1}), options)->blocks, 20);
+  options.blocks = 7;
+  EXPECT_EQ(makePlan(m, simpleBatch({100}, {1}), options)->blocks, 7);
+}
+
 TEST(Plan, LongSequenceIsCutIntoEqualShares) {
   const Manifest m = sampleManifest();
   PlanOptions options;
@@ -398,10 +409,10 @@ TEST(Plan, Errors) {
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().message,
             "the plan needs 18 tasks, but its buffers hold 8: make them for larger limits");
-  options.blocks = 0;
+  options.blocks = -1;
   EXPECT_NE(makePlan(m, simpleBatch({1}, {1}), options)
                 .error()
-                .message.find("expected between 1 and 1048575 blocks, got 0"),
+                .message.find("expected between 1 and 1048575 blocks, got -1"),
             std::string::npos);
   EXPECT_EQ(parseStrategy("by-query"), Strategy::ByQuery);
   EXPECT_EQ(parseStrategy("by-magic"), std::nullopt);

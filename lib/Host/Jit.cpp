@@ -1,7 +1,7 @@
 //===- Jit.cpp - LLVM IR to code in this process --------------------------===//
 //
-// ORC without the wrappers: no platform set-up, no vectorizers (kernels are
-// scalar code of one lane; their vectors live in the runtime), and a CPU model
+// ORC without the wrappers: no platform set-up, next to no optimization (kernels
+// are scalar code of one lane; their vectors live in the runtime), and a CPU model
 // from a short list, so that a kernel rounds alike on every machine.
 //
 //===----------------------------------------------------------------------===//
@@ -11,6 +11,8 @@
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/TargetParser/Host.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
 
 using namespace llvm;
 
@@ -26,26 +28,31 @@ static orc::JITTargetMachineBuilder targetMachine() {
   orc::JITTargetMachineBuilder builder{Triple(sys::getProcessTriple())};
   if (builder.getTargetTriple().getArch() == Triple::x86_64)
     builder.setCPU(has("avx2") && has("fma") && has("f16c") && has("bmi2") ? "x86-64-v3" : "x86-64-v2");
-  builder.setCodeGenOptLevel(CodeGenOptLevel::Less);
+  builder.setCodeGenOptLevel(CodeGenOptLevel::None);
   builder.setRelocationModel(Reloc::PIC_);
   builder.setCodeModel(CodeModel::Small);
   return builder;
 }
 
+/// Loads of lane fields and repeated arithmetic go, and with FastISel behind it a kernel of 4,500
+/// operations takes 50 ms instead of the 200 of O1. It runs 5 % slower: the time is in the runtime.
 static void optimize(Module &module, TargetMachine &machine) {
   LoopAnalysisManager loops;
   FunctionAnalysisManager functions;
   CGSCCAnalysisManager components;
   ModuleAnalysisManager modules;
-  PipelineTuningOptions tuning;
-  tuning.LoopVectorization = tuning.SLPVectorization = tuning.LoopInterleaving = tuning.LoopUnrolling = false;
-  PassBuilder builder(&machine, tuning);
+  PassBuilder builder(&machine);
   builder.registerModuleAnalyses(modules);
   builder.registerCGSCCAnalyses(components);
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, components, modules);
-  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O1).run(module, modules);
+  FunctionPassManager passes;
+  passes.addPass(EarlyCSEPass(/*UseMemorySSA=*/true));
+  passes.addPass(SimplifyCFGPass());
+  ModulePassManager all;
+  all.addPass(createModuleToFunctionPassAdaptor(std::move(passes)));
+  all.run(module, modules);
 }
 
 Expected<std::unique_ptr<Jit>> Jit::compile(std::unique_ptr<Module> module,

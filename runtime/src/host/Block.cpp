@@ -2,11 +2,14 @@
 #include "Checker.h"
 #include "Fiber.h"
 #include "Machine.h"
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
 
 namespace attn::rt::host {
+
+static constexpr uint64_t kCanary = 0x5ca1ab1e0ddba11ull;
 
 static uint8_t *reserve(size_t bytes) {
   void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -106,6 +109,8 @@ void Block::run(const Grid &g, uint64_t index) {
       lane.thread = t;
       lane.copies.clear();
       lane.copiesHead = lane.openGroup = 0;
+      // A frame that grew past its stack would be found at the block's end.
+      std::memcpy(stacks + t * kStackStride, &kCanary, sizeof kCanary);
       uint8_t *top = stacks + (t + 1) * kStackStride;
       lane.context = boost::context::detail::make_fcontext(top, kStackBytes, laneMain);
     }
@@ -117,6 +122,12 @@ void Block::run(const Grid &g, uint64_t index) {
     switchTo(first->context, mainContext, first);
   if (aliveLanes)
     reportDeadlock();
+  for (uint32_t t = 0; t < threads; ++t)
+    if (std::memcmp(stacks + t * kStackStride, &kCanary, sizeof kCanary) != 0) {
+      fprintf(stderr, "host device: a thread of %s needs more than %zu bytes of stack\n", g.kernel.name.c_str(),
+              kStackBytes);
+      abort(); // the stack below it is gone
+    }
   if (checker)
     checker->endBlock(*this);
 }

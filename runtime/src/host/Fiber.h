@@ -12,9 +12,9 @@
 
 namespace attn::rt::host {
 
-/// Stack tops a multiple of 64 KiB apart would share their cache sets; the odd
+/// Stack tops a power of two apart would share their cache sets; the odd
 /// remainder spreads the hot ends of the stacks over all of them.
-inline constexpr size_t kStackBytes = 64 << 10;
+inline constexpr size_t kStackBytes = 128 << 10;
 inline constexpr size_t kStackStride = kStackBytes + 17 * 64;
 
 struct Lane;

@@ -45,6 +45,7 @@ const Planted kBugs[] = {
     {"03_exit_pending", "wrong", kSync, "nvvm.cp.async", "exits with copies"},
     {"11_ldmatrix_alignment", "wrong", kAlign, "nvvm.ldmatrix", "multiple of 16"},
     {"11_ldmatrix_alignment_declared", "wrong", kAlign, "nvvm.ldmatrix", "multiple of 16"},
+    {"11_vector_alignment", "wrong", kAlign, "llvm.load", "multiple of 16"},
     {"11_ldmatrix_row", "wrong", kUninitialized, "nvvm.ldmatrix", "nobody wrote"},
     {"15_plain_against_atomic", "wrong", kRace, "", "written without order against block"},
     {"15_two_blocks_one_byte", "wrong", kRace, "llvm.store", "written without order against block"},

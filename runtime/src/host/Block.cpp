@@ -21,9 +21,8 @@ static uint8_t *reserve(size_t bytes) {
 Block::Block() {
   // 256 KiB alignment: the low 18 bits of a host address are the shared address.
   uint8_t *raw = reserve(2 * kArenaBytes);
-  uintptr_t base = (reinterpret_cast<uintptr_t>(raw) + kArenaBytes - 1) & ~uintptr_t(kArenaBytes - 1);
-  shared = reinterpret_cast<uint8_t *>(base);
-  size_t before = shared - raw;
+  size_t before = -reinterpret_cast<uintptr_t>(raw) & (kArenaBytes - 1);
+  shared = raw + before;
   if (before)
     munmap(raw, before);
   munmap(shared + kArenaBytes, kArenaBytes - before);
@@ -124,8 +123,8 @@ void Block::run(const Grid &g, uint64_t index) {
     reportDeadlock();
   for (uint32_t t = 0; t < threads; ++t)
     if (std::memcmp(stacks + t * kStackStride, &kCanary, sizeof kCanary) != 0) {
-      fprintf(stderr, "host device: a thread of %s needs more than %zu bytes of stack\n", g.kernel.name.c_str(),
-              kStackBytes);
+      fprintf(stderr, "host device: a thread of %s needs more than %zu bytes of stack\n",
+              g.kernel.name.c_str(), kStackBytes);
       abort(); // the stack below it is gone
     }
   if (checker)

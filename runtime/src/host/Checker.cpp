@@ -29,14 +29,15 @@ void Checker::endBlock(Block &b) {
 // Words
 //===----------------------------------------------------------------------===//
 
-std::string describeGlobal(const MemoryMap &memory, const void *p, uint32_t bytes) {
-  const Allocation *a = memory.nearest(p);
+std::string describeGlobal(const MemoryMap &memory, uintptr_t address, uint32_t bytes) {
+  const Allocation *a = memory.nearest(address);
   char text[160];
   if (!a) {
-    snprintf(text, sizeof text, "address %p (%u bytes), with nothing allocated", p, bytes);
+    snprintf(text, sizeof text, "address 0x%llx (%u bytes), with nothing allocated",
+             static_cast<unsigned long long>(address), bytes);
     return text;
   }
-  auto offset = static_cast<int64_t>(reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(a->base));
+  auto offset = static_cast<int64_t>(address - a->address());
   auto size = static_cast<int64_t>(a->bytes);
   if (offset >= 0 && offset + bytes <= size)
     snprintf(text, sizeof text, "%s + %lld (%u bytes)", a->label.c_str(), static_cast<long long>(offset),
@@ -100,7 +101,7 @@ bool Checker::checkAlignment(Lane &lane, uint32_t op, uint64_t address, uint32_t
   block->reportWith(FindingKind::Misaligned, op, lane.thread, 0, [&](LocalFinding &f) {
     f.message = "the address must be a multiple of " + std::to_string(alignment);
     f.address = shared ? "shared address " + std::to_string(address)
-                       : describeGlobal(grid->memory, reinterpret_cast<void *>(address), alignment);
+                       : describeGlobal(grid->memory, address, alignment);
   });
   return false;
 }

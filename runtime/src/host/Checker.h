@@ -71,7 +71,10 @@ private:
 };
 
 /// "k_pages + 4096 (16 bytes)", and where it lies against the end if outside.
-std::string describeGlobal(const MemoryMap &memory, const void *p, uint32_t bytes);
+std::string describeGlobal(const MemoryMap &memory, uintptr_t address, uint32_t bytes);
+inline std::string describeGlobal(const MemoryMap &memory, const void *p, uint32_t bytes) {
+  return describeGlobal(memory, reinterpret_cast<uintptr_t>(p), bytes);
+}
 
 } // namespace attn::rt::host
 

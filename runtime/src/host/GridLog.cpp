@@ -24,9 +24,8 @@ void BlockLog::reset(const Grid &g, const WriteSet &w) {
 }
 
 const Allocation *BlockLog::lookUp(uint64_t address) {
-  const void *p = reinterpret_cast<const void *>(address);
-  if (!last || !last->contains(p, 1)) {
-    last = grid->memory.find(p);
+  if (!last || !last->contains(address, 1)) {
+    last = grid->memory.find(address);
     lastMayWrite = last && writes->mayWrite(last);
   }
   return last;
@@ -97,7 +96,7 @@ void findGridRaces(const Grid &grid, const std::vector<std::vector<LoggedRange>>
                                                                       : "reads";
     reportTo(findings[write.block], FindingKind::Race, write.range.op, write.range.thread, other.range.op,
              [&](LocalFinding &f) {
-               f.address = describeGlobal(grid.memory, reinterpret_cast<const void *>(address), 1);
+               f.address = describeGlobal(grid.memory, address, 1);
                f.message = "written without order against block " + std::to_string(other.block) + ", which " +
                            what + " the same byte: " + grid.kernel.ops[other.range.op].text;
              });

@@ -1,4 +1,57 @@
 //===- Machine.h - Blocks, warps and lanes as fibers ------------*- C++ -*-===//
+//
+// A GPU in one process, to see what a GPU hides
+// =============================================
+// The kernel that PTX is emitted from is also compiled for this CPU, with a call
+// for whatever needs more than one thread (Entry.h). Each CUDA thread is a fiber;
+// each block runs on one core, with a shared-memory window of its own; blocks run
+// on all cores. What comes out (bits, findings, counters) does not depend on how
+// many cores there are nor on the order in which anything ran, unless the kernel
+// itself depends on it, and then that is the finding.
+//
+// *Running.* Fibers are cooperative. One runs until an operation needs others:
+// then it waits in its warp's table of groups, and the last lane to arrive runs
+// the operation for all and makes them ready (Rendezvous.cpp). Nothing polls; if
+// nobody is ready and somebody is alive, the block is deadlocked, and who waits
+// for whom is the report. Operands travel through the warp's exchange buffer, one
+// vector over the lanes per operand, so an mma is vector code over all lanes. The
+// compiler half joins mma and ldmatrix that only feed each other into programs
+// (lib/Host/Batch.cpp), so that a lane waits once for a whole tile product.
+//
+// *Time that a GPU is free to choose.* A wrong kernel often works on the schedule
+// at hand. So the free choices are made from a seed: which lane, warp and block
+// runs next (`shuffle`), and when between its issue and the wait that covers it an
+// asynchronous copy moves its bytes (AsyncCopy.cpp). A right kernel gives the same
+// bits under every choice.
+//
+// *Order.* A race is found whether or not the schedule made it bite, because what
+// is tracked is not time but the right to rely on something (Clocks.h): lanes
+// synchronise by bar.warp.sync, warps by block barriers, blocks by nothing;
+// shuffles, votes and mma exchange registers and order no memory. Every shared
+// access asks whether it may rely on the cell's last write, every write also on
+// its last reads (SharedShadow.h). A copy's cells are pending from its issue until
+// a wait *of the thread that issued it*, then they are that thread's write, which
+// others may rely on only after a barrier: forgetting the wait, waiting for too
+// few groups, waiting in another thread, waiting without a barrier and refilling a
+// stage too early are all the same finding. Global memory is asked about within a
+// block (GlobalShadow.h) and, at the end of the grid, between blocks (GridLog.h).
+//
+// *Bytes nobody wrote.* Shared memory is new for each block, global memory at its
+// allocation; both hold poison (all ones: NaN in every float format) and a map of
+// the bytes that were written. A copy moves unwritten bytes without complaint, a
+// load or ldmatrix of them is a finding. Bounds are exact; an access that would
+// fault is reported and diverted, so a launch ends whatever the kernel does.
+// Dynamic shared memory starts at exactly its declared alignment.
+//
+// *Cost.* Accesses are counted as a warp's requests (Requests.h): each distinct
+// byte once, sectors of 32 bytes, wavefronts over 32 banks.
+//
+// *What is to come.* mbarriers, TMA and wgmma need agents other than warps: one
+// clock entry per mbarrier and per copy queue, and a second clock per warp for the
+// async proxy. `Clocks` keeps its entries per agent and `Writer` has room for the
+// proxy; pending cells already are what an async agent's stamp will generalise.
+//
+//===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_MACHINE_H
 #define ATTN_RT_SRC_HOST_MACHINE_H
 

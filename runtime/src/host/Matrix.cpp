@@ -21,9 +21,9 @@ typedef uint16_t U16x8 __attribute__((vector_size(16)));
 typedef float F32x4 __attribute__((vector_size(16)));
 typedef float F32x8 __attribute__((vector_size(32)));
 
-template <bool half> [[gnu::always_inline]] inline void widen(const uint16_t *in, float *out) {
+template <bool Half> [[gnu::always_inline]] inline void widen(const uint16_t *in, float *out) {
   for (int i = 0; i < 8; ++i)
-    out[i] = half ? halfToFloat(in[i]) : bfloatToFloat(in[i]);
+    out[i] = Half ? halfToFloat(in[i]) : bfloatToFloat(in[i]);
 }
 
 /// Columns of an 8x8 matrix become rows, three rounds of interleaving.
@@ -43,19 +43,19 @@ template <bool half> [[gnu::always_inline]] inline void widen(const uint16_t *in
 /// In lane order the 32 words of a register are the rows of 8x8 matrices: words 4g..4g+3
 /// hold the 8 halves of row g (of column g, for B), and those of C and D are every other
 /// element of their row.
-template <bool half> [[gnu::always_inline]] inline void mmaBody(uint32_t *exchange, const WarpStep &step) {
+template <bool Half> [[gnu::always_inline]] inline void mmaBody(uint32_t *exchange, const WarpStep &step) {
   auto word = [&](unsigned i) { return exchange + step.in[i] * kLanes; };
   alignas(64) float A[16][16], B[16][8], D[16][8];
   for (int r = 0; r < 4; ++r) {
     const auto *halves = reinterpret_cast<const uint16_t *>(word(kMmaA + r));
     for (int g = 0; g < 8; ++g)
-      widen<half>(halves + 8 * g, &A[g + 8 * (r & 1)][8 * (r >> 1)]);
+      widen<Half>(halves + 8 * g, &A[g + 8 * (r & 1)][8 * (r >> 1)]);
   }
   for (int r = 0; r < 2; ++r) {
     uint16_t rows[8][8];
     transpose(reinterpret_cast<const uint16_t *>(word(kMmaB + r)), rows);
     for (int k = 0; k < 8; ++k)
-      widen<half>(rows[k], B[8 * r + k]);
+      widen<Half>(rows[k], B[8 * r + k]);
   }
   for (int i = 0; i < 2; ++i)
     for (int g = 0; g < 8; ++g) {

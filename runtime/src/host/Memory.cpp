@@ -93,19 +93,19 @@ Status MemoryMap::free(void *base) {
   return inputError("host: free of an address that is not the start of an allocation");
 }
 
-Allocation *MemoryMap::nearest(const void *p) const {
-  auto it = std::upper_bound(allocations.begin(), allocations.end(), static_cast<const uint8_t *>(p),
-                             [](const uint8_t *x, const auto &a) { return x < a->base; });
+Allocation *MemoryMap::nearest(uintptr_t address) const {
+  auto it = std::upper_bound(allocations.begin(), allocations.end(), address,
+                             [](uintptr_t x, const auto &a) { return x < a->address(); });
   if (it != allocations.begin())
     --it;
   return it == allocations.end() ? nullptr : it->get();
 }
 
-Allocation *MemoryMap::find(const void *p) const {
-  Allocation *a = nearest(p);
-  return a && a->contains(p, 0) && a->base + a->bytes != p ? a
-         : a && a->bytes == 0 && a->base == p              ? a
-                                                           : nullptr;
+Allocation *MemoryMap::find(uintptr_t address) const {
+  Allocation *a = nearest(address);
+  if (!a)
+    return nullptr;
+  return address - a->address() < std::max<size_t>(a->bytes, 1) ? a : nullptr;
 }
 
 void MemoryMap::markWritten(const void *p, size_t bytes) {

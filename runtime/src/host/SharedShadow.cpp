@@ -1,6 +1,5 @@
 //===- SharedShadow.cpp - Who touched which shared bytes ------------------===//
 #include "SharedShadow.h"
-#include <cstring>
 
 namespace attn::rt::host {
 
@@ -70,7 +69,7 @@ Conflict SharedShadow::read(const Clocks &clocks, unsigned warp, uint32_t lane, 
           noteRead(parts[i].readers[warp], clocks, warp, lane);
         }
     } else {
-      if (std::memcmp(&writer, &previous, sizeof writer) != 0)
+      if (!(writer == previous))
         if (!writerConflicts(writer, clocks, warp, lane, false, found))
           previous = writer;
       noteRead(readers[size_t(cell) * warps + warp], clocks, warp, lane);

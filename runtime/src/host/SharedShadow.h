@@ -23,6 +23,8 @@ struct Writer {
   uint32_t tick = 0;
   uint16_t op = 0;
   uint16_t warp : 5 = 0, lane : 6 = 0, atomic : 1 = 0, pending : 1 = 0, split : 1 = 0;
+
+  bool operator==(const Writer &) const = default;
 };
 
 /// What an access ran into.

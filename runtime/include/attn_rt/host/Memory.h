@@ -30,10 +30,12 @@ struct Allocation {
   /// One bit per byte; null once every byte was written.
   std::unique_ptr<std::atomic<uint64_t>[]> written;
 
-  bool contains(const void *p, size_t n) const {
-    size_t offset = static_cast<size_t>(static_cast<const uint8_t *>(p) - base);
+  uintptr_t address() const { return reinterpret_cast<uintptr_t>(base); }
+  bool contains(uintptr_t p, size_t n) const {
+    size_t offset = p - address();
     return offset <= bytes && n <= bytes - offset;
   }
+  bool contains(const void *p, size_t n) const { return contains(reinterpret_cast<uintptr_t>(p), n); }
   void mark(size_t offset, size_t n);
   bool isWritten(size_t offset, size_t n) const;
 };
@@ -59,8 +61,9 @@ public:
   void poison(void *base);
 
   /// The allocation that holds this address, or the nearest one, or null.
-  Allocation *find(const void *p) const;
-  Allocation *nearest(const void *p) const;
+  Allocation *find(const void *p) const { return find(reinterpret_cast<uintptr_t>(p)); }
+  Allocation *find(uintptr_t address) const;
+  Allocation *nearest(uintptr_t address) const;
   size_t size() const { return allocations.size(); }
 
 private:

@@ -38,7 +38,7 @@ static FailureOr<func::FuncOp> findEntry(ModuleOp module, StringRef entry) {
   if (entry.empty()) {
     if (functions.size() == 1)
       return functions.front();
-    return module.emitError("more than one attention function; choose one with --entry: ") << names();
+    return functions[1].emitError("more than one attention function; choose one with --entry: ") << names();
   }
   for (func::FuncOp function : functions)
     if (function.getName() == entry)

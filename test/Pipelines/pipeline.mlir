@@ -2,10 +2,33 @@
 
 // The order of passes, pinned: a change here is a decision.
 
-//      CHECK:Pass Manager with {{[0-9]+}} passes:
-// CHECK-NEXT:builtin.module(
+//      CHECK:builtin.module(
 // CHECK-NEXT:  func.func(
-// CHECK-NEXT:    attn-check-signature,
+// CHECK-NEXT:    attn-check-signature
+// CHECK-NEXT:  ),
+// CHECK-NEXT:  func.func(
 // CHECK-NEXT:    attn-normalize
 // CHECK-NEXT:  ),
+// CHECK-NEXT:  func.func(
+// CHECK-NEXT:    attn-split-regions
+// CHECK-NEXT:  ),
+// CHECK-NEXT:  func.func(
+// CHECK-NEXT:    canonicalize{  max-iterations=10 max-num-rewrites=-1 region-simplify=normal test-convergence=false top-down=true}
+// CHECK-NEXT:  ),
+// CHECK-NEXT:  func.func(
+// CHECK-NEXT:    attn-choose-schedule{target=sm_90a}
+// CHECK-NEXT:  ),
+// CHECK-NEXT:  attn-to-tile,
+// CHECK-NEXT:  gpu.module(
+// CHECK-NEXT:    tile-assign-layouts,
+// CHECK-NEXT:    tile-skip-full-masks,
+// CHECK-NEXT:    tile-pipeline-copies,
+// CHECK-NEXT:    tile-allocate-shared
+// CHECK-NEXT:  ),
+// CHECK-NEXT:  gpu.module(
+// CHECK-NEXT:    tile-to-machine,
+// CHECK-NEXT:    cse,
+// CHECK-NEXT:    machine-to-llvm
+// CHECK-NEXT:  )
+// CHECK-NEXT:)
 module {}

@@ -1,0 +1,262 @@
+// RUN: attn-opt %s --attn-to-tile --cse | FileCheck %s
+
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true>
+#rows128 = #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>
+
+// Two regions, sinks, seven query heads per KV head, and a dim that the warps cannot share evenly.
+!query = tensor<?x28x80xf16>
+!dense = !attn.kv<dense, heads = 4, dim = 80, key = f16, value = f16>
+!packed = !attn.kv<packed, heads = 4, dim = 80, key = f16, value = f16>
+!state = !attn.state<heads = 28, value_dim = 80>
+
+func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "context"},
+                   %response: !packed {attn.name = "response"}, %s: tensor<28xf32> {attn.name = "sink_logits"})
+    -> (!query, tensor<?x28xf32>) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q sinks %s : !query, tensor<28xf32> -> !state
+  %1 = attn.update %0, %q, %context see window(3) scale 1.0 : !query, !dense -> !state
+  %2 = attn.update %1, %q, %response see sink(4) | recent(5) scale 1.0 : !query, !packed -> !state
+  %o, %l = attn.finish %2 : !state -> !query, tensor<?x28xf32>
+  return %o, %l : !query, tensor<?x28xf32>
+}
+
+// CHECK-LABEL: gpu.module @regions_kernels
+// CHECK: func.func @regions_rows16(
+// CHECK-SAME: %[[Q:arg0]]: !tile.buffer<f16>, %[[QPOS:arg1]]: !tile.buffer<i32>, %[[O:arg2]]: !tile.buffer<f16>,
+// CHECK-SAME: %[[LSE:arg3]]: !tile.buffer<f32>, %[[BLOCKS:arg4]]: !tile.buffer<i32>, %[[TASKS:arg5]]: !tile.buffer<i32>,
+// CHECK-SAME: %[[SEGMENTS:arg6]]: !tile.buffer<i32>, %[[PARTO:arg7]]: !tile.buffer<f32>, %[[PARTLSE:arg8]]: !tile.buffer<f32>,
+// CHECK-SAME: %[[SCALE:arg9]]: f32, %[[SINKS:arg10]]: !tile.buffer<f32>,
+// CHECK-SAME: %[[K:arg11]]: !tile.buffer<f16>, %[[V:arg12]]: !tile.buffer<f16>, %[[TOKENS:arg13]]: i32, %[[END0:arg14]]: i32,
+// CHECK-SAME: %[[K1:arg15]]: !tile.buffer<f16>, %[[V1:arg16]]: !tile.buffer<f16>, %[[START:arg17]]: !tile.buffer<i32>,
+// CHECK-SAME: %[[END1:arg18]]: i32, %[[END2:arg19]]: i32)
+// CHECK-SAME: tile.blocks_per_sm = 2 : i32
+// CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "q">, #tile.parameter<buffer, "q_pos">,
+// CHECK-SAME: #tile.parameter<buffer, "o">, #tile.parameter<buffer, "lse">, #tile.parameter<buffer, "plan.block_tasks">,
+// CHECK-SAME: #tile.parameter<buffer, "plan.tasks">, #tile.parameter<buffer, "plan.segments">,
+// CHECK-SAME: #tile.parameter<buffer, "partial.o">, #tile.parameter<buffer, "partial.lse">, #tile.parameter<scale>,
+// CHECK-SAME: #tile.parameter<buffer, "sink_logits">, #tile.parameter<buffer, "context.k">,
+// CHECK-SAME: #tile.parameter<buffer, "context.v">, #tile.parameter<dim, "context.tokens">, #tile.parameter<end>,
+// CHECK-SAME: #tile.parameter<buffer, "response.k">, #tile.parameter<buffer, "response.v">,
+// CHECK-SAME: #tile.parameter<buffer, "response.start">, #tile.parameter<end index 1>, #tile.parameter<end index 2>]
+// CHECK-SAME: tile.threads = 128 : i32
+
+// A slice of the keys for every warp: 16 of 64. The exchange between warps takes the place of the rings.
+// CHECK: %[[WARP:.*]] = tile.warp_id
+// CHECK: %[[LOG2E:.*]] = arith.constant 1.44269502 : f32
+// CHECK: %[[TOLOG2:.*]] = arith.mulf %[[SCALE]], %[[LOG2E]]
+// CHECK: tile.alloc : !tile.shared<query 16, feature 80, f16>
+// CHECK: %[[RING:.*]] = tile.alloc {per_warp} : !tile.ring<2, <key 16, feature 80, f16>>
+// CHECK: tile.alloc overlays %[[RING]] : {{.*}} : !tile.scratch<20992>
+
+// This block's tasks.
+// CHECK: %[[BLOCK:.*]] = tile.block_id
+// CHECK: %[[FIRST:.*]] = tile.read %[[BLOCKS]]
+// CHECK: %[[LAST:.*]] = tile.read %[[BLOCKS]]
+// CHECK: scf.for %[[TASK:.*]] = %[[FIRST]] to %[[LAST]]
+// CHECK: %[[T:.*]]:8 = tile.record %[[TASKS]][%[[TASK]]]
+// CHECK: %[[ROWEND:.*]] = arith.addi %[[T]]#0, %[[T]]#1
+
+// Packed row p is query row p / 7 and head kv_head * 7 + p % 7.
+// CHECK: tile.gather block %[[T]]#0 to %[[ROWEND]] from %[[Q]] {{.*}} strides [80]
+// CHECK-NEXT: ^bb0(%[[P:.*]]: i32):
+// CHECK-NEXT: %[[C7:.*]] = arith.constant 7 : i32
+// CHECK-NEXT: %[[ROW:.*]] = arith.divui %[[P]], %[[C7]]
+// CHECK-NEXT: %[[HEAD0:.*]] = arith.muli %[[T]]#2, %[[C7]]
+// CHECK-NEXT: %[[INGROUP:.*]] = arith.remui %[[P]], %[[C7]]
+// CHECK-NEXT: %[[HEAD:.*]] = arith.addi %[[HEAD0]], %[[INGROUP]]
+// CHECK-NEXT: %[[C28:.*]] = arith.constant 28 : i32
+// CHECK-NEXT: %[[ROWHEADS:.*]] = arith.muli %[[ROW]], %[[C28]]
+// CHECK-NEXT: %[[SLOT:.*]] = arith.addi %[[ROWHEADS]], %[[HEAD]]
+// CHECK-NEXT: tile.yield %[[SLOT]]
+
+// Positions of rows past the task's last are those of the last.
+// CHECK: tile.load_vector %[[QPOS]]
+// CHECK-NEXT: ^bb0(%[[LINE:.*]]: i32):
+// CHECK-NEXT: %[[R:.*]] = arith.addi %[[T]]#0, %[[LINE]]
+// CHECK-NEXT: arith.minsi %[[R]],
+
+// The sink counts in the task that is flagged, in the first warp, in one lane of four.
+// CHECK: %[[MINF:.*]] = arith.constant 0xFF800000 : f32
+// CHECK: %[[BIT:.*]] = arith.andi %[[T]]#6, %{{.*}}
+// CHECK: %[[FLAG:.*]] = arith.cmpi ne, %[[BIT]],
+// CHECK: %[[WARP0:.*]] = arith.cmpi eq, %[[WARP]],
+// CHECK: %[[COUNTS:.*]] = arith.andi %[[FLAG]], %[[WARP0]]
+// CHECK: %[[QUAD:.*]] = arith.andi %{{.*}}, %c3_i32
+// CHECK: %[[LANE0:.*]] = arith.cmpi eq, %[[QUAD]],
+// CHECK: %[[LOGITS:.*]] = tile.load_vector %[[SINKS]]
+// CHECK: %[[MAX:.*]] = tile.map %[[LOGITS]] {
+// CHECK: %[[RAW:.*]] = arith.divf %{{.*}}, %[[SCALE]]
+// CHECK: arith.select %[[COUNTS]], %[[RAW]], %[[MINF]]
+// CHECK: %[[SUM:.*]] = tile.map %[[LOGITS]] {
+// CHECK: arith.cmpf une, %{{.*}}, %[[MINF]]
+// CHECK: arith.andi %[[COUNTS]], %[[LANE0]]
+// CHECK: -> <[query 16], f32, partial>
+
+// The task's segments; each selects one region, the other has no tiles.
+// CHECK: scf.for {{.*}} = %[[T]]#3 to %[[T]]#4 {{.*}} iter_args(%{{.*}} = %[[MAX]], %{{.*}} = %[[SUM]],
+// CHECK: %[[S:.*]]:8 = tile.record %[[SEGMENTS]]
+// CHECK: %[[MINE:.*]] = arith.cmpi eq, %[[S]]#0, %c0_i32
+// CHECK: %[[END:.*]] = arith.select %[[MINE]], %[[S]]#3, %[[S]]#2
+// CHECK: %[[LENGTH:.*]] = arith.subi %[[END]], %[[S]]#2
+// CHECK: %[[UP:.*]] = arith.addi %[[LENGTH]], %c63_i32
+// CHECK: %[[TILES:.*]] = arith.divui %[[UP]], %c64_i32
+// CHECK: %[[ORIGIN0:.*]] = arith.muli %[[T]]#2, %c80_i32
+// CHECK: %[[ORIGIN:.*]] = arith.extsi %[[ORIGIN0]]
+// CHECK: %[[FIRSTLOOP:.*]]:3 = scf.for %[[I:.*]] = %{{.*}} to %[[TILES]]
+// CHECK: %[[TILE0:.*]] = arith.muli %[[I]], %c64_i32
+// CHECK: %[[TILE:.*]] = arith.addi %[[S]]#2, %[[TILE0]]
+// CHECK: %[[SLICE0:.*]] = arith.muli %[[WARP]], %c16_i32
+// CHECK: %[[KEY:.*]] = arith.addi %[[TILE]], %[[SLICE0]]
+
+// Dense: token t of instance i is line i * tokens + t.
+// CHECK: tile.gather warp %[[KEY]] to %[[S]]#3 from %[[K]], %[[V]] origins %[[ORIGIN]], %[[ORIGIN]] strides [320, 320]
+// CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
+// CHECK-NEXT: %[[BEFORE:.*]] = arith.muli %[[S]]#1, %[[TOKENS]]
+// CHECK-NEXT: %[[DENSE:.*]] = arith.addi %[[BEFORE]], %[[TOKEN]]
+// CHECK-NEXT: tile.yield %[[DENSE]]
+
+// A tile inside [full_begin, full_end) is not masked.
+// CHECK: %[[AFTER:.*]] = arith.addi %[[KEY]], %c16_i32
+// CHECK: %[[B:.*]] = arith.cmpi slt, %[[KEY]], %[[S]]#4
+// CHECK: %[[E:.*]] = arith.cmpi slt, %[[S]]#5, %[[AFTER]]
+// CHECK: %[[PARTIAL:.*]] = arith.ori %[[B]], %[[E]]
+// CHECK: tile.mask %{{.*}} if %[[PARTIAL]]
+// CHECK-NEXT: ^bb0(%[[QP:.*]]: i32, %[[TOK:.*]]: i32):
+// CHECK-NEXT: %[[POS:.*]] = arith.addi %[[S]]#6, %[[TOK]]
+// CHECK-NEXT: %[[DIST:.*]] = arith.subi %[[QP]], %[[POS]]
+// CHECK-NEXT: %[[WINDOW:.*]] = arith.cmpi ult, %[[DIST]], %[[END0]]
+// CHECK-NEXT: %[[EXISTS:.*]] = arith.cmpi slt, %[[TOK]], %[[S]]#3
+// CHECK-NEXT: arith.andi %[[WINDOW]], %[[EXISTS]]
+
+// Where the maximum stays, the decay is exp2(0): it subtracts before it scales.
+// CHECK: %[[M:.*]] = tile.map %[[OLD:.*]], %{{.*}} {
+// CHECK: arith.maxnumf
+// CHECK: %[[CENTER:.*]] = tile.map %[[M]] {
+// CHECK: %[[NOTHING:.*]] = arith.cmpf oeq, %{{.*}}, %[[MINF]]
+// CHECK: arith.select %[[NOTHING]]
+// CHECK: tile.map %[[OLD]], %[[CENTER]] {
+// CHECK-NEXT: ^bb0(%[[X:.*]]: f32, %[[Y:.*]]: f32):
+// CHECK-NEXT: %[[D:.*]] = arith.subf %[[X]], %[[Y]]
+// CHECK-NEXT: %[[D2:.*]] = arith.mulf %[[D]], %[[TOLOG2]]
+// CHECK-NEXT: math.exp2 %[[D2]]
+
+// Packed: token t of instance i is line start[i] + t. Ends count on from the first region's.
+// CHECK: arith.cmpi eq, %[[S]]#0, %c1_i32
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[FIRSTLOOP]]#0, %{{.*}} = %[[FIRSTLOOP]]#1, %{{.*}} = %[[FIRSTLOOP]]#2)
+// CHECK: tile.gather warp {{.*}} from %[[K1]], %[[V1]]
+// CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
+// CHECK-NEXT: %[[INSTANCE:.*]] = arith.extsi %[[S]]#1
+// CHECK-NEXT: %[[AT:.*]] = tile.read %[[START]][%[[INSTANCE]]]
+// CHECK-NEXT: %[[LINE:.*]] = arith.addi %[[AT]], %[[TOKEN]]
+// CHECK-NEXT: tile.yield %[[LINE]]
+// CHECK: tile.mask
+// CHECK: %[[SINK:.*]] = arith.cmpi slt, %{{.*}}, %[[END1]]
+// CHECK: %[[RECENT:.*]] = arith.cmpi ult, %{{.*}}, %[[END2]]
+// CHECK: arith.ori %[[SINK]], %[[RECENT]]
+
+// The warps' states are merged. Each writes 32 of the 80 columns: those past the end do not exist.
+// CHECK: tile.complete
+// CHECK-NEXT: tile.sync block
+// CHECK: tile.merge_warps {{.*}} unit %[[TOLOG2]] warps 4 warp %[[WARP]] {{.*}} -> <[query 16], f32>, <[query 16], f32>, <[query 16, feature 32], f32>
+// CHECK: %[[COLUMN:.*]] = arith.muli %[[WARP]], %c32_i32
+// CHECK: %[[LSELINES:.*]] = arith.select %[[WARP0]], %[[T]]#1, %c0_i32
+// CHECK: tile.reciprocal
+// CHECK: %[[PART:.*]] = arith.cmpi sge, %[[T]]#5, %c0_i32
+// CHECK: scf.if %[[PART]] {
+// CHECK: tile.store %{{.*}} to %[[PARTO]] lines %[[T]]#1 column %[[COLUMN]] {
+// CHECK: arith.addi %[[T]]#5,
+// CHECK: } {columns = 80 : i64}
+// CHECK: tile.store %{{.*}} to %[[PARTLSE]] lines %[[LSELINES]] {
+// CHECK: } else {
+// CHECK: tile.store %{{.*}} to %[[O]] lines %[[T]]#1 column %[[COLUMN]] {
+// CHECK: arith.divui
+// CHECK: tile.store %{{.*}} to %[[LSE]] lines %[[LSELINES]] {
+
+// The merge kernel: 80 columns are two and a half warps wide.
+// CHECK: func.func @regions_merge(
+// CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "o">, #tile.parameter<buffer, "lse">,
+// CHECK-SAME: #tile.parameter<buffer, "plan.merge_start">, #tile.parameter<buffer, "plan.merge_rows">,
+// CHECK-SAME: #tile.parameter<buffer, "plan.merge_partials">, #tile.parameter<buffer, "partial.o">,
+// CHECK-SAME: #tile.parameter<buffer, "partial.lse">, #tile.parameter<dim, "merge_rows">], tile.threads = 128 : i32
+// CHECK: arith.maxnumf
+// CHECK: math.exp2
+// CHECK: arith.minsi %{{.*}}, %c79_i32
+// CHECK: tile.write %{{.*}} to %arg0
+// CHECK: tile.write %{{.*}} to %arg0
+// CHECK: %[[INSIDE:.*]] = arith.cmpi slt, %{{.*}}, %c80_i32
+// CHECK-NEXT: scf.if %[[INSIDE]] {
+// CHECK: tile.write %{{.*}} to %arg0
+// CHECK: scf.if
+// CHECK: tile.write %{{.*}} to %arg1
+
+// A score region, no LSE, pages, and a tile shared by the block.
+!query8 = tensor<?x8x64xbf16>
+!paged = !attn.kv<paged<16>, heads = 8, dim = 64, key = bf16, value = bf16>
+!state8 = !attn.state<heads = 8, value_dim = 64>
+
+func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
+                 %bias: tensor<8x?xf32> {attn.name = "bias"}) -> !query8 attributes {tile.schedules = [#rows128]} {
+  %two = arith.constant 2.0 : f32
+  %0 = attn.init %q : !query8 -> !state8
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 score {
+  ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+    %b = attn.read %bias[%head, %k_pos] : tensor<8x?xf32>
+    %t = arith.mulf %s, %two : f32
+    %u = arith.addf %t, %b : f32
+    attn.yield %u : f32
+  } : !query8, !paged -> !state8
+  %o = attn.finish %1 : !state8 -> !query8
+  return %o : !query8
+}
+
+// CHECK-LABEL: gpu.module @score_kernels
+// CHECK: func.func @score_rows128(
+// CHECK-SAME: "o">, #tile.parameter<buffer, "plan.block_tasks">
+// CHECK-SAME: #tile.parameter<buffer, "kv.k_pages">, #tile.parameter<buffer, "kv.v_pages">,
+// CHECK-SAME: #tile.parameter<dim, "kv.max_pages">, #tile.parameter<buffer, "kv.block_table">,
+// CHECK-SAME: #tile.parameter<dim, "bias.dim1">, #tile.parameter<buffer, "bias">]
+// CHECK-SAME: tile.threads = 256 : i32
+
+// One ring for the block, no exchange between warps; warp w has the 16 rows from 16 w on.
+// CHECK: %[[WARP:.*]] = tile.warp_id
+// CHECK: tile.alloc : !tile.shared<query 128, feature 64, bf16>
+// CHECK: tile.alloc : !tile.ring<2, <key 64, feature 64, bf16>>
+// CHECK-NOT: tile.scratch
+// CHECK: tile.gather block
+// CHECK-NOT: tile.load %
+// CHECK: tile.gather block {{.*}} strides [512, 512]
+
+// Pages of 16: block_table[instance * max_pages + t / 16] * 16 + t % 16.
+// CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
+// CHECK: %[[TABLE:.*]] = arith.muli
+// CHECK: %[[PAGE:.*]] = arith.divui %[[TOKEN]], %[[C16:.*]] : i32
+// CHECK: %[[PAGE64:.*]] = arith.extsi %[[PAGE]]
+// CHECK: %[[ENTRY:.*]] = arith.addi %[[TABLE]], %[[PAGE64]]
+// CHECK: %[[PHYSICAL:.*]] = tile.read %{{.*}}[%[[ENTRY]]]
+// CHECK: %[[FIRST:.*]] = arith.muli %[[PHYSICAL]], %[[C16]]
+// CHECK: %[[IN:.*]] = arith.remui %[[TOKEN]], %[[C16]]
+// CHECK: %[[SLOT:.*]] = arith.addi %[[FIRST]], %[[IN]]
+// CHECK: tile.yield %[[SLOT]]
+
+// The query stays in shared memory; the region's text, on the scaled score, then to log2.
+// CHECK: tile.dot %{{.*}} at %{{.*}} : !tile.shared<query 128, feature 64, bf16>
+// CHECK: %[[SCORED:.*]] = tile.map
+// CHECK-NEXT: ^bb0(%[[X:.*]]: f32, %[[HEAD:.*]]: i32, %{{.*}}: i32, %[[KEY:.*]]: i32):
+// CHECK: %[[SCALED:.*]] = arith.mulf %[[X]], %arg
+// CHECK: %[[KPOS:.*]] = arith.addi %{{.*}}, %[[KEY]]
+// Each index is clamped into its extent.
+// CHECK: arith.minsi %[[HEAD]], %c7_i32
+// CHECK: arith.maxsi
+// CHECK: arith.minsi %[[KPOS]],
+// CHECK: arith.maxsi
+// CHECK: %[[BIAS:.*]] = tile.read
+// CHECK: %[[TWICE:.*]] = arith.mulf %[[SCALED]], %{{.*}}
+// CHECK: %[[BIASED:.*]] = arith.addf %[[TWICE]], %[[BIAS]]
+// CHECK: arith.mulf %[[BIASED]], %[[LOG2E:.*]] : f32
+// CHECK: tile.mask %[[SCORED]]
+// Weights need no factor any more.
+// CHECK: math.exp2
+// CHECK-NOT: math.fma %{{.*}}, %[[LOG2E]]
+// CHECK: tile.store
+// CHECK-NOT: columns
+// CHECK: tile.sync block
+// CHECK: func.func @score_merge(

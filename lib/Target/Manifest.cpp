@@ -2,6 +2,7 @@
 #include "attn/Target/Manifest.h"
 
 #include "attn/Dialect/Attn/IR/Score.h"
+#include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -55,17 +56,15 @@ static rt::Visibility visibilityOf(VisibilityAttr attribute, std::vector<int32_t
   return visibility;
 }
 
-static std::vector<rt::DimInfo> dimsOf(RankedTensorType type, ArrayAttr names) {
+static std::vector<rt::DimInfo> dimsOf(RankedTensorType type, ArrayRef<std::string> names) {
   std::vector<rt::DimInfo> dims;
-  unsigned dynamic = 0;
   for (int64_t size : type.getShape()) {
     rt::DimInfo dim;
-    dim.value = size;
     if (ShapedType::isDynamic(size)) {
-      dim.value = 0;
-      dim.name = names && dynamic < names.size() ? cast<StringAttr>(names[dynamic]).str()
-                                                 : "dim" + std::to_string(dynamic);
-      ++dynamic;
+      dim.name = names.front();
+      names = names.drop_front();
+    } else {
+      dim.value = size;
     }
     dims.push_back(std::move(dim));
   }
@@ -85,12 +84,12 @@ FailureOr<rt::Manifest> mlir::attn::describeProblem(Chain &chain) {
   manifest.returnsLse = static_cast<bool>(chain.finish.getLse());
   manifest.sinkLogits = static_cast<bool>(chain.init.getSinks());
 
-  for (BlockArgument argument : function.getArguments()) {
+  FailureOr<Signature> signature = readSignature(function);
+  if (failed(signature))
+    return failure();
+  for (auto [argument, known] : llvm::zip_equal(function.getArguments(), signature->arguments)) {
     rt::Argument entry;
-    entry.name = argumentName(argument).str();
-    if (entry.name.empty())
-      return function.emitError() << "argument #" << argument.getArgNumber()
-                                  << " has no name: expected an attribute attn.name = \"...\"";
+    entry.name = known.name;
     if (auto kv = dyn_cast<KVType>(argument.getType())) {
       entry.role = rt::Argument::Role::KV;
       entry.store = kv.getStore() == Store::Paged    ? rt::Argument::Store::Paged
@@ -108,7 +107,7 @@ FailureOr<rt::Manifest> mlir::attn::describeProblem(Chain &chain) {
                    : argument == chain.init.getSinks() ? rt::Argument::Role::Sink
                                                        : rt::Argument::Role::Tensor;
       entry.dtype = dtypeOf(type.getElementType());
-      entry.dims = dimsOf(type, function.getArgAttrOfType<ArrayAttr>(argument.getArgNumber(), "attn.dims"));
+      entry.dims = dimsOf(type, known.dims);
     }
     manifest.arguments.push_back(std::move(entry));
   }

@@ -52,6 +52,10 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
 
     if (auto given = function->getAttrOfType<ArrayAttr>("tile.schedules")) {
       for (auto schedule : given.getAsRange<ScheduleAttr>()) {
+        if (schedule.getKind() == ScheduleKind::Wgmma && chip->name != "sm_90a") {
+          function.emitError() << schedule << " needs sm_90a, the only chip with wgmma; got " << chip->name;
+          return signalPassFailure();
+        }
         if (shape.sharedBytes(schedule) > chip->sharedPerBlock) {
           function.emitError() << schedule << " needs " << shape.sharedBytes(schedule)
                                << " bytes of shared memory, " << chip->name << " has " << chip->sharedPerBlock

@@ -41,6 +41,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 
 // A slice of the keys for every warp: 16 of 64. The exchange between warps takes the place of the rings.
 // CHECK: %[[WARP:.*]] = tile.warp_id
+// CHECK: %[[WARP0:.*]] = arith.cmpi eq, %[[WARP]],
 // CHECK: %[[LOG2E:.*]] = arith.constant 1.44269502 : f32
 // CHECK: %[[TOLOG2:.*]] = arith.mulf %[[SCALE]], %[[LOG2E]]
 // CHECK: tile.alloc : !tile.shared<query 16, feature 80, f16>
@@ -72,13 +73,13 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: tile.load_vector %[[QPOS]]
 // CHECK-NEXT: ^bb0(%[[LINE:.*]]: i32):
 // CHECK-NEXT: %[[R:.*]] = arith.addi %[[T]]#0, %[[LINE]]
-// CHECK-NEXT: arith.minsi %[[R]],
+// CHECK: %[[LASTROW:.*]] = arith.addi %[[ROWEND]],
+// CHECK: arith.minsi %[[R]], %[[LASTROW]]
 
 // The sink counts in the task that is flagged, in the first warp, in one lane of four.
 // CHECK: %[[MINF:.*]] = arith.constant 0xFF800000 : f32
 // CHECK: %[[BIT:.*]] = arith.andi %[[T]]#6, %{{.*}}
 // CHECK: %[[FLAG:.*]] = arith.cmpi ne, %[[BIT]],
-// CHECK: %[[WARP0:.*]] = arith.cmpi eq, %[[WARP]],
 // CHECK: %[[COUNTS:.*]] = arith.andi %[[FLAG]], %[[WARP0]]
 // CHECK: %[[QUAD:.*]] = arith.andi %{{.*}}, %c3_i32
 // CHECK: %[[LANE0:.*]] = arith.cmpi eq, %[[QUAD]],
@@ -99,13 +100,13 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[LENGTH:.*]] = arith.subi %[[END]], %[[S]]#2
 // CHECK: %[[UP:.*]] = arith.addi %[[LENGTH]], %c63_i32
 // CHECK: %[[TILES:.*]] = arith.divui %[[UP]], %c64_i32
-// CHECK: %[[ORIGIN0:.*]] = arith.muli %[[T]]#2, %c80_i32
-// CHECK: %[[ORIGIN:.*]] = arith.extsi %[[ORIGIN0]]
 // CHECK: %[[FIRSTLOOP:.*]]:3 = scf.for %[[I:.*]] = %{{.*}} to %[[TILES]]
 // CHECK: %[[TILE0:.*]] = arith.muli %[[I]], %c64_i32
 // CHECK: %[[TILE:.*]] = arith.addi %[[S]]#2, %[[TILE0]]
 // CHECK: %[[SLICE0:.*]] = arith.muli %[[WARP]], %c16_i32
 // CHECK: %[[KEY:.*]] = arith.addi %[[TILE]], %[[SLICE0]]
+// CHECK: %[[ORIGIN0:.*]] = arith.muli %[[T]]#2, %c80_i32
+// CHECK: %[[ORIGIN:.*]] = arith.extsi %[[ORIGIN0]]
 
 // Dense: token t of instance i is line i * tokens + t.
 // CHECK: tile.gather warp %[[KEY]] to %[[S]]#3 from %[[K]], %[[V]] origins %[[ORIGIN]], %[[ORIGIN]] strides [320, 320]
@@ -157,10 +158,10 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: tile.complete
 // CHECK-NEXT: tile.sync block
 // CHECK: tile.merge_warps {{.*}} unit %[[TOLOG2]] warps 4 warp %[[WARP]] {{.*}} -> <[query 16], f32>, <[query 16], f32>, <[query 16, feature 32], f32>
-// CHECK: %[[COLUMN:.*]] = arith.muli %[[WARP]], %c32_i32
-// CHECK: %[[LSELINES:.*]] = arith.select %[[WARP0]], %[[T]]#1, %c0_i32
+// CHECK-DAG: %[[COLUMN:.*]] = arith.muli %[[WARP]], %c32_i32
+// CHECK-DAG: %[[LSELINES:.*]] = arith.select %[[WARP0]], %[[T]]#1,
 // CHECK: tile.reciprocal
-// CHECK: %[[PART:.*]] = arith.cmpi sge, %[[T]]#5, %c0_i32
+// CHECK: %[[PART:.*]] = arith.cmpi sge, %[[T]]#5,
 // CHECK: scf.if %[[PART]] {
 // CHECK: tile.store %{{.*}} to %[[PARTO]] lines %[[T]]#1 column %[[COLUMN]] {
 // CHECK: arith.addi %[[T]]#5,

@@ -18,7 +18,7 @@
 // SM100-NEXT: .target sm_100a
 // SM120: .version 8.7
 // SM120-NEXT: .target sm_120a
-// CHECK: .extern .shared .align 128 .b8 attn_shared[];
+// CHECK: .extern .shared .align 1024 .b8 attn_shared[];
 
 // CHECK: .visible .entry decode_rows16(
 // CHECK: .reqntid 128

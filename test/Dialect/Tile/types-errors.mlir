@@ -102,3 +102,8 @@ func.func private @lhs_size(!tile.fragment<[query 16, key 24], bf16, lhs>)
 
 // expected-error @+1 {{only a one-axis fragment can be partial}}
 func.func private @partial(!tile.fragment<[query 16, key 16], f32, acc, partial>)
+
+// -----
+
+// expected-error @+1 {{expected 1 to 64 barriers, got 0}}
+func.func private @barriers(!tile.barriers<0>)

@@ -56,6 +56,12 @@ LogicalResult ScratchType::verify(function_ref<InFlightDiagnostic()> emitError, 
   return success();
 }
 
+LogicalResult BarriersType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t count) {
+  if (count < 1 || count > 64)
+    return emitError() << "expected 1 to 64 barriers, got " << count;
+  return success();
+}
+
 LogicalResult SharedType::verify(function_ref<InFlightDiagnostic()> emitError, Axis rowAxis, int64_t rows,
                                  Axis colAxis, int64_t cols, Type element, bool swizzled) {
   if (rowAxis == colAxis)

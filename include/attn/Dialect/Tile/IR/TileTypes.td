@@ -88,6 +88,7 @@ def Tile_BarriersType : Tile_Type<"Barriers", "barriers"> {
   let summary = "barriers in shared memory (mbarrier), eight bytes each";
   let parameters = (ins "int64_t":$count);
   let assemblyFormat = "`<` $count `>`";
+  let genVerifyDecl = 1;
 }
 
 def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {

@@ -1,0 +1,60 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics
+
+!q = !tile.shared<query 64, feature 64, bf16, swizzled>
+!k = !tile.shared<key 32, feature 64, bf16, swizzled>
+!s = !tile.fragment<[query 16, key 32], f32, acc>
+func.func @early(%q: !q, %k: !k, %i: i32) -> !s {
+  // expected-error @+1 {{result is used before tile.finish_dots}}
+  %0 = tile.start_dot %q at %i, %k : !q, !k -> !s
+  // expected-note @+1 {{used here}}
+  return %0 : !s
+}
+
+// -----
+
+!q = !tile.shared<query 64, feature 64, bf16, swizzled>
+!k = !tile.shared<key 32, feature 64, bf16, swizzled>
+!s = !tile.fragment<[query 16, key 32], f32, acc>
+func.func @line(%q: !q, %k: !k) {
+  // expected-error @+1 {{a left operand in shared memory needs the line it starts at}}
+  %0 = tile.start_dot %q, %k : !q, !k -> !s
+  return
+}
+
+// -----
+
+!q = !tile.shared<query 64, feature 64, bf16, swizzled>
+!k = !tile.shared<key 32, feature 128, bf16, swizzled>
+!s = !tile.fragment<[query 16, key 32], f32, acc>
+func.func @depth(%q: !q, %k: !k, %i: i32) {
+  // expected-error @+1 {{expected 64 along 'feature' of}}
+  %0 = tile.start_dot %q at %i, %k : !q, !k -> !s
+  return
+}
+
+// -----
+
+!q = !tile.shared<query 64, feature 64, bf16, swizzled>
+!k = !tile.shared<key 32, feature 64, bf16, swizzled>
+!s = !tile.fragment<[query 16, key 16], f32, acc>
+func.func @width(%q: !q, %k: !k, %i: i32) {
+  // expected-error @+1 {{expected a result of 16 rows per warp and 32 columns, got}}
+  %0 = tile.start_dot %q at %i, %k : !q, !k -> !s
+  return
+}
+
+// -----
+
+func.func @wgmma(%d: i64) {
+  // expected-error @+1 {{expected n a multiple of 8 from 8 to 256, got 12}}
+  %0:6 = tile.wgmma 12 bf16 lhs_descriptor %d rhs_descriptor %d : f32, f32, f32, f32, f32, f32
+  return
+}
+
+// -----
+
+func.func @lhs(%d: i64) {
+  // expected-error @+1 {{expected four registers or a descriptor on the left, got 0 registers}}
+  %0:4 = tile.wgmma 8 bf16 rhs_descriptor %d : f32, f32, f32, f32
+  return
+}

@@ -1,0 +1,119 @@
+// RUN: attn-opt %s --tile-to-machine --cse | FileCheck %s
+
+!queries = !tile.shared<query 16, feature 80, bf16, swizzled>
+!keys = !tile.shared<key 16, feature 80, bf16, swizzled>
+!scores = !tile.fragment<[query 16, key 16], f32, acc>
+!rows = !tile.fragment<[query 16], f32, row>
+// The block's dynamic shared memory is one extern array.
+// CHECK: llvm.mlir.global external @attn_shared() {{.*}}addr_space = 3 : i32{{.*}} : !llvm.array<0 x i8>
+gpu.module @kernels {
+  // 16 lines of 160 bytes: a panel of 128 bytes, four lines per step, and one of 32, all 16 lines in one. A lane looks
+  // up one line; the page table is read once for both panels.
+  // CHECK-LABEL: func.func @gather(
+  // CHECK-SAME: %[[B:.*]]: !llvm.ptr<1>, %[[T:.*]]: !llvm.ptr<1>, %[[N:.*]]: i32, %[[Z:.*]]: i64)
+  // CHECK: %[[THREAD:.*]] = nvvm.read.ptx.sreg.tid.x
+  // CHECK: %[[LANE:.*]] = arith.andi %[[THREAD]], %c31_i32
+  // CHECK: %[[WARP:.*]] = arith.shrui %[[THREAD]], %c5_i32
+  // CHECK: %[[SHARED:.*]] = llvm.mlir.addressof @attn_shared
+  // CHECK: %[[TILES:.*]] = llvm.getelementptr %[[SHARED]][2048]
+  // CHECK: %[[OWN:.*]] = arith.muli %[[WARP]], %c2560_i32
+  // CHECK: %[[TILE:.*]] = llvm.getelementptr %[[TILES]][%[[OWN]]]
+  // CHECK: %[[LAST:.*]] = arith.addi %[[N]], %c-1_i32
+  // CHECK: arith.minsi %{{.*}}, %[[LAST]]
+  // CHECK: %[[SLOT:.*]] = llvm.load %{{.*}} invariant {alignment = 4 : i64} : !llvm.ptr<1> -> i32
+  // Lane l copies chunk l % 8 of line l / 8, to chunk ^ (line % 8).
+  // CHECK: %[[CHUNK:.*]] = arith.andi %[[LANE]], %c7_i32
+  // CHECK: %[[LINE:.*]] = arith.shrui %[[LANE]], %c3_i32
+  // CHECK: nvvm.shfl.sync  idx %{{.*}}, %[[SLOT]], %[[LINE]]
+  // CHECK: arith.muli %{{.*}}, %c640_i64
+  // CHECK: %[[S:.*]] = arith.andi %[[LINE]], %c7_i32
+  // CHECK: %[[ROW:.*]] = arith.muli %[[LINE]], %c128_i32
+  // CHECK: %[[X:.*]] = arith.xori %[[CHUNK]], %[[S]]
+  // CHECK: %[[COL:.*]] = arith.muli %[[X]], %c16_i32
+  // CHECK: %[[BYTES:.*]] = arith.addi %[[ROW]], %[[COL]]
+  // CHECK: %[[TO:.*]] = llvm.getelementptr %[[TILE]][%[[BYTES]]]
+  // Lines past the end are filled with zeros: nothing is read.
+  // CHECK: %[[EXISTS:.*]] = arith.cmpi slt, %{{.*}}, %[[N]]
+  // CHECK: %[[SIZE:.*]] = arith.select %[[EXISTS]], %c16_i32, %c0_i32
+  // CHECK: nvvm.cp.async.shared.global %[[TO]], %{{.*}}, 16, cache =  cg, %[[SIZE]]
+  // CHECK-COUNT-3: nvvm.cp.async.shared.global
+  // The second panel starts behind the first, 16 lines of 128 bytes; its swizzle changes every fourth line.
+  // CHECK: %[[HALF:.*]] = arith.shrui %[[LANE]], %c1_i32
+  // CHECK: arith.addi %{{.*}}, %c64_i64
+  // CHECK: %[[FOURTH:.*]] = arith.shrui %[[HALF]], %c2_i32
+  // CHECK: arith.andi %[[FOURTH]], %c1_i32
+  // CHECK: arith.muli %[[HALF]], %c32_i32
+  // CHECK: llvm.getelementptr %{{.*}}[2048]
+  // CHECK: nvvm.cp.async.shared.global
+  // CHECK-NOT: nvvm.cp.async.shared.global
+  // CHECK: nvvm.cp.async.commit.group
+  // CHECK-NEXT: nvvm.cp.async.wait.group 1
+  // CHECK-NEXT: nvvm.bar.warp.sync
+  // CHECK-NEXT: nvvm.barrier
+  func.func @gather(%b: !tile.buffer<bf16>, %t: !tile.buffer<i32>, %n: i32, %z: i64) {
+    %k = tile.alloc {per_warp, offset = 2048 : i64} : !keys
+    tile.gather warp %n to %n from %b origins %z strides [640] into %k {
+    ^bb0(%line: i32):
+      %w = arith.extsi %line : i32 to i64
+      %slot = tile.read %t[%w] : <i32> -> i32
+      tile.yield %slot : i32
+    } : !tile.buffer<bf16> -> !keys
+    tile.commit
+    tile.wait 1
+    tile.sync warp
+    tile.sync block
+    return
+  }
+  // Queries: five 16x16 blocks by ldmatrix. Scores: per block one ldmatrix feeds two products.
+  // CHECK-LABEL: func.func @dots(
+  // CHECK-COUNT-5: nvvm.ldmatrix {{.*}}layout = #nvvm.mma_layout<row>, num = 4 : i32
+  // CHECK: %[[K:.*]] = nvvm.ldmatrix {{.*}}layout = #nvvm.mma_layout<row>, num = 4 : i32
+  // CHECK: %[[K0:.*]] = llvm.extractvalue %[[K]][0]
+  // CHECK: %[[K1:.*]] = llvm.extractvalue %[[K]][1]
+  // CHECK: nvvm.mma.sync A[{{.*}}]  B[%[[K0]], %[[K1]]]  C[{{.*}}] {{.*}}m = 16, n = 8, k = 16
+  // CHECK-COUNT-9: nvvm.mma.sync
+  // The maximum of a row: over this lane's columns, then over the four lanes of the quad.
+  // CHECK: nvvm.shfl.sync  bfly %{{.*}}, %{{.*}}, %c1_i32
+  // CHECK: nvvm.shfl.sync  bfly %{{.*}}, %{{.*}}, %c2_i32
+  // Probabilities become the left operand in place: no exchange. Values are transposed on the way.
+  // CHECK: nvvm.convert.f32x2.to.bf16x2
+  // CHECK-NOT: nvvm.shfl
+  // CHECK: nvvm.ldmatrix {{.*}}layout = #nvvm.mma_layout<col>, num = 4 : i32
+  // CHECK-COUNT-10: nvvm.mma.sync
+  // CHECK-NOT: nvvm.mma.sync
+  // 16-bit results: neighbouring lanes trade halves, so that a quad writes whole sectors.
+  // CHECK: nvvm.shfl.sync  bfly %{{.*}}, %{{.*}}, %c1_i32
+  // CHECK: scf.if
+  // CHECK: llvm.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : vector<2xi32>, !llvm.ptr<1>
+  func.func @dots(%q: !queries, %k: !keys, %i: i32, %x: f32, %b: !tile.buffer<bf16>) {
+    %lhs = tile.load %q at %i : !queries -> !tile.fragment<[query 16, feature 80], bf16, lhs>
+    %zero = tile.splat %x : f32 -> !scores
+    %s = tile.dot %lhs, %k, %zero : !tile.fragment<[query 16, feature 80], bf16, lhs>, !keys, !scores -> !scores
+    %m = tile.reduce max %s : !scores -> !rows
+    %p = tile.cast %s : !scores -> !tile.fragment<[query 16, key 16], bf16, lhs>
+    %o = tile.splat %x : f32 -> !tile.fragment<[query 16, feature 80], f32, acc>
+    %r = tile.dot %p, %k, %o : !tile.fragment<[query 16, key 16], bf16, lhs>, !keys, !tile.fragment<[query 16, feature 80], f32, acc> -> !tile.fragment<[query 16, feature 80], f32, acc>
+    tile.store %r to %b lines %i {
+    ^bb0(%line: i32):
+      %w = arith.extsi %line : i32 to i64
+      tile.yield %w : i64
+    } : !tile.fragment<[query 16, feature 80], f32, acc> -> <bf16>
+    return
+  }
+  // tanh x = 1 - 2 / (2^(2x log2 e) + 1), exp x = 2^(x log2 e).
+  // CHECK-LABEL: func.func @scalars(
+  // CHECK: %[[C:.*]] = arith.constant 2.885390e+00 : f32
+  // CHECK: %[[Y:.*]] = arith.mulf %{{.*}}, %[[C]]
+  // CHECK: %[[E:.*]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%[[Y]])
+  // CHECK: %[[P:.*]] = arith.addf %[[E]],
+  // CHECK: %[[I:.*]] = llvm.call_intrinsic "llvm.nvvm.rcp.approx.ftz.f"(%[[P]])
+  // CHECK: %[[D:.*]] = arith.mulf %[[I]],
+  // CHECK: %[[TANH:.*]] = arith.subf %{{.*}}, %[[D]]
+  // CHECK: %[[Z:.*]] = arith.mulf %[[TANH]],
+  // CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%[[Z]])
+  func.func @scalars(%x: f32) -> f32 {
+    %0 = math.tanh %x : f32
+    %1 = math.exp %0 : f32
+    return %1 : f32
+  }
+}

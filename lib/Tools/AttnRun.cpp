@@ -60,15 +60,6 @@ std::string targetOf(int computeCapability) {
   }
 }
 
-/// Blocks of the attend kernels that a multiprocessor holds at once.
-int residentBlocks(const rt::Manifest &manifest) {
-  int most = 1;
-  for (const rt::KernelInfo &kernel : manifest.kernels)
-    if (kernel.role == rt::KernelInfo::Role::Attend)
-      most = std::max(most, kernel.blocksPerSM);
-  return most;
-}
-
 bool sameBytes(const rt::TensorMap &a, const rt::TensorMap &b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto &x, const auto &y) {
     return x.first == y.first && x.second.bytes == y.second.bytes;
@@ -116,7 +107,7 @@ private:
   mlir::attn::CompiledKernel kernel;
   rt::Manifest manifest;
   std::unique_ptr<attn::host::HostCode> hostCode;
-  double compileMs = 0;
+  double compileMs = 0, hostCodeMs = 0;
 
   rt::TensorMap tensors;
   std::optional<RunRecord> record;
@@ -162,13 +153,16 @@ rt::Status Run::compile() {
   if (!parsed)
     return parsed.error();
   manifest = std::move(*parsed);
+  compileMs = millisecondsSince(start);
   if (host) {
+    progress.stage("making native code of the kernels");
+    start = std::chrono::steady_clock::now();
     auto code = attn::host::compileForHost(*kernel.machine->getOps<mlir::gpu::GPUModuleOp>().begin());
     if (!code)
       return rt::inputError(llvm::toString(code.takeError()));
     hostCode = std::move(*code);
+    hostCodeMs = millisecondsSince(start);
   }
-  compileMs = millisecondsSince(start);
   return {};
 }
 
@@ -216,8 +210,8 @@ rt::Status Run::execute() {
   rt::PlanOptions planOptions;
   if (options.blocks)
     planOptions.blocks = static_cast<int>(std::min<int64_t>(*options.blocks, 1 << 20));
-  else if (!host)
-    planOptions.blocks = device->properties().multiprocessors * residentBlocks(manifest);
+  if (!host)
+    planOptions.multiprocessors = device->properties().multiprocessors;
   auto plan = rt::makePlan(manifest, *batch, planOptions);
   if (!plan)
     return plan.error();
@@ -235,6 +229,7 @@ rt::Status Run::execute() {
   record->device = device->kind();
   record->deviceName = device->properties().name;
   record->compileMs = compileMs;
+  record->hostCodeMs = hostCodeMs;
   record->repeats = options.repeat;
   return launch(*session);
 }

@@ -99,8 +99,10 @@ std::string run::summaryText(const RunRecord &record) {
   out << formatv("  work      {0}, {1} cut for balance, {2} to merge\n",
                  plural(record.plan.stats.tasks, "task"), record.plan.stats.cuts,
                  plural(static_cast<int64_t>(record.plan.mergeRows.size()), "row"));
-  out << formatv("  time      compiled in {0:f1} ms, ran in {1:f3} ms on {2}\n", record.compileMs,
-                 record.runMs, record.deviceName);
+  out << formatv("  time      compiled in {0:f1} ms", record.compileMs);
+  if (record.host)
+    out << formatv(", native code for the CPU in {0:f1} ms", record.hostCodeMs);
+  out << formatv(", ran in {0:f3} ms on {1}\n", record.runMs, record.deviceName);
   if (record.comparison) {
     Tolerances tolerance = Tolerances::of(m);
     out << formatv("  error     {0:e2} at the worst row and head (tolerance {1:e1})",
@@ -162,6 +164,7 @@ std::string run::reportJson(const RunRecord &record) {
     const rt::host::Counters &c = record.host->counters;
     rt::ProblemFloor floor = rt::problemFloor(m, record.batch);
     auto count = [](uint64_t value) { return static_cast<int64_t>(value); };
+    object["host_code_ms"] = number(record.hostCodeMs);
     object["races"] = count(record.host->total(FindingKind::Race));
     object["uninitialized"] = count(record.host->total(FindingKind::Uninitialized));
     object["out_of_bounds"] = count(record.host->total(FindingKind::OutOfBounds));

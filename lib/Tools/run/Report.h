@@ -26,7 +26,9 @@ struct RunRecord {
   rt::Batch batch;
   rt::Plan plan;
   std::string device, deviceName;
-  double compileMs = 0, runMs = 0; ///< the median where there were several runs
+  double compileMs = 0;  ///< from the text to what the device loads: PTX, or the machine level for host
+  double hostCodeMs = 0; ///< from there to native code, on host
+  double runMs = 0;      ///< the median where there were several runs
   int64_t repeats = 1;
   std::optional<rt::host::Report> host; ///< of the host device
   std::optional<Comparison> comparison; ///< of --check

@@ -27,7 +27,8 @@ Result<std::unique_ptr<Api>> load(const std::string &library) {
   auto api = std::make_unique<Api>();
   std::string missing;
 #define ATTN_LOOK_UP(name, parameters)                                                                       \
-  if (!(api->name = reinterpret_cast<CUresult(*) parameters>(dlsym(handle, #name))) && missing.empty())      \
+  api->name = reinterpret_cast<CUresult(*) parameters>(dlsym(handle, #name));                                \
+  if (!api->name && missing.empty())                                                                         \
     missing = #name;
   ATTN_CUDA_REQUIRED(ATTN_LOOK_UP)
 #undef ATTN_LOOK_UP

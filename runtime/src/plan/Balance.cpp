@@ -221,7 +221,7 @@ void Balancer::balance(const Manifest &manifest, const Work &work, int blocks, c
   double cutSeconds = std::numeric_limits<double>::infinity();
   for (int64_t candidate = mostShares; candidate > 1; candidate -= ceilDiv(candidate, 4)) {
     const double perShare = static_cast<double>(total) / static_cast<double>(candidate) +
-                            static_cast<double>(cost_->fixed + cost_->partial) + CostModel::tile / 2;
+                            static_cast<double>(cost_->fixed + cost_->partial) + 0.5 * CostModel::tile;
     const double seconds = perShare * cost_->secondsPerCost + (work.shared ? 0 : cost_->mergeSeconds) +
                            2 * static_cast<double>(candidate) * cost_->secondsPerPart;
     if (seconds < cutSeconds) {

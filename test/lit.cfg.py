@@ -12,7 +12,7 @@ bin_dir = build / "bin"
 config.name = "attn"
 config.test_format = lit.formats.ShTest(execute_external=True)
 config.suffixes = [".mlir", ".test"]
-config.excludes = ["Inputs", "lint", "grid", "planted"]
+config.excludes = ["Inputs", "lint", "grid", "host"]
 config.test_source_root = str(root / "test")
 config.test_exec_root = str(build / "test" / "lit")
 config.environment["PATH"] = os.pathsep.join(

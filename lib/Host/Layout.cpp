@@ -66,7 +66,7 @@ static bool classify(Operation *op, const DataLayout &layout, HostOpInfo &info) 
     info.space = spaceOf(pointer);
     info.bytes = static_cast<uint16_t>(layout.getTypeSize(type).getFixedValue());
     // Without a promise PTX gets an access of the whole size, aligned to it.
-    info.alignment = static_cast<uint16_t>(alignment ? *alignment : info.bytes);
+    info.alignment = static_cast<uint16_t>(alignment ? *alignment : llvm::bit_ceil(info.bytes));
     unsigned space = mlir::cast<LLVM::LLVMPointerType>(pointer.getType()).getAddressSpace();
     return space == 1 || space == 3 || (space == 0 && !isPrivate(pointer));
   };

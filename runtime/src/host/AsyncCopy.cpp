@@ -16,6 +16,10 @@ static void move(Lane &lane, PendingCopy &copy) {
     return;
   copy.moved = true;
   uint8_t *to = lane.shared + copy.offset;
+  if (copy.bytes == 16 && copy.sourceBytes == 16) { // nearly all of them
+    std::memcpy(to, copy.source, 16);
+    return;
+  }
   std::memcpy(to, copy.source, copy.sourceBytes);
   std::memset(to + copy.sourceBytes, 0, copy.bytes - copy.sourceBytes);
 }

@@ -59,9 +59,7 @@ static std::string party(const Grid &grid, const Conflict &c) {
   return who + ": " + grid.kernel.ops[std::min<size_t>(c.op, grid.kernel.ops.size() - 1)].text;
 }
 
-void Checker::reportShared(Lane &lane, uint32_t op, const Conflict &c, bool writes) {
-  if (!c.kind)
-    return;
+void Checker::describeShared(Lane &lane, uint32_t op, const Conflict &c, bool writes) {
   bool race = c.kind == Conflict::Race;
   auto make = [&](LocalFinding &f) {
     uint32_t start = c.offset >= dynamicStart ? dynamicStart : 0;
@@ -95,15 +93,12 @@ bool Checker::inShared(uint32_t offset, uint32_t bytes) const {
   return end <= staticEnd || (offset >= dynamicStart && end <= dynamicEnd);
 }
 
-bool Checker::checkAlignment(Lane &lane, uint32_t op, uint64_t address, uint32_t alignment, bool shared) {
-  if (address % alignment == 0)
-    return true;
+void Checker::reportAlignment(Lane &lane, uint32_t op, uint64_t address, uint32_t alignment, bool shared) {
   block->reportWith(FindingKind::Misaligned, op, lane.thread, 0, [&](LocalFinding &f) {
     f.message = "the address must be a multiple of " + std::to_string(alignment);
     f.address = shared ? "shared address " + std::to_string(address)
                        : describeGlobal(grid->memory, address, alignment);
   });
-  return false;
 }
 
 Allocation *Checker::find(uint32_t op, const void *p, uint32_t bytes) {

@@ -50,9 +50,19 @@ private:
   void throttle(Lane &lane, uint32_t n);
   void *sharedAccess(Lane &lane, uint32_t op, uint32_t offset, void *p);
   void *globalAccess(Lane &lane, uint32_t op, void *p);
-  bool checkAlignment(Lane &lane, uint32_t op, uint64_t address, uint32_t alignment, bool shared);
+  bool checkAlignment(Lane &lane, uint32_t op, uint64_t address, uint32_t alignment, bool shared) {
+    if ((address & (alignment - 1)) == 0) // a power of two
+      return true;
+    reportAlignment(lane, op, address, alignment, shared);
+    return false;
+  }
+  void reportAlignment(Lane &lane, uint32_t op, uint64_t address, uint32_t alignment, bool shared);
   bool inShared(uint32_t offset, uint32_t bytes) const;
-  void reportShared(Lane &lane, uint32_t op, const Conflict &conflict, bool writes);
+  void reportShared(Lane &lane, uint32_t op, const Conflict &conflict, bool writes) {
+    if (conflict.kind)
+      describeShared(lane, op, conflict, writes);
+  }
+  void describeShared(Lane &lane, uint32_t op, const Conflict &conflict, bool writes);
   void reportGlobal(Lane &lane, uint32_t op, FindingKind kind, const void *p, uint32_t bytes,
                     const char *what);
   Allocation *find(uint32_t op, const void *p, uint32_t bytes);

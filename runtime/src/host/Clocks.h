@@ -27,7 +27,7 @@ public:
     count = warpCount;
     for (unsigned w = 0; w < count; ++w) {
       warps[w] = {};
-      warps[w].lastFull = warps[w].tick = 1;
+      warps[w].tick = 1;
     }
     for (auto &clock : barriers)
       std::fill(std::begin(clock), std::end(clock), 0u);
@@ -38,25 +38,23 @@ public:
   /// May an access of `lane` of warp `w` rely on an access (w2, lane2, tick2)?
   bool ordered(unsigned w2, uint32_t lane2, uint32_t tick2, unsigned w, uint32_t lane) const {
     const WarpClock &clock = warps[w];
-    if (w2 != w)
-      return tick2 <= clock.known[w2];
-    if (tick2 < clock.lastFull)
+    if (tick2 <= clock.known[w2])
       return true;
+    if (w2 != w)
+      return false;
     if (lane2 == lane && lane != kEveryLane)
       return true;
     return clock.partial && lane < kLanes && lane2 < kLanes && tick2 <= partials[w].known[lane][lane2];
   }
 
-  /// The last tick of w2 on which every lane of w may rely.
-  uint32_t limit(unsigned w, unsigned w2) const {
-    return w == w2 ? warps[w].lastFull - 1 : warps[w].known[w2];
-  }
+  /// Per warp, the last of its ticks on which every lane of w may rely.
+  const uint32_t *known(unsigned w) const { return warps[w].known; }
 
   void syncLanes(const Warp &warp, uint32_t lanes) {
     WarpClock &clock = warps[warp.index];
     uint32_t now = clock.tick++;
     if ((lanes & warp.alive) == warp.alive) {
-      clock.lastFull = clock.tick;
+      clock.known[warp.index] = now;
       clock.partial = false;
       return;
     }
@@ -87,15 +85,15 @@ public:
   }
   void acquire(const Warp &warp, uint32_t barrier) {
     for (unsigned o = 0; o < count; ++o)
-      warps[warp.index].known[o] = std::max(warps[warp.index].known[o], barriers[barrier][o]);
+      if (o != warp.index)
+        warps[warp.index].known[o] = std::max(warps[warp.index].known[o], barriers[barrier][o]);
   }
   void resetBarrier(uint32_t barrier) { std::fill_n(barriers[barrier], count, 0u); }
 
 private:
   struct WarpClock {
     uint32_t tick = 1;
-    uint32_t lastFull = 1; ///< every access before this tick is ordered for every lane
-    bool partial = false;  ///< some lanes met since
+    bool partial = false; ///< some lanes met since
     uint32_t known[kMaxWarps] = {};
   };
   struct PartialClock {

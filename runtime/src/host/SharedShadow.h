@@ -55,6 +55,8 @@ private:
   using SplitCell = std::array<ByteCell, 4>;
 
   SplitCell &split(uint32_t cell);
+  bool readRow(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t cell);
+  bool writeRow(const Clocks &clocks, unsigned warp, uint32_t cell, const Writer &mine);
   bool writerConflicts(const Writer &writer, const Clocks &clocks, unsigned warp, uint32_t lane, bool atomic,
                        Conflict &conflict) const;
   bool readersConflict(const uint32_t *readers, const Clocks &clocks, unsigned warp, uint32_t lane,

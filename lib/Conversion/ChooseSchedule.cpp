@@ -31,6 +31,11 @@ struct Shape {
   }
   /// Query fragments stay in registers where they leave the accumulator enough of the 255.
   bool queryFitsRegisters() const { return keyDim / 4 + valueDim / 2 <= 128; }
+  /// Registers of the fragments that are live at once: scores, weights, the accumulator, and the queries
+  /// where they stay. ptxas needs some 80 more for addresses, rows and masks.
+  int64_t fragmentRegisters(int64_t warpKeys, bool queryInRegisters) const {
+    return warpKeys / 2 + warpKeys / 4 + valueDim / 2 + (queryInRegisters ? keyDim / 4 : 0);
+  }
 };
 
 struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
@@ -66,7 +71,16 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
       return;
     }
     SmallVector<Attribute> schedules;
-    for (ScheduleAttr schedule : {decode(shape, *chip), prefill(shape, *chip)}) {
+    ScheduleAttr many = prefill(shape, *chip);
+    if (schedule == "wgmma") {
+      if (ScheduleAttr hopper = hopperPrefill(shape, *chip))
+        many = hopper;
+      else
+        function.emitRemark() << "schedule mma instead of wgmma: "
+                              << (chip->hasWgmma ? "no tile of this dim fits shared memory and registers"
+                                                 : "wgmma needs sm_90a");
+    }
+    for (ScheduleAttr schedule : {decode(shape, *chip), many}) {
       if (!schedule) {
         function.emitError() << "no schedule for dim " << shape.keyDim << " and value dim " << shape.valueDim
                              << " fits the " << chip->sharedPerBlock << " bytes of shared memory of "
@@ -100,12 +114,28 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     return {};
   }
 
+  /// Two consumer warpgroups of 64 rows. A consumer holds the scores of a tile, the weights of the one before
+  /// and the accumulator at once, in the 232 registers that the producers leave it.
+  ScheduleAttr hopperPrefill(const Shape &shape, const Chip &chip) {
+    if (!chip.hasWgmma)
+      return {};
+    for (int64_t keys : {128, 96, 64, 48, 32}) {
+      auto schedule = ScheduleAttr::get(&getContext(), ScheduleKind::Wgmma, 128, keys, 8, 2, 1, false, false);
+      int64_t barriers = 6 * 1024; // each on a line of its own
+      if (shape.fragmentRegisters(keys, false) <= 160 &&
+          shape.sharedBytes(schedule) + barriers <= chip.sharedPerBlock)
+        return schedule;
+    }
+    return {};
+  }
+
   /// Prefill lives on reuse: the most rows, then the longest key tile.
   ScheduleAttr prefill(const Shape &shape, const Chip &chip) {
     for (int64_t rows : {128, 64}) {
       for (int64_t keys : {64, 32}) {
         ScheduleAttr schedule = make(shape, rows, keys, rows / 16, 2, 1, /*splitKeys=*/false);
-        if (shape.sharedBytes(schedule) <= chip.sharedPerBlock)
+        if (shape.fragmentRegisters(keys, shape.queryFitsRegisters()) < 168 &&
+            shape.sharedBytes(schedule) <= chip.sharedPerBlock)
           return schedule;
       }
     }

@@ -2,6 +2,7 @@
 #include "attn/Pipelines/Compile.h"
 
 #include "attn/Dialect/Attn/IR/Source.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Target/Manifest.h"
 #include "attn/Target/PTX.h"
 
@@ -13,8 +14,8 @@ using namespace mlir;
 using namespace mlir::attn;
 namespace rt = ::attn::rt;
 
-bool mlir::attn::isKnownSchedule(StringRef name) { return name == "auto" || name == "mma"; }
-std::string mlir::attn::listSchedules() { return "auto, mma"; }
+bool mlir::attn::isKnownSchedule(StringRef name) { return name == "auto" || name == "mma" || name == "wgmma"; }
+std::string mlir::attn::listSchedules() { return "auto, mma, wgmma"; }
 
 SmallVector<func::FuncOp> mlir::attn::attentionFunctions(ModuleOp module) {
   SmallVector<func::FuncOp> functions;
@@ -46,6 +47,15 @@ static FailureOr<func::FuncOp> findEntry(ModuleOp module, StringRef entry) {
   return module.emitError("no attention function named '") << entry << "'; there is " << names();
 }
 
+/// What the manifest calls the schedule: that of the kernel for many rows.
+static std::string scheduleOf(gpu::GPUModuleOp kernels) {
+  for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
+    if (auto schedule = kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule"))
+      if (schedule.getKind() == tile::ScheduleKind::Wgmma)
+        return "wgmma";
+  return "mma";
+}
+
 static LogicalResult runStage(ModuleOp module, Stage stage, const PipelineOptions &options) {
   PassManager manager(module.getContext());
   manager.enableVerifier(false); // each level is verified by its tests; users' input is verified when parsed
@@ -68,7 +78,7 @@ FailureOr<CompiledKernel> mlir::attn::compileProblem(ModuleOp module, StringRef 
   kernel.entry = function->getName().str();
   kernel.problem = ModuleOp::create(module.getLoc());
   kernel.problem->getBody()->push_back(function->getOperation()->clone());
-  PipelineOptions pipeline{options.target};
+  PipelineOptions pipeline{options.target, options.schedule};
   if (failed(runStage(*kernel.problem, Stage::Problem, pipeline)))
     return failure();
 
@@ -87,7 +97,7 @@ FailureOr<CompiledKernel> mlir::attn::compileProblem(ModuleOp module, StringRef 
 
   auto kernels = *kernel.machine->getOps<gpu::GPUModuleOp>().begin();
   describeKernels(kernels, *chip, *manifest);
-  manifest->schedule = "mma";
+  manifest->schedule = scheduleOf(kernels);
   llvm::raw_string_ostream(manifest->problem) << *kernel.problem;
   manifest->contentHash = rt::computeContentHash(*manifest);
   kernel.manifest = rt::writeManifest(*manifest);

@@ -30,7 +30,7 @@ void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &
     manager.addNestedPass<func::FuncOp>(createCanonicalizerPass());
     return;
   case Stage::Tile: {
-    manager.addNestedPass<func::FuncOp>(createChooseSchedulePass({options.target}));
+    manager.addNestedPass<func::FuncOp>(createChooseSchedulePass({options.target, options.schedule}));
     manager.addPass(createAttnToTilePass());
     OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();
     kernels.addPass(tile::createAssignLayoutsPass());

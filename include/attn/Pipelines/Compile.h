@@ -16,7 +16,7 @@ namespace mlir::attn {
 
 struct CompileOptions {
   std::string target = "sm_90a";
-  std::string schedule = "auto"; ///< auto or mma
+  std::string schedule = "auto"; ///< auto, mma or wgmma
   bool ptx = true;               ///< false: stop at the machine level, which is all the host device needs
 };
 

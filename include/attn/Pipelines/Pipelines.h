@@ -18,6 +18,7 @@ enum class Stage { Problem, Online, Tile, Machine };
 
 struct PipelineOptions {
   std::string target = "sm_90a";
+  std::string schedule = "auto"; ///< auto, mma or wgmma
 };
 
 /// Adds the passes that take a module from the level before `stage` to `stage`.

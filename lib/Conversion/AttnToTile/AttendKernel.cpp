@@ -152,24 +152,54 @@ Value AttendKernel::tilesOf(const Segment &segment, std::optional<unsigned> oper
   return b.div(b.add(b.sub(end, segment.kvBegin), b.i32(schedule.getKeys() - 1)), schedule.getKeys());
 }
 
-/// Whether a row at position q sees position p, with `distance` = q - p.
-Value AttendKernel::visible(VisibilityAttr visibility, int64_t &end, Value distance, Value position) {
-  auto notNegative = [&] { return b.compare(arith::CmpIPredicate::sge, distance, b.i32(0)); };
+/// What decides visibility inside one tile. Every visibility is made of intervals of positions whose ends are
+/// a constant, or a constant from the row's position. Measured from this lane's first column, an end is one
+/// number per row (or one for all rows), and a column of the tile a compile-time constant: one compare per
+/// element and end.
+struct AttendKernel::TileBounds {
+  Value offsets;           ///< columns: constants
+  Value position;          ///< per row: the row's own position
+  SmallVector<Value> ends; ///< for each sized term in order: per row (window, recent) or one number (sink)
+  Value exists;            ///< end of the tokens that exist
+};
+
+void AttendKernel::addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds) {
+  if (visibility.getKind() == VisibilityKind::Sink) {
+    bounds.ends.push_back(b.sub(b.end(end++), origin));
+  } else if (VisibilityAttr::isSized(visibility.getKind())) {
+    // Half the range of i32 is further than any context reaches; clamping keeps the difference in range.
+    Value size = b.min(b.end(end++), b.i32(1 << 30));
+    bounds.ends.push_back(
+        b.map(rowsOf(b.getI32Type()), ValueRange{bounds.position},
+              [&](ValueRange v) -> Value { return b.sub(b.max(v[0], b.i32(-(1 << 30))), size); }));
+  }
+  for (VisibilityAttr part : visibility.getOperands())
+    addEnds(part, end, origin, bounds);
+}
+
+/// Whether the row with these bounds sees `column`; `ends` are consumed in order.
+Value AttendKernel::visible(VisibilityAttr visibility, Value column, Value position, ArrayRef<Value> &ends) {
+  auto notLater = [&] { return b.compare(arith::CmpIPredicate::sle, column, position); };
+  auto next = [&] {
+    Value end = ends.front();
+    ends = ends.drop_front();
+    return end;
+  };
   switch (visibility.getKind()) {
   case VisibilityKind::All:
     return b.createOrFold<arith::ConstantIntOp>(1, 1);
   case VisibilityKind::Causal:
-    return notNegative();
+    return notLater();
   case VisibilityKind::Window:
-  case VisibilityKind::Recent: // 0 <= distance < size, as one unsigned compare
-    return b.compare(arith::CmpIPredicate::ult, distance, b.end(end++));
+  case VisibilityKind::Recent:
+    return b.createOrFold<arith::AndIOp>(b.compare(arith::CmpIPredicate::sgt, column, next()), notLater());
   case VisibilityKind::Sink:
-    return b.less(position, b.end(end++));
+    return b.less(column, next());
   case VisibilityKind::Or:
   case VisibilityKind::And: {
     Value result;
     for (VisibilityAttr part : visibility.getOperands()) {
-      Value seen = visible(part, end, distance, position);
+      Value seen = visible(part, column, position, ends);
       if (!result)
         result = seen;
       else if (visibility.getKind() == VisibilityKind::Or)
@@ -219,31 +249,47 @@ Value AttendKernel::score(UpdateOp update, ValueRange arguments) {
   return arith::MulFOp::create(b, result, b.f32(log2e));
 }
 
-Value AttendKernel::maskFor(unsigned operand, Value scores, const Segment &segment, Value token,
+Value AttendKernel::maskFor(unsigned operand, Value scores, const Segment &segment, Value firstKey,
                             Value partialTile) {
   UpdateOp update = chain.updates[operand];
-  int64_t firstEnd = 0;
+  int64_t end = 0;
   for (unsigned before = 0; before < operand; ++before) {
     SmallVector<int64_t> ends;
     chain.updates[before].getVisibility().collectEnds(ends);
-    firstEnd += ends.size();
+    end += ends.size();
   }
   Type i32 = b.getI32Type();
-  auto mask = MaskOp::create(b, scoresType(), scores, ValueRange{queryPosition, token}, partialTile);
-  b.fill(mask.getVisible(), {i32, i32}, [&](ValueRange v) -> Value {
-    int64_t end = firstEnd;
-    Value position = b.add(segment.pos0, v[1]);
-    Value seen = visible(update.getVisibility(), end, b.sub(v[0], position), position);
-    return b.createOrFold<arith::AndIOp>(seen, b.less(v[1], segment.kvEnd));
+  auto lane = LaneCoordinatesOp::create(b, i32, b.fragment({Axis::Key}, {keys}, i32));
+  Value firstToken = b.add(firstKey, lane.getFirst()), origin = b.add(segment.pos0, firstToken);
+  TileBounds bounds;
+  bounds.offsets = lane.getOffsets();
+  bounds.position =
+      b.map(rowsOf(i32), ValueRange{queryPosition}, [&](ValueRange v) { return b.sub(v[0], origin); });
+  bounds.exists = b.sub(segment.kvEnd, firstToken);
+  addEnds(update.getVisibility(), end, origin, bounds);
+
+  SmallVector<Value> inputs{bounds.offsets, bounds.position};
+  for (Value value : bounds.ends)
+    if (isa<FragmentType>(value.getType()))
+      inputs.push_back(value);
+  auto mask = MaskOp::create(b, scoresType(), scores, inputs, partialTile);
+  b.fill(mask.getVisible(), SmallVector<Type>(inputs.size(), i32), [&](ValueRange v) -> Value {
+    SmallVector<Value> ends(bounds.ends);
+    size_t next = 2;
+    for (Value &value : ends)
+      if (isa<FragmentType>(value.getType()))
+        value = v[next++];
+    ArrayRef<Value> left = ends;
+    Value seen = visible(update.getVisibility(), v[0], v[1], left);
+    return b.createOrFold<arith::AndIOp>(seen, b.less(v[0], bounds.exists));
   });
   return mask;
 }
 
 Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment,
                                  Value firstKey) {
-  FragmentType keysType = b.fragment({Axis::Key}, {keys}, b.getI32Type());
-  Value token = CoordinatesOp::create(b, keysType, firstKey);
   if (!rawScores()) { // all updates of a chain come from one attend: they have the same score region
+    Value token = CoordinatesOp::create(b, b.fragment({Axis::Key}, {keys}, b.getI32Type()), firstKey);
     scores =
         b.map(scoresType(), ValueRange{scores, queryHead, queryPosition, token}, [&](ValueRange v) -> Value {
           Value scaled = arith::MulFOp::create(b, v[0], b.scale());
@@ -255,13 +301,13 @@ Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, 
   Value partialTile =
       b.createOrFold<arith::OrIOp>(b.less(firstKey, segment.fullBegin), b.less(segment.fullEnd, lastKey));
   if (operand)
-    return maskFor(*operand, scores, segment, token, partialTile);
+    return maskFor(*operand, scores, segment, firstKey, partialTile);
   for (unsigned i = 0; i < chain.updates.size(); ++i) {
     Value mine = partialTile;
     if (chain.updates.size() > 1)
       mine =
           b.createOrFold<arith::AndIOp>(mine, b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(i)));
-    scores = maskFor(i, scores, segment, token, mine);
+    scores = maskFor(i, scores, segment, firstKey, mine);
   }
   return scores;
 }

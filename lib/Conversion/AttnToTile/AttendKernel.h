@@ -120,10 +120,12 @@ protected:
   Value queryPosition, queryHead;
 
 private:
-  Value visible(VisibilityAttr visibility, int64_t &end, Value distance, Value position);
+  struct TileBounds;
+  void addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds);
+  Value visible(VisibilityAttr visibility, Value column, Value position, ArrayRef<Value> &ends);
   Value score(UpdateOp update, ValueRange arguments);
   Value slotOf(UpdateOp update, const Segment &segment, Value token);
-  Value maskFor(unsigned operand, Value scores, const Segment &segment, Value token, Value partialTile);
+  Value maskFor(unsigned operand, Value scores, const Segment &segment, Value firstKey, Value partialTile);
 };
 
 } // namespace mlir::attn

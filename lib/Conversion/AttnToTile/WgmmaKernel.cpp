@@ -33,7 +33,7 @@ namespace {
 /// Producer threads: a warpgroup, because registers are given and taken by warpgroups.
 constexpr int64_t producerWarps = ScheduleAttr::producerWarps;
 /// Registers per thread of the two roles: with two consumer warpgroups 40 * 128 + 232 * 256 of the 65,536.
-constexpr int64_t producerRegisters = 72, consumerRegisters = 216;
+constexpr int64_t producerRegisters = 40, consumerRegisters = 232;
 
 class WgmmaKernel : public AttendKernel {
 public:

@@ -28,18 +28,39 @@ struct SplatPattern : TilePattern<SplatOp> {
   }
 };
 
+/// The part of a lane's coordinates that is its own, and the constant part of register i.
+Value laneFirst(Emitter &e, Layout layout) {
+  return layout == Layout::Row ? e.lanes.group : e.mul(e.lanes.quad, 2);
+}
+int64_t laneOffset(Layout layout, int64_t i) {
+  return layout == Layout::Row ? 16 * (i / 2) + 8 * (i % 2) : 8 * (i / 2) + i % 2;
+}
+
 struct CoordinatesPattern : TilePattern<CoordinatesOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(CoordinatesOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     FragmentType type = op.getFragment().getType();
-    bool row = type.getLayout() == Layout::Row;
-    Value first = e.add(adaptor.getStart(), row ? e.lanes.group : e.mul(e.lanes.quad, 2));
+    Value first = e.add(adaptor.getStart(), laneFirst(e, type.getLayout()));
     SmallVector<Value> values;
     for (int64_t i = 0; i < type.getRegisters(); ++i)
-      values.push_back(e.add(first, row ? 16 * (i / 2) + 8 * (i % 2) : 8 * (i / 2) + i % 2));
+      values.push_back(e.add(first, laneOffset(type.getLayout(), i)));
     rewriter.replaceOpWithMultiple(op, {values});
+    return success();
+  }
+};
+
+struct LaneCoordinatesPattern : TilePattern<LaneCoordinatesOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(LaneCoordinatesOp op, OpAdaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    FragmentType type = op.getOffsets().getType();
+    SmallVector<Value> offsets;
+    for (int64_t i = 0; i < type.getRegisters(); ++i)
+      offsets.push_back(e.i32(laneOffset(type.getLayout(), i)));
+    rewriter.replaceOpWithMultiple(op, {SmallVector<Value>{laneFirst(e, type.getLayout())}, offsets});
     return success();
   }
 };
@@ -151,6 +172,6 @@ struct CastPattern : TilePattern<CastOp> {
 
 void tile::populateFragmentPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                     const LaneMap &lanes) {
-  patterns.add<SplatPattern, CoordinatesPattern, MapPattern, MaskPattern, ReducePattern, CompletePattern,
-               CastPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<SplatPattern, CoordinatesPattern, LaneCoordinatesPattern, MapPattern, MaskPattern,
+               ReducePattern, CompletePattern, CastPattern>(converter, patterns.getContext(), lanes);
 }

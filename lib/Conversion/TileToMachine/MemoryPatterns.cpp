@@ -140,57 +140,75 @@ struct GatherPattern : TilePattern<GatherOp> {
     bool lookup = op.getSlot().walk([](ReadOp) { return WalkResult::interrupt(); }).wasInterrupted();
 
     Value begin = adaptor.getBegin(), last = e.add(adaptor.getEnd(), -1);
-    auto globalLine = [&](Value local) { return e.add(begin, firstLine ? e.add(local, firstLine) : local); };
     // Lines past the end are looked up as the last one; nothing is read from where they point.
-    auto slotOf = [&](Value local) {
-      return inlineRegion(op.getSlot(), e.min(globalLine(local), last), rewriter);
+    auto slotOf = [&](Emitter &at, Value local) {
+      Value line = at.add(begin, firstLine ? at.add(local, firstLine) : local);
+      return inlineRegion(op.getSlot(), at.min(line, last), at.b);
     };
     Value ownSlot;
     if (lookup)
-      ownSlot = slotOf(e.min(e.lanes.lane, e.i32(lines - 1)));
+      ownSlot = slotOf(e, e.min(e.lanes.lane, e.i32(lines - 1)));
 
-    DenseMap<std::pair<int64_t, int64_t>, Value> slots; // (lines per step, first line of the step) -> slot
-    for (auto [i, target] : llvm::enumerate(op.getTargets())) {
-      auto tile = cast<SharedType>(target.getType());
-      int64_t size = tile.getElement().getIntOrFloatBitWidth() / 8;
-      for (const SharedType::Panel &panel : tile.getPanels()) {
-        int64_t chunks = panel.width / 16, perStep = 32 / chunks;
-        Value chunk = e.band(e.lanes.lane, chunks - 1);
-        Value lineInStep = e.shr(e.lanes.lane, llvm::Log2_64(chunks));
-        for (int64_t step = 0; step < lines; step += perStep) {
-          Value line = e.add(lineInStep, step);
-          Value &slot = slots[{perStep, step}];
-          if (!slot)
-            slot = lookup ? e.shuffle(NVVM::ShflKind::idx, ownSlot, line)
-                          : slotOf(e.min(line, e.i32(lines - 1)));
-          Value index = e.add(e.mul(e.widen(slot), op.getStrides()[i]), adaptor.getOrigins()[i]);
-          index = e.add(e.add(index, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
-          Value from = e.globalAt(adaptor.getSources()[i], tile.getElement(), index);
-
-          Value tileLine = firstLine ? e.add(line, firstLine) : line;
-          Value swizzle = e.band(e.shr(tileLine, swizzleShift(panel.width)), chunks - 1);
-          Value bytes = e.add(e.mul(tileLine, panel.width), e.mul(e.bxor(chunk, swizzle), 16));
-          Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset);
-          Value exists = e.less(globalLine(line), adaptor.getEnd());
-          Value count = e.select(exists, e.i32(16), e.i32(0));
-          auto copy = [&](OpBuilder &builder) {
-            NVVM::CpAsyncOp::create(builder, op.getLoc(), to, from, 16, NVVM::LoadCacheModifierKind::CG,
-                                    count);
-          };
-          if (step + perStep <= lines) {
-            copy(rewriter);
-          } else { // fewer lines than one step covers: some lanes have nothing to do
-            Value busy = e.less(line, e.i32(lines));
-            scf::IfOp::create(rewriter, op.getLoc(), busy, [&](OpBuilder &builder, Location loc) {
-              copy(builder);
-              scf::YieldOp::create(builder, loc);
-            });
-          }
-        }
+    for (int64_t width : {128, 64, 32}) {
+      SmallVector<std::pair<size_t, SharedType::Panel>> panels; // of all targets: they take the same lines
+      for (auto [i, target] : llvm::enumerate(op.getTargets()))
+        for (const SharedType::Panel &panel : cast<SharedType>(target.getType()).getPanels())
+          if (panel.width == width)
+            panels.push_back({i, panel});
+      if (panels.empty())
+        continue;
+      int64_t chunks = width / 16, perStep = 32 / chunks;
+      auto copyStep = [&](OpBuilder &builder, Value step) {
+        Emitter at(builder, op.getLoc(), e.lanes);
+        Value line = at.add(at.shr(e.lanes.lane, llvm::Log2_64(chunks)), step);
+        Value slot = lookup ? at.shuffle(NVVM::ShflKind::idx, ownSlot, line)
+                            : slotOf(at, at.min(line, at.i32(lines - 1)));
+        auto copyPanels = [&](OpBuilder &inner) {
+          Emitter in(inner, op.getLoc(), e.lanes);
+          for (auto [i, panel] : panels)
+            copyLine(in, op, adaptor, i, panel, firstLine ? in.add(line, firstLine) : line, slot);
+        };
+        if (lines % perStep == 0)
+          return copyPanels(builder);
+        // Fewer lines than one step covers: some lanes have nothing to do.
+        scf::IfOp::create(builder, op.getLoc(), at.less(line, at.i32(lines)),
+                          [&](OpBuilder &inner, Location loc) {
+                            copyPanels(inner);
+                            scf::YieldOp::create(inner, loc);
+                          });
+      };
+      if (op.getScope() == Scope::Producers && lines > perStep) {
+        // Producers have time but few registers: a loop instead of as many addresses as steps.
+        scf::ForOp::create(rewriter, op.getLoc(), e.i32(0), e.i32(lines), e.i32(perStep), ValueRange(),
+                           [&](OpBuilder &builder, Location loc, Value step, ValueRange) {
+                             copyStep(builder, step);
+                             scf::YieldOp::create(builder, loc);
+                           });
+        continue;
       }
+      for (int64_t step = 0; step < lines; step += perStep)
+        copyStep(rewriter, e.i32(step));
     }
     rewriter.eraseOp(op);
     return success();
+  }
+
+  /// This lane's 16 bytes of one panel of a line: from the line's slot in global memory, or zeros.
+  static void copyLine(Emitter &e, GatherOp op, OpAdaptor adaptor, size_t i, const SharedType::Panel &panel,
+                       Value line, Value slot) {
+    Type element = cast<SharedType>(op.getTargets()[i].getType()).getElement();
+    int64_t size = element.getIntOrFloatBitWidth() / 8, chunks = panel.width / 16;
+    Value chunk = e.band(e.lanes.lane, chunks - 1);
+    Value index = e.add(e.mul(e.widen(slot), op.getStrides()[i]), adaptor.getOrigins()[i]);
+    index = e.add(e.add(index, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
+    Value from = e.globalAt(adaptor.getSources()[i], element, index);
+
+    Value swizzle = e.band(e.shr(line, swizzleShift(panel.width)), chunks - 1);
+    Value bytes = e.add(e.mul(line, panel.width), e.mul(e.bxor(chunk, swizzle), 16));
+    Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset);
+    Value exists = e.less(e.add(adaptor.getBegin(), line), adaptor.getEnd());
+    NVVM::CpAsyncOp::create(e.b, op.getLoc(), to, from, 16, NVVM::LoadCacheModifierKind::CG,
+                            e.select(exists, e.i32(16), e.i32(0)));
   }
 };
 

@@ -157,6 +157,13 @@ LogicalResult SplatOp::verify() {
   return success();
 }
 
+LogicalResult LaneCoordinatesOp::verify() {
+  FragmentType offsets = getOffsets().getType();
+  if (offsets.getRank() == 1 && offsets.getElement().isInteger(32))
+    return success();
+  return emitOpError("expected one axis of i32, got ") << offsets;
+}
+
 LogicalResult CoordinatesOp::verify() {
   FragmentType fragment = getFragment().getType();
   if (fragment.getRank() == 1 && fragment.getElement().isInteger(32))

@@ -159,6 +159,20 @@ def Tile_CoordinatesOp : Tile_Op<"coordinates", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_LaneCoordinatesOp : Tile_Op<"lane_coordinates", [Pure]> {
+  let summary = "where a lane's elements lie along an axis, as its first coordinate and constants";
+  let description = [{
+    Element i of a lane has the coordinate `first + offsets[i]`; `first` differs from lane to lane, the offsets are
+    constants of the layout. Bounds that are moved by `first` once can be compared with constants for every element,
+    which is how masks stay at one instruction per element and end.
+  }];
+  let results = (outs
+    Res<I32, "the lane's first coordinate">:$first,
+    Res<Tile_FragmentType, "one axis of i32">:$offsets);
+  let assemblyFormat = "attr-dict `:` type($offsets)";
+  let hasVerifier = 1;
+}
+
 def Tile_MapOp : Tile_Op<"map", [SingleBlock]> {
   let summary = "applies a scalar function to every element";
   let description = [{

@@ -120,13 +120,23 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[B:.*]] = arith.cmpi slt, %[[KEY]], %[[S]]#4
 // CHECK: %[[E:.*]] = arith.cmpi slt, %[[S]]#5, %[[AFTER]]
 // CHECK: %[[PARTIAL:.*]] = arith.ori %[[B]], %[[E]]
-// CHECK: tile.mask %{{.*}} if %[[PARTIAL]]
-// CHECK-NEXT: ^bb0(%[[QP:.*]]: i32, %[[TOK:.*]]: i32):
-// CHECK-NEXT: %[[POS:.*]] = arith.addi %[[S]]#6, %[[TOK]]
-// CHECK-NEXT: %[[DIST:.*]] = arith.subi %[[QP]], %[[POS]]
-// CHECK-NEXT: %[[WINDOW:.*]] = arith.cmpi ult, %[[DIST]], %[[END0]]
-// CHECK-NEXT: %[[EXISTS:.*]] = arith.cmpi slt, %[[TOK]], %[[S]]#3
-// CHECK-NEXT: arith.andi %[[WINDOW]], %[[EXISTS]]
+// Ends are measured from the lane's first column, columns are constants: one compare per element and end.
+// CHECK: %[[LANEFIRST:.*]], %[[OFFSETS:.*]] = tile.lane_coordinates
+// CHECK: %[[TOKEN0:.*]] = arith.addi %[[KEY]], %[[LANEFIRST]]
+// CHECK: %[[MASKORIGIN:.*]] = arith.addi %[[S]]#6, %[[TOKEN0]]
+// CHECK: %[[POS:.*]] = tile.map %[[QPOS:.*]] {
+// CHECK: arith.subi %{{.*}}, %[[MASKORIGIN]]
+// CHECK: %[[EXISTS:.*]] = arith.subi %[[S]]#3, %[[TOKEN0]]
+// CHECK: %[[SIZE:.*]] = arith.minsi %[[END0]], %c1073741824_i32
+// CHECK: %[[LOW:.*]] = tile.map %[[POS]] {
+// CHECK: arith.subi %{{.*}}, %[[SIZE]]
+// CHECK: tile.mask %{{.*}} if %[[PARTIAL]] where(%[[OFFSETS]], %[[POS]], %[[LOW]])
+// CHECK-NEXT: ^bb0(%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[L:.*]]: i32):
+// CHECK-NEXT: %[[AFTERLOW:.*]] = arith.cmpi sgt, %[[COL]], %[[L]]
+// CHECK-NEXT: %[[NOTLATER:.*]] = arith.cmpi sle, %[[COL]], %[[P]]
+// CHECK-NEXT: %[[WINDOW:.*]] = arith.andi %[[AFTERLOW]], %[[NOTLATER]]
+// CHECK-NEXT: %[[THERE:.*]] = arith.cmpi slt, %[[COL]], %[[EXISTS]]
+// CHECK-NEXT: arith.andi %[[WINDOW]], %[[THERE]]
 
 // Where the maximum stays, the decay is exp2(0): it subtracts before it scales.
 // CHECK: %[[M:.*]] = tile.map %[[OLD:.*]], %{{.*}} {
@@ -149,10 +159,15 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-NEXT: %[[AT:.*]] = tile.read %[[START]][%[[INSTANCE]]]
 // CHECK-NEXT: %[[LINE:.*]] = arith.addi %[[AT]], %[[TOKEN]]
 // CHECK-NEXT: tile.yield %[[LINE]]
+// CHECK: %[[SINKEND:.*]] = arith.subi %[[END1]], %{{.*}}
+// CHECK: arith.minsi %[[END2]], %c1073741824_i32
 // CHECK: tile.mask
-// CHECK: %[[SINK:.*]] = arith.cmpi slt, %{{.*}}, %[[END1]]
-// CHECK: %[[RECENT:.*]] = arith.cmpi ult, %{{.*}}, %[[END2]]
-// CHECK: arith.ori %[[SINK]], %[[RECENT]]
+// CHECK-NEXT: ^bb0(%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[L:.*]]: i32):
+// CHECK-NEXT: %[[SINK:.*]] = arith.cmpi slt, %[[COL]], %[[SINKEND]]
+// CHECK-NEXT: %[[AFTERLOW:.*]] = arith.cmpi sgt, %[[COL]], %[[L]]
+// CHECK-NEXT: %[[NOTLATER:.*]] = arith.cmpi sle, %[[COL]], %[[P]]
+// CHECK-NEXT: %[[RECENT:.*]] = arith.andi %[[AFTERLOW]], %[[NOTLATER]]
+// CHECK-NEXT: arith.ori %[[SINK]], %[[RECENT]]
 
 // The warps' states are merged. Each writes 32 of the 80 columns: those past the end do not exist.
 // CHECK: tile.complete

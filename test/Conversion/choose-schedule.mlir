@@ -44,7 +44,7 @@ func.func @d192(%q: tensor<?x8x192xbf16> {attn.name = "q"},
 // Queries leave the registers where the accumulator needs them.
 // CHECK-LABEL: @d256
 // LARGE-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = false>
-// LARGE-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = false>
+// LARGE-SAME: #tile.schedule<mma, rows = 128, keys = 32, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = false>
 // SMALL-SAME: #tile.schedule<mma, rows = 16, keys = 32, warps = 2, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = false>
 // SMALL-SAME: #tile.schedule<mma, rows = 64, keys = 32, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = false>
 func.func @d256(%q: tensor<?x8x256xbf16> {attn.name = "q"},

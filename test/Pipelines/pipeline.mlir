@@ -16,7 +16,7 @@
 // CHECK-NEXT:    canonicalize{  max-iterations=10 max-num-rewrites=-1 region-simplify=normal test-convergence=false top-down=true}
 // CHECK-NEXT:  ),
 // CHECK-NEXT:  func.func(
-// CHECK-NEXT:    attn-choose-schedule{target=sm_90a}
+// CHECK-NEXT:    attn-choose-schedule{schedule=auto target=sm_90a}
 // CHECK-NEXT:  ),
 // CHECK-NEXT:  attn-to-tile,
 // CHECK-NEXT:  gpu.module(

@@ -27,7 +27,9 @@ struct Shape {
     int64_t tiles = s.getStages() * s.getKeys() * 2;
     int64_t ring = llvm::alignTo(tiles * keyDim, 1024) + tiles * valueDim;
     int64_t scratch = s.getSplitKeys() ? s.getWarps() * (s.getRows() * valueDim * 4 + s.getRows() * 8) : 0;
-    return queries + std::max(ring, scratch);
+    // Under wgmma six barriers or rings of them follow, each on a line of its own.
+    int64_t barriers = s.getKind() == ScheduleKind::Wgmma ? 6 * 1024 : 0;
+    return queries + std::max(ring, scratch) + barriers;
   }
   /// Query fragments stay in registers where they leave the accumulator enough of the 255.
   bool queryFitsRegisters() const { return keyDim / 4 + valueDim / 2 <= 128; }
@@ -121,9 +123,8 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
       return {};
     for (int64_t keys : {128, 96, 64, 48, 32}) {
       auto schedule = ScheduleAttr::get(&getContext(), ScheduleKind::Wgmma, 128, keys, 8, 2, 1, false, false);
-      int64_t barriers = 6 * 1024; // each on a line of its own
       if (shape.fragmentRegisters(keys, false) <= 160 &&
-          shape.sharedBytes(schedule) + barriers <= chip.sharedPerBlock)
+          shape.sharedBytes(schedule) <= chip.sharedPerBlock)
         return schedule;
     }
     return {};

@@ -25,8 +25,7 @@ SmallVector<func::FuncOp> mlir::attn::attentionFunctions(ModuleOp module) {
   return functions;
 }
 
-/// The function to compile: the named one, or the only one.
-static FailureOr<func::FuncOp> findEntry(ModuleOp module, StringRef entry) {
+FailureOr<func::FuncOp> mlir::attn::findEntry(ModuleOp module, StringRef entry) {
   SmallVector<func::FuncOp> functions = attentionFunctions(module);
   if (functions.empty())
     return module.emitError("no attention function: expected a func.func with an attn.attend");

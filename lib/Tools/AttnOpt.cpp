@@ -59,6 +59,14 @@ FailureOr<std::string> emitText(ModuleOp module) {
   if (emitLevel == Emit::Problem || emitLevel == Emit::Online || emitLevel == Emit::Tile) {
     if (attentionFunctions(module).empty())
       return module.emitError("no attention function: expected a func.func with an attn.attend");
+    if (!entry.empty()) {
+      FailureOr<func::FuncOp> chosen = findEntry(module, entry);
+      if (failed(chosen))
+        return failure();
+      for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+        if (function != *chosen)
+          function.erase();
+    }
     Stage stage = emitLevel == Emit::Problem  ? Stage::Problem
                   : emitLevel == Emit::Online ? Stage::Online
                                               : Stage::Tile;

@@ -22,9 +22,9 @@ gpu.module @kernels {
   // CHECK: arith.minsi %{{.*}}, %[[LAST]]
   // CHECK: %[[SLOT:.*]] = llvm.load %{{.*}} invariant {alignment = 4 : i64} : !llvm.ptr<1> -> i32
   // Lane l copies chunk l % 8 of line l / 8, to chunk ^ (line % 8).
-  // CHECK: %[[CHUNK:.*]] = arith.andi %[[LANE]], %c7_i32
   // CHECK: %[[LINE:.*]] = arith.shrui %[[LANE]], %c3_i32
   // CHECK: nvvm.shfl.sync  idx %{{.*}}, %[[SLOT]], %[[LINE]]
+  // CHECK: %[[CHUNK:.*]] = arith.andi %[[LANE]], %c7_i32
   // CHECK: arith.muli %{{.*}}, %c640_i64
   // CHECK: %[[S:.*]] = arith.andi %[[LINE]], %c7_i32
   // CHECK: %[[ROW:.*]] = arith.muli %[[LINE]], %c128_i32

@@ -36,6 +36,9 @@ std::string listSchedules();
 /// The attention functions of a module, in order.
 SmallVector<func::FuncOp> attentionFunctions(ModuleOp module);
 
+/// The attention function of that name, or the only one where no name is given. Errors are diagnostics.
+FailureOr<func::FuncOp> findEntry(ModuleOp module, StringRef entry);
+
 /// Compiles the function `entry` (the only one when empty). Errors are diagnostics.
 FailureOr<CompiledKernel> compileProblem(ModuleOp module, StringRef entry, const CompileOptions &options);
 

@@ -14,7 +14,9 @@ using namespace mlir;
 using namespace mlir::attn;
 namespace rt = ::attn::rt;
 
-bool mlir::attn::isKnownSchedule(StringRef name) { return name == "auto" || name == "mma" || name == "wgmma"; }
+bool mlir::attn::isKnownSchedule(StringRef name) {
+  return name == "auto" || name == "mma" || name == "wgmma";
+}
 std::string mlir::attn::listSchedules() { return "auto, mma, wgmma"; }
 
 SmallVector<func::FuncOp> mlir::attn::attentionFunctions(ModuleOp module) {

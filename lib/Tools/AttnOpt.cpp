@@ -46,8 +46,8 @@ cl::opt<std::string> output("o", cl::desc("where to write; - is the standard out
 cl::opt<std::string> target("target",
                             cl::desc("chip to compile for: sm_80, sm_89, sm_90a, sm_100a or sm_120a"),
                             cl::init("sm_90a"), cl::value_desc("chip"), cl::cat(category));
-cl::opt<std::string> schedule("schedule", cl::desc("family of instructions: auto, mma or wgmma"), cl::init("auto"),
-                              cl::value_desc("name"), cl::cat(category));
+cl::opt<std::string> schedule("schedule", cl::desc("family of instructions: auto, mma or wgmma"),
+                              cl::init("auto"), cl::value_desc("name"), cl::cat(category));
 cl::opt<std::string> entry("entry", cl::desc("function to compile, where the file has several"),
                            cl::value_desc("name"), cl::cat(category));
 cl::opt<bool> ptxasVerbose("ptxas-verbose", cl::desc("with --emit=cubin: print what ptxas -v says"),

@@ -27,6 +27,8 @@ struct Names {
     for (const Argument &argument : manifest.arguments) {
       if (argument.role != Argument::Role::KV) {
         buffers.insert(argument.name);
+        for (size_t axis = 0; axis < argument.dims.size(); ++axis)
+          dims.insert(argument.name + ".dim" + std::to_string(axis));
         continue;
       }
       const auto add = [&](std::set<std::string> &set, std::initializer_list<const char *> names) {

@@ -67,6 +67,9 @@ void Session::State::setDimsOf(const Argument &argument, const TensorMap &tensor
     if (found != tensors.end() && found->second.shape.size() > axis)
       dims[argument.name + "." + dim] = static_cast<int32_t>(found->second.shape[axis]);
   };
+  if (auto found = tensors.find(argument.name); found != tensors.end())
+    for (size_t axis = 0; axis < found->second.shape.size(); ++axis)
+      dims[argument.name + ".dim" + std::to_string(axis)] = static_cast<int32_t>(found->second.shape[axis]);
   set("instances", "lengths", 0);
   set("pages", "k_pages", 0);
   set("max_pages", "block_table", 1);
@@ -155,8 +158,7 @@ Status Session::bind(const TensorMap &tensors, const Batch &batch) {
   s.dims["rows"] = static_cast<int32_t>(batch.rows);
   s.dims["sequences"] = static_cast<int32_t>(batch.sequences());
   for (const Argument &argument : s.manifest.arguments)
-    if (argument.role == Argument::Role::KV)
-      s.setDimsOf(argument, tensors);
+    s.setDimsOf(argument, tensors);
   const int64_t results = batch.rows * s.manifest.qHeads;
   const auto element = static_cast<int64_t>(dtypeSize(s.manifest.dtype));
   if (Status status = s.allocate("o", results * s.manifest.valueDim * element); !status)

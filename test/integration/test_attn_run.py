@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnlab import ROOT, Problem, attn_run, program
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 DEVICE = os.environ.get("ATTN_DEVICE", "host")
 EXAMPLES = sorted((ROOT / "examples").glob("*/*.mlir"))
@@ -161,6 +161,30 @@ def test_bits_do_not_depend_on_scheduling(small, tmp_path, shape):
         counters.append({name: values[name] for name in FIELDS_HOST})
     assert all(output == outputs[0] for output in outputs)
     assert all(counter == counters[0] for counter in counters)
+
+
+def test_a_wrong_result_exits_with_1(small, tmp_path):
+    """A NaN in q makes the result NaN, which never passes, whatever the reference says."""
+    saved, spoilt, report = (tmp_path / name for name in ("in.safetensors", "nan.safetensors", "run.json"))
+    assert run(small, "--save-inputs", saved).returncode == 0
+    tensors = load_file(saved)
+    tensors["q"][0, 0, 0] = np.nan
+    save_file(tensors, spoilt)
+    result = run(small, "--inputs", spoilt, "--check", "--json", report)
+    assert result.returncode == 1, (result.stdout, result.stderr)
+    assert "wrong: o is past its tolerance at row 0, head 0" in result.stdout
+    values = json.loads(report.read_text())
+    assert values["passed"] is False and values["rel_err"] is None
+
+
+def test_entry_picks_one_of_several(small, tmp_path):
+    both = tmp_path / "both.mlir"
+    text = small.read_text()
+    both.write_text(text + text[text.index("func.func") :].replace("@attention", "@other"))
+    result = run(both)
+    assert result.returncode == 2 and "--entry" in result.stderr and "'other'" in result.stderr
+    result = run(both, "--entry=other", "--check")
+    assert result.returncode == 0 and result.stdout.startswith("other:"), result.stderr
 
 
 def test_number_of_blocks_moves_only_rounding(small):

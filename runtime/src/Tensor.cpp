@@ -133,7 +133,8 @@ Tensor::Tensor(DType dtype, std::vector<int64_t> dims) : dtype(dtype), shape(std
 Tensor Tensor::ofI32(std::vector<int64_t> shape, std::span<const int32_t> values) {
   Tensor tensor(DType::I32, std::move(shape));
   assert(tensor.bytes.size() == values.size_bytes() && "values do not fill the shape");
-  std::memcpy(tensor.bytes.data(), values.data(), std::min(tensor.bytes.size(), values.size_bytes()));
+  if (!values.empty()) // memcpy takes no null, not even for nothing
+    std::memcpy(tensor.bytes.data(), values.data(), std::min(tensor.bytes.size(), values.size_bytes()));
   return tensor;
 }
 

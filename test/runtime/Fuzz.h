@@ -8,6 +8,7 @@
 #ifndef ATTN_TEST_RUNTIME_FUZZ_H
 #define ATTN_TEST_RUNTIME_FUZZ_H
 
+#include <cstdlib>
 #include <iterator>
 #include <random>
 #include <string>
@@ -17,6 +18,12 @@ namespace attn::rt::test {
 using Rng = std::mt19937_64;
 
 inline size_t below(Rng &rng, size_t bound) { return bound ? rng() % bound : 0; }
+
+/// ATTN_FUZZ=20 runs twenty times as many mutants.
+inline int rounds(int count) {
+  const char *factor = getenv("ATTN_FUZZ");
+  return count * (factor ? atoi(factor) : 1);
+}
 
 inline std::string mutate(std::string text, Rng &rng) {
   static const char *const words[] = {"-1",

@@ -15,6 +15,15 @@ const Tensor *findI32(const TensorMap &tensors, const std::string &name, size_t 
   return &found->second;
 }
 
+/// The rows of q, or -1 where it is missing or malformed: a file may claim any number of rows of no heads.
+int64_t rowsOf(const Manifest &manifest, const TensorMap &tensors) {
+  auto q = tensors.find("q");
+  if (q == tensors.end() || q->second.shape.size() != 3 || q->second.shape[1] != manifest.qHeads ||
+      q->second.shape[2] != manifest.keyDim || elementCount(q->second.shape) != q->second.elements())
+    return -1;
+  return q->second.shape[0];
+}
+
 int64_t instancesOf(const TensorMap &tensors, const Argument &argument) {
   const Tensor *lengths = findI32(tensors, argument.name + ".lengths");
   return lengths ? lengths->elements() : -1;
@@ -80,10 +89,9 @@ int64_t endOfSequence(const Manifest &manifest, const TensorMap &tensors, int32_
 
 void addPositions(const Manifest &manifest, TensorMap &tensors) {
   const Tensor *qStart = findI32(tensors, "q_start");
-  auto q = tensors.find("q");
-  if (!qStart || q == tensors.end() || q->second.shape.empty())
+  const int64_t rows = rowsOf(manifest, tensors);
+  if (!qStart || rows < 0)
     return;
-  const int64_t rows = q->second.shape[0];
   std::vector<int32_t> positions(static_cast<size_t>(rows), 0);
   const auto offsets = qStart->as<int32_t>();
   for (size_t s = 1; s < offsets.size(); ++s) {
@@ -103,9 +111,7 @@ Status addDefaults(const Manifest &manifest, TensorMap &tensors) {
   for (const Argument &argument : manifest.arguments)
     if (argument.role == Argument::Role::KV && !tensors.count(argument.name + ".lengths"))
       addLengthsOfPacked(argument, tensors);
-  if (auto q = tensors.find("q");
-      !tensors.count("q_start") && q != tensors.end() && !q->second.shape.empty()) {
-    const int64_t rows = q->second.shape[0];
+  if (const int64_t rows = rowsOf(manifest, tensors); !tensors.count("q_start") && rows >= 0) {
     const Argument &argument = manifest.argumentOf(manifest.operands.front());
     if (instancesOf(tensors, argument) != rows)
       return inputError("tensor 'q_start' is missing, and there is not one row per sequence: 'q' has " +

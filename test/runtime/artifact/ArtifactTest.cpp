@@ -167,7 +167,7 @@ TEST(Artifact, Errors) {
 TEST(Artifact, MutatedInput) {
   Rng rng(5);
   const std::string manifest = sampleText(), artifact = writeArtifact(sampleArtifact());
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < rounds(3000); ++i) {
     (void)parseManifest(mutate(manifest, rng));
     std::string bytes = mutate(artifact, rng);
     (void)readArtifact(i % 8 && bytes.size() > 43 ? rehashed(bytes) : bytes, "a");

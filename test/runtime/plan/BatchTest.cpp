@@ -1,5 +1,7 @@
 #include "attn_rt/Batch.h"
+#include "Fuzz.h"
 #include "Samples.h"
+#include "attn_rt/Plan.h"
 
 #include <functional>
 #include <gtest/gtest.h>
@@ -205,6 +207,49 @@ TEST(Batch, HandMadeDescriptions) {
   EXPECT_NE(
       checkBatch(m, broken).error().message.find("expected between 0 and 16 (the tokens of 'kv.k'), got 17"),
       std::string::npos);
+}
+
+// Whatever is done to the tensors: an error, or a batch that can be planned.
+TEST(Batch, MutatedTensors) {
+  Rng rng(43);
+  const Manifest m = sampleManifest();
+  int passed = 0;
+  for (int i = 0; i < rounds(3000); ++i) {
+    TensorMap tensors = pagedTensors(m);
+    if (i % 2)
+      ASSERT_TRUE(addDefaults(m, tensors));
+    for (size_t changes = 1 + below(rng, 2); changes > 0; --changes) {
+      auto victim = std::next(tensors.begin(), static_cast<int64_t>(below(rng, tensors.size())));
+      Tensor &tensor = victim->second;
+      const int32_t values[] = {-1, 0, 1, 2, 3, 6, 7, 48, 49, 2147483647, -2147483647 - 1};
+      switch (below(rng, 5)) {
+      case 0:
+        tensors.erase(victim);
+        break;
+      case 1:
+        tensor =
+            Tensor(tensor.dtype, {static_cast<int64_t>(below(rng, 5)), static_cast<int64_t>(below(rng, 3))});
+        break;
+      case 2:
+        tensor.shape.assign(below(rng, 4), int64_t{1} << below(rng, 62));
+        break;
+      default:
+        if (tensor.dtype == DType::I32 && !tensor.bytes.empty())
+          tensor.as<int32_t>()[below(rng, tensor.as<int32_t>().size())] =
+              values[below(rng, std::size(values))];
+      }
+    }
+    if (!addDefaults(m, tensors))
+      continue;
+    Result<Batch> batch = batchFromTensors(m, tensors);
+    if (!batch)
+      continue;
+    ++passed;
+    Result<Plan> plan = makePlan(m, *batch);
+    EXPECT_TRUE(plan) << plan.error().message;
+    (void)explainPlan(m, *batch, *plan);
+  }
+  EXPECT_GT(passed, 100);
 }
 
 } // namespace

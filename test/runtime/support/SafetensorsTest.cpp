@@ -109,7 +109,7 @@ TEST(Safetensors, Errors) {
 TEST(Safetensors, MutatedInput) {
   test::Rng rng(2);
   const std::string seed = writeSafetensors(sample());
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < test::rounds(20000); ++i) {
     std::string bytes = test::mutate(seed, rng);
     // Half of the time repair the length, or nearly every mutant dies at the first check.
     if (i % 2 && bytes.size() > 8) {

@@ -86,6 +86,9 @@ inline std::string describeGlobal(const MemoryMap &memory, const void *p, uint32
   return describeGlobal(memory, reinterpret_cast<uintptr_t>(p), bytes);
 }
 
+/// The other side of a race.
+std::string party(const Grid &grid, const Conflict &conflict);
+
 } // namespace attn::rt::host
 
 #endif

@@ -139,8 +139,16 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-NEXT: arith.andi %[[WINDOW]], %[[THERE]]
 
 // Where the maximum stays, the decay is exp2(0): it subtracts before it scales.
-// CHECK: %[[M:.*]] = tile.map %[[OLD:.*]], %{{.*}} {
-// CHECK: arith.maxnumf
+// It moves only when it would be more than 2^8 too small.
+// CHECK: %[[TILEMAX:.*]] = tile.reduce max
+// CHECK: %[[M:.*]] = tile.map %[[OLD:.*]], %[[TILEMAX]] {
+// CHECK-NEXT: ^bb0(%[[A:.*]]: f32, %[[B:.*]]: f32):
+// CHECK: %[[AHEAD:.*]] = arith.subf %[[B]], %[[A]]
+// CHECK: %[[AHEAD2:.*]] = arith.mulf %[[AHEAD]], %[[TOLOG2]]
+// CHECK: %[[GROWS:.*]] = arith.cmpf ogt, %[[AHEAD2]],
+// CHECK: arith.select %[[GROWS]], %[[B]], %[[A]]
+// CHECK: %[[GROWN:.*]] = tile.map %[[OLD]], %[[TILEMAX]] {
+// CHECK: arith.extui
 // CHECK: %[[CENTER:.*]] = tile.map %[[M]] {
 // CHECK: %[[NOTHING:.*]] = arith.cmpf oeq, %{{.*}}, %[[MINF]]
 // CHECK: arith.select %[[NOTHING]]
@@ -149,6 +157,9 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-NEXT: %[[D:.*]] = arith.subf %[[X]], %[[Y]]
 // CHECK-NEXT: %[[D2:.*]] = arith.mulf %[[D]], %[[TOLOG2]]
 // CHECK-NEXT: math.exp2 %[[D2]]
+// CHECK: %[[MOVED:.*]] = tile.any %[[GROWN]]
+// CHECK: %[[ACC:.*]] = scf.if %[[MOVED]]
+// CHECK: tile.dot %{{.*}}, %{{.*}}, %[[ACC]]
 
 // Packed: token t of instance i is line start[i] + t. Ends count on from the first region's.
 // CHECK: arith.cmpi eq, %[[S]]#0, %c1_i32

@@ -317,8 +317,18 @@ AttendKernel::Step AttendKernel::softmax(Value scores, const State &state) {
   Value unit = rawScores() ? toLog2 : Value(); // from the unit of the scores to log2
   auto scaled = [&](Value x) -> Value { return unit ? arith::MulFOp::create(b, x, unit).getResult() : x; };
   Value tileMax = ReduceOp::create(b, rowsOf(f32), Combine::Max, scores);
+  // The maximum is a unit, not a result: it moves only when it would be more than 2^8 too small, so that what
+  // was accumulated rarely needs rescaling. Weights stay below 2^8, which 16 bits hold as exactly as those
+  // below 1.
+  auto grows = [&](Value old, Value seen) -> Value {
+    return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, scaled(arith::SubFOp::create(b, seen, old)),
+                                 b.f32(8));
+  };
   Value max = b.map(rowsOf(f32), ValueRange{state.max, tileMax},
-                    [&](ValueRange v) -> Value { return arith::MaxNumFOp::create(b, v[0], v[1]); });
+                    [&](ValueRange v) -> Value { return b.select(grows(v[0], v[1]), v[1], v[0]); });
+  Value grown = b.map(rowsOf(b.getI32Type()), ValueRange{state.max, tileMax}, [&](ValueRange v) -> Value {
+    return arith::ExtUIOp::create(b, b.getI32Type(), grows(v[0], v[1]));
+  });
   // -inf - -inf must not become NaN in rows that have seen nothing yet.
   Value center = b.map(rowsOf(f32), ValueRange{max}, [&](ValueRange v) -> Value {
     Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, v[0], b.f32(-infinity));
@@ -338,12 +348,19 @@ AttendKernel::Step AttendKernel::softmax(Value scores, const State &state) {
   Value tileSum = ReduceOp::create(b, rowsOf(f32, true), Combine::Add, weights);
   Value sum = b.map(rowsOf(f32, true), ValueRange{state.sum, decay, tileSum},
                     [&](ValueRange v) -> Value { return math::FmaOp::create(b, v[0], v[1], v[2]); });
-  return {max, sum, decay, weights};
+  return {max, sum, decay, AnyOp::create(b, b.getI1Type(), grown), weights};
 }
 
-Value AttendKernel::rescale(Value acc, Value decay) {
-  return b.map(accType(), ValueRange{acc, decay},
-               [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
+Value AttendKernel::rescale(Value acc, const Step &step) {
+  auto branch = scf::IfOp::create(b, acc.getType(), step.moved, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  Value scaled = b.map(accType(), ValueRange{acc, step.decay},
+                       [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
+  scf::YieldOp::create(b, scaled);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, acc);
+  return branch.getResult(0);
 }
 
 Value AttendKernel::packWeights(Value weights) {

@@ -81,11 +81,14 @@ protected:
   /// which.
   Value finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey);
   struct Step {
-    Value max, sum, decay, weights;
+    Value max, sum, decay;
+    Value moved; ///< whether the unit of some row moved: decay is 1 everywhere where not
+    Value weights;
   };
   /// One step of the online softmax: new max and sum, the factor of what was accumulated, the tile's weights.
   Step softmax(Value scores, const State &state);
-  Value rescale(Value acc, Value decay);
+  /// Brings what was accumulated to the new unit, if it moved.
+  Value rescale(Value acc, const Step &step);
   Value packWeights(Value weights);
   /// Divides and writes; `column`/`columns`/`lseLines` restrict what this warp writes of its rows.
   void writeResults(Value max, Value sum, Value acc, Value column, IntegerAttr columns, Value lseLines);

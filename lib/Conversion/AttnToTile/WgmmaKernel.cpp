@@ -206,7 +206,7 @@ State WgmmaKernel::walkSegment(const Segment &segment, Value tiles, Value firstT
   Value scores = finish(startScores(firstTile), 0);
   release(keyRing, firstTile);
   Step first = softmax(finishScores(scores, std::nullopt, segment, segment.kvBegin), state);
-  Value acc = rescale(state.acc, first.decay), weights = packWeights(first.weights);
+  Value acc = rescale(state.acc, first), weights = packWeights(first.weights);
 
   auto loop = scf::ForOp::create(b, one, tiles, one, ValueRange{first.max, first.sum, acc, weights});
   {
@@ -222,8 +222,7 @@ State WgmmaKernel::walkSegment(const Segment &segment, Value tiles, Value firstT
     Step step = softmax(finishScores(tileScores, std::nullopt, segment, firstKey), {in[0], in[1], in[2]});
     Value output = finish(startedOutput, 0);
     release(valueRing, previous);
-    scf::YieldOp::create(
-        b, ValueRange{step.max, step.sum, rescale(output, step.decay), packWeights(step.weights)});
+    scf::YieldOp::create(b, ValueRange{step.max, step.sum, rescale(output, step), packWeights(step.weights)});
   }
   Value last = b.sub(b.add(firstTile, tiles), one);
   acc = finish(startOutput(loop.getResult(3), loop.getResult(2), last), 0);

@@ -152,6 +152,21 @@ struct CompletePattern : TilePattern<CompleteOp> {
   }
 };
 
+struct AnyPattern : TilePattern<AnyOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(AnyOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Value bits = adaptor.getSource().front();
+    for (Value value : adaptor.getSource().drop_front())
+      bits = arith::OrIOp::create(rewriter, op.getLoc(), bits, value);
+    Value mine = arith::CmpIOp::create(rewriter, op.getLoc(), arith::CmpIPredicate::ne, bits, e.i32(0));
+    rewriter.replaceOpWithNewOp<NVVM::VoteSyncOp>(op, rewriter.getI1Type(), e.i32(-1), mine,
+                                                  NVVM::VoteSyncKind::any);
+    return success();
+  }
+};
+
 /// A 16x16 block of the left operand is two neighbouring 16x8 blocks of the accumulator, packed pair by pair.
 struct CastPattern : TilePattern<CastOp> {
   using TilePattern::TilePattern;
@@ -172,6 +187,6 @@ struct CastPattern : TilePattern<CastOp> {
 
 void tile::populateFragmentPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                     const LaneMap &lanes) {
-  patterns.add<SplatPattern, CoordinatesPattern, LaneCoordinatesPattern, MapPattern, MaskPattern,
+  patterns.add<AnyPattern, SplatPattern, CoordinatesPattern, LaneCoordinatesPattern, MapPattern, MaskPattern,
                ReducePattern, CompletePattern, CastPattern>(converter, patterns.getContext(), lanes);
 }

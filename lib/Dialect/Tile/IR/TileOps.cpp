@@ -157,6 +157,13 @@ LogicalResult SplatOp::verify() {
   return success();
 }
 
+LogicalResult AnyOp::verify() {
+  FragmentType source = getSource().getType();
+  if (source.getRank() == 1 && source.getElement().isInteger(32))
+    return success();
+  return emitOpError("expected one axis of i32, got ") << source;
+}
+
 LogicalResult LaneCoordinatesOp::verify() {
   FragmentType offsets = getOffsets().getType();
   if (offsets.getRank() == 1 && offsets.getElement().isInteger(32))

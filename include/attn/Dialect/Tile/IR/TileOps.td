@@ -237,6 +237,14 @@ def Tile_CompleteOp : Tile_Op<"complete", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_AnyOp : Tile_Op<"any", [Pure]> {
+  let summary = "whether an element is not zero in any lane; uniform over the warp";
+  let arguments = (ins Arg<Tile_FragmentType, "one axis of i32">:$source);
+  let results = (outs Res<I1, "the same in all lanes">:$result);
+  let assemblyFormat = "$source attr-dict `:` type($source)";
+  let hasVerifier = 1;
+}
+
 def Tile_CastOp : Tile_Op<"cast", [Pure]> {
   let summary = "rounds an accumulator to 16 bits, as the left operand of the next dot";
   let description = [{ Rounds to nearest even. Costs no communication: the two layouts place elements alike. }];

@@ -117,7 +117,7 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
   }
 
   /// Two consumer warpgroups of 64 rows. A consumer holds the scores of a tile, the weights of the one before
-  /// and the accumulator at once, in the 232 registers that the producers leave it.
+  /// and the accumulator at once, in the 224 or 232 registers that the producers leave it.
   ScheduleAttr hopperPrefill(const Shape &shape, const Chip &chip) {
     if (!chip.hasWgmma)
       return {};

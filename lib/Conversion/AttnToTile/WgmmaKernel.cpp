@@ -32,8 +32,13 @@ namespace {
 
 /// Producer threads: a warpgroup, because registers are given and taken by warpgroups.
 constexpr int64_t producerWarps = ScheduleAttr::producerWarps;
-/// Registers per thread of the two roles: with two consumer warpgroups 40 * 128 + 232 * 256 of the 65,536.
-constexpr int64_t producerRegisters = 40, consumerRegisters = 232;
+/// Registers per thread of the two roles: one producer and two consumer warpgroups share the 65,536. Wide
+/// values leave consumers short, so the producer of those gets by with fewer (what ptxas 13.0 needs to spill
+/// nothing, 2026-11-20).
+struct Registers {
+  int64_t producer, consumer;
+  static Registers of(int64_t valueDim) { return valueDim > 208 ? Registers{40, 232} : Registers{56, 224}; }
+};
 
 class WgmmaKernel : public AttendKernel {
 public:
@@ -93,13 +98,14 @@ void WgmmaKernel::write() {
     InitBarriersOp::create(b, empty, schedule.getWarps());
   SyncOp::create(b, Scope::Block);
 
+  Registers registers = Registers::of(chain.valueDim());
   Value produces = b.less(warp, b.i32(producerWarps));
   auto roles = scf::IfOp::create(b, produces, /*withElseRegion=*/true);
   b.setInsertionPoint(roles.thenYield());
-  SetRegistersOp::create(b, producerRegisters, false);
+  SetRegistersOp::create(b, registers.producer, false);
   produce();
   b.setInsertionPoint(roles.elseYield());
-  SetRegistersOp::create(b, consumerRegisters, true);
+  SetRegistersOp::create(b, registers.consumer, true);
   consume();
   b.setInsertionPointAfter(roles);
   end((producerWarps + schedule.getWarps()) * 32);

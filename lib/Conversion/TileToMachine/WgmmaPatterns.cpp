@@ -43,7 +43,8 @@ struct Operand {
 
   /// 16 features from chunk `chunk` on, contracted (K-major); `line` lines down, a multiple of 8.
   Value alongFeatures(int64_t chunk, Value lineOffset = Value()) {
-    for (const SharedType::Panel &panel : llvm::reverse(type.getPanels())) {
+    SmallVector<SharedType::Panel> panels = type.getPanels();
+    for (const SharedType::Panel &panel : llvm::reverse(panels)) {
       if (chunk < panel.chunk)
         continue;
       Value result =

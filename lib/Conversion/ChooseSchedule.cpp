@@ -20,7 +20,7 @@ namespace {
 
 /// The sizes that decide how much memory a schedule needs; all elements have 16 bits.
 struct Shape {
-  int64_t keyDim, valueDim;
+  int64_t keyDim, valueDim, regions;
 
   int64_t sharedBytes(ScheduleAttr s) const {
     int64_t queries = llvm::alignTo(s.getRows() * keyDim * 2, 1024);
@@ -55,7 +55,9 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
       return signalPassFailure();
     }
     auto query = cast<RankedTensorType>((*inits.begin()).getQuery().getType());
-    Shape shape{query.getDimSize(2), (*finish.begin()).getState().getType().getValueDim()};
+    auto updates = function.getOps<UpdateOp>();
+    Shape shape{query.getDimSize(2), (*finish.begin()).getState().getType().getValueDim(),
+                std::distance(updates.begin(), updates.end())};
 
     if (auto given = function->getAttrOfType<ArrayAttr>("tile.schedules")) {
       for (auto schedule : given.getAsRange<ScheduleAttr>()) {
@@ -123,7 +125,8 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
       return {};
     for (int64_t keys : {128, 96, 64, 48, 32}) {
       auto schedule = ScheduleAttr::get(&getContext(), ScheduleKind::Wgmma, 128, keys, 8, 2, 1, false, false);
-      if (shape.fragmentRegisters(keys, false) <= 160 &&
+      if (shape.fragmentRegisters(keys, false) <=
+              (shape.regions > 1 ? 144 : 160) && // each region has its mask
           shape.sharedBytes(schedule) <= chip.sharedPerBlock)
         return schedule;
     }

@@ -50,8 +50,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 
 // This block's tasks.
 // CHECK: %[[BLOCK:.*]] = tile.block_id
-// CHECK: %[[FIRST:.*]] = tile.read %[[BLOCKS]]
-// CHECK: %[[LAST:.*]] = tile.read %[[BLOCKS]]
+// CHECK: %[[FIRST:.*]], %[[LAST:.*]] = tile.read_range %[[BLOCKS]]
 // CHECK: scf.for %[[TASK:.*]] = %[[FIRST]] to %[[LAST]]
 // CHECK: %[[T:.*]]:8 = tile.record %[[TASKS]][%[[TASK]]]
 // CHECK: %[[ROWEND:.*]] = arith.addi %[[T]]#0, %[[T]]#1
@@ -204,8 +203,15 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_start">, #tile.parameter<buffer, "plan.merge_rows">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_partials">, #tile.parameter<buffer, "partial.o">,
 // CHECK-SAME: #tile.parameter<buffer, "partial.lse">, #tile.parameter<dim, "merge_rows">], tile.threads = 128 : i32
+// One part per lane: its share of the sum. Then the outputs of the parts, one after the other.
+// CHECK: tile.read_range
+// CHECK: scf.for {{.*}} step %c32_i32
+// CHECK: tile.reduce_lanes max
 // CHECK: arith.maxnumf
 // CHECK: math.exp2
+// CHECK: tile.reduce_lanes add
+// CHECK: scf.for
+// CHECK: tile.from_lane
 // CHECK: arith.minsi %{{.*}}, %c79_i32
 // CHECK: tile.write %{{.*}} to %arg0
 // CHECK: tile.write %{{.*}} to %arg0

@@ -37,8 +37,8 @@ void AttendKernel::end(int64_t threads) {
 scf::ForOp AttendKernel::beginTasks(ValueRange carried) {
   Type i32 = b.getI32Type();
   Value block = BlockIdOp::create(b, i32), blockTasks = b.buffer("plan.block_tasks", i32);
-  Value first = b.read(blockTasks, b.wide(block)), last = b.read(blockTasks, b.wide(b.add(block, b.i32(1))));
-  auto loop = scf::ForOp::create(b, first, last, b.i32(1), carried);
+  auto range = ReadRangeOp::create(b, i32, i32, blockTasks, b.wide(block));
+  auto loop = scf::ForOp::create(b, range.getBegin(), range.getEnd(), b.i32(1), carried);
   b.setInsertionPointToStart(loop.getBody());
   SmallVector<Value> fields = b.record(b.buffer("plan.tasks", i32), loop.getInductionVar());
   packedBegin = fields[0], packedCount = fields[1], kvHead = fields[2];

@@ -38,47 +38,63 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
   auto rows = scf::ForOp::create(b, first, count, step);
   b.setInsertionPointToStart(rows.getBody());
   Value row = b.wide(rows.getInductionVar());
-  Value begin = b.read(starts, row), end = b.read(starts, b.add(row, b.i64(1)));
+  auto range = ReadRangeOp::create(b, i32, i32, starts, row);
+  Value begin = range.getBegin(), end = range.getEnd();
   Value target = b.wide(b.read(outputs, row));
-  auto partOf = [&](Value i) { return b.wide(b.read(partials, b.wide(i))); };
 
-  auto largest = scf::ForOp::create(b, begin, end, b.i32(1), ValueRange{b.f32(-infinity)});
+  // Thirty-two parts at a time, one per lane: which part and how much of the sum it holds. Then their
+  // outputs, one after the other over all lanes.
+  SmallVector<Value> initial(chunks + 2, b.f32(0)); // max, sum, columns
+  initial[0] = b.f32(-infinity);
+  auto parts = scf::ForOp::create(b, begin, end, b.i32(32), initial);
   {
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(largest.getBody());
-    Value value = b.read(partLse, partOf(largest.getInductionVar()));
-    scf::YieldOp::create(b, ValueRange{arith::MaxNumFOp::create(b, largest.getRegionIterArg(0), value)});
-  }
-  Value max = largest.getResult(0);
-  Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, max, b.f32(-infinity));
-  Value base = b.select(nothing, b.f32(0), max);
+    b.setInsertionPointToStart(parts.getBody());
+    ValueRange in = parts.getRegionIterArgs();
+    Value first = parts.getInductionVar(), mine = b.add(first, lane);
+    Value part = b.read(partials, b.wide(b.min(mine, b.add(end, b.i32(-1)))));
+    Value lseOfPart = b.select(b.less(mine, end), b.read(partLse, b.wide(part)), b.f32(-infinity));
+    Value max = arith::MaxNumFOp::create(b, in[0], ReduceLanesOp::create(b, f32, Combine::Max, lseOfPart));
+    Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, max, b.f32(-infinity));
+    Value base = b.select(nothing, b.f32(0), max);
+    auto relative = [&](Value value) -> Value {
+      Value distance = arith::SubFOp::create(b, value, base);
+      return math::Exp2Op::create(b, arith::MulFOp::create(b, distance, b.f32(log2e)));
+    };
+    Value weight = relative(lseOfPart), decay = relative(in[0]);
+    SmallVector<Value> next{
+        max, math::FmaOp::create(b, in[1], decay, ReduceLanesOp::create(b, f32, Combine::Add, weight))};
+    for (Value column : in.drop_front(2))
+      next.push_back(arith::MulFOp::create(b, column, decay));
 
-  SmallVector<Value> zeros(chunks + 1, b.f32(0));
-  auto sums = scf::ForOp::create(b, begin, end, b.i32(1), zeros);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(sums.getBody());
-    Value part = partOf(sums.getInductionVar());
-    Value distance = arith::SubFOp::create(b, b.read(partLse, part), base);
-    Value weight = math::Exp2Op::create(b, arith::MulFOp::create(b, distance, b.f32(log2e)));
-    SmallVector<Value> next{arith::AddFOp::create(b, sums.getRegionIterArg(0), weight)};
-    Value origin = b.mul(part, b.i64(dim));
-    for (int64_t c = 0; c < chunks; ++c) {
-      Value old = sums.getRegionIterArg(c + 1);
-      // Lanes past the last column read it again and drop the result.
-      Value safe = ragged && c + 1 == chunks ? b.min(column(c), b.i32(dim - 1)) : column(c);
-      Value value = b.read(partO, b.add(origin, b.wide(safe)));
-      next.push_back(math::FmaOp::create(b, value, weight, old));
+    Value count = b.min(b.sub(end, first), b.i32(32));
+    auto outputsOf = scf::ForOp::create(b, b.i32(0), count, b.i32(1), ArrayRef<Value>(next).drop_front(2));
+    {
+      OpBuilder::InsertionGuard inner(b);
+      b.setInsertionPointToStart(outputsOf.getBody());
+      Value i = outputsOf.getInductionVar();
+      Value origin = b.mul(b.wide(FromLaneOp::create(b, part, i)), b.i64(dim));
+      Value share = FromLaneOp::create(b, weight, i);
+      SmallVector<Value> columns;
+      for (int64_t c = 0; c < chunks; ++c) {
+        // Lanes past the last column read it again and drop the result.
+        Value safe = ragged && c + 1 == chunks ? b.min(column(c), b.i32(dim - 1)) : column(c);
+        Value value = b.read(partO, b.add(origin, b.wide(safe)));
+        columns.push_back(math::FmaOp::create(b, value, share, outputsOf.getRegionIterArg(c)));
+      }
+      scf::YieldOp::create(b, columns);
     }
+    next.resize(2);
+    llvm::append_range(next, outputsOf.getResults());
     scf::YieldOp::create(b, next);
   }
 
-  Value sum = sums.getResult(0);
+  Value max = parts.getResult(0), sum = parts.getResult(1);
   Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, sum, b.f32(0));
   Value inverse = b.select(some, ReciprocalOp::create(b, sum), b.f32(0));
   for (int64_t c = 0; c < chunks; ++c) {
     auto write = [&] {
-      Value value = arith::MulFOp::create(b, sums.getResult(c + 1), inverse);
+      Value value = arith::MulFOp::create(b, parts.getResult(c + 2), inverse);
       WriteOp::create(b, value, output, b.add(b.mul(target, b.i64(dim)), b.wide(column(c))));
     };
     if (!ragged || c + 1 < chunks) {

@@ -53,6 +53,48 @@ struct ReadPattern : TilePattern<ReadOp> {
   }
 };
 
+/// Even lanes read the first element, odd ones the second: one request instead of two.
+struct ReadRangePattern : TilePattern<ReadRangeOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(ReadRangeOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Type i32 = rewriter.getI32Type();
+    Value index = e.add(adaptor.getIndex(), e.widen(e.band(e.lanes.lane, 1)));
+    Value mine = e.loadGlobal(adaptor.getBuffer(), i32, index, i32, 4);
+    SmallVector<Value> ends;
+    for (int64_t lane : {0, 1})
+      ends.push_back(e.shuffle(NVVM::ShflKind::idx, mine, e.i32(lane)));
+    rewriter.replaceOp(op, ends);
+    return success();
+  }
+};
+
+struct ReduceLanesPattern : TilePattern<ReduceLanesOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(ReduceLanesOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Value value = adaptor.getValue();
+    for (int64_t distance : {16, 8, 4, 2, 1}) {
+      Value other = e.shuffle(NVVM::ShflKind::bfly, value, e.i32(distance));
+      value = op.getKind() == Combine::Add ? e.fadd(value, other) : e.fmax(value, other);
+    }
+    rewriter.replaceOp(op, value);
+    return success();
+  }
+};
+
+struct FromLanePattern : TilePattern<FromLaneOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(FromLaneOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    rewriter.replaceOp(op, e.shuffle(NVVM::ShflKind::idx, adaptor.getValue(), adaptor.getLane()));
+    return success();
+  }
+};
+
 struct WritePattern : TilePattern<WriteOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(WriteOp op, OpAdaptor adaptor,
@@ -252,11 +294,20 @@ struct LoadVectorPattern : TilePattern<LoadVectorOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     FragmentType type = op.getFragment().getType();
+    Type element = type.getElement();
+    auto load = [&](Value line) {
+      Value index = inlineRegion(op.getIndex(), line, rewriter);
+      return e.loadGlobal(adaptor.getBuffer(), element, index, element, element.getIntOrFloatBitWidth() / 8);
+    };
     SmallVector<Value> values;
-    for (int64_t i = 0; i < type.getRegisters(); ++i) {
-      Value index = inlineRegion(op.getIndex(), lineOfRegister(e, type.getLayout(), i), rewriter);
-      values.push_back(e.loadGlobal(adaptor.getBuffer(), type.getElement(), index, type.getElement(),
-                                    type.getElement().getIntOrFloatBitWidth() / 8));
+    if (type.getLayout() == Layout::Row && type.getSizes()[0] == 16) {
+      // Sixteen rows in one request: each lane reads one, and takes its own by shuffle.
+      Value mine = load(e.band(e.lanes.lane, 15));
+      for (int64_t i = 0; i < 2; ++i)
+        values.push_back(e.shuffle(NVVM::ShflKind::idx, mine, lineOfRegister(e, type.getLayout(), i)));
+    } else {
+      for (int64_t i = 0; i < type.getRegisters(); ++i)
+        values.push_back(load(lineOfRegister(e, type.getLayout(), i)));
     }
     rewriter.replaceOpWithMultiple(op, {values});
     return success();
@@ -358,8 +409,8 @@ struct StorePattern : TilePattern<StoreOp> {
 
 void tile::populateMemoryPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                   const LaneMap &lanes) {
-  patterns.add<WarpIdPattern, LaneIdPattern, BlockIdPattern, BlockCountPattern, ReadPattern, WritePattern,
-               ReciprocalPattern, RecordPattern, AllocPattern, SlotPattern, GatherPattern, CommitPattern,
-               WaitPattern, SyncPattern, LoadVectorPattern, StorePattern>(converter, patterns.getContext(),
-                                                                          lanes);
+  patterns.add<WarpIdPattern, LaneIdPattern, BlockIdPattern, BlockCountPattern, ReadPattern, ReadRangePattern,
+               ReduceLanesPattern, FromLanePattern, WritePattern, ReciprocalPattern, RecordPattern,
+               AllocPattern, SlotPattern, GatherPattern, CommitPattern, WaitPattern, SyncPattern,
+               LoadVectorPattern, StorePattern>(converter, patterns.getContext(), lanes);
 }

@@ -157,6 +157,12 @@ LogicalResult SplatOp::verify() {
   return success();
 }
 
+LogicalResult ReadRangeOp::verify() {
+  if (getBuffer().getType().getElement().isInteger(32))
+    return success();
+  return emitOpError("expected a buffer of i32, got ") << getBuffer().getType();
+}
+
 LogicalResult AnyOp::verify() {
   FragmentType source = getSource().getType();
   if (source.getRank() == 1 && source.getElement().isInteger(32))

@@ -32,6 +32,29 @@ def Tile_ReadOp : Tile_Op<"read", [MemoryEffects<[MemRead]>]> {
   let hasVerifier = 1;
 }
 
+def Tile_ReadRangeOp : Tile_Op<"read_range", [MemoryEffects<[MemRead]>]> {
+  let summary = "reads an element of a CSR list and the next, as one request of the warp";
+  let arguments = (ins Arg<Tile_BufferType, "i32 offsets">:$buffer, Arg<I64, "index of the first">:$index);
+  let results = (outs Res<I32, "where the range begins">:$begin, Res<I32, "where it ends">:$end);
+  let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer)";
+  let hasVerifier = 1;
+}
+
+def Tile_ReduceLanesOp : Tile_Op<"reduce_lanes", [Pure]> {
+  let summary = "combines a scalar of each lane; uniform over the warp";
+  let description = [{ Reassociates, in an order that depends on nothing. }];
+  let arguments = (ins Arg<Tile_Combine, "how values are combined">:$kind, Arg<F32, "each lane's value">:$value);
+  let results = (outs Res<F32, "the same in all lanes">:$result);
+  let assemblyFormat = "$kind $value attr-dict";
+}
+
+def Tile_FromLaneOp : Tile_Op<"from_lane", [Pure, AllTypesMatch<["value", "result"]>]> {
+  let summary = "the value that another lane holds";
+  let arguments = (ins Arg<AnyTypeOf<[I32, F32]>, "each lane's value">:$value, Arg<I32, "the lane">:$lane);
+  let results = (outs Res<AnyTypeOf<[I32, F32]>, "the lane's value">:$result);
+  let assemblyFormat = "$value `[` $lane `]` attr-dict `:` type($value)";
+}
+
 def Tile_WriteOp : Tile_Op<"write", [MemoryEffects<[MemWrite]>]> {
   let summary = "this lane writes one element, rounding f32 to the buffer's element type";
   let arguments = (ins Arg<AnyType, "the value">:$value, Arg<Tile_BufferType, "the tensor">:$buffer,

@@ -267,13 +267,26 @@ TEST(Plan, KernelFollowsTheRows) {
 
 TEST(Plan, BlocksFollowTheKernelAndTheDevice) {
   const Manifest m = sampleManifest(); // two small blocks fit a multiprocessor, one large
-  EXPECT_EQ(makePlan(m, simpleBatch({100}, {1}))->blocks, 264);
-  EXPECT_EQ(makePlan(m, simpleBatch({100}, {50}))->blocks, 132);
+  const Batch one = simpleBatch({1 << 20}, {1}), many = simpleBatch({1 << 20}, {50});
+  EXPECT_EQ(makePlan(m, one)->blocks, 264);
+  EXPECT_EQ(makePlan(m, many)->blocks, 132);
   PlanOptions options;
   options.multiprocessors = 10;
-  EXPECT_EQ(makePlan(m, simpleBatch({100}, {1}), options)->blocks, 20);
+  EXPECT_EQ(makePlan(m, one, options)->blocks, 20);
   options.blocks = 7;
-  EXPECT_EQ(makePlan(m, simpleBatch({100}, {1}), options)->blocks, 7);
+  EXPECT_EQ(makePlan(m, one, options)->blocks, 7);
+}
+
+TEST(Plan, BlocksWithoutWorkAreLeftOutUnlessAskedFor) {
+  const Manifest m = sampleManifest(); // two KV heads
+  const Batch batch = simpleBatch({100}, {1});
+  const Plan plan = *makePlan(m, batch);
+  EXPECT_EQ(plan.blocks, 2);
+  EXPECT_EQ(plan.blockTasks, (std::vector<int32_t>{0, 1, 2}));
+  PlanOptions options;
+  options.blocks = 264; // a captured launch keeps its grid
+  EXPECT_EQ(makePlan(m, batch, options)->blocks, 264);
+  EXPECT_EQ(makePlan(m, batch, options)->blockTasks.size(), 265u);
 }
 
 TEST(Plan, LongSequenceIsCutIntoEqualShares) {

@@ -267,7 +267,8 @@ TEST(Plan, KernelFollowsTheRows) {
 
 TEST(Plan, BlocksFollowTheKernelAndTheDevice) {
   const Manifest m = sampleManifest(); // two small blocks fit a multiprocessor, one large
-  const Batch one = simpleBatch({1 << 20}, {1}), many = simpleBatch({1 << 20}, {50});
+  constexpr int32_t tokens = 64 * 13200; // key tiles that 264, 132 and 20 blocks share evenly
+  const Batch one = simpleBatch({tokens}, {1}), many = simpleBatch({tokens}, {50});
   EXPECT_EQ(makePlan(m, one)->blocks, 264);
   EXPECT_EQ(makePlan(m, many)->blocks, 132);
   PlanOptions options;

@@ -72,7 +72,7 @@ def main():
     results.mkdir(parents=True)
     env = dict(os.environ, ATTN_BUILD=str(build), ATTN_FULL="1" if args.full else "")
     env["PATH"] = os.pathsep.join([str(build / "bin"), env["PATH"]])
-    limit = 4 * 3600 if args.full else 900
+    limit = 12 * 3600 if args.full else 900
 
     suites = []
     for program in sorted((build / "test-bin").glob("*")):

@@ -76,7 +76,7 @@ const std::vector<Option> &table() {
        [](Options &o, const std::string &text) {
          return setOneOf("--target", text, {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"}, o.target);
        }},
-      {"--schedule", "auto|mma", "the family of instructions the kernel is built on",
+      {"--schedule", "auto|mma|wgmma", "the family of instructions to build on",
        [](Options &o, const std::string &text) {
          return setOneOf("--schedule", text, {"auto", "mma", "wgmma"}, o.schedule);
        }},
@@ -162,7 +162,7 @@ std::string run::helpText() {
   for (const Option &option : table()) {
     std::string left =
         std::string("  ") + option.name + (option.value ? std::string(" ") + option.value : "");
-    left.resize(std::max<size_t>(left.size() + 2, 28), ' ');
+    left.resize(std::max<size_t>(left.size() + 2, 30), ' ');
     text += left + option.help + "\n";
   }
   text += R"(

@@ -32,9 +32,9 @@ namespace {
 
 /// Producer threads: a warpgroup, because registers are given and taken by warpgroups.
 constexpr int64_t producerWarps = ScheduleAttr::producerWarps;
-/// Registers per thread of the two roles: one producer and two consumer warpgroups share the 65,536. Wide values
-/// leave consumers short, so the producer of those gets by with fewer (what ptxas 13.0 needs to spill nothing,
-/// 2026-11-20).
+/// Registers per thread of the two roles: one producer and two consumer warpgroups share the 65,536. Wide
+/// values leave consumers short, so the producer of those gets by with fewer (what ptxas 13.0 needs to spill
+/// nothing, 2026-11-20).
 struct Registers {
   int64_t producer, consumer;
   static Registers of(int64_t valueDim) { return valueDim > 208 ? Registers{40, 232} : Registers{56, 224}; }

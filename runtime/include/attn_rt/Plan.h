@@ -105,8 +105,8 @@ std::optional<Strategy> parseStrategy(std::string_view name); ///< "flatten", "b
 
 struct PlanOptions {
   Strategy strategy = Strategy::Flatten;
-  /// Of the launch. 0: as many as are resident at once, by kernel and multiprocessors, less those that would have
-  /// nothing to do.
+  /// Of the launch. 0: as many as are resident at once, by kernel and multiprocessors, less those that would
+  /// have nothing to do.
   int blocks = 0;
   int multiprocessors = 132; ///< of the device
   const GpuModel *gpu = &defaultGpu();

@@ -136,10 +136,11 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
   plan.ends = batch.ends.empty() ? s.manifest.ends : batch.ends;
   s.emitter.emit(s.manifest, batch, s.work, s.assignment, plan);
   s.fillStats(batch, plan, plan.stats);
-  // Blocks without a task would only read that they have none, which shows beside a short sequence. A launch that
-  // must not change with the batch (a captured graph) asks for its number of blocks and keeps it.
+  // Blocks without a task would only read that they have none, which shows beside a short sequence. A launch
+  // that must not change with the batch (a captured graph) asks for its number of blocks and keeps it.
   if (s.options.blocks == 0)
-    while (plan.blocks > 1 && plan.blockTasks[static_cast<size_t>(plan.blocks) - 1] == plan.blockTasks.back()) {
+    while (plan.blocks > 1 &&
+           plan.blockTasks[static_cast<size_t>(plan.blocks) - 1] == plan.blockTasks.back()) {
       plan.blockTasks.pop_back();
       --plan.blocks;
     }

@@ -35,7 +35,9 @@ private:
   const LaneMap &lanes;
 };
 
-void populateMemoryPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateLanePatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateCopyPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateGlobalPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateFragmentPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateDotPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateMergeWarpsPattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);

@@ -127,7 +127,9 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
 
     TypeConverter converter = makeTypeConverter(context);
     RewritePatternSet patterns(context);
-    populateMemoryPatterns(converter, patterns, lanes);
+    populateLanePatterns(converter, patterns, lanes);
+    populateCopyPatterns(converter, patterns, lanes);
+    populateGlobalPatterns(converter, patterns, lanes);
     populateFragmentPatterns(converter, patterns, lanes);
     populateDotPatterns(converter, patterns, lanes);
     populateMergeWarpsPattern(converter, patterns, lanes);

@@ -123,11 +123,13 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
   ScheduleAttr hopperPrefill(const Shape &shape, const Chip &chip) {
     if (!chip.hasWgmma)
       return {};
+    // A mask per region, and more descriptors for longer keys, leave less for the fragments; wide values have
+    // more registers (see Registers in WgmmaKernel.cpp).
+    bool crowded = shape.regions > 1 || shape.keyDim > 128;
+    int64_t room = crowded && shape.valueDim <= 208 ? 144 : 160;
     for (int64_t keys : {128, 96, 64, 48, 32}) {
       auto schedule = ScheduleAttr::get(&getContext(), ScheduleKind::Wgmma, 128, keys, 8, 2, 1, false, false);
-      if (shape.fragmentRegisters(keys, false) <=
-              (shape.regions > 1 ? 144 : 160) && // each region has its mask
-          shape.sharedBytes(schedule) <= chip.sharedPerBlock)
+      if (shape.fragmentRegisters(keys, false) <= room && shape.sharedBytes(schedule) <= chip.sharedPerBlock)
         return schedule;
     }
     return {};

@@ -82,7 +82,7 @@ def main():
                 (f"unit {program.name}", [program, "--gtest_brief=1", f"--gtest_output=xml:{junit}"], junit)
             )
     junit = results / "lit.xml"
-    lit = [LIT, "-q", "--xunit-xml-output", junit, "--param", f"build={args.build}", "test"]
+    lit = [LIT, "-sv", "--xunit-xml-output", junit, "--param", f"build={args.build}", "test"]
     suites.append(("lit", lit, junit))
     for room in sorted({path.parent for path in (ROOT / "test").rglob("test_*.py")}):
         junit = results / f"python-{room.name}.xml"

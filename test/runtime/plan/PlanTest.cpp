@@ -266,7 +266,7 @@ TEST(Plan, KernelFollowsTheRows) {
 }
 
 TEST(Plan, BlocksFollowTheKernelAndTheDevice) {
-  const Manifest m = sampleManifest(); // two small blocks fit a multiprocessor, one large
+  const Manifest m = sampleManifest();   // two small blocks fit a multiprocessor, one large
   constexpr int32_t tokens = 64 * 13200; // key tiles that 264, 132 and 20 blocks share evenly
   const Batch one = simpleBatch({tokens}, {1}), many = simpleBatch({tokens}, {50});
   EXPECT_EQ(makePlan(m, one)->blocks, 264);

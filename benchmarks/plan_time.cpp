@@ -1,10 +1,11 @@
 //===- plan_time.cpp - How long planning takes ------------------------------===//
 //
 // Ragged decode batches of growing size, a prefill, and shared prompts, on the
-// blocks of an H200. `per_1000_items` is the time for 1,000 tasks of the plan in
-// seconds; the budget is 50 us, whatever the size.
+// blocks of an H200, and the accounting of forests (attn-plan). `per_1000_items` is the time for 1,000 tasks
+// of the plan in seconds; the budget is 50 us, whatever the size.
 //
 //===----------------------------------------------------------------------===//
+#include "attn_rt/Forest.h"
 #include "attn_rt/Plan.h"
 
 #include <benchmark/benchmark.h>
@@ -112,6 +113,37 @@ BENCHMARK(plan)
     ->Args({2, 8192, 0})
     ->Args({256, 1, 16})
     ->Args({1024, 1, 32})
+    ->Unit(benchmark::kMicrosecond);
+
+/// A tree of the shape of a reasoning run: a prompt, then levels of ten branches each.
+void forest(benchmark::State &state) {
+  const auto nodes = static_cast<size_t>(state.range(0));
+  std::mt19937 rng(1);
+  std::uniform_int_distribution<int32_t> tokens(1, 1400);
+  std::vector<ForestNode> tree{{-1, 1100, 0}};
+  for (int32_t inner = 0; tree.size() < nodes;) {
+    if (tree.size() % 11 == 1) {
+      tree.push_back({0, tokens(rng), 0});
+      inner = static_cast<int32_t>(tree.size()) - 1;
+    } else {
+      tree.push_back({inner, tokens(rng), 1});
+    }
+  }
+  const Workload workload{32, 8, 128, 1, 512, {}};
+  ForestPlanner planner(workload, {static_cast<ForestStrategy>(state.range(1)), 132});
+  ForestStats stats;
+  for (auto _ : state)
+    stats = *planner.plan(tree);
+  const auto items = static_cast<double>(stats.tasks);
+  state.counters["items"] = items;
+  state.counters["balance"] = stats.balance();
+  state.counters["per_1000_items"] = benchmark::Counter(
+      items / 1000, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+BENCHMARK(forest)
+    ->ArgNames({"nodes", "strategy"})
+    ->ArgsProduct({{20, 100, 1000, 10000, 100000}, {0, 1, 2, 3}})
     ->Unit(benchmark::kMicrosecond);
 
 } // namespace

@@ -1,0 +1,195 @@
+#include "attn_rt/Forest.h"
+#include "attn_rt/Plan.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+namespace {
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Where share s of `shares` begins in a list of `tiles`: shares differ by one tile at most.
+int64_t shareBegin(int64_t tiles, int share, int shares) {
+  return static_cast<int64_t>(static_cast<__int128>(tiles) * share / shares);
+}
+
+} // namespace
+
+/// Flash-Decoding splits as evenly as flatten; that only the reading differs is what makes them comparable.
+bool ForestPlanner::cutting() const {
+  return options_.strategy == ForestStrategy::Flatten || options_.strategy == ForestStrategy::ByQuery;
+}
+
+/// Of one key tile, when every multiprocessor is busy: blocks share bandwidth and arithmetic.
+double ForestPlanner::tileSeconds() const {
+  const bool small = std::all_of(units_.begin(), units_.end(),
+                                 [](const ForestUnit &unit) { return unit.packedRows <= forestSmallRows; });
+  const auto bytes = static_cast<double>(forestTileKeys * workload_->bytesPerTokenPerHead);
+  const double flops = 4.0 * (small ? forestSmallRows : forestTileRows) * forestTileKeys * workload_->dim;
+  return std::max(options_.blocks, options_.gpu->multiprocessors) *
+         std::max(bytes / options_.gpu->bytesPerSecond, flops / options_.gpu->flopsPerSecond);
+}
+
+/// What cutting the list into equal shares adds.
+ForestPlanner::Cuts ForestPlanner::cutInto(int shares) const {
+  Cuts cuts;
+  int64_t tiles = 0;
+  for (const ForestUnit &unit : units_)
+    tiles += unit.tiles * unit.copies;
+  size_t u = 0;
+  int64_t unitBegin = 0, lastCopy = -1; // the copy that was cut last, of unit u
+  for (int share = 1; share < shares; ++share) {
+    const int64_t at = shareBegin(tiles, share, shares);
+    while (at >= unitBegin + units_[u].tiles * units_[u].copies) {
+      unitBegin += units_[u].tiles * units_[u].copies;
+      ++u;
+      lastCopy = -1;
+    }
+    const ForestUnit &unit = units_[u];
+    const int64_t copy = (at - unitBegin) / unit.tiles, inside = (at - unitBegin) % unit.tiles;
+    if (inside == 0)
+      continue;
+    ++cuts.count;
+    cuts.packedRows += unit.packedRows;
+    cuts.partialRows += unit.packedRows;
+    if (!unit.partial && copy != lastCopy) {
+      cuts.partialRows += unit.packedRows; // the part before the first cut
+      cuts.outputs += unit.packedRows;
+    }
+    lastCopy = copy;
+    // A cut between two nodes gives no segment a second reader.
+    const int64_t base = pathTiles_[static_cast<size_t>(unit.node)] - unit.tiles;
+    int32_t node = unit.node;
+    while (node >= 0 && pathTiles_[static_cast<size_t>(node)] - base > inside)
+      node = nodes_[static_cast<size_t>(node)].parent;
+    cuts.segments += node < 0 || pathTiles_[static_cast<size_t>(node)] - base < inside;
+  }
+  return cuts;
+}
+
+/// As many as take the least time: one more share shortens the walk, but its cut makes rows of Q be read
+/// again and partials be written and merged. Of equals the most.
+int ForestPlanner::chooseShares(int64_t tiles) const {
+  const auto most = static_cast<int>(std::min<int64_t>(options_.blocks, tiles));
+  const double perTile = tileSeconds();
+  int best = most;
+  double least = 0;
+  for (int shares = most; shares > 0; shares -= (shares + 3) / 4) {
+    const double walk = static_cast<double>(ceilDiv(tiles, shares)) * perTile;
+    if (shares < most && walk >= least)
+      break; // fewer only walk longer
+    const Cuts cuts = cutInto(shares);
+    const auto bytes =
+        static_cast<double>(cuts.partialRows) * 8 * (workload_->dim + 1) +
+        static_cast<double>(cuts.packedRows) * 2 * workload_->dim +
+        static_cast<double>(cuts.count) * static_cast<double>(sizeof(PlanTask) + sizeof(PlanSegment));
+    const double seconds = walk + bytes / options_.gpu->bytesPerSecond;
+    if (shares == most || seconds < least) {
+      least = seconds;
+      best = shares;
+    }
+  }
+  return best;
+}
+
+/// Deals copies of `tiles` tiles, each to the block with the least to do (of equals the first). Many copies
+/// are dealt at once up to a common level, which is what one by one would give.
+void ForestPlanner::dealCopies(int32_t unit, int64_t tiles, int64_t copies, bool record) {
+  const auto blocks = static_cast<int64_t>(loads_.size());
+  if (copies > 4 * blocks) {
+    const auto below = [&](int64_t level) { // copies that start at loads up to the level
+      int64_t sum = 0;
+      for (int64_t load : loads_)
+        sum += load <= level ? (level - load) / tiles + 1 : 0;
+      return sum;
+    };
+    int64_t low = -1, high = *std::max_element(loads_.begin(), loads_.end()) + (copies / blocks + 1) * tiles;
+    while (high - low > 1) {
+      const int64_t middle = low + (high - low) / 2;
+      (below(middle) <= copies ? low : high) = middle;
+    }
+    for (size_t b = 0; b < loads_.size(); ++b)
+      if (loads_[b] <= low) {
+        const int64_t count = (low - loads_[b]) / tiles + 1;
+        if (record)
+          deals_.push_back({unit, static_cast<int32_t>(b), count});
+        loads_[b] += count * tiles;
+        copies -= count;
+      }
+    for (size_t b = 0; b < loads_.size(); ++b)
+      heap_[b] = {loads_[b], static_cast<int32_t>(b)};
+    std::sort(heap_.begin(), heap_.end());
+  }
+  for (; copies > 0; --copies) {
+    std::pair<int64_t, int32_t> top = heap_[0];
+    if (record)
+      deals_.push_back({unit, top.second, 1});
+    top.first += tiles;
+    loads_[static_cast<size_t>(top.second)] = top.first;
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < heap_.size(); at = child) {
+      child += child + 1 < heap_.size() && heap_[child + 1] < heap_[child];
+      if (top < heap_[child])
+        break;
+      heap_[at] = heap_[child];
+    }
+    heap_[at] = top;
+  }
+}
+
+/// Longest first, each to the block with the least to do. Units of one length are dealt as one where nobody
+/// asks which block has which: it makes the same loads.
+void ForestPlanner::dealWhole(bool record) {
+  shares_ = 0;
+  deals_.clear();
+  loads_.assign(static_cast<size_t>(options_.blocks), 0);
+  heap_.resize(loads_.size());
+  for (size_t b = 0; b < heap_.size(); ++b)
+    heap_[b] = {0, static_cast<int32_t>(b)};
+  order_.resize(units_.size());
+  for (size_t i = 0; i < order_.size(); ++i)
+    order_[i] = static_cast<int32_t>(i);
+  std::sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) {
+    const int64_t left = units_[static_cast<size_t>(a)].tiles, right = units_[static_cast<size_t>(b)].tiles;
+    return left != right ? left > right : a < b;
+  });
+  for (size_t i = 0; i < order_.size();) {
+    const int32_t first = order_[i];
+    const int64_t tiles = units_[static_cast<size_t>(first)].tiles;
+    int64_t copies = 0;
+    do
+      copies += units_[static_cast<size_t>(order_[i++])].copies;
+    while (!record && i < order_.size() && units_[static_cast<size_t>(order_[i])].tiles == tiles);
+    dealCopies(first, tiles, copies, record);
+  }
+}
+
+void ForestPlanner::forEachPiece(const std::function<void(const ForestPiece &)> &sink) {
+  if (!cutting()) {
+    dealWhole(true);
+    for (const Deal &deal : deals_)
+      sink({deal.block, deal.unit, 0, deal.copies * units_[static_cast<size_t>(deal.unit)].tiles});
+    return;
+  }
+  int64_t total = 0;
+  for (const ForestUnit &unit : units_)
+    total += unit.tiles * unit.copies;
+  size_t u = 0;
+  int64_t unitBegin = 0;
+  for (int share = 0; share < shares_; ++share) {
+    const int64_t end = shareBegin(total, share + 1, shares_);
+    for (int64_t at = shareBegin(total, share, shares_); at < end;) {
+      const int64_t unitEnd = unitBegin + units_[u].tiles * units_[u].copies;
+      const int64_t stop = std::min(end, unitEnd);
+      sink({share, static_cast<int32_t>(u), (at - unitBegin) % units_[u].tiles, stop - at});
+      at = stop;
+      if (stop == unitEnd) {
+        unitBegin = unitEnd;
+        ++u;
+      }
+    }
+  }
+}
+
+} // namespace attn::rt

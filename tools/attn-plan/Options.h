@@ -1,0 +1,24 @@
+//===- Options.h - The command line of attn-plan ----------------*- C++ -*-===//
+#ifndef ATTN_TOOLS_PLAN_OPTIONS_H
+#define ATTN_TOOLS_PLAN_OPTIONS_H
+
+#include "attn_rt/Forest.h"
+
+#include <string>
+
+namespace attn::plan {
+
+struct Options {
+  std::string file, json, svg;
+  std::optional<rt::ForestStrategy> strategy; ///< none: all four are compared
+  int blocks = 132;
+  bool help = false;
+};
+
+/// The arguments after the program's name. `--name value` and `--name=value` are the same.
+rt::Result<Options> parseOptions(const std::vector<std::string> &arguments);
+std::string helpText();
+
+} // namespace attn::plan
+
+#endif

@@ -43,7 +43,7 @@ def trees(name, shape):
 
     def tree():
         nodes = [{"id": 0, "tokens": 1100, "start": -1099, "end": 0, "children": []}]
-        level = nodes
+        level = list(nodes)
         for width, keep, longest in shape:
             parents = level if keep is None else rng.sample(level, keep)
             level = []

@@ -107,6 +107,7 @@ llvm::Expected<std::unique_ptr<HostCode>> compileForHost(Operation *gpuModule,
     kernel.entry = reinterpret_cast<void (*)(rt::host::LaneAbi *, void **)>(*entry);
     kernel.ops = layout->ops;
     kernel.programs = rewriter.programs;
+    kernel.wgmmaPrograms = rewriter.wgmmaPrograms;
   }
   return code;
 }

@@ -1,5 +1,6 @@
 //===- Layout.cpp - Operation numbers and shared memory -------------------===//
 #include "Rewriter.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
@@ -96,7 +97,8 @@ static bool classify(Operation *op, const DataLayout &layout, HostOpInfo &info) 
     info.access = Access::Sync;
     return true;
   }
-  return isa<NVVM::ShflOp, NVVM::VoteSyncOp, NVVM::MmaOp>(op);
+  return isa<NVVM::ShflOp, NVVM::VoteSyncOp, NVVM::MmaOp, NVVM::ElectSyncOp, NVVM::MBarrierArriveOp,
+             NVVM::MBarrierArriveExpectTxOp, NVVM::MBarrierTryWaitOp, tile::WgmmaOp, tile::WgmmaWaitOp>(op);
 }
 
 llvm::Expected<ModuleLayout> layOut(Operation *module) {

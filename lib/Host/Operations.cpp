@@ -99,6 +99,11 @@ llvm::Error Rewriter::rewriteNVVM(Operation *op) {
   }
   if (isa<NVVM::RcpApproxFtzF32Op>(op))
     return done(call("attn_host_rcp", f32, {op->getOperand(0)}));
+  llvm::Expected<bool> rewritten = rewriteAsync(op);
+  if (!rewritten)
+    return rewritten.takeError();
+  if (*rewritten)
+    return llvm::Error::success();
   return errorAt(op, "the host device cannot execute '" + op->getName().getStringRef() + "'");
 }
 

@@ -1,5 +1,6 @@
 //===- Rewriter.cpp - From NVVM operations to calls -----------------------===//
 #include "Rewriter.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
 using namespace mlir;
@@ -117,9 +118,13 @@ llvm::Error Rewriter::rewrite(LLVM::LLVMFuncOp function, bool isKernel) {
   function.getBody().walk([&](Operation *op) { ops.push_back(op); });
   changeSignature(function, isKernel);
   erased.clear();
-  for (Block &block : function.getBody())
+  markWgmmaMisuse(function);
+  for (Block &block : function.getBody()) {
     if (llvm::Error error = batchMatrices(block))
       return error;
+    if (llvm::Error error = batchWgmma(block))
+      return error;
+  }
   for (Operation *op : ops) {
     if (erased.contains(op))
       continue;
@@ -140,6 +145,8 @@ llvm::Error Rewriter::rewriteOp(Operation *op) {
     return rewriteNVVM(op);
   if (isa<LLVM::LLVMDialect>(op->getDialect()))
     return rewriteLLVM(op);
+  if (auto wait = dyn_cast<tile::WgmmaWaitOp>(op))
+    return rewriteWgmmaWait(wait);
   return errorAt(op, "the host device cannot execute '" + op->getName().getStringRef() + "'");
 }
 

@@ -10,6 +10,10 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringMap.h"
 
+namespace mlir::tile {
+class WgmmaWaitOp;
+}
+
 namespace attn::host {
 
 /// What is known about the module before its operations are rewritten.
@@ -40,6 +44,7 @@ public:
   Rewriter(mlir::ModuleOp module, const ModuleLayout &layout, bool check);
   llvm::Error rewrite(mlir::LLVM::LLVMFuncOp function, bool isKernel);
   std::vector<rt::host::WarpProgram> programs; ///< of all functions so far
+  std::vector<rt::host::WgmmaProgram> wgmmaPrograms;
 
 private:
   using Value = mlir::Value;
@@ -59,6 +64,12 @@ private:
   // Programs.cpp
   llvm::Error batchMatrices(mlir::Block &block);
   void emitProgram(Batcher &batch);
+  // Wgmma.cpp
+  llvm::Error batchWgmma(mlir::Block &block);
+  void markWgmmaMisuse(mlir::LLVM::LLVMFuncOp function);
+  llvm::Error rewriteWgmmaWait(mlir::tile::WgmmaWaitOp op);
+  // Async.cpp
+  llvm::Expected<bool> rewriteAsync(Operation *op);
   // Memory.cpp
   llvm::Error rewriteAccess(Operation *op, unsigned pointerOperand, llvm::StringRef function);
   llvm::Error rewriteAtomic(mlir::LLVM::AtomicRMWOp op);

@@ -24,17 +24,49 @@ static void move(Lane &lane, PendingCopy &copy) {
   std::memset(to + copy.sourceBytes, 0, copy.bytes - copy.sourceBytes);
 }
 
+static PendingCopy &takeCopy(Lane &lane) {
+  ++lane.copiesDone;
+  return lane.copies[lane.copiesHead++];
+}
+
+static void compact(Lane &lane) {
+  if (lane.copiesHead == lane.copies.size()) {
+    lane.copies.clear();
+    lane.copiesHead = 0;
+  } else if (lane.copiesHead > 256 && lane.copiesHead * 2 > lane.copies.size()) {
+    lane.copies.erase(lane.copies.begin(), lane.copies.begin() + lane.copiesHead);
+    lane.copiesHead = 0;
+  }
+}
+
+void landCopies(Lane &lane, uint64_t limit, uint32_t sequence) {
+  while (lane.copiesDone < limit) {
+    PendingCopy &copy = takeCopy(lane);
+    move(lane, copy);
+    if (lane.block->checker)
+      lane.block->checker->copyLanded(lane, copy, sequence);
+  }
+  compact(lane);
+}
+
 void finishCopies(Lane &lane, uint32_t groupLimit) {
+  // An arrival whose copies are all covered happens before the wait returns.
+  while (!lane.arrivals.empty()) {
+    uint64_t limit = lane.arrivals.front().limit;
+    if (limit > lane.copiesDone &&
+        lane.copies[lane.copiesHead + (limit - 1 - lane.copiesDone)].group >= groupLimit)
+      break;
+    fireArrival(lane);
+  }
+  if (lane.block->checker)
+    lane.block->checker->copiesWaited(lane, groupLimit);
   while (lane.copiesHead < lane.copies.size() && lane.copies[lane.copiesHead].group < groupLimit) {
-    PendingCopy &copy = lane.copies[lane.copiesHead++];
+    PendingCopy &copy = takeCopy(lane);
     move(lane, copy);
     if (lane.block->checker)
       lane.block->checker->copyFinished(lane, copy);
   }
-  if (lane.copiesHead == lane.copies.size()) {
-    lane.copies.clear();
-    lane.copiesHead = 0;
-  }
+  compact(lane);
 }
 
 } // namespace attn::rt::host

@@ -2,6 +2,8 @@
 #include "Checker.h"
 #include "Fiber.h"
 #include "Machine.h"
+#include "Mbarrier.h"
+#include "Wgmma.h"
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -108,6 +110,9 @@ void Block::run(const Grid &g, uint64_t index) {
       lane.thread = t;
       lane.copies.clear();
       lane.copiesHead = lane.openGroup = 0;
+      lane.copiesDone = lane.copySequence = lane.wgmmaCommits = 0;
+      lane.arrivals.clear();
+      lane.wgmmaFence = false;
       // A frame that grew past its stack would be found at the block's end.
       std::memcpy(stacks + t * kStackStride, &kCanary, sizeof kCanary);
       uint8_t *top = stacks + (t + 1) * kStackStride;
@@ -117,10 +122,13 @@ void Block::run(const Grid &g, uint64_t index) {
   }
   if (checker)
     checker->beginBlock(*this);
+  beginAsync();
   while (Lane *first = pick())
     switchTo(first->context, mainContext, first);
   if (aliveLanes)
     reportDeadlock();
+  else
+    endAsync();
   for (uint32_t t = 0; t < threads; ++t)
     if (std::memcmp(stacks + t * kStackStride, &kCanary, sizeof kCanary) != 0) {
       fprintf(stderr, "host device: a thread of %s needs more than %zu bytes of stack\n",
@@ -148,7 +156,7 @@ bool Block::releaseThrottled() {
 }
 
 Lane *Block::pick() {
-  if (!readyWarps && !releaseThrottled())
+  if (!readyWarps && !fireEvents() && !releaseThrottled())
     return nullptr;
   unsigned w = currentWarp;
   bool here = readyWarps >> w & 1;

@@ -11,8 +11,8 @@ void Checker::beginBlock(Block &b) {
   staticEnd = grid->kernel.staticShared;
   dynamicStart = dynamicSharedOffset(staticEnd, grid->kernel.sharedAlignment);
   dynamicEnd = dynamicStart + grid->sharedBytes;
-  clocks.reset(b.warpCount);
-  shadow.reset(b.warpCount, dynamicEnd);
+  clocks.reset(b.warpCount, grid->kernel.wgmmaPrograms.empty() ? 0 : b.warpCount / 4);
+  shadow.reset(clocks, dynamicEnd);
   global.reset();
   log.reset(*grid, writes);
   requests.reset(b, log);
@@ -72,6 +72,7 @@ void *Checker::sharedAccess(Lane &lane, uint32_t op, uint32_t offset, void *p) {
     return scratch;
   }
   checkAlignment(lane, op, offset, info.alignment, true);
+  clocks.touch(lane);
   unsigned warp = lane.warp->index;
   bool writes = info.access != Access::Load;
   Conflict c;
@@ -92,6 +93,7 @@ void *Checker::globalAccess(Lane &lane, uint32_t op, void *p) {
     return scratch;
   }
   checkAlignment(lane, op, reinterpret_cast<uintptr_t>(p), info.alignment, false);
+  clocks.touch(lane);
   unsigned warp = lane.warp->index;
   size_t offset = static_cast<size_t>(static_cast<uint8_t *>(p) - a->base);
   Conflict c;
@@ -168,19 +170,13 @@ bool Checker::copyIssued(Lane &lane, uint32_t op, uint32_t offset, const void *s
 }
 
 void Checker::copyFinished(Lane &lane, const PendingCopy &copy) {
-  // A copy is no use of its bytes: unwritten ones travel along and are found when read.
-  uint32_t valid = (1u << copy.bytes) - 1;
-  const Allocation *a = copy.sourceBytes ? find(copy.op, copy.source, copy.sourceBytes) : nullptr;
-  if (a && a->written) {
-    size_t offset = static_cast<size_t>(copy.source - a->base);
-    for (uint32_t i = 0; i < copy.sourceBytes; ++i)
-      if (!a->isWritten(offset + i, 1))
-        valid &= ~(1u << i);
-  }
-  shadow.finish(clocks, lane.warp->index, lane.index, copy.offset, copy.bytes, copy.op, valid);
+  clocks.touch(lane);
+  shadow.finish(clocks, lane.warp->index, lane.index, copy.offset, copy.bytes, copy.op,
+                validBytes(copy));
 }
 
 void Checker::matrix(Warp &warp, uint32_t op, uint32_t *offsets, uint32_t rows, bool isWrite) {
+  clocks.settle(warp);
   for (uint32_t r = 0; r < rows; ++r) {
     Lane &lane = warp.lanes[r];
     if (!inShared(offsets[r], 16)) {

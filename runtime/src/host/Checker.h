@@ -17,6 +17,10 @@
 
 namespace attn::rt::host {
 
+struct Mbarrier;
+struct Issue;
+struct Descriptor;
+
 class Checker {
 public:
   explicit Checker(const WriteSet &writes) : writes(writes) {}
@@ -33,6 +37,22 @@ public:
   void copyFinished(Lane &lane, const PendingCopy &copy);
   /// ldmatrix or stmatrix rows of all lanes; rows that would fault are moved to offset 0.
   void matrix(Warp &warp, uint32_t op, uint32_t *offsets, uint32_t rows, bool writes);
+
+  // CheckerAsync.cpp
+  bool mbarrierMade(Lane &lane, uint32_t op, Mbarrier &b); ///< false if it cannot be here
+  void mbarrierGone(Lane &lane, uint32_t op, Mbarrier &b);
+  void mbarrierUsed(Lane &lane, uint32_t op, const Mbarrier &b);
+  void mbarrierReleased(Lane &lane, Mbarrier &b);
+  void mbarrierCompleted(Mbarrier &b);
+  void mbarrierPassed(Lane &lane, const Mbarrier &b);
+  void mbarrierLag(Lane &lane, uint32_t op, const Mbarrier &b, uint32_t parity);
+  void fenceAsync(Lane &lane);
+  void copyLanded(Lane &lane, const PendingCopy &copy, uint32_t sequence);
+  void copiesReleased(const Lane &lane, uint32_t sequence, Mbarrier &b);
+  void copiesWaited(Lane &lane, uint32_t groupLimit);
+  void wgmmaView(Warp &warp, AsyncView &view);
+  void wgmmaIssued(const Issue &issue, unsigned group);
+  void wgmmaRetired(Warp &warp, uint32_t groups);
 
   // Synchronization
   void laneExit(Lane &lane);
@@ -56,6 +76,10 @@ private:
     reportAlignment(lane, op, address, alignment, shared);
     return false;
   }
+  uint32_t validBytes(const PendingCopy &copy);
+  void checkDescriptor(Lane &lane, uint32_t op, const Descriptor &d);
+  void wgmmaRead(Lane &lane, uint32_t op, const AsyncView &view, uint32_t offset, unsigned group,
+                 uint32_t commit);
   void reportAlignment(Lane &lane, uint32_t op, uint64_t address, uint32_t alignment, bool shared);
   bool inShared(uint32_t offset, uint32_t bytes) const;
   void reportShared(Lane &lane, uint32_t op, const Conflict &conflict, bool writes) {
@@ -77,6 +101,7 @@ private:
   BlockLog log;
   Requests requests;
   std::vector<Allocation *> lastHit; ///< per operation
+  uint32_t queueOps[kMaxQueues] = {}; ///< the last wgmma of each warpgroup
   alignas(64) uint8_t scratch[64];
 };
 

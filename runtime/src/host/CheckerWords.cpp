@@ -40,6 +40,15 @@ void Checker::describeShared(Lane &lane, uint32_t op, const Conflict &c, bool wr
     f.address = "shared + " + std::to_string(c.offset - start);
     if (!race)
       f.message = "reads shared bytes that nobody wrote";
+    else if (c.object)
+      f.message = std::string(writes ? "overwrites" : "reads") + " a live mbarrier, made by " + party(*grid, c);
+    else if (c.unfenced)
+      f.message = "reads through the async proxy shared bytes that were written through the generic one, without "
+                  "fence.proxy.async in between, by " +
+                  party(*grid, c);
+    else if (c.queue)
+      f.message = "overwrites shared bytes that a wgmma of warpgroup " + std::to_string(c.warp) +
+                  " still reads: " + grid->kernel.ops[queueOps[c.warp]].text;
     else if (c.pending)
       f.message = std::string(writes ? "overwrites" : "reads") +
                   " shared bytes of an asynchronous copy that was not waited for, of " + party(*grid, c);

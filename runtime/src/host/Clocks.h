@@ -1,13 +1,27 @@
 //===- Clocks.h - What happened before what, in one block -------*- C++ -*-===//
 //
 // A warp has a tick that grows whenever its lanes synchronise (bar.warp.sync, a
-// block barrier), so an access is stamped (warp, lane, tick). Two accesses are
-// ordered if
+// block barrier) or one of them releases something, so an access is stamped (warp,
+// lane, tick). Two accesses are ordered if
 //   * one lane did both, or
 //   * in one warp: its lanes met after the first one's tick, or
-//   * across warps: a chain of block barriers carried the first one's tick to the
-//     second warp. Each warp knows, per other warp, the last tick it may rely on.
+//   * a chain of barriers carried the first one's tick to the second lane.
 // shfl, vote, ldmatrix and mma are not synchronization: they leave the tick alone.
+//
+// *Agents.* What has an entry in a clock: warps; the wgmma queue of each warpgroup
+// (its committed groups, in order); the copy queues of each warp's lanes (arrivals
+// of cp.async on mbarriers, in order); mbarriers (completed phases). An entry says
+// up to where everything of that agent, of a warp all lanes, may be relied on.
+//
+// *Lanes.* What all lanes of a warp know is kept once. A lane that waited on an
+// mbarrier by itself knows more: then it has a clock of its own until its warp
+// meets. A lane that releases by itself can promise no more than its own accesses;
+// such promises travel beside the clock, one lane each (`Extra`), until they add up
+// to a whole warp.
+//
+// *Proxies.* Every clock is two: g for generic accesses, a for those of the async
+// proxy. fence.proxy.async raises a to g in the lane that executes it; barriers
+// carry both. What an async agent completed is in both from the start.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_CLOCKS_H
@@ -21,88 +35,112 @@ namespace attn::rt::host {
 /// The lane field of an access that all lanes of a warp take part in.
 inline constexpr uint32_t kEveryLane = 63;
 
+inline constexpr unsigned kMaxQueues = kMaxWarps / 4;
+inline constexpr unsigned kMaxTracked = 32; ///< mbarriers whose phases are known; more run untracked
+inline constexpr unsigned kMaxAgents = 2 * kMaxWarps + kMaxQueues + kMaxTracked;
+
+/// What is known of one lane beyond what is known of its warp.
+struct Extra {
+  uint32_t who; ///< thread, or its copy queue
+  uint32_t g, a;
+};
+
+struct Knowledge {
+  uint32_t g[kMaxAgents] = {}, a[kMaxAgents] = {};
+  std::vector<Extra> extras;
+
+  void join(const Knowledge &other, unsigned count);
+  void add(const Extra &extra);
+};
+
 class Clocks {
 public:
-  void reset(unsigned warpCount) {
-    count = warpCount;
-    for (unsigned w = 0; w < count; ++w) {
-      warps[w] = {};
-      warps[w].tick = 1;
-    }
-    for (auto &clock : barriers)
-      std::fill(std::begin(clock), std::end(clock), 0u);
-  }
+  static constexpr uint32_t kCopyQueue = 1 << 16; ///< in Extra::who
+
+  void reset(unsigned warpCount, unsigned queueCount);
+
+  unsigned warpCount() const { return count; }
+  unsigned readers() const { return count + queues; } ///< warps and queues: agents that stamp reads
+  unsigned queue(unsigned q) const { return count + q; }
+  unsigned copies(unsigned w) const { return count + queues + w; }
+  unsigned mbarrier(unsigned i) const { return 2 * count + queues + i; }
 
   uint32_t tick(unsigned w) const { return warps[w].tick; }
+  /// A lane made an access: its next release must speak for it.
+  void touch(const Lane &lane) { warps[lane.warp->index].touched |= lane.bit(); }
 
   /// May an access of `lane` of warp `w` rely on an access (w2, lane2, tick2)?
   bool ordered(unsigned w2, uint32_t lane2, uint32_t tick2, unsigned w, uint32_t lane) const {
-    const WarpClock &clock = warps[w];
-    if (tick2 <= clock.known[w2])
+    if (tick2 <= known(w, lane)[w2])
       return true;
-    if (w2 != w)
-      return false;
-    if (lane2 == lane && lane != kEveryLane)
+    if (w2 == w && lane2 == lane && lane != kEveryLane)
       return true;
-    return clock.partial && lane < kLanes && lane2 < kLanes && tick2 <= partials[w].known[lane][lane2];
+    return slowOrdered(w2, lane2, tick2, w, lane);
   }
-
-  /// Per warp, the last of its ticks on which every lane of w may rely.
-  const uint32_t *known(unsigned w) const { return warps[w].known; }
-
-  void syncLanes(const Warp &warp, uint32_t lanes) {
-    WarpClock &clock = warps[warp.index];
-    uint32_t now = clock.tick++;
-    if ((lanes & warp.alive) == warp.alive) {
-      clock.known[warp.index] = now;
-      clock.partial = false;
-      return;
-    }
-    // Some lanes only: what each of them knew, all of them know.
-    PartialClock &partial = partials[warp.index];
-    if (!clock.partial)
-      partial = {};
-    clock.partial = true;
-    uint32_t joined[kLanes] = {};
-    for (uint32_t l = 0; l < kLanes; ++l) {
-      if (!(lanes >> l & 1))
-        continue;
-      for (uint32_t o = 0; o < kLanes; ++o)
-        joined[o] = std::max(joined[o], partial.known[l][o]);
-      joined[l] = now;
-    }
-    for (uint32_t l = 0; l < kLanes; ++l)
-      if (lanes >> l & 1)
-        std::copy(std::begin(joined), std::end(joined), partial.known[l]);
+  /// The same for a copy that landed, by its lane's sequence number.
+  bool copyOrdered(unsigned w2, uint32_t lane2, uint32_t sequence, unsigned w, uint32_t lane) const {
+    return sequence <= known(w, lane)[copies(w2)] ||
+           extraKnown(w, lane, (w2 * kLanes + lane2) | kCopyQueue, sequence, false);
   }
+  /// Do all lanes of these warps know it, by extras?
+  bool everyoneKnows(uint32_t warpMask, uint32_t who, uint32_t tick, bool async) const;
 
+  /// Per agent, the last of its ticks that a lane (or every lane) may rely on.
+  const uint32_t *known(unsigned w, uint32_t lane) const { return view(w, lane).g; }
+  /// The clock of what the warp does as one.
+  const Knowledge &together(unsigned w) const { return warps[w].common; }
+  /// Lanes that all learnt something: the warp knows it.
+  void settle(const Warp &warp);
+
+  void syncLanes(const Warp &warp, uint32_t lanes);
   void release(const Warp &warp, uint32_t barrier) {
-    WarpClock &clock = warps[warp.index];
-    for (unsigned o = 0; o < count; ++o)
-      barriers[barrier][o] = std::max(barriers[barrier][o], clock.known[o]);
-    barriers[barrier][warp.index] = clock.tick;
     syncLanes(warp, warp.alive);
+    barriers[barrier].join(warps[warp.index].common, agents());
   }
   void acquire(const Warp &warp, uint32_t barrier) {
-    for (unsigned o = 0; o < count; ++o)
-      if (o != warp.index)
-        warps[warp.index].known[o] = std::max(warps[warp.index].known[o], barriers[barrier][o]);
+    warps[warp.index].common.join(barriers[barrier], agents());
   }
-  void resetBarrier(uint32_t barrier) { std::fill_n(barriers[barrier], count, 0u); }
+  void resetBarrier(uint32_t barrier) { barriers[barrier] = Knowledge(); }
+
+  // One lane by itself
+  void releaseLane(const Lane &lane, Knowledge &to);
+  void acquireLane(const Lane &lane, const Knowledge &from);
+  void fenceLane(const Lane &lane);
+  void learn(const Lane &lane, const Extra &extra) { own(lane).add(extra); }
+  void see(const Lane &lane, unsigned agent, uint32_t value);
+  /// Every lane of the warp observed it.
+  void seeTogether(const Warp &warp, unsigned agent, uint32_t value);
+  /// Extras that make up whole warps become entries.
+  void fold(const Block &block, Knowledge &knowledge) const;
+  unsigned agents() const { return 2 * count + queues + tracked; }
+  /// Makes room for one more mbarrier; its agent, or ~0 if there are too many.
+  unsigned track();
 
 private:
   struct WarpClock {
     uint32_t tick = 1;
-    bool partial = false; ///< some lanes met since
-    uint32_t known[kMaxWarps] = {};
+    bool partial = false;            ///< some lanes met since
+    uint32_t deviates = 0;           ///< lanes with clocks of their own
+    uint32_t touched = 0;            ///< lanes with accesses since all met
+    uint32_t fenced[kLanes] = {};    ///< own accesses up to here are before the async proxy's next
+    Knowledge common;
+    Knowledge lanes[kLanes];
   };
   struct PartialClock {
     uint32_t known[kLanes][kLanes] = {};
   };
-  unsigned count = 0;
-  WarpClock warps[kMaxWarps];
+  const Knowledge &view(unsigned w, uint32_t lane) const {
+    const WarpClock &clock = warps[w];
+    return lane < kLanes && (clock.deviates >> lane & 1) ? clock.lanes[lane] : clock.common;
+  }
+  Knowledge &own(const Lane &lane);
+  bool slowOrdered(unsigned w2, uint32_t lane2, uint32_t tick2, unsigned w, uint32_t lane) const;
+  bool extraKnown(unsigned w, uint32_t lane, uint32_t who, uint32_t tick, bool async) const;
+
+  unsigned count = 0, queues = 0, tracked = 0;
+  std::vector<WarpClock> warps = std::vector<WarpClock>(kMaxWarps);
   PartialClock partials[kMaxWarps];
-  uint32_t barriers[kBarriers][kMaxWarps] = {};
+  Knowledge barriers[kBarriers];
 };
 
 } // namespace attn::rt::host

@@ -29,6 +29,23 @@ void attn_host_cp_async(LaneAbi *, uint32_t op, void *to, const void *from, uint
                         uint32_t sourceBytes);
 void attn_host_cp_commit(LaneAbi *);
 void attn_host_cp_wait(LaneAbi *, uint32_t newest);
+// Mbarrier.cpp
+void attn_host_mbarrier_init(LaneAbi *, uint32_t op, void *, uint32_t count);
+void attn_host_mbarrier_inval(LaneAbi *, uint32_t op, void *);
+uint64_t attn_host_mbarrier_arrive(LaneAbi *, uint32_t op, void *, uint32_t count, uint32_t bytes);
+void attn_host_mbarrier_expect(LaneAbi *, uint32_t op, void *, uint32_t bytes);
+void attn_host_mbarrier_wait(LaneAbi *, uint32_t op, void *, uint32_t parity);
+void attn_host_cp_mbarrier(LaneAbi *, uint32_t op, void *, uint32_t counted); ///< counted: .noinc
+void attn_host_fence_async(LaneAbi *);
+// Wgmma.cpp; operands and results in the exchange buffer
+uint32_t attn_host_wgmma(LaneAbi *, uint32_t op, uint32_t program); ///< what stands for its accumulators
+void attn_host_wgmma_fence(LaneAbi *);
+void attn_host_wgmma_commit(LaneAbi *);
+void attn_host_wgmma_wait(LaneAbi *, uint32_t op, uint32_t newest, uint32_t registers);
+void attn_host_misuse(LaneAbi *, uint32_t op, uint32_t which);
+// Registers.cpp
+void attn_host_set_registers(LaneAbi *, uint32_t op, uint32_t count, uint32_t increase);
+uint32_t attn_host_elect(LaneAbi *, uint32_t op, uint32_t mask);
 // Access.cpp; the address to use: the given one, or a scratch place if that would fault
 void *attn_host_load(LaneAbi *, uint32_t op, void *);
 void *attn_host_store(LaneAbi *, uint32_t op, void *);

@@ -46,10 +46,14 @@
 // *Cost.* Accesses are counted as a warp's requests (Requests.h): each distinct
 // byte once, sectors of 32 bytes, wavefronts over 32 banks.
 //
-// *What is to come.* mbarriers, TMA and wgmma need agents other than warps: one
-// clock entry per mbarrier and per copy queue, and a second clock per warp for the
-// async proxy. `Clocks` keeps its entries per agent and `Writer` has room for the
-// proxy; pending cells already are what an async agent's stamp will generalise.
+// *Hopper.* mbarriers (Mbarrier.cpp) complete their phases from arrivals of lanes and
+// of landed copies; the latter come whenever the seed says, at the latest when nobody
+// can go on without. The tensor cores of a warpgroup (Wgmma.cpp) work through a queue
+// of issues: what was passed in registers is taken at the issue, shared memory is read
+// between the issue and the wait that retires its group, and until that wait the
+// accumulators have no value but a number that says whose they are. Both are agents
+// with clock entries of their own. Registers move between warpgroups by setmaxnreg,
+// and an increase waits until enough are free (Registers.cpp). TMA is not there yet.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_MACHINE_H
@@ -58,6 +62,7 @@
 #include "attn_rt/host/Abi.h"
 #include "attn_rt/host/Launch.h"
 #include <bit>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -123,6 +128,13 @@ struct PendingCopy {
   bool atCommit; ///< drawn to move when its group is committed
 };
 
+/// An arrival on an mbarrier that waits for the lane's first `limit` copies to land.
+struct CopyArrival {
+  uint32_t barrier; ///< offset
+  uint32_t op;
+  uint64_t limit;
+};
+
 struct Lane : LaneAbi {
   void *context = nullptr; ///< where to resume
   Warp *warp = nullptr;
@@ -130,6 +142,13 @@ struct Lane : LaneAbi {
   uint32_t index = 0, thread = 0;
   std::vector<PendingCopy> copies; ///< FIFO; [copiesHead, size) are pending
   uint32_t copiesHead = 0, openGroup = 0;
+  uint64_t copiesDone = 0; ///< how many left the FIFO
+  std::deque<CopyArrival> arrivals;
+  uint32_t copySequence = 0; ///< arrivals made
+  uint32_t landedGroup = 0;  ///< of the last copy an arrival covered
+  bool wgmmaFence = false;   ///< executed since registers were last handed back
+  uint32_t wgmmaCommits = 0;
+  uint32_t waitOp = 0, waitParity = 0; ///< at an mbarrier
 
   uint32_t bit() const { return 1u << index; }
 };
@@ -163,6 +182,15 @@ struct Barrier {
   uint32_t op = 0;
 };
 
+struct Mbarrier;
+struct Tensor; ///< Wgmma.h: the tensor cores of a warpgroup
+
+/// The registers of a warp, per thread, and what it waits to have.
+struct RegisterShare {
+  uint32_t current = 0, wanted = 0, op = 0, changes = 0;
+  uint32_t waiting = 0; ///< lanes
+};
+
 /// What a launch shares between its blocks.
 struct Grid {
   const HostKernel &kernel;
@@ -193,6 +221,11 @@ struct Block {
   Barrier barriers[kBarriers];
   std::vector<std::unique_ptr<Warp>> warps;
   std::vector<DeferredAdd> adds;
+  std::vector<std::unique_ptr<Mbarrier>> mbarriers; ///< live ones
+  std::deque<Lane *> events;                        ///< arrivals of copies that may happen any time
+  std::vector<std::unique_ptr<Tensor>> tensors;     ///< per warpgroup
+  RegisterShare registers[kMaxWarps];
+  uint32_t registersAllocated = 0, elections = 0;
   uint64_t flops = 0;
   uint8_t *shared = nullptr;
   uint8_t *stacks = nullptr;
@@ -217,6 +250,8 @@ struct Block {
       readyWarps |= 1u << warp.index;
   }
   Lane *pick();
+  /// Nobody can go on: lets asynchronous arrivals happen until somebody can.
+  bool fireEvents();
   /// Lets lanes that ran ahead of their warp go on; false if there are none.
   bool releaseThrottled();
   /// Records a finding, or counts it if its operation did the same before. The message
@@ -229,6 +264,10 @@ struct Block {
   void laneExit(Lane &lane);
   void completeBarriersAfterExit();
   void reportDeadlock();
+  void beginAsync();
+  /// What must not be left when a block ends.
+  void endAsync();
+  void reportAsyncDeadlock();
 };
 
 /// Joins the other lanes of `mask` at an operation. The last one to arrive runs it and
@@ -237,7 +276,19 @@ void rendezvous(Lane &lane, Group::Run run, uint32_t key, uint32_t mask, uint32_
                 uint32_t b = 0);
 
 /// Rendezvous keys: operations of different kinds never meet.
-enum class Meet : uint32_t { Barrier = 1, Arrive, WarpSync, Shuffle, Vote, Matrix, Program };
+enum class Meet : uint32_t {
+  Barrier = 1,
+  Arrive,
+  WarpSync,
+  Shuffle,
+  Vote,
+  Matrix,
+  Program,
+  Wgmma,
+  WgmmaWait,
+  Elect,
+  Registers
+};
 inline uint32_t meetKey(Meet kind, uint32_t detail) { return static_cast<uint32_t>(kind) << 28 | detail; }
 
 /// Enters a barrier for a whole warp; true when the barrier completed.
@@ -248,6 +299,10 @@ void addFindings(Report &report, const Grid &grid, uint64_t block, const std::ve
 
 // AsyncCopy.cpp
 void finishCopies(Lane &lane, uint32_t groupLimit);
+/// Copies up to the lane's `limit`-th have landed; `sequence` numbers the arrival that says so.
+void landCopies(Lane &lane, uint64_t limit, uint32_t sequence);
+/// The oldest arrival of the lane that waits for copies happens: they have landed.
+void fireArrival(Lane &lane);
 
 } // namespace attn::rt::host
 

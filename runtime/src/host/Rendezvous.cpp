@@ -55,6 +55,8 @@ void Block::report(FindingKind kind, uint32_t op, const Lane &lane, std::string 
 
 void Block::laneExit(Lane &lane) {
   Warp &warp = *lane.warp;
+  while (!lane.arrivals.empty())
+    fireArrival(lane);
   if (checker)
     checker->laneExit(lane);
   finishCopies(lane, ~0u);
@@ -148,6 +150,7 @@ void Block::completeBarriersAfterExit() {
 }
 
 void Block::reportDeadlock() {
+  reportAsyncDeadlock();
   for (unsigned w = 0; w < warpCount; ++w) {
     Warp &warp = *warps[w];
     for (unsigned i = 0; i < warp.groupCount; ++i) {

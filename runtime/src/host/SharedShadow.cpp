@@ -3,8 +3,9 @@
 
 namespace attn::rt::host {
 
-void SharedShadow::reset(unsigned warpCount, uint32_t end) {
-  warps = warpCount;
+void SharedShadow::reset(const Clocks &clocks, uint32_t end) {
+  warps = clocks.readers();
+  copyAgents = clocks.copies(0);
   size_t cells = (end + 3) / 4 + 4;
   writers.assign(cells, Writer());
   readers.assign(cells * warps, 0);
@@ -26,19 +27,27 @@ SharedShadow::SplitCell &SharedShadow::split(uint32_t cell) {
 
 bool SharedShadow::writerConflicts(const Writer &w, const Clocks &clocks, unsigned warp, uint32_t lane,
                                    bool atomic, Conflict &conflict) const {
-  if (!w.tick || (!w.pending && ((w.atomic && atomic) || clocks.ordered(w.warp, w.lane, w.tick, warp, lane))))
+  if (!w.tick)
     return false;
-  conflict = {Conflict::Race, 0, w.op, w.warp, w.lane, w.pending != 0, false};
+  if (!w.pending && (w.copy ? clocks.copyOrdered(w.warp, w.lane, w.tick, warp, lane)
+                            : (w.atomic && atomic) || clocks.ordered(w.warp, w.lane, w.tick, warp, lane)))
+    return false;
+  conflict = {Conflict::Race, 0, w.op, w.warp, w.lane, w.pending || w.copy, false};
+  conflict.object = w.object;
   return true;
 }
 
 bool SharedShadow::readersConflict(const uint32_t *row, const Clocks &clocks, unsigned warp, uint32_t lane,
                                    Conflict &conflict) const {
-  const uint32_t *known = clocks.known(warp);
+  const uint32_t *known = clocks.known(warp, lane);
   for (unsigned w = 0; w < warps; ++w) {
-    if (row[w] >> 6 <= known[w] || clocks.ordered(w, row[w] & 63, row[w] >> 6, warp, lane))
+    if (row[w] >> 6 <= known[w])
       continue;
-    conflict = {Conflict::Race, 0, 0, w, row[w] & 63, false, true};
+    bool queue = w >= clocks.warpCount();
+    if (!queue && clocks.ordered(w, row[w] & 63, row[w] >> 6, warp, lane))
+      continue;
+    conflict = {Conflict::Race, 0, 0, queue ? w - clocks.warpCount() : w, row[w] & 63, false, true};
+    conflict.queue = queue;
     return true;
   }
   return false;
@@ -47,7 +56,7 @@ bool SharedShadow::readersConflict(const uint32_t *row, const Clocks &clocks, un
 void SharedShadow::noteRead(uint32_t &reader, const Clocks &clocks, unsigned warp, uint32_t lane) const {
   // Two lanes whose reads are not ordered for everyone share the entry as "several".
   uint32_t before = reader & 63;
-  if (reader && before != lane && reader >> 6 > clocks.known(warp)[warp])
+  if (reader && before != lane && reader >> 6 > clocks.known(warp, kEveryLane)[warp])
     lane = kEveryLane;
   reader = clocks.tick(warp) << 6 | lane;
 }
@@ -55,10 +64,10 @@ void SharedShadow::noteRead(uint32_t &reader, const Clocks &clocks, unsigned war
 /// Four whole cells in a row, the case that must be quick: true if nothing is wrong, with
 /// everything noted. Leaves all as it was otherwise.
 bool SharedShadow::readRow(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t cell) {
-  const uint32_t *known = clocks.known(warp);
+  const uint32_t *known = clocks.known(warp, lane);
   for (uint32_t c = cell; c < cell + 4; ++c) {
     const Writer &w = writers[c];
-    if (w.pending || w.split || w.tick > known[w.warp] || valid[c] != 15)
+    if (w.pending || w.split || w.tick > known[w.warp + (w.copy ? copyAgents : 0)] || valid[c] != 15)
       return false;
   }
   for (uint32_t c = cell; c < cell + 4; ++c)
@@ -66,12 +75,13 @@ bool SharedShadow::readRow(const Clocks &clocks, unsigned warp, uint32_t lane, u
   return true;
 }
 
-bool SharedShadow::writeRow(const Clocks &clocks, unsigned warp, uint32_t cell, const Writer &mine) {
-  const uint32_t *known = clocks.known(warp);
+bool SharedShadow::writeRow(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t cell,
+                            const Writer &mine) {
+  const uint32_t *known = clocks.known(warp, lane);
   bool fine = true;
   for (uint32_t c = cell; c < cell + 4; ++c) {
     const Writer &w = writers[c];
-    fine &= !w.pending && !w.split && w.tick <= known[w.warp];
+    fine &= !w.pending && !w.split && w.tick <= known[w.warp + (w.copy ? copyAgents : 0)];
     const uint32_t *row = &readers[size_t(c) * warps];
     for (unsigned o = 0; o < warps; ++o)
       fine &= row[o] >> 6 <= known[o];
@@ -130,7 +140,7 @@ Conflict SharedShadow::write(const Clocks &clocks, unsigned warp, uint32_t lane,
   mine.lane = lane & 63;
   mine.atomic = atomic;
   mine.pending = pending;
-  if (bytes == 16 && offset % 4 == 0 && writeRow(clocks, warp, offset / 4, mine))
+  if (bytes == 16 && offset % 4 == 0 && writeRow(clocks, warp, lane, offset / 4, mine))
     return first;
   for (uint32_t at = offset, end = offset + bytes; at < end;) {
     uint32_t cell = at / 4, stop = std::min(end, cell * 4 + 4);
@@ -165,23 +175,38 @@ Conflict SharedShadow::write(const Clocks &clocks, unsigned warp, uint32_t lane,
   return first;
 }
 
-void SharedShadow::finish(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes,
-                          uint32_t op, uint32_t validBytes) {
-  auto settle = [&](Writer &w) {
-    if (w.pending && w.warp == warp && w.lane == lane && w.op == static_cast<uint16_t>(op)) {
+template <class Settle>
+void SharedShadow::settle(unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes, uint32_t op,
+                          uint32_t validBytes, Settle how) {
+  auto one = [&](Writer &w) {
+    if (w.pending && w.warp == warp && w.lane == lane && w.op == static_cast<uint16_t>(op) && !w.object) {
       w.pending = false;
-      w.tick = clocks.tick(warp);
+      how(w);
     }
   };
   for (uint32_t at = offset; at < offset + bytes; at += 4) {
     uint32_t cell = at / 4;
     if (writers[cell].split)
       for (ByteCell &byte : split(cell))
-        settle(byte.writer);
+        one(byte.writer);
     else
-      settle(writers[cell]);
+      one(writers[cell]);
     valid[cell] = static_cast<uint8_t>(validBytes >> (at - offset) & 15);
   }
+}
+
+void SharedShadow::finish(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes,
+                          uint32_t op, uint32_t validBytes) {
+  uint32_t tick = clocks.tick(warp);
+  settle(warp, lane, offset, bytes, op, validBytes, [&](Writer &w) { w.tick = tick; });
+}
+
+void SharedShadow::land(unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes, uint32_t op,
+                        uint32_t validBytes, uint32_t sequence) {
+  settle(warp, lane, offset, bytes, op, validBytes, [&](Writer &w) {
+    w.tick = sequence;
+    w.copy = true;
+  });
 }
 
 } // namespace attn::rt::host

@@ -7,7 +7,11 @@
 // An asynchronous copy marks its cells pending when it is issued and stamps them
 // anew, as a write of the waiting lane, when a wait of that lane covers it. Any
 // access in between is a race on every schedule, whichever moment was drawn for
-// the bytes.
+// the bytes. Where no wait but an mbarrier covers it, the landed cells keep the
+// stamp of the lane's copy queue, which only the mbarrier's phase makes known.
+//
+// Reads of wgmma are stamped with the group they will be committed in, one column
+// per warpgroup beside those of the warps.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_SHAREDSHADOW_H
@@ -23,6 +27,8 @@ struct Writer {
   uint32_t tick = 0;
   uint16_t op = 0;
   uint16_t warp : 5 = 0, lane : 6 = 0, atomic : 1 = 0, pending : 1 = 0, split : 1 = 0;
+  uint16_t copy : 1 = 0;   ///< landed; the tick is of the lane's copy queue
+  uint16_t object : 1 = 0; ///< a live mbarrier; pending too, so that any access looks twice
 
   bool operator==(const Writer &) const = default;
 };
@@ -34,11 +40,20 @@ struct Conflict {
   uint32_t op = 0;     ///< of the other access, 0 if it was a read
   uint32_t warp = 0, lane = 0;
   bool pending = false, read = false;
+  bool object = false;   ///< a live mbarrier
+  bool queue = false;    ///< a read by the wgmma of warpgroup `warp`
+  bool unfenced = false; ///< ordered, but not for the async proxy
+};
+
+/// What the async accesses of some warps may rely on: their clocks' minimum.
+struct AsyncView {
+  uint32_t g[kMaxAgents], a[kMaxAgents];
+  uint32_t warps = 0;
 };
 
 class SharedShadow {
 public:
-  void reset(unsigned warpCount, uint32_t end);
+  void reset(const Clocks &clocks, uint32_t end);
 
   Conflict read(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes);
   Conflict write(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes,
@@ -47,23 +62,39 @@ public:
   void finish(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes,
               uint32_t op, uint32_t valid);
 
+  /// The copy has landed, and only its lane's copy queue knows.
+  void land(unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes, uint32_t op, uint32_t valid,
+            uint32_t sequence);
+  /// 16 bytes read by wgmma of a warpgroup, in the group it will be committed in.
+  Conflict readAsync(const Clocks &clocks, const AsyncView &view, uint32_t offset, unsigned queue,
+                     uint32_t group);
+  /// A live mbarrier lies here, or no longer does.
+  void setObject(uint32_t offset);
+  void clearObject(uint32_t offset);
+
 private:
   struct ByteCell {
     Writer writer;
-    uint32_t readers[kMaxWarps] = {};
+    uint32_t readers[kMaxWarps + kMaxQueues] = {};
   };
   using SplitCell = std::array<ByteCell, 4>;
 
   SplitCell &split(uint32_t cell);
   bool readRow(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t cell);
-  bool writeRow(const Clocks &clocks, unsigned warp, uint32_t cell, const Writer &mine);
+  bool writeRow(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t cell, const Writer &mine);
   bool writerConflicts(const Writer &writer, const Clocks &clocks, unsigned warp, uint32_t lane, bool atomic,
                        Conflict &conflict) const;
   bool readersConflict(const uint32_t *readers, const Clocks &clocks, unsigned warp, uint32_t lane,
                        Conflict &conflict) const;
+  bool asyncConflicts(const Writer &writer, const Clocks &clocks, const AsyncView &view,
+                      Conflict &conflict) const;
   void noteRead(uint32_t &reader, const Clocks &clocks, unsigned warp, uint32_t lane) const;
+  template <class Settle>
+  void settle(unsigned warp, uint32_t lane, uint32_t offset, uint32_t bytes, uint32_t op, uint32_t valid,
+              Settle how);
 
-  unsigned warps = 0;
+  unsigned warps = 0;            ///< warps, then warpgroups
+  unsigned copyAgents = 0;       ///< agent number of warp 0's copies
   std::vector<Writer> writers;   ///< per cell
   std::vector<uint32_t> readers; ///< per cell and warp: tick << 6 | lane
   std::vector<uint8_t> valid;    ///< per cell, a bit per byte

@@ -59,6 +59,15 @@ enum class VoteKind : uint32_t { Any, All, Ballot, Uni };
 inline constexpr unsigned kMmaA = 0, kMmaB = 4, kMmaC = 6; ///< operands of a step
 inline constexpr unsigned kMatrixData = 1;                 ///< stmatrix: word 0 holds the row's offset
 
+/// An accumulator in flight has no value. The code carries a signalling NaN that no arithmetic
+/// makes: it says which issue of the warpgroup, which chain of it and which register this is.
+inline constexpr uint32_t kInFlight = 0xffa00000, kInFlightMask = 0xffe00000;
+inline constexpr unsigned kInFlightChainShift = 7, kInFlightIssueShift = 10;
+inline constexpr unsigned kMaxChains = 8, kIssueNumbers = 2048;
+
+/// Wrong uses of registers that the compiler half sees.
+enum class Misuse : uint32_t { ReadInFlight, WrittenAfterFence };
+
 struct Symbol {
   const char *name;
   void *address;

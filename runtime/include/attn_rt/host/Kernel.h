@@ -46,12 +46,35 @@ struct WarpProgram {
   std::vector<WarpStep> steps;
 };
 
+/// Accumulators of a run of wgmma: 64 rows, `n` columns, f32.
+struct WgmmaChain {
+  uint16_t n = 0;
+  uint16_t acc = kNoWord; ///< first of n/2 words; without them the sum starts at zero
+  static constexpr uint16_t kNoWord = 0xffff;
+};
+
+/// One wgmma m64nNk16. Descriptors take two words, the low half first.
+struct WgmmaStep {
+  uint32_t op = 0;
+  uint8_t chain = 0;
+  bool half = false, transposed = false;  ///< f16, not bf16; the right operand is MN-major
+  uint16_t lhs = WgmmaChain::kNoWord;     ///< first of four words of a left operand in registers
+  uint16_t lhsAddress = 0, rhsAddress = 0; ///< descriptors
+};
+
+/// What the warps of a warpgroup issue together: wgmma that only feed each other.
+struct WgmmaProgram {
+  std::vector<WgmmaChain> chains;
+  std::vector<WgmmaStep> steps;
+};
+
 /// A kernel ready to run. Code and texts belong to whoever made it (HostCode).
 struct HostKernel {
   std::string name;
   void (*entry)(LaneAbi *lane, void **args) = nullptr;
   std::vector<HostOpInfo> ops; ///< indexed by the op number that the code passes
   std::vector<WarpProgram> programs;
+  std::vector<WgmmaProgram> wgmmaPrograms;
   uint32_t sharedAlignment = 16; ///< declared alignment of dynamic shared memory
   uint32_t staticShared = 0;     ///< bytes of static shared memory, placed before it
   /// Parameters (by number) that stores and atomics may derive their pointers from; any

@@ -1,0 +1,106 @@
+//===- Async.cpp - mbarriers, proxies, registers --------------------------===//
+#include "Rewriter.h"
+
+using namespace mlir;
+
+namespace attn::host {
+
+/// The operations that only Hopper has. False if `op` is none of them.
+llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
+  auto done = [&](Value result = {}) {
+    replace(op, result);
+    return true;
+  };
+  auto zero = [&] { return constant(0); };
+  auto unpredicated = [&](auto mbarrier) -> llvm::Error {
+    if (mbarrier.getPredicate())
+      return errorAt(op, "the host device cannot execute '" + op->getName().getStringRef() + "' with a predicate");
+    return llvm::Error::success();
+  };
+  auto released = [&](auto mbarrier) -> llvm::Error {
+    if (mbarrier.getRelaxed() || mbarrier.getScope() != NVVM::MemScopeKind::CTA)
+      return errorAt(op, "the host device executes '" + op->getName().getStringRef() +
+                             "' with release or acquire in the block only");
+    return llvm::Error::success();
+  };
+  /// The number of the phase that was open, as the state; without a result, nothing.
+  auto arrive = [&](Value address, Value count, Value bytes) {
+    Value state = call("attn_host_mbarrier_arrive", i64, {lane, opId(op), plainPointer(address), count, bytes});
+    return op->getNumResults() ? done(state) : done();
+  };
+  if (auto init = dyn_cast<NVVM::MBarrierInitOp>(op)) {
+    if (llvm::Error error = unpredicated(init))
+      return std::move(error);
+    call("attn_host_mbarrier_init", none, {lane, opId(op), plainPointer(init.getAddr()), init.getCount()});
+    return done();
+  }
+  if (auto inval = dyn_cast<NVVM::MBarrierInvalOp>(op)) {
+    call("attn_host_mbarrier_inval", none, {lane, opId(op), plainPointer(inval.getAddr())});
+    return done();
+  }
+  if (auto one = dyn_cast<NVVM::MBarrierArriveOp>(op)) {
+    if (llvm::Error error = released(one))
+      return std::move(error);
+    return arrive(one.getAddr(), one.getCount() ? one.getCount() : constant(1), zero());
+  }
+  if (auto expect = dyn_cast<NVVM::MBarrierArriveExpectTxOp>(op)) {
+    if (llvm::Error error = unpredicated(expect))
+      return std::move(error);
+    if (llvm::Error error = released(expect))
+      return std::move(error);
+    return arrive(expect.getAddr(), constant(1), expect.getTxcount());
+  }
+  if (auto expect = dyn_cast<NVVM::MBarrierExpectTxOp>(op)) {
+    call("attn_host_mbarrier_expect", none, {lane, opId(op), plainPointer(expect.getAddr()), expect.getTxcount()});
+    return done();
+  }
+  if (auto wait = dyn_cast<NVVM::MBarrierTryWaitParityOp>(op)) {
+    call("attn_host_mbarrier_wait", none, {lane, opId(op), plainPointer(wait.getAddr()), wait.getPhase()});
+    return done();
+  }
+  if (auto wait = dyn_cast<NVVM::MBarrierTryWaitOp>(op)) {
+    // It may suspend the thread for as long as it likes: until the phase is complete.
+    if (llvm::Error error = released(wait))
+      return std::move(error);
+    Value phase = wait.getStateOrPhase();
+    if (phase.getType() == i64)
+      phase = LLVM::TruncOp::create(b, loc, i32, phase);
+    call("attn_host_mbarrier_wait", none, {lane, opId(op), plainPointer(wait.getAddr()), phase});
+    return done(LLVM::ConstantOp::create(b, loc, i1, b.getBoolAttr(true)));
+  }
+  if (auto copies = dyn_cast<NVVM::CpAsyncMBarrierArriveOp>(op)) {
+    call("attn_host_cp_mbarrier", none,
+         {lane, opId(op), plainPointer(copies.getAddr()), constant(copies.getNoinc())});
+    return done();
+  }
+  if (isa<NVVM::FenceMbarrierInitOp>(op)) // for other blocks of a cluster; there are none
+    return done();
+  if (auto fence = dyn_cast<NVVM::FenceProxyOp>(op)) {
+    if (fence.getKind() != NVVM::ProxyKind::async && fence.getKind() != NVVM::ProxyKind::async_shared)
+      return errorAt(op, "the host device knows the generic and the async proxy only");
+    call("attn_host_fence_async", none, {lane});
+    return done();
+  }
+  if (isa<NVVM::WgmmaFenceAlignedOp>(op))
+    return call("attn_host_wgmma_fence", none, {lane}), done();
+  if (isa<NVVM::WgmmaGroupSyncAlignedOp>(op))
+    return call("attn_host_wgmma_commit", none, {lane}), done();
+  if (auto wait = dyn_cast<NVVM::WgmmaWaitGroupSyncOp>(op)) {
+    Value newest = constant(static_cast<uint32_t>(wait.getGroup()));
+    return call("attn_host_wgmma_wait", none, {lane, opId(op), newest, zero()}), done();
+  }
+  if (auto registers = dyn_cast<NVVM::SetMaxRegisterOp>(op)) {
+    bool increase = registers.getAction() == NVVM::SetMaxRegisterAction::increase;
+    call("attn_host_set_registers", none,
+         {lane, opId(op), constant(registers.getRegCount()), constant(increase)});
+    return done();
+  }
+  if (auto elect = dyn_cast<NVVM::ElectSyncOp>(op)) {
+    Value mask = elect.getMembermask() ? elect.getMembermask() : constant(~0u);
+    Value chosen = call("attn_host_elect", i32, {lane, opId(op), mask});
+    return done(LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, chosen, zero()));
+  }
+  return false;
+}
+
+} // namespace attn::host

@@ -1,0 +1,32 @@
+//===- Mbarrier.h - Barriers in shared memory -------------------*- C++ -*-===//
+//
+// The object lies in eight bytes of shared memory that nothing else may touch while
+// it lives; its state is kept here. Phases are counted, not only their parity, so a
+// wait that names the parity of a phase long gone is seen for what it is.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_SRC_HOST_MBARRIER_H
+#define ATTN_RT_SRC_HOST_MBARRIER_H
+
+#include "Clocks.h"
+
+namespace attn::rt::host {
+
+struct Mbarrier {
+  uint32_t offset = 0, expected = 0, pending = 0;
+  int64_t bytes = 0; ///< transactions expected and not yet complete
+  uint64_t phase = 0; ///< the open one
+  uint32_t op = 0, warp = 0, lane = 0, tick = 0; ///< its initialization
+  unsigned agent = ~0u;
+  std::vector<Lane *> waiting;
+  Knowledge gathered; ///< by arrivals of the open phase
+  Knowledge passed;   ///< what a waiter learns
+};
+
+/// Takes `count` arrivals off the open phase.
+void arriveOn(Block &block, Mbarrier &barrier, uint32_t count, Lane &by, uint32_t op);
+Mbarrier *findMbarrier(Block &block, uint32_t offset);
+
+} // namespace attn::rt::host
+
+#endif

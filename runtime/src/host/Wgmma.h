@@ -1,0 +1,66 @@
+//===- Wgmma.h - The tensor cores of a warpgroup ----------------*- C++ -*-===//
+//
+// A warpgroup's wgmma form a queue of issues. Each of its four warps passes its part
+// of the registers in when it gets there; when all four have, the issue is complete
+// and its shared operands may be read, any time until a wait retires its group. An
+// issue that waits for its moment keeps its descriptors, not its operands: a slot
+// that is filled again too early gives wrong numbers, not only a finding.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_SRC_HOST_WGMMA_H
+#define ATTN_RT_SRC_HOST_WGMMA_H
+
+#include "SharedShadow.h"
+
+namespace attn::rt::host {
+
+inline constexpr unsigned kGroupWarps = 4, kWgmmaRows = 64, kWgmmaDepth = 16;
+
+struct Issue {
+  uint64_t number = ~0ull;
+  uint32_t program = 0, op = 0, thread = 0;
+  uint32_t group = 0;  ///< of wgmma.commit_group, from 1
+  uint32_t warps = 0;  ///< that passed their part in
+  bool computed = false;
+  std::vector<uint64_t> descriptors; ///< left and right, per step
+  std::vector<float> left;           ///< 64x16 per step with its left operand in registers
+  std::vector<float> sums;           ///< 64xn per chain
+  std::vector<uint64_t> from;        ///< per chain, issue and chain it continues: number << 3 | chain; or ~0
+  AsyncView views[kGroupWarps];
+};
+
+/// Where one operand lies, decoded from its descriptor.
+struct Descriptor {
+  uint32_t start, leading, stride, base, width; ///< width 0: no swizzle
+  explicit Descriptor(uint64_t d);
+  uint32_t swizzle(uint32_t address) const {
+    uint32_t mask = width ? width / 16 - 1 : 0;
+    return (address ^ (address >> 7 & mask) << 4) & 0x3ffff;
+  }
+  /// The 16 bytes that hold elements k .. k + 7 of a row (k is 0 or 8).
+  uint32_t rowChunk(uint32_t row, uint32_t k) const;
+  /// The 16 bytes that hold columns c .. c + 7 of one k.
+  uint32_t columnChunk(uint32_t column, uint32_t k) const;
+};
+
+struct Tensor {
+  static constexpr unsigned kKept = 32;
+  struct Waiter {
+    uint32_t lanes = 0, op = 0, newest = 0, registers = 0;
+  };
+  uint64_t issued[kGroupWarps] = {}; ///< per warp
+  uint32_t retired[kGroupWarps] = {};
+  uint64_t computed = 0; ///< all issues before this one
+  Waiter waiting[kGroupWarps];
+  Issue issues[kKept];
+
+  Issue &at(uint64_t number) { return issues[number % kKept]; }
+  void reset();
+};
+
+/// Multiplies what the steps of an issue name (WgmmaMath.cpp).
+void compute(const Block &block, Tensor &tensor, Issue &issue);
+
+} // namespace attn::rt::host
+
+#endif

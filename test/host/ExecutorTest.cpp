@@ -8,14 +8,14 @@ TEST(Compile, namesTheOperationItCannotExecute) {
   std::string error;
   auto program = test::Program::fromText(R"(
 gpu.module @m {
-  llvm.func @k(%p: !llvm.ptr<3>, %c: i32) attributes {nvvm.kernel} {
-    nvvm.mbarrier.init %p, %c : !llvm.ptr<3>, i32
+  llvm.func @k(%p: !llvm.ptr<3>, %b: !llvm.ptr<3>, %m: !llvm.ptr, %c: i32) attributes {nvvm.kernel} {
+    nvvm.cp.async.bulk.tensor.shared.cluster.global %p, %m, %b, box[%c] {isCTAOnly = true, mode = #nvvm.tma_load_mode<tile>} : !llvm.ptr<3>, !llvm.ptr
     llvm.return
   }
 })",
                                          true, &error);
   EXPECT_FALSE(program);
-  EXPECT_NE(error.find("kernel.mlir:4:5: error: the host device cannot execute 'nvvm.mbarrier.init"),
+  EXPECT_NE(error.find("kernel.mlir:4:5: error: the host device cannot execute 'nvvm.cp.async.bulk.tensor.shared.cluster.global"),
             std::string::npos)
       << error;
 }

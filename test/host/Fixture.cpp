@@ -1,4 +1,5 @@
 #include "Fixture.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
 #include "mlir/Dialect/DLTI/DLTI.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -15,7 +16,8 @@ std::unique_ptr<Program> Program::fromText(const std::string &text, bool check, 
   auto program = std::make_unique<Program>();
   mlir::DialectRegistry registry;
   registry
-      .insert<mlir::LLVM::LLVMDialect, mlir::NVVM::NVVMDialect, mlir::gpu::GPUDialect, mlir::DLTIDialect>();
+      .insert<mlir::LLVM::LLVMDialect, mlir::NVVM::NVVMDialect, mlir::gpu::GPUDialect, mlir::DLTIDialect,
+              mlir::tile::TileDialect>();
   program->context = std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
   program->module = mlir::parseSourceString<mlir::ModuleOp>(text, mlir::ParserConfig(program->context.get()),
                                                             "kernel.mlir");

@@ -20,6 +20,7 @@ struct Planted {
   FindingKind kind;
   const char *op;      ///< part of the text of the operation to blame
   const char *message; ///< part of what is said about it
+  uint32_t threads = 64, shared = 4096;
 };
 
 void PrintTo(const Planted &p, std::ostream *os) { *os << p.file << " @" << p.kernel; }
@@ -27,6 +28,8 @@ void PrintTo(const Planted &p, std::ostream *os) { *os << p.file << " @" << p.ke
 constexpr FindingKind kRace = FindingKind::Race, kUninitialized = FindingKind::Uninitialized,
                       kBounds = FindingKind::OutOfBounds, kAlign = FindingKind::Misaligned,
                       kSync = FindingKind::Sync, kDeadlock = FindingKind::Deadlock;
+/// What a barrier passed too early leads to depends on who runs when.
+constexpr auto kAny = static_cast<FindingKind>(-1);
 
 const Planted kBugs[] = {
     {"01_block_barrier", "wrong", kRace, "llvm.", "shared bytes without order"},
@@ -43,10 +46,34 @@ const Planted kBugs[] = {
     {"03_wait_elsewhere", "wrong", kRace, "llvm.load", "cp.async"},
     {"03_ring_overwrite", "wrong", kRace, "", "shared bytes"},
     {"03_exit_pending", "wrong", kSync, "nvvm.cp.async", "exits with copies"},
+    {"04_proxy_fence", "wrong1", kRace, "tile.wgmma", "without fence.proxy.async", 128, 16384},
+    {"04_proxy_fence", "wrong2", kRace, "tile.wgmma", "without fence.proxy.async", 128, 16384},
+    {"04_proxy_fence", "wrong3", kRace, "tile.wgmma", "without fence.proxy.async", 128, 16384},
+    {"04_proxy_fence_reader", "wrong", kRace, "tile.wgmma", "without fence.proxy.async", 128, 16384},
+    {"05_wgmma_registers", "wrong1", kSync, "tile.wgmma_wait", "leaves the wgmma", 128, 16384},
+    {"05_wgmma_registers", "wrong2", kSync, "tile.wgmma", "before wgmma.wait_group", 128, 16384},
+    {"05_wgmma_registers", "wrong3", kSync, "tile.wgmma", "no wgmma.fence", 128, 16384},
+    {"05_wgmma_registers", "wrong4", kSync, "tile.wgmma", "written after the wgmma.fence", 128, 16384},
+    {"07_ring_parity", "wrong1", kAny, "", ""},
+    {"07_ring_parity", "wrong2", kRace, "nvvm.cp.async", "shared bytes"},
+    {"08_release_before_wait", "wrong", kRace, "nvvm.cp.async", "still reads", 160, 16384},
+    {"09_mbarrier_life", "wrong1", kSync, "nvvm.mbarrier", "no mbarrier was initialized"},
+    {"09_mbarrier_life", "wrong2", kSync, "nvvm.mbarrier.init", "initializes a live mbarrier"},
+    {"09_mbarrier_life", "wrong3", kRace, "llvm.store", "overwrites a live mbarrier"},
+    {"09_mbarrier_life", "wrong4", kDeadlock, "nvvm.mbarrier.try_wait", "1 of 2 arrivals"},
+    {"09_mbarrier_life", "wrong5", kRace, "llvm.load", "not waited for"},
+    {"10_noinc", "wrong1", kAny, "", ""},
+    {"10_noinc", "wrong2", kDeadlock, "nvvm.mbarrier.try_wait", "arrivals came"},
+    {"10_default_form", "wrong", kAny, "", ""},
     {"11_ldmatrix_alignment", "wrong", kAlign, "nvvm.ldmatrix", "multiple of 16"},
     {"11_ldmatrix_alignment_declared", "wrong", kAlign, "nvvm.ldmatrix", "multiple of 16"},
     {"11_vector_alignment", "wrong", kAlign, "llvm.load", "multiple of 16"},
     {"11_ldmatrix_row", "wrong", kUninitialized, "nvvm.ldmatrix", "nobody wrote"},
+    {"12_descriptor_distances", "wrong", kUninitialized, "tile.wgmma", "nobody wrote", 128, 16384},
+    {"12_descriptor_swizzle", "wrong1", kUninitialized, "tile.wgmma", "nobody wrote", 128, 16384},
+    {"12_descriptor_swizzle", "wrong2", kAlign, "tile.wgmma", "128 bytes past a multiple of 1024", 128, 16384},
+    {"12_descriptor_swizzle", "wrong3", kSync, "tile.wgmma", "base offset", 128, 16384},
+    {"12_descriptor_swizzle", "wrong4", kSync, "tile.wgmma", "different descriptors", 128, 16384},
     {"15_plain_against_atomic", "wrong", kRace, "", "written without order against block"},
     {"15_two_blocks_one_byte", "wrong", kRace, "llvm.store", "written without order against block"},
     {"15_noncoherent", "wrong", kRace, "llvm.store", "non-coherent"},
@@ -55,6 +82,9 @@ const Planted kBugs[] = {
     {"18_shuffle_mask", "wrong2", kDeadlock, "nvvm.shfl", "never come"},
     {"18_shuffle_mask", "wrong3", kSync, "nvvm.shfl", "does not name it"},
     {"18_shuffle_exited", "wrong", kSync, "nvvm.shfl", "has exited"},
+    {"19_setmaxnreg", "wrong1", kDeadlock, "nvvm.setmaxregister", "registers", 384},
+    {"19_setmaxnreg", "wrong2", kSync, "nvvm.setmaxregister", "a decrease from 168 to 176", 384},
+    {"19_setmaxnreg", "wrong3", kSync, "nvvm.setmaxregister", "not executed alike", 384},
     {"20_global_end", "wrong", kBounds, "llvm.load", "outside of every allocation"},
     {"20_shared_unwritten", "wrong1", kUninitialized, "llvm.load", "nobody wrote"},
     {"20_shared_unwritten", "wrong2", kBounds, "llvm.load", "outside of the block's shared memory"},
@@ -62,16 +92,19 @@ const Planted kBugs[] = {
     {"21_page_index", "wrong2", kBounds, "llvm.load", "outside of every allocation"},
     {"22_divergent_barrier", "wrong1", kDeadlock, "nvvm.barrier", "never come"},
     {"22_divergent_barrier", "wrong2", kDeadlock, "nvvm.barrier", "the rest never comes"},
+    {"23_elected_arrival", "wrong", kRace, "llvm.load", "without order"},
+    {"23_elected_wait", "wrong", kRace, "llvm.", "without order"},
 };
 
-constexpr uint32_t kBlocks = 2, kThreads = 64, kPoolWords = 1024, kShared = 4096;
+constexpr uint32_t kBlocks = 2, kPoolWords = 1024, kTilePoolWords = 4096;
 
 struct Result {
   Report report;
   std::vector<uint32_t> bits;
 };
 
-Result runOnce(const HostKernel &kernel, const LaunchOptions &options) {
+Result runOnce(const HostKernel &kernel, const LaunchOptions &options, uint32_t threads = 64,
+               uint32_t shared = 4096) {
   test::Launcher launcher;
   launcher.options = options;
   // A pool of 64 pages of 16 floats; all but four pages hold NaN.
@@ -81,13 +114,18 @@ Result runOnce(const HostKernel &kernel, const LaunchOptions &options) {
     bool owned = std::find(table.begin(), table.end(), int32_t(i / 16)) != table.end();
     pool[i] = owned ? 0x3f800000 + (i << 8) : 0x7fc00000;
   }
+  if (shared > 4096) { // tiles of bf16 from 1 to 1.5 instead
+    pool.resize(kTilePoolWords);
+    for (uint32_t i = 0; i < kTilePoolWords; ++i)
+      pool[i] = (0x3f80 + i * 37 % 64) | (0x3f80 + i * 11 % 61) << 16;
+  }
   uint32_t *in = launcher.upload("in", pool);
   int32_t *tablePtr = launcher.upload("table", table);
-  uint32_t *out = launcher.output<uint32_t>("out", kBlocks * kThreads);
+  uint32_t *out = launcher.output<uint32_t>("out", kBlocks * threads);
   int32_t n = kPoolWords;
   Result result;
-  result.report = launcher.run(kernel, {kBlocks}, {kThreads}, kShared, in, out, tablePtr, n);
-  result.bits.assign(out, out + kBlocks * kThreads);
+  result.report = launcher.run(kernel, {kBlocks}, {threads}, shared, in, out, tablePtr, n);
+  result.bits.assign(out, out + kBlocks * threads);
   return result;
 }
 
@@ -117,7 +155,7 @@ TEST_P(PlantedBug, twinPasses) {
   std::vector<uint32_t> first;
   Counters counters;
   for (const LaunchOptions &way : allWays()) {
-    Result result = runOnce(program->kernel("right"), way);
+    Result result = runOnce(program->kernel("right"), way, GetParam().threads, GetParam().shared);
     ASSERT_TRUE(result.report.clean()) << result.report.describe();
     if (first.empty()) {
       first = result.bits;
@@ -132,7 +170,11 @@ TEST_P(PlantedBug, isFound) {
   const Planted &bug = GetParam();
   auto program = test::Program::fromFile(path(bug.file));
   for (const LaunchOptions &way : allWays()) {
-    Result result = runOnce(program->kernel(bug.kernel), way);
+    Result result = runOnce(program->kernel(bug.kernel), way, bug.threads, bug.shared);
+    if (bug.kind == kAny) {
+      ASSERT_FALSE(result.report.clean());
+      continue;
+    }
     EXPECT_GT(result.report.total(bug.kind), 0u) << result.report.describe();
     bool blamed = false;
     for (const Finding &f : result.report.findings)

@@ -177,6 +177,8 @@ void Checker::copyFinished(Lane &lane, const PendingCopy &copy) {
 
 void Checker::matrix(Warp &warp, uint32_t op, uint32_t *offsets, uint32_t rows, bool isWrite) {
   clocks.settle(warp);
+  if (isWrite)
+    clocks.touch(warp.index, warp.alive);
   for (uint32_t r = 0; r < rows; ++r) {
     Lane &lane = warp.lanes[r];
     if (!inShared(offsets[r], 16)) {

@@ -30,7 +30,7 @@ void Clocks::reset(unsigned warpCount, unsigned queueCount) {
     WarpClock &clock = warps[w];
     clock.tick = 1;
     clock.partial = false;
-    clock.deviates = clock.touched = 0;
+    clock.deviates = clock.touched = clock.unfenced = 0;
     std::fill(std::begin(clock.fenced), std::end(clock.fenced), 0u);
     clock.common = Knowledge();
   }
@@ -107,25 +107,26 @@ bool Clocks::slowOrdered(unsigned w2, uint32_t lane2, uint32_t tick2, unsigned w
 void Clocks::syncLanes(const Warp &warp, uint32_t lanes) {
   unsigned w = warp.index;
   WarpClock &clock = warps[w];
-  uint32_t now = clock.tick++;
+  uint32_t now = clock.tick;
   lanes &= warp.alive;
   if (lanes == warp.alive) {
     for (uint32_t mask = clock.deviates; mask; mask &= mask - 1)
       clock.common.join(clock.lanes[std::countr_zero(mask)], agents());
-    uint32_t fenced = ~0u;
-    for (uint32_t mask = lanes; mask; mask &= mask - 1)
+    uint32_t fenced = now;
+    for (uint32_t mask = lanes & clock.unfenced; mask; mask &= mask - 1)
       fenced = std::min(fenced, clock.fenced[std::countr_zero(mask)]);
     clock.common.g[w] = now;
-    if (lanes)
-      clock.common.a[w] = std::max(clock.common.a[w], fenced);
+    clock.common.a[w] = std::max(clock.common.a[w], fenced);
     std::erase_if(clock.common.extras, [&](const Extra &e) {
       unsigned agent = (e.who & kCopyQueue ? copies(0) : 0) + (e.who & (kCopyQueue - 1)) / kLanes;
       return e.g <= clock.common.g[agent] && e.a <= clock.common.a[agent];
     });
     clock.partial = false;
     clock.deviates = clock.touched = 0;
+    ++clock.tick;
     return;
   }
+  ++clock.tick;
   // Some lanes only: what each of them knew, all of them know.
   PartialClock &partial = partials[w];
   if (!clock.partial)
@@ -159,7 +160,7 @@ void Clocks::releaseLane(const Lane &lane, Knowledge &to) {
   WarpClock &clock = warps[w];
   to.join(view(w, lane.index), agents());
   if (clock.touched & lane.bit())
-    to.add({lane.thread, clock.tick, clock.fenced[lane.index]});
+    to.add({lane.thread, clock.tick, fencedUpTo(w, lane.index)});
   if (clock.partial)
     for (uint32_t l = 0; l < kLanes; ++l)
       if (uint32_t tick = partials[w].known[lane.index][l]; tick > clock.common.g[w])
@@ -177,6 +178,7 @@ void Clocks::fenceLane(const Lane &lane) {
   for (Extra &e : mine.extras)
     e.a = std::max(e.a, e.g);
   clock.fenced[lane.index] = clock.tick++;
+  clock.unfenced &= ~lane.bit();
 }
 
 void Clocks::see(const Lane &lane, unsigned agent, uint32_t value) {

@@ -67,7 +67,11 @@ public:
 
   uint32_t tick(unsigned w) const { return warps[w].tick; }
   /// A lane made an access: its next release must speak for it.
-  void touch(const Lane &lane) { warps[lane.warp->index].touched |= lane.bit(); }
+  void touch(const Lane &lane) { touch(lane.warp->index, lane.bit()); }
+  void touch(unsigned w, uint32_t lanes) {
+    warps[w].touched |= lanes;
+    warps[w].unfenced |= lanes;
+  }
 
   /// May an access of `lane` of warp `w` rely on an access (w2, lane2, tick2)?
   bool ordered(unsigned w2, uint32_t lane2, uint32_t tick2, unsigned w, uint32_t lane) const {
@@ -122,13 +126,18 @@ private:
     bool partial = false;            ///< some lanes met since
     uint32_t deviates = 0;           ///< lanes with clocks of their own
     uint32_t touched = 0;            ///< lanes with accesses since all met
-    uint32_t fenced[kLanes] = {};    ///< own accesses up to here are before the async proxy's next
+    uint32_t unfenced = 0;           ///< lanes with accesses since their last proxy fence
+    uint32_t fenced[kLanes] = {};    ///< the tick of that fence
     Knowledge common;
     Knowledge lanes[kLanes];
   };
   struct PartialClock {
     uint32_t known[kLanes][kLanes] = {};
   };
+  /// Up to which tick a lane's own accesses are before the async proxy's next.
+  uint32_t fencedUpTo(unsigned w, uint32_t lane) const {
+    return warps[w].unfenced >> lane & 1 ? warps[w].fenced[lane] : warps[w].tick;
+  }
   const Knowledge &view(unsigned w, uint32_t lane) const {
     const WarpClock &clock = warps[w];
     return lane < kLanes && (clock.deviates >> lane & 1) ? clock.lanes[lane] : clock.common;

@@ -14,7 +14,8 @@ llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
   auto zero = [&] { return constant(0); };
   auto unpredicated = [&](auto mbarrier) -> llvm::Error {
     if (mbarrier.getPredicate())
-      return errorAt(op, "the host device cannot execute '" + op->getName().getStringRef() + "' with a predicate");
+      return errorAt(op, "the host device cannot execute '" + op->getName().getStringRef() +
+                             "' with a predicate");
     return llvm::Error::success();
   };
   auto released = [&](auto mbarrier) -> llvm::Error {
@@ -25,7 +26,8 @@ llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
   };
   /// The number of the phase that was open, as the state; without a result, nothing.
   auto arrive = [&](Value address, Value count, Value bytes) {
-    Value state = call("attn_host_mbarrier_arrive", i64, {lane, opId(op), plainPointer(address), count, bytes});
+    Value state =
+        call("attn_host_mbarrier_arrive", i64, {lane, opId(op), plainPointer(address), count, bytes});
     return op->getNumResults() ? done(state) : done();
   };
   if (auto init = dyn_cast<NVVM::MBarrierInitOp>(op)) {
@@ -51,7 +53,8 @@ llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
     return arrive(expect.getAddr(), constant(1), expect.getTxcount());
   }
   if (auto expect = dyn_cast<NVVM::MBarrierExpectTxOp>(op)) {
-    call("attn_host_mbarrier_expect", none, {lane, opId(op), plainPointer(expect.getAddr()), expect.getTxcount()});
+    call("attn_host_mbarrier_expect", none,
+         {lane, opId(op), plainPointer(expect.getAddr()), expect.getTxcount()});
     return done();
   }
   if (auto wait = dyn_cast<NVVM::MBarrierTryWaitParityOp>(op)) {

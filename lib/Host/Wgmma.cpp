@@ -67,7 +67,9 @@ struct Run {
   }
 };
 
-bool onlyComputes(Operation *op) { return isMemoryEffectFree(op) && op->getNumRegions() == 0 && !op->hasTrait<OpTrait::IsTerminator>(); }
+bool onlyComputes(Operation *op) {
+  return isMemoryEffectFree(op) && op->getNumRegions() == 0 && !op->hasTrait<OpTrait::IsTerminator>();
+}
 
 } // namespace
 
@@ -115,11 +117,14 @@ llvm::Error Rewriter::batchWgmma(Block &block) {
         step.lhs = pass(op.getLhs());
       step.rhsAddress = passDescriptor(op.getRhsDescriptor());
     }
-    Value issue = call("attn_host_wgmma", i32, {lane, opId(run.steps.front()), constant(wgmmaPrograms.size())});
+    Value issue =
+        call("attn_host_wgmma", i32, {lane, opId(run.steps.front()), constant(wgmmaPrograms.size())});
     wgmmaPrograms.push_back(std::move(program));
     for (auto [op, chain] : llvm::zip(run.steps, run.chainOf))
       for (auto [i, result] : llvm::enumerate(op.getResults())) {
-        auto outside = [&](OpOperand &use) { return !llvm::is_contained(run.steps, dyn_cast<tile::WgmmaOp>(use.getOwner())); };
+        auto outside = [&](OpOperand &use) {
+          return !llvm::is_contained(run.steps, dyn_cast<tile::WgmmaOp>(use.getOwner()));
+        };
         if (!llvm::any_of(result.getUses(), outside))
           continue;
         uint32_t name = chain << rt::host::kInFlightChainShift | static_cast<uint32_t>(i);
@@ -194,8 +199,8 @@ void Rewriter::markWgmmaMisuse(LLVM::LLVMFuncOp function) {
       auto late = [&](Value v) {
         Operation *def = v.getDefiningOp();
         return def && def->getBlock() == &block && fence->isBeforeInBlock(def) &&
-               !isa<tile::WgmmaOp, LLVM::ConstantOp, LLVM::UndefOp, LLVM::PoisonOp, LLVM::ZeroOp, LLVM::BitcastOp,
-                    LLVM::ExtractElementOp, LLVM::ExtractValueOp>(def);
+               !isa<tile::WgmmaOp, LLVM::ConstantOp, LLVM::UndefOp, LLVM::PoisonOp, LLVM::ZeroOp,
+                    LLVM::BitcastOp, LLVM::ExtractElementOp, LLVM::ExtractValueOp>(def);
       };
       if (llvm::any_of(wgmma.getAcc(), late) || llvm::any_of(wgmma.getLhs(), late))
         report(&op, &op, rt::host::Misuse::WrittenAfterFence);

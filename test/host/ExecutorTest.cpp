@@ -15,7 +15,8 @@ gpu.module @m {
 })",
                                          true, &error);
   EXPECT_FALSE(program);
-  EXPECT_NE(error.find("kernel.mlir:4:5: error: the host device cannot execute 'nvvm.cp.async.bulk.tensor.shared.cluster.global"),
+  EXPECT_NE(error.find("kernel.mlir:4:5: error: the host device cannot execute "
+                       "'nvvm.cp.async.bulk.tensor.shared.cluster.global"),
             std::string::npos)
       << error;
 }

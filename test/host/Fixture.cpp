@@ -15,9 +15,8 @@ namespace attn::test {
 std::unique_ptr<Program> Program::fromText(const std::string &text, bool check, std::string *error) {
   auto program = std::make_unique<Program>();
   mlir::DialectRegistry registry;
-  registry
-      .insert<mlir::LLVM::LLVMDialect, mlir::NVVM::NVVMDialect, mlir::gpu::GPUDialect, mlir::DLTIDialect,
-              mlir::tile::TileDialect>();
+  registry.insert<mlir::LLVM::LLVMDialect, mlir::NVVM::NVVMDialect, mlir::gpu::GPUDialect, mlir::DLTIDialect,
+                  mlir::tile::TileDialect>();
   program->context = std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
   program->module = mlir::parseSourceString<mlir::ModuleOp>(text, mlir::ParserConfig(program->context.get()),
                                                             "kernel.mlir");

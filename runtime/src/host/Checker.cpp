@@ -171,8 +171,7 @@ bool Checker::copyIssued(Lane &lane, uint32_t op, uint32_t offset, const void *s
 
 void Checker::copyFinished(Lane &lane, const PendingCopy &copy) {
   clocks.touch(lane);
-  shadow.finish(clocks, lane.warp->index, lane.index, copy.offset, copy.bytes, copy.op,
-                validBytes(copy));
+  shadow.finish(clocks, lane.warp->index, lane.index, copy.offset, copy.bytes, copy.op, validBytes(copy));
 }
 
 void Checker::matrix(Warp &warp, uint32_t op, uint32_t *offsets, uint32_t rows, bool isWrite) {

@@ -100,7 +100,7 @@ private:
   GlobalShadow global;
   BlockLog log;
   Requests requests;
-  std::vector<Allocation *> lastHit; ///< per operation
+  std::vector<Allocation *> lastHit;  ///< per operation
   uint32_t queueOps[kMaxQueues] = {}; ///< the last wgmma of each warpgroup
   alignas(64) uint8_t scratch[64];
 };

@@ -64,8 +64,9 @@ void Checker::mbarrierLag(Lane &lane, uint32_t op, const Mbarrier &b, uint32_t p
   uint64_t seen = clocks.known(lane.warp->index, lane.index)[b.agent];
   if ((seen & 1) == parity && b.phase >= seen + 2)
     block->reportWith(FindingKind::Sync, op, lane.thread, 1, [&](LocalFinding &f) {
-      f.message = "waits for phase " + std::to_string(seen) + " by its parity, but the mbarrier is in phase " +
-                  std::to_string(b.phase) + " already: the parity may mean another phase";
+      f.message = "waits for phase " + std::to_string(seen) +
+                  " by its parity, but the mbarrier is in phase " + std::to_string(b.phase) +
+                  " already: the parity may mean another phase";
     });
 }
 
@@ -117,7 +118,8 @@ void Checker::wgmmaRetired(Warp &warp, uint32_t groups) {
 /// The descriptor's fields, as far as they are wrong for certain.
 void Checker::checkDescriptor(Lane &lane, uint32_t op, const Descriptor &d) {
   if (d.base)
-    block->report(FindingKind::Sync, op, lane, "a matrix descriptor with a base offset, which nobody needs here");
+    block->report(FindingKind::Sync, op, lane,
+                  "a matrix descriptor with a base offset, which nobody needs here");
   uint32_t pattern = d.width * 8;
   if (d.width && d.start % pattern >= d.width)
     block->reportWith(FindingKind::Misaligned, op, lane.thread, 0, [&](LocalFinding &f) {

@@ -41,11 +41,13 @@ void Checker::describeShared(Lane &lane, uint32_t op, const Conflict &c, bool wr
     if (!race)
       f.message = "reads shared bytes that nobody wrote";
     else if (c.object)
-      f.message = std::string(writes ? "overwrites" : "reads") + " a live mbarrier, made by " + party(*grid, c);
+      f.message =
+          std::string(writes ? "overwrites" : "reads") + " a live mbarrier, made by " + party(*grid, c);
     else if (c.unfenced)
-      f.message = "reads through the async proxy shared bytes that were written through the generic one, without "
-                  "fence.proxy.async in between, by " +
-                  party(*grid, c);
+      f.message =
+          "reads through the async proxy shared bytes that were written through the generic one, without "
+          "fence.proxy.async in between, by " +
+          party(*grid, c);
     else if (c.queue)
       f.message = "overwrites shared bytes that a wgmma of warpgroup " + std::to_string(c.warp) +
                   " still reads: " + grid->kernel.ops[queueOps[c.warp]].text;

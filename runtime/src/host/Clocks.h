@@ -123,11 +123,11 @@ public:
 private:
   struct WarpClock {
     uint32_t tick = 1;
-    bool partial = false;            ///< some lanes met since
-    uint32_t deviates = 0;           ///< lanes with clocks of their own
-    uint32_t touched = 0;            ///< lanes with accesses since all met
-    uint32_t unfenced = 0;           ///< lanes with accesses since their last proxy fence
-    uint32_t fenced[kLanes] = {};    ///< the tick of that fence
+    bool partial = false;         ///< some lanes met since
+    uint32_t deviates = 0;        ///< lanes with clocks of their own
+    uint32_t touched = 0;         ///< lanes with accesses since all met
+    uint32_t unfenced = 0;        ///< lanes with accesses since their last proxy fence
+    uint32_t fenced[kLanes] = {}; ///< the tick of that fence
     Knowledge common;
     Knowledge lanes[kLanes];
   };

@@ -14,8 +14,8 @@ namespace attn::rt::host {
 
 struct Mbarrier {
   uint32_t offset = 0, expected = 0, pending = 0;
-  int64_t bytes = 0; ///< transactions expected and not yet complete
-  uint64_t phase = 0; ///< the open one
+  int64_t bytes = 0;                             ///< transactions expected and not yet complete
+  uint64_t phase = 0;                            ///< the open one
   uint32_t op = 0, warp = 0, lane = 0, tick = 0; ///< its initialization
   unsigned agent = ~0u;
   std::vector<Lane *> waiting;

@@ -127,8 +127,8 @@ void Block::reportAsyncDeadlock() {
     if (registers[w].waiting)
       report(FindingKind::Deadlock, registers[w].op, warps[w]->lanes[0],
              "setmaxnreg waits for " + std::to_string((registers[w].wanted - registers[w].current) * kLanes) +
-                 " registers; " + std::to_string(registersAllocated - registersInUse(*this)) + " of the block's " +
-                 std::to_string(registersAllocated) + " are free");
+                 " registers; " + std::to_string(registersAllocated - registersInUse(*this)) +
+                 " of the block's " + std::to_string(registersAllocated) + " are free");
     if (w / kGroupWarps < tensors.size())
       if (const Tensor::Waiter &waiter = tensors[w / kGroupWarps]->waiting[w % kGroupWarps]; waiter.lanes)
         report(FindingKind::Deadlock, waiter.op, warps[w]->lanes[0],

@@ -93,7 +93,8 @@ void passAccumulators(Warp &warp, Tensor &tensor, Issue &issue, size_t c, const 
     Issue *other = issueOf(tensor, w, head);
     uint32_t which = head >> kInFlightChainShift & (kMaxChains - 1);
     const auto &programs = warp.block->grid->kernel.wgmmaPrograms;
-    same &= other && other != &issue && (head & 127) == 0 && programs[other->program].chains[which].n == chain.n;
+    same &=
+        other && other != &issue && (head & 127) == 0 && programs[other->program].chains[which].n == chain.n;
     if (same)
       from = other->number * kMaxChains + which;
   }
@@ -126,7 +127,8 @@ void passOperands(Warp &warp, Issue &issue, const WgmmaProgram &program, bool fi
       for (unsigned g = 0; g < 8; ++g)
         for (unsigned i = 0; i < 8; ++i) {
           uint16_t h = halves[8 * g + i];
-          panel[(g + 8 * (r & 1)) * kWgmmaDepth + 8 * (r >> 1) + i] = step.half ? halfToFloat(h) : bfloatToFloat(h);
+          panel[(g + 8 * (r & 1)) * kWgmmaDepth + 8 * (r >> 1) + i] =
+              step.half ? halfToFloat(h) : bfloatToFloat(h);
         }
     }
   }
@@ -160,7 +162,8 @@ bool finishWait(Warp &warp, uint32_t op, uint32_t newest, uint32_t registers) {
   unsigned w = warp.index % kGroupWarps;
   uint32_t commits = warp.lanes[0].wgmmaCommits, limit = commits > newest ? commits - newest : 0;
   uint64_t end = tensor.computed;
-  for (uint64_t n = tensor.issued[w] > Tensor::kKept ? tensor.issued[w] - Tensor::kKept : 0; n < tensor.issued[w]; ++n) {
+  for (uint64_t n = tensor.issued[w] > Tensor::kKept ? tensor.issued[w] - Tensor::kKept : 0;
+       n < tensor.issued[w]; ++n) {
     const Issue &issue = tensor.at(n);
     if (issue.number != n || issue.group > limit)
       continue;

@@ -19,8 +19,8 @@ inline constexpr unsigned kGroupWarps = 4, kWgmmaRows = 64, kWgmmaDepth = 16;
 struct Issue {
   uint64_t number = ~0ull;
   uint32_t program = 0, op = 0, thread = 0;
-  uint32_t group = 0;  ///< of wgmma.commit_group, from 1
-  uint32_t warps = 0;  ///< that passed their part in
+  uint32_t group = 0; ///< of wgmma.commit_group, from 1
+  uint32_t warps = 0; ///< that passed their part in
   bool computed = false;
   std::vector<uint64_t> descriptors; ///< left and right, per step
   std::vector<float> left;           ///< 64x16 per step with its left operand in registers

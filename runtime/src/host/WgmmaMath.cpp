@@ -64,7 +64,8 @@ template <bool Half>
     for (uint32_t k = 0; k < kWgmmaDepth; k += 8) {
       U16x8 m[8];
       for (uint32_t i = 0; i < 8; ++i)
-        std::memcpy(&m[i], shared + (transposed ? d.columnChunk(column, k + i) : d.rowChunk(column + i, k)), 16);
+        std::memcpy(&m[i], shared + (transposed ? d.columnChunk(column, k + i) : d.rowChunk(column + i, k)),
+                    16);
       if (!transposed)
         transpose(m);
       for (uint32_t i = 0; i < 8; ++i) {
@@ -150,8 +151,7 @@ void compute(const Block &block, Tensor &tensor, Issue &issue) {
   for (size_t s = 0; s < program.steps.size(); ++s) {
     const WgmmaStep &step = program.steps[s];
     Operands o{block.shared,
-               step.lhs == WgmmaChain::kNoWord ? nullptr
-                                               : issue.left.data() + s * kWgmmaRows * kWgmmaDepth,
+               step.lhs == WgmmaChain::kNoWord ? nullptr : issue.left.data() + s * kWgmmaRows * kWgmmaDepth,
                issue.descriptors[2 * s],
                issue.descriptors[2 * s + 1],
                step.transposed,

@@ -99,7 +99,8 @@ def ptxas(ptx_file, target):
     command = ["ptxas", "-v", f"-arch={target}", str(ptx_file), "-o", os.devnull]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     log = result.stdout + result.stderr
-    if result.returncode != 0:
+    serialised = re.search(r"C75(11|13|14|15)", log)  # ptxas assembles, but runs one wgmma after the other
+    if result.returncode != 0 or serialised:
         raise RuntimeError(f"{' '.join(command)}\n{log}")
     kernels = []
     for part in re.split(r"Compiling entry function ", log)[1:]:

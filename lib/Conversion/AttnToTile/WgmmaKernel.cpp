@@ -17,6 +17,11 @@
 //                  wait for O,    hand back V(t-1);    rescale O, round P(t)
 //   O += P(last) V(last)
 //
+// Between consumers the same overlap is arranged by turns (ping-pong): one
+// warpgroup starts its dots, then lets the other start, and computes its softmax
+// while the tensor cores work for the other. A named barrier each: waiting for
+// one's own turn, passing by the other's.
+//
 // P(t) is rounded to 16 bits only after the wait for O: its registers are the
 // left operand of the dot still in flight, and ptxas would serialise every
 // wgmma of the kernel (warning C7513) if they were written before.
@@ -32,6 +37,8 @@ namespace {
 
 /// Producer threads: a warpgroup, because registers are given and taken by warpgroups.
 constexpr int64_t producerWarps = ScheduleAttr::producerWarps;
+/// Threads of the two consumer warpgroups that take turns.
+constexpr int64_t turnThreads = 256;
 /// Registers per thread of the two roles: one producer and two consumer warpgroups share the 65,536. Wide
 /// values leave consumers short, so the producer of those gets by with fewer (what ptxas 13.0 needs to spill
 /// nothing, 2026-11-20).
@@ -68,9 +75,13 @@ private:
   Value finish(Value started, int64_t pending) {
     return FinishDotsOp::create(b, TypeRange{started.getType()}, pending, ValueRange{started}).getResult(0);
   }
+  /// Named barrier that says it is the turn of this warpgroup, and of the other one.
+  Value turnOfThis() { return b.add(b.i32(1), warpgroup); }
+  Value turnOfOther() { return b.sub(b.i32(2), warpgroup); }
+  bool takesTurns() { return schedule.getWarps() == 8; }
   void release(const Ring &ring, Value tile) { ArriveOp::create(b, ring.empty, slotOf(tile)); }
 
-  Value warpgroupRow, queryTile, queryFull, queryEmpty;
+  Value warpgroup, warpgroupRow, queryTile, queryFull, queryEmpty;
   Ring keyRing, valueRing;
 };
 
@@ -84,7 +95,8 @@ void WgmmaKernel::write() {
   Value warp = WarpIdOp::create(b, b.getI32Type());
   Value consumer = b.sub(warp, b.i32(producerWarps));
   begin(b.mul(consumer, b.i32(rows)), Value());
-  warpgroupRow = b.mul(b.div(consumer, 4), b.i32(4 * rows));
+  warpgroup = b.div(consumer, 4);
+  warpgroupRow = b.mul(warpgroup, b.i32(4 * rows));
 
   queryTile = alloc(sharedType(Axis::Query, schedule.getRows(), chain.keyDim()));
   keyRing = makeRing(chain.keyDim());
@@ -153,6 +165,14 @@ void WgmmaKernel::fill(UpdateOp update, const Segment &segment, Value firstKey, 
 
 void WgmmaKernel::consume() {
   Value zero = b.i32(0), one = b.i32(1);
+  auto only = [&](int64_t which, function_ref<void()> body) { // the consumers of one warpgroup
+    auto branch = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, warpgroup, b.i32(which)));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(branch.thenYield());
+    body();
+  };
+  if (takesTurns()) // the first turn is the first warpgroup's
+    only(1, [&] { PassByOp::create(b, turnOfOther(), turnThreads); });
   scf::ForOp tasks = beginTasks(ValueRange{zero, zero});
   Value taskCount = tasks.getRegionIterArg(0), tileCount = tasks.getRegionIterArg(1);
   readRows();
@@ -189,6 +209,8 @@ void WgmmaKernel::consume() {
                b.sub(packedCount, warpRow));
   scf::YieldOp::create(b, ValueRange{b.add(taskCount, one), segments.getResult(3)});
   b.setInsertionPointAfter(tasks);
+  if (takesTurns()) // and so is the turn that is left over
+    only(0, [&] { MeetOp::create(b, turnOfThis(), turnThreads); });
 }
 
 /// Waits for the keys of a tile and starts its scores.
@@ -220,8 +242,12 @@ State WgmmaKernel::walkSegment(const Segment &segment, Value tiles, Value firstT
     b.setInsertionPointToStart(loop.getBody());
     ValueRange in = loop.getRegionIterArgs();
     Value i = loop.getInductionVar(), tile = b.add(firstTile, i), previous = b.sub(tile, one);
+    if (takesTurns())
+      MeetOp::create(b, turnOfThis(), turnThreads);
     Value startedScores = startScores(tile);
     Value startedOutput = startOutput(in[3], in[2], previous);
+    if (takesTurns())
+      PassByOp::create(b, turnOfOther(), turnThreads);
     Value tileScores = finish(startedScores, 1);
     release(keyRing, tile);
     Value firstKey = b.add(segment.kvBegin, b.mul(i, b.i32(schedule.getKeys())));

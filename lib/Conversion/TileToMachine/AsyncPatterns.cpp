@@ -87,6 +87,29 @@ struct FenceAsyncPattern : TilePattern<FenceAsyncOp> {
   }
 };
 
+struct MeetPattern : TilePattern<MeetOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(MeetOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    NVVM::BarrierOp::create(rewriter, op.getLoc(), TypeRange(), adaptor.getBarrier(), e.i32(op.getThreads()),
+                            NVVM::BarrierReductionAttr(), Value());
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+struct PassByPattern : TilePattern<PassByOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(PassByOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    NVVM::BarrierArriveOp::create(rewriter, op.getLoc(), adaptor.getBarrier(), e.i32(op.getThreads()));
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
 struct SetRegistersPattern : TilePattern<SetRegistersOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(SetRegistersOp op, OpAdaptor,
@@ -103,5 +126,5 @@ struct SetRegistersPattern : TilePattern<SetRegistersOp> {
 void tile::populateAsyncPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                  const LaneMap &lanes) {
   patterns.add<InitBarriersPattern, ArrivePattern, ArriveOnCopiesPattern, AwaitPattern, FenceAsyncPattern,
-               SetRegistersPattern>(converter, patterns.getContext(), lanes);
+               MeetPattern, PassByPattern, SetRegistersPattern>(converter, patterns.getContext(), lanes);
 }

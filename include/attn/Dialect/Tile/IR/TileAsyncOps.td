@@ -55,6 +55,21 @@ def Tile_FenceAsyncOp : Tile_Op<"fence_async"> {
   let assemblyFormat = "attr-dict";
 }
 
+def Tile_MeetOp : Tile_Op<"meet"> {
+  let summary = "waits at one of the block's sixteen named barriers until `threads` threads have come";
+  let description = [{
+    Counts the threads of whole warps, those of `tile.pass_by` too. Barrier 0 is that of `tile.sync block`.
+  }];
+  let arguments = (ins Arg<I32, "which barrier, 1 to 15">:$barrier, Arg<I32Attr, "threads that complete it">:$threads);
+  let assemblyFormat = "$barrier `threads` $threads attr-dict";
+}
+
+def Tile_PassByOp : Tile_Op<"pass_by"> {
+  let summary = "counts as having come to a named barrier, without waiting";
+  let arguments = (ins Arg<I32, "which barrier, 1 to 15">:$barrier, Arg<I32Attr, "threads that complete it">:$threads);
+  let assemblyFormat = "$barrier `threads` $threads attr-dict";
+}
+
 def Tile_SetRegistersOp : Tile_Op<"set_registers"> {
   let summary = "the warpgroup gives up or takes registers";
   let arguments = (ins I32Attr:$count, UnitAttr:$increase);

@@ -167,6 +167,18 @@ TEST_P(PlantedBug, twinPasses) {
   }
 }
 
+TEST_P(PlantedBug, twinGivesTheSameBitsUnchecked) {
+  const Planted &bug = GetParam();
+  auto checked = test::Program::fromFile(path(bug.file)),
+       fast = test::Program::fromFile(path(bug.file), false);
+  LaunchOptions options;
+  Result first = runOnce(checked->kernel("right"), options, bug.threads, bug.shared);
+  for (AsyncEffects effects : {AsyncEffects::Eager, AsyncEffects::Delayed}) {
+    options.asyncEffects = effects;
+    EXPECT_EQ(runOnce(fast->kernel("right"), options, bug.threads, bug.shared).bits, first.bits);
+  }
+}
+
 TEST_P(PlantedBug, isFound) {
   const Planted &bug = GetParam();
   auto program = test::Program::fromFile(path(bug.file));
@@ -199,6 +211,16 @@ TEST(PlantedNumbers, pageIndexOffByOneGivesNaN) {
     EXPECT_NE(bits, 0x7fc00000u);
   for (uint32_t bits : wrong.bits)
     EXPECT_EQ(bits, 0x7fc00000u);
+}
+
+TEST(PlantedNumbers, delayedProductsShowTheNextRound) {
+  auto program = test::Program::fromFile(path("08_release_before_wait"));
+  LaunchOptions eager, delayed;
+  eager.asyncEffects = AsyncEffects::Eager;
+  delayed.asyncEffects = AsyncEffects::Delayed;
+  Result right = runOnce(program->kernel("right"), delayed, 160, 16384);
+  EXPECT_EQ(runOnce(program->kernel("wrong"), eager, 160, 16384).bits, right.bits);
+  EXPECT_NE(runOnce(program->kernel("wrong"), delayed, 160, 16384).bits, right.bits);
 }
 
 TEST(PlantedNumbers, delayedCopiesShowOldBytes) {

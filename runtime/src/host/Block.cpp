@@ -156,7 +156,7 @@ bool Block::releaseThrottled() {
 }
 
 Lane *Block::pick() {
-  if (!readyWarps && !fireEvents() && !releaseThrottled())
+  if (!readyWarps && !fireEvents() && !releaseThrottled() && !finishDelayedWaits())
     return nullptr;
   unsigned w = currentWarp;
   bool here = readyWarps >> w & 1;

@@ -252,6 +252,8 @@ struct Block {
   Lane *pick();
   /// Nobody can go on: lets asynchronous arrivals happen until somebody can.
   bool fireEvents();
+  /// Lets wgmma waits end that were drawn out as long as possible.
+  bool finishDelayedWaits();
   /// Lets lanes that ran ahead of their warp go on; false if there are none.
   bool releaseThrottled();
   /// Records a finding, or counts it if its operation did the same before. The message

@@ -1,4 +1,4 @@
-//===- Wgmma.cpp - Issues and waits of a warpgroup ------------------------===//
+//===- Wgmma.cpp - Issues of a warpgroup ----------------------------------===//
 //
 // Accumulator word i of lane 4g + q of warp w is row 16w + g + 8 (i >> 1 & 1), column
 // 8 (i >> 2) + 2q + (i & 1); a left operand in registers is laid out as for mma.sync.
@@ -9,64 +9,10 @@
 #include "Entry.h"
 #include "Half.h"
 #include <cstring>
-#include <string>
-
-namespace attn::rt::host {
-
-void Tensor::reset() {
-  for (unsigned w = 0; w < kGroupWarps; ++w) {
-    issued[w] = 0;
-    retired[w] = 0;
-    waiting[w] = Waiter();
-  }
-  computed = 0;
-  for (Issue &issue : issues)
-    issue.number = ~0ull;
-}
-
-} // namespace attn::rt::host
 
 using namespace attn::rt::host;
 
 namespace {
-
-constexpr uint32_t kAllWarps = (1u << kGroupWarps) - 1;
-
-bool inFlight(uint32_t word) { return (word & kInFlightMask) == kInFlight; }
-
-Tensor &tensorOf(Warp &warp) { return *warp.block->tensors[warp.index / kGroupWarps]; }
-
-void misuse(Warp &warp, uint32_t op, const char *message) {
-  warp.block->report(FindingKind::Sync, op, warp.lanes[0], message);
-}
-
-void computeUpTo(Block &block, Tensor &tensor, uint64_t end) {
-  for (; tensor.computed < end; ++tensor.computed)
-    compute(block, tensor, tensor.at(tensor.computed));
-}
-
-/// The issue that an accumulator in flight belongs to, or null if it is long gone.
-Issue *issueOf(Tensor &tensor, unsigned w, uint32_t word) {
-  uint64_t low = word >> kInFlightIssueShift & (kIssueNumbers - 1), last = tensor.issued[w];
-  uint64_t number = last - 1 - ((last - 1 - low) & (kIssueNumbers - 1));
-  Issue &issue = tensor.at(number);
-  return last && issue.number == number ? &issue : nullptr;
-}
-
-bool allLanes(const uint32_t *words, uint32_t value) {
-  bool same = true;
-  for (unsigned l = 0; l < kLanes; ++l)
-    same &= words[l] == value;
-  return same;
-}
-
-/// Moves word `i` of a warp's lanes into or out of the sums of a chain.
-template <class Move> void forWord(unsigned w, uint32_t i, uint32_t n, Move move) {
-  uint32_t row = 16 * w + 8 * (i >> 1 & 1), column = 8 * (i >> 2) + (i & 1);
-  for (uint32_t g = 0; g < 8; ++g)
-    for (uint32_t q = 0; q < 4; ++q)
-      move(4 * g + q, size_t(row + g) * n + column + 2 * q);
-}
 
 void passAccumulators(Warp &warp, Tensor &tensor, Issue &issue, size_t c, const WgmmaChain &chain,
                       float *sums, bool first) {
@@ -136,8 +82,9 @@ void passOperands(Warp &warp, Issue &issue, const WgmmaProgram &program, bool fi
 
 void begin(Block &block, Tensor &tensor, Issue &issue, uint64_t number, const Group &g, uint32_t group,
            uint32_t thread) {
-  if (issue.number != ~0ull && !issue.computed && issue.warps == kAllWarps)
-    computeUpTo(block, tensor, issue.number + 1);
+  // The slot of an old issue: it and what continues its sums had their time.
+  if (issue.number != ~0ull && !issue.computed)
+    computeUpTo(block, tensor, *std::min_element(tensor.issued, tensor.issued + kGroupWarps));
   const WgmmaProgram &program = block.grid->kernel.wgmmaPrograms[g.a];
   size_t sums = 0;
   for (const WgmmaChain &chain : program.chains)
@@ -155,59 +102,6 @@ void begin(Block &block, Tensor &tensor, Issue &issue, uint64_t number, const Gr
   issue.from.assign(program.chains.size(), ~0ull);
 }
 
-/// False while the warps that should have issued what is waited for have not all come.
-bool finishWait(Warp &warp, uint32_t op, uint32_t newest, uint32_t registers) {
-  Block &block = *warp.block;
-  Tensor &tensor = tensorOf(warp);
-  unsigned w = warp.index % kGroupWarps;
-  uint32_t commits = warp.lanes[0].wgmmaCommits, limit = commits > newest ? commits - newest : 0;
-  uint64_t end = tensor.computed;
-  for (uint64_t n = tensor.issued[w] > Tensor::kKept ? tensor.issued[w] - Tensor::kKept : 0;
-       n < tensor.issued[w]; ++n) {
-    const Issue &issue = tensor.at(n);
-    if (issue.number != n || issue.group > limit)
-      continue;
-    if (issue.warps != kAllWarps)
-      return false;
-    end = std::max(end, n + 1);
-  }
-  computeUpTo(block, tensor, end);
-  tensor.retired[w] = std::max(tensor.retired[w], limit);
-  if (block.checker)
-    block.checker->wgmmaRetired(warp, limit);
-  for (Lane &lane : warp.lanes)
-    lane.wgmmaFence = false;
-  for (uint32_t i = 0; i < registers; ++i) {
-    uint32_t *words = warp.word(i), head = words[0];
-    if (!inFlight(head))
-      continue;
-    Issue *issue = issueOf(tensor, w, head);
-    if (!issue || !allLanes(words, head)) {
-      misuse(warp, op, "waits for registers of several wgmma, or of one long gone");
-      continue;
-    }
-    if (issue->group > limit || !issue->computed) {
-      misuse(warp, op, "leaves the wgmma that it takes registers of in flight");
-      continue;
-    }
-    const auto &chains = block.grid->kernel.wgmmaPrograms[issue->program].chains;
-    uint32_t which = head >> kInFlightChainShift & (kMaxChains - 1);
-    const float *sums = issue->sums.data();
-    for (uint32_t c = 0; c < which; ++c)
-      sums += size_t(kWgmmaRows) * chains[c].n;
-    forWord(w, head & 127, chains[which].n,
-            [&](uint32_t lane, size_t at) { words[lane] = std::bit_cast<uint32_t>(sums[at]); });
-  }
-  return true;
-}
-
-bool runWait(Warp &warp, const Group &g) {
-  if (finishWait(warp, g.op, g.a, g.b))
-    return true;
-  tensorOf(warp).waiting[warp.index % kGroupWarps] = {g.arrived, g.op, g.a, g.b};
-  return false;
-}
-
 void complete(Block &block, Tensor &tensor, Issue &issue, unsigned group) {
   const WgmmaProgram &program = block.grid->kernel.wgmmaPrograms[issue.program];
   for (const WgmmaStep &step : program.steps)
@@ -217,14 +111,8 @@ void complete(Block &block, Tensor &tensor, Issue &issue, unsigned group) {
   AsyncEffects effects = block.grid->options.asyncEffects;
   if (effects == AsyncEffects::Eager || (effects == AsyncEffects::Random && block.effects.below(2) == 0))
     computeUpTo(block, tensor, issue.number + 1);
-  for (unsigned w = 0; w < kGroupWarps; ++w) {
-    Tensor::Waiter waiter = tensor.waiting[w];
-    Warp &warp = *block.warps[group * kGroupWarps + w];
-    if (waiter.lanes && finishWait(warp, waiter.op, waiter.newest, waiter.registers)) {
-      tensor.waiting[w] = Tensor::Waiter();
-      block.wake(warp, waiter.lanes);
-    }
-  }
+  if (effects != AsyncEffects::Delayed)
+    finishWaits(block, group);
 }
 
 bool runWgmma(Warp &warp, const Group &g) {
@@ -274,16 +162,6 @@ uint32_t attn_host_wgmma(LaneAbi *abi, uint32_t op, uint32_t program) {
   Lane &lane = laneOf(abi);
   rendezvous(lane, runWgmma, meetKey(Meet::Wgmma, program), ~0u, op, program);
   return lane.exchange[0];
-}
-
-void attn_host_wgmma_fence(LaneAbi *abi) { laneOf(abi).wgmmaFence = true; }
-void attn_host_wgmma_commit(LaneAbi *abi) { ++laneOf(abi).wgmmaCommits; }
-
-void attn_host_wgmma_wait(LaneAbi *abi, uint32_t op, uint32_t newest, uint32_t registers) {
-  Lane &lane = laneOf(abi);
-  if (lane.warp->index / kGroupWarps >= lane.block->tensors.size())
-    return;
-  rendezvous(lane, runWait, meetKey(Meet::WgmmaWait, op), ~0u, op, newest, registers);
 }
 
 void attn_host_misuse(LaneAbi *abi, uint32_t op, uint32_t which) {

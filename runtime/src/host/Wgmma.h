@@ -15,6 +15,7 @@
 namespace attn::rt::host {
 
 inline constexpr unsigned kGroupWarps = 4, kWgmmaRows = 64, kWgmmaDepth = 16;
+inline constexpr uint32_t kAllWarps = (1u << kGroupWarps) - 1;
 
 struct Issue {
   uint64_t number = ~0ull;
@@ -55,11 +56,56 @@ struct Tensor {
   Issue issues[kKept];
 
   Issue &at(uint64_t number) { return issues[number % kKept]; }
-  void reset();
+  void reset() {
+    std::fill(std::begin(issued), std::end(issued), 0);
+    std::fill(std::begin(retired), std::end(retired), 0);
+    std::fill(std::begin(waiting), std::end(waiting), Waiter());
+    computed = 0;
+    for (Issue &issue : issues)
+      issue.number = ~0ull;
+  }
 };
 
 /// Multiplies what the steps of an issue name (WgmmaMath.cpp).
 void compute(const Block &block, Tensor &tensor, Issue &issue);
+/// Ends the waits of a warpgroup whose issues are complete (WgmmaWait.cpp); true if there were any.
+bool finishWaits(Block &block, unsigned group);
+
+inline bool inFlight(uint32_t word) { return (word & kInFlightMask) == kInFlight; }
+
+inline Tensor &tensorOf(Warp &warp) { return *warp.block->tensors[warp.index / kGroupWarps]; }
+
+inline void misuse(Warp &warp, uint32_t op, const char *message) {
+  warp.block->report(FindingKind::Sync, op, warp.lanes[0], message);
+}
+
+inline void computeUpTo(Block &block, Tensor &tensor, uint64_t end) {
+  for (; tensor.computed < end; ++tensor.computed)
+    compute(block, tensor, tensor.at(tensor.computed));
+}
+
+/// The issue that an accumulator in flight belongs to, or null if it is long gone.
+inline Issue *issueOf(Tensor &tensor, unsigned w, uint32_t word) {
+  uint64_t low = word >> kInFlightIssueShift & (kIssueNumbers - 1), last = tensor.issued[w];
+  uint64_t number = last - 1 - ((last - 1 - low) & (kIssueNumbers - 1));
+  Issue &issue = tensor.at(number);
+  return last && issue.number == number ? &issue : nullptr;
+}
+
+inline bool allLanes(const uint32_t *words, uint32_t value) {
+  bool same = true;
+  for (unsigned l = 0; l < kLanes; ++l)
+    same &= words[l] == value;
+  return same;
+}
+
+/// Moves word `i` of a warp's lanes into or out of the sums of a chain.
+template <class Move> void forWord(unsigned w, uint32_t i, uint32_t n, Move move) {
+  uint32_t row = 16 * w + 8 * (i >> 1 & 1), column = 8 * (i >> 2) + (i & 1);
+  for (uint32_t g = 0; g < 8; ++g)
+    for (uint32_t q = 0; q < 4; ++q)
+      move(4 * g + q, size_t(row + g) * n + column + 2 * q);
+}
 
 } // namespace attn::rt::host
 

@@ -222,6 +222,12 @@ void runCase(const Case &c, bool check, std::mt19937 &random) {
                      launcher.upload("a", a), launcher.upload("c", acc), d);
     ASSERT_TRUE(report.clean()) << report.describe();
     EXPECT_EQ(report.counters.flops, 2ull * 64 * n * kDepth);
+    if (check) {
+      // Every swizzle spreads the eight rows of a core matrix over all banks.
+      uint64_t needed = (n + (c.registers ? 0 : 64)) / 8 * (kDepth / 8);
+      EXPECT_EQ(report.counters.operandWavefrontsNeeded, needed);
+      EXPECT_EQ(report.counters.operandWavefronts, needed);
+    }
     for (uint32_t thread = 0; thread < 128; ++thread)
       for (uint32_t i = 0; i < words; ++i)
         ASSERT_EQ(d[thread * size_t(words) + i], expected[place(thread, i)])

@@ -78,7 +78,7 @@ private:
   }
   uint32_t validBytes(const PendingCopy &copy);
   void checkDescriptor(Lane &lane, uint32_t op, const Descriptor &d);
-  void wgmmaRead(Lane &lane, uint32_t op, const AsyncView &view, uint32_t offset, unsigned group,
+  void wgmmaRead(Lane &lane, uint32_t op, const AsyncView &view, const uint32_t *rows, unsigned group,
                  uint32_t commit);
   void reportAlignment(Lane &lane, uint32_t op, uint64_t address, uint32_t alignment, bool shared);
   bool inShared(uint32_t offset, uint32_t bytes) const;

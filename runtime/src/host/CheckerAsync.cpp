@@ -130,16 +130,19 @@ void Checker::checkDescriptor(Lane &lane, uint32_t op, const Descriptor &d) {
     });
 }
 
-void Checker::wgmmaRead(Lane &lane, uint32_t op, const AsyncView &view, uint32_t offset, unsigned group,
+void Checker::wgmmaRead(Lane &lane, uint32_t op, const AsyncView &view, const uint32_t *rows, unsigned group,
                         uint32_t commit) {
-  if (!inShared(offset, 16)) {
+  requests.operand(rows);
+  for (uint32_t r = 0; r < 8; ++r) {
+    if (inShared(rows[r], 16)) {
+      reportShared(lane, op, shadow.readAsync(clocks, view, rows[r], group, commit), false);
+      continue;
+    }
     block->reportWith(FindingKind::OutOfBounds, op, lane.thread, 0, [&](LocalFinding &f) {
       f.message = "a matrix operand outside of the block's shared memory";
-      f.address = "shared + " + std::to_string(int64_t(offset) - dynamicStart) + " (16 bytes)";
+      f.address = "shared + " + std::to_string(int64_t(rows[r]) - dynamicStart) + " (16 bytes)";
     });
-    return;
   }
-  reportShared(lane, op, shadow.readAsync(clocks, view, offset, group, commit), false);
 }
 
 void Checker::wgmmaIssued(const Issue &issue, unsigned group) {
@@ -159,22 +162,26 @@ void Checker::wgmmaIssued(const Issue &issue, unsigned group) {
     Descriptor right(issue.descriptors[2 * s + 1]);
     checkDescriptor(lane, step.op, right);
     uint32_t n = program.chains[step.chain].n;
-    if (step.transposed)
-      for (uint32_t k = 0; k < kWgmmaDepth; ++k)
-        for (uint32_t column = 0; column < n; column += 8)
-          wgmmaRead(lane, step.op, all, right.columnChunk(column, k), group, issue.group);
-    else
-      for (uint32_t row = 0; row < n; ++row)
-        for (uint32_t k = 0; k < kWgmmaDepth; k += 8)
-          wgmmaRead(lane, step.op, all, right.rowChunk(row, k), group, issue.group);
+    // A core matrix at a time: eight rows of 16 bytes.
+    for (uint32_t column = 0; column < n; column += 8)
+      for (uint32_t k = 0; k < kWgmmaDepth; k += 8) {
+        uint32_t rows[8];
+        for (uint32_t i = 0; i < 8; ++i)
+          rows[i] = step.transposed ? right.columnChunk(column, k + i) : right.rowChunk(column + i, k);
+        wgmmaRead(lane, step.op, all, rows, group, issue.group);
+      }
     if (step.lhs != WgmmaChain::kNoWord)
       continue;
     Descriptor left(issue.descriptors[2 * s]);
     checkDescriptor(lane, step.op, left);
     // Each warp reads its own 16 rows only.
-    for (uint32_t row = 0; row < kWgmmaRows; ++row)
-      for (uint32_t k = 0; k < kWgmmaDepth; k += 8)
-        wgmmaRead(lane, step.op, issue.views[row / 16], left.rowChunk(row, k), group, issue.group);
+    for (uint32_t row = 0; row < kWgmmaRows; row += 8)
+      for (uint32_t k = 0; k < kWgmmaDepth; k += 8) {
+        uint32_t rows[8];
+        for (uint32_t i = 0; i < 8; ++i)
+          rows[i] = left.rowChunk(row + i, k);
+        wgmmaRead(lane, step.op, issue.views[row / 16], rows, group, issue.group);
+      }
   }
 }
 

@@ -31,6 +31,8 @@ Counters &Counters::operator+=(const Counters &o) {
   sectorBytesSpanned += o.sectorBytesSpanned;
   wavefronts += o.wavefronts;
   wavefrontsNeeded += o.wavefrontsNeeded;
+  operandWavefronts += o.operandWavefronts;
+  operandWavefrontsNeeded += o.operandWavefrontsNeeded;
   flops += o.flops;
   requests += o.requests;
   return *this;

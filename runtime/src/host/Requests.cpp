@@ -141,18 +141,27 @@ void Requests::priceShared(const Request &request) {
   }
 }
 
+uint32_t Requests::wavefrontsOf(const uint32_t *offsets) {
+  // Eight chunks in different places of 128 bytes go together.
+  uint32_t groups = 0;
+  for (uint32_t r = 0; r < 8; ++r)
+    groups |= 1u << (offsets[r] / 16 % 8);
+  if (groups == 255)
+    return 1;
+  uint32_t worst = 0, seen[8], n = 0, perGroup[8] = {};
+  for (uint32_t r = 0; r < 8; ++r) {
+    uint32_t row = offsets[r] / 16;
+    if (std::find(seen, seen + n, row) != seen + n)
+      continue;
+    seen[n++] = row;
+    worst = std::max(worst, ++perGroup[row % 8]);
+  }
+  return worst;
+}
+
 void Requests::matrix(const uint32_t *offsets, uint32_t rows) {
   for (uint32_t first = 0; first < rows; first += 8) {
-    uint32_t worst = 0;
-    uint32_t seen[8], n = 0, perGroup[8] = {};
-    for (uint32_t r = first; r < first + 8; ++r) {
-      uint32_t row = offsets[r] / 16;
-      if (std::find(seen, seen + n, row) != seen + n)
-        continue;
-      seen[n++] = row;
-      worst = std::max(worst, ++perGroup[row % 8]);
-    }
-    counters.wavefronts += worst;
+    counters.wavefronts += wavefrontsOf(offsets + first);
     counters.wavefrontsNeeded += 1;
   }
 }

@@ -24,6 +24,11 @@ public:
   void flush(const Warp &warp);
   /// ldmatrix, stmatrix: `rows` offsets of 16 bytes, eight to a matrix.
   void matrix(const uint32_t *offsets, uint32_t rows);
+  /// The same for eight rows that wgmma reads.
+  void operand(const uint32_t *offsets) {
+    counters.operandWavefronts += wavefrontsOf(offsets);
+    ++counters.operandWavefrontsNeeded;
+  }
   Counters counters;
 
   static constexpr uint32_t kAhead = 4096; ///< executions before a lane gives way
@@ -41,6 +46,7 @@ private:
     uint32_t count[kLanes] = {};
     std::vector<Request> requests;
   };
+  static uint32_t wavefrontsOf(const uint32_t *offsets);
   void priceGlobal(const Request &request, uint32_t op, const Warp &warp);
   void priceShared(const Request &request);
 

@@ -62,6 +62,9 @@ struct Counters {
   uint64_t bytesAtomic = 0;                 ///< global atomics, apart from the above
   uint64_t sectorBytesUsed = 0, sectorBytesSpanned = 0;
   uint64_t wavefronts = 0, wavefrontsNeeded = 0; ///< shared memory
+  /// Operands of wgmma by the rule of ldmatrix. How the hardware fetches them is not documented, so
+  /// they are kept out of the figure above; a swizzle that does nothing shows here all the same.
+  uint64_t operandWavefronts = 0, operandWavefrontsNeeded = 0;
   uint64_t flops = 0;
   uint64_t requests = 0; ///< global memory requests of warps
 

@@ -45,7 +45,8 @@ Expected<mlir::attn::Cubin> mlir::attn::assemble(StringRef ptx, const Chip &chip
       return createStringError(stream.error(), "cannot write " + Twine(source));
   }
   std::string arch = ("-arch=" + chip.name).str();
-  StringRef arguments[] = {program, "-v", "-O3", arch, source, "-o", object};
+  // Kernels of a module side by side, one per core.
+  StringRef arguments[] = {program, "-v", "-O3", "--split-compile=0", arch, source, "-o", object};
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
   std::string failure;
   int status =

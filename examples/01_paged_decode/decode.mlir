@@ -8,9 +8,10 @@
 //   attn-run decode.mlir --dim batch=8 --dim kv_len=100..2000 --check
 !query = tensor<?x32x128xbf16>
 !cache = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+!lse = tensor<?x?xf32>
 
 func.func @decode(%q: !query {attn.name = "q", attn.dims = ["rows"]},
-                  %kv: !cache {attn.name = "kv", attn.dims = ["batch", "kv_len"]}) -> (!query, tensor<?x32xf32>) {
-  %o, %lse = attn.attend %q over (%kv see causal) scale 0.08838835 : !query, !cache -> !query, tensor<?x32xf32>
-  return %o, %lse : !query, tensor<?x32xf32>
+                  %kv: !cache {attn.name = "kv", attn.dims = ["batch", "kv_len"]}) -> (!query, !lse) {
+  %o, %lse = attn.attend %q over (%kv see causal) scale 0.08838835 : !query, !cache -> !query, !lse
+  return %o, %lse : !query, !lse
 }

@@ -71,7 +71,9 @@ class Run {
 public:
   explicit Run(Options given)
       : options(std::move(given)), context(dialects(), mlir::MLIRContext::Threading::DISABLED),
-        diagnostics(sources, &context) {}
+        diagnostics(sources, &context) {
+    context.printOpOnDiagnostic(false); // the file's own text is quoted instead
+  }
 
   rt::Result<int> run();
 

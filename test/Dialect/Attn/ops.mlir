@@ -79,3 +79,11 @@ func.func @online(%q: !query, %a: !dense, %b: !paged, %sinks: tensor<32xf32>) ->
   %o, %lse = attn.finish %m : !state -> !output, tensor<?x32xf32>
   return %o, %lse : !output, tensor<?x32xf32>
 }
+
+// The LSE may leave the number of heads to the query.
+// CHECK-LABEL: func.func @dynamic_lse
+func.func @dynamic_lse(%q: !query, %a: !dense) -> tensor<?x?xf32> {
+  // CHECK: attn.attend {{.*}} -> tensor<?x32x64xbf16>, tensor<?x?xf32>
+  %o, %lse = attn.attend %q over (%a see all) : !query, !dense -> !output, tensor<?x?xf32>
+  return %lse : tensor<?x?xf32>
+}

@@ -79,7 +79,7 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     Optional<Attn_Described<AnyRankedTensor, "a logit per query head, f32, that joins the softmax and carries no value">>:$sinks);
   let results = (outs
     Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` in the query's element type">:$output,
-    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32, natural logarithm, -inf where a row sees nothing">>:$lse);
+    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32 (or `tensor<?x?xf32>`), natural logarithm, -inf where a row sees nothing">>:$lse);
   let regions = (region MaxSizedRegion<1>:$score);
   let assemblyFormat = [{
     $query `over` custom<Regions>($kv, $visibility) (`scale` custom<Scale>($scale)^)? (`sinks` $sinks^)?

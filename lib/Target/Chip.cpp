@@ -12,8 +12,6 @@ static constexpr Chip chips[] = {
     {"sm_120a", 87, 99 * 1024, 100 * 1024, false},
 };
 
-llvm::ArrayRef<Chip> mlir::attn::knownChips() { return chips; }
-
 const Chip *mlir::attn::findChip(llvm::StringRef name) {
   const Chip *chip = llvm::find_if(chips, [&](const Chip &c) { return c.name == name; });
   return chip == std::end(chips) ? nullptr : chip;

@@ -53,6 +53,20 @@ def test_example_is_right(example):
     assert report["passed"]
 
 
+@pytest.mark.parametrize(("q_len", "schedule"), [(1, "mma"), (40, "mma"), (40, "wgmma")])
+def test_maxima_that_grow(tmp_path, q_len, schedule):
+    """Accumulators are rescaled only when a row's maximum grows by more than 2^8 after its first tile. Ordinary
+    scores never do that; a scale of 4 makes them, and a kernel that then does not rescale overflows."""
+    text = Problem(8, 2, 64, 64, "f16").text()
+    assert text.count("(%kv see causal)") == 1
+    file = tmp_path / "grow.mlir"
+    file.write_text(text.replace("(%kv see causal)", "(%kv see causal) scale 4.0"))
+    sizes = ["--dim=batch=2", "--dim=kv_len=900", f"--dim=q_len={q_len}"]
+    status, report, errors = attn_run(file, f"--device={DEVICE}", "--check", f"--schedule={schedule}", *sizes)
+    assert status == 0, errors
+    assert report["passed"]
+
+
 def test_report_has_the_promised_fields():
     status, report, errors = attn_run(DECODE, f"--device={DEVICE}", "--check", "--dim", "kv_len=600")
     assert status == 0, errors

@@ -2,7 +2,6 @@
 #ifndef ATTN_TARGET_CHIP_H
 #define ATTN_TARGET_CHIP_H
 
-#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <cstdint>
@@ -20,7 +19,6 @@ struct Chip {
   bool hasWgmma; ///< Hopper's asynchronous tensor cores, which later chips do not have
 };
 
-llvm::ArrayRef<Chip> knownChips();
 /// The chip of that name, or null.
 const Chip *findChip(llvm::StringRef name);
 /// The names of all chips, for messages.

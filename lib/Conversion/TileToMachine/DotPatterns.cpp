@@ -30,9 +30,7 @@ public:
 
   /// Address for the group whose corner is (line, chunk); the line may have a uniform part in `base`.
   Value at(int64_t line, int64_t chunk) {
-    size_t p = 0;
-    while (p + 1 < panels.size() && panels[p + 1].chunk <= chunk)
-      ++p;
+    size_t p = type.getPanelOf(chunk);
     const SharedType::Panel &panel = panels[p];
     int64_t local = chunk - panel.chunk;
     Value &offset = offsets[p];
@@ -53,25 +51,22 @@ private:
   SmallVector<Value> offsets;
 };
 
-/// Base address of the lines from the uniform `line` on. Every panel starts that many lines later, so the
-/// address is only valid for tiles of one panel width, or where `line` is folded panel by panel.
-struct LhsFromShared {
-  LhsFromShared(Emitter &e, SharedType type, Value base, Value line)
-      : e(e), type(type), line(line), base(base) {
+/// A left operand in a shared tile, from the uniform `line` on: that many lines later in each panel, so
+/// panels of different widths have base addresses of their own.
+class LhsFromShared {
+public:
+  LhsFromShared(Emitter &e, SharedType type, Value base, Value line) : e(e), type(type) {
     for (const SharedType::Panel &panel : type.getPanels())
       addresses.emplace_back(e, type, e.sharedAt(base, e.mul(line, panel.width)), /*lineBit=*/0);
   }
-  /// Registers of the 16x16 block whose corner is (line + block, chunk).
+  /// Registers of the 16x16 block whose corner is (line + row, chunk).
   SmallVector<Value, 4> block(int64_t row, int64_t chunk) {
-    size_t p = 0;
-    auto panels = type.getPanels();
-    while (p + 1 < panels.size() && panels[p + 1].chunk <= chunk)
-      ++p;
-    return e.loadMatrices(addresses[p].at(row, chunk), /*transposed=*/false);
+    return e.loadMatrices(addresses[type.getPanelOf(chunk)].at(row, chunk), /*transposed=*/false);
   }
+
+private:
   Emitter &e;
   SharedType type;
-  Value line, base;
   SmallVector<MatrixAddresses> addresses;
 };
 

@@ -43,16 +43,11 @@ struct Operand {
 
   /// 16 features from chunk `chunk` on, contracted (K-major); `line` lines down, a multiple of 8.
   Value alongFeatures(int64_t chunk, Value lineOffset = Value()) {
-    SmallVector<SharedType::Panel> panels = type.getPanels();
-    for (const SharedType::Panel &panel : llvm::reverse(panels)) {
-      if (chunk < panel.chunk)
-        continue;
-      Value result =
-          at(panel.offset + (chunk - panel.chunk) * 16, descriptorConstant(panel.width, 0, panel.width * 8));
-      // The start of the first line moves with the panel's width.
-      return lineOffset ? e.add(result, e.mul(lineOffset, panel.width >> 4)) : result;
-    }
-    llvm_unreachable("a chunk before the first panel");
+    SharedType::Panel panel = type.getPanels()[type.getPanelOf(chunk)];
+    Value result =
+        at(panel.offset + (chunk - panel.chunk) * 16, descriptorConstant(panel.width, 0, panel.width * 8));
+    // The start of the first line moves with the panel's width.
+    return lineOffset ? e.add(result, e.mul(lineOffset, panel.width >> 4)) : result;
   }
 
   Emitter &e;

@@ -122,6 +122,14 @@ SmallVector<SharedType::Panel> SharedType::getPanels() const {
   return panels;
 }
 
+size_t SharedType::getPanelOf(int64_t chunk) const {
+  size_t index = 0;
+  SmallVector<Panel> panels = getPanels();
+  while (index + 1 < panels.size() && panels[index + 1].chunk <= chunk)
+    ++index;
+  return index;
+}
+
 int64_t tile::memoryBytes(Type type) {
   if (auto ring = dyn_cast<RingType>(type))
     return ring.getSlots() * ring.getTile().getBytes();

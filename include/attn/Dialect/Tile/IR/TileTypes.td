@@ -66,6 +66,8 @@ def Tile_SharedType : Tile_Type<"Shared", "shared"> {
     /// holding the line's chunks from `chunk` on.
     struct Panel { int64_t width, offset, chunk; };
     SmallVector<Panel> getPanels() const;
+    /// Which of the panels holds this chunk of a line.
+    size_t getPanelOf(int64_t chunk) const;
   }];
 }
 

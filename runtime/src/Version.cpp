@@ -1,1 +1,0 @@
-#include "attn_rt/Status.h"

@@ -72,6 +72,7 @@ private:
   State walkSegment(const Segment &segment, Value tiles, Value firstTile, const State &state);
   Value startScores(Value tile);
   Value startOutput(Value weights, Value acc, Value tile);
+  Value finishAndRescale(Value started, const Step &step);
   Value finish(Value started, int64_t pending) {
     return FinishDotsOp::create(b, TypeRange{started.getType()}, pending, ValueRange{started}).getResult(0);
   }
@@ -229,6 +230,20 @@ Value WgmmaKernel::startOutput(Value weights, Value acc, Value tile) {
   return StartDotOp::create(b, accType(), weights, Value(), tileIn(valueRing, slot), acc);
 }
 
+/// Waits for the output after the softmax, in both branches of what the softmax decided: ptxas would hoist a wait
+/// in front of the softmax if both were one basic block, and nothing would overlap.
+Value WgmmaKernel::finishAndRescale(Value started, const Step &step) {
+  auto branch = scf::IfOp::create(b, started.getType(), step.moved, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  Value scaled = b.map(accType(), ValueRange{finish(started, 0), step.decay},
+                       [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
+  scf::YieldOp::create(b, scaled);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, finish(started, 0));
+  return branch.getResult(0);
+}
+
 State WgmmaKernel::walkSegment(const Segment &segment, Value tiles, Value firstTile, const State &state) {
   Value one = b.i32(1);
   Value scores = finish(startScores(firstTile), 0);
@@ -252,9 +267,9 @@ State WgmmaKernel::walkSegment(const Segment &segment, Value tiles, Value firstT
     release(keyRing, tile);
     Value firstKey = b.add(segment.kvBegin, b.mul(i, b.i32(schedule.getKeys())));
     Step step = softmax(finishScores(tileScores, std::nullopt, segment, firstKey), {in[0], in[1], in[2]});
-    Value output = finish(startedOutput, 0);
+    Value output = finishAndRescale(startedOutput, step);
     release(valueRing, previous);
-    scf::YieldOp::create(b, ValueRange{step.max, step.sum, rescale(output, step), packWeights(step.weights)});
+    scf::YieldOp::create(b, ValueRange{step.max, step.sum, output, packWeights(step.weights)});
   }
   Value last = b.sub(b.add(firstTile, tiles), one);
   acc = finish(startOutput(loop.getResult(3), loop.getResult(2), last), 0);

@@ -19,7 +19,20 @@ struct SampleOptions {
   int operands = 1; ///< named "kv", "kv1", …; the further ones see all
   bool sinkLogits = false;
   int bigRows = 128, keys = 64;
+  bool tensorMap = false; ///< the attend kernels read "kv.k_pages" through "kv.k.map0"
 };
+
+/// Boxes of 8 tokens of one head out of the keys of a paged store. Tokens of all pages are one dimension.
+inline TensorMapInfo sampleTensorMap(const SampleOptions &options, DType dtype) {
+  const auto size = static_cast<int64_t>(dtypeSize(dtype));
+  return {"kv.k.map0",
+          "kv.k_pages",
+          dtype,
+          {{options.dim, {}}, {options.page, {"kv.pages"}}, {options.kvHeads, {}}},
+          {options.kvHeads * options.dim * size, options.dim * size},
+          {static_cast<int32_t>(64 / size), 8, 1},
+          64};
+}
 
 /// A manifest as the compiler would write it, with a decode, a prefill and a merge kernel.
 inline Manifest sampleManifest(const SampleOptions &options = {}) {
@@ -76,9 +89,13 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
     if (!m.ends.empty())
       kernel.params.push_back({Parameter::Kind::End, "", 0});
     kernel.params.push_back({Parameter::Kind::Scale, "", 0});
+    if (options.tensorMap)
+      kernel.params.push_back({Parameter::Kind::Map, "kv.k.map0", 0});
     return kernel;
   };
   m.kernels = {attend(16), attend(options.bigRows)};
+  if (options.tensorMap)
+    m.tensorMaps.push_back(sampleTensorMap(options, m.dtype));
   KernelInfo merge;
   merge.name = "decode_merge";
   merge.role = KernelInfo::Role::Merge;

@@ -27,9 +27,9 @@ struct Visibility {
 
 /// One parameter of a kernel.
 struct Parameter {
-  enum class Kind : uint8_t { Buffer, Dim, End, Scale };
+  enum class Kind : uint8_t { Buffer, Dim, End, Scale, Map };
   Kind kind = Kind::Buffer;
-  std::string name; ///< of a buffer or a dimension
+  std::string name; ///< of a buffer, a dimension or a tensor map
   int index = 0;    ///< of an end
 };
 
@@ -45,6 +45,22 @@ struct KernelInfo {
   int blocksPerSM = 1;
   int rowsPerBlock = 0; ///< of a merge kernel
   std::vector<Parameter> params;
+};
+
+/// A tensor that bulk copies read boxes of (BulkTensor.h), over one of the buffers. Dimensions are counted
+/// from the innermost one.
+struct TensorMapInfo {
+  /// `value` times the product of the named dimensions.
+  struct Extent {
+    int64_t value = 1;
+    std::vector<std::string> of;
+  };
+  std::string name, buffer;
+  DType dtype = DType::BF16;
+  std::vector<Extent> dims;
+  std::vector<int64_t> strides; ///< in bytes, of dimensions 1 and on
+  std::vector<int32_t> box;
+  int swizzle = 0; ///< span in bytes; 0 is none
 };
 
 /// A dimension as written: a name, or a number where the name is empty.
@@ -89,12 +105,14 @@ struct Manifest {
   std::vector<Argument> arguments;
   std::vector<OperandInfo> operands;
   std::vector<KernelInfo> kernels;
+  std::vector<TensorMapInfo> tensorMaps;
 
   int groupSize() const { return qHeads / kvHeads; }
   const Argument &argumentOf(const OperandInfo &operand) const {
     return arguments[static_cast<size_t>(operand.argumentIndex)];
   }
   const KernelInfo *findKernel(std::string_view name) const;
+  const TensorMapInfo *findTensorMap(std::string_view name) const;
 };
 
 struct Artifact {

@@ -12,7 +12,7 @@
 #ifndef ATTN_RT_DEVICE_H
 #define ATTN_RT_DEVICE_H
 
-#include "attn_rt/Status.h"
+#include "attn_rt/BulkTensor.h"
 #include "attn_rt/host/Launch.h"
 
 #include <memory>
@@ -87,6 +87,9 @@ public:
   virtual Status fill(DeviceAddress to, uint8_t byte, size_t bytes) = 0;
   /// Makes a whole allocation useless: NaN in every float format, and unwritten where the device keeps track.
   virtual Status poison(DeviceAddress address, size_t bytes) = 0;
+
+  /// The 128 bytes through which bulk copies of a kernel see a tensor. Errors name its map.
+  virtual Result<EncodedMap> encode(const BulkTensor &tensor) = 0;
 
   virtual Result<std::unique_ptr<Module>> load(const ModuleSource &source) = 0;
   /// `args` points to each parameter's value; they are read before the call returns.

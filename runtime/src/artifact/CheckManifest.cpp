@@ -1,4 +1,5 @@
 #include "artifact/ManifestJson.h"
+#include "attn_rt/BulkTensor.h"
 
 #include <set>
 
@@ -76,9 +77,26 @@ void checkParameter(const Parameter &param, const Manifest &manifest, const Name
     cursor["name"].fail("unknown buffer '" + param.name + "'");
   if (param.kind == Parameter::Kind::Dim && !names.dims.count(param.name))
     cursor["name"].fail("unknown dimension '" + param.name + "'");
+  if (param.kind == Parameter::Kind::Map && !manifest.findTensorMap(param.name))
+    cursor["name"].fail("unknown tensor map '" + param.name + "'");
   if (param.kind == Parameter::Kind::End && param.index >= static_cast<int>(manifest.ends.size()))
     cursor["index"].fail("end " + std::to_string(param.index) + " does not exist; the manifest has " +
                          std::to_string(manifest.ends.size()));
+}
+
+void checkTensorMap(const TensorMapInfo &map, const Names &names, const Cursor &cursor) {
+  if (!names.buffers.count(map.buffer))
+    cursor["buffer"].fail("unknown buffer '" + map.buffer + "'");
+  const std::vector<Cursor> dims = cursor["dims"].elements();
+  for (size_t i = 0; i < map.dims.size(); ++i)
+    for (size_t d = 0; d < map.dims[i].of.size(); ++d)
+      // The merge's rows change with every plan, and no tensor has as many.
+      if (const std::string &name = map.dims[i].of[d]; !names.dims.count(name) || name == "merge_rows")
+        dims[i]["of"].elements()[d].fail("unknown dimension '" + name + "' of a tensor");
+  if (auto fault = checkBulkLayout(map.dtype, map.dims.size(), map.strides, map.box, map.swizzle)) {
+    const Cursor field = cursor[fault->field];
+    (fault->index < 0 ? field : field.elements()[static_cast<size_t>(fault->index)]).fail(fault->message);
+  }
 }
 
 } // namespace
@@ -103,6 +121,13 @@ void checkManifest(const Manifest &m, const Cursor &root) {
     checkOperand(m.operands[i], m, operands[i]);
 
   const Names names(m);
+  const std::vector<Cursor> maps =
+      m.tensorMaps.empty() ? std::vector<Cursor>() : root["tensor_maps"].elements();
+  for (size_t i = 0; i < m.tensorMaps.size() && !root.failed(); ++i) {
+    if (m.findTensorMap(m.tensorMaps[i].name) != &m.tensorMaps[i])
+      maps[i]["name"].fail("duplicate tensor map '" + m.tensorMaps[i].name + "'");
+    checkTensorMap(m.tensorMaps[i], names, maps[i]);
+  }
   bool attends = false, merges = false;
   const std::vector<Cursor> kernels = root["kernels"].elements();
   for (size_t i = 0; i < m.kernels.size() && !root.failed(); ++i) {

@@ -10,6 +10,12 @@ const KernelInfo *Manifest::findKernel(std::string_view name) const {
   return found == kernels.end() ? nullptr : &*found;
 }
 
+const TensorMapInfo *Manifest::findTensorMap(std::string_view name) const {
+  auto found = std::find_if(tensorMaps.begin(), tensorMaps.end(),
+                            [&](const TensorMapInfo &map) { return map.name == name; });
+  return found == tensorMaps.end() ? nullptr : &*found;
+}
+
 std::string_view storeName(Argument::Store store) { return storeWords[static_cast<size_t>(store)]; }
 
 namespace {
@@ -29,8 +35,8 @@ Json parameterToJson(const Parameter &param) {
     json["name"] = param.name;
   if (param.kind == Parameter::Kind::End)
     json["index"] = param.index;
-  if (param.kind != Parameter::Kind::Buffer)
-    json["type"] = param.kind == Parameter::Kind::Scale ? "f32" : "i32";
+  if (const std::string_view type = scalarType(param.kind); !type.empty())
+    json["type"] = type;
   return json;
 }
 
@@ -50,6 +56,19 @@ Json kernelToJson(const KernelInfo &kernel) {
   }
   for (const Parameter &param : kernel.params)
     json["params"].push_back(parameterToJson(param));
+  return json;
+}
+
+Json tensorMapToJson(const TensorMapInfo &map) {
+  Json json{{"name", map.name},      {"buffer", map.buffer},   {"dtype", dtypeName(map.dtype)},
+            {"dims", Json::array()}, {"strides", map.strides}, {"box", map.box},
+            {"swizzle", map.swizzle}};
+  for (const TensorMapInfo::Extent &extent : map.dims) {
+    Json dim{{"value", extent.value}};
+    if (!extent.of.empty())
+      dim["of"] = extent.of;
+    json["dims"].push_back(std::move(dim));
+  }
   return json;
 }
 
@@ -106,6 +125,8 @@ Json manifestToJson(const Manifest &m) {
         {{"argument", operand.argument}, {"visibility", visibilityToJson(operand.visibility)}});
   for (const KernelInfo &kernel : m.kernels)
     json["kernels"].push_back(kernelToJson(kernel));
+  for (const TensorMapInfo &map : m.tensorMaps)
+    json["tensor_maps"].push_back(tensorMapToJson(map));
   return json;
 }
 

@@ -9,10 +9,23 @@ namespace attn::rt {
 
 inline constexpr std::string_view visibilityWords[] = {"all",  "causal", "window", "recent",
                                                        "sink", "or",     "and"};
-inline constexpr std::string_view parameterWords[] = {"buffer", "dim", "end", "scale"};
+inline constexpr std::string_view parameterWords[] = {"buffer", "dim", "end", "scale", "map"};
 inline constexpr std::string_view kernelRoleWords[] = {"attend", "merge"};
 inline constexpr std::string_view argumentRoleWords[] = {"query", "kv", "sink", "tensor"};
 inline constexpr std::string_view storeWords[] = {"paged", "packed", "dense"};
+
+/// The type of a scalar parameter; addresses and maps have none.
+inline std::string_view scalarType(Parameter::Kind kind) {
+  switch (kind) {
+  case Parameter::Kind::Dim:
+  case Parameter::Kind::End:
+    return "i32";
+  case Parameter::Kind::Scale:
+    return "f32";
+  default:
+    return {};
+  }
+}
 
 template <typename E, size_t N> std::string word(const std::string_view (&words)[N], E value) {
   return std::string(words[static_cast<size_t>(value)]);

@@ -41,16 +41,34 @@ Visibility visibility(const Cursor &cursor) {
 Parameter parameter(const Cursor &cursor) {
   Parameter result;
   result.kind = static_cast<Parameter::Kind>(cursor["kind"].oneOf(parameterWords));
-  if (result.kind == Parameter::Kind::Buffer || result.kind == Parameter::Kind::Dim)
+  if (result.kind != Parameter::Kind::End && result.kind != Parameter::Kind::Scale)
     result.name = cursor["name"].string();
   if (result.kind == Parameter::Kind::End)
     result.index = size(cursor["index"], 0);
   // Types follow from the kind; one that is written must agree, or the launch would pass the wrong bytes.
-  if (cursor.has("type") && result.kind != Parameter::Kind::Buffer) {
-    const std::string_view type = result.kind == Parameter::Kind::Scale ? "f32" : "i32";
+  if (const std::string_view type = scalarType(result.kind); cursor.has("type") && !type.empty())
     if (cursor["type"].string() != type)
       cursor["type"].expected('"' + std::string(type) + '"');
+  return result;
+}
+
+TensorMapInfo tensorMap(const Cursor &cursor) {
+  TensorMapInfo result;
+  result.name = cursor["name"].string();
+  result.buffer = cursor["buffer"].string();
+  result.dtype = dtype(cursor["dtype"]);
+  for (const Cursor &dim : cursor["dims"].elements()) {
+    TensorMapInfo::Extent &extent = result.dims.emplace_back();
+    extent.value = dim["value"].integer(1, int64_t{1} << 32);
+    if (dim.has("of"))
+      for (const Cursor &name : dim["of"].elements())
+        extent.of.push_back(name.string());
   }
+  for (const Cursor &stride : cursor["strides"].elements())
+    result.strides.push_back(stride.integer());
+  for (const Cursor &extent : cursor["box"].elements())
+    result.box.push_back(size(extent, 0));
+  result.swizzle = size(cursor["swizzle"], 0);
   return result;
 }
 
@@ -141,6 +159,9 @@ Manifest readManifest(const Cursor &root) {
   }
   for (const Cursor &entry : root["kernels"].elements())
     m.kernels.push_back(kernel(entry));
+  if (root.has("tensor_maps"))
+    for (const Cursor &entry : root["tensor_maps"].elements())
+      m.tensorMaps.push_back(tensorMap(entry));
   return m;
 }
 

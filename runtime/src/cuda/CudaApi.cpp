@@ -27,11 +27,15 @@ Result<std::unique_ptr<Api>> load(const std::string &library) {
   auto api = std::make_unique<Api>();
   std::string missing;
 #define ATTN_LOOK_UP(name, parameters)                                                                       \
-  api->name = reinterpret_cast<CUresult(*) parameters>(dlsym(handle, #name));                                \
+  api->name = reinterpret_cast<CUresult(*) parameters>(dlsym(handle, #name));
+#define ATTN_REQUIRE(name, parameters)                                                                       \
   if (!api->name && missing.empty())                                                                         \
     missing = #name;
   ATTN_CUDA_REQUIRED(ATTN_LOOK_UP)
+  ATTN_CUDA_REQUIRED(ATTN_REQUIRE)
+  ATTN_CUDA_OPTIONAL(ATTN_LOOK_UP)
 #undef ATTN_LOOK_UP
+#undef ATTN_REQUIRE
   if (api->cuDriverGetVersion)
     (void)api->cuDriverGetVersion(&api->driverVersion);
   if (!missing.empty())

@@ -42,6 +42,10 @@ enum Attribute : int {
 };
 enum JitOption : int { errorLogBuffer = 5, errorLogBufferSize = 6 };
 enum FunctionAttribute : int { maxDynamicSharedBytes = 8 };
+/// Of tensor maps: CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapL2promotion,
+/// CUtensorMapFloatOOBfill.
+enum MapDType : int { mapU8 = 0, mapU16, mapU32, mapI32, mapF16 = 6, mapF32 = 7, mapBF16 = 9 };
+enum : int { mapNoInterleave = 0, mapPromote128 = 2, mapFillZeros = 0 };
 
 // X(name, parameters): looked up by exactly this name.
 #define ATTN_CUDA_REQUIRED(X)                                                                                \
@@ -77,12 +81,18 @@ enum FunctionAttribute : int { maxDynamicSharedBytes = 8 };
   X(cuEventSynchronize, (CUevent))                                                                           \
   X(cuEventElapsedTime, (float *, CUevent, CUevent))
 
+/// Functions that only some kernels need, looked up in the same way; null where the driver is older.
+#define ATTN_CUDA_OPTIONAL(X)                                                                                \
+  X(cuTensorMapEncodeTiled, (void *, int, unsigned, void *, const uint64_t *, const uint64_t *,              \
+                             const unsigned *, const unsigned *, int, int, int, int))
+
 /// The oldest driver that serves: PTX 7.0 for sm_80 came with CUDA 11.0.
 inline constexpr int oldestDriver = 11000;
 
 struct Api {
 #define ATTN_DECLARE(name, parameters) CUresult(*name) parameters = nullptr;
   ATTN_CUDA_REQUIRED(ATTN_DECLARE)
+  ATTN_CUDA_OPTIONAL(ATTN_DECLARE)
 #undef ATTN_DECLARE
   int driverVersion = 0;
 

@@ -1,5 +1,6 @@
 #include "attn_rt/CudaDevice.h"
 #include "cuda/CudaModule.h"
+#include "cuda/CudaTensorMap.h"
 
 namespace attn::rt {
 
@@ -69,6 +70,11 @@ public:
     return check(api_.cuMemsetD8Async(to, byte, bytes, stream_), "filling memory");
   }
   Status poison(DeviceAddress address, size_t bytes) override { return fill(address, 0xff, bytes); }
+
+  Result<EncodedMap> encode(const BulkTensor &tensor) override {
+    Current current(api_, context_);
+    return encodeTensorMap(api_, tensor);
+  }
 
   Result<std::unique_ptr<Module>> load(const ModuleSource &source) override {
     return loadModule(api_, context_, properties_, source);

@@ -1,4 +1,5 @@
 #include "attn_rt/HostDevice.h"
+#include "attn_rt/host/TensorMap.h"
 
 #include <chrono>
 #include <cstring>
@@ -105,6 +106,12 @@ public:
       return s;
     memory_.poison(pointer(address));
     return {};
+  }
+
+  Result<EncodedMap> encode(const BulkTensor &tensor) override {
+    if (Status s = checkBulkTensor(tensor); !s)
+      return s.error();
+    return host::encodeTensorMap(tensor);
   }
 
   Result<std::unique_ptr<Module>> load(const ModuleSource &source) override {

@@ -1,5 +1,7 @@
 #include "attn_rt/Session.h"
 
+#include "session/TensorMaps.h"
+
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -13,7 +15,12 @@ struct BoundKernel {
   const KernelInfo *info = nullptr;
   Kernel *kernel = nullptr;
   std::vector<uint64_t> values; ///< a slot for each parameter: an address, an i32 or an f32
-  std::vector<void *> args;     ///< pointers to the slots
+  std::vector<void *> args;     ///< pointers to the slots, or to tensor maps
+};
+
+struct BoundMap {
+  const TensorMapInfo *info = nullptr;
+  EncodedMap map;
 };
 
 } // namespace
@@ -22,8 +29,10 @@ struct Session::State {
   Device &device;
   const Manifest &manifest;
   std::unique_ptr<Module> module;
-  std::vector<BoundKernel> kernels; ///< as in the manifest
-  std::set<std::string> wanted;     ///< buffers that some kernel reads or writes
+  std::vector<BoundKernel> kernels;     ///< as in the manifest
+  std::set<std::string> wanted;         ///< buffers that some kernel reads or writes
+  std::map<std::string, BoundMap> maps; ///< that some kernel reads through
+  Buffer zero;                          ///< stands for tensors without elements
   std::map<std::string, Buffer> buffers;
   std::map<std::string, DeviceAddress> addresses; ///< of buffers and of the caller's memory
   std::map<std::string, int32_t> dims;
@@ -32,13 +41,16 @@ struct Session::State {
   int64_t rows = 0;
   int planKernel = -1, planBlocks = 0;
   int64_t mergeRows = 0;
-  bool stale = true; ///< addresses or dimensions changed since values were filled
+  bool stale = true;     ///< addresses, dimensions or the plan changed since values were filled
+  bool mapsStale = true; ///< addresses or dimensions changed since maps were
 
   Status allocate(const std::string &name, int64_t bytes, MemoryUse use = MemoryUse::Plain);
   Status copy(const std::string &name, const void *from, size_t bytes);
   void setDimsOf(const Argument &argument, const TensorMap &tensors);
   Result<uint64_t> valueOf(const Parameter &param, const KernelInfo &kernel) const;
   Status fillValues(BoundKernel &kernel);
+  Status bindMap(const TensorMapInfo &info);
+  Status fillMaps();
   Status launch(BoundKernel &kernel, int64_t blocks);
 };
 
@@ -53,7 +65,7 @@ Status Session::State::allocate(const std::string &name, int64_t bytes, MemoryUs
     buffer = std::move(*made);
   }
   addresses[name] = buffer.address();
-  stale = true;
+  stale = mapsStale = true;
   return {};
 }
 
@@ -97,6 +109,8 @@ Result<uint64_t> Session::State::valueOf(const Parameter &param, const KernelInf
     return word(ends[static_cast<size_t>(param.index)]);
   case Parameter::Kind::Scale:
     return word(static_cast<float>(manifest.scale));
+  case Parameter::Kind::Map:
+    break; // its argument points to the map itself
   }
   return uint64_t{0};
 }
@@ -107,6 +121,38 @@ Status Session::State::fillValues(BoundKernel &kernel) {
     if (!value)
       return value.error();
     kernel.values[i] = *value;
+  }
+  return {};
+}
+
+Status Session::State::bindMap(const TensorMapInfo &info) {
+  wanted.insert(info.buffer);
+  maps[info.name].info = &info;
+  if (zero)
+    return {};
+  Result<Buffer> made = Buffer::create(device, 16, "tensors without elements");
+  if (!made)
+    return made.error();
+  zero = std::move(*made);
+  return device.fill(zero.address(), 0, zero.bytes());
+}
+
+Status Session::State::fillMaps() {
+  for (auto &[name, bound] : maps) {
+    auto address = addresses.find(bound.info->buffer);
+    if (address == addresses.end())
+      return inputError("tensor map '" + name + "' needs buffer '" + bound.info->buffer +
+                        "', which is not bound");
+    MapMemory memory{address->second, {}};
+    if (auto own = buffers.find(bound.info->buffer); own != buffers.end())
+      memory.bytes = own->second.bytes();
+    Result<BulkTensor> tensor = resolveTensorMap(*bound.info, dims, memory, zero.address());
+    if (!tensor)
+      return tensor.error();
+    Result<EncodedMap> map = device.encode(*tensor);
+    if (!map)
+      return map.error();
+    bound.map = *map;
   }
   return {};
 }
@@ -128,17 +174,27 @@ Result<Session> Session::create(Device &device, const Manifest &manifest, const 
   if (!module)
     return module.error();
   std::unique_ptr<State> state(
-      new State{device, manifest, std::move(*module), {}, {}, {}, {}, {}, manifest.ends, {}});
+      new State{device, manifest, std::move(*module), {}, {}, {}, {}, {}, {}, {}, manifest.ends, {}});
   for (const KernelInfo &info : manifest.kernels) {
     Result<Kernel *> kernel = state->module->kernel(info.name, info.sharedBytes);
     if (!kernel)
       return kernel.error();
     BoundKernel bound{&info, *kernel, std::vector<uint64_t>(info.params.size()), {}};
-    for (uint64_t &value : bound.values)
-      bound.args.push_back(&value);
-    for (const Parameter &param : info.params)
+    for (size_t i = 0; i < info.params.size(); ++i) {
+      const Parameter &param = info.params[i];
+      bound.args.push_back(&bound.values[i]);
       if (param.kind == Parameter::Kind::Buffer)
         state->wanted.insert(param.name);
+      if (param.kind != Parameter::Kind::Map)
+        continue;
+      const TensorMapInfo *map = manifest.findTensorMap(param.name);
+      if (!map)
+        return inputError("kernel '" + info.name + "' needs tensor map '" + param.name +
+                          "', which the manifest has not");
+      if (Status status = state->bindMap(*map); !status)
+        return status.error();
+      bound.args.back() = state->maps[param.name].map.bytes.data();
+    }
     state->kernels.push_back(std::move(bound));
   }
   return Session(std::move(state));
@@ -174,13 +230,13 @@ Status Session::bindAddress(const std::string &name, DeviceAddress address) {
     return inputError("no kernel of '" + s.manifest.entry + "' has a buffer '" + name + "'");
   s.buffers.erase(name);
   s.addresses[name] = address;
-  s.stale = true;
+  s.stale = s.mapsStale = true;
   return {};
 }
 
 void Session::setDim(const std::string &name, int32_t value) {
   state_->dims[name] = value;
-  state_->stale = true;
+  state_->stale = state_->mapsStale = true;
 }
 
 Status Session::reserve(const PlanCapacity &capacity) {
@@ -249,6 +305,10 @@ Status Session::launch() {
       if (Status status = s.fillValues(kernel); !status)
         return status;
   s.stale = false;
+  if (s.mapsStale)
+    if (Status status = s.fillMaps(); !status)
+      return status;
+  s.mapsStale = false;
   if (Status status = s.launch(s.kernels[static_cast<size_t>(s.planKernel)], s.planBlocks); !status)
     return status;
   if (s.mergeRows == 0)

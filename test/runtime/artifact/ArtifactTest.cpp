@@ -3,6 +3,7 @@
 #include "Samples.h"
 
 #include <cstdio>
+#include <functional>
 #include <gtest/gtest.h>
 
 using namespace attn::rt;
@@ -16,7 +17,8 @@ std::string sampleText() {
                                                                  visibility(Visibility::Kind::Recent, 1))),
                                        .ends = {64, 256},
                                        .operands = 2,
-                                       .sinkLogits = true}));
+                                       .sinkLogits = true,
+                                       .tensorMap = true}));
 }
 
 std::string replaced(std::string text, const std::string &from, const std::string &to) {
@@ -33,10 +35,73 @@ TEST(Manifest, RoundTrip) {
   EXPECT_EQ(manifest->argumentOf(manifest->operands[1]).name, "kv1");
   EXPECT_EQ(manifest->findKernel("decode_merge")->rowsPerBlock, 4);
   EXPECT_EQ(manifest->findKernel("nothing"), nullptr);
+  const TensorMapInfo *map = manifest->findTensorMap("kv.k.map0");
+  ASSERT_NE(map, nullptr);
+  EXPECT_EQ(map->dims[1].value, 16);
+  EXPECT_EQ(map->dims[1].of, std::vector<std::string>{"kv.pages"});
+  EXPECT_EQ(map->strides, (std::vector<int64_t>{256, 128}));
+  EXPECT_EQ(manifest->findTensorMap("kv.k.map1"), nullptr);
 }
 
 TEST(Manifest, UnknownFieldsAreIgnored) {
   EXPECT_TRUE(parseManifest(replaced(sampleText(), "\"format\": 1", "\"format\": 1, \"later\": [1, {}]")));
+}
+
+TEST(Manifest, TensorMapsAreOptional) {
+  EXPECT_EQ(writeManifest(sampleManifest()).find("tensor_maps"), std::string::npos);
+  EXPECT_TRUE(parseManifest(writeManifest(sampleManifest()))->tensorMaps.empty());
+}
+
+// Everything that the hardware would refuse, or take for something else.
+TEST(Manifest, TensorMapErrors) {
+  const std::string at = "manifest.tensor_maps[0].";
+  struct Case {
+    std::function<void(Manifest &, TensorMapInfo &)> change;
+    std::string message;
+  };
+  const Case cases[] = {
+      {[](auto &, auto &map) { map.name = "kv.k.map1"; },
+       "manifest.kernels[0].params[6].name: unknown tensor map 'kv.k.map0'"},
+      {[](auto &m, auto &map) { m.tensorMaps.push_back(map); },
+       "manifest.tensor_maps[1].name: duplicate tensor map 'kv.k.map0'"},
+      {[](auto &, auto &map) { map.buffer = "kv.k"; }, at + "buffer: unknown buffer 'kv.k'"},
+      {[](auto &, auto &map) { map.dims[1].of = {"kv.pages", "kv.pagez"}; },
+       at + "dims[1].of[1]: unknown dimension 'kv.pagez' of a tensor"},
+      {[](auto &, auto &map) { map.dims[1].of = {"merge_rows"}; },
+       at + "dims[1].of[0]: unknown dimension 'merge_rows' of a tensor"},
+      {[](auto &, auto &map) { map.dims[0].value = 0; },
+       at + "dims[0].value: expected an integer between 1 and 4294967296, got 0"},
+      {[](auto &, auto &map) { map.dtype = DType::F64; },
+       at + "dtype: expected a dtype of 1, 2 or 4 bytes, got f64"},
+      {[](auto &, auto &map) { map.dims.clear(); }, at + "dims: expected 1 to 5 dimensions, got 0"},
+      {[](auto &, auto &map) { map.dims.resize(6); }, at + "dims: expected 1 to 5 dimensions, got 6"},
+      {[](auto &, auto &map) { map.strides.pop_back(); },
+       at + "strides: expected one for each dimension but the innermost, 2, got 1"},
+      {[](auto &, auto &map) { map.box.push_back(1); },
+       at + "box: expected one extent for each dimension, 3, got 4"},
+      {[](auto &, auto &map) { map.strides[1] = 120; },
+       at + "strides[1]: expected a multiple of 16 bytes below 2^40, got 120"},
+      {[](auto &, auto &map) { map.strides[0] = 0; },
+       at + "strides[0]: expected a multiple of 16 bytes below 2^40, got 0"},
+      {[](auto &, auto &map) { map.strides[0] = int64_t{1} << 40; },
+       at + "strides[0]: expected a multiple of 16 bytes below 2^40, got 1099511627776"},
+      {[](auto &, auto &map) { map.box[2] = 0; }, at + "box[2]: expected 1 to 256 elements, got 0"},
+      {[](auto &, auto &map) { map.box[1] = 257; }, at + "box[1]: expected 1 to 256 elements, got 257"},
+      {[](auto &, auto &map) { map.box[0] = 60; }, at + "box[0]: expected a multiple of 16 bytes, got 120"},
+      {[](auto &, auto &map) { map.swizzle = 128; },
+       at + "box[0]: expected as many bytes as the swizzle, 128, got 64"},
+      {[](auto &, auto &map) { map.swizzle = 48; }, at + "swizzle: expected 0, 32, 64 or 128 bytes, got 48"},
+  };
+  for (const Case &c : cases) {
+    Manifest m = sampleManifest({.tensorMap = true});
+    c.change(m, m.tensorMaps[0]);
+    Result<Manifest> result = parseManifest(writeManifest(m));
+    EXPECT_EQ(result ? "no error" : result.error().message, c.message);
+  }
+  Manifest plain = sampleManifest({.tensorMap = true});
+  plain.tensorMaps[0].swizzle = 0;
+  plain.tensorMaps[0].box[0] = 256;
+  EXPECT_TRUE(parseManifest(writeManifest(plain)));
 }
 
 TEST(Manifest, Errors) {

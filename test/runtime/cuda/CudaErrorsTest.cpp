@@ -1,6 +1,7 @@
 #include "attn_rt/CudaDevice.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <gtest/gtest.h>
 
 using namespace attn::rt;
@@ -22,9 +23,9 @@ std::string errorOf(const std::string &library) {
   return device ? "no error" : device.error().message;
 }
 
-std::unique_ptr<Device> fake() {
+std::unique_ptr<Device> fake(const char *library = ATTN_FAKE_CUDA) {
   CudaOptions options;
-  options.library = ATTN_FAKE_CUDA;
+  options.library = library;
   Result<std::unique_ptr<Device>> device = openCudaDevice(options);
   EXPECT_TRUE(device) << device.error().message;
   return std::move(*device);
@@ -80,6 +81,28 @@ TEST(CudaErrors, OutOfMemoryNamesAskedAndFree) {
   EXPECT_EQ(more.error().message,
             "cuda: out of memory allocating 'kv.k_pages': asked for 100000 bytes, free are 48576 of 1048576");
   EXPECT_TRUE(device->free(*some));
+}
+
+const BulkTensor someTensor{"kv.k.map0", 4096, DType::F16, {64, 100, 2}, {256, 128}, {32, 16, 1}, 64};
+
+TEST(CudaErrors, TensorMapsAreTheDriversBusiness) {
+  Result<EncodedMap> map = fake()->encode(someTensor);
+  ASSERT_TRUE(map) << map.error().message;
+  // The fake writes down its arguments: f16, rank, no interleave, 64 bytes, 128-byte promotion, zeros, then
+  // base, extents less one, strides in 16 bytes, box and steps.
+  const uint32_t expected[] = {6, 3, 0, 2, 2, 0, 4096, 0, 63, 0, 99, 0, 1, 0, 16, 8, 0x2001, 0x1001, 0x101};
+  EXPECT_EQ(std::memcmp(map->bytes.data(), expected, sizeof expected), 0);
+  Setting refuse("FAKE_CUDA_MAP", "1");
+  EXPECT_EQ(fake()->encode(someTensor).error().message,
+            "cuda: encoding tensor map 'kv.k.map0' failed: CUDA_ERROR_OF_THE_FAKE");
+}
+
+// Such a driver serves all kernels but those with tensor maps.
+TEST(CudaErrors, DriverTooOldForTensorMaps) {
+  Setting version("FAKE_CUDA_VERSION", "11080");
+  EXPECT_EQ(fake(ATTN_FAKE_CUDA_NO_MAPS)->encode(someTensor).error().message,
+            "cuda: the NVIDIA driver is too old for tensor map 'kv.k.map0': it supports CUDA 11.8 and lacks "
+            "'cuTensorMapEncodeTiled'; CUDA 12.0 (driver 525) or later is needed");
 }
 
 std::string loadError(const ModuleSource &source) {

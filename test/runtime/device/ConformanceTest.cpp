@@ -175,6 +175,44 @@ TEST_P(Conformance, FreeOfWhatIsNotAllocated) {
   EXPECT_TRUE(device->free(address));
 }
 
+BulkTensor sampleTensor(DeviceAddress base) {
+  return {"k.map0", base, DType::BF16, {128, 1000, 8}, {2048, 256}, {64, 128, 1}, 128};
+}
+
+TEST_P(Conformance, TensorMapsNameTheirTensor) {
+  if (GetParam() == "cuda" && device->properties().computeCapability < 90)
+    GTEST_SKIP() << "tensor maps need sm_90";
+  const DeviceAddress address = allocate(4096);
+  BulkTensor tensor = sampleTensor(address);
+  Result<EncodedMap> first = device->encode(tensor);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(device->encode(tensor)->bytes, first->bytes);
+  tensor.base += 256;
+  EXPECT_NE(device->encode(tensor)->bytes, first->bytes);
+  tensor = sampleTensor(address);
+  tensor.extents[1] = int64_t{1} << 32;
+  Result<EncodedMap> largest = device->encode(tensor);
+  ASSERT_TRUE(largest) << largest.error().message;
+  EXPECT_NE(largest->bytes, first->bytes);
+  EXPECT_TRUE(device->free(address));
+}
+
+TEST_P(Conformance, TensorMapsThatCannotBe) {
+  BulkTensor tensor = sampleTensor(4096 + 8);
+  EXPECT_EQ(device->encode(tensor).error().message,
+            "tensor map 'k.map0': expected a base address that is a multiple of 16, got 0x1008");
+  tensor.base = 4096;
+  for (int64_t extent : {int64_t{0}, int64_t{-1}, (int64_t{1} << 32) + 1}) {
+    tensor.extents[2] = extent;
+    EXPECT_EQ(device->encode(tensor).error().message,
+              "tensor map 'k.map0': expected 1 to 2^32 elements in dimension 2, got " +
+                  std::to_string(extent));
+  }
+  tensor.box[0] = 32;
+  EXPECT_EQ(device->encode(tensor).error().message,
+            "tensor map 'k.map0': box[0]: expected as many bytes as the swizzle, 128, got 64");
+}
+
 TEST_P(Conformance, KernelsComputeInOrder) {
   Result<std::unique_ptr<Module>> module = device->load(source());
   ASSERT_TRUE(module) << module.error().message;

@@ -2,9 +2,12 @@
 #include "Fuzz.h"
 #include "ScalarKernels.h"
 #include "attn_rt/HostDevice.h"
+#include "attn_rt/host/Abi.h"
+#include "attn_rt/host/TensorMap.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <numeric>
 
@@ -176,6 +179,125 @@ TEST(Session, MemoryOfTheCaller) {
   tensors["q"].fill(0);
   expectClose(*session.outputs(), attendReference(f.manifest, batch, tensors));
   EXPECT_EQ(session.bindAddress("kv.k", 0).error().message, "no kernel of 'decode' has a buffer 'kv.k'");
+}
+
+// The scalar kernels with a tensor map as further parameter, which they note.
+host::TensorMapBits seenMap;
+void noteMap(host::LaneAbi *, void **args) { std::memcpy(&seenMap, args[16], sizeof seenMap); }
+
+struct MapFixture : Fixture {
+  Buffer memory;
+  MapFixture() : Fixture(1 << 30) {
+    manifest.tensorMaps.push_back(
+        sampleTensorMap({.kvHeads = manifest.kvHeads, .dim = manifest.keyDim}, manifest.dtype));
+    for (size_t i = 0; i < manifest.kernels.size(); ++i)
+      if (manifest.kernels[i].role == KernelInfo::Role::Attend) {
+        manifest.kernels[i].params.push_back({Parameter::Kind::Map, "kv.k.map0", 0});
+        kernels[i].entry = noteMap;
+      }
+  }
+};
+
+TEST(Session, TensorMapsFollowAddressesAndDimensions) {
+  Rng rng(43);
+  MapFixture f;
+  Session session = *f.session();
+  TensorMap tensors = problem(f.manifest, {10, 40}, {1, 1}, rng);
+  ASSERT_TRUE(addDefaults(f.manifest, tensors));
+  Batch batch = *batchFromTensors(f.manifest, tensors);
+  Plan plan = *makePlan(f.manifest, batch);
+  ASSERT_TRUE(session.bind(tensors, batch));
+  ASSERT_TRUE(session.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, batch), {})));
+  ASSERT_TRUE(session.run(plan));
+  const auto pages = static_cast<uint64_t>(tensors["kv.k_pages"].shape[0]);
+  EXPECT_EQ(seenMap.mark, host::TensorMapBits::kMark);
+  EXPECT_EQ(seenMap.base, session.address("kv.k_pages"));
+  EXPECT_EQ(seenMap.rank, 3);
+  EXPECT_EQ(seenMap.extents[0], 16u);
+  EXPECT_EQ(seenMap.extents[1], pages * 16);
+  EXPECT_EQ(seenMap.extents[2], 2u);
+  EXPECT_EQ(seenMap.strides[0], 4u);
+  EXPECT_EQ(seenMap.strides[1], 128u);
+  EXPECT_EQ(seenMap.strides[2], 64u);
+  EXPECT_EQ(seenMap.box[0], 16);
+  EXPECT_EQ(seenMap.boxBytes(), 512u);
+  EXPECT_EQ(seenMap.swizzle, 64);
+
+  session.setDim("kv.pages", 2);
+  ASSERT_TRUE(session.run(plan));
+  EXPECT_EQ(seenMap.extents[1], 32u);
+  Buffer mine = std::move(*Buffer::create(*f.device, 4096, "mine"));
+  ASSERT_TRUE(session.bindAddress("kv.k_pages", mine.address()));
+  ASSERT_TRUE(session.run(plan));
+  EXPECT_EQ(seenMap.base, mine.address());
+  ASSERT_TRUE(session.bind(tensors, batch));
+  ASSERT_TRUE(session.run(plan));
+  EXPECT_EQ(seenMap.base, session.address("kv.k_pages"));
+  EXPECT_EQ(seenMap.extents[1], pages * 16);
+}
+
+// No pages at all: the kernel runs, and whatever it copied would be zeros of our own.
+TEST(Session, TensorMapOfACacheWithoutPages) {
+  Rng rng(47);
+  MapFixture f;
+  Session session = *f.session();
+  TensorMap tensors = problem(f.manifest, {0}, {1}, rng);
+  for (const char *name : {"kv.k_pages", "kv.v_pages"})
+    tensors[name] = Tensor(f.manifest.dtype, {0, 16, f.manifest.kvHeads, f.manifest.keyDim});
+  ASSERT_TRUE(addDefaults(f.manifest, tensors));
+  Result<Batch> batch = batchFromTensors(f.manifest, tensors);
+  ASSERT_TRUE(batch) << batch.error().message;
+  ASSERT_TRUE(session.bind(tensors, *batch));
+  ASSERT_TRUE(session.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, *batch), {})));
+  seenMap = {};
+  Status ran = session.run(*makePlan(f.manifest, *batch));
+  ASSERT_TRUE(ran) << ran.error().message;
+  EXPECT_EQ(seenMap.rank, 3);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(seenMap.extents[i], 1u);
+  EXPECT_NE(seenMap.base, session.address("kv.k_pages"));
+  uint8_t bytes[16];
+  ASSERT_TRUE(f.device->copyOut(bytes, seenMap.base, sizeof bytes));
+  for (uint8_t byte : bytes)
+    EXPECT_EQ(byte, 0);
+}
+
+TEST(Session, TensorMapErrors) {
+  Rng rng(53);
+  MapFixture f;
+  Session session = *f.session();
+  TensorMap tensors = problem(f.manifest, {10}, {1}, rng);
+  ASSERT_TRUE(addDefaults(f.manifest, tensors));
+  Batch batch = *batchFromTensors(f.manifest, tensors);
+  Plan plan = *makePlan(f.manifest, batch);
+  ASSERT_TRUE(session.bind(tensors, batch));
+  ASSERT_TRUE(session.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, batch), {})));
+  const auto error = [&] {
+    Status status = session.run(plan);
+    return status ? "no error" : status.error().message;
+  };
+  session.setDim("kv.pages", 5);
+  EXPECT_EQ(error(), "tensor map 'kv.k.map0': reaches over 10240 bytes of 'kv.k_pages', which has 8192");
+  session.setDim("kv.pages", -5);
+  EXPECT_EQ(error(), "tensor map 'kv.k.map0': dimension 'kv.pages' is -5");
+  Buffer mine = std::move(*Buffer::create(*f.device, 8192, "mine"));
+  ASSERT_TRUE(session.bindAddress("kv.k_pages", mine.address() + 8));
+  session.setDim("kv.pages", 1 << 30);
+  EXPECT_NE(error().find("expected a base address that is a multiple of 16"), std::string::npos) << error();
+  ASSERT_TRUE(session.bindAddress("kv.k_pages", mine.address()));
+  EXPECT_EQ(error(), "tensor map 'kv.k.map0': expected 1 to 2^32 elements in dimension 1, got 17179869184");
+  session.setDim("kv.pages", 4); // an error leaves nothing behind
+  EXPECT_EQ(error(), "no error");
+
+  f.manifest.kernels[0].params.back().name = "kv.k.map1";
+  EXPECT_EQ(f.session().error().message,
+            "kernel 'decode_rows16' needs tensor map 'kv.k.map1', which the manifest has not");
+  f.manifest.kernels[0].params.back().name = "kv.k.map0";
+  f.manifest.tensorMaps[0].dims[1].of = {"kv.pagez"};
+  Session other = *f.session();
+  ASSERT_TRUE(other.bind(tensors, batch));
+  ASSERT_TRUE(other.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, batch), {})));
+  EXPECT_EQ(other.run(plan).error().message, "tensor map 'kv.k.map0': dimension 'kv.pagez' is not set");
 }
 
 TEST(Session, Errors) {

@@ -7,8 +7,10 @@
 //   FAKE_CUDA_INIT     the result of cuInit
 //   FAKE_CUDA_COUNT    number of devices (1)
 //   FAKE_CUDA_LOAD     the result of loading a module
+//   FAKE_CUDA_MAP      the result of encoding a tensor map
 //   FAKE_CUDA_SYNC     the result of waiting for the stream
-// It has 1 MiB of memory. Built with FAKE_CUDA_OLD it lacks a function.
+// It has 1 MiB of memory. Built with FAKE_CUDA_OLD it lacks a function that is always
+// needed, with FAKE_CUDA_NO_MAPS the one for tensor maps.
 //
 //===----------------------------------------------------------------------===//
 #include <cstdint>
@@ -150,6 +152,30 @@ EXPORT int cuModuleGetFunction(void **function, void *, const char *name) {
 }
 #ifndef FAKE_CUDA_OLD
 EXPORT int cuFuncSetAttribute(void *, int, int) { return 0; }
+#endif
+#ifndef FAKE_CUDA_NO_MAPS
+// Not NVIDIA's form: what was passed, one thing after the other, so that a test can look at it.
+EXPORT int cuTensorMapEncodeTiled(void *map, int dtype, unsigned rank, void *base, const uint64_t *extents,
+                                  const uint64_t *strides, const unsigned *box, const unsigned *steps,
+                                  int interleave, int swizzle, int promotion, int fill) {
+  uint32_t words[32] = {};
+  unsigned n = 0;
+  for (int value : {dtype, static_cast<int>(rank), interleave, swizzle, promotion, fill})
+    words[n++] = static_cast<uint32_t>(value);
+  auto put = [&](uint64_t value) {
+    words[n++] = static_cast<uint32_t>(value);
+    words[n++] = static_cast<uint32_t>(value >> 32);
+  };
+  put(reinterpret_cast<uint64_t>(base));
+  for (unsigned i = 0; i < rank; ++i)
+    put(extents[i] - 1); // as the hardware counts
+  for (unsigned i = 0; i + 1 < rank; ++i)
+    words[n++] = static_cast<uint32_t>(strides[i] / 16);
+  for (unsigned i = 0; i < rank; ++i)
+    words[n++] = box[i] << 8 | steps[i];
+  memcpy(map, words, sizeof words);
+  return setting("FAKE_CUDA_MAP", 0);
+}
 #endif
 EXPORT int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                           void *, void **, void **) {

@@ -1,0 +1,27 @@
+//===- TensorMaps.h - A manifest's tensor maps with numbers -----*- C++ -*-===//
+#ifndef ATTN_RT_SESSION_TENSORMAPS_H
+#define ATTN_RT_SESSION_TENSORMAPS_H
+
+#include "attn_rt/Artifact.h"
+#include "attn_rt/Device.h"
+
+namespace attn::rt {
+
+/// The memory behind a map's buffer; how much it is, where the session allocated it.
+struct MapMemory {
+  DeviceAddress address = 0;
+  std::optional<size_t> bytes;
+};
+
+/// A map's tensor with the extents that its dimensions have now.
+///
+/// A batch may be without any tokens, and then a cache has no pages; the hardware has no tensor without
+/// elements. An extent of 1 over that cache would let copies read memory that is not there. So such a tensor
+/// becomes the single element of `zero`, 16 bytes of zeros: every coordinate but the origin is out of range,
+/// and it reads as zeros everywhere, which is what a tensor without elements does.
+Result<BulkTensor> resolveTensorMap(const TensorMapInfo &info, const std::map<std::string, int32_t> &dims,
+                                    const MapMemory &memory, DeviceAddress zero);
+
+} // namespace attn::rt
+
+#endif

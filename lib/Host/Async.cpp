@@ -1,5 +1,6 @@
-//===- Async.cpp - mbarriers, proxies, registers --------------------------===//
+//===- Async.cpp - mbarriers, bulk copies, proxies, registers -------------===//
 #include "Rewriter.h"
+#include "attn_rt/BulkTensor.h"
 
 using namespace mlir;
 
@@ -76,6 +77,27 @@ llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
          {lane, opId(op), plainPointer(copies.getAddr()), constant(copies.getNoinc())});
     return done();
   }
+  if (auto copy = dyn_cast<NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp>(op)) {
+    if (llvm::Error error = unpredicated(copy))
+      return std::move(error);
+    if (copy.getMode() != NVVM::TMALoadMode::TILE || !copy.getIm2colOffsets().empty() ||
+        copy.getMulticastMask() || copy.getGroup())
+      return errorAt(op, "the host device executes bulk tensor copies of boxes to one block only");
+    auto coordinates = copy.getCoordinates();
+    if (coordinates.empty() || coordinates.size() > rt::maxBulkRank)
+      return errorAt(op, "a bulk tensor copy has 1 to 5 coordinates, not " + Twine(coordinates.size()));
+    SmallVector<Value> operands{lane,
+                                opId(op),
+                                plainPointer(copy.getDstMem()),
+                                copy.getTmaDescriptor(),
+                                plainPointer(copy.getMbar()),
+                                constant(static_cast<uint32_t>(coordinates.size()))};
+    llvm::append_range(operands, coordinates);
+    operands.resize(operands.size() + rt::maxBulkRank - coordinates.size(), zero());
+    return call("attn_host_bulk_copy", none, operands), done();
+  }
+  if (isa<NVVM::PrefetchOp>(op)) // changes nothing that a kernel could see
+    return done();
   if (isa<NVVM::FenceMbarrierInitOp>(op)) // for other blocks of a cluster; there are none
     return done();
   if (auto fence = dyn_cast<NVVM::FenceProxyOp>(op)) {

@@ -42,6 +42,7 @@ static Space spaceOf(Value pointer) {
   case 1:
     return Space::Global;
   case 3:
+  case 7: // of a cluster; the block's own is all there is
     return Space::Shared;
   default:
     return Space::Generic;
@@ -69,7 +70,7 @@ static bool classify(Operation *op, const DataLayout &layout, HostOpInfo &info) 
     // Without a promise PTX gets an access of the whole size, aligned to it.
     info.alignment = static_cast<uint16_t>(alignment ? *alignment : llvm::bit_ceil(info.bytes));
     unsigned space = mlir::cast<LLVM::LLVMPointerType>(pointer.getType()).getAddressSpace();
-    return space == 1 || space == 3 || (space == 0 && !isPrivate(pointer));
+    return space == 1 || space == 3 || space == 7 || (space == 0 && !isPrivate(pointer));
   };
   if (auto load = dyn_cast<LLVM::LoadOp>(op)) {
     info.invariant = load.getInvariant();
@@ -85,6 +86,12 @@ static bool classify(Operation *op, const DataLayout &layout, HostOpInfo &info) 
     info.access = Access::AsyncCopy;
     info.space = Space::Shared;
     info.bytes = info.alignment = static_cast<uint16_t>(copy.getSize());
+    return true;
+  }
+  if (isa<NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp>(op)) {
+    info.access = Access::AsyncCopy;
+    info.space = Space::Shared;
+    info.alignment = 128;
     return true;
   }
   if (isa<NVVM::LdMatrixOp, NVVM::StMatrixOp>(op)) {

@@ -82,6 +82,9 @@ void Rewriter::replace(Operation *op, Value value) {
 
 void Rewriter::changeSignature(LLVM::LLVMFuncOp function, bool isKernel) {
   auto type = function.getFunctionType();
+  SmallVector<bool> byValue; // the parameter is what the argument points to, seen through its address
+  for (unsigned i = 0, e = type.getNumParams(); i < e; ++i)
+    byValue.push_back(static_cast<bool>(function.getArgAttr(i, LLVM::LLVMDialect::getByValAttrName())));
   // Attributes that speak to PTX or to callers on the GPU mean nothing here.
   NamedAttrList kept;
   for (NamedAttribute a : function->getAttrs())
@@ -89,6 +92,7 @@ void Rewriter::changeSignature(LLVM::LLVMFuncOp function, bool isKernel) {
         a.getName() == "CConv" || a.getName() == "visibility_")
       kept.append(a);
   function->setAttrs(kept);
+  function.removeArgAttrsAttr(); // inherent, so setAttrs leaves them
   function.setLinkage(isKernel ? LLVM::Linkage::External : LLVM::Linkage::Internal);
   Block &entry = function.getBody().front();
   SmallVector<Type> inputs{ptr};
@@ -105,7 +109,9 @@ void Rewriter::changeSignature(LLVM::LLVMFuncOp function, bool isKernel) {
       Value slot =
           LLVM::GEPOp::create(b, loc, ptr, ptr, args, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
       Value address = LLVM::LoadOp::create(b, loc, ptr, slot);
-      Value value = LLVM::LoadOp::create(b, loc, type.getParamType(i), address);
+      Value value = address;
+      if (!byValue[i])
+        value = LLVM::LoadOp::create(b, loc, type.getParamType(i), address);
       entry.getArgument(2).replaceAllUsesWith(value);
       entry.eraseArgument(2);
     }

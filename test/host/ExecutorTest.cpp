@@ -9,14 +9,14 @@ TEST(Compile, namesTheOperationItCannotExecute) {
   auto program = test::Program::fromText(R"(
 gpu.module @m {
   llvm.func @k(%p: !llvm.ptr<3>, %b: !llvm.ptr<3>, %m: !llvm.ptr, %c: i32) attributes {nvvm.kernel} {
-    nvvm.cp.async.bulk.tensor.shared.cluster.global %p, %m, %b, box[%c] {isCTAOnly = true, mode = #nvvm.tma_load_mode<tile>} : !llvm.ptr<3>, !llvm.ptr
+    nvvm.cp.async.bulk.tensor.global.shared.cta %m, %p, box[%c] : !llvm.ptr, !llvm.ptr<3>
     llvm.return
   }
 })",
                                          true, &error);
   EXPECT_FALSE(program);
   EXPECT_NE(error.find("kernel.mlir:4:5: error: the host device cannot execute "
-                       "'nvvm.cp.async.bulk.tensor.shared.cluster.global"),
+                       "'nvvm.cp.async.bulk.tensor.global.shared.cta"),
             std::string::npos)
       << error;
 }

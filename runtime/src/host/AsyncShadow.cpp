@@ -1,4 +1,4 @@
-//===- AsyncShadow.cpp - What wgmma reads, where mbarriers lie ------------===//
+//===- AsyncShadow.cpp - What wgmma reads and bulk copies write -----------===//
 #include "SharedShadow.h"
 
 namespace attn::rt::host {
@@ -7,9 +7,12 @@ bool SharedShadow::asyncConflicts(const Writer &w, const Clocks &clocks, const A
                                   Conflict &conflict) const {
   if (!w.tick)
     return false;
-  unsigned agent = w.warp + (w.copy ? copyAgents : 0);
+  unsigned agent = agentOf(w);
   bool ordered = false;
-  if (!w.pending) {
+  if (w.bulk()) {
+    if (w.tick <= view.a[agent])
+      return false;
+  } else if (!w.pending) {
     uint32_t who = w.warp * kLanes + w.lane + (w.copy ? Clocks::kCopyQueue : 0);
     if (w.tick <= view.a[agent] || clocks.everyoneKnows(view.warps, who, w.tick, /*async=*/true))
       return false;
@@ -17,6 +20,7 @@ bool SharedShadow::asyncConflicts(const Writer &w, const Clocks &clocks, const A
   }
   conflict = {Conflict::Race, 0, w.op, w.warp, w.lane, w.pending || w.copy, false};
   conflict.object = w.object;
+  conflict.bulk = w.bulk();
   conflict.unfenced = ordered;
   return true;
 }
@@ -34,8 +38,7 @@ Conflict SharedShadow::readAsync(const Clocks &clocks, const AsyncView &view, ui
         byte.readers[column] = group << 6;
       }
     } else {
-      if (!found.kind && (w.pending || w.tick > view.a[w.warp + (w.copy ? copyAgents : 0)]) &&
-          asyncConflicts(w, clocks, view, found))
+      if (!found.kind && (w.pending || w.tick > view.a[agentOf(w)]) && asyncConflicts(w, clocks, view, found))
         found.offset = c * 4;
       readers[size_t(c) * warps + column] = group << 6;
     }
@@ -43,6 +46,57 @@ Conflict SharedShadow::readAsync(const Clocks &clocks, const AsyncView &view, ui
       found.kind = Conflict::Uninitialized;
       found.offset = c * 4;
     }
+  }
+  return found;
+}
+
+/// Against writes the copy needs its own proxy's order; that it does not overtake reads, any order will do.
+bool SharedShadow::bulkConflicts(const Writer &w, const Clocks &clocks, unsigned warp, uint32_t lane,
+                                 Conflict &conflict) const {
+  if (!w.tick)
+    return false;
+  bool ordered = false;
+  if (w.bulk()) {
+    if (w.tick <= clocks.knownAsync(warp, lane)[agentOf(w)])
+      return false;
+  } else if (!w.pending) {
+    if (w.copy ? clocks.copyOrderedAsync(w.warp, w.lane, w.tick, warp, lane)
+               : clocks.orderedAsync(w.warp, w.lane, w.tick, warp, lane))
+      return false;
+    ordered = w.copy ? clocks.copyOrdered(w.warp, w.lane, w.tick, warp, lane)
+                     : clocks.ordered(w.warp, w.lane, w.tick, warp, lane);
+  }
+  conflict = {Conflict::Race, 0, w.op, w.warp, w.lane, w.pending || w.copy, false};
+  conflict.object = w.object;
+  conflict.unfenced = ordered;
+  conflict.bulk = w.bulk();
+  return true;
+}
+
+Conflict SharedShadow::writeBulk(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset,
+                                 const Writer &mine, uint32_t validBytes) {
+  const uint32_t *known = clocks.known(warp, lane), *knownAsync = clocks.knownAsync(warp, lane);
+  Conflict found;
+  for (uint32_t c = offset / 4, end = c + 4; c < end; ++c) {
+    Writer &w = writers[c];
+    uint32_t *row = &readers[size_t(c) * warps];
+    if (w.split) {
+      for (ByteCell &byte : split(c))
+        if (!found.kind && (bulkConflicts(byte.writer, clocks, warp, lane, found) ||
+                            readersConflict(byte.readers, clocks, warp, lane, found)))
+          found.offset = c * 4;
+      std::fill_n(row, warps, 0u);
+    } else if (!found.kind) {
+      bool fine = !w.pending && w.tick <= knownAsync[agentOf(w)];
+      for (unsigned o = 0; o < warps; ++o)
+        fine &= row[o] >> 6 <= known[o];
+      if (!fine &&
+          (bulkConflicts(w, clocks, warp, lane, found) || readersConflict(row, clocks, warp, lane, found)))
+        found.offset = c * 4;
+    }
+    w = mine;
+    valid[c] = static_cast<uint8_t>(validBytes & 15);
+    validBytes >>= 4;
   }
   return found;
 }

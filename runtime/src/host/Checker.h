@@ -20,6 +20,7 @@ namespace attn::rt::host {
 struct Mbarrier;
 struct Issue;
 struct Descriptor;
+struct BulkRow;
 
 class Checker {
 public:
@@ -47,6 +48,9 @@ public:
   void mbarrierPassed(Lane &lane, const Mbarrier &b);
   void mbarrierLag(Lane &lane, uint32_t op, const Mbarrier &b, uint32_t parity);
   void fenceAsync(Lane &lane);
+  // CheckerBulk.cpp
+  /// Whether the copy may be made; `readable` is cleared where its source must not be read.
+  bool bulkIssued(Lane &lane, BulkCopy &copy, const Mbarrier &b);
   void copyLanded(Lane &lane, const PendingCopy &copy, uint32_t sequence);
   void copiesReleased(const Lane &lane, uint32_t sequence, Mbarrier &b);
   void copiesWaited(Lane &lane, uint32_t groupLimit);
@@ -77,6 +81,8 @@ private:
     return false;
   }
   uint32_t validBytes(const PendingCopy &copy);
+  const Allocation *bulkSource(Lane &lane, BulkCopy &copy);
+  void bulkRead(Lane &lane, const BulkCopy &copy);
   void checkDescriptor(Lane &lane, uint32_t op, const Descriptor &d);
   void wgmmaRead(Lane &lane, uint32_t op, const AsyncView &view, const uint32_t *rows, unsigned group,
                  uint32_t commit);

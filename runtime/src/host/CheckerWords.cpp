@@ -26,6 +26,8 @@ std::string describeGlobal(const MemoryMap &memory, uintptr_t address, uint32_t 
 }
 
 std::string party(const Grid &grid, const Conflict &c) {
+  if (c.bulk)
+    return "a bulk copy: " + grid.kernel.ops[c.op].text;
   std::string who = c.lane == kEveryLane ? "several lanes of warp " + std::to_string(c.warp)
                                          : "thread " + std::to_string(c.warp * kLanes + c.lane);
   if (c.read)
@@ -44,13 +46,16 @@ void Checker::describeShared(Lane &lane, uint32_t op, const Conflict &c, bool wr
       f.message =
           std::string(writes ? "overwrites" : "reads") + " a live mbarrier, made by " + party(*grid, c);
     else if (c.unfenced)
-      f.message =
-          "reads through the async proxy shared bytes that were written through the generic one, without "
-          "fence.proxy.async in between, by " +
-          party(*grid, c);
+      f.message = std::string(writes ? "overwrites" : "reads") +
+                  " through the async proxy shared bytes that were written through the generic one, without "
+                  "fence.proxy.async in between, by " +
+                  party(*grid, c);
     else if (c.queue)
       f.message = "overwrites shared bytes that a wgmma of warpgroup " + std::to_string(c.warp) +
                   " still reads: " + grid->kernel.ops[queueOps[c.warp]].text;
+    else if (c.bulk)
+      f.message = std::string(writes ? "overwrites" : "reads") +
+                  " shared bytes of a copy whose mbarrier was not waited for, of " + party(*grid, c);
     else if (c.pending)
       f.message = std::string(writes ? "overwrites" : "reads") +
                   " shared bytes of an asynchronous copy that was not waited for, of " + party(*grid, c);

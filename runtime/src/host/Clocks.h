@@ -86,11 +86,21 @@ public:
     return sequence <= known(w, lane)[copies(w2)] ||
            extraKnown(w, lane, (w2 * kLanes + lane2) | kCopyQueue, sequence, false);
   }
+  /// Both for an access of the async proxy that the lane issues.
+  bool orderedAsync(unsigned w2, uint32_t lane2, uint32_t tick2, unsigned w, uint32_t lane) const {
+    return tick2 <= knownAsync(w, lane)[w2] || (w2 == w && lane2 == lane && tick2 <= fencedUpTo(w, lane)) ||
+           (lane2 < kLanes && extraKnown(w, lane, w2 * kLanes + lane2, tick2, true));
+  }
+  bool copyOrderedAsync(unsigned w2, uint32_t lane2, uint32_t sequence, unsigned w, uint32_t lane) const {
+    return sequence <= knownAsync(w, lane)[copies(w2)] ||
+           extraKnown(w, lane, (w2 * kLanes + lane2) | kCopyQueue, sequence, true);
+  }
   /// Do all lanes of these warps know it, by extras?
   bool everyoneKnows(uint32_t warpMask, uint32_t who, uint32_t tick, bool async) const;
 
   /// Per agent, the last of its ticks that a lane (or every lane) may rely on.
   const uint32_t *known(unsigned w, uint32_t lane) const { return view(w, lane).g; }
+  const uint32_t *knownAsync(unsigned w, uint32_t lane) const { return view(w, lane).a; }
   /// The clock of what the warp does as one.
   const Knowledge &together(unsigned w) const { return warps[w].common; }
   /// Lanes that all learnt something: the warp knows it.

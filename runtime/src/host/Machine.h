@@ -53,12 +53,15 @@
 // between the issue and the wait that retires its group, and until that wait the
 // accumulators have no value but a number that says whose they are. Both are agents
 // with clock entries of their own. Registers move between warpgroups by setmaxnreg,
-// and an increase waits until enough are free (Registers.cpp). TMA is not there yet.
+// and an increase waits until enough are free (Registers.cpp). A bulk copy (BulkCopy.cpp)
+// writes in the name of the phase of its mbarrier: only who waited for that phase may
+// touch what it wrote.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_MACHINE_H
 #define ATTN_RT_SRC_HOST_MACHINE_H
 
+#include "BulkCopy.h"
 #include "Warp.h"
 #include "attn_rt/host/Launch.h"
 #include <memory>
@@ -114,6 +117,7 @@ struct Block {
   std::vector<DeferredAdd> adds;
   std::vector<std::unique_ptr<Mbarrier>> mbarriers; ///< live ones
   std::deque<Lane *> events;                        ///< arrivals of copies that may happen any time
+  std::vector<BulkCopy> bulkCopies;                 ///< on their way, or not seen by a wait
   std::vector<std::unique_ptr<Tensor>> tensors;     ///< per warpgroup
   RegisterShare registers[kMaxWarps];
   uint32_t registersAllocated = 0, elections = 0;

@@ -13,8 +13,7 @@ Mbarrier *findMbarrier(Block &block, uint32_t offset) {
   return nullptr;
 }
 
-/// The barrier an operation means; null, with a report, if there is none.
-static Mbarrier *use(Lane &lane, uint32_t op, void *p) {
+Mbarrier *useMbarrier(Lane &lane, uint32_t op, void *p) {
   Block &block = *lane.block;
   auto offset = static_cast<uint32_t>(static_cast<uint8_t *>(p) - lane.shared);
   Mbarrier *b = findMbarrier(block, offset);
@@ -27,8 +26,18 @@ static Mbarrier *use(Lane &lane, uint32_t op, void *p) {
   return b;
 }
 
+/// A phase must not complete before the copies that signal it: their bytes were not expected.
+static void checkCopies(Block &block, const Mbarrier &b) {
+  for (const BulkCopy &copy : block.bulkCopies)
+    if (!copy.landed && copy.barrier == b.offset && copy.phase == b.phase)
+      block.report(FindingKind::Sync, copy.op, block.warps[copy.thread / kLanes]->lanes[copy.thread % kLanes],
+                   "the mbarrier's phase completes without the " + std::to_string(copy.map.boxBytes()) +
+                       " bytes of this copy: nobody expected them");
+}
+
 static void complete(Block &block, Mbarrier &b) {
   while (b.pending == 0 && b.bytes == 0) {
+    checkCopies(block, b);
     ++b.phase;
     b.pending = b.expected;
     if (block.checker)
@@ -37,6 +46,18 @@ static void complete(Block &block, Mbarrier &b) {
       block.wake(*lane->warp, lane->bit());
     b.waiting.clear();
   }
+}
+
+void completeBytes(Block &block, Mbarrier &b, uint64_t bytes) {
+  b.bytes -= static_cast<int64_t>(bytes);
+  complete(block, b);
+}
+
+static void expectBytes(Lane &lane, uint32_t op, Mbarrier &b, uint32_t bytes) {
+  b.bytes += bytes;
+  if (b.bytes >= 1 << 20)
+    lane.block->report(FindingKind::Sync, op, lane,
+                       "an mbarrier expects " + std::to_string(b.bytes) + " bytes; 2^20 - 1 are possible");
 }
 
 void arriveOn(Block &block, Mbarrier &b, uint32_t count, Lane &by, uint32_t op) {
@@ -65,16 +86,27 @@ void fireArrival(Lane &lane) {
 }
 
 bool Block::fireEvents() {
-  while (!readyWarps && !events.empty()) {
+  while (!readyWarps) {
+    const auto inFlight = [](const BulkCopy &copy) { return !copy.landed; };
+    const size_t copies = static_cast<size_t>(std::count_if(bulkCopies.begin(), bulkCopies.end(), inFlight));
+    if (events.empty() && copies == 0)
+      return false;
     size_t which = 0;
     if (grid->options.asyncEffects == AsyncEffects::Random)
-      which = effects.below(static_cast<uint32_t>(std::min<size_t>(events.size(), 64)));
+      which = effects.below(static_cast<uint32_t>(std::min<size_t>(events.size() + copies, 64)));
+    if (which >= events.size()) {
+      auto copy = std::find_if(bulkCopies.begin(), bulkCopies.end(), inFlight);
+      for (which -= events.size(); which > 0; --which)
+        copy = std::find_if(copy + 1, bulkCopies.end(), inFlight);
+      landBulkCopy(*this, *copy);
+      continue;
+    }
     Lane *lane = events[which];
     events.erase(events.begin() + static_cast<ptrdiff_t>(which));
     if (!lane->arrivals.empty())
       fireArrival(*lane);
   }
-  return readyWarps != 0;
+  return true;
 }
 
 } // namespace attn::rt::host
@@ -108,7 +140,7 @@ void attn_host_mbarrier_init(LaneAbi *abi, uint32_t op, void *p, uint32_t count)
 
 void attn_host_mbarrier_inval(LaneAbi *abi, uint32_t op, void *p) {
   Lane &lane = laneOf(abi);
-  Mbarrier *b = use(lane, op, p);
+  Mbarrier *b = useMbarrier(lane, op, p);
   if (!b)
     return;
   if (!b->waiting.empty())
@@ -120,11 +152,11 @@ void attn_host_mbarrier_inval(LaneAbi *abi, uint32_t op, void *p) {
 
 uint64_t attn_host_mbarrier_arrive(LaneAbi *abi, uint32_t op, void *p, uint32_t count, uint32_t bytes) {
   Lane &lane = laneOf(abi);
-  Mbarrier *b = use(lane, op, p);
+  Mbarrier *b = useMbarrier(lane, op, p);
   if (!b)
     return 0;
   uint64_t state = b->phase;
-  b->bytes += bytes;
+  expectBytes(lane, op, *b, bytes);
   if (lane.block->checker)
     lane.block->checker->mbarrierReleased(lane, *b);
   arriveOn(*lane.block, *b, count, lane, op);
@@ -132,14 +164,14 @@ uint64_t attn_host_mbarrier_arrive(LaneAbi *abi, uint32_t op, void *p, uint32_t 
 }
 
 void attn_host_mbarrier_expect(LaneAbi *abi, uint32_t op, void *p, uint32_t bytes) {
-  if (Mbarrier *b = use(laneOf(abi), op, p))
-    b->bytes += bytes;
+  if (Mbarrier *b = useMbarrier(laneOf(abi), op, p))
+    expectBytes(laneOf(abi), op, *b, bytes);
 }
 
 void attn_host_mbarrier_wait(LaneAbi *abi, uint32_t op, void *p, uint32_t parity) {
   Lane &lane = laneOf(abi);
   Block &block = *lane.block;
-  Mbarrier *b = use(lane, op, p);
+  Mbarrier *b = useMbarrier(lane, op, p);
   if (!b)
     return;
   lane.waitOp = op;
@@ -154,6 +186,7 @@ void attn_host_mbarrier_wait(LaneAbi *abi, uint32_t op, void *p, uint32_t parity
     if (!b)
       return;
   }
+  observeBulkCopies(block, *b);
   if (block.checker) {
     block.checker->mbarrierLag(lane, op, *b, parity & 1);
     block.checker->mbarrierPassed(lane, *b);
@@ -163,7 +196,7 @@ void attn_host_mbarrier_wait(LaneAbi *abi, uint32_t op, void *p, uint32_t parity
 void attn_host_cp_mbarrier(LaneAbi *abi, uint32_t op, void *p, uint32_t counted) {
   Lane &lane = laneOf(abi);
   Block &block = *lane.block;
-  Mbarrier *b = use(lane, op, p);
+  Mbarrier *b = useMbarrier(lane, op, p);
   if (!b)
     return;
   if (!counted) // the default form makes room for itself

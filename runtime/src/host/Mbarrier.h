@@ -23,6 +23,10 @@ struct Mbarrier {
   Knowledge passed;   ///< what a waiter learns
 };
 
+/// The barrier an operation means; null, with a report, if there is none.
+Mbarrier *useMbarrier(Lane &lane, uint32_t op, void *p);
+/// Takes bytes that have come off the open phase.
+void completeBytes(Block &block, Mbarrier &barrier, uint64_t bytes);
 /// Takes `count` arrivals off the open phase.
 void arriveOn(Block &block, Mbarrier &barrier, uint32_t count, Lane &by, uint32_t op);
 Mbarrier *findMbarrier(Block &block, uint32_t offset);

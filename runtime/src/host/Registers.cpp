@@ -12,6 +12,7 @@ constexpr uint32_t kRegisterFile = 65536;
 void Block::beginAsync() {
   mbarriers.clear();
   events.clear();
+  bulkCopies.clear();
   elections = 0;
   unsigned groups = grid->kernel.wgmmaPrograms.empty() ? 0 : warpCount / kGroupWarps;
   while (tensors.size() < groups)
@@ -93,6 +94,13 @@ static bool runElect(Warp &warp, const Group &g) {
 //===----------------------------------------------------------------------===//
 
 void Block::endAsync() {
+  for (BulkCopy &copy : bulkCopies) {
+    if (!copy.landed)
+      landBulkCopy(*this, copy);
+    if (!copy.observed)
+      report(FindingKind::Sync, copy.op, warps[copy.thread / kLanes]->lanes[copy.thread % kLanes],
+             "the block ends with a bulk copy that was not waited for");
+  }
   for (const auto &b : mbarriers)
     if (b->pending != b->expected || b->bytes)
       report(FindingKind::Sync, b->op, warps[b->warp]->lanes[b->lane],

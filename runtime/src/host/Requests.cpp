@@ -112,6 +112,15 @@ void Requests::priceGlobal(const Request &request, uint32_t op, const Warp &warp
     counters.bytesPartials += distinct;
 }
 
+void Requests::bulkRun(uint64_t start, uint64_t end, uint32_t op, uint32_t thread) {
+  counters.bytesRead += end - start;
+  counters.sectorBytesUsed += end - start;
+  counters.sectorBytesSpanned += 32 * ((end + 31) / 32 - start / 32);
+  log->add(start, end, op, thread, grid->kernel.ops[op]);
+  if (log->partials(start))
+    counters.bytesPartials += end - start;
+}
+
 void Requests::priceShared(const Request &request) {
   // 4-byte accesses of all lanes go together, 8-byte ones of 16 lanes, 16-byte ones of 8.
   unsigned widest = 0;

@@ -45,6 +45,7 @@ static const Symbol kSymbols[] = {
     SYMBOL(attn_host_cp_async),
     SYMBOL(attn_host_cp_commit),
     SYMBOL(attn_host_cp_wait),
+    SYMBOL(attn_host_bulk_copy),
     SYMBOL(attn_host_mbarrier_init),
     SYMBOL(attn_host_mbarrier_inval),
     SYMBOL(attn_host_mbarrier_arrive),

@@ -6,6 +6,7 @@ namespace attn::rt::host {
 void SharedShadow::reset(const Clocks &clocks, uint32_t end) {
   warps = clocks.readers();
   copyAgents = clocks.copies(0);
+  bulkAgents = clocks.mbarrier(0);
   size_t cells = (end + 3) / 4 + 4;
   writers.assign(cells, Writer());
   readers.assign(cells * warps, 0);
@@ -29,11 +30,13 @@ bool SharedShadow::writerConflicts(const Writer &w, const Clocks &clocks, unsign
                                    bool atomic, Conflict &conflict) const {
   if (!w.tick)
     return false;
-  if (!w.pending && (w.copy ? clocks.copyOrdered(w.warp, w.lane, w.tick, warp, lane)
-                            : (w.atomic && atomic) || clocks.ordered(w.warp, w.lane, w.tick, warp, lane)))
+  if (!w.pending && (w.bulk() ? w.tick <= clocks.known(warp, lane)[agentOf(w)]
+                     : w.copy ? clocks.copyOrdered(w.warp, w.lane, w.tick, warp, lane)
+                              : (w.atomic && atomic) || clocks.ordered(w.warp, w.lane, w.tick, warp, lane)))
     return false;
   conflict = {Conflict::Race, 0, w.op, w.warp, w.lane, w.pending || w.copy, false};
   conflict.object = w.object;
+  conflict.bulk = w.bulk();
   return true;
 }
 
@@ -67,7 +70,7 @@ bool SharedShadow::readRow(const Clocks &clocks, unsigned warp, uint32_t lane, u
   const uint32_t *known = clocks.known(warp, lane);
   for (uint32_t c = cell; c < cell + 4; ++c) {
     const Writer &w = writers[c];
-    if (w.pending || w.split || w.tick > known[w.warp + (w.copy ? copyAgents : 0)] || valid[c] != 15)
+    if (w.pending || w.split || w.tick > known[agentOf(w)] || valid[c] != 15)
       return false;
   }
   for (uint32_t c = cell; c < cell + 4; ++c)
@@ -81,7 +84,7 @@ bool SharedShadow::writeRow(const Clocks &clocks, unsigned warp, uint32_t lane, 
   bool fine = true;
   for (uint32_t c = cell; c < cell + 4; ++c) {
     const Writer &w = writers[c];
-    fine &= !w.pending && !w.split && w.tick <= known[w.warp + (w.copy ? copyAgents : 0)];
+    fine &= !w.pending && !w.split && w.tick <= known[agentOf(w)];
     const uint32_t *row = &readers[size_t(c) * warps];
     for (unsigned o = 0; o < warps; ++o)
       fine &= row[o] >> 6 <= known[o];

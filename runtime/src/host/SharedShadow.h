@@ -10,6 +10,9 @@
 // the bytes. Where no wait but an mbarrier covers it, the landed cells keep the
 // stamp of the lane's copy queue, which only the mbarrier's phase makes known.
 //
+// A bulk copy stamps its cells with the phase of the mbarrier that it signals, at once:
+// who has not waited for that phase may not touch them, wherever the bytes are.
+//
 // Reads of wgmma are stamped with the group they will be committed in, one column
 // per warpgroup beside those of the warps.
 //
@@ -22,14 +25,18 @@
 
 namespace attn::rt::host {
 
+/// The lane field of a bulk copy's writes; the warp field numbers the mbarrier.
+inline constexpr uint32_t kBulkLane = 62;
+
 /// The last write of a cell; tick 0: none.
 struct Writer {
   uint32_t tick = 0;
   uint16_t op = 0;
   uint16_t warp : 5 = 0, lane : 6 = 0, atomic : 1 = 0, pending : 1 = 0, split : 1 = 0;
-  uint16_t copy : 1 = 0;   ///< landed; the tick is of the lane's copy queue
+  uint16_t copy : 1 = 0;   ///< landed; the tick is of the lane's copy queue, or of a bulk copy's mbarrier
   uint16_t object : 1 = 0; ///< a live mbarrier; pending too, so that any access looks twice
 
+  bool bulk() const { return copy && lane == kBulkLane; }
   bool operator==(const Writer &) const = default;
 };
 
@@ -43,6 +50,7 @@ struct Conflict {
   bool object = false;   ///< a live mbarrier
   bool queue = false;    ///< a read by the wgmma of warpgroup `warp`
   bool unfenced = false; ///< ordered, but not for the async proxy
+  bool bulk = false;     ///< a bulk copy
 };
 
 /// What the async accesses of some warps may rely on: their clocks' minimum.
@@ -68,6 +76,9 @@ public:
   /// 16 bytes read by wgmma of a warpgroup, in the group it will be committed in.
   Conflict readAsync(const Clocks &clocks, const AsyncView &view, uint32_t offset, unsigned queue,
                      uint32_t group);
+  /// 16 bytes written by a bulk copy that the lane issues. `valid` has a bit per byte.
+  Conflict writeBulk(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset, const Writer &mine,
+                     uint32_t valid);
   /// A live mbarrier lies here, or no longer does.
   void setObject(uint32_t offset);
   void clearObject(uint32_t offset);
@@ -79,6 +90,10 @@ private:
   };
   using SplitCell = std::array<ByteCell, 4>;
 
+  /// Whose clock a writer's tick is of.
+  unsigned agentOf(const Writer &w) const {
+    return w.warp + (!w.copy ? 0 : w.bulk() ? bulkAgents : copyAgents);
+  }
   SplitCell &split(uint32_t cell);
   bool readRow(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t cell);
   bool writeRow(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t cell, const Writer &mine);
@@ -86,6 +101,8 @@ private:
                        Conflict &conflict) const;
   bool readersConflict(const uint32_t *readers, const Clocks &clocks, unsigned warp, uint32_t lane,
                        Conflict &conflict) const;
+  bool bulkConflicts(const Writer &writer, const Clocks &clocks, unsigned warp, uint32_t lane,
+                     Conflict &conflict) const;
   bool asyncConflicts(const Writer &writer, const Clocks &clocks, const AsyncView &view,
                       Conflict &conflict) const;
   void noteRead(uint32_t &reader, const Clocks &clocks, unsigned warp, uint32_t lane) const;
@@ -95,6 +112,7 @@ private:
 
   unsigned warps = 0;            ///< warps, then warpgroups
   unsigned copyAgents = 0;       ///< agent number of warp 0's copies
+  unsigned bulkAgents = 0;       ///< and of the first mbarrier
   std::vector<Writer> writers;   ///< per cell
   std::vector<uint32_t> readers; ///< per cell and warp: tick << 6 | lane
   std::vector<uint8_t> valid;    ///< per cell, a bit per byte

@@ -11,6 +11,7 @@
 #define ATTN_RT_SRC_HOST_WGMMA_H
 
 #include "SharedShadow.h"
+#include "Swizzle.h"
 
 namespace attn::rt::host {
 
@@ -34,10 +35,7 @@ struct Issue {
 struct Descriptor {
   uint32_t start, leading, stride, base, width; ///< width 0: no swizzle
   explicit Descriptor(uint64_t d);
-  uint32_t swizzle(uint32_t address) const {
-    uint32_t mask = width ? width / 16 - 1 : 0;
-    return (address ^ (address >> 7 & mask) << 4) & 0x3ffff;
-  }
+  uint32_t place(uint32_t address) const { return swizzle(address, width) & 0x3ffff; }
   /// The 16 bytes that hold elements k .. k + 7 of a row (k is 0 or 8).
   uint32_t rowChunk(uint32_t row, uint32_t k) const;
   /// The 16 bytes that hold columns c .. c + 7 of one k.

@@ -23,17 +23,16 @@ Descriptor::Descriptor(uint64_t d) {
 
 uint32_t Descriptor::rowChunk(uint32_t row, uint32_t k) const {
   if (width)
-    return swizzle(start + row % 8 * width + row / 8 * stride + k * 2);
-  return swizzle(start + row % 8 * 16 + row / 8 * stride + k / 8 * leading);
+    return place(start + row % 8 * width + row / 8 * stride + k * 2);
+  return place(start + row % 8 * 16 + row / 8 * stride + k / 8 * leading);
 }
 
 uint32_t Descriptor::columnChunk(uint32_t column, uint32_t k) const {
   if (width) {
     uint32_t columns = width / 2;
-    return swizzle(start + column % columns * 2 + column / columns * leading + k % 8 * width +
-                   k / 8 * stride);
+    return place(start + column % columns * 2 + column / columns * leading + k % 8 * width + k / 8 * stride);
   }
-  return swizzle(start + column / 8 * stride + k % 8 * 16 + k / 8 * leading);
+  return place(start + column / 8 * stride + k % 8 * 16 + k / 8 * leading);
 }
 
 namespace {

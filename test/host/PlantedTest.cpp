@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Fixture.h"
+#include "attn_rt/host/TensorMap.h"
 #include <gtest/gtest.h>
 
 using namespace attn;
@@ -50,13 +51,33 @@ const Planted kBugs[] = {
     {"04_proxy_fence", "wrong2", kRace, "tile.wgmma", "without fence.proxy.async", 128, 16384},
     {"04_proxy_fence", "wrong3", kRace, "tile.wgmma", "without fence.proxy.async", 128, 16384},
     {"04_proxy_fence_reader", "wrong", kRace, "tile.wgmma", "without fence.proxy.async", 128, 16384},
+    {"04_bulk_fence", "wrong1", kRace, "cp.async.bulk", "without fence.proxy.async"},
+    {"04_bulk_fence", "wrong2", kRace, "cp.async.bulk", "without fence.proxy.async"},
+    {"04_bulk_fence", "wrong3", kRace, "", "shared bytes"},
     {"05_wgmma_registers", "wrong1", kSync, "tile.wgmma_wait", "leaves the wgmma", 128, 16384},
     {"05_wgmma_registers", "wrong2", kSync, "tile.wgmma", "before wgmma.wait_group", 128, 16384},
     {"05_wgmma_registers", "wrong3", kSync, "tile.wgmma", "no wgmma.fence", 128, 16384},
     {"05_wgmma_registers", "wrong4", kSync, "tile.wgmma", "written after the wgmma.fence", 128, 16384},
+    {"06_expect_bytes", "wrong1", kDeadlock, "nvvm.mbarrier.try_wait", "-16 bytes are outstanding"},
+    {"06_expect_bytes", "wrong2", kDeadlock, "nvvm.mbarrier.try_wait", ", 16 bytes are outstanding"},
+    {"06_expect_bytes", "wrong3", kRace, "", "shared bytes"},
+    {"06_expect_bytes", "wrong4", kAny, "", ""},
+    {"06_bulk_wait", "wrong1", kRace, "llvm.load", "mbarrier was not waited for"},
+    {"06_bulk_wait", "wrong2", kRace, "", "shared bytes"},
+    {"06_bulk_wait", "wrong3", kSync, "cp.async.bulk", "the block ends with a bulk copy"},
+    {"06_bulk_wait", "wrong4", kRace, "llvm.store", "mbarrier was not waited for"},
+    {"07_bulk_ring", "wrong1", kAny, "", ""},
+    {"07_bulk_ring", "wrong2", kRace, "cp.async.bulk", "mbarrier was not waited for"},
+    {"07_bulk_ring", "wrong3", kRace, "", "shared bytes"},
+    {"07_bulk_ring", "wrong4", kRace, "", "shared bytes"},
     {"07_ring_parity", "wrong1", kAny, "", ""},
     {"07_ring_parity", "wrong2", kRace, "nvvm.cp.async", "shared bytes"},
     {"08_release_before_wait", "wrong", kRace, "nvvm.cp.async", "still reads", 160, 16384},
+    {"08_bulk_release", "wrong1", kRace, "tile.wgmma", "mbarrier was not waited for", 160, 16384},
+    {"08_bulk_release", "wrong2", kRace, "cp.async.bulk", "still reads", 160, 16384},
+    {"09_bulk_mbarrier", "wrong1", kSync, "cp.async.bulk", "no mbarrier was initialized"},
+    {"09_bulk_mbarrier", "wrong2", kRace, "cp.async.bulk", "overwrites a live mbarrier"},
+    {"09_bulk_mbarrier", "wrong3", kDeadlock, "nvvm.mbarrier.try_wait", "1 of 2 arrivals"},
     {"09_mbarrier_life", "wrong1", kSync, "nvvm.mbarrier", "no mbarrier was initialized"},
     {"09_mbarrier_life", "wrong2", kSync, "nvvm.mbarrier.init", "initializes a live mbarrier"},
     {"09_mbarrier_life", "wrong3", kRace, "llvm.store", "overwrites a live mbarrier"},
@@ -75,6 +96,7 @@ const Planted kBugs[] = {
      16384},
     {"12_descriptor_swizzle", "wrong3", kSync, "tile.wgmma", "base offset", 128, 16384},
     {"12_descriptor_swizzle", "wrong4", kSync, "tile.wgmma", "different descriptors", 128, 16384},
+    {"13_bulk_tail", "wrong", kDeadlock, "nvvm.mbarrier.try_wait", "-768 bytes are outstanding"},
     {"15_plain_against_atomic", "wrong", kRace, "", "written without order against block"},
     {"15_two_blocks_one_byte", "wrong", kRace, "llvm.store", "written without order against block"},
     {"15_noncoherent", "wrong", kRace, "llvm.store", "non-coherent"},
@@ -121,11 +143,17 @@ Result runOnce(const HostKernel &kernel, const LaunchOptions &options, uint32_t 
       pool[i] = (0x3f80 + i * 37 % 64) | (0x3f80 + i * 11 % 61) << 16;
   }
   uint32_t *in = launcher.upload("in", pool);
+  // Rows of 128 bytes; boxes of 8 rows, or of as many as a product's two operands have, swizzled.
+  rt::BulkTensor tensor{
+      "map", reinterpret_cast<uint64_t>(in), rt::DType::I32, {32, kPoolWords / 32}, {128}, {32, 8}, 0};
+  if (shared > 4096)
+    tensor = {"map", tensor.base, rt::DType::BF16, {64, kTilePoolWords / 32}, {128}, {64, 72}, 128};
+  const rt::EncodedMap map = encodeTensorMap(tensor);
   int32_t *tablePtr = launcher.upload("table", table);
   uint32_t *out = launcher.output<uint32_t>("out", kBlocks * threads);
   int32_t n = kPoolWords;
   Result result;
-  result.report = launcher.run(kernel, {kBlocks}, {threads}, shared, in, out, tablePtr, n);
+  result.report = launcher.run(kernel, {kBlocks}, {threads}, shared, in, out, tablePtr, n, map);
   result.bits.assign(out, out + kBlocks * threads);
   return result;
 }
@@ -224,13 +252,29 @@ TEST(PlantedNumbers, delayedProductsShowTheNextRound) {
 }
 
 TEST(PlantedNumbers, delayedCopiesShowOldBytes) {
-  auto program = test::Program::fromFile(path("03_wait_count"));
+  for (auto [file, kernel] : {std::pair("03_wait_count", "wrong"), std::pair("06_bulk_wait", "wrong1")}) {
+    auto program = test::Program::fromFile(path(file));
+    LaunchOptions eager, delayed;
+    eager.asyncEffects = AsyncEffects::Eager;
+    delayed.asyncEffects = AsyncEffects::Delayed;
+    Result right = runOnce(program->kernel("right"), delayed);
+    EXPECT_EQ(runOnce(program->kernel(kernel), eager).bits, right.bits);
+    EXPECT_NE(runOnce(program->kernel(kernel), delayed).bits, right.bits);
+  }
+}
+
+// Bytes that nobody expected hang the block where they come early; where they come late, the phase completes
+// without them.
+TEST(PlantedNumbers, bytesThatNobodyExpected) {
+  auto program = test::Program::fromFile(path("06_expect_bytes"));
   LaunchOptions eager, delayed;
   eager.asyncEffects = AsyncEffects::Eager;
   delayed.asyncEffects = AsyncEffects::Delayed;
-  Result right = runOnce(program->kernel("right"), delayed);
-  EXPECT_EQ(runOnce(program->kernel("wrong"), eager).bits, right.bits);
-  EXPECT_NE(runOnce(program->kernel("wrong"), delayed).bits, right.bits);
+  EXPECT_GT(runOnce(program->kernel("wrong4"), eager).report.total(FindingKind::Deadlock), 0u);
+  Report report = runOnce(program->kernel("wrong4"), delayed).report;
+  EXPECT_EQ(report.total(FindingKind::Deadlock), 0u);
+  EXPECT_NE(report.describe().find("completes without the 1024 bytes of this copy"), std::string::npos)
+      << report.describe();
 }
 
 } // namespace

@@ -66,6 +66,7 @@ const Planted kBugs[] = {
     {"06_bulk_wait", "wrong2", kRace, "", "shared bytes"},
     {"06_bulk_wait", "wrong3", kSync, "cp.async.bulk", "the block ends with a bulk copy"},
     {"06_bulk_wait", "wrong4", kRace, "llvm.store", "mbarrier was not waited for"},
+    {"06_bulk_wait", "wrong5", kAny, "", ""},
     {"07_bulk_ring", "wrong1", kAny, "", ""},
     {"07_bulk_ring", "wrong2", kRace, "cp.async.bulk", "mbarrier was not waited for"},
     {"07_bulk_ring", "wrong3", kRace, "", "shared bytes"},

@@ -1,0 +1,55 @@
+//===- State.h - What a session holds ---------------------------*- C++ -*-===//
+#ifndef ATTN_RT_SESSION_STATE_H
+#define ATTN_RT_SESSION_STATE_H
+
+#include "attn_rt/Session.h"
+
+#include <set>
+
+namespace attn::rt {
+
+/// A kernel with its parameters' values, in the form that a launch wants them.
+struct BoundKernel {
+  const KernelInfo *info = nullptr;
+  Kernel *kernel = nullptr;
+  std::vector<uint64_t> values; ///< a slot for each parameter: an address, an i32 or an f32
+  std::vector<void *> args;     ///< pointers to the slots, or to tensor maps
+};
+
+struct BoundMap {
+  const TensorMapInfo *info = nullptr;
+  EncodedMap map;
+};
+
+struct Session::State {
+  Device &device;
+  const Manifest &manifest;
+  std::unique_ptr<Module> module;
+  std::vector<BoundKernel> kernels;     ///< as in the manifest
+  std::set<std::string> wanted;         ///< buffers that some kernel reads or writes
+  std::map<std::string, BoundMap> maps; ///< that some kernel reads through
+  Buffer zero;                          ///< stands for tensors without elements
+  std::map<std::string, Buffer> buffers;
+  std::map<std::string, DeviceAddress> addresses; ///< of buffers and of the caller's memory
+  std::map<std::string, int32_t> dims;
+  std::vector<int32_t> ends;
+  PlanCapacity capacity;
+  int64_t rows = 0;
+  int planKernel = -1, planBlocks = 0;
+  int64_t mergeRows = 0;
+  bool stale = true;     ///< addresses, dimensions or the plan changed since values were filled
+  bool mapsStale = true; ///< addresses or dimensions changed since maps were
+
+  Status allocate(const std::string &name, int64_t bytes, MemoryUse use = MemoryUse::Plain);
+  Status copy(const std::string &name, const void *from, size_t bytes);
+  void setDimsOf(const Argument &argument, const TensorMap &tensors);
+  Result<uint64_t> valueOf(const Parameter &param, const KernelInfo &kernel) const;
+  Status fillValues(BoundKernel &kernel);
+  Status bindMap(const TensorMapInfo &info);
+  Status fillMaps();
+  Status launch(BoundKernel &kernel, int64_t blocks);
+};
+
+} // namespace attn::rt
+
+#endif

@@ -1,0 +1,96 @@
+#include "cache/State.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+namespace {
+
+/// Puts a joint above a leaf, which keeps only its tokens from `split` on (a page's beginning).
+void splitLeaf(Cache::State &s, int32_t slot, int32_t split) {
+  const int32_t joint = s.addNode(s.at(slot).parent, s.at(slot).pos0);
+  Node &above = s.at(joint), &node = s.at(slot);
+  s.unlink(joint);
+  s.link(joint, node.parent, slot);
+  s.unlink(slot);
+  s.link(slot, joint, -1);
+  above.evicted = above.joint = true;
+  above.tokens = split;
+  for (size_t c = 0; c < s.classCount(); ++c) {
+    s.trimSpares(slot, c, 0);
+    Run &first = above.runs[c], &second = node.runs[c];
+    // Pages that nobody sees are whole, so they are all before the split.
+    const auto end = second.pages.begin() + (s.pagesFor(split) - second.gap);
+    first.pages.assign(second.pages.begin(), end);
+    second.pages.erase(second.pages.begin(), end);
+    first.gap = second.gap;
+    second.gap = 0;
+    for (int32_t page : first.pages)
+      s.pools[c].assign(page, {joint, s.pools[c].owner(page).page});
+    for (int32_t page : second.pages)
+      s.pools[c].assign(page, {slot, 0});
+  }
+  node.pos0 += split;
+  node.tokens -= split;
+}
+
+} // namespace
+
+Result<Cache::Fork> Cache::fork(NodeId leaf) {
+  State &s = *state_;
+  const std::string what = "fork of " + nodeText(leaf);
+  Result<int32_t> found = s.find(leaf);
+  if (!found)
+    return inputError(what + ": " + found.error().message);
+  const int32_t slot = *found;
+  if (Status status = s.checkGrowth(s.at(slot), what, 0); !status)
+    return status.error();
+  if (!s.at(slot).isLeaf())
+    return inputError(what + ": it has children (" + nodeText(s.idOf(s.at(slot).firstChild)) +
+                      "): branch it instead");
+  const int32_t tail = s.at(slot).tokens % s.options.pageTokens, split = s.at(slot).tokens - tail;
+  for (size_t c = 0; c < s.classCount() && tail; ++c) {
+    // A leaf that gets a parent is a ring no more.
+    const int64_t left = s.pools[c].left() + (split ? std::ssize(s.at(slot).runs[c].spare) : 0);
+    if (left < 1)
+      return s.exhausted(what, c, 1, left);
+  }
+
+  s.at(slot).frontier = s.at(slot).end();
+  if (split)
+    splitLeaf(s, slot, split);
+  const int32_t parent = s.at(slot).parent;
+  const int32_t twin = s.addNode(parent, s.at(slot).pos0);
+  s.unlink(twin);
+  s.link(twin, parent, s.at(slot).next);
+  s.at(twin).tokens = tail;
+  s.at(twin).frontier = s.at(twin).horizon = s.at(twin).end();
+  Fork result{s.idOf(twin), {}};
+  for (size_t c = 0; c < s.classCount() && tail; ++c) {
+    const int32_t page = s.takePage(twin, c, 0);
+    s.at(twin).runs[c].pages.push_back(page);
+    result.movement.copies.push_back(
+        {static_cast<int32_t>(c), {s.at(slot).runs[c].pages.back(), 0}, {page, 0}, tail});
+  }
+  s.updateHorizon(slot);
+  s.updateHorizon(parent);
+  s.sweepUp(parent == ground ? slot : parent);
+  s.checkInDebugBuilds();
+  return result;
+}
+
+Status Cache::evict(NodeId id) {
+  State &s = *state_;
+  Result<int32_t> slot = s.find(id);
+  if (!slot)
+    return inputError("evict: " + slot.error().message);
+  if (s.at(*slot).isLeaf())
+    return inputError("evict: nothing is below " + nodeText(id) + ", so no row would ever see it: prune it");
+  s.at(*slot).evicted = true;
+  s.updateHorizon(*slot);
+  s.sweepUp(*slot);
+  s.checkInDebugBuilds();
+  return {};
+}
+
+} // namespace attn::rt

@@ -1,0 +1,101 @@
+#include "cache/State.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+std::string nodeText(NodeId node) {
+  std::string text = "node " + std::to_string(node.slot);
+  return node.generation ? text + "." + std::to_string(node.generation) : text;
+}
+
+Result<int32_t> Cache::State::find(NodeId id) const {
+  if (id.slot <= ground || static_cast<size_t>(id.slot) >= nodes.size() ||
+      id.generation > at(id.slot).generation)
+    return inputError("there is no " + nodeText(id));
+  const Node &node = at(id.slot);
+  if (!node.live || node.generation != id.generation)
+    return inputError(nodeText(id) + " was pruned");
+  return id.slot;
+}
+
+int32_t Cache::State::addNode(int32_t parent, int32_t pos0) {
+  int32_t slot = static_cast<int32_t>(nodes.size());
+  if (freeSlots.empty()) {
+    nodes.emplace_back();
+    nodes.back().runs.resize(classCount());
+  } else {
+    slot = freeSlots.back();
+    freeSlots.pop_back();
+  }
+  Node &node = at(slot);
+  node.live = true;
+  node.evicted = node.joint = false;
+  node.firstChild = node.lastChild = -1;
+  node.tokens = 0;
+  node.pos0 = node.frontier = node.horizon = pos0;
+  link(slot, parent, -1);
+  ++live;
+  return slot;
+}
+
+void Cache::State::link(int32_t slot, int32_t parent, int32_t before) {
+  Node &node = at(slot), &above = at(parent);
+  node.parent = parent;
+  node.next = before;
+  node.previous = before < 0 ? above.lastChild : at(before).previous;
+  (node.previous < 0 ? above.firstChild : at(node.previous).next) = slot;
+  (before < 0 ? above.lastChild : at(before).previous) = slot;
+}
+
+void Cache::State::unlink(int32_t slot) {
+  const Node &node = at(slot);
+  Node &above = at(node.parent);
+  (node.previous < 0 ? above.firstChild : at(node.previous).next) = node.next;
+  (node.next < 0 ? above.lastChild : at(node.next).previous) = node.previous;
+}
+
+void Cache::State::releaseNode(int32_t slot) {
+  Node &node = at(slot);
+  for (size_t c = 0; c < classCount(); ++c) {
+    Run &run = node.runs[c];
+    for (std::vector<int32_t> *pages : {&run.pages, &run.spare}) {
+      std::for_each(pages->rbegin(), pages->rend(), [&](int32_t page) { pools[c].give(page); });
+      pages->clear();
+    }
+    run.gap = 0;
+    if (node.draft) {
+      for (const std::vector<int32_t> *pages : {&node.draft->pages[c].tokens, &node.draft->pages[c].reserve})
+        std::for_each(pages->rbegin(), pages->rend(), [&](int32_t page) { pools[c].give(page); });
+    }
+  }
+  node.draft.reset();
+  node.live = false;
+  ++node.generation;
+  freeSlots.push_back(slot);
+  --live;
+}
+
+void Cache::State::collectSubtree(int32_t slot, std::vector<int32_t> &out) const {
+  size_t next = out.size();
+  out.push_back(slot);
+  for (; next < out.size(); ++next)
+    for (int32_t child = at(out[next]).firstChild; child >= 0; child = at(child).next)
+      out.push_back(child);
+}
+
+/// What append, branch, fork and speculate ask of a node, and that positions stay within 31 bits.
+Status Cache::State::checkGrowth(const Node &node, const std::string &what, int64_t tokens) const {
+  if (node.draft)
+    return inputError(what + ": it has a draft of " + std::to_string(node.draft->tree.size()) +
+                      " tokens: commit it first (token -1 drops it)");
+  if (node.evicted)
+    return inputError(what + ": it was evicted, and only nodes below it can grow");
+  if (node.end() + tokens > std::numeric_limits<int32_t>::max())
+    return inputError(what + ": it ends at position " + std::to_string(node.end()) + ", and " +
+                      std::to_string(tokens) + " more tokens exceed " +
+                      std::to_string(std::numeric_limits<int32_t>::max()));
+  return {};
+}
+
+} // namespace attn::rt

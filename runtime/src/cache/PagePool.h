@@ -1,0 +1,52 @@
+//===- PagePool.h - The pages of one head class -----------------*- C++ -*-===//
+#ifndef ATTN_RT_CACHE_PAGEPOOL_H
+#define ATTN_RT_CACHE_PAGEPOOL_H
+
+#include <cassert>
+#include <cstdint>
+#include <vector>
+
+namespace attn::rt {
+
+/// Which pages are free, and of the others which node has them and for what: the way from a page to its node.
+/// The page given back last is taken first: it is the likeliest to be in a cache.
+class PagePool {
+public:
+  struct Owner {
+    int32_t node = -1; ///< slot of the node; -1: free
+    int32_t page = -1; ///< which page of the node's tokens; -1: of its draft, or spare
+    bool operator==(const Owner &) const = default;
+  };
+
+  explicit PagePool(int32_t pages) : owners_(static_cast<size_t>(pages)) {
+    for (int32_t page = pages; page-- > 0;)
+      free_.push_back(page);
+  }
+
+  int32_t size() const { return static_cast<int32_t>(owners_.size()); }
+  int32_t left() const { return static_cast<int32_t>(free_.size()); }
+  const std::vector<int32_t> &freePages() const { return free_; }
+  Owner owner(int32_t page) const { return owners_[static_cast<size_t>(page)]; }
+
+  /// There must be one left.
+  int32_t take(Owner owner) {
+    assert(!free_.empty());
+    const int32_t page = free_.back();
+    free_.pop_back();
+    assign(page, owner);
+    return page;
+  }
+  void assign(int32_t page, Owner owner) { owners_[static_cast<size_t>(page)] = owner; }
+  void give(int32_t page) {
+    assign(page, {});
+    free_.push_back(page);
+  }
+
+private:
+  std::vector<int32_t> free_; // the next one last
+  std::vector<Owner> owners_;
+};
+
+} // namespace attn::rt
+
+#endif

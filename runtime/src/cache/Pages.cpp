@@ -1,0 +1,188 @@
+#include "cache/State.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+int32_t Cache::State::sinkPages(const Node &node, size_t c) const {
+  return pagesFor(std::max(0, classOf(c).sink - node.pos0));
+}
+
+int32_t Cache::State::pageOf(const Node &node, size_t c, int32_t token) const {
+  const Run &run = node.runs[c];
+  const int32_t page = token / options.pageTokens;
+  return run.pages[static_cast<size_t>(page < sinkPages(node, c) ? page : page - run.gap)];
+}
+
+int32_t Cache::State::unseenPages(const Node &node, size_t c) const {
+  if (!classOf(c).streaming())
+    return 0;
+  const int32_t count = pagesFor(node.tokens), first = sinkPages(node, c) + node.runs[c].gap;
+  int64_t last = count;
+  if (node.horizon != neverSeen) {
+    // The row at the horizon sees the tokens after horizon - recent, and later rows less.
+    const int64_t tokens = int64_t{node.horizon} - classOf(c).recent + 1 - node.pos0;
+    last = std::min<int64_t>(count, std::max<int64_t>(tokens, 0) / options.pageTokens);
+  }
+  return static_cast<int32_t>(std::max<int64_t>(0, last - first));
+}
+
+/// Between two changes a ring holds what one row sees, or what the rows of an append of up to `draft` tokens
+/// see and the tokens themselves, or the former with a draft and room for what is accepted of it. Tokens lie
+/// across pages in the worst way.
+int32_t Cache::State::ringPages(size_t c) const {
+  const HeadClass &info = classOf(c);
+  const auto spanned = [&](int64_t tokens) { return tokens > 0 ? pagesFor(tokens - 1) + 1 : 0; };
+  const int32_t appended = spanned(int64_t{info.recent} - 1 + std::max(info.draft, 1));
+  const int32_t drafted =
+      spanned(info.recent) + pagesFor(int64_t{info.draft} * options.draftPage) + pagesFor(info.draft);
+  return info.draft ? std::max(appended, drafted) : appended;
+}
+
+int32_t Cache::State::ringRoom(const Node &node, size_t c) const {
+  if (!isRing(node, c))
+    return 0;
+  const auto held = static_cast<int32_t>(node.runs[c].pages.size());
+  const int32_t ofDraft =
+      node.draft
+          ? static_cast<int32_t>(node.draft->pages[c].tokens.size() + node.draft->pages[c].reserve.size())
+          : 0;
+  return std::max(0, ringPages(c) - ofDraft - std::max(0, held - sinkPages(node, c)));
+}
+
+int32_t Cache::State::takePage(int32_t slot, size_t c, int32_t page) {
+  std::vector<int32_t> &spare = at(slot).runs[c].spare;
+  if (spare.empty())
+    return pools[c].take({slot, page});
+  const int32_t taken = spare.back();
+  spare.pop_back();
+  pools[c].assign(taken, {slot, page});
+  return taken;
+}
+
+void Cache::State::dropUnseen(int32_t slot, size_t c) {
+  Node &node = at(slot);
+  Run &run = node.runs[c];
+  const int32_t count = unseenPages(node, c);
+  const auto first = run.pages.begin() + std::min<int64_t>(sinkPages(node, c), std::ssize(run.pages));
+  for (auto page = first; page != first + count; ++page) {
+    pools[c].assign(*page, {slot, -1});
+    run.spare.push_back(*page);
+  }
+  run.pages.erase(first, first + count);
+  run.gap += count;
+}
+
+void Cache::State::trimSpares(int32_t slot, size_t c, int32_t keep) {
+  std::vector<int32_t> &spare = at(slot).runs[c].spare;
+  while (std::ssize(spare) > keep) {
+    pools[c].give(spare.back());
+    spare.pop_back();
+  }
+}
+
+void Cache::State::sweep(int32_t slot) {
+  for (size_t c = 0; c < classCount(); ++c)
+    if (classOf(c).streaming()) {
+      dropUnseen(slot, c);
+      trimSpares(slot, c, ringRoom(at(slot), c));
+    }
+}
+
+void Cache::State::sweepUp(int32_t slot) {
+  if (!anyStreaming || slot == ground)
+    return;
+  sweep(slot);
+  for (slot = at(slot).parent; slot != ground && at(slot).evicted; slot = at(slot).parent)
+    sweep(slot);
+}
+
+int32_t Cache::State::computeHorizon(int32_t slot) const {
+  const Node &node = at(slot);
+  if (!node.evicted)
+    return node.frontier; // no row below comes before it
+  int32_t horizon = neverSeen;
+  for (int32_t child = node.firstChild; child >= 0; child = at(child).next)
+    horizon = std::min(horizon, at(child).horizon);
+  return horizon;
+}
+
+void Cache::State::updateHorizon(int32_t slot) {
+  if (!anyStreaming)
+    return;
+  for (; slot != ground; slot = at(slot).parent) {
+    const int32_t horizon = computeHorizon(slot);
+    if (horizon == at(slot).horizon)
+      return;
+    at(slot).horizon = horizon;
+  }
+}
+
+Error Cache::State::exhausted(const std::string &what, size_t c, int64_t asked, int64_t left) const {
+  return {ErrorKind::Memory, "cache: " + what + ": class '" + classOf(c).name +
+                                 "': " + std::to_string(asked) + " pages asked for, " + std::to_string(left) +
+                                 " of " + std::to_string(pools[c].size()) + " left"};
+}
+
+void Cache::State::grow(int32_t slot, int32_t tokens, int32_t row, Movement &movement) {
+  const int32_t pageTokens = options.pageTokens, before = at(slot).tokens;
+  at(slot).tokens += tokens;
+  for (size_t c = 0; c < classCount(); ++c) {
+    for (int32_t page = pagesFor(before); page < pagesFor(before + tokens); ++page)
+      at(slot).runs[c].pages.push_back(takePage(slot, c, page));
+    for (int32_t token = before; token < before + tokens;) {
+      const int32_t inPage = token % pageTokens;
+      const int32_t count = std::min(before + tokens - token, pageTokens - inPage);
+      movement.writes.push_back(
+          {static_cast<int32_t>(c), row + token - before, {pageOf(at(slot), c, token), inPage}, count});
+      token += count;
+    }
+  }
+}
+
+/// A joint without children is nobody's; with one child it is the beginning of that child.
+void Cache::State::tidy(int32_t slot) {
+  while (slot != ground && at(slot).joint && at(slot).isLeaf()) {
+    const int32_t above = at(slot).parent;
+    unlink(slot);
+    releaseNode(slot);
+    slot = above;
+  }
+  if (slot == ground)
+    return;
+  updateHorizon(slot);
+  sweepUp(slot);
+  if (at(slot).joint && at(slot).firstChild == at(slot).lastChild)
+    absorb(slot);
+}
+
+/// The only child of a joint takes its tokens. A joint's tokens fill its pages, so the lists just join; and
+/// where the child has a gap, all that the joint has kept is sink, as the rows that see it see less of it
+/// than of the child. So one gap is enough.
+void Cache::State::absorb(int32_t joint) {
+  Node &above = at(joint);
+  const int32_t slot = above.firstChild;
+  Node &node = at(slot);
+  const int32_t pages = pagesFor(above.tokens);
+  for (size_t c = 0; c < classCount(); ++c) {
+    Run &first = above.runs[c], &second = node.runs[c];
+    const int32_t sinkAbove = std::min(sinkPages(above, c), pages);
+    for (int32_t i = 0; i < std::ssize(first.pages); ++i)
+      pools[c].assign(first.pages[static_cast<size_t>(i)], {slot, i < sinkAbove ? i : i + first.gap});
+    for (int32_t page : second.pages)
+      pools[c].assign(page, {slot, pools[c].owner(page).page + pages});
+    first.pages.insert(first.pages.end(), second.pages.begin(), second.pages.end());
+    second.pages = std::move(first.pages);
+    second.gap += first.gap;
+    first.pages.clear();
+    first.gap = 0;
+  }
+  node.pos0 = above.pos0;
+  node.tokens += above.tokens;
+  unlink(slot);
+  link(slot, above.parent, joint);
+  unlink(joint);
+  releaseNode(joint);
+}
+
+} // namespace attn::rt

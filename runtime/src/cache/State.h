@@ -1,0 +1,124 @@
+//===- State.h - What a cache is made of ------------------------*- C++ -*-===//
+//
+// Every change is made in two halves. The first only looks: it refuses, or knows
+// that all pages will be there. The second cannot fail. Nothing is rolled back,
+// because nothing is begun.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_CACHE_STATE_H
+#define ATTN_RT_CACHE_STATE_H
+
+#include "attn_rt/Cache.h"
+#include "cache/PagePool.h"
+
+#include <limits>
+
+namespace attn::rt {
+
+/// A node's pages in one class. Page i of the node holds its tokens [i * pageTokens, (i + 1) * pageTokens);
+/// where the class is streaming, pages [sink, sink + gap) were given back and are not listed.
+struct Run {
+  std::vector<int32_t> pages;
+  int32_t gap = 0;
+  std::vector<int32_t> spare; ///< of a ring: held, without tokens
+};
+
+struct Draft {
+  TokenTree tree;
+  std::vector<int32_t> slots; ///< of each token, by place, counted over the draft's pages
+  struct Pages {
+    std::vector<int32_t> tokens;
+    std::vector<int32_t> reserve; ///< where commit grows the node to
+  };
+  std::vector<Pages> pages; ///< by class
+};
+
+struct Node {
+  uint32_t generation = 0;
+  bool live = false;
+  bool evicted = false; ///< rows come only below
+  bool joint = false;   ///< made by a fork: there as long as two share it
+  int32_t parent = 0, firstChild = -1, lastChild = -1, previous = -1, next = -1;
+  int32_t pos0 = 0, tokens = 0;
+  int32_t frontier = 0; ///< position of the first row that can still come on the node itself,
+  int32_t horizon = 0;  ///< and on it or below
+  uint64_t mark = 0;    ///< see State::newMark
+  std::vector<Run> runs;
+  std::unique_ptr<Draft> draft;
+
+  int32_t end() const { return pos0 + tokens; }
+  bool isLeaf() const { return firstChild < 0; }
+};
+
+inline constexpr int32_t ground = 0; ///< the slot above all roots
+inline constexpr int32_t neverSeen = std::numeric_limits<int32_t>::max();
+
+struct Cache::State {
+  CacheOptions options;
+  std::vector<PagePool> pools;
+  std::vector<Node> nodes = std::vector<Node>(1);
+  std::vector<int32_t> freeSlots;
+  int64_t live = 0;
+  bool anyStreaming = false;
+  uint64_t lastMark = 0;
+
+  //===--- Nodes (Nodes.cpp) ----------------------------------------------===//
+  Node &at(int32_t slot) { return nodes[static_cast<size_t>(slot)]; }
+  const Node &at(int32_t slot) const { return nodes[static_cast<size_t>(slot)]; }
+  NodeId idOf(int32_t slot) const { return {slot, at(slot).generation}; }
+  /// The slot, or why there is none.
+  Result<int32_t> find(NodeId id) const;
+  int32_t addNode(int32_t parent, int32_t pos0);           ///< last among its siblings
+  void link(int32_t slot, int32_t parent, int32_t before); ///< before = -1: last
+  void unlink(int32_t slot);
+  /// Gives back all of its pages and its slot; it must be unlinked or about to lose its parent.
+  void releaseNode(int32_t slot);
+  uint64_t newMark() { return ++lastMark; }
+  /// The nodes below and at `slot`, parents first.
+  void collectSubtree(int32_t slot, std::vector<int32_t> &out) const;
+  Status checkGrowth(const Node &node, const std::string &what, int64_t tokens) const;
+
+  //===--- Pages (Pages.cpp) ----------------------------------------------===//
+  size_t classCount() const { return pools.size(); }
+  const HeadClass &classOf(size_t c) const { return options.classes[c]; }
+  int32_t pagesFor(int64_t tokens) const {
+    return static_cast<int32_t>((tokens + options.pageTokens - 1) / options.pageTokens);
+  }
+  /// Pages of the node that hold the beginning of its sequence.
+  int32_t sinkPages(const Node &node, size_t c) const;
+  int32_t pageOf(const Node &node, size_t c, int32_t token) const;
+  /// Pages that no row to come sees.
+  int32_t unseenPages(const Node &node, size_t c) const;
+  bool isRing(const Node &node, size_t c) const {
+    return classOf(c).streaming() && node.parent == ground && node.isLeaf();
+  }
+  /// Pages beyond the sink's that a ring keeps, and what is left of them.
+  int32_t ringPages(size_t c) const;
+  int32_t ringRoom(const Node &node, size_t c) const;
+  /// Takes one for the node, from its ring or the pool.
+  int32_t takePage(int32_t slot, size_t c, int32_t page);
+  void dropUnseen(int32_t slot, size_t c);               ///< to the node's spares
+  void trimSpares(int32_t slot, size_t c, int32_t keep); ///< to the pool
+  /// Both, as its ring allows, in every streaming class.
+  void sweep(int32_t slot);
+  /// sweep, for the node and the evicted ones above it.
+  void sweepUp(int32_t slot);
+  /// Recomputes the horizon of the node and of those above that depend on it.
+  void updateHorizon(int32_t slot);
+  int32_t computeHorizon(int32_t slot) const;
+  Error exhausted(const std::string &what, size_t c, int64_t asked, int64_t left) const;
+  /// Appends the tokens' pages and says where the tokens go; `row` counts them.
+  void grow(int32_t slot, int32_t tokens, int32_t row, Movement &movement);
+  /// Removes joints that have lost their reason, from `slot` upwards.
+  void tidy(int32_t slot);
+  void absorb(int32_t joint);
+
+  void checkInDebugBuilds() const;
+};
+
+/// Cache::checkInvariants.
+Status checkState(const Cache::State &state);
+
+} // namespace attn::rt
+
+#endif

@@ -1,0 +1,245 @@
+#include "cache/State.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+namespace {
+
+/// One call of apply: `check` only looks, `execute` cannot fail.
+class Stepper {
+public:
+  Stepper(Cache::State &state, const CacheStep &step)
+      : s(state), step_(step), asked_(s.classCount()), given_(s.classCount()), removed_(s.newMark()),
+        target_(s.newMark()), above_(s.newMark()) {}
+
+  Status check();
+  CacheChange execute();
+
+private:
+  struct Target {
+    int32_t slot, tokens, children; ///< children = 0: an append
+  };
+  Cache::State &s;
+  const CacheStep &step_;
+  std::vector<int64_t> asked_, given_; ///< by class: pages from the pool, and to it
+  uint64_t removed_, target_, above_;  ///< marks
+  std::vector<int32_t> prunedRoots_, removedSlots_, evicted_;
+  std::vector<Target> targets_;
+  std::vector<std::pair<int32_t, int32_t>> frontiers_; ///< before
+
+  Status checkPrune(NodeId id);
+  Status checkTarget(NodeId id, const std::string &what, int64_t tokens, bool append);
+  void advance();
+  void retreat();
+  Status checkPages();
+  std::string text() const;
+
+  /// What a node that grows by pages does with its own before it asks the pool.
+  struct Balance {
+    int32_t used, kept, fromPool, toPool;
+  };
+  Balance balance(const Target &target, size_t c) const;
+};
+
+Status Stepper::checkPrune(NodeId id) {
+  Result<int32_t> slot = s.find(id);
+  if (!slot)
+    return inputError("prune: " + slot.error().message);
+  if (s.at(*slot).mark == removed_)
+    return {};
+  prunedRoots_.push_back(*slot);
+  size_t next = removedSlots_.size();
+  removedSlots_.push_back(*slot);
+  for (; next < removedSlots_.size(); ++next) {
+    Node &node = s.at(removedSlots_[next]);
+    node.mark = removed_;
+    for (int32_t child = node.firstChild; child >= 0; child = s.at(child).next)
+      if (s.at(child).mark != removed_)
+        removedSlots_.push_back(child);
+  }
+  return {};
+}
+
+Status Stepper::checkTarget(NodeId id, const std::string &what, int64_t tokens, bool append) {
+  Result<int32_t> slot = s.find(id);
+  if (!slot)
+    return inputError(what + ": " + slot.error().message);
+  Node &node = s.at(*slot);
+  if (node.mark == removed_)
+    return inputError(what + ": the same step prunes it");
+  if (node.mark == target_)
+    return inputError(what + ": the step changes it twice");
+  if (Status status = s.checkGrowth(node, what, tokens); !status)
+    return status;
+  if (append)
+    for (int32_t child = node.firstChild; child >= 0; child = s.at(child).next)
+      if (s.at(child).mark != removed_)
+        return inputError(what + ": it has children (" + nodeText(s.idOf(child)) +
+                          "), which would see the new tokens: append to them, or branch it again");
+  node.mark = target_;
+  return {};
+}
+
+Status Stepper::check() {
+  for (NodeId id : step_.prune)
+    if (Status status = checkPrune(id); !status)
+      return status;
+  int64_t rows = 0;
+  for (const CacheStep::Append &append : step_.append) {
+    const std::string what =
+        "append of " + std::to_string(append.tokens) + " tokens to " + nodeText(append.node);
+    if (append.tokens < 1)
+      return inputError(what + ": expected at least 1");
+    if (Status status = checkTarget(append.node, what, append.tokens, true); !status)
+      return status;
+    targets_.push_back({append.node.slot, append.tokens, 0});
+    rows += append.tokens;
+  }
+  for (const CacheStep::Branch &branch : step_.branch) {
+    const std::string what = "branch of " + nodeText(branch.node);
+    if (branch.children < 1 || branch.tokens < 0)
+      return inputError(what + ": expected at least 1 child and 0 tokens, got " +
+                        std::to_string(branch.children) + " and " + std::to_string(branch.tokens));
+    if (Status status = checkTarget(branch.node, what, branch.tokens, false); !status)
+      return status;
+    targets_.push_back({branch.node.slot, branch.tokens, branch.children});
+    rows += int64_t{branch.tokens} * branch.children;
+  }
+  if (rows > std::numeric_limits<int32_t>::max())
+    return inputError(text() + ": " + std::to_string(rows) + " new tokens exceed " +
+                      std::to_string(std::numeric_limits<int32_t>::max()));
+  advance();
+  Status status = checkPages();
+  if (!status)
+    retreat();
+  return status;
+}
+
+/// No row comes any more on the tokens that the nodes have now.
+void Stepper::advance() {
+  for (const Target &target : targets_) {
+    Node &node = s.at(target.slot);
+    frontiers_.emplace_back(target.slot, node.frontier);
+    node.frontier = node.end();
+    s.updateHorizon(target.slot);
+  }
+}
+
+void Stepper::retreat() {
+  for (const auto &[slot, frontier] : frontiers_) {
+    s.at(slot).frontier = frontier;
+    s.updateHorizon(slot);
+  }
+}
+
+Stepper::Balance Stepper::balance(const Target &target, size_t c) const {
+  const Node &node = s.at(target.slot);
+  const Run &run = node.runs[c];
+  const int32_t dropped = s.unseenPages(node, c);
+  const auto own = static_cast<int32_t>(std::ssize(run.spare)) + dropped;
+  if (target.children)
+    return {0, 0, target.children * s.pagesFor(target.tokens), own};
+  const int32_t needed = s.pagesFor(int64_t{node.tokens} + target.tokens) - s.pagesFor(node.tokens);
+  const int32_t used = std::min(own, needed);
+  // Its children, if it has any, are pruned: whether it is a ring depends on its parent alone.
+  int32_t kept = 0;
+  if (s.classOf(c).streaming() && node.parent == ground) {
+    const auto held = static_cast<int32_t>(std::ssize(run.pages)) - dropped + needed;
+    kept = std::clamp(s.ringPages(c) - std::max(0, held - s.sinkPages(node, c)), 0, own - used);
+  }
+  return {used, kept, needed - used, own - used - kept};
+}
+
+Status Stepper::checkPages() {
+  for (const Target &target : targets_)
+    for (size_t c = 0; c < s.classCount(); ++c) {
+      const Balance b = balance(target, c);
+      asked_[c] += b.fromPool;
+      given_[c] += b.toPool;
+    }
+  if (s.anyStreaming)
+    for (const Target &target : targets_)
+      for (int32_t slot = s.at(target.slot).parent;
+           slot != ground && s.at(slot).evicted && s.at(slot).mark != above_; slot = s.at(slot).parent) {
+        s.at(slot).mark = above_;
+        evicted_.push_back(slot);
+        for (size_t c = 0; c < s.classCount(); ++c)
+          given_[c] += s.unseenPages(s.at(slot), c);
+      }
+  for (size_t c = 0; c < s.classCount(); ++c) {
+    for (int32_t slot : removedSlots_) {
+      const Node &node = s.at(slot);
+      given_[c] += std::ssize(node.runs[c].pages) + std::ssize(node.runs[c].spare);
+      if (node.draft)
+        given_[c] += std::ssize(node.draft->pages[c].tokens) + std::ssize(node.draft->pages[c].reserve);
+    }
+    if (const int64_t left = s.pools[c].left() + given_[c]; asked_[c] > left)
+      return s.exhausted(text(), c, asked_[c], left);
+  }
+  return {};
+}
+
+std::string Stepper::text() const {
+  if (step_.prune.empty() && step_.append.size() == 1 && step_.branch.empty())
+    return "append of " + std::to_string(step_.append[0].tokens) + " tokens to " +
+           nodeText(step_.append[0].node);
+  return "a step of " + std::to_string(step_.prune.size()) + " prunes, " +
+         std::to_string(step_.append.size()) + " appends and " + std::to_string(step_.branch.size()) +
+         " branches";
+}
+
+CacheChange Stepper::execute() {
+  std::vector<int32_t> parents;
+  for (int32_t slot : prunedRoots_) {
+    const int32_t parent = s.at(slot).parent;
+    if (parent == ground || s.at(parent).mark != removed_) {
+      s.unlink(slot);
+      parents.push_back(parent);
+    }
+  }
+  for (int32_t slot : removedSlots_)
+    s.releaseNode(slot);
+
+  // All that is given comes before all that is taken.
+  for (int32_t slot : evicted_)
+    s.sweep(slot);
+  for (const Target &target : targets_)
+    for (size_t c = 0; c < s.classCount(); ++c)
+      if (s.classOf(c).streaming()) {
+        const Balance b = balance(target, c);
+        s.dropUnseen(target.slot, c);
+        s.trimSpares(target.slot, c, b.used + b.kept);
+      }
+  CacheChange change;
+  Movement &movement = change.movement;
+  for (const Target &target : targets_) {
+    if (target.children == 0) {
+      s.grow(target.slot, target.tokens, movement.rows, movement);
+      movement.rows += target.tokens;
+    }
+    for (int32_t i = 0; i < target.children; ++i) {
+      const int32_t child = s.addNode(target.slot, s.at(target.slot).end());
+      change.children.push_back(s.idOf(child));
+      s.grow(child, target.tokens, movement.rows, movement);
+      movement.rows += target.tokens;
+    }
+  }
+  for (int32_t parent : parents)
+    if (parent != ground && s.at(parent).live)
+      s.tidy(parent);
+  return change;
+}
+
+} // namespace
+
+Result<CacheChange> Cache::apply(const CacheStep &step) {
+  Stepper stepper(*state_, step);
+  if (Status status = stepper.check(); !status)
+    return status.error();
+  CacheChange change = stepper.execute();
+  state_->checkInDebugBuilds();
+  return change;
+}
+
+} // namespace attn::rt

@@ -1,0 +1,69 @@
+//===- Mirror.h - A cache beside a model that shares nothing ----*- C++ -*-===//
+//
+// Every token has a number, and the model of a node is the list of the numbers on
+// its path, all of them, copied wherever a node is made from another. Memory holds
+// the numbers; what the cache says about places must lead to the model's.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_TEST_RUNTIME_CACHE_MIRROR_H
+#define ATTN_TEST_RUNTIME_CACHE_MIRROR_H
+
+#include "Fuzz.h"
+#include "attn_rt/CacheMemory.h"
+
+#include <map>
+
+namespace attn::rt::test {
+
+class Mirror {
+public:
+  struct Node {
+    std::vector<uint64_t> path; ///< numbers of the tokens from the root on
+    int32_t frontier = 0;
+    bool evicted = false;
+    std::vector<uint64_t> draft; ///< as given to speculate
+    std::vector<int32_t> draftParents;
+  };
+
+  explicit Mirror(CacheOptions options, int32_t layers = 2);
+
+  Cache cache;
+  std::map<std::pair<int32_t, uint32_t>, Node> nodes; ///< those the user knows, by slot and generation
+
+  NodeId createRoot();
+  /// Each does the same to both. A refusal must leave the cache as it was, and is handed on.
+  Status apply(const CacheStep &step, std::vector<NodeId> *children = nullptr);
+  Status append(NodeId node, int32_t tokens) { return apply({{}, {{node, tokens}}, {}}); }
+  Result<NodeId> fork(NodeId leaf);
+  Status evict(NodeId node);
+  Status speculate(NodeId leaf, const std::vector<int32_t> &parents);
+  Status commit(NodeId leaf, int32_t token);
+
+  /// Invariants, and the numbers in memory along every path and in every draft.
+  void verify();
+  /// All there is to ask about the cache, as text.
+  std::string describe() const;
+
+  static NodeId idOf(const std::pair<int32_t, uint32_t> &key) { return {key.first, key.second}; }
+  Node &at(NodeId node) { return nodes.at({node.slot, node.generation}); }
+  NodeId pick(Rng &rng) const;
+  /// What memory holds at a place, in every layer: the number, or 0 where layers disagree.
+  uint64_t numberAt(int32_t headClass, Place place) const;
+
+private:
+  int32_t layers_;
+  uint64_t lastNumber_ = 0;
+  std::vector<std::vector<uint64_t>> memory_; ///< by class
+  uint64_t stored(uint64_t number, int32_t headClass, int32_t layer) const {
+    return number << 8 | static_cast<uint64_t>(headClass << 4 | layer);
+  }
+  void execute(const Movement &movement, const std::vector<uint64_t> &numbers);
+  template <typename F> auto unchangedIfRefused(F &&change);
+};
+
+/// A tree of up to `most` tokens, in an order in which children may come before parents.
+std::vector<int32_t> randomTree(Rng &rng, size_t most);
+
+} // namespace attn::rt::test
+
+#endif

@@ -50,7 +50,7 @@ struct NodeId {
 /// "node 7"; "node 7.2" where two nodes before had its place.
 std::string nodeText(NodeId node);
 
-struct HeadClass {
+struct CacheClass {
   std::string name = "kv";
   int32_t pages = 0; ///< of its pool
   /// Streaming where recent > 0: tokens at distance 0 <= q - k < recent are visible, and the first `sink`.
@@ -65,7 +65,7 @@ struct CacheOptions {
   /// and nodes can be one operand of an attention, and every chain takes a page. With 1, drafts waste no
   /// slot, but are an operand of their own: the same memory as pages of one token.
   int32_t draftPage = 0;
-  std::vector<HeadClass> classes = {HeadClass()};
+  std::vector<CacheClass> classes = {CacheClass()};
 };
 
 /// A slot of a page.

@@ -8,7 +8,7 @@ namespace attn::rt {
 
 namespace {
 
-Status checkClass(const HeadClass &info, const std::string &where) {
+Status checkClass(const CacheClass &info, const std::string &where) {
   const auto expect = [&](bool holds, const char *field, const char *legal, int64_t got) -> Status {
     if (holds)
       return {};
@@ -51,7 +51,7 @@ Result<Cache> Cache::create(CacheOptions options) {
     return inputError("cache.classes: expected at least one, got none");
   auto state = std::make_unique<State>();
   for (size_t c = 0; c < options.classes.size(); ++c) {
-    const HeadClass &info = options.classes[c];
+    const CacheClass &info = options.classes[c];
     if (Status status = checkClass(info, "cache.classes[" + std::to_string(c) + "]"); !status)
       return status.error();
     state->anyStreaming |= info.streaming();

@@ -31,7 +31,7 @@ int32_t Cache::State::unseenPages(const Node &node, size_t c) const {
 /// see and the tokens themselves, or the former with a draft and room for what is accepted of it. Tokens lie
 /// across pages in the worst way.
 int32_t Cache::State::ringPages(size_t c) const {
-  const HeadClass &info = classOf(c);
+  const CacheClass &info = classOf(c);
   const auto spanned = [&](int64_t tokens) { return tokens > 0 ? pagesFor(tokens - 1) + 1 : 0; };
   const int32_t appended = spanned(int64_t{info.recent} - 1 + std::max(info.draft, 1));
   const int32_t drafted =

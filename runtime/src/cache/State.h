@@ -80,7 +80,7 @@ struct Cache::State {
 
   //===--- Pages (Pages.cpp) ----------------------------------------------===//
   size_t classCount() const { return pools.size(); }
-  const HeadClass &classOf(size_t c) const { return options.classes[c]; }
+  const CacheClass &classOf(size_t c) const { return options.classes[c]; }
   int32_t pagesFor(int64_t tokens) const {
     return static_cast<int32_t>((tokens + options.pageTokens - 1) / options.pageTokens);
   }

@@ -8,7 +8,7 @@ namespace attn::rt::test {
 
 Mirror::Mirror(CacheOptions options, int32_t layers)
     : cache(std::move(*Cache::create(std::move(options)))), layers_(layers) {
-  for (const HeadClass &info : cache.options().classes)
+  for (const CacheClass &info : cache.options().classes)
     memory_.emplace_back(static_cast<size_t>(layers * info.pages * cache.options().pageTokens));
 }
 
@@ -144,7 +144,7 @@ void Mirror::verify() {
   for (const auto &[key, node] : nodes) {
     ASSERT_EQ(cache.end(idOf(key)), std::ssize(node.path)) << nodeText(idOf(key));
     for (int32_t c = 0; c < std::ssize(memory_); ++c) {
-      const HeadClass &info = cache.options().classes[static_cast<size_t>(c)];
+      const CacheClass &info = cache.options().classes[static_cast<size_t>(c)];
       std::vector<bool> held(node.path.size());
       for (std::optional<NodeId> id = idOf(key); id; id = cache.parent(*id))
         for (const TokenSpan &span : cache.places(*id, c))

@@ -114,7 +114,7 @@ TEST(CacheProperty, beams) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Rng rng(seed);
     CacheOptions options = randomOptions(rng);
-    for (HeadClass &info : options.classes)
+    for (CacheClass &info : options.classes)
       info.pages = 2000;
     Mirror m(options);
     std::vector<NodeId> beams{m.createRoot()};

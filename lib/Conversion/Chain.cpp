@@ -1,6 +1,8 @@
 //===- Chain.cpp - The chain of updates that becomes a kernel -------------===//
 #include "attn/Conversion/Chain.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace mlir::attn;
 
@@ -62,6 +64,17 @@ FailureOr<Chain> attn::findChain(func::FuncOp function) {
   if (failed(verifyChain(chain)))
     return failure();
   return chain;
+}
+
+int64_t attn::fetchLines(KVType type, int64_t keys) {
+  int64_t lines = type.getStore() == Store::Paged ? std::gcd(type.getPage(), keys) : keys;
+  // Swizzles repeat after eight lines; the lanes of a warp issue one box each.
+  return lines % 8 == 0 && keys / lines <= 32 ? lines : 0;
+}
+
+bool attn::mayFetch(Chain &chain, int64_t keys) {
+  return llvm::all_of(chain.updates,
+                      [&](UpdateOp update) { return fetchLines(update.getKv().getType(), keys) > 0; });
 }
 
 StringRef attn::argumentName(Value argument) {

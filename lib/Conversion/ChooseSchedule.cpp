@@ -1,4 +1,5 @@
 //===- ChooseSchedule.cpp - Tiles, warps and stages for each kernel -------===//
+#include "attn/Conversion/Chain.h"
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
@@ -18,17 +19,33 @@ using tile::ScheduleKind;
 
 namespace {
 
-/// The sizes that decide how much memory a schedule needs; all elements have 16 bits.
+/// What decides how much memory and how many registers a schedule needs; all elements have 16 bits.
 struct Shape {
-  int64_t keyDim, valueDim, regions;
+  int64_t keyDim, valueDim, regions, group;
+  bool plain;               ///< scores go to the softmax as they are, and no visibility has a size
+  SmallVector<KVType> kept; ///< types of the operands
 
+  bool mayFetch(int64_t keys) const {
+    return llvm::all_of(kept, [&](KVType type) { return fetchLines(type, keys) > 0; });
+  }
+  /// Whether the tiles of a ring begin where swizzles do, every 1024 bytes.
+  bool alignsTiles(int64_t keys) const {
+    return keys * keyDim * 2 % 1024 == 0 && keys * valueDim * 2 % 1024 == 0;
+  }
+  /// Whether boxes are whole tiles or whole pages.
+  bool fetchesPages(int64_t keys) const {
+    return llvm::all_of(kept, [&](KVType type) {
+      int64_t lines = fetchLines(type, keys);
+      return lines == keys || lines == type.getPage();
+    });
+  }
   int64_t sharedBytes(ScheduleAttr s) const {
     int64_t queries = llvm::alignTo(s.getRows() * keyDim * 2, 1024);
     int64_t tiles = s.getStages() * s.getKeys() * 2;
     int64_t ring = llvm::alignTo(tiles * keyDim, 1024) + tiles * valueDim;
     int64_t scratch = s.getSplitKeys() ? s.getWarps() * (s.getRows() * valueDim * 4 + s.getRows() * 8) : 0;
-    // Under wgmma six barriers or rings of them follow, each on a line of its own.
-    int64_t barriers = s.getKind() == ScheduleKind::Wgmma ? 6 * 1024 : 0;
+    // Under wgmma six barriers or rings of them follow.
+    int64_t barriers = s.getKind() == ScheduleKind::Wgmma ? 1024 : 0;
     return queries + std::max(ring, scratch) + barriers;
   }
   /// Query fragments stay in registers where they leave the accumulator enough of the 255.
@@ -56,13 +73,31 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     }
     auto query = cast<RankedTensorType>((*inits.begin()).getQuery().getType());
     auto updates = function.getOps<UpdateOp>();
-    Shape shape{query.getDimSize(2), (*finish.begin()).getState().getType().getValueDim(),
-                std::distance(updates.begin(), updates.end())};
+    Shape shape{query.getDimSize(2),
+                (*finish.begin()).getState().getType().getValueDim(),
+                std::distance(updates.begin(), updates.end()),
+                1,
+                true,
+                {}};
+    for (UpdateOp update : updates) {
+      shape.group = query.getDimSize(1) / update.getKv().getType().getHeads();
+      SmallVector<int64_t> ends;
+      update.getVisibility().collectEnds(ends);
+      shape.plain &= update.getScore().empty() && ends.empty();
+      shape.kept.push_back(update.getKv().getType());
+    }
 
     if (auto given = function->getAttrOfType<ArrayAttr>("tile.schedules")) {
       for (auto schedule : given.getAsRange<ScheduleAttr>()) {
         if (schedule.getKind() == ScheduleKind::Wgmma && chip->name != "sm_90a") {
           function.emitError() << schedule << " needs sm_90a, the only chip with wgmma; got " << chip->name;
+          return signalPassFailure();
+        }
+        if (schedule.getKind() == ScheduleKind::Wgmma && !shape.alignsTiles(schedule.getKeys())) {
+          function.emitError() << schedule
+                               << " has tiles of keys and values that are no multiples of 1024 bytes, "
+                               << "after which swizzles repeat; the nearest number of keys that has is "
+                               << llvm::alignTo(schedule.getKeys(), 32);
           return signalPassFailure();
         }
         if (shape.sharedBytes(schedule) > chip->sharedPerBlock) {
@@ -76,13 +111,21 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     }
     SmallVector<Attribute> schedules;
     ScheduleAttr many = prefill(shape, *chip);
-    if (schedule == "wgmma") {
-      if (ScheduleAttr hopper = hopperPrefill(shape, *chip))
+    // Where there are many rows the tensor cores are the limit, and only wgmma reaches it: on an H200 it
+    // was 1.8 to 2.8 times as fast as mma at every shape (benchmarks/results).
+    if (schedule == "wgmma" || (schedule == "auto" && chip->hasWgmma)) {
+      if (ScheduleAttr hopper = hopperPrefill(shape, *chip)) {
         many = hopper;
-      else
+        if (schedule == "auto")
+          function.emitRemark() << "schedule wgmma for prefill: a tile of " << many.getRows() << " rows does "
+                                << many.getRows()
+                                << " operations per byte of keys and values, so tensor cores are "
+                                << "the limit; decode stays mma: its limit is memory";
+      } else {
         function.emitRemark() << "schedule mma instead of wgmma: "
                               << (chip->hasWgmma ? "no tile of this dim fits shared memory and registers"
                                                  : "wgmma needs sm_90a");
+      }
     }
     for (ScheduleAttr schedule : {decode(shape, *chip), many}) {
       if (!schedule) {
@@ -118,18 +161,35 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     return {};
   }
 
-  /// Two consumer warpgroups of 64 rows. A consumer holds the scores of a tile, the weights of the one before
-  /// and the accumulator at once, in the 224 or 232 registers that the producers leave it.
+  /// A consumer warpgroup has 64 rows, and holds the scores of a tile, the weights of the one before and the
+  /// accumulator at once, in the registers that producers leave it. `room` is what ptxas 13.0 needs to spill
+  /// nothing with every mask and score region (2026-11-20); the order is that of speed measured on an H200.
   ScheduleAttr hopperPrefill(const Shape &shape, const Chip &chip) {
     if (!chip.hasWgmma)
       return {};
+    bool simple = shape.plain && shape.regions == 1;
+    // The shorter the dim, the more the exponentials weigh: a third warpgroup to hide them behind. Its
+    // registers come from the producer, too, which then cannot address parts of pages.
+    if (shape.valueDim <= 80 && shape.keyDim <= 80)
+      if (ScheduleAttr three = hopperTile(shape, chip, 12, simple ? 116 : 104, true);
+          three && shape.fetchesPages(three.getKeys()))
+        return three;
+    // Where the heads of a group do not fill the tile's rows evenly, queries are gathered, by more registers.
+    bool roomy = shape.regions == 1 && (simple || 128 % shape.group == 0 || shape.valueDim > 208);
+    if (ScheduleAttr fetched = hopperTile(shape, chip, 8, roomy ? 176 : 160, true))
+      return fetched;
     // A mask per region, and more descriptors for longer keys, leave less for the fragments; wide values have
     // more registers (see Registers in WgmmaKernel.cpp).
     bool crowded = shape.regions > 1 || shape.keyDim > 128;
-    int64_t room = crowded && shape.valueDim <= 208 ? 144 : 160;
-    for (int64_t keys : {128, 96, 64, 48, 32}) {
-      auto schedule = ScheduleAttr::get(&getContext(), ScheduleKind::Wgmma, 128, keys, 8, 2, 1, false, false);
-      if (shape.fragmentRegisters(keys, false) <= room && shape.sharedBytes(schedule) <= chip.sharedPerBlock)
+    return hopperTile(shape, chip, 8, crowded && shape.valueDim <= 208 ? 144 : 160, false);
+  }
+
+  ScheduleAttr hopperTile(const Shape &shape, const Chip &chip, int64_t warps, int64_t room, bool fetch) {
+    for (int64_t keys = fetch ? 176 : 128; keys >= 32; keys -= 16) {
+      auto schedule =
+          ScheduleAttr::get(&getContext(), ScheduleKind::Wgmma, 16 * warps, keys, warps, 2, 1, false, false);
+      if (shape.mayFetch(keys) == fetch && shape.alignsTiles(keys) &&
+          shape.fragmentRegisters(keys, false) <= room && shape.sharedBytes(schedule) <= chip.sharedPerBlock)
         return schedule;
     }
     return {};

@@ -40,9 +40,18 @@ struct KernelPattern : OpConversionPattern<func::FuncOp> {
       if (attribute.getName().strref().starts_with("tile."))
         kernel->setAttr(attribute.getName(), attribute.getValue());
     // Tensors never overlap what a kernel writes, and LLVM may use it.
-    for (auto [i, argument] : llvm::enumerate(op.getArgumentTypes()))
-      if (isa<LLVM::LLVMPointerType>(argument))
+    // Generic pointers are tensor maps: 128 bytes of the parameters themselves.
+    for (auto [i, argument] : llvm::enumerate(op.getArgumentTypes())) {
+      auto pointer = dyn_cast<LLVM::LLVMPointerType>(argument);
+      if (pointer && pointer.getAddressSpace() == 0) {
+        kernel.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(),
+                          TypeAttr::get(LLVM::LLVMArrayType::get(rewriter.getI8Type(), 128)));
+        kernel.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(), rewriter.getI32IntegerAttr(64));
+        kernel.setArgAttr(i, NVVM::NVVMDialect::getGridConstantAttrName(), rewriter.getUnitAttr());
+      } else if (pointer) {
         kernel.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), rewriter.getUnitAttr());
+      }
+    }
     rewriter.inlineRegionBefore(op.getBody(), kernel.getBody(), kernel.end());
     rewriter.eraseOp(op);
     return success();

@@ -143,10 +143,30 @@ static rt::Parameter parameterOf(tile::ParameterAttr attribute) {
   case tile::ParameterKind::Scale:
     parameter.kind = rt::Parameter::Kind::Scale;
     break;
+  case tile::ParameterKind::Map:
+    parameter.kind = rt::Parameter::Kind::Map;
+    break;
   }
   parameter.name = attribute.getName().str();
   parameter.index = attribute.getIndex();
   return parameter;
+}
+
+static rt::TensorMapInfo tensorMapOf(tile::TensorMapAttr attribute) {
+  rt::TensorMapInfo map;
+  map.name = attribute.getName().str();
+  map.buffer = attribute.getBuffer().str();
+  map.dtype = dtypeOf(attribute.getElement());
+  for (auto [value, names] : llvm::zip_equal(attribute.getExtents().asArrayRef(), attribute.getDims())) {
+    rt::TensorMapInfo::Extent extent{value, {}};
+    for (auto name : cast<ArrayAttr>(names).getAsRange<StringAttr>())
+      extent.of.push_back(name.str());
+    map.dims.push_back(std::move(extent));
+  }
+  llvm::append_range(map.strides, attribute.getStrides().asArrayRef().drop_front());
+  llvm::append_range(map.box, attribute.getBox().asArrayRef());
+  map.swizzle = attribute.getSwizzle();
+  return map;
 }
 
 void mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &chip, rt::Manifest &manifest) {
@@ -166,12 +186,18 @@ void mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &chip, rt:
       info.rows = schedule.getRows();
       info.keys = schedule.getKeys();
       info.blocksPerSM = kernel->getAttrOfType<IntegerAttr>("tile.blocks_per_sm").getInt();
+      if (auto align = kernel->getAttrOfType<IntegerAttr>("tile.key_align"))
+        info.keyAlign = align.getInt();
     } else {
       info.role = rt::KernelInfo::Role::Merge;
       info.rowsPerBlock = info.warps;
     }
     for (auto parameter : parameters.getAsRange<tile::ParameterAttr>())
       info.params.push_back(parameterOf(parameter));
+    if (auto maps = kernel->getAttrOfType<ArrayAttr>("tile.tensor_maps"))
+      for (auto map : maps.getAsRange<tile::TensorMapAttr>())
+        if (!manifest.findTensorMap(map.getName().str()))
+          manifest.tensorMaps.push_back(tensorMapOf(map));
     manifest.kernels.push_back(std::move(info));
   }
 }

@@ -73,6 +73,11 @@ public:
       : options(std::move(given)), context(dialects(), mlir::MLIRContext::Threading::DISABLED),
         diagnostics(sources, &context) {
     context.printOpOnDiagnostic(false); // the file's own text is quoted instead
+    // Why a schedule was chosen is the compiler's to say; the summary names the one that ran.
+    context.getDiagEngine().registerHandler([this](mlir::Diagnostic &diagnostic) {
+      return mlir::success(diagnostic.getSeverity() == mlir::DiagnosticSeverity::Remark &&
+                           options.schedule == "auto");
+    });
   }
 
   rt::Result<int> run();
@@ -240,8 +245,8 @@ rt::Status Run::launch(rt::Session &session) {
   auto begin = device->createEvent(), end = device->createEvent();
   if (!begin || !end)
     return begin ? end.error() : begin.error();
-  // A GPU's caches must not know the tensors from the copy or from the run before. Filling this also keeps the
-  // stream busy until the launches are in it, so that their overhead stays out of the time.
+  // A GPU's caches must not know the tensors from the copy or from the run before. Filling this also keeps
+  // the stream busy until the launches are in it, so that their overhead stays out of the time.
   auto flush = rt::Buffer::create(*device, host ? 0 : 4 * device->properties().l2Bytes, "flush");
   if (!flush)
     return flush.error();

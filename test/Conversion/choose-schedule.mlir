@@ -1,8 +1,22 @@
-// RUN: attn-opt %s --attn-choose-schedule=target=sm_90a | FileCheck %s --check-prefixes=CHECK,LARGE
+// RUN: attn-opt %s --attn-choose-schedule="target=sm_90a schedule=mma" | FileCheck %s --check-prefixes=CHECK,LARGE
 // RUN: attn-opt %s --attn-choose-schedule=target=sm_89 | FileCheck %s --check-prefixes=CHECK,SMALL
+// RUN: attn-opt %s --attn-choose-schedule=target=sm_90a 2>&1 | FileCheck %s --check-prefix=HOPPER
 
 // One schedule for up to 16 packed rows, which shares the keys of a tile out to the warps, and one for many rows.
 // Chips with 99 KiB per block get smaller tiles, or fewer blocks per multiprocessor, from the same rules.
+
+// On Hopper prefill is wgmma's, in tiles that were measured: three warpgroups for short dims, else two.
+// HOPPER: remark: schedule wgmma for prefill: a tile of 192 rows does 192 operations per byte of keys and values
+// HOPPER: {{^}}module {
+// HOPPER: @d64
+// HOPPER-SAME: #tile.schedule<mma, rows = 16,
+// HOPPER-SAME: #tile.schedule<wgmma, rows = 192, keys = 112, warps = 12, stages = 2,
+// HOPPER: @d128
+// HOPPER-SAME: #tile.schedule<wgmma, rows = 128, keys = 144, warps = 8, stages = 2,
+// HOPPER: @d192
+// HOPPER-SAME: #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 2,
+// HOPPER: @d256
+// HOPPER-SAME: #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2,
 
 // CHECK-LABEL: @d64
 // CHECK-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 2, split_keys = true, query_in_registers = true>

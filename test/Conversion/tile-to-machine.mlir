@@ -13,7 +13,8 @@ gpu.module @kernels {
   // CHECK-SAME: %[[B:.*]]: !llvm.ptr<1>, %[[T:.*]]: !llvm.ptr<1>, %[[N:.*]]: i32, %[[Z:.*]]: i64)
   // CHECK: %[[THREAD:.*]] = nvvm.read.ptx.sreg.tid.x
   // CHECK: %[[LANE:.*]] = arith.andi %[[THREAD]], %c31_i32
-  // CHECK: %[[WARP:.*]] = arith.shrui %[[THREAD]], %c5_i32
+  // CHECK: %[[WARPID:.*]] = arith.shrui %[[THREAD]], %c5_i32
+  // CHECK: %[[WARP:.*]] = nvvm.shfl.sync  idx %{{.*}}, %[[WARPID]], %c0_i32
   // CHECK: %[[SHARED:.*]] = llvm.mlir.addressof @attn_shared
   // CHECK: %[[TILES:.*]] = llvm.getelementptr %[[SHARED]][2048]
   // CHECK: %[[OWN:.*]] = arith.muli %[[WARP]], %c2560_i32

@@ -1,11 +1,11 @@
 // RUN: attn-opt %s --emit=ptx --target=sm_80 | FileCheck %s --check-prefixes=CHECK,SM80
 // RUN: attn-opt %s --emit=ptx --target=sm_89 | FileCheck %s --check-prefixes=CHECK,SM89
-// RUN: attn-opt %s --emit=ptx --target=sm_90a | FileCheck %s --check-prefixes=CHECK,SM90
+// RUN: attn-opt %s --emit=ptx --target=sm_90a --schedule=mma | FileCheck %s --check-prefixes=CHECK,SM90
 // RUN: attn-opt %s --emit=ptx --target=sm_100a | FileCheck %s --check-prefixes=CHECK,SM100
 // RUN: attn-opt %s --emit=ptx --target=sm_120a | FileCheck %s --check-prefixes=CHECK,SM120
-// RUN: attn-opt %s --emit=ptx | FileCheck %s --check-prefix=NEVER
+// RUN: attn-opt %s --emit=ptx --schedule=mma | FileCheck %s --check-prefix=NEVER
 // RUN: attn-opt %s --emit=ptx > %t.1 && attn-opt %s --emit=ptx > %t.2 && cmp %t.1 %t.2
-// RUN: sed s/bf16/f16/g %s | attn-opt - --emit=ptx | FileCheck %s --check-prefix=F16
+// RUN: sed s/bf16/f16/g %s | attn-opt - --emit=ptx --schedule=mma | FileCheck %s --check-prefix=F16
 
 // The lowest PTX version that knows the chip: older drivers read it.
 // SM80: .version 7.0
@@ -23,8 +23,9 @@
 // CHECK: .visible .entry decode_rows16(
 // CHECK: .reqntid 128
 // CHECK-NEXT: .minnctapersm {{[12]}}
-// Plan records are read 16 bytes at a time; copies are 16 bytes past the L1, with a size that is 0 past the end.
-// CHECK-DAG: ld.global.nc.v4.b32
+// Plan records are read as one request and passed on by shuffle; copies are 16 bytes past the L1, with a size that is
+// 0 past the end.
+// CHECK-DAG: ld.global.nc.b32
 // CHECK-DAG: cp.async.cg.shared.global [%r{{.*}}], [%rd{{.*}}], 16, %r
 // CHECK-DAG: cp.async.commit_group
 // The page of a token is looked up once and passed on by shuffle. Warps are independent in the loop over keys.

@@ -25,6 +25,11 @@ struct Chain {
   Type element() { return queryType().getElementType(); }
 };
 
+/// Lines of the boxes in which a tile of `keys` tokens can be copied in bulk; 0: its tokens lie apart.
+int64_t fetchLines(KVType type, int64_t keys);
+/// Whether the tiles of all operands can.
+bool mayFetch(Chain &chain, int64_t keys);
+
 /// The chain that the function computes, or an error at the operation that breaks it.
 FailureOr<Chain> findChain(func::FuncOp function);
 

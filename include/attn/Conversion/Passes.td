@@ -7,10 +7,9 @@ def ChooseSchedulePass : Pass<"attn-choose-schedule", "func::FuncOp"> {
   let summary = "Choose tiles, warps and stages for each kernel shape";
   let description = [{
     Sets `tile.schedules` on functions at the online level: one schedule for up to 16 packed rows (decode) and one for
-    more (prefill), the largest tiles whose shared memory fits the target. With `schedule=wgmma` prefill uses Hopper's
-    asynchronous tensor cores where target and shape allow it; where not, a remark says why and mma is used. `auto` is
-    mma: no GPU has measured the other yet. A function that already carries schedules
-    keeps them; they are checked against the target. Exact.
+    more (prefill), the largest tiles whose shared memory fits the target. On a target that has them prefill uses
+    Hopper's asynchronous tensor cores, unless `schedule=mma`; a remark says so, or why it could not. A function that
+    already carries schedules keeps them; they are checked against the target. Exact.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"sm_90a\"", "the chip whose limits apply">,

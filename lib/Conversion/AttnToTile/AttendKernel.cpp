@@ -40,42 +40,19 @@ scf::ForOp AttendKernel::beginTasks(ValueRange carried) {
   auto range = ReadRangeOp::create(b, i32, i32, blockTasks, b.wide(block));
   auto loop = scf::ForOp::create(b, range.getBegin(), range.getEnd(), b.i32(1), carried);
   b.setInsertionPointToStart(loop.getBody());
-  SmallVector<Value> fields = b.record(b.buffer("plan.tasks", i32), loop.getInductionVar());
+  readTask(loop.getInductionVar());
+  return loop;
+}
+
+void AttendKernel::readTask(Value index) {
+  SmallVector<Value> fields = b.record(b.buffer("plan.tasks", b.getI32Type()), index);
   packedBegin = fields[0], packedCount = fields[1], kvHead = fields[2];
   segmentBegin = fields[3], segmentEnd = fields[4], partial = fields[5], flags = fields[6];
-  return loop;
 }
 
 Segment AttendKernel::readSegment(Value index) {
   SmallVector<Value> s = b.record(b.buffer("plan.segments", b.getI32Type()), index);
   return {s[0], s[1], s[2], s[3], s[4], s[5], s[6]};
-}
-
-void AttendKernel::gatherQueries(Value target, Scope scope) {
-  auto gather =
-      GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
-                       ValueRange{b.i64(0)}, ValueRange{target}, ArrayRef<int64_t>{chain.keyDim()}, scope);
-  b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
-    auto [row, head] = unpack(line[0]);
-    return b.add(b.mul(row, b.i32(chain.queryHeads())), head);
-  });
-}
-
-void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value firstKey,
-                                ArrayRef<StringRef> parts, ValueRange targets, Scope scope) {
-  KVType type = update.getKv().getType();
-  SmallVector<Value> sources, origins;
-  SmallVector<int64_t> strides;
-  for (StringRef part : parts) {
-    int64_t dim = part == "k" ? type.getKeyDim() : type.getValueDim();
-    std::string name = tensor(update, type.getStore() == Store::Paged ? (part + "_pages").str() : part.str());
-    sources.push_back(b.buffer(name, chain.element()));
-    origins.push_back(b.wide(b.mul(kvHead, b.i32(dim))));
-    strides.push_back(type.getHeads() * dim);
-  }
-  auto gather = GatherOp::create(b, firstKey, segment.kvEnd, sources, origins, targets, strides, scope);
-  b.fill(gather.getSlot(), {b.getI32Type()},
-         [&](ValueRange token) { return slotOf(update, segment, token[0]); });
 }
 
 void AttendKernel::readRows() {
@@ -125,31 +102,16 @@ State AttendKernel::initialState() {
   return state;
 }
 
-/// Slot of a token in the operand's store: the same for keys and values.
-Value AttendKernel::slotOf(UpdateOp update, const Segment &segment, Value token) {
-  KVType type = update.getKv().getType();
-  Type i32 = b.getI32Type();
-  switch (type.getStore()) {
-  case Store::Dense:
-    return b.add(b.mul(segment.instance, b.dimension(tensor(update, "tokens"))), token);
-  case Store::Packed:
-    return b.add(b.read(b.buffer(tensor(update, "start"), i32), b.wide(segment.instance)), token);
-  case Store::Paged: {
-    Value row = b.mul(b.wide(segment.instance), b.wide(b.dimension(tensor(update, "max_pages"))));
-    Value index = b.add(row, b.wide(b.div(token, type.getPage())));
-    Value page = b.read(b.buffer(tensor(update, "block_table"), i32), index);
-    return b.add(b.mul(page, b.i32(type.getPage())), b.rem(token, type.getPage()));
-  }
-  }
-  llvm_unreachable("unknown store");
+Value AttendKernel::endOf(const Segment &segment, unsigned operand) {
+  if (chain.updates.size() == 1)
+    return segment.kvEnd;
+  Value mine = b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(operand));
+  return b.select(mine, segment.kvEnd, segment.kvBegin);
 }
 
-Value AttendKernel::tilesOf(const Segment &segment, std::optional<unsigned> operand) {
-  Value end = segment.kvEnd;
-  if (operand && chain.updates.size() > 1)
-    end =
-        b.select(b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(*operand)), end, segment.kvBegin);
-  return b.div(b.add(b.sub(end, segment.kvBegin), b.i32(schedule.getKeys() - 1)), schedule.getKeys());
+Value AttendKernel::tilesOf(const Segment &segment, unsigned operand) {
+  Value tokens = b.sub(endOf(segment, operand), segment.kvBegin);
+  return b.div(b.add(tokens, b.i32(schedule.getKeys() - 1)), schedule.getKeys());
 }
 
 /// What decides visibility inside one tile. Every visibility is made of intervals of positions whose ends are

@@ -66,16 +66,25 @@ protected:
   void end(int64_t threads);
   /// The loop over this block's tasks; leaves the insertion point in it and the task's fields in place.
   scf::ForOp beginTasks(ValueRange carried = {});
+  /// Reads a task's fields, again where the kernel would rather not keep them in registers meanwhile.
+  void readTask(Value index);
   Segment readSegment(Value index);
   /// Copies the task's queries to `target`.
   void gatherQueries(Value target, tile::Scope scope);
   /// Copies keys, values or both of the tile from `firstKey` on.
   void gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, ArrayRef<StringRef> parts,
                     ValueRange targets, tile::Scope scope);
+  /// The same as bulk copies that complete a phase of a barrier; a warp does it.
+  bool fetchesQueries();
+  void fetchQueries(Value target, Value barriers);
+  void fetchTokens(UpdateOp update, Value slot, StringRef part, Value target, Value barriers, Value index);
+  /// Where this lane's box of the tile from `firstKey` on begins, of keys and values alike.
+  Value fetchSlot(UpdateOp update, const Segment &segment, Value firstKey);
   void readRows();
   State initialState();
-  /// Tiles of a segment, or none where it belongs to another operand (null: of any operand).
-  Value tilesOf(const Segment &segment, std::optional<unsigned> operand);
+  /// End of a segment's tokens, and its tiles: none where it belongs to another operand.
+  Value endOf(const Segment &segment, unsigned operand);
+  Value tilesOf(const Segment &segment, unsigned operand);
 
   /// Scores as they enter the softmax: score region and mask applied. `operand` null: the segment tells
   /// which.
@@ -123,11 +132,20 @@ protected:
   Value queryPosition, queryHead;
 
 private:
+  /// `extent` elements times the named dimensions, `stride` bytes apart, `box` of them in a copy.
+  struct MapAxis {
+    int64_t extent;
+    SmallVector<std::string> dims;
+    int64_t stride, box;
+  };
+  SmallVector<Value> tensorMaps(StringRef name, StringRef buffer, tile::SharedType tile, int64_t lines,
+                                std::optional<MapAxis> inner, MapAxis slots, int64_t features, int64_t heads,
+                                int64_t headStride);
   struct TileBounds;
   void addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds);
   Value visible(VisibilityAttr visibility, Value column, Value position, ArrayRef<Value> &ends);
   Value score(UpdateOp update, ValueRange arguments);
-  Value slotOf(UpdateOp update, const Segment &segment, Value token);
+  Value slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage = false);
   Value maskFor(unsigned operand, Value scores, const Segment &segment, Value firstKey, Value partialTile);
 };
 

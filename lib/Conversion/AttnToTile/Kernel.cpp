@@ -35,8 +35,16 @@ Value KernelBuilder::scale() {
   return parameter(ParameterAttr::get(getContext(), ParameterKind::Scale, "", 0), getF32Type());
 }
 
+Value KernelBuilder::tensorMap(TensorMapAttr map) {
+  tensorMaps.insert(map);
+  return parameter(ParameterAttr::get(getContext(), ParameterKind::Map, map.getName(), 0),
+                   TensorMapType::get(getContext(), map.getExtents().size()));
+}
+
 void KernelBuilder::finish(int64_t threads) {
   func::ReturnOp::create(*this);
+  if (!tensorMaps.empty())
+    kernel->setAttr("tile.tensor_maps", getArrayAttr(tensorMaps.getArrayRef()));
   kernel->setAttr("tile.parameters", getArrayAttr(parameters));
   kernel->setAttr("tile.threads", getI32IntegerAttr(threads));
 }

@@ -25,6 +25,8 @@ public:
   Value dimension(StringRef name);
   Value end(int64_t index);
   Value scale();
+  /// The map is described in the kernel's `tile.tensor_maps`.
+  Value tensorMap(tile::TensorMapAttr map);
   /// Sets the attributes of the finished kernel and its terminator.
   void finish(int64_t threads);
 
@@ -69,6 +71,7 @@ public:
 private:
   Value parameter(tile::ParameterAttr attribute, Type type);
   SmallVector<Attribute> parameters;
+  SetVector<Attribute> tensorMaps;
 };
 
 /// Write the attend kernel of one schedule.

@@ -8,6 +8,12 @@
 // when every consumer warp has read it. Both sides count tiles, t: its slot is
 // t mod S, and the parity of its round is (t / S) mod 2.
 //
+// Where the store allows it the producer is one warp that fetches whole boxes
+// (AttendCopies.cpp); else all four of its warps gather. What lies behind the
+// last token is whatever memory holds, perhaps NaN, and 0 * NaN would reach the
+// output: the producer clears those lines of the values before it hands them
+// on. (Keys need no such care: their scores are masked.)
+//
 // Inside a consumer the tensor cores work while the softmax does:
 //
 //   S(0) = Q K(0)                               softmax(0)
@@ -18,9 +24,9 @@
 //   O += P(last) V(last)
 //
 // Between consumers the same overlap is arranged by turns (ping-pong): one
-// warpgroup starts its dots, then lets the other start, and computes its softmax
-// while the tensor cores work for the other. A named barrier each: waiting for
-// one's own turn, passing by the other's.
+// warpgroup starts its dots, then lets the next start, and computes its softmax
+// while the tensor cores work for the others. A named barrier each: waiting for
+// one's own turn, passing by the next one's.
 //
 // P(t) is rounded to 16 bits only after the wait for O: its registers are the
 // left operand of the dot still in flight, and ptxas would serialise every
@@ -28,6 +34,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "AttendKernel.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -37,19 +45,26 @@ namespace {
 
 /// Producer threads: a warpgroup, because registers are given and taken by warpgroups.
 constexpr int64_t producerWarps = ScheduleAttr::producerWarps;
-/// Threads of the two consumer warpgroups that take turns.
+/// Threads of the two consumer warpgroups that pass a turn on.
 constexpr int64_t turnThreads = 256;
-/// Registers per thread of the two roles: one producer and two consumer warpgroups share the 65,536. Wide
-/// values leave consumers short, so the producer of those gets by with fewer (what ptxas 13.0 needs to spill
-/// nothing, 2026-11-20).
+/// Registers per thread of the two roles, which share the 65,536: what ptxas 13.0 needs to spill nothing
+/// (2026-11-20). A producer that gathers computes addresses; wide values leave consumers short.
 struct Registers {
   int64_t producer, consumer;
-  static Registers of(int64_t valueDim) { return valueDim > 208 ? Registers{40, 232} : Registers{56, 224}; }
+  static Registers of(int64_t consumers, bool gathers, int64_t valueDim) {
+    if (consumers > 2)
+      return {32, 160};
+    if (!gathers)
+      return {40, 232};
+    return valueDim > 208 ? Registers{40, 232} : Registers{56, 224};
+  }
 };
 
 class WgmmaKernel : public AttendKernel {
 public:
-  using AttendKernel::AttendKernel;
+  WgmmaKernel(Chain &chain, ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name)
+      : AttendKernel(chain, schedule, module, name), fetches(mayFetch(chain, schedule.getKeys())),
+        fetchesQuery(fetches && fetchesQueries()) {}
   void write();
 
 private:
@@ -57,6 +72,7 @@ private:
   struct Ring {
     Value tiles, full, empty;
   };
+  /// A fetched ring has one barrier more, for a tile that must be cleared before it is handed on.
   Ring makeRing(int64_t features);
   Value alloc(Type type) { return AllocOp::create(b, type, Value(), false, IntegerAttr()); }
   Value slotOf(Value tile) { return b.rem(tile, schedule.getStages()); }
@@ -66,34 +82,51 @@ private:
   }
 
   void produce();
-  void fill(UpdateOp update, const Segment &segment, Value firstKey, StringRef part, const Ring &ring,
-            Value tile);
+  void produceQueries(Value phases);
+  /// Fills the rings with the tiles of a task's segments; returns the next tile and the phases.
+  ValueRange produceTokens(Value tile, Value phases);
+  Value gatherTiles(UpdateOp update, const Segment &segment, Value end, Value tile);
+  void gatherTile(UpdateOp update, const Segment &segment, Value firstKey, StringRef part, const Ring &ring,
+                  Value tile);
+  Value fetchTiles(UpdateOp update, const Segment &segment, Value tile, Value phases);
+  void fetchTile(UpdateOp update, Value left, Value slot, StringRef part, const Ring &ring, Value tile,
+                 Value phases);
+  /// Does what the first warp alone does.
+  scf::IfOp firstWarp(TypeRange results = {}) {
+    return scf::IfOp::create(b, results, b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)),
+                             /*withElseRegion=*/!results.empty());
+  }
   void consume();
-  State walkSegment(const Segment &segment, Value tiles, Value firstTile, const State &state);
+  /// Returns the number of the next tile, too.
+  std::pair<State, Value> walkSegment(const Segment &segment, Value firstTile, const State &state);
   Value startScores(Value tile);
   Value startOutput(Value weights, Value acc, Value tile);
   Value finishAndRescale(Value started, const Step &step);
   Value finish(Value started, int64_t pending) {
     return FinishDotsOp::create(b, TypeRange{started.getType()}, pending, ValueRange{started}).getResult(0);
   }
-  /// Named barrier that says it is the turn of this warpgroup, and of the other one.
+  /// Named barrier that says it is the turn of this warpgroup, and of the next one.
   Value turnOfThis() { return b.add(b.i32(1), warpgroup); }
-  Value turnOfOther() { return b.sub(b.i32(2), warpgroup); }
-  bool takesTurns() { return schedule.getWarps() == 8; }
+  Value turnOfNext() { return b.add(b.i32(1), b.rem(b.add(warpgroup, b.i32(1)), consumers())); }
+  int64_t consumers() { return schedule.getWarps() / 4; }
+  bool takesTurns() { return consumers() > 1; }
+  Value flip(Value phases, int64_t bit) { return b.createOrFold<arith::XOrIOp>(phases, b.i32(bit)); }
   void release(const Ring &ring, Value tile) { ArriveOp::create(b, ring.empty, slotOf(tile)); }
 
-  Value warpgroup, warpgroupRow, queryTile, queryFull, queryEmpty;
+  bool fetches, fetchesQuery;
+  Value warp, warpgroup, warpgroupRow, queryTile, queryFull, queryEmpty;
   Ring keyRing, valueRing;
 };
 
 WgmmaKernel::Ring WgmmaKernel::makeRing(int64_t features) {
   auto type = RingType::get(b.getContext(), schedule.getStages(), sharedType(Axis::Key, keys, features));
-  auto barriers = BarriersType::get(b.getContext(), schedule.getStages());
-  return {alloc(type), alloc(barriers), alloc(barriers)};
+  int64_t stages = schedule.getStages();
+  return {alloc(type), alloc(BarriersType::get(b.getContext(), fetches ? stages + 1 : stages)),
+          alloc(BarriersType::get(b.getContext(), stages))};
 }
 
 void WgmmaKernel::write() {
-  Value warp = WarpIdOp::create(b, b.getI32Type());
+  warp = WarpIdOp::create(b, b.getI32Type());
   Value consumer = b.sub(warp, b.i32(producerWarps));
   begin(b.mul(consumer, b.i32(rows)), Value());
   warpgroup = b.div(consumer, 4);
@@ -105,13 +138,15 @@ void WgmmaKernel::write() {
   auto one = BarriersType::get(b.getContext(), 1);
   queryFull = alloc(one);
   queryEmpty = alloc(one);
-  for (Value full : {queryFull, keyRing.full, valueRing.full})
-    InitBarriersOp::create(b, full, producerWarps * 32); // each producer thread arrives with its copies
+  // A fetch arrives once; of a gather each producer thread arrives with its copies.
+  InitBarriersOp::create(b, queryFull, fetchesQuery ? 1 : producerWarps * 32);
+  for (Value full : {keyRing.full, valueRing.full})
+    InitBarriersOp::create(b, full, fetches ? 1 : producerWarps * 32);
   for (Value empty : {queryEmpty, keyRing.empty, valueRing.empty})
     InitBarriersOp::create(b, empty, schedule.getWarps());
   SyncOp::create(b, Scope::Block);
 
-  Registers registers = Registers::of(chain.valueDim());
+  Registers registers = Registers::of(consumers(), !fetchesQuery, chain.valueDim());
   Value produces = b.less(warp, b.i32(producerWarps));
   auto roles = scf::IfOp::create(b, produces, /*withElseRegion=*/true);
   b.setInsertionPoint(roles.thenYield());
@@ -121,47 +156,141 @@ void WgmmaKernel::write() {
   SetRegistersOp::create(b, registers.consumer, true);
   consume();
   b.setInsertionPointAfter(roles);
+  if (fetches) {
+    int64_t align = 1;
+    for (UpdateOp update : chain.updates)
+      if (KVType type = update.getKv().getType(); type.getStore() == Store::Paged)
+        align = std::lcm(align, fetchLines(type, keys));
+    b.kernel->setAttr("tile.key_align", b.getI32IntegerAttr(align));
+  }
   end((producerWarps + schedule.getWarps()) * 32);
 }
 
-/// Loops carry how many tasks and tiles this role has seen.
+/// The producer's registers are few: what it waits for is in one of them, bit 0 the parity of tasks and bit 1
+/// that of tiles that had to be cleared.
 void WgmmaKernel::produce() {
-  Value zero = b.i32(0), one = b.i32(1);
+  Value zero = b.i32(0);
   scf::ForOp tasks = beginTasks(ValueRange{zero, zero});
-  Value taskCount = tasks.getRegionIterArg(0), tileCount = tasks.getRegionIterArg(1);
-  AwaitOp::create(b, queryEmpty, zero, b.sub(one, b.rem(taskCount, 2)));
-  gatherQueries(queryTile, Scope::Producers);
-  ArriveOnCopiesOp::create(b, queryFull, zero);
-
-  auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, one, ValueRange{tileCount});
-  {
+  ValueRange in = tasks.getRegionIterArgs(); // tile, phases
+  produceQueries(in[1]);
+  ValueRange out;
+  if (fetches) {
+    auto branch = firstWarp(TypeRange(in));
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(segments.getBody());
-    Segment segment = readSegment(segments.getInductionVar());
-    Value count = segments.getRegionIterArg(0);
-    for (auto [operand, update] : llvm::enumerate(chain.updates)) {
-      Value tiles = tilesOf(segment, operand);
-      auto loop = scf::ForOp::create(b, zero, tiles, one);
-      OpBuilder::InsertionGuard inLoop(b);
-      b.setInsertionPointToStart(loop.getBody());
-      Value firstKey = b.add(segment.kvBegin, b.mul(loop.getInductionVar(), b.i32(schedule.getKeys())));
-      Value tile = b.add(count, loop.getInductionVar());
-      fill(update, segment, firstKey, "k", keyRing, tile);
-      fill(update, segment, firstKey, "v", valueRing, tile);
-    }
-    scf::YieldOp::create(b, ValueRange{b.add(count, tilesOf(segment, std::nullopt))});
+    b.setInsertionPointToStart(branch.thenBlock());
+    scf::YieldOp::create(b, produceTokens(in[0], in[1]));
+    b.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(b, in);
+    out = branch.getResults();
+  } else {
+    out = produceTokens(in[0], in[1]);
   }
-  scf::YieldOp::create(b, ValueRange{b.add(taskCount, one), segments.getResult(0)});
+  scf::YieldOp::create(b, ValueRange{out[0], flip(out[1], 1)});
   b.setInsertionPointAfter(tasks);
-  WaitOp::create(b, 0); // no thread leaves with copies under way
+  if (!fetchesQuery)
+    WaitOp::create(b, 0); // no thread leaves with copies under way
 }
 
-void WgmmaKernel::fill(UpdateOp update, const Segment &segment, Value firstKey, StringRef part,
-                       const Ring &ring, Value tile) {
+void WgmmaKernel::produceQueries(Value phases) {
+  Value zero = b.i32(0), parity = b.sub(b.i32(1), b.rem(phases, 2));
+  if (!fetchesQuery) {
+    AwaitOp::create(b, queryEmpty, zero, parity);
+    gatherQueries(queryTile, Scope::Producers);
+    ArriveOnCopiesOp::create(b, queryFull, zero);
+    return;
+  }
+  auto branch = firstWarp();
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenYield());
+  AwaitOp::create(b, queryEmpty, zero, parity);
+  fetchQueries(queryTile, queryFull);
+}
+
+ValueRange WgmmaKernel::produceTokens(Value tile, Value phases) {
+  Value one = b.i32(1), step = b.i32(schedule.getKeys());
+  auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, one, ValueRange{tile, phases});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(segments.getBody());
+  Segment segment = readSegment(segments.getInductionVar());
+  tile = segments.getRegionIterArg(0);
+  phases = segments.getRegionIterArg(1);
+  for (auto [operand, update] : llvm::enumerate(chain.updates)) {
+    Value end = endOf(segment, operand);
+    if (!fetches) {
+      tile = gatherTiles(update, segment, end, tile);
+      continue;
+    }
+    auto some = scf::IfOp::create(b, TypeRange{tile.getType()}, b.less(segment.kvBegin, end), true);
+    {
+      OpBuilder::InsertionGuard inBranch(b);
+      b.setInsertionPointToStart(some.elseBlock());
+      scf::YieldOp::create(b, ValueRange{tile});
+      b.setInsertionPointToStart(some.thenBlock());
+      scf::YieldOp::create(b, ValueRange{fetchTiles(update, segment, tile, phases)});
+    }
+    tile = some.getResult(0);
+  }
+  // Only a segment's last tile can have a tail.
+  Value tail = b.compare(arith::CmpIPredicate::ne,
+                         b.rem(b.sub(segment.kvEnd, segment.kvBegin), schedule.getKeys()), b.i32(0));
+  scf::YieldOp::create(b, ValueRange{tile, b.select(tail, flip(phases, 2), phases)});
+  return segments.getResults();
+}
+
+Value WgmmaKernel::gatherTiles(UpdateOp update, const Segment &segment, Value end, Value tile) {
+  auto loop = scf::ForOp::create(b, segment.kvBegin, end, b.i32(schedule.getKeys()), ValueRange{tile});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  tile = loop.getRegionIterArg(0);
+  gatherTile(update, segment, loop.getInductionVar(), "k", keyRing, tile);
+  gatherTile(update, segment, loop.getInductionVar(), "v", valueRing, tile);
+  scf::YieldOp::create(b, ValueRange{b.add(tile, b.i32(1))});
+  return loop.getResult(0);
+}
+
+/// Fetches the tiles of a segment that is not empty; a tile's slots are looked up while the one before waits
+/// for its ring. Returns the number of the next tile.
+Value WgmmaKernel::fetchTiles(UpdateOp update, const Segment &segment, Value tile, Value phases) {
+  Value one = b.i32(1), step = b.i32(schedule.getKeys());
+  auto loop = scf::ForOp::create(b, segment.kvBegin, segment.kvEnd, step,
+                                 ValueRange{fetchSlot(update, segment, segment.kvBegin), tile});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value firstKey = loop.getInductionVar(), slot = loop.getRegionIterArg(0);
+  tile = loop.getRegionIterArg(1);
+  Value next = fetchSlot(update, segment, b.add(firstKey, step));
+  Value left = b.sub(segment.kvEnd, firstKey);
+  fetchTile(update, left, slot, "k", keyRing, tile, phases);
+  fetchTile(update, left, slot, "v", valueRing, tile, phases);
+  scf::YieldOp::create(b, ValueRange{next, b.add(tile, one)});
+  return loop.getResult(1);
+}
+
+void WgmmaKernel::gatherTile(UpdateOp update, const Segment &segment, Value firstKey, StringRef part,
+                             const Ring &ring, Value tile) {
   Value slot = slotOf(tile);
   AwaitOp::create(b, ring.empty, slot, b.sub(b.i32(1), parityOf(tile)));
   gatherTokens(update, segment, firstKey, {part}, ValueRange{tileIn(ring, slot)}, Scope::Producers);
   ArriveOnCopiesOp::create(b, ring.full, slot);
+}
+
+/// `left` tokens are left of the segment.
+void WgmmaKernel::fetchTile(UpdateOp update, Value left, Value source, StringRef part, const Ring &ring,
+                            Value tile, Value phases) {
+  Value slot = slotOf(tile), target = tileIn(ring, slot);
+  AwaitOp::create(b, ring.empty, slot, b.sub(b.i32(1), parityOf(tile)));
+  if (part == "k")
+    return fetchTokens(update, source, part, target, ring.full, slot);
+  Value landed = b.i32(schedule.getStages()); // the ring's additional barrier
+  Value isTail = b.less(left, b.i32(schedule.getKeys()));
+  fetchTokens(update, source, part, target, ring.full, b.select(isTail, landed, slot));
+  auto branch = scf::IfOp::create(b, isTail);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenYield());
+  AwaitOp::create(b, ring.full, landed, b.rem(b.div(phases, 2), 2));
+  ClearOp::create(b, target, left);
+  FenceAsyncOp::create(b);
+  ArriveOp::create(b, ring.full, slot);
 }
 
 void WgmmaKernel::consume() {
@@ -173,13 +302,14 @@ void WgmmaKernel::consume() {
     body();
   };
   if (takesTurns()) // the first turn is the first warpgroup's
-    only(1, [&] { PassByOp::create(b, turnOfOther(), turnThreads); });
+    only(consumers() - 1, [&] { PassByOp::create(b, turnOfNext(), turnThreads); });
   scf::ForOp tasks = beginTasks(ValueRange{zero, zero});
   Value taskCount = tasks.getRegionIterArg(0), tileCount = tasks.getRegionIterArg(1);
   readRows();
   State initial = initialState();
   AwaitOp::create(b, queryFull, zero, b.rem(taskCount, 2));
-  FenceAsyncOp::create(b);
+  if (!fetchesQuery)
+    FenceAsyncOp::create(b);
 
   SmallVector<Value> carried = initial.values();
   carried.push_back(tileCount);
@@ -189,23 +319,24 @@ void WgmmaKernel::consume() {
     b.setInsertionPointToStart(segments.getBody());
     Segment segment = readSegment(segments.getInductionVar());
     ValueRange in = segments.getRegionIterArgs();
-    Value tiles = tilesOf(segment, std::nullopt);
     // An empty segment has no first tile to start with.
-    auto some =
-        scf::IfOp::create(b, TypeRange(in.take_front(3)), b.less(zero, tiles), /*withElseRegion=*/true);
+    auto some = scf::IfOp::create(b, TypeRange(in), b.less(segment.kvBegin, segment.kvEnd),
+                                  /*withElseRegion=*/true);
     {
       OpBuilder::InsertionGuard inBranch(b);
       b.setInsertionPointToStart(some.thenBlock());
-      scf::YieldOp::create(b, walkSegment(segment, tiles, in[3], {in[0], in[1], in[2]}).values());
+      auto [state, tile] = walkSegment(segment, in[3], {in[0], in[1], in[2]});
+      SmallVector<Value> out = state.values();
+      out.push_back(tile);
+      scf::YieldOp::create(b, out);
       b.setInsertionPointToStart(some.elseBlock());
-      scf::YieldOp::create(b, in.take_front(3));
+      scf::YieldOp::create(b, in);
     }
-    SmallVector<Value> out(some.getResults());
-    out.push_back(b.add(in[3], tiles));
-    scf::YieldOp::create(b, out);
+    scf::YieldOp::create(b, some.getResults());
   }
   ArriveOp::create(b, queryEmpty, zero); // the producer may fetch the next task's queries while we write
   Value sum = CompleteOp::create(b, rowsOf(b.getF32Type()), segments.getResult(1));
+  readTask(tasks.getInductionVar());
   writeResults(segments.getResult(0), sum, segments.getResult(2), Value(), IntegerAttr(),
                b.sub(packedCount, warpRow));
   scf::YieldOp::create(b, ValueRange{b.add(taskCount, one), segments.getResult(3)});
@@ -218,7 +349,8 @@ void WgmmaKernel::consume() {
 Value WgmmaKernel::startScores(Value tile) {
   Value slot = slotOf(tile);
   AwaitOp::create(b, keyRing.full, slot, parityOf(tile));
-  FenceAsyncOp::create(b);
+  if (!fetches)
+    FenceAsyncOp::create(b);
   return StartDotOp::create(b, scoresType(), queryTile, warpgroupRow, tileIn(keyRing, slot), Value());
 }
 
@@ -226,12 +358,13 @@ Value WgmmaKernel::startScores(Value tile) {
 Value WgmmaKernel::startOutput(Value weights, Value acc, Value tile) {
   Value slot = slotOf(tile);
   AwaitOp::create(b, valueRing.full, slot, parityOf(tile));
-  FenceAsyncOp::create(b);
+  if (!fetches)
+    FenceAsyncOp::create(b);
   return StartDotOp::create(b, accType(), weights, Value(), tileIn(valueRing, slot), acc);
 }
 
-/// Waits for the output after the softmax, in both branches of what the softmax decided: ptxas would hoist a wait
-/// in front of the softmax if both were one basic block, and nothing would overlap.
+/// Waits for the output after the softmax, in both branches of what the softmax decided: ptxas would hoist a
+/// wait in front of the softmax if both were one basic block, and nothing would overlap.
 Value WgmmaKernel::finishAndRescale(Value started, const Step &step) {
   auto branch = scf::IfOp::create(b, started.getType(), step.moved, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
@@ -244,37 +377,40 @@ Value WgmmaKernel::finishAndRescale(Value started, const Step &step) {
   return branch.getResult(0);
 }
 
-State WgmmaKernel::walkSegment(const Segment &segment, Value tiles, Value firstTile, const State &state) {
-  Value one = b.i32(1);
+/// The segment has a tile at least. Loops count keys and tiles, not both and an index: registers are short.
+std::pair<State, Value> WgmmaKernel::walkSegment(const Segment &segment, Value firstTile,
+                                                 const State &state) {
+  Value one = b.i32(1), step = b.i32(schedule.getKeys());
   Value scores = finish(startScores(firstTile), 0);
   release(keyRing, firstTile);
   Step first = softmax(finishScores(scores, std::nullopt, segment, segment.kvBegin), state);
   Value acc = rescale(state.acc, first), weights = packWeights(first.weights);
 
-  auto loop = scf::ForOp::create(b, one, tiles, one, ValueRange{first.max, first.sum, acc, weights});
+  auto loop = scf::ForOp::create(b, b.add(segment.kvBegin, step), segment.kvEnd, step,
+                                 ValueRange{first.max, first.sum, acc, weights, firstTile});
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     ValueRange in = loop.getRegionIterArgs();
-    Value i = loop.getInductionVar(), tile = b.add(firstTile, i), previous = b.sub(tile, one);
+    Value previous = in[4], tile = b.add(previous, one);
     if (takesTurns())
       MeetOp::create(b, turnOfThis(), turnThreads);
     Value startedScores = startScores(tile);
     Value startedOutput = startOutput(in[3], in[2], previous);
     if (takesTurns())
-      PassByOp::create(b, turnOfOther(), turnThreads);
+      PassByOp::create(b, turnOfNext(), turnThreads);
     Value tileScores = finish(startedScores, 1);
     release(keyRing, tile);
-    Value firstKey = b.add(segment.kvBegin, b.mul(i, b.i32(schedule.getKeys())));
-    Step step = softmax(finishScores(tileScores, std::nullopt, segment, firstKey), {in[0], in[1], in[2]});
-    Value output = finishAndRescale(startedOutput, step);
+    Step next = softmax(finishScores(tileScores, std::nullopt, segment, loop.getInductionVar()),
+                        {in[0], in[1], in[2]});
+    Value output = finishAndRescale(startedOutput, next);
     release(valueRing, previous);
-    scf::YieldOp::create(b, ValueRange{step.max, step.sum, output, packWeights(step.weights)});
+    scf::YieldOp::create(b, ValueRange{next.max, next.sum, output, packWeights(next.weights), tile});
   }
-  Value last = b.sub(b.add(firstTile, tiles), one);
-  acc = finish(startOutput(loop.getResult(3), loop.getResult(2), last), 0);
-  release(valueRing, last);
-  return {loop.getResult(0), loop.getResult(1), acc};
+  ValueRange out = loop.getResults();
+  acc = finish(startOutput(out[3], out[2], out[4]), 0);
+  release(valueRing, out[4]);
+  return {{out[0], out[1], acc}, b.add(out[4], one)};
 }
 
 } // namespace

@@ -51,6 +51,87 @@ struct ArrivePattern : TilePattern<ArriveOp> {
   }
 };
 
+/// Lane i issues box i, one copy for each map's panels, or for each of its panels where boxes are shorter
+/// than the tile: a box lies in one piece, and so do the lines of one panel.
+struct FetchPattern : TilePattern<FetchOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(FetchOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    SharedType tile = op.getTarget().getType();
+    int64_t lines = op.getLines(), boxes = tile.getRows() / lines;
+    Value index = adaptor.getIndex().front(), target = adaptor.getTarget().front();
+    Value barrier = e.sharedAt(adaptor.getBarriers().front(), e.mul(index, 8));
+    Value first =
+        rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, e.lanes.lane, e.i32(0));
+    scf::IfOp::create(rewriter, op.getLoc(), first, [&](OpBuilder &builder, Location loc) {
+      Emitter at(builder, loc, e.lanes);
+      NVVM::MBarrierArriveExpectTxOp::create(builder, loc, Type(), barrier, at.i32(tile.getBytes()),
+                                             NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
+      scf::YieldOp::create(builder, loc);
+    });
+    NVVM::SyncWarpOp::create(rewriter, op.getLoc(), e.i32(-1));
+    scf::IfOp::create(rewriter, op.getLoc(), e.less(e.lanes.lane, e.i32(boxes)),
+                      [&](OpBuilder &builder, Location loc) {
+                        Emitter at(builder, loc, e.lanes);
+                        Value line = boxes == 1 ? at.i32(0) : at.mul(at.lanes.lane, lines);
+                        issue(at, op, adaptor, barrier, target, line);
+                        scf::YieldOp::create(builder, loc);
+                      });
+    rewriter.eraseOp(op);
+    return success();
+  }
+
+  static void issue(Emitter &e, FetchOp op, OneToNOpAdaptor adaptor, Value barrier, Value target,
+                    Value line) {
+    SharedType tile = op.getTarget().getType();
+    auto cluster = LLVM::LLVMPointerType::get(op.getContext(), 7);
+    size_t map = 0;
+    int64_t width = 0;
+    for (const SharedType::Panel &panel : tile.getPanels()) {
+      bool next = panel.width != width;
+      if (width && next)
+        ++map;
+      width = panel.width;
+      if (!next && op.getLines() == static_cast<uint64_t>(tile.getRows()))
+        continue; // was part of the copy before
+      SmallVector<Value> coordinates(cast<TensorMapType>(op.getMaps()[map].getType()).getRank() - 3,
+                                     e.i32(0));
+      llvm::append_values(coordinates, adaptor.getSlot().front(), e.i32(panel.chunk * 16 / width),
+                          adaptor.getHead().front());
+      Value to = e.sharedAt(e.sharedAt(target, e.mul(line, width)), panel.offset);
+      NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
+          e.b, e.loc, LLVM::AddrSpaceCastOp::create(e.b, e.loc, cluster, to), adaptor.getMaps()[map].front(),
+          coordinates, barrier, ValueRange(), Value(), Value(), NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
+          NVVM::CTAGroupKindAttr(), Value());
+    }
+  }
+};
+
+struct ClearPattern : TilePattern<ClearOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(ClearOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    // Swizzles permute the chunks of a line: the lines of a panel are one piece of memory.
+    for (const SharedType::Panel &panel : op.getTile().getType().getPanels()) {
+      Value begin = e.add(e.mul(adaptor.getLine(), panel.width), e.mul(e.lanes.lane, 16));
+      Value end = e.i32(op.getTile().getType().getRows() * panel.width);
+      scf::ForOp::create(rewriter, op.getLoc(), begin, end, e.i32(512), ValueRange(),
+                         [&](OpBuilder &builder, Location loc, Value offset, ValueRange) {
+                           Emitter at(builder, loc, e.lanes);
+                           auto type = VectorType::get(4, builder.getI32Type());
+                           Value zero = LLVM::ZeroOp::create(builder, loc, type);
+                           Value to = at.sharedAt(at.sharedAt(adaptor.getTile(), offset), panel.offset);
+                           LLVM::StoreOp::create(builder, loc, zero, to, 16);
+                           scf::YieldOp::create(builder, loc);
+                         });
+    }
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
 struct ArriveOnCopiesPattern : TilePattern<ArriveOnCopiesOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(ArriveOnCopiesOp op, OpAdaptor adaptor,
@@ -125,6 +206,7 @@ struct SetRegistersPattern : TilePattern<SetRegistersOp> {
 
 void tile::populateAsyncPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                  const LaneMap &lanes) {
-  patterns.add<InitBarriersPattern, ArrivePattern, ArriveOnCopiesPattern, AwaitPattern, FenceAsyncPattern,
-               MeetPattern, PassByPattern, SetRegistersPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<InitBarriersPattern, ArrivePattern, FetchPattern, ClearPattern, ArriveOnCopiesPattern,
+               AwaitPattern, FenceAsyncPattern, MeetPattern, PassByPattern, SetRegistersPattern>(
+      converter, patterns.getContext(), lanes);
 }

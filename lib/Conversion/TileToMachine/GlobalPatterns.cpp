@@ -36,22 +36,20 @@ struct ReadRangePattern : TilePattern<ReadRangeOp> {
     return success();
   }
 };
-/// Eight integers as two 16-byte loads.
+/// Eight integers in one request: each lane loads one, and takes all of them from the lanes that have them.
+/// That says in a form ptxas understands that they are uniform, and so is all that follows from them: trip
+/// counts, slots and descriptors live in uniform registers.
 struct RecordPattern : TilePattern<RecordOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(RecordOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Type i32 = rewriter.getI32Type();
-    Value first = e.mul(e.widen(adaptor.getIndex()), 8);
+    Value index = e.add(e.mul(e.widen(adaptor.getIndex()), 8), e.widen(e.band(e.lanes.lane, 7)));
+    Value mine = e.loadGlobal(adaptor.getBuffer(), i32, index, i32, 4);
     SmallVector<Value> fields;
-    for (int64_t half = 0; half < 2; ++half) {
-      Value loaded =
-          e.loadGlobal(adaptor.getBuffer(), i32, e.add(first, half * 4), VectorType::get(4, i32), 16);
-      for (int64_t i = 0; i < 4; ++i)
-        fields.push_back(LLVM::ExtractElementOp::create(rewriter, op.getLoc(), loaded, e.i32(i)));
-    }
-    fields.resize(op.getNumResults());
+    for (size_t i = 0; i < op.getNumResults(); ++i)
+      fields.push_back(e.shuffle(NVVM::ShflKind::idx, mine, e.i32(i)));
     rewriter.replaceOp(op, fields);
     return success();
   }

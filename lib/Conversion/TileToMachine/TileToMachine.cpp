@@ -32,6 +32,7 @@ TypeConverter makeTypeConverter(MLIRContext *context) {
   converter.addConversion([=](RingType) -> Type { return shared; });
   converter.addConversion([=](ScratchType) -> Type { return shared; });
   converter.addConversion([=](BarriersType) -> Type { return shared; });
+  converter.addConversion([=](TensorMapType) -> Type { return LLVM::LLVMPointerType::get(context); });
   converter.addConversion(
       [=](FragmentType type, SmallVectorImpl<Type> &types) -> std::optional<LogicalResult> {
         if (type.getLayout() == Layout::Unassigned)
@@ -52,7 +53,10 @@ LaneValues makeLaneValues(func::FuncOp kernel) {
   Value thread = NVVM::ThreadIdXOp::create(b, loc, i32);
   LaneValues values;
   values.lane = arith::AndIOp::create(b, loc, thread, constant(31));
-  values.warp = arith::ShRUIOp::create(b, loc, thread, constant(5));
+  // Taken from one lane, so that ptxas sees that it is uniform.
+  Value warp = arith::ShRUIOp::create(b, loc, thread, constant(5));
+  values.warp = NVVM::ShflOp::create(b, loc, warp.getType(), constant(-1), warp, constant(0), constant(31),
+                                     NVVM::ShflKind::idx, UnitAttr());
   values.group = arith::ShRUIOp::create(b, loc, values.lane, constant(2));
   values.quad = arith::AndIOp::create(b, loc, thread, constant(3));
   auto pointer = LLVM::LLVMPointerType::get(b.getContext(), 3);

@@ -4,6 +4,8 @@
 // starts, the distances between its 8x8 core matrices, and the swizzle. All
 // fields but the start are constants of the tile's type, so one address is
 // turned into a descriptor once, and stepping through the tile adds constants.
+// The upper half is all constant; the halves are kept apart until the last
+// moment, for 64-bit sums would cost carries and twice the registers.
 //
 // A tile is stored in panels, each with its own swizzle (SharedType). Along the
 // contracted axis a step of 16 features lies inside one panel. Along the axis
@@ -31,23 +33,28 @@ int64_t descriptorConstant(int64_t width, int64_t leading, int64_t stride) {
 /// The start field: bits 4 to 17 of a shared-memory address.
 Value startOf(Emitter &e, Value pointer) {
   Value address = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), pointer);
-  Value field = e.shr(e.band(address, 0x3ffff), 4);
-  return e.b.createOrFold<arith::ExtUIOp>(e.loc, e.b.getI64Type(), field);
+  return e.shuffle(NVVM::ShflKind::idx, e.shr(e.band(address, 0x3ffff), 4), e.i32(0));
 }
 
 /// An operand in shared memory.
 struct Operand {
   Operand(Emitter &e, SharedType type, Value base) : e(e), type(type), start(startOf(e, base)) {}
 
-  Value at(int64_t bytes, int64_t constant) { return e.add(start, constant + (bytes >> 4)); }
+  Value at(int64_t bytes, int64_t constant, Value offset = Value()) {
+    Value low = e.add(offset ? e.add(start, offset) : start, (constant & 0xffffffff) + (bytes >> 4));
+    Value halves = LLVM::PoisonOp::create(e.b, e.loc, VectorType::get(2, e.b.getI32Type()));
+    halves = LLVM::InsertElementOp::create(e.b, e.loc, halves, low, e.i32(0));
+    Value high = e.i32(static_cast<int32_t>(static_cast<uint64_t>(constant) >> 32));
+    halves = LLVM::InsertElementOp::create(e.b, e.loc, halves, high, e.i32(1));
+    return LLVM::BitcastOp::create(e.b, e.loc, e.b.getI64Type(), halves);
+  }
 
   /// 16 features from chunk `chunk` on, contracted (K-major); `line` lines down, a multiple of 8.
   Value alongFeatures(int64_t chunk, Value lineOffset = Value()) {
     SharedType::Panel panel = type.getPanels()[type.getPanelOf(chunk)];
-    Value result =
-        at(panel.offset + (chunk - panel.chunk) * 16, descriptorConstant(panel.width, 0, panel.width * 8));
     // The start of the first line moves with the panel's width.
-    return lineOffset ? e.add(result, e.mul(lineOffset, panel.width >> 4)) : result;
+    return at(panel.offset + (chunk - panel.chunk) * 16, descriptorConstant(panel.width, 0, panel.width * 8),
+              lineOffset ? e.mul(lineOffset, panel.width >> 4) : Value());
   }
 
   Emitter &e;
@@ -88,7 +95,7 @@ struct StartDotPattern : TilePattern<StartDotOp> {
     Value line;
     if (auto shared = dyn_cast<SharedType>(op.getLhs().getType())) {
       lhs.emplace(e, shared, adaptor.getLhs().front());
-      line = e.b.createOrFold<arith::ExtUIOp>(op.getLoc(), e.b.getI64Type(), adaptor.getLine().front());
+      line = adaptor.getLine().front();
     }
 
     SmallVector<Value> registers(adaptor.getAcc());

@@ -43,6 +43,7 @@ struct KernelInfo {
   int threads = 0;
   int64_t sharedBytes = 0;
   int blocksPerSM = 1;
+  int keyAlign = 1;     ///< segments begin at a multiple of this many tokens: boxes must not straddle pages
   int rowsPerBlock = 0; ///< of a merge kernel
   std::vector<Parameter> params;
 };

@@ -51,6 +51,7 @@ Json kernelToJson(const KernelInfo &kernel) {
   if (kernel.role == KernelInfo::Role::Attend) {
     json["rows"] = kernel.rows;
     json["keys"] = kernel.keys;
+    json["key_align"] = kernel.keyAlign;
   } else {
     json["rows_per_block"] = kernel.rowsPerBlock;
   }

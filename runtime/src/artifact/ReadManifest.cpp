@@ -86,6 +86,10 @@ KernelInfo kernel(const Cursor &cursor) {
   if (result.role == KernelInfo::Role::Attend) {
     result.rows = size(cursor["rows"]);
     result.keys = size(cursor["keys"]);
+    if (cursor.has("key_align"))
+      result.keyAlign = size(cursor["key_align"]);
+    if (result.keys % result.keyAlign != 0)
+      cursor["key_align"].expected("a divisor of the tile's " + std::to_string(result.keys) + " keys");
   } else {
     result.rowsPerBlock = size(cursor["rows_per_block"]);
   }

@@ -132,8 +132,8 @@ void UnitBuilder::spreadInstances(Strategy strategy, int64_t tileRows) {
   }
 }
 
-void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, int keys, Unit &unit,
-                              Work &work) {
+void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, const KernelInfo &kernel,
+                              Unit &unit, Work &work) {
   const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
   const Visibility &visibility = manifest_->operands[static_cast<size_t>(seen.operand)].visibility;
   const int32_t pos0 = operand.pos0[static_cast<size_t>(seen.instance)];
@@ -142,6 +142,17 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, int 
   toTokens(possible_, pos0, length);
   certainPositions(visibility, ends_, qMin, qMax, certain_);
   toTokens(certain_, pos0, length);
+  // Kernels that copy whole boxes want segments to begin with one. The tokens in front are masked; where they
+  // would be those of the segment before, the two become one.
+  size_t kept = 0;
+  for (Interval range : possible_) {
+    range.begin -= range.begin % kernel.keyAlign;
+    if (kept > 0 && range.begin < possible_[kept - 1].end)
+      possible_[kept - 1].end = range.end;
+    else
+      possible_[kept++] = range;
+  }
+  possible_.resize(kept);
   for (const Interval &range : possible_) {
     Interval full{range.begin, range.begin};
     for (const Interval &certain : certain_) {
@@ -152,7 +163,7 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, int 
     work.segments.push_back({seen.operand, seen.instance, static_cast<int32_t>(range.begin),
                              static_cast<int32_t>(range.end), static_cast<int32_t>(full.begin),
                              static_cast<int32_t>(full.end), pos0, 0});
-    unit.tiles += static_cast<int32_t>(ceilDiv(range.size(), keys));
+    unit.tiles += static_cast<int32_t>(ceilDiv(range.size(), kernel.keys));
     work.tokens += range.size();
   }
 }
@@ -174,7 +185,7 @@ void UnitBuilder::addUnits(int64_t rowBegin, int64_t rowEnd, std::span<const See
     const auto lastRow = batch_->qPos.begin() + (packed + count - 1) / group + 1;
     const auto [least, greatest] = std::minmax_element(firstRow, lastRow);
     for (const Seen &one : seen)
-      addSegments(one, *least, *greatest, kernel.keys, unit, work);
+      addSegments(one, *least, *greatest, kernel, unit, work);
     unit.segmentEnd = static_cast<int32_t>(work.segments.size());
     work.tiles += unit.tiles;
     work.largestUnit = std::max(work.largestUnit, unit.packedCount);

@@ -77,7 +77,8 @@ private:
   void spreadInstances(Strategy strategy, int64_t tileRows);
   void addUnits(int64_t rowBegin, int64_t rowEnd, std::span<const Seen> seen, bool partial, bool sink,
                 Work &work);
-  void addSegments(const Seen &seen, int64_t qMin, int64_t qMax, int keys, Unit &unit, Work &work);
+  void addSegments(const Seen &seen, int64_t qMin, int64_t qMax, const KernelInfo &kernel, Unit &unit,
+                   Work &work);
 };
 
 /// Integer cost: a key tile costs `tile`, a task `fixed` on top, each part of a cut one `partial` more.

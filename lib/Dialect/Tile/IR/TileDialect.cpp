@@ -56,7 +56,11 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   } else if (name == "tile.parameters") {
     if (!isListOf([](Attribute a) { return isa<ParameterAttr>(a); }))
       return expected("a list of #tile.parameter");
-  } else if (name == "tile.threads" || name == "tile.blocks_per_sm" || name == "tile.stages") {
+  } else if (name == "tile.tensor_maps") {
+    if (!isListOf([](Attribute a) { return isa<TensorMapAttr>(a); }))
+      return expected("a list of #tile.tensor_map");
+  } else if (name == "tile.threads" || name == "tile.blocks_per_sm" || name == "tile.stages" ||
+             name == "tile.key_align") {
     auto count = dyn_cast<IntegerAttr>(value);
     if (!count || count.getValue().getSignificantBits() > 32 || count.getValue().slt(1))
       return expected("a positive integer");
@@ -65,6 +69,38 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     if (!bytes || bytes.getValue().getSignificantBits() > 32 || bytes.getValue().isNegative())
       return expected("an integer that is not negative");
   }
+  return success();
+}
+
+LogicalResult TensorMapAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef name,
+                                    StringRef buffer, Type element, DenseI64ArrayAttr extents, ArrayAttr dims,
+                                    DenseI64ArrayAttr strides, DenseI64ArrayAttr box, int64_t swizzle) {
+  int64_t rank = extents.size();
+  if (rank < 1 || rank > 5)
+    return emitError() << "expected 1 to 5 axes, got " << rank;
+  auto isListOfNames = [](Attribute axis) {
+    auto names = dyn_cast<ArrayAttr>(axis);
+    return names && llvm::all_of(names, [](Attribute name) { return isa<StringAttr>(name); });
+  };
+  if (static_cast<int64_t>(dims.size()) != rank || strides.size() != rank || box.size() != rank ||
+      !llvm::all_of(dims, isListOfNames))
+    return emitError() << "expected a list of names, a stride and a box size for each of " << rank << " axes";
+  if (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8 != 0)
+    return emitError() << "expected an element of whole bytes, got " << element;
+  int64_t size = element.getIntOrFloatBitWidth() / 8;
+  if (strides[0] != size)
+    return emitError() << "expected the innermost stride to be the element's " << size << " bytes, got "
+                       << strides[0];
+  for (int64_t stride : strides.asArrayRef().drop_front())
+    if (stride < 16 || stride % 16 != 0)
+      return emitError() << "expected strides of multiples of 16 bytes, got " << stride;
+  for (int64_t extent : box.asArrayRef())
+    if (extent < 1 || extent > 256)
+      return emitError() << "expected a box of 1 to 256 along each axis, got " << extent;
+  if ((swizzle != 32 && swizzle != 64 && swizzle != 128) || box[0] * size != swizzle)
+    return emitError()
+           << "expected a swizzle of 32, 64 or 128 bytes, as long as the box's innermost axis, got "
+           << swizzle << " for " << box[0] * size;
   return success();
 }
 
@@ -88,11 +124,13 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                        << ", warps = " << warps << ")";
   if (splitKeys && rows % warps != 0) // every warp copies a share of the queries
     return emitError() << "expected the number of warps to divide the " << rows << " rows, got " << warps;
-  if (warpKeys < 16 || warpKeys % 16 != 0 || keys % warps != 0)
+  if (warpKeys < 16 || warpKeys % 16 != 0 || (kind == ScheduleKind::Mma && keys % warps != 0))
     return emitError() << "expected the keys of a warp to be a multiple of 16, got " << warpKeys
                        << " (keys = " << keys << ", warps = " << warps << ")";
+  if (kind == ScheduleKind::Wgmma && keys > 256)
+    return emitError() << "expected at most 256 keys, what one wgmma multiplies, got " << keys;
   // The lanes of a warp look up one line each.
-  if (int64_t copied = keys / warps; copied < 4 || copied > 32)
+  if (int64_t copied = keys / warps; kind == ScheduleKind::Mma && (copied < 4 || copied > 32))
     return emitError() << "expected 4 to 32 keys for each warp to copy, got " << copied << " (keys = " << keys
                        << ", warps = " << warps << ")";
   return success();

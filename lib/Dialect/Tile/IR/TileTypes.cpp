@@ -62,6 +62,12 @@ LogicalResult BarriersType::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+LogicalResult TensorMapType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t rank) {
+  if (rank < 1 || rank > 5)
+    return emitError() << "expected 1 to 5 axes, got " << rank;
+  return success();
+}
+
 LogicalResult SharedType::verify(function_ref<InFlightDiagnostic()> emitError, Axis rowAxis, int64_t rows,
                                  Axis colAxis, int64_t cols, Type element, bool swizzled) {
   if (rowAxis == colAxis)

@@ -32,7 +32,9 @@ struct AllocateShared : tile::impl::AllocateSharedPassBase<AllocateShared> {
           }
           bytes *= schedule.getWarps();
         }
-        int64_t offset = llvm::alignTo(next, 1024);
+        // Swizzles repeat every 1024 bytes; barriers only want their own eight.
+        bool tiles = !isa<BarriersType>(alloc.getMemory().getType());
+        int64_t offset = llvm::alignTo(next, tiles ? 1024 : 8);
         if (Value base = alloc.getOverlays()) {
           auto under = base.getDefiningOp<AllocOp>();
           if (!under || !under.getOffset()) {

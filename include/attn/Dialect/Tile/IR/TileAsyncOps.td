@@ -39,6 +39,35 @@ def Tile_ArriveOnCopiesOp : Tile_Op<"arrive_on_copies"> {
   let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` type($barriers)";
 }
 
+def Tile_FetchOp : Tile_Op<"fetch"> {
+  let summary = "a warp starts bulk copies of a shared tile's lines; they complete a phase of a barrier";
+  let description = [{
+    The tile is cut into boxes of `lines` lines, which lie in consecutive slots of the source; lane i issues box i,
+    whose first slot is its own `slot`. One lane arrives at the barrier once, with the bytes of the whole tile to
+    expect. There is a map for each width of the target's panels, the wide ones first; its last three axes are slots,
+    panels and heads. What lies outside the source arrives as zeros.
+  }];
+  let arguments = (ins
+    Arg<Variadic<Tile_TensorMapType>, "one per width of panel">:$maps,
+    Arg<I32, "each lane's own: first slot of its box">:$slot,
+    Arg<I32, "coordinate along the axis of heads">:$head,
+    Arg<Tile_SharedType, "the tile to fill">:$target,
+    Arg<Tile_BarriersType, "the barriers">:$barriers,
+    Arg<I32, "which of them">:$index,
+    I64Attr:$lines);
+  let assemblyFormat = [{
+    $maps `from` $slot `head` $head `lines` $lines `into` $target `on` $barriers `[` $index `]` attr-dict
+    `:` type($maps) `->` type($target) `,` type($barriers)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_ClearOp : Tile_Op<"clear"> {
+  let summary = "a warp writes zeros into the lines of a shared tile from `line` on";
+  let arguments = (ins Arg<Tile_SharedType, "the tile">:$tile, Arg<I32, "first line; the tile's count: none">:$line);
+  let assemblyFormat = "$tile `from` $line attr-dict `:` type($tile)";
+}
+
 def Tile_AwaitOp : Tile_Op<"await"> {
   let summary = "waits until the phase of this parity has completed";
   let description = [{

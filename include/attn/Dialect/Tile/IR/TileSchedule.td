@@ -50,7 +50,8 @@ def Tile_ParameterKind : I32EnumAttr<"ParameterKind", "what a kernel's parameter
     I32EnumAttrCase<"Buffer", 0, "buffer">,
     I32EnumAttrCase<"Dim", 1, "dim">,
     I32EnumAttrCase<"End", 2, "end">,
-    I32EnumAttrCase<"Scale", 3, "scale">]> {
+    I32EnumAttrCase<"Scale", 3, "scale">,
+    I32EnumAttrCase<"Map", 4, "map">]> {
   let cppNamespace = "::mlir::tile";
 }
 
@@ -58,12 +59,31 @@ def Tile_ParameterAttr : AttrDef<Tile_Dialect, "Parameter"> {
   let mnemonic = "parameter";
   let summary = "where the launch finds the value of a kernel's parameter";
   let description = [{
-    A tensor by its name, a dimension by its name, an end of a visibility by its index, or the scale. The manifest
-    lists a kernel's parameters in order.
+    A tensor by its name, a dimension by its name, an end of a visibility by its index, the scale, or a tensor map
+    by its name in the kernel's `tile.tensor_maps`. The manifest lists a kernel's parameters in order.
   }];
   let parameters = (ins "ParameterKind":$kind, StringRefParameter<"name of the tensor or dimension", "\"\"">:$name,
                         DefaultValuedParameter<"int64_t", "0">:$index);
   let assemblyFormat = "`<` $kind (`,` $name^)? (`index` $index^)? `>`";
+}
+
+def Tile_TensorMapAttr : AttrDef<Tile_Dialect, "TensorMap"> {
+  let mnemonic = "tensor_map";
+  let summary = "a tensor as bulk copies see it: axes of bytes, a box, a swizzle";
+  let description = [{
+    Axis i, counted from the innermost, has `extents[i]` elements times the product of the run-time dimensions that
+    `dims[i]` names; `strides[i]` bytes lie between its elements (the innermost are adjacent: its stride is the
+    element's size). A copy moves a `box`, the innermost axis side by side, into shared memory with the swizzle of
+    that many bytes. The launch encodes it for the device.
+  }];
+  let parameters = (ins StringRefParameter<"name of the map">:$name, StringRefParameter<"the tensor">:$buffer,
+                        "Type":$element, "DenseI64ArrayAttr":$extents, "ArrayAttr":$dims,
+                        "DenseI64ArrayAttr":$strides, "DenseI64ArrayAttr":$box, "int64_t":$swizzle);
+  let assemblyFormat = [{
+    `<` $name `of` $buffer `,` $element `,` `extents` `=` $extents `,` `dims` `=` $dims `,` `strides` `=` $strides `,`
+    `box` `=` $box `,` `swizzle` `=` $swizzle `>`
+  }];
+  let genVerifyDecl = 1;
 }
 
 #endif

@@ -93,6 +93,14 @@ def Tile_BarriersType : Tile_Type<"Barriers", "barriers"> {
   let genVerifyDecl = 1;
 }
 
+def Tile_TensorMapType : Tile_Type<"TensorMap", "tensor_map"> {
+  let summary = "how boxes are cut out of a tensor in global memory: what a bulk copy is told";
+  let description = [{ `rank` axes, the innermost first; `#tile.tensor_map` says which. A parameter of the kernel. }];
+  let parameters = (ins "int64_t":$rank);
+  let assemblyFormat = "`<` $rank `>`";
+  let genVerifyDecl = 1;
+}
+
 def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
   let summary = "values in the registers of one warp";
   let description = [{

@@ -1,0 +1,147 @@
+//===- AttendCopies.cpp - How queries, keys and values reach shared memory ===//
+//
+// Two ways. A *gather* computes an address for every 16 bytes, in many threads:
+// it takes every store. A *fetch* tells the hardware's copy engine which box of
+// a tensor is wanted, in one thread: it needs the lines of a box to lie in
+// consecutive slots, which is so in dense and packed stores and inside a page.
+//
+// Both see a tensor as slots (one per token, or per query row) of heads of
+// features, and share the map from a token to its slot.
+//
+//===----------------------------------------------------------------------===//
+#include "AttendKernel.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+/// Slot of a token in the operand's store: the same for keys and values.
+Value AttendKernel::slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage) {
+  KVType type = update.getKv().getType();
+  Type i32 = b.getI32Type();
+  switch (type.getStore()) {
+  case Store::Dense:
+    return b.add(b.mul(segment.instance, b.dimension(tensor(update, "tokens"))), token);
+  case Store::Packed:
+    return b.add(b.read(b.buffer(tensor(update, "start"), i32), b.wide(segment.instance)), token);
+  case Store::Paged: {
+    Value row = b.mul(b.wide(segment.instance), b.wide(b.dimension(tensor(update, "max_pages"))));
+    Value index = b.add(row, b.wide(b.div(token, type.getPage())));
+    Value page = b.read(b.buffer(tensor(update, "block_table"), i32), index);
+    Value first = b.mul(page, b.i32(type.getPage()));
+    return startsPage ? first : b.add(first, b.rem(token, type.getPage()));
+  }
+  }
+  llvm_unreachable("unknown store");
+}
+
+void AttendKernel::gatherQueries(Value target, Scope scope) {
+  auto gather =
+      GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
+                       ValueRange{b.i64(0)}, ValueRange{target}, ArrayRef<int64_t>{chain.keyDim()}, scope);
+  b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
+    auto [row, head] = unpack(line[0]);
+    return b.add(b.mul(row, b.i32(chain.queryHeads())), head);
+  });
+}
+
+void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value firstKey,
+                                ArrayRef<StringRef> parts, ValueRange targets, Scope scope) {
+  KVType type = update.getKv().getType();
+  SmallVector<Value> sources, origins;
+  SmallVector<int64_t> strides;
+  for (StringRef part : parts) {
+    int64_t dim = part == "k" ? type.getKeyDim() : type.getValueDim();
+    std::string name = tensor(update, type.getStore() == Store::Paged ? (part + "_pages").str() : part.str());
+    sources.push_back(b.buffer(name, chain.element()));
+    origins.push_back(b.wide(b.mul(kvHead, b.i32(dim))));
+    strides.push_back(type.getHeads() * dim);
+  }
+  auto gather = GatherOp::create(b, firstKey, segment.kvEnd, sources, origins, targets, strides, scope);
+  b.fill(gather.getSlot(), {b.getI32Type()},
+         [&](ValueRange token) { return slotOf(update, segment, token[0]); });
+}
+
+/// A map for each width of the tile's panels. Axes: features of a panel, then `inner`, then slots, panels and
+/// heads; boxes hold whole panels, all of one width where they are as long as the tile.
+SmallVector<Value> AttendKernel::tensorMaps(StringRef name, StringRef buffer, SharedType tile, int64_t lines,
+                                            std::optional<MapAxis> inner, MapAxis slots, int64_t features,
+                                            int64_t heads, int64_t headStride) {
+  tile = SharedType::get(b.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(), tile.getCols(),
+                         tile.getElement(), /*swizzled=*/true);
+  int64_t size = tile.getElement().getIntOrFloatBitWidth() / 8;
+  SmallVector<Value> maps;
+  for (int64_t width : {128, 64, 32}) {
+    int64_t panels = llvm::count_if(tile.getPanels(), [&](auto &panel) { return panel.width == width; });
+    if (panels == 0)
+      continue;
+    SmallVector<MapAxis> axes{{width / size, {}, size, width / size}};
+    if (inner)
+      axes.push_back(*inner);
+    axes.push_back(slots);
+    axes.push_back({features * size / width, {}, width, lines == tile.getRows() ? panels : 1});
+    axes.push_back({heads, {}, headStride, 1});
+    SmallVector<int64_t> extents, strides, box;
+    SmallVector<Attribute> dims;
+    for (const MapAxis &axis : axes) {
+      extents.push_back(axis.extent);
+      strides.push_back(axis.stride);
+      box.push_back(axis.box);
+      dims.push_back(b.getStrArrayAttr(SmallVector<StringRef>(axis.dims.begin(), axis.dims.end())));
+    }
+    std::string unique = (name + "." + Twine(lines) + "x" + Twine(width / size)).str();
+    maps.push_back(b.tensorMap(TensorMapAttr::get(
+        b.getContext(), unique, buffer, tile.getElement(), b.getDenseI64ArrayAttr(extents),
+        b.getArrayAttr(dims), b.getDenseI64ArrayAttr(strides), b.getDenseI64ArrayAttr(box), width)));
+  }
+  return maps;
+}
+
+bool AttendKernel::fetchesQueries() { return schedule.getRows() % chain.group() == 0; }
+
+void AttendKernel::fetchQueries(Value target, Value barriers) {
+  int64_t group = chain.group(), dim = chain.keyDim(), rows = schedule.getRows() / group;
+  int64_t size = chain.element().getIntOrFloatBitWidth() / 8;
+  auto tile = cast<SharedType>(target.getType());
+  // Packed rows: the heads of a group, then the next query row.
+  SmallVector<Value> maps = tensorMaps(
+      "q.map", "q", tile, tile.getRows(), MapAxis{group, {}, dim * size, group},
+      {1, {"rows"}, chain.queryHeads() * dim * size, rows}, dim, chain.kvHeads(), group * dim * size);
+  FetchOp::create(b, maps, b.div(packedBegin, group), kvHead, target, barriers, b.i32(0), tile.getRows());
+}
+
+Value AttendKernel::fetchSlot(UpdateOp update, const Segment &segment, Value firstKey) {
+  int64_t lines = fetchLines(update.getKv().getType(), keys);
+  if (lines == keys)
+    return slotOf(update, segment, firstKey);
+  // Boxes past the last token repeat the one that holds it: their table entries need not exist.
+  Value last = b.sub(segment.kvEnd, b.i32(1)), lane = LaneIdOp::create(b, b.getI32Type());
+  Value token = b.min(b.add(firstKey, b.mul(lane, b.i32(lines))), b.sub(last, b.rem(last, lines)));
+  return slotOf(update, segment, token, lines == update.getKv().getType().getPage());
+}
+
+void AttendKernel::fetchTokens(UpdateOp update, Value slot, StringRef part, Value target, Value barriers,
+                               Value index) {
+  KVType type = update.getKv().getType();
+  int64_t dim = part == "k" ? type.getKeyDim() : type.getValueDim();
+  int64_t size = chain.element().getIntOrFloatBitWidth() / 8, stride = type.getHeads() * dim * size;
+  auto tile = cast<SharedType>(target.getType());
+  int64_t lines = fetchLines(type, tile.getRows());
+  MapAxis slots{1, {}, stride, lines};
+  switch (type.getStore()) {
+  case Store::Dense:
+    slots.dims = {tensor(update, "instances"), tensor(update, "tokens")};
+    break;
+  case Store::Packed:
+    slots.dims = {tensor(update, "tokens")};
+    break;
+  case Store::Paged:
+    slots.extent = type.getPage();
+    slots.dims = {tensor(update, "pages")};
+    break;
+  }
+  std::string buffer = tensor(update, type.getStore() == Store::Paged ? (part + "_pages").str() : part.str());
+  SmallVector<Value> maps = tensorMaps(tensor(update, (part + ".map").str()), buffer, tile, lines,
+                                       std::nullopt, slots, dim, type.getHeads(), dim * size);
+  FetchOp::create(b, maps, slot, kvHead, target, barriers, index, lines);
+}

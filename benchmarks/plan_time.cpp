@@ -1,8 +1,8 @@
 //===- plan_time.cpp - How long planning takes ------------------------------===//
 //
-// Ragged decode batches of growing size, a prefill, and shared prompts, on the
-// blocks of an H200, and the accounting of forests (attn-plan). `per_1000_items` is the time for 1,000 tasks
-// of the plan in seconds; the budget is 50 us, whatever the size.
+// Ragged decode batches of growing size, a prefill, shared prompts and streaming
+// heads, on the blocks of an H200, and the accounting of forests (attn-plan). `per_1000_items` is the time
+// for 1,000 tasks of the plan in seconds; the budget is 50 us, whatever the size.
 //
 //===----------------------------------------------------------------------===//
 #include "attn_rt/Forest.h"
@@ -16,8 +16,8 @@ using namespace attn::rt;
 
 namespace {
 
-/// Llama-3.1-8B's heads, causal.
-Manifest llama() {
+/// Llama-3.1-8B's heads, causal; with `classes` some of them keep a sink of 64 and the last 256 tokens.
+Manifest llama(bool classes) {
   Manifest m;
   m.entry = "decode";
   m.qHeads = 32;
@@ -47,6 +47,12 @@ Manifest llama() {
     Visibility causal;
     causal.kind = Visibility::Kind::Causal;
     m.operands.push_back({name, static_cast<int>(m.arguments.size()) - 1, causal});
+  }
+  if (classes) {
+    using Kind = Visibility::Kind;
+    m.ends = {64, 256};
+    m.headClasses = {{"retrieval", {}},
+                     {"streaming", {Kind::Or, -1, {{Kind::Sink, 0, {}}, {Kind::Recent, 1, {}}}}}};
   }
   return m;
 }
@@ -82,9 +88,12 @@ Batch ragged(int sequences, int rows, int sharing) {
 }
 
 void plan(benchmark::State &state) {
-  const Manifest m = llama();
-  const Batch batch = ragged(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)),
-                             static_cast<int>(state.range(2)));
+  const auto streaming = static_cast<int32_t>(state.range(3));
+  const Manifest m = llama(streaming > 0);
+  Batch batch = ragged(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)),
+                       static_cast<int>(state.range(2)));
+  for (int32_t head = 0; head < m.kvHeads; ++head)
+    batch.classes.push_back(head < streaming);
   const PlanOptions options;
   Planner planner(m, options, planCapacity(m, PlanLimits::of(m, batch), options));
   Plan plan;
@@ -102,17 +111,21 @@ void plan(benchmark::State &state) {
 }
 
 BENCHMARK(plan)
-    ->ArgNames({"sequences", "rows", "sharing"})
-    ->Args({8, 1, 0})
-    ->Args({17, 1, 0})
-    ->Args({64, 1, 0})
-    ->Args({256, 1, 0})
-    ->Args({1024, 1, 0})
-    ->Args({4096, 1, 0})
-    ->Args({64, 37, 0})
-    ->Args({2, 8192, 0})
-    ->Args({256, 1, 16})
-    ->Args({1024, 1, 32})
+    ->ArgNames({"sequences", "rows", "sharing", "streaming"})
+    ->Args({8, 1, 0, 0})
+    ->Args({17, 1, 0, 0})
+    ->Args({64, 1, 0, 0})
+    ->Args({256, 1, 0, 0})
+    ->Args({1024, 1, 0, 0})
+    ->Args({4096, 1, 0, 0})
+    ->Args({64, 37, 0, 0})
+    ->Args({2, 8192, 0, 0})
+    ->Args({256, 1, 16, 0})
+    ->Args({1024, 1, 32, 0})
+    ->Args({64, 1, 0, 4})
+    ->Args({1024, 1, 0, 4})
+    ->Args({2, 8192, 0, 4})
+    ->Args({1024, 1, 32, 6})
     ->Unit(benchmark::kMicrosecond);
 
 /// A tree of the shape of a reasoning run: a prompt, then levels of ten branches each.

@@ -19,6 +19,7 @@ struct SampleOptions {
   int operands = 1; ///< named "kv", "kv1", …; the further ones see all
   bool sinkLogits = false;
   int bigRows = 128, keys = 64;
+  std::vector<HeadClassInfo> headClasses = {};
   bool tensorMap = false; ///< the attend kernels read "kv.k_pages" through "kv.k.map0"
 };
 
@@ -75,6 +76,15 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
     sink.dims = {{"", m.qHeads}};
     m.arguments.push_back(sink);
   }
+  m.headClasses = options.headClasses;
+  if (!m.headClasses.empty()) {
+    Argument classes;
+    classes.name = "classes";
+    classes.role = Argument::Role::Classes;
+    classes.dtype = DType::I32;
+    classes.dims = {{"", m.kvHeads}};
+    m.arguments.push_back(classes);
+  }
   const auto buffer = [](std::string name) { return Parameter{Parameter::Kind::Buffer, std::move(name), 0}; };
   const auto attend = [&](int rows) {
     KernelInfo kernel;
@@ -86,6 +96,8 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
     kernel.sharedBytes = 65536;
     kernel.blocksPerSM = rows == 16 ? 2 : 1;
     kernel.params = {buffer("q"), buffer("q_pos"), buffer("o"), buffer("lse"), buffer("plan.tasks")};
+    if (!m.headClasses.empty())
+      kernel.params.push_back(buffer("slot_heads"));
     if (!m.ends.empty())
       kernel.params.push_back({Parameter::Kind::End, "", 0});
     kernel.params.push_back({Parameter::Kind::Scale, "", 0});

@@ -71,7 +71,7 @@ struct DimInfo {
 };
 
 struct Argument {
-  enum class Role : uint8_t { Query, KV, Sink, Tensor };
+  enum class Role : uint8_t { Query, KV, Sink, Tensor, Classes };
   enum class Store : uint8_t { Paged, Packed, Dense };
   std::string name;
   Role role = Role::Tensor;
@@ -83,6 +83,13 @@ struct Argument {
   int page = 0;
   int kvHeads = 0, keyDim = 0, valueDim = 0;
   DType keyDType = DType::BF16, valueDType = DType::BF16;
+};
+
+/// A class of KV heads, and what it sees of whatever the operands show. Which head belongs to which class is
+/// the run-time tensor `classes`.
+struct HeadClassInfo {
+  std::string name;
+  Visibility visibility;
 };
 
 /// One `(argument see visibility)` of the attention.
@@ -105,10 +112,14 @@ struct Manifest {
   std::vector<int32_t> ends;
   std::vector<Argument> arguments;
   std::vector<OperandInfo> operands;
+  std::vector<HeadClassInfo> headClasses; ///< empty: all heads see alike
   std::vector<KernelInfo> kernels;
   std::vector<TensorMapInfo> tensorMaps;
 
   int groupSize() const { return qHeads / kvHeads; }
+  size_t classCount() const { return headClasses.empty() ? 1 : headClasses.size(); }
+  /// What heads of a class see of an operand: the intersection of what both say.
+  Visibility visibilityOf(size_t operand, size_t headClass) const;
   const Argument &argumentOf(const OperandInfo &operand) const {
     return arguments[static_cast<size_t>(operand.argumentIndex)];
   }

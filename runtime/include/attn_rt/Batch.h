@@ -32,10 +32,19 @@ struct Batch {
   std::vector<int32_t> qPos;          ///< [rows]
   std::vector<OperandBatch> operands; ///< as in Manifest::operands
   std::vector<int32_t> ends;          ///< sizes of windows and sinks; empty: as compiled (Manifest::ends)
-  int64_t otherBytes = 0; ///< of tensors that are no part of the above (sink logits, slopes, biases)
+  int64_t otherBytes = 0;       ///< of tensors that are no part of the above (sink logits, slopes, biases)
+  std::vector<int32_t> classes; ///< [kv_heads], the class of each KV head; empty where all heads are alike
 
   size_t sequences() const { return qStart.size() - 1; }
 };
+
+/// How many KV heads are in each class; all in one where the manifest has no classes.
+std::vector<int32_t> classHeads(const Manifest &manifest, const Batch &batch);
+/// "2 retrieval, 6 streaming"
+std::string classHeadsText(const Manifest &manifest, std::span<const int32_t> heads);
+/// Plans speak of *slots*: the KV heads numbered class by class, in order within a class. This is the head of
+/// each slot, the tensor `slot_heads` of the kernels.
+std::vector<int32_t> slotHeads(const Manifest &manifest, const Batch &batch);
 
 /// Everything of design's "bad input" that sizes and tables can break. Each error names the tensor, the
 /// index, what was given and what is legal.

@@ -22,6 +22,10 @@
 // shares, is decided by estimated time, and no share is made so short that
 // reading Q again would show against its keys and values.
 //
+// KV heads may belong to classes that see different tokens. A class has units of its
+// own, done once for each of its *slots*; which head a slot stands for is looked up by
+// the kernels, so that one plan serves every layer with as many heads in each class.
+//
 // An instance seen by the rows of several sequences (a shared prompt, the inner
 // node of a tree) can be read once for all of them: `flatten` gives it a unit of
 // its own with all its rows where the bytes saved outweigh the partials added,
@@ -42,11 +46,11 @@ namespace attn::rt {
 struct PlanTask {
   int32_t packedBegin,
       packedCount; ///< packed row p of KV head h is query row p / G, query head h * G + p % G
-  int32_t kvHead;
+  int32_t slot;    ///< the KV head; with head classes the number of `slot_heads` that holds it
   int32_t segmentBegin, segmentEnd;
   int32_t partial; ///< first partial row, or -1: results are written directly
   int32_t flags;   ///< bit 0: includes the sink logit
-  int32_t unused;
+  int32_t headClass;
 };
 inline constexpr int32_t taskHasSink = 1;
 
@@ -78,10 +82,11 @@ struct Plan {
   std::vector<PlanTask> tasks;
   std::vector<PlanSegment> segments;
   std::vector<int32_t> mergeStart; ///< [merge rows + 1]
-  std::vector<int32_t> mergeRows;  ///< row * q_heads + head
+  std::vector<int32_t> mergeRows;  ///< row * q_heads + slot * group + member of the group
   std::vector<int32_t> mergePartials;
   int64_t partialRows = 0;
-  std::vector<int32_t> ends; ///< the sizes of windows and sinks it was made with
+  std::vector<int32_t> ends;       ///< the sizes of windows and sinks it was made with
+  std::vector<int32_t> classHeads; ///< and the KV heads of each class
   PlanStats stats;
 };
 

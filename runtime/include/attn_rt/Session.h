@@ -29,7 +29,9 @@ public:
   /// Copies the inputs that some kernel reads to the device and makes room for the results. The batch must
   /// have been made from these tensors. Buffers are kept where their size fits.
   Status bind(const TensorMap &tensors, const Batch &batch);
-  /// Uses memory of the caller instead, under a name of design's table: "kv.k_pages", "o", …
+  /// Uses memory of the caller instead, under a name of design's table: "kv.k_pages", "o", …; where heads
+  /// have classes also "slot_heads", a layer's permutation (see slotHeads), under one plan for all layers
+  /// that have as many heads in each class.
   Status bindAddress(const std::string &name, DeviceAddress address);
   /// A dimension that kernels ask for ("kv.max_pages"); bind sets those of its tensors.
   void setDim(const std::string &name, int32_t value);

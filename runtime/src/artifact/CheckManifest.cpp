@@ -1,6 +1,7 @@
 #include "artifact/ManifestJson.h"
 #include "attn_rt/BulkTensor.h"
 
+#include <algorithm>
 #include <set>
 
 namespace attn::rt {
@@ -25,6 +26,8 @@ struct Names {
   std::set<std::string> dims{"rows", "sequences", "merge_rows"};
 
   explicit Names(const Manifest &manifest) {
+    if (!manifest.headClasses.empty())
+      buffers.insert("slot_heads");
     for (const Argument &argument : manifest.arguments) {
       if (argument.role != Argument::Role::KV) {
         buffers.insert(argument.name);
@@ -69,6 +72,24 @@ void checkOperand(const OperandInfo &operand, const Manifest &manifest, const Cu
   same(argument.keyDim, manifest.keyDim, "key_dim");
   same(argument.valueDim, manifest.valueDim, "value_dim");
   checkEnds(operand.visibility, manifest, cursor["visibility"]);
+}
+
+/// Classes have names of their own, and one tensor of the right size that says which head is in which.
+void checkHeadClasses(const Manifest &m, const Cursor &root) {
+  const std::vector<Cursor> classes = root["head_classes"].elements();
+  std::set<std::string> seen;
+  for (size_t i = 0; i < m.headClasses.size() && !root.failed(); ++i) {
+    if (!seen.insert(m.headClasses[i].name).second)
+      classes[i]["name"].fail("duplicate head class '" + m.headClasses[i].name + "'");
+    checkEnds(m.headClasses[i].visibility, m, classes[i]["visibility"]);
+  }
+  const auto fits = [&](const Argument &argument) {
+    return argument.role == Argument::Role::Classes && argument.dtype == DType::I32 &&
+           argument.dims.size() == 1 && argument.dims[0].name.empty() && argument.dims[0].value == m.kvHeads;
+  };
+  if (std::count_if(m.arguments.begin(), m.arguments.end(), fits) != 1)
+    root["head_classes"].fail("expected one argument of role \"classes\", i32[" + std::to_string(m.kvHeads) +
+                              "]");
 }
 
 void checkParameter(const Parameter &param, const Manifest &manifest, const Names &names,
@@ -119,6 +140,9 @@ void checkManifest(const Manifest &m, const Cursor &root) {
   const std::vector<Cursor> operands = root["operands"].elements();
   for (size_t i = 0; i < m.operands.size() && !root.failed(); ++i)
     checkOperand(m.operands[i], m, operands[i]);
+
+  if (!m.headClasses.empty() && !root.failed())
+    checkHeadClasses(m, root);
 
   const Names names(m);
   const std::vector<Cursor> maps =

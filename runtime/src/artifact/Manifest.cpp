@@ -16,6 +16,16 @@ const TensorMapInfo *Manifest::findTensorMap(std::string_view name) const {
   return found == tensorMaps.end() ? nullptr : &*found;
 }
 
+Visibility Manifest::visibilityOf(size_t operand, size_t headClass) const {
+  const Visibility &shown = operands[operand].visibility;
+  if (headClasses.empty() || headClasses[headClass].visibility.kind == Visibility::Kind::All)
+    return shown;
+  const Visibility &seen = headClasses[headClass].visibility;
+  if (shown.kind == Visibility::Kind::All)
+    return seen;
+  return {Visibility::Kind::And, -1, {shown, seen}};
+}
+
 std::string_view storeName(Argument::Store store) { return storeWords[static_cast<size_t>(store)]; }
 
 namespace {
@@ -117,6 +127,7 @@ Json manifestToJson(const Manifest &m) {
             {"ends", m.ends},
             {"arguments", Json::array()},
             {"operands", Json::array()},
+            {"head_classes", Json::array()},
             {"kernels", Json::array()},
             {"plan", {{"version", planVersion}}}};
   for (const Argument &argument : m.arguments)
@@ -124,6 +135,9 @@ Json manifestToJson(const Manifest &m) {
   for (const OperandInfo &operand : m.operands)
     json["operands"].push_back(
         {{"argument", operand.argument}, {"visibility", visibilityToJson(operand.visibility)}});
+  for (const HeadClassInfo &headClass : m.headClasses)
+    json["head_classes"].push_back(
+        {{"name", headClass.name}, {"visibility", visibilityToJson(headClass.visibility)}});
   for (const KernelInfo &kernel : m.kernels)
     json["kernels"].push_back(kernelToJson(kernel));
   for (const TensorMapInfo &map : m.tensorMaps)

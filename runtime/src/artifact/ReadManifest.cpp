@@ -161,6 +161,9 @@ Manifest readManifest(const Cursor &root) {
     operand.visibility = visibility(entry["visibility"]);
     m.operands.push_back(std::move(operand));
   }
+  if (root.has("head_classes"))
+    for (const Cursor &entry : root["head_classes"].elements())
+      m.headClasses.push_back({entry["name"].string(), visibility(entry["visibility"])});
   for (const Cursor &entry : root["kernels"].elements())
     m.kernels.push_back(kernel(entry));
   if (root.has("tensor_maps"))

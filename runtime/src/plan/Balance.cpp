@@ -1,8 +1,10 @@
 #include "plan/Work.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace attn::rt {
 
@@ -52,62 +54,62 @@ int64_t Balancer::taskCost(const Unit &unit) const {
 /// Longest first, each to the block with the least to do (of equals the first). Returns the largest load.
 int64_t Balancer::dealWhole(const Work &work) {
   const auto blocks = static_cast<size_t>(blocks_);
-  order_.resize(work.units.size());
-  for (size_t i = 0; i < order_.size(); ++i)
-    order_[i] = static_cast<int32_t>(i);
-  std::sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) {
-    const int64_t left = taskCost(work.units[static_cast<size_t>(a)]),
-                  right = taskCost(work.units[static_cast<size_t>(b)]);
-    return left != right ? left > right : a < b;
+  order_.clear();
+  for (const Unit &unit : work.units)
+    order_.push_back({taskCost(unit), static_cast<int32_t>(order_.size())});
+  std::sort(order_.begin(), order_.end(), [](const Ordered &a, const Ordered &b) {
+    return a.cost != b.cost ? a.cost > b.cost : a.unit < b.unit;
   });
-  // A heap of (load, block) in one word; its top is replaced, never popped.
-  heap_.resize(blocks);
-  for (size_t b = 0; b < blocks; ++b)
-    heap_[b] = b;
+  // A tournament of (load, block) in one word: a node holds the lesser of its children, the root the least.
+  // Its loop is as long for every task and branches on nothing that it reads, which a heap's does.
+  const size_t leaves = std::bit_ceil(blocks);
+  tournament_.assign(2 * leaves, std::numeric_limits<uint64_t>::max());
+  std::iota(tournament_.begin() + static_cast<int64_t>(leaves),
+            tournament_.begin() + static_cast<int64_t>(leaves + blocks), uint64_t{0});
+  for (size_t node = leaves - 1; node > 0; --node)
+    tournament_[node] = std::min(tournament_[2 * node], tournament_[2 * node + 1]);
   loads_.assign(blocks, 0);
-  blockOf_.resize(work.units.size() * static_cast<size_t>(heads_));
-  for (int32_t unit : order_) {
-    const auto cost = static_cast<uint64_t>(taskCost(work.units[static_cast<size_t>(unit)]));
-    for (int head = 0; head < heads_; ++head) {
-      const uint64_t top = heap_[0] + (cost << 20);
-      const size_t block = top & ((1u << 20) - 1);
-      blockOf_[static_cast<size_t>(unit) * static_cast<size_t>(heads_) + static_cast<size_t>(head)] =
-          static_cast<int32_t>(block);
-      loads_[block] += static_cast<int64_t>(cost);
-      size_t at = 0;
-      for (size_t child; (child = 2 * at + 1) < blocks; at = child) {
-        child += child + 1 < blocks && heap_[child + 1] < heap_[child];
-        if (heap_[child] >= top)
-          break;
-        heap_[at] = heap_[child];
+  blockOf_.resize(static_cast<size_t>(work.tasks));
+  for (const Ordered &next : order_) {
+    const Unit &unit = work.units[static_cast<size_t>(next.unit)];
+    for (int32_t task = unit.taskBegin; task < unit.taskBegin + unit.slots.count(); ++task) {
+      uint64_t load = tournament_[1] + (static_cast<uint64_t>(next.cost) << 20);
+      const size_t block = load & ((1u << 20) - 1);
+      blockOf_[static_cast<size_t>(task)] = static_cast<int32_t>(block);
+      loads_[block] += next.cost;
+      tournament_[leaves + block] = load;
+      for (size_t node = leaves + block; node > 1; node /= 2) {
+        load = std::min(load, tournament_[node ^ 1]);
+        tournament_[node / 2] = load;
       }
-      heap_[at] = top;
     }
   }
   return *std::max_element(loads_.begin(), loads_.end());
 }
 
 void Balancer::emitWhole(const Work &work, Assignment &out) {
-  const auto heads = static_cast<size_t>(heads_);
   out.blockTasks.assign(static_cast<size_t>(blocks_) + 1, 0);
   for (int32_t block : blockOf_)
     ++out.blockTasks[static_cast<size_t>(block) + 1];
   for (size_t b = 1; b < out.blockTasks.size(); ++b)
     out.blockTasks[b] += out.blockTasks[b - 1];
   out.pieces.resize(blockOf_.size());
-  heap_.assign(out.blockTasks.begin(), out.blockTasks.end());
-  for (int32_t unit : order_)
-    for (size_t head = 0; head < heads; ++head) {
-      const auto block = static_cast<size_t>(blockOf_[static_cast<size_t>(unit) * heads + head]);
-      out.pieces[heap_[block]++] = {unit, static_cast<int32_t>(head), 0,
-                                    work.units[static_cast<size_t>(unit)].tiles, true};
+  nextPiece_.assign(out.blockTasks.begin(), out.blockTasks.end());
+  for (const Ordered &next : order_) {
+    const Unit &unit = work.units[static_cast<size_t>(next.unit)];
+    for (int32_t i = 0; i < unit.slots.count(); ++i) {
+      const auto block =
+          static_cast<size_t>(blockOf_[static_cast<size_t>(unit.taskBegin) + static_cast<size_t>(i)]);
+      out.pieces[static_cast<size_t>(nextPiece_[block]++)] = {next.unit, unit.slots.begin + i, 0, unit.tiles,
+                                                              true};
     }
+  }
 }
 
 /// Walks the list of tasks and fills one share after the other up to a cost of `share`, cutting between
 /// tiles. Filling as far as possible is optimal: a tile moved to a later share never makes the rest fit
 /// better. Parts made by a cut have at least `leastPart` tiles. Returns whether `shares` were enough; calls
-/// sink(share, unit, head, begin, end).
+/// sink(share, unit, slot, begin, end).
 template <typename Sink>
 bool Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const {
   const int64_t fixed = cost_->fixed, tile = CostModel::tile;
@@ -117,13 +119,13 @@ bool Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leas
     const Unit &unit = work.units[u];
     const int64_t overhead = fixed + (unit.partial ? cost_->partial : 0),
                   cutOverhead = fixed + cost_->partial;
-    for (int head = 0; head < heads_; ++head) {
+    for (int32_t slot = unit.slots.begin; slot < unit.slots.end; ++slot) {
       int64_t begin = 0;
       for (;;) {
         const int64_t rest = unit.tiles - begin;
         const int64_t whole = (begin ? cutOverhead : overhead) + tile * rest;
         if (load + whole <= share) {
-          sink(current, u, head, begin, begin + rest);
+          sink(current, u, slot, begin, begin + rest);
           load += whole;
           break;
         }
@@ -136,7 +138,7 @@ bool Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leas
           load = 0;
           continue;
         }
-        sink(current, u, head, begin, begin + part);
+        sink(current, u, slot, begin, begin + part);
         begin += part;
         if (++current == shares)
           return false;
@@ -150,7 +152,7 @@ bool Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leas
 /// Finds the smallest share of cost that is enough, and cuts by it.
 void Balancer::cut(const Work &work, int64_t total, int shares, Assignment &out) {
   const auto fits = [&](int64_t share, int64_t leastPart) {
-    return cutList(work, share, shares, leastPart, [](int, size_t, int, int64_t, int64_t) {});
+    return cutList(work, share, shares, leastPart, [](int, size_t, int32_t, int64_t, int64_t) {});
   };
   int64_t low = ceilDiv(total, shares), step = CostModel::tile + cost_->fixed + cost_->partial;
   low = std::max(low, step); // one tile of a cut task must fit
@@ -190,11 +192,11 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
   out.blockTasks.assign(static_cast<size_t>(blocks_) + 1, 0);
   loads_.assign(static_cast<size_t>(blocks_), 0);
   out.cuts = 0;
-  cutList(work, share, shares, leastPart, [&](int block, size_t u, int head, int64_t begin, int64_t end) {
+  cutList(work, share, shares, leastPart, [&](int block, size_t u, int32_t slot, int64_t begin, int64_t end) {
     const Unit &unit = work.units[u];
     const bool whole = begin == 0 && end == unit.tiles;
     out.pieces.push_back(
-        {static_cast<int32_t>(u), head, static_cast<int32_t>(begin), static_cast<int32_t>(end), whole});
+        {static_cast<int32_t>(u), slot, static_cast<int32_t>(begin), static_cast<int32_t>(end), whole});
     out.cuts += begin > 0;
     ++out.blockTasks[static_cast<size_t>(block) + 1];
     loads_[static_cast<size_t>(block)] +=
@@ -206,17 +208,16 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
 
 void Balancer::balance(const Manifest &manifest, const Work &work, int blocks, const GpuModel &gpu,
                        Assignment &out) {
-  heads_ = manifest.kvHeads;
   blocks_ = blocks;
   cost_.emplace(manifest, manifest.kernels[static_cast<size_t>(work.kernel)], work, blocks, gpu);
   int64_t total = 0, largest = 0;
   for (const Unit &unit : work.units) {
-    total += taskCost(unit) * heads_;
+    total += taskCost(unit) * unit.slots.count();
     largest = std::max(largest, taskCost(unit));
   }
 
   // How many shares: each one more shortens the walk and lengthens the merge.
-  const int64_t mostShares = std::min<int64_t>(blocks_, work.tiles * heads_ / cost_->shareTiles);
+  const int64_t mostShares = std::min<int64_t>(blocks_, work.tiles / cost_->shareTiles);
   int shares = 0;
   double cutSeconds = std::numeric_limits<double>::infinity();
   for (int64_t candidate = mostShares; candidate > 1; candidate -= ceilDiv(candidate, 4)) {

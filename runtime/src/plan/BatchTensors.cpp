@@ -139,6 +139,11 @@ Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensor
     if (Status s = readOperand(manifest.argumentOf(operand), binder, batch.operands.back()); !s)
       return s.error();
   }
+  if (!manifest.headClasses.empty()) {
+    if (Status s = binder.read("classes", {{"", manifest.kvHeads}}, batch.classes); !s)
+      return s.error();
+    batch.otherBytes += static_cast<int64_t>(batch.classes.size()) * 4;
+  }
   for (const Argument &argument : manifest.arguments)
     if (argument.role == Argument::Role::Sink || argument.role == Argument::Role::Tensor) {
       auto tensor = binder.find(argument.name, argument.dtype, argument.dims);

@@ -104,6 +104,23 @@ Status checkRows(const Argument &argument, const OperandBatch &operand, int64_t 
   return {};
 }
 
+Status checkClasses(const Manifest &manifest, const std::vector<int32_t> &classes) {
+  if (manifest.headClasses.empty())
+    return {};
+  if (static_cast<int>(classes.size()) != manifest.kvHeads)
+    return inputError("'classes': expected " + std::to_string(manifest.kvHeads) +
+                      " elements, one per KV head, got " + std::to_string(classes.size()));
+  std::string names;
+  for (const HeadClassInfo &headClass : manifest.headClasses)
+    names += (names.empty() ? "" : ", ") + headClass.name;
+  const int64_t last = static_cast<int64_t>(manifest.headClasses.size()) - 1;
+  for (size_t i = 0; i < classes.size(); ++i)
+    if (classes[i] < 0 || classes[i] > last)
+      return inputError(at("classes", i) + "expected a class between 0 and " + std::to_string(last) + " (" +
+                        names + "), got " + std::to_string(classes[i]));
+  return {};
+}
+
 Status checkOperand(const Argument &argument, const OperandBatch &operand, int64_t rows) {
   const auto count = [&](const char *what, size_t has) -> Status {
     if (has == operand.instances())
@@ -158,6 +175,8 @@ Status checkBatch(const Manifest &manifest, const Batch &batch) {
   for (size_t i = 0; i < batch.ends.size(); ++i)
     if (batch.ends[i] < 0)
       return inputError(at("ends", i) + "expected at least 0, got " + std::to_string(batch.ends[i]));
+  if (Status s = checkClasses(manifest, batch.classes); !s)
+    return s;
   for (size_t i = 0; i < batch.operands.size(); ++i)
     if (Status s = checkOperand(manifest.argumentOf(manifest.operands[i]), batch.operands[i], batch.rows); !s)
       return s;

@@ -35,7 +35,7 @@ void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, Plan &pla
         continue;
       // Member of the group and row of each packed row, without a division for each.
       int32_t member = task.packedBegin % group;
-      int32_t output = task.packedBegin / group * qHeads + task.kvHead * group + member;
+      int32_t output = task.packedBegin / group * qHeads + task.slot * group + member;
       for (int32_t r = 0; r < task.packedCount; ++r) {
         visit(output, task.partial + r);
         ++output;
@@ -80,9 +80,9 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
   plan.tasks.reserve(assignment.pieces.size());
   for (const Piece &piece : assignment.pieces) {
     const Unit &unit = work.units[static_cast<size_t>(piece.unit)];
-    PlanTask task{unit.packedBegin, unit.packedCount, piece.head, 0, 0, -1, 0, 0};
+    PlanTask task{unit.packedBegin, unit.packedCount, piece.slot, 0, 0, -1, 0, unit.slots.headClass};
     if (piece.whole) {
-      // All heads that do a unit whole read the same segments.
+      // All slots that do a unit whole read the same segments.
       int32_t &begin = unitSegments_[static_cast<size_t>(piece.unit)];
       if (begin < 0) {
         begin = static_cast<int32_t>(plan.segments.size());

@@ -43,6 +43,8 @@ std::string explainPlan(const Manifest &m, const Batch &batch, const Plan &plan,
   text += format(
       "problem   %lld rows of %zu sequences, %d query heads on %d KV heads, %d key and %d value dims\n",
       static_cast<long long>(batch.rows), batch.sequences(), m.qHeads, m.kvHeads, m.keyDim, m.valueDim);
+  if (!m.headClasses.empty())
+    text += "heads     " + classHeadsText(m, plan.classHeads) + "\n";
   text += format("work      %lld tasks, %lld key tiles, %lld cuts, on %d of %d blocks\n",
                  static_cast<long long>(s.tasks), static_cast<long long>(s.tiles),
                  static_cast<long long>(s.cuts), s.usedBlocks, plan.blocks);

@@ -27,6 +27,31 @@ bool needsPositions(const Visibility &visibility) {
              : std::any_of(visibility.of.begin(), visibility.of.end(), needsPositions);
 }
 
+/// Where a token lies, in tokens of the store.
+int64_t slotOf(const Argument &argument, const OperandBatch &operand, int64_t instance, int64_t token) {
+  switch (argument.store) {
+  case Argument::Store::Dense:
+    return instance * operand.tokens + token;
+  case Argument::Store::Packed:
+    return operand.start[static_cast<size_t>(instance)] + token;
+  case Argument::Store::Paged:
+    break;
+  }
+  const int64_t entry = instance * operand.maxPages + token / argument.page;
+  return int64_t{operand.blockTable[static_cast<size_t>(entry)]} * argument.page + token % argument.page;
+}
+
+/// Pages of an instance that hold some of these tokens.
+int64_t pagesOf(const IntervalList &tokens, int64_t page) {
+  int64_t count = 0, next = 0;
+  for (const Interval &range : tokens) {
+    const int64_t last = (range.end - 1) / page;
+    count += last + 1 - std::max(range.begin / page, next);
+    next = last + 1;
+  }
+  return count;
+}
+
 int64_t sectors(int64_t bytes) { return (bytes + 31) / 32 * 32; }
 
 } // namespace
@@ -39,55 +64,53 @@ ProblemFloor problemFloor(const Manifest &m, const Batch &batch) {
   floor.resultBytes = batch.rows * m.qHeads * (m.valueDim * element + (m.returnsLse ? 4 : 0));
   floor.tableBytes = static_cast<int64_t>(batch.qStart.size()) * 4 + batch.otherBytes;
 
-  std::vector<Seen> seen(m.arguments.size());
-  IntervalList rowSees, all, united;
+  // Heads of one class see the same tokens, of heads that are theirs alone.
+  const std::vector<int32_t> heads = classHeads(m, batch);
+  std::vector<std::vector<Seen>> seen(heads.size(), std::vector<Seen>(m.arguments.size()));
+  IntervalList rowSees, classSees, all, united;
   bool positions = false;
   double pairs = 0;
   for (size_t o = 0; o < m.operands.size(); ++o) {
-    const Visibility &visibility = m.operands[o].visibility;
     const Argument &argument = m.argumentOf(m.operands[o]);
     const OperandBatch &operand = batch.operands[o];
-    Seen &store = seen[static_cast<size_t>(m.operands[o].argumentIndex)];
-    positions |= needsPositions(visibility);
     floor.tableBytes += static_cast<int64_t>(operand.instances()) * 4;
     for (size_t i = 0; i < operand.instances(); ++i) {
       all.clear();
-      for (int32_t row = operand.rowFirst[i]; row < operand.rowLast[i]; ++row) {
-        const int32_t q = batch.qPos[static_cast<size_t>(row)];
-        possiblePositions(visibility, ends, q, q, rowSees);
-        toTokens(rowSees, operand.pos0[i], operand.lengths[i]);
-        pairs += static_cast<double>(totalSize(rowSees));
-        unite(all, rowSees, united);
+      for (size_t c = 0; c < heads.size(); ++c) {
+        if (heads[c] == 0)
+          continue;
+        const Visibility visibility = m.visibilityOf(o, c);
+        positions |= needsPositions(visibility);
+        classSees.clear();
+        for (int32_t row = operand.rowFirst[i]; row < operand.rowLast[i]; ++row) {
+          const int32_t q = batch.qPos[static_cast<size_t>(row)];
+          possiblePositions(visibility, ends, q, q, rowSees);
+          toTokens(rowSees, operand.pos0[i], operand.lengths[i]);
+          pairs += static_cast<double>(totalSize(rowSees) * heads[c]);
+          unite(classSees, rowSees, united);
+          std::swap(classSees, united);
+        }
+        Seen &store = seen[c][static_cast<size_t>(m.operands[o].argumentIndex)];
+        for (const Interval &range : classSees)
+          for (int64_t t = range.begin; t < range.end; ++t)
+            store.add(slotOf(argument, operand, static_cast<int64_t>(i), t));
+        unite(all, classSees, united);
         std::swap(all, united);
       }
-      int64_t lastPage = -1;
-      for (const Interval &range : all)
-        for (int64_t t = range.begin; t < range.end; ++t) {
-          const auto index = static_cast<int64_t>(i);
-          if (argument.store == Argument::Store::Dense) {
-            store.add(index * operand.tokens + t);
-          } else if (argument.store == Argument::Store::Packed) {
-            store.add(operand.start[i] + t);
-          } else {
-            const int64_t page = t / argument.page;
-            floor.tableBytes += page != lastPage ? 4 : 0;
-            lastPage = page;
-            store.add(int64_t{operand.blockTable[static_cast<size_t>(index * operand.maxPages + page)]} *
-                          argument.page +
-                      t % argument.page);
-          }
-        }
+      if (argument.store == Argument::Store::Paged)
+        floor.tableBytes += 4 * pagesOf(all, argument.page);
     }
   }
   if (positions)
     floor.tableBytes += batch.rows * 4;
-  for (size_t a = 0; a < seen.size(); ++a) {
-    const Argument &argument = m.arguments[a];
-    floor.kvBytes += seen[a].count * argument.kvHeads *
-                     (sectors(argument.keyDim * static_cast<int64_t>(dtypeSize(argument.keyDType))) +
-                      sectors(argument.valueDim * static_cast<int64_t>(dtypeSize(argument.valueDType))));
-  }
-  floor.usefulFlops = 2.0 * pairs * m.qHeads * (m.keyDim + m.valueDim);
+  for (size_t c = 0; c < heads.size(); ++c)
+    for (size_t a = 0; a < m.arguments.size(); ++a) {
+      const Argument &argument = m.arguments[a];
+      floor.kvBytes += seen[c][a].count * heads[c] *
+                       (sectors(argument.keyDim * static_cast<int64_t>(dtypeSize(argument.keyDType))) +
+                        sectors(argument.valueDim * static_cast<int64_t>(dtypeSize(argument.valueDType))));
+    }
+  floor.usefulFlops = 2.0 * pairs * m.groupSize() * (m.keyDim + m.valueDim);
   return floor;
 }
 

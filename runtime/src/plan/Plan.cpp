@@ -12,41 +12,6 @@ std::optional<Strategy> parseStrategy(std::string_view name) {
   return std::nullopt;
 }
 
-static int launchBlocks(const KernelInfo &kernel, const PlanOptions &options) {
-  return options.blocks ? options.blocks : options.multiprocessors * kernel.blocksPerSM;
-}
-
-PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const PlanOptions &options) {
-  int64_t intervals = 1;
-  for (const OperandInfo &operand : m.operands)
-    intervals = std::max<int64_t>(intervals, intervalBound(operand.visibility));
-  const int64_t packed = limits.rows * m.groupSize();
-  const bool shared = options.strategy == Strategy::Flatten && limits.sharedInstances > 0;
-  const int64_t sharedPacked = shared ? limits.sharedRows * m.groupSize() : 0;
-  PlanCapacity capacity;
-  for (const KernelInfo &kernel : m.kernels) {
-    if (kernel.role != KernelInfo::Role::Attend)
-      continue;
-    const int64_t blocks = launchBlocks(kernel, options);
-    capacity.blocks = std::max(capacity.blocks, blocks);
-    // A group of n packed rows takes at most n / rows + 1 tiles, rounded down; so does a shared instance.
-    const int64_t own = packed / kernel.rows + std::min(limits.groups, limits.rows);
-    const int64_t other = shared ? sharedPacked / kernel.rows + limits.sharedInstances : 0;
-    const int64_t segmentsPerUnit = limits.instancesPerRow * intervals;
-    // At most one cut for each block but the first: one more task, and copies of the segments of the task it
-    // cuts.
-    capacity.tasks = std::max(capacity.tasks, (own + other) * m.kvHeads + blocks);
-    capacity.segments = std::max(capacity.segments,
-                                 own * segmentsPerUnit + other * intervals + blocks * (segmentsPerUnit + 1));
-    const int64_t cutParts = 2 * blocks * std::min<int64_t>(kernel.rows, packed);
-    capacity.partialRows =
-        std::max(capacity.partialRows, cutParts + (shared ? (packed + sharedPacked) * m.kvHeads : 0));
-  }
-  capacity.mergePartials = capacity.partialRows;
-  capacity.mergeRows = std::min(capacity.partialRows, limits.rows * m.qHeads);
-  return capacity;
-}
-
 struct Planner::State {
   const Manifest &manifest;
   PlanOptions options;
@@ -86,7 +51,7 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
   stats = {};
   stats.tasks = static_cast<int64_t>(plan.tasks.size());
   stats.cuts = assignment.cuts;
-  stats.tiles = work.tiles * m.kvHeads;
+  stats.tiles = work.tiles;
   int64_t packedRows = 0, segmentReads = 0;
   for (const PlanTask &task : plan.tasks) {
     packedRows += task.packedCount;
@@ -98,11 +63,11 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
       const PlanSegment &segment = work.segments[static_cast<size_t>(s)];
       const Argument &a = m.argumentOf(m.operands[static_cast<size_t>(segment.operand)]);
       const int64_t tokens = segment.kvEnd - segment.kvBegin;
-      stats.kvBytes += tokens * m.kvHeads *
+      stats.kvBytes += tokens * unit.slots.count() *
                        (a.keyDim * static_cast<int64_t>(dtypeSize(a.keyDType)) +
                         a.valueDim * static_cast<int64_t>(dtypeSize(a.valueDType)));
       if (a.store == Argument::Store::Paged)
-        stats.metadataBytes += (tokens + a.page - 1) / a.page * 4 * m.kvHeads;
+        stats.metadataBytes += (tokens + a.page - 1) / a.page * 4 * unit.slots.count();
     }
   stats.partialBytes = 2 * plan.partialRows * (m.valueDim + 1) * 4;
   stats.metadataBytes +=
@@ -127,7 +92,8 @@ Planner::Planner(Planner &&) noexcept = default;
 
 Status Planner::plan(const Batch &batch, Plan &plan) {
   State &s = *state_;
-  s.builder.build(s.manifest, batch, s.options.strategy, s.work);
+  plan.classHeads = classHeads(s.manifest, batch);
+  s.builder.build(s.manifest, batch, plan.classHeads, s.options.strategy, s.work);
   plan.blocks = launchBlocks(s.manifest.kernels[static_cast<size_t>(s.work.kernel)], s.options);
   // The block number shares a word with its load where tasks are dealt out.
   if (plan.blocks < 1 || plan.blocks >= 1 << 20)

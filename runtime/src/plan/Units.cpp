@@ -31,15 +31,23 @@ void UnitBuilder::findGroups() {
   for (size_t i = 1; i < boundaries_.size(); ++i) {
     for (int32_t row = boundaries_[i - 1]; row < boundaries_[i]; ++row)
       groupOfRow_[static_cast<size_t>(row)] = static_cast<int32_t>(groups_.size());
-    groups_.push_back({boundaries_[i - 1], boundaries_[i]});
+    const auto [least, greatest] =
+        std::minmax_element(batch_->qPos.begin() + boundaries_[i - 1], batch_->qPos.begin() + boundaries_[i]);
+    groups_.push_back({boundaries_[i - 1], boundaries_[i], *least, *greatest});
   }
   groupOfRow_[static_cast<size_t>(batch_->rows)] = static_cast<int32_t>(groups_.size());
 }
 
-/// One unit for all rows instead of units for each group: are the bytes of K and V saved more than the
-/// partials that the rows then need (written and read, here and where the rows' other units would have
-/// written results directly)?
-bool UnitBuilder::worthSharing(const Seen &seen, int64_t tileRows) const {
+void UnitBuilder::setClass(int32_t headClass) {
+  visibility_.clear();
+  for (size_t o = 0; o < manifest_->operands.size(); ++o)
+    visibility_.push_back(manifest_->visibilityOf(o, static_cast<size_t>(headClass)));
+}
+
+/// One unit for all rows instead of units for each group: are the bytes of K and V saved, those of the tokens
+/// that every row sees, more than the partials that the rows then need (written and read, here and where the
+/// rows' other units would have written results directly)?
+bool UnitBuilder::worthSharing(const Seen &seen, int64_t tileRows) {
   const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
   const auto instance = static_cast<size_t>(seen.instance);
   const int64_t group = manifest_->groupSize();
@@ -48,14 +56,18 @@ bool UnitBuilder::worthSharing(const Seen &seen, int64_t tileRows) const {
                 lastGroup = groupOfRow_[static_cast<size_t>(last)];
   if (lastGroup - firstGroup < 2)
     return false;
-  int64_t apart = 0;
-  for (int32_t g = firstGroup; g < lastGroup; ++g)
-    apart +=
-        ceilDiv((groups_[static_cast<size_t>(g)].rowEnd - groups_[static_cast<size_t>(g)].rowBegin) * group,
-                tileRows);
+  int64_t apart = 0, qMin = greatestPosition, qMax = leastPosition;
+  for (int32_t g = firstGroup; g < lastGroup; ++g) {
+    const Group &rows = groups_[static_cast<size_t>(g)];
+    apart += ceilDiv((rows.rowEnd - rows.rowBegin) * group, tileRows);
+    qMin = std::min<int64_t>(qMin, rows.leastPosition);
+    qMax = std::max<int64_t>(qMax, rows.greatestPosition);
+  }
+  certainPositions(visibility_[static_cast<size_t>(seen.operand)], ends_, qMin, qMax, certain_);
+  toTokens(certain_, operand.pos0[instance], operand.lengths[instance]);
   const int64_t together = ceilDiv((last - first) * group, tileRows);
   const Argument &argument = manifest_->argumentOf(manifest_->operands[static_cast<size_t>(seen.operand)]);
-  const int64_t saved = (apart - together) * operand.lengths[instance] * tokenBytes(argument);
+  const int64_t saved = (apart - together) * totalSize(certain_) * tokenBytes(argument);
   const int64_t added = 2 * 2 * (last - first) * group * (manifest_->valueDim + 1) * 4;
   return saved > added;
 }
@@ -63,7 +75,7 @@ bool UnitBuilder::worthSharing(const Seen &seen, int64_t tileRows) const {
 /// One kernel for the whole plan: the smallest whose tile holds the packed rows of every group (and of every
 /// instance worth sharing), else the largest. A larger tile reads keys less often; a smaller one wastes less
 /// on padding.
-int UnitBuilder::chooseKernel(Strategy strategy) {
+int UnitBuilder::chooseKernel(Strategy strategy, std::span<const int32_t> classHeads) {
   std::vector<int> kernels;
   for (size_t i = 0; i < manifest_->kernels.size(); ++i)
     if (manifest_->kernels[i].role == KernelInfo::Role::Attend)
@@ -77,11 +89,13 @@ int UnitBuilder::chooseKernel(Strategy strategy) {
   int64_t rows = 0;
   for (const Group &group : groups_)
     rows = std::max<int64_t>(rows, group.rowEnd - group.rowBegin);
-  if (strategy == Strategy::Flatten)
-    for (size_t o = 0; o < batch_->operands.size(); ++o)
+  for (size_t c = 0; c < classHeads.size() && strategy == Strategy::Flatten; ++c) {
+    setClass(static_cast<int32_t>(c));
+    for (size_t o = 0; o < batch_->operands.size() && classHeads[c] > 0; ++o)
       for (size_t i = 0; i < batch_->operands[o].instances(); ++i)
         if (const Seen seen{static_cast<int32_t>(o), static_cast<int32_t>(i)}; worthSharing(seen, largest))
           rows = std::max<int64_t>(rows, batch_->operands[o].rowLast[i] - batch_->operands[o].rowFirst[i]);
+  }
   for (int kernel : kernels)
     if (rows * manifest_->groupSize() <= manifest_->kernels[static_cast<size_t>(kernel)].rows)
       return kernel;
@@ -91,6 +105,8 @@ int UnitBuilder::chooseKernel(Strategy strategy) {
 /// Each instance goes to the shared ones or into the list of every group that sees it (CSR by counting).
 void UnitBuilder::spreadInstances(Strategy strategy, int64_t tileRows) {
   shared_.clear();
+  for (Group &group : groups_)
+    group.seenBegin = group.seenEnd = group.units = 0;
   for (int pass = 0; pass < 2; ++pass) {
     size_t nextShared = 0;
     for (size_t o = 0; o < batch_->operands.size(); ++o) {
@@ -135,13 +151,17 @@ void UnitBuilder::spreadInstances(Strategy strategy, int64_t tileRows) {
 void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, const KernelInfo &kernel,
                               Unit &unit, Work &work) {
   const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
-  const Visibility &visibility = manifest_->operands[static_cast<size_t>(seen.operand)].visibility;
+  const Visibility &visibility = visibility_[static_cast<size_t>(seen.operand)];
   const int32_t pos0 = operand.pos0[static_cast<size_t>(seen.instance)];
   const int32_t length = operand.lengths[static_cast<size_t>(seen.instance)];
   possiblePositions(visibility, ends_, qMin, qMax, possible_);
   toTokens(possible_, pos0, length);
-  certainPositions(visibility, ends_, qMin, qMax, certain_);
-  toTokens(certain_, pos0, length);
+  if (qMin == qMax) {
+    certain_ = possible_;
+  } else {
+    certainPositions(visibility, ends_, qMin, qMax, certain_);
+    toTokens(certain_, pos0, length);
+  }
   // Kernels that copy whole boxes want segments to begin with one. The tokens in front are masked; where they
   // would be those of the segment before, the two become one.
   size_t kept = 0;
@@ -164,17 +184,18 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
                              static_cast<int32_t>(range.end), static_cast<int32_t>(full.begin),
                              static_cast<int32_t>(full.end), pos0, 0});
     unit.tiles += static_cast<int32_t>(ceilDiv(range.size(), kernel.keys));
-    work.tokens += range.size();
   }
 }
 
-void UnitBuilder::addUnits(int64_t rowBegin, int64_t rowEnd, std::span<const Seen> seen, bool partial,
-                           bool sink, Work &work) {
+void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t rowEnd,
+                           std::span<const Seen> seen, bool partial, bool sink, Work &work) {
   const KernelInfo &kernel = manifest_->kernels[static_cast<size_t>(work.kernel)];
   const int64_t group = manifest_->groupSize();
   for (int64_t packed = rowBegin * group; packed < rowEnd * group; packed += kernel.rows) {
     const int64_t count = std::min<int64_t>(kernel.rows, rowEnd * group - packed);
-    Unit unit{static_cast<int32_t>(packed),
+    Unit unit{slots,
+              work.tasks,
+              static_cast<int32_t>(packed),
               static_cast<int32_t>(count),
               static_cast<int32_t>(work.segments.size()),
               0,
@@ -187,72 +208,58 @@ void UnitBuilder::addUnits(int64_t rowBegin, int64_t rowEnd, std::span<const See
     for (const Seen &one : seen)
       addSegments(one, *least, *greatest, kernel, unit, work);
     unit.segmentEnd = static_cast<int32_t>(work.segments.size());
-    work.tiles += unit.tiles;
+    work.tasks += slots.count();
+    work.tiles += int64_t{unit.tiles} * slots.count();
     work.largestUnit = std::max(work.largestUnit, unit.packedCount);
     work.units.push_back(unit);
   }
 }
 
-void UnitBuilder::build(const Manifest &manifest, const Batch &batch, Strategy strategy, Work &work) {
-  manifest_ = &manifest;
-  batch_ = &batch;
-  ends_ = batch.ends.empty() ? manifest.ends : batch.ends;
-  findGroups();
-  work.kernel = chooseKernel(strategy);
-  work.units.clear();
-  work.segments.clear();
-  work.tiles = work.tokens = work.largestUnit = 0;
-  spreadInstances(strategy, manifest.kernels[static_cast<size_t>(work.kernel)].rows);
-  work.shared = !shared_.empty();
-
+/// The units of the heads of one class.
+void UnitBuilder::addClass(const SlotRange &slots, Strategy strategy, Work &work) {
+  setClass(slots.headClass);
+  spreadInstances(strategy, manifest_->kernels[static_cast<size_t>(work.kernel)].rows);
+  work.shared |= !shared_.empty();
   for (const Seen &seen : shared_) {
-    const OperandBatch &operand = batch.operands[static_cast<size_t>(seen.operand)];
+    const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
     const int32_t first = operand.rowFirst[static_cast<size_t>(seen.instance)];
     const int32_t last = operand.rowLast[static_cast<size_t>(seen.instance)];
-    bool partial = manifest.sinkLogits;
+    bool partial = manifest_->sinkLogits;
     for (int32_t g = groupOfRow_[static_cast<size_t>(first)]; g < groupOfRow_[static_cast<size_t>(last)];
          ++g) {
       const Group &group = groups_[static_cast<size_t>(g)];
       partial |= group.units > 1 || group.seenEnd > group.seenBegin;
     }
-    addUnits(first, last, {&seen, 1}, partial, false, work);
+    addUnits(slots, first, last, {&seen, 1}, partial, false, work);
   }
   for (const Group &group : groups_) {
     const std::span<const Seen> seen(seen_.data() + group.seenBegin,
                                      static_cast<size_t>(group.seenEnd - group.seenBegin));
     // Rows that only shared units serve need none of their own, unless someone has to add the sink.
-    if (group.units == 0 || !seen.empty() || manifest.sinkLogits)
-      addUnits(group.rowBegin, group.rowEnd, seen, group.units > 0, true, work);
+    if (group.units == 0 || !seen.empty() || manifest_->sinkLogits)
+      addUnits(slots, group.rowBegin, group.rowEnd, seen, group.units > 0, true, work);
   }
 }
 
-PlanLimits PlanLimits::of(const Manifest &, const Batch &batch) {
-  PlanLimits limits;
-  limits.rows = batch.rows;
-  std::vector<int32_t> bounds(batch.qStart.begin(), batch.qStart.end());
-  std::vector<int32_t> depth(static_cast<size_t>(batch.rows) + 1, 0);
-  for (const OperandBatch &operand : batch.operands)
-    for (size_t i = 0; i < operand.instances(); ++i)
-      if (operand.rowFirst[i] < operand.rowLast[i]) {
-        bounds.insert(bounds.end(), {operand.rowFirst[i], operand.rowLast[i]});
-        ++depth[static_cast<size_t>(operand.rowFirst[i])];
-        --depth[static_cast<size_t>(operand.rowLast[i])];
-      }
-  std::sort(bounds.begin(), bounds.end());
-  bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
-  limits.groups = static_cast<int64_t>(bounds.size()) - 1;
-  int32_t open = 0;
-  for (int32_t change : depth)
-    limits.instancesPerRow = std::max<int64_t>(limits.instancesPerRow, open += change);
-  for (const OperandBatch &operand : batch.operands)
-    for (size_t i = 0; i < operand.instances(); ++i) {
-      const auto inside = std::upper_bound(bounds.begin(), bounds.end(), operand.rowFirst[i]);
-      if (inside != bounds.end() && *inside < operand.rowLast[i]) {
-        ++limits.sharedInstances;
-        limits.sharedRows += operand.rowLast[i] - operand.rowFirst[i];
-      }
-    }
-  return limits;
+void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<const int32_t> classHeads,
+                        Strategy strategy, Work &work) {
+  manifest_ = &manifest;
+  batch_ = &batch;
+  ends_ = batch.ends.empty() ? manifest.ends : batch.ends;
+  findGroups();
+  work.kernel = chooseKernel(strategy, classHeads);
+  work.units.clear();
+  work.segments.clear();
+  work.tasks = work.largestUnit = 0;
+  work.tiles = 0;
+  work.shared = false;
+  SlotRange slots{0, 0, 0};
+  for (int32_t heads : classHeads) {
+    slots.end = slots.begin + heads;
+    if (heads > 0)
+      addClass(slots, strategy, work);
+    slots = {slots.headClass + 1, slots.end, slots.end};
+  }
 }
 
 } // namespace attn::rt

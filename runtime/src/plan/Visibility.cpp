@@ -1,6 +1,7 @@
 #include "attn_rt/Visibility.h"
 
 #include <algorithm>
+#include <memory>
 
 namespace attn::rt {
 
@@ -53,10 +54,16 @@ void intersect(const IntervalList &a, const IntervalList &b, IntervalList &out) 
 
 namespace {
 
+/// Room for the parts of a union or intersection at each depth: a plan asks thousands of times.
+struct Scratch {
+  IntervalList part, whole;
+};
+thread_local std::vector<std::unique_ptr<Scratch>> scratchByDepth;
+
 // `low` and `high` are the rows that decide the lower and the upper end: (qMin, qMax) for what is possible,
 // (qMax, qMin) for what is certain.
 void evaluate(const Visibility &visibility, std::span<const int32_t> ends, int64_t low, int64_t high,
-              IntervalList &out) {
+              IntervalList &out, size_t depth = 0) {
   out.clear();
   const auto push = [&](int64_t begin, int64_t end) {
     if (begin < end)
@@ -80,10 +87,12 @@ void evaluate(const Visibility &visibility, std::span<const int32_t> ends, int64
   case Kind::And:
     break;
   }
-  evaluate(visibility.of[0], ends, low, high, out);
-  IntervalList part, whole;
+  if (depth == scratchByDepth.size())
+    scratchByDepth.push_back(std::make_unique<Scratch>());
+  auto &[part, whole] = *scratchByDepth[depth];
+  evaluate(visibility.of[0], ends, low, high, out, depth + 1);
   for (size_t i = 1; i < visibility.of.size(); ++i) {
-    evaluate(visibility.of[i], ends, low, high, part);
+    evaluate(visibility.of[i], ends, low, high, part, depth + 1);
     (visibility.kind == Kind::Or ? unite : intersect)(out, part, whole);
     std::swap(out, whole);
   }

@@ -12,8 +12,16 @@
 
 namespace attn::rt {
 
-/// A tile of packed rows and the segments its rows see; done once for each KV head.
+/// KV heads that see alike: a class, by the slots of its heads.
+struct SlotRange {
+  int32_t headClass, begin, end;
+  int32_t count() const { return end - begin; }
+};
+
+/// A tile of packed rows and the segments its rows see; done once for each slot.
 struct Unit {
+  SlotRange slots;
+  int32_t taskBegin; ///< tasks of the units before
   int32_t packedBegin, packedCount;
   int32_t segmentBegin, segmentEnd; ///< into Work::segments
   int32_t tiles;                    ///< key tiles of all segments
@@ -26,14 +34,14 @@ struct Work {
   std::vector<Unit> units;
   std::vector<PlanSegment> segments;
   bool shared = false; ///< some units are partial whether cut or not
-  int64_t tiles = 0;   ///< of all units
-  int64_t tokens = 0;
+  int32_t tasks = 0;
+  int64_t tiles = 0;       ///< of all tasks
   int32_t largestUnit = 0; ///< packed rows
 };
 
 /// Key tiles [tileBegin, tileEnd) of a task.
 struct Piece {
-  int32_t unit, head;
+  int32_t unit, slot;
   int32_t tileBegin, tileEnd;
   bool whole;
 };
@@ -50,13 +58,15 @@ struct Assignment {
 class UnitBuilder {
 public:
   /// Fills `work`; reads `ends` from the batch or the manifest.
-  void build(const Manifest &manifest, const Batch &batch, Strategy strategy, Work &work);
+  void build(const Manifest &manifest, const Batch &batch, std::span<const int32_t> classHeads,
+             Strategy strategy, Work &work);
 
 private:
   struct Group {
     int32_t rowBegin, rowEnd;
-    int32_t seenBegin = 0, seenEnd = 0; ///< into seen_: the instances read for this group alone
-    int32_t units = 0;                  ///< shared units that cover it
+    int32_t leastPosition, greatestPosition; ///< of its rows
+    int32_t seenBegin = 0, seenEnd = 0;      ///< into seen_: the instances read for this group alone
+    int32_t units = 0;                       ///< shared units that cover it
   };
   struct Seen {
     int32_t operand, instance;
@@ -66,20 +76,26 @@ private:
   std::vector<Group> groups_;
   std::vector<int32_t> groupOfRow_;
   std::vector<Seen> seen_, shared_;
+  std::vector<Visibility> visibility_; ///< what the class at hand sees of each operand
   IntervalList possible_, certain_;
   const Manifest *manifest_ = nullptr;
   const Batch *batch_ = nullptr;
   std::span<const int32_t> ends_;
 
   void findGroups();
-  int chooseKernel(Strategy strategy);
-  bool worthSharing(const Seen &seen, int64_t tileRows) const;
+  int chooseKernel(Strategy strategy, std::span<const int32_t> classHeads);
+  void setClass(int32_t headClass);
+  bool worthSharing(const Seen &seen, int64_t tileRows);
   void spreadInstances(Strategy strategy, int64_t tileRows);
-  void addUnits(int64_t rowBegin, int64_t rowEnd, std::span<const Seen> seen, bool partial, bool sink,
-                Work &work);
+  void addClass(const SlotRange &slots, Strategy strategy, Work &work);
+  void addUnits(const SlotRange &slots, int64_t rowBegin, int64_t rowEnd, std::span<const Seen> seen,
+                bool partial, bool sink, Work &work);
   void addSegments(const Seen &seen, int64_t qMin, int64_t qMax, const KernelInfo &kernel, Unit &unit,
                    Work &work);
 };
+
+/// Blocks of a launch, before those without work are left out.
+int launchBlocks(const KernelInfo &kernel, const PlanOptions &options);
 
 /// Integer cost: a key tile costs `tile`, a task `fixed` on top, each part of a cut one `partial` more.
 struct CostModel {
@@ -101,10 +117,15 @@ public:
 
 private:
   std::optional<CostModel> cost_;
-  std::vector<int32_t> order_, blockOf_;
-  std::vector<uint64_t> heap_;
+  struct Ordered {
+    int64_t cost;
+    int32_t unit;
+  };
+  std::vector<Ordered> order_;
+  std::vector<int32_t> blockOf_, nextPiece_;
+  std::vector<uint64_t> tournament_;
   std::vector<int64_t> loads_;
-  int heads_ = 1, blocks_ = 1;
+  int blocks_ = 1;
 
   int64_t taskCost(const Unit &unit) const;
   int64_t dealWhole(const Work &work);

@@ -14,7 +14,7 @@ Result<Session> Session::create(Device &device, const Manifest &manifest, const 
   if (!module)
     return module.error();
   std::unique_ptr<State> state(
-      new State{device, manifest, std::move(*module), {}, {}, {}, {}, {}, {}, {}, manifest.ends, {}});
+      new State{device, manifest, std::move(*module), {}, {}, {}, {}, {}, {}, {}, manifest.ends, {}, {}, {}});
   for (const KernelInfo &info : manifest.kernels) {
     Result<Kernel *> kernel = state->module->kernel(info.name, info.sharedBytes);
     if (!kernel)
@@ -50,6 +50,15 @@ Status Session::bind(const TensorMap &tensors, const Batch &batch) {
     if (Status status = s.copy(name, tensor.bytes.data(), tensor.bytes.size()); !status)
       return status;
   }
+  if (s.wanted.count("slot_heads")) {
+    const std::vector<int32_t> heads = slotHeads(s.manifest, batch);
+    const size_t bytes = heads.size() * sizeof(int32_t);
+    if (Status status = s.allocate("slot_heads", static_cast<int64_t>(bytes)); !status)
+      return status;
+    if (Status status = s.copy("slot_heads", heads.data(), bytes); !status)
+      return status;
+    s.classHeads = classHeads(s.manifest, batch);
+  }
   s.rows = batch.rows;
   s.dims["rows"] = static_cast<int32_t>(batch.rows);
   s.dims["sequences"] = static_cast<int32_t>(batch.sequences());
@@ -70,6 +79,8 @@ Status Session::bindAddress(const std::string &name, DeviceAddress address) {
     return inputError("no kernel of '" + s.manifest.entry + "' has a buffer '" + name + "'");
   s.buffers.erase(name);
   s.addresses[name] = address;
+  if (name == "slot_heads")
+    s.classHeads.clear();
   s.stale = s.mapsStale = true;
   return {};
 }
@@ -132,6 +143,7 @@ Status Session::setPlan(const Plan &plan) {
   s.planBlocks = plan.blocks;
   s.mergeRows = static_cast<int64_t>(plan.mergeRows.size());
   s.ends.assign(plan.ends.begin(), plan.ends.end());
+  s.planClassHeads = plan.classHeads;
   s.stale = true;
   return {};
 }
@@ -140,6 +152,10 @@ Status Session::launch() {
   State &s = *state_;
   if (s.planKernel < 0)
     return inputError("launch of '" + s.manifest.entry + "' before a plan was set");
+  if (!s.classHeads.empty() && s.classHeads != s.planClassHeads)
+    return inputError("the plan of '" + s.manifest.entry + "' was made for " +
+                      classHeadsText(s.manifest, s.planClassHeads) + " heads, but 'classes' says " +
+                      classHeadsText(s.manifest, s.classHeads));
   if (s.stale)
     for (BoundKernel &kernel : s.kernels)
       if (Status status = s.fillValues(kernel); !status)

@@ -33,6 +33,7 @@ struct Session::State {
   std::map<std::string, DeviceAddress> addresses; ///< of buffers and of the caller's memory
   std::map<std::string, int32_t> dims;
   std::vector<int32_t> ends;
+  std::vector<int32_t> classHeads, planClassHeads; ///< of the tensors bound (empty: not known), of the plan
   PlanCapacity capacity;
   int64_t rows = 0;
   int planKernel = -1, planBlocks = 0;

@@ -12,13 +12,16 @@ using namespace attn::rt::test;
 namespace {
 
 std::string sampleText() {
-  return writeManifest(sampleManifest({.visibility = both(visibility(Visibility::Kind::Causal),
-                                                          either(visibility(Visibility::Kind::Sink, 0),
-                                                                 visibility(Visibility::Kind::Recent, 1))),
-                                       .ends = {64, 256},
-                                       .operands = 2,
-                                       .sinkLogits = true,
-                                       .tensorMap = true}));
+  return writeManifest(sampleManifest(
+      {.visibility =
+           both(visibility(Visibility::Kind::Causal),
+                either(visibility(Visibility::Kind::Sink, 0), visibility(Visibility::Kind::Recent, 1))),
+       .ends = {64, 256},
+       .operands = 2,
+       .sinkLogits = true,
+       .headClasses = {{"retrieval", visibility(Visibility::Kind::All)},
+                       {"streaming", visibility(Visibility::Kind::Window, 0)}},
+       .tensorMap = true}));
 }
 
 std::string replaced(std::string text, const std::string &from, const std::string &to) {
@@ -33,6 +36,10 @@ TEST(Manifest, RoundTrip) {
   EXPECT_EQ(writeManifest(*manifest), sampleText());
   EXPECT_EQ(manifest->operands[0].visibility.of[1].of[1].end, 1);
   EXPECT_EQ(manifest->argumentOf(manifest->operands[1]).name, "kv1");
+  EXPECT_EQ(manifest->headClasses[1].name, "streaming");
+  EXPECT_EQ(manifest->visibilityOf(0, 0).kind, Visibility::Kind::And);
+  EXPECT_EQ(manifest->visibilityOf(0, 1).of[1].kind, Visibility::Kind::Window);
+  EXPECT_EQ(manifest->visibilityOf(1, 1).kind, Visibility::Kind::Window); // kv1 shows all
   EXPECT_EQ(manifest->findKernel("decode_merge")->rowsPerBlock, 4);
   EXPECT_EQ(manifest->findKernel("nothing"), nullptr);
   const TensorMapInfo *map = manifest->findTensorMap("kv.k.map0");
@@ -134,14 +141,20 @@ TEST(Manifest, Errors) {
        "manifest.kernels[0].params[1].name: unknown buffer 'q_poz'"},
       {"\"name\": \"merge_rows\"", "\"name\": \"rowz\"",
        "manifest.kernels[2].params[2].name: unknown dimension 'rowz'"},
-      {"\"index\": 0", "\"index\": 5", "manifest.kernels[0].params[5].index: end 5 does not exist"},
+      {"\"index\": 0", "\"index\": 5", "manifest.kernels[0].params[6].index: end 5 does not exist"},
       {"\"type\": \"f32\"", "\"type\": \"f64\"",
-       "manifest.kernels[0].params[6].type: expected \"f32\", got \"f64\""},
+       "manifest.kernels[0].params[7].type: expected \"f32\", got \"f64\""},
       {"\"threads\": 128", "\"threads\": 2048",
        "manifest.kernels[0].threads: expected an integer between 1 and 1024, got 2048"},
       {"decode_rows128", "decode_rows16", "manifest.kernels[1].name: duplicate kernel 'decode_rows16'"},
       {"\"role\": \"merge\",\n   \"rows_per_block\": 4", "\"role\": \"attend\", \"rows\": 1, \"keys\": 1",
        "expected a kernel of role \"attend\" and one of role \"merge\""},
+      {"\"name\": \"streaming\"", "\"name\": \"retrieval\"",
+       "manifest.head_classes[1].name: duplicate head class 'retrieval'"},
+      {"\"end\": 0,\n    \"kind\": \"window\"", "\"end\": 7,\n    \"kind\": \"window\"",
+       "manifest.head_classes[1].visibility.end: end 7 does not exist; the manifest has 2"},
+      {"\"role\": \"classes\"", "\"role\": \"tensor\"",
+       "manifest.head_classes: expected one argument of role \"classes\", i32[2]"},
       {"{", "{\"format\": 1, ", "manifest: duplicate key \"format\""},
       {"{", "[", "manifest: parse error"},
   };

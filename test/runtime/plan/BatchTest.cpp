@@ -161,6 +161,28 @@ TEST(Batch, Errors) {
   }
 }
 
+TEST(Batch, ClassesOfHeads) {
+  const Manifest m = sampleManifest({.headClasses = {{"retrieval", visibility(Visibility::Kind::All)},
+                                                     {"streaming", visibility(Visibility::Kind::Causal)}}});
+  TensorMap tensors = pagedTensors(m);
+  ASSERT_TRUE(addDefaults(m, tensors));
+  EXPECT_EQ(batchFromTensors(m, tensors).error().message, "tensor 'classes' is missing");
+  const auto with = [&](Tensor classes) {
+    tensors["classes"] = std::move(classes);
+    return batchFromTensors(m, tensors);
+  };
+  EXPECT_EQ(with(i32({2}, {1, 0}))->classes, (std::vector<int32_t>{1, 0}));
+  EXPECT_EQ(with(i32({2}, {1, 2})).error().message,
+            "'classes'[1]: expected a class between 0 and 1 (retrieval, streaming), got 2");
+  EXPECT_EQ(with(i32({2}, {-1, 0})).error().message,
+            "'classes'[0]: expected a class between 0 and 1 (retrieval, streaming), got -1");
+  EXPECT_EQ(with(i32({3}, {0, 0, 0})).error().message, "tensor 'classes': expected shape [2], got [3]");
+  EXPECT_EQ(with(Tensor(DType::F32, {2})).error().message, "tensor 'classes': expected dtype i32, got f32");
+  Batch batch = *with(i32({2}, {1, 0}));
+  batch.classes = {1};
+  EXPECT_EQ(checkBatch(m, batch).error().message, "'classes': expected 2 elements, one per KV head, got 1");
+}
+
 TEST(Batch, NestedRangesAreATree) {
   const Manifest m = sampleManifest();
   TensorMap tensors = pagedTensors(m);
@@ -184,7 +206,7 @@ TEST(Batch, DefaultsThatCannotBeGuessed) {
 // Descriptions made by hand rather than from tensors are held to the same rules.
 TEST(Batch, HandMadeDescriptions) {
   const Manifest m = sampleManifest({.store = Argument::Store::Dense});
-  Batch batch{2, {0, 1, 2}, {9, 9}, {{{10, 10}, {0, 0}, {0, 1}, {1, 2}, 0, 0, {}, 16, {}}}, {}, 0};
+  Batch batch{2, {0, 1, 2}, {9, 9}, {{{10, 10}, {0, 0}, {0, 1}, {1, 2}, 0, 0, {}, 16, {}}}, {}, 0, {}};
   EXPECT_TRUE(checkBatch(m, batch));
   Batch broken = batch;
   broken.qPos.pop_back();

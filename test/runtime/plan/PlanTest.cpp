@@ -14,7 +14,15 @@ namespace {
 
 int32_t outputOf(const Manifest &m, const PlanTask &task, int32_t r) {
   const int32_t packed = task.packedBegin + r, group = m.groupSize();
-  return packed / group * m.qHeads + task.kvHead * group + packed % group;
+  return packed / group * m.qHeads + task.slot * group + packed % group;
+}
+
+/// The class of each slot: slots are the heads of class 0, then those of class 1, …
+std::vector<size_t> classOfSlots(const Manifest &m, const Batch &batch) {
+  std::vector<size_t> classes(batch.classes.begin(), batch.classes.end());
+  std::sort(classes.begin(), classes.end());
+  classes.resize(static_cast<size_t>(m.kvHeads));
+  return classes;
 }
 
 // Everything that a plan promises, checked by walking it as a kernel would and counting what every (row,
@@ -24,6 +32,7 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
   const KernelInfo &kernel = m.kernels[static_cast<size_t>(plan.kernel)];
   ASSERT_EQ(kernel.role, KernelInfo::Role::Attend);
   const auto outputs = static_cast<size_t>(batch.rows * m.qHeads);
+  const std::vector<size_t> classes = classOfSlots(m, batch);
   std::vector<int> direct(outputs), sinks(outputs);
   std::vector<std::vector<int32_t>> partials(outputs);
   // covered[operand][instance] counts, for one head and row at a time, how often a token was visited.
@@ -38,7 +47,8 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
     ASSERT_GT(task.packedCount, 0);
     ASSERT_LE(task.packedCount, kernel.rows);
     ASSERT_LE(task.packedBegin + task.packedCount, batch.rows * m.groupSize());
-    ASSERT_TRUE(task.kvHead >= 0 && task.kvHead < m.kvHeads);
+    ASSERT_TRUE(task.slot >= 0 && task.slot < m.kvHeads);
+    ASSERT_EQ(static_cast<size_t>(task.headClass), classes[static_cast<size_t>(task.slot)]);
     ASSERT_TRUE(0 <= task.segmentBegin && task.segmentBegin <= task.segmentEnd &&
                 task.segmentEnd <= static_cast<int32_t>(plan.segments.size()));
     for (int32_t r = 0; r < task.packedCount; ++r) {
@@ -53,7 +63,8 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
         const PlanSegment &segment = plan.segments[static_cast<size_t>(s)];
         const OperandBatch &operand = batch.operands[static_cast<size_t>(segment.operand)];
         const auto instance = static_cast<size_t>(segment.instance);
-        const Visibility &visibility = m.operands[static_cast<size_t>(segment.operand)].visibility;
+        const Visibility visibility =
+            m.visibilityOf(static_cast<size_t>(segment.operand), static_cast<size_t>(task.headClass));
         ASSERT_TRUE(operand.rowFirst[instance] <= row && row < operand.rowLast[instance]);
         ASSERT_EQ(segment.pos0, operand.pos0[instance]);
         ASSERT_TRUE(0 <= segment.kvBegin && segment.kvBegin <= segment.kvEnd &&
@@ -80,11 +91,12 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
         if (row < operand.rowFirst[i] || row >= operand.rowLast[i])
           continue;
         auto found = covered.find({output, static_cast<int32_t>(o), static_cast<int32_t>(i)});
+        const Visibility visibility =
+            m.visibilityOf(o, classes[static_cast<size_t>(output % m.qHeads / m.groupSize())]);
         for (int32_t t = 0; t < operand.lengths[i]; ++t) {
           const int count = found == covered.end() ? 0 : found->second[static_cast<size_t>(t)];
           ASSERT_LE(count, 1);
-          if (isVisible(m.operands[o].visibility, ends, batch.qPos[static_cast<size_t>(row)],
-                        operand.pos0[i] + t))
+          if (isVisible(visibility, ends, batch.qPos[static_cast<size_t>(row)], operand.pos0[i] + t))
             ASSERT_EQ(count, 1) << "output " << output << " operand " << o << " instance " << i << " token "
                                 << t;
         }
@@ -137,6 +149,16 @@ bool checkPlan(const Manifest &m, const Batch &batch, const PlanOptions &options
   return plan.stats.cuts > 0;
 }
 
+bool same(const Plan &a, const Plan &b) {
+  const auto equal = [](const auto &x, const auto &y) {
+    return x.size() == y.size() &&
+           (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(x[0])) == 0);
+  };
+  return a.kernel == b.kernel && equal(a.blockTasks, b.blockTasks) && equal(a.tasks, b.tasks) &&
+         equal(a.segments, b.segments) && equal(a.mergeStart, b.mergeStart) &&
+         equal(a.mergeRows, b.mergeRows) && equal(a.mergePartials, b.mergePartials);
+}
+
 Visibility randomVisibility(Rng &rng) {
   using Kind = Visibility::Kind;
   switch (below(rng, 6)) {
@@ -159,6 +181,9 @@ TEST(Plan, RandomBatchesAreCoveredExactly) {
   const std::pair<int, int> heads[] = {{8, 2}, {7, 1}, {4, 4}, {10, 2}};
   for (int round = 0; round < 300; ++round) {
     const auto [qHeads, kvHeads] = heads[below(rng, 4)];
+    std::vector<HeadClassInfo> classes;
+    for (size_t c = round % 3 ? 0 : 1 + below(rng, 3); c > 0; --c)
+      classes.push_back({"class" + std::to_string(c), randomVisibility(rng)});
     const Manifest m =
         sampleManifest({.qHeads = qHeads,
                         .kvHeads = kvHeads,
@@ -166,7 +191,8 @@ TEST(Plan, RandomBatchesAreCoveredExactly) {
                         .ends = {static_cast<int32_t>(below(rng, 300)), static_cast<int32_t>(below(rng, 70))},
                         .sinkLogits = below(rng, 2) == 1,
                         .bigRows = 64,
-                        .keys = below(rng, 2) ? 64 : 32});
+                        .keys = below(rng, 2) ? 64 : 32,
+                        .headClasses = classes});
     std::vector<int32_t> lengths, rows;
     const size_t most = round % 2 ? 3000 : 300;
     for (size_t s = below(rng, 6); s > 0; --s) {
@@ -177,12 +203,20 @@ TEST(Plan, RandomBatchesAreCoveredExactly) {
     options.blocks = static_cast<int>(1 + below(rng, 40));
     if (round % 2)
       options.gpu = &slowGpu;
-    cut += checkPlan(m, simpleBatch(lengths, rows), options);
+    Batch batch = simpleBatch(lengths, rows);
+    for (int h = 0; h < kvHeads && !classes.empty(); ++h)
+      batch.classes.push_back(static_cast<int32_t>(below(rng, classes.size())));
+    cut += checkPlan(m, batch, options);
     if (HasFatalFailure())
       return;
   }
   EXPECT_GT(cut, 25); // else the test says nothing about cutting
 }
+
+// DuoAttention's classes; the streaming heads' sizes are ends 0 and 1.
+const std::vector<HeadClassInfo> duo = {
+    {"retrieval", visibility(Visibility::Kind::All)},
+    {"streaming", either(visibility(Visibility::Kind::Sink, 0), visibility(Visibility::Kind::Recent, 1))}};
 
 // A tree: a root that all rows see, two inner nodes, and a private instance for each sequence.
 Batch treeBatch(Rng &rng, int32_t rootTokens) {
@@ -217,10 +251,14 @@ TEST(Plan, TreesAreCoveredExactly) {
   int cut = 0;
   for (int round = 0; round < 60; ++round) {
     const Manifest m = sampleManifest({.visibility = visibility(Visibility::Kind::Causal),
+                                       .ends = {20, 90},
                                        .operands = 2,
                                        .sinkLogits = round % 2 == 1,
-                                       .bigRows = 64});
-    const Batch batch = treeBatch(rng, static_cast<int32_t>(below(rng, 2000)));
+                                       .bigRows = 64,
+                                       .headClasses = round % 4 ? std::vector<HeadClassInfo>() : duo});
+    Batch batch = treeBatch(rng, static_cast<int32_t>(below(rng, 2000)));
+    if (!m.headClasses.empty())
+      batch.classes = {1, 0};
     for (Strategy strategy : {Strategy::Flatten, Strategy::ByQuery}) {
       PlanOptions options;
       options.strategy = strategy;
@@ -249,7 +287,7 @@ TEST(Plan, FlattenReadsSharedInstancesOnce) {
 // Rows that one shared instance serves alone write their results directly.
 TEST(Plan, AloneSharedInstanceNeedsNoMerge) {
   const Manifest m = sampleManifest({.visibility = visibility(Visibility::Kind::All)});
-  Batch batch{4, {0, 1, 2, 3, 4}, {0, 0, 0, 0}, {{{200}, {0}, {0}, {4}, 0, 0, {}, 200, {}}}, {}, 0};
+  Batch batch{4, {0, 1, 2, 3, 4}, {0, 0, 0, 0}, {{{200}, {0}, {0}, {4}, 0, 0, {}, 200, {}}}, {}, 0, {}};
   PlanOptions options;
   options.blocks = 2;
   checkPlan(m, batch, options);
@@ -380,14 +418,46 @@ TEST(Plan, EndsOfTheBatchOverrideThoseCompiled) {
             std::string::npos);
 }
 
-bool same(const Plan &a, const Plan &b) {
-  const auto equal = [](const auto &x, const auto &y) {
-    return x.size() == y.size() &&
-           (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(x[0])) == 0);
-  };
-  return a.kernel == b.kernel && equal(a.blockTasks, b.blockTasks) && equal(a.tasks, b.tasks) &&
-         equal(a.segments, b.segments) && equal(a.mergeStart, b.mergeStart) &&
-         equal(a.mergeRows, b.mergeRows) && equal(a.mergePartials, b.mergePartials);
+// Streaming heads are short tasks beside long ones, and balance counts them as such.
+TEST(Plan, HeadsCountByTheirCost) {
+  const Manifest m = sampleManifest({.qHeads = 32, .kvHeads = 8, .ends = {64, 256}, .headClasses = duo});
+  Batch batch = simpleBatch(std::vector<int32_t>(16, 32768), std::vector<int32_t>(16, 1));
+  batch.classes = {1, 1, 0, 1, 1, 1, 0, 1};
+  const Plan plan = *makePlan(m, batch);
+  EXPECT_EQ(plan.classHeads, (std::vector<int32_t>{2, 6}));
+  EXPECT_LE(plan.stats.balance, 1.05);
+  EXPECT_EQ(plan.stats.tiles, 16 * (2 * 32768 / 64 + 6 * (64 + 256) / 64));
+  EXPECT_EQ(plan.stats.kvBytes, 16 * (2 * 32768 + 6 * (64 + 256)) * 2 * 64 * 2);
+  batch.ends = {0, 0}; // streaming heads see nothing: tasks that write zeros
+  EXPECT_EQ(makePlan(m, batch)->stats.tiles, 16 * 2 * 32768 / 64);
+}
+
+// One plan serves every layer with as many heads in each class.
+TEST(Plan, DependsOnHowManyHeadsAClassHas) {
+  const Manifest m = sampleManifest({.qHeads = 32, .kvHeads = 8, .ends = {64, 256}, .headClasses = duo});
+  Batch a = simpleBatch({9000, 50, 700}, {1, 2, 1}), b = a, c = a;
+  a.classes = {0, 1, 0, 1, 1, 1, 1, 1};
+  b.classes = {1, 1, 1, 1, 1, 0, 1, 0};
+  c.classes = {1, 1, 1, 1, 1, 0, 0, 0};
+  EXPECT_TRUE(same(*makePlan(m, a), *makePlan(m, b)));
+  EXPECT_FALSE(same(*makePlan(m, a), *makePlan(m, c)));
+  EXPECT_EQ(slotHeads(m, a), (std::vector<int32_t>{0, 2, 1, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(slotHeads(m, b), (std::vector<int32_t>{5, 7, 0, 1, 2, 3, 4, 6}));
+  EXPECT_EQ(classHeadsText(m, classHeads(m, c)), "3 retrieval, 5 streaming");
+}
+
+// A shared instance is worth reading once for the heads that see it, and not for those that see next to none
+// of it.
+TEST(Plan, SharingIsDecidedForEachClass) {
+  const Manifest m =
+      sampleManifest({.store = Argument::Store::Dense, .ends = {4, 16}, .operands = 2, .headClasses = duo});
+  Rng rng(1);
+  Batch batch = treeBatch(rng, 4000);
+  batch.classes = {0, 1};
+  const Plan plan = *makePlan(m, batch);
+  EXPECT_EQ(plan.stats.kvBytes, problemFloor(m, batch).kvBytes + 5 * 4 * (64 + 64) * 2);
+  for (const PlanTask &task : plan.tasks)
+    EXPECT_EQ(task.partial >= 0, task.headClass == 0);
 }
 
 TEST(Plan, Deterministic) {
@@ -448,6 +518,22 @@ TEST(Floor, CountsWhatIsVisibleOnce) {
   // The same page under two instances is read once.
   kv.blockTable[7] = 5;
   EXPECT_LT(problemFloor(m, batch).kvBytes, floor.kvBytes);
+}
+
+TEST(Floor, CountsHeadsByClass) {
+  const Manifest m = sampleManifest({.ends = {20, 30}, .headClasses = duo});
+  Batch batch = simpleBatch({100}, {1});
+  OperandBatch &kv = batch.operands[0];
+  kv.maxPages = kv.pages = 7;
+  kv.blockTable = {0, 1, 2, 3, 4, 5, 6};
+  batch.classes = {1, 0};
+  const ProblemFloor floor = problemFloor(m, batch);
+  EXPECT_EQ(floor.kvBytes, (100 + 50) * (64 + 64) * 2);
+  EXPECT_EQ(floor.tableBytes, 4 * (2 + 1 + 7) + 4);
+  EXPECT_EQ(floor.usefulFlops, 2.0 * (100 + 50) * 4 * 128);
+  batch.classes = {1, 1}; // pages 0, 1, 4, 5 and 6
+  EXPECT_EQ(problemFloor(m, batch).kvBytes, 2 * 50 * (64 + 64) * 2);
+  EXPECT_EQ(problemFloor(m, batch).tableBytes, 4 * (2 + 1 + 5) + 4);
 }
 
 TEST(Explain, SaysWhatBoundsIt) {

@@ -45,21 +45,26 @@ enum {
   Sinks,
   MaxPages,
   End0,
-  Scale
+  Scale,
+  SlotHeads, ///< these two where heads have classes
+  End1
 };
 
-void attend(host::LaneAbi *lane, void **args) {
+template <bool classes> void attend(host::LaneAbi *lane, void **args) {
   if (lane->special[host::TidX] != 0)
     return;
   const int32_t *blocks = buffer<int32_t>(args, BlockTasks);
   const float scale = scalar<float>(args, Scale);
-  const int32_t window = scalar<int32_t>(args, End0);
   const uint32_t block = lane->special[host::CtaidX];
   for (int32_t t = blocks[block]; t < blocks[block + 1]; ++t) {
     const PlanTask &task = buffer<PlanTask>(args, Tasks)[t];
+    const int32_t kvHead = classes ? buffer<int32_t>(args, SlotHeads)[task.slot] : task.slot;
+    const int32_t wide = scalar<int32_t>(args, End0);
+    const int32_t window =
+        classes && task.headClass == 1 ? std::min(wide, scalar<int32_t>(args, End1)) : wide;
     for (int32_t r = 0; r < task.packedCount; ++r) {
       const int32_t packed = task.packedBegin + r, row = packed / group;
-      const int32_t head = task.kvHead * group + packed % group;
+      const int32_t head = kvHead * group + packed % group;
       const float *q = buffer<float>(args, Q) + (row * qHeads + head) * dim;
       Row state;
       if (task.flags & taskHasSink)
@@ -77,7 +82,7 @@ void attend(host::LaneAbi *lane, void **args) {
                                 Table)[segment.instance * scalar<int32_t>(args, MaxPages) + token / page] *
                     page +
                 token % page;
-            const int64_t offset = (int64_t{slot} * kvHeads + task.kvHead) * dim;
+            const int64_t offset = (int64_t{slot} * kvHeads + kvHead) * dim;
             float score = 0;
             for (int d = 0; d < dim; ++d)
               score += q[d] * buffer<float>(args, K)[offset + d];
@@ -94,9 +99,19 @@ void attend(host::LaneAbi *lane, void **args) {
   }
 }
 
-enum { MergeO, MergeLse, MergeStart, MergeRows, MergePartials, MergePartialO, MergePartialLse, MergeCount };
+enum {
+  MergeO,
+  MergeLse,
+  MergeStart,
+  MergeRows,
+  MergePartials,
+  MergePartialO,
+  MergePartialLse,
+  MergeCount,
+  MergeSlotHeads
+};
 
-void merge(host::LaneAbi *lane, void **args) {
+template <bool classes> void merge(host::LaneAbi *lane, void **args) {
   if (lane->special[host::TidX] != 0)
     return;
   for (auto i = static_cast<int32_t>(lane->special[host::CtaidX]); i < scalar<int32_t>(args, MergeCount);
@@ -109,7 +124,11 @@ void merge(host::LaneAbi *lane, void **args) {
         state.add(buffer<float>(args, MergePartialLse)[partial],
                   buffer<float>(args, MergePartialO) + partial * dim);
     }
-    const int64_t output = buffer<int32_t>(args, MergeRows)[i];
+    int64_t output = buffer<int32_t>(args, MergeRows)[i];
+    if (classes) {
+      const int64_t slot = output % qHeads / group;
+      output += (buffer<int32_t>(args, MergeSlotHeads)[slot] - slot) * group;
+    }
     for (int d = 0; d < dim; ++d)
       buffer<float>(args, MergeO)[output * dim + d] = state.sum > 0 ? state.out[d] / state.sum : 0;
     buffer<float>(args, MergeLse)[output] =
@@ -131,7 +150,8 @@ Manifest scalarManifest(const SampleOptions &given) {
   Manifest m = sampleManifest(options);
   m.dtype = DType::F32;
   for (Argument &argument : m.arguments)
-    argument.dtype = argument.keyDType = argument.valueDType = DType::F32;
+    if (argument.role != Argument::Role::Classes)
+      argument.dtype = argument.keyDType = argument.valueDType = DType::F32;
   std::vector<Parameter> params, mergeParams;
   for (const char *name :
        {"q", "q_pos", "o", "lse", "plan.block_tasks", "plan.tasks", "plan.segments", "partial.o",
@@ -144,6 +164,11 @@ Manifest scalarManifest(const SampleOptions &given) {
        {"o", "lse", "plan.merge_start", "plan.merge_rows", "plan.merge_partials", "partial.o", "partial.lse"})
     mergeParams.push_back({Parameter::Kind::Buffer, name, 0});
   mergeParams.push_back({Parameter::Kind::Dim, "merge_rows", 0});
+  if (!m.headClasses.empty()) {
+    params.push_back({Parameter::Kind::Buffer, "slot_heads", 0});
+    params.push_back({Parameter::Kind::End, "", 1});
+    mergeParams.push_back({Parameter::Kind::Buffer, "slot_heads", 0});
+  }
   for (KernelInfo &kernel : m.kernels) {
     kernel.params = kernel.role == KernelInfo::Role::Attend ? params : mergeParams;
     kernel.sharedBytes = 0;
@@ -157,7 +182,9 @@ std::vector<host::HostKernel> scalarKernels(const Manifest &manifest) {
   for (const KernelInfo &info : manifest.kernels) {
     host::HostKernel kernel;
     kernel.name = info.name;
-    kernel.entry = info.role == KernelInfo::Role::Attend ? attend : merge;
+    const bool classes = !manifest.headClasses.empty(), attends = info.role == KernelInfo::Role::Attend;
+    kernel.entry =
+        attends ? (classes ? attend<true> : attend<false>) : (classes ? merge<true> : merge<false>);
     kernels.push_back(std::move(kernel));
   }
   return kernels;
@@ -173,12 +200,14 @@ TensorMap attendReference(const Manifest &m, const Batch &batch, const TensorMap
   for (int64_t row = 0; row < batch.rows; ++row)
     for (int h = 0; h < m.qHeads; ++h) {
       const int64_t output = row * m.qHeads + h;
+      const auto headClass =
+          static_cast<size_t>(m.headClasses.empty() ? 0 : batch.classes[static_cast<size_t>(h / group)]);
       double sum = std::exp(read("sink_logits", h));
       std::vector<double> o(static_cast<size_t>(m.valueDim));
       for (size_t i = 0; i < kv.instances(); ++i)
         for (int64_t t = 0; t < kv.lengths[i]; ++t) {
           if (row < kv.rowFirst[i] || row >= kv.rowLast[i] ||
-              !isVisible(m.operands[0].visibility, ends, batch.qPos[static_cast<size_t>(row)],
+              !isVisible(m.visibilityOf(0, headClass), ends, batch.qPos[static_cast<size_t>(row)],
                          kv.pos0[i] + t))
             continue;
           const int64_t slot =

@@ -74,7 +74,8 @@ struct Fixture {
   std::vector<host::HostKernel> kernels;
   std::unique_ptr<HostDevice> device = makeHostDevice();
 
-  explicit Fixture(int32_t window) : manifest(scalarManifest({.ends = {window}, .bigRows = 64})) {
+  explicit Fixture(int32_t window) : Fixture(SampleOptions{.ends = {window}, .bigRows = 64}) {}
+  explicit Fixture(const SampleOptions &options) : manifest(scalarManifest(options)) {
     kernels = scalarKernels(manifest);
   }
   Result<Session> session() { return Session::create(*device, manifest, {"scalar", {}, {}, kernels}); }
@@ -145,6 +146,50 @@ TEST(Session, RepeatedRunsReuseTheirBuffers) {
   ASSERT_TRUE(session.bind(tensors, batch));
   EXPECT_EQ(session.address("o"), o);
   EXPECT_EQ(session.address("plan.tasks"), tasks);
+}
+
+// Two layers whose classes sit on other heads run one plan; a layer with other numbers of heads is refused.
+TEST(Session, LayersShareAPlan) {
+  Rng rng(43);
+  Fixture f({.ends = {1 << 30, 70},
+             .bigRows = 64,
+             .headClasses = {{"retrieval", visibility(Visibility::Kind::All)},
+                             {"streaming", visibility(Visibility::Kind::Recent, 1)}}});
+  Session session = *f.session();
+  TensorMap tensors = problem(f.manifest, {900, 40, 2000}, {1, 2, 1}, rng);
+  ASSERT_TRUE(addDefaults(f.manifest, tensors));
+  PlanOptions options;
+  options.blocks = 9;
+  options.gpu = &slowGpu;
+  std::optional<Plan> plan;
+  for (const std::vector<int32_t> &classes : {std::vector<int32_t>{0, 1}, std::vector<int32_t>{1, 0}}) {
+    tensors["classes"] = Tensor::ofI32({2}, classes);
+    const Batch batch = *batchFromTensors(f.manifest, tensors);
+    ASSERT_TRUE(session.bind(tensors, batch));
+    if (!plan) {
+      plan = *makePlan(f.manifest, batch, options);
+      EXPECT_GT(plan->stats.cuts, 0);
+      ASSERT_TRUE(session.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, batch), options)));
+    }
+    ASSERT_TRUE(session.run(*plan));
+    expectClose(*session.outputs(), attendReference(f.manifest, batch, tensors));
+  }
+  // The caller's own permutation, as for a layer of a model.
+  Buffer layer = std::move(*Buffer::create(*f.device, 8, "layer"));
+  const int32_t slots[] = {0, 1};
+  ASSERT_TRUE(f.device->copyIn(layer.address(), slots, 8));
+  ASSERT_TRUE(session.bindAddress("slot_heads", layer.address()));
+  ASSERT_TRUE(session.run(*plan));
+  tensors["classes"] = Tensor::ofI32({2}, std::vector<int32_t>{0, 1});
+  expectClose(*session.outputs(),
+              attendReference(f.manifest, *batchFromTensors(f.manifest, tensors), tensors));
+
+  tensors["classes"] = Tensor::ofI32({2}, std::vector<int32_t>{1, 1});
+  ASSERT_TRUE(session.bind(tensors, *batchFromTensors(f.manifest, tensors)));
+  EXPECT_EQ(
+      session.run(*plan).error().message,
+      "the plan of 'decode' was made for 1 retrieval, 1 streaming heads, but 'classes' says 0 retrieval, "
+      "2 streaming");
 }
 
 TEST(Session, PoisonLeavesNothingOld) {

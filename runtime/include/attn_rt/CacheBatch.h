@@ -1,0 +1,87 @@
+//===- CacheBatch.h - From a forest to a launch -----------------*- C++ -*-===//
+//
+// Which query rows an attention has, and which instances they see: the way from
+// a Cache to a Batch. The user names nodes, in any order; here rows are numbered
+// depth-first, which makes the rows that see a node one range:
+//
+//     user's rows       answer B, thought C, answer A
+//     depth first       A  B  C       prompt [0, 3)  thought [0, 2)  A [0, 1) …
+//
+// Decoding is a row per leaf, a prompt's chunk many rows on one node, verifying a
+// draft a row for each of its tokens; a batch may hold all of them. Siblings come
+// in the order in which the user names rows on or below them, so an order that is
+// depth-first already is kept. Queries are gathered into the batch's order, and
+// results scattered back, with the two maps of CacheBatch.
+//
+// Rows of one node or one chain of a draft share an instance and differ only in
+// how far they see, so operands made here must be seen `causal`, or less.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_CACHEBATCH_H
+#define ATTN_RT_CACHEBATCH_H
+
+#include "attn_rt/Batch.h"
+#include "attn_rt/Cache.h"
+
+namespace attn::rt {
+
+/// Rows on one node: its last `rows` tokens, in order, and then, with `draft`, all tokens of its draft as
+/// they were given to speculate.
+struct RowGroup {
+  NodeId node;
+  int32_t rows = 1;
+  bool draft = false;
+};
+
+/// What one operand of the attention shows of the cache. Operands of one class show the same memory.
+struct CacheOperand {
+  int32_t headClass = 0;
+  bool nodes = true, drafts = true;
+  /// Tokens of a page, as the operand's store must have it: draftPage where it shows drafts only. 0 where no
+  /// store fits, nodes and drafts being on pages of different sizes.
+  int32_t page(const CacheOptions &options) const {
+    const int32_t ofDrafts = options.draftPage ? options.draftPage : options.pageTokens;
+    return !drafts ? options.pageTokens : !nodes || ofDrafts == options.pageTokens ? ofDrafts : 0;
+  }
+};
+
+struct CacheBatchOptions {
+  std::vector<CacheOperand> operands = {CacheOperand()}; ///< as in Manifest::operands
+  /// Columns of block tables: longer runs of tokens are cut into several instances. 0: as many as the longest
+  /// run takes.
+  int32_t maxPages = 0;
+};
+
+struct CacheBatch {
+  Batch batch;
+  /// The user's row of each row of the batch, and the way back. Users count the rows of their groups through.
+  std::vector<int32_t> userRow, batchRow;
+  std::vector<std::vector<NodeId>> nodes; ///< by operand: where each instance begins
+};
+
+/// Makes batches, keeping its scratch memory between them.
+class BatchBuilder {
+public:
+  explicit BatchBuilder(CacheBatchOptions options = {});
+  ~BatchBuilder();
+  BatchBuilder(BatchBuilder &&) noexcept;
+
+  /// One instance for each node with rows at or below it, per class: two where a streaming class has given
+  /// back what is between its sink and its recent tokens, one where a node fills its pages and only one
+  /// child's rows see it; and one for each chain of a draft. Refuses, naming the group and the node: a node
+  /// that was pruned, or named twice; more rows than it has tokens; a draft that is not there; rows that
+  /// would see what a streaming class has given back. `out` is then unspecified. O(rows + nodes + entries of
+  /// the tables).
+  Status build(const Cache &cache, std::span<const RowGroup> rows, CacheBatch &out);
+
+private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The tables of a batch as tensors, named as in design's table: what Session::bind takes, next to the data.
+TensorMap tablesOf(const Manifest &manifest, const Batch &batch);
+
+} // namespace attn::rt
+
+#endif

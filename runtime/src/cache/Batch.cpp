@@ -1,0 +1,151 @@
+#include "cache/BatchState.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+Status BatchBuilder::State::checkGivenBack(size_t c) {
+  const CacheClass &info = cache->classOf(c);
+  for (const Seen &node : seen) {
+    const Node &of = cache->at(node.slot);
+    const int64_t begin = of.pos0 + int64_t{cache->sinkPages(of, c)} * cache->options.pageTokens;
+    const int64_t end = begin + int64_t{of.runs[c].gap} * cache->options.pageTokens;
+    const int64_t visible = std::max<int64_t>(begin, int64_t{node.leastPosition} - info.recent + 1);
+    if (of.runs[c].gap && visible < end)
+      return inputError(
+          "the row at position " + std::to_string(std::max<int64_t>(begin, node.leastPosition)) + " of " +
+          nodeText(cache->idOf(node.leastNode)) + " sees position " + std::to_string(visible) +
+          ", which class '" + info.name + "' has given back from " + nodeText(cache->idOf(node.slot)) +
+          ": rows are launched before the next change to their node");
+  }
+  return {};
+}
+
+/// The pages must have been appended to the list already. Joins the last instance where the same rows see
+/// both and that one fills its pages: a tree of one path is a sequence.
+void BatchBuilder::State::push(const Instance &next, int32_t page) {
+  if (!instances.empty()) {
+    Instance &last = instances.back();
+    if (last.first == next.first && last.last == next.last && last.pos0 + last.tokens == next.pos0 &&
+        last.tokens % page == 0) {
+      last.tokens += next.tokens;
+      last.pagesEnd = pages.size();
+      return;
+    }
+  }
+  instances.push_back(next);
+  instances.back().pagesBegin = instances.size() < 2 ? 0 : instances[instances.size() - 2].pagesEnd;
+  instances.back().pagesEnd = pages.size();
+}
+
+void BatchBuilder::State::addNode(const Seen &node, size_t c) {
+  const int32_t pageTokens = cache->options.pageTokens;
+  const Node &of = cache->at(node.slot);
+  const Run &run = of.runs[c];
+  const int32_t front = run.gap ? cache->sinkPages(of, c) : cache->pagesFor(of.tokens);
+  pages.insert(pages.end(), run.pages.begin(), run.pages.begin() + front);
+  if (front && of.tokens)
+    push({node.slot, of.pos0, std::min(of.tokens, front * pageTokens), node.first, node.last}, pageTokens);
+  const int32_t behind = (front + run.gap) * pageTokens;
+  if (behind < of.tokens) {
+    pages.insert(pages.end(), run.pages.begin() + front, run.pages.end());
+    push({node.slot, of.pos0 + behind, of.tokens - behind, node.first, node.last}, pageTokens);
+  }
+}
+
+void BatchBuilder::State::addDraft(const Seen &node, size_t c, int32_t page) {
+  const Node &of = cache->at(node.slot);
+  const Draft &draft = *of.draft;
+  const int32_t perPage = cache->options.pageTokens / page;
+  for (const TokenTree::Chain &chain : draft.tree.chains()) {
+    const int32_t slot = draft.slots[static_cast<size_t>(chain.begin)], tokens = chain.end - chain.begin;
+    for (int32_t i = slot / page; i < (slot + tokens + page - 1) / page; ++i)
+      pages.push_back(draft.pages[c].tokens[static_cast<size_t>(i / perPage)] * perPage + i % perPage);
+    push({node.slot, of.end() + draft.tree.depth()[static_cast<size_t>(chain.begin)], tokens,
+          node.draftRow + chain.begin, node.draftRow + chain.below},
+         page);
+  }
+}
+
+void BatchBuilder::State::writeOperand(int32_t page, OperandBatch &operand, std::vector<NodeId> &nodes) {
+  size_t longest = 1;
+  for (const Instance &instance : instances)
+    longest = std::max(longest, instance.pagesEnd - instance.pagesBegin);
+  operand.maxPages = options.maxPages ? options.maxPages : static_cast<int64_t>(longest);
+  for (std::vector<int32_t> *list :
+       {&operand.lengths, &operand.pos0, &operand.rowFirst, &operand.rowLast, &operand.blockTable})
+    list->clear();
+  nodes.clear();
+  const auto most = static_cast<size_t>(operand.maxPages);
+  for (const Instance &instance : instances) {
+    const NodeId node = cache->idOf(instance.slot);
+    for (size_t begin = instance.pagesBegin; begin < instance.pagesEnd; begin += most) {
+      const size_t end = std::min(begin + most, instance.pagesEnd);
+      const auto before = static_cast<int32_t>(begin - instance.pagesBegin) * page;
+      operand.lengths.push_back(std::min(instance.tokens - before, static_cast<int32_t>(end - begin) * page));
+      operand.pos0.push_back(instance.pos0 + before);
+      operand.rowFirst.push_back(instance.first);
+      operand.rowLast.push_back(instance.last);
+      operand.blockTable.insert(operand.blockTable.end(), pages.begin() + static_cast<int64_t>(begin),
+                                pages.begin() + static_cast<int64_t>(end));
+      operand.blockTable.resize(operand.lengths.size() * most, -1);
+      nodes.push_back(node);
+    }
+  }
+}
+
+Status BatchBuilder::State::build(std::span<const RowGroup> groups, CacheBatch &out) {
+  if (options.maxPages < 0)
+    return inputError("maxPages: expected at least 0, got " + std::to_string(options.maxPages));
+  if (Status status = readGroups(groups); !status)
+    return status;
+  numberRows(groups, out);
+  out.batch.operands.resize(options.operands.size());
+  out.nodes.resize(options.operands.size());
+  for (size_t o = 0; o < options.operands.size(); ++o) {
+    const CacheOperand &operand = options.operands[o];
+    const auto c = static_cast<size_t>(operand.headClass);
+    const std::string where = "operands[" + std::to_string(o) + "]: ";
+    if (operand.headClass < 0 || c >= cache->classCount())
+      return inputError(where + "expected one of " + std::to_string(cache->classCount()) +
+                        " head classes, got " + std::to_string(operand.headClass));
+    const int32_t page = operand.page(cache->options);
+    if (page == 0)
+      return inputError(where + "nodes have pages of " + std::to_string(cache->options.pageTokens) +
+                        " tokens, drafts of " + std::to_string(cache->options.draftPage) +
+                        ": show drafts by an operand of their own");
+    if (Status status = checkGivenBack(c); !status)
+      return status;
+    instances.clear();
+    pages.clear();
+    for (const Seen &node : seen) {
+      if (operand.nodes)
+        addNode(node, c);
+      if (operand.drafts && node.draftRow >= 0)
+        addDraft(node, c, page);
+    }
+    OperandBatch &batch = out.batch.operands[o];
+    batch.pages = int64_t{cache->pools[c].size()} * (cache->options.pageTokens / page);
+    writeOperand(page, batch, out.nodes[o]);
+  }
+  return {};
+}
+
+BatchBuilder::BatchBuilder(CacheBatchOptions options) : state_(std::make_unique<State>()) {
+  state_->options = std::move(options);
+}
+BatchBuilder::~BatchBuilder() = default;
+BatchBuilder::BatchBuilder(BatchBuilder &&) noexcept = default;
+
+Status BatchBuilder::build(const Cache &cache, std::span<const RowGroup> rows, CacheBatch &out) {
+  State &s = *state_;
+  s.cache = cache.state_.get();
+  s.entries.resize(std::max(s.entries.size(), s.cache->nodes.size()));
+  Status status = s.build(rows, out);
+  for (int32_t slot : s.touched)
+    s.entry(slot) = {};
+  s.touched.clear();
+  return status;
+}
+
+} // namespace attn::rt

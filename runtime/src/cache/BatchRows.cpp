@@ -1,0 +1,103 @@
+#include "cache/BatchState.h"
+
+namespace attn::rt {
+
+/// Marks the node and all above it, so that each is a child of its parent in order of its first group.
+void BatchBuilder::State::see(int32_t slot) {
+  while (!entry(slot).seen) {
+    entry(slot).seen = true;
+    touched.push_back(slot);
+    if (slot == ground)
+      return;
+    const int32_t parent = cache->at(slot).parent;
+    Entry &above = entry(parent);
+    (above.firstChild < 0 ? above.firstChild : entry(above.lastChild).next) = slot;
+    above.lastChild = slot;
+    slot = parent;
+  }
+}
+
+Status BatchBuilder::State::readGroups(std::span<const RowGroup> groups) {
+  int64_t rows = 0;
+  userFirst.clear();
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const RowGroup &group = groups[i];
+    const std::string where = "rows[" + std::to_string(i) + "]: ";
+    Result<int32_t> slot = cache->find(group.node);
+    if (!slot)
+      return inputError(where + slot.error().message);
+    const Node &node = cache->at(*slot);
+    if (entry(*slot).group >= 0)
+      return inputError(where + nodeText(group.node) + " has rows already, rows[" +
+                        std::to_string(entry(*slot).group) + "]");
+    if (group.draft && !node.draft)
+      return inputError(where + nodeText(group.node) + " has no draft");
+    if (group.rows < (group.draft ? 0 : 1) || group.rows > node.tokens)
+      return inputError(where + "expected " + (group.draft ? "0" : "1") + " to " +
+                        std::to_string(node.tokens) + " rows on the tokens of " + nodeText(group.node) +
+                        ", got " + std::to_string(group.rows));
+    see(*slot);
+    entry(*slot).group = static_cast<int32_t>(i);
+    userFirst.push_back(static_cast<int32_t>(rows));
+    rows += group.rows + (group.draft ? node.draft->tree.size() : 0);
+    if (rows > std::numeric_limits<int32_t>::max())
+      return inputError(where + "all rows so far exceed " +
+                        std::to_string(std::numeric_limits<int32_t>::max()));
+  }
+  return {};
+}
+
+void BatchBuilder::State::addRows(const RowGroup &group, int32_t userRow, Seen &node, CacheBatch &out) {
+  const Node &of = cache->at(node.slot);
+  for (int32_t i = 0; i < group.rows; ++i) {
+    out.userRow.push_back(userRow + i);
+    out.batch.qPos.push_back(of.end() - group.rows + i);
+  }
+  if (group.draft) {
+    node.draftRow = static_cast<int32_t>(out.userRow.size());
+    const TokenTree &tree = of.draft->tree;
+    for (int32_t d = 0; d < tree.size(); ++d) {
+      out.userRow.push_back(userRow + group.rows + tree.order()[static_cast<size_t>(d)]);
+      out.batch.qPos.push_back(of.end() + tree.depth()[static_cast<size_t>(d)]);
+    }
+  }
+  node.leastPosition = of.end() - group.rows;
+  node.leastNode = node.slot;
+  out.batch.qStart.push_back(static_cast<int32_t>(out.userRow.size()));
+}
+
+/// Depth first over the nodes that are seen: a node's own rows, then those of its draft or of its children.
+void BatchBuilder::State::numberRows(std::span<const RowGroup> groups, CacheBatch &out) {
+  out.userRow.clear();
+  out.batch.qPos.clear();
+  out.batch.qStart.assign(1, 0);
+  seen.clear();
+  const auto rows = [&] { return static_cast<int32_t>(out.userRow.size()); };
+  std::vector<size_t> path; // of places in `seen`
+  for (int32_t slot = entry(ground).firstChild; slot >= 0;) {
+    const Entry &here = entry(slot);
+    path.push_back(seen.size());
+    seen.push_back({slot, rows(), 0});
+    if (here.group >= 0)
+      addRows(groups[static_cast<size_t>(here.group)], userFirst[static_cast<size_t>(here.group)],
+              seen.back(), out);
+    int32_t next = here.firstChild;
+    while (next < 0 && !path.empty()) {
+      Seen &done = seen[path.back()];
+      done.last = rows();
+      next = entry(done.slot).next;
+      path.pop_back();
+      if (!path.empty() && done.leastPosition < seen[path.back()].leastPosition) {
+        seen[path.back()].leastPosition = done.leastPosition;
+        seen[path.back()].leastNode = done.leastNode;
+      }
+    }
+    slot = next;
+  }
+  out.batch.rows = rows();
+  out.batchRow.resize(out.userRow.size());
+  for (size_t row = 0; row < out.userRow.size(); ++row)
+    out.batchRow[static_cast<size_t>(out.userRow[row])] = static_cast<int32_t>(row);
+}
+
+} // namespace attn::rt

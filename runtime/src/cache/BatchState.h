@@ -1,0 +1,62 @@
+//===- BatchState.h - The steps of making a batch ---------------*- C++ -*-===//
+//
+// groups of rows -> rows in depth-first order (BatchRows.cpp) -> instances and
+// tables of each operand (Batch.cpp).
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_CACHE_BATCHSTATE_H
+#define ATTN_RT_CACHE_BATCHSTATE_H
+
+#include "attn_rt/CacheBatch.h"
+#include "cache/State.h"
+
+namespace attn::rt {
+
+/// What the building needs to know of a node that rows see.
+struct Seen {
+  int32_t slot;
+  int32_t first, last;               ///< rows at or below it
+  int32_t draftRow = -1;             ///< the row of its draft's first place, where the draft has rows
+  int32_t leastPosition = neverSeen; ///< of those rows,
+  int32_t leastNode = 0;             ///< and whose it is
+};
+
+/// Tokens of consecutive positions on pages that follow each other in a list.
+struct Instance {
+  int32_t slot, pos0, tokens, first, last;
+  size_t pagesBegin = 0, pagesEnd = 0;
+};
+
+struct BatchBuilder::State {
+  CacheBatchOptions options;
+  const Cache::State *cache = nullptr;
+
+  // By slot of the node, reset after use.
+  struct Entry {
+    int32_t group = -1;
+    bool seen = false;
+    int32_t firstChild = -1, lastChild = -1, next = -1; ///< those seen, in order of their first row group
+  };
+  std::vector<Entry> entries;
+  std::vector<int32_t> touched;
+  std::vector<int32_t> userFirst; ///< by group
+  std::vector<Seen> seen;         ///< parents first
+  std::vector<Instance> instances;
+  std::vector<int32_t> pages;
+
+  Entry &entry(int32_t slot) { return entries[static_cast<size_t>(slot)]; }
+  Status readGroups(std::span<const RowGroup> groups);
+  void see(int32_t slot);
+  void numberRows(std::span<const RowGroup> groups, CacheBatch &out);
+  void addRows(const RowGroup &group, int32_t userRow, Seen &node, CacheBatch &out);
+  Status checkGivenBack(size_t c);
+  void addNode(const Seen &node, size_t c);
+  void addDraft(const Seen &node, size_t c, int32_t page);
+  void push(const Instance &next, int32_t page);
+  void writeOperand(int32_t page, OperandBatch &operand, std::vector<NodeId> &nodes);
+  Status build(std::span<const RowGroup> groups, CacheBatch &out);
+};
+
+} // namespace attn::rt
+
+#endif

@@ -32,13 +32,16 @@ struct Shape {
   bool alignsTiles(int64_t keys) const {
     return keys * keyDim * 2 % 1024 == 0 && keys * valueDim * 2 % 1024 == 0;
   }
-  /// Whether boxes are whole tiles or whole pages.
-  bool fetchesPages(int64_t keys) const {
+  /// Whether boxes are whole tiles, or whole pages in panels of one width: what a producer can address in the
+  /// few registers that three consumers leave it.
+  bool fetchesSimply(int64_t keys) const {
     return llvm::all_of(kept, [&](KVType type) {
       int64_t lines = fetchLines(type, keys);
-      return lines == keys || lines == type.getPage();
+      bool oneWidth = keyDim % 64 == 0 && valueDim % 64 == 0;
+      return lines == keys || (lines == type.getPage() && oneWidth);
     });
   }
+
   int64_t sharedBytes(ScheduleAttr s) const {
     int64_t queries = llvm::alignTo(s.getRows() * keyDim * 2, 1024);
     int64_t tiles = s.getStages() * s.getKeys() * 2;
@@ -172,7 +175,7 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     // registers come from the producer, too, which then cannot address parts of pages.
     if (shape.valueDim <= 80 && shape.keyDim <= 80)
       if (ScheduleAttr three = hopperTile(shape, chip, 12, simple ? 116 : 104, true);
-          three && shape.fetchesPages(three.getKeys()))
+          three && shape.fetchesSimply(three.getKeys()))
         return three;
     // Where the heads of a group do not fill the tile's rows evenly, queries are gathered, by more registers.
     bool roomy = shape.regions == 1 && (simple || 128 % shape.group == 0 || shape.valueDim > 208);

@@ -8,8 +8,8 @@
 // when every consumer warp has read it. Both sides count tiles, t: its slot is
 // t mod S, and the parity of its round is (t / S) mod 2.
 //
-// Where the store allows it the producer is one warp that fetches whole boxes
-// (AttendCopies.cpp); else all four of its warps gather. What lies behind the
+// Where the store allows it two warps of the producer fetch whole boxes
+// (AttendCopies.cpp), one keys, one values; else all four gather. What lies behind the
 // last token is whatever memory holds, perhaps NaN, and 0 * NaN would reach the
 // output: the producer clears those lines of the values before it hands them
 // on. (Keys need no such care: their scores are masked.)
@@ -82,18 +82,19 @@ private:
   }
 
   void produce();
+  void produceTasks(StringRef part, bool queries);
   void produceQueries(Value phases);
-  /// Fills the rings with the tiles of a task's segments; returns the next tile and the phases.
-  ValueRange produceTokens(Value tile, Value phases);
+  /// Fills the rings, or the one of `part`, with the tiles of a task's segments; returns the next tile and
+  /// the phases.
+  ValueRange produceTokens(StringRef part, Value tile, Value phases);
   Value gatherTiles(UpdateOp update, const Segment &segment, Value end, Value tile);
   void gatherTile(UpdateOp update, const Segment &segment, Value firstKey, StringRef part, const Ring &ring,
                   Value tile);
-  Value fetchTiles(UpdateOp update, const Segment &segment, Value tile, Value phases);
-  void fetchTile(UpdateOp update, Value left, Value slot, StringRef part, const Ring &ring, Value tile,
-                 Value phases);
-  /// Does what the first warp alone does.
-  scf::IfOp firstWarp(TypeRange results = {}) {
-    return scf::IfOp::create(b, results, b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)),
+  Value fetchTiles(UpdateOp update, const Segment &segment, StringRef part, Value tile, Value phases);
+  void fetchTile(UpdateOp update, Value left, Value slot, StringRef part, Value tile, Value phases);
+  /// What one warp alone does.
+  scf::IfOp onlyWarp(int64_t which, TypeRange results = {}) {
+    return scf::IfOp::create(b, results, b.compare(arith::CmpIPredicate::eq, warp, b.i32(which)),
                              /*withElseRegion=*/!results.empty());
   }
   void consume();
@@ -166,47 +167,56 @@ void WgmmaKernel::write() {
   end((producerWarps + schedule.getWarps()) * 32);
 }
 
+/// One warp fetches keys, another values, so that neither waits for a slot of the other's ring. Queries come
+/// with the keys, unless they are gathered: all warps of the producer do that, task by task.
+void WgmmaKernel::produce() {
+  if (!fetchesQuery)
+    return produceTasks({}, true);
+  for (StringRef part : {"k", "v"}) {
+    auto branch = onlyWarp(part == "k" ? 0 : 1);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(branch.thenYield());
+    produceTasks(part, part == "k");
+  }
+}
+
 /// The producer's registers are few: what it waits for is in one of them, bit 0 the parity of tasks and bit 1
 /// that of tiles that had to be cleared.
-void WgmmaKernel::produce() {
+void WgmmaKernel::produceTasks(StringRef part, bool queries) {
   Value zero = b.i32(0);
   scf::ForOp tasks = beginTasks(ValueRange{zero, zero});
-  ValueRange in = tasks.getRegionIterArgs(); // tile, phases
-  produceQueries(in[1]);
-  ValueRange out;
-  if (fetches) {
-    auto branch = firstWarp(TypeRange(in));
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(branch.thenBlock());
-    scf::YieldOp::create(b, produceTokens(in[0], in[1]));
-    b.setInsertionPointToStart(branch.elseBlock());
-    scf::YieldOp::create(b, in);
-    out = branch.getResults();
+  SmallVector<Value> counts(tasks.getRegionIterArgs()); // tile, phases
+  if (queries)
+    produceQueries(counts[1]);
+  if (fetches && !fetchesQuery) {
+    for (StringRef each : {"k", "v"}) {
+      auto branch = onlyWarp(each == "k" ? 0 : 1, ValueRange(counts).getTypes());
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(branch.elseBlock());
+      scf::YieldOp::create(b, counts);
+      b.setInsertionPointToStart(branch.thenBlock());
+      scf::YieldOp::create(b, produceTokens(each, counts[0], counts[1]));
+      counts.assign(branch->result_begin(), branch->result_end());
+    }
   } else {
-    out = produceTokens(in[0], in[1]);
+    llvm::copy(produceTokens(part, counts[0], counts[1]), counts.begin());
   }
-  scf::YieldOp::create(b, ValueRange{out[0], flip(out[1], 1)});
+  scf::YieldOp::create(b, ValueRange{counts[0], flip(counts[1], 1)});
   b.setInsertionPointAfter(tasks);
   if (!fetchesQuery)
     WaitOp::create(b, 0); // no thread leaves with copies under way
 }
 
 void WgmmaKernel::produceQueries(Value phases) {
-  Value zero = b.i32(0), parity = b.sub(b.i32(1), b.rem(phases, 2));
-  if (!fetchesQuery) {
-    AwaitOp::create(b, queryEmpty, zero, parity);
-    gatherQueries(queryTile, Scope::Producers);
-    ArriveOnCopiesOp::create(b, queryFull, zero);
-    return;
-  }
-  auto branch = firstWarp();
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(branch.thenYield());
-  AwaitOp::create(b, queryEmpty, zero, parity);
-  fetchQueries(queryTile, queryFull);
+  Value zero = b.i32(0);
+  AwaitOp::create(b, queryEmpty, zero, b.sub(b.i32(1), b.rem(phases, 2)));
+  if (fetchesQuery)
+    return fetchQueries(queryTile, queryFull);
+  gatherQueries(queryTile, Scope::Producers);
+  ArriveOnCopiesOp::create(b, queryFull, zero);
 }
 
-ValueRange WgmmaKernel::produceTokens(Value tile, Value phases) {
+ValueRange WgmmaKernel::produceTokens(StringRef part, Value tile, Value phases) {
   Value one = b.i32(1), step = b.i32(schedule.getKeys());
   auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, one, ValueRange{tile, phases});
   OpBuilder::InsertionGuard guard(b);
@@ -226,7 +236,7 @@ ValueRange WgmmaKernel::produceTokens(Value tile, Value phases) {
       b.setInsertionPointToStart(some.elseBlock());
       scf::YieldOp::create(b, ValueRange{tile});
       b.setInsertionPointToStart(some.thenBlock());
-      scf::YieldOp::create(b, ValueRange{fetchTiles(update, segment, tile, phases)});
+      scf::YieldOp::create(b, ValueRange{fetchTiles(update, segment, part, tile, phases)});
     }
     tile = some.getResult(0);
   }
@@ -250,8 +260,9 @@ Value WgmmaKernel::gatherTiles(UpdateOp update, const Segment &segment, Value en
 
 /// Fetches the tiles of a segment that is not empty; a tile's slots are looked up while the one before waits
 /// for its ring. Returns the number of the next tile.
-Value WgmmaKernel::fetchTiles(UpdateOp update, const Segment &segment, Value tile, Value phases) {
-  Value one = b.i32(1), step = b.i32(schedule.getKeys());
+Value WgmmaKernel::fetchTiles(UpdateOp update, const Segment &segment, StringRef part, Value tile,
+                              Value phases) {
+  Value step = b.i32(schedule.getKeys());
   auto loop = scf::ForOp::create(b, segment.kvBegin, segment.kvEnd, step,
                                  ValueRange{fetchSlot(update, segment, segment.kvBegin), tile});
   OpBuilder::InsertionGuard guard(b);
@@ -259,10 +270,8 @@ Value WgmmaKernel::fetchTiles(UpdateOp update, const Segment &segment, Value til
   Value firstKey = loop.getInductionVar(), slot = loop.getRegionIterArg(0);
   tile = loop.getRegionIterArg(1);
   Value next = fetchSlot(update, segment, b.add(firstKey, step));
-  Value left = b.sub(segment.kvEnd, firstKey);
-  fetchTile(update, left, slot, "k", keyRing, tile, phases);
-  fetchTile(update, left, slot, "v", valueRing, tile, phases);
-  scf::YieldOp::create(b, ValueRange{next, b.add(tile, one)});
+  fetchTile(update, b.sub(segment.kvEnd, firstKey), slot, part, tile, phases);
+  scf::YieldOp::create(b, ValueRange{next, b.add(tile, b.i32(1))});
   return loop.getResult(1);
 }
 
@@ -275,8 +284,9 @@ void WgmmaKernel::gatherTile(UpdateOp update, const Segment &segment, Value firs
 }
 
 /// `left` tokens are left of the segment.
-void WgmmaKernel::fetchTile(UpdateOp update, Value left, Value source, StringRef part, const Ring &ring,
-                            Value tile, Value phases) {
+void WgmmaKernel::fetchTile(UpdateOp update, Value left, Value source, StringRef part, Value tile,
+                            Value phases) {
+  const Ring &ring = part == "k" ? keyRing : valueRing;
   Value slot = slotOf(tile), target = tileIn(ring, slot);
   AwaitOp::create(b, ring.empty, slot, b.sub(b.i32(1), parityOf(tile)));
   if (part == "k")

@@ -42,9 +42,8 @@ def Tile_ArriveOnCopiesOp : Tile_Op<"arrive_on_copies"> {
 def Tile_FetchOp : Tile_Op<"fetch"> {
   let summary = "a warp starts bulk copies of a shared tile's lines; they complete a phase of a barrier";
   let description = [{
-    The tile is cut into boxes of `lines` lines, which lie in consecutive slots of the source; lane i issues box i,
-    whose first slot is its own `slot`. One lane arrives at the barrier once, with the bytes of the whole tile to
-    expect. There is a map for each width of the target's panels, the wide ones first; its last three axes are slots,
+    The tile is cut into boxes of `lines` lines, which lie in consecutive slots of the source; lane i knows the first
+    slot of box i. One lane arrives at the barrier once, with the bytes of the whole tile to expect. There is a map for each width of the target's panels, the wide ones first; its last three axes are slots,
     panels and heads. What lies outside the source arrives as zeros.
   }];
   let arguments = (ins

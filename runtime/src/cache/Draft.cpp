@@ -31,7 +31,7 @@ Place placeOf(const Cache::State &s, const Draft &draft, size_t c, int32_t d) {
 
 Result<Movement> Cache::speculate(NodeId leaf, std::span<const int32_t> parents) {
   State &s = *state_;
-  const std::string what = "draft of " + std::to_string(parents.size()) + " tokens for " + nodeText(leaf);
+  const Doing what{"draft of ", leaf, std::ssize(parents), "for "};
   Result<int32_t> found = s.find(leaf);
   if (!found)
     return inputError(what + ": " + found.error().message);
@@ -51,7 +51,7 @@ Result<Movement> Cache::speculate(NodeId leaf, std::span<const int32_t> parents)
   for (size_t c = 0; c < s.classCount(); ++c) {
     const int64_t left = s.pools[c].left() + std::ssize(s.at(slot).runs[c].spare);
     if (tokenPages + reserve > left)
-      return s.exhausted(what, c, tokenPages + reserve, left);
+      return s.exhausted(what.text(), c, tokenPages + reserve, left);
   }
 
   auto draft = std::make_unique<Draft>(Draft{std::move(*tree), std::move(slots), {}});
@@ -80,7 +80,7 @@ Result<Movement> Cache::speculate(NodeId leaf, std::span<const int32_t> parents)
 
 Result<Movement> Cache::commit(NodeId leaf, int32_t token) {
   State &s = *state_;
-  const std::string what = "commit to " + nodeText(leaf);
+  const Doing what{"commit to ", leaf};
   Result<int32_t> found = s.find(leaf);
   if (!found)
     return inputError(what + ": " + found.error().message);

@@ -38,7 +38,7 @@ void splitLeaf(Cache::State &s, int32_t slot, int32_t split) {
 
 Result<Cache::Fork> Cache::fork(NodeId leaf) {
   State &s = *state_;
-  const std::string what = "fork of " + nodeText(leaf);
+  const Doing what{"fork of ", leaf};
   Result<int32_t> found = s.find(leaf);
   if (!found)
     return inputError(what + ": " + found.error().message);
@@ -53,7 +53,7 @@ Result<Cache::Fork> Cache::fork(NodeId leaf) {
     // A leaf that gets a parent is a ring no more.
     const int64_t left = s.pools[c].left() + (split ? std::ssize(s.at(slot).runs[c].spare) : 0);
     if (left < 1)
-      return s.exhausted(what, c, 1, left);
+      return s.exhausted(what.text(), c, 1, left);
   }
 
   s.at(slot).frontier = s.at(slot).end();

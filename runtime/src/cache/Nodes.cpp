@@ -85,7 +85,7 @@ void Cache::State::collectSubtree(int32_t slot, std::vector<int32_t> &out) const
 }
 
 /// What append, branch, fork and speculate ask of a node, and that positions stay within 31 bits.
-Status Cache::State::checkGrowth(const Node &node, const std::string &what, int64_t tokens) const {
+Status Cache::State::checkGrowth(const Node &node, const Doing &what, int64_t tokens) const {
   if (node.draft)
     return inputError(what + ": it has a draft of " + std::to_string(node.draft->tree.size()) +
                       " tokens: commit it first (token -1 drops it)");

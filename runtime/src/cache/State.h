@@ -50,6 +50,18 @@ struct Node {
   bool isLeaf() const { return firstChild < 0; }
 };
 
+/// What is being done to a node, for messages: text is made only where there is one.
+struct Doing {
+  const char *what;
+  NodeId node;
+  int64_t tokens = 0;
+  const char *preposition = nullptr; ///< where the tokens are said
+  std::string text() const {
+    return what + (preposition ? std::to_string(tokens) + " tokens " + preposition : "") + nodeText(node);
+  }
+  std::string operator+(const std::string &rest) const { return text() + rest; }
+};
+
 inline constexpr int32_t ground = 0; ///< the slot above all roots
 inline constexpr int32_t neverSeen = std::numeric_limits<int32_t>::max();
 
@@ -76,7 +88,7 @@ struct Cache::State {
   uint64_t newMark() { return ++lastMark; }
   /// The nodes below and at `slot`, parents first.
   void collectSubtree(int32_t slot, std::vector<int32_t> &out) const;
-  Status checkGrowth(const Node &node, const std::string &what, int64_t tokens) const;
+  Status checkGrowth(const Node &node, const Doing &what, int64_t tokens) const;
 
   //===--- Pages (Pages.cpp) ----------------------------------------------===//
   size_t classCount() const { return pools.size(); }

@@ -29,7 +29,7 @@ private:
   std::vector<std::pair<int32_t, int32_t>> frontiers_; ///< before
 
   Status checkPrune(NodeId id);
-  Status checkTarget(NodeId id, const std::string &what, int64_t tokens, bool append);
+  Status checkTarget(NodeId id, const Doing &what, int64_t tokens, bool append);
   void advance();
   void retreat();
   Status checkPages();
@@ -61,7 +61,7 @@ Status Stepper::checkPrune(NodeId id) {
   return {};
 }
 
-Status Stepper::checkTarget(NodeId id, const std::string &what, int64_t tokens, bool append) {
+Status Stepper::checkTarget(NodeId id, const Doing &what, int64_t tokens, bool append) {
   Result<int32_t> slot = s.find(id);
   if (!slot)
     return inputError(what + ": " + slot.error().message);
@@ -87,8 +87,7 @@ Status Stepper::check() {
       return status;
   int64_t rows = 0;
   for (const CacheStep::Append &append : step_.append) {
-    const std::string what =
-        "append of " + std::to_string(append.tokens) + " tokens to " + nodeText(append.node);
+    const Doing what{"append of ", append.node, append.tokens, "to "};
     if (append.tokens < 1)
       return inputError(what + ": expected at least 1");
     if (Status status = checkTarget(append.node, what, append.tokens, true); !status)
@@ -97,7 +96,7 @@ Status Stepper::check() {
     rows += append.tokens;
   }
   for (const CacheStep::Branch &branch : step_.branch) {
-    const std::string what = "branch of " + nodeText(branch.node);
+    const Doing what{"branch of ", branch.node};
     if (branch.children < 1 || branch.tokens < 0)
       return inputError(what + ": expected at least 1 child and 0 tokens, got " +
                         std::to_string(branch.children) + " and " + std::to_string(branch.tokens));
@@ -182,8 +181,7 @@ Status Stepper::checkPages() {
 
 std::string Stepper::text() const {
   if (step_.prune.empty() && step_.append.size() == 1 && step_.branch.empty())
-    return "append of " + std::to_string(step_.append[0].tokens) + " tokens to " +
-           nodeText(step_.append[0].node);
+    return Doing{"append of ", step_.append[0].node, step_.append[0].tokens, "to "}.text();
   return "a step of " + std::to_string(step_.prune.size()) + " prunes, " +
          std::to_string(step_.append.size()) + " appends and " + std::to_string(step_.branch.size()) +
          " branches";

@@ -1,8 +1,8 @@
 //===- Dims.cpp - Sizes of generated tensors ------------------------------===//
 #include "Dims.h"
 
-#include "Random.h"
 #include "attn_rt/Csv.h"
+#include "attn_rt/Random.h"
 
 #include <algorithm>
 #include <charconv>
@@ -86,7 +86,7 @@ std::vector<int64_t> Dims::many(const std::string &name, int64_t count, int64_t 
     return std::vector<int64_t>(count, fallback);
   const Spec &spec = found->second;
   std::vector<int64_t> sizes(count);
-  Random random(seed, name);
+  rt::Random random(seed, name);
   for (int64_t i = 0; i < count; ++i)
     sizes[i] = spec.column.empty() ? spec.low + random.below(spec.high - spec.low + 1)
                                    : spec.column[i % spec.column.size()];

@@ -1,7 +1,7 @@
 //===- Inputs.cpp - Tensors for a problem ---------------------------------===//
 #include "Inputs.h"
 
-#include "Random.h"
+#include "attn_rt/Random.h"
 
 #include <algorithm>
 #include <limits>
@@ -22,7 +22,7 @@ class NormalSource {
 public:
   NormalSource(rt::DType dtype, double factor = 1) : size(rt::dtypeSize(dtype)) {
     rt::Tensor values(dtype, {tableSize});
-    Random random(0, "normal");
+    rt::Random random(0, "normal");
     for (int64_t i = 0; i < tableSize; i += 2) {
       double a, b;
       random.normalPair(a, b);
@@ -32,7 +32,7 @@ public:
     table = std::move(values.bytes);
   }
 
-  void fill(uint8_t *out, int64_t count, Random &random) const {
+  void fill(uint8_t *out, int64_t count, rt::Random &random) const {
     if (size == 2)
       draw(reinterpret_cast<uint16_t *>(out), count, random);
     else
@@ -42,7 +42,7 @@ public:
 private:
   static constexpr int64_t tableSize = 1 << 16;
 
-  template <typename Bits> void draw(Bits *out, int64_t count, Random &random) const {
+  template <typename Bits> void draw(Bits *out, int64_t count, rt::Random &random) const {
     const Bits *values = reinterpret_cast<const Bits *>(table.data());
     for (int64_t i = 0; i < count; i += 4) {
       uint64_t word = random.next();
@@ -58,7 +58,7 @@ private:
 rt::Tensor normalTensor(rt::DType dtype, std::vector<int64_t> shape, uint64_t seed, const std::string &name,
                         double factor = 1) {
   rt::Tensor tensor(dtype, std::move(shape));
-  Random random(seed, name);
+  rt::Random random(seed, name);
   NormalSource(dtype, factor).fill(tensor.bytes.data(), tensor.elements(), random);
   return tensor;
 }
@@ -184,7 +184,7 @@ private:
       rt::Tensor tensor(dtype, full);
       tensor.fill(std::numeric_limits<double>::quiet_NaN());
       NormalSource source(dtype);
-      Random random(seed, name);
+      rt::Random random(seed, name);
       int64_t token = kv.heads * dim;
       for (const auto &instance : slots)
         for (int64_t slot : instance)
@@ -231,7 +231,7 @@ private:
     int64_t pool = used + used / 8 + 2, columns = pagesOf(longest) + 1;
     std::vector<int32_t> order(pool), table(instances * columns, noPage);
     std::iota(order.begin(), order.end(), 0);
-    Random random(seed, kv.name + ".block_table");
+    rt::Random random(seed, kv.name + ".block_table");
     for (int64_t i = pool - 1; i > 0; --i)
       std::swap(order[i], order[random.below(i + 1)]);
     for (int64_t i = 0, next = 0; i < instances; ++i)

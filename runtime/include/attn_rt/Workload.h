@@ -12,6 +12,7 @@
 #include "attn_rt/Status.h"
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -39,6 +40,13 @@ struct Workload {
 /// Reads and checks a workload; `name` begins messages, which give the step and the node. `repeat` may be
 /// left out (1); everything else must be there, and nothing else.
 Result<Workload> readWorkload(std::string_view text, std::string_view name);
+
+/// The same as text; readWorkload reads it back.
+std::string writeWorkload(const Workload &workload);
+
+/// Few-shot prompting as in DeFT's Table 17: behind a prompt, branches that have all grown by one token in
+/// each iteration, the first included.
+std::vector<WorkloadStep> fewShotSteps(int32_t branches, int32_t promptTokens, int32_t iterations);
 
 /// The numbers of one step's nodes agree: parents come before their children, in depth-first order, and
 /// the packed rows of the step fit 32 bits. `where` begins messages ("steps[3]").

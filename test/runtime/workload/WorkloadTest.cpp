@@ -87,6 +87,20 @@ TEST(Workload, refusesWithStepAndNode) {
   }
 }
 
+TEST(Workload, whatIsWrittenIsReadBack) {
+  Workload workload{32, 8, 128, 2, 512, fewShotSteps(3, 100, 2)};
+  workload.steps[1].repeat = 7;
+  const Result<Workload> again = readWorkload(writeWorkload(workload), "w.json");
+  ASSERT_TRUE(again) << again.error().message;
+  ASSERT_EQ(again->steps.size(), 2U);
+  EXPECT_EQ(again->steps[1].repeat, 7);
+  ASSERT_EQ(again->steps[1].nodes.size(), 4U);
+  EXPECT_EQ(again->steps[1].nodes[0].tokens, 100);
+  EXPECT_EQ(again->steps[1].nodes[3].tokens, 2);
+  EXPECT_EQ(again->steps[1].nodes[3].parent, 0);
+  EXPECT_EQ(writeWorkload(*again), writeWorkload(workload));
+}
+
 TEST(Workload, mutantsAreReadOrRefused) {
   Rng rng(20);
   int read = 0;

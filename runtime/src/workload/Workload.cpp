@@ -125,4 +125,31 @@ Result<Workload> readWorkload(std::string_view text, std::string_view name) {
   return workload;
 }
 
+std::string writeWorkload(const Workload &workload) {
+  Json steps = Json::array();
+  for (const WorkloadStep &step : workload.steps) {
+    Json nodes = Json::array();
+    for (const ForestNode &node : step.nodes)
+      nodes.push_back({{"parent", node.parent}, {"tokens", node.tokens}, {"rows", node.rows}});
+    steps.push_back({{"nodes", std::move(nodes)}, {"repeat", step.repeat}});
+  }
+  return dumpJson({{"q_heads", workload.qHeads},
+                   {"kv_heads", workload.kvHeads},
+                   {"dim", workload.dim},
+                   {"bytes_per_token_per_head", workload.bytesPerTokenPerHead},
+                   {"layers", workload.layers},
+                   {"steps", std::move(steps)}});
+}
+
+std::vector<WorkloadStep> fewShotSteps(int32_t branches, int32_t promptTokens, int32_t iterations) {
+  std::vector<WorkloadStep> steps;
+  for (int32_t i = 1; i <= iterations; ++i) {
+    WorkloadStep step;
+    step.nodes.push_back({-1, promptTokens, 0});
+    step.nodes.resize(static_cast<size_t>(branches) + 1, {0, i, 1});
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
 } // namespace attn::rt

@@ -6,14 +6,14 @@
 // of its own, named by a word, so that adding a tensor changes no other.
 //
 //===----------------------------------------------------------------------===//
-#ifndef ATTN_TOOLS_RUN_RANDOM_H
-#define ATTN_TOOLS_RUN_RANDOM_H
+#ifndef ATTN_RT_RANDOM_H
+#define ATTN_RT_RANDOM_H
 
 #include <cmath>
 #include <cstdint>
 #include <string_view>
 
-namespace attn::run {
+namespace attn::rt {
 
 class Random {
 public:
@@ -51,6 +51,6 @@ private:
   uint64_t state;
 };
 
-} // namespace attn::run
+} // namespace attn::rt
 
 #endif

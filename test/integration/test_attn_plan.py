@@ -1,8 +1,7 @@
-"""attn-plan: DeFT's figures to the printed digits, balance on real trees, its words for bad input."""
+"""attn-workload and attn-plan: DeFT's figures to the printed digits, balance on real trees, words for bad input."""
 
 import json
 import os
-import random
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -12,17 +11,16 @@ import pytest
 from attnlab import ROOT, program
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-import deft_workloads as deft  # noqa: E402
+import deft  # noqa: E402
 
 
-def run(*arguments, text=None):
-    return subprocess.run(
-        [program("attn-plan"), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        input=text if text is not None else "",
-    )
+def call(name, *arguments, text=""):
+    command = [program(name), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, input=text)
+
+
+def run(*arguments, text=""):
+    return call("attn-plan", *arguments, text=text)
 
 
 def figures(workload, *arguments):
@@ -31,38 +29,31 @@ def figures(workload, *arguments):
     return json.loads(result.stdout)
 
 
-def trees(name, shape):
-    """A file of trees from the data directory, or generated ones of the same shape."""
+def made(*arguments):
+    """A workload as attn-workload makes it."""
+    result = call("attn-workload", *arguments)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def few_shot(branches, *options):
+    return made("few-shot", f"--branches={branches}", *options)
+
+
+def data(name):
+    """Arguments that name a published file, or nothing, for data generated in its shape."""
     folder = os.environ.get("ATTN_DATA_DIR")
-    if folder:
-        file = Path(folder) / "deft" / f"{name}.trees.json"
-        if not file.exists():
-            pytest.skip(f"{file} does not exist")
-        return json.loads(file.read_text())
-    rng = random.Random(name)
-
-    def tree():
-        nodes = [{"id": 0, "tokens": 1100, "start": -1099, "end": 0, "children": []}]
-        level = list(nodes)
-        for width, keep, longest in shape:
-            parents = level if keep is None else rng.sample(level, keep)
-            level = []
-            for parent in parents:
-                for _ in range(width):
-                    start = parent["end"] + 1
-                    end = start + rng.randrange(longest)
-                    child = {"id": len(nodes), "start": start, "end": end, "children": []}
-                    nodes.append(child)
-                    level.append(child)
-                    parent["children"].append(child["id"])
-        return nodes
-
-    return [tree() for _ in range(10)]
+    if not folder:
+        return []
+    file = Path(folder) / name
+    if not file.exists():
+        pytest.skip(f"{file} does not exist")
+    return [file]
 
 
 @pytest.mark.parametrize("branches", deft.TABLE_17)
 def test_table_17(branches):
-    workload = deft.workload(deft.few_shot(branches))
+    workload = few_shot(branches)
     printed = tuple(
         f"{figures(workload, f'--strategy={s}')['kv_bytes'] / 1e12:.2f}" for s in ("flatten", "by-query")
     )
@@ -70,35 +61,28 @@ def test_table_17(branches):
 
 
 def test_table_17_command():
-    command = [sys.executable, ROOT / "benchmarks/deft_workloads.py", "table17", "--attn-plan"]
-    result = subprocess.run([*command, program("attn-plan")], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, ROOT / "benchmarks/deft.py", "table17", "--programs"]
+    command.append(Path(program("attn-plan")).parent)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-SHAPES = {
-    "sorting128ToT": [(10, None, 1400), (5, 3, 1400), (10, 2, 1400)],
-    "docmergeToT": [(10, None, 900), (5, 3, 900)],
-}
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_balance(name):
-    """Every tree at every tenth step, 132 blocks: within a tile of the mean, 5 % where that is 20 or more."""
-    checked = 0
-    for tree in trees(name, SHAPES[name]):
-        steps = deft.reasoning(tree, every=10)
-        report = figures(deft.workload(steps), "--strategy=flatten")
-        assert len(report["steps"]) == len(steps)
-        for step, plan in zip(steps, report["steps"], strict=True):
-            assert plan["max_tiles"] - plan["mean_tiles"] <= 1
-            assert plan["mean_tiles"] < 20 or plan["balance"] <= 1.05
-            assert plan["kv_bytes"] == sum(node["tokens"] for node in step["nodes"]) * 32 * 512
-            checked += 1
-    assert checked > 100
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("name", ["sorting128ToT", "docmergeToT"])
+def test_balance(name, seed):
+    """Trees at every tenth step, 132 blocks: within a tile of the mean, 5 % where that is 20 or more."""
+    file = data(f"deft/{name}.trees.json")
+    workload = made("reasoning", *file, "--every=10", f"--tree={seed}" if file else f"--seed={seed}")
+    report = figures(workload, "--strategy=flatten")
+    assert len(report["steps"]) == len(workload["steps"]) > 20
+    for step, plan in zip(workload["steps"], report["steps"], strict=True):
+        assert plan["max_tiles"] - plan["mean_tiles"] <= 1
+        assert plan["mean_tiles"] < 20 or plan["balance"] <= 1.05
+        assert plan["kv_bytes"] == sum(node["tokens"] for node in step["nodes"]) * 32 * 512
 
 
 def test_strategies_differ_as_they_should():
-    report = figures(deft.workload(deft.few_shot(20, iterations=40)))
+    report = figures(few_shot(20, "--iterations=40"))
     by_query, by_node, chunk, flatten = (
         report["strategies"][s] for s in ("by-query", "by-node", "by-node-chunk", "flatten")
     )
@@ -110,30 +94,33 @@ def test_strategies_differ_as_they_should():
 
 
 def test_repeats_and_layers_multiply():
-    step = {"nodes": deft.few_shot(5, 100, 1)[0]["nodes"]}
-    once = figures(deft.workload([step], layers=1))
-    many = figures(deft.workload([{**step, "repeat": 7}], layers=3))
+    workload = few_shot(5, "--prompt=100", "--iterations=1", "--layers=1")
+    once = figures(workload)
+    many = figures({**workload, "layers": 3, "steps": [{**workload["steps"][0], "repeat": 7}]})
     for name in ("kv_bytes", "partial_bytes", "metadata_bytes", "tiles", "max_tiles"):
         assert many[name] == 21 * once[name] > 0
     assert many["balance"] == pytest.approx(once["balance"])
 
 
 def test_token_trees():
-    folder = os.environ.get("ATTN_DATA_DIR")
-    paths, accepted = [[i] for i in range(10)] + [[i, j] for i in range(10) for j in range(5)], [3, 2, 4]
-    if folder:
-        data = json.loads((Path(folder) / "deft/APPS_tree_size64.json").read_text())
-        paths, accepted = data["tree"], data["records"][0]["Accept_length"][:20]
-    steps = deft.speculation(paths, accepted)
-    assert len(steps) == len(accepted) and len(steps[0]["nodes"]) == len(paths) + 1
-    report = figures(deft.workload(steps))["strategies"]
+    workload = made("tokens", *data("deft/APPS_tree_size64.json"))
+    assert len(workload["steps"]) >= 100 and len(workload["steps"][0]["nodes"]) == 64
+    report = figures(workload)["strategies"]
     assert report["by-query"]["kv_bytes"] > 30 * report["flatten"]["kv_bytes"]
+
+
+def test_requests_share_prefixes():
+    file = data("mooncake/synthetic_trace.jsonl")
+    workload = made("requests", *file, "--count=500", *([] if file else ["--sharing=50"]))
+    assert sum(node["rows"] for node in workload["steps"][0]["nodes"]) == 500
+    report = figures(workload)["strategies"]
+    assert report["by-query"]["kv_bytes"] > 1.05 * report["flatten"]["kv_bytes"]
 
 
 @pytest.mark.parametrize("strategy", ["by-query", "by-node", "by-node-chunk", "flatten"])
 def test_picture(strategy, tmp_path):
     file = tmp_path / "w.json"
-    deft.write(file, deft.workload(deft.few_shot(20, iterations=3)))
+    file.write_text(json.dumps(few_shot(20, "--iterations=3")))
     result = run(file, f"--strategy={strategy}", "--svg", tmp_path / "plan.svg", "--blocks", "40")
     assert result.returncode == 0, result.stderr
     assert strategy in result.stdout and "TB/s" in result.stdout
@@ -145,7 +132,17 @@ def test_picture(strategy, tmp_path):
     assert max(float(r.get("x")) + float(r.get("width")) for r in boxes) <= float(picture.get("width"))
 
 
-GOOD = deft.workload(deft.few_shot(3, iterations=2))
+def step(i):
+    return {
+        "nodes": [
+            {"parent": -1, "tokens": 4000, "rows": 0},
+            *({"parent": 0, "tokens": i, "rows": 1} for _ in "abc"),
+        ]
+    }
+
+
+GOOD = {"q_heads": 32, "kv_heads": 32, "dim": 128, "bytes_per_token_per_head": 512, "layers": 32}
+GOOD["steps"] = [{**step(i), "repeat": 1} for i in (1, 2)]
 
 
 def spoiled(change):
@@ -210,4 +207,56 @@ def test_help():
     result = run("--help")
     assert result.returncode == 0
     for word in ("WORKLOAD.json", "--strategy", "--blocks", "--json", "--svg", "flatten", "Exit status"):
+        assert word in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        ([], ["few-shot, reasoning, tokens or requests"]),
+        (["beams"], ["few-shot", "'beams'"]),
+        (["few-shot", "--width=3"], ["no option '--width' of few-shot", "--branches"]),
+        (["few-shot", "--branches=0"], ["--branches", "1 to", "'0'"]),
+        (["few-shot", "--branches"], ["--branches expects"]),
+        (["few-shot", "file"], ["no file", "'file'"]),
+        (["reasoning", "absent.json"], ["absent.json"]),
+        (["reasoning", "a", "b"], ["one file", "'b'"]),
+        (["tokens", "--every=2"], ["no option '--every' of tokens"]),
+        (["requests", "--q-heads=3", "--kv-heads=2"], ["q_heads", "multiple of the 2"]),
+        (["few-shot", "-o", "/nonexistent/folder/file"], ["/nonexistent/folder/file"]),
+    ],
+    ids=str,
+)
+def test_attn_workload_command_line(arguments, words):
+    result = call("attn-workload", *arguments)
+    assert result.returncode == 2 and result.stdout == "", result
+    for word in words:
+        assert word in result.stderr, result.stderr
+
+
+def test_attn_workload_bad_files(tmp_path):
+    tree = [{"id": 0, "tokens": 3, "start": 1, "end": 3, "children": [7]}]
+    files = {
+        "tree.json": (["reasoning"], [tree], ["tree.json", "trees[0][0].children[0]", "no node 7"]),
+        "one.json": (["reasoning", "--tree=2"], [[{**tree[0], "children": []}]], ["--tree", "below 1", "2"]),
+        "tokens.json": (["tokens"], {"tree": [[0, 0]], "size": 2, "records": []}, ["token 0 is an orphan"]),
+        "lines.jsonl": (["requests"], {"input_length": 5}, ["lines.jsonl: line 1", "output_length"]),
+        "few.jsonl": (
+            ["requests", "--count=2"],
+            {"input_length": 5, "output_length": 1, "hash_ids": [1]},
+            ["within the 1 requests", "few.jsonl"],
+        ),
+    }
+    for name, (arguments, content, words) in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+        result = call("attn-workload", *arguments[:1], tmp_path / name, *arguments[1:])
+        assert result.returncode == 2 and result.stdout == "", result
+        for word in words:
+            assert word in result.stderr, result.stderr
+
+
+def test_attn_workload_help():
+    result = call("attn-workload", "--help")
+    assert result.returncode == 0
+    for word in ("few-shot", "reasoning", "tokens", "requests", "--seed", "-o F", "Exit status"):
         assert word in result.stdout

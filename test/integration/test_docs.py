@@ -12,14 +12,17 @@ from attnlab import BUILD, ROOT
 PAGES = ["README.md", "docs/getting-started.md", "docs/hopper-prefill.md"]
 
 
+PROGRAMS = ("attn-opt ", "attn-run ", "attn-plan ", "attn-workload ")
+
+
 def commands():
-    """(folder to run in, command), each once."""
+    """(folder to run in, commands of one block), each once."""
     found = {}
     for page in PAGES:
         for block in re.findall(r"^```\n(.*?)^```", (ROOT / page).read_text(), flags=re.M | re.S):
-            for line in block.splitlines():
-                if line.startswith(("attn-opt ", "attn-run ", "attn-plan ")):
-                    found[".", line] = page
+            lines = [line for line in block.splitlines() if line.startswith(PROGRAMS)]
+            if lines:
+                found[".", "\n".join(lines)] = page
     for example in sorted((ROOT / "examples").glob("*/*.mlir")):
         for line in re.findall(r"^// +((?:attn-opt|attn-run) .*)$", example.read_text(), flags=re.M):
             found[str(example.parent.relative_to(ROOT)), line] = example.name
@@ -30,20 +33,21 @@ def test_there_are_some():
     assert len(commands()) > 6
 
 
-@pytest.mark.parametrize("folder,command", commands(), ids=lambda value: value)
-def test_command(folder, command, tmp_path):
+@pytest.mark.parametrize("folder,lines", commands(), ids=lambda value: value)
+def test_command(folder, lines, tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     path = os.pathsep.join([str(BUILD / "bin"), os.environ["PATH"]])
-    result = subprocess.run(
-        shlex.split(command),
-        cwd=tmp_path / folder,
-        capture_output=True,
-        text=True,
-        env=dict(os.environ, PATH=path),
-        timeout=300,
-        stdin=subprocess.DEVNULL,
-    )
-    assert result.returncode == 0, result.stderr
+    for command in lines.splitlines():
+        result = subprocess.run(
+            shlex.split(command),
+            cwd=tmp_path / folder,
+            capture_output=True,
+            text=True,
+            env=dict(os.environ, PATH=path),
+            timeout=300,
+            stdin=subprocess.DEVNULL,
+        )
+        assert result.returncode == 0, result.stderr
 
 
 def test_readme_is_short():

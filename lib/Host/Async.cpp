@@ -96,7 +96,8 @@ llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
     operands.resize(operands.size() + rt::maxBulkRank - coordinates.size(), zero());
     return call("attn_host_bulk_copy", none, operands), done();
   }
-  if (isa<NVVM::PrefetchOp>(op)) // changes nothing that a kernel could see
+  // Prefetches change nothing that a kernel could see; launches follow one another here.
+  if (isa<NVVM::PrefetchOp, NVVM::GriddepcontrolOp>(op))
     return done();
   if (isa<NVVM::FenceMbarrierInitOp>(op)) // for other blocks of a cluster; there are none
     return done();

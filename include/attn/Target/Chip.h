@@ -16,7 +16,8 @@ struct Chip {
   unsigned ptxVersion;      ///< lowest PTX ISA version that knows the chip: older drivers read it
   int64_t sharedPerBlock;   ///< bytes of dynamic shared memory one block can opt in to
   int64_t sharedPerMultiprocessor;
-  bool hasWgmma; ///< Hopper's asynchronous tensor cores, which later chips do not have
+  bool hasWgmma;         ///< Hopper's asynchronous tensor cores, which later chips do not have
+  bool overlapsLaunches; ///< a launch may begin before the one in front has ended (griddepcontrol)
 };
 
 /// The chip of that name, or null.

@@ -24,6 +24,7 @@ void AttendKernel::begin(Value warpRow, Value countsSink) {
   b.buffer("partial.o", f32);
   b.buffer("partial.lse", f32);
   toLog2 = b.createOrFold<arith::MulFOp>(b.scale(), b.f32(log2e));
+  StartNextOp::create(b); // the merge may take its place in the multiprocessors and wait there
   this->warpRow = warpRow;
   this->countsSink = countsSink;
 }

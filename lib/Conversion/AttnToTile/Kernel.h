@@ -50,7 +50,8 @@ public:
   Value select(Value c, Value x, Value y) { return createOrFold<arith::SelectOp>(c, x, y); }
 
   Value read(Value buffer, Value index) {
-    return tile::ReadOp::create(*this, cast<tile::BufferType>(buffer.getType()).getElement(), buffer, index);
+    return tile::ReadOp::create(*this, cast<tile::BufferType>(buffer.getType()).getElement(), buffer, index,
+                                UnitAttr());
   }
   SmallVector<Value> record(Value buffer, Value index) {
     return SmallVector<Value>(

@@ -15,7 +15,7 @@ using namespace mlir::attn;
 using namespace mlir::tile;
 
 void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef name) {
-  constexpr int64_t warps = 4;
+  constexpr int64_t warps = 4, inFlight = 8;
   constexpr double log2e = 1.4426950408889634;
   const double infinity = std::numeric_limits<double>::infinity();
   KernelBuilder b(module, name, chain.finish.getLoc());
@@ -27,14 +27,25 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
   Value partO = b.buffer("partial.o", f32), partLse = b.buffer("partial.lse", f32);
   Value count = b.dimension("merge_rows");
 
-  int64_t dim = chain.valueDim(), chunks = llvm::divideCeil(dim, 32);
+  // Every lane has four adjacent columns of each 128.
+  int64_t dim = chain.valueDim(), chunks = llvm::divideCeil(dim, 128);
   Value warp = WarpIdOp::create(b, i32), lane = LaneIdOp::create(b, i32);
   Value first = b.add(b.mul(BlockIdOp::create(b, i32), b.i32(warps)), warp);
   Value step = b.mul(BlockCountOp::create(b, i32), b.i32(warps));
-  auto column = [&](int64_t chunk) { return b.add(lane, b.i32(chunk * 32)); };
-  auto isColumn = [&](int64_t chunk) { return b.less(column(chunk), b.i32(dim)); };
-  bool ragged = dim % 32 != 0;
+  auto column = [&](int64_t chunk) { return b.add(b.mul(lane, b.i32(4)), b.i32(chunk * 128)); };
+  auto isRagged = [&](int64_t chunk) { return (chunk + 1) * 128 > dim; };
 
+  // Where the parts are is known before they are there: the plan is fetched while the attention still runs.
+  {
+    auto some = scf::IfOp::create(b, b.less(first, count));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(some.thenYield());
+    auto range = ReadRangeOp::create(b, i32, i32, starts, b.wide(first));
+    PrefetchOp::create(b, outputs, b.wide(first));
+    Value mine = b.add(range.getBegin(), lane), last = b.add(range.getEnd(), b.i32(-1));
+    PrefetchOp::create(b, partials, b.wide(b.min(mine, last)));
+  }
+  AwaitPreviousOp::create(b);
   auto rows = scf::ForOp::create(b, first, count, step);
   b.setInsertionPointToStart(rows.getBody());
   Value row = b.wide(rows.getInductionVar());
@@ -43,8 +54,8 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
   Value target = b.wide(b.read(outputs, row));
 
   // Thirty-two parts at a time, one per lane: which part and how much of the sum it holds. Then their
-  // outputs, one after the other over all lanes.
-  SmallVector<Value> initial(chunks + 2, b.f32(0)); // max, sum, columns
+  // outputs, several in flight at once.
+  SmallVector<Value> initial(4 * chunks + 2, b.f32(0)); // max, sum, columns
   initial[0] = b.f32(-infinity);
   auto parts = scf::ForOp::create(b, begin, end, b.i32(32), initial);
   {
@@ -53,7 +64,8 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
     ValueRange in = parts.getRegionIterArgs();
     Value first = parts.getInductionVar(), mine = b.add(first, lane);
     Value part = b.read(partials, b.wide(b.min(mine, b.add(end, b.i32(-1)))));
-    Value lseOfPart = b.select(b.less(mine, end), b.read(partLse, b.wide(part)), b.f32(-infinity));
+    Value written = tile::ReadOp::create(b, f32, partLse, b.wide(part), b.getUnitAttr());
+    Value lseOfPart = b.select(b.less(mine, end), written, b.f32(-infinity));
     Value max = arith::MaxNumFOp::create(b, in[0], ReduceLanesOp::create(b, f32, Combine::Max, lseOfPart));
     Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, max, b.f32(-infinity));
     Value base = b.select(nothing, b.f32(0), max);
@@ -68,24 +80,38 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
       next.push_back(arith::MulFOp::create(b, column, decay));
 
     Value count = b.min(b.sub(end, first), b.i32(32));
-    auto outputsOf = scf::ForOp::create(b, b.i32(0), count, b.i32(1), ArrayRef<Value>(next).drop_front(2));
-    {
+    Value even = b.sub(count, b.rem(count, inFlight));
+    auto addParts = [&](Value from, Value to, int64_t step, ValueRange columns) -> ValueRange {
+      auto loop = scf::ForOp::create(b, from, to, b.i32(step), columns);
       OpBuilder::InsertionGuard inner(b);
-      b.setInsertionPointToStart(outputsOf.getBody());
-      Value i = outputsOf.getInductionVar();
-      Value origin = b.mul(b.wide(FromLaneOp::create(b, part, i)), b.i64(dim));
-      Value share = FromLaneOp::create(b, weight, i);
-      SmallVector<Value> columns;
-      for (int64_t c = 0; c < chunks; ++c) {
-        // Lanes past the last column read it again and drop the result.
-        Value safe = ragged && c + 1 == chunks ? b.min(column(c), b.i32(dim - 1)) : column(c);
-        Value value = b.read(partO, b.add(origin, b.wide(safe)));
-        columns.push_back(math::FmaOp::create(b, value, share, outputsOf.getRegionIterArg(c)));
+      b.setInsertionPointToStart(loop.getBody());
+      // Exchanges first, then loads, then sums: ptxas keeps to that order, and loads overlap.
+      SmallVector<Value> origins, shares, values, sums(loop.getRegionIterArgs());
+      for (int64_t i = 0; i < step; ++i) {
+        Value which = b.add(loop.getInductionVar(), b.i32(i));
+        origins.push_back(b.mul(b.wide(FromLaneOp::create(b, part, which)), b.i64(dim)));
+        shares.push_back(FromLaneOp::create(b, weight, which));
       }
-      scf::YieldOp::create(b, columns);
-    }
+      for (Value origin : origins) {
+        for (int64_t c = 0; c < chunks; ++c) {
+          // Lanes past the last column read it again and drop the result.
+          Value safe = isRagged(c) ? b.min(column(c), b.i32(dim - 4)) : column(c);
+          auto read =
+              ReadAdjacentOp::create(b, SmallVector<Type>(4, f32), partO, b.add(origin, b.wide(safe)));
+          llvm::append_range(values, read.getValues());
+        }
+      }
+      for (size_t i = 0; i < values.size(); ++i) {
+        Value &sum = sums[i % sums.size()];
+        sum = math::FmaOp::create(b, values[i], shares[i / sums.size()], sum);
+      }
+      scf::YieldOp::create(b, sums);
+      return loop.getResults();
+    };
+    ValueRange columns = addParts(b.i32(0), even, inFlight, ArrayRef<Value>(next).drop_front(2));
+    columns = addParts(even, count, 1, columns);
     next.resize(2);
-    llvm::append_range(next, outputsOf.getResults());
+    llvm::append_range(next, columns);
     scf::YieldOp::create(b, next);
   }
 
@@ -94,14 +120,16 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
   Value inverse = b.select(some, ReciprocalOp::create(b, sum), b.f32(0));
   for (int64_t c = 0; c < chunks; ++c) {
     auto write = [&] {
-      Value value = arith::MulFOp::create(b, parts.getResult(c + 2), inverse);
-      WriteOp::create(b, value, output, b.add(b.mul(target, b.i64(dim)), b.wide(column(c))));
+      SmallVector<Value> values;
+      for (int64_t i = 0; i < 4; ++i)
+        values.push_back(arith::MulFOp::create(b, parts.getResult(4 * c + i + 2), inverse));
+      WriteAdjacentOp::create(b, values, output, b.add(b.mul(target, b.i64(dim)), b.wide(column(c))));
     };
-    if (!ragged || c + 1 < chunks) {
+    if (!isRagged(c)) {
       write();
       continue;
     }
-    auto guarded = scf::IfOp::create(b, isColumn(c));
+    auto guarded = scf::IfOp::create(b, b.less(column(c), b.i32(dim)));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(guarded.thenYield());
     write();
@@ -114,5 +142,6 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
     WriteOp::create(b, b.select(some, arith::AddFOp::create(b, max, log), b.f32(-infinity)), lse, target);
   }
   b.setInsertionPointAfter(rows);
+  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(4)); // room for loads in flight
   b.finish(warps * 32);
 }

@@ -28,7 +28,7 @@ private:
   void mergeAndWrite(const State &state);
 
   Scope scope;
-  Value warp, queryTile, query, keyRing, valueRing, scratch;
+  Value warp, queryTile, keyRing, valueRing, scratch;
 };
 
 void MmaKernel::write() {
@@ -56,14 +56,8 @@ void MmaKernel::write() {
 }
 
 void MmaKernel::writeTask() {
-  // Queries: through shared memory into registers, or left there.
   gatherQueries(queryTile, Scope::Block);
   CommitOp::create(b);
-  WaitOp::create(b, 0);
-  SyncOp::create(b, Scope::Block);
-  query = queryTile;
-  if (schedule.getQueryInRegisters())
-    query = LoadOp::create(b, queryType(), queryTile, warpRow);
   readRows();
 
   auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, b.i32(1), initialState().values());
@@ -77,10 +71,18 @@ void MmaKernel::writeTask() {
       state = walkSegment(operand, segment, state);
     scf::YieldOp::create(b, state.values());
   }
+  WaitOp::create(b, 0); // a task without segments has not waited for its queries
   mergeAndWrite({segments.getResult(0), segments.getResult(1), segments.getResult(2)});
 }
 
 State MmaKernel::walkSegment(unsigned operand, const Segment &segment, const State &state) {
+  // Queries: through shared memory into registers, or left there. Waited for here and not where they were
+  // asked for, because the pipeline starts the first tiles of keys in front of a wait that precedes its loop.
+  WaitOp::create(b, 0);
+  SyncOp::create(b, Scope::Block);
+  Value query = queryTile;
+  if (schedule.getQueryInRegisters())
+    query = LoadOp::create(b, queryType(), queryTile, warpRow);
   auto loop = scf::ForOp::create(b, b.i32(0), tilesOf(segment, operand), b.i32(1), state.values());
   loop->setAttr("tile.stages", b.getI64IntegerAttr(schedule.getStages()));
   OpBuilder::InsertionGuard guard(b);

@@ -19,10 +19,11 @@ Value Emitter::globalAt(Value base, Type element, Value index) {
   return LLVM::GEPOp::create(b, loc, base.getType(), element, base, ValueRange{index});
 }
 
-Value Emitter::loadGlobal(Value base, Type element, Value index, Type type, unsigned alignment) {
-  // Inputs and plans are never written by the kernels that read them.
+Value Emitter::loadGlobal(Value base, Type element, Value index, Type type, unsigned alignment,
+                          bool invariant) {
+  // Inputs and plans are never written by the kernels that read them, nor by one that may run beside them.
   return LLVM::LoadOp::create(b, loc, type, globalAt(base, element, index), alignment, /*isVolatile=*/false,
-                              /*isNonTemporal=*/false, /*isInvariant=*/true);
+                              /*isNonTemporal=*/false, /*isInvariant=*/invariant);
 }
 
 void Emitter::storeGlobal(Value value, Value pointer, unsigned alignment) {

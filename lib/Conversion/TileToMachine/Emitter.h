@@ -65,7 +65,8 @@ public:
   Value sharedAt(Value base, Value bytes);
   Value sharedAt(Value base, int64_t bytes);
   Value globalAt(Value base, Type element, Value index);
-  Value loadGlobal(Value base, Type element, Value index, Type type, unsigned alignment);
+  Value loadGlobal(Value base, Type element, Value index, Type type, unsigned alignment,
+                   bool invariant = true);
   void storeGlobal(Value value, Value pointer, unsigned alignment);
 
   // Instructions.

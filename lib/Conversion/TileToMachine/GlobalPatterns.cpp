@@ -15,10 +15,74 @@ struct ReadPattern : TilePattern<ReadOp> {
     Emitter e = emitter(op, rewriter);
     Type type = op.getValue().getType();
     rewriter.replaceOp(op, e.loadGlobal(adaptor.getBuffer(), type, adaptor.getIndex(), type,
-                                        type.getIntOrFloatBitWidth() / 8));
+                                        type.getIntOrFloatBitWidth() / 8, !op.getWritten()));
     return success();
   }
 };
+
+struct ReadAdjacentPattern : TilePattern<ReadAdjacentOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(ReadAdjacentOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Type element = op.getBuffer().getType().getElement();
+    int64_t count = op.getNumResults();
+    Value loaded =
+        e.loadGlobal(adaptor.getBuffer(), element, adaptor.getIndex(), VectorType::get(count, element),
+                     count * element.getIntOrFloatBitWidth() / 8, /*invariant=*/false);
+    SmallVector<Value> values;
+    for (int64_t i = 0; i < count; ++i)
+      values.push_back(LLVM::ExtractElementOp::create(rewriter, op.getLoc(), loaded, e.i32(i)));
+    rewriter.replaceOp(op, values);
+    return success();
+  }
+};
+
+struct WriteAdjacentPattern : TilePattern<WriteAdjacentOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(WriteAdjacentOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Type element = op.getBuffer().getType().getElement();
+    int64_t count = op.getValues().size();
+    Value vector = LLVM::PoisonOp::create(rewriter, op.getLoc(), VectorType::get(count, element));
+    for (auto [i, value] : llvm::enumerate(adaptor.getValues())) {
+      if (value.getType() != element)
+        value = arith::TruncFOp::create(rewriter, op.getLoc(), element, value);
+      vector = LLVM::InsertElementOp::create(rewriter, op.getLoc(), vector, value, e.i32(i));
+    }
+    e.storeGlobal(vector, e.globalAt(adaptor.getBuffer(), element, adaptor.getIndex()),
+                  count * element.getIntOrFloatBitWidth() / 8);
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+struct PrefetchPattern : TilePattern<PrefetchOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(PrefetchOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Type element = op.getBuffer().getType().getElement();
+    NVVM::PrefetchOp::create(
+        rewriter, op.getLoc(), NVVM::PrefetchCacheLevelAttr::get(getContext(), NVVM::PrefetchCacheLevel::L1),
+        NVVM::CacheEvictionPriorityAttr(), e.globalAt(adaptor.getBuffer(), element, adaptor.getIndex()),
+        Value(), UnitAttr(), UnitAttr(), UnitAttr());
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+template <typename OpT, NVVM::GridDepActionKind kind> struct GridPattern : TilePattern<OpT> {
+  using TilePattern<OpT>::TilePattern;
+  LogicalResult matchAndRewrite(OpT op, typename OpT::Adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOpWithNewOp<NVVM::GriddepcontrolOp>(op, kind);
+    return success();
+  }
+};
+using StartNextPattern = GridPattern<StartNextOp, NVVM::GridDepActionKind::launch_dependents>;
+using AwaitPreviousPattern = GridPattern<AwaitPreviousOp, NVVM::GridDepActionKind::wait>;
 
 /// Even lanes read the first element, odd ones the second: one request instead of two.
 struct ReadRangePattern : TilePattern<ReadRangeOp> {
@@ -196,6 +260,7 @@ struct StorePattern : TilePattern<StoreOp> {
 
 void tile::populateGlobalPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                   const LaneMap &lanes) {
-  patterns.add<ReadPattern, ReadRangePattern, RecordPattern, WritePattern, LoadVectorPattern, StorePattern>(
-      converter, patterns.getContext(), lanes);
+  patterns.add<PrefetchPattern, StartNextPattern, AwaitPreviousPattern, ReadPattern, ReadAdjacentPattern,
+               WriteAdjacentPattern, ReadRangePattern, RecordPattern, WritePattern, LoadVectorPattern,
+               StorePattern>(converter, patterns.getContext(), lanes);
 }

@@ -49,6 +49,9 @@ struct LaunchShape {
   std::array<uint32_t, 3> grid{1, 1, 1};
   std::array<uint32_t, 3> block{1, 1, 1};
   uint32_t sharedBytes = 0;
+  /// May begin before the launch in front has ended, where the device can: the kernel itself waits for what
+  /// that one writes.
+  bool overlapsPrevious = false;
 };
 
 class Kernel {
@@ -84,6 +87,8 @@ public:
   virtual Status free(DeviceAddress address) = 0;
   virtual Status copyIn(DeviceAddress to, const void *from, size_t bytes) = 0;
   virtual Status copyOut(void *to, DeviceAddress from, size_t bytes) = 0;
+  /// Between two places of the device's memory that do not overlap.
+  virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0;
   virtual Status fill(DeviceAddress to, uint8_t byte, size_t bytes) = 0;
   /// Makes a whole allocation useless: NaN in every float format, and unwritten where the device keeps track.
   virtual Status poison(DeviceAddress address, size_t bytes) = 0;

@@ -24,6 +24,23 @@ using CUfunction = struct CUfunc_st *;
 using CUstream = struct CUstream_st *;
 using CUevent = struct CUevent_st *;
 
+/// CUlaunchAttribute and CUlaunchConfig.
+struct LaunchAttribute {
+  int id;
+  char pad[4];
+  union {
+    char bytes[64];
+    int flag;
+  } value;
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], sharedBytes;
+  CUstream stream;
+  LaunchAttribute *attributes;
+  unsigned attributeCount;
+};
+enum : int { programmaticStreamSerialization = 6 };
+
 enum : CUresult {
   success = 0,
   outOfMemory = 2,
@@ -67,6 +84,7 @@ enum : int { mapNoInterleave = 0, mapPromote128 = 2, mapFillZeros = 0 };
   X(cuMemFree_v2, (CUdeviceptr))                                                                             \
   X(cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream))                                     \
   X(cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, CUstream))                                           \
+  X(cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                                      \
   X(cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                                         \
   X(cuModuleLoadDataEx, (CUmodule *, const void *, unsigned, int *, void **))                                \
   X(cuModuleUnload, (CUmodule))                                                                              \
@@ -83,6 +101,7 @@ enum : int { mapNoInterleave = 0, mapPromote128 = 2, mapFillZeros = 0 };
 
 /// Functions that only some kernels need, looked up in the same way; null where the driver is older.
 #define ATTN_CUDA_OPTIONAL(X)                                                                                \
+  X(cuLaunchKernelEx, (const LaunchConfig *, CUfunction, void **, void **))                                  \
   X(cuTensorMapEncodeTiled, (void *, int, unsigned, void *, const uint64_t *, const uint64_t *,              \
                              const unsigned *, const unsigned *, int, int, int, int))
 

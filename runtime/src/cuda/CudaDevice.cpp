@@ -63,6 +63,12 @@ public:
       return s;
     return wait();
   }
+  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override {
+    Current current(api_, context_);
+    if (bytes == 0)
+      return {};
+    return check(api_.cuMemcpyDtoDAsync_v2(to, from, bytes, stream_), "copying within the device");
+  }
   Status fill(DeviceAddress to, uint8_t byte, size_t bytes) override {
     Current current(api_, context_);
     if (bytes == 0)
@@ -83,6 +89,18 @@ public:
     Current current(api_, context_);
     const auto &handle = static_cast<const CudaKernel &>(kernel);
     lastKernel_ = handle.name;
+    if (shape.overlapsPrevious && api_.cuLaunchKernelEx && properties_.computeCapability >= 90) {
+      LaunchAttribute overlap{programmaticStreamSerialization, {}, {}};
+      overlap.value.flag = 1;
+      LaunchConfig config{{shape.grid[0], shape.grid[1], shape.grid[2]},
+                          {shape.block[0], shape.block[1], shape.block[2]},
+                          shape.sharedBytes,
+                          stream_,
+                          &overlap,
+                          1};
+      return check(api_.cuLaunchKernelEx(&config, handle.function, args, nullptr),
+                   "launching kernel '" + handle.name + "'");
+    }
     return check(api_.cuLaunchKernel(handle.function, shape.grid[0], shape.grid[1], shape.grid[2],
                                      shape.block[0], shape.block[1], shape.block[2], shape.sharedBytes,
                                      stream_, args, nullptr),

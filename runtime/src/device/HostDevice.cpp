@@ -94,6 +94,17 @@ public:
       std::memcpy(to, pointer(from), bytes);
     return {};
   }
+  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override {
+    Status s = check(to, bytes, "copy to");
+    if (s)
+      s = check(from, bytes, "copy from");
+    if (!s)
+      return s;
+    if (bytes)
+      std::memcpy(pointer(to), pointer(from), bytes);
+    memory_.markWritten(pointer(to), bytes);
+    return {};
+  }
   Status fill(DeviceAddress to, uint8_t byte, size_t bytes) override {
     if (Status s = check(to, bytes, "fill"); !s)
       return s;

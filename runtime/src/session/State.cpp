@@ -112,7 +112,8 @@ Status Session::State::fillMaps() {
 Status Session::State::launch(BoundKernel &kernel, int64_t blocks) {
   const LaunchShape shape{{static_cast<uint32_t>(blocks), 1, 1},
                           {static_cast<uint32_t>(kernel.info->threads), 1, 1},
-                          static_cast<uint32_t>(kernel.info->sharedBytes)};
+                          static_cast<uint32_t>(kernel.info->sharedBytes),
+                          kernel.info->role == KernelInfo::Role::Merge};
   return device.launch(*kernel.kernel, shape, kernel.args.data());
 }
 

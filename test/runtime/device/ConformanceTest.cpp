@@ -118,6 +118,22 @@ TEST_P(Conformance, CopiesGoThereAndBack) {
   EXPECT_TRUE(device->free(address));
 }
 
+TEST_P(Conformance, CopiesWithin) {
+  const DeviceAddress from = allocate(64), to = allocate(64);
+  std::vector<uint8_t> back(64);
+  ASSERT_TRUE(device->fill(from, 7, 64));
+  ASSERT_TRUE(device->fill(to, 1, 64));
+  ASSERT_TRUE(device->copy(to + 8, from + 16, 32));
+  ASSERT_TRUE(device->copy(to, from, 0));
+  ASSERT_TRUE(device->copyOut(back.data(), to, 64));
+  EXPECT_EQ(back[7], 1);
+  EXPECT_EQ(back[8], 7);
+  EXPECT_EQ(back[39], 7);
+  EXPECT_EQ(back[40], 1);
+  EXPECT_TRUE(device->free(from));
+  EXPECT_TRUE(device->free(to));
+}
+
 TEST_P(Conformance, FillAndPoison) {
   const DeviceAddress address = allocate(64);
   std::vector<uint8_t> back(64);

@@ -87,6 +87,23 @@ LogicalResult WriteOp::verify() {
   return emitOpError("expected ") << element << " or an f32 that is rounded to it, got " << value;
 }
 
+static LogicalResult verifyAdjacent(Operation *op, ValueRange values, Type element, bool mayRound) {
+  if (values.size() != 2 && values.size() != 4)
+    return op->emitOpError("expected two or four elements, got ") << values.size();
+  for (Type type : values.getTypes())
+    if (type != element && !(mayRound && type.isF32() && isHalf(element)))
+      return op->emitOpError("expected elements of the buffer, ") << element << ", got " << type;
+  return success();
+}
+
+LogicalResult ReadAdjacentOp::verify() {
+  return verifyAdjacent(*this, getValues(), getBuffer().getType().getElement(), /*mayRound=*/false);
+}
+
+LogicalResult WriteAdjacentOp::verify() {
+  return verifyAdjacent(*this, getValues(), getBuffer().getType().getElement(), /*mayRound=*/true);
+}
+
 LogicalResult RecordOp::verify() {
   if (!getBuffer().getType().getElement().isInteger(32))
     return emitOpError("expected a buffer of i32, got ") << getBuffer().getType();

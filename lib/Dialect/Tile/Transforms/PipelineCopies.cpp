@@ -14,6 +14,10 @@
 // One barrier per tile serves both directions: it publishes the arrived tile
 // and proves the slot of the previous one free.
 //
+// Where a wait for older copies stands in front of the loop (with the sync and
+// the loads that follow from it), the first tiles start before that wait, which
+// then leaves their groups unfinished: two latencies become one.
+//
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
@@ -88,6 +92,17 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
     }
   }
 
+  /// A wait that only a sync, loads and pure operations separate from the loop.
+  static WaitOp waitBefore(scf::ForOp loop) {
+    for (Operation *op = loop->getPrevNode(); op; op = op->getPrevNode()) {
+      if (auto wait = dyn_cast<WaitOp>(op))
+        return wait;
+      if (!isa<SyncOp, LoadOp>(op) && !isPure(op))
+        return {};
+    }
+    return {};
+  }
+
   static LogicalResult pipeline(TileLoop tileLoop, int64_t stages) {
     scf::ForOp loop = tileLoop.loop;
     Scope scope = tileLoop.arrived.getScope();
@@ -133,6 +148,15 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
     };
 
     OpBuilder b(loop);
+    if (WaitOp older = waitBefore(loop)) {
+      older.setPending(older.getPending() + stages - 1);
+      // What the first gathers are computed from may stand behind the wait.
+      for (Operation &op : llvm::make_early_inc_range(
+               llvm::make_range(std::next(Block::iterator(older)), Block::iterator(loop))))
+        if (isPure(&op) && llvm::none_of(op.getOperands(), [](Value v) { return v.getDefiningOp<LoadOp>(); }))
+          op.moveBefore(older);
+      b.setInsertionPoint(older);
+    }
     for (int64_t stage = 0; stage + 1 < stages; ++stage) {
       Value index = i32(b, stage);
       gatherIfAny(b, index, index);

@@ -126,6 +126,10 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *) {
   memcpy(to, reinterpret_cast<void *>(from), bytes);
   return 0;
 }
+EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *) {
+  memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes);
+  return 0;
+}
 EXPORT int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void *) {
   memset(reinterpret_cast<void *>(to), byte, bytes);
   return 0;
@@ -181,6 +185,7 @@ EXPORT int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsign
                           void *, void **, void **) {
   return 0;
 }
+EXPORT int cuLaunchKernelEx(const void *, void *, void **, void **) { return 0; }
 EXPORT int cuStreamSynchronize(void *) { return setting("FAKE_CUDA_SYNC", 0); }
 EXPORT int cuEventCreate(void **event, unsigned) {
   *event = reinterpret_cast<void *>(1 + events++ % 63);

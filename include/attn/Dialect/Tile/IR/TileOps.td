@@ -26,10 +26,49 @@ def Tile_LaneIdOp : Tile_IdOp<"lane_id", "index of this thread in its warp; not 
 
 def Tile_ReadOp : Tile_Op<"read", [MemoryEffects<[MemRead]>]> {
   let summary = "reads one element that no kernel of the launch writes";
-  let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "element index">:$index);
+  let description = [{ Unless `written`: then the launch in front wrote it, and `tile.await_previous` stands before. }];
+  let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "element index">:$index, UnitAttr:$written);
   let results = (outs Res<AnyType, "the element">:$value);
-  let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($value)";
+  let assemblyFormat = "(`written` $written^)? $buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($value)";
   let hasVerifier = 1;
+}
+
+def Tile_ReadAdjacentOp : Tile_Op<"read_adjacent", [MemoryEffects<[MemRead]>]> {
+  let summary = "reads two or four adjacent elements that the launch in front wrote";
+  let description = [{ The first lies at a multiple of as many; `tile.await_previous` stands before. }];
+  let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "index of the first">:$index);
+  let results = (outs Res<Variadic<AnyType>, "the elements">:$values);
+  let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($values)";
+  let hasVerifier = 1;
+}
+
+def Tile_WriteAdjacentOp : Tile_Op<"write_adjacent", [MemoryEffects<[MemWrite]>]> {
+  let summary = "this lane writes two or four adjacent elements, rounding f32 to the buffer's element type";
+  let description = [{ The first lies at a multiple of as many. }];
+  let arguments = (ins Arg<Variadic<AnyType>, "the values">:$values, Arg<Tile_BufferType, "the tensor">:$buffer,
+                       Arg<I64, "index of the first">:$index);
+  let assemblyFormat = "$values `to` $buffer `[` $index `]` attr-dict `:` type($values) `->` type($buffer)";
+  let hasVerifier = 1;
+}
+
+def Tile_PrefetchOp : Tile_Op<"prefetch"> {
+  let summary = "asks for the cache line of an element";
+  let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "element index">:$index);
+  let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer)";
+}
+
+def Tile_StartNextOp : Tile_Op<"start_next"> {
+  let summary = "lets the launch behind this one begin when all blocks have got here";
+  let description = [{
+    What it may touch before `tile.await_previous` is what this launch does not write. Chips before Hopper begin it when
+    this launch has ended.
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_AwaitPreviousOp : Tile_Op<"await_previous"> {
+  let summary = "waits until the launch in front has ended and what it wrote can be read";
+  let assemblyFormat = "attr-dict";
 }
 
 def Tile_ReadRangeOp : Tile_Op<"read_range", [MemoryEffects<[MemRead]>]> {

@@ -32,6 +32,13 @@ struct Shape {
   bool alignsTiles(int64_t keys) const {
     return keys * keyDim * 2 % 1024 == 0 && keys * valueDim * 2 % 1024 == 0;
   }
+  /// Whether pages that would make copies of 32 lines and more are fetched in less.
+  bool tearsPages(int64_t keys) const {
+    return llvm::any_of(kept, [&](KVType type) {
+      int64_t lines = fetchLines(type, keys);
+      return lines && lines < 32 && type.getStore() == Store::Paged && type.getPage() > lines;
+    });
+  }
   /// Whether boxes are whole tiles, or whole pages in panels of one width: what a producer can address in the
   /// few registers that three consumers leave it.
   bool fetchesSimply(int64_t keys) const {
@@ -191,7 +198,7 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     for (int64_t keys = fetch ? 176 : 128; keys >= 32; keys -= 16) {
       auto schedule =
           ScheduleAttr::get(&getContext(), ScheduleKind::Wgmma, 16 * warps, keys, warps, 2, 1, false, false);
-      if (shape.mayFetch(keys) == fetch && shape.alignsTiles(keys) &&
+      if (shape.mayFetch(keys) == fetch && !shape.tearsPages(keys) && shape.alignsTiles(keys) &&
           shape.fragmentRegisters(keys, false) <= room && shape.sharedBytes(schedule) <= chip.sharedPerBlock)
         return schedule;
     }

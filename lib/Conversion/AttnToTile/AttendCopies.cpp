@@ -68,7 +68,7 @@ SmallVector<Value> AttendKernel::tensorMaps(StringRef name, StringRef buffer, Sh
                                             std::optional<MapAxis> inner, MapAxis slots, int64_t features,
                                             int64_t heads, int64_t headStride) {
   tile = SharedType::get(b.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(), tile.getCols(),
-                         tile.getElement(), /*swizzled=*/true);
+                         tile.getElement(), /*swizzled=*/true, tile.getBoxes());
   int64_t size = tile.getElement().getIntOrFloatBitWidth() / 8;
   SmallVector<Value> maps;
   for (int64_t width : {128, 64, 32}) {
@@ -79,7 +79,7 @@ SmallVector<Value> AttendKernel::tensorMaps(StringRef name, StringRef buffer, Sh
     if (inner)
       axes.push_back(*inner);
     axes.push_back(slots);
-    axes.push_back({features * size / width, {}, width, lines == tile.getRows() ? panels : 1});
+    axes.push_back({features * size / width, {}, width, lines == tile.getBoxLines() ? panels : 1});
     axes.push_back({heads, {}, headStride, 1});
     SmallVector<int64_t> extents, strides, box;
     SmallVector<Attribute> dims;

@@ -55,9 +55,9 @@ protected:
   tile::FragmentType queryType() {
     return b.fragment({tile::Axis::Query, tile::Axis::Feature}, {rows, chain.keyDim()}, chain.element());
   }
-  tile::SharedType sharedType(tile::Axis axis, int64_t lines, int64_t features) {
+  tile::SharedType sharedType(tile::Axis axis, int64_t lines, int64_t features, int64_t boxes = 0) {
     return tile::SharedType::get(b.getContext(), axis, lines, tile::Axis::Feature, features, chain.element(),
-                                 false);
+                                 false, boxes);
   }
 
   /// Declares the parameters every schedule has, in the order of the manifest, and the values of the whole

@@ -73,7 +73,8 @@ private:
     Value tiles, full, empty;
   };
   /// A fetched ring has one barrier more, for a tile that must be cleared before it is handed on.
-  Ring makeRing(int64_t features);
+  Ring makeRing(int64_t features, int64_t boxes);
+  int64_t valueBoxes();
   Value alloc(Type type) { return AllocOp::create(b, type, Value(), false, IntegerAttr()); }
   Value slotOf(Value tile) { return b.rem(tile, schedule.getStages()); }
   Value parityOf(Value tile) { return b.rem(b.div(tile, schedule.getStages()), 2); }
@@ -119,11 +120,27 @@ private:
   Ring keyRing, valueRing;
 };
 
-WgmmaKernel::Ring WgmmaKernel::makeRing(int64_t features) {
-  auto type = RingType::get(b.getContext(), schedule.getStages(), sharedType(Axis::Key, keys, features));
+WgmmaKernel::Ring WgmmaKernel::makeRing(int64_t features, int64_t boxes) {
+  auto type =
+      RingType::get(b.getContext(), schedule.getStages(), sharedType(Axis::Key, keys, features, boxes));
   int64_t stages = schedule.getStages();
   return {alloc(type), alloc(BarriersType::get(b.getContext(), fetches ? stages + 1 : stages)),
           alloc(BarriersType::get(b.getContext(), stages))};
+}
+
+/// Values may lie in shared memory as their pages arrive: the dot reads them along tokens, sixteen at a time.
+/// (Keys are read along features, all tokens at once.) One copy for each page then does, instead of one for
+/// each panel.
+int64_t WgmmaKernel::valueBoxes() {
+  int64_t boxes = 0;
+  for (UpdateOp update : chain.updates) {
+    int64_t lines = fetchLines(update.getKv().getType(), keys);
+    if (lines == 0 || lines % 16 != 0 || lines == keys || lines * chain.valueDim() * 2 % 1024 != 0 ||
+        (boxes && lines != boxes))
+      return 0;
+    boxes = lines;
+  }
+  return boxes;
 }
 
 void WgmmaKernel::write() {
@@ -134,8 +151,8 @@ void WgmmaKernel::write() {
   warpgroupRow = b.mul(warpgroup, b.i32(4 * rows));
 
   queryTile = alloc(sharedType(Axis::Query, schedule.getRows(), chain.keyDim()));
-  keyRing = makeRing(chain.keyDim());
-  valueRing = makeRing(chain.valueDim());
+  keyRing = makeRing(chain.keyDim(), 0);
+  valueRing = makeRing(chain.valueDim(), valueBoxes());
   auto one = BarriersType::get(b.getContext(), 1);
   queryFull = alloc(one);
   queryEmpty = alloc(one);

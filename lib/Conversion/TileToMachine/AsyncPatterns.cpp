@@ -96,12 +96,14 @@ struct FetchPattern : TilePattern<FetchOp> {
       if (width && next)
         ++map;
       width = panel.width;
-      if (!next && op.getLines() == static_cast<uint64_t>(tile.getRows()))
+      if (!next && op.getLines() == static_cast<uint64_t>(tile.getBoxLines()))
         continue; // was part of the copy before
       SmallVector<Value> coordinates(cast<TensorMapType>(op.getMaps()[map].getType()).getRank() - 3,
                                      e.i32(0));
       llvm::append_values(coordinates, slot, e.i32(panel.chunk * 16 / width), adaptor.getHead().front());
-      Value to = e.sharedAt(adaptor.getTarget().front(), line * width + panel.offset);
+      int64_t boxLines = tile.getBoxLines(), box = line / boxLines * boxLines;
+      int64_t offset = box * tile.getLineBytes() + panel.offset + (line - box) * width;
+      Value to = e.sharedAt(adaptor.getTarget().front(), offset);
       NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
           e.b, e.loc, LLVM::AddrSpaceCastOp::create(e.b, e.loc, cluster, to), adaptor.getMaps()[map].front(),
           coordinates, barrier, ValueRange(), Value(), Value(), NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
@@ -115,13 +117,22 @@ struct ClearPattern : TilePattern<ClearOp> {
   LogicalResult matchAndRewrite(ClearOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    // Swizzles permute the chunks of a line: the lines of a panel are one piece of memory.
-    for (const SharedType::Panel &panel : op.getTile().getType().getPanels()) {
-      Value begin = e.add(e.mul(adaptor.getLine(), panel.width), e.mul(e.lanes.lane, 16));
-      Value end = e.i32(op.getTile().getType().getRows() * panel.width);
-      scf::ForOp::create(rewriter, op.getLoc(), begin, end, e.i32(512), ValueRange(),
-                         [&](OpBuilder &builder, Location loc, Value offset, ValueRange) {
+    // Swizzles permute the chunks of a line inside its panel: which chunk a lane clears does not matter.
+    SharedType tile = op.getTile().getType();
+    int64_t lines = tile.getBoxLines();
+    for (const SharedType::Panel &panel : tile.getPanels()) {
+      int64_t chunks = panel.width / 16;
+      Value begin = e.add(e.mul(adaptor.getLine(), chunks), e.lanes.lane);
+      scf::ForOp::create(rewriter, op.getLoc(), begin, e.i32(tile.getRows() * chunks), e.i32(32),
+                         ValueRange(), [&](OpBuilder &builder, Location loc, Value chunk, ValueRange) {
                            Emitter at(builder, loc, e.lanes);
+                           Value offset = at.mul(chunk, 16);
+                           if (lines < tile.getRows()) {
+                             Value box =
+                                 at.b.createOrFold<arith::DivUIOp>(loc, chunk, at.i32(lines * chunks));
+                             offset =
+                                 at.add(offset, at.mul(box, lines * (tile.getLineBytes() - panel.width)));
+                           }
                            auto type = VectorType::get(4, builder.getI32Type());
                            Value zero = LLVM::ZeroOp::create(builder, loc, type);
                            Value to = at.sharedAt(at.sharedAt(adaptor.getTile(), offset), panel.offset);

@@ -119,8 +119,10 @@ struct StartDotPattern : TilePattern<StartDotOp> {
       }
       for (const PanelRun &run : panelRuns(rhsType)) {
         int64_t width = run.first.width;
-        int64_t constant = descriptorConstant(width, rhsType.getRows() * width, width * 8);
-        multiply(k, run.first.chunk * 8, run.columns, rhs.at(run.first.offset + k * 16 * width, constant));
+        int64_t lines = rhsType.getBoxLines(), box = k * 16 / lines, line = k * 16 % lines;
+        int64_t offset = box * lines * rhsType.getLineBytes() + run.first.offset + line * width;
+        int64_t constant = descriptorConstant(width, lines * width, width * 8);
+        multiply(k, run.first.chunk * 8, run.columns, rhs.at(offset, constant));
       }
     }
     NVVM::WgmmaGroupSyncAlignedOp::create(rewriter, op.getLoc());

@@ -45,6 +45,8 @@ LogicalResult StartDotOp::verify() {
   if ((overCols ? rhs.getCols() : rhs.getRows()) != depth)
     return emitOpError("expected ") << depth << " along '" << stringifyAxis(contracted) << "' of " << rhs;
   int64_t width = overCols ? rhs.getRows() : rhs.getCols();
+  if (overCols && rhs.getBoxes())
+    return emitOpError("expected lines in one piece where they are read along the other axis, got ") << rhs;
   if (result.getSizes()[0] != 16 || result.getSizes()[1] != width)
     return emitOpError("expected a result of 16 rows per warp and ") << width << " columns, got " << result;
   if (overCols && (width % 8 != 0 || width > 256))

@@ -133,6 +133,8 @@ LogicalResult GatherOp::verify() {
     if (cast<BufferType>(source.getType()).getElement() != tile.getElement())
       return emitOpError("expected the element type of source and target to agree, got ")
              << source.getType() << " and " << tile;
+    if (tile.getBoxes())
+      return emitOpError("cannot fill a tile cut into boxes, ") << tile << "; tile.fetch can";
     if (tile.getRows() != rows)
       return emitOpError("expected all targets to have ") << rows << " lines, got " << tile.getRows();
     if (stride < tile.getCols())
@@ -155,6 +157,8 @@ LogicalResult FetchOp::verify() {
            << tile.getRows() << " lines of the tile, got " << lines;
   if (bytes % 32 != 0)
     return emitOpError("expected lines of a multiple of 32 bytes, got ") << tile;
+  if (tile.getBoxes() && tile.getBoxes() != lines)
+    return emitOpError("expected the tile's boxes of ") << tile.getBoxes() << " lines, got " << lines;
   size_t widths = llvm::popcount(static_cast<uint64_t>(bytes % 128 / 32)) + (bytes >= 128 ? 1 : 0);
   if (getMaps().size() != widths)
     return emitOpError("expected a map for each of ")

@@ -69,7 +69,7 @@ LogicalResult TensorMapType::verify(function_ref<InFlightDiagnostic()> emitError
 }
 
 LogicalResult SharedType::verify(function_ref<InFlightDiagnostic()> emitError, Axis rowAxis, int64_t rows,
-                                 Axis colAxis, int64_t cols, Type element, bool swizzled) {
+                                 Axis colAxis, int64_t cols, Type element, bool swizzled, int64_t boxes) {
   if (rowAxis == colAxis)
     return emitError() << "expected two different axes, got '" << stringifyAxis(rowAxis) << "' twice";
   if (failed(verifyExtent(emitError, rowAxis, rows)) || failed(verifyExtent(emitError, colAxis, cols)) ||
@@ -79,6 +79,9 @@ LogicalResult SharedType::verify(function_ref<InFlightDiagnostic()> emitError, A
   if (swizzled && lineBytes % 32 != 0)
     return emitError() << "expected the lines of a swizzled tile to be a multiple of 32 bytes, got "
                        << lineBytes;
+  if (boxes != 0 && (boxes < 16 || boxes % 16 != 0 || rows % boxes != 0 || boxes * lineBytes % 1024 != 0))
+    return emitError() << "expected boxes of a multiple of 16 lines that divides " << rows
+                       << " and fills a multiple of 1024 bytes, got " << boxes;
   return success();
 }
 
@@ -88,32 +91,38 @@ LogicalResult SharedType::verify(function_ref<InFlightDiagnostic()> emitError, A
 
 Type SharedType::parse(AsmParser &parser) {
   Axis rowAxis, colAxis;
-  int64_t rows, cols;
+  int64_t rows, cols, boxes = 0;
   Type element;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseLess() || parseExtent(parser, rowAxis, rows) || parser.parseComma() ||
       parseExtent(parser, colAxis, cols) || parser.parseComma() || parser.parseType(element))
     return {};
-  bool swizzled = succeeded(parser.parseOptionalComma());
-  if (swizzled && parser.parseKeyword("swizzled"))
+  bool comma = succeeded(parser.parseOptionalComma());
+  if (comma && succeeded(parser.parseOptionalKeyword("boxes"))) {
+    if (parser.parseInteger(boxes))
+      return {};
+    comma = succeeded(parser.parseOptionalComma());
+  }
+  if ((comma && parser.parseKeyword("swizzled")) || parser.parseGreater())
     return {};
-  if (parser.parseGreater())
-    return {};
-  return parser.getChecked<SharedType>(loc, parser.getContext(), rowAxis, rows, colAxis, cols, element,
-                                       swizzled);
+  return parser.getChecked<SharedType>(loc, parser.getContext(), rowAxis, rows, colAxis, cols, element, comma,
+                                       boxes);
 }
 
 void SharedType::print(AsmPrinter &printer) const {
   printer << "<" << stringifyAxis(getRowAxis()) << " " << getRows() << ", " << stringifyAxis(getColAxis())
-          << " " << getCols() << ", " << getElement() << (getSwizzled() ? ", swizzled>" : ">");
+          << " " << getCols() << ", " << getElement();
+  if (getBoxes())
+    printer << ", boxes " << getBoxes();
+  printer << (getSwizzled() ? ", swizzled>" : ">");
 }
 
-int64_t SharedType::getBytes() const {
-  return getRows() * getCols() * getElement().getIntOrFloatBitWidth() / 8;
-}
+int64_t SharedType::getLineBytes() const { return getCols() * getElement().getIntOrFloatBitWidth() / 8; }
+
+int64_t SharedType::getBytes() const { return getRows() * getLineBytes(); }
 
 SmallVector<SharedType::Panel> SharedType::getPanels() const {
-  int64_t left = getCols() * getElement().getIntOrFloatBitWidth() / 8;
+  int64_t left = getLineBytes();
   int64_t offset = 0, chunk = 0;
   SmallVector<Panel> panels;
   if (!getSwizzled())
@@ -121,7 +130,7 @@ SmallVector<SharedType::Panel> SharedType::getPanels() const {
   for (int64_t width : {128, 64, 32}) {
     for (; left >= width; left -= width) {
       panels.push_back({width, offset, chunk});
-      offset += width * getRows();
+      offset += width * getBoxLines();
       chunk += width / 16;
     }
   }

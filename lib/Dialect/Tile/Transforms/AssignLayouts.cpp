@@ -99,7 +99,7 @@ struct AssignLayouts : tile::impl::AssignLayoutsPassBase<AssignLayouts> {
     if (!tile || tile.getSwizzled() || tile.getCols() * tile.getElement().getIntOrFloatBitWidth() % 256 != 0)
       return {};
     return SharedType::get(type.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(),
-                           tile.getCols(), tile.getElement(), true);
+                           tile.getCols(), tile.getElement(), true, tile.getBoxes());
   }
 };
 

@@ -55,14 +55,21 @@ def Tile_SharedType : Tile_Type<"Shared", "shared"> {
     chunk c of line r lies at `r*W + 16*(c ^ s(r))` with s(r) = r % 8 for W = 128, (r/2) % 4 for 64 and (r/4) % 2
     for 32: the hardware's own three swizzles, so that eight consecutive lines of one chunk, and one line's eight
     chunks, both touch all 32 banks once.
+
+    With `boxes n` the tile is cut into boxes of n lines, one behind the other, each with all its panels: a page of a
+    cache then arrives in one piece. What reads along lines (transposed operands of wgmma) takes such tiles.
   }];
   let parameters = (ins "Axis":$rowAxis, "int64_t":$rows, "Axis":$colAxis, "int64_t":$cols, "Type":$element,
-                        DefaultValuedParameter<"bool", "false">:$swizzled);
+                        DefaultValuedParameter<"bool", "false">:$swizzled,
+                        DefaultValuedParameter<"int64_t", "0">:$boxes);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     int64_t getBytes() const;
-    /// A run of chunks stored together: `width` bytes per line, the first at byte `offset` of the tile and
+    int64_t getLineBytes() const;
+    /// Lines of a box: all, where the tile is not cut.
+    int64_t getBoxLines() const { return getBoxes() ? getBoxes() : getRows(); }
+    /// A run of chunks stored together: `width` bytes per line, the first at byte `offset` of a box and
     /// holding the line's chunks from `chunk` on.
     struct Panel { int64_t width, offset, chunk; };
     SmallVector<Panel> getPanels() const;

@@ -197,27 +197,34 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: arith.divui
 // CHECK: tile.store %{{.*}} to %[[LSE]] lines %[[LSELINES]] {
 
-// The merge kernel: 80 columns are two and a half warps wide.
+// The merge kernel: 80 columns are four for each of twenty lanes.
 // CHECK: func.func @regions_merge(
 // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "o">, #tile.parameter<buffer, "lse">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_start">, #tile.parameter<buffer, "plan.merge_rows">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_partials">, #tile.parameter<buffer, "partial.o">,
 // CHECK-SAME: #tile.parameter<buffer, "partial.lse">, #tile.parameter<dim, "merge_rows">], tile.threads = 128 : i32
-// One part per lane: its share of the sum. Then the outputs of the parts, one after the other.
+// What the plan says is fetched while the attention still runs.
+// CHECK: scf.if
+// CHECK: tile.prefetch
+// CHECK: tile.prefetch
+// CHECK: tile.await_previous
+// One part per lane: its share of the sum. Then the outputs of the parts, eight in flight, then the rest one by one.
 // CHECK: tile.read_range
 // CHECK: scf.for {{.*}} step %c32_i32
+// CHECK: tile.read written
 // CHECK: tile.reduce_lanes max
 // CHECK: arith.maxnumf
 // CHECK: math.exp2
 // CHECK: tile.reduce_lanes add
-// CHECK: scf.for
+// CHECK: scf.for {{.*}} step %c8_i32
 // CHECK: tile.from_lane
-// CHECK: arith.minsi %{{.*}}, %c79_i32
-// CHECK: tile.write %{{.*}} to %arg0
-// CHECK: tile.write %{{.*}} to %arg0
+// CHECK: arith.minsi %{{.*}}, %c76_i32
+// CHECK-COUNT-8: tile.read_adjacent
+// CHECK: scf.for {{.*}} step %c1_i32
+// CHECK: tile.read_adjacent
 // CHECK: %[[INSIDE:.*]] = arith.cmpi slt, %{{.*}}, %c80_i32
 // CHECK-NEXT: scf.if %[[INSIDE]] {
-// CHECK: tile.write %{{.*}} to %arg0
+// CHECK: tile.write_adjacent %{{.*}} to %arg0
 // CHECK: scf.if
 // CHECK: tile.write %{{.*}} to %arg1
 

@@ -55,7 +55,8 @@
 // CHECK-NOT: cp.async
 // CHECK-DAG: ex2.approx.ftz.f32
 // CHECK-DAG: rcp.approx.ftz.f32
-// CHECK-DAG: st.global.b16
+// CHECK-DAG: ld.global.v4.b32
+// CHECK-DAG: st.global.v2.b32
 
 // No local memory, no calls, no generic addresses, no 64-bit floats, no exact division.
 // NEVER: .version

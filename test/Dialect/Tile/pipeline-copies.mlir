@@ -104,4 +104,40 @@ gpu.module @kernels {
     } {tile.stages = 1 : i64}
     return
   }
+
+  // Older copies that are waited for in front of the loop: the first tile starts before that wait, which leaves its
+  // group unfinished; so does what the gather is computed from, and what the wait is for stays behind it.
+  // CHECK-LABEL: func.func @older_copies
+  // CHECK: %[[FROM:.*]] = arith.addi
+  // CHECK: scf.if
+  // CHECK: tile.gather warp %{{.*}}
+  // CHECK: tile.commit
+  // CHECK-NEXT: tile.wait 1
+  // CHECK-NEXT: tile.sync block
+  // CHECK-NEXT: tile.load
+  // CHECK: scf.for
+  func.func @older_copies(%n: i32, %first: i32, %end: i32, %b: !tile.buffer<bf16>, %z: i64, %i: i32) {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %queries = tile.alloc : !tile.shared<query 16, feature 64, bf16, swizzled>
+    %ring = tile.alloc {per_warp} : !tile.ring<2, !keys>
+    tile.wait 0
+    tile.sync block
+    %q = tile.load %queries at %i : !tile.shared<query 16, feature 64, bf16, swizzled> -> !tile.fragment<[query 16, feature 64], bf16, lhs>
+    %from = arith.addi %first, %i : i32
+    scf.for %t = %c0 to %n step %c1 : i32 {
+      %tile = tile.slot %ring[%c0] : !tile.ring<2, !keys> -> !keys
+      %begin = arith.addi %from, %t : i32
+      tile.gather warp %begin to %end from %b origins %z strides [64] into %tile {
+      ^bb0(%line: i32):
+        tile.yield %line : i32
+      } : !tile.buffer<bf16> -> !keys
+      tile.commit
+      tile.wait 0
+      tile.sync warp
+      "test.compute"(%tile, %q) : (!keys, !tile.fragment<[query 16, feature 64], bf16, lhs>) -> ()
+      tile.sync warp
+    } {tile.stages = 2 : i64}
+    return
+  }
 }

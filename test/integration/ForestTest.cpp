@@ -1,0 +1,76 @@
+//===- ForestTest.cpp - Compiled kernels over a cache's forest ------------===//
+#include "attn/Host/Host.h"
+#include "attn/Pipelines/Compile.h"
+#include "cache/ForestDecoder.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include <gtest/gtest.h>
+
+using namespace attn::rt;
+using namespace attn::rt::test;
+
+namespace {
+
+/// Nodes on pages of 16, drafts in the same memory as pages of one token.
+std::string problem(const std::string &visibility) {
+  return R"(
+    !query = tensor<?x8x64xbf16>
+    !nodes = !attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>
+    !drafts = !attn.kv<paged<1>, heads = 2, dim = 64, key = bf16, value = bf16>
+    func.func @forest(%q: !query {attn.name = "q", attn.dims = ["rows"]},
+                      %kv: !nodes {attn.name = "kv", attn.dims = ["nodes", "node_len"]},
+                      %draft: !drafts {attn.name = "draft", attn.dims = ["chains", "chain_len"]})
+        -> (!query, tensor<?x8xf32>) {
+      %o, %lse = attn.attend %q over (%kv see )" +
+         visibility + "), (%draft see " + visibility + R"() scale 0.125
+          : !query, !nodes, !drafts -> !query, tensor<?x8xf32>
+      return %o, %lse : !query, tensor<?x8xf32>
+    })";
+}
+
+struct Compiled {
+  mlir::MLIRContext context;
+  Manifest manifest;
+  std::unique_ptr<attn::host::HostCode> code;
+
+  explicit Compiled(const std::string &text)
+      : context(
+            [] {
+              mlir::DialectRegistry registry;
+              mlir::attn::registerDialects(registry);
+              return registry;
+            }(),
+            mlir::MLIRContext::Threading::DISABLED) {
+    auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+    EXPECT_TRUE(module);
+    mlir::attn::CompileOptions options;
+    options.ptx = false;
+    auto kernel = mlir::attn::compileProblem(*module, "", options);
+    EXPECT_TRUE(mlir::succeeded(kernel));
+    Result<Manifest> parsed = parseManifest(kernel->manifest);
+    EXPECT_TRUE(parsed) << parsed.error().message;
+    manifest = std::move(*parsed);
+    auto compiled = attn::host::compileForHost(*kernel->machine->getOps<mlir::gpu::GPUModuleOp>().begin());
+    EXPECT_TRUE(static_cast<bool>(compiled));
+    code = std::move(*compiled);
+  }
+};
+
+void decodeForest(const std::string &visibility, const CacheClass &info, uint64_t seed) {
+  const Compiled compiled(problem(visibility));
+  CacheBatchOptions shown;
+  shown.operands = {{0, true, false}, {0, false, true}};
+  ForestDecoder decoder(compiled.manifest, {"forest", {}, {}, compiled.code->kernels()}, {16, 1, {info}},
+                        shown, 8e-3);
+  decoder.decodeForest(seed, 10);
+  const host::Report &report = decoder.device->report();
+  EXPECT_TRUE(report.clean()) << report.describe();
+}
+
+TEST(Forest, growsOverTenSteps) { decodeForest("causal", {"all", 400, 0, 0, 0}, 3); }
+
+TEST(Forest, streams) { decodeForest("causal and (sink(20) | recent(50))", {"streaming", 400, 50, 20, 12}, 4); }
+
+} // namespace

@@ -1,0 +1,237 @@
+#include "ForestDecoder.h"
+#include "attn_rt/Visibility.h"
+
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+
+namespace attn::rt::test {
+
+namespace {
+
+constexpr GpuModel slow{"slow", 1e9, 1e12, 1}; // small problems are worth cutting
+enum : uint64_t { query, key, value };
+
+/// Element i of a token's query, key or value: any numbers between -1 and 1.
+double element(uint64_t number, uint64_t which, uint64_t i) {
+  uint64_t x = (number * 3 + which) * 1000003 + i;
+  x = (x ^ x >> 31) * 0x9E3779B97F4A7C15U;
+  x = (x ^ x >> 29) * 0xBF58476D1CE4E5B9U;
+  return static_cast<double>(x >> 40) / (1 << 23) - 1;
+}
+
+double sinkLogit(int head) { return 0.125 * head; }
+
+} // namespace
+
+ForestDecoder::ForestDecoder(const Manifest &manifest, const ModuleSource &source, CacheOptions cache,
+                             CacheBatchOptions shown, double tolerance)
+    : mirror(std::move(cache), 1), manifest_(manifest), shown_(shown), tolerance_(tolerance),
+      builder_(std::move(shown)) {
+  PlanLimits limits;
+  limits.rows = limits.groups = 300;
+  limits.instancesPerRow = 60;
+  limits.sharedInstances = 300;
+  limits.sharedRows = 6000;
+  options_.blocks = 24;
+  options_.gpu = &slow;
+  capacity_ = planCapacity(manifest, limits, options_);
+  Result<Session> session = Session::create(*device, manifest, source);
+  EXPECT_TRUE(session) << session.error().message;
+  session_.emplace(std::move(*session));
+  EXPECT_TRUE(session_->reserve(capacity_));
+  planner_.emplace(manifest, options_, capacity_);
+}
+
+/// The tokens that each of the user's rows sees, its own last.
+std::vector<std::vector<uint64_t>> ForestDecoder::userPaths(const std::vector<RowGroup> &groups) {
+  std::vector<std::vector<uint64_t>> paths;
+  for (const RowGroup &group : groups) {
+    const Mirror::Node &node = mirror.at(group.node);
+    for (int32_t i = group.rows; i > 0; --i)
+      paths.emplace_back(node.path.begin(), node.path.end() - i + 1);
+    for (size_t t = 0; group.draft && t < node.draft.size(); ++t) {
+      std::vector<uint64_t> own;
+      for (auto token = static_cast<int32_t>(t); token >= 0;
+           token = node.draftParents[static_cast<size_t>(token)])
+        own.push_back(node.draft[static_cast<size_t>(token)]);
+      paths.push_back(node.path);
+      paths.back().insert(paths.back().end(), own.rbegin(), own.rend());
+    }
+  }
+  return paths;
+}
+
+/// An element as the tensors hold it.
+double ForestDecoder::stored(uint64_t number, uint64_t which, uint64_t i) const {
+  Tensor one(manifest_.dtype, {1});
+  one.set(0, element(number, which, i));
+  return one.get(0);
+}
+
+/// Queries, and the pages of every class that is shown: what memory holds, NaN where it holds nothing.
+void ForestDecoder::addData(const std::vector<std::vector<uint64_t>> &paths, const CacheBatch &made,
+                            TensorMap &tensors) const {
+  const int64_t perRow = int64_t{manifest_.qHeads} * manifest_.keyDim;
+  Tensor &q = tensors["q"] = Tensor(manifest_.dtype, {made.batch.rows, manifest_.qHeads, manifest_.keyDim});
+  for (int64_t row = 0; row < made.batch.rows; ++row)
+    for (int64_t i = 0; i < perRow; ++i)
+      q.set(row * perRow + i,
+            element(paths[static_cast<size_t>(made.userRow[static_cast<size_t>(row)])].back(), query,
+                    static_cast<uint64_t>(i)));
+  if (manifest_.sinkLogits) {
+    tensors["sink_logits"] = Tensor(DType::F32, {manifest_.qHeads});
+    for (int h = 0; h < manifest_.qHeads; ++h)
+      tensors["sink_logits"].set(h, sinkLogit(h));
+  }
+  const int64_t perToken = int64_t{manifest_.kvHeads} * manifest_.keyDim;
+  const int32_t pageTokens = mirror.cache.options().pageTokens;
+  for (size_t o = 0; o < shown_.operands.size(); ++o) {
+    if (!shown_.operands[o].nodes)
+      continue; // the memory of the operand that shows the nodes of this class
+    const int32_t c = shown_.operands[o].headClass;
+    const int32_t pages = mirror.cache.options().classes[static_cast<size_t>(c)].pages;
+    const std::string &name = manifest_.operands[o].argument;
+    for (uint64_t which : {key, value}) {
+      Tensor tensor(manifest_.dtype, {pages, pageTokens, manifest_.kvHeads, manifest_.keyDim});
+      tensor.fill(std::nan(""));
+      for (int32_t slot = 0; slot < pages * pageTokens; ++slot)
+        if (const uint64_t number = mirror.numberAt(c, {slot / pageTokens, slot % pageTokens}))
+          for (int64_t i = 0; i < perToken; ++i)
+            tensor.set(slot * perToken + i, element(number, which, static_cast<uint64_t>(i)));
+      tensors[name + (which == key ? ".k_pages" : ".v_pages")] = std::move(tensor);
+    }
+  }
+}
+
+Status ForestDecoder::bind(const TensorMap &tensors, const Batch &batch) {
+  if (Status status = session_->bind(tensors, batch); !status)
+    return status;
+  for (size_t o = 0; o < shown_.operands.size(); ++o) {
+    if (shown_.operands[o].nodes)
+      continue;
+    for (size_t other = 0; other < shown_.operands.size(); ++other)
+      if (shown_.operands[other].nodes && shown_.operands[other].headClass == shown_.operands[o].headClass) {
+        const std::string &to = manifest_.operands[o].argument, &from = manifest_.operands[other].argument;
+        for (const char *pages : {".k_pages", ".v_pages"})
+          if (Status status = session_->bindAddress(to + pages, session_->address(from + pages)); !status)
+            return status;
+        session_->setDim(to + ".pages", static_cast<int32_t>(batch.operands[o].pages));
+      }
+  }
+  return {};
+}
+
+void ForestDecoder::decode(const std::vector<RowGroup> &groups) {
+  CacheBatch made;
+  const Status built = builder_.build(mirror.cache, groups, made);
+  ASSERT_TRUE(built) << built.error().message;
+  const Status checked = checkBatch(manifest_, made.batch);
+  ASSERT_TRUE(checked) << checked.error().message;
+  const std::vector<std::vector<uint64_t>> paths = userPaths(groups);
+  TensorMap tensors = tablesOf(manifest_, made.batch);
+  addData(paths, made, tensors);
+  const Status bound = bind(tensors, made.batch);
+  ASSERT_TRUE(bound) << bound.error().message;
+  const DeviceAddress tasks = session_->address("plan.tasks"), partials = session_->address("partial.o");
+  const Status planned = planner_->plan(made.batch, plan_);
+  ASSERT_TRUE(planned) << planned.error().message;
+  const Status ran = session_->run(plan_);
+  ASSERT_TRUE(ran) << ran.error().message;
+  EXPECT_EQ(session_->address("plan.tasks"), tasks);
+  EXPECT_EQ(session_->address("partial.o"), partials);
+  partialRows += plan_.partialRows;
+  for (size_t i = 0; i < made.batch.operands[0].instances(); ++i)
+    if (const int32_t seenBy = made.batch.operands[0].rowLast[i] - made.batch.operands[0].rowFirst[i];
+        seenBy > 1)
+      sharedRows += seenBy;
+  for (const RowGroup &group : groups)
+    draftRows += group.draft ? mirror.cache.draft(group.node)->size() : 0;
+  const Result<TensorMap> out = session_->outputs();
+  ASSERT_TRUE(out) << out.error().message;
+  for (size_t user = 0; user < paths.size(); ++user)
+    checkRow(*out, made.batchRow[user], paths[user]);
+}
+
+void ForestDecoder::checkRow(const TensorMap &out, int32_t row, const std::vector<uint64_t> &path) const {
+  const auto dim = static_cast<uint64_t>(manifest_.keyDim);
+  const int64_t q = std::ssize(path) - 1;
+  for (int h = 0; h < manifest_.qHeads; ++h) {
+    const auto kvHead = static_cast<uint64_t>(h / manifest_.groupSize());
+    double sum = manifest_.sinkLogits ? std::exp(sinkLogit(h)) : 0;
+    std::vector<double> o(dim);
+    for (int64_t t = 0; t <= q; ++t) {
+      if (!isVisible(manifest_.operands[0].visibility, manifest_.ends, q, t))
+        continue;
+      double score = 0;
+      for (uint64_t d = 0; d < dim; ++d)
+        score += stored(path.back(), query, static_cast<uint64_t>(h) * dim + d) *
+                 stored(path[static_cast<size_t>(t)], key, kvHead * dim + d);
+      const double weight = std::exp(score * manifest_.scale);
+      sum += weight;
+      for (uint64_t d = 0; d < dim; ++d)
+        o[d] += weight * stored(path[static_cast<size_t>(t)], value, kvHead * dim + d);
+    }
+    const int64_t at = int64_t{row} * manifest_.qHeads + h;
+    ASSERT_NEAR(out.at("lse").get(at), std::log(sum), 2e-3) << "row " << row << ", head " << h;
+    double wrong = 0, size = 0;
+    for (uint64_t d = 0; d < dim; ++d) {
+      const double got = out.at("o").get(at * static_cast<int64_t>(dim) + static_cast<int64_t>(d));
+      wrong += (got - o[d] / sum) * (got - o[d] / sum);
+      size += o[d] / sum * (o[d] / sum);
+    }
+    ASSERT_LE(std::sqrt(wrong), tolerance_ * std::sqrt(size)) << "row " << row << ", head " << h;
+  }
+}
+
+void ForestDecoder::decodeForest(uint64_t seed, int steps) {
+  Mirror &m = mirror;
+  Rng rng(seed);
+  const NodeId a = m.createRoot(), b = m.createRoot();
+  ASSERT_TRUE(m.apply({{}, {{a, 150}, {b, 40}}, {}}));
+  decode({{b, 40}, {a, 150}});
+  ASSERT_TRUE(m.append(b, 30));
+  decode({{b, 30}});
+  ASSERT_TRUE(m.apply({{}, {}, {{a, 3, 1}}}));
+  ASSERT_TRUE(m.fork(b));
+  for (int step = 0; step < steps; ++step) {
+    SCOPED_TRACE("step " + std::to_string(step));
+    CacheStep change;
+    std::vector<NodeId> leaves, children;
+    for (const auto &[key, node] : m.nodes)
+      if (m.cache.isLeaf(Mirror::idOf(key)))
+        leaves.push_back(Mirror::idOf(key));
+    for (NodeId leaf : leaves)
+      if (leaves.size() > 5 && below(rng, 4) == 0)
+        change.prune.push_back(leaf);
+      else if (below(rng, 5) == 0)
+        change.branch.push_back({leaf, 2, 1});
+      else
+        change.append.push_back({leaf, 1});
+    ASSERT_TRUE(m.apply(change, &children));
+    std::vector<RowGroup> groups;
+    for (const CacheStep::Append &append : change.append)
+      groups.push_back({append.node});
+    for (NodeId child : children)
+      groups.push_back({child});
+    for (RowGroup &group : groups)
+      if (below(rng, 4) == 0) {
+        ASSERT_TRUE(m.speculate(group.node, randomTree(rng, 12)));
+        group.draft = true;
+      }
+    std::shuffle(groups.begin(), groups.end(), rng);
+    decode(groups);
+    if (testing::Test::HasFatalFailure())
+      return;
+    for (const RowGroup &group : groups)
+      if (const TokenTree *draft = m.cache.draft(group.node))
+        ASSERT_TRUE(m.commit(group.node,
+                             static_cast<int32_t>(below(rng, static_cast<size_t>(draft->size()) + 1)) - 1));
+    m.verify();
+  }
+  EXPECT_GT(sharedRows, 0);
+  EXPECT_GT(partialRows, 0);
+  EXPECT_GT(draftRows, 0);
+}
+
+} // namespace attn::rt::test

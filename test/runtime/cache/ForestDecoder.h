@@ -1,0 +1,54 @@
+//===- ForestDecoder.h - A forest, decoded and checked ----------*- C++ -*-===//
+//
+// A cache beside its model, and a session whose plan buffers had their sizes before
+// the first step. Every row is compared with attention in double over the tokens
+// that the model knows it to see, from numbers and not from tables.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_TEST_RUNTIME_CACHE_FORESTDECODER_H
+#define ATTN_TEST_RUNTIME_CACHE_FORESTDECODER_H
+
+#include "Mirror.h"
+#include "attn_rt/CacheBatch.h"
+#include "attn_rt/HostDevice.h"
+#include "attn_rt/Session.h"
+
+namespace attn::rt::test {
+
+class ForestDecoder {
+public:
+  /// The manifest and what the source points to must outlive it; operands are as in `shown`.
+  ForestDecoder(const Manifest &manifest, const ModuleSource &source, CacheOptions cache,
+                CacheBatchOptions shown, double tolerance);
+
+  Mirror mirror;
+  std::unique_ptr<HostDevice> device = makeHostDevice();
+  int64_t sharedRows = 0, partialRows = 0, draftRows = 0; ///< of all launches so far
+
+  /// Launches rows on these groups and checks all of them.
+  void decode(const std::vector<RowGroup> &groups);
+  /// Two prompts, then steps in which leaves grow, branch, die, are forked, drafted and committed.
+  void decodeForest(uint64_t seed, int steps);
+
+private:
+  const Manifest &manifest_;
+  CacheBatchOptions shown_;
+  double tolerance_;
+  PlanOptions options_;
+  PlanCapacity capacity_;
+  std::optional<Session> session_;
+  std::optional<Planner> planner_;
+  Plan plan_;
+  BatchBuilder builder_;
+
+  std::vector<std::vector<uint64_t>> userPaths(const std::vector<RowGroup> &groups);
+  double stored(uint64_t number, uint64_t which, uint64_t i) const;
+  void addData(const std::vector<std::vector<uint64_t>> &paths, const CacheBatch &made,
+               TensorMap &tensors) const;
+  Status bind(const TensorMap &tensors, const Batch &batch);
+  void checkRow(const TensorMap &out, int32_t row, const std::vector<uint64_t> &path) const;
+};
+
+} // namespace attn::rt::test
+
+#endif

@@ -127,6 +127,39 @@ void buildBatch(benchmark::State &state) {
   perThousand(state, rows.size());
 }
 
+/// The same after every leaf has grown by a token; the growth itself is not timed.
+void updateBatch(benchmark::State &state) {
+  Forest forest(state.range(0), state.range(1));
+  CacheBatchOptions options;
+  options.operands = {{0, true, false}};
+  if (state.range(1))
+    options.operands.push_back({1, true, false});
+  BatchBuilder builder(options);
+  CacheBatch made;
+  std::vector<RowGroup> rows;
+  CacheStep step;
+  for (NodeId leaf : forest.leaves) {
+    rows.push_back({leaf});
+    step.append.push_back({leaf, 1});
+  }
+  (void)builder.build(forest.cache, rows, made);
+  for (int i = 0; state.KeepRunning(); ++i) {
+    state.PauseTiming();
+    if (i % 100 == 99)
+      forest = Forest(state.range(0), state.range(1));
+    benchmark::DoNotOptimize(forest.cache.apply(step));
+    if (i % 100 == 99)
+      (void)builder.build(forest.cache, rows, made);
+    state.ResumeTiming();
+    if (!builder.update(forest.cache, made)) {
+      state.PauseTiming();
+      (void)builder.build(forest.cache, rows, made);
+      state.ResumeTiming();
+    }
+  }
+  perThousand(state, rows.size());
+}
+
 void arguments(benchmark::internal::Benchmark *benchmark) {
   benchmark->ArgNames({"nodes", "streaming"})
       ->ArgsProduct({{1000, 10000}, {0, 1}})
@@ -138,6 +171,7 @@ BENCHMARK(branchAndPrune)->Apply(arguments);
 BENCHMARK(forkAndPrune)->Apply(arguments);
 BENCHMARK(speculateAndCommit)->Apply(arguments);
 BENCHMARK(buildBatch)->Apply(arguments);
+BENCHMARK(updateBatch)->Apply(arguments);
 
 } // namespace
 

@@ -74,6 +74,12 @@ public:
   /// the tables).
   Status build(const Cache &cache, std::span<const RowGroup> rows, CacheBatch &out);
 
+  /// The next step of decoding: where nothing but appends has happened since the last build, into this `out`
+  /// and of the same rows (the last ones of their nodes, wherever these end now), writes what has changed and
+  /// returns true. Else, and where tables get too narrow or a streaming class has given pages back, returns
+  /// false and leaves `out` as it was: build again. O(rows).
+  bool update(const Cache &cache, CacheBatch &out);
+
 private:
   struct State;
   std::unique_ptr<State> state_;

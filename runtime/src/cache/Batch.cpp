@@ -29,6 +29,7 @@ void BatchBuilder::State::push(const Instance &next, int32_t page) {
     if (last.first == next.first && last.last == next.last && last.pos0 + last.tokens == next.pos0 &&
         last.tokens % page == 0) {
       last.tokens += next.tokens;
+      last.lastSlot = next.slot;
       last.pagesEnd = pages.size();
       return;
     }
@@ -67,7 +68,9 @@ void BatchBuilder::State::addDraft(const Seen &node, size_t c, int32_t page) {
   }
 }
 
-void BatchBuilder::State::writeOperand(int32_t page, OperandBatch &operand, std::vector<NodeId> &nodes) {
+void BatchBuilder::State::writeOperand(size_t o, int32_t page, CacheBatch &out) {
+  OperandBatch &operand = out.batch.operands[o];
+  std::vector<NodeId> &nodes = out.nodes[o];
   size_t longest = 1;
   for (const Instance &instance : instances)
     longest = std::max(longest, instance.pagesEnd - instance.pagesBegin);
@@ -91,10 +94,14 @@ void BatchBuilder::State::writeOperand(int32_t page, OperandBatch &operand, std:
       operand.blockTable.resize(operand.lengths.size() * most, -1);
       nodes.push_back(node);
     }
+    if (const int32_t group = entry(instance.lastSlot).group; group >= 0)
+      tails[o][static_cast<size_t>(group)] = static_cast<int32_t>(nodes.size()) - 1;
   }
 }
 
-Status BatchBuilder::State::build(std::span<const RowGroup> groups, CacheBatch &out) {
+Status BatchBuilder::State::build(std::span<const RowGroup> rowGroups, CacheBatch &out) {
+  serial = 0; // until all is done
+  groups.assign(rowGroups.begin(), rowGroups.end());
   if (options.maxPages < 0)
     return inputError("maxPages: expected at least 0, got " + std::to_string(options.maxPages));
   if (Status status = readGroups(groups); !status)
@@ -102,6 +109,7 @@ Status BatchBuilder::State::build(std::span<const RowGroup> groups, CacheBatch &
   numberRows(groups, out);
   out.batch.operands.resize(options.operands.size());
   out.nodes.resize(options.operands.size());
+  tails.assign(options.operands.size(), std::vector<int32_t>(groups.size(), -1));
   for (size_t o = 0; o < options.operands.size(); ++o) {
     const CacheOperand &operand = options.operands[o];
     const auto c = static_cast<size_t>(operand.headClass);
@@ -124,10 +132,11 @@ Status BatchBuilder::State::build(std::span<const RowGroup> groups, CacheBatch &
       if (operand.drafts && node.draftRow >= 0)
         addDraft(node, c, page);
     }
-    OperandBatch &batch = out.batch.operands[o];
-    batch.pages = int64_t{cache->pools[c].size()} * (cache->options.pageTokens / page);
-    writeOperand(page, batch, out.nodes[o]);
+    out.batch.operands[o].pages = int64_t{cache->pools[c].size()} * (cache->options.pageTokens / page);
+    writeOperand(o, page, out);
   }
+  serial = cache->serial;
+  shape = cache->shape;
   return {};
 }
 

@@ -20,6 +20,7 @@ void BatchBuilder::State::see(int32_t slot) {
 Status BatchBuilder::State::readGroups(std::span<const RowGroup> groups) {
   int64_t rows = 0;
   userFirst.clear();
+  firstRow.resize(groups.size());
   for (size_t i = 0; i < groups.size(); ++i) {
     const RowGroup &group = groups[i];
     const std::string where = "rows[" + std::to_string(i) + "]: ";
@@ -48,6 +49,7 @@ Status BatchBuilder::State::readGroups(std::span<const RowGroup> groups) {
 }
 
 void BatchBuilder::State::addRows(const RowGroup &group, int32_t userRow, Seen &node, CacheBatch &out) {
+  firstRow[static_cast<size_t>(entry(node.slot).group)] = static_cast<int32_t>(out.userRow.size());
   const Node &of = cache->at(node.slot);
   for (int32_t i = 0; i < group.rows; ++i) {
     out.userRow.push_back(userRow + i);

@@ -24,6 +24,7 @@ struct Seen {
 /// Tokens of consecutive positions on pages that follow each other in a list.
 struct Instance {
   int32_t slot, pos0, tokens, first, last;
+  int32_t lastSlot = slot; ///< the node whose tokens end it
   size_t pagesBegin = 0, pagesEnd = 0;
 };
 
@@ -44,6 +45,12 @@ struct BatchBuilder::State {
   std::vector<Instance> instances;
   std::vector<int32_t> pages;
 
+  // Of the last build, for update.
+  uint64_t serial = 0, shape = 0;
+  std::vector<RowGroup> groups;
+  std::vector<int32_t> firstRow;           ///< by group
+  std::vector<std::vector<int32_t>> tails; ///< by operand and group: the instance that grows with the node
+
   Entry &entry(int32_t slot) { return entries[static_cast<size_t>(slot)]; }
   Status readGroups(std::span<const RowGroup> groups);
   void see(int32_t slot);
@@ -53,8 +60,9 @@ struct BatchBuilder::State {
   void addNode(const Seen &node, size_t c);
   void addDraft(const Seen &node, size_t c, int32_t page);
   void push(const Instance &next, int32_t page);
-  void writeOperand(int32_t page, OperandBatch &operand, std::vector<NodeId> &nodes);
-  Status build(std::span<const RowGroup> groups, CacheBatch &out);
+  void writeOperand(size_t o, int32_t page, CacheBatch &out);
+  Status build(std::span<const RowGroup> rowGroups, CacheBatch &out);
+  bool update(CacheBatch &out) const;
 };
 
 } // namespace attn::rt

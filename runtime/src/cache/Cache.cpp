@@ -1,6 +1,7 @@
 #include "cache/State.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -151,6 +152,11 @@ std::vector<Place> Cache::draftPlaces(NodeId id, int32_t headClass) const {
           {pages[static_cast<size_t>(slot / s.options.pageTokens)], slot % s.options.pageTokens});
     }
   return places;
+}
+
+uint64_t Cache::State::newSerial() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
 }
 
 void Cache::State::checkInDebugBuilds() const {

@@ -74,6 +74,7 @@ Result<Movement> Cache::speculate(NodeId leaf, std::span<const int32_t> parents)
     }
   }
   s.at(slot).draft = std::move(draft);
+  ++s.shape;
   s.checkInDebugBuilds();
   return movement;
 }
@@ -97,6 +98,7 @@ Result<Movement> Cache::commit(NodeId leaf, int32_t token) {
   const int32_t before = node.tokens;
   node.tokens += static_cast<int32_t>(path.size());
   node.frontier = node.end();
+  ++s.shape;
   Movement movement;
   for (size_t c = 0; c < s.classCount(); ++c) {
     Draft::Pages &pages = draft->pages[c];

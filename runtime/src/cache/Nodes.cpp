@@ -20,6 +20,7 @@ Result<int32_t> Cache::State::find(NodeId id) const {
 }
 
 int32_t Cache::State::addNode(int32_t parent, int32_t pos0) {
+  ++shape;
   int32_t slot = static_cast<int32_t>(nodes.size());
   if (freeSlots.empty()) {
     nodes.emplace_back();
@@ -56,6 +57,7 @@ void Cache::State::unlink(int32_t slot) {
 }
 
 void Cache::State::releaseNode(int32_t slot) {
+  ++shape;
   Node &node = at(slot);
   for (size_t c = 0; c < classCount(); ++c) {
     Run &run = node.runs[c];

@@ -71,6 +71,7 @@ void Cache::State::dropUnseen(int32_t slot, size_t c) {
   }
   run.pages.erase(first, first + count);
   run.gap += count;
+  shape += count > 0;
 }
 
 void Cache::State::trimSpares(int32_t slot, size_t c, int32_t keep) {

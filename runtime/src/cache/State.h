@@ -73,6 +73,8 @@ struct Cache::State {
   int64_t live = 0;
   bool anyStreaming = false;
   uint64_t lastMark = 0;
+  const uint64_t serial = newSerial(); ///< of no other cache, ever; not 0
+  uint64_t shape = 0;                  ///< changes with everything but tokens at the end of leaves
 
   //===--- Nodes (Nodes.cpp) ----------------------------------------------===//
   Node &at(int32_t slot) { return nodes[static_cast<size_t>(slot)]; }
@@ -126,6 +128,7 @@ struct Cache::State {
   void absorb(int32_t joint);
 
   void checkInDebugBuilds() const;
+  static uint64_t newSerial();
 };
 
 /// Cache::checkInvariants.

@@ -181,6 +181,63 @@ TEST(CacheBatch, rowsSeeTheirPaths) {
   EXPECT_GT(drafts, 50);
 }
 
+// Step after step in place: what rows see is right after each, and it is built again only where it has to be.
+TEST(CacheBatch, updatesInPlace) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Rng rng(seed);
+    const int32_t recent = seed % 2 ? 0 : 40;
+    Mirror m({8, 0, {{"all", 900, 0, 0, 0}, {"other", 900, recent, 0, 0}}});
+    CacheBatchOptions options;
+    options.operands = {{0, true, true}, {1, true, true}};
+    options.maxPages = seed % 3 ? 0 : 4;
+    for (NodeId root : {m.createRoot(), m.createRoot()}) {
+      ASSERT_TRUE(m.append(root, static_cast<int32_t>(30 + below(rng, 60))));
+      if (below(rng, 3))
+        ASSERT_TRUE(m.fork(root));
+      else
+        ASSERT_TRUE(m.apply({{}, {}, {{root, 3, 2}}}));
+    }
+    std::vector<RowGroup> groups;
+    for (const auto &[key, node] : m.nodes)
+      if (m.cache.tokens(Mirror::idOf(key)) && (m.cache.isLeaf(Mirror::idOf(key)) || recent == 0))
+        groups.push_back({Mirror::idOf(key)});
+    std::shuffle(groups.begin(), groups.end(), rng);
+    BatchBuilder builder(options);
+    CacheBatch made;
+    int updates = 0, builds = 0;
+    for (int i = 0; i < 60; ++i) {
+      CacheStep step;
+      for (const RowGroup &group : groups)
+        if (m.cache.isLeaf(group.node) &&
+            (recent || below(rng, 4))) // the window of those that stand still moves on
+          step.append.push_back({group.node, 1});
+      ASSERT_TRUE(m.apply(step));
+      const CacheBatch before = made;
+      if (builder.update(m.cache, made)) {
+        ++updates;
+      } else {
+        EXPECT_EQ(made.batch.qPos, before.batch.qPos);
+        ASSERT_TRUE(builder.build(m.cache, groups, made));
+        ++builds;
+      }
+      verifyBatch(m, options, groups, made);
+      if (HasFatalFailure())
+        return;
+    }
+    EXPECT_GT(updates, recent ? 2 * builds / 3 : 5 * builds);
+    // Anything but appends asks for a new batch.
+    ASSERT_TRUE(builder.build(m.cache, groups, made));
+    EXPECT_TRUE(builder.update(m.cache, made));
+    m.createRoot();
+    EXPECT_FALSE(builder.update(m.cache, made));
+    ASSERT_TRUE(builder.build(m.cache, groups, made));
+    EXPECT_FALSE(BatchBuilder(options).update(m.cache, made));
+    ASSERT_TRUE(m.speculate(m.cache.children(m.cache.roots()[0])[0], {-1}));
+    EXPECT_FALSE(builder.update(m.cache, made));
+  }
+}
+
 TEST(CacheBatch, oneInstancePerNode) {
   Mirror m({4, 0, {{"all", 64, 0, 0, 0}}});
   const NodeId root = m.createRoot();

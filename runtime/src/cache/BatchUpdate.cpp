@@ -1,0 +1,51 @@
+#include "cache/BatchState.h"
+
+namespace attn::rt {
+
+/// Leaves have grown at their ends and nothing else has changed: so have positions, lengths and the rows of
+/// tables, at their ends. First it is made sure that all of it fits.
+bool BatchBuilder::State::update(CacheBatch &out) const {
+  struct Growth {
+    size_t instance;
+    int32_t tokens, pages;
+  };
+  const auto growthOf = [&](size_t o, size_t group) {
+    const auto instance = static_cast<size_t>(tails[o][group]);
+    const OperandBatch &operand = out.batch.operands[o];
+    const int32_t end = operand.pos0[instance] + operand.lengths[instance];
+    const int32_t tokens = cache->at(groups[group].node.slot).end() - end;
+    return Growth{instance, tokens, cache->pagesFor(operand.lengths[instance] + tokens)};
+  };
+  for (size_t group = 0; group < groups.size(); ++group) {
+    if (groups[group].draft)
+      return false;
+    for (size_t o = 0; o < tails.size(); ++o)
+      if (tails[o][group] >= 0 && growthOf(o, group).pages > out.batch.operands[o].maxPages)
+        return false;
+  }
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const Node &node = cache->at(groups[group].node.slot);
+    for (int32_t i = 0; i < groups[group].rows; ++i)
+      out.batch.qPos[static_cast<size_t>(firstRow[group] + i)] = node.end() - groups[group].rows + i;
+    for (size_t o = 0; o < tails.size(); ++o) {
+      if (tails[o][group] < 0)
+        continue;
+      OperandBatch &operand = out.batch.operands[o];
+      const auto [instance, tokens, pages] = growthOf(o, group);
+      const std::vector<int32_t> &held = node.runs[static_cast<size_t>(options.operands[o].headClass)].pages;
+      const int32_t before = cache->pagesFor(operand.lengths[instance]);
+      const auto row = operand.blockTable.begin() +
+                       static_cast<int64_t>(instance) * static_cast<int64_t>(operand.maxPages);
+      std::copy(held.end() - (pages - before), held.end(), row + before);
+      operand.lengths[instance] += tokens;
+    }
+  }
+  return true;
+}
+
+bool BatchBuilder::update(const Cache &cache, CacheBatch &out) {
+  const Cache::State &now = *cache.state_;
+  return state_->serial == now.serial && state_->shape == now.shape && state_->update(out);
+}
+
+} // namespace attn::rt

@@ -71,6 +71,8 @@ void decodeForest(const std::string &visibility, const CacheClass &info, uint64_
 
 TEST(Forest, growsOverTenSteps) { decodeForest("causal", {"all", 400, 0, 0, 0}, 3); }
 
-TEST(Forest, streams) { decodeForest("causal and (sink(20) | recent(50))", {"streaming", 400, 50, 20, 12}, 4); }
+TEST(Forest, streams) {
+  decodeForest("causal and (sink(20) | recent(50))", {"streaming", 400, 50, 20, 12}, 4);
+}
 
 } // namespace

@@ -1,5 +1,8 @@
 #include "cache/BatchState.h"
 
+#include <algorithm>
+#include <numeric>
+
 namespace attn::rt {
 
 /// Leaves have grown at their ends and nothing else has changed: so have positions, lengths and the rows of
@@ -25,8 +28,8 @@ bool BatchBuilder::State::update(CacheBatch &out) const {
   }
   for (size_t group = 0; group < groups.size(); ++group) {
     const Node &node = cache->at(groups[group].node.slot);
-    for (int32_t i = 0; i < groups[group].rows; ++i)
-      out.batch.qPos[static_cast<size_t>(firstRow[group] + i)] = node.end() - groups[group].rows + i;
+    const auto positions = out.batch.qPos.begin() + firstRow[group];
+    std::iota(positions, positions + groups[group].rows, node.end() - groups[group].rows);
     for (size_t o = 0; o < tails.size(); ++o) {
       if (tails[o][group] < 0)
         continue;

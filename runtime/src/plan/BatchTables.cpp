@@ -6,6 +6,8 @@ TensorMap tablesOf(const Manifest &manifest, const Batch &batch) {
   TensorMap tensors;
   tensors["q_start"] = Tensor::ofI32({std::ssize(batch.qStart)}, batch.qStart);
   tensors["q_pos"] = Tensor::ofI32({batch.rows}, batch.qPos);
+  if (!batch.classes.empty())
+    tensors["classes"] = Tensor::ofI32({std::ssize(batch.classes)}, batch.classes);
   for (size_t o = 0; o < batch.operands.size(); ++o) {
     const OperandBatch &operand = batch.operands[o];
     const Argument &argument = manifest.argumentOf(manifest.operands[o]);

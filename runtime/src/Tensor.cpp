@@ -211,13 +211,11 @@ void Tensor::set(int64_t index, double value) {
 }
 
 void Tensor::fill(double value) {
-  const int64_t count = elements();
-  if (count == 0)
+  if (bytes.empty())
     return;
   set(0, value);
-  const size_t size = dtypeSize(dtype);
-  for (int64_t i = 1; i < count; ++i)
-    std::memcpy(bytes.data() + static_cast<size_t>(i) * size, bytes.data(), size);
+  for (size_t done = dtypeSize(dtype); done < bytes.size(); done *= 2)
+    std::memcpy(bytes.data() + done, bytes.data(), std::min(done, bytes.size() - done));
 }
 
 std::vector<double> Tensor::toDoubles() const {

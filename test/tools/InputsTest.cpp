@@ -1,5 +1,6 @@
 //===- InputsTest.cpp - Generated tensors and sizes -----------------------===//
 #include "run/Inputs.h"
+#include "run/Normal.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
@@ -108,6 +109,30 @@ TEST(Inputs, SameSeedSameBytesAndOtherSeedOtherBytes) {
   auto c = generate(pagedProblem(), {"kv_len=3..50"}, 8);
   EXPECT_EQ(a.at("kv.k_pages").bytes, b.at("kv.k_pages").bytes);
   EXPECT_NE(a.at("q").bytes, c.at("q").bytes);
+}
+
+TEST(Inputs, BytesDoNotDependOnThreads) {
+  // Large enough for several threads; the other way is one draw after the other.
+  const int64_t lines = 4099, length = 1026;
+  std::vector<int64_t> slots(lines);
+  for (int64_t i = 0; i < lines; ++i)
+    slots[static_cast<size_t>(i)] = (i * 2017) % lines;
+  const NormalSource source(rt::DType::BF16);
+  rt::Tensor together(rt::DType::BF16, {lines, length}), apart = together, whole = together;
+  source.fill(together.bytes.data(), slots, length, rt::Random(7, "x"));
+  rt::Random random(7, "x");
+  for (int64_t slot : slots) {
+    source.fill(apart.bytes.data() + slot * length * 2, length, random);
+    for (int64_t i = 0; i < length; i += 4)
+      random.next();
+  }
+  EXPECT_TRUE(together.bytes == apart.bytes);
+
+  source.fill(whole.bytes.data(), whole.elements(), rt::Random(7, "x"));
+  rt::Tensor front(rt::DType::BF16, {5}); // too short for a second thread
+  source.fill(front.bytes.data(), 5, rt::Random(7, "x"));
+  EXPECT_TRUE(std::equal(front.bytes.begin(), front.bytes.end(), whole.bytes.begin()));
+  EXPECT_TRUE(std::equal(front.bytes.begin(), front.bytes.end(), together.bytes.begin()));
 }
 
 TEST(Inputs, LengthZeroIsFine) {

@@ -1,7 +1,7 @@
 //===- Inputs.cpp - Tensors for a problem ---------------------------------===//
 #include "Inputs.h"
 
-#include "attn_rt/Random.h"
+#include "Normal.h"
 
 #include <algorithm>
 #include <limits>
@@ -15,53 +15,6 @@ namespace {
 
 /// No page has this index: what unused entries of a block table hold.
 constexpr int32_t noPage = std::numeric_limits<int32_t>::max();
-
-/// Standard normal numbers in a 16-bit or f32 dtype. Drawing from a table of 2^16 of them is what makes a
-/// gigabyte of cache take a second.
-class NormalSource {
-public:
-  NormalSource(rt::DType dtype, double factor = 1) : size(rt::dtypeSize(dtype)) {
-    rt::Tensor values(dtype, {tableSize});
-    rt::Random random(0, "normal");
-    for (int64_t i = 0; i < tableSize; i += 2) {
-      double a, b;
-      random.normalPair(a, b);
-      values.set(i, a * factor);
-      values.set(i + 1, b * factor);
-    }
-    table = std::move(values.bytes);
-  }
-
-  void fill(uint8_t *out, int64_t count, rt::Random &random) const {
-    if (size == 2)
-      draw(reinterpret_cast<uint16_t *>(out), count, random);
-    else
-      draw(reinterpret_cast<uint32_t *>(out), count, random);
-  }
-
-private:
-  static constexpr int64_t tableSize = 1 << 16;
-
-  template <typename Bits> void draw(Bits *out, int64_t count, rt::Random &random) const {
-    const Bits *values = reinterpret_cast<const Bits *>(table.data());
-    for (int64_t i = 0; i < count; i += 4) {
-      uint64_t word = random.next();
-      for (int64_t j = i; j < std::min(i + 4, count); ++j, word >>= 16)
-        out[j] = values[word & 0xffff];
-    }
-  }
-
-  size_t size;
-  std::vector<uint8_t> table;
-};
-
-rt::Tensor normalTensor(rt::DType dtype, std::vector<int64_t> shape, uint64_t seed, const std::string &name,
-                        double factor = 1) {
-  rt::Tensor tensor(dtype, std::move(shape));
-  rt::Random random(seed, name);
-  NormalSource(dtype, factor).fill(tensor.bytes.data(), tensor.elements(), random);
-  return tensor;
-}
 
 rt::Tensor i32Tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values) {
   return rt::Tensor::ofI32(std::move(shape), values);
@@ -172,7 +125,7 @@ private:
     if (kv.instancesDim != "batch")
       tensors[kv.name + ".rows"] = i32Tensor({instances, 2}, rowRanges);
 
-    std::vector<std::vector<int64_t>> slots(instances); // of each token, in units of (kv_heads, dim)
+    std::vector<int64_t> slots; // of every token of every instance, in units of (kv_heads, dim)
     std::vector<int64_t> shape = placeTokens(kv, lengths, slots);
     auto add = [&](const char *part, int64_t dim, rt::DType dtype) -> rt::Status {
       std::string name = kv.name + part + (kv.store == Store::Paged ? "_pages" : "");
@@ -185,11 +138,7 @@ private:
       tensor.fill(std::numeric_limits<double>::quiet_NaN());
       NormalSource source(dtype);
       rt::Random random(seed, name);
-      int64_t token = kv.heads * dim;
-      for (const auto &instance : slots)
-        for (int64_t slot : instance)
-          source.fill(tensor.bytes.data() + slot * token * static_cast<int64_t>(rt::dtypeSize(dtype)), token,
-                      random);
+      source.fill(tensor.bytes.data(), slots, kv.heads * dim, random);
       tensors[name] = std::move(tensor);
       return {};
     };
@@ -201,15 +150,14 @@ private:
   /// Finds a slot for every token and adds the tensors that say where they are. Returns the dimensions of the
   /// key and value tensors before [kv_heads, dim].
   std::vector<int64_t> placeTokens(const KVArgument &kv, const std::vector<int64_t> &lengths,
-                                   std::vector<std::vector<int64_t>> &slots) {
+                                   std::vector<int64_t> &slots) {
     int64_t instances = static_cast<int64_t>(lengths.size());
     int64_t longest = *std::max_element(lengths.begin(), lengths.end());
     auto place = [&](auto slotOf) {
-      for (int64_t i = 0; i < instances; ++i) {
-        slots[i].reserve(lengths[i]);
+      slots.reserve(std::accumulate(lengths.begin(), lengths.end(), int64_t(0)));
+      for (int64_t i = 0; i < instances; ++i)
         for (int64_t t = 0; t < lengths[i]; ++t)
-          slots[i].push_back(slotOf(i, t));
-      }
+          slots.push_back(slotOf(i, t));
     };
     if (kv.store == Store::Dense) {
       int64_t capacity = longest + 3;

@@ -17,14 +17,21 @@ namespace attn::rt {
 
 class Random {
 public:
-  Random(uint64_t seed, std::string_view stream) : state(seed * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u) {
+  Random(uint64_t seed, std::string_view stream) : state(seed * step + 0x632be59bd9b4e019u) {
     for (char c : stream)
       state = (state ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
     next();
   }
 
+  /// The stream as it is after `count` calls of next().
+  Random after(int64_t count) const {
+    Random later = *this;
+    later.state += static_cast<uint64_t>(count) * step;
+    return later;
+  }
+
   uint64_t next() {
-    uint64_t z = (state += 0x9e3779b97f4a7c15u);
+    uint64_t z = (state += step);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
@@ -48,6 +55,7 @@ public:
   }
 
 private:
+  static constexpr uint64_t step = 0x9e3779b97f4a7c15u;
   uint64_t state;
 };
 

@@ -251,6 +251,9 @@ rt::Status Run::execute() {
   rt::PlanOptions planOptions;
   if (options.blocks)
     planOptions.blocks = static_cast<int>(std::min<int64_t>(*options.blocks, 1 << 20));
+  const rt::GpuModel *gpu = host ? &rt::defaultGpu() : rt::findGpuOfDevice(device->properties().name);
+  if (gpu)
+    planOptions.gpu = gpu;
   if (!host)
     planOptions.multiprocessors = device->properties().multiprocessors;
   auto plan = rt::makePlan(manifest, *batch, planOptions);
@@ -269,6 +272,7 @@ rt::Status Run::execute() {
   record.emplace(RunRecord{manifest, std::move(*batch), std::move(*plan)});
   record->device = device->kind();
   record->deviceName = device->properties().name;
+  record->gpu = gpu;
   record->compileMs = compileMs;
   record->hostCodeMs = hostCodeMs;
   record->repeats = options.repeat;

@@ -13,7 +13,16 @@ from safetensors.numpy import load_file, save_file
 DEVICE = os.environ.get("ATTN_DEVICE", "host")
 EXAMPLES = sorted((ROOT / "examples").glob("*/*.mlir"))
 DECODE = ROOT / "examples/01_paged_decode/decode.mlir"
-FIELDS_ALWAYS = {"rel_err", "max_err_lse", "compile_ms", "run_ms", "device", "target", "schedule"}
+FIELDS_ALWAYS = {
+    "rel_err",
+    "max_err_lse",
+    "compile_ms",
+    "run_ms",
+    "predicted_ms",
+    "device",
+    "target",
+    "schedule",
+}
 FIELDS_HOST = {
     "races",
     "uninitialized",
@@ -88,6 +97,18 @@ def test_summary_goes_to_standard_output(small):
     result = run(small, "--check")
     assert result.returncode == 0, result.stderr
     assert "right: within tolerance" in result.stdout
+
+
+@pytest.mark.skipif(DEVICE != "host", reason="not every GPU has been measured")
+def test_prediction_stands_beside_the_time(small):
+    def predicted(tokens):
+        status, report, errors = attn_run(small, "--device=host", "--dim=batch=1", f"--dim=kv_len={tokens}")
+        assert status == 0, errors
+        assert report["predicted_for"] == "H200"
+        return report["predicted_ms"]
+
+    assert 0 < predicted(100) < predicted(100_000) < 1
+    assert "ms on an H200" in run(small).stdout
 
 
 def attention(tensors):

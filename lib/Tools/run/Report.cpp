@@ -102,7 +102,11 @@ std::string run::summaryText(const RunRecord &record) {
   out << formatv("  time      compiled in {0:f1} ms", record.compileMs);
   if (record.host)
     out << formatv(", native code for the CPU in {0:f1} ms", record.hostCodeMs);
-  out << formatv(", ran in {0:f3} ms on {1}\n", record.runMs, record.deviceName);
+  out << formatv(", ran in {0:f3} ms on {1}", record.runMs, record.deviceName);
+  if (record.gpu)
+    out << formatv(", predicted {0:f3} ms{1}", record.plan.stats.estimatedSeconds * 1e3,
+                   record.host ? formatv(" on an {0}", std::string(record.gpu->name)).str() : "");
+  out << "\n";
   if (record.comparison) {
     Tolerances tolerance = Tolerances::of(m);
     out << formatv("  error     {0:e2} at the worst row and head (tolerance {1:e1})",
@@ -146,6 +150,8 @@ std::string run::reportJson(const RunRecord &record) {
       {"rows", record.batch.rows},
       {"compile_ms", number(record.compileMs)},
       {"run_ms", number(record.runMs)},
+      {"predicted_ms", record.gpu ? number(record.plan.stats.estimatedSeconds * 1e3) : nullptr},
+      {"predicted_for", record.gpu ? llvm::json::Value(std::string(record.gpu->name)) : nullptr},
       {"repeat", record.repeats},
       {"passed", record.failure.empty()},
   };

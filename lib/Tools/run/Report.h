@@ -30,6 +30,9 @@ struct RunRecord {
   double hostCodeMs = 0; ///< from there to native code, on host
   double runMs = 0;      ///< the median where there were several runs
   int64_t repeats = 1;
+  /// Whose model predicts the time: the device's, on host that of the GPU planned for; null where there is
+  /// none.
+  const rt::GpuModel *gpu = nullptr;
   std::optional<rt::host::Report> host; ///< of the host device
   std::optional<Comparison> comparison; ///< of --check
   std::string failure; ///< why the result is not right; empty where it is, or was not checked

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -10,42 +9,12 @@ namespace attn::rt {
 
 namespace {
 
-// What starting a task costs before its first tile arrives: two dependent loads of the plan, one of a page
-// index and one of K, some 500 to 600 ns each on Hopper, mostly hidden behind the task before. Derived,
-// 2026-11.
-constexpr double taskSeconds = 1.0e-6;
-// A second launch behind the first.
-constexpr double mergeLaunchSeconds = 2.5e-6;
-// Q, tasks and segments that a cut makes blocks read again may add this much to the share's K and V…
-constexpr double rereadLimit = 0.015;
-// … and no share is shorter than this many keys.
-constexpr int64_t shareTokens = 256;
 // Results written directly are worth this much estimated time: less traffic, one launch, no partials.
 constexpr double directBonus = 1.03;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 } // namespace
-
-CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &work, int blocks,
-                     const GpuModel &gpu) {
-  const auto elementBytes = static_cast<double>(dtypeSize(m.dtype));
-  const double tileBytes = kernel.keys * (m.keyDim + m.valueDim) * elementBytes;
-  const double tileFlops = 2.0 * kernel.rows * kernel.keys * (m.keyDim + m.valueDim);
-  const double tileSeconds =
-      blocks * std::max(tileBytes / gpu.bytesPerSecond, tileFlops / gpu.flopsPerSecond);
-  secondsPerCost = tileSeconds / tile;
-  fixed = std::clamp<int64_t>(std::llround(taskSeconds / secondsPerCost), 1, 8 * tile);
-  // A part's rows are written once and read once.
-  const double partBytes = 2.0 * work.largestUnit * (m.valueDim + 1) * 4;
-  secondsPerPart = partBytes / gpu.bytesPerSecond;
-  partial = std::llround(secondsPerPart * blocks / secondsPerCost);
-  mergeSeconds = mergeLaunchSeconds;
-  const double rereadBytes =
-      work.largestUnit * m.keyDim * elementBytes + sizeof(PlanTask) + sizeof(PlanSegment);
-  shareTiles = std::max<int64_t>(ceilDiv(shareTokens, kernel.keys),
-                                 static_cast<int64_t>(std::ceil(rereadBytes / (rereadLimit * tileBytes))));
-}
 
 int64_t Balancer::taskCost(const Unit &unit) const {
   return cost_->fixed + (unit.partial ? cost_->partial : 0) + CostModel::tile * unit.tiles;
@@ -233,16 +202,12 @@ void Balancer::balance(const Manifest &manifest, const Work &work, int blocks, c
   const auto direct = [&](int64_t load) { return static_cast<double>(load) * cost_->secondsPerCost; };
   const double leastDirect = direct(std::max(largest, ceilDiv(total, blocks_)));
   bool whole = leastDirect <= directBonus * cutSeconds;
-  out.seconds = cutSeconds;
-  if (whole) {
-    out.seconds = direct(dealWhole(work));
-    whole = out.seconds <= directBonus * cutSeconds;
-  }
+  if (whole)
+    whole = direct(dealWhole(work)) <= directBonus * cutSeconds;
   if (whole) {
     out.cuts = 0;
     emitWhole(work, out);
   } else {
-    out.seconds = cutSeconds;
     cut(work, total, shares, out);
   }
   out.maxCost = out.totalCost = 0;

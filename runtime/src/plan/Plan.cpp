@@ -82,7 +82,7 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
   stats.balance = stats.meanCost > 0 ? stats.maxCost / stats.meanCost : 1;
   stats.tileCost = CostModel::tile;
   stats.fixedCost = static_cast<double>(balancer.cost().fixed + balancer.cost().partial);
-  stats.estimatedSeconds = assignment.seconds;
+  stats.estimatedSeconds = balancer.cost().planSeconds(stats);
 }
 
 Planner::Planner(const Manifest &manifest, PlanOptions options, PlanCapacity capacity)

@@ -184,6 +184,7 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
                              static_cast<int32_t>(range.end), static_cast<int32_t>(full.begin),
                              static_cast<int32_t>(full.end), pos0, 0});
     unit.tiles += static_cast<int32_t>(ceilDiv(range.size(), kernel.keys));
+    classTokens_ += range.size();
   }
 }
 
@@ -218,6 +219,7 @@ void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t row
 /// The units of the heads of one class.
 void UnitBuilder::addClass(const SlotRange &slots, Strategy strategy, Work &work) {
   setClass(slots.headClass);
+  classTokens_ = 0;
   spreadInstances(strategy, manifest_->kernels[static_cast<size_t>(work.kernel)].rows);
   work.shared |= !shared_.empty();
   for (const Seen &seen : shared_) {
@@ -239,6 +241,7 @@ void UnitBuilder::addClass(const SlotRange &slots, Strategy strategy, Work &work
     if (group.units == 0 || !seen.empty() || manifest_->sinkLogits)
       addUnits(slots, group.rowBegin, group.rowEnd, seen, group.units > 0, true, work);
   }
+  work.tokensOnce += std::min(classTokens_, storedTokens_) * slots.count();
 }
 
 void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<const int32_t> classHeads,
@@ -251,8 +254,12 @@ void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<
   work.units.clear();
   work.segments.clear();
   work.tasks = work.largestUnit = 0;
-  work.tiles = 0;
+  work.tiles = work.tokensOnce = 0;
   work.shared = false;
+  storedTokens_ = 0;
+  for (const OperandBatch &operand : batch.operands)
+    for (size_t i = 0; i < operand.instances(); ++i)
+      storedTokens_ += operand.rowFirst[i] < operand.rowLast[i] ? operand.lengths[i] : 0;
   SlotRange slots{0, 0, 0};
   for (int32_t heads : classHeads) {
     slots.end = slots.begin + heads;

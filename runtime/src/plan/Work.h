@@ -36,6 +36,7 @@ struct Work {
   bool shared = false; ///< some units are partial whether cut or not
   int32_t tasks = 0;
   int64_t tiles = 0;       ///< of all tasks
+  int64_t tokensOnce = 0;  ///< of all KV heads, each once where several units read it
   int32_t largestUnit = 0; ///< packed rows
 };
 
@@ -52,7 +53,6 @@ struct Assignment {
   int64_t cuts = 0;
   int usedBlocks = 0;
   int64_t maxCost = 0, totalCost = 0;
-  double seconds = 0;
 };
 
 class UnitBuilder {
@@ -81,6 +81,8 @@ private:
   const Manifest *manifest_ = nullptr;
   const Batch *batch_ = nullptr;
   std::span<const int32_t> ends_;
+  int64_t storedTokens_ = 0; ///< of all instances that some row sees
+  int64_t classTokens_ = 0;  ///< in segments of the class at hand
 
   void findGroups();
   int chooseKernel(Strategy strategy, std::span<const int32_t> classHeads);
@@ -97,7 +99,8 @@ private:
 /// Blocks of a launch, before those without work are left out.
 int launchBlocks(const KernelInfo &kernel, const PlanOptions &options);
 
-/// Integer cost: a key tile costs `tile`, a task `fixed` on top, each part of a cut one `partial` more.
+/// Integer cost: a key tile costs `tile`, a task `fixed` on top, each part of a cut one `partial` more. The
+/// planner compares costs, in seconds where all blocks are busy; of a finished plan the seconds are told.
 struct CostModel {
   static constexpr int64_t tile = 16;
   int64_t fixed = 0, partial = 0;
@@ -108,6 +111,13 @@ struct CostModel {
 
   CostModel(const Manifest &manifest, const KernelInfo &kernel, const Work &work, int blocks,
             const GpuModel &gpu);
+  /// What two events around the launch of a plan of these stats should show.
+  double planSeconds(const PlanStats &stats) const;
+
+private:
+  double bytesPerSecond;
+  double storeBytes = 0;          ///< of K and V, each once
+  double leastSecondsPerCost = 0; ///< of a block that has the memory for itself
 };
 
 class Balancer {

@@ -1,0 +1,103 @@
+//===- Cost.cpp - How long tiles, tasks and plans take ---------------------===//
+//
+// Every resource is busy for a time of its own, and they work side by side:
+//
+//     launch + start + max(bytes, tensor cores, softmax) [+ merge]
+//
+// Bytes count K and V once, however many tiles of rows read them: what is read
+// again comes from the L2, whose bandwidth no kernel measured so far ran into
+// (wgmma at head size 256 draws 5.9 TB/s from it). Tensor cores and softmax are
+// those of the block with the most to do. Rates are Gpu.cpp's; what does not
+// scale is here. Shapes at which it was compared with an H200: CostTest.cpp.
+//
+// Not modelled: what a score region adds to the softmax, and the tail of a
+// wave of unequal blocks where bytes are the limit.
+//
+//===----------------------------------------------------------------------===//
+#include "plan/Work.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace attn::rt {
+
+namespace {
+
+// Measured on an H200, 2026-11-20. What two events around a launch show beside the kernel, and a kernel
+// beside its bytes: its blocks start, read their tasks, fill their rings, and end one after the other.
+constexpr double launchSeconds = 3.6e-6, startSeconds = 5.5e-6;
+// The same: a second launch behind the first, with the few rows it merges.
+constexpr double mergeLaunchSeconds = 5.0e-6;
+// What starting a task costs before its first tile arrives: two dependent loads of the plan, one of a page
+// index and one of K, some 500 to 600 ns each on Hopper, mostly hidden behind the task before. Derived,
+// 2026-11.
+constexpr double taskSeconds = 1.0e-6;
+// From asking for a tile to having it while the memory is busy. A block has its shared memory's worth of
+// bytes on the way, so this limits what few blocks can draw. Derived, 2026-11.
+constexpr double latencySeconds = 0.8e-6;
+// Q, tasks and segments that a cut makes blocks read again may add this much to the share's K and V…
+constexpr double rereadLimit = 0.015;
+// … and no share is shorter than this many keys.
+constexpr int64_t shareTokens = 256;
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// A manifest's schedule is that of its kernel for many rows; the one for few is always mma.
+KernelRates ratesOf(const Manifest &m, const KernelInfo &kernel, const GpuModel &gpu) {
+  const bool few = std::any_of(m.kernels.begin(), m.kernels.end(),
+                               [&](const KernelInfo &other) { return other.rows > kernel.rows; });
+  KernelRates rates = m.schedule == "wgmma" && !few ? gpu.wgmma : gpu.mma;
+  if (rates.flopsPerSecond <= 0)
+    rates.flopsPerSecond = gpu.flopsPerSecond;
+  if (rates.exponentialsPerSecond <= 0)
+    rates.exponentialsPerSecond = rates.flopsPerSecond; // never the limit
+  return rates;
+}
+
+} // namespace
+
+CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &work, int blocks,
+                     const GpuModel &gpu)
+    : mergeSeconds(mergeLaunchSeconds),
+      bytesPerSecond(gpu.copyBytesPerSecond > 0 ? gpu.copyBytesPerSecond : gpu.bytesPerSecond) {
+  const auto elementBytes = static_cast<double>(dtypeSize(m.dtype));
+  const double tokenBytes = (m.keyDim + m.valueDim) * elementBytes;
+  const double tileBytes = kernel.keys * tokenBytes;
+  const double scores = static_cast<double>(kernel.rows) * kernel.keys;
+  const double tileFlops = 2.0 * scores * (m.keyDim + m.valueDim);
+
+  const auto tokensOnce = static_cast<double>(work.tokensOnce);
+  storeBytes = tokensOnce * tokenBytes;
+  const double once =
+      work.tiles > 0 ? tokensOnce / (static_cast<double>(work.tiles) * kernel.keys) : 1; // of a tile's bytes
+  const double aloneSeconds =
+      kernel.sharedBytes > 0 ? tileBytes * latencySeconds / static_cast<double>(kernel.sharedBytes) : 0;
+  const double byteSeconds = std::max(blocks * once * tileBytes / bytesPerSecond, aloneSeconds);
+
+  const KernelRates rates = ratesOf(m, kernel, gpu);
+  const int places = std::max(blocks, gpu.multiprocessors * kernel.blocksPerSM);
+  const double computeSeconds =
+      places * std::max(tileFlops / rates.flopsPerSecond, scores / rates.exponentialsPerSecond);
+
+  secondsPerCost = std::max(byteSeconds, computeSeconds) / tile;
+  leastSecondsPerCost = std::max(aloneSeconds, computeSeconds) / tile;
+  fixed = std::clamp<int64_t>(std::llround(taskSeconds / secondsPerCost), 1, 8 * tile);
+  // A part's rows are written once and read once.
+  const double partBytes = 2.0 * work.largestUnit * (m.valueDim + 1) * 4;
+  secondsPerPart = partBytes / bytesPerSecond;
+  partial = std::llround(secondsPerPart * blocks / secondsPerCost);
+  const double rereadBytes =
+      work.largestUnit * m.keyDim * elementBytes + sizeof(PlanTask) + sizeof(PlanSegment);
+  shareTiles = std::max<int64_t>(ceilDiv(shareTokens, kernel.keys),
+                                 static_cast<int64_t>(std::ceil(rereadBytes / (rereadLimit * tileBytes))));
+}
+
+double CostModel::planSeconds(const PlanStats &stats) const {
+  const double bytes = storeBytes + static_cast<double>(stats.qBytes + stats.metadataBytes +
+                                                        stats.outputBytes + stats.partialBytes);
+  const double walk = stats.maxCost * leastSecondsPerCost;
+  return launchSeconds + startSeconds + std::max(bytes / bytesPerSecond, walk) +
+         (stats.partialBytes > 0 ? mergeSeconds : 0);
+}
+
+} // namespace attn::rt

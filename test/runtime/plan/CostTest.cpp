@@ -1,0 +1,115 @@
+// The cost model against what an H200 did, and against itself.
+#include "Samples.h"
+#include "attn_rt/Plan.h"
+
+#include <gtest/gtest.h>
+
+using namespace attn::rt;
+using namespace attn::rt::test;
+
+namespace {
+
+/// Fixed parts that the anchors below were measured without (Cost.cpp).
+constexpr double launchSeconds = 3.6e-6, mergeSeconds = 5.0e-6;
+
+Manifest manifestOf(int qHeads, int dim, Argument::Store store, const char *schedule, int rows, int keys) {
+  SampleOptions options;
+  options.qHeads = qHeads;
+  options.kvHeads = 8;
+  options.dim = dim;
+  options.store = store;
+  options.bigRows = rows;
+  Manifest m = sampleManifest(options);
+  m.schedule = schedule;
+  m.kernels[0].sharedBytes = 102400;
+  m.kernels[1].keys = keys;
+  m.kernels[1].sharedBytes = 200 << 10;
+  return m;
+}
+
+Plan planOf(const Manifest &m, const Batch &batch, const PlanOptions &options = {}) {
+  Result<Plan> plan = makePlan(m, batch, options);
+  EXPECT_TRUE(plan) << plan.error().message;
+  return *plan;
+}
+
+// Attend kernels on one H200, 2026-11-20, bf16, L2 flushed.
+TEST(Cost, DecodeIsPredicted) {
+  const struct {
+    int32_t tokens;
+    double seconds; ///< of the attend kernel alone
+  } anchors[] = {{4096, 9.8e-6}, {32768, 38e-6}, {65536, 69e-6}, {131072, 130e-6}};
+  const Manifest m = manifestOf(32, 128, Argument::Store::Paged, "mma", 128, 64);
+  for (const auto &anchor : anchors) {
+    const Plan plan = planOf(m, simpleBatch({anchor.tokens}, {1}));
+    ASSERT_FALSE(plan.mergeRows.empty());
+    const double predicted = plan.stats.estimatedSeconds - launchSeconds - mergeSeconds;
+    EXPECT_NEAR(predicted / anchor.seconds, 1, 0.1)
+        << anchor.tokens << " tokens: " << predicted * 1e6 << " us";
+  }
+}
+
+TEST(Cost, PrefillIsPredicted) {
+  const struct {
+    const char *schedule;
+    int dim, rows, keys;
+    double flopsPerSecond; ///< of whole tiles
+  } anchors[] = {{"wgmma", 64, 192, 128, 510e12}, {"wgmma", 128, 128, 128, 690e12},
+                 {"wgmma", 256, 128, 64, 760e12}, {"mma", 64, 128, 64, 230e12},
+                 {"mma", 128, 128, 64, 290e12},   {"mma", 256, 64, 32, 275e12}};
+  for (const auto &anchor : anchors) {
+    const Manifest m =
+        manifestOf(64, anchor.dim, Argument::Store::Dense, anchor.schedule, anchor.rows, anchor.keys);
+    const Plan plan = planOf(m, simpleBatch({16384}, {16384}));
+    const double predicted = plan.stats.flops / plan.stats.estimatedSeconds;
+    EXPECT_NEAR(predicted / anchor.flopsPerSecond, 1, 0.15)
+        << anchor.schedule << " " << anchor.dim << ": " << predicted / 1e12 << " TFLOP/s";
+  }
+}
+
+TEST(Cost, KeysReadAgainCostNoBandwidth) {
+  // Rows of a prompt read its keys many times over; the same keys for one row are bound by memory.
+  const Manifest m = manifestOf(32, 128, Argument::Store::Dense, "wgmma", 128, 128);
+  const Plan prefill = planOf(m, simpleBatch({16384}, {16384}));
+  const double bytes = static_cast<double>(prefill.stats.kvBytes);
+  EXPECT_GT(bytes / prefill.stats.estimatedSeconds, defaultGpu().copyBytesPerSecond);
+  const Plan decode = planOf(m, simpleBatch({1 << 20}, {1}));
+  EXPECT_LT(static_cast<double>(decode.stats.kvBytes) / decode.stats.estimatedSeconds,
+            defaultGpu().copyBytesPerSecond);
+}
+
+TEST(Cost, FewBlocksTakeLonger) {
+  const Manifest decode = manifestOf(32, 128, Argument::Store::Paged, "mma", 128, 64);
+  const Manifest prefill = manifestOf(32, 128, Argument::Store::Dense, "wgmma", 128, 128);
+  for (const auto &[m, batch] :
+       {std::pair(&decode, simpleBatch({131072}, {1})), std::pair(&prefill, simpleBatch({8192}, {8192}))}) {
+    double previous = 0;
+    for (int blocks : {132, 8, 1}) {
+      PlanOptions options;
+      options.blocks = blocks;
+      const double seconds = planOf(*m, batch, options).stats.estimatedSeconds;
+      EXPECT_GT(seconds, 2 * previous) << blocks << " blocks";
+      previous = seconds;
+    }
+  }
+}
+
+TEST(Cost, PeaksStandInForWhatNobodyMeasured) {
+  const Manifest m = manifestOf(32, 128, Argument::Store::Dense, "wgmma", 128, 128);
+  PlanOptions options;
+  options.gpu = findGpu("H100");
+  ASSERT_EQ(options.gpu->wgmma.flopsPerSecond, 0);
+  const Plan plan = planOf(m, simpleBatch({32768}, {32768}), options);
+  const double flopsPerSecond = plan.stats.flops / plan.stats.estimatedSeconds;
+  EXPECT_LT(flopsPerSecond, options.gpu->flopsPerSecond);
+  EXPECT_GT(flopsPerSecond, 0.9 * options.gpu->flopsPerSecond);
+}
+
+TEST(Cost, PredictionsAreForMeasuredDevices) {
+  EXPECT_EQ(findGpuOfDevice("NVIDIA H200"), &defaultGpu());
+  EXPECT_EQ(findGpuOfDevice("NVIDIA H200 MIG 1g.18gb"), nullptr);
+  EXPECT_EQ(findGpuOfDevice("NVIDIA H100 PCIe"), nullptr);
+  EXPECT_EQ(findGpuOfDevice(""), nullptr);
+}
+
+} // namespace

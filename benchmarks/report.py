@@ -12,7 +12,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "support")
 
 from attnlab import BUILD, ROOT, TARGETS, Problem, attn_run, program, ptxas  # noqa: E402
 
-__all__ = ["BUILD", "ROOT", "TARGETS", "Problem", "attn_run", "program", "ptxas", "write_report"]
+__all__ = [
+    "BUILD",
+    "ROOT",
+    "TARGETS",
+    "Problem",
+    "attn_run",
+    "commit",
+    "header",
+    "program",
+    "ptxas",
+    "save",
+    "write_report",
+]
 
 
 def processor():
@@ -22,19 +34,36 @@ def processor():
     return platform.processor()
 
 
-def write_report(path, name, rows, device=None):
-    """Writes the rows as JSON with date, commit and machine; does nothing without a path."""
-    if path is None:
-        return
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    report = {
+def commit():
+    """Of the checkout; ATTN_COMMIT says it where the tree was copied without its history."""
+    if given := os.environ.get("ATTN_COMMIT"):
+        return given
+    try:
+        command = ["git", "rev-parse", "--short", "HEAD"]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    except FileNotFoundError:
+        return ""
+
+
+def header(name, device=None):
+    return {
         "benchmark": name,
         "date": datetime.date.today().isoformat(),
-        "commit": commit.stdout.strip(),
+        "commit": commit(),
         "machine": {"processor": processor(), "cores": os.cpu_count(), "device": device or "host"},
-        "rows": rows,
     }
+
+
+def save(path, report):
+    """Writes JSON; whoever reads the file meets the old one or the new one."""
     scratch = path.with_name(path.name + ".part")
     scratch.write_text(json.dumps(report, indent=2) + "\n")
     scratch.replace(path)
+
+
+def write_report(path, name, rows):
+    """Writes the rows as JSON with date, commit and machine; does nothing without a path."""
+    if path is None:
+        return
+    save(path, {**header(name), "rows": rows})
     print(f"numbers: {path}")

@@ -35,6 +35,7 @@ class Problem:
     store: str = "paged<16>"
     see: str = "causal"
     softcap: bool = False
+    sinks: bool = False  # a learned logit per head
 
     @property
     def group(self):
@@ -45,8 +46,12 @@ class Problem:
         output = f"tensor<?x{self.q_heads}x{self.value_dim}x{self.dtype}>"
         lse = f"tensor<?x{self.q_heads}xf32>"
         value_dim = "" if self.value_dim == self.dim else f"value_dim = {self.value_dim}, "
-        score = ""
-        constants = ""
+        score = constants = argument = sinks = sink_type = ""
+        if self.sinks:
+            sink_type = f", tensor<{self.q_heads}xf32>"
+            argument = f""",
+                     %logits: tensor<{self.q_heads}xf32> {{attn.name = "sink_logits"}}"""
+            sinks = " sinks %logits"
         if self.softcap:
             constants = f"""
   %cap = arith.constant {SOFTCAP} : f32
@@ -61,8 +66,8 @@ class Problem:
         return f"""!query = {query}
 !cache = !attn.kv<{self.store}, heads = {self.kv_heads}, dim = {self.dim}, {value_dim}key = {self.dtype}, value = {self.dtype}>
 func.func @attention(%q: !query {{attn.name = "q", attn.dims = ["rows"]}},
-                     %kv: !cache {{attn.name = "kv", attn.dims = ["batch", "kv_len"]}}) -> ({output}, {lse}) {{{constants}
-  %o, %lse = attn.attend %q over (%kv see {self.see}){score} : !query, !cache -> {output}, {lse}
+                     %kv: !cache {{attn.name = "kv", attn.dims = ["batch", "kv_len"]}}{argument}) -> ({output}, {lse}) {{{constants}
+  %o, %lse = attn.attend %q over (%kv see {self.see}){sinks}{score} : !query, !cache{sink_type} -> {output}, {lse}
   return %o, %lse : {output}, {lse}
 }}
 """

@@ -1,0 +1,150 @@
+"""Draws the file of `bench gpu`: prefill over length, features against plain, decode over bytes."""
+
+import argparse
+from pathlib import Path
+
+from gpu_points import DECODE_SHARE, FEATURE_SLOWDOWN, PLAIN, SOFTCAP_SLOWDOWN
+from gpu_results import read, refuse
+
+COLOURS = {"attn": "#d62728", "cudnn": "#2ca02c", "flash": "#1f77b4", "flex": "#9467bd"}
+PREDICTED = "#7f7f7f"
+
+
+def contender(name):
+    """A peer by its first word: how it had to be fed is in the file, not in the picture."""
+    return name.split(",")[0]
+
+
+def times(row):
+    """Milliseconds by contender."""
+    return {"attn": row["attn"]["run_ms"], **{contender(n): ms for n, ms in row["peers_ms"].items()}}
+
+
+def curves(rows, x, y):
+    """Points (x, y) of each contender, in the order of x; y takes a row and its milliseconds."""
+    lines = {}
+    for row in sorted(rows, key=x):
+        for name, milliseconds in times(row).items():
+            lines.setdefault(name, []).append((x(row), y(row, milliseconds)))
+    return lines
+
+
+def teraflops(row, milliseconds):
+    return row["visited_flops"] / milliseconds / 1e9
+
+
+def gigabytes(row, milliseconds):
+    return row["kv_bytes"] / milliseconds / 1e6
+
+
+def mask(row):
+    return "causal" if row["see"] == "causal" else "full"
+
+
+def panels(rows):
+    """Prefill's rows by (heads, mask), then by head size: the rows and columns of the picture."""
+    grid = {}
+    for row in rows:
+        if row["part"] == "prefill":
+            line = grid.setdefault((tuple(row["heads"]), mask(row)), {})
+            line.setdefault(row["dim"], []).append(row)
+    return dict(sorted(grid.items(), key=lambda item: (-item[0][0][0], item[0][1])))
+
+
+def draw_prefill(axes, rows, title):
+    for name, points in curves(rows, lambda r: r["lengths"][0], teraflops).items():
+        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name, color=COLOURS.get(name))
+    predicted = [
+        (r["lengths"][0], teraflops(r, r["attn"]["predicted_ms"]))
+        for r in sorted(rows, key=lambda r: r["lengths"][0])
+        if r["attn"]["predicted_ms"]
+    ]
+    if predicted:
+        axes.plot(*zip(*predicted, strict=True), linestyle=":", label="attn, predicted", color=PREDICTED)
+    axes.set_xscale("log", base=2)
+    ticks = sorted({r["lengths"][0] for r in rows})
+    axes.set_xticks(ticks, [f"{n // 1024}K" if n >= 1024 else str(n) for n in ticks])
+    axes.set_ylim(bottom=0)
+    axes.set_title(title, fontsize=9)
+    axes.grid(alpha=0.3)
+
+
+def draw_features(axes, rows):
+    colours = [COLOURS["attn"] if r["slowdown"] > bar(r) else COLOURS["cudnn"] for r in rows]
+    axes.barh([r["name"] for r in rows], [r["slowdown"] for r in rows], color=colours)
+    for index, row in enumerate(rows):
+        axes.plot([bar(row)] * 2, [index - 0.4, index + 0.4], color="black")
+    axes.axvline(1, color="black", linewidth=0.5)
+    axes.invert_yaxis()
+    axes.set_title("time per visited FLOP over plain causal; black: the bar", fontsize=9)
+
+
+def bar(row):
+    return SOFTCAP_SLOWDOWN if row["softcap"] else FEATURE_SLOWDOWN
+
+
+def draw_decode(axes, rows, sessions):
+    # Shapes of equal bytes differ in batch and heads: marks, and a line through attn's.
+    for name, points in curves(rows, lambda r: r["kv_bytes"], gigabytes).items():
+        style = {"linestyle": "-" if name == "attn" else "none", "marker": "o" if name == "attn" else "x"}
+        axes.plot(*zip(*points, strict=True), **style, markersize=4, label=name, color=COLOURS.get(name))
+    copying = max(sessions[r["session"]]["copy_bytes_per_second"] for r in rows) / 1e9
+    axes.axhline(copying, color="black", linewidth=0.8, label="copying")
+    axes.axhline(
+        DECODE_SHARE * copying, color="black", linewidth=0.8, linestyle=":", label=f"{DECODE_SHARE} of it"
+    )
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x / 2**30:g} GiB" if x >= 2**30 else f"{x / 2**20:g} MiB")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("bytes of keys and values")
+    axes.set_ylabel("GB/s")
+    axes.set_title("decode, pages of 16", fontsize=9)
+    axes.legend(fontsize=7)
+    axes.grid(alpha=0.3)
+
+
+def draw(sessions, rows, path):
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    grid = panels(rows)
+    features = [r for r in rows if r["part"] == "features" and r["name"] != PLAIN and r["slowdown"]]
+    decode = [r for r in rows if r["part"] == "decode"]
+    heights = len(grid) + bool(features or decode)
+    dims = sorted({dim for line in grid.values() for dim in line}) or [0]
+    figure = plt.figure(figsize=(4 * max(len(dims), 3), 3 * heights), layout="constrained")
+    figures = figure.subfigures(heights, 1, squeeze=False)[:, 0]
+    for part, ((heads, see), line) in zip(figures, grid.items(), strict=False):
+        for axes, dim in zip(part.subplots(1, len(dims), squeeze=False, sharey=True)[0], dims, strict=True):
+            if dim in line:
+                draw_prefill(axes, line[dim], f"d{dim} {heads[0]}/{heads[1]} {see}")
+        part.axes[0].set_ylabel("TFLOP/s, visited")
+        part.axes[0].legend(fontsize=7)
+    if features or decode:
+        bottom = iter(figures[-1].subplots(1, bool(features) + bool(decode), squeeze=False)[0])
+        if features:
+            draw_features(next(bottom), features)
+        if decode:
+            draw_decode(next(bottom), decode, sessions)
+    last = list(sessions.values())[-1]
+    figure.suptitle(f"{last['device']}, {last['id'][:10]}, attn {last['commit']}, PyTorch {last['torch']}")
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="plot_gpu", description=__doc__)
+    parser.add_argument("file", type=Path, help="what bench gpu --json wrote")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the picture: .svg, .png or .pdf")
+    args = parser.parse_args(argv)
+    sessions, rows = read(args.file)
+    if not rows:
+        refuse(f"{args.file} has no rows", "there is nothing to draw")
+    draw(sessions, list(rows.values()), args.output)
+    print(f"drawn: {args.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,358 @@
+"""What of `bench gpu` can be tested without a GPU: its points, its arithmetic, its files and its refusals."""
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+from attnlab import ROOT, attn_run, program
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import gpu  # noqa: E402
+import plot_gpu  # noqa: E402
+from gpu_measure import Bench, Clock, measure_all, missing  # noqa: E402
+from gpu_points import (  # noqa: E402
+    PARTS,
+    bars,
+    decode_points,
+    feature_points,
+    prefill_points,
+    region,
+    visible_pairs,
+)
+from gpu_results import Results  # noqa: E402
+from peers import Timer  # noqa: E402
+
+POINTS = [point for part in PARTS.values() for point in part(False)]
+SESSION = {
+    "id": "2026-11-20T10:00:00+00:00",
+    "commit": "abc1234",
+    "device": "NVIDIA H200",
+    "torch": "2.11",
+    "l2_bytes": 60 << 20,
+    "copy_bytes_per_second": 4e12,
+}
+
+# --- points -------------------------------------------------------------------------------------------------
+
+SEEN = {
+    "all": lambda q, k: True,
+    "causal": lambda q, k: k <= q,
+    "window(5)": lambda q, k: 0 <= q - k < 5,
+    "sink(3)": lambda q, k: k < 3,
+    "causal & (sink(3) | recent(5))": lambda q, k: k <= q and (k < 3 or 0 <= q - k < 5),
+    "causal & sink(3) | window(2)": lambda q, k: (k <= q and k < 3) or 0 <= q - k < 2,
+    "window(5) & sink(3)": lambda q, k: 0 <= q - k < 5 and k < 3,
+}
+
+
+@pytest.mark.parametrize("see", SEEN)
+@pytest.mark.parametrize(("rows", "tokens"), [(1, 1), (1, 9), (7, 7), (4, 13), (13, 13)])
+def test_visible_pairs(see, rows, tokens):
+    expected = sum(SEEN[see](q, k) for q in range(tokens - rows, tokens) for k in range(tokens))
+    assert visible_pairs(see, rows, tokens) == expected
+    by_regions = sum(region(see).count(q, tokens) for q in range(tokens - rows, tokens))
+    assert by_regions == expected
+
+
+def test_points_are_what_was_asked_for():
+    assert len({point.key for point in POINTS}) == len(POINTS)
+    assert {(p.problem.q_heads, p.problem.dim, p.problem.see) for p in prefill_points(False)} == {
+        (heads, dim, see) for heads in (64, 32) for dim in (64, 128, 256) for see in ("causal", "all")
+    }
+    assert {p.lengths[0] for p in prefill_points(False)} == {2048 << i for i in range(5)}
+    for point in decode_points(False):
+        assert 16e6 <= point.kv_bytes() <= 2**33
+        assert 1 <= len(point.lengths) <= 64 and 4096 <= point.lengths[0] <= 131072
+    for part in PARTS.values():
+        some, every = part(True), part(False)
+        assert 0 < len(some) < len(every) and {p.key for p in some} <= {p.key for p in every}
+
+
+def test_every_problem_compiles(tmp_path):
+    for text in {point.problem.text() for point in POINTS}:
+        file = tmp_path / "problem.mlir"
+        file.write_text(text)
+        command = [program("attn-opt"), str(file), "--target=sm_90a", "--emit=manifest", "-o", "/dev/null"]
+        result = subprocess.run(command, capture_output=True, text=True)
+        assert result.returncode == 0, f"{text}\n{result.stderr}"
+
+
+@pytest.mark.parametrize(
+    "point", feature_points(False, tokens=130, window=64, ragged=(100, 37, 130)), ids=lambda p: p.name
+)
+def test_features_run_and_count_alike(point, tmp_path):
+    file = tmp_path / "problem.mlir"
+    file.write_text(point.problem.text())
+    status, report, errors = attn_run(file, "--device=host", "--check", *point.dims(tmp_path))
+    assert status == 0, errors
+    assert report["rows"] == point.row_count
+    assert report["flops_useful"] == point.flops()
+
+
+# --- measuring ----------------------------------------------------------------------------------------------
+
+
+class FakeRun:
+    """An attn-run that takes `milliseconds` of its own and `seconds` of the clock."""
+
+    def __init__(self, milliseconds=1.0, seconds=0.0, status=0):
+        self.milliseconds, self.seconds, self.status = milliseconds, seconds, status
+        self.time, self.options = 0.0, []
+
+    def __call__(self, file, *options, timeout):
+        self.time += self.seconds
+        self.options.append(options)
+        report = {"run_ms": self.milliseconds, "predicted_ms": 0.9, "schedule": "wgmma", "blocks": 132}
+        return self.status, {**report, "kernel": "attention_rows128", "repeat": 3}, "attn-run: error: no"
+
+
+def bench_of(run, tmp_path, peers=None, file="gpu.json", session=SESSION):
+    results = Results(tmp_path / file, session)
+    take = (lambda point: (peers, {})) if peers is not None else (lambda point: ({}, {"flex": "no Triton"}))
+    return Bench(results, take, 20, tmp_path, run), results
+
+
+def test_rows_say_what_was_measured(tmp_path):
+    bench, results = bench_of(FakeRun(2.0), tmp_path, {"cudnn": 3.0, "flash": 4.0})
+    point = prefill_points(True)[0]
+    assert measure_all([point], bench, Clock(None), results) == ([], {})
+    row = json.loads((tmp_path / "gpu.json").read_text())["rows"][0]
+    assert row["key"] == point.key and row["session"] == SESSION["id"]
+    assert row["tflops"] == pytest.approx(point.flops() / 2e-3 / 1e12)
+    assert row["ratio_to_best_peer"] == 1.5
+    assert row["attn"]["predicted_ms"] == 0.9
+
+
+def test_large_results_are_repeated_less(tmp_path):
+    run = FakeRun()
+    bench, _ = bench_of(run, tmp_path)
+    small = next(p for p in prefill_points(False) if p.lengths[0] == 2048)
+    large = max(prefill_points(False), key=lambda p: p.query_bytes())
+    bench(small)
+    bench(large)
+    assert "--repeat=20" in run.options[0] and "--repeat=3" in run.options[1]
+
+
+def test_what_exceeds_the_budget_is_named(tmp_path, capsys):
+    run = FakeRun(seconds=40)
+    bench, results = bench_of(run, tmp_path)
+    points = prefill_points(True)[:4]
+    clock = Clock(105, now=lambda: run.time)
+    skipped, failed = measure_all(points, bench, clock, results)
+    assert [p.key for p in points[:2]] == list(results.rows) and not failed
+    assert skipped == [p.key for p in points[2:]]  # the first two took far longer than guessed
+    assert "flex declined: no Triton" in capsys.readouterr().out
+
+
+def test_a_failing_point_is_named_and_the_rest_goes_on(tmp_path, capsys):
+    bench, results = bench_of(FakeRun(status=1), tmp_path)
+    points = prefill_points(True)[:2]
+    skipped, failed = measure_all(points, bench, Clock(None), results)
+    assert not skipped and list(failed) == [p.key for p in points] and not results.rows
+    assert "attn-run ended with 1: attn-run: error: no" in capsys.readouterr().out
+
+
+def test_features_are_compared_with_the_plain_one(tmp_path):
+    run = FakeRun(1.0)
+    bench, results = bench_of(run, tmp_path)
+    plain, sinks = feature_points(True)[0], feature_points(True)[2]
+    assert bench(sinks)["slowdown"] is None
+    assert bench(plain)["slowdown"] == 1
+    run.milliseconds = 1.3
+    assert bench(sinks)["slowdown"] == pytest.approx(1.3)
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def test_parts_of_several_runs_are_kept(tmp_path):
+    run = FakeRun(1.0)
+    points = prefill_points(True)
+    bench, results = bench_of(run, tmp_path)
+    measure_all(points[:3], bench, Clock(None), results)
+
+    later = {**SESSION, "id": "2026-11-20T11:00:00+00:00"}
+    run.milliseconds = 2.0
+    bench, results = bench_of(run, tmp_path, session=later)
+    measure_all(points[2:5], bench, Clock(None), results)
+    report = json.loads((tmp_path / "gpu.json").read_text())
+    assert [r["key"] for r in report["rows"]] == [p.key for p in points[:5]]
+    assert [r["attn"]["run_ms"] for r in report["rows"]] == [1, 1, 2, 2, 2]
+    assert [s["id"] for s in report["sessions"]] == [SESSION["id"], later["id"]]
+    assert missing(points, Results(tmp_path / "gpu.json", later)) == points[5:]
+    # Another commit or another GPU measures again; sessions that nothing refers to any more go.
+    for other in ({"commit": "def5678"}, {"device": "NVIDIA H100"}):
+        assert missing(points, Results(tmp_path / "gpu.json", {**later, **other})) == points
+    bench, results = bench_of(run, tmp_path, session=later)
+    measure_all(points[:3], bench, Clock(None), results)
+    assert [s["id"] for s in json.loads((tmp_path / "gpu.json").read_text())["sessions"]] == [later["id"]]
+
+
+def test_resumed_features_begin_with_the_plain_one(tmp_path):
+    points = feature_points(False)
+    bench, results = bench_of(FakeRun(), tmp_path)
+    measure_all(points[:3], bench, Clock(None), results)
+    left = missing(prefill_points(True)[:1] + points, Results(tmp_path / "gpu.json", SESSION))
+    assert [p.name for p in left[1:3]] == ["plain", points[3].name] and len(left) == 1 + 1 + 5
+    measure_all(points[3:], bench, Clock(None), results)
+    assert missing(points, Results(tmp_path / "gpu.json", SESSION)) == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"benchmark": "host", "rows": []}', '{"benchmark": "gpu"}'])
+def test_other_files_are_refused(text, tmp_path, capsys):
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    with pytest.raises(SystemExit) as exit:
+        Results(file, SESSION)
+    assert exit.value.code == 2
+    error = capsys.readouterr().err
+    assert f"{file} is not a file of this benchmark" in error and "--json" in error
+    assert file.read_text() == text
+
+
+# --- bars ---------------------------------------------------------------------------------------------------
+
+
+def test_bars():
+    prefill = {"part": "prefill", "dim": 128, "see": "causal", "lengths": [16384], "peers_ms": {"cudnn": 1}}
+    assert bars({**prefill, "ratio_to_best_peer": 0.99, "tflops": 651}, SESSION) == [
+        ("as fast as the best peer", False),
+        ("650 TFLOP/s", True),
+    ]
+    assert len(bars({**prefill, "ratio_to_best_peer": 1, "lengths": [8192]}, SESSION)) == 1
+    assert bars({**prefill, "peers_ms": {}, "dim": 64}, SESSION) == []
+
+    feature = {"part": "features", "softcap": False, "slowdown": 1.11}
+    assert bars(feature, SESSION) == [("1.10 of plain per visited FLOP", False)]
+    assert bars({**feature, "softcap": True}, SESSION) == [("1.25 of plain per visited FLOP", True)]
+
+    decode = {"part": "decode", "kv_bytes": 537e6, "copy_share": 0.89}
+    assert bars(decode, SESSION) == [("0.90 of copying", False)]
+    assert bars({**decode, "kv_bytes": 134e6}, SESSION) == [("0.75 of copying", True)]
+    assert bars({**decode, "kv_bytes": 67e6}, SESSION) == []
+
+
+# --- timing -------------------------------------------------------------------------------------------------
+
+
+class FakeTorch:
+    """As much of PyTorch as the timer uses; every function takes `milliseconds`."""
+
+    uint8 = None
+
+    def __init__(self, milliseconds):
+        self.cuda, self.milliseconds, self.log = self, milliseconds, []
+
+    def get_device_properties(self, index):
+        self.L2_cache_size = 1 << 20
+        return self
+
+    def empty(self, size, dtype, device):
+        assert size >= 4 << 20
+        return self
+
+    def zero_(self):
+        self.log.append("flush")
+
+    def _sleep(self, cycles):
+        self.log.append("sleep")
+
+    def Event(self, enable_timing):
+        return self
+
+    def record(self):
+        self.log.append("event")
+
+    def synchronize(self):
+        pass
+
+    def elapsed_time(self, end):
+        return self.milliseconds
+
+
+@pytest.mark.parametrize(("milliseconds", "runs"), [(0.01, 22), (100, 7), (10_000, 5)])
+def test_timer(milliseconds, runs):
+    torch, called = FakeTorch(milliseconds), []
+    assert Timer(torch, 20)(lambda: (called.append(0), torch.log.append("run"))) == milliseconds
+    assert len(called) == runs  # one to warm up, one to see how long it takes, and the repeats
+    assert torch.log[0] == "run"
+    assert torch.log[1:] == ["flush", "sleep", "event", "run", "event"] * (runs - 1)
+
+
+# --- command lines ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["prefil"], ["no part 'prefil'", "prefill, features, decode"]),
+        (["--repeat", "0"], ["--repeat", "at least 1", "got 0"]),
+        (["--budget", "-5"], ["--budget", "positive", "got -5"]),
+        (["--budget", "nan"], ["--budget", "positive", "got nan"]),
+        (["--resume"], ["--resume", "--json FILE"]),
+        (["--json", "/nonexistent/gpu.json"], ["/nonexistent"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_arguments(arguments, words, capsys):
+    with pytest.raises(SystemExit) as exit:
+        gpu.main(arguments)
+    assert exit.value.code == 2
+    error = capsys.readouterr().err
+    assert all(word in error for word in words), error
+
+
+def test_parts_and_budget_are_taken():
+    args = gpu.arguments(["decode", "prefill", "--quick", "--budget", "540"])
+    assert args.parts == ["decode", "prefill"] and args.quick and args.budget == 540
+
+
+def test_without_a_gpu_it_refuses(tmp_path):
+    if find_spec("torch"):
+        pytest.skip("this Python has PyTorch")
+    file = tmp_path / "gpu.json"
+    command = [sys.executable, ROOT / "benchmarks/gpu.py", "--json", file]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 2 and not file.exists()
+    assert "no PyTorch" in result.stderr and "nothing was measured" in result.stderr
+
+
+# --- picture ------------------------------------------------------------------------------------------------
+
+
+def test_picture(tmp_path):
+    run = FakeRun(5.0)
+    bench, results = bench_of(run, tmp_path, {"cudnn": 6.0, "flash, heads expanded": 7.0})
+    points = prefill_points(True) + feature_points(True) + decode_points(True)
+    measure_all(points, bench, Clock(None), results)
+    picture = tmp_path / "gpu.svg"
+    plot_gpu.main([str(tmp_path / "gpu.json"), "-o", str(picture)])
+    text = picture.read_text()
+    for word in ("d128 64/8 causal", "d256 64/8 full", "cudnn", "flash", "attn, predicted", "softcap 30"):
+        assert f"<!-- {word} -->" in text, word
+    lines = plot_gpu.curves(
+        [r for r in results.rows.values() if r["part"] == "decode"],
+        lambda r: r["kv_bytes"],
+        plot_gpu.gigabytes,
+    )
+    assert [bytes for bytes, _ in lines["attn"]] == sorted(p.kv_bytes() for p in decode_points(True))
+    assert all(rate == pytest.approx(bytes / 5e-3 / 1e9) for bytes, rate in lines["attn"])
+
+
+@pytest.mark.parametrize("part", ["prefill", "features", "decode"])
+def test_picture_of_one_part(part, tmp_path):
+    bench, results = bench_of(FakeRun(5.0), tmp_path)
+    measure_all(PARTS[part](True), bench, Clock(None), results)
+    plot_gpu.main([str(tmp_path / "gpu.json"), "-o", str(tmp_path / "gpu.svg")])
+    assert (tmp_path / "gpu.svg").stat().st_size > 5000
+
+
+def test_nothing_to_draw(tmp_path, capsys):
+    file = tmp_path / "gpu.json"
+    file.write_text('{"benchmark": "gpu", "sessions": [], "rows": []}')
+    with pytest.raises(SystemExit):
+        plot_gpu.main([str(file), "-o", str(tmp_path / "gpu.svg")])
+    assert "has no rows" in capsys.readouterr().err

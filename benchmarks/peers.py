@@ -11,7 +11,10 @@ import warnings
 
 
 class Timer:
-    """Milliseconds of a function on the GPU: the median of repeats, each after a flush of the L2 cache."""
+    """Milliseconds of a function on the GPU: the median of repeats, each after a flush of the L2 cache.
+
+    The flush is attn-run's: it reads four times the cache. If it wrote, the function would pay for writing back.
+    """
 
     SLEEP = 1_000_000  # cycles: the GPU waits so long before each start that Python's overhead is hidden
     ENOUGH = 0.5  # seconds that all repeats together may take
@@ -19,12 +22,18 @@ class Timer:
     def __init__(self, torch, repeats):
         self.torch, self.repeats = torch, repeats
         self.l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
-        self.flush = torch.empty(4 * self.l2_bytes, dtype=torch.uint8, device="cuda")
+        self.source = torch.zeros(4 * self.l2_bytes, dtype=torch.uint8, device="cuda")
+        self.target = torch.zeros(self.l2_bytes // 16, dtype=torch.uint8, device="cuda")
+
+    def flush(self):
+        step = self.target.numel()
+        for offset in range(0, self.source.numel() - step + 1, step):
+            self.target.copy_(self.source[offset : offset + step])
 
     def once(self, function):
         cuda = self.torch.cuda
         start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-        self.flush.zero_()
+        self.flush()
         cuda._sleep(self.SLEEP)
         start.record()
         function()

@@ -176,6 +176,12 @@ llvm::Error Rewriter::rewriteLLVM(Operation *op) {
     rewritePointerCasts(op);
     return llvm::Error::success();
   }
+  if (auto tanh = dyn_cast<LLVM::TanhOp>(op)) { // PTX has the approximate instruction only
+    if (tanh.getType() != f32)
+      return errorAt(op, "the host device executes tanh of f32 only");
+    replace(op, call("attn_host_tanh", f32, {tanh.getOperand()}));
+    return llvm::Error::success();
+  }
   if (auto intrinsic = dyn_cast<LLVM::CallIntrinsicOp>(op))
     return rewriteIntrinsic(intrinsic);
   if (auto call = dyn_cast<LLVM::CallOp>(op)) {
@@ -200,8 +206,7 @@ llvm::Error Rewriter::rewriteIntrinsic(LLVM::CallIntrinsicOp op) {
   static const std::pair<StringLiteral, StringLiteral> known[] = {
       {"llvm.nvvm.ex2.approx.ftz.f", "attn_host_ex2"},   {"llvm.nvvm.ex2.approx.ftz", "attn_host_ex2"},
       {"llvm.nvvm.ex2.approx.ftz.f32", "attn_host_ex2"}, {"llvm.nvvm.lg2.approx.ftz.f", "attn_host_lg2"},
-      {"llvm.nvvm.rcp.approx.ftz.f", "attn_host_rcp"},   {"llvm.nvvm.sqrt.approx.ftz.f", "attn_host_sqrt"},
-      {"llvm.nvvm.tanh.approx.f", "attn_host_tanh"},     {"llvm.nvvm.tanh.approx.f32", "attn_host_tanh"}};
+      {"llvm.nvvm.rcp.approx.ftz.f", "attn_host_rcp"},   {"llvm.nvvm.sqrt.approx.ftz.f", "attn_host_sqrt"}};
   StringRef name = op.getIntrin();
   for (auto [intrinsic, function] : known)
     if (name == intrinsic) {

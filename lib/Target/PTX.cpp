@@ -86,7 +86,8 @@ FailureOr<std::string> attn::emitPTX(gpu::GPUModuleOp module, const Chip &chip) 
   // The machine level stays as it is, for the host device; what is PTX only happens in a copy.
   OwningOpRef<gpu::GPUModuleOp> copy = module.clone();
   lowerToAsm(*copy);
-  if (!chip.overlapsLaunches) // launches follow one another there: nothing to say about it, nor to use the time for
+  if (!chip.overlapsLaunches) // launches follow one another there: nothing to say about it, nor to use the
+                              // time for
     copy->walk([](Operation *op) {
       if (isa<NVVM::GriddepcontrolOp, NVVM::PrefetchOp>(op))
         op->erase();

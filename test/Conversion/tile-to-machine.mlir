@@ -109,12 +109,15 @@ gpu.module @kernels {
   // CHECK: %[[P:.*]] = arith.addf %[[E]],
   // CHECK: %[[I:.*]] = llvm.call_intrinsic "llvm.nvvm.rcp.approx.ftz.f"(%[[P]])
   // CHECK: %[[D:.*]] = arith.mulf %[[I]],
-  // CHECK: %[[TANH:.*]] = arith.subf %{{.*}}, %[[D]]
+  // CHECK: %[[TANH:.*]] = arith.addf %[[D]], %{{.*}}
   // CHECK: %[[Z:.*]] = arith.mulf %[[TANH]],
   // CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%[[Z]])
+  // Where the description allows it, one instruction.
+  // CHECK: llvm.intr.tanh(%{{.*}}) {fastmathFlags = #llvm.fastmath<afn>}
   func.func @scalars(%x: f32) -> f32 {
     %0 = math.tanh %x : f32
     %1 = math.exp %0 : f32
-    return %1 : f32
+    %2 = math.tanh %1 fastmath<afn> : f32
+    return %2 : f32
   }
 }

@@ -208,7 +208,10 @@ TEST_P(Numerics, approximationsFlushSubnormals) {
     EXPECT_EQ(bitsOf(out[64 + i]), bitsOf(flush(1 / v))) << v;
     if (v >= 0)
       EXPECT_EQ(out[96 + i], std::sqrt(v)) << v;
-    EXPECT_EQ(out[128 + i], std::tanh(x[i])) << v;
+    // Within the instruction's error, and not better than it: eleven bits.
+    EXPECT_LE(std::abs(out[128 + i] - std::tanh(x[i])), std::abs(std::tanh(x[i])) * 0x1p-11f) << v;
+    if (std::isnormal(x[i]))
+      EXPECT_EQ(bitsOf(out[128 + i]) & 0x1fff, 0u) << v;
   }
   EXPECT_EQ(out[0], 0.f);        // ex2(-inf)
   EXPECT_EQ(out[34], -infinity); // lg2(0)

@@ -535,7 +535,7 @@ gpu.module @kernels {
     %i3 = llvm.add %lane, %k3 : i32
     %p_o3 = llvm.getelementptr %out[%i3] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, f32
     llvm.store %r3, %p_o3 : f32, !llvm.ptr<1>
-    %r4 = llvm.call_intrinsic "llvm.nvvm.tanh.approx.f"(%x) : (f32) -> f32
+    %r4 = llvm.intr.tanh(%x) {fastmathFlags = #llvm.fastmath<afn>} : (f32) -> f32
     %k4 = llvm.mlir.constant(128 : i32) : i32
     %i4 = llvm.add %lane, %k4 : i32
     %p_o4 = llvm.getelementptr %out[%i4] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, f32

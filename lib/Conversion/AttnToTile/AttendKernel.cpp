@@ -9,6 +9,8 @@ using namespace mlir::attn;
 using namespace mlir::tile;
 
 static constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
+/// Constant factors of scores, the region's own and ours, may become one.
+static constexpr auto mergesFactors = arith::FastMathFlags::reassoc | arith::FastMathFlags::contract;
 static constexpr double infinity = std::numeric_limits<double>::infinity();
 
 void AttendKernel::begin(Value warpRow, Value countsSink) {
@@ -206,10 +208,12 @@ Value AttendKernel::score(UpdateOp update, ValueRange arguments) {
     }
     for (Value operand : op.getOperands())
       (void)inside(operand);
-    b.clone(op, mapping);
+    Operation *copy = b.clone(op, mapping);
+    if (auto product = dyn_cast<arith::MulFOp>(copy))
+      product.setFastmath(product.getFastmath() | mergesFactors);
   }
   Value result = inside(block.getTerminator()->getOperand(0));
-  return arith::MulFOp::create(b, result, b.f32(log2e));
+  return arith::MulFOp::create(b, result, b.f32(log2e), mergesFactors);
 }
 
 Value AttendKernel::maskFor(unsigned operand, Value scores, const Segment &segment, Value firstKey,
@@ -255,7 +259,7 @@ Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, 
     Value token = CoordinatesOp::create(b, b.fragment({Axis::Key}, {keys}, b.getI32Type()), firstKey);
     scores =
         b.map(scoresType(), ValueRange{scores, queryHead, queryPosition, token}, [&](ValueRange v) -> Value {
-          Value scaled = arith::MulFOp::create(b, v[0], b.scale());
+          Value scaled = arith::MulFOp::create(b, v[0], b.scale(), mergesFactors);
           return score(chain.updates.front(), {scaled, v[1], v[2], b.add(segment.pos0, v[3])});
         });
   }

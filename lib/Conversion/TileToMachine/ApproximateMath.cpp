@@ -3,7 +3,7 @@
 // The special-function unit computes 2^x, log2 x, 1/x and sqrt x to about 2^-22
 // relative; everything else is made from those. tanh is 1 - 2 / (2^(2x log2 e) + 1),
 // absolute error about 2e-7: two such instructions where the hardware's own
-// tanh.approx takes one but is only good to 2^-11.
+// tanh.approx takes one but is only good to 2^-11; `fastmath<afn>` asks for that.
 //
 //===----------------------------------------------------------------------===//
 #include "Patterns.h"
@@ -38,11 +38,29 @@ Value sqrt(Emitter &e, ValueRange x) {
 }
 Value abs(Emitter &e, ValueRange x) { return LLVM::FAbsOp::create(e.b, e.loc, x[0].getType(), x[0]); }
 Value fma(Emitter &e, ValueRange x) { return LLVM::FMAOp::create(e.b, e.loc, x[0], x[1], x[2]); }
-Value tanh(Emitter &e, ValueRange x) {
-  Value grown = e.exp2(e.fmul(x[0], e.f32(2 * log2e)));
-  Value inverse = e.intrinsic("llvm.nvvm.rcp.approx.ftz.f", e.b.getF32Type(), e.fadd(grown, e.f32(1)));
-  return e.fsub(e.f32(1), e.fmul(inverse, e.f32(2)));
-}
+
+struct TanhPattern : TilePattern<math::TanhOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(math::TanhOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    if (!op.getType().isF32())
+      return rewriter.notifyMatchFailure(op, "only f32");
+    if (arith::bitEnumContainsAny(op.getFastmath(), arith::FastMathFlags::afn)) {
+      rewriter.replaceOpWithNewOp<LLVM::TanhOp>(op, adaptor.getOperand(), LLVM::FastmathFlags::afn);
+      return success();
+    }
+    Emitter e = emitter(op, rewriter);
+    // The factors around the two functions merge with those of the score region.
+    auto merges = arith::FastMathFlags::reassoc | arith::FastMathFlags::contract;
+    auto multiply = [&](Value value, double factor) -> Value {
+      return arith::MulFOp::create(rewriter, op.getLoc(), value, e.f32(factor), merges);
+    };
+    Value grown = e.exp2(multiply(adaptor.getOperand(), 2 * log2e));
+    Value inverse = e.intrinsic("llvm.nvvm.rcp.approx.ftz.f", e.b.getF32Type(), e.fadd(grown, e.f32(1)));
+    rewriter.replaceOpWithNewOp<arith::AddFOp>(op, multiply(inverse, -2), e.f32(1), merges);
+    return success();
+  }
+};
 
 } // namespace
 
@@ -51,6 +69,5 @@ void tile::populateApproximateMathPatterns(const TypeConverter &converter, Rewri
   patterns
       .add<MathPattern<math::Exp2Op, exp2>, MathPattern<math::ExpOp, exp>, MathPattern<math::Log2Op, log2>,
            MathPattern<math::LogOp, log>, MathPattern<math::SqrtOp, sqrt>, MathPattern<math::AbsFOp, abs>,
-           MathPattern<math::FmaOp, fma>, MathPattern<math::TanhOp, tanh>>(converter, patterns.getContext(),
-                                                                           lanes);
+           MathPattern<math::FmaOp, fma>, TanhPattern>(converter, patterns.getContext(), lanes);
 }

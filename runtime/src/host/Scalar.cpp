@@ -16,7 +16,13 @@ float attn_host_ex2(float x) { return flush(std::exp2(flush(x))); }
 float attn_host_lg2(float x) { return std::log2(flush(x)); }
 float attn_host_rcp(float x) { return flush(1.0f / flush(x)); }
 float attn_host_sqrt(float x) { return std::sqrt(flush(x)); }
-float attn_host_tanh(float x) { return std::tanh(x); }
+// As inexact as the instruction may be: a relative error of 2^-11, which rounding to eleven bits makes.
+float attn_host_tanh(float x) {
+  if (!std::isnormal(x)) // zeros, subnormals, NaN; infinities are exact anyhow
+    return std::tanh(x);
+  const auto bits = std::bit_cast<uint32_t>(std::tanh(x));
+  return std::bit_cast<float>((bits + 0x1000) & ~uint32_t{0x1fff});
+}
 
 uint32_t attn_host_pack_f16(float high, float low) {
   return uint32_t(floatToHalf(high)) << 16 | floatToHalf(low);

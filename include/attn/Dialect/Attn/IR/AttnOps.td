@@ -49,7 +49,7 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     i1 but and, or, xor, select and conversions), `math.tanh`,
     `exp`, `exp2`, `log`, `log2`, `absf`, `sqrt`, `fma`, and `attn.read`; from
     outside it may use constants, and tensors through `attn.read`. It must not
-    yield NaN or +inf.
+    yield NaN or +inf. Factors may be merged with each other and with `scale`.
 
     *Numerics.* Scores and the softmax are f32, dots multiply in the operands'
     element type and accumulate in f32, weights are rounded to the values'

@@ -96,6 +96,9 @@ struct Movement {
   int32_t rows = 0; ///< new tokens
 };
 
+/// Children of one branch, at most.
+inline constexpr int32_t maxChildren = 1 << 20;
+
 /// Changes that happen together or not at all.
 struct CacheStep {
   struct Append {
@@ -120,8 +123,8 @@ struct CacheChange {
 /// What a page is used for.
 struct PageUse {
   NodeId node;
-  int32_t
-      firstToken; ///< of the node, counted from its first; -1: the page holds its draft, or waits in its ring
+  /// Counted from the node's first; -1: the page holds its draft, or waits in its ring.
+  int32_t firstToken;
 };
 
 /// Tokens of a node that lie next to each other in a page.

@@ -37,7 +37,8 @@ private:
 
   /// What a node that grows by pages does with its own before it asks the pool.
   struct Balance {
-    int32_t used, kept, fromPool, toPool;
+    int32_t used, kept;
+    int64_t fromPool, toPool;
   };
   Balance balance(const Target &target, size_t c) const;
 };
@@ -97,9 +98,10 @@ Status Stepper::check() {
   }
   for (const CacheStep::Branch &branch : step_.branch) {
     const Doing what{"branch of ", branch.node};
-    if (branch.children < 1 || branch.tokens < 0)
-      return inputError(what + ": expected at least 1 child and 0 tokens, got " +
-                        std::to_string(branch.children) + " and " + std::to_string(branch.tokens));
+    if (branch.children < 1 || branch.children > maxChildren || branch.tokens < 0)
+      return inputError(what + ": expected 1 to " + std::to_string(maxChildren) +
+                        " children and at least 0 tokens, got " + std::to_string(branch.children) + " and " +
+                        std::to_string(branch.tokens));
     if (Status status = checkTarget(branch.node, what, branch.tokens, false); !status)
       return status;
     targets_.push_back({branch.node.slot, branch.tokens, branch.children});
@@ -138,7 +140,7 @@ Stepper::Balance Stepper::balance(const Target &target, size_t c) const {
   const int32_t dropped = s.unseenPages(node, c);
   const auto own = static_cast<int32_t>(std::ssize(run.spare)) + dropped;
   if (target.children)
-    return {0, 0, target.children * s.pagesFor(target.tokens), own};
+    return {0, 0, int64_t{target.children} * s.pagesFor(target.tokens), own};
   const int32_t needed = s.pagesFor(int64_t{node.tokens} + target.tokens) - s.pagesFor(node.tokens);
   const int32_t used = std::min(own, needed);
   // Its children, if it has any, are pruned: whether it is a ring depends on its parent alone.

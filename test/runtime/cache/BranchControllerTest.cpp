@@ -61,7 +61,7 @@ TEST(BranchController, exhaustionChangesNothing) {
             "asked for, 3 of 5 left");
   EXPECT_TRUE(cache.isLeaf(root));
   EXPECT_EQ(branch(0).error().message,
-            "branch of node 1: expected at least 1 child and 0 tokens, got 0 and 1");
+            "branch of node 1: expected 1 to 1048576 children and at least 0 tokens, got 0 and 1");
   EXPECT_TRUE(branch(3));
 }
 

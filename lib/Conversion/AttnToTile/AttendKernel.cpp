@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -178,11 +179,13 @@ Value AttendKernel::visible(VisibilityAttr visibility, Value column, Value posit
   llvm_unreachable("unknown visibility");
 }
 
-/// The score region in log2 units, from the scaled score, head and positions.
-Value AttendKernel::score(UpdateOp update, ValueRange arguments) {
+/// The score region in log2 units, from the dot's result, head and positions.
+Value AttendKernel::score(UpdateOp update, ValueRange arguments, const ScoreFactors &factors) {
   IRMapping mapping;
   Block &block = update.getScore().front();
-  mapping.map(block.getArguments(), arguments);
+  mapping.map(block.getArguments().drop_front(), arguments.drop_front());
+  Value raw = arguments.front();
+  mapping.map(block.getArgument(0), arith::MulFOp::create(b, raw, b.scale(), mergesFactors));
   auto inside = [&](Value value) -> Value {
     if (Value mapped = mapping.lookupOrNull(value))
       return mapped;
@@ -192,6 +195,10 @@ Value AttendKernel::score(UpdateOp update, ValueRange arguments) {
     return copy;
   };
   for (Operation &op : block.without_terminator()) {
+    if (Value factor = factors.lookup(&op)) {
+      mapping.map(op.getResult(0), arith::MulFOp::create(b, raw, factor, mergesFactors));
+      continue;
+    }
     if (auto read = dyn_cast<attn::ReadOp>(op)) {
       // Row-major element index; each index is clamped into its extent.
       auto type = cast<RankedTensorType>(read.getTensor().getType());
@@ -257,10 +264,21 @@ Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, 
                                  Value firstKey) {
   if (!rawScores()) { // all updates of a chain come from one attend: they have the same score region
     Value token = CoordinatesOp::create(b, b.fragment({Axis::Key}, {keys}, b.getI32Type()), firstKey);
+    // A soft cap begins by dividing the score: one factor with the scale, computed once for all elements.
+    ScoreFactors factors;
+    Block &block = chain.updates.front().getScore().front();
+    for (auto product : block.getOps<arith::MulFOp>()) {
+      Value other = product.getLhs() == block.getArgument(0) ? product.getRhs() : product.getLhs();
+      FloatAttr constant;
+      if (product.getLhs() != product.getRhs() &&
+          llvm::is_contained(product.getOperands(), block.getArgument(0)) &&
+          matchPattern(other, m_Constant(&constant)))
+        factors[product] =
+            arith::MulFOp::create(b, b.scale(), b.f32(constant.getValueAsDouble()), mergesFactors);
+    }
     scores =
         b.map(scoresType(), ValueRange{scores, queryHead, queryPosition, token}, [&](ValueRange v) -> Value {
-          Value scaled = arith::MulFOp::create(b, v[0], b.scale(), mergesFactors);
-          return score(chain.updates.front(), {scaled, v[1], v[2], b.add(segment.pos0, v[3])});
+          return score(chain.updates.front(), {v[0], v[1], v[2], b.add(segment.pos0, v[3])}, factors);
         });
   }
   // The plan knows which tokens every row of the task sees; a tile within them needs no mask.

@@ -144,7 +144,9 @@ private:
   struct TileBounds;
   void addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds);
   Value visible(VisibilityAttr visibility, Value column, Value position, ArrayRef<Value> &ends);
-  Value score(UpdateOp update, ValueRange arguments);
+  /// Products of the score with a constant, and the factor that replaces scale and constant.
+  using ScoreFactors = DenseMap<Operation *, Value>;
+  Value score(UpdateOp update, ValueRange arguments, const ScoreFactors &factors);
   Value slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage = false);
   Value maskFor(unsigned operand, Value scores, const Segment &segment, Value firstKey, Value partialTile);
 };

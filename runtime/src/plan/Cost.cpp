@@ -17,6 +17,7 @@
 #include "plan/Work.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 namespace attn::rt {
@@ -26,8 +27,9 @@ namespace {
 // Measured on an H200, 2026-11-20. What two events around a launch show beside the kernel, and a kernel
 // beside its bytes: its blocks start, read their tasks, fill their rings, and end one after the other.
 constexpr double launchSeconds = 3.6e-6, startSeconds = 5.5e-6;
-// The same: a second launch behind the first, with the few rows it merges.
-constexpr double mergeLaunchSeconds = 5.0e-6;
+// The same: what a merge of few rows adds, launched behind the attention, and where it may start beside it (a
+// cut decode of 4,096 tokens took 13 us in all).
+constexpr double mergeBehindSeconds = 5.0e-6, mergeBesideSeconds = 0.5e-6;
 // What starting a task costs before its first tile arrives: two dependent loads of the plan, one of a page
 // index and one of K, some 500 to 600 ns each on Hopper, mostly hidden behind the task before. Derived,
 // 2026-11.
@@ -54,11 +56,19 @@ KernelRates ratesOf(const Manifest &m, const KernelInfo &kernel, const GpuModel 
   return rates;
 }
 
+/// Launches overlap from sm_90 on.
+double mergeSecondsOf(const Manifest &m) {
+  int generation = 0;
+  if (m.target.starts_with("sm_"))
+    std::from_chars(m.target.data() + 3, m.target.data() + m.target.size(), generation);
+  return generation >= 90 ? mergeBesideSeconds : mergeBehindSeconds;
+}
+
 } // namespace
 
 CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &work, int blocks,
                      const GpuModel &gpu)
-    : mergeSeconds(mergeLaunchSeconds),
+    : mergeSeconds(mergeSecondsOf(m)),
       bytesPerSecond(gpu.copyBytesPerSecond > 0 ? gpu.copyBytesPerSecond : gpu.bytesPerSecond) {
   const auto elementBytes = static_cast<double>(dtypeSize(m.dtype));
   const double tokenBytes = (m.keyDim + m.valueDim) * elementBytes;

@@ -144,6 +144,7 @@ def feature_points(quick, tokens=16384, window=4096, ragged=RAGGED):
         point("pages of 64", store="paged<64>"),
         point("packed ragged", store="packed", lengths=ragged),
         point("softcap 30", softcap=True),
+        point("softcap 30 by tanh.approx", softcap=True, approximate=True),
     ]
     return points[:4] + points[-1:] if quick else points
 

@@ -35,6 +35,7 @@ class Problem:
     store: str = "paged<16>"
     see: str = "causal"
     softcap: bool = False
+    approximate: bool = False  # the soft cap by the hardware's tanh
     sinks: bool = False  # a learned logit per head
 
     @property
@@ -56,13 +57,14 @@ class Problem:
             constants = f"""
   %cap = arith.constant {SOFTCAP} : f32
   %inverse = arith.constant {1 / SOFTCAP!r} : f32"""
-            score = """ score {
+            fast = " fastmath<afn>" if self.approximate else ""
+            score = f""" score {{
     ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
       %x = arith.mulf %s, %inverse : f32
-      %y = math.tanh %x : f32
+      %y = math.tanh %x{fast} : f32
       %z = arith.mulf %y, %cap : f32
       attn.yield %z : f32
-    }"""
+    }}"""
         return f"""!query = {query}
 !cache = !attn.kv<{self.store}, heads = {self.kv_heads}, dim = {self.dim}, {value_dim}key = {self.dtype}, value = {self.dtype}>
 func.func @attention(%q: !query {{attn.name = "q", attn.dims = ["rows"]}},

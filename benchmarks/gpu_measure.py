@@ -70,6 +70,7 @@ class Bench:
             "see": problem.see,
             "store": problem.store,
             "softcap": problem.softcap,
+            "approximate": problem.approximate,
             "sinks": problem.sinks,
             "lengths": list(point.lengths),
             "rows": point.row_count,

@@ -3,11 +3,11 @@
 import argparse
 from pathlib import Path
 
-from gpu_points import DECODE_SHARE, FEATURE_SLOWDOWN, PLAIN, SOFTCAP_SLOWDOWN
+from gpu_points import DECODE_SHARE, PLAIN, slowdown_bar
 from gpu_results import read, refuse
 
 COLOURS = {"attn": "#d62728", "cudnn": "#2ca02c", "flash": "#1f77b4", "flex": "#9467bd"}
-PREDICTED = "#7f7f7f"
+NEUTRAL = "#7f7f7f"
 
 
 def contender(name):
@@ -51,7 +51,13 @@ def panels(rows):
     return dict(sorted(grid.items(), key=lambda item: (-item[0][0][0], item[0][1])))
 
 
-def draw_prefill(axes, rows, title):
+def highest(rows):
+    """Where an axis of TFLOP/s that all panels share ends."""
+    drawn = [teraflops(r, ms) for r in rows for ms in (*times(r).values(), r["attn"]["predicted_ms"]) if ms]
+    return 1.05 * max(drawn, default=1)
+
+
+def draw_prefill(axes, rows, title, top):
     for name, points in curves(rows, lambda r: r["lengths"][0], teraflops).items():
         axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name, color=COLOURS.get(name))
     predicted = [
@@ -60,27 +66,28 @@ def draw_prefill(axes, rows, title):
         if r["attn"]["predicted_ms"]
     ]
     if predicted:
-        axes.plot(*zip(*predicted, strict=True), linestyle=":", label="attn, predicted", color=PREDICTED)
+        axes.plot(*zip(*predicted, strict=True), linestyle=":", label="attn, predicted", color=NEUTRAL)
     axes.set_xscale("log", base=2)
     ticks = sorted({r["lengths"][0] for r in rows})
     axes.set_xticks(ticks, [f"{n // 1024}K" if n >= 1024 else str(n) for n in ticks])
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, top)
     axes.set_title(title, fontsize=9)
     axes.grid(alpha=0.3)
 
 
 def draw_features(axes, rows):
-    colours = [COLOURS["attn"] if r["slowdown"] > bar(r) else COLOURS["cudnn"] for r in rows]
+    colours = [colour(r["slowdown"], slowdown_bar(r)) for r in rows]
     axes.barh([r["name"] for r in rows], [r["slowdown"] for r in rows], color=colours)
-    for index, row in enumerate(rows):
-        axes.plot([bar(row)] * 2, [index - 0.4, index + 0.4], color="black")
+    for index, bar in enumerate(map(slowdown_bar, rows)):
+        if bar:
+            axes.plot([bar] * 2, [index - 0.4, index + 0.4], color="black")
     axes.axvline(1, color="black", linewidth=0.5)
     axes.invert_yaxis()
     axes.set_title("time per visited FLOP over plain causal; black: the bar", fontsize=9)
 
 
-def bar(row):
-    return SOFTCAP_SLOWDOWN if row["softcap"] else FEATURE_SLOWDOWN
+def colour(slowdown, bar):
+    return NEUTRAL if bar is None else COLOURS["attn"] if slowdown > bar else COLOURS["cudnn"]
 
 
 def draw_decode(axes, rows, sessions):
@@ -110,6 +117,7 @@ def draw(sessions, rows, path):
     import matplotlib.pyplot as plt
 
     grid = panels(rows)
+    top = highest([r for r in rows if r["part"] == "prefill"])
     features = [r for r in rows if r["part"] == "features" and r["name"] != PLAIN and r["slowdown"]]
     decode = [r for r in rows if r["part"] == "decode"]
     heights = len(grid) + bool(features or decode)
@@ -119,9 +127,9 @@ def draw(sessions, rows, path):
     for part, ((heads, see), line) in zip(figures, grid.items(), strict=False):
         for axes, dim in zip(part.subplots(1, len(dims), squeeze=False, sharey=True)[0], dims, strict=True):
             if dim in line:
-                draw_prefill(axes, line[dim], f"d{dim} {heads[0]}/{heads[1]} {see}")
+                draw_prefill(axes, line[dim], f"d{dim} {heads[0]}/{heads[1]} {see}", top)
         part.axes[0].set_ylabel("TFLOP/s, visited")
-        part.axes[0].legend(fontsize=7)
+        part.axes[0].legend(fontsize=7, loc="lower right")
     if features or decode:
         bottom = iter(figures[-1].subplots(1, bool(features) + bool(decode), squeeze=False)[0])
         if features:

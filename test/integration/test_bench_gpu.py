@@ -196,7 +196,7 @@ def test_resumed_features_begin_with_the_plain_one(tmp_path):
     bench, results = bench_of(FakeRun(), tmp_path)
     measure_all(points[:3], bench, Clock(None), results)
     left = missing(prefill_points(True)[:1] + points, Results(tmp_path / "gpu.json", SESSION))
-    assert [p.name for p in left[1:3]] == ["plain", points[3].name] and len(left) == 1 + 1 + 5
+    assert [p.name for p in left[1:3]] == ["plain", points[3].name] and len(left) == 1 + 1 + 6
     measure_all(points[3:], bench, Clock(None), results)
     assert missing(points, Results(tmp_path / "gpu.json", SESSION)) == []
 
@@ -225,9 +225,11 @@ def test_bars():
     assert len(bars({**prefill, "ratio_to_best_peer": 1, "lengths": [8192]}, SESSION)) == 1
     assert bars({**prefill, "peers_ms": {}, "dim": 64}, SESSION) == []
 
-    feature = {"part": "features", "softcap": False, "slowdown": 1.11}
+    feature = {"part": "features", "softcap": False, "approximate": False, "slowdown": 1.11}
     assert bars(feature, SESSION) == [("1.10 of plain per visited FLOP", False)]
-    assert bars({**feature, "softcap": True}, SESSION) == [("1.25 of plain per visited FLOP", True)]
+    softcap = {**feature, "softcap": True}
+    assert bars(softcap, SESSION) == []
+    assert bars({**softcap, "approximate": True}, SESSION) == [("1.25 of plain per visited FLOP", True)]
 
     decode = {"part": "decode", "kv_bytes": 537e6, "copy_share": 0.89}
     assert bars(decode, SESSION) == [("0.90 of copying", False)]
@@ -345,6 +347,11 @@ def test_picture(tmp_path):
     text = picture.read_text()
     for word in ("d128 64/8 causal", "d256 64/8 full", "cudnn", "flash", "attn, predicted", "softcap 30"):
         assert f"<!-- {word} -->" in text, word
+    prefill = [r for r in results.rows.values() if r["part"] == "prefill"]
+    top = plot_gpu.highest(prefill)
+    assert (
+        max(r["tflops"] for r in prefill) < max(p.flops() / 0.9e-3 / 1e12 for p in prefill_points(True)) < top
+    )
     lines = plot_gpu.curves(
         [r for r in results.rows.values() if r["part"] == "decode"],
         lambda r: r["kv_bytes"],

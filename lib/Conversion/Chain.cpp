@@ -20,6 +20,9 @@ static LogicalResult verifyChain(Chain &chain) {
     return chain.finish.emitOpError("expected output elements of the query's type, ")
            << chain.element() << ", got " << chain.finish.getOutput().getType();
   UpdateOp first = chain.updates.front();
+  if (Value classes = first.getClasses(); classes && argumentName(classes).empty())
+    return first.emitOpError(
+        "expected the head classes to be assigned by an argument of the function, with an attn.name");
   for (UpdateOp update : chain.updates) {
     if (argumentName(update.getKv()).empty())
       return update.emitOpError("expected the region to be an argument of the function, with an attn.name");
@@ -27,8 +30,11 @@ static LogicalResult verifyChain(Chain &chain) {
         update.getQuery() != chain.query()                       ? "the query of its attn.init"
         : update.getKv().getType().getHeads() != chain.kvHeads() ? "the KV heads of the first region"
         : update.getScaleAttr() != first.getScaleAttr()          ? "the scale of the first update"
-        : update.getScore().empty() != first.getScore().empty()  ? "a score region like the first update"
-                                                                 : "";
+        : update.getClasses() != first.getClasses() ||
+                update.getHeadClassesAttr() != first.getHeadClassesAttr()
+            ? "the head classes of the first update"
+        : update.getScore().empty() != first.getScore().empty() ? "a score region like the first update"
+                                                                : "";
     if (!what.empty()) {
       InFlightDiagnostic diagnostic = update.emitOpError("expected ") << what << ": one kernel has one state";
       diagnostic.attachNote(first.getLoc()) << "the first update";
@@ -75,6 +81,26 @@ int64_t attn::fetchLines(KVType type, int64_t keys) {
 bool attn::mayFetch(Chain &chain, int64_t keys) {
   return llvm::all_of(chain.updates,
                       [&](UpdateOp update) { return fetchLines(update.getKv().getType(), keys) > 0; });
+}
+
+static int64_t endsOf(VisibilityAttr visibility) {
+  SmallVector<int64_t> ends;
+  visibility.collectEnds(ends);
+  return ends.size();
+}
+
+int64_t Chain::firstEnd(unsigned operand) {
+  int64_t end = 0;
+  for (UpdateOp before : ArrayRef(updates).take_front(operand))
+    end += endsOf(before.getVisibility());
+  return end;
+}
+
+int64_t Chain::firstEndOfClass(unsigned headClass) {
+  int64_t end = firstEnd(updates.size());
+  for (unsigned before = 0; before < headClass; ++before)
+    end += endsOf(classVisibility(before));
+  return end;
 }
 
 StringRef attn::argumentName(Value argument) {

@@ -21,7 +21,7 @@ namespace {
 
 /// What decides how much memory and how many registers a schedule needs; all elements have 16 bits.
 struct Shape {
-  int64_t keyDim, valueDim, regions, group;
+  int64_t keyDim, valueDim, masks, group;
   bool plain;               ///< scores go to the softmax as they are, and no visibility has a size
   SmallVector<KVType> kept; ///< types of the operands
 
@@ -96,6 +96,11 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
       shape.plain &= update.getScore().empty() && ends.empty();
       shape.kept.push_back(update.getKv().getType());
     }
+    if (!updates.empty())
+      if (HeadClassesAttr classes = (*updates.begin()).getHeadClassesAttr()) {
+        shape.masks *= classes.size();
+        shape.plain = false;
+      }
 
     if (auto given = function->getAttrOfType<ArrayAttr>("tile.schedules")) {
       for (auto schedule : given.getAsRange<ScheduleAttr>()) {
@@ -177,21 +182,25 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
   ScheduleAttr hopperPrefill(const Shape &shape, const Chip &chip) {
     if (!chip.hasWgmma)
       return {};
-    bool simple = shape.plain && shape.regions == 1;
+    bool simple = shape.plain && shape.masks == 1;
     // The shorter the dim, the more the exponentials weigh: a third warpgroup to hide them behind. Its
-    // registers come from the producer, too, which then cannot address parts of pages.
-    if (shape.valueDim <= 80 && shape.keyDim <= 80)
-      if (ScheduleAttr three = hopperTile(shape, chip, 12, simple ? 116 : 104, true);
+    // registers come from the producer, too, which then cannot address parts of pages or several stores.
+    if (shape.valueDim <= 80 && shape.keyDim <= 80 && shape.kept.size() == 1 && shape.masks <= 3)
+      if (ScheduleAttr three =
+              hopperTile(shape, chip, 12, simple ? 116 : 104 - (shape.masks > 1 ? 12 : 0), true);
           three && shape.fetchesSimply(three.getKeys()))
         return three;
     // Where the heads of a group do not fill the tile's rows evenly, queries are gathered, by more registers.
-    bool roomy = shape.regions == 1 && (simple || 128 % shape.group == 0 || shape.valueDim > 208);
-    if (ScheduleAttr fetched = hopperTile(shape, chip, 8, roomy ? 176 : 160, true))
+    bool even = 128 % shape.group == 0;
+    bool roomy = shape.masks == 1 && (simple || even || shape.valueDim > 208);
+    // A mask for each region and class of heads leaves less for the fragments.
+    int64_t masks = shape.masks > 3 ? 24 : shape.masks > 1 && !even ? 12 : 0;
+    if (ScheduleAttr fetched = hopperTile(shape, chip, 8, roomy ? 176 : 160 - masks, true))
       return fetched;
-    // A mask per region, and more descriptors for longer keys, leave less for the fragments; wide values have
-    // more registers (see Registers in WgmmaKernel.cpp).
-    bool crowded = shape.regions > 1 || shape.keyDim > 128;
-    return hopperTile(shape, chip, 8, crowded && shape.valueDim <= 208 ? 144 : 160, false);
+    // So do several masks at all, and more descriptors for longer keys; wide values have more registers (see
+    // Registers in WgmmaKernel.cpp).
+    bool crowded = shape.masks > 1 || shape.keyDim > 128;
+    return hopperTile(shape, chip, 8, (crowded && shape.valueDim <= 208 ? 144 : 160) - masks, false);
   }
 
   ScheduleAttr hopperTile(const Shape &shape, const Chip &chip, int64_t warps, int64_t room, bool fetch) {
@@ -210,7 +219,7 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     for (int64_t rows : {128, 64}) {
       for (int64_t keys : {64, 32}) {
         ScheduleAttr schedule = make(shape, rows, keys, rows / 16, 2, 1, /*splitKeys=*/false);
-        if (shape.fragmentRegisters(keys, shape.queryFitsRegisters()) < 168 &&
+        if (shape.fragmentRegisters(keys, shape.queryFitsRegisters()) < (shape.masks > 3 ? 160 : 168) &&
             shape.sharedBytes(schedule) <= chip.sharedPerBlock)
           return schedule;
       }

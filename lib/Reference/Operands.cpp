@@ -51,6 +51,9 @@ public:
       unsigned index = cast<BlockArgument>(attend->getRegions()[i]).getArgNumber();
       readRegion(signature->arguments[index].name, attend->getRegionType(i), attend->getRegionVisibility(i));
     }
+    operands.seen.resize(operands.keyHeads);
+    if (HeadClassesAttr classes = attend->getHeadClassesAttr())
+      readClasses(classes);
     readPositions();
     if (!status)
       return status.error();
@@ -201,6 +204,15 @@ private:
           return fail("token " + std::to_string(t) + " of instance " + std::to_string(i) + " of '" + name +
                       "': expected a place from 0 to " + std::to_string(slots - 1) + ", got " +
                       std::to_string(slot));
+    }
+  }
+
+  void readClasses(HeadClassesAttr classes) {
+    for (auto [head, headClass] : llvm::enumerate(integers("classes", {operands.keyHeads}))) {
+      if (headClass < 0 || headClass >= int64_t(classes.size()))
+        return fail("tensor 'classes': expected a class from 0 to " + std::to_string(classes.size() - 1) +
+                    " for KV head " + std::to_string(head) + ", got " + std::to_string(headClass));
+      operands.seen[head] = classes.getVisibility()[headClass];
     }
   }
 

@@ -31,6 +31,7 @@ struct Operands {
   const rt::Tensor *query = nullptr;
   const rt::Tensor *sinks = nullptr;
   std::vector<int32_t> queryPositions;
+  std::vector<VisibilityAttr> seen; ///< what the class of each KV head sees; null: whatever the regions show
   std::vector<KVRegion> regions;
   /// Tensors that the score region reads, by the number of the function's argument.
   std::map<unsigned, const rt::Tensor *> tensors;

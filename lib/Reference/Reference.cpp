@@ -176,8 +176,8 @@ private:
                           &scratch.values[t * operands.valueDim]);
           }
           for (int64_t row = region.rowFirst[i]; row < region.rowLast[i]; ++row) {
-            findVisible(region.visibility, operands.queryPositions[row], int64_t(region.pos0[i]) + token,
-                        count, scratch);
+            findVisible(region.visibility, operands.seen[keyHead], operands.queryPositions[row],
+                        int64_t(region.pos0[i]) + token, count, scratch);
             for (int64_t head = first; head < last && !scratch.visible.empty(); ++head)
               addTokens(row, head, scratch, states[row * (last - first) + head - first]);
           }
@@ -193,13 +193,14 @@ private:
                                               operands.valueDim);
   }
 
-  /// Which of `count` tokens from position `key0` a row at position `query` sees.
-  static void findVisible(VisibilityAttr visibility, int64_t query, int64_t key0, int64_t count,
-                          Scratch &scratch) {
+  /// Which of `count` tokens from position `key0` are shown to a row at position `query` and (null: all of
+  /// those) seen by its head.
+  static void findVisible(VisibilityAttr shown, VisibilityAttr seen, int64_t query, int64_t key0,
+                          int64_t count, Scratch &scratch) {
     scratch.visible.clear();
     scratch.positions.clear();
     for (int64_t t = 0; t < count; ++t)
-      if (sees(visibility, query, key0 + t)) {
+      if (sees(shown, query, key0 + t) && (!seen || sees(seen, query, key0 + t))) {
         scratch.visible.push_back(int32_t(t));
         scratch.positions.push_back(int32_t(key0 + t));
       }

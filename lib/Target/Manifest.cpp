@@ -103,9 +103,10 @@ FailureOr<rt::Manifest> mlir::attn::describeProblem(Chain &chain) {
       entry.valueDType = dtypeOf(kv.getValue());
     } else {
       auto type = cast<RankedTensorType>(argument.getType());
-      entry.role = argument == chain.query()           ? rt::Argument::Role::Query
-                   : argument == chain.init.getSinks() ? rt::Argument::Role::Sink
-                                                       : rt::Argument::Role::Tensor;
+      entry.role = known.role == Role::Query     ? rt::Argument::Role::Query
+                   : known.role == Role::Sinks   ? rt::Argument::Role::Sink
+                   : known.role == Role::Classes ? rt::Argument::Role::Classes
+                                                 : rt::Argument::Role::Tensor;
       entry.dtype = dtypeOf(type.getElementType());
       entry.dims = dimsOf(type, known.dims);
     }
@@ -123,6 +124,9 @@ FailureOr<rt::Manifest> mlir::attn::describeProblem(Chain &chain) {
     manifest.scale = update.getScale().convertToFloat();
     manifest.approximate |= !update.getScore().empty() && usesApproximateFunctions(update.getScore());
   }
+  for (unsigned c = 0; chain.headClasses() && c < chain.classCount(); ++c)
+    manifest.headClasses.push_back(
+        {chain.headClasses().getNames()[c].str(), visibilityOf(chain.classVisibility(c), manifest.ends)});
   if (manifest.approximate)
     manifest.tolerance = 3e-2; // see attn.attend, "Approximate functions"
   return manifest;

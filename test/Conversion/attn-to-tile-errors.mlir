@@ -202,3 +202,37 @@ func.func @score(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attr
   %o = attn.finish %2 : !state -> !query
   return
 }
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @head_classes(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %c: tensor<8xi32> {attn.name = "classes"})
+    attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  // expected-note @+1 {{the first update}}
+  %1 = attn.update %0, %q, %kv see causal heads %c {a: see all, b: see recent(7)} scale 1.0 : !query, !kv, tensor<8xi32> -> !state
+  // expected-error @+1 {{expected the head classes of the first update: one kernel has one state}}
+  %2 = attn.update %1, %q, %kv see causal heads %c {a: see all, b: see recent(8)} scale 1.0 : !query, !kv, tensor<8xi32> -> !state
+  %o = attn.finish %2 : !state -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @classes_argument(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.schedules = [#rows16]} {
+  %c = arith.constant dense<0> : tensor<8xi32>
+  %0 = attn.init %q : !query -> !state
+  // expected-error @+1 {{expected the head classes to be assigned by an argument of the function, with an attn.name}}
+  %1 = attn.update %0, %q, %kv see causal heads %c {a: see all, b: see recent(7)} scale 1.0 : !query, !kv, tensor<8xi32> -> !state
+  %o = attn.finish %1 : !state -> !query
+  return
+}

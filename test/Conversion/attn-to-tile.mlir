@@ -300,3 +300,43 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK-NOT: columns
 // CHECK: tile.sync block
 // CHECK: func.func @score_merge(
+
+// Head classes: a task names a slot, whose KV head is looked up, and a class, whose mask applies.
+func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
+                   %classes: tensor<8xi32> {attn.name = "classes"}) -> !query8 attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query8 -> !state8
+  %1 = attn.update %0, %q, %kv see window(9) heads %classes {retrieval: see all, streaming: see sink(4) | recent(5)} scale 1.0
+      : !query8, !paged, tensor<8xi32> -> !state8
+  %o = attn.finish %1 : !state8 -> !query8
+  return %o : !query8
+}
+
+// CHECK-LABEL: gpu.module @classes_kernels
+// CHECK: func.func @classes_rows16(
+// CHECK-SAME: #tile.parameter<buffer, "plan.segments">, #tile.parameter<buffer, "slot_heads">,
+// CHECK-SAME: #tile.parameter<end>, #tile.parameter<end index 1>, #tile.parameter<end index 2>]
+// CHECK: %[[T:.*]]:8 = tile.record
+// CHECK-NEXT: %[[TASKSLOT:.*]] = arith.extsi %[[T]]#2
+// CHECK-NEXT: %[[KVHEAD:.*]] = tile.read %{{.*}}[%[[TASKSLOT]]]
+// CHECK: arith.muli %[[KVHEAD]], %c64_i32
+// CHECK: %[[PART:.*]] = arith.ori
+// CHECK: %[[RETRIEVAL:.*]] = arith.cmpi eq, %[[T]]#7, %c0_i32
+// CHECK: %[[FIRSTMASK:.*]] = arith.andi %[[PART]], %[[RETRIEVAL]]
+// CHECK: %[[ONE:.*]] = tile.mask %{{.*}} if %[[FIRSTMASK]]
+// CHECK: %[[STREAMING:.*]] = arith.cmpi eq, %[[T]]#7, %c1_i32
+// CHECK: %[[SECONDMASK:.*]] = arith.andi %[[PART]], %[[STREAMING]]
+// CHECK: tile.mask %[[ONE]] if %[[SECONDMASK]]
+// CHECK-NEXT: ^bb0(%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[SHOWN:.*]]: i32, %[[RECENT:.*]]: i32):
+// CHECK: arith.cmpi sgt, %[[COL]], %[[SHOWN]]
+// CHECK: %[[SINK:.*]] = arith.cmpi slt, %[[COL]], %{{.*}}
+// CHECK: arith.cmpi sgt, %[[COL]], %[[RECENT]]
+// CHECK: arith.ori %[[SINK]],
+
+// The plan numbers outputs by slot.
+// CHECK: func.func @classes_merge(
+// CHECK: %[[NUMBER:.*]] = tile.read %
+// CHECK: %[[INROW:.*]] = arith.remui %[[NUMBER]], %c8_i32
+// CHECK: %[[SLOT64:.*]] = arith.extsi %[[INROW]]
+// CHECK: %[[HEAD:.*]] = tile.read %{{.*}}[%[[SLOT64]]]
+// CHECK: %[[BY:.*]] = arith.subi %[[HEAD]], %[[INROW]]
+// CHECK: arith.addi %[[NUMBER]],

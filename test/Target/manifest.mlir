@@ -1,5 +1,6 @@
 // RUN: attn-opt %s --emit=manifest --target=sm_80 > %t.json
 // RUN: FileCheck %s < %t.json
+// RUN: FileCheck %s --check-prefix=NONE < %t.json
 // RUN: python3 -c 'import json, sys; json.load(open(sys.argv[1]))' %t.json
 
 // The hash is over content: the same problem gives the same, another target another.
@@ -7,6 +8,7 @@
 // RUN: attn-opt %s --emit=manifest --target=sm_90a | grep content_hash > %t.other
 // RUN: not grep -f %t.other %t.json
 
+// NONE: "head_classes": []
 // CHECK: "approximate": false
 // CHECK: "arguments": [
 // CHECK: "dims": [

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from attnlab import Problem
 
+DUO = "causal heads {retrieval: see all, streaming: see sink(4) | recent(64)}"
+
 AXES = {
     "batch": (1, 2, 5, 17),
     "length": (1, 15, 16, 17, 97, 512, 2048, 8192),
@@ -19,7 +21,7 @@ AXES = {
     "heads": ((32, 8), (28, 4), (32, 32), (8, 1), (40, 8)),
     "dims": ((64, 64), (80, 80), (128, 128), (192, 128), (256, 256)),
     "dtype": ("f16", "bf16"),
-    "see": ("causal", "all", "window(100)", "causal and (sink(4) | recent(64))"),
+    "see": ("causal", "all", "window(100)", "causal and (sink(4) | recent(64))", DUO),
     "softcap": (False, True),
 }
 
@@ -68,7 +70,7 @@ class Point:
                 "h{}_{}".format(*self.heads),
                 "d{}_{}".format(*self.dims),
                 self.dtype,
-                self.see.split("(")[0].strip().replace(" ", "_"),
+                "duo" if self.see == DUO else self.see.split("(")[0].strip().replace(" ", "_"),
                 "softcap" if self.softcap else "plain",
             ]
         )

@@ -40,6 +40,10 @@ BUDGET_PROBLEMS = [
     Problem(8, 2, 256, 256),
     Problem(see="window(600)"),
     Problem(see="causal and (sink(64) | recent(256))"),
+    Problem(see="causal heads {retrieval: see all, streaming: see sink(64) | recent(256)}"),
+    Problem(
+        8, 8, see="causal heads {retrieval: see all, streaming: see sink(64) | recent(256)}", store="dense"
+    ),
     Problem(softcap=True),
 ]
 

@@ -9,6 +9,7 @@ from attnlab import ROOT, Problem, program
 from safetensors.numpy import load_file, save_file
 
 DECODE = (ROOT / "examples/01_paged_decode/decode.mlir").read_text()
+STREAMING = (ROOT / "examples/06_head_classes/head_classes.mlir").read_text()
 
 
 def run(name, *arguments, text=None):
@@ -37,6 +38,18 @@ TEXTS = {
     "page too large": (DECODE.replace("paged<16>", "paged<512>"), ["got 512", "256"]),
     "format": (DECODE.replace("bf16", "f32"), ["f16 or bf16"]),
     "name": (DECODE.replace('attn.name = "kv", ', ""), ["attn.name"]),
+    "classes": (
+        STREAMING.replace("tensor<8xi32>", "tensor<9xi32>"),
+        ["tensor<8xi32>", "one element per KV head"],
+    ),
+    "no classes": (
+        STREAMING.replace("retrieval: see all, ", "").replace("streaming: see sink(64) | recent(256)", ""),
+        ["from 1 to 16 head classes, got 0"],
+    ),
+    "classes' name": (
+        STREAMING.replace('attn.name = "classes"', 'attn.name = "policy"'),
+        ["policy", "classes"],
+    ),
 }
 
 
@@ -89,6 +102,28 @@ def test_command_line(arguments, words, tmp_path):
     file.write_text(DECODE)
     device = [] if any("--device" in a for a in arguments) else ["--device=host"]
     refuse(run("attn-run", *[str(file) if a == "FILE" else a for a in arguments], *device), *words)
+
+
+CLASS_COMMANDS = [
+    (["--dim=streaming=9"], ["--dim streaming", "at most 8 of the 8 KV heads, got 9"]),
+    (["--dim=retrieval=3", "--dim=streaming=6"], ["--dim streaming", "at most 5 of the 8 KV heads, got 6"]),
+    (["--dim=retrieval=3", "--dim=streaming=4"], ["classes to 7 of the 8 KV heads"]),
+    (["--dim=streaming=1..4"], ["expected a single number"]),
+    (["--dim=streeming=1"], ["streeming", "retrieval, streaming"]),
+]
+
+
+@pytest.mark.parametrize("arguments,words", CLASS_COMMANDS, ids=lambda value: " ".join(value))
+def test_numbers_of_heads(arguments, words, tmp_path):
+    file = tmp_path / "streaming.mlir"
+    file.write_text(STREAMING)
+    refuse(run("attn-run", file, "--device=host", *arguments), *words)
+
+
+def test_class_with_the_name_of_a_dimension(tmp_path):
+    file = tmp_path / "streaming.mlir"
+    file.write_text(STREAMING.replace("streaming:", "kv_len:"))
+    refuse(run("attn-run", file, "--device=host", "--dim=kv_len=4"), "kv_len", "rename")
 
 
 def test_no_driver(tmp_path):
@@ -200,6 +235,43 @@ TENSORS = {
 def test_tensors(good, tmp_path, case):
     file, tensors = good
     spoil, words = TENSORS[case]
+    tensors = dict(tensors)
+    spoil(tensors)
+    bad, out = tmp_path / "bad.safetensors", tmp_path / "out"
+    save_file(tensors, bad)
+    result = run("attn-run", file, "--device=host", "--inputs", bad, "--outputs", out, "--json", out)
+    refuse(result, *words)
+    assert os.listdir(tmp_path) == ["bad.safetensors"]
+
+
+@pytest.fixture(scope="module")
+def good_classes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("good_classes")
+    file = folder / "problem.mlir"
+    see = "causal heads {retrieval: see all, streaming: see recent(9)}"
+    file.write_text(Problem(8, 2, 64, 64, "f16", see=see).text())
+    saved = folder / "good.safetensors"
+    result = run("attn-run", file, "--device=host", "--save-inputs", saved, "--dim=kv_len=40")
+    assert result.returncode == 0, result.stderr
+    return file, load_file(saved)
+
+
+CLASSES = {
+    "missing": (lambda t: t.pop("classes"), ["'classes' is missing"]),
+    "unknown class": (
+        edit("classes", put(1, 2)),
+        ["'classes'[1]", "between 0 and 1 (retrieval, streaming), got 2"],
+    ),
+    "negative class": (edit("classes", put(0, -1)), ["'classes'[0]", "got -1"]),
+    "too many heads": (edit("classes", lambda x: np.zeros(3, dtype=np.int32)), ["'classes'", "[2]", "[3]"]),
+    "mistyped": (edit("classes", lambda x: x.astype(np.int64)), ["'classes'", "i32", "i64"]),
+}
+
+
+@pytest.mark.parametrize("case", CLASSES)
+def test_classes(good_classes, tmp_path, case):
+    file, tensors = good_classes
+    spoil, words = CLASSES[case]
     tensors = dict(tensors)
     spoil(tensors)
     bad, out = tmp_path / "bad.safetensors", tmp_path / "out"

@@ -33,7 +33,7 @@ class Problem:
     value_dim: int = 128
     dtype: str = "bf16"
     store: str = "paged<16>"
-    see: str = "causal"
+    see: str = "causal"  # with head classes "causal heads {retrieval: see all, ...}"
     softcap: bool = False
     approximate: bool = False  # the soft cap by the hardware's tanh
     sinks: bool = False  # a learned logit per head
@@ -47,12 +47,19 @@ class Problem:
         output = f"tensor<?x{self.q_heads}x{self.value_dim}x{self.dtype}>"
         lse = f"tensor<?x{self.q_heads}xf32>"
         value_dim = "" if self.value_dim == self.dim else f"value_dim = {self.value_dim}, "
-        score = constants = argument = sinks = sink_type = ""
+        see, _, classes = self.see.partition(" heads ")
+        score = constants = argument = heads = sinks = ""
+        operands = "!query, !cache"
+        if classes:
+            argument += f""",
+                     %classes: tensor<{self.kv_heads}xi32> {{attn.name = "classes"}}"""
+            heads = f" heads %classes {classes}"
+            operands += f", tensor<{self.kv_heads}xi32>"
         if self.sinks:
-            sink_type = f", tensor<{self.q_heads}xf32>"
-            argument = f""",
+            argument += f""",
                      %logits: tensor<{self.q_heads}xf32> {{attn.name = "sink_logits"}}"""
             sinks = " sinks %logits"
+            operands += f", tensor<{self.q_heads}xf32>"
         if self.softcap:
             constants = f"""
   %cap = arith.constant {SOFTCAP} : f32
@@ -69,7 +76,7 @@ class Problem:
 !cache = !attn.kv<{self.store}, heads = {self.kv_heads}, dim = {self.dim}, {value_dim}key = {self.dtype}, value = {self.dtype}>
 func.func @attention(%q: !query {{attn.name = "q", attn.dims = ["rows"]}},
                      %kv: !cache {{attn.name = "kv", attn.dims = ["batch", "kv_len"]}}{argument}) -> ({output}, {lse}) {{{constants}
-  %o, %lse = attn.attend %q over (%kv see {self.see}){sinks}{score} : !query, !cache{sink_type} -> {output}, {lse}
+  %o, %lse = attn.attend %q over (%kv see {see}){heads}{sinks}{score} : {operands} -> {output}, {lse}
   return %o, %lse : {output}, {lse}
 }}
 """

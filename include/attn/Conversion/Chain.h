@@ -23,6 +23,20 @@ struct Chain {
   int64_t kvHeads() { return updates.empty() ? 1 : updates.front().getKv().getType().getHeads(); }
   int64_t group() { return queryHeads() / kvHeads(); }
   Type element() { return queryType().getElementType(); }
+
+  /// Null where all heads see alike.
+  HeadClassesAttr headClasses() {
+    return updates.empty() ? HeadClassesAttr() : updates.front().getHeadClassesAttr();
+  }
+  unsigned classCount() { return headClasses() ? headClasses().size() : 1; }
+  /// What a class sees of the operands; null where all heads see alike.
+  VisibilityAttr classVisibility(unsigned headClass) {
+    return headClasses() ? headClasses().getVisibility()[headClass] : VisibilityAttr();
+  }
+  /// The number of the first end of an operand's visibility, and of a class's: ends are numbered in the order
+  /// of the text, through all operands and then all classes.
+  int64_t firstEnd(unsigned operand);
+  int64_t firstEndOfClass(unsigned headClass);
 };
 
 /// Lines of the boxes in which a tile of `keys` tokens can be copied in bulk; 0: its tokens lie apart.

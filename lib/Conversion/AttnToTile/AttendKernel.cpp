@@ -24,6 +24,8 @@ void AttendKernel::begin(Value warpRow, Value countsSink) {
     b.buffer("lse", f32);
   for (StringRef name : {"plan.block_tasks", "plan.tasks", "plan.segments"})
     b.buffer(name, i32);
+  if (chain.headClasses())
+    b.buffer("slot_heads", i32);
   b.buffer("partial.o", f32);
   b.buffer("partial.lse", f32);
   toLog2 = b.createOrFold<arith::MulFOp>(b.scale(), b.f32(log2e));
@@ -52,6 +54,8 @@ void AttendKernel::readTask(Value index) {
   SmallVector<Value> fields = b.record(b.buffer("plan.tasks", b.getI32Type()), index);
   packedBegin = fields[0], packedCount = fields[1], kvHead = fields[2];
   segmentBegin = fields[3], segmentEnd = fields[4], partial = fields[5], flags = fields[6];
+  if (chain.headClasses())
+    kvHead = b.read(b.buffer("slot_heads", b.getI32Type()), b.wide(fields[2])), headClass = fields[7];
 }
 
 Segment AttendKernel::readSegment(Value index) {
@@ -223,15 +227,11 @@ Value AttendKernel::score(UpdateOp update, ValueRange arguments, const ScoreFact
   return arith::MulFOp::create(b, result, b.f32(log2e), mergesFactors);
 }
 
-Value AttendKernel::maskFor(unsigned operand, Value scores, const Segment &segment, Value firstKey,
-                            Value partialTile) {
-  UpdateOp update = chain.updates[operand];
-  int64_t end = 0;
-  for (unsigned before = 0; before < operand; ++before) {
-    SmallVector<int64_t> ends;
-    chain.updates[before].getVisibility().collectEnds(ends);
-    end += ends.size();
-  }
+Value AttendKernel::maskFor(unsigned operand, unsigned headClass, Value scores, const Segment &segment,
+                            Value firstKey, Value partialTile) {
+  // What the operand shows and, where heads have classes, what this one sees of it.
+  VisibilityAttr shown = chain.updates[operand].getVisibility(), seen = chain.classVisibility(headClass);
+  int64_t shownEnd = chain.firstEnd(operand), seenEnd = chain.firstEndOfClass(headClass);
   Type i32 = b.getI32Type();
   auto lane = LaneCoordinatesOp::create(b, i32, b.fragment({Axis::Key}, {keys}, i32));
   Value firstToken = b.add(firstKey, lane.getFirst()), origin = b.add(segment.pos0, firstToken);
@@ -240,7 +240,9 @@ Value AttendKernel::maskFor(unsigned operand, Value scores, const Segment &segme
   bounds.position =
       b.map(rowsOf(i32), ValueRange{queryPosition}, [&](ValueRange v) { return b.sub(v[0], origin); });
   bounds.exists = b.sub(segment.kvEnd, firstToken);
-  addEnds(update.getVisibility(), end, origin, bounds);
+  addEnds(shown, shownEnd, origin, bounds);
+  if (seen)
+    addEnds(seen, seenEnd, origin, bounds);
 
   SmallVector<Value> inputs{bounds.offsets, bounds.position};
   for (Value value : bounds.ends)
@@ -254,8 +256,10 @@ Value AttendKernel::maskFor(unsigned operand, Value scores, const Segment &segme
       if (isa<FragmentType>(value.getType()))
         value = v[next++];
     ArrayRef<Value> left = ends;
-    Value seen = visible(update.getVisibility(), v[0], v[1], left);
-    return b.createOrFold<arith::AndIOp>(seen, b.less(v[0], bounds.exists));
+    Value sees = visible(shown, v[0], v[1], left);
+    if (seen)
+      sees = b.createOrFold<arith::AndIOp>(sees, visible(seen, v[0], v[1], left));
+    return b.createOrFold<arith::AndIOp>(sees, b.less(v[0], bounds.exists));
   });
   return mask;
 }
@@ -285,14 +289,17 @@ Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, 
   Value lastKey = b.add(firstKey, b.i32(keys));
   Value partialTile =
       b.createOrFold<arith::OrIOp>(b.less(firstKey, segment.fullBegin), b.less(segment.fullEnd, lastKey));
-  if (operand)
-    return maskFor(*operand, scores, segment, firstKey, partialTile);
-  for (unsigned i = 0; i < chain.updates.size(); ++i) {
-    Value mine = partialTile;
-    if (chain.updates.size() > 1)
-      mine =
-          b.createOrFold<arith::AndIOp>(mine, b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(i)));
-    scores = maskFor(i, scores, segment, firstKey, mine);
+  // Of the masks for all operands and classes one applies.
+  auto only = [&](Value condition, unsigned count, Value value, unsigned i) -> Value {
+    if (count == 1)
+      return condition;
+    return b.createOrFold<arith::AndIOp>(condition, b.compare(arith::CmpIPredicate::eq, value, b.i32(i)));
+  };
+  unsigned first = operand.value_or(0), last = operand ? *operand + 1 : chain.updates.size();
+  for (unsigned i = first; i < last; ++i) {
+    Value ofOperand = only(partialTile, last - first, segment.operand, i);
+    for (unsigned c = 0; c < chain.classCount(); ++c)
+      scores = maskFor(i, c, scores, segment, firstKey, only(ofOperand, chain.classCount(), headClass, c));
   }
   return scores;
 }

@@ -10,7 +10,8 @@
 //     write O and LSE, or a part of them
 //
 // Rows are *packed*: row p of KV head h is query row p / G, query head
-// h*G + p % G, so that the heads of a group share every key they read.
+// h*G + p % G, so that the heads of a group share every key they read. Where
+// heads have classes, a task names a slot, and `slot_heads` its KV head.
 //
 // Schedules differ in who copies and who computes, and in how the tensor cores
 // are driven; they derive from this class. What a tile means (scores, score
@@ -128,7 +129,7 @@ protected:
   Value warpRow;    ///< this warp's first row, counted from the task's first
   Value countsSink; ///< whether this warp may count the sink (null: yes)
   // Values of the task being written.
-  Value packedBegin, packedCount, kvHead, segmentBegin, segmentEnd, partial, flags;
+  Value packedBegin, packedCount, kvHead, segmentBegin, segmentEnd, partial, flags, headClass;
   Value queryPosition, queryHead;
 
 private:
@@ -148,7 +149,8 @@ private:
   using ScoreFactors = DenseMap<Operation *, Value>;
   Value score(UpdateOp update, ValueRange arguments, const ScoreFactors &factors);
   Value slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage = false);
-  Value maskFor(unsigned operand, Value scores, const Segment &segment, Value firstKey, Value partialTile);
+  Value maskFor(unsigned operand, unsigned headClass, Value scores, const Segment &segment, Value firstKey,
+                Value partialTile);
 };
 
 } // namespace mlir::attn

@@ -14,6 +14,16 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
+/// The (row, head) that the plan's number of a row and a slot means: query heads of a group are neighbours in
+/// both.
+static Value outputOf(KernelBuilder &b, Chain &chain, Value number) {
+  if (!chain.headClasses())
+    return number;
+  Value slot = b.div(b.rem(number, chain.queryHeads()), chain.group());
+  Value head = b.read(b.buffer("slot_heads", b.getI32Type()), b.wide(slot));
+  return b.add(number, b.mul(b.sub(head, slot), b.i32(chain.group())));
+}
+
 void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef name) {
   constexpr int64_t warps = 4, inFlight = 8;
   constexpr double log2e = 1.4426950408889634;
@@ -51,7 +61,7 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
   Value row = b.wide(rows.getInductionVar());
   auto range = ReadRangeOp::create(b, i32, i32, starts, row);
   Value begin = range.getBegin(), end = range.getEnd();
-  Value target = b.wide(b.read(outputs, row));
+  Value target = b.wide(outputOf(b, chain, b.read(outputs, row)));
 
   // Thirty-two parts at a time, one per lane: which part and how much of the sum it holds. Then their
   // outputs, several in flight at once.

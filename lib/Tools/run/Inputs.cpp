@@ -78,6 +78,9 @@ public:
     for (const TensorArgument &other : arguments.others)
       if (rt::Status status = addOther(other); !status)
         return status.error();
+    if (arguments.classes)
+      if (rt::Status status = addClasses(*arguments.classes); !status)
+        return status.error();
     return std::move(tensors);
   }
 
@@ -217,6 +220,44 @@ private:
     return {};
   }
 
+  /// Heads take turns in the classes. Where --dim says how many heads some classes have, the rest take turns
+  /// in the others, and all are shuffled.
+  rt::Status addClasses(const ClassesArgument &classes) {
+    std::vector<int32_t> heads, others;
+    for (size_t c = 0; c < classes.names.size(); ++c) {
+      const std::string &name = classes.names[c];
+      if (!dims.has(name)) {
+        others.push_back(static_cast<int32_t>(c));
+        continue;
+      }
+      if (known.count(name))
+        return rt::inputError("--dim " + name +
+                              " could be the dimension or the head class of this name: rename "
+                              "one of them in the file");
+      auto count = dims.one(name, 0);
+      if (!count)
+        return count.error();
+      int64_t left = classes.heads - static_cast<int64_t>(heads.size());
+      if (*count > left)
+        return rt::inputError("--dim " + name + " expects at most " + std::to_string(left) + " of the " +
+                              std::to_string(classes.heads) + " KV heads, got " + std::to_string(*count));
+      heads.insert(heads.end(), *count, static_cast<int32_t>(c));
+    }
+    bool given = others.size() < classes.names.size();
+    if (classes.names.empty())
+      others.push_back(0);
+    if (others.empty() && static_cast<int64_t>(heads.size()) < classes.heads)
+      return rt::inputError("--dim gives classes to " + std::to_string(heads.size()) + " of the " +
+                            std::to_string(classes.heads) + " KV heads");
+    for (size_t i = 0; static_cast<int64_t>(heads.size()) < classes.heads; ++i)
+      heads.push_back(others[i % others.size()]);
+    rt::Random random(seed, "classes");
+    for (int64_t i = classes.heads - 1; given && i > 0; --i)
+      std::swap(heads[i], heads[random.below(i + 1)]);
+    tensors["classes"] = i32Tensor({classes.heads}, heads);
+    return {};
+  }
+
   const Arguments &arguments;
   Dims &dims;
   uint64_t seed;
@@ -240,6 +281,8 @@ std::vector<std::string> tensorNames(const Arguments &arguments) {
   }
   for (const TensorArgument &other : arguments.others)
     names.push_back(other.name);
+  if (arguments.classes)
+    names.push_back("classes");
   return names;
 }
 
@@ -256,6 +299,9 @@ std::vector<std::string> dimensionNames(const Arguments &arguments) {
   }
   for (const TensorArgument &other : arguments.others)
     for (const std::string &name : other.dims)
+      add(name);
+  if (arguments.classes)
+    for (const std::string &name : arguments.classes->names)
       add(name);
   return names;
 }

@@ -14,6 +14,7 @@
 
 #include "attn_rt/Tensor.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,17 +39,25 @@ struct TensorArgument {
   std::vector<std::string> dims;
 };
 
+/// The head class of each KV head, and what the file calls the classes.
+struct ClassesArgument {
+  int64_t heads = 0;
+  std::vector<std::string> names;
+};
+
 /// The arguments of an attention function, as far as tensors for it need to know them.
 struct Arguments {
   TensorArgument query;
   std::vector<KVArgument> kv;
   std::vector<TensorArgument> others;
+  std::optional<ClassesArgument> classes;
 };
 
 /// Generates every input tensor under the names of the operand model. Sequences have `q_len` rows, the last
 /// ones of their tokens. A KV argument whose instances dimension is not `batch` is shared: its instances (one
 /// unless --dim says otherwise) divide the sequences among them in order. Where a sequence has several KV
-/// arguments, the tokens of each follow those of the one before.
+/// arguments, the tokens of each follow those of the one before. KV heads take turns in their classes, unless
+/// --dim says how many are in a class; they are then drawn.
 rt::Result<rt::TensorMap> generateInputs(const Arguments &arguments, Dims &dims, uint64_t seed);
 
 /// Every tensor must belong to an argument; a misspelt one would be silently replaced by a default.

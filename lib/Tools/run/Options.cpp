@@ -173,6 +173,7 @@ Dimensions of generated tensors:
   --dim kv_len=100..2000           drawn for each sequence
   --dim kv_len=@FILE.csv:COLUMN    read from the file, from its top again where it is too short
   --dim NAME=...                   any dimension that the file names in attn.dims
+  --dim CLASS=2                    KV heads of a head class; heads take turns in classes not given
 
 Page tables are scattered and shuffled; unlisted pages and the tails of listed ones hold NaN.
 Exit status: 0 right, 1 wrong result or failed check, 2 bad usage or bad input.

@@ -55,6 +55,18 @@ KVArgument kvArgument(const mlir::attn::Argument &argument) {
   return result;
 }
 
+/// Classes that all see the same have vanished from the problem, and then any numbers will do.
+ClassesArgument classesArgument(mlir::func::FuncOp func, const mlir::attn::Argument &argument) {
+  ClassesArgument result;
+  result.heads = mlir::cast<mlir::RankedTensorType>(argument.type).getNumElements();
+  func.walk([&](mlir::attn::AttendOp attend) {
+    if (mlir::attn::HeadClassesAttr classes = attend.getHeadClassesAttr())
+      for (mlir::StringAttr name : classes.getNames())
+        result.names.push_back(name.str());
+  });
+  return result;
+}
+
 } // namespace
 
 mlir::FailureOr<Arguments> run::readArguments(mlir::func::FuncOp func) {
@@ -73,6 +85,9 @@ mlir::FailureOr<Arguments> run::readArguments(mlir::func::FuncOp func) {
     case Role::Sinks:
     case Role::Tensor:
       arguments.others.push_back(tensorArgument(argument));
+      break;
+    case Role::Classes:
+      arguments.classes = classesArgument(func, argument);
       break;
     }
   }

@@ -91,6 +91,8 @@ std::string run::summaryText(const RunRecord &record) {
                    storeText(m.argumentOf(m.operands[i])),
                    plural(static_cast<int64_t>(operand.instances()), "instance"), lengthsText(operand));
   }
+  if (!m.headClasses.empty())
+    out << formatv("  KV heads  {0}\n", rt::classHeadsText(m, record.plan.classHeads));
   const rt::KernelInfo &kernel = m.kernels[static_cast<size_t>(record.plan.kernel)];
   out << formatv(
       "  kernel    {0} for {1}: {2} x {3} threads, {4} of shared memory, tile {5} rows x {6} keys\n",
@@ -155,6 +157,12 @@ std::string run::reportJson(const RunRecord &record) {
       {"repeat", record.repeats},
       {"passed", record.failure.empty()},
   };
+  if (!m.headClasses.empty()) {
+    llvm::json::Object classes;
+    for (size_t c = 0; c < m.headClasses.size(); ++c)
+      classes[m.headClasses[c].name] = record.plan.classHeads[c];
+    object["head_classes"] = std::move(classes);
+  }
   if (!record.failure.empty())
     object["failure"] = record.failure;
   if (record.comparison) {

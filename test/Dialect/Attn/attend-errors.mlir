@@ -104,7 +104,7 @@ func.func @regions_differ(%q: !query, %a: !kv, %b: !other) {
 !query = tensor<?x32x128xbf16>
 func.func @no_regions(%q: !query) {
   // expected-error @below {{expected at least one region, got none}}
-  %o = "attn.attend"(%q) <{visibility = [], operandSegmentSizes = array<i32: 1, 0, 0>}> ({}) : (!query) -> !query
+  %o = "attn.attend"(%q) <{visibility = [], operandSegmentSizes = array<i32: 1, 0, 0, 0>}> ({}) : (!query) -> !query
   return
 }
 
@@ -114,7 +114,7 @@ func.func @no_regions(%q: !query) {
 !kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
 func.func @visibility_count(%q: !query, %kv: !kv) {
   // expected-error @below {{expected one visibility per region, 1, got 0}}
-  %o = "attn.attend"(%q, %kv) <{visibility = [], operandSegmentSizes = array<i32: 1, 1, 0>}> ({}) : (!query, !kv) -> !query
+  %o = "attn.attend"(%q, %kv) <{visibility = [], operandSegmentSizes = array<i32: 1, 1, 0, 0>}> ({}) : (!query, !kv) -> !query
   return
 }
 

@@ -25,12 +25,14 @@ func.func @merge_with_sinks(%q: !query, %s: !state, %sinks: tensor<4xf32>) -> !s
 
 // CHECK-LABEL: @empty_region
 // CHECK-SAME: %[[S:[^ ]*]]: !attn.state
-func.func @empty_region(%s: !state, %q: !query, %kv: !kv) -> !state {
+func.func @empty_region(%s: !state, %q: !query, %kv: !kv, %c: tensor<4xi32>) -> !state {
   %a = attn.update %s, %q, %kv see window(0) scale 1.0 : !query, !kv -> !state
   %b = attn.update %a, %q, %kv see causal & (recent(3) & sink(0)) scale 1.0 : !query, !kv -> !state
-  %c = attn.update %b, %q, %kv see sink(0) | recent(0) scale 1.0 : !query, !kv -> !state
+  %x = attn.update %b, %q, %kv see sink(0) | recent(0) scale 1.0 : !query, !kv -> !state
+  %d = attn.update %x, %q, %kv see all heads %c {a: see sink(0), b: see window(0)} scale 1.0
+      : !query, !kv, tensor<4xi32> -> !state
   // CHECK-NEXT: return %[[S]]
-  return %c : !state
+  return %d : !state
 }
 
 // CHECK-LABEL: @continue_chain

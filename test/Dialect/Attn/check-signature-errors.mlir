@@ -113,3 +113,40 @@ func.func private @dims_type(tensor<?xf32> {attn.dims = "rows"})
 
 // expected-error @below {{argument 0: expected attn.name or attn.dims, got "attn.role"}}
 func.func private @attribute(tensor<?xf32> {attn.role = "q"})
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 2: expected the classes to be named "classes", got "policy"}}
+func.func @classes_name(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"},
+                        %c: tensor<4xi32> {attn.name = "policy"}) -> !query {
+  %o = attn.attend %q over (%kv see all) heads %c {x: see all, y: see causal} : !query, !kv, tensor<4xi32> -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 2: expected a name that is not reserved and has no point, got "slot_heads"}}
+func.func @slot_heads(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"},
+                      %c: tensor<4xf32> {attn.name = "slot_heads"}) -> !query {
+  %o = attn.attend %q over (%kv see all) : !query, !kv -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+!state = !attn.state<heads = 4, value_dim = 64>
+func.func @two_assignments(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"},
+                           %c: tensor<4xi32> {attn.name = "classes"}, %d: tensor<4xi32> {attn.name = "others"}) -> !query {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see all heads %c {x: see all, y: see causal} scale 1.0 : !query, !kv, tensor<4xi32> -> !state
+  // expected-error @below {{expected one assignment of heads to classes per function, got a second}}
+  %2 = attn.update %1, %q, %kv see all heads %d {x: see all, y: see causal} scale 1.0 : !query, !kv, tensor<4xi32> -> !state
+  %o = attn.finish %2 : !state -> !query
+  return %o : !query
+}

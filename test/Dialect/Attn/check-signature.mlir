@@ -5,6 +5,7 @@
 // RUN: attn-opt %examples/03_softcap/softcap.mlir --attn-check-signature
 // RUN: attn-opt %examples/04_composition/composition.mlir --attn-check-signature
 // RUN: attn-opt %examples/05_shared_prefix/shared_prefix.mlir --attn-check-signature
+// RUN: attn-opt %examples/06_head_classes/head_classes.mlir --attn-check-signature
 
 !query = tensor<?x4x64xf16>
 !kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
@@ -23,5 +24,13 @@ func.func @named(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"},
       %t = attn.read %bias[%head, %k_pos] : tensor<4x?xf32>
       attn.yield %t : f32
     } : !query, !kv -> !query, tensor<?x4xf32>
+  return %o : !query
+}
+
+// Where the classes vanish, the tensor that assigned heads to them stays an argument.
+func.func @classes(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"},
+                   %classes: tensor<4xi32> {attn.name = "classes"}) -> !query {
+  %o = attn.attend %q over (%kv see all) heads %classes {x: see causal, y: see causal}
+      : !query, !kv, tensor<4xi32> -> !query
   return %o : !query
 }

@@ -34,6 +34,30 @@ func.func @visibility(%q: !query, %kv: !kv) {
   return
 }
 
+// CHECK-LABEL: @head_classes
+// CHECK-SAME: %[[Q:.*]]: tensor<?x4x64xf16>, %[[A:.*]]: !attn.kv<{{.*}}>, %[[B:.*]]: !attn.kv<{{.*}}>, %[[C:.*]]: tensor<4xi32>
+func.func @head_classes(%q: !query, %a: !kv, %b: !kv, %c: tensor<4xi32>) {
+  // CHECK: over (%[[A]] see causal) heads %[[C]] {x: see all, y: see window(7)} scale
+  %0 = attn.attend %q over (%a see causal) heads %c {x: see all | sink(3), y: see window(7) & causal}
+      : !query, !kv, tensor<4xi32> -> !query
+  // Classes that see the same, of all that the regions show, are none.
+  // CHECK: over (%[[A]] see window(7)), (%[[B]] see sink(3) and window(7)) scale
+  %1 = attn.attend %q over (%a see all), (%b see sink(3)) heads %c {x: see window(7), y: see window(7) & causal}
+      : !query, !kv, !kv, tensor<4xi32> -> !query
+  // CHECK: over (%[[A]] see window(9)) scale
+  %2 = attn.attend %q over (%a see window(9)) heads %c {x: see all, y: see causal} : !query, !kv, tensor<4xi32> -> !query
+  // CHECK: over (%[[A]] see window(9)), (%[[B]] see all) heads %[[C]] {x: see all, y: see causal} scale
+  %3 = attn.attend %q over (%a see window(9)), (%b see all) heads %c {x: see all, y: see causal}
+      : !query, !kv, !kv, tensor<4xi32> -> !query
+  // One class is none, and a region of which no class sees anything is none.
+  // CHECK: over (%[[A]] see recent(5)) scale
+  %4 = attn.attend %q over (%a see causal) heads %c {x: see recent(5)} : !query, !kv, tensor<4xi32> -> !query
+  // CHECK: over (%[[A]] see sink(0)) heads %[[C]] {x: see window(0), y: see sink(0)} scale
+  %5 = attn.attend %q over (%a see sink(0)), (%b see causal) heads %c {x: see window(0), y: see sink(0)}
+      : !query, !kv, !kv, tensor<4xi32> -> !query
+  return
+}
+
 // CHECK-LABEL: @empty
 // CHECK-SAME: %[[Q:.*]]: tensor<?x4x64xf16>, %[[A:.*]]: !attn.kv<{{.*}}>, %[[B:.*]]: !attn.kv<
 func.func @empty(%q: !query, %a: !kv, %b: !kv) {

@@ -59,6 +59,26 @@ func.func @score(%q: !query, %a: !dense, %sinks: tensor<32xf32>, %bias: tensor<3
   return %o : !output
 }
 
+// Names that are no keywords are strings.
+// CHECK-LABEL: @head_classes
+func.func @head_classes(%q: !query, %a: !dense, %b: !paged, %classes: tensor<8xi32>, %sinks: tensor<32xf32>) {
+  // CHECK: attn.attend %{{.*}} over (%{{.*}} see causal) heads %{{.*}} {retrieval: see all, streaming: see sink(64) | recent(256)} :
+  // CHECK-SAME: tensor<?x32x128xbf16>, !attn.kv<dense, {{.*}}>, tensor<8xi32> -> tensor<?x32x64xbf16>
+  %0 = attn.attend %q over (%a see causal) heads %classes {retrieval: see all, streaming: see sink(64) | recent(256)}
+      : !query, !dense, tensor<8xi32> -> !output
+  // CHECK: attn.attend %{{.*}} over (%{{.*}} see all), (%{{.*}} see causal) heads %{{.*}} {i32: see window(7), "two words": see all} scale 0.5 sinks %{{.*}} :
+  // CHECK-SAME: tensor<?x32x128xbf16>, !attn.kv<dense, {{.*}}>, !attn.kv<paged<16>, {{.*}}>, tensor<8xi32>, tensor<32xf32> ->
+  %1 = attn.attend %q over (%a see all), (%b see causal) heads %classes {"i32": see window(7), "two words": see all}
+      scale 0.5 sinks %sinks : !query, !dense, !paged, tensor<8xi32>, tensor<32xf32> -> !output
+  // CHECK: %[[I:.*]] = attn.init
+  %i = attn.init %q : !query -> !state
+  // CHECK: attn.update %[[I]], %{{.*}}, %{{.*}} see all heads %{{.*}} {one: see causal} scale 0.125
+  // CHECK-SAME: {note = #attn.head_classes<{a: see all, b: see causal}>} : tensor<?x32x128xbf16>, !attn.kv<dense, {{.*}}>, tensor<8xi32> -> !attn.state
+  %u = attn.update %i, %q, %a see all heads %classes {one: see causal} scale 0.125
+      {note = #attn.head_classes<{a: see all, b: see causal}>} : !query, !dense, tensor<8xi32> -> !state
+  return
+}
+
 // CHECK-LABEL: @online
 func.func @online(%q: !query, %a: !dense, %b: !paged, %sinks: tensor<32xf32>) -> (!output, tensor<?x32xf32>) {
   // CHECK: %[[I:.*]] = attn.init %{{.*}} : tensor<?x32x128xbf16> -> !attn.state<heads = 32, value_dim = 64>

@@ -48,3 +48,14 @@ func.func @several(%q: !query, %a: !kv, %b: !kv, %c: !kv, %sinks: tensor<4xf32>)
     } : !query, !kv, !kv, !kv, tensor<4xf32> -> !query, !lse
   return %o, %lse : !query, !lse
 }
+
+// Every update carries the classes.
+// CHECK-LABEL: @head_classes
+// CHECK-SAME: %[[Q:.*]]: tensor<?x4x64xf16>, %[[A:.*]]: !attn.kv<{{.*}}>, %[[B:.*]]: !attn.kv<{{.*}}>, %[[C:.*]]: tensor<4xi32>
+func.func @head_classes(%q: !query, %a: !kv, %b: !kv, %c: tensor<4xi32>) -> !query {
+  // CHECK: attn.update %{{.*}}, %[[Q]], %[[A]] see all heads %[[C]] {x: see all, y: see window(7)} scale
+  // CHECK: attn.update %{{.*}}, %[[Q]], %[[B]] see causal heads %[[C]] {x: see all, y: see window(7)} scale
+  %o = attn.attend %q over (%a see all), (%b see causal) heads %c {x: see all, y: see window(7)}
+      : !query, !kv, !kv, tensor<4xi32> -> !query
+  return %o : !query
+}

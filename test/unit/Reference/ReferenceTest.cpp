@@ -235,6 +235,61 @@ TEST_F(ReferenceTest, RegionsAreOneSet) {
   expectRow(result, 2, softmax({{0, 0}, {0.5, 1}, {0.5, 1}, {1, 2}}));
 }
 
+/// Two regions, three KV heads with two query heads each; a class narrows both regions, by positions that run
+/// through them. Tokens 0..2 are the context's, 3..5 the response's, the row is the last.
+TEST_F(ReferenceTest, HeadClasses) {
+  func::FuncOp func = parse(R"(
+    !dense = !attn.kv<dense, heads = 3, dim = 32, key = f16, value = f16>
+    func.func @f(%q: tensor<?x6x32xf16> {attn.name = "q"}, %a: !dense {attn.name = "context"},
+                 %b: !dense {attn.name = "response"}, %c: tensor<3xi32> {attn.name = "classes"},
+                 %s: tensor<6xf32> {attn.name = "sink_logits"}) -> tensor<?x6x32xf16> {
+      %o = attn.attend %q over (%a see all), (%b see causal)
+          heads %c {retrieval: see all, streaming: see sink(1) | recent(2), context: see sink(3)} scale 1.0 sinks %s
+          : tensor<?x6x32xf16>, !dense, !dense, tensor<3xi32>, tensor<6xf32> -> tensor<?x6x32xf16>
+      return %o : tensor<?x6x32xf16>
+    })");
+  tensors["q"] = features({1, 6, kDim}, [](int64_t, int64_t h) { return double(h); }, false);
+  tensors["q_pos"] = ints({5});
+  for (int first : {0, 3}) {
+    std::string name = first ? "response" : "context";
+    tensors[name + ".k"] = features(
+        {1, 3, 3, kDim}, [&](int64_t t, int64_t h) { return double(first + t) / 8 + double(h); }, false);
+    tensors[name + ".v"] =
+        features({1, 3, 3, kDim}, [&](int64_t t, int64_t h) { return double(100 * h + first + t); }, true);
+    tensors[name + ".lengths"] = ints({3});
+    tensors[name + ".pos0"] = ints({first});
+  }
+  tensors["sink_logits"] = rt::Tensor::ofDoubles(rt::DType::F32, {6}, std::vector<double>(6, 0.25));
+  auto expectSees = [&](const ReferenceResult &result, int64_t queryHead, std::vector<int64_t> seen) {
+    int64_t head = queryHead / 2;
+    std::vector<std::pair<double, double>> pairs{{0.25, 0}};
+    for (int64_t t : seen)
+      pairs.emplace_back(double(queryHead) * (double(t) / 8 + double(head)), double(100 * head + t));
+    expectRow(result, queryHead, softmax(pairs));
+  };
+  tensors["classes"] = ints({1, 0, 2});
+  ReferenceResult result = evaluate(func);
+  for (int64_t member : {0, 1}) {
+    expectSees(result, member, {0, 4, 5});
+    expectSees(result, 2 + member, {0, 1, 2, 3, 4, 5});
+    expectSees(result, 4 + member, {0, 1, 2});
+  }
+  tensors["classes"] = ints({2, 2, 1});
+  result = evaluate(func);
+  expectSees(result, 1, {0, 1, 2});
+  expectSees(result, 3, {0, 1, 2});
+  expectSees(result, 5, {0, 4, 5});
+
+  tensors["classes"] = ints({0, 3, 0});
+  expectError(func, "tensor 'classes': expected a class from 0 to 2 for KV head 1, got 3");
+  tensors["classes"] = ints({0, 0, -1});
+  expectError(func, "tensor 'classes': expected a class from 0 to 2 for KV head 2, got -1");
+  tensors["classes"] = ints({0, 0});
+  expectError(func, "tensor 'classes': expected i32[3], got i32[2]");
+  tensors.erase("classes");
+  expectError(func, "tensor 'classes' is missing");
+}
+
 TEST_F(ReferenceTest, LongerThanAChunk) {
   oneSequence(600, {0.0, 0.0});
   ReferenceResult result = evaluate(dense(1, 1, "causal"));

@@ -30,6 +30,8 @@ LogicalResult UpdateOp::verify() {
   KVType region = getKv().getType();
   if (failed(detail::verifyRegion(*this, query, region)))
     return failure();
+  if (failed(detail::verifyClasses(*this, getClasses(), getHeadClassesAttr(), region.getHeads())))
+    return failure();
   StateType state = getState().getType();
   if (state.getHeads() != query.getDimSize(1) || state.getValueDim() != region.getValueDim())
     return emitOpError("expected a state of ")
@@ -41,7 +43,9 @@ LogicalResult UpdateOp::verifyRegions() { return detail::verifyScore(*this, getS
 
 OpFoldResult UpdateOp::fold(FoldAdaptor) {
   // Nothing is seen: the region contributes the identity.
-  return getVisibility().isStaticallyEmpty() ? getState() : OpFoldResult();
+  HeadClassesAttr classes = getHeadClassesAttr();
+  bool empty = getVisibility().isStaticallyEmpty() || (classes && classes.isStaticallyEmpty());
+  return empty ? getState() : OpFoldResult();
 }
 
 OpFoldResult MergeOp::fold(FoldAdaptor) {

@@ -77,22 +77,38 @@ static void printRegions(OpAsmPrinter &printer, Operation *, OperandRange region
   });
 }
 
-/// query `,` region... (`,` sinks)? `->` output (`,` lse)?
+static ParseResult parseHeadClasses(OpAsmParser &parser, HeadClassesAttr &classes) {
+  FailureOr<HeadClassesAttr> parsed = HeadClassesAttr::parseClasses(parser);
+  if (failed(parsed))
+    return failure();
+  classes = *parsed;
+  return success();
+}
+
+static void printHeadClasses(OpAsmPrinter &printer, Operation *, HeadClassesAttr classes) {
+  classes.printClasses(printer);
+}
+
+/// query `,` region... (`,` classes)? (`,` sinks)? `->` output (`,` lse)?
 static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::UnresolvedOperand> regions,
+                                    const std::optional<OpAsmParser::UnresolvedOperand> &classes,
                                     const std::optional<OpAsmParser::UnresolvedOperand> &sinks,
-                                    Type &queryType, SmallVectorImpl<Type> &regionTypes, Type &sinksType,
-                                    Type &outputType, Type &lseType) {
+                                    Type &queryType, SmallVectorImpl<Type> &regionTypes, Type &classesType,
+                                    Type &sinksType, Type &outputType, Type &lseType) {
   SMLoc loc = parser.getCurrentLocation();
   SmallVector<Type> types;
   if (parser.parseTypeList(types))
     return failure();
-  size_t expected = 1 + regions.size() + (sinks ? 1 : 0);
+  size_t expected = 1 + regions.size() + (classes ? 1 : 0) + (sinks ? 1 : 0);
   if (types.size() != expected)
     return parser.emitError(loc, "expected ")
            << expected << " operand types (the query, " << regions.size() << " regions"
-           << (sinks ? " and the sink logits" : "") << "), got " << types.size();
+           << (classes ? ", the head classes" : "") << (sinks ? " and the sink logits" : "") << "), got "
+           << types.size();
   queryType = types.front();
   regionTypes.append(types.begin() + 1, types.begin() + 1 + regions.size());
+  if (classes)
+    classesType = types[1 + regions.size()];
   if (sinks)
     sinksType = types.back();
 
@@ -111,11 +127,14 @@ static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::U
   return success();
 }
 
-static void printAttendTypes(OpAsmPrinter &printer, Operation *, OperandRange, Value, Type queryType,
-                             TypeRange regionTypes, Type sinksType, Type outputType, Type lseType) {
+static void printAttendTypes(OpAsmPrinter &printer, Operation *, OperandRange, Value, Value, Type queryType,
+                             TypeRange regionTypes, Type classesType, Type sinksType, Type outputType,
+                             Type lseType) {
   printer << queryType;
   for (Type type : regionTypes)
     printer << ", " << type;
+  if (classesType)
+    printer << ", " << classesType;
   if (sinksType)
     printer << ", " << sinksType;
   printer << " -> " << outputType;
@@ -166,6 +185,8 @@ LogicalResult AttendOp::verify() {
     return emitOpError("expected output elements of the query's type, ")
            << getQueryType().getElementType() << ", got " << getOutputType().getElementType();
   if (getLse() && failed(detail::verifyLse(*this, getLse().getType(), getQueryHeads())))
+    return failure();
+  if (failed(detail::verifyClasses(*this, getClasses(), getHeadClassesAttr(), getKVHeads())))
     return failure();
   if (getSinks() && failed(detail::verifySinks(*this, getSinks().getType(), getQueryHeads())))
     return failure();

@@ -16,6 +16,8 @@ StringRef attn::stringifyRole(Role role) {
     return "sink";
   case Role::Tensor:
     return "tensor";
+  case Role::Classes:
+    return "classes";
   }
   llvm_unreachable("unknown role");
 }
@@ -77,6 +79,7 @@ private:
       TypeSwitch<Operation *>(op)
           .Case([&](AttendOp attend) {
             set(op, query, attend.getQuery(), "query");
+            set(op, classes, attend.getClasses(), "assignment of heads to classes");
             set(op, sinks, attend.getSinks(), "sink_logits");
             set(op, output, attend.getOutput(), "attention");
             set(op, lse, attend.getLse(), "attention");
@@ -85,7 +88,10 @@ private:
             set(op, query, init.getQuery(), "query");
             set(op, sinks, init.getSinks(), "sink_logits");
           })
-          .Case([&](UpdateOp update) { set(op, query, update.getQuery(), "query"); })
+          .Case([&](UpdateOp update) {
+            set(op, query, update.getQuery(), "query");
+            set(op, classes, update.getClasses(), "assignment of heads to classes");
+          })
           .Case([&](FinishOp finish) {
             set(op, output, finish.getOutput(), "attention");
             set(op, lse, finish.getLse(), "attention");
@@ -105,8 +111,13 @@ private:
     argument.role = value == query                 ? Role::Query
                     : isa<KVType>(value.getType()) ? Role::KV
                     : value == sinks               ? Role::Sinks
+                    : value == classes             ? Role::Classes
                                                    : Role::Tensor;
     auto name = func.getArgAttrOfType<StringAttr>(argument.index, "attn.name");
+    // Where all classes came to see the same, nothing uses the tensor that assigns heads to them.
+    if (name && name == exampleName(Role::Classes) && value.use_empty() &&
+        getElementTypeOrSelf(argument.type).isInteger(32))
+      argument.role = Role::Classes;
     if (!name)
       return emitArgumentError(value) << "expected the attribute attn.name, as in {attn.name = \""
                                       << exampleName(argument.role) << "\"}";
@@ -147,18 +158,21 @@ private:
       return "sink_logits";
     case Role::Tensor:
       return "bias";
+    case Role::Classes:
+      return "classes";
     }
     llvm_unreachable("unknown role");
   }
 
   LogicalResult checkName(BlockArgument value, const Argument &argument) {
-    // The tensors of these two have fixed names in files and kernels.
-    bool fixed = argument.role == Role::Query || argument.role == Role::Sinks;
+    // The tensors of these have fixed names in files and kernels.
+    bool fixed =
+        argument.role == Role::Query || argument.role == Role::Sinks || argument.role == Role::Classes;
     if (fixed && argument.name != exampleName(argument.role))
       return emitArgumentError(value) << "expected the " << stringifyRole(argument.role) << " to be named \""
                                       << exampleName(argument.role) << "\", got \"" << argument.name << "\"";
-    static constexpr StringLiteral kReserved[] = {"q",       "q_start",     "q_pos", "o",      "lse",
-                                                  "classes", "sink_logits", "plan",  "partial"};
+    static constexpr StringLiteral kReserved[] = {"q",       "q_start",    "q_pos",       "o",    "lse",
+                                                  "classes", "slot_heads", "sink_logits", "plan", "partial"};
     if (!fixed && (llvm::is_contained(kReserved, argument.name) || StringRef(argument.name).contains('.')))
       return emitArgumentError(value)
              << "expected a name that is not reserved and has no point, got \"" << argument.name << "\"";
@@ -181,7 +195,7 @@ private:
 
   func::FuncOp func;
   Signature signature;
-  Value query, sinks, output, lse;
+  Value query, classes, sinks, output, lse;
 };
 } // namespace
 

@@ -90,6 +90,18 @@ LogicalResult attn::detail::verifySinks(Operation *op, Type sinks, int64_t heads
          << expected << ", one per query head, got " << sinks;
 }
 
+LogicalResult attn::detail::verifyClasses(Operation *op, Value tensor, HeadClassesAttr classes,
+                                          int64_t heads) {
+  if (bool(tensor) != bool(classes))
+    return op->emitOpError("expected head classes and the tensor that assigns heads to them, got ")
+           << (tensor ? "only the tensor" : "only the classes");
+  auto expected = RankedTensorType::get({heads}, IntegerType::get(op->getContext(), 32));
+  if (!tensor || tensor.getType() == expected)
+    return success();
+  return op->emitOpError("expected the head classes to be assigned by ")
+         << expected << ", one element per KV head, got " << tensor.getType();
+}
+
 LogicalResult attn::detail::verifyScale(Operation *op, APFloat scale) {
   if (scale.isFinite() && !scale.isZero() && !scale.isNegative())
     return success();

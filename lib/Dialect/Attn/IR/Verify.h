@@ -28,6 +28,8 @@ LogicalResult verifyRegion(Operation *op, RankedTensorType query, KVType region)
 LogicalResult verifyOutput(Operation *op, Type output, int64_t heads, int64_t valueDim);
 LogicalResult verifyLse(Operation *op, Type lse, int64_t heads);
 LogicalResult verifySinks(Operation *op, Type sinks, int64_t heads);
+/// That classes and the tensor that assigns heads to them are there together, or neither.
+LogicalResult verifyClasses(Operation *op, Value tensor, HeadClassesAttr classes, int64_t heads);
 LogicalResult verifyScale(Operation *op, APFloat scale);
 LogicalResult verifyScore(Operation *op, Region &score);
 

@@ -19,8 +19,36 @@ struct NormalizePass : attn::impl::NormalizePassBase<NormalizePass> {
         attend.setScaleAttr(attend.getScaleOrDefault());
         ++scales;
       }
+      simplifyClasses(attend);
       simplify(attend);
     });
+  }
+
+  /// Classes that see the same of every region are no classes: what they see becomes what the regions show.
+  void simplifyClasses(AttendOp attend) {
+    HeadClassesAttr classes = attend.getHeadClassesAttr();
+    if (!classes)
+      return;
+    SmallVector<VisibilityAttr> simple;
+    for (VisibilityAttr see : classes.getVisibility()) {
+      simple.push_back(see.simplify());
+      visibilities += simple.back() != see;
+    }
+    SmallVector<Attribute> seen;
+    for (VisibilityAttr shown : attend.getVisibility().getAsRange<VisibilityAttr>()) {
+      auto narrow = [&](VisibilityAttr see) {
+        return VisibilityAttr::intersect(&getContext(), {shown.simplify(), see}).simplify();
+      };
+      seen.push_back(narrow(simple.front()));
+      if (!llvm::all_of(simple, [&](VisibilityAttr see) { return narrow(see) == seen.back(); })) {
+        attend.setHeadClassesAttr(HeadClassesAttr::get(&getContext(), classes.getNames(), simple));
+        return;
+      }
+    }
+    attend.setVisibilityAttr(ArrayAttr::get(&getContext(), seen));
+    attend.getClassesMutable().clear();
+    attend.removeHeadClassesAttr();
+    ++unclassed;
   }
 
   void simplify(AttendOp attend) {
@@ -31,7 +59,8 @@ struct NormalizePass : attn::impl::NormalizePassBase<NormalizePass> {
       VisibilityAttr simple = see.simplify();
       if (simple != see)
         ++visibilities;
-      if (simple.isStaticallyEmpty())
+      HeadClassesAttr classes = attend.getHeadClassesAttr();
+      if (simple.isStaticallyEmpty() || (classes && classes.isStaticallyEmpty()))
         continue;
       regions.push_back(region);
       visibility.push_back(simple);

@@ -28,7 +28,8 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
       Value sinks = i == 0 ? attend.getSinks() : Value();
       Value state = InitOp::create(builder, loc, stateType, attend.getQuery(), sinks);
       auto update = UpdateOp::create(builder, loc, stateType, state, attend.getQuery(), region,
-                                     attend.getRegionVisibility(i), attend.getScaleOrDefault());
+                                     attend.getRegionVisibility(i), attend.getClasses(),
+                                     attend.getHeadClassesAttr(), attend.getScaleOrDefault());
       IRMapping mapping;
       attend.getScore().cloneInto(&update.getScore(), mapping);
       ++updates;

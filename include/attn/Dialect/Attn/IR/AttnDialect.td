@@ -25,7 +25,8 @@ def Attn_Dialect : Dialect {
     | `attn.name` | every argument | the name of the tensor, or the prefix `<name>.` of the tensors a KV operand expands into |
     | `attn.dims` | arguments with dynamic dimensions | their names, in order |
 
-    A query argument is called `q` and has one dynamic dimension. A KV argument
+    A query argument is called `q` and has one dynamic dimension, the class of
+    each KV head `classes`, and sink logits `sink_logits`. A KV argument
     has two: how many instances there are, and how many tokens one has
     (`["batch", "kv_len"]` by default). `readSignature` in `Signature.h` reads
     them.

@@ -47,6 +47,7 @@
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNONLINEOPS_TD
 #define ATTN_DIALECT_ATTN_IR_ATTNONLINEOPS_TD
 
+include "attn/Dialect/Attn/IR/AttnHeadClasses.td"
 include "attn/Dialect/Attn/IR/AttnTypes.td"
 include "attn/Dialect/Attn/IR/AttnVisibility.td"
 
@@ -83,7 +84,8 @@ def Attn_UpdateOp : Attn_Op<"update", [Pure, AllTypesMatch<["state", "result"]>]
     Inside, the tokens of R come in tiles, each merged into the running state
     (the *online softmax*); the order of tiles and the grouping move rounding,
     nothing else. A region of which nothing is seen leaves the state as it is,
-    to the bit. Scale and score region are those of `attn.attend`.
+    to the bit. Scale, head classes and score region are those of
+    `attn.attend`.
 
     ```mlir
     %s1 = attn.update %s0, %q, %kv see causal scale 0.08838835 : !q, !cache -> !attn.state<heads = 32, value_dim = 128>
@@ -94,12 +96,15 @@ def Attn_UpdateOp : Attn_Op<"update", [Pure, AllTypesMatch<["state", "result"]>]
     Attn_Described<AnyRankedTensor, "the query rows">:$query,
     Attn_Described<Attn_KVType, "the region">:$kv,
     Attn_VisibilityAttr:$visibility,
+    Optional<Attn_ClassesTensor>:$classes,
+    OptionalAttr<Attn_HeadClassesAttr>:$head_classes,
     Attn_ScaleAttr:$scale);
   let results = (outs Attn_Described<Attn_StateType, "the state with the region's tokens">:$result);
   let regions = (region MaxSizedRegion<1>:$score);
   let assemblyFormat = [{
-    $state `,` $query `,` $kv `see` custom<Visibility>($visibility) `scale` custom<Scale>($scale) (`score` $score^)?
-    attr-dict `:` type($query) `,` qualified(type($kv)) `->` qualified(type($result))
+    $state `,` $query `,` $kv `see` custom<Visibility>($visibility)
+    (`heads` $classes^ custom<HeadClasses>($head_classes))? `scale` custom<Scale>($scale) (`score` $score^)?
+    attr-dict `:` type($query) `,` qualified(type($kv)) (`,` type($classes)^)? `->` qualified(type($result))
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

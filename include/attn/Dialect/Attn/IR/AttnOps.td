@@ -8,6 +8,7 @@
 #define ATTN_DIALECT_ATTN_IR_ATTNOPS_TD
 
 include "attn/Dialect/Attn/IR/AttnDialect.td"
+include "attn/Dialect/Attn/IR/AttnHeadClasses.td"
 include "attn/Dialect/Attn/IR/AttnTypes.td"
 include "attn/Dialect/Attn/IR/AttnVisibility.td"
 include "mlir/IR/OpBase.td"
@@ -41,6 +42,9 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     legal. Regions may differ in store, in how many instances they have and in
     visibility; heads, dimensions and element types agree.
 
+    *Head classes* (`heads`) narrow what some of the KV heads see, and with them
+    the query heads that read those: `AttnHeadClasses.td`.
+
     *The score region* changes a score before the softmax: a soft cap, ALiBi,
     an additive bias, a mask (-inf). It is called for every visible pair with
     the scaled score, the query head and both positions, and yields the new
@@ -64,6 +68,9 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     ```mlir
     %o, %lse = attn.attend %q over (%context see all), (%response see causal) scale 0.08838835
         : !q, !dense, !paged -> !q, tensor<?x32xf32>
+    %o = attn.attend %q over (%kv see causal)
+        heads %classes {retrieval: see all, streaming: see sink(64) | recent(256)}
+        : !q, !cache, tensor<8xi32> -> !q
     %o = attn.attend %q over (%kv see causal) score {
       ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
         %t = math.absf %s : f32
@@ -75,6 +82,8 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     Attn_Described<AnyRankedTensor, "query rows `[rows, q_heads, dim]`, f16 or bf16, rows dynamic">:$query,
     Variadic<Attn_Described<Attn_KVType, "the regions, one or more">>:$kv,
     Attn_VisibilityArrayAttr:$visibility,
+    Optional<Attn_ClassesTensor>:$classes,
+    OptionalAttr<Attn_HeadClassesAttr>:$head_classes,
     OptionalAttr<Attn_ScaleAttr>:$scale,
     Optional<Attn_Described<AnyRankedTensor, "a logit per query head, f32, that joins the softmax and carries no value">>:$sinks);
   let results = (outs
@@ -82,10 +91,10 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32 (or `tensor<?x?xf32>`), natural logarithm, -inf where a row sees nothing">>:$lse);
   let regions = (region MaxSizedRegion<1>:$score);
   let assemblyFormat = [{
-    $query `over` custom<Regions>($kv, $visibility) (`scale` custom<Scale>($scale)^)? (`sinks` $sinks^)?
-    (`score` $score^)? attr-dict
-    `:` custom<AttendTypes>(ref($kv), ref($sinks), type($query), type($kv), type($sinks),
-                            type($output), type($lse))
+    $query `over` custom<Regions>($kv, $visibility) (`heads` $classes^ custom<HeadClasses>($head_classes))?
+    (`scale` custom<Scale>($scale)^)? (`sinks` $sinks^)? (`score` $score^)? attr-dict
+    `:` custom<AttendTypes>(ref($kv), ref($classes), ref($sinks), type($query), type($kv), type($classes),
+                            type($sinks), type($output), type($lse))
   }];
   let extraClassDeclaration = [{
     /// The KV regions, one value each.

@@ -15,13 +15,14 @@
 namespace mlir::attn {
 
 enum class Role {
-  Query,  ///< `q`
-  KV,     ///< a KV operand; its tensors are called `<name>.k_pages`, `<name>.lengths`, ...
-  Sinks,  ///< `sink_logits`
-  Tensor, ///< read by a score region
+  Query,   ///< `q`
+  KV,      ///< a KV operand; its tensors are called `<name>.k_pages`, `<name>.lengths`, ...
+  Sinks,   ///< `sink_logits`
+  Tensor,  ///< read by a score region
+  Classes, ///< `classes`, the class of each KV head
 };
 
-/// The manifest's word for a role: query, kv, sink, tensor.
+/// The manifest's word for a role: query, kv, sink, tensor, classes.
 StringRef stringifyRole(Role role);
 
 struct Argument {

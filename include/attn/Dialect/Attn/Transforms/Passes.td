@@ -21,6 +21,8 @@ def NormalizePass : Pass<"attn-normalize", "func::FuncOp"> {
     - a missing scale becomes 1/sqrt(dim);
     - visibility expressions are simplified, for every value of their ends
       (`causal and window(w)` is `window(w)`);
+    - head classes that see the same of every region vanish, and what they see
+      becomes the regions' visibility;
     - regions of which nothing is seen are dropped, except that one always
       stays.
 
@@ -29,6 +31,7 @@ def NormalizePass : Pass<"attn-normalize", "func::FuncOp"> {
   let statistics = [
     Statistic<"scales", "scales", "Scales that were left out and are now explicit">,
     Statistic<"visibilities", "visibilities", "Visibility expressions made simpler">,
+    Statistic<"unclassed", "vanished-classes", "Attentions whose head classes all saw the same">,
     Statistic<"dropped", "dropped-regions", "Regions dropped because nothing is seen of them">];
 }
 

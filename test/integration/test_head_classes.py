@@ -1,0 +1,238 @@
+"""Head classes: which KV heads stream is data, what streaming heads cannot see they do not read."""
+
+import os
+import random
+import subprocess
+
+import numpy as np
+import pytest
+from attnlab import Problem, attn_run, program
+from safetensors.numpy import load_file, save_file
+
+DEVICE = os.environ.get("ATTN_DEVICE", "host")
+SINK, RECENT = 20, 70
+CLASSES = f"causal heads {{retrieval: see all, streaming: see sink({SINK}) | recent({RECENT})}}"
+SHAPES = [("mma", 1), ("mma", 40), ("wgmma", 40)]
+STORES = ["paged<16>", "dense", "packed"]
+
+
+def write(folder, store="paged<16>", q_heads=8, kv_heads=4, text=lambda text: text):
+    file = folder / "problem.mlir"
+    file.write_text(text(Problem(q_heads, kv_heads, 64, 64, "f16", store, CLASSES).text()))
+    return file
+
+
+def generate(file, folder, *options):
+    """Tensors as attn-run makes them."""
+    saved = folder / "generated.safetensors"
+    command = [program("attn-run"), str(file), f"--device={DEVICE}", "--save-inputs", str(saved), *options]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    return load_file(saved)
+
+
+def run(file, folder, tensors, *options):
+    """The results for these tensors, and the report."""
+    inputs, outputs = folder / "in.safetensors", folder / "out.safetensors"
+    save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, inputs)
+    arguments = ["--inputs", inputs, "--outputs", outputs, "--check", f"--device={DEVICE}", *options]
+    status, report, errors = attn_run(file, *arguments)
+    assert status == 0, errors
+    return load_file(outputs), report
+
+
+def tokens_of(tensors, sequence):
+    """Where the tokens of a sequence lie: the index in keys and values without their last two axes."""
+    tokens = np.arange(tensors["kv.lengths"][sequence])
+    if "kv.k_pages" in tensors:
+        page = tensors["kv.k_pages"].shape[1]
+        return tensors["kv.block_table"][sequence][tokens // page], tokens % page
+    if "kv.start" in tensors:
+        return (tensors["kv.start"][sequence] + tokens,)
+    return np.full_like(tokens, sequence), tokens
+
+
+def keys_and_values(tensors):
+    return [tensors[f"kv.{part}{'_pages' if 'kv.k_pages' in tensors else ''}"] for part in "kv"]
+
+
+def sees(tensors, head, row, tokens):
+    distance = tensors["q_pos"][row] - tokens
+    streaming = tensors["classes"][head] == 1
+    return (distance >= 0) & ((tokens < SINK) | (distance < RECENT) | (not streaming))
+
+
+def attention(tensors):
+    q = tensors["q"].astype(np.float64)
+    group = q.shape[1] // len(tensors["classes"])
+    o = np.zeros(q.shape)
+    keys, values = keys_and_values(tensors)
+    for s in range(len(tensors["kv.lengths"])):
+        place = tokens_of(tensors, s)
+        k, v = keys[place].astype(np.float64), values[place].astype(np.float64)
+        for row in range(tensors["q_start"][s], tensors["q_start"][s + 1]):
+            for head in range(q.shape[1]):
+                seen = sees(tensors, head // group, row, np.arange(len(k)))
+                if seen.any():
+                    scores = k[seen, head // group] @ q[row, head] / np.sqrt(q.shape[2])
+                    weights = np.exp(scores - scores.max())
+                    o[row, head] = weights @ v[seen, head // group] / weights.sum()
+    return o
+
+
+@pytest.mark.parametrize("schedule,q_len", SHAPES)
+@pytest.mark.parametrize("store", STORES)
+def test_numpy_agrees(tmp_path, store, schedule, q_len):
+    file = write(tmp_path, store)
+    tensors = generate(file, tmp_path, "--dim=batch=3", "--dim=kv_len=0..400", f"--dim=q_len={q_len}")
+    assert list(tensors["classes"]) == [0, 1, 0, 1]
+    got, _ = run(file, tmp_path, tensors, f"--schedule={schedule}")
+    o = attention(tensors)
+    error = np.linalg.norm(got["o"].astype(np.float64) - o, axis=-1)
+    assert np.all(error <= 1e-3 * np.linalg.norm(o, axis=-1))
+
+
+@pytest.mark.parametrize("schedule,q_len", SHAPES)
+@pytest.mark.parametrize("store", STORES)
+def test_what_streaming_heads_do_not_see_is_not_read(tmp_path, store, schedule, q_len):
+    """NaN in the pages of which no row sees a token through a head, and, where there are no pages, in tokens further
+    than a tile from those it sees: were one read, it would reach the result, because a weight of zero times NaN is
+    NaN."""
+    file = write(tmp_path, store)
+    tensors = generate(file, tmp_path, "--dim=batch=3", "--dim=kv_len=100..900", f"--dim=q_len={q_len}")
+    spoilt = 0
+    for s in range(len(tensors["kv.lengths"])):
+        place = tokens_of(tensors, s)
+        length, rows = len(place[0]), range(tensors["q_start"][s], tensors["q_start"][s + 1])
+        for head in range(len(tensors["classes"])):
+            seen = np.any([sees(tensors, head, row, np.arange(length)) for row in rows], axis=0)
+            near = [
+                seen[t // 16 * 16 :][:16] if store == "paged<16>" else seen[max(t - 128, 0) :][:257]
+                for t in range(length)
+            ]
+            unread = np.array([not some.any() for some in near], dtype=bool)
+            spoilt += unread.sum()
+            for part in keys_and_values(tensors):
+                part[(*(axis[unread] for axis in place), head)] = np.nan
+    assert spoilt > 500
+    run(file, tmp_path, tensors, f"--schedule={schedule}")
+
+
+@pytest.mark.parametrize("schedule,q_len", SHAPES)
+def test_heads_may_trade_places(tmp_path, schedule, q_len):
+    """Another layer with as many heads in each class runs the same plan: results move with the heads, to the bit.
+    Heads of a class keep their order, and so their slots."""
+    file = write(tmp_path)
+    tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=kv_len=500..900", f"--dim=q_len={q_len}")
+    first, _ = run(file, tmp_path, tensors, f"--schedule={schedule}", "--blocks=7")
+    order = [1, 0, 2, 3]  # streaming, retrieval, retrieval, streaming
+    group = tensors["q"].shape[1] // len(order)
+    queries = [head * group + member for head in order for member in range(group)]
+    moved = dict(tensors, classes=tensors["classes"][order], q=tensors["q"][:, queries])
+    for name in ("kv.k_pages", "kv.v_pages"):
+        moved[name] = tensors[name][:, :, order]
+    second, _ = run(file, tmp_path, moved, f"--schedule={schedule}", "--blocks=7")
+    for name in ("o", "lse"):
+        assert np.array_equal(first[name][:, queries], second[name])
+
+
+def test_numbers_of_heads(tmp_path):
+    file = write(tmp_path, kv_heads=8)
+    for options, expected in [
+        ([], (4, 4)),
+        (["--dim=streaming=6"], (2, 6)),
+        (["--dim=retrieval=0"], (0, 8)),
+        (["--dim=retrieval=3", "--dim=streaming=5"], (3, 5)),
+    ]:
+        status, report, errors = attn_run(file, f"--device={DEVICE}", "--check", "--dim=kv_len=300", *options)
+        assert status == 0, errors
+        assert report["head_classes"] == dict(zip(("retrieval", "streaming"), expected, strict=True))
+
+
+@pytest.mark.skipif(DEVICE != "host", reason="counters exist on the host device only")
+def test_bytes_follow_the_classes(tmp_path):
+    file = write(tmp_path, kv_heads=8)
+    keys = {}
+    for streaming in (0, 6, 8):
+        status, report, errors = attn_run(
+            file, "--device=host", "--dim=batch=2", "--dim=kv_len=4000", f"--dim=streaming={streaming}"
+        )
+        assert status == 0, errors
+        keys[streaming] = report["bytes_read"]
+        assert report["amplification"] <= 1.03
+    full = 2 * 4000 * 8 * 64 * 2 * 2
+    assert keys[0] >= full
+    assert keys[6] <= 1.05 * full * (2 + 6 * (SINK + RECENT) / 4000) / 8
+    assert keys[8] <= 1.3 * full * (SINK + RECENT) / 4000
+
+
+def test_classes_that_see_the_same_vanish(tmp_path):
+    """The tensor stays an argument; what it holds decides nothing."""
+    same = f"see sink({SINK}) | recent({RECENT})"
+    file = write(tmp_path, text=lambda text: text.replace("see all", same))
+    tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=kv_len=300")
+    first, report = run(file, tmp_path, tensors)
+    assert "head_classes" not in report
+    second, _ = run(file, tmp_path, dict(tensors, classes=np.array([7, -1, 0, 3], dtype=np.int32)))
+    assert first["o"].tobytes() == second["o"].tobytes()
+
+
+def composition(rng):
+    """Two regions, the first one shared, whose visibilities and those of the classes have sizes of their own."""
+
+    def see(*sizes):
+        size = rng.choice([*sizes, 1, 7, 64, 65, 200, 1000])
+        other = rng.choice([1, 30, 500])
+        return rng.choice(
+            [
+                "all",
+                "causal",
+                f"window({size})",
+                f"causal and (sink({other}) | recent({size}))",
+                f"sink({size})",
+            ]
+        )
+
+    heads, group = rng.choice([(3, 4), (2, 7), (4, 2), (6, 1)])
+    dim, dtype = rng.choice([32, 64, 80, 128]), rng.choice(["f16", "bf16"])
+    query = f"tensor<?x{heads * group}x{dim}x{dtype}>"
+    stores = [rng.choice(["dense", "packed", "paged<16>", "paged<1>"]) for _ in range(2)]
+    sinks = rng.random() < 0.5
+    sink_argument = f', %s: tensor<{heads * group}xf32> {{attn.name = "sink_logits"}}' if sinks else ""
+    sink_type = f", tensor<{heads * group}xf32>" if sinks else ""
+    names = ["first", "second", "third"][: rng.randint(2, min(heads, 3))]
+    classes = ", ".join(f"{name}: see {see() if name == 'first' else see(0)}" for name in names)
+    regions = f"(%context see {see()}), (%kv see {rng.choice(['causal', 'window(300)'])})"
+    types = [
+        f"!attn.kv<{store}, heads = {heads}, dim = {dim}, key = {dtype}, value = {dtype}>" for store in stores
+    ]
+    return f"""
+func.func @composition(%q: {query} {{attn.name = "q"}},
+    %context: {types[0]} {{attn.name = "context", attn.dims = ["contexts", "context_len"]}},
+    %kv: {types[1]} {{attn.name = "kv"}},
+    %classes: tensor<{heads}xi32> {{attn.name = "classes"}}{sink_argument}) -> ({query}, tensor<?x?xf32>) {{
+  %o, %lse = attn.attend %q over {regions} heads %classes {{{classes}}}{" sinks %s" if sinks else ""}
+      : {query}, {types[0]}, {types[1]}, tensor<{heads}xi32>{sink_type} -> {query}, tensor<?x?xf32>
+  return %o, %lse : {query}, tensor<?x?xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_compositions(tmp_path, seed):
+    rng = random.Random(seed)
+    file = tmp_path / "composition.mlir"
+    file.write_text(composition(rng))
+    contexts = rng.randint(1, 5)
+    sizes = {
+        "batch": 5,
+        "contexts": contexts,
+        "context_len": 150 if contexts > 1 else rng.choice([0, 40, 300]),
+        "q_len": rng.choice([1, 3, 40, "1..70"]),
+        "kv_len": rng.choice(["70..90", "70..900"]),
+    }
+    options = [f"--dim={name}={size}" for name, size in sizes.items()]
+    options += [f"--schedule={rng.choice(['mma', 'wgmma'])}", f"--seed={seed}", "--shuffle"]
+    status, report, errors = attn_run(file, f"--device={DEVICE}", "--check", *options)
+    assert status == 0, (file.read_text(), options, errors)
+    assert report["passed"]

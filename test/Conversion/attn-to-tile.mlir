@@ -277,11 +277,11 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK: %[[SLOT:.*]] = arith.addi %[[FIRST]], %[[IN]]
 // CHECK: tile.yield %[[SLOT]]
 
-// The query stays in shared memory; the region's text, on the scaled score, then to log2.
+// The query stays in shared memory; the region's text, its first factor joined with the scale, then to log2.
 // CHECK: tile.dot %{{.*}} at %{{.*}} : !tile.shared<query 128, feature 64, bf16>
+// CHECK: %[[FACTOR:.*]] = arith.mulf %arg{{.*}} fastmath<reassoc,contract>
 // CHECK: %[[SCORED:.*]] = tile.map
 // CHECK-NEXT: ^bb0(%[[X:.*]]: f32, %[[HEAD:.*]]: i32, %{{.*}}: i32, %[[KEY:.*]]: i32):
-// CHECK: %[[SCALED:.*]] = arith.mulf %[[X]], %arg
 // CHECK: %[[KPOS:.*]] = arith.addi %{{.*}}, %[[KEY]]
 // Each index is clamped into its extent.
 // CHECK: arith.minsi %[[HEAD]], %c7_i32
@@ -289,7 +289,7 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK: arith.minsi %[[KPOS]],
 // CHECK: arith.maxsi
 // CHECK: %[[BIAS:.*]] = tile.read
-// CHECK: %[[TWICE:.*]] = arith.mulf %[[SCALED]], %{{.*}}
+// CHECK: %[[TWICE:.*]] = arith.mulf %[[X]], %[[FACTOR]]
 // CHECK: %[[BIASED:.*]] = arith.addf %[[TWICE]], %[[BIAS]]
 // CHECK: arith.mulf %[[BIASED]], %[[LOG2E:.*]] : f32
 // CHECK: tile.mask %[[SCORED]]

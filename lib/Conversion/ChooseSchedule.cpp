@@ -50,7 +50,7 @@ struct Shape {
   }
 
   int64_t sharedBytes(ScheduleAttr s) const {
-    int64_t queries = llvm::alignTo(s.getRows() * keyDim * 2, 1024);
+    int64_t queries = llvm::alignTo(s.getQueryTiles(keyDim, valueDim) * s.getRows() * keyDim * 2, 1024);
     int64_t tiles = s.getStages() * s.getKeys() * 2;
     int64_t ring = llvm::alignTo(tiles * keyDim, 1024) + tiles * valueDim;
     int64_t scratch = s.getSplitKeys() ? s.getWarps() * (s.getRows() * valueDim * 4 + s.getRows() * 8) : 0;

@@ -99,7 +99,7 @@ SmallVector<Value> AttendKernel::tensorMaps(StringRef name, StringRef buffer, Sh
 
 bool AttendKernel::fetchesQueries() { return schedule.getRows() % chain.group() == 0; }
 
-void AttendKernel::fetchQueries(Value target, Value barriers) {
+void AttendKernel::fetchQueries(Value target, Value barriers, Value index) {
   int64_t group = chain.group(), dim = chain.keyDim(), rows = schedule.getRows() / group;
   int64_t size = chain.element().getIntOrFloatBitWidth() / 8;
   auto tile = cast<SharedType>(target.getType());
@@ -107,7 +107,7 @@ void AttendKernel::fetchQueries(Value target, Value barriers) {
   SmallVector<Value> maps = tensorMaps(
       "q.map", "q", tile, tile.getRows(), MapAxis{group, {}, dim * size, group},
       {1, {"rows"}, chain.queryHeads() * dim * size, rows}, dim, chain.kvHeads(), group * dim * size);
-  FetchOp::create(b, maps, b.div(packedBegin, group), kvHead, target, barriers, b.i32(0), tile.getRows());
+  FetchOp::create(b, maps, b.div(packedBegin, group), kvHead, target, barriers, index, tile.getRows());
 }
 
 Value AttendKernel::fetchSlot(UpdateOp update, const Segment &segment, Value firstKey) {

@@ -77,7 +77,7 @@ protected:
                     ValueRange targets, tile::Scope scope);
   /// The same as bulk copies that complete a phase of a barrier; a warp does it.
   bool fetchesQueries();
-  void fetchQueries(Value target, Value barriers);
+  void fetchQueries(Value target, Value barriers, Value index);
   void fetchTokens(UpdateOp update, Value slot, StringRef part, Value target, Value barriers, Value index);
   /// Where this lane's box of the tile from `firstKey` on begins, of keys and values alike.
   Value fetchSlot(UpdateOp update, const Segment &segment, Value firstKey);

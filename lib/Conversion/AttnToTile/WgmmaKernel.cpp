@@ -64,7 +64,8 @@ class WgmmaKernel : public AttendKernel {
 public:
   WgmmaKernel(Chain &chain, ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name)
       : AttendKernel(chain, schedule, module, name), fetches(mayFetch(chain, schedule.getKeys())),
-        fetchesQuery(fetches && fetchesQueries()) {}
+        fetchesQuery(fetches && fetchesQueries()),
+        queryTiles(schedule.getQueryTiles(chain.keyDim(), chain.valueDim())) {}
   void write();
 
 private:
@@ -112,11 +113,16 @@ private:
   Value turnOfNext() { return b.add(b.i32(1), b.rem(b.add(warpgroup, b.i32(1)), consumers())); }
   int64_t consumers() { return schedule.getWarps() / 4; }
   bool takesTurns() { return consumers() > 1; }
-  Value flip(Value phases, int64_t bit) { return b.createOrFold<arith::XOrIOp>(phases, b.i32(bit)); }
+  Value querySlot(Value task) { return b.rem(task, queryTiles); }
+  Value queryParity(Value task) { return b.rem(b.div(task, queryTiles), 2); }
+  Value queryAt(Value task) {
+    return SlotOp::create(b, cast<RingType>(queryRing.getType()).getTile(), queryRing, querySlot(task));
+  }
   void release(const Ring &ring, Value tile) { ArriveOp::create(b, ring.empty, slotOf(tile)); }
 
   bool fetches, fetchesQuery;
-  Value warp, warpgroup, warpgroupRow, queryTile, queryFull, queryEmpty;
+  int64_t queryTiles;
+  Value warp, warpgroup, warpgroupRow, queryRing, queryTile, queryFull, queryEmpty;
   Ring keyRing, valueRing;
 };
 
@@ -150,12 +156,13 @@ void WgmmaKernel::write() {
   warpgroup = b.div(consumer, 4);
   warpgroupRow = b.mul(warpgroup, b.i32(4 * rows));
 
-  queryTile = alloc(sharedType(Axis::Query, schedule.getRows(), chain.keyDim()));
+  queryRing = alloc(
+      RingType::get(b.getContext(), queryTiles, sharedType(Axis::Query, schedule.getRows(), chain.keyDim())));
   keyRing = makeRing(chain.keyDim(), 0);
   valueRing = makeRing(chain.valueDim(), valueBoxes());
-  auto one = BarriersType::get(b.getContext(), 1);
-  queryFull = alloc(one);
-  queryEmpty = alloc(one);
+  auto barriers = BarriersType::get(b.getContext(), queryTiles);
+  queryFull = alloc(barriers);
+  queryEmpty = alloc(barriers);
   // A fetch arrives once; of a gather each producer thread arrives with its copies.
   InitBarriersOp::create(b, queryFull, fetchesQuery ? 1 : producerWarps * 32);
   for (Value full : {keyRing.full, valueRing.full})
@@ -197,8 +204,8 @@ void WgmmaKernel::produce() {
   }
 }
 
-/// The producer's registers are few: what it waits for is in one of them, bit 0 the parity of tasks and bit 1
-/// that of tiles that had to be cleared.
+/// The producer's registers are few: what it waits for is in one of them, bits 0 and 1 the number of tasks
+/// modulo four and bit 2 the parity of tiles that had to be cleared.
 void WgmmaKernel::produceTasks(StringRef part, bool queries) {
   Value zero = b.i32(0);
   scf::ForOp tasks = beginTasks(ValueRange{zero, zero});
@@ -218,19 +225,21 @@ void WgmmaKernel::produceTasks(StringRef part, bool queries) {
   } else {
     llvm::copy(produceTokens(part, counts[0], counts[1]), counts.begin());
   }
-  scf::YieldOp::create(b, ValueRange{counts[0], flip(counts[1], 1)});
+  Value cleared = b.createOrFold<arith::AndIOp>(counts[1], b.i32(4));
+  Value seen = b.createOrFold<arith::AndIOp>(b.add(counts[1], b.i32(1)), b.i32(3));
+  scf::YieldOp::create(b, ValueRange{counts[0], b.createOrFold<arith::OrIOp>(cleared, seen)});
   b.setInsertionPointAfter(tasks);
   if (!fetchesQuery)
     WaitOp::create(b, 0); // no thread leaves with copies under way
 }
 
 void WgmmaKernel::produceQueries(Value phases) {
-  Value zero = b.i32(0);
-  AwaitOp::create(b, queryEmpty, zero, b.sub(b.i32(1), b.rem(phases, 2)));
+  Value task = b.rem(phases, 4), slot = querySlot(task), target = queryAt(task);
+  AwaitOp::create(b, queryEmpty, slot, b.sub(b.i32(1), queryParity(task)));
   if (fetchesQuery)
-    return fetchQueries(queryTile, queryFull);
-  gatherQueries(queryTile, Scope::Producers);
-  ArriveOnCopiesOp::create(b, queryFull, zero);
+    return fetchQueries(target, queryFull, slot);
+  gatherQueries(target, Scope::Producers);
+  ArriveOnCopiesOp::create(b, queryFull, slot);
 }
 
 ValueRange WgmmaKernel::produceTokens(StringRef part, Value tile, Value phases) {
@@ -260,7 +269,8 @@ ValueRange WgmmaKernel::produceTokens(StringRef part, Value tile, Value phases) 
   // Only a segment's last tile can have a tail.
   Value tail = b.compare(arith::CmpIPredicate::ne,
                          b.rem(b.sub(segment.kvEnd, segment.kvBegin), schedule.getKeys()), b.i32(0));
-  scf::YieldOp::create(b, ValueRange{tile, b.select(tail, flip(phases, 2), phases)});
+  scf::YieldOp::create(
+      b, ValueRange{tile, b.select(tail, b.createOrFold<arith::XOrIOp>(phases, b.i32(4)), phases)});
   return segments.getResults();
 }
 
@@ -314,7 +324,7 @@ void WgmmaKernel::fetchTile(UpdateOp update, Value left, Value source, StringRef
   auto branch = scf::IfOp::create(b, isTail);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(branch.thenYield());
-  AwaitOp::create(b, ring.full, landed, b.rem(b.div(phases, 2), 2));
+  AwaitOp::create(b, ring.full, landed, b.div(phases, 4));
   ClearOp::create(b, target, left);
   FenceAsyncOp::create(b);
   ArriveOp::create(b, ring.full, slot);
@@ -334,7 +344,8 @@ void WgmmaKernel::consume() {
   Value taskCount = tasks.getRegionIterArg(0), tileCount = tasks.getRegionIterArg(1);
   readRows();
   State initial = initialState();
-  AwaitOp::create(b, queryFull, zero, b.rem(taskCount, 2));
+  AwaitOp::create(b, queryFull, querySlot(taskCount), queryParity(taskCount));
+  queryTile = queryAt(taskCount);
   if (!fetchesQuery)
     FenceAsyncOp::create(b);
 
@@ -361,7 +372,8 @@ void WgmmaKernel::consume() {
     }
     scf::YieldOp::create(b, some.getResults());
   }
-  ArriveOp::create(b, queryEmpty, zero); // the producer may fetch the next task's queries while we write
+  ArriveOp::create(b, queryEmpty,
+                   querySlot(taskCount)); // the producer may fetch the next task's queries while we write
   Value sum = CompleteOp::create(b, rowsOf(b.getF32Type()), segments.getResult(1));
   readTask(tasks.getInductionVar());
   writeResults(segments.getResult(0), sum, segments.getResult(2), Value(), IntegerAttr(),

@@ -42,6 +42,12 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     int64_t getCopyWarps(Scope scope) const {
       return scope == Scope::Block ? getWarps() : scope == Scope::Producers ? producerWarps : 1;
     }
+    /// Tiles of queries in shared memory. Under `wgmma` the next task's come while this one is computed, where 227 KiB
+    /// (what a block of sm_90 may have, less a KiB for barriers) hold two.
+    int64_t getQueryTiles(int64_t keyDim, int64_t valueDim) const {
+      int64_t queries = getRows() * keyDim * 2, rings = getStages() * getKeys() * 2 * (keyDim + valueDim);
+      return getKind() == ScheduleKind::Wgmma && 2 * queries + rings <= 226 * 1024 ? 2 : 1;
+    }
     int64_t getWarpKeys() const { return getSplitKeys() ? getKeys() / getWarps() : getKeys(); }
   }];
 }

@@ -208,7 +208,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: tile.prefetch
 // CHECK: tile.prefetch
 // CHECK: tile.await_previous
-// One part per lane: its share of the sum. Then the outputs of the parts, eight in flight, then the rest one by one.
+// One part per lane: its share of the sum. Then the outputs of the parts, sixteen in flight, the rest in halves of that.
 // CHECK: tile.read_range
 // CHECK: scf.for {{.*}} step %c32_i32
 // CHECK: tile.read written
@@ -216,10 +216,13 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: arith.maxnumf
 // CHECK: math.exp2
 // CHECK: tile.reduce_lanes add
-// CHECK: scf.for {{.*}} step %c8_i32
+// CHECK: scf.for {{.*}} step %c16_i32
 // CHECK: tile.from_lane
 // CHECK: arith.minsi %{{.*}}, %c76_i32
-// CHECK-COUNT-8: tile.read_adjacent
+// CHECK-COUNT-16: tile.read_adjacent
+// CHECK: scf.for {{.*}} step %c8_i32
+// CHECK: scf.for {{.*}} step %c4_i32
+// CHECK: scf.for {{.*}} step %c2_i32
 // CHECK: scf.for {{.*}} step %c1_i32
 // CHECK: tile.read_adjacent
 // CHECK: %[[INSIDE:.*]] = arith.cmpi slt, %{{.*}}, %c80_i32

@@ -25,7 +25,7 @@ static Value outputOf(KernelBuilder &b, Chain &chain, Value number) {
 }
 
 void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef name) {
-  constexpr int64_t warps = 4, inFlight = 8;
+  constexpr int64_t warps = 4;
   constexpr double log2e = 1.4426950408889634;
   const double infinity = std::numeric_limits<double>::infinity();
   KernelBuilder b(module, name, chain.finish.getLoc());
@@ -90,7 +90,6 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
       next.push_back(arith::MulFOp::create(b, column, decay));
 
     Value count = b.min(b.sub(end, first), b.i32(32));
-    Value even = b.sub(count, b.rem(count, inFlight));
     auto addParts = [&](Value from, Value to, int64_t step, ValueRange columns) -> ValueRange {
       auto loop = scf::ForOp::create(b, from, to, b.i32(step), columns);
       OpBuilder::InsertionGuard inner(b);
@@ -118,8 +117,14 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
       scf::YieldOp::create(b, sums);
       return loop.getResults();
     };
-    ValueRange columns = addParts(b.i32(0), even, inFlight, ArrayRef<Value>(next).drop_front(2));
-    columns = addParts(even, count, 1, columns);
+    // As many at once as there are registers for, and the rest in halves of that: a round is a latency.
+    SmallVector<Value> columns(ArrayRef<Value>(next).drop_front(2));
+    Value from = b.i32(0);
+    for (int64_t step = chunks == 1 ? 16 : 8; step > 0; step /= 2) {
+      Value to = b.sub(count, b.rem(count, step));
+      llvm::copy(addParts(from, to, step, columns), columns.begin());
+      from = to;
+    }
     next.resize(2);
     llvm::append_range(next, columns);
     scf::YieldOp::create(b, next);
@@ -152,6 +157,8 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
     WriteOp::create(b, b.select(some, arith::AddFOp::create(b, max, log), b.f32(-infinity)), lse, target);
   }
   b.setInsertionPointAfter(rows);
-  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(4)); // room for loads in flight
+  // Registers for loads in flight, and few enough (102) to wait beside two blocks of decode on a
+  // multiprocessor.
+  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(5));
   b.finish(warps * 32);
 }

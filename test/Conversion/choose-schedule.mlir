@@ -10,9 +10,9 @@
 // HOPPER: {{^}}module {
 // HOPPER: @d64
 // HOPPER-SAME: #tile.schedule<mma, rows = 16,
-// HOPPER-SAME: #tile.schedule<wgmma, rows = 192, keys = 112, warps = 12, stages = 2,
+// HOPPER-SAME: #tile.schedule<wgmma, rows = 192, keys = 96, warps = 12, stages = 2,
 // HOPPER: @d128
-// HOPPER-SAME: #tile.schedule<wgmma, rows = 128, keys = 144, warps = 8, stages = 2,
+// HOPPER-SAME: #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 2,
 // HOPPER: @d192
 // HOPPER-SAME: #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 2,
 // HOPPER: @d256

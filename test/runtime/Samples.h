@@ -10,6 +10,11 @@ inline Visibility visibility(Visibility::Kind kind, int end = -1) { return {kind
 inline Visibility either(Visibility a, Visibility b) { return {Visibility::Kind::Or, -1, {a, b}}; }
 inline Visibility both(Visibility a, Visibility b) { return {Visibility::Kind::And, -1, {a, b}}; }
 
+/// DuoAttention's classes; the streaming heads' sizes are ends 0 and 1.
+inline const std::vector<HeadClassInfo> duo = {
+    {"retrieval", visibility(Visibility::Kind::All)},
+    {"streaming", either(visibility(Visibility::Kind::Sink, 0), visibility(Visibility::Kind::Recent, 1))}};
+
 struct SampleOptions {
   int qHeads = 8, kvHeads = 2, dim = 64;
   Argument::Store store = Argument::Store::Paged;
@@ -18,7 +23,7 @@ struct SampleOptions {
   std::vector<int32_t> ends = {};
   int operands = 1; ///< named "kv", "kv1", …; the further ones see all
   bool sinkLogits = false;
-  int bigRows = 128, keys = 64;
+  int bigRows = 128, keys = 64, keyAlign = 1;
   std::vector<HeadClassInfo> headClasses = {};
   bool tensorMap = false; ///< the attend kernels read "kv.k_pages" through "kv.k.map0"
 };
@@ -91,6 +96,7 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
     kernel.name = "decode_rows" + std::to_string(rows);
     kernel.rows = rows;
     kernel.keys = options.keys;
+    kernel.keyAlign = options.keyAlign;
     kernel.warps = 4;
     kernel.threads = 128;
     kernel.sharedBytes = 65536;

@@ -343,15 +343,15 @@ AttendKernel::Step AttendKernel::softmax(Value scores, const State &state) {
   return {max, sum, decay, AnyOp::create(b, b.getI1Type(), grown), weights};
 }
 
-Value AttendKernel::rescale(Value acc, const Step &step) {
-  auto branch = scf::IfOp::create(b, acc.getType(), step.moved, /*withElseRegion=*/true);
+Value AttendKernel::rescale(function_ref<Value()> acc, const Step &step) {
+  auto branch = scf::IfOp::create(b, accType(), step.moved, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
-  Value scaled = b.map(accType(), ValueRange{acc, step.decay},
+  Value scaled = b.map(accType(), ValueRange{acc(), step.decay},
                        [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
   scf::YieldOp::create(b, scaled);
   b.setInsertionPointToStart(branch.elseBlock());
-  scf::YieldOp::create(b, acc);
+  scf::YieldOp::create(b, acc());
   return branch.getResult(0);
 }
 

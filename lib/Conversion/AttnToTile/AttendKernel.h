@@ -97,8 +97,9 @@ protected:
   };
   /// One step of the online softmax: new max and sum, the factor of what was accumulated, the tile's weights.
   Step softmax(Value scores, const State &state);
-  /// Brings what was accumulated to the new unit, if it moved.
-  Value rescale(Value acc, const Step &step);
+  /// Brings what was accumulated to the new unit, if it moved. `acc` is called in both branches of whether it
+  /// did, so that a wait for a dot in flight can stand there.
+  Value rescale(llvm::function_ref<Value()> acc, const Step &step);
   Value packWeights(Value weights);
   /// Divides and writes; `column`/`columns`/`lseLines` restrict what this warp writes of its rows.
   void writeResults(Value max, Value sum, Value acc, Value column, IntegerAttr columns, Value lseLines);

@@ -104,7 +104,7 @@ State MmaKernel::walkSegment(unsigned operand, const Segment &segment, const Sta
   Value scores = DotOp::create(b, scoresType(), query, line, keyTile, b.splat(b.f32(0), scoresType()));
   scores = finishScores(scores, operand, segment, firstKey);
   Step step = softmax(scores, {carried[0], carried[1], carried[2]});
-  Value acc = rescale(carried[2], step);
+  Value acc = rescale([&] { return carried[2]; }, step);
   acc = DotOp::create(b, accType(), packWeights(step.weights), Value(), valueTile, acc);
   SyncOp::create(b, scope);
   scf::YieldOp::create(b, ValueRange{step.max, step.sum, acc});

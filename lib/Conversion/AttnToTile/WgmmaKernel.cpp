@@ -9,10 +9,10 @@
 // t mod S, and the parity of its round is (t / S) mod 2.
 //
 // Where the store allows it two warps of the producer fetch whole boxes
-// (AttendCopies.cpp), one keys, one values; else all four gather. What lies behind the
-// last token is whatever memory holds, perhaps NaN, and 0 * NaN would reach the
-// output: the producer clears those lines of the values before it hands them
-// on. (Keys need no such care: their scores are masked.)
+// (AttendCopies.cpp), one keys, one values; else all four gather. What lies
+// behind the last token is whatever memory holds, perhaps NaN, and 0 * NaN would
+// reach the output: the producer clears those lines of the values before it
+// hands them on. (Keys need no such care: their scores are masked.)
 //
 // Inside a consumer the tensor cores work while the softmax does:
 //
@@ -104,7 +104,6 @@ private:
   std::pair<State, Value> walkSegment(const Segment &segment, Value firstTile, const State &state);
   Value startScores(Value tile);
   Value startOutput(Value weights, Value acc, Value tile);
-  Value finishAndRescale(Value started, const Step &step);
   Value finish(Value started, int64_t pending) {
     return FinishDotsOp::create(b, TypeRange{started.getType()}, pending, ValueRange{started}).getResult(0);
   }
@@ -372,8 +371,8 @@ void WgmmaKernel::consume() {
     }
     scf::YieldOp::create(b, some.getResults());
   }
-  ArriveOp::create(b, queryEmpty,
-                   querySlot(taskCount)); // the producer may fetch the next task's queries while we write
+  // The producer may fetch the next task's queries while this one's results are written.
+  ArriveOp::create(b, queryEmpty, querySlot(taskCount));
   Value sum = CompleteOp::create(b, rowsOf(b.getF32Type()), segments.getResult(1));
   readTask(tasks.getInductionVar());
   writeResults(segments.getResult(0), sum, segments.getResult(2), Value(), IntegerAttr(),
@@ -402,20 +401,6 @@ Value WgmmaKernel::startOutput(Value weights, Value acc, Value tile) {
   return StartDotOp::create(b, accType(), weights, Value(), tileIn(valueRing, slot), acc);
 }
 
-/// Waits for the output after the softmax, in both branches of what the softmax decided: ptxas would hoist a
-/// wait in front of the softmax if both were one basic block, and nothing would overlap.
-Value WgmmaKernel::finishAndRescale(Value started, const Step &step) {
-  auto branch = scf::IfOp::create(b, started.getType(), step.moved, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  Value scaled = b.map(accType(), ValueRange{finish(started, 0), step.decay},
-                       [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
-  scf::YieldOp::create(b, scaled);
-  b.setInsertionPointToStart(branch.elseBlock());
-  scf::YieldOp::create(b, finish(started, 0));
-  return branch.getResult(0);
-}
-
 /// The segment has a tile at least. Loops count keys and tiles, not both and an index: registers are short.
 std::pair<State, Value> WgmmaKernel::walkSegment(const Segment &segment, Value firstTile,
                                                  const State &state) {
@@ -423,7 +408,7 @@ std::pair<State, Value> WgmmaKernel::walkSegment(const Segment &segment, Value f
   Value scores = finish(startScores(firstTile), 0);
   release(keyRing, firstTile);
   Step first = softmax(finishScores(scores, std::nullopt, segment, segment.kvBegin), state);
-  Value acc = rescale(state.acc, first), weights = packWeights(first.weights);
+  Value acc = rescale([&] { return state.acc; }, first), weights = packWeights(first.weights);
 
   auto loop = scf::ForOp::create(b, b.add(segment.kvBegin, step), segment.kvEnd, step,
                                  ValueRange{first.max, first.sum, acc, weights, firstTile});
@@ -442,7 +427,9 @@ std::pair<State, Value> WgmmaKernel::walkSegment(const Segment &segment, Value f
     release(keyRing, tile);
     Step next = softmax(finishScores(tileScores, std::nullopt, segment, loop.getInductionVar()),
                         {in[0], in[1], in[2]});
-    Value output = finishAndRescale(startedOutput, next);
+    // Waits in both branches of what the softmax decided: ptxas would hoist one wait in front of the softmax,
+    // were both one basic block, and nothing would overlap.
+    Value output = rescale([&] { return finish(startedOutput, 0); }, next);
     release(valueRing, previous);
     scf::YieldOp::create(b, ValueRange{next.max, next.sum, output, packWeights(next.weights), tile});
   }

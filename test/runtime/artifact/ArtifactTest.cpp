@@ -19,6 +19,7 @@ std::string sampleText() {
        .ends = {64, 256},
        .operands = 2,
        .sinkLogits = true,
+       .keyAlign = 16,
        .headClasses = {{"retrieval", visibility(Visibility::Kind::All)},
                        {"streaming", visibility(Visibility::Kind::Window, 0)}},
        .tensorMap = true}));
@@ -41,6 +42,7 @@ TEST(Manifest, RoundTrip) {
   EXPECT_EQ(manifest->visibilityOf(0, 1).of[1].kind, Visibility::Kind::Window);
   EXPECT_EQ(manifest->visibilityOf(1, 1).kind, Visibility::Kind::Window); // kv1 shows all
   EXPECT_EQ(manifest->findKernel("decode_merge")->rowsPerBlock, 4);
+  EXPECT_EQ(manifest->findKernel("decode_rows16")->keyAlign, 16);
   EXPECT_EQ(manifest->findKernel("nothing"), nullptr);
   const TensorMapInfo *map = manifest->findTensorMap("kv.k.map0");
   ASSERT_NE(map, nullptr);
@@ -146,6 +148,9 @@ TEST(Manifest, Errors) {
        "manifest.kernels[0].params[7].type: expected \"f32\", got \"f64\""},
       {"\"threads\": 128", "\"threads\": 2048",
        "manifest.kernels[0].threads: expected an integer between 1 and 1024, got 2048"},
+      {"\"key_align\": 16", "\"key_align\": 48",
+       "manifest.kernels[0].key_align: expected a divisor of the tile's 64 keys, got 48"},
+      {"\"key_align\": 16", "\"key_align\": 0", "manifest.kernels[0].key_align: expected"},
       {"decode_rows128", "decode_rows16", "manifest.kernels[1].name: duplicate kernel 'decode_rows16'"},
       {"\"role\": \"merge\",\n   \"rows_per_block\": 4", "\"role\": \"attend\", \"rows\": 1, \"keys\": 1",
        "expected a kernel of role \"attend\" and one of role \"merge\""},

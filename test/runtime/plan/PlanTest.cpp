@@ -69,6 +69,7 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
         ASSERT_EQ(segment.pos0, operand.pos0[instance]);
         ASSERT_TRUE(0 <= segment.kvBegin && segment.kvBegin <= segment.kvEnd &&
                     segment.kvEnd <= operand.lengths[instance]);
+        ASSERT_EQ(segment.kvBegin % kernel.keyAlign, 0);
         ASSERT_TRUE(segment.kvBegin <= segment.fullBegin && segment.fullBegin <= segment.fullEnd &&
                     segment.fullEnd <= segment.kvEnd);
         auto &counts = covered[{output, segment.operand, segment.instance}];
@@ -192,6 +193,7 @@ TEST(Plan, RandomBatchesAreCoveredExactly) {
                         .sinkLogits = below(rng, 2) == 1,
                         .bigRows = 64,
                         .keys = below(rng, 2) ? 64 : 32,
+                        .keyAlign = below(rng, 2) ? 16 : 1,
                         .headClasses = classes});
     std::vector<int32_t> lengths, rows;
     const size_t most = round % 2 ? 3000 : 300;
@@ -212,11 +214,6 @@ TEST(Plan, RandomBatchesAreCoveredExactly) {
   }
   EXPECT_GT(cut, 25); // else the test says nothing about cutting
 }
-
-// DuoAttention's classes; the streaming heads' sizes are ends 0 and 1.
-const std::vector<HeadClassInfo> duo = {
-    {"retrieval", visibility(Visibility::Kind::All)},
-    {"streaming", either(visibility(Visibility::Kind::Sink, 0), visibility(Visibility::Kind::Recent, 1))}};
 
 // A tree: a root that all rows see, two inner nodes, and a private instance for each sequence.
 Batch treeBatch(Rng &rng, int32_t rootTokens) {
@@ -328,71 +325,6 @@ TEST(Plan, BlocksWithoutWorkAreLeftOutUnlessAskedFor) {
   EXPECT_EQ(makePlan(m, batch, options)->blockTasks.size(), 265u);
 }
 
-TEST(Plan, LongSequenceIsCutIntoEqualShares) {
-  const Manifest m = sampleManifest();
-  PlanOptions options;
-  options.blocks = 16;
-  const Plan plan = *makePlan(m, simpleBatch({64 * 1024}, {1}), options);
-  EXPECT_EQ(plan.stats.usedBlocks, 16);
-  EXPECT_EQ(plan.stats.cuts, 14); // two heads on sixteen blocks
-  EXPECT_LT(plan.stats.balance, 1.01);
-  for (const PlanTask &task : plan.tasks)
-    EXPECT_GE(task.partial, 0);
-}
-
-TEST(Plan, NoShareIsShorterThan256Tokens) {
-  const Manifest m = sampleManifest();
-  for (int32_t length : {1, 200, 511, 512, 1000, 3000}) {
-    const Plan plan = *makePlan(m, simpleBatch({length}, {1}));
-    for (int b = 0; b < plan.blocks && plan.stats.cuts > 0; ++b) {
-      int64_t tokens = 0;
-      for (int32_t t = plan.blockTasks[static_cast<size_t>(b)];
-           t < plan.blockTasks[static_cast<size_t>(b) + 1]; ++t)
-        for (int32_t s = plan.tasks[static_cast<size_t>(t)].segmentBegin;
-             s < plan.tasks[static_cast<size_t>(t)].segmentEnd; ++s)
-          tokens +=
-              plan.segments[static_cast<size_t>(s)].kvEnd - plan.segments[static_cast<size_t>(s)].kvBegin;
-      // The last tile of a sequence may be short.
-      EXPECT_TRUE(tokens == 0 || tokens > 256 - 64) << length << ": " << tokens;
-    }
-    if (length < 512)
-      EXPECT_EQ(plan.stats.cuts, 0);
-  }
-}
-
-TEST(Plan, ManyEqualTasksAreDealtWhole) {
-  const Manifest m = sampleManifest({.qHeads = 32, .kvHeads = 8});
-  PlanOptions options;
-  options.blocks = 264;
-  const Plan plan =
-      *makePlan(m, simpleBatch(std::vector<int32_t>(66, 2048), std::vector<int32_t>(66, 1)), options);
-  EXPECT_EQ(plan.stats.cuts, 0);
-  EXPECT_EQ(plan.partialRows, 0);
-  EXPECT_DOUBLE_EQ(plan.stats.balance, 1);
-}
-
-// Causal prefill: later tiles of rows see more, so the longest come first and nothing is merged.
-TEST(Plan, PrefillGoesLongestFirst) {
-  const Manifest m = sampleManifest({.qHeads = 32, .kvHeads = 8});
-  PlanOptions options;
-  options.blocks = 132;
-  const Plan plan = *makePlan(m, simpleBatch({8192}, {8192}), options);
-  EXPECT_EQ(plan.partialRows, 0);
-  EXPECT_LT(plan.stats.balance, 1.05);
-  for (int b = 0; b < plan.blocks; ++b)
-    for (int32_t t = plan.blockTasks[static_cast<size_t>(b)] + 1;
-         t < plan.blockTasks[static_cast<size_t>(b) + 1]; ++t) {
-      const auto size = [&](int32_t task) {
-        const PlanSegment &s =
-            plan.segments[static_cast<size_t>(plan.tasks[static_cast<size_t>(task)].segmentBegin)];
-        return (s.kvEnd - s.kvBegin + 63) / 64;
-      };
-      EXPECT_GE(size(t - 1), size(t));
-    }
-  // Causal tiles above the diagonal are not in the plan: about half of the square is.
-  EXPECT_LT(static_cast<double>(plan.stats.tiles), 0.52 * 8 * (8192 * 4 / 128) * (8192 / 64));
-}
-
 TEST(Plan, EmptyRequestsGetTasksWithoutSegments) {
   const Manifest m = sampleManifest();
   const Plan plan = *makePlan(m, simpleBatch({0, 10}, {1, 1}));
@@ -418,18 +350,29 @@ TEST(Plan, EndsOfTheBatchOverrideThoseCompiled) {
             std::string::npos);
 }
 
-// Streaming heads are short tasks beside long ones, and balance counts them as such.
-TEST(Plan, HeadsCountByTheirCost) {
-  const Manifest m = sampleManifest({.qHeads = 32, .kvHeads = 8, .ends = {64, 256}, .headClasses = duo});
-  Batch batch = simpleBatch(std::vector<int32_t>(16, 32768), std::vector<int32_t>(16, 1));
-  batch.classes = {1, 1, 0, 1, 1, 1, 0, 1};
-  const Plan plan = *makePlan(m, batch);
-  EXPECT_EQ(plan.classHeads, (std::vector<int32_t>{2, 6}));
-  EXPECT_LE(plan.stats.balance, 1.05);
-  EXPECT_EQ(plan.stats.tiles, 16 * (2 * 32768 / 64 + 6 * (64 + 256) / 64));
-  EXPECT_EQ(plan.stats.kvBytes, 16 * (2 * 32768 + 6 * (64 + 256)) * 2 * 64 * 2);
-  batch.ends = {0, 0}; // streaming heads see nothing: tasks that write zeros
-  EXPECT_EQ(makePlan(m, batch)->stats.tiles, 16 * 2 * 32768 / 64);
+// A kernel that copies whole boxes reads from the box that holds the first visible token, and no box twice.
+TEST(Plan, SegmentsBeginWithABox) {
+  const auto planOf = [](int32_t sink, int32_t recent) {
+    const Manifest m = sampleManifest(
+        {.visibility = either(visibility(Visibility::Kind::Sink, 0), visibility(Visibility::Kind::Recent, 1)),
+         .ends = {sink, recent},
+         .keyAlign = 32});
+    PlanOptions options;
+    options.blocks = 2; // one for each head: nothing is cut
+    return *makePlan(m, simpleBatch({1000}, {1}), options);
+  };
+  const Plan apart = planOf(40, 190); // tokens 0 to 39 and 810 to 999
+  ASSERT_EQ(apart.tasks[0].segmentEnd - apart.tasks[0].segmentBegin, 2);
+  const PlanSegment &recent = apart.segments[1];
+  EXPECT_EQ(apart.segments[0].kvEnd, 40);
+  EXPECT_EQ(recent.kvBegin, 800);
+  EXPECT_EQ(recent.fullBegin, 810);
+  EXPECT_EQ(recent.kvEnd, 1000);
+  const Plan together = planOf(40, 950); // token 50 is in the box of tokens 32 to 63, as token 39 is
+  ASSERT_EQ(together.tasks[0].segmentEnd - together.tasks[0].segmentBegin, 1);
+  EXPECT_EQ(together.segments[0].kvBegin, 0);
+  EXPECT_EQ(together.segments[0].fullBegin, 50);
+  EXPECT_EQ(together.segments[0].kvEnd, 1000);
 }
 
 // One plan serves every layer with as many heads in each class.
@@ -500,59 +443,6 @@ TEST(Plan, Errors) {
             std::string::npos);
   EXPECT_EQ(parseStrategy("by-query"), Strategy::ByQuery);
   EXPECT_EQ(parseStrategy("by-magic"), std::nullopt);
-}
-
-TEST(Floor, CountsWhatIsVisibleOnce) {
-  const Manifest m = sampleManifest({.visibility = visibility(Visibility::Kind::Window, 0), .ends = {20}});
-  Batch batch = simpleBatch({100, 30}, {1, 3});
-  OperandBatch &kv = batch.operands[0];
-  kv.maxPages = 7;
-  kv.pages = 9;
-  kv.blockTable = {0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0};
-  const ProblemFloor floor = problemFloor(m, batch);
-  EXPECT_EQ(floor.queryBytes, 4 * 8 * 64 * 2);
-  EXPECT_EQ(floor.kvBytes, (20 + 22) * 2 * (64 + 64) * 2);
-  EXPECT_EQ(floor.resultBytes, 4 * 8 * (64 * 2 + 4));
-  EXPECT_EQ(floor.tableBytes, 4 * (3 + 2 + 4) + 4 * (2 + 2));
-  EXPECT_EQ(floor.usefulFlops, 2.0 * (20 + 3 * 20) * 8 * 128);
-  // The same page under two instances is read once.
-  kv.blockTable[7] = 5;
-  EXPECT_LT(problemFloor(m, batch).kvBytes, floor.kvBytes);
-}
-
-TEST(Floor, CountsHeadsByClass) {
-  const Manifest m = sampleManifest({.ends = {20, 30}, .headClasses = duo});
-  Batch batch = simpleBatch({100}, {1});
-  OperandBatch &kv = batch.operands[0];
-  kv.maxPages = kv.pages = 7;
-  kv.blockTable = {0, 1, 2, 3, 4, 5, 6};
-  batch.classes = {1, 0};
-  const ProblemFloor floor = problemFloor(m, batch);
-  EXPECT_EQ(floor.kvBytes, (100 + 50) * (64 + 64) * 2);
-  EXPECT_EQ(floor.tableBytes, 4 * (2 + 1 + 7) + 4);
-  EXPECT_EQ(floor.usefulFlops, 2.0 * (100 + 50) * 4 * 128);
-  batch.classes = {1, 1}; // pages 0, 1, 4, 5 and 6
-  EXPECT_EQ(problemFloor(m, batch).kvBytes, 2 * 50 * (64 + 64) * 2);
-  EXPECT_EQ(problemFloor(m, batch).tableBytes, 4 * (2 + 1 + 5) + 4);
-}
-
-TEST(Explain, SaysWhatBoundsIt) {
-  const Manifest m = sampleManifest();
-  const Batch decode = [] {
-    Batch b = simpleBatch({4096}, {1});
-    b.operands[0].maxPages = 256;
-    b.operands[0].blockTable.resize(256);
-    for (int32_t i = 0; i < 256; ++i)
-      b.operands[0].blockTable[static_cast<size_t>(i)] = i;
-    return b;
-  }();
-  const std::string text = explainPlan(m, decode, *makePlan(m, decode));
-  for (const char *part :
-       {"decode_rows16", "on H200 (4.8 TB/s, 989 TFLOP/s): bound by memory", "balance", "K/V 2.00 MiB"})
-    EXPECT_NE(text.find(part), std::string::npos) << part << " not in\n" << text;
-  EXPECT_NE(explainPlan(m, decode, *makePlan(m, decode), *findGpu("A100")).find("on A100"),
-            std::string::npos);
-  EXPECT_EQ(findGpu("Voodoo"), nullptr);
 }
 
 } // namespace

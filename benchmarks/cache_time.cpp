@@ -42,6 +42,22 @@ struct Forest {
       options.classes.push_back({"streaming", 1 << 20, 256, 64, 64});
     return options;
   }
+
+  static CacheBatchOptions batchOptions(bool streaming) {
+    CacheBatchOptions options;
+    options.operands = {{0, true, false}};
+    if (streaming)
+      options.operands.push_back({1, true, false});
+    return options;
+  }
+
+  /// A row on every leaf.
+  std::vector<RowGroup> rows() const {
+    std::vector<RowGroup> rows;
+    for (NodeId leaf : leaves)
+      rows.push_back({leaf});
+    return rows;
+  }
 };
 
 void perThousand(benchmark::State &state, size_t items) {
@@ -110,15 +126,9 @@ void speculateAndCommit(benchmark::State &state) {
 /// Rows, instances and tables of a row on every leaf.
 void buildBatch(benchmark::State &state) {
   Forest forest(state.range(0), state.range(1));
-  CacheBatchOptions options;
-  options.operands = {{0, true, false}};
-  if (state.range(1))
-    options.operands.push_back({1, true, false});
-  BatchBuilder builder(options);
+  BatchBuilder builder(Forest::batchOptions(state.range(1)));
   CacheBatch made;
-  std::vector<RowGroup> rows;
-  for (NodeId leaf : forest.leaves)
-    rows.push_back({leaf});
+  const std::vector<RowGroup> rows = forest.rows();
   for (auto _ : state)
     if (Status status = builder.build(forest.cache, rows, made); !status) {
       state.SkipWithError(status.error().message.c_str());
@@ -130,18 +140,12 @@ void buildBatch(benchmark::State &state) {
 /// The same after every leaf has grown by a token; the growth itself is not timed.
 void updateBatch(benchmark::State &state) {
   Forest forest(state.range(0), state.range(1));
-  CacheBatchOptions options;
-  options.operands = {{0, true, false}};
-  if (state.range(1))
-    options.operands.push_back({1, true, false});
-  BatchBuilder builder(options);
+  BatchBuilder builder(Forest::batchOptions(state.range(1)));
   CacheBatch made;
-  std::vector<RowGroup> rows;
+  const std::vector<RowGroup> rows = forest.rows();
   CacheStep step;
-  for (NodeId leaf : forest.leaves) {
-    rows.push_back({leaf});
+  for (NodeId leaf : forest.leaves)
     step.append.push_back({leaf, 1});
-  }
   (void)builder.build(forest.cache, rows, made);
   for (int i = 0; state.KeepRunning(); ++i) {
     state.PauseTiming();

@@ -231,10 +231,8 @@ TENSORS = {
 }
 
 
-@pytest.mark.parametrize("case", TENSORS)
-def test_tensors(good, tmp_path, case):
-    file, tensors = good
-    spoil, words = TENSORS[case]
+def refuse_tensors(file, tensors, spoil, words, tmp_path):
+    """The good tensors with one spoiled are refused, and nothing is written."""
     tensors = dict(tensors)
     spoil(tensors)
     bad, out = tmp_path / "bad.safetensors", tmp_path / "out"
@@ -242,6 +240,11 @@ def test_tensors(good, tmp_path, case):
     result = run("attn-run", file, "--device=host", "--inputs", bad, "--outputs", out, "--json", out)
     refuse(result, *words)
     assert os.listdir(tmp_path) == ["bad.safetensors"]
+
+
+@pytest.mark.parametrize("case", TENSORS)
+def test_tensors(good, tmp_path, case):
+    refuse_tensors(*good, *TENSORS[case], tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -270,15 +273,7 @@ CLASSES = {
 
 @pytest.mark.parametrize("case", CLASSES)
 def test_classes(good_classes, tmp_path, case):
-    file, tensors = good_classes
-    spoil, words = CLASSES[case]
-    tensors = dict(tensors)
-    spoil(tensors)
-    bad, out = tmp_path / "bad.safetensors", tmp_path / "out"
-    save_file(tensors, bad)
-    result = run("attn-run", file, "--device=host", "--inputs", bad, "--outputs", out, "--json", out)
-    refuse(result, *words)
-    assert os.listdir(tmp_path) == ["bad.safetensors"]
+    refuse_tensors(*good_classes, *CLASSES[case], tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,7 @@ struct ReadRangePattern : TilePattern<ReadRangeOp> {
     return success();
   }
 };
+
 /// Eight integers in one request: each lane loads one, and takes all of them from the lanes that have them.
 /// That says in a form ptxas understands that they are uniform, and so is all that follows from them: trip
 /// counts, slots and descriptors live in uniform registers.
@@ -118,6 +119,7 @@ struct RecordPattern : TilePattern<RecordOp> {
     return success();
   }
 };
+
 struct WritePattern : TilePattern<WriteOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(WriteOp op, OpAdaptor adaptor,
@@ -133,6 +135,7 @@ struct WritePattern : TilePattern<WriteOp> {
     return success();
   }
 };
+
 /// Element of a lane's register i along the first axis of a fragment, counted from the fragment's first.
 Value lineOfRegister(Emitter &e, Layout layout, int64_t i) {
   if (layout == Layout::Row)

@@ -249,6 +249,7 @@ rt::Status Run::execute() {
 
   progress.stage("planning");
   rt::PlanOptions planOptions;
+  planOptions.strategy = options.strategy;
   if (options.blocks)
     planOptions.blocks = static_cast<int>(std::min<int64_t>(*options.blocks, 1 << 20));
   const rt::GpuModel *gpu = host ? &rt::defaultGpu() : rt::findGpuOfDevice(device->properties().name);
@@ -275,6 +276,7 @@ rt::Status Run::execute() {
   record->gpu = gpu;
   record->compileMs = compileMs;
   record->hostCodeMs = hostCodeMs;
+  record->strategy = options.strategy;
   record->repeats = options.repeat;
   return launch(*session);
 }

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 DEVICE = os.environ.get("ATTN_DEVICE", "host")
 EXAMPLES = sorted((ROOT / "examples").glob("*/*.mlir"))
 DECODE = ROOT / "examples/01_paged_decode/decode.mlir"
+SHARED = ROOT / "examples/05_shared_prefix/shared_prefix.mlir"
 FIELDS_ALWAYS = {
     "rel_err",
     "max_err_lse",
@@ -22,6 +23,7 @@ FIELDS_ALWAYS = {
     "device",
     "target",
     "schedule",
+    "strategy",
 }
 FIELDS_HOST = {
     "races",
@@ -231,6 +233,21 @@ def test_number_of_blocks_moves_only_rounding(small):
         assert report["blocks"] <= blocks
 
 
+def test_strategy_moves_only_rounding():
+    """One prompt before every sequence: how often it is read is the strategy's, the result is not."""
+    sizes = ["--dim=batch=6", "--dim=context_len=900", "--dim=kv_len=20..60"]
+    read = {}
+    for strategy in ("flatten", "by-query"):
+        status, report, errors = attn_run(
+            SHARED, f"--device={DEVICE}", "--check", f"--strategy={strategy}", *sizes
+        )
+        assert status == 0, errors
+        assert report["strategy"] == strategy
+        read[strategy] = report.get("bytes_read")
+    if DEVICE == "host":
+        assert read["by-query"] > 3 * read["flatten"]
+
+
 def test_lengths_from_a_trace(small, tmp_path):
     """Azure's trace where the data directory has it, else one like it."""
     data = os.environ.get("ATTN_DATA_DIR")
@@ -253,5 +270,5 @@ def test_every_target_runs_on_host(small):
 def test_help_says_what_there_is():
     result = run("--help")
     assert result.returncode == 0
-    for option in ("--entry", "--dim", "--inputs", "--json", "--shuffle", "--repeat"):
+    for option in ("--entry", "--strategy", "--dim", "--inputs", "--json", "--shuffle", "--repeat"):
         assert option in result.stdout

@@ -79,6 +79,7 @@ COMMANDS = [
     (["FILE", "--repeat=0"], ["at least 1"]),
     (["FILE", "--blocks=-3"], ["at least 1", "-3"]),
     (["FILE", "--check=yes"], ["takes no value"]),
+    (["FILE", "--strategy=by-magic"], ["flatten, by-query", "by-magic"]),
     (["FILE", "--device=tpu"], ["host, cuda", "tpu"]),
     (["FILE", "--target=sm_75"], ["sm_80", "sm_75"]),
     (["FILE", "--entry=absent"], ["absent", "decode"]),

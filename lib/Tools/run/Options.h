@@ -2,7 +2,7 @@
 #ifndef ATTN_TOOLS_RUN_OPTIONS_H
 #define ATTN_TOOLS_RUN_OPTIONS_H
 
-#include "attn_rt/Status.h"
+#include "attn_rt/Plan.h"
 
 #include <cstdint>
 #include <optional>
@@ -17,6 +17,7 @@ struct Options {
   std::string device; ///< "host", "cuda", or empty: cuda where there is a driver
   std::string target; ///< empty: the GPU's own, or sm_90a for host
   std::string schedule = "auto";
+  rt::Strategy strategy = rt::Strategy::Flatten;
   std::optional<int64_t> blocks;
   std::vector<std::string> dims; ///< the texts NAME=VALUE, in order
   uint64_t seed = 0;

@@ -147,6 +147,7 @@ std::string run::reportJson(const RunRecord &record) {
       {"target", m.target},
       {"schedule", m.schedule},
       {"kernel", m.kernels[static_cast<size_t>(record.plan.kernel)].name},
+      {"strategy", std::string(rt::strategyNames[static_cast<size_t>(record.strategy)])},
       {"blocks", record.plan.blocks},
       {"sequences", static_cast<int64_t>(record.batch.sequences())},
       {"rows", record.batch.rows},

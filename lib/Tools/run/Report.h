@@ -25,6 +25,7 @@ struct RunRecord {
   const rt::Manifest &manifest;
   rt::Batch batch;
   rt::Plan plan;
+  rt::Strategy strategy = rt::Strategy::Flatten;
   std::string device, deviceName;
   double compileMs = 0;  ///< from the text to what the device loads: PTX, or the machine level for host
   double hostCodeMs = 0; ///< from there to native code, on host

@@ -106,7 +106,8 @@ struct PlanCapacity {
 };
 
 enum class Strategy : uint8_t { Flatten, ByQuery };
-std::optional<Strategy> parseStrategy(std::string_view name); ///< "flatten", "by-query"
+inline constexpr std::string_view strategyNames[] = {"flatten", "by-query"};
+std::optional<Strategy> parseStrategy(std::string_view name);
 
 struct PlanOptions {
   Strategy strategy = Strategy::Flatten;

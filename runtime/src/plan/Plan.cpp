@@ -5,10 +5,9 @@
 namespace attn::rt {
 
 std::optional<Strategy> parseStrategy(std::string_view name) {
-  if (name == "flatten")
-    return Strategy::Flatten;
-  if (name == "by-query")
-    return Strategy::ByQuery;
+  for (size_t i = 0; i < std::size(strategyNames); ++i)
+    if (name == strategyNames[i])
+      return static_cast<Strategy>(i);
   return std::nullopt;
 }
 

@@ -143,7 +143,7 @@ void forest(benchmark::State &state) {
     }
   }
   const Workload workload{32, 8, 128, 1, 512, {}};
-  ForestPlanner planner(workload, {static_cast<ForestStrategy>(state.range(1)), 132});
+  ForestPlanner planner(workload, {static_cast<Strategy>(state.range(1)), 132});
   ForestStats stats;
   for (auto _ : state)
     stats = *planner.plan(tree);

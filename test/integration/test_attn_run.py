@@ -237,7 +237,7 @@ def test_strategy_moves_only_rounding():
     """One prompt before every sequence: how often it is read is the strategy's, the result is not."""
     sizes = ["--dim=batch=6", "--dim=context_len=900", "--dim=kv_len=20..60"]
     read = {}
-    for strategy in ("flatten", "by-query"):
+    for strategy in ("by-query", "by-node", "by-node-chunk", "flatten"):
         status, report, errors = attn_run(
             SHARED, f"--device={DEVICE}", "--check", f"--strategy={strategy}", *sizes
         )
@@ -246,6 +246,7 @@ def test_strategy_moves_only_rounding():
         read[strategy] = report.get("bytes_read")
     if DEVICE == "host":
         assert read["by-query"] > 3 * read["flatten"]
+        assert read["by-query"] > 3 * max(read["by-node"], read["by-node-chunk"])
 
 
 def test_lengths_from_a_trace(small, tmp_path):

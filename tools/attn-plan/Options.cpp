@@ -33,7 +33,7 @@ rt::Result<Options> parseOptions(const std::vector<std::string> &arguments) {
     if (name == "--svg")
       options.svg = value;
     if (name == "--strategy") {
-      options.strategy = rt::parseForestStrategy(value);
+      options.strategy = rt::parseStrategy(value);
       if (!options.strategy)
         return rt::inputError("--strategy expects one of by-query, by-node, by-node-chunk, flatten, got '" +
                               value + "'");

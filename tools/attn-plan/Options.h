@@ -10,7 +10,7 @@ namespace attn::plan {
 
 struct Options {
   std::string file, json, svg;
-  std::optional<rt::ForestStrategy> strategy; ///< none: all four are compared
+  std::optional<rt::Strategy> strategy; ///< none: all four are compared
   int blocks = 132;
   bool help = false;
 };

@@ -36,8 +36,8 @@ std::string secondsText(double seconds) {
                         : format("%.2f s", seconds);
 }
 
-std::string nameOf(rt::ForestStrategy strategy) {
-  return std::string(rt::forestStrategyNames[static_cast<size_t>(strategy)]);
+std::string nameOf(rt::Strategy strategy) {
+  return std::string(rt::strategyNames[static_cast<size_t>(strategy)]);
 }
 
 bool addScaled(int64_t &sum, int64_t value, int64_t times) {

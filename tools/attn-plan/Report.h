@@ -8,7 +8,7 @@ namespace attn::plan {
 
 /// One strategy over a whole workload: sums over steps, layers and repeats.
 struct Figures {
-  rt::ForestStrategy strategy;
+  rt::Strategy strategy;
   rt::ForestStats sum;                ///< tiles, maxTiles and meanTiles are summed like bytes
   double meanTiles = 0;               ///< over the blocks in use
   double worstBalance = 1;            ///< of any step

@@ -148,7 +148,7 @@ std::string svgText(const rt::Workload &workload, size_t step, const rt::ForestO
     });
   char title[160];
   snprintf(title, sizeof(title), "%s, step %zu of %zu, one layer: %.1f tiles a block, the most %lld (%.3f)",
-           std::string(rt::forestStrategyNames[static_cast<size_t>(options.strategy)]).c_str(), step,
+           std::string(rt::strategyNames[static_cast<size_t>(options.strategy)]).c_str(), step,
            workload.steps.size(), stats ? stats->meanTiles() : 0.0,
            static_cast<long long>(stats ? stats->maxTiles : 0), stats ? stats->balance() : 1.0);
   return picture.text(title);

@@ -34,11 +34,11 @@ rt::Status run(const plan::Options &options) {
     return workload.error();
   std::vector<plan::Figures> all;
   size_t main = 0;
-  for (size_t i = 0; i < std::size(rt::forestStrategyNames); ++i) {
-    const auto strategy = static_cast<rt::ForestStrategy>(i);
+  for (size_t i = 0; i < std::size(rt::strategyNames); ++i) {
+    const auto strategy = static_cast<rt::Strategy>(i);
     if (options.strategy && *options.strategy != strategy)
       continue;
-    if (strategy == options.strategy.value_or(rt::ForestStrategy::Flatten))
+    if (strategy == options.strategy.value_or(rt::Strategy::Flatten))
       main = all.size();
     rt::Result<plan::Figures> figures = plan::measure(*workload, {strategy, options.blocks});
     if (!figures)

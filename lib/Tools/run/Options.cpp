@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "Options.h"
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -81,14 +82,15 @@ const std::vector<Option> &table() {
        [](Options &o, const std::string &text) {
          return setOneOf("--schedule", text, {"auto", "mma", "wgmma"}, o.schedule);
        }},
-      {"--strategy", "NAME", "how what several rows see is read: flatten (where it pays, once) or by-query",
+      {"--strategy", "NAME",
+       "how shared tokens are read: by-query, by-node, by-node-chunk or flatten (the default)",
        [](Options &o, const std::string &text) -> rt::Status {
          if (std::optional<rt::Strategy> strategy = rt::parseStrategy(text)) {
            o.strategy = *strategy;
            return {};
          }
-         return rt::inputError("--strategy expects one of " + llvm::join(rt::strategyNames, ", ") +
-                               ", got '" + text + "'");
+         return rt::inputError("--strategy expects one of " +
+                               llvm::join(llvm::ArrayRef(rt::strategyNames), ", ") + ", got '" + text + "'");
        }},
       {"--blocks", "N", "thread blocks to share the work; what fills the device",
        [](Options &o, const std::string &text) {

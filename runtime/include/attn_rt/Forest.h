@@ -25,6 +25,7 @@
 #define ATTN_RT_FOREST_H
 
 #include "attn_rt/Gpu.h"
+#include "attn_rt/Strategy.h"
 #include "attn_rt/Workload.h"
 
 #include <functional>
@@ -33,20 +34,15 @@
 
 namespace attn::rt {
 
-enum class ForestStrategy : uint8_t { ByQuery, ByNode, ByNodeChunk, Flatten };
-inline constexpr std::string_view forestStrategyNames[] = {"by-query", "by-node", "by-node-chunk", "flatten"};
-std::optional<ForestStrategy> parseForestStrategy(std::string_view name);
-
 struct ForestOptions {
-  ForestStrategy strategy = ForestStrategy::Flatten;
+  Strategy strategy = Strategy::Flatten;
   int blocks = 132;
   const GpuModel *gpu = &defaultGpu();
 };
 
-inline constexpr int64_t forestTileKeys = 64;     ///< tokens of a key tile
-inline constexpr int64_t forestTileRows = 128;    ///< packed rows of the larger kernel,
-inline constexpr int64_t forestSmallRows = 16;    ///< and of the smaller one
-inline constexpr int64_t forestChunkTokens = 512; ///< of by-node-chunk
+inline constexpr int64_t forestTileKeys = 64;  ///< tokens of a key tile
+inline constexpr int64_t forestTileRows = 128; ///< packed rows of the larger kernel,
+inline constexpr int64_t forestSmallRows = 16; ///< and of the smaller one
 
 /// One step of one layer. Bytes are laid out and counted as in PlanStats; Q and O have 16 bits.
 struct ForestStats {

@@ -29,7 +29,8 @@
 // An instance seen by the rows of several sequences (a shared prompt, the inner
 // node of a tree) can be read once for all of them: `flatten` gives it a unit of
 // its own with all its rows where the bytes saved outweigh the partials added,
-// `by-query` never does (Radix and Flash-Decoding: the yardstick).
+// `by-query` never does, and `by-node` and `by-node-chunk` always do and never cut
+// into equal shares (Strategy.h): the yardsticks.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_PLAN_H
@@ -37,6 +38,7 @@
 
 #include "attn_rt/Batch.h"
 #include "attn_rt/Gpu.h"
+#include "attn_rt/Strategy.h"
 
 #include <memory>
 
@@ -97,6 +99,7 @@ struct PlanLimits {
   int64_t instancesPerRow = 1; ///< over all operands
   int64_t sharedInstances = 0; ///< instances that more than one group sees,
   int64_t sharedRows = 0;      ///< and the sum of their rows
+  int64_t tokensPerRow = 0; ///< of the instances that one row sees; asked for where tasks have a fixed size
   static PlanLimits of(const Manifest &manifest, const Batch &batch);
 };
 
@@ -104,10 +107,6 @@ struct PlanLimits {
 struct PlanCapacity {
   int64_t blocks = 0, tasks = 0, segments = 0, mergeRows = 0, mergePartials = 0, partialRows = 0;
 };
-
-enum class Strategy : uint8_t { Flatten, ByQuery };
-inline constexpr std::string_view strategyNames[] = {"flatten", "by-query"};
-std::optional<Strategy> parseStrategy(std::string_view name);
 
 struct PlanOptions {
   Strategy strategy = Strategy::Flatten;

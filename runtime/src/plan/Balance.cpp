@@ -20,14 +20,46 @@ int64_t Balancer::taskCost(const Unit &unit) const {
   return cost_->fixed + (unit.partial ? cost_->partial : 0) + CostModel::tile * unit.tiles;
 }
 
-/// Longest first, each to the block with the least to do (of equals the first). Returns the largest load.
-int64_t Balancer::dealWhole(const Work &work) {
-  const auto blocks = static_cast<size_t>(blocks_);
-  order_.clear();
+void Balancer::listWhole(const Work &work) {
+  parts_.clear();
   for (const Unit &unit : work.units)
-    order_.push_back({taskCost(unit), static_cast<int32_t>(order_.size())});
-  std::sort(order_.begin(), order_.end(), [](const Ordered &a, const Ordered &b) {
-    return a.cost != b.cost ? a.cost > b.cost : a.unit < b.unit;
+    parts_.push_back({taskCost(unit), static_cast<int32_t>(parts_.size()), 0, unit.tiles});
+}
+
+/// Units cut where their instances' tokens are a multiple of the chunk, whatever else is in the batch.
+void Balancer::listChunks(const Work &work, int keys) {
+  parts_.clear();
+  for (size_t u = 0; u < work.units.size(); ++u) {
+    const Unit &unit = work.units[u];
+    int32_t begin = 0; // of the part at hand, in tiles of the unit
+    const auto add = [&](int32_t end) {
+      const int64_t cost = begin == 0 && end == unit.tiles
+                               ? taskCost(unit)
+                               : cost_->fixed + cost_->partial + CostModel::tile * (end - begin);
+      parts_.push_back({cost, static_cast<int32_t>(u), begin, end});
+      begin = end;
+    };
+    int32_t first = 0; // tile number of the segment's first tile
+    for (int32_t s = unit.segmentBegin; s < unit.segmentEnd; ++s) {
+      const PlanSegment &segment = work.segments[static_cast<size_t>(s)];
+      int64_t next = (segment.kvBegin / chunkTokens + 1) * chunkTokens;
+      for (; next < segment.kvEnd; next += chunkTokens)
+        if (const auto end = static_cast<int32_t>(first + ceilDiv(next - segment.kvBegin, keys)); end > begin)
+          add(end);
+      first += static_cast<int32_t>(ceilDiv(segment.kvEnd - segment.kvBegin, keys));
+    }
+    if (begin < unit.tiles || unit.tiles == 0)
+      add(unit.tiles);
+  }
+}
+
+/// Longest first, each to the block with the least to do (of equals the first). Returns the largest load.
+int64_t Balancer::deal(const Work &work) {
+  const auto blocks = static_cast<size_t>(blocks_);
+  std::sort(parts_.begin(), parts_.end(), [](const Part &a, const Part &b) {
+    if (a.cost != b.cost)
+      return a.cost > b.cost;
+    return a.unit != b.unit ? a.unit < b.unit : a.tileBegin < b.tileBegin;
   });
   // A tournament of (load, block) in one word: a node holds the lesser of its children, the root the least.
   // Its loop is as long for every task and branches on nothing that it reads, which a heap's does.
@@ -38,13 +70,13 @@ int64_t Balancer::dealWhole(const Work &work) {
   for (size_t node = leaves - 1; node > 0; --node)
     tournament_[node] = std::min(tournament_[2 * node], tournament_[2 * node + 1]);
   loads_.assign(blocks, 0);
-  blockOf_.resize(static_cast<size_t>(work.tasks));
-  for (const Ordered &next : order_) {
+  blockOf_.clear();
+  for (const Part &next : parts_) {
     const Unit &unit = work.units[static_cast<size_t>(next.unit)];
-    for (int32_t task = unit.taskBegin; task < unit.taskBegin + unit.slots.count(); ++task) {
+    for (int32_t slot = unit.slots.begin; slot < unit.slots.end; ++slot) {
       uint64_t load = tournament_[1] + (static_cast<uint64_t>(next.cost) << 20);
       const size_t block = load & ((1u << 20) - 1);
-      blockOf_[static_cast<size_t>(task)] = static_cast<int32_t>(block);
+      blockOf_.push_back(static_cast<int32_t>(block));
       loads_[block] += next.cost;
       tournament_[leaves + block] = load;
       for (size_t node = leaves + block; node > 1; node /= 2) {
@@ -56,22 +88,25 @@ int64_t Balancer::dealWhole(const Work &work) {
   return *std::max_element(loads_.begin(), loads_.end());
 }
 
-void Balancer::emitWhole(const Work &work, Assignment &out) {
+void Balancer::emitDealt(const Work &work, Assignment &out) {
   out.blockTasks.assign(static_cast<size_t>(blocks_) + 1, 0);
   for (int32_t block : blockOf_)
     ++out.blockTasks[static_cast<size_t>(block) + 1];
   for (size_t b = 1; b < out.blockTasks.size(); ++b)
     out.blockTasks[b] += out.blockTasks[b - 1];
   out.pieces.resize(blockOf_.size());
+  out.parts = static_cast<int32_t>(parts_.size());
+  out.cuts = 0;
   nextPiece_.assign(out.blockTasks.begin(), out.blockTasks.end());
-  for (const Ordered &next : order_) {
-    const Unit &unit = work.units[static_cast<size_t>(next.unit)];
-    for (int32_t i = 0; i < unit.slots.count(); ++i) {
-      const auto block =
-          static_cast<size_t>(blockOf_[static_cast<size_t>(unit.taskBegin) + static_cast<size_t>(i)]);
-      out.pieces[static_cast<size_t>(nextPiece_[block]++)] = {next.unit, unit.slots.begin + i, 0, unit.tiles,
-                                                              true};
-    }
+  auto block = blockOf_.begin();
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    const Part &part = parts_[p];
+    const Unit &unit = work.units[static_cast<size_t>(part.unit)];
+    const bool whole = part.tileBegin == 0 && part.tileEnd == unit.tiles;
+    out.cuts += part.tileBegin > 0 ? unit.slots.count() : 0;
+    for (int32_t slot = unit.slots.begin; slot < unit.slots.end; ++slot)
+      out.pieces[static_cast<size_t>(nextPiece_[static_cast<size_t>(*block++)]++)] = {
+          part.unit, slot, part.tileBegin, part.tileEnd, static_cast<int32_t>(p), whole};
   }
 }
 
@@ -158,14 +193,15 @@ void Balancer::cut(const Work &work, int64_t total, int shares, Assignment &out)
 
 void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPart, Assignment &out) {
   out.pieces.clear();
+  out.parts = static_cast<int32_t>(work.units.size());
   out.blockTasks.assign(static_cast<size_t>(blocks_) + 1, 0);
   loads_.assign(static_cast<size_t>(blocks_), 0);
   out.cuts = 0;
   cutList(work, share, shares, leastPart, [&](int block, size_t u, int32_t slot, int64_t begin, int64_t end) {
     const Unit &unit = work.units[u];
     const bool whole = begin == 0 && end == unit.tiles;
-    out.pieces.push_back(
-        {static_cast<int32_t>(u), slot, static_cast<int32_t>(begin), static_cast<int32_t>(end), whole});
+    out.pieces.push_back({static_cast<int32_t>(u), slot, static_cast<int32_t>(begin),
+                          static_cast<int32_t>(end), whole ? static_cast<int32_t>(u) : -1, whole});
     out.cuts += begin > 0;
     ++out.blockTasks[static_cast<size_t>(block) + 1];
     loads_[static_cast<size_t>(block)] +=
@@ -175,10 +211,8 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
     out.blockTasks[b] += out.blockTasks[b - 1];
 }
 
-void Balancer::balance(const Manifest &manifest, const Work &work, int blocks, const GpuModel &gpu,
-                       Assignment &out) {
-  blocks_ = blocks;
-  cost_.emplace(manifest, manifest.kernels[static_cast<size_t>(work.kernel)], work, blocks, gpu);
+/// Deals tasks out whole or cuts the list into shares, whichever takes less time.
+void Balancer::chooseShares(const Work &work, Assignment &out) {
   int64_t total = 0, largest = 0;
   for (const Unit &unit : work.units) {
     total += taskCost(unit) * unit.slots.count();
@@ -202,13 +236,36 @@ void Balancer::balance(const Manifest &manifest, const Work &work, int blocks, c
   const auto direct = [&](int64_t load) { return static_cast<double>(load) * cost_->secondsPerCost; };
   const double leastDirect = direct(std::max(largest, ceilDiv(total, blocks_)));
   bool whole = leastDirect <= directBonus * cutSeconds;
-  if (whole)
-    whole = direct(dealWhole(work)) <= directBonus * cutSeconds;
   if (whole) {
-    out.cuts = 0;
-    emitWhole(work, out);
-  } else {
+    listWhole(work);
+    whole = direct(deal(work)) <= directBonus * cutSeconds;
+  }
+  if (whole)
+    emitDealt(work, out);
+  else
     cut(work, total, shares, out);
+}
+
+void Balancer::balance(const Manifest &manifest, const Work &work, const PlanOptions &options, int blocks,
+                       Assignment &out) {
+  const KernelInfo &kernel = manifest.kernels[static_cast<size_t>(work.kernel)];
+  blocks_ = blocks;
+  cost_.emplace(manifest, kernel, work, blocks, *options.gpu);
+  switch (options.strategy) {
+  case Strategy::ByNode:
+    listWhole(work);
+    deal(work);
+    emitDealt(work, out);
+    break;
+  case Strategy::ByNodeChunk:
+    listChunks(work, kernel.keys);
+    deal(work);
+    emitDealt(work, out);
+    break;
+  case Strategy::ByQuery:
+  case Strategy::Flatten:
+    chooseShares(work, out);
+    break;
   }
   out.maxCost = out.totalCost = 0;
   out.usedBlocks = 0;

@@ -4,17 +4,26 @@
 
 namespace attn::rt {
 
+namespace {
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+} // namespace
+
 PlanLimits PlanLimits::of(const Manifest &, const Batch &batch) {
   PlanLimits limits;
   limits.rows = batch.rows;
   std::vector<int32_t> bounds(batch.qStart.begin(), batch.qStart.end());
   std::vector<int32_t> depth(static_cast<size_t>(batch.rows) + 1, 0);
+  std::vector<int64_t> tokens(depth.size(), 0);
   for (const OperandBatch &operand : batch.operands)
     for (size_t i = 0; i < operand.instances(); ++i)
       if (operand.rowFirst[i] < operand.rowLast[i]) {
         bounds.insert(bounds.end(), {operand.rowFirst[i], operand.rowLast[i]});
         ++depth[static_cast<size_t>(operand.rowFirst[i])];
         --depth[static_cast<size_t>(operand.rowLast[i])];
+        tokens[static_cast<size_t>(operand.rowFirst[i])] += operand.lengths[i];
+        tokens[static_cast<size_t>(operand.rowLast[i])] -= operand.lengths[i];
       }
   std::sort(bounds.begin(), bounds.end());
   bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
@@ -22,6 +31,9 @@ PlanLimits PlanLimits::of(const Manifest &, const Batch &batch) {
   int32_t open = 0;
   for (int32_t change : depth)
     limits.instancesPerRow = std::max<int64_t>(limits.instancesPerRow, open += change);
+  int64_t seen = 0;
+  for (int64_t change : tokens)
+    limits.tokensPerRow = std::max(limits.tokensPerRow, seen += change);
   for (const OperandBatch &operand : batch.operands)
     for (size_t i = 0; i < operand.instances(); ++i) {
       const auto inside = std::upper_bound(bounds.begin(), bounds.end(), operand.rowFirst[i]);
@@ -37,19 +49,34 @@ int launchBlocks(const KernelInfo &kernel, const PlanOptions &options) {
   return options.blocks ? options.blocks : options.multiprocessors * kernel.blocksPerSM;
 }
 
-PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const PlanOptions &options) {
-  // Segments on one instance: of a unit, and of the units of all classes.
-  int64_t intervals = 1, allIntervals = 0;
-  for (size_t c = 0; c < m.classCount(); ++c) {
-    int64_t most = 1;
-    for (size_t o = 0; o < m.operands.size(); ++o)
-      most = std::max<int64_t>(most, intervalBound(m.visibilityOf(o, c)));
-    intervals = std::max(intervals, most);
-    allIntervals += most;
+namespace {
+
+/// Segments that a visibility may make of one instance: of the class with the most, and of all classes.
+struct IntervalBounds {
+  int64_t most = 1, all = 0;
+
+  explicit IntervalBounds(const Manifest &m) {
+    for (size_t c = 0; c < m.classCount(); ++c) {
+      int64_t ofClass = 1;
+      for (size_t o = 0; o < m.operands.size(); ++o)
+        ofClass = std::max<int64_t>(ofClass, intervalBound(m.visibilityOf(o, c)));
+      most = std::max(most, ofClass);
+      all += ofClass;
+    }
   }
+};
+
+} // namespace
+
+PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const PlanOptions &options) {
+  const IntervalBounds intervals(m);
   const int64_t packed = limits.rows * m.groupSize();
-  const bool shared = options.strategy == Strategy::Flatten && limits.sharedInstances > 0;
-  const int64_t sharedPacked = shared ? limits.sharedRows * m.groupSize() : 0;
+  const bool nodes = options.strategy == Strategy::ByNode || options.strategy == Strategy::ByNodeChunk;
+  const bool shares = options.strategy != Strategy::ByQuery && limits.sharedInstances > 0;
+  const int64_t sharedPacked = shares ? limits.sharedRows * m.groupSize() : 0;
+  // A chunk of an instance ends where its tokens are a multiple of the chunk's, or where a segment does.
+  const int64_t chunks =
+      options.strategy == Strategy::ByNodeChunk ? ceilDiv(limits.tokensPerRow, chunkTokens) : 0;
   PlanCapacity capacity;
   for (const KernelInfo &kernel : m.kernels) {
     if (kernel.role != KernelInfo::Role::Attend)
@@ -58,15 +85,24 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
     capacity.blocks = std::max(capacity.blocks, blocks);
     // A group of n packed rows takes at most n / rows + 1 tiles, rounded down; so does a shared instance.
     const int64_t own = packed / kernel.rows + std::min(limits.groups, limits.rows);
-    const int64_t other = shared ? sharedPacked / kernel.rows + limits.sharedInstances : 0;
-    // At most one cut for each block but the first: one more task, and copies of the segments of the task it
-    // cuts.
-    capacity.tasks = std::max(capacity.tasks, (own + other) * m.kvHeads + blocks);
-    capacity.segments = std::max(capacity.segments, (own * limits.instancesPerRow + other) * allIntervals +
-                                                        blocks * (limits.instancesPerRow * intervals + 1));
+    const int64_t other = shares ? sharedPacked / kernel.rows + limits.sharedInstances : 0;
+    // By node, what a group alone sees are units, too; and one for what nothing else adds (the sink).
+    const int64_t units = (nodes ? own * (limits.instancesPerRow + 1) : own) + other;
+    const int64_t extra = chunks ? units * intervals.most + (own + other) * chunks : 0;
+    // Where tasks are cut into shares: one cut for each block but the first, which is one more task, and
+    // copies of the segments of the task it cuts.
+    capacity.tasks = std::max(capacity.tasks, (units + extra) * m.kvHeads + blocks);
+    capacity.segments =
+        std::max(capacity.segments, (own * limits.instancesPerRow + other) * intervals.all +
+                                        extra * static_cast<int64_t>(m.classCount()) +
+                                        blocks * (limits.instancesPerRow * intervals.most + 1));
+    // Each row of a cut task has a part in each of two shares, and each row of a shared instance one there
+    // and one of its own. Parts of a fixed size: no more than a row has instances and chunks.
     const int64_t cutParts = 2 * blocks * std::min<int64_t>(kernel.rows, packed);
-    capacity.partialRows =
-        std::max(capacity.partialRows, cutParts + (shared ? (packed + sharedPacked) * m.kvHeads : 0));
+    const int64_t sharedParts = shares ? packed + sharedPacked : 0;
+    const int64_t parts = limits.instancesPerRow * intervals.most + chunks + 1;
+    capacity.partialRows = std::max(capacity.partialRows,
+                                    nodes ? packed * parts * m.kvHeads : cutParts + sharedParts * m.kvHeads);
   }
   capacity.mergePartials = capacity.partialRows;
   capacity.mergeRows = std::min(capacity.partialRows, limits.rows * m.qHeads);

@@ -76,24 +76,25 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
   plan.mergeRows.clear();
   plan.mergePartials.clear();
   plan.partialRows = 0;
-  unitSegments_.assign(work.units.size(), -1);
+  partTasks_.assign(static_cast<size_t>(assignment.parts), -1);
   plan.tasks.reserve(assignment.pieces.size());
   for (const Piece &piece : assignment.pieces) {
     const Unit &unit = work.units[static_cast<size_t>(piece.unit)];
     PlanTask task{unit.packedBegin, unit.packedCount, piece.slot, 0, 0, -1, 0, unit.slots.headClass};
-    if (piece.whole) {
-      // All slots that do a unit whole read the same segments.
-      int32_t &begin = unitSegments_[static_cast<size_t>(piece.unit)];
-      if (begin < 0) {
-        begin = static_cast<int32_t>(plan.segments.size());
+    // All slots that do the same part read the same segments.
+    if (int32_t *known = piece.part < 0 ? nullptr : &partTasks_[static_cast<size_t>(piece.part)];
+        known && *known >= 0) {
+      task.segmentBegin = plan.tasks[static_cast<size_t>(*known)].segmentBegin;
+      task.segmentEnd = plan.tasks[static_cast<size_t>(*known)].segmentEnd;
+    } else {
+      if (known)
+        *known = static_cast<int32_t>(plan.tasks.size());
+      task.segmentBegin = static_cast<int32_t>(plan.segments.size());
+      if (piece.whole)
         plan.segments.insert(plan.segments.end(), work.segments.begin() + unit.segmentBegin,
                              work.segments.begin() + unit.segmentEnd);
-      }
-      task.segmentBegin = begin;
-      task.segmentEnd = begin + unit.segmentEnd - unit.segmentBegin;
-    } else {
-      task.segmentBegin = static_cast<int32_t>(plan.segments.size());
-      emitCutSegments(work, unit, piece, keys, plan);
+      else
+        emitCutSegments(work, unit, piece, keys, plan);
       task.segmentEnd = static_cast<int32_t>(plan.segments.size());
     }
     if (unit.partial || !piece.whole) {

@@ -15,13 +15,6 @@ int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 } // namespace
 
-std::optional<ForestStrategy> parseForestStrategy(std::string_view name) {
-  for (size_t i = 0; i < std::size(forestStrategyNames); ++i)
-    if (name == forestStrategyNames[i])
-      return static_cast<ForestStrategy>(i);
-  return std::nullopt;
-}
-
 ForestPlanner::ForestPlanner(const Workload &workload, ForestOptions options)
     : workload_(&workload), options_(options) {}
 
@@ -99,8 +92,8 @@ void ForestPlanner::buildByNode() {
     if (above >= 0)
       sameNode(above, [](ForestUnit &unit) { unit.partial = true; });
     const auto first = static_cast<int32_t>(units_.size());
-    const int64_t chunk = forestChunkTokens / forestTileKeys;
-    if (options_.strategy == ForestStrategy::ByNodeChunk && tiles > chunk) {
+    const int64_t chunk = chunkTokens / forestTileKeys;
+    if (options_.strategy == Strategy::ByNodeChunk && tiles > chunk) {
       addUnits(self, rowsBelow_[i], tiles / chunk, 1, chunk, true);
       if (tiles % chunk)
         addUnits(self, rowsBelow_[i], 1, 1, tiles % chunk, true);
@@ -120,7 +113,7 @@ Result<ForestStats> ForestPlanner::plan(std::span<const ForestNode> nodes) {
   units_.clear();
   mergedOutputs_ = 0;
   findPaths();
-  const bool byQuery = options_.strategy == ForestStrategy::ByQuery;
+  const bool byQuery = options_.strategy == Strategy::ByQuery;
   byQuery ? buildByQuery() : buildByNode();
 
   Wide tiles = 0, copies = 0, packedRows = 0, partialRows = 0, segmentReads = 0;

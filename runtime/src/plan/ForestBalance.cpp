@@ -18,7 +18,7 @@ int64_t shareBegin(int64_t tiles, int share, int shares) {
 
 /// Flash-Decoding splits as evenly as flatten; that only the reading differs is what makes them comparable.
 bool ForestPlanner::cutting() const {
-  return options_.strategy == ForestStrategy::Flatten || options_.strategy == ForestStrategy::ByQuery;
+  return options_.strategy == Strategy::Flatten || options_.strategy == Strategy::ByQuery;
 }
 
 /// Of one key tile, when every multiprocessor is busy: blocks share bandwidth and arithmetic.

@@ -97,7 +97,7 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
   // The block number shares a word with its load where tasks are dealt out.
   if (plan.blocks < 1 || plan.blocks >= 1 << 20)
     return inputError("expected between 1 and 1048575 blocks, got " + std::to_string(plan.blocks));
-  s.balancer.balance(s.manifest, s.work, plan.blocks, *s.options.gpu, s.assignment);
+  s.balancer.balance(s.manifest, s.work, s.options, plan.blocks, s.assignment);
   plan.ends = batch.ends.empty() ? s.manifest.ends : batch.ends;
   s.emitter.emit(s.manifest, batch, s.work, s.assignment, plan);
   s.fillStats(batch, plan, plan.stats);

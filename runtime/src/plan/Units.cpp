@@ -72,10 +72,24 @@ bool UnitBuilder::worthSharing(const Seen &seen, int64_t tileRows) {
   return saved > added;
 }
 
+/// Is the instance a unit of its own, with all rows that see it?
+bool UnitBuilder::isShared(const Seen &seen, int64_t tileRows) {
+  switch (strategy_) {
+  case Strategy::ByQuery:
+    return false;
+  case Strategy::ByNode:
+  case Strategy::ByNodeChunk:
+    return true;
+  case Strategy::Flatten:
+    break;
+  }
+  return worthSharing(seen, tileRows);
+}
+
 /// One kernel for the whole plan: the smallest whose tile holds the packed rows of every group (and of every
-/// instance worth sharing), else the largest. A larger tile reads keys less often; a smaller one wastes less
+/// shared instance), else the largest. A larger tile reads keys less often; a smaller one wastes less
 /// on padding.
-int UnitBuilder::chooseKernel(Strategy strategy, std::span<const int32_t> classHeads) {
+int UnitBuilder::chooseKernel(std::span<const int32_t> classHeads) {
   std::vector<int> kernels;
   for (size_t i = 0; i < manifest_->kernels.size(); ++i)
     if (manifest_->kernels[i].role == KernelInfo::Role::Attend)
@@ -89,11 +103,11 @@ int UnitBuilder::chooseKernel(Strategy strategy, std::span<const int32_t> classH
   int64_t rows = 0;
   for (const Group &group : groups_)
     rows = std::max<int64_t>(rows, group.rowEnd - group.rowBegin);
-  for (size_t c = 0; c < classHeads.size() && strategy == Strategy::Flatten; ++c) {
+  for (size_t c = 0; c < classHeads.size() && strategy_ != Strategy::ByQuery; ++c) {
     setClass(static_cast<int32_t>(c));
     for (size_t o = 0; o < batch_->operands.size() && classHeads[c] > 0; ++o)
       for (size_t i = 0; i < batch_->operands[o].instances(); ++i)
-        if (const Seen seen{static_cast<int32_t>(o), static_cast<int32_t>(i)}; worthSharing(seen, largest))
+        if (const Seen seen{static_cast<int32_t>(o), static_cast<int32_t>(i)}; isShared(seen, largest))
           rows = std::max<int64_t>(rows, batch_->operands[o].rowLast[i] - batch_->operands[o].rowFirst[i]);
   }
   for (int kernel : kernels)
@@ -103,7 +117,7 @@ int UnitBuilder::chooseKernel(Strategy strategy, std::span<const int32_t> classH
 }
 
 /// Each instance goes to the shared ones or into the list of every group that sees it (CSR by counting).
-void UnitBuilder::spreadInstances(Strategy strategy, int64_t tileRows) {
+void UnitBuilder::spreadInstances(int64_t tileRows) {
   shared_.clear();
   for (Group &group : groups_)
     group.seenBegin = group.seenEnd = group.units = 0;
@@ -117,7 +131,7 @@ void UnitBuilder::spreadInstances(Strategy strategy, int64_t tileRows) {
         const auto last = static_cast<size_t>(groupOfRow_[static_cast<size_t>(operand.rowLast[i])]);
         if (operand.rowFirst[i] == operand.rowLast[i])
           continue;
-        if (pass == 0 && strategy == Strategy::Flatten && worthSharing(seen, tileRows)) {
+        if (pass == 0 && isShared(seen, tileRows)) {
           shared_.push_back(seen);
           for (size_t g = first; g < last; ++g)
             ++groups_[g].units;
@@ -195,7 +209,6 @@ void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t row
   for (int64_t packed = rowBegin * group; packed < rowEnd * group; packed += kernel.rows) {
     const int64_t count = std::min<int64_t>(kernel.rows, rowEnd * group - packed);
     Unit unit{slots,
-              work.tasks,
               static_cast<int32_t>(packed),
               static_cast<int32_t>(count),
               static_cast<int32_t>(work.segments.size()),
@@ -217,10 +230,10 @@ void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t row
 }
 
 /// The units of the heads of one class.
-void UnitBuilder::addClass(const SlotRange &slots, Strategy strategy, Work &work) {
+void UnitBuilder::addClass(const SlotRange &slots, Work &work) {
   setClass(slots.headClass);
   classTokens_ = 0;
-  spreadInstances(strategy, manifest_->kernels[static_cast<size_t>(work.kernel)].rows);
+  spreadInstances(manifest_->kernels[static_cast<size_t>(work.kernel)].rows);
   work.shared |= !shared_.empty();
   for (const Seen &seen : shared_) {
     const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
@@ -250,7 +263,8 @@ void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<
   batch_ = &batch;
   ends_ = batch.ends.empty() ? manifest.ends : batch.ends;
   findGroups();
-  work.kernel = chooseKernel(strategy, classHeads);
+  strategy_ = strategy;
+  work.kernel = chooseKernel(classHeads);
   work.units.clear();
   work.segments.clear();
   work.tasks = work.largestUnit = 0;
@@ -264,7 +278,7 @@ void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<
   for (int32_t heads : classHeads) {
     slots.end = slots.begin + heads;
     if (heads > 0)
-      addClass(slots, strategy, work);
+      addClass(slots, work);
     slots = {slots.headClass + 1, slots.end, slots.end};
   }
 }

@@ -21,7 +21,6 @@ struct SlotRange {
 /// A tile of packed rows and the segments its rows see; done once for each slot.
 struct Unit {
   SlotRange slots;
-  int32_t taskBegin; ///< tasks of the units before
   int32_t packedBegin, packedCount;
   int32_t segmentBegin, segmentEnd; ///< into Work::segments
   int32_t tiles;                    ///< key tiles of all segments
@@ -44,11 +43,13 @@ struct Work {
 struct Piece {
   int32_t unit, slot;
   int32_t tileBegin, tileEnd;
+  int32_t part; ///< pieces of one part differ in nothing but the slot; -1: the only one of its part
   bool whole;
 };
 
 struct Assignment {
-  std::vector<Piece> pieces;       ///< in the order of blocks
+  std::vector<Piece> pieces; ///< in the order of blocks
+  int32_t parts = 0;
   std::vector<int32_t> blockTasks; ///< [blocks + 1]
   int64_t cuts = 0;
   int usedBlocks = 0;
@@ -80,16 +81,18 @@ private:
   IntervalList possible_, certain_;
   const Manifest *manifest_ = nullptr;
   const Batch *batch_ = nullptr;
+  Strategy strategy_ = Strategy::Flatten;
   std::span<const int32_t> ends_;
   int64_t storedTokens_ = 0; ///< of all instances that some row sees
   int64_t classTokens_ = 0;  ///< in segments of the class at hand
 
   void findGroups();
-  int chooseKernel(Strategy strategy, std::span<const int32_t> classHeads);
+  int chooseKernel(std::span<const int32_t> classHeads);
   void setClass(int32_t headClass);
+  bool isShared(const Seen &seen, int64_t tileRows);
   bool worthSharing(const Seen &seen, int64_t tileRows);
-  void spreadInstances(Strategy strategy, int64_t tileRows);
-  void addClass(const SlotRange &slots, Strategy strategy, Work &work);
+  void spreadInstances(int64_t tileRows);
+  void addClass(const SlotRange &slots, Work &work);
   void addUnits(const SlotRange &slots, int64_t rowBegin, int64_t rowEnd, std::span<const Seen> seen,
                 bool partial, bool sink, Work &work);
   void addSegments(const Seen &seen, int64_t qMin, int64_t qMax, const KernelInfo &kernel, Unit &unit,
@@ -122,24 +125,29 @@ private:
 
 class Balancer {
 public:
-  void balance(const Manifest &manifest, const Work &work, int blocks, const GpuModel &gpu, Assignment &out);
+  void balance(const Manifest &manifest, const Work &work, const PlanOptions &options, int blocks,
+               Assignment &out);
   const CostModel &cost() const { return *cost_; }
 
 private:
   std::optional<CostModel> cost_;
-  struct Ordered {
+  /// Key tiles of a unit, for each of its slots.
+  struct Part {
     int64_t cost;
-    int32_t unit;
+    int32_t unit, tileBegin, tileEnd;
   };
-  std::vector<Ordered> order_;
-  std::vector<int32_t> blockOf_, nextPiece_;
+  std::vector<Part> parts_;
+  std::vector<int32_t> blockOf_, nextPiece_; ///< blockOf_: as parts_, slot by slot
   std::vector<uint64_t> tournament_;
   std::vector<int64_t> loads_;
   int blocks_ = 1;
 
   int64_t taskCost(const Unit &unit) const;
-  int64_t dealWhole(const Work &work);
-  void emitWhole(const Work &work, Assignment &out);
+  void listWhole(const Work &work);
+  void listChunks(const Work &work, int keys);
+  int64_t deal(const Work &work);
+  void emitDealt(const Work &work, Assignment &out);
+  void chooseShares(const Work &work, Assignment &out);
   template <typename Sink>
   bool cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const;
   void cut(const Work &work, int64_t total, int shares, Assignment &out);
@@ -153,7 +161,7 @@ public:
             Plan &plan);
 
 private:
-  std::vector<int32_t> unitSegments_;
+  std::vector<int32_t> partTasks_; ///< the first task of each part
   std::vector<int32_t> counts_;
   void emitCutSegments(const Work &work, const Unit &unit, const Piece &piece, int keys, Plan &plan);
   void emitMerges(const Manifest &manifest, const Batch &batch, Plan &plan);

@@ -12,8 +12,8 @@ using namespace attn::rt::test;
 
 namespace {
 
-constexpr ForestStrategy strategies[] = {ForestStrategy::ByQuery, ForestStrategy::ByNode,
-                                         ForestStrategy::ByNodeChunk, ForestStrategy::Flatten};
+constexpr Strategy strategies[] = {Strategy::ByQuery, Strategy::ByNode, Strategy::ByNodeChunk,
+                                   Strategy::Flatten};
 
 Workload model(int qHeads = 32, int kvHeads = 32, int dim = 128) {
   return {qHeads, kvHeads, dim, 1, int64_t{4} * dim, {}};
@@ -40,7 +40,7 @@ std::vector<ForestNode> randomForest(Rng &rng, size_t count, int tokens) {
   return nodes;
 }
 
-ForestStats planned(const Workload &workload, const std::vector<ForestNode> &nodes, ForestStrategy strategy,
+ForestStats planned(const Workload &workload, const std::vector<ForestNode> &nodes, Strategy strategy,
                     int blocks = 132) {
   EXPECT_TRUE(checkForest(nodes, workload.qHeads, "step"));
   ForestPlanner planner(workload, {strategy, blocks});
@@ -75,8 +75,8 @@ TEST(Forest, table17OfDeFT) {
     double shared = 0, each = 0;
     for (int i = 1; i <= 400; ++i) {
       const std::vector<ForestNode> nodes = fewShot(row.branches, i);
-      shared += static_cast<double>(planned(w, nodes, ForestStrategy::Flatten).kvBytes) * 32e-12;
-      each += static_cast<double>(planned(w, nodes, ForestStrategy::ByQuery).kvBytes) * 32e-12;
+      shared += static_cast<double>(planned(w, nodes, Strategy::Flatten).kvBytes) * 32e-12;
+      each += static_cast<double>(planned(w, nodes, Strategy::ByQuery).kvBytes) * 32e-12;
     }
     EXPECT_NEAR(shared, row.shared, 0.005);
     EXPECT_NEAR(each, row.each, 0.005);
@@ -104,12 +104,12 @@ TEST(Forest, agreesWithTheDefinition) {
       nodeTokens += reads * nodes[i].tokens;
       nodeTiles += reads * ((nodes[i].tokens + 63) / 64);
     }
-    for (ForestStrategy strategy : strategies) {
-      const bool byQuery = strategy == ForestStrategy::ByQuery;
+    for (Strategy strategy : strategies) {
+      const bool byQuery = strategy == Strategy::ByQuery;
       const ForestStats stats = planned(w, nodes, strategy, 1 + static_cast<int>(rng() % 140));
       EXPECT_EQ(stats.kvBytes, (byQuery ? rowTokens : nodeTokens) * 2 * 256);
       EXPECT_EQ(stats.tiles, (byQuery ? rowTiles : nodeTiles) * 2);
-      if (byQuery || strategy == ForestStrategy::Flatten) {
+      if (byQuery || strategy == Strategy::Flatten) {
         EXPECT_LT(static_cast<double>(stats.maxTiles) - stats.meanTiles(), 1.0);
       }
     }
@@ -152,10 +152,9 @@ TEST(Forest, agreesWithThePlanner) {
       operand.rowLast.push_back(last[i]);
     }
     batch.operands.push_back(operand);
-    for (const auto [strategy, theirs] : {std::pair{ForestStrategy::Flatten, Strategy::Flatten},
-                                          std::pair{ForestStrategy::ByQuery, Strategy::ByQuery}}) {
+    for (Strategy strategy : strategies) {
       PlanOptions options;
-      options.strategy = theirs;
+      options.strategy = strategy;
       options.blocks = 132;
       const Result<Plan> plan = makePlan(m, batch, options);
       ASSERT_TRUE(plan) << plan.error().message;
@@ -163,6 +162,10 @@ TEST(Forest, agreesWithThePlanner) {
       EXPECT_EQ(stats.kvBytes, plan->stats.kvBytes);
       EXPECT_EQ(stats.tiles, plan->stats.tiles);
       EXPECT_EQ(stats.outputBytes, plan->stats.outputBytes);
+      if (strategy == Strategy::ByNode || strategy == Strategy::ByNodeChunk) {
+        EXPECT_EQ(stats.tasks, plan->stats.tasks);
+        EXPECT_EQ(stats.partialBytes, plan->stats.partialBytes);
+      }
     }
   }
 }
@@ -171,31 +174,31 @@ TEST(Forest, sequenceNeedsNoPartials) {
   const Workload w = model();
   // One path in three nodes, one block: written directly, as one node would be.
   const std::vector<ForestNode> path{{-1, 640, 0}, {0, 64, 0}, {1, 128, 1}};
-  const ForestStats cut = planned(w, path, ForestStrategy::Flatten, 1);
+  const ForestStats cut = planned(w, path, Strategy::Flatten, 1);
   EXPECT_EQ(cut.partialBytes, 0);
   EXPECT_EQ(cut.tasks, 32);
   EXPECT_EQ(cut.tiles, 32 * 13);
   // By node, each of the 32 heads' row has three parts.
-  EXPECT_EQ(planned(w, path, ForestStrategy::ByNode, 1).partialBytes, 2 * 3 * 32 * 129 * 4);
+  EXPECT_EQ(planned(w, path, Strategy::ByNode, 1).partialBytes, 2 * 3 * 32 * 129 * 4);
   // Two shares cut between heads: still none. 64 shares cut each head once: two parts.
-  EXPECT_EQ(planned(w, path, ForestStrategy::ByQuery, 2).partialBytes, 0);
-  EXPECT_EQ(planned(w, path, ForestStrategy::ByQuery, 64).partialBytes, 2 * 2 * 32 * 129 * 4);
+  EXPECT_EQ(planned(w, path, Strategy::ByQuery, 2).partialBytes, 0);
+  EXPECT_EQ(planned(w, path, Strategy::ByQuery, 64).partialBytes, 2 * 2 * 32 * 129 * 4);
 }
 
 TEST(Forest, rowsOfANodeShareTiles) {
   // 33 rows x 4 heads of the group = 132 packed rows: two tiles, so the prompt is read twice per KV head.
   const Workload w = model(32, 8);
   const std::vector<ForestNode> nodes = fewShot(33, 10);
-  EXPECT_EQ(planned(w, nodes, ForestStrategy::Flatten).kvBytes, (2 * 4000 + 33 * 10) * 8 * 512);
-  EXPECT_EQ(planned(w, fewShot(32, 10), ForestStrategy::Flatten).kvBytes, (4000 + 32 * 10) * 8 * 512);
+  EXPECT_EQ(planned(w, nodes, Strategy::Flatten).kvBytes, (2 * 4000 + 33 * 10) * 8 * 512);
+  EXPECT_EQ(planned(w, fewShot(32, 10), Strategy::Flatten).kvBytes, (4000 + 32 * 10) * 8 * 512);
 }
 
 TEST(Forest, balanced) {
   Rng rng(3);
   for (const auto &[qHeads, kvHeads] : {std::pair{32, 32}, std::pair{32, 8}, std::pair{8, 1}})
     for (int round = 0; round < 100; ++round) {
-      const ForestStats stats = planned(model(qHeads, kvHeads), randomForest(rng, 1 + below(rng, 100), 1500),
-                                        ForestStrategy::Flatten);
+      const ForestStats stats =
+          planned(model(qHeads, kvHeads), randomForest(rng, 1 + below(rng, 100), 1500), Strategy::Flatten);
       const double excess = static_cast<double>(stats.maxTiles) - stats.meanTiles();
       EXPECT_LE(excess, 1);
       if (stats.meanTiles() >= 20) {
@@ -206,7 +209,7 @@ TEST(Forest, balanced) {
 
 TEST(Forest, edges) {
   const Workload w = model();
-  for (ForestStrategy strategy : strategies) {
+  for (Strategy strategy : strategies) {
     EXPECT_EQ(planned(w, {}, strategy).kvBytes, 0);
     EXPECT_EQ(planned(w, {{-1, 100, 0}}, strategy).kvBytes, 0); // nobody reads it
     EXPECT_EQ(planned(w, {{-1, 0, 5}}, strategy).tiles, 0);
@@ -217,7 +220,7 @@ TEST(Forest, edges) {
   large.bytesPerTokenPerHead = INT32_MAX;
   const std::vector<ForestNode> nodes{{-1, INT32_MAX, INT32_MAX}};
   ASSERT_TRUE(checkForest(nodes, 1, "step"));
-  for (ForestStrategy strategy : strategies) {
+  for (Strategy strategy : strategies) {
     ForestPlanner planner(large, {strategy, 132});
     const Result<ForestStats> stats = planner.plan(nodes);
     ASSERT_FALSE(stats);
@@ -229,7 +232,7 @@ TEST(Forest, deterministic) {
   Rng rng(5);
   const Workload w = model(32, 8);
   const std::vector<ForestNode> nodes = randomForest(rng, 300, 900), others = randomForest(rng, 50, 90);
-  for (ForestStrategy strategy : strategies) {
+  for (Strategy strategy : strategies) {
     std::vector<std::vector<int64_t>> runs;
     ForestPlanner planner(w, {strategy, 132});
     for (int run = 0; run < 2; ++run) {

@@ -111,9 +111,8 @@ TEST(Workload, mutantsAreReadOrRefused) {
       continue;
     }
     ++read;
-    for (size_t s = 0; s < std::size(forestStrategyNames); ++s) {
-      ForestPlanner planner(*workload,
-                            {static_cast<ForestStrategy>(s), 1 + static_cast<int>(below(rng, 200))});
+    for (size_t s = 0; s < std::size(strategyNames); ++s) {
+      ForestPlanner planner(*workload, {static_cast<Strategy>(s), 1 + static_cast<int>(below(rng, 200))});
       for (const WorkloadStep &step : workload->steps)
         if (const Result<ForestStats> stats = planner.plan(step.nodes))
           EXPECT_GE(stats->balance(), 1.0 - 1e-9);

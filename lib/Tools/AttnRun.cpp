@@ -129,6 +129,7 @@ private:
   rt::Status openDevice();
   rt::Status compile();
   rt::Status makeTensors();
+  rt::Result<rt::TensorMap> generateFromWorkload(const Arguments &arguments);
   rt::Status execute();
   rt::Status launch(rt::Session &session);
   rt::Status compareWithReference();
@@ -207,6 +208,16 @@ rt::Status Run::compile() {
   return {};
 }
 
+rt::Result<rt::TensorMap> Run::generateFromWorkload(const Arguments &arguments) {
+  auto text = rt::readFile(options.workload);
+  if (!text)
+    return text.error();
+  auto workload = rt::readWorkload(*text, options.workload);
+  if (!workload)
+    return workload.error();
+  return generateForest(arguments, *workload, options.workload, options.step.value_or(0), dims, options.seed);
+}
+
 rt::Status Run::makeTensors() {
   auto arguments = readArguments(*kernel.problem->getOps<mlir::func::FuncOp>().begin());
   if (failed(arguments))
@@ -217,7 +228,8 @@ rt::Status Run::makeTensors() {
       for (const std::string &dim : options.dims)
         if (rt::Status status = dims.add(dim); !status)
           return status.error();
-      return generateInputs(*arguments, dims, options.seed);
+      return options.workload.empty() ? generateInputs(*arguments, dims, options.seed)
+                                      : generateFromWorkload(*arguments);
     }
     if (!options.dims.empty())
       return rt::inputError("--dim sizes generated tensors, and --inputs reads them: give one of the two");

@@ -213,12 +213,14 @@ def test_help():
 @pytest.mark.parametrize(
     "arguments,words",
     [
-        ([], ["few-shot, reasoning, tokens or requests"]),
+        ([], ["few-shot, reasoning, tokens, requests or composed"]),
         (["beams"], ["few-shot", "'beams'"]),
         (["few-shot", "--width=3"], ["no option '--width' of few-shot", "--branches"]),
         (["few-shot", "--branches=0"], ["--branches", "1 to", "'0'"]),
         (["few-shot", "--branches"], ["--branches expects"]),
         (["few-shot", "file"], ["no file", "'file'"]),
+        (["composed", "file"], ["no file", "'file'"]),
+        (["composed", "--width=9", "--depth=9"], ["65536 leaves", "2 x 9 ^ 9"]),
         (["reasoning", "absent.json"], ["absent.json"]),
         (["reasoning", "a", "b"], ["one file", "'b'"]),
         (["tokens", "--every=2"], ["no option '--every' of tokens"]),

@@ -1,10 +1,14 @@
 #include "Options.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace attn::workload {
 
 namespace {
+
+constexpr std::string_view kinds[] = {"few-shot", "reasoning", "tokens", "requests", "composed"};
+constexpr std::string_view kindNames = "few-shot, reasoning, tokens, requests or composed";
 
 struct Number {
   const char *kind, *name; ///< kind: empty for all
@@ -26,6 +30,13 @@ constexpr Number numbers[] = {
     {"requests", "--count", 1, large, 64},
     {"requests", "--generated", 0, large, 16},
     {"requests", "--sharing", 1, large, 1},
+    {"composed", "--trees", 1, 1 << 12, 2},
+    {"composed", "--depth", 1, 16, 4},
+    {"composed", "--width", 1, 64, 2},
+    {"composed", "--prompt", 1, large, 2000},
+    {"composed", "--longest", 1, large, 500},
+    {"composed", "--draft", 0, 1024, 16},
+    {"", "--scale", 1, large, 1},
     {"", "--seed", 0, large, 1},
     {"", "--q-heads", 1, 1 << 16, 32},
     {"", "--kv-heads", 1, 1 << 16, 32},
@@ -67,17 +78,18 @@ rt::Result<Options> parseOptions(const std::vector<std::string> &arguments) {
     }
     if (options.kind.empty()) {
       options.kind = argument;
-      if (argument != "few-shot" && argument != "reasoning" && argument != "tokens" && argument != "requests")
-        return rt::inputError("expected few-shot, reasoning, tokens or requests, got '" + argument + "'");
+      if (std::find(std::begin(kinds), std::end(kinds), argument) == std::end(kinds))
+        return rt::inputError("expected " + std::string(kindNames) + ", got '" + argument + "'");
       for (const Number &number : numbers)
         if (belongs(number, argument))
           options.numbers[number.name] = number.otherwise;
       continue;
     }
     if (argument.empty() || argument[0] != '-') {
-      if (options.kind == "few-shot" || !options.file.empty())
-        return rt::inputError("expected " + std::string(options.kind == "few-shot" ? "no" : "one") +
-                              " file, got '" + argument + "'");
+      const bool none = options.kind == "few-shot" || options.kind == "composed";
+      if (none || !options.file.empty())
+        return rt::inputError("expected " + std::string(none ? "no" : "one") + " file, got '" + argument +
+                              "'");
       options.file = argument;
       continue;
     }
@@ -92,7 +104,7 @@ rt::Result<Options> parseOptions(const std::vector<std::string> &arguments) {
       return status.error();
   }
   if (options.kind.empty())
-    return rt::inputError("expected few-shot, reasoning, tokens or requests; --help shows the usage");
+    return rt::inputError("expected " + std::string(kindNames) + "; --help shows the usage");
   if (options["--bytes"] == 0)
     options.numbers["--bytes"] = 4 * options["--dim"];
   return options;
@@ -101,7 +113,7 @@ rt::Result<Options> parseOptions(const std::vector<std::string> &arguments) {
 std::string helpText() {
   return R"(usage: attn-workload KIND [FILE] [OPTIONS]
 
-Writes workloads for attn-plan: decoding steps over forests. Without FILE the data is generated, the
+Writes workloads for attn-plan and attn-run: decoding steps over forests. Without FILE the data is generated, the
 same for a --seed everywhere.
 
   few-shot            a prompt and branches that grow by a token in each iteration (DeFT, Table 17)
@@ -114,7 +126,11 @@ same for a --seed everywhere.
                       FILE.jsonl with input_length, output_length and hash_ids (512-token prefixes)
     --first N (0)  --count N (64)  --generated N (16: tokens each has by now, or all of its own)
     --sharing N (1: of generated ones, about so many share a prefix)
+  composed            one step of deep trees with a draft behind each leaf
+    --trees N (2)  --depth N (4: levels behind the prompt)  --width N (2: a node has 1 to so many children)
+    --prompt N (2000 tokens)  --longest N (500: tokens of other nodes)  --draft N (16 tokens)
 
+  --scale N (1)       every node's tokens over N, rounded up, but no fewer than its rows
   -o F                where to write (-, standard output)
   --seed N (1)  --q-heads N (32)  --kv-heads N (32)  --dim N (128)  --layers N (32)
   --bytes N           of K and V per token and KV head (4 x dim: 16 bits each)

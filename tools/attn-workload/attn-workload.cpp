@@ -1,11 +1,13 @@
 //===- attn-workload.cpp - Workloads for attn-plan ------------------------===//
 #include "Options.h"
 #include "attn_rt/DecodingTree.h"
+#include "attn_rt/DeepTrees.h"
 #include "attn_rt/File.h"
 #include "attn_rt/Requests.h"
 #include "attn_rt/Speculation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 using namespace attn;
@@ -83,16 +85,30 @@ Steps requests(const Options &options) {
                       options["--generated"])};
 }
 
+Steps composed(const Options &options) {
+  const auto number = [&](const char *name) { return static_cast<int32_t>(options[name]); };
+  const rt::DeepTrees shape{number("--trees"),  number("--depth"),   number("--width"),
+                            number("--prompt"), number("--longest"), number("--draft")};
+  constexpr double mostLeaves = 1 << 16;
+  if (const double leaves = shape.trees * std::pow(shape.width, shape.depth); leaves > mostLeaves)
+    return rt::inputError("expected --trees x --width ^ --depth of at most 65536 leaves, got " +
+                          std::to_string(shape.trees) + " x " + std::to_string(shape.width) + " ^ " +
+                          std::to_string(shape.depth));
+  return std::vector{rt::generateDeepTrees(static_cast<uint64_t>(options["--seed"]), shape)};
+}
+
 rt::Status run(const Options &options) {
   Steps steps = options.kind == "few-shot"
                     ? rt::fewShotSteps(options["--branches"], options["--prompt"], options["--iterations"])
                 : options.kind == "reasoning" ? reasoning(options)
                 : options.kind == "tokens"    ? tokens(options)
+                : options.kind == "composed"  ? composed(options)
                                               : requests(options);
   if (!steps)
     return steps.error();
   if (steps->empty())
     return rt::inputError("nothing is generated in '" + options.file + "': there is no step to write");
+  rt::scaleDown(*steps, static_cast<int32_t>(options["--scale"]));
   const rt::Workload workload{options["--q-heads"], options["--kv-heads"], options["--dim"],
                               options["--layers"],  options["--bytes"],    std::move(*steps)};
   const std::string text = rt::writeWorkload(workload);

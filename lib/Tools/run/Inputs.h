@@ -13,6 +13,7 @@
 #include "Dims.h"
 
 #include "attn_rt/Tensor.h"
+#include "attn_rt/Workload.h"
 
 #include <optional>
 #include <string>
@@ -59,6 +60,13 @@ struct Arguments {
 /// arguments, the tokens of each follow those of the one before. KV heads take turns in their classes, unless
 /// --dim says how many are in a class; they are then drawn.
 rt::Result<rt::TensorMap> generateInputs(const Arguments &arguments, Dims &dims, uint64_t seed);
+
+/// The same for step number `step` of the workload called `name` (a forest, from attn_rt/Workload.h). How
+/// nodes become instances is told in Forest.cpp. Refuses, naming step and node: more rows than tokens, no
+/// rows, paths of more tokens than 31 bits count; a workload of other heads than the function's, and sizes in
+/// `dims` that follow from the workload.
+rt::Result<rt::TensorMap> generateForest(const Arguments &arguments, const rt::Workload &workload,
+                                         const std::string &name, int64_t step, Dims &dims, uint64_t seed);
 
 /// Every tensor must belong to an argument; a misspelt one would be silently replaced by a default.
 rt::Status checkNames(const Arguments &arguments, const rt::TensorMap &tensors);

@@ -106,6 +106,12 @@ const std::vector<Option> &table() {
        }},
       {"--seed", "N", "seeds the generated data and the host device's scheduler (0)",
        [](Options &o, const std::string &text) { return setNumber<uint64_t>("--seed", text, 0, o.seed); }},
+      stringOption("--workload", "F.json", "generate tensors for a forest, as attn-workload writes them",
+                   &Options::workload),
+      {"--step", "N", "which step of the workload (0)",
+       [](Options &o, const std::string &text) {
+         return setNumber<int64_t>("--step", text, 0, o.step.emplace());
+       }},
       stringOption("--inputs", "F.safetensors", "read the tensors instead of generating them",
                    &Options::inputs),
       stringOption("--save-inputs", "F", "write the tensors that were used", &Options::saveInputs),
@@ -161,6 +167,10 @@ rt::Result<Options> run::parseOptions(const std::vector<std::string> &arguments)
     if (rt::Status status = option->set(options, value); !status)
       return status.error();
   }
+  if (!options.workload.empty() && !options.inputs.empty())
+    return rt::inputError("--workload generates tensors, and --inputs reads them: give one of the two");
+  if (options.step && options.workload.empty())
+    return rt::inputError("--step chooses a step of a --workload, and there is none");
   if (options.file.empty() && !options.help)
     return rt::inputError("expected a file of MLIR; --help shows the usage");
   return options;
@@ -186,6 +196,11 @@ Dimensions of generated tensors:
   --dim kv_len=@FILE.csv:COLUMN    read from the file, from its top again where it is too short
   --dim NAME=...                   any dimension that the file names in attn.dims
   --dim CLASS=2                    KV heads of a head class; heads take turns in classes not given
+
+A workload is made of steps of nodes, see attn-plan --help; a node's rows are its last tokens. A
+function with one KV argument keeps an instance per node in it. With two, the second takes the
+nodes that are new, those below another all of whose tokens are rows: drafts, responses. Only
+dimensions that do not follow from it may be given, as CLASS=2.
 
 Page tables are scattered and shuffled; unlisted pages and the tails of listed ones hold NaN.
 Exit status: 0 right, 1 wrong result or failed check, 2 bad usage or bad input.

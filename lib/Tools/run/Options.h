@@ -21,6 +21,8 @@ struct Options {
   std::optional<int64_t> blocks;
   std::vector<std::string> dims; ///< the texts NAME=VALUE, in order
   uint64_t seed = 0;
+  std::string workload; ///< a file of forests, of which `step` is generated
+  std::optional<int64_t> step;
   std::string inputs, saveInputs, outputs, json;
   bool check = false;
   bool shuffle = false;

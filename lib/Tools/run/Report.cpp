@@ -158,6 +158,13 @@ std::string run::reportJson(const RunRecord &record) {
       {"repeat", record.repeats},
       {"passed", record.failure.empty()},
   };
+  const rt::PlanStats &plan = record.plan.stats;
+  object["kv_bytes"] = plan.kvBytes;
+  object["partial_bytes"] = plan.partialBytes;
+  object["metadata_bytes"] = plan.metadataBytes;
+  object["planned_bytes"] = plan.bytes();
+  object["tasks"] = plan.tasks;
+  object["balance"] = number(plan.balance);
   if (!m.headClasses.empty()) {
     llvm::json::Object classes;
     for (size_t c = 0; c < m.headClasses.size(); ++c)

@@ -75,6 +75,8 @@ struct PlanStats {
   double maxCost = 0, meanCost = 0, tileCost = 1; ///< in one unit; a task's fixed part is fixedCost
   double fixedCost = 0;
   double estimatedSeconds = 0; ///< by the model of the GPU the plan was made for
+
+  int64_t bytes() const { return kvBytes + qBytes + partialBytes + metadataBytes + outputBytes; }
 };
 
 struct Plan {

@@ -69,9 +69,11 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
         stats.metadataBytes += (tokens + a.page - 1) / a.page * 4 * unit.slots.count();
     }
   stats.partialBytes = 2 * plan.partialRows * (m.valueDim + 1) * 4;
+  // Every warp of a block reads the records of its tasks.
+  const int64_t warps = kernel.threads / 32;
   stats.metadataBytes +=
-      static_cast<int64_t>(plan.blockTasks.size() * 4 + plan.tasks.size() * sizeof(PlanTask)) +
-      segmentReads * static_cast<int64_t>(sizeof(PlanSegment)) +
+      warps * (static_cast<int64_t>(plan.blockTasks.size() * 4 + plan.tasks.size() * sizeof(PlanTask)) +
+               segmentReads * static_cast<int64_t>(sizeof(PlanSegment))) +
       static_cast<int64_t>((plan.mergeStart.size() + plan.mergeRows.size() + plan.mergePartials.size()) * 4);
   stats.outputBytes = batch.rows * m.qHeads * (m.valueDim * element + (m.returnsLse ? 4 : 0));
   stats.flops = 2.0 * kernel.rows * kernel.keys * (m.keyDim + m.valueDim) * static_cast<double>(stats.tiles);

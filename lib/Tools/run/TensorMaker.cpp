@@ -1,0 +1,226 @@
+//===- TensorMaker.cpp - Stores, tables and small tensors -----------------===//
+#include "TensorMaker.h"
+
+#include "Normal.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <unistd.h>
+
+using namespace attn;
+using namespace attn::run;
+
+namespace {
+
+/// No page has this index: what unused entries of a block table hold.
+constexpr int32_t noPage = std::numeric_limits<int32_t>::max();
+
+rt::Tensor i32Tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values) {
+  return rt::Tensor::ofI32(std::move(shape), values);
+}
+
+} // namespace
+
+std::vector<int64_t> Instances::lengths() const {
+  if (paths.empty())
+    return runs;
+  std::vector<int64_t> lengths;
+  for (const std::vector<int32_t> &path : paths)
+    lengths.push_back(std::accumulate(path.begin(), path.end(), int64_t(0),
+                                      [&](int64_t sum, int32_t run) { return sum + runs[run]; }));
+  return lengths;
+}
+
+rt::Status run::checkMemory(const std::string &name, const std::vector<int64_t> &shape, rt::DType dtype) {
+  auto count = rt::elementCount(shape);
+  double have = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  double need = count ? static_cast<double>(*count) * static_cast<double>(rt::dtypeSize(dtype)) : 0;
+  if (count && need < have / 4)
+    return {};
+  return rt::inputError("'" + name + "' of shape " + rt::shapeText(shape) +
+                        " is too large for this machine, which has " +
+                        std::to_string(static_cast<int64_t>(have / 1e9)) +
+                        " GB of memory; one tensor may take a quarter of it");
+}
+
+rt::Status TensorMaker::addQuery(const std::vector<int32_t> &qStart, const std::vector<int32_t> &positions) {
+  const auto rows = static_cast<int64_t>(positions.size());
+  std::vector<int64_t> shape = {rows, arguments.query.shape[1], arguments.query.shape[2]};
+  if (rt::Status status = checkMemory("q", shape, arguments.query.dtype); !status)
+    return status;
+  if (!arguments.query.dims.empty())
+    setSize(arguments.query.dims.front(), rows);
+  tensors["q"] = normalTensor(arguments.query.dtype, shape, seed, "q");
+  tensors["q_start"] = i32Tensor({static_cast<int64_t>(qStart.size())}, qStart);
+  tensors["q_pos"] = i32Tensor({rows}, positions);
+  return {};
+}
+
+rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) {
+  const std::vector<int64_t> lengths = instances.lengths();
+  const auto count = static_cast<int64_t>(lengths.size());
+  const int64_t tokens = std::accumulate(instances.runs.begin(), instances.runs.end(), int64_t(0));
+  if (rt::Status status = checkMemory(kv.name, {tokens, kv.heads, std::max(kv.keyDim, kv.valueDim)}, kv.key);
+      !status)
+    return status;
+  tensors[kv.name + ".lengths"] = i32Tensor({count}, std::vector<int32_t>(lengths.begin(), lengths.end()));
+  tensors[kv.name + ".pos0"] = i32Tensor({count}, instances.pos0);
+  if (!instances.rows.empty())
+    tensors[kv.name + ".rows"] = i32Tensor({count, 2}, instances.rows);
+
+  if (kv.store == Store::Paged) {
+    const int64_t columns = (*std::max_element(lengths.begin(), lengths.end()) + kv.page - 1) / kv.page + 1;
+    if (rt::Status status = checkMemory(kv.name + ".block_table", {count, columns}, rt::DType::I32); !status)
+      return status;
+  }
+  std::vector<int64_t> slots; // of every token of every run, in units of (kv_heads, dim)
+  const std::vector<int64_t> shape = placeTokens(kv, instances, slots);
+  const std::string suffix = kv.store == Store::Paged ? "_pages" : "";
+  const auto add = [&](const char *part, int64_t dim, rt::DType dtype) {
+    std::vector<int64_t> full = shape;
+    full.insert(full.end(), {kv.heads, dim});
+    return addTokens(kv, kv.name + part + suffix, std::move(full), dtype, slots);
+  };
+  if (rt::Status status = add(".k", kv.keyDim, kv.key); !status)
+    return status;
+  return add(".v", kv.valueDim, kv.value);
+}
+
+rt::Status TensorMaker::addTokens(const KVArgument &kv, const std::string &name, std::vector<int64_t> shape,
+                                  rt::DType dtype, const std::vector<int64_t> &slots) {
+  if (rt::Status status = checkMemory(name, shape, dtype); !status)
+    return status;
+  rt::Tensor tensor(dtype, shape);
+  tensor.fill(std::numeric_limits<double>::quiet_NaN());
+  NormalSource(dtype).fill(tensor.bytes.data(), slots, kv.heads * shape.back(), rt::Random(seed, name));
+  tensors[name] = std::move(tensor);
+  return {};
+}
+
+/// Finds a slot for every token and adds the tensors that say where they are. Returns the dimensions of the
+/// key and value tensors before [kv_heads, dim].
+std::vector<int64_t> TensorMaker::placeTokens(const KVArgument &kv, const Instances &instances,
+                                              std::vector<int64_t> &slots) {
+  const std::vector<int64_t> &runs = instances.runs;
+  const auto count = static_cast<int64_t>(runs.size());
+  const auto place = [&](auto slotOf) {
+    slots.reserve(std::accumulate(runs.begin(), runs.end(), int64_t(0)));
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t t = 0; t < runs[i]; ++t)
+        slots.push_back(slotOf(i, t));
+  };
+  if (kv.store == Store::Dense) {
+    int64_t capacity = *std::max_element(runs.begin(), runs.end()) + 3;
+    place([&](int64_t i, int64_t t) { return i * capacity + t; });
+    return {count, capacity};
+  }
+  if (kv.store == Store::Packed) {
+    std::vector<int32_t> starts(count + 1);
+    for (int64_t i = 0; i < count; ++i)
+      starts[i + 1] = static_cast<int32_t>(starts[i] + runs[i] + i % 3);
+    place([&](int64_t i, int64_t t) { return starts[i] + t; });
+    tensors[kv.name + ".start"] = i32Tensor({count + 1}, starts);
+    return {std::max<int64_t>(starts.back(), 1)};
+  }
+  const auto pagesOf = [&](int64_t length) { return (length + kv.page - 1) / kv.page; };
+  std::vector<int64_t> first(count + 1); // of each run the first of its places in `order`
+  for (int64_t i = 0; i < count; ++i)
+    first[i + 1] = first[i] + pagesOf(runs[i]);
+  const int64_t used = first.back(), pool = used + used / 8 + 2;
+  std::vector<int32_t> order(pool);
+  std::iota(order.begin(), order.end(), 0);
+  rt::Random random(seed, kv.name + ".block_table");
+  for (int64_t i = pool - 1; i > 0; --i)
+    std::swap(order[i], order[random.below(i + 1)]);
+  place([&](int64_t i, int64_t t) { return order[first[i] + t / kv.page] * kv.page + t % kv.page; });
+
+  const std::vector<int64_t> lengths = instances.lengths();
+  const int64_t columns = pagesOf(*std::max_element(lengths.begin(), lengths.end())) + 1;
+  const auto rows = static_cast<int64_t>(lengths.size());
+  std::vector<int32_t> table(rows * columns, noPage);
+  for (int64_t i = 0; i < rows; ++i) {
+    int32_t *entry = table.data() + i * columns;
+    const auto append = [&](int64_t run) {
+      entry = std::copy(order.begin() + first[run], order.begin() + first[run + 1], entry);
+    };
+    if (instances.paths.empty())
+      append(i);
+    else
+      std::for_each(instances.paths[i].begin(), instances.paths[i].end(), append);
+  }
+  tensors[kv.name + ".block_table"] = i32Tensor({rows, columns}, table);
+  return {pool, kv.page};
+}
+
+rt::Status TensorMaker::addRest() {
+  for (const TensorArgument &other : arguments.others)
+    if (rt::Status status = addOther(other); !status)
+      return status;
+  return arguments.classes ? addClasses(*arguments.classes) : rt::Status();
+}
+
+/// Tables of small numbers: a bias or a slope times thousands of tokens must leave the scores usable.
+rt::Status TensorMaker::addOther(const TensorArgument &other) {
+  std::vector<int64_t> shape = other.shape;
+  size_t next = 0;
+  for (int64_t &dim : shape) {
+    if (dim >= 0)
+      continue;
+    std::string name = next < other.dims.size() ? other.dims[next++] : "";
+    if (auto found = known.find(name); found != known.end()) {
+      dim = found->second;
+      continue;
+    }
+    if (!dims.has(name))
+      return rt::inputError("the dimension '" + name + "' of '" + other.name + "' has no size: give --dim " +
+                            name + "=N");
+    auto size = dims.one(name, 0);
+    if (!size)
+      return size.error();
+    dim = known[name] = *size;
+  }
+  if (rt::Status status = checkMemory(other.name, shape, other.dtype); !status)
+    return status;
+  tensors[other.name] =
+      normalTensor(other.dtype, shape, seed, other.name, other.name == "sink_logits" ? 1 : 0.1);
+  return {};
+}
+
+/// Heads take turns in the classes. Where --dim says how many heads some classes have, the rest take turns
+/// in the others, and all are shuffled.
+rt::Status TensorMaker::addClasses(const ClassesArgument &classes) {
+  std::vector<int32_t> heads, others;
+  for (size_t c = 0; c < classes.names.size(); ++c) {
+    const std::string &name = classes.names[c];
+    if (!dims.has(name)) {
+      others.push_back(static_cast<int32_t>(c));
+      continue;
+    }
+    if (known.count(name))
+      return rt::inputError("--dim " + name +
+                            " could be the dimension or the head class of this name: rename "
+                            "one of them in the file");
+    auto count = dims.one(name, 0);
+    if (!count)
+      return count.error();
+    int64_t left = classes.heads - static_cast<int64_t>(heads.size());
+    if (*count > left)
+      return rt::inputError("--dim " + name + " expects at most " + std::to_string(left) + " of the " +
+                            std::to_string(classes.heads) + " KV heads, got " + std::to_string(*count));
+    heads.insert(heads.end(), *count, static_cast<int32_t>(c));
+  }
+  bool given = others.size() < classes.names.size();
+  if (classes.names.empty())
+    others.push_back(0);
+  if (others.empty() && static_cast<int64_t>(heads.size()) < classes.heads)
+    return rt::inputError("--dim gives classes to " + std::to_string(heads.size()) + " of the " +
+                          std::to_string(classes.heads) + " KV heads");
+  for (size_t i = 0; static_cast<int64_t>(heads.size()) < classes.heads; ++i)
+    heads.push_back(others[i % others.size()]);
+  rt::Random random(seed, "classes");
+  for (int64_t i = classes.heads - 1; given && i > 0; --i)
+    std::swap(heads[i], heads[random.below(i + 1)]);
+  tensors["classes"] = i32Tensor({classes.heads}, heads);
+  return {};
+}

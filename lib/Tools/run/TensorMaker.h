@@ -1,0 +1,58 @@
+//===- TensorMaker.h - Stores, tables and small tensors ---------*- C++ -*-===//
+#ifndef ATTN_TOOLS_RUN_TENSORMAKER_H
+#define ATTN_TOOLS_RUN_TENSORMAKER_H
+
+#include "Inputs.h"
+
+namespace attn::run {
+
+/// The instances of one KV argument: how many tokens they have, where these stand, and who sees them.
+struct Instances {
+  std::vector<int64_t> runs; ///< tokens that lie together
+  /// Of each instance the runs it consists of, one after the other: runs may be in several instances. Empty:
+  /// instance i is run i. Only a store with pages of one token can join runs of any length.
+  std::vector<std::vector<int32_t>> paths;
+  std::vector<int32_t> pos0;
+  std::vector<int32_t> rows; ///< [first, last) of each instance; empty: those of the sequence of its number
+
+  std::vector<int64_t> lengths() const;
+};
+
+/// Makes the tensors of one problem, argument by argument. Whoever calls it knows what is attended; here is
+/// how that lies in memory.
+class TensorMaker {
+public:
+  TensorMaker(const Arguments &arguments, Dims &dims, uint64_t seed)
+      : arguments(arguments), dims(dims), seed(seed) {}
+
+  /// qStart [sequences + 1], positions [rows].
+  rt::Status addQuery(const std::vector<int32_t> &qStart, const std::vector<int32_t> &positions);
+  rt::Status addKV(const KVArgument &kv, const Instances &instances);
+  /// Sink logits, tables of score regions and head classes. Sizes of named dimensions must be known by then.
+  rt::Status addRest();
+  /// Of a dimension that the file may name.
+  void setSize(const std::string &name, int64_t size) { known[name] = size; }
+
+  rt::TensorMap take() { return std::move(tensors); }
+
+private:
+  std::vector<int64_t> placeTokens(const KVArgument &kv, const Instances &instances,
+                                   std::vector<int64_t> &slots);
+  rt::Status addTokens(const KVArgument &kv, const std::string &name, std::vector<int64_t> shape,
+                       rt::DType dtype, const std::vector<int64_t> &slots);
+  rt::Status addOther(const TensorArgument &other);
+  rt::Status addClasses(const ClassesArgument &classes);
+
+  const Arguments &arguments;
+  Dims &dims;
+  uint64_t seed;
+  std::map<std::string, int64_t> known; ///< sizes of named dimensions so far
+  rt::TensorMap tensors;
+};
+
+/// The machine's memory is the limit on what may be generated.
+rt::Status checkMemory(const std::string &name, const std::vector<int64_t> &shape, rt::DType dtype);
+
+} // namespace attn::run
+
+#endif

@@ -13,6 +13,7 @@
 #include "attn_rt/CudaDevice.h"
 #include "attn_rt/File.h"
 #include "attn_rt/HostDevice.h"
+#include "attn_rt/Picture.h"
 #include "attn_rt/Safetensors.h"
 #include "attn_rt/Session.h"
 
@@ -362,6 +363,12 @@ rt::Status Run::write() {
   if (!options.outputs.empty())
     if (rt::Status status = rt::writeSafetensorsFile(options.outputs, outputs); !status)
       return status;
+  if (!options.svg.empty()) {
+    const rt::GpuModel &gpu = record->gpu ? *record->gpu : rt::defaultGpu();
+    const std::string picture = rt::drawPlan(manifest, record->batch, record->plan, gpu);
+    if (rt::Status status = rt::writeFile(options.svg, picture); !status)
+      return status;
+  }
   bool jsonOnOutput = options.json == "-";
   if (jsonOnOutput)
     std::fputs(reportJson(*record).c_str(), stdout);

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import numpy as np
@@ -146,6 +147,30 @@ def test_counted_as_planned(tmp_path, name):
     counted = report["bytes_read"] + report["bytes_written"]
     assert abs(counted / report["planned_bytes"] - 1) <= 0.03
     assert report["bytes_partials"] == report["partial_bytes"]
+
+
+# --- picture ------------------------------------------------------------------------------------------------
+
+
+def test_picture(tmp_path):
+    """Every instance that somebody sees hangs in the upper half; in the lower half every block has its line."""
+    workload, picture = made(tmp_path, "composed", "--scale=16"), tmp_path / "plan.svg"
+    text = Problem(8, 2, 64, 64, "f16", see="causal heads {all: see all, near: see recent(30)}").text()
+    status, report, errors = attn_run(
+        problem(tmp_path, text), "--workload", workload, "--svg", picture, f"--device={DEVICE}", "--blocks=40"
+    )
+    assert status == 0, errors
+    root = ElementTree.parse(picture).getroot()
+    regions, shares = ([r[0].text for r in g if len(r)] for g in root.findall("{*}g"))
+    nodes = json.loads(workload.read_text())["steps"][0]["nodes"]
+    assert [t.split(" ")[:2] for t in regions] == [
+        [f"kv[{i}],", str(n["tokens"])] for i, n in enumerate(nodes)
+    ]
+    assert "seen by rows [0, " in regions[0]
+    assert {t.split(",")[0] for t in shares} == {f"block {b}" for b in range(40)}
+    assert any(", near; kv[" in t for t in shares) and any(", all, starts" in t for t in shares)
+    words = " ".join(t.text for t in root.findall(".//{*}text"))
+    assert f"{report['tasks']} tasks" in words and "parts" in words and "paler" in words
 
 
 # --- refusals -----------------------------------------------------------------------------------------------

@@ -119,6 +119,7 @@ const std::vector<Option> &table() {
       switchOption("--check", "compare with the float64 reference; exit 1 past the tolerance",
                    &Options::check),
       stringOption("--json", "F", "write errors, counters and times; - is standard output", &Options::json),
+      stringOption("--svg", "F", "draw the plan: who sees what, and which block does what", &Options::svg),
       switchOption("--shuffle", "host: shuffle the order in which threads and blocks run", &Options::shuffle),
       {"--repeat", "N", "run N times; every run must give the same bits (1)",
        [](Options &o, const std::string &text) { return setNumber<int64_t>("--repeat", text, 1, o.repeat); }},

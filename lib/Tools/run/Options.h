@@ -23,7 +23,7 @@ struct Options {
   uint64_t seed = 0;
   std::string workload; ///< a file of forests, of which `step` is generated
   std::optional<int64_t> step;
-  std::string inputs, saveInputs, outputs, json;
+  std::string inputs, saveInputs, outputs, json, svg;
   bool check = false;
   bool shuffle = false;
   int64_t repeat = 1;

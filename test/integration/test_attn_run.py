@@ -57,9 +57,10 @@ def run(*arguments):
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example_is_right(example):
     lengths = ["q_len=40", "kv_len=40"] if "prefill" in example.stem else ["kv_len=1..600"]
-    status, report, errors = attn_run(
-        example, f"--device={DEVICE}", "--check", "--dim=batch=3", *[f"--dim={d}" for d in lengths]
-    )
+    sizes = [f"--dim={size}" for size in ["batch=3", *lengths]]
+    if (forest := example.with_name("trees.json")).exists():
+        sizes = [f"--workload={forest}"]
+    status, report, errors = attn_run(example, f"--device={DEVICE}", "--check", *sizes)
     assert status == 0, errors
     assert report["passed"]
 

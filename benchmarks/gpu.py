@@ -3,6 +3,9 @@
   prefill   bf16, batch 1, dense: attn against cuDNN, FlashAttention and FlexAttention; TFLOP/s of visited work
   features  sinks, windows, pages, ragged lengths, a soft cap: time per visited FLOP, against plain causal
   decode    paged, one row per sequence: bytes of keys and values per second, against copying and the same peers
+  trees     reasoning, few-shot and speculation: a node read once for all rows below it, against every row its path
+  shared    prefill behind a shared prompt, against prompts replicated
+  heads     a share of heads that see everything, against all heads
 
 Times are medians over repeats with the L2 cache flushed before each. Data sheets are not consulted: what this
 GPU copies and multiplies is measured first. A run may be cut into parts, by name or by --budget, with one --json

@@ -3,6 +3,7 @@
 import subprocess
 import time
 
+from gpu_comparisons import Comparison, compare, comparison_line
 from gpu_points import PLAIN, bars
 from report import attn_run
 
@@ -20,6 +21,8 @@ class Clock:
     def work(point):
         """Seconds where nothing is known yet: starting attn-run and compiling for it and a peer; making, copying
         and comparing tensors; computing it about 40 times."""
+        if isinstance(point, Comparison):
+            return point.seconds()
         gigabytes = (point.kv_bytes() + 4 * point.query_bytes()) / 1e9
         return 5 + 3 * gigabytes + 40 * point.flops() / 400e12
 
@@ -43,20 +46,26 @@ class Bench:
         self.repeats, self.folder = repeats, folder
         self.plain = None  # seconds per visited FLOP of the plain one
 
-    def attn(self, point):
+    def run_problem(self, text, options, result_bytes, key):
         """attn-run copies and compares results after each repeat: where they are large, few must do."""
-        repeats = max(3, min(self.repeats, int(1.5e9 / point.query_bytes())))
+        repeats = max(3, min(self.repeats, int(1.5e9 / result_bytes)))
         file = self.folder / "problem.mlir"
-        file.write_text(point.problem.text())
+        file.write_text(text)
         status, report, errors = self.run(
-            file, "--device=cuda", f"--repeat={repeats}", *point.dims(self.folder), timeout=RUN_SECONDS
+            file, "--device=cuda", f"--repeat={repeats}", *options, timeout=RUN_SECONDS
         )
         if status != 0:
-            raise RuntimeError(f"{point.key}: attn-run ended with {status}: {errors.strip() or report}")
+            raise RuntimeError(f"{key}: attn-run ended with {status}: {errors.strip() or report}")
         kept = ("run_ms", "predicted_ms", "schedule", "kernel", "blocks", "repeat")
         return {name: report[name] for name in kept}
 
+    def attn(self, point):
+        options = point.dims(self.folder)
+        return self.run_problem(point.problem.text(), options, point.query_bytes(), point.key)
+
     def __call__(self, point):
+        if isinstance(point, Comparison):
+            return compare(point, self)
         ours = self.attn(point)
         seconds = ours["run_ms"] / 1e3
         problem = point.problem
@@ -95,6 +104,8 @@ class Bench:
 
 def line(row):
     """A row for people."""
+    if "times_ms" in row:
+        return comparison_line(row)
     ours = row["attn"]
     predicted = f"{ours['predicted_ms']:9.3f}" if ours["predicted_ms"] else f"{'-':>9}"
     how = ours["kernel"].rpartition("_")[2] if row["part"] == "decode" else ours["schedule"]
@@ -132,7 +143,9 @@ def measure_all(points, bench, clock, results):
         if point.part != part:
             part = point.part
             print(
-                f"{part}: attn, predicted by its cost model, and peers in ms; x: the best peer's time over attn's"
+                f"{part}: ms of attn, in brackets as its cost model says, and of peers; x: the last over the best"
+                if isinstance(point, Comparison)
+                else f"{part}: attn, predicted by its cost model, and peers in ms; x: the best peer's time over attn's"
             )
         try:
             row = results.add(clock.measure(point, bench))

@@ -6,6 +6,7 @@ to find them. A feature that skips less than it could is then as slow here as it
 
 from dataclasses import dataclass
 
+from gpu_comparisons import COMPARISONS, comparison_bars
 from report import Problem
 
 HEADS = ((64, 8), (32, 8))
@@ -174,7 +175,7 @@ def decode_points(quick):
     ]
 
 
-PARTS = {"prefill": prefill_points, "features": feature_points, "decode": decode_points}
+PARTS = {"prefill": prefill_points, "features": feature_points, "decode": decode_points, **COMPARISONS}
 
 
 def slowdown_bar(row):
@@ -187,6 +188,8 @@ def slowdown_bar(row):
 def bars(row, session):
     """What a measured row must reach: (text, whether it did)."""
     found = []
+    if "times_ms" in row:
+        return comparison_bars(row)
     if row["part"] == "prefill":
         if row["peers_ms"]:
             found.append(("as fast as the best peer", row["ratio_to_best_peer"] >= 1))

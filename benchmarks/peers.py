@@ -76,7 +76,7 @@ class Peers:
         self.torch, self.timer, self.device = torch, timer, device
         self.compiled_for = self.flex = None
 
-    def __call__(self, point):
+    def __call__(self, point, names=("cudnn", "flash", "flex")):
         problem, tokens = point.problem, point.lengths[0]
         rows = point.rows or tokens
         batch = len(point.lengths)
@@ -91,9 +91,11 @@ class Peers:
         causal = rows > 1 and problem.see == "causal"  # the one row of a decoding step sees everything
         times, declined = {}, {}
         for name in ("cudnn", "flash"):
-            self.try_backend(name, (q, k, v), causal, rows > 1, times, declined)
+            if name in names:
+                self.try_backend(name, (q, k, v), causal, rows > 1, times, declined)
         try:
-            times["flex"] = self.timer(self.flex_attention(q, k, v, causal))
+            if "flex" in names:
+                times["flex"] = self.timer(self.flex_attention(q, k, v, causal))
         except Exception as error:  # needs Triton and a C compiler, and raises errors of many types
             declined["flex"] = reason(error)
         del q, k, v

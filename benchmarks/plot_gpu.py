@@ -1,8 +1,9 @@
-"""Draws the file of `bench gpu`: prefill over length, features against plain, decode over bytes."""
+"""Draws the file of `bench gpu`: prefill over length, features against plain, decode over bytes, and comparisons."""
 
 import argparse
 from pathlib import Path
 
+from gpu_comparisons import COMPARISONS
 from gpu_points import DECODE_SHARE, PLAIN, slowdown_bar
 from gpu_results import read, refuse
 
@@ -110,6 +111,26 @@ def draw_decode(axes, rows, sessions):
     axes.grid(alpha=0.3)
 
 
+def draw_comparison(axes, rows):
+    """How many times as fast as the baseline; black: the bar; hollow: what the work allows."""
+    names = [r["name"] for r in rows]
+    axes.barh(names, [r["ceiling"] or 0 for r in rows], fill=False, edgecolor=NEUTRAL, linewidth=0.5)
+    missed = [r["bar"] and r["ratio"] < r["bar"] for r in rows]
+    axes.barh(
+        names,
+        [r["ratio"] for r in rows],
+        color=[COLOURS["attn" if bad else "cudnn"] for bad in missed],
+        height=0.6,
+    )
+    for index, row in enumerate(rows):
+        if row["bar"]:
+            axes.plot([row["bar"]] * 2, [index - 0.4, index + 0.4], color="black")
+    axes.axvline(1, color="black", linewidth=0.5)
+    axes.tick_params(axis="y", labelsize=7)
+    axes.invert_yaxis()
+    axes.set_title(f"{rows[0]['part']}: {rows[0]['baseline']} over the best", fontsize=9)
+
+
 def draw(sessions, rows, path):
     import matplotlib
 
@@ -120,7 +141,8 @@ def draw(sessions, rows, path):
     top = highest([r for r in rows if r["part"] == "prefill"])
     features = [r for r in rows if r["part"] == "features" and r["name"] != PLAIN and r["slowdown"]]
     decode = [r for r in rows if r["part"] == "decode"]
-    heights = len(grid) + bool(features or decode)
+    compared = [part for name in COMPARISONS if (part := [r for r in rows if r["part"] == name])]
+    heights = len(grid) + bool(features or decode) + bool(compared)
     dims = sorted({dim for line in grid.values() for dim in line}) or [0]
     figure = plt.figure(figsize=(4 * max(len(dims), 3), 3 * heights), layout="constrained")
     figures = figure.subfigures(heights, 1, squeeze=False)[:, 0]
@@ -130,8 +152,13 @@ def draw(sessions, rows, path):
                 draw_prefill(axes, line[dim], f"d{dim} {heads[0]}/{heads[1]} {see}", top)
         part.axes[0].set_ylabel("TFLOP/s, visited")
         part.axes[0].legend(fontsize=7, loc="lower right")
+    if compared:
+        for axes, part in zip(
+            figures[-1].subplots(1, len(compared), squeeze=False)[0], compared, strict=True
+        ):
+            draw_comparison(axes, part)
     if features or decode:
-        bottom = iter(figures[-1].subplots(1, bool(features) + bool(decode), squeeze=False)[0])
+        bottom = iter(figures[len(grid)].subplots(1, bool(features) + bool(decode), squeeze=False)[0])
         if features:
             draw_features(next(bottom), features)
         if decode:

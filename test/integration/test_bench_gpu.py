@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -12,6 +13,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu  # noqa: E402
 import plot_gpu  # noqa: E402
+from gpu_comparisons import COMPARISONS, TreePoint, compare, shared_points, tree_points  # noqa: E402
 from gpu_measure import Bench, Clock, measure_all, missing  # noqa: E402
 from gpu_points import (  # noqa: E402
     PARTS,
@@ -26,6 +28,7 @@ from gpu_results import Results  # noqa: E402
 from peers import Timer  # noqa: E402
 
 POINTS = [point for part in PARTS.values() for point in part(False)]
+COMPARED = [point for part in COMPARISONS.values() for point in part(False)]
 SESSION = {
     "id": "2026-11-20T10:00:00+00:00",
     "commit": "abc1234",
@@ -72,7 +75,8 @@ def test_points_are_what_was_asked_for():
 
 
 def test_every_problem_compiles(tmp_path):
-    for text in {point.problem.text() for point in POINTS}:
+    problems = set().union(*(p.problems() if p in COMPARED else {p.problem} for p in POINTS))
+    for text in {problem.text() for problem in problems}:
         file = tmp_path / "problem.mlir"
         file.write_text(text)
         command = [program("attn-opt"), str(file), "--target=sm_90a", "--emit=manifest", "-o", "/dev/null"]
@@ -111,7 +115,7 @@ class FakeRun:
 
 def bench_of(run, tmp_path, peers=None, file="gpu.json", session=SESSION):
     results = Results(tmp_path / file, session)
-    take = (lambda point: (peers, {})) if peers is not None else (lambda point: ({}, {"flex": "no Triton"}))
+    take = (lambda *_: (peers, {})) if peers is not None else (lambda *_: ({}, {"flex": "no Triton"}))
     return Bench(results, take, 20, tmp_path, run), results
 
 
@@ -163,6 +167,98 @@ def test_features_are_compared_with_the_plain_one(tmp_path):
     assert bench(plain)["slowdown"] == 1
     run.milliseconds = 1.3
     assert bench(sinks)["slowdown"] == pytest.approx(1.3)
+
+
+# --- two ways to do the same ---------------------------------------------------------------------------------
+
+
+def small(point):
+    samples = {"samples": 1} if isinstance(point, TreePoint) else {}
+    return replace(
+        point, scale=32 if samples else 128 if point.part == "heads" else point.prompt // 128, **samples
+    )
+
+
+@pytest.mark.parametrize("point", COMPARED, ids=lambda p: p.key)
+def test_every_way_is_right_and_counted_as_planned(point, tmp_path):
+    """Scaled-down copies of every workload on the host device. Bulk copies fill their tiles with what is repeated, so
+    bytes are compared where tiles are gathered: within 3 % of the planner's."""
+    counted = set()
+    contenders = small(point).contenders(tmp_path)
+    for label, runs in contenders.items():
+        if label == "flatten" and runs[0].rows > 100:
+            continue  # many small nodes in tiles of 128: half a minute of a CPU
+        for run in runs:
+            file = tmp_path / "problem.mlir"
+            file.write_text(run.problem.text())
+            schedule = () if point.part == "trees" else ("--schedule=mma",)
+            status, report, errors = attn_run(file, "--device=host", "--check", *schedule, *run.options)
+            assert status == 0, (label, errors)
+            assert report["rows"] == run.rows
+            if report["schedule"] == "mma" or report["kernel"].endswith("rows16"):
+                bytes = report["bytes_read"] + report["bytes_written"]
+                assert abs(bytes / report["planned_bytes"] - 1) <= 0.03, label
+                counted.add(label)
+    assert counted >= set(contenders) - {"flatten"}
+
+
+def test_sampled_steps_stand_for_all(tmp_path):
+    for point in (tree_points(False)[0], replace(tree_points(False)[3], samples=7)):
+        contenders = replace(point, scale=8).contenders(tmp_path)
+        steps = json.loads((tmp_path / "workload.json").read_text())["steps"]
+        for runs in contenders.values():
+            assert len(runs) == point.samples
+            assert sum(run.weight for run in runs) == len(steps)
+            numbers = [
+                int(option.partition("=")[2]) for run in runs for option in run.options if "--step" in option
+            ]
+            assert numbers == sorted(numbers) and numbers[0] > 0 and numbers[-1] < len(steps) - 1
+
+
+def test_work_shared_and_replicated():
+    """By counting pairs; and the ceiling that the issue's bar stands below."""
+    small = replace(shared_points(False)[0], sequences=3, prompt=5, response=4)
+    prompt, response = 5 * 6 // 2, 4 * 5 + 4 * 5 // 2
+    assert small.pairs() == (prompt + 3 * response, 3 * (prompt + response))
+    assert shared_points(False)[-1].ceiling() == pytest.approx(5.90, abs=0.01)
+
+
+class FakeByOptions(FakeRun):
+    """One that takes `milliseconds` where an option holds a word, else 1."""
+
+    def __init__(self, word, milliseconds):
+        super().__init__()
+        self.word, self.slow = word, milliseconds
+
+    def __call__(self, file, *options, timeout):
+        self.milliseconds = self.slow if any(self.word in option for option in options) else 1.0
+        return super().__call__(file, *options, timeout=timeout)
+
+
+def test_times_of_a_comparison_are_sums_over_steps(tmp_path, capsys):
+    run = FakeByOptions("by-query", 4.0)
+    bench, results = bench_of(run, tmp_path)
+    point = next(p for p in tree_points(False) if p.name == "256 speculated tokens")
+    assert measure_all([replace(point, scale=32)], bench, Clock(None), results) == ([], {})
+    row = json.loads((tmp_path / "gpu.json").read_text())["rows"][0]
+    assert row["times_ms"] == {"flatten": 100, "flatten, mma": 100, "by-query": 400}
+    assert row["predicted_ms"]["by-query"] == pytest.approx(90)
+    assert row["ratio"] == 4 and row["best"] == "flatten"
+    assert bars(row, SESSION) == [("3.59 times as fast as by-query", True)]
+    assert missing([point], Results(tmp_path / "gpu.json", SESSION)) == []
+    assert "256 speculated tokens" in capsys.readouterr().out
+
+
+def test_shared_prompts_have_peers(tmp_path):
+    asked = []
+    bench, results = bench_of(FakeByOptions("batch", 5.2), tmp_path)
+    bench.peers = lambda *arguments: (asked.append(arguments), ({"cudnn": 6.5}, {}))[1]
+    row = compare(shared_points(False)[-1], bench)
+    assert row["ratio"] == 5.2 and row["ratio_to_best_peer"] == 6.5
+    assert bars(row, SESSION) == [("5.30 times as fast as replicated", False)]
+    ((point, names),) = asked
+    assert point.lengths == (34816,) * 16 and "flex" not in names
+    assert point.flops() == pytest.approx(shared_points(False)[-1].pairs()[1] * 4 * 128 * 32)
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -340,12 +436,13 @@ def test_without_a_gpu_it_refuses(tmp_path):
 def test_picture(tmp_path):
     run = FakeRun(5.0)
     bench, results = bench_of(run, tmp_path, {"cudnn": 6.0, "flash, heads expanded": 7.0})
-    points = prefill_points(True) + feature_points(True) + decode_points(True)
+    points = [point for part in PARTS.values() for point in part(True)]
     measure_all(points, bench, Clock(None), results)
     picture = tmp_path / "gpu.svg"
     plot_gpu.main([str(tmp_path / "gpu.json"), "-o", str(picture)])
     text = picture.read_text()
-    for word in ("d128 64/8 causal", "d256 64/8 full", "cudnn", "flash", "attn, predicted", "softcap 30"):
+    words = ("d128 64/8 causal", "d256 64/8 full", "cudnn", "flash", "attn, predicted", "softcap 30")
+    for word in (*words, "256 speculated tokens", "trees: by-query over the best"):
         assert f"<!-- {word} -->" in text, word
     prefill = [r for r in results.rows.values() if r["part"] == "prefill"]
     top = plot_gpu.highest(prefill)
@@ -361,7 +458,7 @@ def test_picture(tmp_path):
     assert all(rate == pytest.approx(bytes / 5e-3 / 1e9) for bytes, rate in lines["attn"])
 
 
-@pytest.mark.parametrize("part", ["prefill", "features", "decode"])
+@pytest.mark.parametrize("part", PARTS)
 def test_picture_of_one_part(part, tmp_path):
     bench, results = bench_of(FakeRun(5.0), tmp_path)
     measure_all(PARTS[part](True), bench, Clock(None), results)

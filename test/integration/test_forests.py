@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,18 +52,6 @@ def problem(folder, text=None):
     file = folder / "problem.mlir"
     file.write_text(text or PROBLEM.text())
     return file
-
-
-def two_stores(draft):
-    """The problem with a second KV argument."""
-    lines = PROBLEM.text().splitlines()
-    lines.insert(2, lines[1].replace("!cache", "!draft").replace("paged<16>", draft))
-    text = "\n".join(lines)
-    argument = '%draft: !draft {attn.name = "draft", attn.dims = ["drafts", "draft_len"]}'
-    text = text.replace('"kv_len"]}', f'"kv_len"]}}, {argument}').replace(
-        "see causal)", "see causal), (%draft see causal)"
-    )
-    return text.replace("!query, !cache ->", "!query, !cache, !draft ->")
 
 
 # --- an own reading of the workload -------------------------------------------------------------------------
@@ -117,7 +106,7 @@ def test_rows_see_their_paths(tmp_path, see, schedule):
 def test_drafts_may_have_a_store_of_their_own(tmp_path, draft, schedule):
     workload = made(tmp_path, "composed", "--scale=16", "--depth=2", "--draft=7")
     options = ["--workload", workload, f"--device={DEVICE}", f"--schedule={schedule}", "--check"]
-    status, report, errors = attn_run(problem(tmp_path, two_stores(draft)), *options)
+    status, report, errors = attn_run(problem(tmp_path, replace(PROBLEM, draft_store=draft).text()), *options)
     assert status == 0, errors
     assert report["rows"] == sum(
         node["rows"] for node in json.loads(workload.read_text())["steps"][0]["nodes"]

@@ -37,19 +37,33 @@ class Problem:
     softcap: bool = False
     approximate: bool = False  # the soft cap by the hardware's tanh
     sinks: bool = False  # a learned logit per head
+    draft_store: str = ""  # of a second KV argument, which takes the new nodes of a forest
 
     @property
     def group(self):
         return self.q_heads // self.kv_heads
 
+    def store_type(self, store):
+        value_dim = "" if self.value_dim == self.dim else f"value_dim = {self.value_dim}, "
+        return (
+            f"!attn.kv<{store}, heads = {self.kv_heads}, dim = {self.dim}, "
+            f"{value_dim}key = {self.dtype}, value = {self.dtype}>"
+        )
+
     def text(self):
         query = f"tensor<?x{self.q_heads}x{self.dim}x{self.dtype}>"
         output = f"tensor<?x{self.q_heads}x{self.value_dim}x{self.dtype}>"
         lse = f"tensor<?x{self.q_heads}xf32>"
-        value_dim = "" if self.value_dim == self.dim else f"value_dim = {self.value_dim}, "
         see, _, classes = self.see.partition(" heads ")
         score = constants = argument = heads = sinks = ""
         operands = "!query, !cache"
+        draft = region = ""
+        if self.draft_store:
+            draft = "!draft = " + self.store_type(self.draft_store)
+            argument += """,
+                     %draft: !draft {attn.name = "draft", attn.dims = ["drafts", "draft_len"]}"""
+            region = f", (%draft see {see})"
+            operands += ", !draft"
         if classes:
             argument += f""",
                      %classes: tensor<{self.kv_heads}xi32> {{attn.name = "classes"}}"""
@@ -73,10 +87,11 @@ class Problem:
       attn.yield %z : f32
     }}"""
         return f"""!query = {query}
-!cache = !attn.kv<{self.store}, heads = {self.kv_heads}, dim = {self.dim}, {value_dim}key = {self.dtype}, value = {self.dtype}>
+!cache = {self.store_type(self.store)}
+{draft}
 func.func @attention(%q: !query {{attn.name = "q", attn.dims = ["rows"]}},
                      %kv: !cache {{attn.name = "kv", attn.dims = ["batch", "kv_len"]}}{argument}) -> ({output}, {lse}) {{{constants}
-  %o, %lse = attn.attend %q over (%kv see {see}){heads}{sinks}{score} : {operands} -> {output}, {lse}
+  %o, %lse = attn.attend %q over (%kv see {see}){region}{heads}{sinks}{score} : {operands} -> {output}, {lse}
   return %o, %lse : {output}, {lse}
 }}
 """

@@ -77,6 +77,11 @@ llvm::Expected<std::unique_ptr<HostCode>> compileForHost(Operation *gpuModule,
       continue;
     rt::host::HostKernel &k = code->list.emplace_back();
     k.name = function.getName().str();
+    mlir::DataLayout sizes(*module);
+    for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
+      auto byValue = function.getArgAttrOfType<TypeAttr>(i, LLVM::LLVMDialect::getByValAttrName());
+      k.parameterBytes.push_back(sizes.getTypeSize(byValue ? byValue.getValue() : type));
+    }
     k.sharedAlignment = layout->sharedAlignment;
     k.staticShared = layout->staticShared;
     k.checked = options.check;

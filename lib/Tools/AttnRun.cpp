@@ -132,6 +132,7 @@ private:
   rt::Status makeTensors();
   rt::Result<rt::TensorMap> generateFromWorkload(const Arguments &arguments);
   rt::Status execute();
+  rt::Result<std::unique_ptr<rt::Recording>> recordLaunch(rt::Session &session);
   rt::Status launch(rt::Session &session);
   rt::Status compareWithReference();
   rt::Status write();
@@ -294,6 +295,16 @@ rt::Status Run::execute() {
   return launch(*session);
 }
 
+rt::Result<std::unique_ptr<rt::Recording>> Run::recordLaunch(rt::Session &session) {
+  if (rt::Status status = session.fixLaunch(); !status)
+    return status.error();
+  if (rt::Status status = device->beginRecording(); !status)
+    return status.error();
+  rt::Status launched = session.launch();
+  auto recording = device->endRecording();
+  return launched ? std::move(recording) : launched.error();
+}
+
 rt::Status Run::launch(rt::Session &session) {
   auto begin = device->createEvent(), end = device->createEvent();
   if (!begin || !end)
@@ -301,6 +312,13 @@ rt::Status Run::launch(rt::Session &session) {
   auto flush = Flush::create(*device);
   if (!flush)
     return flush.error();
+  std::unique_ptr<rt::Recording> recording;
+  if (options.replay) {
+    auto recorded = recordLaunch(session);
+    if (!recorded)
+      return recorded.error();
+    recording = std::move(*recorded);
+  }
   std::vector<double> seconds;
   for (int64_t i = 0; i < options.repeat; ++i) {
     progress.stage(options.repeat == 1 ? "running" : "running, " + std::to_string(i) + " done");
@@ -312,7 +330,7 @@ rt::Status Run::launch(rt::Session &session) {
       return status;
     if (rt::Status status = device->record(**begin); !status)
       return status;
-    if (rt::Status status = session.launch(); !status)
+    if (rt::Status status = recording ? device->replay(*recording) : session.launch(); !status)
       return status;
     if (rt::Status status = device->record(**end); !status)
       return status;

@@ -202,7 +202,9 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "o">, #tile.parameter<buffer, "lse">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_start">, #tile.parameter<buffer, "plan.merge_rows">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_partials">, #tile.parameter<buffer, "partial.o">,
-// CHECK-SAME: #tile.parameter<buffer, "partial.lse">, #tile.parameter<dim, "merge_rows">], tile.threads = 128 : i32
+// CHECK-SAME: #tile.parameter<buffer, "partial.lse">], tile.threads = 128 : i32
+// How many rows there are stands before the starts of their lists.
+// CHECK: tile.read %{{.*}}[%c0_i64]
 // What the plan says is fetched while the attention still runs.
 // CHECK: scf.if
 // CHECK: tile.prefetch
@@ -337,6 +339,7 @@ func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 
 // The plan numbers outputs by slot.
 // CHECK: func.func @classes_merge(
+// CHECK: tile.await_previous
 // CHECK: %[[NUMBER:.*]] = tile.read %
 // CHECK: %[[INROW:.*]] = arith.remui %[[NUMBER]], %c8_i32
 // CHECK: %[[SLOT64:.*]] = arith.extsi %[[INROW]]

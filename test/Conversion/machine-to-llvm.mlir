@@ -4,10 +4,10 @@ gpu.module @kernels {
   // The launch's limits travel with the kernel, and so does what the manifest needs.
   // CHECK: llvm.func @kernel(%{{.*}}: !llvm.ptr<1> {llvm.noalias}, %{{.*}}: i32) attributes {
   // CHECK-SAME: gpu.kernel, nvvm.kernel, nvvm.minctasm = 2 : i32, nvvm.reqntid = array<i32: 128>
-  // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "o">, #tile.parameter<dim, "merge_rows">]
+  // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "o">, #tile.parameter<dim, "rows">]
   // CHECK-SAME: tile.shared_bytes = 512 : i64, tile.threads = 128 : i32
   func.func @kernel(%o: !llvm.ptr<1>, %n: i32) attributes {
-    tile.blocks_per_sm = 2 : i32, tile.parameters = [#tile.parameter<buffer, "o">, #tile.parameter<dim, "merge_rows">],
+    tile.blocks_per_sm = 2 : i32, tile.parameters = [#tile.parameter<buffer, "o">, #tile.parameter<dim, "rows">],
     tile.shared_bytes = 512 : i64, tile.threads = 128 : i32} {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32

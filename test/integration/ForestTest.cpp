@@ -58,18 +58,23 @@ struct Compiled {
   }
 };
 
-void decodeForest(const std::string &visibility, const CacheClass &info, uint64_t seed) {
+void decodeForest(const std::string &visibility, const CacheClass &info, uint64_t seed, bool record = false) {
   const Compiled compiled(problem(visibility));
   CacheBatchOptions shown;
   shown.operands = {{0, true, false}, {0, false, true}};
+  shown.maxPages = record ? 16 : 0;
   ForestDecoder decoder(compiled.manifest, {"forest", {}, {}, compiled.code->kernels()}, {16, 1, {info}},
                         shown, 8e-3);
+  if (record)
+    decoder.record();
   decoder.decodeForest(seed, 10);
   const host::Report &report = decoder.device->report();
   EXPECT_TRUE(report.clean()) << report.describe();
 }
 
 TEST(Forest, growsOverTenSteps) { decodeForest("causal", {"all", 400, 0, 0, 0}, 3); }
+
+TEST(Forest, growsUnderOneRecordedLaunch) { decodeForest("causal", {"all", 400, 0, 0, 0}, 5, true); }
 
 TEST(Forest, streams) {
   decodeForest("causal and (sink(20) | recent(50))", {"streaming", 400, 50, 20, 12}, 4);

@@ -250,6 +250,22 @@ def test_strategy_moves_only_rounding():
         assert read["by-query"] > 3 * max(read["by-node"], read["by-node-chunk"])
 
 
+@pytest.mark.parametrize("tokens", [40, 3000], ids=["nothing to merge", "merged"])
+@pytest.mark.parametrize(
+    "schedule", [["mma", "--dim=q_len=1"], ["auto", "--dim=q_len=40"]], ids=lambda s: s[0]
+)
+def test_recorded_launch_gives_the_same_bits(small, tmp_path, tokens, schedule):
+    saved, outputs = tmp_path / "in.safetensors", []
+    for replay in ([], ["--replay", "--repeat=2"]):
+        outputs.append(tmp_path / f"{len(outputs)}.safetensors")
+        made = (
+            ["--inputs", saved] if replay else ["--save-inputs", saved, f"--dim=kv_len={tokens}", schedule[1]]
+        )
+        result = run(small, *made, *replay, f"--schedule={schedule[0]}", "--check", "--outputs", outputs[-1])
+        assert result.returncode == 0, result.stderr
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+
+
 def test_lengths_from_a_trace(small, tmp_path):
     """Azure's trace where the data directory has it, else one like it."""
     data = os.environ.get("ATTN_DATA_DIR")

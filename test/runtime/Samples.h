@@ -120,7 +120,7 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
   merge.rowsPerBlock = 4;
   merge.threads = 128;
   merge.warps = 4;
-  merge.params = {buffer("plan.merge_start"), buffer("partial.o"), {Parameter::Kind::Dim, "merge_rows", 0}};
+  merge.params = {buffer("plan.merge_start"), buffer("partial.o"), {Parameter::Kind::Dim, "rows", 0}};
   m.kernels.push_back(merge);
   return m;
 }

@@ -35,7 +35,9 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
   Value starts = b.buffer("plan.merge_start", i32), outputs = b.buffer("plan.merge_rows", i32);
   Value partials = b.buffer("plan.merge_partials", i32);
   Value partO = b.buffer("partial.o", f32), partLse = b.buffer("partial.lse", f32);
-  Value count = b.dimension("merge_rows");
+  // How many there are is part of the plan, too: a launch that was recorded serves every plan. Starts follow.
+  Value count = b.read(starts, b.i64(0));
+  auto startOf = [&](Value row) { return b.add(b.wide(row), b.i64(1)); };
 
   // Every lane has four adjacent columns of each 128.
   int64_t dim = chain.valueDim(), chunks = llvm::divideCeil(dim, 128);
@@ -50,7 +52,7 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
     auto some = scf::IfOp::create(b, b.less(first, count));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(some.thenYield());
-    auto range = ReadRangeOp::create(b, i32, i32, starts, b.wide(first));
+    auto range = ReadRangeOp::create(b, i32, i32, starts, startOf(first));
     PrefetchOp::create(b, outputs, b.wide(first));
     Value mine = b.add(range.getBegin(), lane), last = b.add(range.getEnd(), b.i32(-1));
     PrefetchOp::create(b, partials, b.wide(b.min(mine, last)));
@@ -59,7 +61,7 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
   auto rows = scf::ForOp::create(b, first, count, step);
   b.setInsertionPointToStart(rows.getBody());
   Value row = b.wide(rows.getInductionVar());
-  auto range = ReadRangeOp::create(b, i32, i32, starts, row);
+  auto range = ReadRangeOp::create(b, i32, i32, starts, startOf(rows.getInductionVar()));
   Value begin = range.getBegin(), end = range.getEnd();
   Value target = b.wide(outputOf(b, chain, b.read(outputs, row)));
 

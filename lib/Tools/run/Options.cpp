@@ -123,6 +123,8 @@ const std::vector<Option> &table() {
       switchOption("--shuffle", "host: shuffle the order in which threads and blocks run", &Options::shuffle),
       {"--repeat", "N", "run N times; every run must give the same bits (1)",
        [](Options &o, const std::string &text) { return setNumber<int64_t>("--repeat", text, 1, o.repeat); }},
+      switchOption("--replay", "record the launch (on a GPU as a graph) and let every run replay it",
+                   &Options::replay),
       switchOption("--help", "this text", &Options::help),
   };
   return options;

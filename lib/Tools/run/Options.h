@@ -27,6 +27,7 @@ struct Options {
   bool check = false;
   bool shuffle = false;
   int64_t repeat = 1;
+  bool replay = false;
   bool help = false;
 };
 

@@ -15,7 +15,7 @@
 namespace attn::rt {
 
 inline constexpr int manifestFormat = 1;
-inline constexpr int planVersion = 1;
+inline constexpr int planVersion = 2;
 
 /// Who sees a token, as a form; its sizes are run-time values (`end` indexes Manifest::ends).
 struct Visibility {

@@ -73,6 +73,13 @@ public:
   virtual ~Event();
 };
 
+/// Launches to be done again, with the arguments that they were recorded with. Kernels, and the memory that
+/// arguments point to, must outlive it.
+class Recording {
+public:
+  virtual ~Recording();
+};
+
 class Device {
 public:
   virtual ~Device();
@@ -100,6 +107,13 @@ public:
   /// `args` points to each parameter's value; they are read before the call returns.
   virtual Status launch(const Kernel &kernel, const LaunchShape &shape, void **args) = 0;
   virtual Status synchronize() = 0;
+
+  /// From here to endRecording launches are noted and not done. Nothing else may go to the stream.
+  virtual Status beginRecording() = 0;
+  /// Ends it also where it fails: a launch in between was refused, or the device cannot record.
+  virtual Result<std::unique_ptr<Recording>> endRecording() = 0;
+  /// Does the recorded launches in their order, at the cost of about one.
+  virtual Status replay(const Recording &recording) = 0;
 
   virtual Result<std::unique_ptr<Event>> createEvent() = 0;
   virtual Status record(Event &event) = 0;

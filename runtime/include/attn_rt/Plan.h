@@ -85,7 +85,7 @@ struct Plan {
   std::vector<int32_t> blockTasks; ///< [blocks + 1]
   std::vector<PlanTask> tasks;
   std::vector<PlanSegment> segments;
-  std::vector<int32_t> mergeStart; ///< [merge rows + 1]
+  std::vector<int32_t> mergeStart; ///< [merge rows + 1]; on the device their number stands before them
   std::vector<int32_t> mergeRows;  ///< row * q_heads + slot * group + member of the group
   std::vector<int32_t> mergePartials;
   int64_t partialRows = 0;
@@ -115,6 +115,8 @@ struct PlanOptions {
   /// Of the launch. 0: as many as are resident at once, by kernel and multiprocessors, less those that would
   /// have nothing to do.
   int blocks = 0;
+  /// Index into Manifest::kernels of the attend kernel. -1: the one that suits the batch's rows.
+  int kernel = -1;
   int multiprocessors = 132; ///< of the device
   const GpuModel *gpu = &defaultGpu();
 };

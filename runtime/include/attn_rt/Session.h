@@ -9,6 +9,20 @@
 // After bind and reserve nothing is allocated: run copies the plan into buffers of
 // fixed size and launches. Device and manifest must outlive the session.
 //
+// Nothing about a launch need depend on lengths. Bound for the largest batch, its
+// launch can be fixed, recorded, and replayed over whatever plan is set:
+//
+//   session.setPlan(plan);
+//   session.fixLaunch();
+//   device.beginRecording();
+//   session.launch();                                   // or many layers', with bindAddress between
+//   auto recording = *device.endRecording();
+//   for (;;) {                                          // a decoding step: batch, queries and plan change
+//     planner.update(batch, plan);
+//     session.setPlan(plan);
+//     device.replay(*recording);
+//   }
+//
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SESSION_H
 #define ATTN_RT_SESSION_H
@@ -42,6 +56,10 @@ public:
   Status setPlan(const Plan &plan);
   /// Launches the kernels of the last plan; neither allocates nor waits.
   Status launch();
+  /// From now on launches differ in nothing but what buffers hold: kernel, blocks and sizes of windows are
+  /// those of the plan that was set, the merge is launched whether there is something to merge or not, and
+  /// buffers stay where they are. What does not fit is refused: plans by setPlan, larger tensors by bind.
+  Status fixLaunch();
   /// Makes results and partials useless (NaN, and unwritten on the host device), so that nothing old passes
   /// for new.
   Status poison();

@@ -23,7 +23,7 @@ struct Names {
                                 "plan.merge_partials",
                                 "partial.o",
                                 "partial.lse"};
-  std::set<std::string> dims{"rows", "sequences", "merge_rows"};
+  std::set<std::string> dims{"rows", "sequences"};
 
   explicit Names(const Manifest &manifest) {
     if (!manifest.headClasses.empty())
@@ -111,8 +111,7 @@ void checkTensorMap(const TensorMapInfo &map, const Names &names, const Cursor &
   const std::vector<Cursor> dims = cursor["dims"].elements();
   for (size_t i = 0; i < map.dims.size(); ++i)
     for (size_t d = 0; d < map.dims[i].of.size(); ++d)
-      // The merge's rows change with every plan, and no tensor has as many.
-      if (const std::string &name = map.dims[i].of[d]; !names.dims.count(name) || name == "merge_rows")
+      if (const std::string &name = map.dims[i].of[d]; !names.dims.count(name))
         dims[i]["of"].elements()[d].fail("unknown dimension '" + name + "' of a tensor");
   if (auto fault = checkBulkLayout(map.dtype, map.dims.size(), map.strides, map.box, map.swizzle)) {
     const Cursor field = cursor[fault->field];

@@ -23,6 +23,8 @@ using CUmodule = struct CUmod_st *;
 using CUfunction = struct CUfunc_st *;
 using CUstream = struct CUstream_st *;
 using CUevent = struct CUevent_st *;
+using CUgraph = struct CUgraph_st *;
+using CUgraphExec = struct CUgraphExec_st *;
 
 /// CUlaunchAttribute and CUlaunchConfig.
 struct LaunchAttribute {
@@ -40,6 +42,8 @@ struct LaunchConfig {
   unsigned attributeCount;
 };
 enum : int { programmaticStreamSerialization = 6 };
+enum : int { captureThreadLocal = 1 };     ///< CUstreamCaptureMode: other threads may go on
+enum : unsigned { streamNonBlocking = 1 }; ///< CUstream_flags
 
 enum : CUresult {
   success = 0,
@@ -81,6 +85,8 @@ enum : int { mapNoInterleave = 0, mapPromote128 = 2, mapFillZeros = 0 };
   X(cuCtxPopCurrent_v2, (CUcontext *))                                                                       \
   X(cuMemGetInfo_v2, (size_t *, size_t *))                                                                   \
   X(cuMemAlloc_v2, (CUdeviceptr *, size_t))                                                                  \
+  X(cuMemHostAlloc, (void **, size_t, unsigned))                                                             \
+  X(cuMemFreeHost, (void *))                                                                                 \
   X(cuMemFree_v2, (CUdeviceptr))                                                                             \
   X(cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream))                                     \
   X(cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, CUstream))                                           \
@@ -101,6 +107,14 @@ enum : int { mapNoInterleave = 0, mapPromote128 = 2, mapFillZeros = 0 };
 
 /// Functions that only some kernels need, looked up in the same way; null where the driver is older.
 #define ATTN_CUDA_OPTIONAL(X)                                                                                \
+  X(cuStreamCreate, (CUstream *, unsigned))                                                                  \
+  X(cuStreamDestroy_v2, (CUstream))                                                                          \
+  X(cuStreamBeginCapture_v2, (CUstream, int))                                                                \
+  X(cuStreamEndCapture, (CUstream, CUgraph *))                                                               \
+  X(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long))                               \
+  X(cuGraphLaunch, (CUgraphExec, CUstream))                                                                  \
+  X(cuGraphExecDestroy, (CUgraphExec))                                                                       \
+  X(cuGraphDestroy, (CUgraph))                                                                               \
   X(cuLaunchKernelEx, (const LaunchConfig *, CUfunction, void **, void **))                                  \
   X(cuTensorMapEncodeTiled, (void *, int, unsigned, void *, const uint64_t *, const uint64_t *,              \
                              const unsigned *, const unsigned *, int, int, int, int))

@@ -1,5 +1,7 @@
 #include "attn_rt/CudaDevice.h"
 #include "cuda/CudaModule.h"
+#include "cuda/CudaRecorder.h"
+#include "cuda/CudaStaging.h"
 #include "cuda/CudaTensorMap.h"
 
 namespace attn::rt {
@@ -23,8 +25,17 @@ struct CudaEvent final : Event {
 class CudaDevice final : public Device {
 public:
   CudaDevice(const Api &api, CUdevice device, CUcontext context, CUstream stream, DeviceProperties properties)
-      : api_(api), device_(device), context_(context), stream_(stream), properties_(std::move(properties)) {}
-  ~CudaDevice() override { (void)api_.cuDevicePrimaryCtxRelease_v2(device_); }
+      : api_(api), device_(device), context_(context), stream_(stream), properties_(std::move(properties)),
+        recorder_(std::in_place, api, context), staging_(std::in_place, api) {}
+  ~CudaDevice() override {
+    {
+      Current current(api_, context_);
+      (void)api_.cuStreamSynchronize(stream_);
+      recorder_.reset();
+      staging_.reset();
+    }
+    (void)api_.cuDevicePrimaryCtxRelease_v2(device_);
+  }
 
   std::string_view kind() const override { return "cuda"; }
   const DeviceProperties &properties() const override { return properties_; }
@@ -53,7 +64,7 @@ public:
     Current current(api_, context_);
     if (bytes == 0)
       return {};
-    return check(api_.cuMemcpyHtoDAsync_v2(to, from, bytes, stream_), "copying to the device");
+    return staging_->copyIn(to, from, bytes, stream_);
   }
   Status copyOut(void *to, DeviceAddress from, size_t bytes) override {
     Current current(api_, context_);
@@ -89,13 +100,16 @@ public:
     Current current(api_, context_);
     const auto &handle = static_cast<const CudaKernel &>(kernel);
     lastKernel_ = handle.name;
-    if (shape.overlapsPrevious && api_.cuLaunchKernelEx && properties_.computeCapability >= 90) {
+    const bool recording = recorder_->stream();
+    CUstream stream = recording ? recorder_->stream() : stream_;
+    if (shape.overlapsPrevious && api_.cuLaunchKernelEx && properties_.computeCapability >= 90 &&
+        (!recording || recorder_->takesOverlap())) {
       LaunchAttribute overlap{programmaticStreamSerialization, {}, {}};
       overlap.value.flag = 1;
       LaunchConfig config{{shape.grid[0], shape.grid[1], shape.grid[2]},
                           {shape.block[0], shape.block[1], shape.block[2]},
                           shape.sharedBytes,
-                          stream_,
+                          stream,
                           &overlap,
                           1};
       return check(api_.cuLaunchKernelEx(&config, handle.function, args, nullptr),
@@ -103,12 +117,25 @@ public:
     }
     return check(api_.cuLaunchKernel(handle.function, shape.grid[0], shape.grid[1], shape.grid[2],
                                      shape.block[0], shape.block[1], shape.block[2], shape.sharedBytes,
-                                     stream_, args, nullptr),
+                                     stream, args, nullptr),
                  "launching kernel '" + handle.name + "'");
   }
   Status synchronize() override {
     Current current(api_, context_);
     return wait();
+  }
+
+  Status beginRecording() override {
+    Current current(api_, context_);
+    return recorder_->begin();
+  }
+  Result<std::unique_ptr<Recording>> endRecording() override {
+    Current current(api_, context_);
+    return recorder_->end();
+  }
+  Status replay(const Recording &recording) override {
+    Current current(api_, context_);
+    return recorder_->replay(recording, stream_);
   }
 
   Result<std::unique_ptr<Event>> createEvent() override {
@@ -141,6 +168,8 @@ private:
   CUstream stream_;
   DeviceProperties properties_;
   std::string lastKernel_;
+  std::optional<Recorder> recorder_; ///< both gone before the context is
+  std::optional<Staging> staging_;
 
   Status check(CUresult result, const std::string &action) const {
     if (result == success)

@@ -5,6 +5,7 @@ namespace attn::rt {
 Kernel::~Kernel() = default;
 Module::~Module() = default;
 Event::~Event() = default;
+Recording::~Recording() = default;
 Device::~Device() = default;
 
 Result<Buffer> Buffer::create(Device &device, size_t bytes, const std::string &label, MemoryUse use) {

@@ -20,6 +20,18 @@ struct HostKernelHandle final : Kernel {
   const host::HostKernel *kernel = nullptr;
 };
 
+/// A launch with copies of its arguments.
+struct HostLaunch {
+  const host::HostKernel *kernel;
+  LaunchShape shape;
+  std::vector<EncodedMap> args; ///< each in the place of the largest parameter that there is
+};
+
+struct HostRecording final : Recording {
+  std::vector<HostLaunch> launches;
+  Status failed; ///< by the first launch that was refused
+};
+
 struct HostEvent final : Event {
   std::optional<std::chrono::steady_clock::time_point> time;
 };
@@ -131,16 +143,41 @@ public:
     return std::unique_ptr<Module>(std::make_unique<HostModule>(source));
   }
   Status launch(const Kernel &kernel, const LaunchShape &shape, void **args) override {
-    const auto &handle = static_cast<const HostKernelHandle &>(kernel);
-    host::Report report = host::launch(*handle.kernel, {shape.grid[0], shape.grid[1], shape.grid[2]},
-                                       {shape.block[0], shape.block[1], shape.block[2]}, shape.sharedBytes,
-                                       args, memory_, options_);
-    if (!report.error.empty())
-      return Error{ErrorKind::Device, "host: launching '" + handle.kernel->name + "': " + report.error};
-    report_.merge(report, options_.maxFindings);
-    return {};
+    const host::HostKernel &code = *static_cast<const HostKernelHandle &>(kernel).kernel;
+    if (!recording_)
+      return run(code, shape, args);
+    Status noted = note(code, shape, args);
+    if (recording_->failed)
+      recording_->failed = noted;
+    return noted;
   }
   Status synchronize() override { return {}; }
+
+  Status beginRecording() override {
+    if (recording_)
+      return Error{ErrorKind::Device, "host: a recording has begun already"};
+    recording_ = std::make_unique<HostRecording>();
+    return {};
+  }
+  Result<std::unique_ptr<Recording>> endRecording() override {
+    if (!recording_)
+      return Error{ErrorKind::Device, "host: no recording has begun"};
+    std::unique_ptr<HostRecording> recording = std::move(recording_);
+    if (!recording->failed)
+      return recording->failed.error();
+    return std::unique_ptr<Recording>(std::move(recording));
+  }
+  Status replay(const Recording &recording) override {
+    for (const HostLaunch &launch : static_cast<const HostRecording &>(recording).launches) {
+      std::vector<void *> args;
+      args.reserve(launch.args.size());
+      for (const EncodedMap &value : launch.args)
+        args.push_back(const_cast<uint8_t *>(value.bytes.data()));
+      if (Status status = run(*launch.kernel, launch.shape, args.data()); !status)
+        return status;
+    }
+    return {};
+  }
 
   Result<std::unique_ptr<Event>> createEvent() override {
     return std::unique_ptr<Event>(std::make_unique<HostEvent>());
@@ -161,7 +198,32 @@ private:
   host::LaunchOptions options_;
   host::Report report_;
   host::MemoryMap memory_;
+  std::unique_ptr<HostRecording> recording_; ///< the one that has begun
 
+  Status run(const host::HostKernel &kernel, const LaunchShape &shape, void **args) {
+    host::Report report = host::launch(kernel, {shape.grid[0], shape.grid[1], shape.grid[2]},
+                                       {shape.block[0], shape.block[1], shape.block[2]}, shape.sharedBytes,
+                                       args, memory_, options_);
+    if (!report.error.empty())
+      return Error{ErrorKind::Device, "host: launching '" + kernel.name + "': " + report.error};
+    report_.merge(report, options_.maxFindings);
+    return {};
+  }
+  Status note(const host::HostKernel &kernel, const LaunchShape &shape, void **args) {
+    HostLaunch launch{&kernel, shape, {}};
+    for (uint32_t bytes : kernel.parameterBytes) {
+      if (bytes > sizeof(EncodedMap))
+        return Error{ErrorKind::Device, "host: recording '" + kernel.name + "': a parameter of " +
+                                            std::to_string(bytes) + " bytes; at most " +
+                                            std::to_string(sizeof(EncodedMap)) + " are possible"};
+      std::memcpy(launch.args.emplace_back().bytes.data(), args[launch.args.size() - 1], bytes);
+    }
+    if (launch.args.empty())
+      return Error{ErrorKind::Device, "host: recording '" + kernel.name +
+                                          "': the kernel does not say how large its parameters are"};
+    recording_->launches.push_back(std::move(launch));
+    return {};
+  }
   static void *pointer(DeviceAddress address) { return reinterpret_cast<void *>(address); }
 
   Status check(DeviceAddress address, size_t bytes, const char *action) const {

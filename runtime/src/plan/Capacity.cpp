@@ -79,7 +79,8 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
       options.strategy == Strategy::ByNodeChunk ? ceilDiv(limits.tokensPerRow, chunkTokens) : 0;
   PlanCapacity capacity;
   for (const KernelInfo &kernel : m.kernels) {
-    if (kernel.role != KernelInfo::Role::Attend)
+    const bool unused = options.kernel >= 0 && &kernel != &m.kernels.front() + options.kernel;
+    if (kernel.role != KernelInfo::Role::Attend || unused)
       continue;
     const int64_t blocks = launchBlocks(kernel, options);
     capacity.blocks = std::max(capacity.blocks, blocks);

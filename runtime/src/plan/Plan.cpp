@@ -21,6 +21,21 @@ struct Planner::State {
   Assignment assignment;
   Emitter emitter;
 
+  Status checkKernel() const {
+    if (options.kernel < 0)
+      return {};
+    std::string legal;
+    for (size_t i = 0; i < manifest.kernels.size(); ++i) {
+      if (manifest.kernels[i].role != KernelInfo::Role::Attend)
+        continue;
+      if (static_cast<int>(i) == options.kernel)
+        return {};
+      legal += (legal.empty() ? "" : ", ") + std::to_string(i) + " ('" + manifest.kernels[i].name + "')";
+    }
+    return inputError("PlanOptions::kernel is " + std::to_string(options.kernel) +
+                      "; the attend kernels of '" + manifest.entry + "' are " + legal);
+  }
+
   Status checkCapacity(const Plan &plan) const {
     const struct {
       const char *what;
@@ -93,8 +108,10 @@ Planner::Planner(Planner &&) noexcept = default;
 
 Status Planner::plan(const Batch &batch, Plan &plan) {
   State &s = *state_;
+  if (Status status = s.checkKernel(); !status)
+    return status;
   plan.classHeads = classHeads(s.manifest, batch);
-  s.builder.build(s.manifest, batch, plan.classHeads, s.options.strategy, s.work);
+  s.builder.build(s.manifest, batch, plan.classHeads, s.options, s.work);
   plan.blocks = launchBlocks(s.manifest.kernels[static_cast<size_t>(s.work.kernel)], s.options);
   // The block number shares a word with its load where tasks are dealt out.
   if (plan.blocks < 1 || plan.blocks >= 1 << 20)

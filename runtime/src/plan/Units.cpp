@@ -258,13 +258,13 @@ void UnitBuilder::addClass(const SlotRange &slots, Work &work) {
 }
 
 void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<const int32_t> classHeads,
-                        Strategy strategy, Work &work) {
+                        const PlanOptions &options, Work &work) {
   manifest_ = &manifest;
   batch_ = &batch;
   ends_ = batch.ends.empty() ? manifest.ends : batch.ends;
   findGroups();
-  strategy_ = strategy;
-  work.kernel = chooseKernel(classHeads);
+  strategy_ = options.strategy;
+  work.kernel = options.kernel >= 0 ? options.kernel : chooseKernel(classHeads);
   work.units.clear();
   work.segments.clear();
   work.tasks = work.largestUnit = 0;

@@ -60,7 +60,7 @@ class UnitBuilder {
 public:
   /// Fills `work`; reads `ends` from the batch or the manifest.
   void build(const Manifest &manifest, const Batch &batch, std::span<const int32_t> classHeads,
-             Strategy strategy, Work &work);
+             const PlanOptions &options, Work &work);
 
 private:
   struct Group {

@@ -69,14 +69,19 @@ Status Session::bind(const TensorMap &tensors, const Batch &batch) {
   if (Status status = s.allocate("o", results * s.manifest.valueDim * element); !status)
     return status;
   if (s.manifest.returnsLse || s.wanted.count("lse"))
-    return s.allocate("lse", results * 4);
-  return {};
+    if (Status status = s.allocate("lse", results * 4); !status)
+      return status;
+  return s.checkFixedDims();
 }
 
 Status Session::bindAddress(const std::string &name, DeviceAddress address) {
   State &s = *state_;
   if (!s.wanted.count(name))
     return inputError("no kernel of '" + s.manifest.entry + "' has a buffer '" + name + "'");
+  if (s.fixed && s.buffers.count(name))
+    return inputError("'" + name +
+                      "' is the session's own in launches that were fixed: bind the caller's "
+                      "memory before fixLaunch");
   s.buffers.erase(name);
   s.addresses[name] = address;
   if (name == "slot_heads")
@@ -99,7 +104,7 @@ Status Session::reserve(const PlanCapacity &capacity) {
   } sizes[] = {{"plan.block_tasks", (capacity.blocks + 1) * 4},
                {"plan.tasks", capacity.tasks * static_cast<int64_t>(sizeof(PlanTask))},
                {"plan.segments", capacity.segments * static_cast<int64_t>(sizeof(PlanSegment))},
-               {"plan.merge_start", (capacity.mergeRows + 1) * 4},
+               {"plan.merge_start", (capacity.mergeRows + 2) * 4},
                {"plan.merge_rows", capacity.mergeRows * 4},
                {"plan.merge_partials", capacity.mergePartials * 4},
                {"partial.o", capacity.partialRows * s.manifest.valueDim * 4, MemoryUse::Partials},
@@ -117,6 +122,11 @@ Status Session::setPlan(const Plan &plan) {
       s.kernels[static_cast<size_t>(plan.kernel)].info->role != KernelInfo::Role::Attend ||
       plan.ends.size() != s.manifest.ends.size())
     return inputError("the plan was made for another kernel than '" + s.manifest.entry + "'");
+  if (Status status = s.checkFixed(plan); !status)
+    return status;
+  // How many lists there are stands before where they start.
+  s.mergeStart.assign({static_cast<int32_t>(plan.mergeRows.size())});
+  s.mergeStart.insert(s.mergeStart.end(), plan.mergeStart.begin(), plan.mergeStart.end());
   const struct {
     const char *name;
     const void *data;
@@ -126,7 +136,7 @@ Status Session::setPlan(const Plan &plan) {
       {"plan.block_tasks", plan.blockTasks.data(), plan.blockTasks.size(), 4, s.capacity.blocks + 1},
       {"plan.tasks", plan.tasks.data(), plan.tasks.size(), sizeof(PlanTask), s.capacity.tasks},
       {"plan.segments", plan.segments.data(), plan.segments.size(), sizeof(PlanSegment), s.capacity.segments},
-      {"plan.merge_start", plan.mergeStart.data(), plan.mergeStart.size(), 4, s.capacity.mergeRows + 1},
+      {"plan.merge_start", s.mergeStart.data(), s.mergeStart.size(), 4, s.capacity.mergeRows + 2},
       {"plan.merge_rows", plan.mergeRows.data(), plan.mergeRows.size(), 4, s.capacity.mergeRows},
       {"plan.merge_partials", plan.mergePartials.data(), plan.mergePartials.size(), 4,
        s.capacity.mergePartials},
@@ -167,13 +177,14 @@ Status Session::launch() {
   s.mapsStale = false;
   if (Status status = s.launch(s.kernels[static_cast<size_t>(s.planKernel)], s.planBlocks); !status)
     return status;
-  if (s.mergeRows == 0)
-    return {};
-  for (BoundKernel &kernel : s.kernels)
-    if (kernel.info->role == KernelInfo::Role::Merge) {
-      const int64_t perBlock = kernel.info->rowsPerBlock;
-      return s.launch(kernel, std::min<int64_t>((s.mergeRows + perBlock - 1) / perBlock, 65535));
-    }
+  return s.mergeRows == 0 && !s.fixed ? Status() : s.launchMerge();
+}
+
+Status Session::fixLaunch() {
+  State &s = *state_;
+  if (s.planKernel < 0)
+    return inputError("fixLaunch of '" + s.manifest.entry + "' before a plan was set");
+  s.fixed = FixedLaunch{s.planKernel, s.planBlocks, s.ends, s.dims};
   return {};
 }
 

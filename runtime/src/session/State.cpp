@@ -2,6 +2,7 @@
 
 #include "session/TensorMaps.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace attn::rt {
@@ -9,6 +10,10 @@ namespace attn::rt {
 Status Session::State::allocate(const std::string &name, int64_t bytes, MemoryUse use) {
   Buffer &buffer = buffers[name];
   if (!buffer || buffer.bytes() != static_cast<size_t>(bytes)) {
+    if (fixed)
+      return inputError("'" + name + "' has " + std::to_string(buffer.bytes()) +
+                        " bytes, at an address that launches were fixed with, and is asked to have " +
+                        std::to_string(bytes) + ": bind and reserve the most before fixLaunch");
     buffer.reset(); // before the new one is asked for: both might not fit
     addresses.erase(name);
     Result<Buffer> made = Buffer::create(device, static_cast<size_t>(bytes), name, use);
@@ -52,8 +57,6 @@ Result<uint64_t> Session::State::valueOf(const Parameter &param, const KernelInf
       return found->second;
     return inputError("kernel '" + kernel.name + "' needs buffer '" + param.name + "', which is not bound");
   case Parameter::Kind::Dim:
-    if (param.name == "merge_rows")
-      return word(static_cast<int32_t>(mergeRows));
     if (auto found = dims.find(param.name); found != dims.end())
       return word(found->second);
     return inputError("kernel '" + kernel.name + "' needs dimension '" + param.name + "', which is not set");
@@ -115,6 +118,60 @@ Status Session::State::launch(BoundKernel &kernel, int64_t blocks) {
                           static_cast<uint32_t>(kernel.info->sharedBytes),
                           kernel.info->role == KernelInfo::Role::Merge};
   return device.launch(*kernel.kernel, shape, kernel.args.data());
+}
+
+/// A warp takes a row after the other. A launch that was fixed has as many blocks as are resident at once.
+Status Session::State::launchMerge() {
+  for (BoundKernel &kernel : kernels) {
+    if (kernel.info->role != KernelInfo::Role::Merge)
+      continue;
+    const int64_t rows = fixed ? capacity.mergeRows : mergeRows, perBlock = kernel.info->rowsPerBlock;
+    const int64_t most =
+        fixed ? int64_t{device.properties().multiprocessors} * kernel.info->blocksPerSM : 65535;
+    return launch(kernel, std::clamp<int64_t>((rows + perBlock - 1) / perBlock, 1, most));
+  }
+  return {};
+}
+
+Status Session::State::checkFixed(const Plan &plan) const {
+  const auto sizes = [](const std::vector<int32_t> &ends) {
+    std::string text;
+    for (int32_t end : ends)
+      text += (text.empty() ? "" : ", ") + std::to_string(end);
+    return text;
+  };
+  if (!fixed)
+    return {};
+  if (plan.kernel != fixed->kernel || plan.blocks != fixed->blocks)
+    return inputError(
+        "launches of '" + manifest.entry + "' were fixed for kernel '" + kernelName(fixed->kernel) + "' on " +
+        std::to_string(fixed->blocks) + " blocks, and the plan is for '" + kernelName(plan.kernel) + "' on " +
+        std::to_string(plan.blocks) + ": plan with PlanOptions::kernel = " + std::to_string(fixed->kernel) +
+        " and blocks = " + std::to_string(fixed->blocks));
+  if (plan.ends != fixed->ends)
+    return inputError("launches of '" + manifest.entry + "' were fixed with windows and sinks of " +
+                      sizes(fixed->ends) + ", and the plan has " + sizes(plan.ends));
+  return {};
+}
+
+/// Dimensions that a kernel takes, or sees a tensor through.
+Status Session::State::checkFixedDims() const {
+  if (!fixed)
+    return {};
+  std::set<std::string> taken;
+  for (const BoundKernel &kernel : kernels)
+    for (const Parameter &param : kernel.info->params)
+      if (param.kind == Parameter::Kind::Dim)
+        taken.insert(param.name);
+  for (const auto &[name, bound] : maps)
+    for (const auto &dim : bound.info->dims)
+      taken.insert(dim.of.begin(), dim.of.end());
+  for (const std::string &name : taken)
+    if (const auto now = dims.find(name), then = fixed->dims.find(name);
+        now != dims.end() && then != fixed->dims.end() && now->second != then->second)
+      return inputError("dimension '" + name + "' is " + std::to_string(now->second) +
+                        ", and launches were fixed with " + std::to_string(then->second));
+  return {};
 }
 
 } // namespace attn::rt

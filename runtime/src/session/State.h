@@ -21,6 +21,13 @@ struct BoundMap {
   EncodedMap map;
 };
 
+/// What all launches have in common once they are fixed.
+struct FixedLaunch {
+  int kernel, blocks;
+  std::vector<int32_t> ends;
+  std::map<std::string, int32_t> dims;
+};
+
 struct Session::State {
   Device &device;
   const Manifest &manifest;
@@ -38,6 +45,8 @@ struct Session::State {
   int64_t rows = 0;
   int planKernel = -1, planBlocks = 0;
   int64_t mergeRows = 0;
+  std::vector<int32_t> mergeStart = {}; ///< as the device has it
+  std::optional<FixedLaunch> fixed = {};
   bool stale = true;     ///< addresses, dimensions or the plan changed since values were filled
   bool mapsStale = true; ///< addresses or dimensions changed since maps were
 
@@ -49,6 +58,10 @@ struct Session::State {
   Status bindMap(const TensorMapInfo &info);
   Status fillMaps();
   Status launch(BoundKernel &kernel, int64_t blocks);
+  Status launchMerge();
+  std::string kernelName(int kernel) const { return manifest.kernels[static_cast<size_t>(kernel)].name; }
+  Status checkFixed(const Plan &plan) const;
+  Status checkFixedDims() const;
 };
 
 } // namespace attn::rt

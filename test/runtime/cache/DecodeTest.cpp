@@ -28,4 +28,15 @@ TEST(Decode, aStreamingForest) {
   decoder.decodeForest(12, 12);
 }
 
+// One launch, recorded before the first step: what grows, branches and dies is all in the plan's buffers.
+TEST(Decode, aForestByOneRecordedLaunch) {
+  const Manifest manifest = scalarManifest({.ends = {1 << 30}, .bigRows = 64});
+  const std::vector<host::HostKernel> kernels = scalarKernels(manifest);
+  CacheBatchOptions shown;
+  shown.maxPages = 12;
+  ForestDecoder decoder(manifest, {"scalar", {}, {}, kernels}, {16, 0, {{"all", 400, 0, 0, 0}}}, shown, 1e-5);
+  decoder.record();
+  decoder.decodeForest(13, 12);
+}
+
 } // namespace

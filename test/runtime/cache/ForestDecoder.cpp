@@ -10,6 +10,7 @@ namespace attn::rt::test {
 namespace {
 
 constexpr GpuModel slow{"slow", 1e9, 1e12, 1}; // small problems are worth cutting
+constexpr int64_t mostRows = 300, mostInstances = 400;
 enum : uint64_t { query, key, value };
 
 /// Element i of a token's query, key or value: any numbers between -1 and 1.
@@ -29,7 +30,7 @@ ForestDecoder::ForestDecoder(const Manifest &manifest, const ModuleSource &sourc
     : mirror(std::move(cache), 1), manifest_(manifest), shown_(shown), tolerance_(tolerance),
       builder_(std::move(shown)) {
   PlanLimits limits;
-  limits.rows = limits.groups = 300;
+  limits.rows = limits.groups = mostRows;
   limits.instancesPerRow = 60;
   limits.sharedInstances = 300;
   limits.sharedRows = 6000;
@@ -122,6 +123,49 @@ Status ForestDecoder::bind(const TensorMap &tensors, const Batch &batch) {
   return {};
 }
 
+void ForestDecoder::record() {
+  recorded_ = true;
+  options_.kernel = 0;
+  planner_.emplace(manifest_, options_, capacity_);
+}
+
+/// Tensors of the largest batch that have this batch's in front: what a recorded launch can be bound to.
+void ForestDecoder::padToMost(TensorMap &tensors) const {
+  const auto pad = [&](const std::string &name, int64_t most) {
+    Tensor &tensor = tensors.at(name);
+    ASSERT_LE(tensor.shape[0], most) << name;
+    tensor.shape[0] = most;
+    tensor.bytes.resize(static_cast<size_t>(*elementCount(tensor.shape)) * dtypeSize(tensor.dtype));
+  };
+  pad("q", mostRows);
+  pad("q_pos", mostRows);
+  for (const OperandInfo &operand : manifest_.operands)
+    for (const char *name : {".lengths", ".pos0", ".rows", ".block_table"})
+      pad(operand.argument + name, mostInstances);
+}
+
+Status ForestDecoder::launch() {
+  if (!recorded_)
+    return session_->run(plan_);
+  if (Status status = session_->poison(); !status)
+    return status;
+  if (Status status = session_->setPlan(plan_); !status)
+    return status;
+  if (!recording_) {
+    if (Status status = session_->fixLaunch(); !status)
+      return status;
+    if (Status status = device->beginRecording(); !status)
+      return status;
+    if (Status status = session_->launch(); !status)
+      return status;
+    Result<std::unique_ptr<Recording>> recording = device->endRecording();
+    if (!recording)
+      return recording.error();
+    recording_ = std::move(*recording);
+  }
+  return device->replay(*recording_);
+}
+
 void ForestDecoder::decode(const std::vector<RowGroup> &groups) {
   CacheBatch made;
   const Status built = builder_.build(mirror.cache, groups, made);
@@ -131,12 +175,17 @@ void ForestDecoder::decode(const std::vector<RowGroup> &groups) {
   const std::vector<std::vector<uint64_t>> paths = userPaths(groups);
   TensorMap tensors = tablesOf(manifest_, made.batch);
   addData(paths, made, tensors);
-  const Status bound = bind(tensors, made.batch);
+  Batch shape = made.batch;
+  if (recorded_) {
+    padToMost(tensors);
+    shape.rows = mostRows;
+  }
+  const Status bound = bind(tensors, shape);
   ASSERT_TRUE(bound) << bound.error().message;
   const DeviceAddress tasks = session_->address("plan.tasks"), partials = session_->address("partial.o");
   const Status planned = planner_->plan(made.batch, plan_);
   ASSERT_TRUE(planned) << planned.error().message;
-  const Status ran = session_->run(plan_);
+  const Status ran = launch();
   ASSERT_TRUE(ran) << ran.error().message;
   EXPECT_EQ(session_->address("plan.tasks"), tasks);
   EXPECT_EQ(session_->address("partial.o"), partials);

@@ -20,6 +20,9 @@ public:
   /// The manifest and what the source points to must outlive it; operands are as in `shown`.
   ForestDecoder(const Manifest &manifest, const ModuleSource &source, CacheOptions cache,
                 CacheBatchOptions shown, double tolerance);
+  /// From the next launch on: it is recorded, and replayed for those that follow. Tables need a width
+  /// (CacheBatchOptions::maxPages).
+  void record();
 
   Mirror mirror;
   std::unique_ptr<HostDevice> device = makeHostDevice();
@@ -40,12 +43,16 @@ private:
   std::optional<Planner> planner_;
   Plan plan_;
   BatchBuilder builder_;
+  bool recorded_ = false;
+  std::unique_ptr<Recording> recording_;
 
   std::vector<std::vector<uint64_t>> userPaths(const std::vector<RowGroup> &groups);
   double stored(uint64_t number, uint64_t which, uint64_t i) const;
   void addData(const std::vector<std::vector<uint64_t>> &paths, const CacheBatch &made,
                TensorMap &tensors) const;
   Status bind(const TensorMap &tensors, const Batch &batch);
+  void padToMost(TensorMap &tensors) const;
+  Status launch();
   void checkRow(const TensorMap &out, int32_t row, const std::vector<uint64_t> &path) const;
 };
 

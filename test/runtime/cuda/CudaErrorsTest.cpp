@@ -1,7 +1,9 @@
 #include "attn_rt/CudaDevice.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 using namespace attn::rt;
@@ -152,6 +154,90 @@ TEST(CudaErrors, FaultOfAKernelNamesIt) {
   EXPECT_EQ(device->synchronize().error().message, "cuda: running kernel 'axpy' or work before it failed: "
                                                    "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access "
                                                    "was encountered)");
+}
+
+// What the fake has counted: launches, launches by graphs, those that overlap, graphs and pinned bytes alive.
+std::vector<int> counted(const char *library = ATTN_FAKE_CUDA) {
+  void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  const auto counters = reinterpret_cast<const int *(*)()>(dlsym(handle, "fakeCudaCounters"));
+  return std::vector<int>(counters(), counters() + 5);
+}
+
+// An attention and a merge that overlaps it become one graph; while they are recorded nothing runs.
+TEST(CudaRecording, IsAGraph) {
+  const std::vector<int> before = counted();
+  {
+    std::unique_ptr<Device> device = fake();
+    Result<std::unique_ptr<Module>> module = device->load({"m", ".version 7.0\n.target sm_80\n", {}, {}});
+    Kernel *kernel = *(*module)->kernel("axpy", 0);
+    LaunchShape overlapping;
+    overlapping.overlapsPrevious = true;
+    ASSERT_TRUE(device->beginRecording());
+    ASSERT_TRUE(device->launch(*kernel, {}, nullptr));
+    ASSERT_TRUE(device->launch(*kernel, overlapping, nullptr));
+    Result<std::unique_ptr<Recording>> recording = device->endRecording();
+    ASSERT_TRUE(recording) << recording.error().message;
+    EXPECT_EQ(counted()[0], before[0]);
+    for (int i = 0; i < 3; ++i)
+      ASSERT_TRUE(device->replay(**recording));
+    EXPECT_EQ(counted()[0], before[0]);
+    EXPECT_EQ(counted()[1], before[1] + 6);
+    EXPECT_EQ(counted()[2], before[2] + 3);
+    EXPECT_EQ(counted()[3], before[3] + 1);
+    ASSERT_TRUE(device->launch(*kernel, {}, nullptr));
+    EXPECT_EQ(counted()[0], before[0] + 1);
+  }
+  EXPECT_EQ(counted()[3], before[3]); // nothing is left behind
+  EXPECT_EQ(counted()[4], before[4]);
+}
+
+TEST(CudaRecording, FailsWhereTheDriverDoes) {
+  std::unique_ptr<Device> device = fake();
+  ASSERT_TRUE(device->beginRecording());
+  Setting refuse("FAKE_CUDA_CAPTURE", "901");
+  EXPECT_EQ(device->endRecording().error().message,
+            "cuda: ending a recording failed: CUDA_ERROR_OF_THE_FAKE");
+  EXPECT_EQ(device->endRecording().error().message, "cuda: no recording has begun");
+}
+
+TEST(CudaRecording, DriverTooOld) {
+  Setting version("FAKE_CUDA_VERSION", "11000");
+  const std::string other = std::string(ATTN_FAKE_CUDA_DIR) + "/./libfakecuda-nomaps.so";
+  EXPECT_EQ(fake(other.c_str())->beginRecording().error().message,
+            "cuda: the NVIDIA driver is too old to record launches: it supports CUDA 11.0 and lacks "
+            "'cuStreamBeginCapture_v2'; CUDA 11.4 (driver 470) or later is needed");
+}
+
+// Such a driver runs the merge behind the attention in a recording, and beside it elsewhere.
+TEST(CudaRecording, DriverTooOldForOverlap) {
+  Setting version("FAKE_CUDA_VERSION", "12020");
+  const std::string other = std::string(ATTN_FAKE_CUDA_DIR) + "/././././libfakecuda.so";
+  std::unique_ptr<Device> device = fake(other.c_str());
+  Result<std::unique_ptr<Module>> module = device->load({"m", ".version 7.0\n.target sm_80\n", {}, {}});
+  LaunchShape overlapping;
+  overlapping.overlapsPrevious = true;
+  ASSERT_TRUE(device->beginRecording());
+  ASSERT_TRUE(device->launch(**(*module)->kernel("axpy", 0), overlapping, nullptr));
+  Result<std::unique_ptr<Recording>> recording = device->endRecording();
+  const std::vector<int> before = counted(other.c_str());
+  ASSERT_TRUE(device->replay(**recording));
+  EXPECT_EQ(counted(other.c_str())[1], before[1] + 1);
+  EXPECT_EQ(counted(other.c_str())[2], before[2]);
+}
+
+// Copies go through pinned memory in two halves, in any sizes; the source may change at once.
+TEST(CudaStaging, CopiesArrive) {
+  std::unique_ptr<Device> device = fake();
+  Buffer buffer = std::move(*Buffer::create(*device, 1 << 20, "all of it"));
+  std::vector<uint8_t> data(1 << 20), back(data.size());
+  for (int round = 0; round < 8; ++round) {
+    for (size_t at = 0, size = 1; at < data.size(); at += size, size = std::min(3 * size, data.size() - at)) {
+      std::fill_n(data.begin() + static_cast<int64_t>(at), size, static_cast<uint8_t>(round * 31 + at));
+      ASSERT_TRUE(device->copyIn(buffer.address() + at, data.data() + at, size));
+    }
+    ASSERT_TRUE(device->copyOut(back.data(), buffer.address(), back.size()));
+    EXPECT_EQ(back, data);
+  }
 }
 
 } // namespace

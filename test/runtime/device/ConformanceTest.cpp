@@ -69,6 +69,7 @@ protected:
   void SetUp() override {
     hostKernel.name = "axpy";
     hostKernel.entry = axpyLane;
+    hostKernel.parameterBytes = {8, 8, 4, 4};
     if (GetParam() == "host") {
       device = makeHostDevice();
       return;
@@ -258,6 +259,49 @@ TEST_P(Conformance, KernelsComputeInOrder) {
   EXPECT_TRUE(device->free(dy));
 }
 
+TEST_P(Conformance, RecordedLaunchesAreDoneAgain) {
+  Result<std::unique_ptr<Module>> module = device->load(source());
+  ASSERT_TRUE(module) << module.error().message;
+  Result<Kernel *> kernel = (*module)->kernel("axpy", 0);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  int32_t n = 1000;
+  std::vector<float> x(1000, 1.0f), y(1000);
+  DeviceAddress dx = allocate(4000), dy = allocate(4000, "y");
+  ASSERT_TRUE(device->copyIn(dx, x.data(), 4000));
+  ASSERT_TRUE(device->fill(dy, 0, 4000));
+  float a = 2;
+  void *args[] = {&dx, &dy, &a, &n};
+  const LaunchShape shape{{8, 1, 1}, {128, 1, 1}, 0};
+  Status begun = device->beginRecording();
+  if (!begun)
+    GTEST_SKIP() << begun.error().message;
+  EXPECT_NE(device->beginRecording().error().message.find("a recording has begun already"),
+            std::string::npos);
+  ASSERT_TRUE(device->launch(**kernel, shape, args));
+  a = 3;
+  n = 500;
+  ASSERT_TRUE(device->launch(**kernel, shape, args));
+  Result<std::unique_ptr<Recording>> recording = device->endRecording();
+  ASSERT_TRUE(recording) << recording.error().message;
+  EXPECT_NE(device->endRecording().error().message.find("no recording has begun"), std::string::npos);
+  a = 1000; // arguments were read
+  // Nothing was done yet; then as often as it is replayed, with what memory holds by then.
+  ASSERT_TRUE(device->copyOut(y.data(), dy, 4000));
+  EXPECT_EQ(y[0], 0);
+  ASSERT_TRUE(device->replay(**recording));
+  std::fill(x.begin(), x.end(), 10.0f);
+  ASSERT_TRUE(device->copyIn(dx, x.data(), 4000));
+  ASSERT_TRUE(device->replay(**recording));
+  ASSERT_TRUE(device->synchronize());
+  if (runsKernels()) {
+    ASSERT_TRUE(device->copyOut(y.data(), dy, 4000));
+    for (int i = 0; i < 1000; ++i)
+      EXPECT_EQ(y[static_cast<size_t>(i)], i < 500 ? 55.0f : 22.0f);
+  }
+  EXPECT_TRUE(device->free(dx));
+  EXPECT_TRUE(device->free(dy));
+}
+
 TEST_P(Conformance, EventsMeasureTime) {
   Result<std::unique_ptr<Event>> begin = device->createEvent(), end = device->createEvent();
   ASSERT_TRUE(begin);
@@ -310,6 +354,21 @@ INSTANTIATE_TEST_SUITE_P(Devices, Conformance, ::testing::Values("host", "cuda",
                          [](const auto &info) {
                            return info.param == "fake-cuda" ? std::string("fake") : info.param;
                          });
+
+// A refused launch spoils the recording, and only it.
+TEST(HostDevice, RecordingOfAnUnknownKernel) {
+  std::unique_ptr<HostDevice> device = makeHostDevice();
+  host::HostKernel kernel;
+  kernel.name = "axpy";
+  kernel.entry = axpyLane;
+  std::unique_ptr<Module> module = std::move(*device->load({"m", {}, {}, {&kernel, 1}}));
+  const char *message = "host: recording 'axpy': the kernel does not say how large its parameters are";
+  ASSERT_TRUE(device->beginRecording());
+  EXPECT_EQ(device->launch(**module->kernel("axpy", 0), {}, nullptr).error().message, message);
+  EXPECT_EQ(device->endRecording().error().message, message);
+  EXPECT_TRUE(device->beginRecording());
+  EXPECT_TRUE(device->endRecording());
+}
 
 TEST(HostDevice, CopiesBeyondAnAllocation) {
   std::unique_ptr<HostDevice> device = makeHostDevice();

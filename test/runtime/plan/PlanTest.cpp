@@ -324,6 +324,11 @@ TEST(Plan, KernelFollowsTheRows) {
   EXPECT_EQ(makePlan(m, simpleBatch({100, 100}, {1, 4}))->kernel, 0);
   EXPECT_EQ(makePlan(m, simpleBatch({100, 100}, {1, 5}))->kernel, 1);
   EXPECT_EQ(makePlan(m, simpleBatch({500}, {300}))->kernel, 1);
+  PlanOptions options;
+  options.kernel = 0; // whatever the rows
+  options.blocks = 3;
+  checkPlan(m, simpleBatch({100, 100}, {1, 50}), options);
+  EXPECT_EQ(makePlan(m, simpleBatch({100, 100}, {1, 50}), options)->kernel, 0);
 }
 
 TEST(Plan, BlocksFollowTheKernelAndTheDevice) {
@@ -462,6 +467,11 @@ TEST(Plan, Errors) {
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().message,
             "the plan needs 18 tasks, but its buffers hold 8: make them for larger limits");
+  options.kernel = 2;
+  EXPECT_EQ(makePlan(m, simpleBatch({1}, {1}), options).error().message,
+            "PlanOptions::kernel is 2; the attend kernels of 'decode' are 0 ('decode_rows16'), 1 "
+            "('decode_rows128')");
+  options.kernel = -1;
   options.blocks = -1;
   EXPECT_NE(makePlan(m, simpleBatch({1}, {1}), options)
                 .error()

@@ -107,17 +107,17 @@ enum {
   MergePartials,
   MergePartialO,
   MergePartialLse,
-  MergeCount,
   MergeSlotHeads
 };
 
 template <bool classes> void merge(host::LaneAbi *lane, void **args) {
   if (lane->special[host::TidX] != 0)
     return;
-  for (auto i = static_cast<int32_t>(lane->special[host::CtaidX]); i < scalar<int32_t>(args, MergeCount);
+  const int32_t count = *buffer<int32_t>(args, MergeStart);
+  for (auto i = static_cast<int32_t>(lane->special[host::CtaidX]); i < count;
        i += static_cast<int32_t>(lane->special[host::NctaidX])) {
     Row state;
-    const int32_t *start = buffer<int32_t>(args, MergeStart);
+    const int32_t *start = buffer<int32_t>(args, MergeStart) + 1;
     for (int32_t p = start[i]; p < start[i + 1]; ++p) {
       const int64_t partial = buffer<int32_t>(args, MergePartials)[p];
       if (buffer<float>(args, MergePartialLse)[partial] != negativeInfinity)
@@ -163,7 +163,6 @@ Manifest scalarManifest(const SampleOptions &given) {
   for (const char *name :
        {"o", "lse", "plan.merge_start", "plan.merge_rows", "plan.merge_partials", "partial.o", "partial.lse"})
     mergeParams.push_back({Parameter::Kind::Buffer, name, 0});
-  mergeParams.push_back({Parameter::Kind::Dim, "merge_rows", 0});
   if (!m.headClasses.empty()) {
     params.push_back({Parameter::Kind::Buffer, "slot_heads", 0});
     params.push_back({Parameter::Kind::End, "", 1});
@@ -182,6 +181,8 @@ std::vector<host::HostKernel> scalarKernels(const Manifest &manifest) {
   for (const KernelInfo &info : manifest.kernels) {
     host::HostKernel kernel;
     kernel.name = info.name;
+    for (const Parameter &param : info.params)
+      kernel.parameterBytes.push_back(param.kind == Parameter::Kind::Buffer ? 8 : 4);
     const bool classes = !manifest.headClasses.empty(), attends = info.role == KernelInfo::Role::Attend;
     kernel.entry =
         attends ? (classes ? attend<true> : attend<false>) : (classes ? merge<true> : merge<false>);

@@ -75,6 +75,8 @@ struct HostKernel {
   std::vector<HostOpInfo> ops; ///< indexed by the op number that the code passes
   std::vector<WarpProgram> programs;
   std::vector<WgmmaProgram> wgmmaPrograms;
+  /// Size of each parameter's value; a kernel that does not say can be launched and not recorded.
+  std::vector<uint32_t> parameterBytes;
   uint32_t sharedAlignment = 16; ///< declared alignment of dynamic shared memory
   uint32_t staticShared = 0;     ///< bytes of static shared memory, placed before it
   /// Parameters (by number) that stores and atomics may derive their pointers from; any

@@ -9,8 +9,10 @@
 //   FAKE_CUDA_LOAD     the result of loading a module
 //   FAKE_CUDA_MAP      the result of encoding a tensor map
 //   FAKE_CUDA_SYNC     the result of waiting for the stream
-// It has 1 MiB of memory. Built with FAKE_CUDA_OLD it lacks a function that is always
-// needed, with FAKE_CUDA_NO_MAPS the one for tensor maps.
+//   FAKE_CUDA_CAPTURE  the result of ending a capture
+// It has 1 MiB of memory. Its kernels do nothing, but launches and captures are
+// counted; fakeCudaCounters says so to a test. Built with FAKE_CUDA_OLD it lacks a
+// function that is always needed, with FAKE_CUDA_NO_MAPS those for tensor maps and graphs.
 //
 //===----------------------------------------------------------------------===//
 #include <cstdint>
@@ -33,8 +35,27 @@ std::map<uint64_t, size_t> allocations;
 size_t used = 0;
 bool recorded[64];
 uintptr_t events = 0;
+void *capturing = nullptr; // the stream that is
+struct Graph {
+  int launches = 0, overlapping = 0;
+};
+Graph captured;
+// Launches done, launches done by graphs, those of them that overlap, graphs alive, pinned bytes alive.
+int counters[5] = {};
+
+int launch(void *stream, bool overlaps) {
+  if (capturing && stream == capturing) {
+    ++captured.launches;
+    captured.overlapping += overlaps;
+  } else {
+    ++counters[0];
+  }
+  return 0;
+}
 
 } // namespace
+
+EXPORT const int *fakeCudaCounters() { return counters; }
 
 EXPORT int cuGetErrorName(int error, const char **name) {
   switch (error) {
@@ -92,6 +113,19 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
 EXPORT int cuCtxPushCurrent_v2(void *) { return 0; }
 EXPORT int cuCtxPopCurrent_v2(void **context) {
   *context = nullptr;
+  return 0;
+}
+EXPORT int cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
+  *memory = malloc(bytes + 64);
+  *static_cast<size_t *>(*memory) = bytes;
+  *memory = static_cast<char *>(*memory) + 64;
+  counters[4] += static_cast<int>(bytes);
+  return 0;
+}
+EXPORT int cuMemFreeHost(void *memory) {
+  memory = static_cast<char *>(memory) - 64;
+  counters[4] -= static_cast<int>(*static_cast<size_t *>(memory));
+  free(memory);
   return 0;
 }
 EXPORT int cuMemGetInfo_v2(size_t *available, size_t *total) {
@@ -182,10 +216,56 @@ EXPORT int cuTensorMapEncodeTiled(void *map, int dtype, unsigned rank, void *bas
 }
 #endif
 EXPORT int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                          void *, void **, void **) {
+                          void *stream, void **, void **) {
+  return launch(stream, false);
+}
+EXPORT int cuLaunchKernelEx(const void *config, void *, void **, void **) {
+  void *stream = nullptr;
+  memcpy(&stream, static_cast<const char *>(config) + 32, sizeof stream);
+  return launch(stream, true);
+}
+#ifndef FAKE_CUDA_NO_MAPS
+EXPORT int cuStreamCreate(void **stream, unsigned) {
+  *stream = &captured;
   return 0;
 }
-EXPORT int cuLaunchKernelEx(const void *, void *, void **, void **) { return 0; }
+EXPORT int cuStreamDestroy_v2(void *) { return 0; }
+EXPORT int cuStreamBeginCapture_v2(void *stream, int) {
+  if (!stream) // the legacy default stream cannot be captured
+    return 900;
+  capturing = stream;
+  captured = {};
+  return 0;
+}
+EXPORT int cuStreamEndCapture(void *, void **graph) {
+  capturing = nullptr;
+  if (const int result = setting("FAKE_CUDA_CAPTURE", 0))
+    return result;
+  *graph = new Graph(captured);
+  ++counters[3];
+  return 0;
+}
+EXPORT int cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long) {
+  *executable = new Graph(*static_cast<Graph *>(graph));
+  ++counters[3];
+  return 0;
+}
+EXPORT int cuGraphLaunch(void *executable, void *) {
+  counters[1] += static_cast<Graph *>(executable)->launches;
+  counters[2] += static_cast<Graph *>(executable)->overlapping;
+  return 0;
+}
+EXPORT int cuGraphExecDestroy(void *executable) {
+  delete static_cast<Graph *>(executable);
+  --counters[3];
+  return 0;
+}
+EXPORT int cuGraphDestroy(void *graph) {
+  delete static_cast<Graph *>(graph);
+  --counters[3];
+  return 0;
+}
+#endif
 EXPORT int cuStreamSynchronize(void *) { return setting("FAKE_CUDA_SYNC", 0); }
 EXPORT int cuEventCreate(void **event, unsigned) {
   *event = reinterpret_cast<void *>(1 + events++ % 63);

@@ -1,0 +1,54 @@
+#include "cuda/CudaStaging.h"
+
+#include <cstring>
+
+namespace attn::rt::cuda {
+
+Staging::~Staging() {
+  for (CUevent event : emptied_)
+    if (event) {
+      (void)api_.cuEventSynchronize(event);
+      (void)api_.cuEventDestroy_v2(event);
+    }
+  if (memory_)
+    (void)api_.cuMemFreeHost(memory_);
+}
+
+Status Staging::prepare() {
+  for (CUevent &event : emptied_)
+    if (!event)
+      if (CUresult result = api_.cuEventCreate(&event, 0); result != success)
+        return api_.error(result, "creating an event for copies to the device");
+  void *memory = nullptr;
+  if (CUresult result = api_.cuMemHostAlloc(&memory, 2 * halfBytes, 0); result != success)
+    return api_.error(result, "allocating " + std::to_string(2 * halfBytes) + " bytes of pinned memory");
+  memory_ = static_cast<char *>(memory);
+  return {};
+}
+
+Status Staging::copyIn(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
+  if (bytes <= halfBytes) {
+    if (!memory_)
+      if (Status status = prepare(); !status)
+        return status;
+    if (used_ + bytes > halfBytes) {
+      if (CUresult result = api_.cuEventRecord(emptied_[half_], stream); result != success)
+        return api_.error(result, "recording an event");
+      pending_[half_] = true;
+      half_ ^= 1;
+      used_ = 0;
+      if (pending_[half_])
+        if (CUresult result = api_.cuEventSynchronize(emptied_[half_]); result != success)
+          return api_.error(result, "waiting for copies to the device");
+      pending_[half_] = false;
+    }
+    std::memcpy(memory_ + half_ * halfBytes + used_, from, bytes);
+    from = memory_ + half_ * halfBytes + used_;
+    used_ += (bytes + 63) / 64 * 64;
+  }
+  if (CUresult result = api_.cuMemcpyHtoDAsync_v2(to, from, bytes, stream); result != success)
+    return api_.error(result, "copying to the device");
+  return {};
+}
+
+} // namespace attn::rt::cuda

@@ -1,0 +1,39 @@
+//===- CudaStaging.h - Small copies that do not wait ------------*- C++ -*-===//
+//
+// From pageable memory the driver copies when the stream has got there, and the
+// caller waits. A plan is made while the step before runs, so it is first put into
+// pinned memory: two halves, filled in turn; one is used again when the copies out
+// of it are done.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_CUDA_CUDASTAGING_H
+#define ATTN_RT_CUDA_CUDASTAGING_H
+
+#include "attn_rt/Status.h"
+#include "cuda/CudaApi.h"
+
+#include <array>
+
+namespace attn::rt::cuda {
+
+class Staging {
+public:
+  static constexpr size_t halfBytes = 2 << 20;
+
+  explicit Staging(const Api &api) : api_(api) {}
+  ~Staging();
+  /// The context must be current. Larger copies than a half go past it.
+  Status copyIn(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
+
+private:
+  const Api &api_;
+  char *memory_ = nullptr; ///< both halves
+  std::array<CUevent, 2> emptied_{};
+  std::array<bool, 2> pending_{};
+  size_t half_ = 0, used_ = 0;
+  Status prepare();
+};
+
+} // namespace attn::rt::cuda
+
+#endif

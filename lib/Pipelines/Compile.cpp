@@ -1,6 +1,7 @@
 //===- Compile.cpp - From a problem to a launchable kernel ----------------===//
 #include "attn/Pipelines/Compile.h"
 
+#include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Source.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Target/Manifest.h"
@@ -22,15 +23,21 @@ std::string mlir::attn::listSchedules() { return "auto, mma, wgmma"; }
 SmallVector<func::FuncOp> mlir::attn::attentionFunctions(ModuleOp module) {
   SmallVector<func::FuncOp> functions;
   for (auto function : module.getOps<func::FuncOp>())
-    if (!function.getOps<AttendOp>().empty())
+    if (!function.getOps<AttendOp>().empty() || findRowCopy(function))
       functions.push_back(function);
   return functions;
+}
+
+InFlightDiagnostic mlir::attn::emitNoFunction(ModuleOp module) {
+  return module.emitError(
+      "no attention function: expected a func.func with an attn.attend or an operation on a cache "
+      "(attn.append, attn.move, attn.gather)");
 }
 
 FailureOr<func::FuncOp> mlir::attn::findEntry(ModuleOp module, StringRef entry) {
   SmallVector<func::FuncOp> functions = attentionFunctions(module);
   if (functions.empty())
-    return module.emitError("no attention function: expected a func.func with an attn.attend");
+    return emitNoFunction(module);
   auto names = [&] {
     std::string list;
     for (func::FuncOp function : functions)
@@ -51,7 +58,9 @@ FailureOr<func::FuncOp> mlir::attn::findEntry(ModuleOp module, StringRef entry) 
 /// What the manifest calls the schedule: that of the kernel for many rows.
 static std::string scheduleOf(gpu::GPUModuleOp kernels) {
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
-    if (auto schedule = kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule"))
+    if (kernel->hasAttr("tile.row_copy"))
+      return "copy";
+    else if (auto schedule = kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule"))
       if (schedule.getKind() == tile::ScheduleKind::Wgmma)
         return "wgmma";
   return "mma";
@@ -86,10 +95,7 @@ FailureOr<CompiledKernel> mlir::attn::compileProblem(ModuleOp module, StringRef 
   kernel.machine = kernel.problem->clone();
   if (failed(runStage(*kernel.machine, Stage::Online, pipeline)))
     return failure();
-  FailureOr<Chain> chain = findChain(*kernel.machine->getOps<func::FuncOp>().begin());
-  if (failed(chain))
-    return failure();
-  FailureOr<rt::Manifest> manifest = describeProblem(*chain);
+  FailureOr<rt::Manifest> manifest = describeProblem(*kernel.machine->getOps<func::FuncOp>().begin());
   if (failed(manifest))
     return failure();
   if (failed(runStage(*kernel.machine, Stage::Tile, pipeline)) ||

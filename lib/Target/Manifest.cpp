@@ -1,6 +1,8 @@
 //===- Manifest.cpp - What a launch must know of a kernel -----------------===//
 #include "attn/Target/Manifest.h"
 
+#include "attn/Conversion/Chain.h"
+#include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Score.h"
 #include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
@@ -71,19 +73,27 @@ static std::vector<rt::DimInfo> dimsOf(RankedTensorType type, ArrayRef<std::stri
   return dims;
 }
 
-FailureOr<rt::Manifest> mlir::attn::describeProblem(Chain &chain) {
-  rt::Manifest manifest;
-  func::FuncOp function = chain.function;
-  manifest.producer = "attn 0.1.0 (LLVM " LLVM_VERSION_STRING ")";
-  manifest.entry = function.getName().str();
-  manifest.qHeads = chain.queryHeads();
-  manifest.kvHeads = chain.kvHeads();
-  manifest.keyDim = chain.keyDim();
-  manifest.valueDim = chain.valueDim();
-  manifest.dtype = dtypeOf(chain.element());
-  manifest.returnsLse = static_cast<bool>(chain.finish.getLse());
-  manifest.sinkLogits = static_cast<bool>(chain.init.getSinks());
+static rt::Argument::Role roleOf(Role role) {
+  switch (role) {
+  case Role::Query:
+    return rt::Argument::Role::Query;
+  case Role::KV:
+    return rt::Argument::Role::KV;
+  case Role::Sinks:
+    return rt::Argument::Role::Sink;
+  case Role::Tensor:
+    return rt::Argument::Role::Tensor;
+  case Role::Classes:
+    return rt::Argument::Role::Classes;
+  case Role::Rows:
+    return rt::Argument::Role::Rows;
+  case Role::Slots:
+    return rt::Argument::Role::Slots;
+  }
+  llvm_unreachable("unknown role");
+}
 
+static LogicalResult describeArguments(func::FuncOp function, rt::Manifest &manifest) {
   FailureOr<Signature> signature = readSignature(function);
   if (failed(signature))
     return failure();
@@ -103,15 +113,41 @@ FailureOr<rt::Manifest> mlir::attn::describeProblem(Chain &chain) {
       entry.valueDType = dtypeOf(kv.getValue());
     } else {
       auto type = cast<RankedTensorType>(argument.getType());
-      entry.role = known.role == Role::Query     ? rt::Argument::Role::Query
-                   : known.role == Role::Sinks   ? rt::Argument::Role::Sink
-                   : known.role == Role::Classes ? rt::Argument::Role::Classes
-                                                 : rt::Argument::Role::Tensor;
+      entry.role = roleOf(known.role);
       entry.dtype = dtypeOf(type.getElementType());
       entry.dims = dimsOf(type, known.dims);
     }
     manifest.arguments.push_back(std::move(entry));
   }
+  return success();
+}
+
+static FailureOr<rt::Manifest> describeRowCopy(func::FuncOp function, KVType type) {
+  rt::Manifest manifest;
+  manifest.qHeads = manifest.kvHeads = type.getHeads();
+  manifest.keyDim = type.getKeyDim();
+  manifest.valueDim = type.getValueDim();
+  manifest.dtype = dtypeOf(type.getKey());
+  if (failed(describeArguments(function, manifest)))
+    return failure();
+  return manifest;
+}
+
+static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
+  FailureOr<Chain> found = findChain(function);
+  if (failed(found))
+    return failure();
+  Chain &chain = *found;
+  rt::Manifest manifest;
+  manifest.qHeads = chain.queryHeads();
+  manifest.kvHeads = chain.kvHeads();
+  manifest.keyDim = chain.keyDim();
+  manifest.valueDim = chain.valueDim();
+  manifest.dtype = dtypeOf(chain.element());
+  manifest.returnsLse = static_cast<bool>(chain.finish.getLse());
+  manifest.sinkLogits = static_cast<bool>(chain.init.getSinks());
+  if (failed(describeArguments(function, manifest)))
+    return failure();
 
   for (UpdateOp update : chain.updates) {
     rt::OperandInfo operand;
@@ -129,6 +165,17 @@ FailureOr<rt::Manifest> mlir::attn::describeProblem(Chain &chain) {
         {chain.headClasses().getNames()[c].str(), visibilityOf(chain.classVisibility(c), manifest.ends)});
   if (manifest.approximate)
     manifest.tolerance = 3e-2; // see attn.attend, "Approximate functions"
+  return manifest;
+}
+
+FailureOr<rt::Manifest> mlir::attn::describeProblem(func::FuncOp function) {
+  std::optional<RowCopy> copy = findRowCopy(function);
+  FailureOr<rt::Manifest> manifest =
+      copy ? describeRowCopy(function, copy->type()) : describeAttention(function);
+  if (failed(manifest))
+    return failure();
+  manifest->producer = "attn 0.1.0 (LLVM " LLVM_VERSION_STRING ")";
+  manifest->entry = function.getName().str();
   return manifest;
 }
 
@@ -185,13 +232,20 @@ void mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &chip, rt:
     info.threads = kernel->getAttrOfType<IntegerAttr>("tile.threads").getInt();
     info.warps = info.threads / 32;
     info.sharedBytes = kernel->getAttrOfType<IntegerAttr>("tile.shared_bytes").getInt();
+    auto blocks = kernel->getAttrOfType<IntegerAttr>("tile.blocks_per_sm");
     if (auto schedule = kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule")) {
       info.role = rt::KernelInfo::Role::Attend;
       info.rows = schedule.getRows();
       info.keys = schedule.getKeys();
-      info.blocksPerSM = kernel->getAttrOfType<IntegerAttr>("tile.blocks_per_sm").getInt();
+      info.blocksPerSM = blocks.getInt();
       if (auto align = kernel->getAttrOfType<IntegerAttr>("tile.key_align"))
         info.keyAlign = align.getInt();
+    } else if (auto copies = kernel->getAttrOfType<StringAttr>("tile.row_copy")) {
+      info.role = copies == "append" ? rt::KernelInfo::Role::Append
+                  : copies == "move" ? rt::KernelInfo::Role::Move
+                                     : rt::KernelInfo::Role::Gather;
+      info.blocksPerSM = blocks.getInt();
+      info.pieces = kernel->getAttrOfType<IntegerAttr>("tile.pieces").getInt();
     } else {
       info.role = rt::KernelInfo::Role::Merge;
       info.rowsPerBlock = info.warps;

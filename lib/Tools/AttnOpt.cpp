@@ -58,7 +58,7 @@ FailureOr<std::string> emitText(ModuleOp module) {
   llvm::raw_string_ostream stream(text);
   if (emitLevel == Emit::Problem || emitLevel == Emit::Online || emitLevel == Emit::Tile) {
     if (attentionFunctions(module).empty())
-      return module.emitError("no attention function: expected a func.func with an attn.attend");
+      return emitNoFunction(module);
     if (!entry.empty()) {
       FailureOr<func::FuncOp> chosen = findEntry(module, entry);
       if (failed(chosen))

@@ -17,6 +17,8 @@
 #include "attn_rt/Safetensors.h"
 #include "attn_rt/Session.h"
 
+#include "run/CacheRun.h"
+#include "run/Flush.h"
 #include "run/Options.h"
 #include "run/Problem.h"
 #include "run/Progress.h"
@@ -67,40 +69,6 @@ bool sameBytes(const rt::TensorMap &a, const rt::TensorMap &b) {
   });
 }
 
-/// Empties a GPU's L2 cache between runs: it must not know the tensors from the copy or from the run before.
-/// What it does is read four times the cache; if it wrote instead, the run would pay for writing that back.
-/// It also keeps the stream busy until the launches are in it, so that their overhead stays out of the time.
-class Flush {
-public:
-  static rt::Result<Flush> create(rt::Device &device) {
-    Flush flush(device);
-    size_t l2 = device.properties().l2Bytes;
-    if (auto made = rt::Buffer::create(device, 4 * l2, "flush"))
-      flush.source = std::move(*made);
-    else
-      return made.error();
-    if (auto made = rt::Buffer::create(device, l2 / 16, "flush target"))
-      flush.target = std::move(*made);
-    else
-      return made.error();
-    if (rt::Status status = device.fill(flush.source.address(), 0, flush.source.bytes()); !status)
-      return status.error();
-    return flush;
-  }
-  rt::Status run() {
-    size_t step = target.bytes();
-    for (size_t offset = 0; step && offset + step <= source.bytes(); offset += step)
-      if (rt::Status status = device.copy(target.address(), source.address() + offset, step); !status)
-        return status;
-    return {};
-  }
-
-private:
-  explicit Flush(rt::Device &device) : device(device) {}
-  rt::Device &device;
-  rt::Buffer source, target;
-};
-
 /// One run of the program. Members are in the order in which the steps make them.
 class Run {
 public:
@@ -131,6 +99,7 @@ private:
   rt::Status compile();
   rt::Status makeTensors();
   rt::Result<rt::TensorMap> generateFromWorkload(const Arguments &arguments);
+  rt::ModuleSource moduleSource() const;
   rt::Status execute();
   rt::Result<std::unique_ptr<rt::Recording>> recordLaunch(rt::Session &session);
   rt::Status launch(rt::Session &session);
@@ -248,16 +217,20 @@ rt::Status Run::makeTensors() {
   return rt::addDefaults(manifest, tensors);
 }
 
-rt::Status Run::execute() {
-  auto batch = rt::batchFromTensors(manifest, tensors);
-  if (!batch)
-    return batch.error();
+rt::ModuleSource Run::moduleSource() const {
   rt::ModuleSource source;
   source.name = manifest.entry;
   source.ptx = kernel.ptx;
   if (hostCode)
     source.hostKernels = hostCode->kernels();
-  auto session = rt::Session::create(*device, manifest, source);
+  return source;
+}
+
+rt::Status Run::execute() {
+  auto batch = rt::batchFromTensors(manifest, tensors);
+  if (!batch)
+    return batch.error();
+  auto session = rt::Session::create(*device, manifest, moduleSource());
   if (!session)
     return session.error();
 
@@ -398,7 +371,16 @@ rt::Status Run::write() {
 }
 
 rt::Result<int> Run::run() {
-  for (auto step : {&Run::openDevice, &Run::compile, &Run::makeTensors, &Run::execute})
+  for (auto step : {&Run::openDevice, &Run::compile})
+    if (rt::Status status = (this->*step)(); !status)
+      return status.error();
+  if (manifest.rowCopy()) {
+    auto passed = runCacheFunction({options, *device, host, manifest, moduleSource(),
+                                    *kernel.problem->getOps<mlir::func::FuncOp>().begin(), progress,
+                                    compileMs, hostCodeMs});
+    return passed ? rt::Result<int>(*passed ? right : wrong) : passed.error();
+  }
+  for (auto step : {&Run::makeTensors, &Run::execute})
     if (rt::Status status = (this->*step)(); !status)
       return status.error();
   if (options.check)

@@ -1,11 +1,7 @@
 //===- ForestTest.cpp - Compiled kernels over a cache's forest ------------===//
-#include "attn/Host/Host.h"
-#include "attn/Pipelines/Compile.h"
+#include "Compiled.h"
 #include "cache/ForestDecoder.h"
 
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/IR/MLIRContext.h"
-#include "mlir/Parser/Parser.h"
 #include <gtest/gtest.h>
 
 using namespace attn::rt;
@@ -30,41 +26,12 @@ std::string problem(const std::string &visibility) {
     })";
 }
 
-struct Compiled {
-  mlir::MLIRContext context;
-  Manifest manifest;
-  std::unique_ptr<attn::host::HostCode> code;
-
-  explicit Compiled(const std::string &text)
-      : context(
-            [] {
-              mlir::DialectRegistry registry;
-              mlir::attn::registerDialects(registry);
-              return registry;
-            }(),
-            mlir::MLIRContext::Threading::DISABLED) {
-    auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
-    EXPECT_TRUE(module);
-    mlir::attn::CompileOptions options;
-    options.ptx = false;
-    auto kernel = mlir::attn::compileProblem(*module, "", options);
-    EXPECT_TRUE(mlir::succeeded(kernel));
-    Result<Manifest> parsed = parseManifest(kernel->manifest);
-    EXPECT_TRUE(parsed) << parsed.error().message;
-    manifest = std::move(*parsed);
-    auto compiled = attn::host::compileForHost(*kernel->machine->getOps<mlir::gpu::GPUModuleOp>().begin());
-    EXPECT_TRUE(static_cast<bool>(compiled));
-    code = std::move(*compiled);
-  }
-};
-
 void decodeForest(const std::string &visibility, const CacheClass &info, uint64_t seed, bool record = false) {
   const Compiled compiled(problem(visibility));
   CacheBatchOptions shown;
   shown.operands = {{0, true, false}, {0, false, true}};
   shown.maxPages = record ? 16 : 0;
-  ForestDecoder decoder(compiled.manifest, {"forest", {}, {}, compiled.code->kernels()}, {16, 1, {info}},
-                        shown, 8e-3);
+  ForestDecoder decoder(compiled.manifest, compiled.source(), {16, 1, {info}}, shown, 8e-3);
   if (record)
     decoder.record();
   decoder.decodeForest(seed, 10);

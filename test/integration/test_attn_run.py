@@ -60,6 +60,8 @@ def test_example_is_right(example):
     sizes = [f"--dim={size}" for size in ["batch=3", *lengths]]
     if (forest := example.with_name("trees.json")).exists():
         sizes = [f"--workload={forest}"]
+    elif "cache" in example.parent.name:
+        sizes = ["--dim=layers=3", "--dim=rows=77"]
     status, report, errors = attn_run(example, f"--device={DEVICE}", "--check", *sizes)
     assert status == 0, errors
     assert report["passed"]

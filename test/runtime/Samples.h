@@ -145,6 +145,78 @@ inline Batch simpleBatch(const std::vector<int32_t> &lengths, const std::vector<
   return batch;
 }
 
+/// A manifest as the compiler would write it for an operation on a cache of 2 heads of 64 and 32 features, in
+/// pages of 16 or packed.
+inline Manifest cacheManifest(KernelInfo::Role role, Argument::Store store = Argument::Store::Paged) {
+  using Role = KernelInfo::Role;
+  Manifest m;
+  m.producer = "attn test";
+  m.entry = role == Role::Append ? "append" : role == Role::Move ? "move" : "gather";
+  m.target = "sm_80";
+  m.schedule = "copy";
+  m.problem = "func.func @" + m.entry;
+  m.ptxVersion = 70;
+  m.qHeads = m.kvHeads = 2;
+  m.keyDim = 64;
+  m.valueDim = 32;
+  m.contentHash = computeContentHash(m);
+  Argument kv;
+  kv.name = "kv";
+  kv.role = Argument::Role::KV;
+  kv.store = store;
+  kv.page = store == Argument::Store::Paged ? 16 : 0;
+  kv.kvHeads = 2;
+  kv.keyDim = 64;
+  kv.valueDim = 32;
+  m.arguments.push_back(kv);
+  KernelInfo kernel;
+  kernel.name = m.entry;
+  kernel.role = role;
+  kernel.warps = 4;
+  kernel.threads = 128;
+  kernel.blocksPerSM = 4;
+  kernel.pieces = 2;
+  const auto buffer = [&](std::string name) { kernel.params.push_back({Parameter::Kind::Buffer, name, 0}); };
+  const auto dim = [&](std::string name) { kernel.params.push_back({Parameter::Kind::Dim, name, 0}); };
+  const auto list = [&](std::string name) {
+    Argument slots;
+    slots.name = name;
+    slots.role = Argument::Role::Slots;
+    slots.dtype = DType::I32;
+    slots.dims = {{"rows", 0}};
+    m.arguments.push_back(slots);
+    buffer(name);
+  };
+  buffer("row_count");
+  for (const char *name : {"k", "v"}) {
+    if (role == Role::Move)
+      continue;
+    buffer(name);
+    Argument rows;
+    rows.name = name;
+    rows.role = Argument::Role::Rows;
+    rows.dtype = DType::BF16;
+    rows.dims = {{"layers", 0}, {"rows", 0}, {"", 2}, {"", *name == 'k' ? 64 : 32}};
+    if (role == Role::Append)
+      m.arguments.push_back(rows);
+  }
+  const std::string pages = store == Argument::Store::Paged ? "_pages" : "";
+  buffer("kv.k" + pages);
+  buffer("kv.v" + pages);
+  list(role == Role::Move ? "from" : "slots");
+  if (role == Role::Move)
+    list("to");
+  dim("layers");
+  if (role != Role::Move) {
+    dim("k.layer");
+    dim("v.layer");
+  }
+  dim("kv.k_layer");
+  dim("kv.v_layer");
+  m.kernels.push_back(std::move(kernel));
+  return m;
+}
+
 } // namespace attn::rt::test
 
 #endif

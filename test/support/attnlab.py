@@ -97,6 +97,41 @@ func.func @attention(%q: !query {{attn.name = "q", attn.dims = ["rows"]}},
 """
 
 
+@dataclass(frozen=True)
+class CacheProblem:
+    """An operation on a cache."""
+
+    op: str = "append"  # append, move or gather
+    heads: int = 8
+    dim: int = 128
+    value_dim: int = 128
+    dtype: str = "bf16"
+    store: str = "paged<16>"
+
+    def text(self):
+        keys = f"tensor<?x?x{self.heads}x{self.dim}x{self.dtype}>"
+        values = f"tensor<?x?x{self.heads}x{self.value_dim}x{self.dtype}>"
+        value_dim = "" if self.value_dim == self.dim else f"value_dim = {self.value_dim}, "
+        cache = (
+            f"!attn.kv<{self.store}, heads = {self.heads}, dim = {self.dim}, {value_dim}"
+            f"key = {self.dtype}, value = {self.dtype}>"
+        )
+        arguments = {
+            "append": [("k", keys), ("v", values), ("kv", cache), ("slots", "!slots")],
+            "move": [("kv", cache), ("from", "!slots"), ("to", "!slots")],
+            "gather": [("kv", cache), ("slots", "!slots")],
+        }[self.op]
+        body = {
+            "append": f"attn.append %k, %v to %kv at %slots : {keys}, {values}, {cache}, !slots\n  return",
+            "move": f"attn.move %kv from %from to %to : {cache}, !slots, !slots\n  return",
+            "gather": f"%k, %v = attn.gather %kv at %slots : {cache}, !slots -> {keys}, {values}\n"
+            f"  return %k, %v : {keys}, {values}",
+        }[self.op]
+        text = ", ".join(f'%{name}: {type} {{attn.name = "{name}"}}' for name, type in arguments)
+        results = f" -> ({keys}, {values})" if self.op == "gather" else ""
+        return f"!slots = tensor<?xi32>\nfunc.func @cache_op({text}){results} {{\n  {body}\n}}\n"
+
+
 def attn_run(file, *options, timeout=600):
     """Runs attn-run with --json; returns (exit status, the JSON object or None, standard error)."""
     with tempfile.TemporaryDirectory() as folder:

@@ -19,11 +19,13 @@ def ChooseSchedulePass : Pass<"attn-choose-schedule", "func::FuncOp"> {
 }
 
 def AttnToTilePass : Pass<"attn-to-tile", "ModuleOp"> {
-  let summary = "Write the kernels of a chain of online updates";
+  let summary = "Write the kernels of a chain of online updates, or of an operation on a cache";
   let description = [{
     For every function with schedules, makes a `gpu.module` of its name with one attend kernel per schedule and the
     merge kernel. The kernels walk the plan: tasks (rows that share an accumulator) made of segments (token ranges of
     one instance). Reassociates: partial softmax states are merged per tile, warp and share.
+
+    A function with an operation on a cache becomes one kernel, of the function's name, that copies rows. Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "gpu::GPUDialect", "arith::ArithDialect", "scf::SCFDialect",
                            "math::MathDialect"];

@@ -33,8 +33,11 @@ struct CompiledKernel {
 bool isKnownSchedule(StringRef name);
 std::string listSchedules();
 
-/// The attention functions of a module, in order.
+/// The attention functions of a module, in order: those with an `attn.attend` or an operation on a cache.
 SmallVector<func::FuncOp> attentionFunctions(ModuleOp module);
+
+/// Says that a module has none.
+InFlightDiagnostic emitNoFunction(ModuleOp module);
 
 /// The attention function of that name, or the only one where no name is given. Errors are diagnostics.
 FailureOr<func::FuncOp> findEntry(ModuleOp module, StringRef entry);

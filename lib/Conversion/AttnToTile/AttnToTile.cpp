@@ -1,7 +1,8 @@
-//===- AttnToTile.cpp - Write the kernels of a chain of updates -----------===//
+//===- AttnToTile.cpp - Write the kernels of a function -------------------===//
 #include "Kernel.h"
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Attn/IR/Signature.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -19,9 +20,16 @@ struct AttnToTile : attn::impl::AttnToTilePassBase<AttnToTile> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function->hasAttr("tile.schedules"))
+      if (function->hasAttr("tile.schedules") || findRowCopy(function))
         functions.push_back(function);
     for (func::FuncOp function : functions) {
+      if (std::optional<RowCopy> copy = findRowCopy(function)) {
+        if (failed(readSignature(function)))
+          return signalPassFailure();
+        writeRowCopyKernel(*copy, makeModule(function), function.getName());
+        function.erase();
+        continue;
+      }
       FailureOr<Chain> chain = findChain(function);
       if (failed(chain))
         return signalPassFailure();
@@ -32,9 +40,7 @@ struct AttnToTile : attn::impl::AttnToTilePassBase<AttnToTile> {
           return signalPassFailure();
         }
       }
-      OpBuilder builder(function);
-      auto module =
-          gpu::GPUModuleOp::create(builder, function.getLoc(), (function.getName() + "_kernels").str());
+      gpu::GPUModuleOp module = makeModule(function);
       for (Attribute attribute : function->getAttrOfType<ArrayAttr>("tile.schedules")) {
         auto schedule = cast<tile::ScheduleAttr>(attribute);
         auto write = schedule.getKind() == tile::ScheduleKind::Wgmma ? writeWgmmaKernel : writeMmaKernel;
@@ -43,6 +49,11 @@ struct AttnToTile : attn::impl::AttnToTilePassBase<AttnToTile> {
       writeMergeKernel(*chain, module, (function.getName() + "_merge").str());
       function.erase();
     }
+  }
+
+  static gpu::GPUModuleOp makeModule(func::FuncOp function) {
+    OpBuilder builder(function);
+    return gpu::GPUModuleOp::create(builder, function.getLoc(), (function.getName() + "_kernels").str());
   }
 };
 

@@ -3,6 +3,7 @@
 #define ATTN_CONVERSION_ATTNTOTILE_KERNEL_H
 
 #include "attn/Conversion/Chain.h"
+#include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -80,6 +81,8 @@ void writeMmaKernel(Chain &chain, tile::ScheduleAttr schedule, gpu::GPUModuleOp 
 void writeWgmmaKernel(Chain &chain, tile::ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name);
 /// Writes the kernel that merges the partial results of tasks that were cut.
 void writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef name);
+/// Writes the kernel of an operation on a cache.
+void writeRowCopyKernel(const RowCopy &copy, gpu::GPUModuleOp module, StringRef name);
 
 } // namespace mlir::attn
 

@@ -89,6 +89,9 @@ mlir::FailureOr<Arguments> run::readArguments(mlir::func::FuncOp func) {
     case Role::Classes:
       arguments.classes = classesArgument(func, argument);
       break;
+    case Role::Rows:
+    case Role::Slots:
+      break; // of operations on a cache, see CacheInputs.h
     }
   }
   return arguments;

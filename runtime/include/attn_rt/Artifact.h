@@ -1,10 +1,10 @@
 //===- Artifact.h - A compiled kernel and all there is to know --*- C++ -*-===//
 //
 // The manifest is what plan, session and tools need to know about a compiled
-// attention: the problem it solves, the parameters of its kernels in order, its
-// tile sizes. An artifact is the manifest with the code, in one file. It is code
-// that will be executed, so the file begins with a hash of all its other bytes,
-// and nothing is parsed before that hash was found to be right.
+// attention, or operation on a cache (CacheKernel.h): the problem it solves, the parameters of its kernels in
+// order, its tile sizes. An artifact is the manifest with the code, in one file. It is code that will be
+// executed, so the file begins with a hash of all its other bytes, and nothing is parsed before that hash was
+// found to be right.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_ARTIFACT_H
@@ -34,7 +34,7 @@ struct Parameter {
 };
 
 struct KernelInfo {
-  enum class Role : uint8_t { Attend, Merge };
+  enum class Role : uint8_t { Attend, Merge, Append, Move, Gather };
   std::string name;
   Role role = Role::Attend;
   int rows = 0; ///< packed query rows of a tile
@@ -45,6 +45,7 @@ struct KernelInfo {
   int blocksPerSM = 1;
   int keyAlign = 1;     ///< segments begin at a multiple of this many tokens: boxes must not straddle pages
   int rowsPerBlock = 0; ///< of a merge kernel
+  int pieces = 0;       ///< warps that share a row of a cache: of append, move and gather
   std::vector<Parameter> params;
 };
 
@@ -71,7 +72,7 @@ struct DimInfo {
 };
 
 struct Argument {
-  enum class Role : uint8_t { Query, KV, Sink, Tensor, Classes };
+  enum class Role : uint8_t { Query, KV, Sink, Tensor, Classes, Rows, Slots };
   enum class Store : uint8_t { Paged, Packed, Dense };
   std::string name;
   Role role = Role::Tensor;
@@ -116,6 +117,8 @@ struct Manifest {
   std::vector<KernelInfo> kernels;
   std::vector<TensorMapInfo> tensorMaps;
 
+  /// The kernel of an operation on a cache; null for an attention.
+  const KernelInfo *rowCopy() const;
   int groupSize() const { return qHeads / kvHeads; }
   size_t classCount() const { return headClasses.empty() ? 1 : headClasses.size(); }
   /// What heads of a class see of an operand: the intersection of what both say.

@@ -26,6 +26,10 @@ struct Names {
   std::set<std::string> dims{"rows", "sequences"};
 
   explicit Names(const Manifest &manifest) {
+    if (manifest.rowCopy()) {
+      buffers = {"k", "v", "row_count"};
+      dims = {"layers", "k.layer", "v.layer"};
+    }
     if (!manifest.headClasses.empty())
       buffers.insert("slot_heads");
     for (const Argument &argument : manifest.arguments) {
@@ -39,6 +43,13 @@ struct Names {
         for (const char *name : names)
           set.insert(argument.name + "." + name);
       };
+      if (manifest.rowCopy()) {
+        add(dims, {"k_layer", "v_layer"});
+        add(buffers, argument.store == Argument::Store::Paged
+                         ? std::initializer_list<const char *>{"k_pages", "v_pages"}
+                         : std::initializer_list<const char *>{"k", "v"});
+        continue;
+      }
       add(buffers, {"lengths", "pos0", "rows"});
       add(dims, {"instances", "tokens"});
       if (argument.store == Argument::Store::Paged) {
@@ -92,6 +103,22 @@ void checkHeadClasses(const Manifest &m, const Cursor &root) {
                               "]");
 }
 
+/// An operation on a cache is one kernel, on one paged or packed cache.
+void checkRowCopy(const Manifest &m, const Cursor &root) {
+  if (m.kernels.size() != 1)
+    root["kernels"].fail(
+        "expected one kernel where the first is of role \"append\", \"move\" or \"gather\", got " +
+        std::to_string(m.kernels.size()));
+  if (!m.operands.empty())
+    root["operands"].fail("expected no operands of an operation on a cache");
+  const auto isCache = [&](const Argument &a) {
+    return a.role == Argument::Role::KV && a.store != Argument::Store::Dense && a.kvHeads == m.kvHeads &&
+           a.keyDim == m.keyDim && a.valueDim == m.valueDim;
+  };
+  if (std::count_if(m.arguments.begin(), m.arguments.end(), isCache) != 1)
+    root["arguments"].fail("expected one paged or packed cache with the heads and dims of the manifest");
+}
+
 void checkParameter(const Parameter &param, const Manifest &manifest, const Names &names,
                     const Cursor &cursor) {
   if (param.kind == Parameter::Kind::Buffer && !names.buffers.count(param.name))
@@ -134,7 +161,9 @@ void checkManifest(const Manifest &m, const Cursor &root) {
     if (argument.page & (argument.page - 1))
       arguments[i]["page"].fail("expected a power of two, got " + std::to_string(argument.page));
   }
-  if (m.operands.empty())
+  if (m.rowCopy())
+    checkRowCopy(m, root);
+  else if (m.operands.empty())
     root["operands"].expected("at least one operand");
   const std::vector<Cursor> operands = root["operands"].elements();
   for (size_t i = 0; i < m.operands.size() && !root.failed(); ++i)
@@ -151,9 +180,11 @@ void checkManifest(const Manifest &m, const Cursor &root) {
       maps[i]["name"].fail("duplicate tensor map '" + m.tensorMaps[i].name + "'");
     checkTensorMap(m.tensorMaps[i], names, maps[i]);
   }
-  bool attends = false, merges = false;
+  bool attends = m.rowCopy(), merges = attends;
   const std::vector<Cursor> kernels = root["kernels"].elements();
   for (size_t i = 0; i < m.kernels.size() && !root.failed(); ++i) {
+    if (m.kernels[i].role >= KernelInfo::Role::Append && !m.rowCopy())
+      kernels[i]["role"].fail("expected \"attend\" or \"merge\" beside the kernels of an attention");
     (m.kernels[i].role == KernelInfo::Role::Attend ? attends : merges) = true;
     if (m.findKernel(m.kernels[i].name) != &m.kernels[i])
       kernels[i]["name"].fail("duplicate kernel '" + m.kernels[i].name + "'");

@@ -10,6 +10,10 @@ const KernelInfo *Manifest::findKernel(std::string_view name) const {
   return found == kernels.end() ? nullptr : &*found;
 }
 
+const KernelInfo *Manifest::rowCopy() const {
+  return !kernels.empty() && kernels[0].role >= KernelInfo::Role::Append ? &kernels[0] : nullptr;
+}
+
 const TensorMapInfo *Manifest::findTensorMap(std::string_view name) const {
   auto found = std::find_if(tensorMaps.begin(), tensorMaps.end(),
                             [&](const TensorMapInfo &map) { return map.name == name; });
@@ -62,6 +66,8 @@ Json kernelToJson(const KernelInfo &kernel) {
     json["rows"] = kernel.rows;
     json["keys"] = kernel.keys;
     json["key_align"] = kernel.keyAlign;
+  } else if (kernel.pieces) {
+    json["pieces"] = kernel.pieces;
   } else {
     json["rows_per_block"] = kernel.rowsPerBlock;
   }

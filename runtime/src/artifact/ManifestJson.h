@@ -10,8 +10,9 @@ namespace attn::rt {
 inline constexpr std::string_view visibilityWords[] = {"all",  "causal", "window", "recent",
                                                        "sink", "or",     "and"};
 inline constexpr std::string_view parameterWords[] = {"buffer", "dim", "end", "scale", "map"};
-inline constexpr std::string_view kernelRoleWords[] = {"attend", "merge"};
-inline constexpr std::string_view argumentRoleWords[] = {"query", "kv", "sink", "tensor", "classes"};
+inline constexpr std::string_view kernelRoleWords[] = {"attend", "merge", "append", "move", "gather"};
+inline constexpr std::string_view argumentRoleWords[] = {"query",   "kv",   "sink", "tensor",
+                                                         "classes", "rows", "slots"};
 inline constexpr std::string_view storeWords[] = {"paged", "packed", "dense"};
 
 /// The type of a scalar parameter; addresses and maps have none.

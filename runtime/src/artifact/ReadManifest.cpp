@@ -90,6 +90,8 @@ KernelInfo kernel(const Cursor &cursor) {
       result.keyAlign = size(cursor["key_align"]);
     if (result.keys % result.keyAlign != 0)
       cursor["key_align"].expected("a divisor of the tile's " + std::to_string(result.keys) + " keys");
+  } else if (result.role >= KernelInfo::Role::Append) {
+    result.pieces = size(cursor["pieces"]);
   } else {
     result.rowsPerBlock = size(cursor["rows_per_block"]);
   }

@@ -10,6 +10,9 @@ Session &Session::operator=(Session &&) noexcept = default;
 Session::~Session() = default;
 
 Result<Session> Session::create(Device &device, const Manifest &manifest, const ModuleSource &source) {
+  if (manifest.rowCopy())
+    return inputError("'" + manifest.entry +
+                      "' is an operation on a cache, not an attention: run it as a CacheKernel");
   Result<std::unique_ptr<Module>> module = device.load(source);
   if (!module)
     return module.error();

@@ -180,6 +180,54 @@ TEST(Manifest, Errors) {
             std::string::npos);
 }
 
+TEST(Manifest, OperationsOnACache) {
+  using Role = KernelInfo::Role;
+  for (Role role : {Role::Append, Role::Move, Role::Gather}) {
+    const std::string text = writeManifest(cacheManifest(role));
+    Result<Manifest> back = parseManifest(text);
+    ASSERT_TRUE(back) << back.error().message;
+    EXPECT_EQ(writeManifest(*back), text);
+    ASSERT_TRUE(back->rowCopy());
+    EXPECT_EQ(back->rowCopy()->role, role);
+    EXPECT_EQ(back->rowCopy()->pieces, 2);
+  }
+  EXPECT_FALSE(parseManifest(sampleText())->rowCopy());
+
+  const std::string move = writeManifest(cacheManifest(Role::Move));
+  struct Case {
+    const char *from, *to, *message;
+  } cases[] = {
+      {"\"pieces\": 2", "\"piece\": 2", "manifest.kernels[0].pieces: missing"},
+      {"\"pieces\": 2", "\"pieces\": 0", "manifest.kernels[0].pieces: expected an integer between 1"},
+      {"\"name\": \"kv.k_pages\"", "\"name\": \"kv.k\"",
+       "manifest.kernels[0].params[1].name: unknown buffer 'kv.k'"},
+      {"\"name\": \"kv.k_layer\"", "\"name\": \"kv.pages\"",
+       "manifest.kernels[0].params[6].name: unknown dimension 'kv.pages'"},
+      {"\"name\": \"row_count\"", "\"name\": \"plan.tasks\"",
+       "manifest.kernels[0].params[0].name: unknown buffer 'plan.tasks'"},
+      {"\"store\": \"paged\"", "\"store\": \"dense\"",
+       "manifest.arguments: expected one paged or packed cache with the heads and dims of the manifest"},
+      {"\"value_dim\": 32,\n   \"value_dtype\"", "\"value_dim\": 64,\n   \"value_dtype\"",
+       "manifest.arguments: expected one paged or packed cache with the heads and dims of the manifest"},
+  };
+  for (const Case &c : cases) {
+    Result<Manifest> result = parseManifest(replaced(move, c.from, c.to));
+    const std::string message = result ? "no error" : result.error().message;
+    EXPECT_NE(message.find(c.message), std::string::npos) << message << "\n  expected " << c.message;
+  }
+  Manifest two = cacheManifest(Role::Move);
+  two.kernels.push_back(two.kernels[0]);
+  EXPECT_NE(parseManifest(writeManifest(two))
+                .error()
+                .message.find("expected one kernel where the first is of role"),
+            std::string::npos);
+  // Behind an attention's kernels it is no operation of its own.
+  Manifest mixed = sampleManifest();
+  mixed.kernels.push_back(cacheManifest(Role::Move).kernels[0]);
+  EXPECT_EQ(parseManifest(writeManifest(mixed)).error().message,
+            "manifest.kernels[3].role: expected \"attend\" or \"merge\" beside the kernels of an attention");
+}
+
 Artifact sampleArtifact() {
   Artifact artifact{*parseManifest(sampleText()), ".version 7.0\n// \"quoted\"\n", {}};
   artifact.manifest.contentHash = computeContentHash(artifact.manifest);

@@ -27,6 +27,8 @@ void Mirror::execute(const Movement &movement, const std::vector<uint64_t> &numb
                         {std::as_bytes(std::span(rows)), static_cast<int64_t>(numbers.size()) * 8});
     EXPECT_TRUE(status) << status.error().message;
   }
+  if (watch)
+    watch(movement);
 }
 
 uint64_t Mirror::numberAt(int32_t headClass, Place place) const {
@@ -214,6 +216,65 @@ std::vector<int32_t> randomTree(Rng &rng, size_t most) {
     parents[static_cast<size_t>(names[i])] = back > i ? -1 : names[i - back];
   }
   return parents;
+}
+
+CacheOptions randomOptions(Rng &rng) {
+  CacheOptions options;
+  options.pageTokens = int32_t{1} << below(rng, 5);
+  options.draftPage = options.pageTokens >> below(rng, 5);
+  options.classes.clear();
+  options.classes.push_back({"all", static_cast<int32_t>(20 + below(rng, 400)), 0, 0, 0});
+  while (options.classes.size() < 3 && below(rng, 2))
+    options.classes.push_back({"streaming" + std::to_string(options.classes.size()),
+                               static_cast<int32_t>(20 + below(rng, 300)),
+                               static_cast<int32_t>(1 + below(rng, 40)), static_cast<int32_t>(below(rng, 30)),
+                               static_cast<int32_t>(below(rng, 12))});
+  return options;
+}
+
+static Status randomStep(Mirror &m, Rng &rng) {
+  CacheStep step;
+  for (size_t i = below(rng, 3); i > 0; --i)
+    step.prune.push_back(m.pick(rng));
+  for (size_t i = below(rng, 5); i > 0; --i)
+    step.append.push_back({m.pick(rng), static_cast<int32_t>(1 + below(rng, 9))});
+  for (size_t i = below(rng, 3); i > 0; --i)
+    step.branch.push_back(
+        {m.pick(rng), static_cast<int32_t>(1 + below(rng, 3)), static_cast<int32_t>(below(rng, 5))});
+  return m.apply(step);
+}
+
+Status randomOperation(Mirror &m, Rng &rng) {
+  if (m.nodes.empty() || below(rng, 20) == 0)
+    return m.createRoot(), Status();
+  const NodeId node = m.pick(rng);
+  switch (below(rng, 12)) {
+  case 0:
+  case 1:
+  case 2:
+    return m.append(node, static_cast<int32_t>(1 + below(rng, below(rng, 4) ? 4 : 90)));
+  case 3:
+    return m.apply(
+        {{}, {}, {{node, static_cast<int32_t>(1 + below(rng, 4)), static_cast<int32_t>(below(rng, 3))}}});
+  case 4:
+    return below(rng, 3) ? Status() : m.apply({{node}, {}, {}});
+  case 5: {
+    const Result<NodeId> twin = m.fork(node);
+    return twin ? Status() : Status(twin.error());
+  }
+  case 6:
+    return below(rng, 3) ? Status() : m.evict(node);
+  case 7:
+    return m.speculate(node, randomTree(rng, 30));
+  case 8:
+  case 9: {
+    const TokenTree *draft = m.cache.draft(node);
+    return m.commit(node,
+                    draft ? static_cast<int32_t>(below(rng, static_cast<size_t>(draft->size()) + 1)) - 1 : 0);
+  }
+  default:
+    return randomStep(m, rng);
+  }
 }
 
 } // namespace attn::rt::test

@@ -11,6 +11,7 @@
 #include "Fuzz.h"
 #include "attn_rt/CacheMemory.h"
 
+#include <functional>
 #include <map>
 
 namespace attn::rt::test {
@@ -28,6 +29,7 @@ public:
   explicit Mirror(CacheOptions options, int32_t layers = 2);
 
   Cache cache;
+  std::function<void(const Movement &)> watch;        ///< is told of every movement
   std::map<std::pair<int32_t, uint32_t>, Node> nodes; ///< those the user knows, by slot and generation
 
   NodeId createRoot();
@@ -63,6 +65,10 @@ private:
 
 /// A tree of up to `most` tokens, in an order in which children may come before parents.
 std::vector<int32_t> randomTree(Rng &rng, size_t most);
+/// One to three classes, the first of which keeps everything.
+CacheOptions randomOptions(Rng &rng);
+/// Any of the above, refused or not.
+Status randomOperation(Mirror &m, Rng &rng);
 
 } // namespace attn::rt::test
 

@@ -1,5 +1,7 @@
-//===- Signature.cpp - The tensors of an attention function ---------------===//
-#include "attn/Dialect/Attn/IR/Signature.h"
+//===- Signature.cpp - The tensors of a function --------------------------===//
+#include "CacheSignature.h"
+
+#include "attn/Dialect/Attn/IR/RowCopy.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -18,6 +20,10 @@ StringRef attn::stringifyRole(Role role) {
     return "tensor";
   case Role::Classes:
     return "classes";
+  case Role::Rows:
+    return "rows";
+  case Role::Slots:
+    return "slots";
   }
   llvm_unreachable("unknown role");
 }
@@ -160,6 +166,9 @@ private:
       return "bias";
     case Role::Classes:
       return "classes";
+    case Role::Rows:
+    case Role::Slots:
+      break; // of functions with operations on a cache
     }
     llvm_unreachable("unknown role");
   }
@@ -199,4 +208,6 @@ private:
 };
 } // namespace
 
-FailureOr<Signature> attn::readSignature(func::FuncOp func) { return Reader(func).read(); }
+FailureOr<Signature> attn::readSignature(func::FuncOp func) {
+  return findRowCopy(func) ? detail::readCacheSignature(func) : Reader(func).read();
+}

@@ -1,4 +1,5 @@
 //===- CheckSignature.cpp - Names that files and kernels need -------------===//
+#include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 
@@ -16,7 +17,7 @@ struct CheckSignaturePass : attn::impl::CheckSignaturePassBase<CheckSignaturePas
 
   void runOnOperation() override {
     WalkResult found = getOperation().walk([](Operation *op) {
-      return isa<AttendOp, FinishOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
+      return isa<AttendOp, FinishOp>(op) || rowCopyOf(op) ? WalkResult::interrupt() : WalkResult::advance();
     });
     if (found.wasInterrupted() && failed(readSignature(getOperation())))
       signalPassFailure();

@@ -29,7 +29,10 @@ def Attn_Dialect : Dialect {
     each KV head `classes`, and sink logits `sink_logits`. A KV argument
     has two: how many instances there are, and how many tokens one has
     (`["batch", "kv_len"]` by default). `readSignature` in `Signature.h` reads
-    them.
+    them. Operations on a cache (`attn.append`, `attn.move`, `attn.gather`)
+    call their rows `k` and `v`, their lists `slots`, or `from` and `to`, and
+    the dynamic dimensions are `["layers", "rows"]` of rows, `["rows"]` of lists
+    and `["layers", "pages"]` (packed: `"tokens"`) of the cache.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let useDefaultTypePrinterParser = 1;

@@ -1,7 +1,8 @@
 //===- AttnOps.td - The problem level ----------------------*- tablegen -*-===//
 //
-// The root of the dialect's TableGen: problem-level operations here, the online
-// level in AttnOnlineOps.td.
+// The root of the dialect's TableGen: attention at the problem level
+// here, operations on caches in AttnCacheOps.td, the online level in
+// AttnOnlineOps.td.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNOPS_TD
@@ -143,6 +144,7 @@ def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttendOp", 
   let assemblyFormat = "$score attr-dict `:` type($score)";
 }
 
+include "attn/Dialect/Attn/IR/AttnCacheOps.td"
 include "attn/Dialect/Attn/IR/AttnOnlineOps.td"
 
 #endif

@@ -1,4 +1,4 @@
-//===- Signature.h - The tensors of an attention function -------*- C++ -*-===//
+//===- Signature.h - The tensors of a function ------------------*- C++ -*-===//
 //
 // Which argument of a function plays which part, and under which name files,
 // Python and the manifest know it. Part follows from use and type, names come
@@ -20,9 +20,11 @@ enum class Role {
   Sinks,   ///< `sink_logits`
   Tensor,  ///< read by a score region
   Classes, ///< `classes`, the class of each KV head
+  Rows,    ///< `k` or `v`, what an append writes
+  Slots,   ///< `slots`, or `from` and `to` of a move
 };
 
-/// The manifest's word for a role: query, kv, sink, tensor, classes.
+/// The manifest's word for a role: query, kv, sink, tensor, classes, rows, slots.
 StringRef stringifyRole(Role role);
 
 struct Argument {
@@ -31,7 +33,7 @@ struct Argument {
   Type type;
   std::string name;
   /// Names of the dynamic dimensions: rows of a query; instances and tokens of a KV operand; those a tensor
-  /// has.
+  /// has. Of a cache function: layers and pages (packed: tokens) of the cache, layers and rows of rows.
   SmallVector<std::string> dims;
 };
 
@@ -49,7 +51,8 @@ FailureOr<AttendOp> findAttend(func::FuncOp func);
 
 /// Reads the signature at the problem or the online level. Emits an error that names the argument where a
 /// name is missing, taken twice, reserved, or not the one that its role requires, and where the function
-/// returns anything but the output and, behind it, the LSE.
+/// returns anything but the output and, behind it, the LSE. A function with an operation on a cache holds
+/// nothing else, and returns what it gathers.
 FailureOr<Signature> readSignature(func::FuncOp func);
 
 } // namespace mlir::attn

@@ -7,10 +7,11 @@ include "mlir/Pass/PassBase.td"
 def CheckSignaturePass : Pass<"attn-check-signature", "func::FuncOp"> {
   let summary = "report arguments and results that files and kernels could not name";
   let description = [{
-    Reads the signature of every function that holds an attention, which emits
-    an error for an argument without `attn.name`, a name taken twice or
-    reserved, unnamed dynamic dimensions, and results other than the output and
-    the LSE. Changes nothing.
+    Reads the signature of every function that holds an attention or an
+    operation on a cache, which emits an error for an argument without
+    `attn.name`, a name taken twice or reserved, unnamed dynamic dimensions,
+    results other than the output and the LSE (of a gather: the rows), and
+    anything beside an operation on a cache. Changes nothing.
   }];
 }
 

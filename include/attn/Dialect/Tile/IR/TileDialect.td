@@ -26,6 +26,8 @@ def Tile_Dialect : Dialect {
     | `tile.threads` | a kernel | threads per block |
     | `tile.blocks_per_sm` | a kernel | blocks that should share a multiprocessor |
     | `tile.shared_bytes` | a kernel | dynamic shared memory of a block |
+    | `tile.row_copy` | a kernel that copies rows of a cache | `"append"`, `"move"` or `"gather"` |
+    | `tile.pieces` | such a kernel | warps that share a row |
     | `tile.stages` | a loop | copies to keep in flight, see `--tile-pipeline-copies` |
   }];
   let hasOperationAttrVerify = 1;

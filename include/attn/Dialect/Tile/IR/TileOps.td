@@ -34,8 +34,11 @@ def Tile_ReadOp : Tile_Op<"read", [MemoryEffects<[MemRead]>]> {
 }
 
 def Tile_ReadAdjacentOp : Tile_Op<"read_adjacent", [MemoryEffects<[MemRead]>]> {
-  let summary = "reads two or four adjacent elements that the launch in front wrote";
-  let description = [{ The first lies at a multiple of as many; `tile.await_previous` stands before. }];
+  let summary = "reads two or four adjacent elements of memory that launches write";
+  let description = [{
+    The first lies at a multiple of as many. Where this launch may begin before the one in front has ended,
+    `tile.await_previous` stands before.
+  }];
   let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "index of the first">:$index);
   let results = (outs Res<Variadic<AnyType>, "the elements">:$values);
   let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($values)";

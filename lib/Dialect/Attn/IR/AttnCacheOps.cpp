@@ -1,0 +1,58 @@
+//===- AttnCacheOps.cpp - Rows into, within and out of a cache ------------===//
+#include "Verify.h"
+#include "attn/Dialect/Attn/IR/RowCopy.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+
+std::optional<RowCopy> attn::rowCopyOf(Operation *op) {
+  return TypeSwitch<Operation *, std::optional<RowCopy>>(op)
+      .Case([&](AppendRowsOp append) {
+        return RowCopy{op, append.getKv(), Value(), append.getSlots(), append.getK(), append.getV()};
+      })
+      .Case([&](MoveRowsOp move) {
+        return RowCopy{op, move.getKv(), move.getFrom(), move.getTo(), Value(), Value()};
+      })
+      .Case([&](GatherRowsOp gather) {
+        return RowCopy{op, gather.getKv(), gather.getSlots(), Value(), gather.getK(), gather.getV()};
+      })
+      .Default(std::nullopt);
+}
+
+std::optional<RowCopy> attn::findRowCopy(func::FuncOp func) {
+  std::optional<RowCopy> found;
+  func.walk([&](Operation *op) {
+    found = rowCopyOf(op);
+    return found ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return found;
+}
+
+static LogicalResult verifyRowCopy(const RowCopy &copy) {
+  Operation *op = copy.op;
+  KVType type = copy.type();
+  if (type.getStore() == Store::Dense)
+    return op->emitOpError("expected a paged or a packed cache, got ")
+           << type << "; dense memory is a packed cache of instances * tokens slots";
+  Type i32 = IntegerType::get(op->getContext(), 32);
+  auto list = RankedTensorType::get({ShapedType::kDynamic}, i32);
+  for (Value slots : {copy.from, copy.to})
+    if (slots && slots.getType() != list)
+      return op->emitOpError("expected slots to be ") << list << ", got " << slots.getType();
+  for (auto [what, rows, dim, element] :
+       {std::tuple("keys", copy.k, type.getKeyDim(), type.getKey()),
+        std::tuple("values", copy.v, type.getValueDim(), type.getValue())}) {
+    auto expected =
+        RankedTensorType::get({ShapedType::kDynamic, ShapedType::kDynamic, type.getHeads(), dim}, element);
+    if (rows && rows.getType() != expected)
+      return op->emitOpError("expected ")
+             << what << " by row of a cache of that type to be " << expected << ", got " << rows.getType();
+  }
+  return success();
+}
+
+LogicalResult AppendRowsOp::verify() { return verifyRowCopy(*rowCopyOf(*this)); }
+LogicalResult MoveRowsOp::verify() { return verifyRowCopy(*rowCopyOf(*this)); }
+LogicalResult GatherRowsOp::verify() { return verifyRowCopy(*rowCopyOf(*this)); }

@@ -1,0 +1,112 @@
+//===- CacheSignature.cpp - The tensors of a cache function ---------------===//
+//
+// Such a function holds one operation and nothing beside it: what it does to
+// memory is all that it does.
+//
+//===----------------------------------------------------------------------===//
+#include "CacheSignature.h"
+
+#include "attn/Dialect/Attn/IR/RowCopy.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+
+namespace {
+class CacheReader {
+public:
+  explicit CacheReader(func::FuncOp func) : func(func) {}
+
+  FailureOr<Signature> read() {
+    if (func.isExternal() || !func.getBody().hasOneBlock())
+      return func.emitOpError("expected a body of one block");
+    for (Operation &op : func.front().without_terminator()) {
+      std::optional<RowCopy> found = rowCopyOf(&op);
+      if (!found || copy)
+        return op.emitOpError("expected one operation on a cache per function and nothing beside it, got ")
+               << (found ? "a second" : "another operation");
+      copy = found;
+    }
+    for (BlockArgument argument : func.getArguments())
+      if (failed(readArgument(argument)))
+        return failure();
+    for (auto [value, what] : {std::pair(copy->cache, "cache"), std::pair(copy->from, "list of slots"),
+                               std::pair(copy->to, "list of slots")})
+      if (value && !isa<BlockArgument>(value))
+        return copy->op->emitOpError("expected the ") << what << " to be an argument of the function";
+    auto results = cast<func::ReturnOp>(func.front().getTerminator()).getOperands();
+    if (!llvm::equal(results, copy->op->getResults()))
+      return func.emitOpError("expected the function to return ")
+             << (copy->k && copy->from ? "the keys and values that it gathers"
+                                       : "nothing: it changes the cache");
+    return signature;
+  }
+
+private:
+  InFlightDiagnostic emitArgumentError(BlockArgument argument) {
+    return func.emitOpError("argument ") << argument.getArgNumber() << ": ";
+  }
+
+  /// The name that a list or rows must have, as their tensors have it; empty for the cache, which has any.
+  StringRef nameOf(Value value) const {
+    bool move = isa<MoveRowsOp>(copy->op);
+    return value == copy->k      ? "k"
+           : value == copy->v    ? "v"
+           : value == copy->from ? (move ? "from" : "slots")
+           : value == copy->to   ? (move ? "to" : "slots")
+                                 : "";
+  }
+
+  LogicalResult readArgument(BlockArgument value) {
+    if (!llvm::is_contained(copy->op->getOperands(), value))
+      return emitArgumentError(value) << "expected every argument to be used by the " << copy->name();
+    if (llvm::count(copy->op->getOperands(), value) > 1)
+      return emitArgumentError(value)
+             << "expected each operand of the " << copy->name() << " to be an argument of its own";
+    Argument argument;
+    argument.index = value.getArgNumber();
+    argument.type = value.getType();
+    bool cache = value == copy->cache, rows = value == copy->k || value == copy->v;
+    argument.role = cache ? Role::KV : rows ? Role::Rows : Role::Slots;
+
+    StringRef fixed = nameOf(value);
+    auto name = func.getArgAttrOfType<StringAttr>(argument.index, "attn.name");
+    if (!name)
+      return emitArgumentError(value)
+             << "expected the attribute attn.name, as in {attn.name = \"" << (cache ? "kv" : fixed) << "\"}";
+    if (!cache && name != fixed)
+      return emitArgumentError(value) << "expected the " << (rows ? "rows" : "slots") << " to be named \""
+                                      << fixed << "\", got \"" << name.getValue() << "\"";
+    static constexpr StringLiteral kReserved[] = {"k", "v", "slots", "from", "to", "row_count", "layers"};
+    if (cache && (llvm::is_contained(kReserved, name.getValue()) || name.getValue().contains('.')))
+      return emitArgumentError(value)
+             << "expected a name that is not reserved and has no point, got \"" << name.getValue() << "\"";
+    argument.name = name.str();
+
+    if (cache)
+      argument.dims = {"layers", copy->type().getStore() == Store::Paged ? "pages" : "tokens"};
+    else if (rows)
+      argument.dims = {"layers", "rows"};
+    else
+      argument.dims = {"rows"};
+    if (auto dims = func.getArgAttrOfType<ArrayAttr>(argument.index, "attn.dims")) {
+      if (dims.size() != argument.dims.size())
+        return emitArgumentError(value)
+               << "expected attn.dims to name " << argument.dims.size() << " dynamic dimensions (as in "
+               << llvm::join(argument.dims, ", ") << "), got " << dims.size();
+      argument.dims.clear();
+      for (StringAttr dim : dims.getAsRange<StringAttr>())
+        argument.dims.push_back(dim.str());
+    }
+    signature.arguments.push_back(std::move(argument));
+    return success();
+  }
+
+  func::FuncOp func;
+  std::optional<RowCopy> copy;
+  Signature signature;
+};
+} // namespace
+
+FailureOr<Signature> attn::detail::readCacheSignature(func::FuncOp func) { return CacheReader(func).read(); }

@@ -1,0 +1,14 @@
+//===- CacheSignature.h - The tensors of a cache function -------*- C++ -*-===//
+#ifndef ATTN_LIB_DIALECT_ATTN_IR_CACHESIGNATURE_H
+#define ATTN_LIB_DIALECT_ATTN_IR_CACHESIGNATURE_H
+
+#include "attn/Dialect/Attn/IR/Signature.h"
+
+namespace mlir::attn::detail {
+
+/// The signature of a function that holds operations on a cache.
+FailureOr<Signature> readCacheSignature(func::FuncOp func);
+
+} // namespace mlir::attn::detail
+
+#endif

@@ -1,0 +1,118 @@
+#include "attn_rt/CacheRows.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+namespace {
+
+class Reader {
+public:
+  Reader(const Manifest &manifest, const TensorMap &tensors) : manifest(manifest), tensors(tensors) {}
+
+  Result<CacheTensors> read() {
+    // The cache first: it says how many layers there are.
+    for (const Argument &argument : manifest.arguments)
+      if (argument.role == Argument::Role::KV) {
+        std::vector<int64_t> shape = {-1, -1, argument.kvHeads, argument.keyDim};
+        if (argument.store == Argument::Store::Paged)
+          shape.insert(shape.begin() + 2, argument.page);
+        see(cacheTensorName(argument, true), argument.keyDType, shape, &slots);
+        shape.back() = argument.valueDim;
+        see(cacheTensorName(argument, false), argument.valueDType, shape, &slots);
+        page = argument.store == Argument::Store::Paged ? argument.page : 1;
+      }
+    for (const Argument &argument : manifest.arguments) {
+      if (argument.role == Argument::Role::KV)
+        continue;
+      if (argument.role == Argument::Role::Rows) {
+        std::vector<int64_t> shape(argument.dims.size());
+        std::transform(argument.dims.begin(), argument.dims.end(), shape.begin(),
+                       [](const DimInfo &dim) { return dim.name.empty() ? dim.value : -1; });
+        see(argument.name, argument.dtype, shape, &rows);
+      } else {
+        const Tensor *list = see(argument.name, DType::I32, {-1}, &rows);
+        if (list && argument.name == "from")
+          result.lists.from = list->as<int32_t>();
+        else if (list)
+          (manifest.rowCopy()->role == KernelInfo::Role::Gather ? result.lists.from : result.lists.to) =
+              list->as<int32_t>();
+      }
+    }
+    for (const auto &[name, tensor] : tensors)
+      if (!seen.count(name))
+        fail("tensor '" + name + "' belongs to no argument; expected: " + names());
+    if (error)
+      return *error;
+    if (layers.value_or(1) < 1 || *layers > 1 << 20)
+      return inputError("expected 1 to 1048576 layers, got " + std::to_string(*layers));
+    result.layers = static_cast<int32_t>(*layers);
+    result.slots = *slots * page;
+    result.rows = *rows;
+    return result;
+  }
+
+private:
+  /// A tensor of this shape, where the first of two or more unknown sizes is the number of layers, and the
+  /// last one is `size`; the first tensor that has them sets them.
+  const Tensor *see(const std::string &name, DType dtype, std::vector<int64_t> shape,
+                    std::optional<int64_t> *size) {
+    seen[name] = true;
+    auto found = tensors.find(name);
+    if (found == tensors.end()) {
+      fail("tensor '" + name + "' is missing");
+      return nullptr;
+    }
+    const Tensor &tensor = found->second;
+    if (tensor.dtype != dtype) {
+      fail("tensor '" + name + "': expected " + std::string(dtypeName(dtype)) + ", got " +
+           std::string(dtypeName(tensor.dtype)));
+      return nullptr;
+    }
+    std::vector<int64_t> expected = shape;
+    const auto unknown = static_cast<size_t>(std::count(shape.begin(), shape.end(), -1));
+    for (size_t axis = 0; axis < unknown; ++axis) {
+      std::optional<int64_t> &known = axis + 1 < unknown ? layers : *size;
+      if (!known && axis < tensor.shape.size())
+        known = tensor.shape[axis];
+      expected[axis] = known.value_or(1);
+    }
+    if (tensor.shape != expected) {
+      fail("tensor '" + name + "': expected shape " + shapeText(expected) + ", got " +
+           shapeText(tensor.shape));
+      return nullptr;
+    }
+    return &tensor;
+  }
+
+  void fail(std::string message) {
+    if (!error)
+      error = inputError(std::move(message));
+  }
+  std::string names() const {
+    std::string text;
+    for (const auto &[name, there] : seen)
+      text += (text.empty() ? "" : ", ") + name;
+    return text;
+  }
+
+  const Manifest &manifest;
+  const TensorMap &tensors;
+  CacheTensors result;
+  std::optional<int64_t> layers, slots, rows;
+  int64_t page = 1;
+  std::map<std::string, bool> seen;
+  std::optional<Error> error;
+};
+
+} // namespace
+
+std::string cacheTensorName(const Argument &cache, bool keys) {
+  return cache.name + (keys ? ".k" : ".v") + (cache.store == Argument::Store::Paged ? "_pages" : "");
+}
+
+Result<CacheTensors> readCacheTensors(const Manifest &manifest, const TensorMap &tensors) {
+  return Reader(manifest, tensors).read();
+}
+
+} // namespace attn::rt

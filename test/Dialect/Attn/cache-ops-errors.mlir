@@ -1,0 +1,155 @@
+// RUN: attn-opt %s --attn-check-signature -split-input-file -verify-diagnostics
+
+!slots = tensor<?xi32>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = f16, value = f16>
+func.func @dense(%kv: !kv {attn.name = "kv"}, %from: !slots {attn.name = "from"}, %to: !slots {attn.name = "to"}) {
+  // expected-error @below {{expected a paged or a packed cache, got '!attn.kv<dense, heads = 2, dim = 64, key = f16, value = f16>'; dense memory is a packed cache of instances * tokens slots}}
+  attn.move %kv from %from to %to : !kv, !slots, !slots
+  return
+}
+
+// -----
+
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+func.func @list(%kv: !kv {attn.name = "kv"}, %from: tensor<?xi64> {attn.name = "from"}, %to: tensor<?xi32> {attn.name = "to"}) {
+  // expected-error @below {{expected slots to be 'tensor<?xi32>', got 'tensor<?xi64>'}}
+  attn.move %kv from %from to %to : !kv, tensor<?xi64>, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = bf16>
+func.func @element(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !kv {attn.name = "kv"},
+                   %slots: tensor<?xi32> {attn.name = "slots"}) {
+  // expected-error @below {{expected values by row of a cache of that type to be 'tensor<?x?x2x64xbf16>', got 'tensor<?x?x2x64xf16>'}}
+  attn.append %k, %v to %kv at %slots : !rows, !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+func.func @rank(%kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}) -> (!rows, !rows) {
+  // expected-error @below {{expected keys by row of a cache of that type to be 'tensor<?x?x2x64xf16>', got 'tensor<?x2x64xf16>'}}
+  %k, %v = attn.gather %kv at %slots : !kv, tensor<?xi32> -> !rows, !rows
+  return %k, %v : !rows, !rows
+}
+
+// -----
+
+!slots = tensor<?xi32>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+func.func @two(%kv: !kv {attn.name = "kv"}, %from: !slots {attn.name = "from"}, %to: !slots {attn.name = "to"}) {
+  attn.move %kv from %from to %to : !kv, !slots, !slots
+  // expected-error @below {{expected one operation on a cache per function and nothing beside it, got a second}}
+  attn.move %kv from %from to %to : !kv, !slots, !slots
+  return
+}
+
+// -----
+
+!slots = tensor<?xi32>
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+func.func @attend(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %from: !slots {attn.name = "from"},
+                  %to: !slots {attn.name = "to"}) -> !query {
+  attn.move %kv from %from to %to : !kv, !slots, !slots
+  // expected-error @below {{expected one operation on a cache per function and nothing beside it, got another operation}}
+  %o = attn.attend %q over (%kv see all) : !query, !kv -> !query
+  return %o : !query
+}
+
+// -----
+
+!slots = tensor<?xi32>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 0: expected each operand of the move to be an argument of its own}}
+func.func @same(%list: !slots {attn.name = "from"}, %kv: !kv {attn.name = "kv"}) {
+  attn.move %kv from %list to %list : !kv, !slots, !slots
+  return
+}
+
+// -----
+
+!slots = tensor<?xi32>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 3: expected every argument to be used by the move}}
+func.func @unused(%kv: !kv {attn.name = "kv"}, %from: !slots {attn.name = "from"}, %to: !slots {attn.name = "to"},
+                  %slots: !slots {attn.name = "slots"}) {
+  attn.move %kv from %from to %to : !kv, !slots, !slots
+  return
+}
+
+// -----
+
+!slots = tensor<?xi32>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 1: expected the slots to be named "from", got "slots"}}
+func.func @list_name(%kv: !kv {attn.name = "kv"}, %from: !slots {attn.name = "slots"}, %to: !slots {attn.name = "to"}) {
+  attn.move %kv from %from to %to : !kv, !slots, !slots
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 1: expected the rows to be named "v", got "values"}}
+func.func @rows_name(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "values"}, %kv: !kv {attn.name = "kv"},
+                     %slots: tensor<?xi32> {attn.name = "slots"}) {
+  attn.append %k, %v to %kv at %slots : !rows, !rows, !kv, tensor<?xi32>
+  return
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 0: expected a name that is not reserved and has no point, got "k"}}
+func.func @cache_name(%kv: !kv {attn.name = "k"}, %slots: tensor<?xi32> {attn.name = "slots"}) -> (!rows, !rows) {
+  %k, %v = attn.gather %kv at %slots : !kv, tensor<?xi32> -> !rows, !rows
+  return %k, %v : !rows, !rows
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 1: expected the attribute attn.name, as in {attn.name = "slots"}}}
+func.func @unnamed(%kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32>) -> (!rows, !rows) {
+  %k, %v = attn.gather %kv at %slots : !kv, tensor<?xi32> -> !rows, !rows
+  return %k, %v : !rows, !rows
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 0: expected attn.dims to name 2 dynamic dimensions (as in layers, tokens), got 1}}
+func.func @dims(%kv: !kv {attn.name = "kv", attn.dims = ["tokens"]}, %slots: tensor<?xi32> {attn.name = "slots"}) -> (!rows, !rows) {
+  %k, %v = attn.gather %kv at %slots : !kv, tensor<?xi32> -> !rows, !rows
+  return %k, %v : !rows, !rows
+}
+
+// -----
+
+!rows = tensor<?x?x2x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+// expected-error @below {{expected the function to return the keys and values that it gathers}}
+func.func @results(%kv: !kv {attn.name = "kv"}, %slots: tensor<?xi32> {attn.name = "slots"}) -> (!rows, !rows) {
+  %k, %v = attn.gather %kv at %slots : !kv, tensor<?xi32> -> !rows, !rows
+  return %v, %k : !rows, !rows
+}
+
+// -----
+
+!slots = tensor<?xi32>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+// expected-error @below {{expected the function to return nothing: it changes the cache}}
+func.func @returns(%kv: !kv {attn.name = "kv"}, %from: !slots {attn.name = "from"}, %to: !slots {attn.name = "to"}) -> !slots {
+  attn.move %kv from %from to %to : !kv, !slots, !slots
+  return %from : !slots
+}

@@ -1,0 +1,26 @@
+//===- Compiled.h - Text to what a device loads -----------------*- C++ -*-===//
+#ifndef ATTN_TEST_INTEGRATION_COMPILED_H
+#define ATTN_TEST_INTEGRATION_COMPILED_H
+
+#include "attn/Host/Host.h"
+#include "attn_rt/Artifact.h"
+#include "attn_rt/Device.h"
+
+#include "mlir/IR/MLIRContext.h"
+
+namespace attn::rt::test {
+
+/// The one function of a text, compiled for the host device, or for a GPU of this target.
+struct Compiled {
+  mlir::MLIRContext context;
+  Manifest manifest;
+  std::string ptx;
+  std::unique_ptr<attn::host::HostCode> code;
+
+  explicit Compiled(const std::string &text, const std::string &gpuTarget = "");
+  ModuleSource source() const;
+};
+
+} // namespace attn::rt::test
+
+#endif

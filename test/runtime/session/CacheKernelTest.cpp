@@ -1,0 +1,160 @@
+//===- CacheKernelTest.cpp - Binding and launching row copies -------------===//
+//
+// The kernel here only writes down what it was given: what kernels do with it is
+// tested where there is a compiler (test/integration/CacheKernelsTest.cpp).
+//
+//===----------------------------------------------------------------------===//
+#include "Samples.h"
+#include "attn_rt/CacheKernels.h"
+#include "attn_rt/HostDevice.h"
+#include "attn_rt/Session.h"
+#include "attn_rt/host/Abi.h"
+
+#include <gtest/gtest.h>
+
+using namespace attn::rt;
+using namespace attn::rt::test;
+
+namespace {
+
+using Role = KernelInfo::Role;
+
+struct Call {
+  std::vector<uint64_t> buffers;
+  std::vector<int32_t> dims;
+  uint32_t blocks;
+  bool operator==(const Call &) const = default;
+};
+Call lastCall;
+
+/// Parameters in the order of cacheManifest: buffers, then dimensions.
+template <int buffers, int dims> void note(host::LaneAbi *lane, void **args) {
+  if (lane->special[host::TidX] != 0 || lane->special[host::CtaidX] != 0)
+    return;
+  lastCall = {{}, {}, lane->special[host::NctaidX]};
+  for (int i = 0; i < buffers; ++i)
+    lastCall.buffers.push_back(*static_cast<uint64_t *>(args[i]));
+  for (int i = buffers; i < buffers + dims; ++i)
+    lastCall.dims.push_back(*static_cast<int32_t *>(args[i]));
+}
+
+class CacheKernelTest : public ::testing::Test {
+protected:
+  std::unique_ptr<HostDevice> device = makeHostDevice();
+  std::vector<host::HostKernel> code{2};
+
+  CacheKernelTest() {
+    code[0].name = "append";
+    code[0].entry = note<6, 5>;
+    code[1].name = "move";
+    code[1].entry = note<5, 3>;
+  }
+  CacheKernel make(Role role) {
+    auto made = CacheKernel::create(*device, cacheManifest(role), {"module", {}, {}, code});
+    EXPECT_TRUE(made) << made.error().message;
+    return std::move(*made);
+  }
+  static std::string text(const Status &status) { return status ? "done" : status.error().message; }
+};
+
+// Two heads of 64 and 32 features in bf16: 256 and 128 bytes a token.
+TEST_F(CacheKernelTest, BindsWhatTheManifestAsksFor) {
+  CacheKernel append = make(Role::Append);
+  EXPECT_EQ(append.keyBytes(), 256);
+  EXPECT_EQ(append.valueBytes(), 128);
+  ASSERT_TRUE(append.reserve(100, 4));
+  ASSERT_TRUE(append.bind({4096, 8192, 64, 64 * 256 + 32, 64 * 128}, {1024, 2048, 70, 70 * 256, 70 * 128}));
+  const std::vector<int32_t> slots = {5, -1, 63};
+  ASSERT_TRUE(append.setRows({{}, slots}));
+  ASSERT_TRUE(append.launch());
+  const Call first = lastCall;
+  const DeviceAddress count = first.buffers[0], list = first.buffers[5];
+  EXPECT_EQ(first.buffers, (std::vector<uint64_t>{count, 1024, 2048, 4096, 8192, list}));
+  EXPECT_EQ(first.dims, (std::vector<int32_t>{4, 70 * 16, 70 * 8, 64 * 16 + 2, 64 * 8}));
+  EXPECT_EQ(list % 32, 0u);
+  EXPECT_EQ(*reinterpret_cast<int32_t *>(count), 3);
+  EXPECT_EQ(std::vector<int32_t>(reinterpret_cast<int32_t *>(list), reinterpret_cast<int32_t *>(list) + 3),
+            slots);
+
+  // Other rows change what is in memory, and nothing of the launch.
+  const std::vector<int32_t> others(70, -1);
+  ASSERT_TRUE(append.setRows({{}, others}));
+  ASSERT_TRUE(append.launch());
+  EXPECT_EQ(lastCall, first);
+  EXPECT_EQ(*reinterpret_cast<int32_t *>(count), 70);
+}
+
+TEST_F(CacheKernelTest, BlocksFollowFromWhatIsReserved) {
+  CacheKernel append = make(Role::Append);
+  ASSERT_TRUE(append.reserve(0, 1));
+  EXPECT_EQ(append.blocks(), 1);
+  ASSERT_TRUE(append.reserve(33, 3)); // 5 groups of 8 rows in 2 pieces, 3 layers: 30 warps
+  EXPECT_EQ(append.blocks(), 8);
+  ASSERT_TRUE(append.reserve(1 << 20, 32));
+  EXPECT_EQ(append.blocks(), 4 * device->properties().multiprocessors);
+  ASSERT_TRUE(append.reserve(1 << 20, 32, 7));
+  EXPECT_EQ(append.blocks(), 7);
+}
+
+TEST_F(CacheKernelTest, OneLayerNeedsNoDistance) {
+  CacheKernel move = make(Role::Move);
+  ASSERT_TRUE(move.reserve(8, 1));
+  ASSERT_TRUE(move.bind({4096, 8192, 64, -3, 5}));
+  const std::vector<int32_t> from = {5}, to = {6};
+  ASSERT_TRUE(move.setRows({from, to}));
+  ASSERT_TRUE(move.launch());
+  EXPECT_EQ(lastCall.dims, (std::vector<int32_t>{1, 0, 0}));
+  EXPECT_EQ(*reinterpret_cast<int32_t *>(lastCall.buffers[3]), 5);
+  EXPECT_EQ(*reinterpret_cast<int32_t *>(lastCall.buffers[4]), 6);
+}
+
+TEST_F(CacheKernelTest, Errors) {
+  CacheKernel append = make(Role::Append);
+  const std::string at = "cache kernel 'append': ";
+  EXPECT_EQ(text(append.bind({})), at + "bind before reserve");
+  EXPECT_EQ(text(append.setRows({})), at + "rows are set before a cache is bound");
+  EXPECT_EQ(text(append.launch()), at + "launch before rows were set");
+  EXPECT_EQ(text(append.reserve(8, 0)),
+            at + "expected rows, at least 1 layer and at least 1 block, got 8, 0 and 1");
+  EXPECT_EQ(text(append.reserve(int64_t{1} << 33, 4)),
+            at + "expected at most 1073741816 rows of 4 layers at once, got 8589934592");
+  ASSERT_TRUE(append.reserve(16, 2));
+  EXPECT_EQ(
+      text(append.bind({4096 + 8, 0, 1, 256, 128}, {})),
+      at + "expected the keys of the slots at a multiple of 16 bytes, got an address that is 8 above one");
+  EXPECT_EQ(
+      text(append.bind({4096, 0, 4, 1024, 511}, {})),
+      at + "expected layers of values of the slots to lie a multiple of 16 and at least 512 bytes apart, got "
+           "511");
+  EXPECT_EQ(text(append.bind({4096, 0, 4, 1024, 512}, {0, 0, -1})),
+            at + "expected 0 to 2^31 - 1 rows, got -1");
+  ASSERT_TRUE(append.bind({4096, 0, 4, 1024, 512}, {0, 0, 5, 5 * 256, 5 * 128}));
+  const std::vector<int32_t> many(17, -1), beyond = {4};
+  EXPECT_EQ(text(append.setRows({{}, many})), at + "expected at most 5 rows, got 17: reserve more");
+  EXPECT_EQ(text(append.setRows({{}, std::span(many).first(6)})),
+            at + "expected at most 5 rows, got 6, more than are bound");
+  EXPECT_EQ(text(append.setRows({{}, beyond})),
+            "append: row 0 writes slot 4, but the cache has 4 slots, counted from 0");
+  EXPECT_EQ(text(append.launch()), at + "launch before rows were set");
+
+  auto both = CacheKernels::create(make(Role::Append), make(Role::Append));
+  EXPECT_EQ(both.error().message, "cache kernels: expected an append and a move");
+  auto made = CacheKernels::create(make(Role::Append), make(Role::Move));
+  ASSERT_TRUE(made);
+  EXPECT_EQ(text(made->execute({})), "cache kernels: a movement before pages were reserved for");
+}
+
+TEST_F(CacheKernelTest, EachKindOfFunctionHasItsRunner) {
+  EXPECT_EQ(Session::create(*device, cacheManifest(Role::Move), {"m", {}, {}, code}).error().message,
+            "'move' is an operation on a cache, not an attention: run it as a CacheKernel");
+  EXPECT_EQ(CacheKernel::create(*device, sampleManifest(), {"m", {}, {}, code}).error().message,
+            "'decode' is an attention, not an operation on a cache: run it in a Session");
+}
+
+TEST(RowCopyFloor, CountsWhatIsCopied) {
+  const std::vector<int32_t> from = {1, -1, 3}, to = {4, -1, 6};
+  EXPECT_EQ(rowCopyFloor(cacheManifest(Role::Move), {from, to}, 5), 2 * 2 * 5 * (256 + 128) + 6 * 4);
+  EXPECT_EQ(rowCopyFloor(cacheManifest(Role::Append), {{}, to}, 1), 2 * 2 * (256 + 128) + 3 * 4);
+}
+
+} // namespace

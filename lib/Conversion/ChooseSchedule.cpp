@@ -187,7 +187,7 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     // registers come from the producer, too, which then cannot address parts of pages or several stores.
     if (shape.valueDim <= 80 && shape.keyDim <= 80 && shape.kept.size() == 1 && shape.masks <= 3)
       if (ScheduleAttr three =
-              hopperTile(shape, chip, 12, simple ? 116 : 104 - (shape.masks > 1 ? 12 : 0), true);
+              hopperTile(shape, chip, 12, simple ? 128 : 104 - (shape.masks > 1 ? 12 : 0), true);
           three && shape.fetchesSimply(three.getKeys()))
         return three;
     // Where the heads of a group do not fill the tile's rows evenly, queries are gathered, by more registers.

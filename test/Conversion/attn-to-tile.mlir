@@ -24,16 +24,16 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-SAME: %[[Q:arg0]]: !tile.buffer<f16>, %[[QPOS:arg1]]: !tile.buffer<i32>, %[[O:arg2]]: !tile.buffer<f16>,
 // CHECK-SAME: %[[LSE:arg3]]: !tile.buffer<f32>, %[[BLOCKS:arg4]]: !tile.buffer<i32>, %[[TASKS:arg5]]: !tile.buffer<i32>,
 // CHECK-SAME: %[[SEGMENTS:arg6]]: !tile.buffer<i32>, %[[PARTO:arg7]]: !tile.buffer<f32>, %[[PARTLSE:arg8]]: !tile.buffer<f32>,
-// CHECK-SAME: %[[SCALE:arg9]]: f32, %[[SINKS:arg10]]: !tile.buffer<f32>,
-// CHECK-SAME: %[[K:arg11]]: !tile.buffer<f16>, %[[V:arg12]]: !tile.buffer<f16>, %[[TOKENS:arg13]]: i32, %[[END0:arg14]]: i32,
-// CHECK-SAME: %[[K1:arg15]]: !tile.buffer<f16>, %[[V1:arg16]]: !tile.buffer<f16>, %[[START:arg17]]: !tile.buffer<i32>,
-// CHECK-SAME: %[[END1:arg18]]: i32, %[[END2:arg19]]: i32)
+// CHECK-SAME: %[[SCALE:arg9]]: f32, %[[STARTS:arg10]]: !tile.buffer<i32>, %[[SINKS:arg11]]: !tile.buffer<f32>,
+// CHECK-SAME: %[[K:arg12]]: !tile.buffer<f16>, %[[V:arg13]]: !tile.buffer<f16>, %[[TOKENS:arg14]]: i32, %[[END0:arg15]]: i32,
+// CHECK-SAME: %[[K1:arg16]]: !tile.buffer<f16>, %[[V1:arg17]]: !tile.buffer<f16>, %[[START:arg18]]: !tile.buffer<i32>,
+// CHECK-SAME: %[[END1:arg19]]: i32, %[[END2:arg20]]: i32)
 // CHECK-SAME: tile.blocks_per_sm = 2 : i32
 // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "q">, #tile.parameter<buffer, "q_pos">,
 // CHECK-SAME: #tile.parameter<buffer, "o">, #tile.parameter<buffer, "lse">, #tile.parameter<buffer, "plan.block_tasks">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.tasks">, #tile.parameter<buffer, "plan.segments">,
 // CHECK-SAME: #tile.parameter<buffer, "partial.o">, #tile.parameter<buffer, "partial.lse">, #tile.parameter<scale>,
-// CHECK-SAME: #tile.parameter<buffer, "sink_logits">, #tile.parameter<buffer, "context.k">,
+// CHECK-SAME: #tile.parameter<buffer, "plan.starts">, #tile.parameter<buffer, "sink_logits">, #tile.parameter<buffer, "context.k">,
 // CHECK-SAME: #tile.parameter<buffer, "context.v">, #tile.parameter<dim, "context.tokens">, #tile.parameter<end>,
 // CHECK-SAME: #tile.parameter<buffer, "response.k">, #tile.parameter<buffer, "response.v">,
 // CHECK-SAME: #tile.parameter<buffer, "response.start">, #tile.parameter<end index 1>, #tile.parameter<end index 2>]
@@ -48,19 +48,24 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[RING:.*]] = tile.alloc {per_warp} : !tile.ring<2, <key 16, feature 80, f16>>
 // CHECK: tile.alloc overlays %[[RING]] : {{.*}} : !tile.scratch<20992>
 
-// This block's tasks.
+// This block's tasks. The first one and its first segment are in a record of the block, later ones are read ahead.
 // CHECK: %[[BLOCK:.*]] = tile.block_id
 // CHECK: %[[FIRST:.*]], %[[LAST:.*]] = tile.read_range %[[BLOCKS]]
+// CHECK: %[[TWICE:.*]] = arith.muli %[[BLOCK]], %c2_i32
+// CHECK: %[[FT:.*]]:8 = tile.record %[[STARTS]][%[[TWICE]]]
+// CHECK: %[[NEXT:.*]] = arith.addi %[[TWICE]], %c1_i32
+// CHECK: %[[FS:.*]]:8 = tile.record %[[STARTS]][%[[NEXT]]]
 // CHECK: scf.for %[[TASK:.*]] = %[[FIRST]] to %[[LAST]]
-// CHECK: %[[T:.*]]:8 = tile.record %[[TASKS]][%[[TASK]]]
-// CHECK: %[[ROWEND:.*]] = arith.addi %[[T]]#0, %[[T]]#1
+// CHECK-SAME: iter_args(%[[T0:[^ ]*]] = %[[FT]]#0, %[[T1:[^ ]*]] = %[[FT]]#1, %[[T2:[^ ]*]] = %[[FT]]#2, %[[T3:[^ ]*]] = %[[FT]]#3, %[[T4:[^ ]*]] = %[[FT]]#4, %[[T5:[^ ]*]] = %[[FT]]#5, %[[T6:[^ ]*]] = %[[FT]]#6, %[[T7:[^ ]*]] = %[[FT]]#7,
+// CHECK-SAME: %[[A0:[^ ]*]] = %[[FS]]#0, %[[A1:[^ ]*]] = %[[FS]]#1, %[[A2:[^ ]*]] = %[[FS]]#2, %[[A3:[^ ]*]] = %[[FS]]#3, %[[A4:[^ ]*]] = %[[FS]]#4, %[[A5:[^ ]*]] = %[[FS]]#5, %[[A6:[^ ]*]] = %[[FS]]#6, %[[A7:[^ ]*]] = %[[FS]]#7)
+// CHECK: %[[ROWEND:.*]] = arith.addi %[[T0]], %[[T1]]
 
 // Packed row p is query row p / 7 and head kv_head * 7 + p % 7.
-// CHECK: tile.gather block %[[T]]#0 to %[[ROWEND]] from %[[Q]] {{.*}} strides [80]
+// CHECK: tile.gather block %[[T0]] to %[[ROWEND]] from %[[Q]] {{.*}} strides [80]
 // CHECK-NEXT: ^bb0(%[[P:.*]]: i32):
 // CHECK-NEXT: %[[C7:.*]] = arith.constant 7 : i32
 // CHECK-NEXT: %[[ROW:.*]] = arith.divui %[[P]], %[[C7]]
-// CHECK-NEXT: %[[HEAD0:.*]] = arith.muli %[[T]]#2, %[[C7]]
+// CHECK-NEXT: %[[HEAD0:.*]] = arith.muli %[[T2]], %[[C7]]
 // CHECK-NEXT: %[[INGROUP:.*]] = arith.remui %[[P]], %[[C7]]
 // CHECK-NEXT: %[[HEAD:.*]] = arith.addi %[[HEAD0]], %[[INGROUP]]
 // CHECK-NEXT: %[[C28:.*]] = arith.constant 28 : i32
@@ -71,13 +76,13 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // Positions of rows past the task's last are those of the last.
 // CHECK: tile.load_vector %[[QPOS]]
 // CHECK-NEXT: ^bb0(%[[LINE:.*]]: i32):
-// CHECK-NEXT: %[[R:.*]] = arith.addi %[[T]]#0, %[[LINE]]
+// CHECK-NEXT: %[[R:.*]] = arith.addi %[[T0]], %[[LINE]]
 // CHECK: %[[LASTROW:.*]] = arith.addi %[[ROWEND]],
 // CHECK: arith.minsi %[[R]], %[[LASTROW]]
 
 // The sink counts in the task that is flagged, in the first warp, in one lane of four.
 // CHECK: %[[MINF:.*]] = arith.constant 0xFF800000 : f32
-// CHECK: %[[BIT:.*]] = arith.andi %[[T]]#6, %{{.*}}
+// CHECK: %[[BIT:.*]] = arith.andi %[[T6]], %{{.*}}
 // CHECK: %[[FLAG:.*]] = arith.cmpi ne, %[[BIT]],
 // CHECK: %[[COUNTS:.*]] = arith.andi %[[FLAG]], %[[WARP0]]
 // CHECK: %[[QUAD:.*]] = arith.andi %{{.*}}, %c3_i32
@@ -92,40 +97,40 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: -> <[query 16], f32, partial>
 
 // The task's segments; each selects one region, the other has no tiles.
-// CHECK: scf.for {{.*}} = %[[T]]#3 to %[[T]]#4 {{.*}} iter_args(%{{.*}} = %[[MAX]], %{{.*}} = %[[SUM]],
-// CHECK: %[[S:.*]]:8 = tile.record %[[SEGMENTS]]
-// CHECK: %[[MINE:.*]] = arith.cmpi eq, %[[S]]#0, %c0_i32
-// CHECK: %[[END:.*]] = arith.select %[[MINE]], %[[S]]#3, %[[S]]#2
-// CHECK: %[[LENGTH:.*]] = arith.subi %[[END]], %[[S]]#2
+// CHECK: scf.for {{.*}} = %[[T3]] to %[[T4]] {{.*}} iter_args(%{{.*}} = %[[MAX]], %{{.*}} = %[[SUM]],
+// CHECK-SAME: %[[S0:[^ ]*]] = %[[A0]], %[[S1:[^ ]*]] = %[[A1]], %[[S2:[^ ]*]] = %[[A2]], %[[S3:[^ ]*]] = %[[A3]], %[[S4:[^ ]*]] = %[[A4]], %[[S5:[^ ]*]] = %[[A5]], %[[S6:[^ ]*]] = %[[A6]], %[[S7:[^ ]*]] = %[[A7]])
+// CHECK: %[[MINE:.*]] = arith.cmpi eq, %[[S0]], %c0_i32
+// CHECK: %[[END:.*]] = arith.select %[[MINE]], %[[S3]], %[[S2]]
+// CHECK: %[[LENGTH:.*]] = arith.subi %[[END]], %[[S2]]
 // CHECK: %[[UP:.*]] = arith.addi %[[LENGTH]], %c63_i32
 // CHECK: %[[TILES:.*]] = arith.divui %[[UP]], %c64_i32
 // CHECK: %[[FIRSTLOOP:.*]]:3 = scf.for %[[I:.*]] = %{{.*}} to %[[TILES]]
 // CHECK: %[[TILE0:.*]] = arith.muli %[[I]], %c64_i32
-// CHECK: %[[TILE:.*]] = arith.addi %[[S]]#2, %[[TILE0]]
+// CHECK: %[[TILE:.*]] = arith.addi %[[S2]], %[[TILE0]]
 // CHECK: %[[SLICE0:.*]] = arith.muli %[[WARP]], %c16_i32
 // CHECK: %[[KEY:.*]] = arith.addi %[[TILE]], %[[SLICE0]]
-// CHECK: %[[ORIGIN0:.*]] = arith.muli %[[T]]#2, %c80_i32
+// CHECK: %[[ORIGIN0:.*]] = arith.muli %[[T2]], %c80_i32
 // CHECK: %[[ORIGIN:.*]] = arith.extsi %[[ORIGIN0]]
 
 // Dense: token t of instance i is line i * tokens + t.
-// CHECK: tile.gather warp %[[KEY]] to %[[S]]#3 from %[[K]], %[[V]] origins %[[ORIGIN]], %[[ORIGIN]] strides [320, 320]
+// CHECK: tile.gather warp %[[KEY]] to %[[S3]] from %[[K]], %[[V]] origins %[[ORIGIN]], %[[ORIGIN]] strides [320, 320]
 // CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
-// CHECK-NEXT: %[[BEFORE:.*]] = arith.muli %[[S]]#1, %[[TOKENS]]
+// CHECK-NEXT: %[[BEFORE:.*]] = arith.muli %[[S1]], %[[TOKENS]]
 // CHECK-NEXT: %[[DENSE:.*]] = arith.addi %[[BEFORE]], %[[TOKEN]]
 // CHECK-NEXT: tile.yield %[[DENSE]]
 
 // A tile inside [full_begin, full_end) is not masked.
 // CHECK: %[[AFTER:.*]] = arith.addi %[[KEY]], %c16_i32
-// CHECK: %[[B:.*]] = arith.cmpi slt, %[[KEY]], %[[S]]#4
-// CHECK: %[[E:.*]] = arith.cmpi slt, %[[S]]#5, %[[AFTER]]
+// CHECK: %[[B:.*]] = arith.cmpi slt, %[[KEY]], %[[S4]]
+// CHECK: %[[E:.*]] = arith.cmpi slt, %[[S5]], %[[AFTER]]
 // CHECK: %[[PARTIAL:.*]] = arith.ori %[[B]], %[[E]]
 // Ends are measured from the lane's first column, columns are constants: one compare per element and end.
 // CHECK: %[[LANEFIRST:.*]], %[[OFFSETS:.*]] = tile.lane_coordinates
 // CHECK: %[[TOKEN0:.*]] = arith.addi %[[KEY]], %[[LANEFIRST]]
-// CHECK: %[[MASKORIGIN:.*]] = arith.addi %[[S]]#6, %[[TOKEN0]]
+// CHECK: %[[MASKORIGIN:.*]] = arith.addi %[[S6]], %[[TOKEN0]]
 // CHECK: %[[POS:.*]] = tile.map %[[QPOS:.*]] {
 // CHECK: arith.subi %{{.*}}, %[[MASKORIGIN]]
-// CHECK: %[[EXISTS:.*]] = arith.subi %[[S]]#3, %[[TOKEN0]]
+// CHECK: %[[EXISTS:.*]] = arith.subi %[[S3]], %[[TOKEN0]]
 // CHECK: %[[SIZE:.*]] = arith.minsi %[[END0]], %c1073741824_i32
 // CHECK: %[[LOW:.*]] = tile.map %[[POS]] {
 // CHECK: arith.subi %{{.*}}, %[[SIZE]]
@@ -161,11 +166,11 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: tile.dot %{{.*}}, %{{.*}}, %[[ACC]]
 
 // Packed: token t of instance i is line start[i] + t. Ends count on from the first region's.
-// CHECK: arith.cmpi eq, %[[S]]#0, %c1_i32
+// CHECK: arith.cmpi eq, %[[S0]], %c1_i32
 // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[FIRSTLOOP]]#0, %{{.*}} = %[[FIRSTLOOP]]#1, %{{.*}} = %[[FIRSTLOOP]]#2)
 // CHECK: tile.gather warp {{.*}} from %[[K1]], %[[V1]]
 // CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
-// CHECK-NEXT: %[[INSTANCE:.*]] = arith.extsi %[[S]]#1
+// CHECK-NEXT: %[[INSTANCE:.*]] = arith.extsi %[[S1]]
 // CHECK-NEXT: %[[AT:.*]] = tile.read %[[START]][%[[INSTANCE]]]
 // CHECK-NEXT: %[[LINE:.*]] = arith.addi %[[AT]], %[[TOKEN]]
 // CHECK-NEXT: tile.yield %[[LINE]]
@@ -184,16 +189,16 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-NEXT: tile.sync block
 // CHECK: tile.merge_warps {{.*}} unit %[[TOLOG2]] warps 4 warp %[[WARP]] {{.*}} -> <[query 16], f32>, <[query 16], f32>, <[query 16, feature 32], f32>
 // CHECK-DAG: %[[COLUMN:.*]] = arith.muli %[[WARP]], %c32_i32
-// CHECK-DAG: %[[LSELINES:.*]] = arith.select %[[WARP0]], %[[T]]#1,
+// CHECK-DAG: %[[LSELINES:.*]] = arith.select %[[WARP0]], %[[T1]],
 // CHECK: tile.reciprocal
-// CHECK: %[[PART:.*]] = arith.cmpi sge, %[[T]]#5,
+// CHECK: %[[PART:.*]] = arith.cmpi sge, %[[T5]],
 // CHECK: scf.if %[[PART]] {
-// CHECK: tile.store %{{.*}} to %[[PARTO]] lines %[[T]]#1 column %[[COLUMN]] {
-// CHECK: arith.addi %[[T]]#5,
+// CHECK: tile.store %{{.*}} to %[[PARTO]] lines %[[T1]] column %[[COLUMN]] {
+// CHECK: arith.addi %[[T5]],
 // CHECK: } {columns = 80 : i64}
 // CHECK: tile.store %{{.*}} to %[[PARTLSE]] lines %[[LSELINES]] {
 // CHECK: } else {
-// CHECK: tile.store %{{.*}} to %[[O]] lines %[[T]]#1 column %[[COLUMN]] {
+// CHECK: tile.store %{{.*}} to %[[O]] lines %[[T1]] column %[[COLUMN]] {
 // CHECK: arith.divui
 // CHECK: tile.store %{{.*}} to %[[LSE]] lines %[[LSELINES]] {
 
@@ -263,6 +268,8 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 
 // One ring for the block, no exchange between warps; warp w has the 16 rows from 16 w on.
 // CHECK: %[[WARP:.*]] = tile.warp_id
+// CHECK: %[[FACTOR:.*]] = arith.mulf %arg{{.*}} fastmath<reassoc,contract>
+// CHECK: %[[LOG2E:.*]] = arith.constant 1.442{{.*}} : f32
 // CHECK: tile.alloc : !tile.shared<query 128, feature 64, bf16>
 // CHECK: tile.alloc : !tile.ring<2, <key 64, feature 64, bf16>>
 // CHECK-NOT: tile.scratch
@@ -282,9 +289,8 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK: %[[SLOT:.*]] = arith.addi %[[FIRST]], %[[IN]]
 // CHECK: tile.yield %[[SLOT]]
 
-// The query stays in shared memory; the region's text, its first factor joined with the scale, then to log2.
+// The query stays in shared memory; the region's text, its first factor joined with the scale at the kernel's start.
 // CHECK: tile.dot %{{.*}} at %{{.*}} : !tile.shared<query 128, feature 64, bf16>
-// CHECK: %[[FACTOR:.*]] = arith.mulf %arg{{.*}} fastmath<reassoc,contract>
 // CHECK: %[[SCORED:.*]] = tile.map
 // CHECK-NEXT: ^bb0(%[[X:.*]]: f32, %[[HEAD:.*]]: i32, %{{.*}}: i32, %[[KEY:.*]]: i32):
 // CHECK: %[[KPOS:.*]] = arith.addi %{{.*}}, %[[KEY]]
@@ -296,11 +302,10 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK: %[[BIAS:.*]] = tile.read
 // CHECK: %[[TWICE:.*]] = arith.mulf %[[X]], %[[FACTOR]]
 // CHECK: %[[BIASED:.*]] = arith.addf %[[TWICE]], %[[BIAS]]
-// CHECK: arith.mulf %[[BIASED]], %[[LOG2E:.*]] : f32
+// CHECK-NEXT: tile.yield %[[BIASED]]
 // CHECK: tile.mask %[[SCORED]]
-// Weights need no factor any more.
+// CHECK: math.fma %{{.*}}, %[[LOG2E]]
 // CHECK: math.exp2
-// CHECK-NOT: math.fma %{{.*}}, %[[LOG2E]]
 // CHECK: tile.store
 // CHECK-NOT: columns
 // CHECK: tile.sync block
@@ -320,15 +325,16 @@ func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 // CHECK: func.func @classes_rows16(
 // CHECK-SAME: #tile.parameter<buffer, "plan.segments">, #tile.parameter<buffer, "slot_heads">,
 // CHECK-SAME: #tile.parameter<end>, #tile.parameter<end index 1>, #tile.parameter<end index 2>]
-// CHECK: %[[T:.*]]:8 = tile.record
-// CHECK-NEXT: %[[TASKSLOT:.*]] = arith.extsi %[[T]]#2
+// CHECK: %[[FT:.*]]:8 = tile.record
+// CHECK: scf.for {{.*}} %[[T2:[^ ]*]] = %[[FT]]#2, {{.*}} %[[T7:[^ ]*]] = %[[FT]]#7,
+// CHECK-NEXT: %[[TASKSLOT:.*]] = arith.extsi %[[T2]]
 // CHECK-NEXT: %[[KVHEAD:.*]] = tile.read %{{.*}}[%[[TASKSLOT]]]
 // CHECK: arith.muli %[[KVHEAD]], %c64_i32
 // CHECK: %[[PART:.*]] = arith.ori
-// CHECK: %[[RETRIEVAL:.*]] = arith.cmpi eq, %[[T]]#7, %c0_i32
+// CHECK: %[[RETRIEVAL:.*]] = arith.cmpi eq, %[[T7]], %c0_i32
 // CHECK: %[[FIRSTMASK:.*]] = arith.andi %[[PART]], %[[RETRIEVAL]]
 // CHECK: %[[ONE:.*]] = tile.mask %{{.*}} if %[[FIRSTMASK]]
-// CHECK: %[[STREAMING:.*]] = arith.cmpi eq, %[[T]]#7, %c1_i32
+// CHECK: %[[STREAMING:.*]] = arith.cmpi eq, %[[T7]], %c1_i32
 // CHECK: %[[SECONDMASK:.*]] = arith.andi %[[PART]], %[[STREAMING]]
 // CHECK: tile.mask %[[ONE]] if %[[SECONDMASK]]
 // CHECK-NEXT: ^bb0(%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[SHOWN:.*]]: i32, %[[RECENT:.*]]: i32):
@@ -346,3 +352,51 @@ func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 // CHECK: %[[HEAD:.*]] = tile.read %{{.*}}[%[[SLOT64]]]
 // CHECK: %[[BY:.*]] = arith.subi %[[HEAD]], %[[INROW]]
 // CHECK: arith.addi %[[NUMBER]],
+
+// A soft cap: a tile with an argument past 1/2 takes tanh itself, any other a polynomial in the raw score that has
+// taken in the factors. The cap is left to the softmax, as the unit of its scores.
+func.func @capped(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}) -> !query8 attributes {tile.schedules = [#rows16]} {
+  %cap = arith.constant 30.0 : f32
+  %inverse = arith.constant 0.03125 : f32
+  %0 = attn.init %q : !query8 -> !state8
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 score {
+  ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+    %x = arith.mulf %s, %inverse : f32
+    %y = math.tanh %x : f32
+    %z = arith.mulf %y, %cap : f32
+    attn.yield %z : f32
+  } : !query8, !paged -> !state8
+  %o = attn.finish %1 : !state8 -> !query8
+  return %o : !query8
+}
+
+// CHECK-LABEL: gpu.module @capped_kernels
+// CHECK: %[[F:.*]] = arith.mulf %arg{{.*}} fastmath<reassoc,contract>
+// CHECK: %[[SQUARE:.*]] = arith.mulf %[[F]], %[[F]]
+// CHECK: %[[P1:.*]] = arith.mulf %[[F]], %{{.*}} : f32
+// CHECK: %[[F3:.*]] = arith.mulf %[[F]], %[[SQUARE]]
+// CHECK: %[[P3:.*]] = arith.mulf %[[F3]], %{{.*}} : f32
+// CHECK: %[[F5:.*]] = arith.mulf %[[F3]], %[[SQUARE]]
+// CHECK: %[[P5:.*]] = arith.mulf %[[F5]], %{{.*}} : f32
+// CHECK: %[[F7:.*]] = arith.mulf %[[F5]], %[[SQUARE]]
+// CHECK: %[[P7:.*]] = arith.mulf %[[F7]], %{{.*}} : f32
+// CHECK: %[[TOLOG2:.*]] = arith.constant 43.28{{.*}} : f32
+// CHECK: %[[SCORES:.*]] = tile.dot
+// CHECK: %[[SIZES:.*]] = tile.map %[[SCORES]] {
+// CHECK: math.absf
+// CHECK: %[[LARGEST:.*]] = tile.reduce max %[[SIZES]]
+// CHECK: %[[LARGE:.*]] = tile.map %[[LARGEST]] {
+// CHECK: arith.cmpf ogt
+// CHECK: %[[ANY:.*]] = tile.any %[[LARGE]]
+// CHECK: scf.if %[[ANY]]
+// CHECK: %[[TANH:.*]] = math.tanh
+// CHECK-NEXT: tile.yield %[[TANH]]
+// CHECK: } else {
+// CHECK-NOT: math.tanh
+// CHECK: %[[RAW2:.*]] = arith.mulf %[[RAW:.*]], %[[RAW]]
+// CHECK: %[[H5:.*]] = math.fma %[[P7]], %[[RAW2]], %[[P5]]
+// CHECK: %[[H3:.*]] = math.fma %[[H5]], %[[RAW2]], %[[P3]]
+// CHECK: %[[H1:.*]] = math.fma %[[H3]], %[[RAW2]], %[[P1]]
+// CHECK: %[[SHORT:.*]] = arith.mulf %[[RAW]], %[[H1]]
+// CHECK-NEXT: tile.yield %[[SHORT]]
+// CHECK: math.fma %{{.*}}, %[[TOLOG2]]

@@ -10,7 +10,7 @@
 // HOPPER: {{^}}module {
 // HOPPER: @d64
 // HOPPER-SAME: #tile.schedule<mma, rows = 16,
-// HOPPER-SAME: #tile.schedule<wgmma, rows = 192, keys = 96, warps = 12, stages = 2,
+// HOPPER-SAME: #tile.schedule<wgmma, rows = 192, keys = 128, warps = 12, stages = 2,
 // HOPPER: @d128
 // HOPPER-SAME: #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 2,
 // HOPPER: @d192

@@ -1,17 +1,11 @@
 //===- AttendKernel.cpp - What all schedules of a kernel share ------------===//
 #include "AttendKernel.h"
 
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/IR/IRMapping.h"
-#include "mlir/IR/Matchers.h"
-
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
 static constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
-/// Constant factors of scores, the region's own and ours, may become one.
-static constexpr auto mergesFactors = arith::FastMathFlags::reassoc | arith::FastMathFlags::contract;
 static constexpr double infinity = std::numeric_limits<double>::infinity();
 
 void AttendKernel::begin(Value warpRow, Value countsSink) {
@@ -28,7 +22,9 @@ void AttendKernel::begin(Value warpRow, Value countsSink) {
     b.buffer("slot_heads", i32);
   b.buffer("partial.o", f32);
   b.buffer("partial.lse", f32);
-  toLog2 = b.createOrFold<arith::MulFOp>(b.scale(), b.f32(log2e));
+  readScoreRegion();
+  scoreUnit = rawScores() ? b.scale() : b.f32(form.unitValue);
+  toLog2 = b.createOrFold<arith::MulFOp>(scoreUnit, b.f32(log2e));
   StartNextOp::create(b); // the merge may take its place in the multiprocessors and wait there
   this->warpRow = warpRow;
   this->countsSink = countsSink;
@@ -40,27 +36,25 @@ void AttendKernel::end(int64_t threads) {
   b.finish(threads);
 }
 
-scf::ForOp AttendKernel::beginTasks(ValueRange carried) {
+ReadRangeOp AttendKernel::blockTasks() {
   Type i32 = b.getI32Type();
-  Value block = BlockIdOp::create(b, i32), blockTasks = b.buffer("plan.block_tasks", i32);
-  auto range = ReadRangeOp::create(b, i32, i32, blockTasks, b.wide(block));
+  Value block = BlockIdOp::create(b, i32);
+  return ReadRangeOp::create(b, i32, i32, b.buffer("plan.block_tasks", i32), b.wide(block));
+}
+
+scf::ForOp AttendKernel::beginTasks(ValueRange carried) {
+  ReadRangeOp range = blockTasks();
   auto loop = scf::ForOp::create(b, range.getBegin(), range.getEnd(), b.i32(1), carried);
   b.setInsertionPointToStart(loop.getBody());
   readTask(loop.getInductionVar());
   return loop;
 }
 
-void AttendKernel::readTask(Value index) {
-  SmallVector<Value> fields = b.record(b.buffer("plan.tasks", b.getI32Type()), index);
+void AttendKernel::setTask(ValueRange fields) {
   packedBegin = fields[0], packedCount = fields[1], kvHead = fields[2];
   segmentBegin = fields[3], segmentEnd = fields[4], partial = fields[5], flags = fields[6];
   if (chain.headClasses())
     kvHead = b.read(b.buffer("slot_heads", b.getI32Type()), b.wide(fields[2])), headClass = fields[7];
-}
-
-Segment AttendKernel::readSegment(Value index) {
-  SmallVector<Value> s = b.record(b.buffer("plan.segments", b.getI32Type()), index);
-  return {s[0], s[1], s[2], s[3], s[4], s[5], s[6]};
 }
 
 void AttendKernel::readRows() {
@@ -94,10 +88,8 @@ State AttendKernel::initialState() {
   auto logits = LoadVectorOp::create(b, rowsOf(f32), sinks);
   b.fill(logits.getIndex(), {b.getI32Type()},
          [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).second); });
-  // The running maximum is in the unit of raw scores, or of log2 where a score region stands between.
   state.max = b.map(rowsOf(f32), ValueRange{logits}, [&](ValueRange logit) -> Value {
-    Value scaled = rawScores() ? arith::DivFOp::create(b, logit[0], b.scale()).getResult()
-                               : arith::MulFOp::create(b, logit[0], b.f32(log2e)).getResult();
+    Value scaled = arith::DivFOp::create(b, logit[0], scoreUnit);
     return b.select(counts, scaled, b.f32(-infinity));
   });
   state.sum = b.map(rowsOf(f32, true), ValueRange{logits}, [&](ValueRange logit) -> Value {
@@ -183,50 +175,6 @@ Value AttendKernel::visible(VisibilityAttr visibility, Value column, Value posit
   llvm_unreachable("unknown visibility");
 }
 
-/// The score region in log2 units, from the dot's result, head and positions.
-Value AttendKernel::score(UpdateOp update, ValueRange arguments, const ScoreFactors &factors) {
-  IRMapping mapping;
-  Block &block = update.getScore().front();
-  mapping.map(block.getArguments().drop_front(), arguments.drop_front());
-  Value raw = arguments.front();
-  mapping.map(block.getArgument(0), arith::MulFOp::create(b, raw, b.scale(), mergesFactors));
-  auto inside = [&](Value value) -> Value {
-    if (Value mapped = mapping.lookupOrNull(value))
-      return mapped;
-    Operation *constant = value.getDefiningOp(); // defined outside: only constants and arguments are
-    Value copy = b.clone(*constant)->getResult(cast<OpResult>(value).getResultNumber());
-    mapping.map(value, copy);
-    return copy;
-  };
-  for (Operation &op : block.without_terminator()) {
-    if (Value factor = factors.lookup(&op)) {
-      mapping.map(op.getResult(0), arith::MulFOp::create(b, raw, factor, mergesFactors));
-      continue;
-    }
-    if (auto read = dyn_cast<attn::ReadOp>(op)) {
-      // Row-major element index; each index is clamped into its extent.
-      auto type = cast<RankedTensorType>(read.getTensor().getType());
-      StringRef name = argumentName(read.getTensor());
-      Value index = b.i64(0);
-      for (auto [d, i] : llvm::enumerate(read.getIndices())) {
-        Value extent =
-            type.isDynamicDim(d) ? b.dimension((name + ".dim" + Twine(d)).str()) : b.i32(type.getDimSize(d));
-        Value clamped = b.max(b.min(inside(i), b.add(extent, b.i32(-1))), b.i32(0));
-        index = b.add(b.mul(index, b.wide(extent)), b.wide(clamped));
-      }
-      mapping.map(read.getResult(), b.read(b.buffer(name, type.getElementType()), index));
-      continue;
-    }
-    for (Value operand : op.getOperands())
-      (void)inside(operand);
-    Operation *copy = b.clone(op, mapping);
-    if (auto product = dyn_cast<arith::MulFOp>(copy))
-      product.setFastmath(product.getFastmath() | mergesFactors);
-  }
-  Value result = inside(block.getTerminator()->getOperand(0));
-  return arith::MulFOp::create(b, result, b.f32(log2e), mergesFactors);
-}
-
 Value AttendKernel::maskFor(unsigned operand, unsigned headClass, Value scores, const Segment &segment,
                             Value firstKey, Value partialTile) {
   // What the operand shows and, where heads have classes, what this one sees of it.
@@ -266,25 +214,7 @@ Value AttendKernel::maskFor(unsigned operand, unsigned headClass, Value scores, 
 
 Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment,
                                  Value firstKey) {
-  if (!rawScores()) { // all updates of a chain come from one attend: they have the same score region
-    Value token = CoordinatesOp::create(b, b.fragment({Axis::Key}, {keys}, b.getI32Type()), firstKey);
-    // A soft cap begins by dividing the score: one factor with the scale, computed once for all elements.
-    ScoreFactors factors;
-    Block &block = chain.updates.front().getScore().front();
-    for (auto product : block.getOps<arith::MulFOp>()) {
-      Value other = product.getLhs() == block.getArgument(0) ? product.getRhs() : product.getLhs();
-      FloatAttr constant;
-      if (product.getLhs() != product.getRhs() &&
-          llvm::is_contained(product.getOperands(), block.getArgument(0)) &&
-          matchPattern(other, m_Constant(&constant)))
-        factors[product] =
-            arith::MulFOp::create(b, b.scale(), b.f32(constant.getValueAsDouble()), mergesFactors);
-    }
-    scores =
-        b.map(scoresType(), ValueRange{scores, queryHead, queryPosition, token}, [&](ValueRange v) -> Value {
-          return score(chain.updates.front(), {v[0], v[1], v[2], b.add(segment.pos0, v[3])}, factors);
-        });
-  }
+  scores = applyScoreRegion(scores, segment, firstKey);
   // The plan knows which tokens every row of the task sees; a tile within them needs no mask.
   Value lastKey = b.add(firstKey, b.i32(keys));
   Value partialTile =
@@ -306,8 +236,7 @@ Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, 
 
 AttendKernel::Step AttendKernel::softmax(Value scores, const State &state) {
   Type f32 = b.getF32Type();
-  Value unit = rawScores() ? toLog2 : Value(); // from the unit of the scores to log2
-  auto scaled = [&](Value x) -> Value { return unit ? arith::MulFOp::create(b, x, unit).getResult() : x; };
+  auto scaled = [&](Value x) -> Value { return arith::MulFOp::create(b, x, toLog2); };
   Value tileMax = ReduceOp::create(b, rowsOf(f32), Combine::Max, scores);
   // The maximum is a unit, not a result: it moves only when it would be more than 2^8 too small, so that what
   // was accumulated rarely needs rescaling. Weights stay below 2^8, which 16 bits hold as exactly as those
@@ -333,9 +262,7 @@ AttendKernel::Step AttendKernel::softmax(Value scores, const State &state) {
     return math::Exp2Op::create(b, scaled(arith::SubFOp::create(b, v[0], v[1])));
   });
   Value weights = b.map(scoresType(), ValueRange{scores, base}, [&](ValueRange v) -> Value {
-    Value exponent = unit ? math::FmaOp::create(b, v[0], unit, v[1]).getResult()
-                          : arith::AddFOp::create(b, v[0], v[1]).getResult();
-    return math::Exp2Op::create(b, exponent);
+    return math::Exp2Op::create(b, math::FmaOp::create(b, v[0], toLog2, v[1]));
   });
   Value tileSum = ReduceOp::create(b, rowsOf(f32, true), Combine::Add, weights);
   Value sum = b.map(rowsOf(f32, true), ValueRange{state.sum, decay, tileSum},
@@ -362,7 +289,6 @@ Value AttendKernel::packWeights(Value weights) {
 void AttendKernel::writeResults(Value max, Value sum, Value acc, Value column, IntegerAttr columns,
                                 Value lseLines) {
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
-  Value unit = rawScores() ? toLog2 : b.f32(1);
   Value lines = b.sub(packedCount, warpRow);
   auto outType = cast<FragmentType>(acc.getType());
   Value inverse = b.map(rowsOf(f32), ValueRange{sum}, [&](ValueRange v) -> Value {
@@ -373,7 +299,8 @@ void AttendKernel::writeResults(Value max, Value sum, Value acc, Value column, I
                        [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
   Value lse = b.map(rowsOf(f32), ValueRange{max, sum}, [&](ValueRange v) -> Value {
     Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, v[1], b.f32(0));
-    Value log = arith::AddFOp::create(b, arith::MulFOp::create(b, v[0], unit), math::Log2Op::create(b, v[1]));
+    Value log =
+        arith::AddFOp::create(b, arith::MulFOp::create(b, v[0], toLog2), math::Log2Op::create(b, v[1]));
     return b.select(some, arith::MulFOp::create(b, log, b.f32(ln2)), b.f32(-infinity));
   });
 

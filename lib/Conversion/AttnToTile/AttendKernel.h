@@ -23,6 +23,8 @@
 
 #include "Kernel.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
+
 namespace mlir::attn {
 
 /// The fields of a segment of the plan (see attn_rt/Plan.h).
@@ -65,11 +67,23 @@ protected:
   /// kernel.
   void begin(Value warpRow, Value countsSink);
   void end(int64_t threads);
-  /// The loop over this block's tasks; leaves the insertion point in it and the task's fields in place.
+  /// This block's tasks.
+  tile::ReadRangeOp blockTasks();
+  /// The loop over them; leaves the insertion point in it and the task's fields in place.
   scf::ForOp beginTasks(ValueRange carried = {});
   /// Reads a task's fields, again where the kernel would rather not keep them in registers meanwhile.
-  void readTask(Value index);
-  Segment readSegment(Value index);
+  void readTask(Value index) { setTask(taskRecord(index)); }
+  SmallVector<Value> taskRecord(Value index) {
+    return b.record(b.buffer("plan.tasks", b.getI32Type()), index);
+  }
+  void setTask(ValueRange fields);
+  Segment readSegment(Value index) { return segmentOf(segmentRecord(index)); }
+  SmallVector<Value> segmentRecord(Value index) {
+    return b.record(b.buffer("plan.segments", b.getI32Type()), index);
+  }
+  static Segment segmentOf(ValueRange fields) {
+    return {fields[0], fields[1], fields[2], fields[3], fields[4], fields[5], fields[6]};
+  }
   /// Copies the task's queries to `target`.
   void gatherQueries(Value target, tile::Scope scope);
   /// Copies keys, values or both of the tile from `firstKey` on.
@@ -117,7 +131,7 @@ protected:
   Value packedRow(Value line) {
     return b.min(b.add(b.add(packedBegin, warpRow), line), b.add(taskEnd(), b.i32(-1)));
   }
-  /// Whether scores stay in the unit of the dots until the softmax; a score region puts them into log2 units.
+  /// Whether scores enter the softmax as the dots leave them.
   bool rawScores() { return chain.updates.empty() || chain.updates.front().getScore().empty(); }
 
   Chain &chain;
@@ -126,7 +140,8 @@ protected:
   int64_t rows, keys;
 
   // Values of the kernel.
-  Value toLog2;     ///< from the unit of raw scores to log2
+  Value scoreUnit;  ///< what a score of 1 is, as it enters the softmax
+  Value toLog2;     ///< the same in log2
   Value warpRow;    ///< this warp's first row, counted from the task's first
   Value countsSink; ///< whether this warp may count the sink (null: yes)
   // Values of the task being written.
@@ -146,9 +161,22 @@ private:
   struct TileBounds;
   void addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds);
   Value visible(VisibilityAttr visibility, Value column, Value position, ArrayRef<Value> &ends);
-  /// Products of the score with a constant, and the factor that replaces scale and constant.
-  using ScoreFactors = DenseMap<Operation *, Value>;
-  Value score(UpdateOp update, ValueRange arguments, const ScoreFactors &factors);
+  /// How a score region computes one score.
+  struct ScoreForm {
+    DenseMap<Operation *, Value>
+        factors;               ///< products of the score with a constant: scale and constant in one
+    Operation *unit = nullptr; ///< a last product with a constant, which is left to the softmax
+    double unitValue = 1;
+    math::TanhOp tanh;               ///< one that has a short form
+    Value tanhFactor;                ///< its argument over the raw score
+    SmallVector<Value> coefficients; ///< of the short form, in the raw score
+  };
+  void readScoreRegion();
+  Value score(ValueRange arguments, bool shortForm);
+  Value readTensor(attn::ReadOp read, llvm::function_ref<Value(Value)> inside);
+  /// Scores as the score region makes them, in units of scoreUnit (AttendScores.cpp).
+  Value applyScoreRegion(Value scores, const Segment &segment, Value firstKey);
+  ScoreForm form;
   Value slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage = false);
   Value maskFor(unsigned operand, unsigned headClass, Value scores, const Segment &segment, Value firstKey,
                 Value partialTile);

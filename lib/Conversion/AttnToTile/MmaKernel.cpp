@@ -5,6 +5,12 @@
 // so that nothing but its own copies holds it up; the warps are merged when the
 // task ends. For prefill each warp holds 16 rows and the block shares the tile.
 //
+// A short launch is mostly waiting: for the plan to say which task, for the task
+// to say which segment, for the segment to say which pages, for the pages. So a
+// block finds its first task and that one's first segment in a record of its own,
+// `plan.starts`, and asks for every later record while what is before it still
+// computes.
+//
 //===----------------------------------------------------------------------===//
 #include "AttendKernel.h"
 
@@ -13,6 +19,8 @@ using namespace mlir::attn;
 using namespace mlir::tile;
 
 namespace {
+
+constexpr unsigned fieldsOfRecord = 8;
 
 class MmaKernel : public AttendKernel {
 public:
@@ -23,7 +31,11 @@ public:
   void write();
 
 private:
-  void writeTask();
+  /// Fields of the block's first task and of its first segment, as PlanStart has them.
+  SmallVector<Value> firstRecords();
+  /// The same of a later task.
+  SmallVector<Value> recordsOf(Value task);
+  void writeTask(ValueRange firstSegment);
   State walkSegment(unsigned operand, const Segment &segment, const State &state);
   void mergeAndWrite(const State &state);
 
@@ -49,27 +61,61 @@ void MmaKernel::write() {
     int64_t bytes = schedule.getWarps() * (rows * chain.valueDim() * 4 + rows * 8);
     scratch = AllocOp::create(b, ScratchType::get(b.getContext(), bytes), keyRing, false, IntegerAttr());
   }
-  scf::ForOp tasks = beginTasks();
-  writeTask();
+  ReadRangeOp range = blockTasks();
+  Value one = b.i32(1);
+  auto tasks = scf::ForOp::create(b, range.getBegin(), range.getEnd(), one, firstRecords());
+  b.setInsertionPointToStart(tasks.getBody());
+  ValueRange records = tasks.getRegionIterArgs();
+  setTask(records.take_front(fieldsOfRecord));
+  writeTask(records.drop_front(fieldsOfRecord));
+  Value last = b.add(range.getEnd(), b.i32(-1));
+  scf::YieldOp::create(b, recordsOf(b.min(b.add(tasks.getInductionVar(), one), last)));
   b.setInsertionPointAfter(tasks);
   end(schedule.getWarps() * 32);
 }
 
-void MmaKernel::writeTask() {
+SmallVector<Value> MmaKernel::firstRecords() {
+  Value starts = b.buffer("plan.starts", b.getI32Type());
+  Value first = b.mul(BlockIdOp::create(b, b.getI32Type()), b.i32(2));
+  SmallVector<Value> records = b.record(starts, first);
+  llvm::append_range(records, b.record(starts, b.add(first, b.i32(1))));
+  return records;
+}
+
+SmallVector<Value> MmaKernel::recordsOf(Value task) {
+  SmallVector<Value> records = taskRecord(task);
+  // A task without segments has none that could be read.
+  auto some = scf::IfOp::create(b, SmallVector<Type>(fieldsOfRecord, b.getI32Type()),
+                                b.less(records[3], records[4]), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(some.thenBlock());
+  scf::YieldOp::create(b, segmentRecord(records[3]));
+  b.setInsertionPointToStart(some.elseBlock());
+  scf::YieldOp::create(b, SmallVector<Value>(fieldsOfRecord, b.i32(0)));
+  llvm::append_range(records, some.getResults());
+  return records;
+}
+
+void MmaKernel::writeTask(ValueRange firstSegment) {
   gatherQueries(queryTile, Scope::Block);
   CommitOp::create(b);
   readRows();
 
-  auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, b.i32(1), initialState().values());
+  SmallVector<Value> carried = initialState().values();
+  llvm::append_range(carried, firstSegment);
+  auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, b.i32(1), carried);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(segments.getBody());
-    Segment segment = readSegment(segments.getInductionVar());
-    ValueRange carried = segments.getRegionIterArgs();
-    State state{carried[0], carried[1], carried[2]};
+    ValueRange in = segments.getRegionIterArgs();
+    State state{in[0], in[1], in[2]};
+    Segment segment = segmentOf(in.drop_front(3));
     for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
       state = walkSegment(operand, segment, state);
-    scf::YieldOp::create(b, state.values());
+    SmallVector<Value> out = state.values();
+    Value next = b.add(segments.getInductionVar(), b.i32(1));
+    llvm::append_range(out, segmentRecord(b.min(next, b.add(segmentEnd, b.i32(-1)))));
+    scf::YieldOp::create(b, out);
   }
   WaitOp::create(b, 0); // a task without segments has not waited for its queries
   mergeAndWrite({segments.getResult(0), segments.getResult(1), segments.getResult(2)});
@@ -123,10 +169,9 @@ void MmaKernel::mergeAndWrite(const State &state) {
   // Every warp writes a share of the columns, two blocks of 8 at least.
   int64_t share = llvm::alignTo(llvm::divideCeil(chain.valueDim(), schedule.getWarps()), 16);
   FragmentType outType = b.fragment({Axis::Query, Axis::Feature}, {rows, share}, f32);
-  Value unit = rawScores() ? toLog2 : b.f32(1);
   SyncOp::create(b, Scope::Block); // the rings are free for the exchange
   auto merge = MergeWarpsOp::create(b, rowsOf(f32), rowsOf(f32), outType, state.max, sum, state.acc, scratch,
-                                    unit, warp, b.getI64IntegerAttr(schedule.getWarps()));
+                                    toLog2, warp, b.getI64IntegerAttr(schedule.getWarps()));
   IntegerAttr columns;
   if (share * schedule.getWarps() > chain.valueDim())
     columns = b.getI64IntegerAttr(chain.valueDim());

@@ -242,7 +242,7 @@ void WgmmaKernel::produceQueries(Value phases) {
 }
 
 ValueRange WgmmaKernel::produceTokens(StringRef part, Value tile, Value phases) {
-  Value one = b.i32(1), step = b.i32(schedule.getKeys());
+  Value one = b.i32(1);
   auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, one, ValueRange{tile, phases});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(segments.getBody());

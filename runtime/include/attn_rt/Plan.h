@@ -65,6 +65,13 @@ struct PlanSegment {
 };
 static_assert(sizeof(PlanTask) == 32 && sizeof(PlanSegment) == 32);
 
+/// What a block starts with: its first task and that one's first segment, zeros where there is none. A copy,
+/// so that three dependent loads at the start of a launch become one; Session::setPlan makes it.
+struct PlanStart {
+  PlanTask task;
+  PlanSegment segment;
+};
+
 /// What a plan costs, as the cost model sees it.
 struct PlanStats {
   int64_t tasks = 0, cuts = 0, tiles = 0;

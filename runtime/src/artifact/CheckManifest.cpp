@@ -16,6 +16,7 @@ struct Names {
                                 "o",
                                 "lse",
                                 "plan.block_tasks",
+                                "plan.starts",
                                 "plan.tasks",
                                 "plan.segments",
                                 "plan.merge_start",

@@ -17,7 +17,7 @@ Result<Session> Session::create(Device &device, const Manifest &manifest, const 
   if (!module)
     return module.error();
   std::unique_ptr<State> state(
-      new State{device, manifest, std::move(*module), {}, {}, {}, {}, {}, {}, {}, manifest.ends, {}, {}, {}});
+      new State{device, manifest, std::move(*module), {}, {}, {}, {}, {}, {}, {}, manifest.ends, {}, {}, {}, {}});
   for (const KernelInfo &info : manifest.kernels) {
     Result<Kernel *> kernel = state->module->kernel(info.name, info.sharedBytes);
     if (!kernel)
@@ -105,6 +105,7 @@ Status Session::reserve(const PlanCapacity &capacity) {
     int64_t bytes;
     MemoryUse use = MemoryUse::Plain;
   } sizes[] = {{"plan.block_tasks", (capacity.blocks + 1) * 4},
+               {"plan.starts", capacity.blocks * static_cast<int64_t>(sizeof(PlanStart))},
                {"plan.tasks", capacity.tasks * static_cast<int64_t>(sizeof(PlanTask))},
                {"plan.segments", capacity.segments * static_cast<int64_t>(sizeof(PlanSegment))},
                {"plan.merge_start", (capacity.mergeRows + 2) * 4},
@@ -119,6 +120,18 @@ Status Session::reserve(const PlanCapacity &capacity) {
   return {};
 }
 
+static void fillStarts(const Plan &plan, std::vector<PlanStart> &starts) {
+  starts.assign(static_cast<size_t>(plan.blocks), PlanStart{});
+  for (size_t block = 0; block < starts.size(); ++block) {
+    const int32_t first = plan.blockTasks[block];
+    if (first == plan.blockTasks[block + 1])
+      continue;
+    const PlanTask &task = starts[block].task = plan.tasks[static_cast<size_t>(first)];
+    if (task.segmentBegin < task.segmentEnd)
+      starts[block].segment = plan.segments[static_cast<size_t>(task.segmentBegin)];
+  }
+}
+
 Status Session::setPlan(const Plan &plan) {
   State &s = *state_;
   if (plan.kernel < 0 || plan.kernel >= static_cast<int>(s.kernels.size()) ||
@@ -130,6 +143,7 @@ Status Session::setPlan(const Plan &plan) {
   // How many lists there are stands before where they start.
   s.mergeStart.assign({static_cast<int32_t>(plan.mergeRows.size())});
   s.mergeStart.insert(s.mergeStart.end(), plan.mergeStart.begin(), plan.mergeStart.end());
+  fillStarts(plan, s.starts);
   const struct {
     const char *name;
     const void *data;
@@ -137,6 +151,7 @@ Status Session::setPlan(const Plan &plan) {
     int64_t room;
   } arrays[] = {
       {"plan.block_tasks", plan.blockTasks.data(), plan.blockTasks.size(), 4, s.capacity.blocks + 1},
+      {"plan.starts", s.starts.data(), s.starts.size(), sizeof(PlanStart), s.capacity.blocks},
       {"plan.tasks", plan.tasks.data(), plan.tasks.size(), sizeof(PlanTask), s.capacity.tasks},
       {"plan.segments", plan.segments.data(), plan.segments.size(), sizeof(PlanSegment), s.capacity.segments},
       {"plan.merge_start", s.mergeStart.data(), s.mergeStart.size(), 4, s.capacity.mergeRows + 2},

@@ -42,6 +42,7 @@ struct Session::State {
   std::vector<int32_t> ends;
   std::vector<int32_t> classHeads, planClassHeads; ///< of the tensors bound (empty: not known), of the plan
   PlanCapacity capacity;
+  std::vector<PlanStart> starts; ///< of the last plan
   int64_t rows = 0;
   int planKernel = -1, planBlocks = 0;
   int64_t mergeRows = 0;

@@ -24,6 +24,7 @@ struct GpuModel {
   std::string_view device = {};
   /// Measured: predictions, and the planner's choices. The peaks stand in for what is 0.
   double copyBytesPerSecond = 0;
+  double l2BytesPerSecond = 0; ///< of what is read again; 0: never the limit
   KernelRates mma = {}, wgmma = {};
 };
 

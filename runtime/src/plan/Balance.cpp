@@ -17,7 +17,8 @@ int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 } // namespace
 
 int64_t Balancer::taskCost(const Unit &unit) const {
-  return cost_->fixed + (unit.partial ? cost_->partial : 0) + CostModel::tile * unit.tiles;
+  return cost_->fixed + (unit.partial ? cost_->partialOf(unit.packedCount) : 0) +
+         CostModel::tile * unit.tiles;
 }
 
 void Balancer::listWhole(const Work &work) {
@@ -33,9 +34,10 @@ void Balancer::listChunks(const Work &work, int keys) {
     const Unit &unit = work.units[u];
     int32_t begin = 0; // of the part at hand, in tiles of the unit
     const auto add = [&](int32_t end) {
-      const int64_t cost = begin == 0 && end == unit.tiles
-                               ? taskCost(unit)
-                               : cost_->fixed + cost_->partial + CostModel::tile * (end - begin);
+      const int64_t cost =
+          begin == 0 && end == unit.tiles
+              ? taskCost(unit)
+              : cost_->fixed + cost_->partialOf(unit.packedCount) + CostModel::tile * (end - begin);
       parts_.push_back({cost, static_cast<int32_t>(u), begin, end});
       begin = end;
     };
@@ -121,8 +123,8 @@ bool Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leas
   int64_t load = 0;
   for (size_t u = 0; u < work.units.size(); ++u) {
     const Unit &unit = work.units[u];
-    const int64_t overhead = fixed + (unit.partial ? cost_->partial : 0),
-                  cutOverhead = fixed + cost_->partial;
+    const int64_t cutOverhead = fixed + cost_->partialOf(unit.packedCount);
+    const int64_t overhead = unit.partial ? cutOverhead : fixed;
     for (int32_t slot = unit.slots.begin; slot < unit.slots.end; ++slot) {
       int64_t begin = 0;
       for (;;) {
@@ -204,8 +206,9 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
                           static_cast<int32_t>(end), whole ? static_cast<int32_t>(u) : -1, whole});
     out.cuts += begin > 0;
     ++out.blockTasks[static_cast<size_t>(block) + 1];
-    loads_[static_cast<size_t>(block)] +=
-        cost_->fixed + (whole && !unit.partial ? 0 : cost_->partial) + CostModel::tile * (end - begin);
+    loads_[static_cast<size_t>(block)] += cost_->fixed +
+                                          (whole && !unit.partial ? 0 : cost_->partialOf(unit.packedCount)) +
+                                          CostModel::tile * (end - begin);
   });
   for (size_t b = 1; b < out.blockTasks.size(); ++b)
     out.blockTasks[b] += out.blockTasks[b - 1];
@@ -219,7 +222,8 @@ void Balancer::chooseShares(const Work &work, Assignment &out) {
     largest = std::max(largest, taskCost(unit));
   }
 
-  // How many shares: each one more shortens the walk and lengthens the merge.
+  // How many shares: each one more shortens the walk and lengthens the merge, by the two parts of a result
+  // that was written directly, or by one where there were parts already.
   const int64_t mostShares = std::min<int64_t>(blocks_, work.tiles / cost_->shareTiles);
   int shares = 0;
   double cutSeconds = std::numeric_limits<double>::infinity();
@@ -227,7 +231,7 @@ void Balancer::chooseShares(const Work &work, Assignment &out) {
     const double perShare = static_cast<double>(total) / static_cast<double>(candidate) +
                             static_cast<double>(cost_->fixed + cost_->partial) + 0.5 * CostModel::tile;
     const double seconds = perShare * cost_->secondsPerCost + (work.shared ? 0 : cost_->mergeSeconds) +
-                           2 * static_cast<double>(candidate) * cost_->secondsPerPart;
+                           (work.shared ? 1 : 2) * static_cast<double>(candidate) * cost_->secondsPerPart;
     if (seconds < cutSeconds) {
       cutSeconds = seconds;
       shares = static_cast<int>(candidate);

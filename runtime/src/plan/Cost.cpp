@@ -4,10 +4,10 @@
 //
 //     launch + start + max(bytes, tensor cores, softmax) [+ merge]
 //
-// Bytes count K and V once, however many tiles of rows read them: what is read
-// again comes from the L2, whose bandwidth no kernel measured so far ran into
-// (wgmma at head size 256 draws 5.9 TB/s from it). Tensor cores and softmax are
-// those of the block with the most to do. Rates are Gpu.cpp's; what does not
+// Memory moves K and V once, however many tiles of rows read them: what is read
+// again comes from the L2, which has a bandwidth of its own. Decoding a shared
+// prompt row by row runs into it. Tensor cores and softmax are those of the
+// block with the most to do. Rates are Gpu.cpp's; what does not
 // scale is here. Shapes at which it was compared with an H200: CostTest.cpp.
 //
 // Not modelled: what a score region adds to the softmax, and the tail of a
@@ -37,10 +37,12 @@ constexpr double taskSeconds = 1.0e-6;
 // From asking for a tile to having it while the memory is busy. A block has its shared memory's worth of
 // bytes on the way, so this limits what few blocks can draw. Derived, 2026-11.
 constexpr double latencySeconds = 0.8e-6;
-// Q, tasks and segments that a cut makes blocks read again may add this much to the share's K and V…
-constexpr double rereadLimit = 0.015;
-// … and no share is shorter than this many keys.
+// No share is shorter than this many keys…
 constexpr int64_t shareTokens = 256;
+// … and Q, tasks and segments that a cut makes blocks read again may add this much to the share's K and V.
+// Not where rows share what they read: their tiles are full, Q is half of a tile's bytes or more, and cutting
+// a prompt that few tasks read is what keeps all blocks busy.
+constexpr double rereadLimit = 0.015;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -69,7 +71,8 @@ double mergeSecondsOf(const Manifest &m) {
 CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &work, int blocks,
                      const GpuModel &gpu)
     : mergeSeconds(mergeSecondsOf(m)),
-      bytesPerSecond(gpu.copyBytesPerSecond > 0 ? gpu.copyBytesPerSecond : gpu.bytesPerSecond) {
+      bytesPerSecond(gpu.copyBytesPerSecond > 0 ? gpu.copyBytesPerSecond : gpu.bytesPerSecond),
+      l2BytesPerSecond(gpu.l2BytesPerSecond) {
   const auto elementBytes = static_cast<double>(dtypeSize(m.dtype));
   const double tokenBytes = (m.keyDim + m.valueDim) * elementBytes;
   const double tileBytes = kernel.keys * tokenBytes;
@@ -82,7 +85,8 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
       work.tiles > 0 ? tokensOnce / (static_cast<double>(work.tiles) * kernel.keys) : 1; // of a tile's bytes
   const double aloneSeconds =
       kernel.sharedBytes > 0 ? tileBytes * latencySeconds / static_cast<double>(kernel.sharedBytes) : 0;
-  const double byteSeconds = std::max(blocks * once * tileBytes / bytesPerSecond, aloneSeconds);
+  const double l2Seconds = l2BytesPerSecond > 0 ? blocks * tileBytes / l2BytesPerSecond : 0;
+  const double byteSeconds = std::max({blocks * once * tileBytes / bytesPerSecond, l2Seconds, aloneSeconds});
 
   const KernelRates rates = ratesOf(m, kernel, gpu);
   const int places = std::max(blocks, gpu.multiprocessors * kernel.blocksPerSM);
@@ -93,20 +97,24 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
   leastSecondsPerCost = std::max(aloneSeconds, computeSeconds) / tile;
   fixed = std::clamp<int64_t>(std::llround(taskSeconds / secondsPerCost), 1, 8 * tile);
   // A part's rows are written once and read once.
-  const double partBytes = 2.0 * work.largestUnit * (m.valueDim + 1) * 4;
-  secondsPerPart = partBytes / bytesPerSecond;
-  partial = std::llround(secondsPerPart * blocks / secondsPerCost);
+  const double rowSeconds = 2.0 * (m.valueDim + 1) * 4 / bytesPerSecond;
+  secondsPerPart = work.largestUnit * rowSeconds;
+  costPerRow = rowSeconds * blocks / secondsPerCost;
+  partial = partialOf(work.largestUnit);
   const double rereadBytes =
       work.largestUnit * m.keyDim * elementBytes + sizeof(PlanTask) + sizeof(PlanSegment);
-  shareTiles = std::max<int64_t>(ceilDiv(shareTokens, kernel.keys),
-                                 static_cast<int64_t>(std::ceil(rereadBytes / (rereadLimit * tileBytes))));
+  shareTiles = ceilDiv(shareTokens, kernel.keys);
+  if (!work.shared)
+    shareTiles =
+        std::max(shareTiles, static_cast<int64_t>(std::ceil(rereadBytes / (rereadLimit * tileBytes))));
 }
 
 double CostModel::planSeconds(const PlanStats &stats) const {
   const double bytes = storeBytes + static_cast<double>(stats.qBytes + stats.metadataBytes +
                                                         stats.outputBytes + stats.partialBytes);
   const double walk = stats.maxCost * leastSecondsPerCost;
-  return launchSeconds + startSeconds + std::max(bytes / bytesPerSecond, walk) +
+  const double again = l2BytesPerSecond > 0 ? static_cast<double>(stats.kvBytes) / l2BytesPerSecond : 0;
+  return launchSeconds + startSeconds + std::max({bytes / bytesPerSecond, again, walk}) +
          (stats.partialBytes > 0 ? mergeSeconds : 0);
 }
 

@@ -10,6 +10,8 @@
 #include "attn_rt/Plan.h"
 #include "attn_rt/Visibility.h"
 
+#include <cmath>
+
 namespace attn::rt {
 
 /// KV heads that see alike: a class, by the slots of its heads.
@@ -102,11 +104,12 @@ private:
 /// Blocks of a launch, before those without work are left out.
 int launchBlocks(const KernelInfo &kernel, const PlanOptions &options);
 
-/// Integer cost: a key tile costs `tile`, a task `fixed` on top, each part of a cut one `partial` more. The
+/// Integer cost: a key tile costs `tile`, a task `fixed` on top, each part of a cut one more by its rows. The
 /// planner compares costs, in seconds where all blocks are busy; of a finished plan the seconds are told.
 struct CostModel {
   static constexpr int64_t tile = 16;
-  int64_t fixed = 0, partial = 0;
+  int64_t fixed = 0, partial = 0; ///< `partial`: of the unit with the most rows
+  int64_t partialOf(int32_t packedRows) const { return std::llround(costPerRow * packedRows); }
   double secondsPerCost = 0;
   int64_t shareTiles = 1;    ///< the shortest share
   double mergeSeconds = 0;   ///< of starting the merge,
@@ -118,7 +121,8 @@ struct CostModel {
   double planSeconds(const PlanStats &stats) const;
 
 private:
-  double bytesPerSecond;
+  double bytesPerSecond, l2BytesPerSecond;
+  double costPerRow = 0;          ///< of a part
   double storeBytes = 0;          ///< of K and V, each once
   double leastSecondsPerCost = 0; ///< of a block that has the memory for itself
 };

@@ -89,6 +89,40 @@ TEST(Cost, KeysReadAgainCostNoBandwidth) {
             defaultGpu().copyBytesPerSecond);
 }
 
+/// A prompt that `rows` sequences of one row share, and a few tokens of each.
+Batch sharedBatch(int32_t rows, int32_t promptTokens, int32_t tokens) {
+  Batch batch = simpleBatch(std::vector<int32_t>(static_cast<size_t>(rows), tokens),
+                            std::vector<int32_t>(static_cast<size_t>(rows), 1));
+  OperandBatch &operand = batch.operands[0];
+  operand.lengths.push_back(promptTokens);
+  operand.pos0.assign(static_cast<size_t>(rows), promptTokens);
+  operand.pos0.push_back(0);
+  operand.rowFirst.push_back(0);
+  operand.rowLast.push_back(rows);
+  operand.tokens = std::max(operand.tokens, int64_t{promptTokens});
+  std::fill(batch.qPos.begin(), batch.qPos.end(), promptTokens + tokens - 1);
+  return batch;
+}
+
+TEST(Cost, WhatEveryRowReadsAgainComesFromTheL2) {
+  const Manifest m = manifestOf(32, 128, Argument::Store::Dense, "mma", 128, 64);
+  PlanOptions options;
+  options.strategy = Strategy::ByQuery;
+  const PlanStats stats = planOf(m, sharedBatch(256, 4096, 16), options).stats;
+  const double l2Seconds = static_cast<double>(stats.kvBytes) / defaultGpu().l2BytesPerSecond;
+  EXPECT_GT(stats.estimatedSeconds, l2Seconds);
+  EXPECT_LT(stats.estimatedSeconds, l2Seconds + 20e-6);
+  EXPECT_GT(stats.estimatedSeconds, 4 * planOf(m, sharedBatch(256, 4096, 16)).stats.estimatedSeconds);
+}
+
+TEST(Cost, PartsCostByTheirRows) {
+  // 2,048 parts of 4 packed rows, and 64 of 128: charged as 128 the small ones would outweigh all else.
+  const Manifest m = manifestOf(32, 128, Argument::Store::Dense, "wgmma", 128, 128);
+  const Plan plan = planOf(m, sharedBatch(256, 4096, 16));
+  ASSERT_EQ(plan.stats.partialBytes, 2 * 2 * 256 * 32 * (128 + 1) * 4);
+  EXPECT_LT(plan.stats.estimatedSeconds, 90e-6) << plan.stats.estimatedSeconds;
+}
+
 TEST(Cost, FewBlocksTakeLonger) {
   const Manifest decode = manifestOf(32, 128, Argument::Store::Paged, "mma", 128, 64);
   const Manifest prefill = manifestOf(32, 128, Argument::Store::Dense, "wgmma", 128, 128);

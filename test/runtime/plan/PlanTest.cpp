@@ -428,7 +428,9 @@ TEST(Plan, SharingIsDecidedForEachClass) {
   Rng rng(1);
   Batch batch = treeBatch(rng, 4000);
   batch.classes = {0, 1};
-  const Plan plan = *makePlan(m, batch);
+  PlanOptions options;
+  options.blocks = 1; // nothing is cut
+  const Plan plan = *makePlan(m, batch, options);
   EXPECT_EQ(plan.stats.kvBytes, problemFloor(m, batch).kvBytes + 5 * 4 * (64 + 64) * 2);
   for (const PlanTask &task : plan.tasks)
     EXPECT_EQ(task.partial >= 0, task.headClass == 0);

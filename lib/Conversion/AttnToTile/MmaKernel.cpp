@@ -33,8 +33,9 @@ public:
 private:
   /// Fields of the block's first task and of its first segment, as PlanStart has them.
   SmallVector<Value> firstRecords();
-  /// The same of a later task.
-  SmallVector<Value> recordsOf(Value task);
+  /// The same of a later task; zeros where there is none.
+  SmallVector<Value> recordsOf(Value task, Value taskEnd);
+  SmallVector<Value> recordIf(Value exists, StringRef buffer, Value index);
   void writeTask(ValueRange firstSegment);
   State walkSegment(unsigned operand, const Segment &segment, const State &state);
   void mergeAndWrite(const State &state);
@@ -68,8 +69,7 @@ void MmaKernel::write() {
   ValueRange records = tasks.getRegionIterArgs();
   setTask(records.take_front(fieldsOfRecord));
   writeTask(records.drop_front(fieldsOfRecord));
-  Value last = b.add(range.getEnd(), b.i32(-1));
-  scf::YieldOp::create(b, recordsOf(b.min(b.add(tasks.getInductionVar(), one), last)));
+  scf::YieldOp::create(b, recordsOf(b.add(tasks.getInductionVar(), one), range.getEnd()));
   b.setInsertionPointAfter(tasks);
   end(schedule.getWarps() * 32);
 }
@@ -82,17 +82,21 @@ SmallVector<Value> MmaKernel::firstRecords() {
   return records;
 }
 
-SmallVector<Value> MmaKernel::recordsOf(Value task) {
-  SmallVector<Value> records = taskRecord(task);
-  // A task without segments has none that could be read.
-  auto some = scf::IfOp::create(b, SmallVector<Type>(fieldsOfRecord, b.getI32Type()),
-                                b.less(records[3], records[4]), /*withElseRegion=*/true);
+SmallVector<Value> MmaKernel::recordIf(Value exists, StringRef buffer, Value index) {
+  Type i32 = b.getI32Type();
+  Value records = b.buffer(buffer, i32);
+  auto branch = scf::IfOp::create(b, SmallVector<Type>(fieldsOfRecord, i32), exists, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(some.thenBlock());
-  scf::YieldOp::create(b, segmentRecord(records[3]));
-  b.setInsertionPointToStart(some.elseBlock());
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, b.record(records, index));
+  b.setInsertionPointToStart(branch.elseBlock());
   scf::YieldOp::create(b, SmallVector<Value>(fieldsOfRecord, b.i32(0)));
-  llvm::append_range(records, some.getResults());
+  return SmallVector<Value>(branch.getResults());
+}
+
+SmallVector<Value> MmaKernel::recordsOf(Value task, Value taskEnd) {
+  SmallVector<Value> records = recordIf(b.less(task, taskEnd), "plan.tasks", task);
+  llvm::append_range(records, recordIf(b.less(records[3], records[4]), "plan.segments", records[3]));
   return records;
 }
 
@@ -114,7 +118,7 @@ void MmaKernel::writeTask(ValueRange firstSegment) {
       state = walkSegment(operand, segment, state);
     SmallVector<Value> out = state.values();
     Value next = b.add(segments.getInductionVar(), b.i32(1));
-    llvm::append_range(out, segmentRecord(b.min(next, b.add(segmentEnd, b.i32(-1)))));
+    llvm::append_range(out, recordIf(b.less(next, segmentEnd), "plan.segments", next));
     scf::YieldOp::create(b, out);
   }
   WaitOp::create(b, 0); // a task without segments has not waited for its queries

@@ -16,8 +16,8 @@ Result<Session> Session::create(Device &device, const Manifest &manifest, const 
   Result<std::unique_ptr<Module>> module = device.load(source);
   if (!module)
     return module.error();
-  std::unique_ptr<State> state(
-      new State{device, manifest, std::move(*module), {}, {}, {}, {}, {}, {}, {}, manifest.ends, {}, {}, {}, {}});
+  std::unique_ptr<State> state(new State{
+      device, manifest, std::move(*module), {}, {}, {}, {}, {}, {}, {}, manifest.ends, {}, {}, {}, {}});
   for (const KernelInfo &info : manifest.kernels) {
     Result<Kernel *> kernel = state->module->kernel(info.name, info.sharedBytes);
     if (!kernel)

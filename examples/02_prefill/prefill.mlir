@@ -2,7 +2,7 @@
 //
 // Keys and values are packed: sequence i holds the tokens [start[i], start[i + 1]), without padding. Nothing here says
 // that it is prefill: the same operation becomes the kernel for many rows when there are many rows. The scale is left
-// out and defaults to 1/sqrt(128).
+// out and defaults to 1/sqrt(128). hopper.md, beside this file, walks the kernel that Hopper gets.
 //
 //   attn-run prefill.mlir --dim batch=2 --dim q_len=300 --dim kv_len=300 --check
 !query = tensor<?x32x128xbf16>

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from attnlab import BUILD, ROOT
 
-PAGES = ["README.md", "docs/getting-started.md", "docs/hopper-prefill.md"]
+PAGES = ["README.md", "docs/getting-started.md", "examples/02_prefill/hopper.md"]
 
 
 PROGRAMS = ("attn-opt ", "attn-run ", "attn-plan ", "attn-workload ")

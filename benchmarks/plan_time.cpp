@@ -2,7 +2,8 @@
 //
 // Ragged decode batches of growing size, a prefill, shared prompts and streaming
 // heads, on the blocks of an H200, and the accounting of forests (attn-plan). `per_1000_items` is the time
-// for 1,000 tasks of the plan in seconds; the budget is 50 us, whatever the size.
+// for 1,000 tasks of the plan in seconds; the budget is 50 us, whatever the size, and 10 us for a step that
+// only appends.
 //
 //===----------------------------------------------------------------------===//
 #include "attn_rt/Forest.h"
@@ -126,6 +127,50 @@ BENCHMARK(plan)
     ->Args({1024, 1, 0, 4})
     ->Args({2, 8192, 0, 4})
     ->Args({1024, 1, 32, 6})
+    ->Unit(benchmark::kMicrosecond);
+
+/// Steps that append a token to every sequence: the mean of as many as keep the plan as of those that make a
+/// new one. `replans` is how many of 100 do.
+void update(benchmark::State &state) {
+  const auto streaming = static_cast<int32_t>(state.range(2));
+  const Manifest m = llama(streaming > 0);
+  Batch batch = ragged(static_cast<int>(state.range(0)), 1, static_cast<int>(state.range(1)));
+  for (int32_t head = 0; head < m.kvHeads; ++head)
+    batch.classes.push_back(head < streaming);
+  const PlanOptions options;
+  Planner planner(m, options, planCapacity(m, PlanLimits::of(m, batch), options));
+  Plan plan;
+  (void)planner.plan(batch, plan);
+  const Batch first = batch;
+  int64_t steps = 0, replans = 0;
+  for (auto _ : state) {
+    if (++steps % 1000 == 0)
+      batch = first;
+    for (size_t s = 0; s < batch.qPos.size(); ++s) {
+      ++batch.qPos[s];
+      ++batch.operands[0].lengths[s];
+    }
+    replans += !*planner.update(batch, plan);
+  }
+  const auto items = static_cast<double>(plan.tasks.size());
+  state.counters["items"] = items;
+  state.counters["replans"] = 100 * static_cast<double>(replans) / static_cast<double>(steps);
+  state.counters["balance"] = plan.stats.balance;
+  state.counters["per_1000_items"] = benchmark::Counter(
+      items / 1000, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+BENCHMARK(update)
+    ->ArgNames({"sequences", "sharing", "streaming"})
+    ->Args({8, 0, 0})
+    ->Args({17, 0, 0})
+    ->Args({64, 0, 0})
+    ->Args({256, 0, 0})
+    ->Args({1024, 0, 0})
+    ->Args({4096, 0, 0})
+    ->Args({1024, 32, 0})
+    ->Args({1024, 0, 4})
+    ->Args({1024, 32, 6})
     ->Unit(benchmark::kMicrosecond);
 
 /// A tree of the shape of a reasoning run: a prompt, then levels of ten branches each.

@@ -48,6 +48,10 @@ inline constexpr int64_t greatestPosition = int64_t{1} << 40;
 /// Sorted, disjoint, not touching, none empty.
 using IntervalList = std::vector<Interval>;
 
+/// The same sets as a union of intersections, without `all` in them nor `causal` beside what implies it: what
+/// is quickest to evaluate. As it was where that would be long.
+Visibility simplified(const Visibility &visibility);
+
 /// Does the row at position q see the token at position p? `ends` are the run-time sizes (Manifest::ends or
 /// others).
 bool isVisible(const Visibility &visibility, std::span<const int32_t> ends, int64_t q, int64_t p);

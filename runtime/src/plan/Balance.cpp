@@ -271,6 +271,10 @@ void Balancer::balance(const Manifest &manifest, const Work &work, const PlanOpt
     chooseShares(work, out);
     break;
   }
+  sumLoads(out);
+}
+
+void Balancer::sumLoads(Assignment &out) const {
   out.maxCost = out.totalCost = 0;
   out.usedBlocks = 0;
   for (int64_t load : loads_) {

@@ -4,13 +4,12 @@
 
 namespace attn::rt {
 
-/// The tokens of key tiles [tileBegin, tileEnd) of a unit, as segments of their own.
-void Emitter::emitCutSegments(const Work &work, const Unit &unit, const Piece &piece, int keys, Plan &plan) {
+void cutSegments(std::span<const PlanSegment> segments, int32_t tileBegin, int32_t tileEnd, int keys,
+                 std::vector<PlanSegment> &out) {
   int32_t first = 0; // tile number of the segment's first tile
-  for (int32_t s = unit.segmentBegin; s < unit.segmentEnd; ++s) {
-    PlanSegment segment = work.segments[static_cast<size_t>(s)];
+  for (PlanSegment segment : segments) {
     const int32_t tiles = (segment.kvEnd - segment.kvBegin + keys - 1) / keys;
-    const int32_t begin = std::max(piece.tileBegin - first, 0), end = std::min(piece.tileEnd - first, tiles);
+    const int32_t begin = std::max(tileBegin - first, 0), end = std::min(tileEnd - first, tiles);
     first += tiles;
     if (begin >= end)
       continue;
@@ -22,46 +21,55 @@ void Emitter::emitCutSegments(const Work &work, const Unit &unit, const Piece &p
     segment.fullEnd = std::min(segment.fullEnd, segment.kvEnd);
     if (segment.fullBegin >= segment.fullEnd)
       segment.fullBegin = segment.fullEnd = segment.kvBegin;
-    plan.segments.push_back(segment);
+    out.push_back(segment);
   }
 }
 
 /// For every (row, head) that has partials, the list of them in the order in which tasks appear in the plan.
 void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, Plan &plan) {
   const int32_t group = manifest.groupSize(), qHeads = manifest.qHeads;
-  const auto forEach = [&](auto &&visit) {
+  // Runs of packed rows that are neighbours among the outputs: the members of a group.
+  const auto forEachRun = [&](auto &&visit) {
     for (const PlanTask &task : plan.tasks) {
       if (task.partial < 0)
         continue;
-      // Member of the group and row of each packed row, without a division for each.
       int32_t member = task.packedBegin % group;
       int32_t output = task.packedBegin / group * qHeads + task.slot * group + member;
-      for (int32_t r = 0; r < task.packedCount; ++r) {
-        visit(output, task.partial + r);
-        ++output;
-        if (++member == group) {
-          member = 0;
-          output += qHeads - group;
-        }
+      for (int32_t r = 0; r < task.packedCount;) {
+        const int32_t count = std::min(group - member, task.packedCount - r);
+        visit(output, task.partial + r, count);
+        r += count;
+        output += qHeads - member;
+        member = 0;
       }
     }
   };
   counts_.assign(static_cast<size_t>(batch.rows * qHeads), 0);
-  forEach([&](int32_t output, int32_t) { ++counts_[static_cast<size_t>(output)]; });
+  forEachRun([&](int32_t output, int32_t, int32_t count) {
+    int32_t *counts = counts_.data() + output;
+    for (int32_t i = 0; i < count; ++i)
+      ++counts[i];
+  });
+  plan.mergeRows.resize(counts_.size());
+  plan.mergeStart.resize(counts_.size() + 1);
   int32_t total = 0;
+  size_t rows = 0;
   for (size_t output = 0; output < counts_.size(); ++output) {
     const int32_t count = counts_[output];
-    if (count == 0)
-      continue;
-    plan.mergeStart.push_back(total);
-    plan.mergeRows.push_back(static_cast<int32_t>(output));
+    plan.mergeRows[rows] = static_cast<int32_t>(output);
+    plan.mergeStart[rows] = total;
+    rows += count > 0;
     counts_[output] = total;
     total += count;
   }
-  plan.mergeStart.push_back(total);
+  plan.mergeStart[rows] = total;
+  plan.mergeRows.resize(rows);
+  plan.mergeStart.resize(rows + 1);
   plan.mergePartials.resize(static_cast<size_t>(total));
-  forEach([&](int32_t output, int32_t partial) {
-    plan.mergePartials[static_cast<size_t>(counts_[static_cast<size_t>(output)]++)] = partial;
+  forEachRun([&](int32_t output, int32_t partial, int32_t count) {
+    int32_t *next = counts_.data() + output;
+    for (int32_t i = 0; i < count; ++i)
+      plan.mergePartials[static_cast<size_t>(next[i]++)] = partial + i;
   });
 }
 
@@ -94,7 +102,7 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
         plan.segments.insert(plan.segments.end(), work.segments.begin() + unit.segmentBegin,
                              work.segments.begin() + unit.segmentEnd);
       else
-        emitCutSegments(work, unit, piece, keys, plan);
+        cutSegments(work.segmentsOf(unit), piece.tileBegin, piece.tileEnd, keys, plan.segments);
       task.segmentEnd = static_cast<int32_t>(plan.segments.size());
     }
     if (unit.partial || !piece.whole) {

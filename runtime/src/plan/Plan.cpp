@@ -1,6 +1,7 @@
 #include "plan/Work.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace attn::rt {
 
@@ -11,6 +12,16 @@ std::optional<Strategy> parseStrategy(std::string_view name) {
   return std::nullopt;
 }
 
+namespace {
+
+/// Never 0, and never the same twice: sessions tell by it what they have copied.
+uint64_t nextStructure() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+} // namespace
+
 struct Planner::State {
   const Manifest &manifest;
   PlanOptions options;
@@ -20,6 +31,8 @@ struct Planner::State {
   Balancer balancer;
   Assignment assignment;
   Emitter emitter;
+  Extender extender;
+  uint64_t planned = 0; ///< the structure of the last plan
 
   Status checkKernel() const {
     if (options.kernel < 0)
@@ -56,16 +69,15 @@ struct Planner::State {
   }
 
   void fillStats(const Batch &batch, const Plan &plan, PlanStats &stats) const;
+  void fillBalance(const Plan &plan, PlanStats &stats) const;
 };
 
 void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &stats) const {
   const Manifest &m = manifest;
-  const KernelInfo &kernel = m.kernels[static_cast<size_t>(plan.kernel)];
   const auto element = static_cast<int64_t>(dtypeSize(m.dtype));
   stats = {};
   stats.tasks = static_cast<int64_t>(plan.tasks.size());
   stats.cuts = assignment.cuts;
-  stats.tiles = work.tiles;
   int64_t packedRows = 0, segmentReads = 0;
   for (const PlanTask &task : plan.tasks) {
     packedRows += task.packedCount;
@@ -85,12 +97,20 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
     }
   stats.partialBytes = 2 * plan.partialRows * (m.valueDim + 1) * 4;
   // Every warp of a block reads the records of its tasks.
-  const int64_t warps = kernel.threads / 32;
+  const int64_t warps = m.kernels[static_cast<size_t>(plan.kernel)].threads / 32;
   stats.metadataBytes +=
       warps * (static_cast<int64_t>(plan.blockTasks.size() * 4 + plan.tasks.size() * sizeof(PlanTask)) +
                segmentReads * static_cast<int64_t>(sizeof(PlanSegment))) +
       static_cast<int64_t>((plan.mergeStart.size() + plan.mergeRows.size() + plan.mergePartials.size()) * 4);
   stats.outputBytes = batch.rows * m.qHeads * (m.valueDim * element + (m.returnsLse ? 4 : 0));
+  fillBalance(plan, stats);
+}
+
+/// What follows from the tiles and loads of blocks.
+void Planner::State::fillBalance(const Plan &plan, PlanStats &stats) const {
+  const Manifest &m = manifest;
+  const KernelInfo &kernel = m.kernels[static_cast<size_t>(plan.kernel)];
+  stats.tiles = work.tiles;
   stats.flops = 2.0 * kernel.rows * kernel.keys * (m.keyDim + m.valueDim) * static_cast<double>(stats.tiles);
   stats.maxCost = static_cast<double>(assignment.maxCost);
   stats.usedBlocks = assignment.usedBlocks;
@@ -102,7 +122,7 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
 }
 
 Planner::Planner(const Manifest &manifest, PlanOptions options, PlanCapacity capacity)
-    : state_(new State{manifest, options, capacity, {}, {}, {}, {}, {}}) {}
+    : state_(new State{manifest, options, capacity, {}, {}, {}, {}, {}, {}}) {}
 Planner::~Planner() = default;
 Planner::Planner(Planner &&) noexcept = default;
 
@@ -128,7 +148,24 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
       plan.blockTasks.pop_back();
       --plan.blocks;
     }
+  s.extender.remember(s.manifest, batch, s.assignment);
+  s.planned = plan.structure = nextStructure();
   return s.checkCapacity(plan);
+}
+
+Result<bool> Planner::update(const Batch &batch, Plan &plan) {
+  State &s = *state_;
+  if (s.planned != 0 && plan.structure == s.planned &&
+      s.extender.extend(s.manifest, batch, s.options, s.capacity, s.builder, s.work, s.balancer, s.assignment,
+                        plan)) {
+    if (s.extender.moved())
+      s.planned = plan.structure = nextStructure();
+    s.fillBalance(plan, plan.stats);
+    return true;
+  }
+  if (Status status = this->plan(batch, plan); !status)
+    return status.error();
+  return false;
 }
 
 Result<Plan> makePlan(const Manifest &manifest, const Batch &batch, const PlanOptions &options) {

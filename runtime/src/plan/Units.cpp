@@ -39,9 +39,13 @@ void UnitBuilder::findGroups() {
 }
 
 void UnitBuilder::setClass(int32_t headClass) {
-  visibility_.clear();
-  for (size_t o = 0; o < manifest_->operands.size(); ++o)
-    visibility_.push_back(manifest_->visibilityOf(o, static_cast<size_t>(headClass)));
+  headClass_ = headClass;
+  const auto c = static_cast<size_t>(headClass);
+  if (visibilities_.size() <= c)
+    visibilities_.resize(c + 1);
+  if (visibilities_[c].empty())
+    for (size_t o = 0; o < manifest_->operands.size(); ++o)
+      visibilities_[c].push_back(simplified(manifest_->visibilityOf(o, c)));
 }
 
 /// One unit for all rows instead of units for each group: are the bytes of K and V saved, those of the tokens
@@ -63,7 +67,7 @@ bool UnitBuilder::worthSharing(const Seen &seen, int64_t tileRows) {
     qMin = std::min<int64_t>(qMin, rows.leastPosition);
     qMax = std::max<int64_t>(qMax, rows.greatestPosition);
   }
-  certainPositions(visibility_[static_cast<size_t>(seen.operand)], ends_, qMin, qMax, certain_);
+  certainPositions(visibilityOf(seen.operand), ends_, qMin, qMax, certain_);
   toTokens(certain_, operand.pos0[instance], operand.lengths[instance]);
   const int64_t together = ceilDiv((last - first) * group, tileRows);
   const Argument &argument = manifest_->argumentOf(manifest_->operands[static_cast<size_t>(seen.operand)]);
@@ -163,41 +167,46 @@ void UnitBuilder::spreadInstances(int64_t tileRows) {
 }
 
 void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, const KernelInfo &kernel,
-                              Unit &unit, Work &work) {
+                              Unit &unit, std::vector<PlanSegment> &segments) {
   const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
-  const Visibility &visibility = visibility_[static_cast<size_t>(seen.operand)];
+  const Visibility &visibility = visibilityOf(seen.operand);
   const int32_t pos0 = operand.pos0[static_cast<size_t>(seen.instance)];
   const int32_t length = operand.lengths[static_cast<size_t>(seen.instance)];
   possiblePositions(visibility, ends_, qMin, qMax, possible_);
   toTokens(possible_, pos0, length);
-  if (qMin == qMax) {
-    certain_ = possible_;
-  } else {
+  const bool oneRow = qMin == qMax;
+  if (!oneRow) {
     certainPositions(visibility, ends_, qMin, qMax, certain_);
     toTokens(certain_, pos0, length);
+  } else if (kernel.keyAlign > 1) {
+    certain_ = possible_;
   }
+  const IntervalList &certain = oneRow && kernel.keyAlign == 1 ? possible_ : certain_;
   // Kernels that copy whole boxes want segments to begin with one. The tokens in front are masked; where they
   // would be those of the segment before, the two become one.
-  size_t kept = 0;
-  for (Interval range : possible_) {
-    range.begin -= range.begin % kernel.keyAlign;
-    if (kept > 0 && range.begin < possible_[kept - 1].end)
-      possible_[kept - 1].end = range.end;
-    else
-      possible_[kept++] = range;
+  if (kernel.keyAlign > 1) {
+    size_t kept = 0;
+    for (Interval range : possible_) {
+      range.begin -= range.begin % kernel.keyAlign;
+      if (kept > 0 && range.begin < possible_[kept - 1].end)
+        possible_[kept - 1].end = range.end;
+      else
+        possible_[kept++] = range;
+    }
+    possible_.resize(kept);
   }
-  possible_.resize(kept);
   for (const Interval &range : possible_) {
     Interval full{range.begin, range.begin};
-    for (const Interval &certain : certain_) {
-      const Interval common{std::max(range.begin, certain.begin), std::min(range.end, certain.end)};
+    for (const Interval &sure : certain) {
+      const Interval common{std::max(range.begin, sure.begin), std::min(range.end, sure.end)};
       if (common.size() > full.size())
         full = common;
     }
-    work.segments.push_back({seen.operand, seen.instance, static_cast<int32_t>(range.begin),
-                             static_cast<int32_t>(range.end), static_cast<int32_t>(full.begin),
-                             static_cast<int32_t>(full.end), pos0, 0});
-    unit.tiles += static_cast<int32_t>(ceilDiv(range.size(), kernel.keys));
+    segments.push_back({seen.operand, seen.instance, static_cast<int32_t>(range.begin),
+                        static_cast<int32_t>(range.end), static_cast<int32_t>(full.begin),
+                        static_cast<int32_t>(full.end), pos0, 0});
+    const auto tokens = static_cast<uint32_t>(range.size()), keys = static_cast<uint32_t>(kernel.keys);
+    unit.tiles += static_cast<int32_t>((tokens + keys - 1) / keys); // narrow: this division is the time
     classTokens_ += range.size();
   }
 }
@@ -206,27 +215,48 @@ void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t row
                            std::span<const Seen> seen, bool partial, bool sink, Work &work) {
   const KernelInfo &kernel = manifest_->kernels[static_cast<size_t>(work.kernel)];
   const int64_t group = manifest_->groupSize();
+  const auto seenBegin = static_cast<int32_t>(work.seen.size());
+  work.seen.insert(work.seen.end(), seen.begin(), seen.end());
+  const auto seenEnd = static_cast<int32_t>(work.seen.size());
   for (int64_t packed = rowBegin * group; packed < rowEnd * group; packed += kernel.rows) {
     const int64_t count = std::min<int64_t>(kernel.rows, rowEnd * group - packed);
     Unit unit{slots,
               static_cast<int32_t>(packed),
               static_cast<int32_t>(count),
+              static_cast<int32_t>(packed / group),
+              static_cast<int32_t>((packed + count - 1) / group + 1),
+              seenBegin,
+              seenEnd,
               static_cast<int32_t>(work.segments.size()),
               0,
               0,
               partial,
               sink};
-    const auto firstRow = batch_->qPos.begin() + packed / group;
-    const auto lastRow = batch_->qPos.begin() + (packed + count - 1) / group + 1;
-    const auto [least, greatest] = std::minmax_element(firstRow, lastRow);
+    const auto [least, greatest] =
+        std::minmax_element(batch_->qPos.begin() + unit.rowBegin, batch_->qPos.begin() + unit.rowEnd);
     for (const Seen &one : seen)
-      addSegments(one, *least, *greatest, kernel, unit, work);
+      addSegments(one, *least, *greatest, kernel, unit, work.segments);
     unit.segmentEnd = static_cast<int32_t>(work.segments.size());
     work.tasks += slots.count();
     work.tiles += int64_t{unit.tiles} * slots.count();
     work.largestUnit = std::max(work.largestUnit, unit.packedCount);
     work.units.push_back(unit);
   }
+}
+
+void UnitBuilder::segmentsOf(const Batch &batch, const Work &work, Unit &unit,
+                             std::vector<PlanSegment> &segments) {
+  batch_ = &batch;
+  ends_ = batch.ends.empty() ? manifest_->ends : batch.ends;
+  if (headClass_ != unit.slots.headClass)
+    setClass(unit.slots.headClass);
+  const auto [least, greatest] =
+      std::minmax_element(batch.qPos.begin() + unit.rowBegin, batch.qPos.begin() + unit.rowEnd);
+  segments.clear();
+  unit.tiles = 0;
+  for (int32_t s = unit.seenBegin; s < unit.seenEnd; ++s)
+    addSegments(work.seen[static_cast<size_t>(s)], *least, *greatest,
+                manifest_->kernels[static_cast<size_t>(work.kernel)], unit, segments);
 }
 
 /// The units of the heads of one class.
@@ -267,6 +297,7 @@ void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<
   work.kernel = options.kernel >= 0 ? options.kernel : chooseKernel(classHeads);
   work.units.clear();
   work.segments.clear();
+  work.seen.clear();
   work.tasks = work.largestUnit = 0;
   work.tiles = work.tokensOnce = 0;
   work.shared = false;

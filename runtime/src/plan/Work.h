@@ -1,7 +1,8 @@
 //===- Work.h - The steps of planning ---------------------------*- C++ -*-===//
 //
 // batch -> units (Units.cpp) -> pieces in blocks (Balance.cpp) -> arrays of the
-// plan (Emit.cpp). Every step reuses the memory of the last call.
+// plan (Emit.cpp). Every step reuses the memory of the last call. Where a batch
+// has only grown, all of that is kept and extended (Extend.cpp).
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_PLAN_WORK_H
@@ -20,10 +21,17 @@ struct SlotRange {
   int32_t count() const { return end - begin; }
 };
 
+/// An instance that rows read.
+struct Seen {
+  int32_t operand, instance;
+};
+
 /// A tile of packed rows and the segments its rows see; done once for each slot.
 struct Unit {
   SlotRange slots;
   int32_t packedBegin, packedCount;
+  int32_t rowBegin, rowEnd;         ///< that the packed rows are of
+  int32_t seenBegin, seenEnd;       ///< into Work::seen
   int32_t segmentBegin, segmentEnd; ///< into Work::segments
   int32_t tiles;                    ///< key tiles of all segments
   bool partial;                     ///< other units hold results for some of its rows
@@ -34,11 +42,16 @@ struct Work {
   int kernel = 0;
   std::vector<Unit> units;
   std::vector<PlanSegment> segments;
+  std::vector<Seen> seen;
   bool shared = false; ///< some units are partial whether cut or not
   int32_t tasks = 0;
   int64_t tiles = 0;       ///< of all tasks
   int64_t tokensOnce = 0;  ///< of all KV heads, each once where several units read it
   int32_t largestUnit = 0; ///< packed rows
+
+  std::span<const PlanSegment> segmentsOf(const Unit &unit) const {
+    return {segments.data() + unit.segmentBegin, static_cast<size_t>(unit.segmentEnd - unit.segmentBegin)};
+  }
 };
 
 /// Key tiles [tileBegin, tileEnd) of a task.
@@ -64,6 +77,10 @@ public:
   void build(const Manifest &manifest, const Batch &batch, std::span<const int32_t> classHeads,
              const PlanOptions &options, Work &work);
 
+  /// The segments of a unit of the last build, as this batch has it, which differs in lengths and positions
+  /// only. `unit` gets the number of tiles.
+  void segmentsOf(const Batch &batch, const Work &work, Unit &unit, std::vector<PlanSegment> &segments);
+
 private:
   struct Group {
     int32_t rowBegin, rowEnd;
@@ -71,15 +88,12 @@ private:
     int32_t seenBegin = 0, seenEnd = 0;      ///< into seen_: the instances read for this group alone
     int32_t units = 0;                       ///< shared units that cover it
   };
-  struct Seen {
-    int32_t operand, instance;
-  };
-
   std::vector<int32_t> boundaries_;
   std::vector<Group> groups_;
   std::vector<int32_t> groupOfRow_;
   std::vector<Seen> seen_, shared_;
-  std::vector<Visibility> visibility_; ///< what the class at hand sees of each operand
+  std::vector<std::vector<Visibility>> visibilities_; ///< what each class sees of each operand
+  int32_t headClass_ = -1;                            ///< the class at hand
   IntervalList possible_, certain_;
   const Manifest *manifest_ = nullptr;
   const Batch *batch_ = nullptr;
@@ -91,6 +105,9 @@ private:
   void findGroups();
   int chooseKernel(std::span<const int32_t> classHeads);
   void setClass(int32_t headClass);
+  const Visibility &visibilityOf(int32_t operand) const {
+    return visibilities_[static_cast<size_t>(headClass_)][static_cast<size_t>(operand)];
+  }
   bool isShared(const Seen &seen, int64_t tileRows);
   bool worthSharing(const Seen &seen, int64_t tileRows);
   void spreadInstances(int64_t tileRows);
@@ -98,7 +115,7 @@ private:
   void addUnits(const SlotRange &slots, int64_t rowBegin, int64_t rowEnd, std::span<const Seen> seen,
                 bool partial, bool sink, Work &work);
   void addSegments(const Seen &seen, int64_t qMin, int64_t qMax, const KernelInfo &kernel, Unit &unit,
-                   Work &work);
+                   std::vector<PlanSegment> &segments);
 };
 
 /// Blocks of a launch, before those without work are left out.
@@ -132,6 +149,9 @@ public:
   void balance(const Manifest &manifest, const Work &work, const PlanOptions &options, int blocks,
                Assignment &out);
   const CostModel &cost() const { return *cost_; }
+  /// Of each block, in cost; whoever extends tasks adds to it, and then asks for the sums again.
+  std::vector<int64_t> &loads() { return loads_; }
+  void sumLoads(Assignment &out) const;
 
 private:
   std::optional<CostModel> cost_;
@@ -158,6 +178,10 @@ private:
   void fill(const Work &work, int64_t share, int shares, int64_t leastPart, Assignment &out);
 };
 
+/// The tokens of key tiles [tileBegin, tileEnd) of a unit's segments, as segments of their own.
+void cutSegments(std::span<const PlanSegment> segments, int32_t tileBegin, int32_t tileEnd, int keys,
+                 std::vector<PlanSegment> &out);
+
 /// Turns pieces into the plan's arrays.
 class Emitter {
 public:
@@ -167,8 +191,43 @@ public:
 private:
   std::vector<int32_t> partTasks_; ///< the first task of each part
   std::vector<int32_t> counts_;
-  void emitCutSegments(const Work &work, const Unit &unit, const Piece &piece, int keys, Plan &plan);
   void emitMerges(const Manifest &manifest, const Batch &batch, Plan &plan);
+};
+
+/// Keeps a plan's tasks and changes what they read, where a batch has grown at the ends of its instances.
+class Extender {
+public:
+  /// After a full plan: what the next batch is compared with.
+  void remember(const Manifest &manifest, const Batch &batch, const Assignment &assignment);
+  /// False where another plan is due; `plan` and `work` are then no longer of use.
+  bool extend(const Manifest &manifest, const Batch &batch, const PlanOptions &options,
+              const PlanCapacity &capacity, UnitBuilder &builder, Work &work, Balancer &balancer,
+              Assignment &assignment, Plan &plan);
+  /// Did the last one change more of the plan than its segments?
+  bool moved() const { return moved_; }
+
+private:
+  Batch last_; ///< without tables
+  struct OperandCost {
+    int64_t tokenBytes;
+    int pageShift; ///< -1 where there are no pages
+  };
+  std::vector<OperandCost> operands_;
+  int64_t firstTotal_ = 0;
+  double firstExcess_ = 0;
+  bool indexed_ = false, moved_ = false;
+  std::vector<int32_t> unitPieces_, pieces_; ///< CSR: the pieces of each unit, which are the plan's tasks
+  std::vector<int32_t> blockOf_;             ///< of each piece
+  std::vector<int32_t> wholeSegments_;       ///< where the plan has those of a unit that is not cut, or -1
+  std::vector<PlanSegment> segments_, cut_;
+
+  bool hasOnlyGrown(const Batch &batch) const;
+  void index(const Work &work, const Assignment &assignment, const Plan &plan);
+  bool extendUnit(size_t index, const Unit &before, const Unit &now, int keys, Work &work,
+                  Assignment &assignment, std::vector<int64_t> &loads, Plan &plan);
+  bool moveUnit(size_t index, const Unit &before, Unit &now, int64_t room, Work &work, Assignment &assignment,
+                std::vector<int64_t> &loads, Plan &plan);
+  void count(std::span<const PlanSegment> segments, int64_t times, PlanStats &stats) const;
 };
 
 } // namespace attn::rt

@@ -117,6 +117,7 @@ Status Session::reserve(const PlanCapacity &capacity) {
     if (Status status = s.allocate(size.name, size.bytes, size.use); !status)
       return status;
   s.capacity = capacity;
+  s.planStructure = 0;
   return {};
 }
 
@@ -163,10 +164,15 @@ Status Session::setPlan(const Plan &plan) {
     if (!s.addresses.count(array.name) || static_cast<int64_t>(array.count) > array.room)
       return inputError("the plan fills " + std::to_string(array.count) + " elements of '" + array.name +
                         "', but the session has reserved " + std::to_string(array.room));
+  // A plan that was only extended differs in what tasks read.
+  const bool extended = plan.structure != 0 && plan.structure == s.planStructure;
+  s.planStructure = 0;
   for (const auto &array : arrays)
     if (array.data)
-      if (Status status = s.copy(array.name, array.data, array.count * array.size); !status)
-        return status;
+      if (!extended || array.data == plan.segments.data())
+        if (Status status = s.copy(array.name, array.data, array.count * array.size); !status)
+          return status;
+  s.planStructure = plan.structure;
   s.planKernel = plan.kernel;
   s.planBlocks = plan.blocks;
   s.mergeRows = static_cast<int64_t>(plan.mergeRows.size());

@@ -46,6 +46,7 @@ struct Session::State {
   int64_t rows = 0;
   int planKernel = -1, planBlocks = 0;
   int64_t mergeRows = 0;
+  uint64_t planStructure = 0;           ///< of the plan that the device has
   std::vector<int32_t> mergeStart = {}; ///< as the device has it
   std::optional<FixedLaunch> fixed = {};
   bool stale = true;     ///< addresses, dimensions or the plan changed since values were filled

@@ -27,6 +27,7 @@ public:
   Mirror mirror;
   std::unique_ptr<HostDevice> device = makeHostDevice();
   int64_t sharedRows = 0, partialRows = 0, draftRows = 0; ///< of all launches so far
+  int extendedPlans = 0;
 
   /// Launches rows on these groups and checks all of them.
   void decode(const std::vector<RowGroup> &groups);

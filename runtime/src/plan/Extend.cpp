@@ -1,0 +1,242 @@
+//===- Extend.cpp - The plan of a batch that has grown --------------------===//
+//
+// A decoding step appends a token here and there. Nearly always the same tasks
+// then read one token more, and every 64 steps one key tile more:
+//
+//     before   [# # # # # #|# # # #] [# #] [# # #|# # # # #]
+//     after    [# # # # # #|# # # # +] [# #] [# # #|# # # # # +]
+//
+// So the tasks are kept, with their blocks, partials and lists of what to merge,
+// and only the segments of what has grown are written again. Of a task that was
+// cut the last part grows. That lets the blocks with ends drift away from those
+// without; the loads are kept, and when one is too large, all is planned anew.
+//
+//===----------------------------------------------------------------------===//
+#include "plan/Work.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace attn::rt {
+
+namespace {
+
+// A new plan is made when there is this much more to do (it might cut and share otherwise): one part in…
+constexpr int64_t growthLimit = 16;
+// … or when the largest load exceeds the mean by more than the last new plan's did, by more than a tile, and
+// by more than this part of the mean.
+constexpr double drift = 0.05;
+
+int64_t tokenBytes(const Argument &argument) {
+  return argument.keyDim * static_cast<int64_t>(dtypeSize(argument.keyDType)) +
+         argument.valueDim * static_cast<int64_t>(dtypeSize(argument.valueDType));
+}
+
+double meanLoad(const Assignment &assignment) {
+  return static_cast<double>(assignment.totalCost) / std::max(assignment.usedBlocks, 1);
+}
+
+bool sameChunks(std::span<const PlanSegment> before, std::span<const PlanSegment> now) {
+  bool same = before.size() == now.size();
+  for (size_t s = 0; s < before.size() && same; ++s)
+    same = before[s].kvBegin / chunkTokens == now[s].kvBegin / chunkTokens &&
+           (before[s].kvEnd - 1) / chunkTokens == (now[s].kvEnd - 1) / chunkTokens;
+  return same;
+}
+
+bool noneShrank(const std::vector<int32_t> &before, const std::vector<int32_t> &now) {
+  bool shrank = before.size() != now.size();
+  for (size_t i = 0; i < before.size() && !shrank; ++i)
+    shrank = now[i] < before[i];
+  return !shrank;
+}
+
+} // namespace
+
+void Extender::remember(const Manifest &manifest, const Batch &batch, const Assignment &assignment) {
+  last_.rows = batch.rows;
+  last_.qStart = batch.qStart;
+  last_.qPos = batch.qPos;
+  last_.ends = batch.ends;
+  last_.classes = batch.classes;
+  last_.operands.resize(batch.operands.size());
+  for (size_t o = 0; o < batch.operands.size(); ++o) {
+    last_.operands[o].lengths = batch.operands[o].lengths;
+    last_.operands[o].pos0 = batch.operands[o].pos0;
+    last_.operands[o].rowFirst = batch.operands[o].rowFirst;
+    last_.operands[o].rowLast = batch.operands[o].rowLast;
+  }
+  operands_.clear();
+  for (const OperandInfo &operand : manifest.operands) {
+    const Argument &argument = manifest.argumentOf(operand);
+    const bool paged = argument.store == Argument::Store::Paged;
+    operands_.push_back(
+        {tokenBytes(argument), paged ? std::countr_zero(static_cast<unsigned>(argument.page)) : -1});
+  }
+  indexed_ = false;
+  firstTotal_ = assignment.totalCost;
+  firstExcess_ = static_cast<double>(assignment.maxCost) - meanLoad(assignment);
+}
+
+bool Extender::hasOnlyGrown(const Batch &batch) const {
+  if (batch.rows != last_.rows || batch.qStart != last_.qStart || batch.ends != last_.ends ||
+      batch.classes != last_.classes || !noneShrank(last_.qPos, batch.qPos))
+    return false;
+  for (size_t o = 0; o < batch.operands.size(); ++o) {
+    const OperandBatch &before = last_.operands[o], &now = batch.operands[o];
+    if (now.rowFirst != before.rowFirst || now.rowLast != before.rowLast || now.pos0 != before.pos0 ||
+        !noneShrank(before.lengths, now.lengths))
+      return false;
+  }
+  return true;
+}
+
+/// The pieces of each unit, by counting.
+void Extender::index(const Work &work, const Assignment &assignment, const Plan &plan) {
+  unitPieces_.assign(work.units.size() + 1, 0);
+  for (const Piece &piece : assignment.pieces)
+    ++unitPieces_[static_cast<size_t>(piece.unit) + 1];
+  for (size_t u = 1; u < unitPieces_.size(); ++u)
+    unitPieces_[u] += unitPieces_[u - 1];
+  pieces_.resize(assignment.pieces.size());
+  for (size_t p = 0; p < assignment.pieces.size(); ++p)
+    pieces_[static_cast<size_t>(unitPieces_[static_cast<size_t>(assignment.pieces[p].unit)]++)] =
+        static_cast<int32_t>(p);
+  for (size_t u = unitPieces_.size() - 1; u > 0; --u)
+    unitPieces_[u] = unitPieces_[u - 1];
+  unitPieces_[0] = 0;
+  blockOf_.resize(assignment.pieces.size());
+  for (size_t b = 0; b + 1 < assignment.blockTasks.size(); ++b)
+    std::fill(blockOf_.begin() + assignment.blockTasks[b], blockOf_.begin() + assignment.blockTasks[b + 1],
+              static_cast<int32_t>(b));
+  wholeSegments_.assign(work.units.size(), -1);
+  for (size_t u = 0; u < work.units.size(); ++u)
+    if (unitPieces_[u + 1] - unitPieces_[u] == work.units[u].slots.count())
+      wholeSegments_[u] =
+          plan.tasks[static_cast<size_t>(pieces_[static_cast<size_t>(unitPieces_[u])])].segmentBegin;
+  indexed_ = true;
+}
+
+bool Extender::extendUnit(size_t index, const Unit &before, const Unit &now, int keys, Work &work,
+                          Assignment &assignment, std::vector<int64_t> &loads, Plan &plan) {
+  const std::span<const PlanSegment> old = work.segmentsOf(before);
+  if (wholeSegments_[index] >= 0 && now.tiles == before.tiles) { // nearly always
+    std::copy(segments_.begin(), segments_.end(), plan.segments.begin() + wholeSegments_[index]);
+    std::copy(segments_.begin(), segments_.end(), work.segments.begin() + before.segmentBegin);
+    return true;
+  }
+  // Parts in front of the last read what they read, where only the end of the last segment moved.
+  bool frontStays = true;
+  for (size_t s = 0; s < old.size(); ++s) {
+    const PlanSegment &a = old[s], &b = segments_[s];
+    const bool last = s + 1 == old.size();
+    if (a.operand != b.operand || a.instance != b.instance)
+      return false;
+    frontStays &= a.kvBegin == b.kvBegin && a.fullBegin == b.fullBegin &&
+                  (last ? a.fullEnd == a.kvEnd && b.fullEnd >= a.fullEnd
+                        : a.kvEnd == b.kvEnd && a.fullEnd == b.fullEnd);
+  }
+  std::copy(segments_.begin(), segments_.end(), work.segments.begin() + before.segmentBegin);
+  int32_t written = -1;
+  for (int32_t i = unitPieces_[index]; i < unitPieces_[index + 1]; ++i) {
+    const auto p = static_cast<size_t>(pieces_[static_cast<size_t>(i)]);
+    Piece &piece = assignment.pieces[p];
+    const bool grows = piece.tileEnd == before.tiles;
+    if (frontStays && !grows)
+      continue;
+    if (grows && now.tiles != before.tiles) {
+      piece.tileEnd = now.tiles;
+      loads[static_cast<size_t>(blockOf_[p])] += CostModel::tile * (now.tiles - before.tiles);
+    }
+    const PlanTask &task = plan.tasks[p];
+    if (task.segmentBegin == written)
+      continue; // the slots of a part read the same segments
+    written = task.segmentBegin;
+    if (piece.whole) {
+      std::copy(segments_.begin(), segments_.end(), plan.segments.begin() + written);
+      continue;
+    }
+    cut_.clear();
+    cutSegments(segments_, piece.tileBegin, piece.tileEnd, keys, cut_);
+    if (std::ssize(cut_) != task.segmentEnd - task.segmentBegin)
+      return false;
+    std::copy(cut_.begin(), cut_.end(), plan.segments.begin() + written);
+  }
+  return true;
+}
+
+/// A unit with another number of segments than before: where none of its tasks is cut they can be told to
+/// look elsewhere.
+bool Extender::moveUnit(size_t index, const Unit &before, Unit &now, int64_t room, Work &work,
+                        Assignment &assignment, std::vector<int64_t> &loads, Plan &plan) {
+  if (wholeSegments_[index] < 0 || std::ssize(plan.segments) + std::ssize(segments_) > room)
+    return false;
+  now.segmentBegin = static_cast<int32_t>(work.segments.size());
+  work.segments.insert(work.segments.end(), segments_.begin(), segments_.end());
+  now.segmentEnd = static_cast<int32_t>(work.segments.size());
+  const auto begin = static_cast<int32_t>(plan.segments.size());
+  plan.segments.insert(plan.segments.end(), segments_.begin(), segments_.end());
+  for (int32_t i = unitPieces_[index]; i < unitPieces_[index + 1]; ++i) {
+    const auto p = static_cast<size_t>(pieces_[static_cast<size_t>(i)]);
+    plan.tasks[p].segmentBegin = begin;
+    plan.tasks[p].segmentEnd = static_cast<int32_t>(plan.segments.size());
+    assignment.pieces[p].tileEnd = now.tiles;
+    loads[static_cast<size_t>(blockOf_[p])] += CostModel::tile * (now.tiles - before.tiles);
+  }
+  wholeSegments_[index] = begin;
+  moved_ = true;
+  return true;
+}
+
+/// What reading segments costs, for the plan's figures.
+void Extender::count(std::span<const PlanSegment> segments, int64_t times, PlanStats &stats) const {
+  for (const PlanSegment &segment : segments) {
+    const auto [bytes, shift] = operands_[static_cast<size_t>(segment.operand)];
+    stats.kvBytes += (segment.kvEnd - segment.kvBegin) * bytes * times;
+    if (shift >= 0)
+      stats.metadataBytes += (((segment.kvEnd - segment.kvBegin - 1) >> shift) + 1) * 4 * times;
+  }
+}
+
+bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &options,
+                      const PlanCapacity &capacity, UnitBuilder &builder, Work &work, Balancer &balancer,
+                      Assignment &assignment, Plan &plan) {
+  moved_ = false;
+  if (!hasOnlyGrown(batch))
+    return false;
+  if (!indexed_)
+    index(work, assignment, plan);
+  const int keys = m.kernels[static_cast<size_t>(work.kernel)].keys;
+  const bool chunks = options.strategy == Strategy::ByNodeChunk;
+  for (size_t u = 0; u < work.units.size(); ++u) {
+    Unit &unit = work.units[u];
+    const Unit before = unit;
+    const std::span<const PlanSegment> old = work.segmentsOf(before);
+    builder.segmentsOf(batch, work, unit, segments_);
+    count(old, -unit.slots.count(), plan.stats);
+    count(segments_, unit.slots.count(), plan.stats);
+    work.tiles += int64_t{unit.tiles - before.tiles} * unit.slots.count();
+    if (chunks && !sameChunks(old, segments_))
+      return false;
+    if (segments_.size() == old.size()
+            ? !extendUnit(u, before, unit, keys, work, assignment, balancer.loads(), plan)
+            : !moveUnit(u, before, unit, capacity.segments, work, assignment, balancer.loads(), plan))
+      return false;
+  }
+  balancer.sumLoads(assignment);
+  const int64_t grown = assignment.totalCost - firstTotal_;
+  const int64_t least = CostModel::tile * int64_t{std::max(assignment.usedBlocks, 1)};
+  if (std::abs(grown) > std::max(firstTotal_ / growthLimit, least))
+    return false;
+  const CostModel &cost = balancer.cost();
+  const double mean = meanLoad(assignment), excess = static_cast<double>(assignment.maxCost) - mean;
+  if (excess > std::max({firstExcess_, static_cast<double>(CostModel::tile + cost.fixed + cost.partial),
+                         drift * mean}))
+    return false;
+  last_.qPos = batch.qPos;
+  for (size_t o = 0; o < batch.operands.size(); ++o)
+    last_.operands[o].lengths = batch.operands[o].lengths;
+  return true;
+}
+
+} // namespace attn::rt

@@ -1,0 +1,201 @@
+#include "PlanChecks.h"
+#include "attn_rt/Visibility.h"
+
+#include <algorithm>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <map>
+
+namespace attn::rt::test {
+
+namespace {
+
+int32_t outputOf(const Manifest &m, const PlanTask &task, int32_t r) {
+  const int32_t packed = task.packedBegin + r, group = m.groupSize();
+  return packed / group * m.qHeads + task.slot * group + packed % group;
+}
+
+/// The class of each slot: slots are the heads of class 0, then those of class 1, …
+std::vector<size_t> classOfSlots(const Manifest &m, const Batch &batch) {
+  std::vector<size_t> classes(batch.classes.begin(), batch.classes.end());
+  std::sort(classes.begin(), classes.end());
+  classes.resize(static_cast<size_t>(m.kvHeads));
+  return classes;
+}
+
+} // namespace
+
+void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const PlanCapacity &capacity) {
+  const std::vector<int32_t> &ends = batch.ends.empty() ? m.ends : batch.ends;
+  const KernelInfo &kernel = m.kernels[static_cast<size_t>(plan.kernel)];
+  ASSERT_EQ(kernel.role, KernelInfo::Role::Attend);
+  const auto outputs = static_cast<size_t>(batch.rows * m.qHeads);
+  const std::vector<size_t> classes = classOfSlots(m, batch);
+  std::vector<int> direct(outputs), sinks(outputs);
+  std::vector<std::vector<int32_t>> partials(outputs);
+  // covered[operand][instance] counts, for one head and row at a time, how often a token was visited.
+  std::map<std::tuple<int32_t, int32_t, int32_t>, std::vector<uint8_t>>
+      covered; // (output, operand, instance)
+
+  ASSERT_EQ(plan.blockTasks.size(), static_cast<size_t>(plan.blocks) + 1);
+  EXPECT_EQ(plan.blockTasks.front(), 0);
+  EXPECT_EQ(plan.blockTasks.back(), static_cast<int32_t>(plan.tasks.size()));
+  EXPECT_TRUE(std::is_sorted(plan.blockTasks.begin(), plan.blockTasks.end()));
+  for (const PlanTask &task : plan.tasks) {
+    ASSERT_GT(task.packedCount, 0);
+    ASSERT_LE(task.packedCount, kernel.rows);
+    ASSERT_LE(task.packedBegin + task.packedCount, batch.rows * m.groupSize());
+    ASSERT_TRUE(task.slot >= 0 && task.slot < m.kvHeads);
+    ASSERT_EQ(static_cast<size_t>(task.headClass), classes[static_cast<size_t>(task.slot)]);
+    ASSERT_TRUE(0 <= task.segmentBegin && task.segmentBegin <= task.segmentEnd &&
+                task.segmentEnd <= static_cast<int32_t>(plan.segments.size()));
+    for (int32_t r = 0; r < task.packedCount; ++r) {
+      const int32_t output = outputOf(m, task, r), row = output / m.qHeads;
+      const int32_t q = batch.qPos[static_cast<size_t>(row)];
+      if (task.partial < 0)
+        ++direct[static_cast<size_t>(output)];
+      else
+        partials[static_cast<size_t>(output)].push_back(task.partial + r);
+      sinks[static_cast<size_t>(output)] += task.flags & taskHasSink;
+      for (int32_t s = task.segmentBegin; s < task.segmentEnd; ++s) {
+        const PlanSegment &segment = plan.segments[static_cast<size_t>(s)];
+        const OperandBatch &operand = batch.operands[static_cast<size_t>(segment.operand)];
+        const auto instance = static_cast<size_t>(segment.instance);
+        const Visibility visibility =
+            m.visibilityOf(static_cast<size_t>(segment.operand), static_cast<size_t>(task.headClass));
+        ASSERT_TRUE(operand.rowFirst[instance] <= row && row < operand.rowLast[instance]);
+        ASSERT_EQ(segment.pos0, operand.pos0[instance]);
+        ASSERT_TRUE(0 <= segment.kvBegin && segment.kvBegin <= segment.kvEnd &&
+                    segment.kvEnd <= operand.lengths[instance]);
+        ASSERT_EQ(segment.kvBegin % kernel.keyAlign, 0);
+        ASSERT_TRUE(segment.kvBegin <= segment.fullBegin && segment.fullBegin <= segment.fullEnd &&
+                    segment.fullEnd <= segment.kvEnd);
+        auto &counts = covered[{output, segment.operand, segment.instance}];
+        counts.resize(static_cast<size_t>(operand.lengths[instance]));
+        for (int32_t t = segment.kvBegin; t < segment.kvEnd; ++t) {
+          ++counts[static_cast<size_t>(t)];
+          if (segment.fullBegin <= t && t < segment.fullEnd)
+            ASSERT_TRUE(isVisible(visibility, ends, q, segment.pos0 + t)) << "row " << row << " token " << t;
+        }
+      }
+    }
+  }
+
+  // Every visible token once, no token twice.
+  for (int32_t output = 0; output < static_cast<int32_t>(outputs); ++output) {
+    const int32_t row = output / m.qHeads;
+    for (size_t o = 0; o < batch.operands.size(); ++o)
+      for (size_t i = 0; i < batch.operands[o].instances(); ++i) {
+        const OperandBatch &operand = batch.operands[o];
+        if (row < operand.rowFirst[i] || row >= operand.rowLast[i])
+          continue;
+        auto found = covered.find({output, static_cast<int32_t>(o), static_cast<int32_t>(i)});
+        const Visibility visibility =
+            m.visibilityOf(o, classes[static_cast<size_t>(output % m.qHeads / m.groupSize())]);
+        for (int32_t t = 0; t < operand.lengths[i]; ++t) {
+          const int count = found == covered.end() ? 0 : found->second[static_cast<size_t>(t)];
+          ASSERT_LE(count, 1);
+          if (isVisible(visibility, ends, batch.qPos[static_cast<size_t>(row)], operand.pos0[i] + t))
+            ASSERT_EQ(count, 1) << "output " << output << " operand " << o << " instance " << i << " token "
+                                << t;
+        }
+      }
+  }
+
+  // Each result is written once, directly or by the merge, and the merge lists are complete and in order.
+  ASSERT_EQ(plan.mergeStart.size(), plan.mergeRows.size() + 1);
+  EXPECT_EQ(plan.mergeStart.back(), static_cast<int32_t>(plan.mergePartials.size()));
+  EXPECT_EQ(static_cast<int64_t>(plan.mergePartials.size()), plan.partialRows);
+  std::vector<int> merged(outputs);
+  std::vector<int> used(static_cast<size_t>(plan.partialRows));
+  for (size_t i = 0; i < plan.mergeRows.size(); ++i) {
+    const auto output = static_cast<size_t>(plan.mergeRows[i]);
+    ++merged[output];
+    const std::vector<int32_t> list(plan.mergePartials.begin() + plan.mergeStart[i],
+                                    plan.mergePartials.begin() + plan.mergeStart[i + 1]);
+    EXPECT_FALSE(list.empty());
+    EXPECT_EQ(list, partials[output]);
+    for (int32_t partial : list)
+      ++used[static_cast<size_t>(partial)];
+  }
+  EXPECT_TRUE(std::all_of(used.begin(), used.end(), [](int n) { return n == 1; }));
+  for (size_t output = 0; output < outputs; ++output) {
+    EXPECT_EQ(direct[output] + merged[output], 1) << output;
+    EXPECT_TRUE(merged[output] ? !partials[output].empty() : partials[output].empty());
+    EXPECT_EQ(sinks[output], m.sinkLogits ? 1 : 0);
+  }
+
+  EXPECT_LE(static_cast<int64_t>(plan.tasks.size()), capacity.tasks);
+  EXPECT_LE(static_cast<int64_t>(plan.segments.size()), capacity.segments);
+  EXPECT_LE(static_cast<int64_t>(plan.mergeRows.size()), capacity.mergeRows);
+  EXPECT_LE(static_cast<int64_t>(plan.mergePartials.size()), capacity.mergePartials);
+  EXPECT_LE(plan.partialRows, capacity.partialRows);
+}
+
+bool checkPlan(const Manifest &m, const Batch &batch, const PlanOptions &options) {
+  const PlanCapacity capacity = planCapacity(m, PlanLimits::of(m, batch), options);
+  Planner planner(m, options, capacity);
+  Plan plan;
+  Status status = planner.plan(batch, plan);
+  EXPECT_TRUE(status) << status.error().message;
+  expectRight(m, batch, plan, capacity);
+  const bool cut = options.strategy == Strategy::ByQuery || options.strategy == Strategy::Flatten;
+  if (cut && plan.stats.cuts > 0) // balance: within one tile and what starting a part costs
+    EXPECT_LE(plan.stats.maxCost - plan.stats.meanCost, plan.stats.tileCost + plan.stats.fixedCost);
+  return plan.stats.cuts > 0;
+}
+
+bool same(const Plan &a, const Plan &b) {
+  const auto equal = [](const auto &x, const auto &y) {
+    return x.size() == y.size() &&
+           (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(x[0])) == 0);
+  };
+  return a.kernel == b.kernel && equal(a.blockTasks, b.blockTasks) && equal(a.tasks, b.tasks) &&
+         equal(a.segments, b.segments) && equal(a.mergeStart, b.mergeStart) &&
+         equal(a.mergeRows, b.mergeRows) && equal(a.mergePartials, b.mergePartials);
+}
+
+Visibility randomVisibility(Rng &rng) {
+  using Kind = Visibility::Kind;
+  switch (below(rng, 6)) {
+  case 0:
+    return visibility(Kind::All);
+  case 1:
+    return visibility(Kind::Window, 0);
+  case 2:
+    return both(visibility(Kind::Causal), either(visibility(Kind::Sink, 1), visibility(Kind::Recent, 0)));
+  case 3:
+    return both(visibility(Kind::Causal), visibility(Kind::Sink, 1));
+  default:
+    return visibility(Kind::Causal);
+  }
+}
+
+Batch treeBatch(Rng &rng, int32_t rootTokens) {
+  Batch batch;
+  OperandBatch nodes, leaves;
+  batch.qStart = {0};
+  const auto inner = static_cast<int32_t>(100 + below(rng, 400));
+  const int32_t sequences = 6;
+  for (int32_t s = 0; s < sequences; ++s) {
+    const auto length = static_cast<int32_t>(below(rng, 200));
+    const int32_t rows = 1 + static_cast<int32_t>(below(rng, 2));
+    for (int32_t r = 0; r < rows; ++r)
+      batch.qPos.push_back(rootTokens + inner + length - rows + r);
+    leaves.lengths.push_back(length);
+    leaves.pos0.push_back(rootTokens + inner);
+    leaves.rowFirst.push_back(batch.qStart.back());
+    batch.qStart.push_back(batch.qStart.back() + rows);
+    leaves.rowLast.push_back(batch.qStart.back());
+  }
+  batch.rows = batch.qStart.back();
+  nodes.lengths = {rootTokens, inner, inner};
+  nodes.pos0 = {0, rootTokens, rootTokens};
+  nodes.rowFirst = {0, 0, batch.qStart[4]};
+  nodes.rowLast = {static_cast<int32_t>(batch.rows), batch.qStart[4], static_cast<int32_t>(batch.rows)};
+  nodes.tokens = leaves.tokens = 10000;
+  batch.operands = {nodes, leaves};
+  return batch;
+}
+
+} // namespace attn::rt::test

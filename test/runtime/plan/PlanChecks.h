@@ -1,0 +1,30 @@
+//===- PlanChecks.h - What every plan promises ------------------*- C++ -*-===//
+#ifndef ATTN_TEST_RUNTIME_PLAN_PLANCHECKS_H
+#define ATTN_TEST_RUNTIME_PLAN_PLANCHECKS_H
+
+#include "Fuzz.h"
+#include "Samples.h"
+#include "attn_rt/Plan.h"
+
+namespace attn::rt::test {
+
+/// Slow enough that small problems are worth cutting.
+inline constexpr GpuModel slowGpu{"slow", 1e9, 1e12, 1};
+
+/// Everything that a plan promises, checked by walking it as a kernel would and counting what every (row,
+/// head) gets.
+void expectRight(const Manifest &manifest, const Batch &batch, const Plan &plan,
+                 const PlanCapacity &capacity);
+/// Plans a batch and expects it right, and balanced where tasks were cut: returns whether they were.
+bool checkPlan(const Manifest &manifest, const Batch &batch, const PlanOptions &options);
+/// To the bit, figures apart.
+bool same(const Plan &a, const Plan &b);
+
+/// Of ends 0 and 1.
+Visibility randomVisibility(Rng &rng);
+/// A tree: a root that all rows see, two inner nodes, and a private instance for each of six sequences.
+Batch treeBatch(Rng &rng, int32_t rootTokens);
+
+} // namespace attn::rt::test
+
+#endif

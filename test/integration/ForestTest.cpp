@@ -26,7 +26,30 @@ std::string problem(const std::string &visibility) {
     })";
 }
 
-void decodeForest(const std::string &visibility, const CacheClass &info, uint64_t seed, bool record = false) {
+/// The operations on that cache: a slot is a slot, in pages of 16 tokens and of one.
+std::string cacheOperation(const std::string &name) {
+  const std::string types = R"(
+    !rows = tensor<?x?x2x64xbf16>
+    !slots = tensor<?xi32>
+    !cache = !attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>)";
+  return types + (name == "append" ? R"(
+    func.func @append(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !cache {attn.name = "kv"},
+                      %slots: !slots {attn.name = "slots"}) {
+      attn.append %k, %v to %kv at %slots : !rows, !rows, !cache, !slots
+      return
+    })"
+                                   : R"(
+    func.func @move(%kv: !cache {attn.name = "kv"}, %from: !slots {attn.name = "from"},
+                    %to: !slots {attn.name = "to"}) {
+      attn.move %kv from %from to %to : !cache, !slots, !slots
+      return
+    })");
+}
+
+enum class Pages { OfTheHost, OfTheDevice };
+
+void decodeForest(const std::string &visibility, const CacheClass &info, uint64_t seed, bool record = false,
+                  Pages pages = Pages::OfTheHost) {
   const Compiled compiled(problem(visibility));
   CacheBatchOptions shown;
   shown.operands = {{0, true, false}, {0, false, true}};
@@ -34,6 +57,15 @@ void decodeForest(const std::string &visibility, const CacheClass &info, uint64_
   ForestDecoder decoder(compiled.manifest, compiled.source(), {16, 1, {info}}, shown, 8e-3);
   if (record)
     decoder.record();
+  std::optional<Compiled> append, move;
+  if (pages == Pages::OfTheDevice) {
+    append.emplace(cacheOperation("append"));
+    move.emplace(cacheOperation("move"));
+    auto appends = CacheKernel::create(*decoder.device, append->manifest, append->source());
+    auto moves = CacheKernel::create(*decoder.device, move->manifest, move->source());
+    ASSERT_TRUE(appends && moves);
+    decoder.keepOnDevice(std::move(*CacheKernels::create(std::move(*appends), std::move(*moves))));
+  }
   decoder.decodeForest(seed, 10);
   const host::Report &report = decoder.device->report();
   EXPECT_TRUE(report.clean()) << report.describe();
@@ -42,6 +74,14 @@ void decodeForest(const std::string &visibility, const CacheClass &info, uint64_
 TEST(Forest, growsOverTenSteps) { decodeForest("causal", {"all", 400, 0, 0, 0}, 3); }
 
 TEST(Forest, growsUnderOneRecordedLaunch) { decodeForest("causal", {"all", 400, 0, 0, 0}, 5, true); }
+
+/// Attention, append and move over the same pages, which nothing else has written: what is read before it was
+/// is found.
+TEST(Forest, livesOnTheDevice) {
+  decodeForest("causal", {"all", 400, 0, 0, 0}, 5, true, Pages::OfTheDevice);
+  decodeForest("causal and (sink(20) | recent(50))", {"streaming", 400, 50, 20, 12}, 4, false,
+               Pages::OfTheDevice);
+}
 
 TEST(Forest, streams) {
   decodeForest("causal and (sink(20) | recent(50))", {"streaming", 400, 50, 20, 12}, 4);

@@ -34,15 +34,23 @@ public:
   /// launched and naming it, whatever lies outside pages, rows or the room reserved.
   Status execute(const Movement &movement, const DeviceRows &rows = {});
 
+  /// The two halves of that, for launches that are recorded: `set` checks and copies the lists, `launch`
+  /// launches both kernels, whether they have rows or not. As long as `rows` stays where it was, a recording
+  /// of `launch` serves every Movement.
+  Status set(const Movement &movement, const DeviceRows &rows);
+  Status launch();
+
 private:
   CacheKernels(CacheKernel append, CacheKernel move) : append_(std::move(append)), move_(std::move(move)) {}
   DeviceRows memory() const;
+  Status setLists(const Movement &movement, const DeviceRows &rows, bool always);
 
   CacheKernel append_, move_;
   DevicePages pages_;
   MovementRows lists_;
   DeviceRows bound_; ///< the rows of the last append
   int64_t newTokens_ = -1, copiedTokens_ = -1;
+  bool writes_ = false, copies_ = false; ///< what the last Movement does
 };
 
 } // namespace attn::rt

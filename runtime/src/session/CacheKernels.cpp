@@ -1,5 +1,7 @@
 #include "attn_rt/CacheKernels.h"
 
+#include <algorithm>
+
 namespace attn::rt {
 
 namespace {
@@ -44,7 +46,7 @@ Status CacheKernels::reserve(const DevicePages &pages, int64_t newTokens, int64_
   return move_.bind(memory());
 }
 
-Status CacheKernels::execute(const Movement &movement, const DeviceRows &rows) {
+Status CacheKernels::setLists(const Movement &movement, const DeviceRows &rows, bool always) {
   if (newTokens_ < 0)
     return inputError("cache kernels: a movement before pages were reserved for");
   int64_t copied = 0;
@@ -56,11 +58,9 @@ Status CacheKernels::execute(const Movement &movement, const DeviceRows &rows) {
                       std::to_string(movement.rows) + " and " + std::to_string(copied));
   if (Status status = lists_.assign(movement, pages_.headClass, pages_.pages, pages_.pageTokens); !status)
     return status;
-
-  bool writes = false;
-  for (int32_t to : lists_.writeTo)
-    writes |= to >= 0;
-  if (writes) {
+  writes_ = std::any_of(lists_.writeTo.begin(), lists_.writeTo.end(), [](int32_t to) { return to >= 0; });
+  copies_ = copied > 0;
+  if (writes_ || always) {
     if (rows.count < movement.rows)
       return inputError("cache kernels: expected " + std::to_string(movement.rows) + " new tokens, got " +
                         std::to_string(rows.count));
@@ -72,14 +72,26 @@ Status CacheKernels::execute(const Movement &movement, const DeviceRows &rows) {
     if (Status status = append_.setRows({{}, lists_.writeTo}); !status)
       return status;
   }
-  // Both are checked before either is launched.
-  if (copied) {
-    if (Status status = move_.setRows({lists_.copyFrom, lists_.copyTo}); !status)
-      return status;
+  return copies_ || always ? move_.setRows({lists_.copyFrom, lists_.copyTo}) : Status();
+}
+
+Status CacheKernels::execute(const Movement &movement, const DeviceRows &rows) {
+  if (Status status = setLists(movement, rows, false); !status)
+    return status;
+  if (copies_)
     if (Status status = move_.launch(); !status)
       return status;
-  }
-  return writes ? append_.launch() : Status();
+  return writes_ ? append_.launch() : Status();
+}
+
+Status CacheKernels::set(const Movement &movement, const DeviceRows &rows) {
+  return setLists(movement, rows, true);
+}
+
+Status CacheKernels::launch() {
+  if (Status status = move_.launch(); !status)
+    return status;
+  return append_.launch();
 }
 
 } // namespace attn::rt

@@ -88,7 +88,7 @@ void ForestDecoder::addData(const std::vector<std::vector<uint64_t>> &paths, con
   const int64_t perToken = int64_t{manifest_.kvHeads} * manifest_.keyDim;
   const int32_t pageTokens = mirror.cache.options().pageTokens;
   for (size_t o = 0; o < shown_.operands.size(); ++o) {
-    if (!shown_.operands[o].nodes)
+    if (!shown_.operands[o].nodes || kernels_)
       continue; // the memory of the operand that shows the nodes of this class
     const int32_t c = shown_.operands[o].headClass;
     const int32_t pages = mirror.cache.options().classes[static_cast<size_t>(c)].pages;
@@ -105,9 +105,52 @@ void ForestDecoder::addData(const std::vector<std::vector<uint64_t>> &paths, con
   }
 }
 
+void ForestDecoder::keepOnDevice(CacheKernels kernels) {
+  const CacheOptions &options = mirror.cache.options();
+  const int64_t slots = int64_t{options.classes[0].pages} * options.pageTokens;
+  const int64_t perToken = int64_t{manifest_.kvHeads} * manifest_.keyDim * 2;
+  for (int which : {0, 1}) {
+    pages_[which] = std::move(*Buffer::create(*device, static_cast<size_t>(slots * perToken), "pages"));
+    newRows_[which] =
+        std::move(*Buffer::create(*device, static_cast<size_t>(mostRows * perToken), "new rows"));
+  }
+  kernels_.emplace(std::move(kernels));
+  const Status reserved = kernels_->reserve(
+      {0, options.classes[0].pages, options.pageTokens, 1, pages_[0].address(), pages_[1].address()},
+      mostRows, mostRows);
+  ASSERT_TRUE(reserved) << reserved.error().message;
+  mirror.watch = [this](const Movement &movement, const std::vector<uint64_t> &numbers) {
+    execute(movement, numbers);
+  };
+}
+
+void ForestDecoder::execute(const Movement &movement, const std::vector<uint64_t> &numbers) {
+  const int64_t perToken = int64_t{manifest_.kvHeads} * manifest_.keyDim;
+  for (uint64_t which : {key, value}) {
+    Tensor rows(manifest_.dtype, {std::ssize(numbers), perToken});
+    for (int64_t i = 0; i < rows.elements(); ++i)
+      rows.set(
+          i, element(numbers[static_cast<size_t>(i / perToken)], which, static_cast<uint64_t>(i % perToken)));
+    ASSERT_TRUE(device->copyIn(newRows_[which - key].address(), rows.bytes.data(), rows.bytes.size()));
+  }
+  const Status done =
+      kernels_->execute(movement, {newRows_[0].address(), newRows_[1].address(), std::ssize(numbers)});
+  ASSERT_TRUE(done) << done.error().message;
+}
+
 Status ForestDecoder::bind(const TensorMap &tensors, const Batch &batch) {
   if (Status status = session_->bind(tensors, batch); !status)
     return status;
+  for (size_t o = 0; o < shown_.operands.size() && kernels_; ++o) {
+    const std::string &name = manifest_.operands[o].argument;
+    if (Status status = session_->bindAddress(name + ".k_pages", pages_[0].address()); !status)
+      return status;
+    if (Status status = session_->bindAddress(name + ".v_pages", pages_[1].address()); !status)
+      return status;
+    session_->setDim(name + ".pages", static_cast<int32_t>(batch.operands[o].pages));
+  }
+  if (kernels_)
+    return {};
   for (size_t o = 0; o < shown_.operands.size(); ++o) {
     if (shown_.operands[o].nodes)
       continue;

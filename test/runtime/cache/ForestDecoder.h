@@ -10,6 +10,7 @@
 
 #include "Mirror.h"
 #include "attn_rt/CacheBatch.h"
+#include "attn_rt/CacheKernels.h"
 #include "attn_rt/HostDevice.h"
 #include "attn_rt/Session.h"
 
@@ -29,6 +30,10 @@ public:
   int64_t sharedRows = 0, partialRows = 0, draftRows = 0; ///< of all launches so far
   int extendedPlans = 0;
 
+  /// Keys and values live on the device only, where each movement is executed by these kernels before
+  /// anything else happens. For a cache of one class; before the first change.
+  void keepOnDevice(CacheKernels kernels);
+
   /// Launches rows on these groups and checks all of them.
   void decode(const std::vector<RowGroup> &groups);
   /// Two prompts, then steps in which leaves grow, branch, die, are forked, drafted and committed.
@@ -47,10 +52,14 @@ private:
   bool recorded_ = false;
   std::unique_ptr<Recording> recording_;
 
+  std::optional<CacheKernels> kernels_;
+  Buffer pages_[2], newRows_[2]; ///< keys and values, where they live on the device
+
   std::vector<std::vector<uint64_t>> userPaths(const std::vector<RowGroup> &groups);
   double stored(uint64_t number, uint64_t which, uint64_t i) const;
   void addData(const std::vector<std::vector<uint64_t>> &paths, const CacheBatch &made,
                TensorMap &tensors) const;
+  void execute(const Movement &movement, const std::vector<uint64_t> &numbers);
   Status bind(const TensorMap &tensors, const Batch &batch);
   void padToMost(TensorMap &tensors) const;
   Status launch();

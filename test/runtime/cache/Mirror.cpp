@@ -28,7 +28,7 @@ void Mirror::execute(const Movement &movement, const std::vector<uint64_t> &numb
     EXPECT_TRUE(status) << status.error().message;
   }
   if (watch)
-    watch(movement);
+    watch(movement, numbers);
 }
 
 uint64_t Mirror::numberAt(int32_t headClass, Place place) const {

@@ -29,7 +29,8 @@ public:
   explicit Mirror(CacheOptions options, int32_t layers = 2);
 
   Cache cache;
-  std::function<void(const Movement &)> watch;        ///< is told of every movement
+  /// Is told of every movement, and of the numbers of its new tokens.
+  std::function<void(const Movement &, const std::vector<uint64_t> &)> watch;
   std::map<std::pair<int32_t, uint32_t>, Node> nodes; ///< those the user knows, by slot and generation
 
   NodeId createRoot();

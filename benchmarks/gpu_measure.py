@@ -3,6 +3,7 @@
 import subprocess
 import time
 
+from gpu_cache import CachePoint, cache_line, measure_cache
 from gpu_comparisons import Comparison, compare, comparison_line
 from gpu_points import PLAIN, bars
 from report import attn_run
@@ -21,7 +22,7 @@ class Clock:
     def work(point):
         """Seconds where nothing is known yet: starting attn-run and compiling for it and a peer; making, copying
         and comparing tensors; computing it about 40 times."""
-        if isinstance(point, Comparison):
+        if isinstance(point, (Comparison, CachePoint)):
             return point.seconds()
         gigabytes = (point.kv_bytes() + 4 * point.query_bytes()) / 1e9
         return 5 + 3 * gigabytes + 40 * point.flops() / 400e12
@@ -56,8 +57,8 @@ class Bench:
         )
         if status != 0:
             raise RuntimeError(f"{key}: attn-run ended with {status}: {errors.strip() or report}")
-        kept = ("run_ms", "predicted_ms", "schedule", "kernel", "blocks", "repeat")
-        return {name: report[name] for name in kept}
+        kept = ("run_ms", "predicted_ms", "bytes_floor", "schedule", "kernel", "blocks", "repeat")
+        return {name: report[name] for name in kept if name in report}
 
     def attn(self, point):
         options = point.dims(self.folder)
@@ -66,6 +67,8 @@ class Bench:
     def __call__(self, point):
         if isinstance(point, Comparison):
             return compare(point, self)
+        if isinstance(point, CachePoint):
+            return measure_cache(point, self)
         ours = self.attn(point)
         seconds = ours["run_ms"] / 1e3
         problem = point.problem
@@ -106,6 +109,8 @@ def line(row):
     """A row for people."""
     if "times_ms" in row:
         return comparison_line(row)
+    if row["part"] == "cache":
+        return cache_line(row)
     ours = row["attn"]
     predicted = f"{ours['predicted_ms']:9.3f}" if ours["predicted_ms"] else f"{'-':>9}"
     how = ours["kernel"].rpartition("_")[2] if row["part"] == "decode" else ours["schedule"]
@@ -145,6 +150,8 @@ def measure_all(points, bench, clock, results):
             print(
                 f"{part}: ms of attn, in brackets as its cost model says, and of peers; x: the last over the best"
                 if isinstance(point, Comparison)
+                else f"{part}: ms, bytes read and written per second, and as a share of what the GPU copies"
+                if isinstance(point, CachePoint)
                 else f"{part}: attn, predicted by its cost model, and peers in ms; x: the best peer's time over attn's"
             )
         try:

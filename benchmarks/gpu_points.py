@@ -6,6 +6,7 @@ to find them. A feature that skips less than it could is then as slow here as it
 
 from dataclasses import dataclass
 
+from gpu_cache import cache_points
 from gpu_comparisons import COMPARISONS, comparison_bars
 from report import Problem
 
@@ -15,7 +16,8 @@ LENGTHS = (2048, 4096, 8192, 16384, 32768)
 PLAIN = "plain"  # the feature that is none
 RAGGED = (16384, 12007, 9001, 5003, 14503, 7919)
 
-# Bars of prefill, features and decode; those of decode hold from this many bytes of keys and values on.
+# Bars of prefill, features and decode; those of decode hold from this many bytes of keys and values on, and
+# for operations on a cache from as many moved.
 PREFILL_TFLOPS, PREFILL_TFLOPS_TOKENS = 650, 16384
 FEATURE_SLOWDOWN, SOFTCAP_SLOWDOWN = 1.10, 1.25
 DECODE_SHARE, DECODE_SHARE_BYTES = 0.90, 512e6
@@ -175,7 +177,13 @@ def decode_points(quick):
     ]
 
 
-PARTS = {"prefill": prefill_points, "features": feature_points, "decode": decode_points, **COMPARISONS}
+PARTS = {
+    "prefill": prefill_points,
+    "features": feature_points,
+    "decode": decode_points,
+    **COMPARISONS,
+    "cache": cache_points,
+}
 
 
 def slowdown_bar(row):

@@ -131,6 +131,21 @@ def draw_comparison(axes, rows):
     axes.set_title(f"{rows[0]['part']}: {rows[0]['baseline']} over the best", fontsize=9)
 
 
+def draw_cache(axes, rows, sessions):
+    axes.barh(
+        [r["name"] for r in rows],
+        [r["bytes_per_second"] / 1e9 for r in rows],
+        color=COLOURS["attn"],
+        height=0.6,
+    )
+    copying = max(sessions[r["session"]]["copy_bytes_per_second"] for r in rows) / 1e9
+    axes.axvline(copying, color="black", linewidth=0.8)
+    axes.tick_params(axis="y", labelsize=7)
+    axes.invert_yaxis()
+    axes.set_xlabel("GB/s, read and written")
+    axes.set_title("operations on a cache; black: copying", fontsize=9)
+
+
 def draw(sessions, rows, path):
     import matplotlib
 
@@ -141,8 +156,9 @@ def draw(sessions, rows, path):
     top = highest([r for r in rows if r["part"] == "prefill"])
     features = [r for r in rows if r["part"] == "features" and r["name"] != PLAIN and r["slowdown"]]
     decode = [r for r in rows if r["part"] == "decode"]
+    cache = [r for r in rows if r["part"] == "cache"]
     compared = [part for name in COMPARISONS if (part := [r for r in rows if r["part"] == name])]
-    heights = len(grid) + bool(features or decode) + bool(compared)
+    heights = len(grid) + bool(features or decode or cache) + bool(compared)
     dims = sorted({dim for line in grid.values() for dim in line}) or [0]
     figure = plt.figure(figsize=(4 * max(len(dims), 3), 3 * heights), layout="constrained")
     figures = figure.subfigures(heights, 1, squeeze=False)[:, 0]
@@ -157,12 +173,15 @@ def draw(sessions, rows, path):
             figures[-1].subplots(1, len(compared), squeeze=False)[0], compared, strict=True
         ):
             draw_comparison(axes, part)
-    if features or decode:
-        bottom = iter(figures[len(grid)].subplots(1, bool(features) + bool(decode), squeeze=False)[0])
+    if features or decode or cache:
+        count = bool(features) + bool(decode) + bool(cache)
+        bottom = iter(figures[len(grid)].subplots(1, count, squeeze=False)[0])
         if features:
             draw_features(next(bottom), features)
         if decode:
             draw_decode(next(bottom), decode, sessions)
+        if cache:
+            draw_cache(next(bottom), cache, sessions)
     last = list(sessions.values())[-1]
     figure.suptitle(f"{last['device']}, {last['id'][:10]}, attn {last['commit']}, PyTorch {last['torch']}")
     figure.savefig(path)

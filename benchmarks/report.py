@@ -10,12 +10,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "support"))
 
-from attnlab import BUILD, ROOT, TARGETS, Problem, attn_run, program, ptxas  # noqa: E402
+from attnlab import BUILD, ROOT, TARGETS, CacheProblem, Problem, attn_run, program, ptxas  # noqa: E402
 
 __all__ = [
     "BUILD",
     "ROOT",
     "TARGETS",
+    "CacheProblem",
     "Problem",
     "attn_run",
     "commit",

@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu  # noqa: E402
 import plot_gpu  # noqa: E402
+from gpu_cache import cache_points  # noqa: E402
 from gpu_comparisons import COMPARISONS, TreePoint, compare, shared_points, tree_points  # noqa: E402
 from gpu_measure import Bench, Clock, measure_all, missing  # noqa: E402
 from gpu_points import (  # noqa: E402
@@ -75,7 +76,7 @@ def test_points_are_what_was_asked_for():
 
 
 def test_every_problem_compiles(tmp_path):
-    problems = set().union(*(p.problems() if p in COMPARED else {p.problem} for p in POINTS))
+    problems = set().union(*(p.problems() if hasattr(p, "problems") else {p.problem} for p in POINTS))
     for text in {problem.text() for problem in problems}:
         file = tmp_path / "problem.mlir"
         file.write_text(text)
@@ -110,7 +111,8 @@ class FakeRun:
         self.time += self.seconds
         self.options.append(options)
         report = {"run_ms": self.milliseconds, "predicted_ms": 0.9, "schedule": "wgmma", "blocks": 132}
-        return self.status, {**report, "kernel": "attention_rows128", "repeat": 3}, "attn-run: error: no"
+        report |= {"kernel": "attention_rows128", "repeat": 3, "bytes_floor": 600_000_000}
+        return self.status, report, "attn-run: error: no"
 
 
 def bench_of(run, tmp_path, peers=None, file="gpu.json", session=SESSION):
@@ -309,6 +311,30 @@ def test_other_files_are_refused(text, tmp_path, capsys):
     assert file.read_text() == text
 
 
+def test_cache_rows_say_what_was_measured(tmp_path, capsys):
+    run = FakeRun(0.2)
+    bench, results = bench_of(run, tmp_path)
+    assert measure_all(cache_points(False)[1:2], bench, Clock(None), results) == ([], {})
+    [row] = results.rows.values()
+    assert "--dim=layers=32" in run.options[0] and "--dim=rows=4096" in run.options[0]
+    assert row["bytes_per_second"] == pytest.approx(3e12)
+    assert row["copy_share"] == pytest.approx(0.75)
+    assert bars(row, SESSION) == [("0.90 of copying", False)]
+    assert "3000 GB/s  0.75 of copying" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("point", cache_points(False), ids=lambda p: p.key)
+def test_cache_points_move_what_they_count(point, tmp_path):
+    file = tmp_path / "problem.mlir"
+    file.write_text(point.problem.text())
+    status, report, errors = attn_run(file, "--device=host", "--check", "--dim=layers=2", "--dim=rows=40")
+    assert status == 0, errors
+    slots = 2 if point.problem.op == "move" else 1
+    # Some rows are skipped.
+    assert 0.5 < (report["bytes_floor"] - 160 * slots) / (2 * 2 * 40 * point.row_bytes()) < 1
+    assert report["slots"] <= 5 * slots * 40
+
+
 # --- bars ---------------------------------------------------------------------------------------------------
 
 
@@ -442,7 +468,12 @@ def test_picture(tmp_path):
     plot_gpu.main([str(tmp_path / "gpu.json"), "-o", str(picture)])
     text = picture.read_text()
     words = ("d128 64/8 causal", "d256 64/8 full", "cudnn", "flash", "attn, predicted", "softcap 30")
-    for word in (*words, "256 speculated tokens", "trees: by-query over the best"):
+    for word in (
+        *words,
+        "256 speculated tokens",
+        "trees: by-query over the best",
+        "append 64 rows, a step of 64 sequences",
+    ):
         assert f"<!-- {word} -->" in text, word
     prefill = [r for r in results.rows.values() if r["part"] == "prefill"]
     top = plot_gpu.highest(prefill)

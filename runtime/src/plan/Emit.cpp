@@ -26,50 +26,60 @@ void cutSegments(std::span<const PlanSegment> segments, int32_t tileBegin, int32
 }
 
 /// For every (row, head) that has partials, the list of them in the order in which tasks appear in the plan.
+/// Where tasks hold whole groups, as they nearly always do, the heads of a group have lists alike and are
+/// counted as one: `width` outputs.
 void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, Plan &plan) {
   const int32_t group = manifest.groupSize(), qHeads = manifest.qHeads;
-  // Runs of packed rows that are neighbours among the outputs: the members of a group.
-  const auto forEachRun = [&](auto &&visit) {
+  const bool whole = std::all_of(plan.tasks.begin(), plan.tasks.end(), [&](const PlanTask &task) {
+    return task.partial < 0 || (task.packedBegin % group == 0 && task.packedCount % group == 0);
+  });
+  const int32_t width = whole ? group : 1;
+  const auto forEach = [&](auto &&visit) {
     for (const PlanTask &task : plan.tasks) {
       if (task.partial < 0)
         continue;
       int32_t member = task.packedBegin % group;
       int32_t output = task.packedBegin / group * qHeads + task.slot * group + member;
-      for (int32_t r = 0; r < task.packedCount;) {
-        const int32_t count = std::min(group - member, task.packedCount - r);
-        visit(output, task.partial + r, count);
-        r += count;
-        output += qHeads - member;
-        member = 0;
+      if (whole) {
+        int32_t run = output / group;
+        for (int32_t r = 0; r < task.packedCount; r += group, run += manifest.kvHeads)
+          visit(static_cast<size_t>(run), task.partial + r);
+        continue;
+      }
+      for (int32_t r = 0; r < task.packedCount; ++r) {
+        visit(static_cast<size_t>(output), task.partial + r);
+        ++output;
+        if (++member == group) {
+          member = 0;
+          output += qHeads - group;
+        }
       }
     }
   };
-  counts_.assign(static_cast<size_t>(batch.rows * qHeads), 0);
-  forEachRun([&](int32_t output, int32_t, int32_t count) {
-    int32_t *counts = counts_.data() + output;
-    for (int32_t i = 0; i < count; ++i)
-      ++counts[i];
-  });
-  plan.mergeRows.resize(counts_.size());
-  plan.mergeStart.resize(counts_.size() + 1);
+  lists_.assign(static_cast<size_t>(batch.rows * qHeads / width), {0, 0});
+  forEach([&](size_t list, int32_t) { ++lists_[list].size; });
+  plan.mergeRows.resize(lists_.size() * static_cast<size_t>(width));
+  plan.mergeStart.resize(plan.mergeRows.size() + 1);
   int32_t total = 0;
   size_t rows = 0;
-  for (size_t output = 0; output < counts_.size(); ++output) {
-    const int32_t count = counts_[output];
-    plan.mergeRows[rows] = static_cast<int32_t>(output);
-    plan.mergeStart[rows] = total;
-    rows += count > 0;
-    counts_[output] = total;
-    total += count;
+  for (size_t list = 0; list < lists_.size(); ++list) {
+    const int32_t size = lists_[list].size;
+    if (size == 0)
+      continue;
+    lists_[list].next = total;
+    for (int32_t i = 0; i < width; ++i, ++rows, total += size) {
+      plan.mergeRows[rows] = static_cast<int32_t>(list) * width + i;
+      plan.mergeStart[rows] = total;
+    }
   }
   plan.mergeStart[rows] = total;
   plan.mergeRows.resize(rows);
   plan.mergeStart.resize(rows + 1);
   plan.mergePartials.resize(static_cast<size_t>(total));
-  forEachRun([&](int32_t output, int32_t partial, int32_t count) {
-    int32_t *next = counts_.data() + output;
-    for (int32_t i = 0; i < count; ++i)
-      plan.mergePartials[static_cast<size_t>(next[i]++)] = partial + i;
+  forEach([&](size_t list, int32_t partial) {
+    int32_t *next = plan.mergePartials.data() + lists_[list].next++;
+    for (int32_t i = 0; i < width; ++i, next += lists_[list].size)
+      *next = partial + i;
   });
 }
 

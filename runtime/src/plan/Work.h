@@ -190,7 +190,10 @@ public:
 
 private:
   std::vector<int32_t> partTasks_; ///< the first task of each part
-  std::vector<int32_t> counts_;
+  struct MergeList {
+    int32_t size, next; ///< entries, and where the next one goes
+  };
+  std::vector<MergeList> lists_;
   void emitMerges(const Manifest &manifest, const Batch &batch, Plan &plan);
 };
 

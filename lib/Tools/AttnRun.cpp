@@ -237,6 +237,7 @@ rt::Status Run::execute() {
   progress.stage("planning");
   rt::PlanOptions planOptions;
   planOptions.strategy = options.strategy;
+  planOptions.fixedSplit = static_cast<int>(std::min<int64_t>(options.fixedSplit, 1 << 30));
   if (options.blocks)
     planOptions.blocks = static_cast<int>(std::min<int64_t>(*options.blocks, 1 << 20));
   const rt::GpuModel *gpu = host ? &rt::defaultGpu() : rt::findGpuOfDevice(device->properties().name);

@@ -268,6 +268,57 @@ def test_recorded_launch_gives_the_same_bits(small, tmp_path, tokens, schedule):
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
 
+@pytest.mark.parametrize("q_len", [1, 6])
+def test_fixed_split_makes_bits_independent_of_neighbours(small, tmp_path, q_len):
+    """The first two of five sequences, alone and among the others, on any number of blocks."""
+    saved, alone, out = (tmp_path / name for name in ("in.safetensors", "two.safetensors", "out.safetensors"))
+    sizes = ["--dim=batch=5", "--dim=kv_len=700..1500", f"--dim=q_len={q_len}"]
+    assert run(small, "--save-inputs", saved, *sizes).returncode == 0
+    tensors = load_file(saved)
+    rows = tensors["q_start"][2]
+    two = dict(tensors, q_start=tensors["q_start"][:3])
+    two |= {name: tensors[name][:rows] for name in ("q", "q_pos")}
+    two |= {name: tensors[name][:2] for name in ("kv.lengths", "kv.pos0", "kv.rows", "kv.block_table")}
+    save_file({name: np.ascontiguousarray(tensor) for name, tensor in two.items()}, alone)
+
+    def bits(inputs, *options):
+        result = run(small, "--inputs", inputs, "--outputs", out, "--check", *options)
+        assert result.returncode == 0, result.stderr
+        return [load_file(out)[name][:rows].tobytes() for name in ("o", "lse")]
+
+    split = "--fixed-split=256"
+    runs = [
+        bits(saved, split),
+        bits(alone, split),
+        bits(saved, split, "--blocks=7"),
+        bits(alone, split, "--blocks=3"),
+    ]
+    assert all(run == runs[0] for run in runs)
+    assert bits(saved, "--blocks=7") != bits(alone, "--blocks=3")  # else the test says nothing
+
+
+def test_fixed_split_makes_bits_independent_of_strategy(tmp_path):
+    """Whether six sequences read their prompt together or each for itself."""
+    saved, outputs = tmp_path / "in.safetensors", []
+    sizes = ["--dim=batch=6", "--dim=context_len=900", "--dim=kv_len=0..60"]
+    assert run(SHARED, "--save-inputs", saved, *sizes).returncode == 0
+    for options in (["by-query", "--blocks=9"], ["by-node"], ["flatten"], ["flatten", "--blocks=50"]):
+        outputs.append(tmp_path / f"{len(outputs)}.safetensors")
+        result = run(
+            SHARED,
+            "--inputs",
+            saved,
+            "--fixed-split=256",
+            "--check",
+            "--outputs",
+            outputs[-1],
+            "--strategy",
+            *options,
+        )
+        assert result.returncode == 0, result.stderr
+    assert all(output.read_bytes() == outputs[0].read_bytes() for output in outputs)
+
+
 def test_lengths_from_a_trace(small, tmp_path):
     """Azure's trace where the data directory has it, else one like it."""
     data = os.environ.get("ATTN_DATA_DIR")

@@ -80,6 +80,7 @@ COMMANDS = [
     (["FILE", "--blocks=-3"], ["at least 1", "-3"]),
     (["FILE", "--check=yes"], ["takes no value"]),
     (["FILE", "--strategy=by-magic"], ["by-query, by-node", "by-magic"]),
+    (["FILE", "--fixed-split=100"], ["fixed split of 100", "64 or 128 would do"]),
     (["FILE", "--device=tpu"], ["host, cuda", "tpu"]),
     (["FILE", "--target=sm_75"], ["sm_80", "sm_75"]),
     (["FILE", "--entry=absent"], ["absent", "decode"]),

@@ -92,6 +92,10 @@ const std::vector<Option> &table() {
          return rt::inputError("--strategy expects one of " +
                                llvm::join(llvm::ArrayRef(rt::strategyNames), ", ") + ", got '" + text + "'");
        }},
+      {"--fixed-split", "TOKENS", "cut at multiples of these alone: bits depend on no other sequence",
+       [](Options &o, const std::string &text) {
+         return setNumber<int64_t>("--fixed-split", text, 1, o.fixedSplit);
+       }},
       {"--blocks", "N", "thread blocks to share the work; what fills the device",
        [](Options &o, const std::string &text) {
          int64_t blocks = 0;

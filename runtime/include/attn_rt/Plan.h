@@ -127,6 +127,12 @@ struct PlanOptions {
   int blocks = 0;
   /// Index into Manifest::kernels of the attend kernel. -1: the one that suits the batch's rows.
   int kernel = -1;
+  /// Tokens, a multiple of the kernel's key tile; 0: none. Work is then cut where the tokens of an instance
+  /// are a multiple of this, only what all of its rows see alike is shared, parts are merged in the order of
+  /// their instances, and where `kernel` names none it is the one for few rows. So what a row sees and the
+  /// order of its instances decide its result's bits: what else is in the batch, how many blocks there are
+  /// and by which strategy it is read move none.
+  int fixedSplit = 0;
   int multiprocessors = 132; ///< of the device
   const GpuModel *gpu = &defaultGpu();
 };

@@ -28,7 +28,7 @@ void Balancer::listWhole(const Work &work) {
 }
 
 /// Units cut where their instances' tokens are a multiple of the chunk, whatever else is in the batch.
-void Balancer::listChunks(const Work &work, int keys) {
+void Balancer::listChunks(const Work &work, int64_t chunk, int keys) {
   parts_.clear();
   for (size_t u = 0; u < work.units.size(); ++u) {
     const Unit &unit = work.units[u];
@@ -44,11 +44,13 @@ void Balancer::listChunks(const Work &work, int keys) {
     int32_t first = 0; // tile number of the segment's first tile
     for (int32_t s = unit.segmentBegin; s < unit.segmentEnd; ++s) {
       const PlanSegment &segment = work.segments[static_cast<size_t>(s)];
-      int64_t next = (segment.kvBegin / chunkTokens + 1) * chunkTokens;
-      for (; next < segment.kvEnd; next += chunkTokens)
+      int64_t next = (segment.kvBegin / chunk + 1) * chunk;
+      for (; next < segment.kvEnd; next += chunk)
         if (const auto end = static_cast<int32_t>(first + ceilDiv(next - segment.kvBegin, keys)); end > begin)
           add(end);
       first += static_cast<int32_t>(ceilDiv(segment.kvEnd - segment.kvBegin, keys));
+      if (work.fixedSplit && first > begin)
+        add(first);
     }
     if (begin < unit.tiles || unit.tiles == 0)
       add(unit.tiles);
@@ -255,21 +257,16 @@ void Balancer::balance(const Manifest &manifest, const Work &work, const PlanOpt
   const KernelInfo &kernel = manifest.kernels[static_cast<size_t>(work.kernel)];
   blocks_ = blocks;
   cost_.emplace(manifest, kernel, work, blocks, *options.gpu);
-  switch (options.strategy) {
-  case Strategy::ByNode:
+  const int64_t chunk = chunkOf(options);
+  if (chunk > 0)
+    listChunks(work, chunk, kernel.keys);
+  else if (options.strategy == Strategy::ByNode)
     listWhole(work);
+  if (chunk > 0 || options.strategy == Strategy::ByNode) {
     deal(work);
     emitDealt(work, out);
-    break;
-  case Strategy::ByNodeChunk:
-    listChunks(work, kernel.keys);
-    deal(work);
-    emitDealt(work, out);
-    break;
-  case Strategy::ByQuery:
-  case Strategy::Flatten:
+  } else {
     chooseShares(work, out);
-    break;
   }
   sumLoads(out);
 }

@@ -75,8 +75,7 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
   const bool shares = options.strategy != Strategy::ByQuery && limits.sharedInstances > 0;
   const int64_t sharedPacked = shares ? limits.sharedRows * m.groupSize() : 0;
   // A chunk of an instance ends where its tokens are a multiple of the chunk's, or where a segment does.
-  const int64_t chunks =
-      options.strategy == Strategy::ByNodeChunk ? ceilDiv(limits.tokensPerRow, chunkTokens) : 0;
+  const int64_t chunk = chunkOf(options), chunks = chunk > 0 ? ceilDiv(limits.tokensPerRow, chunk) : 0;
   PlanCapacity capacity;
   for (const KernelInfo &kernel : m.kernels) {
     const bool unused = options.kernel >= 0 && &kernel != &m.kernels.front() + options.kernel;
@@ -88,8 +87,8 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
     const int64_t own = packed / kernel.rows + std::min(limits.groups, limits.rows);
     const int64_t other = shares ? sharedPacked / kernel.rows + limits.sharedInstances : 0;
     // By node, what a group alone sees are units, too; and one for what nothing else adds (the sink).
-    const int64_t units = (nodes ? own * (limits.instancesPerRow + 1) : own) + other;
-    const int64_t extra = chunks ? units * intervals.most + (own + other) * chunks : 0;
+    const int64_t units = (nodes || chunk > 0 ? own * (limits.instancesPerRow + 1) : own) + other;
+    const int64_t extra = chunk > 0 ? units * intervals.most + (own + other) * chunks : 0;
     // Where tasks are cut into shares: one cut for each block but the first, which is one more task, and
     // copies of the segments of the task it cuts.
     capacity.tasks = std::max(capacity.tasks, (units + extra) * m.kvHeads + blocks);
@@ -102,8 +101,9 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
     const int64_t cutParts = 2 * blocks * std::min<int64_t>(kernel.rows, packed);
     const int64_t sharedParts = shares ? packed + sharedPacked : 0;
     const int64_t parts = limits.instancesPerRow * intervals.most + chunks + 1;
-    capacity.partialRows = std::max(capacity.partialRows,
-                                    nodes ? packed * parts * m.kvHeads : cutParts + sharedParts * m.kvHeads);
+    capacity.partialRows =
+        std::max(capacity.partialRows,
+                 nodes || chunk > 0 ? packed * parts * m.kvHeads : cutParts + sharedParts * m.kvHeads);
   }
   capacity.mergePartials = capacity.partialRows;
   capacity.mergeRows = std::min(capacity.partialRows, limits.rows * m.qHeads);

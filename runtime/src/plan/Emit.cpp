@@ -1,6 +1,9 @@
 #include "plan/Work.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
+#include <tuple>
 
 namespace attn::rt {
 
@@ -25,17 +28,32 @@ void cutSegments(std::span<const PlanSegment> segments, int32_t tileBegin, int32
   }
 }
 
-/// For every (row, head) that has partials, the list of them in the order in which tasks appear in the plan.
-/// Where tasks hold whole groups, as they nearly always do, the heads of a group have lists alike and are
-/// counted as one: `width` outputs.
-void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, Plan &plan) {
+/// For every (row, head) that has partials, the list of them in the order in which tasks appear in the plan,
+/// or of their instances and tokens. Where tasks hold whole groups, as they nearly always do, the heads of a
+/// group have lists alike and are counted as one: `width` outputs.
+void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, bool byInstance, Plan &plan) {
   const int32_t group = manifest.groupSize(), qHeads = manifest.qHeads;
   const bool whole = std::all_of(plan.tasks.begin(), plan.tasks.end(), [&](const PlanTask &task) {
     return task.partial < 0 || (task.packedBegin % group == 0 && task.packedCount % group == 0);
   });
   const int32_t width = whole ? group : 1;
+  order_.clear();
+  if (byInstance) { // a part has one segment, or none: the sink's, which goes last
+    order_.resize(plan.tasks.size());
+    std::iota(order_.begin(), order_.end(), 0);
+    const auto place = [&](int32_t t) {
+      const PlanTask &task = plan.tasks[static_cast<size_t>(t)];
+      if (task.segmentBegin == task.segmentEnd)
+        return std::tuple(std::numeric_limits<int32_t>::max(), 0, 0);
+      const PlanSegment &segment = plan.segments[static_cast<size_t>(task.segmentBegin)];
+      return std::tuple(segment.operand, segment.instance, segment.kvBegin);
+    };
+    std::sort(order_.begin(), order_.end(),
+              [&](int32_t a, int32_t b) { return std::pair(place(a), a) < std::pair(place(b), b); });
+  }
   const auto forEach = [&](auto &&visit) {
-    for (const PlanTask &task : plan.tasks) {
+    for (size_t t = 0; t < plan.tasks.size(); ++t) {
+      const PlanTask &task = plan.tasks[byInstance ? static_cast<size_t>(order_[t]) : t];
       if (task.partial < 0)
         continue;
       int32_t member = task.packedBegin % group;
@@ -124,7 +142,7 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
     plan.tasks.push_back(task);
   }
   if (plan.partialRows > 0)
-    emitMerges(manifest, batch, plan);
+    emitMerges(manifest, batch, work.fixedSplit, plan);
   else
     plan.mergeStart.push_back(0);
 }

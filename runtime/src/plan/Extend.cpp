@@ -36,11 +36,14 @@ double meanLoad(const Assignment &assignment) {
   return static_cast<double>(assignment.totalCost) / std::max(assignment.usedBlocks, 1);
 }
 
-bool sameChunks(std::span<const PlanSegment> before, std::span<const PlanSegment> now) {
+/// Would the same segments be cut in the same places?
+bool sameChunks(std::span<const PlanSegment> before, std::span<const PlanSegment> now, int64_t chunk) {
   bool same = before.size() == now.size();
-  for (size_t s = 0; s < before.size() && same; ++s)
-    same = before[s].kvBegin / chunkTokens == now[s].kvBegin / chunkTokens &&
-           (before[s].kvEnd - 1) / chunkTokens == (now[s].kvEnd - 1) / chunkTokens;
+  for (size_t s = 0; s < before.size() && same; ++s) {
+    const int64_t first = before[s].kvBegin / chunk, last = (before[s].kvEnd - 1) / chunk;
+    same = now[s].kvBegin / chunk == first && (now[s].kvEnd - 1) / chunk == last &&
+           (first == last || before[s].kvBegin == now[s].kvBegin);
+  }
   return same;
 }
 
@@ -202,12 +205,13 @@ bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &
                       const PlanCapacity &capacity, UnitBuilder &builder, Work &work, Balancer &balancer,
                       Assignment &assignment, Plan &plan) {
   moved_ = false;
-  if (!hasOnlyGrown(batch))
+  // What is seen alike may no longer be, and tasks without keys were left out.
+  if (!hasOnlyGrown(batch) || (work.fixedSplit && work.shared))
     return false;
   if (!indexed_)
     index(work, assignment, plan);
   const int keys = m.kernels[static_cast<size_t>(work.kernel)].keys;
-  const bool chunks = options.strategy == Strategy::ByNodeChunk;
+  const int64_t chunk = chunkOf(options);
   for (size_t u = 0; u < work.units.size(); ++u) {
     Unit &unit = work.units[u];
     const Unit before = unit;
@@ -216,7 +220,7 @@ bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &
     count(old, -unit.slots.count(), plan.stats);
     count(segments_, unit.slots.count(), plan.stats);
     work.tiles += int64_t{unit.tiles - before.tiles} * unit.slots.count();
-    if (chunks && !sameChunks(old, segments_))
+    if (chunk > 0 && !sameChunks(old, segments_, chunk))
       return false;
     if (segments_.size() == old.size()
             ? !extendUnit(u, before, unit, keys, work, assignment, balancer.loads(), plan)

@@ -49,6 +49,19 @@ struct Planner::State {
                       "; the attend kernels of '" + manifest.entry + "' are " + legal);
   }
 
+  Status checkFixedSplit() const {
+    const KernelInfo &kernel = manifest.kernels[static_cast<size_t>(work.kernel)];
+    const int split = options.fixedSplit, rest = split % kernel.keys;
+    if (split >= 0 && rest == 0)
+      return {};
+    const int below = split - rest;
+    return inputError("a fixed split of " + std::to_string(split) + " tokens: kernel '" + kernel.name +
+                      "' has tiles of " + std::to_string(kernel.keys) + " keys, so " +
+                      (below > 0 ? std::to_string(below) + " or " + std::to_string(below + kernel.keys)
+                                 : std::to_string(kernel.keys)) +
+                      " would do");
+  }
+
   Status checkCapacity(const Plan &plan) const {
     const struct {
       const char *what;
@@ -132,6 +145,8 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
     return status;
   plan.classHeads = classHeads(s.manifest, batch);
   s.builder.build(s.manifest, batch, plan.classHeads, s.options, s.work);
+  if (Status status = s.checkFixedSplit(); !status)
+    return status;
   plan.blocks = launchBlocks(s.manifest.kernels[static_cast<size_t>(s.work.kernel)], s.options);
   // The block number shares a word with its load where tasks are dealt out.
   if (plan.blocks < 1 || plan.blocks >= 1 << 20)

@@ -76,8 +76,23 @@ bool UnitBuilder::worthSharing(const Seen &seen, int64_t tileRows) {
   return saved > added;
 }
 
+/// Do all rows that see some of an instance see the same, and so the same segments together or apart?
+bool UnitBuilder::isSeenAlike(const Seen &seen) {
+  const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
+  const auto i = static_cast<size_t>(seen.instance);
+  const auto [least, greatest] = std::minmax_element(batch_->qPos.begin() + operand.rowFirst[i],
+                                                     batch_->qPos.begin() + operand.rowLast[i]);
+  possiblePositions(visibilityOf(seen.operand), ends_, *least, *greatest, possible_);
+  toTokens(possible_, operand.pos0[i], operand.lengths[i]);
+  certainPositions(visibilityOf(seen.operand), ends_, *least, *greatest, certain_);
+  toTokens(certain_, operand.pos0[i], operand.lengths[i]);
+  return !possible_.empty() && possible_ == certain_;
+}
+
 /// Is the instance a unit of its own, with all rows that see it?
 bool UnitBuilder::isShared(const Seen &seen, int64_t tileRows) {
+  if (fixedSplit_ && strategy_ != Strategy::ByQuery && !isSeenAlike(seen))
+    return false;
   switch (strategy_) {
   case Strategy::ByQuery:
     return false;
@@ -103,6 +118,8 @@ int UnitBuilder::chooseKernel(std::span<const int32_t> classHeads) {
     const int right = manifest_->kernels[static_cast<size_t>(b)].rows;
     return left != right ? left < right : a < b;
   });
+  if (fixedSplit_)
+    return kernels.front();
   const int64_t largest = manifest_->kernels[static_cast<size_t>(kernels.back())].rows;
   int64_t rows = 0;
   for (const Group &group : groups_)
@@ -237,6 +254,9 @@ void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t row
     for (const Seen &one : seen)
       addSegments(one, *least, *greatest, kernel, unit, work.segments);
     unit.segmentEnd = static_cast<int32_t>(work.segments.size());
+    // Whether a task without keys stands in a list must not depend on what others share.
+    if (fixedSplit_ && partial && !sink && unit.tiles == 0)
+      continue;
     work.tasks += slots.count();
     work.tiles += int64_t{unit.tiles} * slots.count();
     work.largestUnit = std::max(work.largestUnit, unit.packedCount);
@@ -281,8 +301,13 @@ void UnitBuilder::addClass(const SlotRange &slots, Work &work) {
     const std::span<const Seen> seen(seen_.data() + group.seenBegin,
                                      static_cast<size_t>(group.seenEnd - group.seenBegin));
     // Rows that only shared units serve need none of their own, unless someone has to add the sink.
-    if (group.units == 0 || !seen.empty() || manifest_->sinkLogits)
+    if (fixedSplit_ && (group.units > 0 || manifest_->sinkLogits)) {
+      addUnits(slots, group.rowBegin, group.rowEnd, seen, true, false, work);
+      if (manifest_->sinkLogits)
+        addUnits(slots, group.rowBegin, group.rowEnd, {}, true, true, work);
+    } else if (group.units == 0 || !seen.empty() || manifest_->sinkLogits) {
       addUnits(slots, group.rowBegin, group.rowEnd, seen, group.units > 0, true, work);
+    }
   }
   work.tokensOnce += std::min(classTokens_, storedTokens_) * slots.count();
 }
@@ -294,6 +319,7 @@ void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<
   ends_ = batch.ends.empty() ? manifest.ends : batch.ends;
   findGroups();
   strategy_ = options.strategy;
+  work.fixedSplit = fixedSplit_ = options.fixedSplit > 0;
   work.kernel = options.kernel >= 0 ? options.kernel : chooseKernel(classHeads);
   work.units.clear();
   work.segments.clear();

@@ -38,8 +38,16 @@ struct Unit {
   bool sink;                        ///< adds the sink logit
 };
 
+/// Where tasks are cut whatever the blocks: at multiples of so many tokens of an instance. 0: they are not.
+inline int64_t chunkOf(const PlanOptions &options) {
+  return options.fixedSplit > 0                      ? options.fixedSplit
+         : options.strategy == Strategy::ByNodeChunk ? chunkTokens
+                                                     : 0;
+}
+
 struct Work {
   int kernel = 0;
+  bool fixedSplit = false; ///< parts never span two segments, and are merged in the order of instances
   std::vector<Unit> units;
   std::vector<PlanSegment> segments;
   std::vector<Seen> seen;
@@ -98,6 +106,7 @@ private:
   const Manifest *manifest_ = nullptr;
   const Batch *batch_ = nullptr;
   Strategy strategy_ = Strategy::Flatten;
+  bool fixedSplit_ = false;
   std::span<const int32_t> ends_;
   int64_t storedTokens_ = 0; ///< of all instances that some row sees
   int64_t classTokens_ = 0;  ///< in segments of the class at hand
@@ -109,6 +118,7 @@ private:
     return visibilities_[static_cast<size_t>(headClass_)][static_cast<size_t>(operand)];
   }
   bool isShared(const Seen &seen, int64_t tileRows);
+  bool isSeenAlike(const Seen &seen);
   bool worthSharing(const Seen &seen, int64_t tileRows);
   void spreadInstances(int64_t tileRows);
   void addClass(const SlotRange &slots, Work &work);
@@ -168,7 +178,7 @@ private:
 
   int64_t taskCost(const Unit &unit) const;
   void listWhole(const Work &work);
-  void listChunks(const Work &work, int keys);
+  void listChunks(const Work &work, int64_t chunk, int keys);
   int64_t deal(const Work &work);
   void emitDealt(const Work &work, Assignment &out);
   void chooseShares(const Work &work, Assignment &out);
@@ -194,7 +204,8 @@ private:
     int32_t size, next; ///< entries, and where the next one goes
   };
   std::vector<MergeList> lists_;
-  void emitMerges(const Manifest &manifest, const Batch &batch, Plan &plan);
+  std::vector<int32_t> order_; ///< of tasks in merge lists, where it is not that of the plan
+  void emitMerges(const Manifest &manifest, const Batch &batch, bool byInstance, Plan &plan);
 };
 
 /// Keeps a plan's tasks and changes what they read, where a batch has grown at the ends of its instances.

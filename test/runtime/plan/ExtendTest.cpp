@@ -68,6 +68,7 @@ TEST(Extend, GrowingBatchesAreCoveredExactly) {
     PlanOptions options;
     options.strategy = static_cast<Strategy>(below(rng, std::size(strategyNames)));
     options.blocks = static_cast<int>(1 + below(rng, 30));
+    options.fixedSplit = round % 6 ? 0 : 128;
     options.gpu = round % 2 ? &slowGpu : &defaultGpu();
     PlanLimits limits = PlanLimits::of(m, batch);
     limits.tokensPerRow += 4000;
@@ -84,7 +85,7 @@ TEST(Extend, GrowingBatchesAreCoveredExactly) {
       kept += *inPlace;
       renewed += !*inPlace;
       keptCut += *inPlace && plan.stats.cuts > 0;
-      expectRight(m, batch, plan, capacity);
+      expectRight(m, batch, plan, capacity, options.fixedSplit == 0);
       expectFigures(m, plan);
       const double excess = plan.stats.maxCost - plan.stats.meanCost;
       if (!*inPlace)

@@ -12,9 +12,9 @@ namespace attn::rt::test {
 inline constexpr GpuModel slowGpu{"slow", 1e9, 1e12, 1};
 
 /// Everything that a plan promises, checked by walking it as a kernel would and counting what every (row,
-/// head) gets.
-void expectRight(const Manifest &manifest, const Batch &batch, const Plan &plan,
-                 const PlanCapacity &capacity);
+/// head) gets. `ordered`: lists to merge are in the order of tasks.
+void expectRight(const Manifest &manifest, const Batch &batch, const Plan &plan, const PlanCapacity &capacity,
+                 bool ordered = true);
 /// Plans a batch and expects it right, and balanced where tasks were cut: returns whether they were.
 bool checkPlan(const Manifest &manifest, const Batch &batch, const PlanOptions &options);
 /// To the bit, figures apart.

@@ -37,6 +37,7 @@ TEST(Plan, RandomBatchesAreCoveredExactly) {
     PlanOptions options;
     options.strategy = static_cast<Strategy>(below(rng, std::size(strategyNames)));
     options.blocks = static_cast<int>(1 + below(rng, 40));
+    options.fixedSplit = round % 5 ? 0 : 64 << below(rng, 4);
     if (round % 2)
       options.gpu = &slowGpu;
     Batch batch = simpleBatch(lengths, rows);
@@ -66,6 +67,7 @@ TEST(Plan, TreesAreCoveredExactly) {
       PlanOptions options;
       options.strategy = static_cast<Strategy>(s);
       options.blocks = static_cast<int>(1 + below(rng, 30));
+      options.fixedSplit = round % 5 ? 0 : 128;
       if (round % 3)
         options.gpu = &slowGpu;
       cut += checkPlan(m, batch, options);
@@ -278,6 +280,11 @@ TEST(Plan, Errors) {
             "PlanOptions::kernel is 2; the attend kernels of 'decode' are 0 ('decode_rows16'), 1 "
             "('decode_rows128')");
   options.kernel = -1;
+  options.fixedSplit = 100;
+  EXPECT_EQ(
+      makePlan(m, simpleBatch({1}, {1}), options).error().message,
+      "a fixed split of 100 tokens: kernel 'decode_rows16' has tiles of 64 keys, so 64 or 128 would do");
+  options.fixedSplit = 0;
   options.blocks = -1;
   EXPECT_NE(makePlan(m, simpleBatch({1}, {1}), options)
                 .error()

@@ -4,6 +4,7 @@
 #include "attn_rt/HostDevice.h"
 
 #include <gtest/gtest.h>
+#include <map>
 
 using namespace attn::rt;
 using namespace attn::rt::test;
@@ -71,6 +72,93 @@ TEST(Strategy, MovesOnlyRounding) {
   }
   for (size_t s = 0; s < std::size(merged); ++s)
     EXPECT_GT(merged[s], 0) << strategyNames[s];
+}
+
+/// The results of each row, by the node's number and which of its rows it is.
+using Bits = std::map<std::pair<uint64_t, int32_t>, std::vector<uint8_t>>;
+
+Bits bitsOf(const TensorMap &out, const TestForest &forest) {
+  Bits bits;
+  const auto rows = rowsOf(forest);
+  for (size_t row = 0; row < rows.size(); ++row)
+    for (const char *name : {"o", "lse"}) {
+      const Tensor &tensor = out.at(name);
+      const auto size = static_cast<int64_t>(tensor.bytes.size() / rows.size());
+      const auto begin = tensor.bytes.begin() + static_cast<int64_t>(row) * size;
+      std::vector<uint8_t> &own = bits[rows[row]];
+      own.insert(own.end(), begin, begin + size);
+    }
+  return bits;
+}
+
+// Neighbours, blocks, strategy and whether a plan is new or extended move no bit, and without a fixed split
+// they do.
+TEST(FixedSplit, NeighboursMoveNoBit) {
+  Rng rng(67);
+  int moved = 0, extended = 0;
+  for (int round = 0; round < 12; ++round) {
+    SampleOptions sample{.ends = {round % 2 ? 1 << 30 : 150}, .bigRows = 64};
+    if (round % 3 == 0) {
+      sample.ends.push_back(70);
+      sample.headClasses = {{"retrieval", visibility(Visibility::Kind::All)},
+                            {"streaming", visibility(Visibility::Kind::Recent, 1)}};
+    }
+    const Manifest manifest = scalarManifest(sample);
+    const std::vector<host::HostKernel> kernels = scalarKernels(manifest);
+    std::unique_ptr<HostDevice> device = makeHostDevice();
+    Session session = std::move(*Session::create(*device, manifest, {"scalar", {}, {}, kernels}));
+    TestForest forest = randomForest(rng, 2 + below(rng, 5), 500);
+    forest.back().rows = 1;
+    std::optional<Bits> first, free;
+    for (int variant = 0; variant < 8; ++variant) {
+      SCOPED_TRACE("round " + std::to_string(round) + ", variant " + std::to_string(variant));
+      const TestForest all =
+          variant % 2 ? withNeighbours(forest, rng, 1 + below(rng, 6), variant % 4 == 1 ? 500 : 60) : forest;
+      TensorMap tensors = tensorsOf(manifest, all, rng);
+      if (!sample.headClasses.empty())
+        tensors["classes"] = Tensor::ofI32({2}, std::vector<int32_t>{1, 0});
+      const Batch batch = *batchFromTensors(manifest, tensors);
+      PlanOptions options;
+      options.strategy = static_cast<Strategy>(below(rng, std::size(strategyNames)));
+      options.blocks = static_cast<int>(1 + below(rng, 30));
+      options.gpu = variant % 3 ? &slowGpu : &defaultGpu();
+      options.fixedSplit = 128;
+      ASSERT_TRUE(session.bind(tensors, batch));
+      const auto run = [&](const Plan &plan) {
+        EXPECT_TRUE(session.reserve(planCapacity(manifest, PlanLimits::of(manifest, batch), options)));
+        const Status ran = session.run(plan);
+        EXPECT_TRUE(ran) << ran.error().message;
+        Bits bits = bitsOf(*session.outputs(), all), own;
+        for (const auto &row : rowsOf(forest))
+          own[row] = bits.at(row);
+        return own;
+      };
+      Planner planner(manifest, options, planCapacity(manifest, PlanLimits::of(manifest, batch), options));
+      Plan plan;
+      Batch before = batch; // a step ago
+      for (int32_t &position : before.qPos)
+        position = std::max(position - 1, 0);
+      for (int32_t &length : before.operands[0].lengths)
+        length = std::max(length - 1, 0);
+      ASSERT_TRUE(planner.plan(before, plan));
+      const Result<bool> inPlace = planner.update(batch, plan);
+      ASSERT_TRUE(inPlace) << inPlace.error().message;
+      extended += *inPlace;
+      const Bits bits = run(plan);
+      if (!first)
+        first = bits;
+      EXPECT_TRUE(bits == *first);
+      options.fixedSplit = 0;
+      const Bits others = run(*makePlan(manifest, batch, options));
+      if (!free)
+        free = others;
+      moved += others != *free;
+      if (HasFatalFailure())
+        return;
+    }
+  }
+  EXPECT_GT(moved, 20); // else the test says nothing
+  EXPECT_GT(extended, 5);
 }
 
 } // namespace

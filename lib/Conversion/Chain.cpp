@@ -26,15 +26,15 @@ static LogicalResult verifyChain(Chain &chain) {
   for (UpdateOp update : chain.updates) {
     if (argumentName(update.getKv()).empty())
       return update.emitOpError("expected the region to be an argument of the function, with an attn.name");
-    StringRef what =
-        update.getQuery() != chain.query()                       ? "the query of its attn.init"
-        : update.getKv().getType().getHeads() != chain.kvHeads() ? "the KV heads of the first region"
-        : update.getScaleAttr() != first.getScaleAttr()          ? "the scale of the first update"
-        : update.getClasses() != first.getClasses() ||
-                update.getHeadClassesAttr() != first.getHeadClassesAttr()
-            ? "the head classes of the first update"
-        : update.getScore().empty() != first.getScore().empty() ? "a score region like the first update"
-                                                                : "";
+    StringRef what = update.getQuery() != chain.query()              ? "the query of its attn.init"
+                     : update.getKVHeads() != chain.kvHeads()        ? "the KV heads of the first region"
+                     : update.getScaleAttr() != first.getScaleAttr() ? "the scale of the first update"
+                     : update.getClasses() != first.getClasses() ||
+                             update.getHeadClassesAttr() != first.getHeadClassesAttr()
+                         ? "the head classes of the first update"
+                     : update.getScore().empty() != first.getScore().empty()
+                         ? "a score region like the first update"
+                         : "";
     if (!what.empty()) {
       InFlightDiagnostic diagnostic = update.emitOpError("expected ") << what << ": one kernel has one state";
       diagnostic.attachNote(first.getLoc()) << "the first update";
@@ -73,6 +73,8 @@ FailureOr<Chain> attn::findChain(func::FuncOp function) {
 }
 
 int64_t attn::fetchLines(KVType type, int64_t keys) {
+  if (type.isOfClass())
+    return 0;
   int64_t lines = type.getStore() == Store::Paged ? std::gcd(type.getPage(), keys) : keys;
   // Swizzles repeat after eight lines; the lanes of a warp issue one box each.
   return lines % 8 == 0 && keys / lines <= 32 ? lines : 0;

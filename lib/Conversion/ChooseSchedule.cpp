@@ -83,24 +83,17 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     }
     auto query = cast<RankedTensorType>((*inits.begin()).getQuery().getType());
     auto updates = function.getOps<UpdateOp>();
-    Shape shape{query.getDimSize(2),
-                (*finish.begin()).getState().getType().getValueDim(),
-                std::distance(updates.begin(), updates.end()),
-                1,
-                true,
-                {}};
+    Shape shape{query.getDimSize(2), (*finish.begin()).getState().getType().getValueDim(), 0, 1, true, {}};
     for (UpdateOp update : updates) {
-      shape.group = query.getDimSize(1) / update.getKv().getType().getHeads();
+      shape.group = query.getDimSize(1) / update.getKVHeads();
       SmallVector<int64_t> ends;
       update.getVisibility().collectEnds(ends);
       shape.plain &= update.getScore().empty() && ends.empty();
       shape.kept.push_back(update.getKv().getType());
+      HeadClassesAttr classes = update.getHeadClassesAttr();
+      shape.masks += classes && !update.getClassOfRegion() ? classes.size() : 1;
+      shape.plain &= !classes;
     }
-    if (!updates.empty())
-      if (HeadClassesAttr classes = (*updates.begin()).getHeadClassesAttr()) {
-        shape.masks *= classes.size();
-        shape.plain = false;
-      }
 
     if (auto given = function->getAttrOfType<ArrayAttr>("tile.schedules")) {
       for (auto schedule : given.getAsRange<ScheduleAttr>()) {
@@ -136,6 +129,10 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
                                 << many.getRows()
                                 << " operations per byte of keys and values, so tensor cores are "
                                 << "the limit; decode stays mma: its limit is memory";
+        if (schedule == "auto" && llvm::any_of(shape.kept, [](KVType type) { return type.isOfClass(); }))
+          function.emitRemark()
+              << "schedule wgmma gathers keys and values: boxes have strides that are known "
+                 "before the kernel runs, and stores of one head class (heads = ?) have not";
       } else {
         function.emitRemark() << "schedule mma instead of wgmma: "
                               << (chip->hasWgmma ? "no tile of this dim fits shared memory and registers"

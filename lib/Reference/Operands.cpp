@@ -47,13 +47,15 @@ public:
         operands.sinks = find(argument.name, rt::DType::F32, {operands.queryHeads});
       else if (argument.role == Role::Tensor)
         operands.tensors[argument.index] = findTensor(argument);
-    for (unsigned i = 0, e = attend->getRegions().size(); i != e && status; ++i) {
-      unsigned index = cast<BlockArgument>(attend->getRegions()[i]).getArgNumber();
-      readRegion(signature->arguments[index].name, attend->getRegionType(i), attend->getRegionVisibility(i));
-    }
     operands.seen.resize(operands.keyHeads);
+    classNames.resize(operands.keyHeads);
     if (HeadClassesAttr classes = attend->getHeadClassesAttr())
       readClasses(classes);
+    for (unsigned i = 0, e = attend->getRegions().size(); i != e && status; ++i) {
+      unsigned index = cast<BlockArgument>(attend->getRegions()[i]).getArgNumber();
+      readRegion(signature->arguments[index].name, attend->getRegionType(i), attend->getRegionVisibility(i),
+                 attend->getRegionClass(i));
+    }
     readPositions();
     if (!status)
       return status.error();
@@ -114,11 +116,13 @@ private:
     return start;
   }
 
-  void readRegion(const std::string &name, KVType type, VisibilityAttr visibility) {
+  void readRegion(const std::string &name, KVType type, VisibilityAttr visibility, StringAttr headClass) {
     KVRegion region;
     region.type = type;
     region.visibility = visibility;
-    int64_t heads = type.getHeads();
+    for (StringAttr of : classNames)
+      region.headPlaces.push_back(!headClass || of == headClass ? region.heads++ : -1);
+    int64_t heads = region.heads;
     rt::DType key = elementType(type.getKey()), value = elementType(type.getValue());
     switch (type.getStore()) {
     case Store::Dense:
@@ -213,6 +217,7 @@ private:
         return fail("tensor 'classes': expected a class from 0 to " + std::to_string(classes.size() - 1) +
                     " for KV head " + std::to_string(head) + ", got " + std::to_string(headClass));
       operands.seen[head] = classes.getVisibility()[headClass];
+      classNames[head] = classes.getNames()[headClass];
     }
   }
 
@@ -250,6 +255,7 @@ private:
   func::FuncOp func;
   const rt::TensorMap &tensors;
   Operands operands;
+  SmallVector<StringAttr> classNames; ///< of each KV head; null where there are no classes
   rt::Status status;
 };
 } // namespace

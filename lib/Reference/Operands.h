@@ -17,10 +17,12 @@ struct KVRegion {
   std::vector<int32_t> lengths, pos0, rowFirst, rowLast; ///< per instance
   const rt::Tensor *blockTable = nullptr;                ///< paged
   const rt::Tensor *start = nullptr;                     ///< packed
+  int64_t heads = 0;                                     ///< in the store
+  std::vector<int64_t> headPlaces; ///< which of those a KV head is; -1: none, it does not see the region
 
   size_t instances() const { return lengths.size(); }
 
-  /// Where token t of an instance lies: the index of its first element is this times heads times dim.
+  /// Where token t of an instance lies: the index of its first element is this times `heads` times dim.
   int64_t slot(size_t instance, int64_t token) const;
 };
 

@@ -165,11 +165,12 @@ private:
 
     for (const KVRegion &region : operands.regions)
       for (size_t i = 0; i < region.instances(); ++i)
-        for (int64_t token = 0; token < region.lengths[i] && region.rowFirst[i] < region.rowLast[i];
+        for (int64_t token = 0; region.headPlaces[keyHead] >= 0 && token < region.lengths[i] &&
+                                region.rowFirst[i] < region.rowLast[i];
              token += ScoreProgram::kChunk) {
           int64_t count = std::min<int64_t>(ScoreProgram::kChunk, region.lengths[i] - token);
           for (int64_t t = 0; t < count; ++t) {
-            int64_t slot = region.slot(i, token + t) * operands.keyHeads + keyHead;
+            int64_t slot = region.slot(i, token + t) * region.heads + region.headPlaces[keyHead];
             widener.widen(*region.keys, slot * operands.keyDim, operands.keyDim,
                           &scratch.keys[t * operands.keyDim]);
             widener.widen(*region.values, slot * operands.valueDim, operands.valueDim,

@@ -106,7 +106,7 @@ static LogicalResult describeArguments(func::FuncOp function, rt::Manifest &mani
                     : kv.getStore() == Store::Packed ? rt::Argument::Store::Packed
                                                      : rt::Argument::Store::Dense;
       entry.page = kv.getPage();
-      entry.kvHeads = kv.getHeads();
+      entry.kvHeads = kv.isOfClass() ? 0 : kv.getHeads();
       entry.keyDim = kv.getKeyDim();
       entry.valueDim = kv.getValueDim();
       entry.keyDType = dtypeOf(kv.getKey());
@@ -155,6 +155,8 @@ static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
     for (auto [i, argument] : llvm::enumerate(manifest.arguments))
       if (argument.name == operand.argument)
         operand.argumentIndex = i;
+    if (update.getRegionClassAttr())
+      manifest.arguments[operand.argumentIndex].headClass = *update.getClassOfRegion();
     operand.visibility = visibilityOf(update.getVisibility(), manifest.ends);
     manifest.operands.push_back(std::move(operand));
     manifest.scale = update.getScale().convertToFloat();

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from attnlab import Problem
 
 DUO = "causal heads {retrieval: see all, streaming: see sink(4) | recent(64)}"
+APART = DUO + " apart"  # each class has a store of its own
 
 AXES = {
     "batch": (1, 2, 5, 17),
@@ -21,7 +22,7 @@ AXES = {
     "heads": ((32, 8), (28, 4), (32, 32), (8, 1), (40, 8)),
     "dims": ((64, 64), (80, 80), (128, 128), (192, 128), (256, 256)),
     "dtype": ("f16", "bf16"),
-    "see": ("causal", "all", "window(100)", "causal and (sink(4) | recent(64))", DUO),
+    "see": ("causal", "all", "window(100)", "causal and (sink(4) | recent(64))", DUO, APART),
     "softcap": (False, True),
 }
 
@@ -70,7 +71,8 @@ class Point:
                 "h{}_{}".format(*self.heads),
                 "d{}_{}".format(*self.dims),
                 self.dtype,
-                "duo" if self.see == DUO else self.see.split("(")[0].strip().replace(" ", "_"),
+                {DUO: "duo", APART: "apart"}.get(self.see)
+                or self.see.split("(")[0].strip().replace(" ", "_"),
                 "softcap" if self.softcap else "plain",
             ]
         )

@@ -44,6 +44,13 @@ BUDGET_PROBLEMS = [
     Problem(
         8, 8, see="causal heads {retrieval: see all, streaming: see sink(64) | recent(256)}", store="dense"
     ),
+    Problem(see="causal heads {retrieval: see all, streaming: see sink(64) | recent(256)} apart"),
+    Problem(
+        28,
+        4,
+        see="causal heads {retrieval: see all, streaming: see sink(64) | recent(256)} apart",
+        store="packed",
+    ),
     Problem(softcap=True),
 ]
 

@@ -25,6 +25,7 @@ struct SampleOptions {
   bool sinkLogits = false;
   int bigRows = 128, keys = 64, keyAlign = 1;
   std::vector<HeadClassInfo> headClasses = {};
+  bool apart = false;     ///< operand i is of head class i, and holds its heads only
   bool tensorMap = false; ///< the attend kernels read "kv.k_pages" through "kv.k.map0"
 };
 
@@ -69,10 +70,12 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
     kv.role = Argument::Role::KV;
     kv.store = options.store;
     kv.page = options.store == Argument::Store::Paged ? options.page : 0;
-    kv.kvHeads = m.kvHeads;
+    kv.kvHeads = options.apart ? 0 : m.kvHeads;
+    kv.headClass = options.apart ? i : -1;
     kv.keyDim = kv.valueDim = options.dim;
     m.arguments.push_back(kv);
-    m.operands.push_back({kv.name, i + 1, i ? visibility(Visibility::Kind::All) : options.visibility});
+    m.operands.push_back(
+        {kv.name, i + 1, i && !options.apart ? visibility(Visibility::Kind::All) : options.visibility});
   }
   if (m.sinkLogits) {
     Argument sink;

@@ -33,7 +33,8 @@ class Problem:
     value_dim: int = 128
     dtype: str = "bf16"
     store: str = "paged<16>"
-    see: str = "causal"  # with head classes "causal heads {retrieval: see all, ...}"
+    # With head classes "causal heads {retrieval: see all, ...}"; "... apart" gives each class a store of its own.
+    see: str = "causal"
     softcap: bool = False
     approximate: bool = False  # the soft cap by the hardware's tanh
     sinks: bool = False  # a learned logit per head
@@ -43,10 +44,10 @@ class Problem:
     def group(self):
         return self.q_heads // self.kv_heads
 
-    def store_type(self, store):
+    def store_type(self, store, heads):
         value_dim = "" if self.value_dim == self.dim else f"value_dim = {self.value_dim}, "
         return (
-            f"!attn.kv<{store}, heads = {self.kv_heads}, dim = {self.dim}, "
+            f"!attn.kv<{store}, heads = {heads}, dim = {self.dim}, "
             f"{value_dim}key = {self.dtype}, value = {self.dtype}>"
         )
 
@@ -56,10 +57,18 @@ class Problem:
         lse = f"tensor<?x{self.q_heads}xf32>"
         see, _, classes = self.see.partition(" heads ")
         score = constants = argument = heads = sinks = ""
-        operands = "!query, !cache"
+        stored, kv = self.kv_heads, [("kv", "")]
+        if classes.endswith(" apart"):
+            classes = classes.removesuffix(" apart")
+            stored, kv = "?", [(f"{name}_kv", f" for {name}") for name in re.findall(r"(\w+): see", classes)]
+        regions = ", ".join(f"(%{name} see {see}{of_class})" for name, of_class in kv)
+        stores = ",\n                     ".join(
+            f'%{name}: !cache {{attn.name = "{name}", attn.dims = ["batch", "kv_len"]}}' for name, _ in kv
+        )
+        operands = "!query" + ", !cache" * len(kv)
         draft = region = ""
         if self.draft_store:
-            draft = "!draft = " + self.store_type(self.draft_store)
+            draft = "!draft = " + self.store_type(self.draft_store, self.kv_heads)
             argument += """,
                      %draft: !draft {attn.name = "draft", attn.dims = ["drafts", "draft_len"]}"""
             region = f", (%draft see {see})"
@@ -87,11 +96,11 @@ class Problem:
       attn.yield %z : f32
     }}"""
         return f"""!query = {query}
-!cache = {self.store_type(self.store)}
+!cache = {self.store_type(self.store, stored)}
 {draft}
 func.func @attention(%q: !query {{attn.name = "q", attn.dims = ["rows"]}},
-                     %kv: !cache {{attn.name = "kv", attn.dims = ["batch", "kv_len"]}}{argument}) -> ({output}, {lse}) {{{constants}
-  %o, %lse = attn.attend %q over (%kv see {see}){region}{heads}{sinks}{score} : {operands} -> {output}, {lse}
+                     {stores}{argument}) -> ({output}, {lse}) {{{constants}
+  %o, %lse = attn.attend %q over {regions}{region}{heads}{sinks}{score} : {operands} -> {output}, {lse}
   return %o, %lse : {output}, {lse}
 }}
 """

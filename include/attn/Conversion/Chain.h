@@ -20,7 +20,7 @@ struct Chain {
   int64_t queryHeads() { return queryType().getDimSize(1); }
   int64_t keyDim() { return queryType().getDimSize(2); }
   int64_t valueDim() { return init.getState().getType().getValueDim(); }
-  int64_t kvHeads() { return updates.empty() ? 1 : updates.front().getKv().getType().getHeads(); }
+  int64_t kvHeads() { return updates.empty() ? 1 : updates.front().getKVHeads(); }
   int64_t group() { return queryHeads() / kvHeads(); }
   Type element() { return queryType().getElementType(); }
 
@@ -39,7 +39,8 @@ struct Chain {
   int64_t firstEndOfClass(unsigned headClass);
 };
 
-/// Lines of the boxes in which a tile of `keys` tokens can be copied in bulk; 0: its tokens lie apart.
+/// Lines of the boxes in which a tile of `keys` tokens can be copied in bulk; 0: its tokens lie apart, or
+/// nobody knows how far before the kernel runs.
 int64_t fetchLines(KVType type, int64_t keys);
 /// Whether the tiles of all operands can.
 bool mayFetch(Chain &chain, int64_t keys);

@@ -8,6 +8,9 @@
 // Both see a tensor as slots (one per token, or per query row) of heads of
 // features, and share the map from a token to its slot.
 //
+// How many heads the store of one class holds is a run-time value, and the
+// strides of a box are not. Such a store is gathered, as slots of one head each.
+//
 //===----------------------------------------------------------------------===//
 #include "AttendKernel.h"
 
@@ -54,12 +57,17 @@ void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value f
     int64_t dim = part == "k" ? type.getKeyDim() : type.getValueDim();
     std::string name = tensor(update, type.getStore() == Store::Paged ? (part + "_pages").str() : part.str());
     sources.push_back(b.buffer(name, chain.element()));
-    origins.push_back(b.wide(b.mul(kvHead, b.i32(dim))));
-    strides.push_back(type.getHeads() * dim);
+    origins.push_back(type.isOfClass() ? b.i64(0) : b.wide(b.mul(kvHead, b.i32(dim))));
+    strides.push_back(type.isOfClass() ? dim : type.getHeads() * dim);
   }
   auto gather = GatherOp::create(b, firstKey, segment.kvEnd, sources, origins, targets, strides, scope);
-  b.fill(gather.getSlot(), {b.getI32Type()},
-         [&](ValueRange token) { return slotOf(update, segment, token[0]); });
+  b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange token) {
+    Value ofToken = slotOf(update, segment, token[0]);
+    if (!type.isOfClass())
+      return ofToken;
+    Value heads = b.dimension(tensor(update, "heads"));
+    return b.add(b.mul(ofToken, heads), b.sub(slot, segment.firstSlot));
+  });
 }
 
 /// A map for each width of the tile's panels. Axes: features of a panel, then `inner`, then slots, panels and

@@ -51,10 +51,10 @@ scf::ForOp AttendKernel::beginTasks(ValueRange carried) {
 }
 
 void AttendKernel::setTask(ValueRange fields) {
-  packedBegin = fields[0], packedCount = fields[1], kvHead = fields[2];
+  packedBegin = fields[0], packedCount = fields[1], slot = kvHead = fields[2];
   segmentBegin = fields[3], segmentEnd = fields[4], partial = fields[5], flags = fields[6];
   if (chain.headClasses())
-    kvHead = b.read(b.buffer("slot_heads", b.getI32Type()), b.wide(fields[2])), headClass = fields[7];
+    kvHead = b.read(b.buffer("slot_heads", b.getI32Type()), b.wide(slot)), headClass = fields[7];
 }
 
 void AttendKernel::readRows() {
@@ -228,6 +228,10 @@ Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, 
   unsigned first = operand.value_or(0), last = operand ? *operand + 1 : chain.updates.size();
   for (unsigned i = first; i < last; ++i) {
     Value ofOperand = only(partialTile, last - first, segment.operand, i);
+    if (std::optional<unsigned> c = chain.updates[i].getClassOfRegion()) {
+      scores = maskFor(i, *c, scores, segment, firstKey, ofOperand);
+      continue;
+    }
     for (unsigned c = 0; c < chain.classCount(); ++c)
       scores = maskFor(i, c, scores, segment, firstKey, only(ofOperand, chain.classCount(), headClass, c));
   }

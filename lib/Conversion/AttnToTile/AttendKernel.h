@@ -11,7 +11,8 @@
 //
 // Rows are *packed*: row p of KV head h is query row p / G, query head
 // h*G + p % G, so that the heads of a group share every key they read. Where
-// heads have classes, a task names a slot, and `slot_heads` its KV head.
+// heads have classes, a task names a slot, and `slot_heads` its KV head. In the
+// store of one class a slot's head is the one after the class's slots before it.
 //
 // Schedules differ in who copies and who computes, and in how the tensor cores
 // are driven; they derive from this class. What a tile means (scores, score
@@ -29,7 +30,7 @@ namespace mlir::attn {
 
 /// The fields of a segment of the plan (see attn_rt/Plan.h).
 struct Segment {
-  Value operand, instance, kvBegin, kvEnd, fullBegin, fullEnd, pos0;
+  Value operand, instance, kvBegin, kvEnd, fullBegin, fullEnd, pos0, firstSlot;
 };
 
 /// A partial softmax of one warp's rows.
@@ -82,7 +83,7 @@ protected:
     return b.record(b.buffer("plan.segments", b.getI32Type()), index);
   }
   static Segment segmentOf(ValueRange fields) {
-    return {fields[0], fields[1], fields[2], fields[3], fields[4], fields[5], fields[6]};
+    return {fields[0], fields[1], fields[2], fields[3], fields[4], fields[5], fields[6], fields[7]};
   }
   /// Copies the task's queries to `target`.
   void gatherQueries(Value target, tile::Scope scope);
@@ -145,7 +146,7 @@ protected:
   Value warpRow;    ///< this warp's first row, counted from the task's first
   Value countsSink; ///< whether this warp may count the sink (null: yes)
   // Values of the task being written.
-  Value packedBegin, packedCount, kvHead, segmentBegin, segmentEnd, partial, flags, headClass;
+  Value packedBegin, packedCount, slot, kvHead, segmentBegin, segmentEnd, partial, flags, headClass;
   Value queryPosition, queryHead;
 
 private:

@@ -123,7 +123,8 @@ rt::Status checkShape(const Arguments &arguments, const rt::Workload &workload, 
   for (const KVArgument &kv : arguments.kv) {
     const auto bytes = kv.keyDim * static_cast<int64_t>(rt::dtypeSize(kv.key)) +
                        kv.valueDim * static_cast<int64_t>(rt::dtypeSize(kv.value));
-    const std::string problem = text(arguments.query.shape[1], kv.heads, kv.keyDim, bytes);
+    const int64_t heads = kv.headClass < 0 ? kv.heads : arguments.classes->heads;
+    const std::string problem = text(arguments.query.shape[1], heads, kv.keyDim, bytes);
     const std::string given =
         text(workload.qHeads, workload.kvHeads, workload.dim, workload.bytesPerTokenPerHead);
     if (problem != given)
@@ -131,6 +132,13 @@ rt::Status checkShape(const Arguments &arguments, const rt::Workload &workload, 
                             ": make it for these with attn-workload's options");
   }
   return {};
+}
+
+/// How many KV arguments the heads that see this one see.
+int64_t countBeside(const Arguments &arguments, const KVArgument &kv) {
+  return std::count_if(arguments.kv.begin(), arguments.kv.end(), [&](const KVArgument &other) {
+    return other.headClass == kv.headClass || other.headClass < 0 || kv.headClass < 0;
+  });
 }
 
 } // namespace
@@ -141,10 +149,13 @@ rt::Result<rt::TensorMap> run::generateForest(const Arguments &arguments, const 
   if (step >= static_cast<int64_t>(workload.steps.size()))
     return rt::inputError("--step expects a number below " + std::to_string(workload.steps.size()) +
                           ", the steps of '" + name + "', got " + std::to_string(step));
-  if (arguments.kv.size() > 2)
-    return rt::inputError("--workload fills one KV argument, or two, of which the second takes the nodes "
-                          "that are new; this function has " +
-                          std::to_string(arguments.kv.size()) + ": give it tensors with --inputs");
+  for (const KVArgument &kv : arguments.kv)
+    if (const int64_t count = countBeside(arguments, kv); count > 2)
+      return rt::inputError("--workload fills one KV argument, or two, of which the second takes the nodes "
+                            "that are new" +
+                            std::string(kv.headClass < 0 ? "" : ", for each head class") +
+                            "; this function has " + std::to_string(count) +
+                            ": give it tensors with --inputs");
   if (rt::Status status = checkShape(arguments, workload, name); !status)
     return status.error();
   auto nodes =
@@ -155,6 +166,8 @@ rt::Result<rt::TensorMap> run::generateForest(const Arguments &arguments, const 
     return status.error();
 
   TensorMaker maker(arguments, dims, seed);
+  if (rt::Status status = maker.addClasses(); !status)
+    return status.error();
   std::vector<std::string> sizes = {"batch", "q_len"};
   if (!arguments.query.dims.empty())
     sizes.push_back(arguments.query.dims.front());
@@ -162,8 +175,11 @@ rt::Result<rt::TensorMap> run::generateForest(const Arguments &arguments, const 
   for (const Node &node : *nodes)
     longest = std::max(longest, node.pos0 + node.tokens);
   for (const KVArgument &kv : arguments.kv) {
-    const bool second = &kv != &arguments.kv.front();
-    const auto which = arguments.kv.size() == 1 ? std::optional<bool>() : second;
+    const auto first = std::find_if(arguments.kv.begin(), arguments.kv.end(), [&](const KVArgument &other) {
+      return other.headClass < 0 || kv.headClass < 0 || other.headClass == kv.headClass;
+    });
+    const bool second = &kv != &*first;
+    const auto which = countBeside(arguments, kv) == 1 ? std::optional<bool>() : second;
     const Instances instances = instancesOf(*nodes, which, second && kv.page == 1);
     if (rt::Status status = maker.addKV(kv, instances); !status)
       return status.error();

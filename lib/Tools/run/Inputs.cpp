@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 using namespace attn;
 using namespace attn::run;
@@ -38,12 +39,21 @@ public:
       return status.error();
     start.resize(batch + 1);
     std::partial_sum(queryLengths.begin(), queryLengths.end(), start.begin() + 1);
-    end.resize(batch);
-
+    if (rt::Status status = maker.addClasses(); !status)
+      return status.error();
+    ends.assign(arguments.classes ? std::max<size_t>(arguments.classes->names.size(), 1) : 1,
+                std::vector<int64_t>(batch));
     for (const KVArgument &kv : arguments.kv)
       if (rt::Status status = addKV(kv); !status)
         return status.error();
 
+    std::vector<int64_t> end(batch);
+    for (const std::vector<int64_t> &ofClass : ends)
+      for (int64_t s = 0; s < batch; ++s)
+        end[s] = std::max(end[s], ofClass[s]);
+    for (size_t c = 0; c < ends.size(); ++c)
+      if (rt::Status status = alignEnd(static_cast<int>(c), end); !status)
+        return status.error();
     std::vector<int32_t> positions;
     for (int64_t s = 0; s < batch; ++s)
       for (int64_t r = 0; r < queryLengths[s]; ++r)
@@ -74,20 +84,25 @@ private:
     maker.setSize(kv.instancesDim, count);
     maker.setSize(kv.tokensDim, *std::max_element(instances.runs.begin(), instances.runs.end()));
 
-    // Sequence s sees instance s * count / batch; its tokens follow those of the arguments before.
+    // Its tokens follow those of the arguments before that the same heads see.
+    const auto firstClass = ends.begin() + std::max(kv.headClass, 0);
+    const std::span seenBy(firstClass, kv.headClass < 0 ? ends.end() : firstClass + 1);
     std::vector<int32_t> rows;
-    for (int64_t i = 0, s = 0; i < count; ++i) {
+    for (int64_t i = 0; i < count; ++i) {
       int32_t &pos0 = instances.pos0[i];
-      int64_t first = s;
-      for (; s < batch && s * count / batch == i; ++s)
-        pos0 = static_cast<int32_t>(std::max<int64_t>(pos0, end[s]));
-      for (int64_t member = first; member < s; ++member)
-        if (end[member] != pos0)
-          return rt::inputError("'" + kv.name +
-                                "' is shared by sequences whose tokens before it differ in number; "
-                                "put shared arguments first, or share the earlier ones alike");
-      for (int64_t member = first; member < s; ++member)
-        end[member] = pos0 + instances.runs[i];
+      const auto [first, s] = membersOf(i, count);
+      for (const std::vector<int64_t> &end : seenBy)
+        pos0 = static_cast<int32_t>(
+            std::max<int64_t>(pos0, *std::max_element(end.begin() + first, end.begin() + s)));
+      for (std::vector<int64_t> &end : seenBy)
+        for (int64_t member = first; member < s; ++member) {
+          if (end[member] != pos0)
+            return rt::inputError("'" + kv.name + "' is shared by sequences " +
+                                  (seenBy.size() > 1 ? "or head classes " : "") +
+                                  "whose tokens before it differ in number; "
+                                  "put shared arguments first, or share the earlier ones alike");
+          end[member] = pos0 + instances.runs[i];
+        }
       rows.push_back(static_cast<int32_t>(start[first]));
       rows.push_back(static_cast<int32_t>(start[s]));
     }
@@ -96,13 +111,42 @@ private:
     return maker.addKV(kv, instances);
   }
 
+  /// The sequences that see an instance: s sees s * count / batch.
+  std::pair<int64_t, int64_t> membersOf(int64_t instance, int64_t count) const {
+    auto first = [&](int64_t i) { return (i * batch + count - 1) / count; };
+    return {first(instance), first(instance + 1)};
+  }
+
+  /// A class that keeps fewer tokens keeps the last: what it has last ends where the sequence does.
+  rt::Status alignEnd(int headClass, const std::vector<int64_t> &end) {
+    const KVArgument *last = nullptr;
+    for (const KVArgument &kv : arguments.kv)
+      if (kv.headClass == headClass)
+        last = &kv;
+    if (!last)
+      return {};
+    rt::Tensor &pos0 = maker.pos0Of(*last);
+    const std::vector<int64_t> &own = ends[headClass];
+    for (int64_t i = 0; i < pos0.elements(); ++i) {
+      const auto [first, behind] = membersOf(i, pos0.elements());
+      for (int64_t member = first; member < behind; ++member)
+        if (end[member] - own[member] != end[first] - own[first])
+          return rt::inputError("'" + last->name +
+                                "' is shared by sequences of which other heads see different numbers of "
+                                "tokens; give it an instance for each sequence");
+      pos0.data<int32_t>()[i] += static_cast<int32_t>(end[first] - own[first]);
+    }
+    return {};
+  }
+
   const Arguments &arguments;
   Dims &dims;
   uint64_t seed;
   TensorMaker maker;
   int64_t batch = 0;
   std::vector<int64_t> start; ///< first row of each sequence, and the end
-  std::vector<int64_t> end;   ///< position after the last token so far of each sequence
+  /// By class (one where there are none): position after the last token so far of each sequence.
+  std::vector<std::vector<int64_t>> ends;
 };
 
 /// The names of the tensors that the arguments expand into, in the order of the operand model.

@@ -29,6 +29,7 @@ struct KVArgument {
   Store store = Store::Dense;
   int64_t page = 0, heads = 0, keyDim = 0, valueDim = 0;
   rt::DType key = rt::DType::BF16, value = rt::DType::BF16;
+  int headClass = -1; ///< of the heads that alone it holds, as many as are in the class; -1: it holds `heads`
 };
 
 /// The query, sink logits, or a table that a score region reads. A dynamic dimension is -1 in `shape` and has
@@ -57,8 +58,9 @@ struct Arguments {
 /// Generates every input tensor under the names of the operand model. Sequences have `q_len` rows, the last
 /// ones of their tokens. A KV argument whose instances dimension is not `batch` is shared: its instances (one
 /// unless --dim says otherwise) divide the sequences among them in order. Where a sequence has several KV
-/// arguments, the tokens of each follow those of the one before. KV heads take turns in their classes, unless
-/// --dim says how many are in a class; they are then drawn.
+/// arguments, the tokens of each follow those of the one before; where arguments are of head classes, those
+/// of one before that the same heads see, and the last of each class ends where the sequence does. KV heads
+/// take turns in their classes, unless --dim says how many are in a class; they are then drawn.
 rt::Result<rt::TensorMap> generateInputs(const Arguments &arguments, Dims &dims, uint64_t seed);
 
 /// The same for step number `step` of the workload called `name` (a forest, from attn_rt/Workload.h). How

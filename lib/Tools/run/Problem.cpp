@@ -47,11 +47,25 @@ KVArgument kvArgument(const mlir::attn::Argument &argument) {
     break;
   }
   result.page = type.getPage();
-  result.heads = type.getHeads();
+  result.heads = type.isOfClass() ? 0 : type.getHeads();
   result.keyDim = type.getKeyDim();
   result.valueDim = type.getValueDim();
   result.key = dtypeOf(type.getKey());
   result.value = dtypeOf(type.getValue());
+  return result;
+}
+
+/// The number of the head class whose heads alone a KV operand holds, or -1.
+int classOf(mlir::func::FuncOp func, const mlir::attn::Argument &argument) {
+  int result = -1;
+  func.walk([&](mlir::attn::AttendOp attend) {
+    for (unsigned i = 0, e = attend.getRegions().size(); i != e; ++i)
+      if (mlir::StringAttr name = attend.getRegionClass(i);
+          name && attend.getRegions()[i] == func.getArgument(argument.index)) {
+        auto names = attend.getHeadClassesAttr().getNames();
+        result = static_cast<int>(llvm::find(names, name) - names.begin());
+      }
+  });
   return result;
 }
 
@@ -81,6 +95,7 @@ mlir::FailureOr<Arguments> run::readArguments(mlir::func::FuncOp func) {
       break;
     case Role::KV:
       arguments.kv.push_back(kvArgument(argument));
+      arguments.kv.back().headClass = classOf(func, argument);
       break;
     case Role::Sinks:
     case Role::Tensor:

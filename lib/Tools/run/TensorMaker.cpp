@@ -61,7 +61,8 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
   const std::vector<int64_t> lengths = instances.lengths();
   const auto count = static_cast<int64_t>(lengths.size());
   const int64_t tokens = std::accumulate(instances.runs.begin(), instances.runs.end(), int64_t(0));
-  if (rt::Status status = checkMemory(kv.name, {tokens, kv.heads, std::max(kv.keyDim, kv.valueDim)}, kv.key);
+  const int64_t heads = kv.headClass < 0 ? kv.heads : classHeads[kv.headClass];
+  if (rt::Status status = checkMemory(kv.name, {tokens, heads, std::max(kv.keyDim, kv.valueDim)}, kv.key);
       !status)
     return status;
   tensors[kv.name + ".lengths"] = i32Tensor({count}, std::vector<int32_t>(lengths.begin(), lengths.end()));
@@ -79,21 +80,21 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
   const std::string suffix = kv.store == Store::Paged ? "_pages" : "";
   const auto add = [&](const char *part, int64_t dim, rt::DType dtype) {
     std::vector<int64_t> full = shape;
-    full.insert(full.end(), {kv.heads, dim});
-    return addTokens(kv, kv.name + part + suffix, std::move(full), dtype, slots);
+    full.insert(full.end(), {heads, dim});
+    return addTokens(kv.name + part + suffix, std::move(full), dtype, slots);
   };
   if (rt::Status status = add(".k", kv.keyDim, kv.key); !status)
     return status;
   return add(".v", kv.valueDim, kv.value);
 }
 
-rt::Status TensorMaker::addTokens(const KVArgument &kv, const std::string &name, std::vector<int64_t> shape,
-                                  rt::DType dtype, const std::vector<int64_t> &slots) {
+rt::Status TensorMaker::addTokens(const std::string &name, std::vector<int64_t> shape, rt::DType dtype,
+                                  const std::vector<int64_t> &slots) {
   if (rt::Status status = checkMemory(name, shape, dtype); !status)
     return status;
   rt::Tensor tensor(dtype, shape);
   tensor.fill(std::numeric_limits<double>::quiet_NaN());
-  NormalSource(dtype).fill(tensor.bytes.data(), slots, kv.heads * shape.back(), rt::Random(seed, name));
+  NormalSource(dtype).fill(tensor.bytes.data(), slots, shape[shape.size() - 2] * shape.back(), rt::Random(seed, name));
   tensors[name] = std::move(tensor);
   return {};
 }
@@ -157,7 +158,7 @@ rt::Status TensorMaker::addRest() {
   for (const TensorArgument &other : arguments.others)
     if (rt::Status status = addOther(other); !status)
       return status;
-  return arguments.classes ? addClasses(*arguments.classes) : rt::Status();
+  return {};
 }
 
 /// Tables of small numbers: a bias or a slope times thousands of tokens must leave the scores usable.
@@ -189,7 +190,10 @@ rt::Status TensorMaker::addOther(const TensorArgument &other) {
 
 /// Heads take turns in the classes. Where --dim says how many heads some classes have, the rest take turns
 /// in the others, and all are shuffled.
-rt::Status TensorMaker::addClasses(const ClassesArgument &classes) {
+rt::Status TensorMaker::addClasses() {
+  if (!arguments.classes)
+    return {};
+  const ClassesArgument &classes = *arguments.classes;
   std::vector<int32_t> heads, others;
   for (size_t c = 0; c < classes.names.size(); ++c) {
     const std::string &name = classes.names[c];
@@ -197,7 +201,7 @@ rt::Status TensorMaker::addClasses(const ClassesArgument &classes) {
       others.push_back(static_cast<int32_t>(c));
       continue;
     }
-    if (known.count(name))
+    if (namesDimension(name))
       return rt::inputError("--dim " + name +
                             " could be the dimension or the head class of this name: rename "
                             "one of them in the file");
@@ -222,5 +226,19 @@ rt::Status TensorMaker::addClasses(const ClassesArgument &classes) {
   for (int64_t i = classes.heads - 1; given && i > 0; --i)
     std::swap(heads[i], heads[random.below(i + 1)]);
   tensors["classes"] = i32Tensor({classes.heads}, heads);
+  classHeads.assign(std::max<size_t>(classes.names.size(), 1), 0);
+  for (int32_t headClass : heads)
+    ++classHeads[headClass];
   return {};
+}
+
+bool TensorMaker::namesDimension(const std::string &name) const {
+  const auto among = [&](const std::vector<std::string> &names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  return known.count(name) || among(arguments.query.dims) ||
+         std::any_of(arguments.kv.begin(), arguments.kv.end(),
+                     [&](const KVArgument &kv) { return among({kv.instancesDim, kv.tokensDim}); }) ||
+         std::any_of(arguments.others.begin(), arguments.others.end(),
+                     [&](const TensorArgument &other) { return among(other.dims); });
 }

@@ -27,8 +27,12 @@ public:
 
   /// qStart [sequences + 1], positions [rows].
   rt::Status addQuery(const std::vector<int32_t> &qStart, const std::vector<int32_t> &positions);
+  /// Which head is in which class; comes first, for stores that hold the heads of one.
+  rt::Status addClasses();
   rt::Status addKV(const KVArgument &kv, const Instances &instances);
-  /// Sink logits, tables of score regions and head classes. Sizes of named dimensions must be known by then.
+  /// Where the instances of an argument start.
+  rt::Tensor &pos0Of(const KVArgument &kv) { return tensors[kv.name + ".pos0"]; }
+  /// Sink logits and tables of score regions. Sizes of named dimensions must be known by then.
   rt::Status addRest();
   /// Of a dimension that the file may name.
   void setSize(const std::string &name, int64_t size) { known[name] = size; }
@@ -38,15 +42,16 @@ public:
 private:
   std::vector<int64_t> placeTokens(const KVArgument &kv, const Instances &instances,
                                    std::vector<int64_t> &slots);
-  rt::Status addTokens(const KVArgument &kv, const std::string &name, std::vector<int64_t> shape,
-                       rt::DType dtype, const std::vector<int64_t> &slots);
+  rt::Status addTokens(const std::string &name, std::vector<int64_t> shape, rt::DType dtype,
+                       const std::vector<int64_t> &slots);
   rt::Status addOther(const TensorArgument &other);
-  rt::Status addClasses(const ClassesArgument &classes);
+  bool namesDimension(const std::string &name) const;
 
   const Arguments &arguments;
   Dims &dims;
   uint64_t seed;
   std::map<std::string, int64_t> known; ///< sizes of named dimensions so far
+  std::vector<int64_t> classHeads;      ///< KV heads of each class
   rt::TensorMap tensors;
 };
 

@@ -82,7 +82,9 @@ struct Argument {
   // Of a KV operand:
   Store store = Store::Paged;
   int page = 0;
-  int kvHeads = 0, keyDim = 0, valueDim = 0;
+  int kvHeads = 0;    ///< 0: as many as its head class has
+  int headClass = -1; ///< the class whose heads alone it holds; -1: it holds those of all
+  int keyDim = 0, valueDim = 0;
   DType keyDType = DType::BF16, valueDType = DType::BF16;
 };
 
@@ -121,8 +123,13 @@ struct Manifest {
   const KernelInfo *rowCopy() const;
   int groupSize() const { return qHeads / kvHeads; }
   size_t classCount() const { return headClasses.empty() ? 1 : headClasses.size(); }
-  /// What heads of a class see of an operand: the intersection of what both say.
+  /// What heads of a class see of an operand: the intersection of what both say. Of an operand of another
+  /// class they see nothing (`isSeenBy`).
   Visibility visibilityOf(size_t operand, size_t headClass) const;
+  bool isSeenBy(size_t operand, size_t headClass) const {
+    const int only = argumentOf(operands[operand]).headClass;
+    return only < 0 || only == static_cast<int>(headClass);
+  }
   const Argument &argumentOf(const OperandInfo &operand) const {
     return arguments[static_cast<size_t>(operand.argumentIndex)];
   }

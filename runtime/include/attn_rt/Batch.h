@@ -46,6 +46,9 @@ std::string classHeadsText(const Manifest &manifest, std::span<const int32_t> he
 /// each slot, the tensor `slot_heads` of the kernels.
 std::vector<int32_t> slotHeads(const Manifest &manifest, const Batch &batch);
 
+/// That every KV head has a class that is declared.
+Status checkClasses(const Manifest &manifest, const std::vector<int32_t> &classes);
+
 /// Everything of design's "bad input" that sizes and tables can break. Each error names the tensor, the
 /// index, what was given and what is legal.
 Status checkBatch(const Manifest &manifest, const Batch &batch);

@@ -61,7 +61,7 @@ struct PlanSegment {
   int32_t kvBegin, kvEnd;     ///< tokens; tiles start at kvBegin
   int32_t fullBegin, fullEnd; ///< tokens that every row of the task sees: a tile inside needs no mask
   int32_t pos0;
-  int32_t unused;
+  int32_t firstSlot; ///< of the class whose heads alone the operand holds: they lie in it from 0 on; else 0
 };
 static_assert(sizeof(PlanTask) == 32 && sizeof(PlanSegment) == 32);
 

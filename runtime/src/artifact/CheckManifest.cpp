@@ -53,6 +53,8 @@ struct Names {
       }
       add(buffers, {"lengths", "pos0", "rows"});
       add(dims, {"instances", "tokens"});
+      if (argument.headClass >= 0)
+        add(dims, {"heads"});
       if (argument.store == Argument::Store::Paged) {
         add(buffers, {"k_pages", "v_pages", "block_table"});
         add(dims, {"pages", "max_pages"});
@@ -80,7 +82,8 @@ void checkOperand(const OperandInfo &operand, const Manifest &manifest, const Cu
       cursor["argument"].fail("argument '" + operand.argument + "' has " + what + " " + std::to_string(has) +
                               ", but the attention has " + std::to_string(wants));
   };
-  same(argument.kvHeads, manifest.kvHeads, "kv_heads");
+  if (argument.headClass < 0)
+    same(argument.kvHeads, manifest.kvHeads, "kv_heads");
   same(argument.keyDim, manifest.keyDim, "key_dim");
   same(argument.valueDim, manifest.valueDim, "value_dim");
   checkEnds(operand.visibility, manifest, cursor["visibility"]);

@@ -89,13 +89,16 @@ Json tensorMapToJson(const TensorMapInfo &map) {
   return json;
 }
 
-Json argumentToJson(const Argument &argument) {
+Json argumentToJson(const Manifest &m, const Argument &argument) {
   Json json{{"name", argument.name}, {"role", word(argumentRoleWords, argument.role)}};
   if (argument.role == Argument::Role::KV) {
     json["store"] = word(storeWords, argument.store);
     if (argument.store == Argument::Store::Paged)
       json["page"] = argument.page;
-    json["kv_heads"] = argument.kvHeads;
+    if (argument.headClass >= 0)
+      json["head_class"] = m.headClasses[static_cast<size_t>(argument.headClass)].name;
+    else
+      json["kv_heads"] = argument.kvHeads;
     json["key_dim"] = argument.keyDim;
     json["value_dim"] = argument.valueDim;
     json["key_dtype"] = dtypeName(argument.keyDType);
@@ -137,7 +140,7 @@ Json manifestToJson(const Manifest &m) {
             {"kernels", Json::array()},
             {"plan", {{"version", planVersion}}}};
   for (const Argument &argument : m.arguments)
-    json["arguments"].push_back(argumentToJson(argument));
+    json["arguments"].push_back(argumentToJson(m, argument));
   for (const OperandInfo &operand : m.operands)
     json["operands"].push_back(
         {{"argument", operand.argument}, {"visibility", visibilityToJson(operand.visibility)}});

@@ -100,7 +100,16 @@ KernelInfo kernel(const Cursor &cursor) {
   return result;
 }
 
-Argument argument(const Cursor &cursor) {
+int headClass(const Cursor &cursor, const std::vector<HeadClassInfo> &classes) {
+  const std::string name = cursor.string();
+  for (size_t c = 0; c < classes.size(); ++c)
+    if (classes[c].name == name)
+      return static_cast<int>(c);
+  cursor.fail("no head class is named '" + name + "'");
+  return -1;
+}
+
+Argument argument(const Cursor &cursor, const std::vector<HeadClassInfo> &classes) {
   Argument result;
   result.name = cursor["name"].string();
   result.role = static_cast<Argument::Role>(cursor["role"].oneOf(argumentRoleWords));
@@ -108,7 +117,10 @@ Argument argument(const Cursor &cursor) {
     result.store = static_cast<Argument::Store>(cursor["store"].oneOf(storeWords));
     if (result.store == Argument::Store::Paged)
       result.page = size(cursor["page"]);
-    result.kvHeads = size(cursor["kv_heads"]);
+    if (cursor.has("head_class"))
+      result.headClass = headClass(cursor["head_class"], classes);
+    else
+      result.kvHeads = size(cursor["kv_heads"], 0);
     result.keyDim = size(cursor["key_dim"]);
     result.valueDim = size(cursor["value_dim"]);
     result.keyDType = dtype(cursor["key_dtype"]);
@@ -155,17 +167,17 @@ Manifest readManifest(const Cursor &root) {
     m.tolerance = root["tolerance"].number();
   for (const Cursor &end : root["ends"].elements())
     m.ends.push_back(static_cast<int32_t>(end.integer(0, std::numeric_limits<int32_t>::max())));
+  if (root.has("head_classes"))
+    for (const Cursor &entry : root["head_classes"].elements())
+      m.headClasses.push_back({entry["name"].string(), visibility(entry["visibility"])});
   for (const Cursor &entry : root["arguments"].elements())
-    m.arguments.push_back(argument(entry));
+    m.arguments.push_back(argument(entry, m.headClasses));
   for (const Cursor &entry : root["operands"].elements()) {
     OperandInfo operand;
     operand.argument = entry["argument"].string();
     operand.visibility = visibility(entry["visibility"]);
     m.operands.push_back(std::move(operand));
   }
-  if (root.has("head_classes"))
-    for (const Cursor &entry : root["head_classes"].elements())
-      m.headClasses.push_back({entry["name"].string(), visibility(entry["visibility"])});
   for (const Cursor &entry : root["kernels"].elements())
     m.kernels.push_back(kernel(entry));
   if (root.has("tensor_maps"))

@@ -47,6 +47,8 @@ public:
     return {};
   }
 
+  /// Says what a named dimension is before a tensor does.
+  void set(const std::string &name, int64_t size) { known_[name] = size; }
   int64_t dim(const std::string &name) const {
     auto found = known_.find(name);
     return found == known_.end() ? 0 : found->second;
@@ -75,9 +77,16 @@ private:
   }
 };
 
-Status readOperand(const Argument &argument, Binder &binder, OperandBatch &operand) {
+/// The number of heads as shapes call it where the store is that of one class.
+std::string headsOf(const HeadClassInfo &headClass) { return headClass.name + " heads"; }
+
+Status readOperand(const Manifest &manifest, const Argument &argument, Binder &binder,
+                   OperandBatch &operand) {
   const std::string prefix = argument.name + ".";
-  const DimInfo instances{prefix + "instances", 0}, heads{"", argument.kvHeads};
+  const DimInfo instances{prefix + "instances", 0};
+  DimInfo heads{"", argument.kvHeads};
+  if (argument.headClass >= 0)
+    heads.name = headsOf(manifest.headClasses[static_cast<size_t>(argument.headClass)]);
   const DimInfo keyDim{"", argument.keyDim}, valueDim{"", argument.valueDim};
   if (Status s = binder.read(prefix + "lengths", {instances}, operand.lengths); !s)
     return s;
@@ -134,15 +143,20 @@ Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensor
     return s.error();
   if (Status s = binder.read("q_pos", {rows}, batch.qPos); !s)
     return s.error();
-  for (const OperandInfo &operand : manifest.operands) {
-    batch.operands.emplace_back();
-    if (Status s = readOperand(manifest.argumentOf(operand), binder, batch.operands.back()); !s)
-      return s.error();
-  }
   if (!manifest.headClasses.empty()) {
     if (Status s = binder.read("classes", {{"", manifest.kvHeads}}, batch.classes); !s)
       return s.error();
+    if (Status s = checkClasses(manifest, batch.classes); !s)
+      return s.error();
     batch.otherBytes += static_cast<int64_t>(batch.classes.size()) * 4;
+    const std::vector<int32_t> heads = classHeads(manifest, batch);
+    for (size_t c = 0; c < heads.size(); ++c)
+      binder.set(headsOf(manifest.headClasses[c]), heads[c]);
+  }
+  for (const OperandInfo &operand : manifest.operands) {
+    batch.operands.emplace_back();
+    if (Status s = readOperand(manifest, manifest.argumentOf(operand), binder, batch.operands.back()); !s)
+      return s.error();
   }
   for (const Argument &argument : manifest.arguments)
     if (argument.role == Argument::Role::Sink || argument.role == Argument::Role::Tensor) {

@@ -104,6 +104,21 @@ Status checkRows(const Argument &argument, const OperandBatch &operand, int64_t 
   return {};
 }
 
+/// Kernels count the slots of one head in 32 bits.
+Status checkSlots(const Argument &argument, const OperandBatch &operand, int64_t heads) {
+  const int64_t tokens = argument.store == Argument::Store::Paged ? operand.pages * argument.page
+                         : argument.store == Argument::Store::Packed
+                             ? operand.tokens
+                             : operand.tokens * std::ssize(operand.lengths);
+  if (heads == 0 || tokens <= int32Limit / heads)
+    return {};
+  return inputError("'" + argument.name + "': expected at most " + std::to_string(int32Limit / heads) +
+                    " tokens of " + std::to_string(heads) + " heads in its store, got " +
+                    std::to_string(tokens));
+}
+
+} // namespace
+
 Status checkClasses(const Manifest &manifest, const std::vector<int32_t> &classes) {
   if (manifest.headClasses.empty())
     return {};
@@ -120,6 +135,8 @@ Status checkClasses(const Manifest &manifest, const std::vector<int32_t> &classe
                         names + "), got " + std::to_string(classes[i]));
   return {};
 }
+
+namespace {
 
 Status checkOperand(const Argument &argument, const OperandBatch &operand, int64_t rows) {
   const auto count = [&](const char *what, size_t has) -> Status {
@@ -177,9 +194,16 @@ Status checkBatch(const Manifest &manifest, const Batch &batch) {
       return inputError(at("ends", i) + "expected at least 0, got " + std::to_string(batch.ends[i]));
   if (Status s = checkClasses(manifest, batch.classes); !s)
     return s;
-  for (size_t i = 0; i < batch.operands.size(); ++i)
-    if (Status s = checkOperand(manifest.argumentOf(manifest.operands[i]), batch.operands[i], batch.rows); !s)
+  const std::vector<int32_t> heads = classHeads(manifest, batch);
+  for (size_t i = 0; i < batch.operands.size(); ++i) {
+    const Argument &argument = manifest.argumentOf(manifest.operands[i]);
+    if (Status s = checkOperand(argument, batch.operands[i], batch.rows); !s)
       return s;
+    if (argument.headClass >= 0)
+      if (Status s = checkSlots(argument, batch.operands[i], heads[static_cast<size_t>(argument.headClass)]);
+          !s)
+        return s;
+  }
   return {};
 }
 

@@ -77,7 +77,7 @@ ProblemFloor problemFloor(const Manifest &m, const Batch &batch) {
     for (size_t i = 0; i < operand.instances(); ++i) {
       all.clear();
       for (size_t c = 0; c < heads.size(); ++c) {
-        if (heads[c] == 0)
+        if (heads[c] == 0 || !m.isSeenBy(o, c))
           continue;
         const Visibility visibility = m.visibilityOf(o, c);
         positions |= needsPositions(visibility);

@@ -127,7 +127,7 @@ int UnitBuilder::chooseKernel(std::span<const int32_t> classHeads) {
   for (size_t c = 0; c < classHeads.size() && strategy_ != Strategy::ByQuery; ++c) {
     setClass(static_cast<int32_t>(c));
     for (size_t o = 0; o < batch_->operands.size() && classHeads[c] > 0; ++o)
-      for (size_t i = 0; i < batch_->operands[o].instances(); ++i)
+      for (size_t i = 0; manifest_->isSeenBy(o, c) && i < batch_->operands[o].instances(); ++i)
         if (const Seen seen{static_cast<int32_t>(o), static_cast<int32_t>(i)}; isShared(seen, largest))
           rows = std::max<int64_t>(rows, batch_->operands[o].rowLast[i] - batch_->operands[o].rowFirst[i]);
   }
@@ -146,7 +146,8 @@ void UnitBuilder::spreadInstances(int64_t tileRows) {
     size_t nextShared = 0;
     for (size_t o = 0; o < batch_->operands.size(); ++o) {
       const OperandBatch &operand = batch_->operands[o];
-      for (size_t i = 0; i < operand.instances(); ++i) {
+      for (size_t i = 0; manifest_->isSeenBy(o, static_cast<size_t>(headClass_)) && i < operand.instances();
+           ++i) {
         const Seen seen{static_cast<int32_t>(o), static_cast<int32_t>(i)};
         const auto first = static_cast<size_t>(groupOfRow_[static_cast<size_t>(operand.rowFirst[i])]);
         const auto last = static_cast<size_t>(groupOfRow_[static_cast<size_t>(operand.rowLast[i])]);
@@ -189,6 +190,8 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
   const Visibility &visibility = visibilityOf(seen.operand);
   const int32_t pos0 = operand.pos0[static_cast<size_t>(seen.instance)];
   const int32_t length = operand.lengths[static_cast<size_t>(seen.instance)];
+  const bool ofClass =
+      manifest_->argumentOf(manifest_->operands[static_cast<size_t>(seen.operand)]).headClass >= 0;
   possiblePositions(visibility, ends_, qMin, qMax, possible_);
   toTokens(possible_, pos0, length);
   const bool oneRow = qMin == qMax;
@@ -221,7 +224,7 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
     }
     segments.push_back({seen.operand, seen.instance, static_cast<int32_t>(range.begin),
                         static_cast<int32_t>(range.end), static_cast<int32_t>(full.begin),
-                        static_cast<int32_t>(full.end), pos0, 0});
+                        static_cast<int32_t>(full.end), pos0, ofClass ? unit.slots.begin : 0});
     const auto tokens = static_cast<uint32_t>(range.size()), keys = static_cast<uint32_t>(kernel.keys);
     unit.tiles += static_cast<int32_t>((tokens + keys - 1) / keys); // narrow: this division is the time
     classTokens_ += range.size();
@@ -309,7 +312,13 @@ void UnitBuilder::addClass(const SlotRange &slots, Work &work) {
       addUnits(slots, group.rowBegin, group.rowEnd, seen, group.units > 0, true, work);
     }
   }
-  work.tokensOnce += std::min(classTokens_, storedTokens_) * slots.count();
+  int64_t storedTokens = 0; // of all instances that some row sees through these heads
+  for (size_t o = 0; o < batch_->operands.size(); ++o)
+    for (size_t i = 0;
+         manifest_->isSeenBy(o, static_cast<size_t>(headClass_)) && i < batch_->operands[o].instances(); ++i)
+      if (const OperandBatch &operand = batch_->operands[o]; operand.rowFirst[i] < operand.rowLast[i])
+        storedTokens += operand.lengths[i];
+  work.tokensOnce += std::min(classTokens_, storedTokens) * slots.count();
 }
 
 void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<const int32_t> classHeads,
@@ -327,10 +336,6 @@ void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<
   work.tasks = work.largestUnit = 0;
   work.tiles = work.tokensOnce = 0;
   work.shared = false;
-  storedTokens_ = 0;
-  for (const OperandBatch &operand : batch.operands)
-    for (size_t i = 0; i < operand.instances(); ++i)
-      storedTokens_ += operand.rowFirst[i] < operand.rowLast[i] ? operand.lengths[i] : 0;
   SlotRange slots{0, 0, 0};
   for (int32_t heads : classHeads) {
     slots.end = slots.begin + heads;

@@ -108,7 +108,6 @@ private:
   Strategy strategy_ = Strategy::Flatten;
   bool fixedSplit_ = false;
   std::span<const int32_t> ends_;
-  int64_t storedTokens_ = 0; ///< of all instances that some row sees
   int64_t classTokens_ = 0;  ///< in segments of the class at hand
 
   void findGroups();

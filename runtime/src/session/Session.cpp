@@ -61,6 +61,9 @@ Status Session::bind(const TensorMap &tensors, const Batch &batch) {
     if (Status status = s.copy("slot_heads", heads.data(), bytes); !status)
       return status;
     s.classHeads = classHeads(s.manifest, batch);
+    for (const Argument &argument : s.manifest.arguments)
+      if (argument.headClass >= 0)
+        s.dims[argument.name + ".heads"] = s.classHeads[static_cast<size_t>(argument.headClass)];
   }
   s.rows = batch.rows;
   s.dims["rows"] = static_cast<int32_t>(batch.rows);

@@ -58,6 +58,25 @@ func.func @head_classes(%q: !query, %a: !kv, %b: !kv, %c: tensor<4xi32>) {
   return
 }
 
+!part = !attn.kv<dense, heads = ?, dim = 64, key = f16, value = f16>
+// CHECK-LABEL: @class_regions
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: tensor<?x4x64xf16>, %[[A:[a-z0-9]+]]: !attn.kv<{{.*}}>, %[[B:[a-z0-9]+]]: !attn.kv<{{.*}}>, %[[C:[a-z0-9]+]]: !attn.kv<{{.*}}>, %[[D:[a-z0-9]+]]: tensor<4xi32>
+func.func @class_regions(%q: !query, %a: !kv, %b: !part, %c: !part, %d: tensor<4xi32>) {
+  // Classes that see alike stay classes where one has a region of its own.
+  // CHECK: over (%[[A]] see causal), (%[[B]] see causal for x) heads %[[D]] {x: see all, y: see all} scale
+  %0 = attn.attend %q over (%a see causal), (%b see causal for x) heads %d {x: see all, y: see all | sink(3)}
+      : !query, !kv, !part, tensor<4xi32> -> !query
+  // The region of a class that sees nothing is none, whatever the others see. With it goes the last reason for classes
+  // that see alike.
+  // CHECK: over (%[[A]] see causal), (%[[C]] see all for y) heads %[[D]] {x: see sink(0), y: see all} scale
+  %1 = attn.attend %q over (%a see causal), (%b see causal for x), (%c see all for y)
+      heads %d {x: see sink(0), y: see all} : !query, !kv, !part, !part, tensor<4xi32> -> !query
+  // CHECK: over (%[[A]] see causal) scale
+  %2 = attn.attend %q over (%b see sink(0) for x), (%a see causal) heads %d {x: see all, y: see all}
+      : !query, !part, !kv, tensor<4xi32> -> !query
+  return
+}
+
 // CHECK-LABEL: @empty
 // CHECK-SAME: %[[Q:.*]]: tensor<?x4x64xf16>, %[[A:.*]]: !attn.kv<{{.*}}>, %[[B:.*]]: !attn.kv<
 func.func @empty(%q: !query, %a: !kv, %b: !kv) {

@@ -107,3 +107,15 @@ func.func @dynamic_lse(%q: !query, %a: !dense) -> tensor<?x?xf32> {
   %o, %lse = attn.attend %q over (%a see all) : !query, !dense -> !output, tensor<?x?xf32>
   return %lse : tensor<?x?xf32>
 }
+
+// A store of one class says with `?` that the number of its heads is data.
+!part = !attn.kv<paged<16>, heads = ?, dim = 128, value_dim = 64, key = bf16, value = bf16>
+// CHECK-LABEL: func.func @class_regions
+func.func @class_regions(%q: !query, %a: !dense, %b: !part, %c: !part, %classes: tensor<8xi32>) -> !output {
+  // CHECK: over (%{{.*}} see all), (%{{.*}} see causal for retrieval), (%{{.*}} see causal and sink(4) for "a b") heads %{{.*}} {retrieval: see all, "a b": see recent(9)}
+  // CHECK-SAME: !attn.kv<paged<16>, heads = ?, dim = 128, value_dim = 64, key = bf16, value = bf16>
+  %o = attn.attend %q over (%a see all), (%b see causal for retrieval), (%c see causal & sink(4) for "a b")
+      heads %classes {retrieval: see all, "a b": see recent(9)}
+      : !query, !dense, !part, !part, tensor<8xi32> -> !output
+  return %o : !output
+}

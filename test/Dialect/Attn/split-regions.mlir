@@ -59,3 +59,14 @@ func.func @head_classes(%q: !query, %a: !kv, %b: !kv, %c: tensor<4xi32>) -> !que
       : !query, !kv, !kv, tensor<4xi32> -> !query
   return %o : !query
 }
+
+// An update knows whose region it is.
+!part = !attn.kv<dense, heads = ?, dim = 64, key = f16, value = f16>
+// CHECK-LABEL: @class_regions
+func.func @class_regions(%q: !query, %a: !kv, %b: !part, %c: tensor<4xi32>) -> !query {
+  // CHECK: see all heads
+  // CHECK: see causal for y heads %{{.*}} {x: see all, y: see window(7)} scale
+  %o = attn.attend %q over (%a see all), (%b see causal for y) heads %c {x: see all, y: see window(7)}
+      : !query, !kv, !part, tensor<4xi32> -> !query
+  return %o : !query
+}

@@ -111,6 +111,22 @@ TEST(Manifest, TensorMapErrors) {
   EXPECT_TRUE(parseManifest(writeManifest(plain)));
 }
 
+TEST(Manifest, StoresOfAClass) {
+  const std::string text =
+      writeManifest(sampleManifest({.ends = {4, 9}, .operands = 2, .headClasses = duo, .apart = true}));
+  const Result<Manifest> read = parseManifest(text);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(writeManifest(*read), text);
+  EXPECT_TRUE(read->isSeenBy(1, 1));
+  EXPECT_FALSE(read->isSeenBy(1, 0));
+  EXPECT_EQ(parseManifest(replaced(text, "\"head_class\": \"streaming\"", "\"head_class\": \"steaming\""))
+                .error()
+                .message,
+            "manifest.arguments[2].head_class: no head class is named 'steaming'");
+  EXPECT_EQ(parseManifest(replaced(text, "\"head_class\": \"streaming\"", "\"kv_heads\": 0")).error().message,
+            "manifest.operands[1].argument: argument 'kv1' has kv_heads 0, but the attention has 2");
+}
+
 TEST(Manifest, Errors) {
   struct Case {
     const char *from, *to, *message;

@@ -26,9 +26,9 @@ double sinkLogit(int head) { return 0.125 * head; }
 } // namespace
 
 ForestDecoder::ForestDecoder(const Manifest &manifest, const ModuleSource &source, CacheOptions cache,
-                             CacheBatchOptions shown, double tolerance)
+                             CacheBatchOptions shown, double tolerance, std::vector<int32_t> classes)
     : mirror(std::move(cache), 1), manifest_(manifest), shown_(shown), tolerance_(tolerance),
-      builder_(std::move(shown)) {
+      classes_(std::move(classes)), builder_(std::move(shown)) {
   PlanLimits limits;
   limits.rows = limits.groups = mostRows;
   limits.instancesPerRow = 60;
@@ -63,6 +63,37 @@ std::vector<std::vector<uint64_t>> ForestDecoder::userPaths(const std::vector<Ro
   return paths;
 }
 
+/// The KV heads that a store holds.
+std::vector<int> ForestDecoder::headsIn(const Argument &argument) const {
+  std::vector<int> heads;
+  for (int head = 0; head < manifest_.kvHeads; ++head)
+    if (argument.headClass < 0 || argument.headClass == static_cast<int>(classOf(head)))
+      heads.push_back(head);
+  return heads;
+}
+
+/// What heads of a class see: of all operands that are theirs the same.
+Visibility ForestDecoder::seenBy(size_t headClass) const {
+  size_t o = 0;
+  while (!manifest_.isSeenBy(o, headClass))
+    ++o;
+  return manifest_.visibilityOf(o, headClass);
+}
+
+/// The tokens that some row sees through a head whose store this is.
+std::set<uint64_t> ForestDecoder::seenTokens(const std::vector<std::vector<uint64_t>> &paths,
+                                             size_t operand) const {
+  std::set<uint64_t> seen;
+  for (int head : headsIn(manifest_.argumentOf(manifest_.operands[operand]))) {
+    const Visibility visibility = seenBy(classOf(head));
+    for (const std::vector<uint64_t> &path : paths)
+      for (int64_t t = 0; t < std::ssize(path); ++t)
+        if (isVisible(visibility, manifest_.ends, std::ssize(path) - 1, t))
+          seen.insert(path[static_cast<size_t>(t)]);
+  }
+  return seen;
+}
+
 /// An element as the tensors hold it.
 double ForestDecoder::stored(uint64_t number, uint64_t which, uint64_t i) const {
   Tensor one(manifest_.dtype, {1});
@@ -70,7 +101,8 @@ double ForestDecoder::stored(uint64_t number, uint64_t which, uint64_t i) const 
   return one.get(0);
 }
 
-/// Queries, and the pages of every class that is shown: what memory holds, NaN where it holds nothing.
+/// Queries, and the pages of every class that is shown: what memory holds, NaN where it holds nothing or
+/// nothing that a row sees.
 void ForestDecoder::addData(const std::vector<std::vector<uint64_t>> &paths, const CacheBatch &made,
                             TensorMap &tensors) const {
   const int64_t perRow = int64_t{manifest_.qHeads} * manifest_.keyDim;
@@ -85,7 +117,7 @@ void ForestDecoder::addData(const std::vector<std::vector<uint64_t>> &paths, con
     for (int h = 0; h < manifest_.qHeads; ++h)
       tensors["sink_logits"].set(h, sinkLogit(h));
   }
-  const int64_t perToken = int64_t{manifest_.kvHeads} * manifest_.keyDim;
+  const int64_t dim = manifest_.keyDim;
   const int32_t pageTokens = mirror.cache.options().pageTokens;
   for (size_t o = 0; o < shown_.operands.size(); ++o) {
     if (!shown_.operands[o].nodes || kernels_)
@@ -93,13 +125,22 @@ void ForestDecoder::addData(const std::vector<std::vector<uint64_t>> &paths, con
     const int32_t c = shown_.operands[o].headClass;
     const int32_t pages = mirror.cache.options().classes[static_cast<size_t>(c)].pages;
     const std::string &name = manifest_.operands[o].argument;
+    const std::vector<int> heads = headsIn(manifest_.argumentOf(manifest_.operands[o]));
+    const std::set<uint64_t> seen = seenTokens(paths, o);
+    std::vector<bool> read(static_cast<size_t>(pages));
+    for (int32_t slot = 0; slot < pages * pageTokens; ++slot)
+      if (seen.count(mirror.numberAt(c, {slot / pageTokens, slot % pageTokens})))
+        read[static_cast<size_t>(slot / pageTokens)] = true;
     for (uint64_t which : {key, value}) {
-      Tensor tensor(manifest_.dtype, {pages, pageTokens, manifest_.kvHeads, manifest_.keyDim});
+      Tensor tensor(manifest_.dtype, {pages, pageTokens, std::ssize(heads), dim});
       tensor.fill(std::nan(""));
       for (int32_t slot = 0; slot < pages * pageTokens; ++slot)
-        if (const uint64_t number = mirror.numberAt(c, {slot / pageTokens, slot % pageTokens}))
-          for (int64_t i = 0; i < perToken; ++i)
-            tensor.set(slot * perToken + i, element(number, which, static_cast<uint64_t>(i)));
+        if (const uint64_t number = mirror.numberAt(c, {slot / pageTokens, slot % pageTokens});
+            number && read[static_cast<size_t>(slot / pageTokens)])
+          for (int64_t i = 0; i < std::ssize(heads) * dim; ++i)
+            tensor.set(slot * std::ssize(heads) * dim + i,
+                       element(number, which,
+                               static_cast<uint64_t>(heads[static_cast<size_t>(i / dim)] * dim + i % dim)));
       tensors[name + (which == key ? ".k_pages" : ".v_pages")] = std::move(tensor);
     }
   }
@@ -213,6 +254,7 @@ void ForestDecoder::decode(const std::vector<RowGroup> &groups) {
   CacheBatch made;
   const Status built = builder_.build(mirror.cache, groups, made);
   ASSERT_TRUE(built) << built.error().message;
+  made.batch.classes = classes_;
   const Status checked = checkBatch(manifest_, made.batch);
   ASSERT_TRUE(checked) << checked.error().message;
   const std::vector<std::vector<uint64_t>> paths = userPaths(groups);
@@ -251,10 +293,11 @@ void ForestDecoder::checkRow(const TensorMap &out, int32_t row, const std::vecto
   const int64_t q = std::ssize(path) - 1;
   for (int h = 0; h < manifest_.qHeads; ++h) {
     const auto kvHead = static_cast<uint64_t>(h / manifest_.groupSize());
+    const Visibility visibility = seenBy(classOf(static_cast<int>(kvHead)));
     double sum = manifest_.sinkLogits ? std::exp(sinkLogit(h)) : 0;
     std::vector<double> o(dim);
     for (int64_t t = 0; t <= q; ++t) {
-      if (!isVisible(manifest_.operands[0].visibility, manifest_.ends, q, t))
+      if (!isVisible(visibility, manifest_.ends, q, t))
         continue;
       double score = 0;
       for (uint64_t d = 0; d < dim; ++d)

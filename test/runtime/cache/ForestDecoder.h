@@ -2,7 +2,8 @@
 //
 // A cache beside its model, and a session whose plan buffers had their sizes before
 // the first step. Every row is compared with attention in double over the tokens
-// that the model knows it to see, from numbers and not from tables.
+// that the model knows it to see, from numbers and not from tables. Memory that no
+// row has a reason to read is NaN: pages without a visible token, too.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_TEST_RUNTIME_CACHE_FORESTDECODER_H
@@ -14,13 +15,16 @@
 #include "attn_rt/HostDevice.h"
 #include "attn_rt/Session.h"
 
+#include <set>
+
 namespace attn::rt::test {
 
 class ForestDecoder {
 public:
   /// The manifest and what the source points to must outlive it; operands are as in `shown`.
+  /// `classes`: of each KV head, where the manifest has any.
   ForestDecoder(const Manifest &manifest, const ModuleSource &source, CacheOptions cache,
-                CacheBatchOptions shown, double tolerance);
+                CacheBatchOptions shown, double tolerance, std::vector<int32_t> classes = {});
   /// From the next launch on: it is recorded, and replayed for those that follow. Tables need a width
   /// (CacheBatchOptions::maxPages).
   void record();
@@ -43,6 +47,7 @@ private:
   const Manifest &manifest_;
   CacheBatchOptions shown_;
   double tolerance_;
+  std::vector<int32_t> classes_;
   PlanOptions options_;
   PlanCapacity capacity_;
   std::optional<Session> session_;
@@ -56,6 +61,12 @@ private:
   Buffer pages_[2], newRows_[2]; ///< keys and values, where they live on the device
 
   std::vector<std::vector<uint64_t>> userPaths(const std::vector<RowGroup> &groups);
+  size_t classOf(int kvHead) const {
+    return classes_.empty() ? 0 : static_cast<size_t>(classes_[static_cast<size_t>(kvHead)]);
+  }
+  std::vector<int> headsIn(const Argument &argument) const;
+  Visibility seenBy(size_t headClass) const;
+  std::set<uint64_t> seenTokens(const std::vector<std::vector<uint64_t>> &paths, size_t operand) const;
   double stored(uint64_t number, uint64_t which, uint64_t i) const;
   void addData(const std::vector<std::vector<uint64_t>> &paths, const CacheBatch &made,
                TensorMap &tensors) const;

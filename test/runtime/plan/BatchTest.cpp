@@ -103,6 +103,51 @@ TEST(Batch, PackedLengthsFollowFromStarts) {
             std::string::npos);
 }
 
+// A store of one class has as many heads as the class.
+TEST(Batch, HeadsOfAClass) {
+  const Manifest m = sampleManifest({.ends = {64, 256}, .operands = 2, .headClasses = duo, .apart = true});
+  const auto with = [&](std::vector<int32_t> classes, int64_t retrieval, int64_t streaming) {
+    TensorMap tensors = pagedTensors(m);
+    tensors["classes"] = i32({2}, std::move(classes));
+    for (const char *name : {"kv", "kv1"}) {
+      const std::string prefix = name;
+      for (const char *part : {".k_pages", ".v_pages"})
+        tensors[prefix + part] = Tensor(DType::BF16, {7, 16, name[2] ? streaming : retrieval, 64});
+      tensors[prefix + ".pos0"] = i32({3}, {0, 0, 0});
+      for (const char *part : {".lengths", ".block_table"})
+        tensors[prefix + part] = tensors[std::string("kv") + part];
+    }
+    const Status added = addDefaults(m, tensors);
+    const Result<Batch> batch = added ? batchFromTensors(m, tensors) : Result<Batch>(added.error());
+    return batch ? "" : batch.error().message;
+  };
+  EXPECT_EQ(with({0, 1}, 1, 1), "");
+  EXPECT_EQ(with({1, 1}, 0, 2), "");
+  EXPECT_EQ(with({1, 1}, 1, 2),
+            "tensor 'kv.k_pages': expected shape [kv.pages = 7, 16, retrieval heads = 0, 64], got "
+            "[7, 16, 1, 64]");
+  EXPECT_EQ(with({1, 0}, 1, 2),
+            "tensor 'kv1.k_pages': expected shape [kv1.pages = 7, 16, streaming heads = 1, 64], got "
+            "[7, 16, 2, 64]");
+  EXPECT_EQ(with({1, 2}, 1, 1),
+            "'classes'[1]: expected a class between 0 and 1 (retrieval, streaming), got 2");
+}
+
+// The slots of such a store are counted by heads.
+TEST(Batch, SlotsOfAClass) {
+  const Manifest m =
+      sampleManifest({.qHeads = 8, .kvHeads = 8, .ends = {64, 256}, .headClasses = duo, .apart = true});
+  Batch batch = simpleBatch({16}, {1});
+  batch.classes = {0, 0, 0, 0, 0, 0, 0, 1};
+  batch.operands[0].maxPages = 1;
+  batch.operands[0].blockTable = {3};
+  batch.operands[0].pages = (1 << 24) / 7 * 8;
+  EXPECT_TRUE(checkBatch(m, batch));
+  batch.operands[0].pages *= 2;
+  EXPECT_EQ(checkBatch(m, batch).error().message,
+            "'kv': expected at most 306783378 tokens of 7 heads in its store, got 613566720");
+}
+
 TEST(Batch, Errors) {
   const Manifest m = sampleManifest({.sinkLogits = true});
   using Change = std::function<void(TensorMap &)>;

@@ -66,6 +66,12 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
             m.visibilityOf(static_cast<size_t>(segment.operand), static_cast<size_t>(task.headClass));
         ASSERT_TRUE(operand.rowFirst[instance] <= row && row < operand.rowLast[instance]);
         ASSERT_EQ(segment.pos0, operand.pos0[instance]);
+        const int ofClass = m.argumentOf(m.operands[static_cast<size_t>(segment.operand)]).headClass;
+        ASSERT_TRUE(ofClass < 0 || ofClass == task.headClass);
+        ASSERT_EQ(segment.firstSlot,
+                  ofClass < 0 ? 0
+                              : std::find(classes.begin(), classes.end(), static_cast<size_t>(ofClass)) -
+                                    classes.begin());
         ASSERT_TRUE(0 <= segment.kvBegin && segment.kvBegin <= segment.kvEnd &&
                     segment.kvEnd <= operand.lengths[instance]);
         ASSERT_EQ(segment.kvBegin % kernel.keyAlign, 0);
@@ -91,8 +97,10 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
         if (row < operand.rowFirst[i] || row >= operand.rowLast[i])
           continue;
         auto found = covered.find({output, static_cast<int32_t>(o), static_cast<int32_t>(i)});
-        const Visibility visibility =
-            m.visibilityOf(o, classes[static_cast<size_t>(output % m.qHeads / m.groupSize())]);
+        const size_t headClass = classes[static_cast<size_t>(output % m.qHeads / m.groupSize())];
+        if (!m.isSeenBy(o, headClass))
+          continue;
+        const Visibility visibility = m.visibilityOf(o, headClass);
         for (int32_t t = 0; t < operand.lengths[i]; ++t) {
           const int count = found == covered.end() ? 0 : found->second[static_cast<size_t>(t)];
           ASSERT_LE(count, 1);

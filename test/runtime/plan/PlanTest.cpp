@@ -226,6 +226,48 @@ TEST(Plan, DependsOnHowManyHeadsAClassHas) {
   EXPECT_EQ(classHeadsText(m, classHeads(m, c)), "3 retrieval, 5 streaming");
 }
 
+// What a class has in a store of its own is read for its heads alone, and not counted for others.
+TEST(Plan, StoresOfAClass) {
+  const Manifest m = sampleManifest({.qHeads = 32,
+                                     .kvHeads = 8,
+                                     .store = Argument::Store::Dense,
+                                     .ends = {64, 256},
+                                     .operands = 2,
+                                     .headClasses = duo,
+                                     .apart = true});
+  for (const std::vector<int32_t> &lengths :
+       {std::vector<int32_t>{9000, 50, 700}, {17}, {4000, 4000, 4000, 1}}) {
+    Batch batch = simpleBatch(lengths, std::vector<int32_t>(lengths.size(), 1));
+    batch.operands[0].tokens = 9000;
+    OperandBatch recent = batch.operands[0];
+    for (size_t i = 0; i < lengths.size(); ++i) { // the last 300 tokens
+      recent.pos0[i] = std::max(lengths[i] - 300, 0);
+      recent.lengths[i] = lengths[i] - recent.pos0[i];
+    }
+    batch.operands.push_back(recent);
+    for (const std::vector<int32_t> &classes :
+         {std::vector<int32_t>{0, 1, 0, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0}}) {
+      batch.classes = classes;
+      PlanOptions options;
+      options.blocks = 40;
+      const PlanCapacity capacity = planCapacity(m, PlanLimits::of(m, batch), options);
+      Planner planner(m, options, capacity);
+      Plan plan;
+      ASSERT_TRUE(planner.plan(batch, plan));
+      expectRight(m, batch, plan, capacity);
+      int64_t tokens = 0;
+      for (size_t i = 0; i < lengths.size(); ++i) {
+        const int32_t streaming = static_cast<int32_t>(std::count(classes.begin(), classes.end(), 1));
+        tokens += (8 - streaming) * lengths[i] +
+                  streaming * (std::min(lengths[i], 256) +
+                               (recent.pos0[i] ? 0 : std::clamp(lengths[i] - 256, 0, 44)));
+      }
+      EXPECT_EQ(plan.stats.kvBytes, tokens * 2 * 64 * 2);
+      EXPECT_EQ(problemFloor(m, batch).kvBytes, plan.stats.kvBytes);
+    }
+  }
+}
+
 // A shared instance is worth reading once for the heads that see it, and not for those that see next to none
 // of it.
 TEST(Plan, SharingIsDecidedForEachClass) {

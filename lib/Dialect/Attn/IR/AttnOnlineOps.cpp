@@ -28,9 +28,11 @@ LogicalResult UpdateOp::verify() {
     return failure();
   auto query = cast<RankedTensorType>(getQuery().getType());
   KVType region = getKv().getType();
-  if (failed(detail::verifyRegion(*this, query, region)))
+  if (failed(detail::verifyRegionClass(*this, region, getRegionClassAttr(), getHeadClassesAttr())))
     return failure();
-  if (failed(detail::verifyClasses(*this, getClasses(), getHeadClassesAttr(), region.getHeads())))
+  int64_t heads = getKVHeads();
+  if (failed(detail::verifyClasses(*this, getClasses(), getHeadClassesAttr(), heads)) ||
+      failed(detail::verifyRegion(*this, query, region, heads)))
     return failure();
   StateType state = getState().getType();
   if (state.getHeads() != query.getDimSize(1) || state.getValueDim() != region.getValueDim())
@@ -39,12 +41,23 @@ LogicalResult UpdateOp::verify() {
   return detail::verifyScale(*this, getScale());
 }
 
+int64_t UpdateOp::getKVHeads() { return detail::kvHeadsOf(getKv().getType(), getClasses()); }
+
+std::optional<unsigned> UpdateOp::getClassOfRegion() {
+  if (!getRegionClassAttr())
+    return std::nullopt;
+  return llvm::find(getHeadClassesAttr().getNames(), getRegionClassAttr()) -
+         getHeadClassesAttr().getNames().begin();
+}
+
 LogicalResult UpdateOp::verifyRegions() { return detail::verifyScore(*this, getScore()); }
 
 OpFoldResult UpdateOp::fold(FoldAdaptor) {
   // Nothing is seen: the region contributes the identity.
   HeadClassesAttr classes = getHeadClassesAttr();
   bool empty = getVisibility().isStaticallyEmpty() || (classes && classes.isStaticallyEmpty());
+  if (std::optional<unsigned> only = getClassOfRegion())
+    empty |= classes.getVisibility()[*only].isStaticallyEmpty();
   return empty ? getState() : OpFoldResult();
 }
 

@@ -53,26 +53,57 @@ static void printScale(OpAsmPrinter &printer, Operation *, FloatAttr scale) {
   printer << mantissa << (mantissa.contains('.') ? "" : ".0") << digits.drop_front(exponent);
 }
 
-/// `(` operand `see` visibility `)`, ...
-static ParseResult parseRegions(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::UnresolvedOperand> &regions,
-                                ArrayAttr &visibility) {
-  SmallVector<Attribute> visibilities;
-  do {
-    VisibilityAttr see;
-    if (parser.parseLParen() || parser.parseOperand(regions.emplace_back()) || parser.parseKeyword("see") ||
-        parseVisibility(parser, see) || parser.parseRParen())
-      return failure();
-    visibilities.push_back(see);
-  } while (succeeded(parser.parseOptionalComma()));
-  visibility = parser.getBuilder().getArrayAttr(visibilities);
+static ParseResult parseClassName(OpAsmParser &parser, StringAttr &name) {
+  std::string text;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseKeywordOrString(&text))
+    return failure();
+  if (text.empty())
+    return parser.emitError(loc, "expected the name of a head class, got an empty one");
+  name = parser.getBuilder().getStringAttr(text);
   return success();
 }
 
-static void printRegions(OpAsmPrinter &printer, Operation *, OperandRange regions, ArrayAttr visibility) {
-  llvm::interleaveComma(llvm::zip(regions, visibility.getAsRange<VisibilityAttr>()), printer, [&](auto pair) {
-    auto [region, see] = pair;
-    printer << "(" << region << " see ";
-    see.printExpression(printer);
+static void printClassName(OpAsmPrinter &printer, Operation *, StringAttr name) {
+  printer.printKeywordOrString(name.getValue());
+}
+
+/// `(` operand `see` visibility (`for` class)? `)`, ...
+static ParseResult parseRegions(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::UnresolvedOperand> &regions,
+                                ArrayAttr &visibility, ArrayAttr &classes) {
+  SmallVector<Attribute> visibilities, names;
+  bool some = false;
+  do {
+    VisibilityAttr see;
+    StringAttr name = parser.getBuilder().getStringAttr("");
+    if (parser.parseLParen() || parser.parseOperand(regions.emplace_back()) || parser.parseKeyword("see") ||
+        parseVisibility(parser, see))
+      return failure();
+    if (succeeded(parser.parseOptionalKeyword("for"))) {
+      some = true;
+      if (parseClassName(parser, name))
+        return failure();
+    }
+    if (parser.parseRParen())
+      return failure();
+    visibilities.push_back(see);
+    names.push_back(name);
+  } while (succeeded(parser.parseOptionalComma()));
+  visibility = parser.getBuilder().getArrayAttr(visibilities);
+  if (some)
+    classes = parser.getBuilder().getArrayAttr(names);
+  return success();
+}
+
+static void printRegions(OpAsmPrinter &printer, Operation *op, OperandRange regions, ArrayAttr visibility,
+                         ArrayAttr classes) {
+  llvm::interleaveComma(llvm::enumerate(regions), printer, [&](auto region) {
+    printer << "(" << region.value() << " see ";
+    cast<VisibilityAttr>(visibility[region.index()]).printExpression(printer);
+    if (classes && !cast<StringAttr>(classes[region.index()]).empty()) {
+      printer << " for ";
+      printClassName(printer, op, cast<StringAttr>(classes[region.index()]));
+    }
     printer << ")";
   });
 }
@@ -158,27 +189,52 @@ FloatAttr AttendOp::getScaleOrDefault() {
   return scale ? scale : getDefaultScale(getContext(), getKeyDim());
 }
 
+int64_t AttendOp::getKVHeads() {
+  for (unsigned i = 0, e = getRegions().size(); i != e; ++i)
+    if (!getRegionType(i).isOfClass())
+      return getRegionType(i).getHeads();
+  return detail::kvHeadsOf(getRegionType(0), getClasses());
+}
+
+StringAttr AttendOp::getRegionClass(unsigned i) {
+  ArrayAttr classes = getRegionClassesAttr();
+  return classes && !cast<StringAttr>(classes[i]).empty() ? cast<StringAttr>(classes[i]) : StringAttr();
+}
+
+LogicalResult AttendOp::verifyRegion(unsigned i) {
+  KVType region = getRegionType(i), first = getRegionType(0);
+  if (failed(detail::verifyRegionClass(*this, region, getRegionClass(i), getHeadClassesAttr())))
+    return failure();
+  int64_t heads = region.isOfClass() ? getKVHeads() : region.getHeads();
+  if (heads != getKVHeads() || region.getKeyDim() != first.getKeyDim() ||
+      region.getValueDim() != first.getValueDim()) {
+    InFlightDiagnostic error = emitOpError("expected all regions to have the heads and dims of the first, ");
+    error << getKVHeads() << " heads of " << first.getKeyDim() << "/" << first.getValueDim() << ", got "
+          << heads << " heads of " << region.getKeyDim() << "/" << region.getValueDim();
+    return error << " in region " << i;
+  }
+  for (unsigned before = 0; before < i; ++before)
+    if (getRegions()[before] == getRegions()[i] && getRegionClass(before) != getRegionClass(i))
+      return emitOpError("expected a store to hold the heads of one class, got the same for '")
+             << getRegionClass(before).getValue() << "' in region " << before << " and for '"
+             << getRegionClass(i).getValue() << "' in region " << i;
+  return detail::verifyRegion(*this, getQueryType(), region, heads);
+}
+
 LogicalResult AttendOp::verify() {
   if (getRegions().empty())
     return emitOpError("expected at least one region, got none");
   if (getVisibility().size() != getRegions().size())
     return emitOpError("expected one visibility per region, ")
            << getRegions().size() << ", got " << getVisibility().size();
+  if (getRegionClassesAttr() && getRegionClassesAttr().size() != getRegions().size())
+    return emitOpError("expected one class name per region, ")
+           << getRegions().size() << ", got " << getRegionClassesAttr().size();
   if (failed(detail::verifyQuery(*this, "query", getQuery().getType())))
     return failure();
-  for (unsigned i = 0, e = getRegions().size(); i != e; ++i) {
-    KVType region = getRegionType(i), first = getRegionType(0);
-    if (region.getHeads() != first.getHeads() || region.getKeyDim() != first.getKeyDim() ||
-        region.getValueDim() != first.getValueDim()) {
-      InFlightDiagnostic error =
-          emitOpError("expected all regions to have the heads and dims of the first, ");
-      error << first.getHeads() << " heads of " << first.getKeyDim() << "/" << first.getValueDim() << ", got "
-            << region.getHeads() << " heads of " << region.getKeyDim() << "/" << region.getValueDim();
-      return error << " in region " << i;
-    }
-    if (failed(detail::verifyRegion(*this, getQueryType(), region)))
+  for (unsigned i = 0, e = getRegions().size(); i != e; ++i)
+    if (failed(verifyRegion(i)))
       return failure();
-  }
   if (failed(detail::verifyOutput(*this, getOutput().getType(), getQueryHeads(), getValueDim())))
     return failure();
   if (getOutputType().getElementType() != getQueryType().getElementType())

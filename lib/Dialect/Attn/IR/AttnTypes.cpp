@@ -31,8 +31,12 @@ Type KVType::parse(AsmParser &parser) {
   auto parseField = [&](StringRef name) -> ParseResult {
     return failure(parser.parseComma() || parser.parseKeyword(name) || parser.parseEqual());
   };
-  if (parser.parseLess() || parseStore(parser, store, page) || parseField("heads") ||
-      parser.parseInteger(heads) || parseField("dim") || parser.parseInteger(keyDim) || parser.parseComma())
+  auto parseHeads = [&]() -> ParseResult {
+    heads = ShapedType::kDynamic;
+    return succeeded(parser.parseOptionalQuestion()) ? success() : parser.parseInteger(heads);
+  };
+  if (parser.parseLess() || parseStore(parser, store, page) || parseField("heads") || parseHeads() ||
+      parseField("dim") || parser.parseInteger(keyDim) || parser.parseComma())
     return {};
   valueDim = keyDim;
   if (succeeded(parser.parseOptionalKeyword("value_dim")))
@@ -49,7 +53,12 @@ void KVType::print(AsmPrinter &printer) const {
   printer << "<" << stringifyStore(getStore());
   if (getStore() == Store::Paged)
     printer << "<" << getPage() << ">";
-  printer << ", heads = " << getHeads() << ", dim = " << getKeyDim();
+  printer << ", heads = ";
+  if (isOfClass())
+    printer << "?";
+  else
+    printer << getHeads();
+  printer << ", dim = " << getKeyDim();
   if (getValueDim() != getKeyDim())
     printer << ", value_dim = " << getValueDim();
   printer << ", key = " << getKey() << ", value = " << getValue() << ">";
@@ -71,7 +80,7 @@ LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store
   } else if (page != 0) {
     return emitError() << "expected no page size for a " << stringifyStore(store) << " store, got " << page;
   }
-  if (failed(detail::verifyHeads(emitError, "KV heads", heads)) ||
+  if ((!ShapedType::isDynamic(heads) && failed(detail::verifyHeads(emitError, "KV heads", heads))) ||
       failed(detail::verifyDim(emitError, "key dim", keyDim)) ||
       failed(detail::verifyDim(emitError, "value dim", valueDim)) ||
       failed(detail::verifyElement(emitError, "key elements", key)))

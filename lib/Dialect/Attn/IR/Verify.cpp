@@ -44,8 +44,45 @@ LogicalResult attn::detail::verifyQuery(Operation *op, StringRef what, Type type
   return verifyDim(emitError, (what + " dim").str(), tensor.getDimSize(2));
 }
 
-LogicalResult attn::detail::verifyRegion(Operation *op, RankedTensorType query, KVType region) {
-  int64_t queryHeads = query.getDimSize(1), heads = region.getHeads();
+int64_t attn::detail::kvHeadsOf(KVType region, Value classes) {
+  if (!region.isOfClass())
+    return region.getHeads();
+  auto tensor = classes ? dyn_cast<RankedTensorType>(classes.getType()) : RankedTensorType();
+  return tensor && tensor.getRank() == 1 && !tensor.isDynamicDim(0) ? tensor.getDimSize(0) : 0;
+}
+
+LogicalResult attn::detail::verifyRegionClass(Operation *op, KVType region, StringAttr name,
+                                              HeadClassesAttr classes) {
+  if (!name) {
+    if (!region.isOfClass())
+      return success();
+    return op->emitOpError("expected a region that all KV heads see to say how many it holds, got ")
+           << region << "; heads = ? is a region of one class, see ... for CLASS";
+  }
+  if (!classes)
+    return op->emitOpError("expected head classes, as in heads %classes {")
+           << name.getValue() << ": see all}, beside a region for '" << name.getValue() << "'";
+  if (!llvm::is_contained(classes.getNames(), name)) {
+    auto nearest = llvm::min_element(classes.getNames(), [&](StringAttr a, StringAttr b) {
+      return a.getValue().edit_distance(name.getValue()) < b.getValue().edit_distance(name.getValue());
+    });
+    InFlightDiagnostic error = op->emitOpError("expected a region for one of the head classes ");
+    llvm::interleaveComma(classes.getNames(), error, [&](StringAttr known) { error << known.getValue(); });
+    return error << ", got '" << name.getValue() << "'; nearest legal: " << nearest->getValue();
+  }
+  if (!region.isOfClass())
+    return op->emitOpError("expected a region for '")
+           << name.getValue()
+           << "' to hold the heads of this class, as many as the assignment says, heads = ?; "
+           << "got heads = " << region.getHeads();
+  return success();
+}
+
+LogicalResult attn::detail::verifyRegion(Operation *op, RankedTensorType query, KVType region,
+                                         int64_t heads) {
+  int64_t queryHeads = query.getDimSize(1);
+  if (heads < 1)
+    return op->emitOpError("expected one or more KV heads, got ") << heads;
   if (queryHeads % heads != 0) {
     InFlightDiagnostic error = op->emitOpError("expected query heads to be a multiple of the ")
                                << heads << " KV heads, got " << queryHeads << "; nearest legal: ";

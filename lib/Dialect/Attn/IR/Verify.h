@@ -24,7 +24,12 @@ LogicalResult verifyElement(EmitError emitError, StringRef what, Type type);
 /// [rows, heads, dim] with dynamic rows in f16 or bf16.
 LogicalResult verifyQuery(Operation *op, StringRef what, Type type);
 /// That the query can attend to the region: ratio of heads, dimension and element types.
-LogicalResult verifyRegion(Operation *op, RankedTensorType query, KVType region);
+LogicalResult verifyRegion(Operation *op, RankedTensorType query, KVType region, int64_t heads);
+/// That the store of one class's heads belongs to a class that is declared, and no other store does.
+LogicalResult verifyRegionClass(Operation *op, KVType region, StringAttr name, HeadClassesAttr classes);
+/// KV heads of an attention with this region: its own or, where it holds those of a class, one for each
+/// element of the tensor that assigns them. 0 where neither tells.
+int64_t kvHeadsOf(KVType region, Value classes);
 LogicalResult verifyOutput(Operation *op, Type output, int64_t heads, int64_t valueDim);
 LogicalResult verifyLse(Operation *op, Type lse, int64_t heads);
 LogicalResult verifySinks(Operation *op, Type sinks, int64_t heads);

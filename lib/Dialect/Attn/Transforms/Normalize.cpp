@@ -19,12 +19,14 @@ struct NormalizePass : attn::impl::NormalizePassBase<NormalizePass> {
         attend.setScaleAttr(attend.getScaleOrDefault());
         ++scales;
       }
-      simplifyClasses(attend);
       simplify(attend);
+      simplifyClasses(attend);
+      simplify(attend); // again: what the classes saw may have become what a region shows
     });
   }
 
   /// Classes that see the same of every region are no classes: what they see becomes what the regions show.
+  /// Unless a region belongs to one of them.
   void simplifyClasses(AttendOp attend) {
     HeadClassesAttr classes = attend.getHeadClassesAttr();
     if (!classes)
@@ -40,7 +42,8 @@ struct NormalizePass : attn::impl::NormalizePassBase<NormalizePass> {
         return VisibilityAttr::intersect(&getContext(), {shown.simplify(), see}).simplify();
       };
       seen.push_back(narrow(simple.front()));
-      if (!llvm::all_of(simple, [&](VisibilityAttr see) { return narrow(see) == seen.back(); })) {
+      if (attend.getRegionClassesAttr() ||
+          !llvm::all_of(simple, [&](VisibilityAttr see) { return narrow(see) == seen.back(); })) {
         attend.setHeadClassesAttr(HeadClassesAttr::get(&getContext(), classes.getNames(), simple));
         return;
       }
@@ -53,26 +56,40 @@ struct NormalizePass : attn::impl::NormalizePassBase<NormalizePass> {
 
   void simplify(AttendOp attend) {
     SmallVector<Value> regions;
-    SmallVector<Attribute> visibility;
-    for (auto [region, attribute] : llvm::zip(attend.getRegions(), attend.getVisibility())) {
-      auto see = cast<VisibilityAttr>(attribute);
+    SmallVector<Attribute> visibility, names;
+    auto keep = [&](unsigned i, VisibilityAttr see) {
+      regions.push_back(attend.getRegions()[i]);
+      visibility.push_back(see);
+      StringAttr name = attend.getRegionClass(i);
+      names.push_back(name ? name : StringAttr::get(&getContext(), ""));
+    };
+    HeadClassesAttr classes = attend.getHeadClassesAttr();
+    for (unsigned i = 0, e = attend.getRegions().size(); i != e; ++i) {
+      VisibilityAttr see = attend.getRegionVisibility(i);
       VisibilityAttr simple = see.simplify();
       if (simple != see)
         ++visibilities;
-      HeadClassesAttr classes = attend.getHeadClassesAttr();
-      if (simple.isStaticallyEmpty() || (classes && classes.isStaticallyEmpty()))
+      if (simple.isStaticallyEmpty() || (classes && classes.isStaticallyEmpty()) ||
+          classSeesNothing(attend.getRegionClass(i), classes))
         continue;
-      regions.push_back(region);
-      visibility.push_back(simple);
+      keep(i, simple);
     }
     // Of an attend that sees nothing at all, one region keeps the operation well formed.
-    if (regions.empty()) {
-      regions.push_back(attend.getRegions().front());
-      visibility.push_back(attend.getRegionVisibility(0).simplify());
-    }
+    if (regions.empty())
+      keep(0, attend.getRegionVisibility(0).simplify());
     dropped += attend.getRegions().size() - regions.size();
     attend.getKvMutable().assign(regions);
     attend.setVisibilityAttr(ArrayAttr::get(&getContext(), visibility));
+    if (llvm::all_of(names, [](Attribute name) { return cast<StringAttr>(name).empty(); }))
+      attend.removeRegionClassesAttr();
+    else
+      attend.setRegionClassesAttr(ArrayAttr::get(&getContext(), names));
+  }
+
+  static bool classSeesNothing(StringAttr name, HeadClassesAttr classes) {
+    return name && llvm::any_of(llvm::zip(classes.getNames(), classes.getVisibility()), [&](auto pair) {
+             return std::get<0>(pair) == name && std::get<1>(pair).isStaticallyEmpty();
+           });
   }
 };
 } // namespace

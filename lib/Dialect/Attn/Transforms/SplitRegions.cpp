@@ -27,9 +27,10 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
     for (auto [i, region] : llvm::enumerate(attend.getRegions())) {
       Value sinks = i == 0 ? attend.getSinks() : Value();
       Value state = InitOp::create(builder, loc, stateType, attend.getQuery(), sinks);
-      auto update = UpdateOp::create(builder, loc, stateType, state, attend.getQuery(), region,
-                                     attend.getRegionVisibility(i), attend.getClasses(),
-                                     attend.getHeadClassesAttr(), attend.getScaleOrDefault());
+      auto update =
+          UpdateOp::create(builder, loc, stateType, state, attend.getQuery(), region,
+                           attend.getRegionVisibility(i), attend.getRegionClass(i), attend.getClasses(),
+                           attend.getHeadClassesAttr(), attend.getScaleOrDefault());
       IRMapping mapping;
       attend.getScore().cloneInto(&update.getScore(), mapping);
       ++updates;

@@ -29,6 +29,16 @@ def Attn_HeadClassesAttr : AttrDef<Attn_Dialect, "HeadClasses"> {
     number of a class, in the order of the text from 0, for each KV head. One
     kernel serves all assignments, and one plan all with as many heads in each
     class: it speaks of slots, heads in the order of their classes.
+
+    *Operands of one class* (`for`) are seen by its heads alone, and their
+    stores hold no others, so that a class need not keep what it does not see:
+
+    ```mlir
+    attn.attend %q over (%full see causal for retrieval), (%recent see causal for streaming)
+        heads %classes {retrieval: see all, streaming: see sink(64) | recent(256)} : ...
+    ```
+
+    Their type has `heads = ?`: how many heads that are is data, too.
   }];
   let parameters = (ins
     ArrayRefParameter<"::mlir::StringAttr", "a name per class">:$names,

@@ -96,15 +96,22 @@ def Attn_UpdateOp : Attn_Op<"update", [Pure, AllTypesMatch<["state", "result"]>]
     Attn_Described<AnyRankedTensor, "the query rows">:$query,
     Attn_Described<Attn_KVType, "the region">:$kv,
     Attn_VisibilityAttr:$visibility,
+    OptionalAttr<Attn_RegionClassAttr>:$region_class,
     Optional<Attn_ClassesTensor>:$classes,
     OptionalAttr<Attn_HeadClassesAttr>:$head_classes,
     Attn_ScaleAttr:$scale);
   let results = (outs Attn_Described<Attn_StateType, "the state with the region's tokens">:$result);
   let regions = (region MaxSizedRegion<1>:$score);
   let assemblyFormat = [{
-    $state `,` $query `,` $kv `see` custom<Visibility>($visibility)
+    $state `,` $query `,` $kv `see` custom<Visibility>($visibility) (`for` custom<ClassName>($region_class)^)?
     (`heads` $classes^ custom<HeadClasses>($head_classes))? `scale` custom<Scale>($scale) (`score` $score^)?
     attr-dict `:` type($query) `,` qualified(type($kv)) (`,` type($classes)^)? `->` qualified(type($result))
+  }];
+  let extraClassDeclaration = [{
+    /// KV heads of the attention, whatever part of them the region holds.
+    int64_t getKVHeads();
+    /// The number of the class whose heads alone the region holds; none: it holds all.
+    std::optional<unsigned> getClassOfRegion();
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

@@ -20,6 +20,14 @@ def Attn_ScaleAttr : ConfinedAttr<F32Attr, []> {
   let summary = "factor of the dot products, f32, positive and finite; attend without it uses 1/sqrt(dim)";
 }
 
+def Attn_RegionClassAttr : ConfinedAttr<StrAttr, []> {
+  let summary = "the head class that alone sees the region, and whose heads its store holds";
+}
+
+def Attn_RegionClassesAttr : ConfinedAttr<StrArrayAttr, []> {
+  let summary = "for each region the head class that alone sees it, or the empty string";
+}
+
 class Attn_Op<string mnemonic, list<Trait> traits = []> : Op<Attn_Dialect, mnemonic, traits>;
 
 def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
@@ -44,7 +52,8 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     visibility; heads, dimensions and element types agree.
 
     *Head classes* (`heads`) narrow what some of the KV heads see, and with them
-    the query heads that read those: `AttnHeadClasses.td`.
+    the query heads that read those; a region may belong to one class alone:
+    `AttnHeadClasses.td`.
 
     *The score region* changes a score before the softmax: a soft cap, ALiBi,
     an additive bias, a mask (-inf). It is called for every visible pair with
@@ -83,6 +92,7 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     Attn_Described<AnyRankedTensor, "query rows `[rows, q_heads, dim]`, f16 or bf16, rows dynamic">:$query,
     Variadic<Attn_Described<Attn_KVType, "the regions, one or more">>:$kv,
     Attn_VisibilityArrayAttr:$visibility,
+    OptionalAttr<Attn_RegionClassesAttr>:$region_classes,
     Optional<Attn_ClassesTensor>:$classes,
     OptionalAttr<Attn_HeadClassesAttr>:$head_classes,
     OptionalAttr<Attn_ScaleAttr>:$scale,
@@ -92,7 +102,7 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32 (or `tensor<?x?xf32>`), natural logarithm, -inf where a row sees nothing">>:$lse);
   let regions = (region MaxSizedRegion<1>:$score);
   let assemblyFormat = [{
-    $query `over` custom<Regions>($kv, $visibility) (`heads` $classes^ custom<HeadClasses>($head_classes))?
+    $query `over` custom<Regions>($kv, $visibility, $region_classes) (`heads` $classes^ custom<HeadClasses>($head_classes))?
     (`scale` custom<Scale>($scale)^)? (`sinks` $sinks^)? (`score` $score^)? attr-dict
     `:` custom<AttendTypes>(ref($kv), ref($classes), ref($sinks), type($query), type($kv), type($classes),
                             type($sinks), type($output), type($lse))
@@ -107,7 +117,11 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     VisibilityAttr getRegionVisibility(unsigned i) { return cast<VisibilityAttr>(getVisibility()[i]); }
 
     int64_t getQueryHeads() { return getQueryType().getDimSize(1); }
-    int64_t getKVHeads() { return getRegionType(0).getHeads(); }
+    /// Those of a region that holds them all, or as many as `classes` assigns.
+    int64_t getKVHeads();
+    /// The class that alone sees a region; null: all heads do.
+    StringAttr getRegionClass(unsigned i);
+    LogicalResult verifyRegion(unsigned i);
     int64_t getKeyDim() { return getRegionType(0).getKeyDim(); }
     int64_t getValueDim() { return getRegionType(0).getValueDim(); }
 

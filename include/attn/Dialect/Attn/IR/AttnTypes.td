@@ -39,19 +39,28 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     all with `kv.lengths` and `kv.pos0`, both `i32[instances]`, and optionally
     `kv.rows i32[instances, 2]`.
 
+    `heads = ?` is the store of one head class (`AttnHeadClasses.td`): it holds
+    the heads of that class only, in their order, and `heads` in the table is
+    how many the run-time tensor `classes` puts into it.
+
     ```mlir
     !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
     !attn.kv<dense, heads = 1, dim = 192, value_dim = 128, key = f16, value = f16>
+    !attn.kv<paged<16>, heads = ?, dim = 128, key = bf16, value = bf16>
     ```
   }];
   let parameters = (ins
     TypeParameter<"::mlir::attn::Store", "how tokens are found in memory">:$store,
     TypeParameter<"int64_t", "tokens per page, a power of two from 1 to 256; 0 unless paged">:$page,
-    TypeParameter<"int64_t", "KV heads">:$heads,
+    TypeParameter<"int64_t", "KV heads, dynamic in the store of one head class">:$heads,
     TypeParameter<"int64_t", "features of a key, a multiple of 16 from 32 to 256">:$keyDim,
     TypeParameter<"int64_t", "features of a value, like those of a key and by default as many">:$valueDim,
     TypeParameter<"::mlir::Type", "element type of keys: f16 or bf16">:$key,
     TypeParameter<"::mlir::Type", "element type of values: f16 or bf16">:$value);
+  let extraClassDeclaration = [{
+    /// Whether this is the store of one head class.
+    bool isOfClass() const { return ShapedType::isDynamic(getHeads()); }
+  }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

@@ -177,8 +177,78 @@ def test_classes_that_see_the_same_vanish(tmp_path):
     assert first["o"].tobytes() == second["o"].tobytes()
 
 
+def write_apart(folder, store="paged<16>", kv_heads=4):
+    """Each class has a store of its own, and that of the streaming heads is shorter."""
+    file = folder / "apart.mlir"
+    text = Problem(2 * kv_heads, kv_heads, 64, 64, "f16", store, CLASSES + " apart").text()
+    dims = '"streaming_kv", attn.dims = ["batch", "'
+    assert dims + "kv_len" in text
+    file.write_text(text.replace(dims + "kv_len", dims + "recent_len"))
+    return file
+
+
+def attention_apart(tensors):
+    """By head: the tokens that the store of its class holds, as far as the class sees them."""
+    q = tensors["q"].astype(np.float64)
+    classes = tensors["classes"]
+    group = q.shape[1] // len(classes)
+    o = np.zeros(q.shape)
+    for c, name in enumerate(["retrieval_kv", "streaming_kv"]):
+        store = {key.replace(name, "kv"): value for key, value in tensors.items() if key.startswith(name)}
+        keys, values = keys_and_values(store)
+        members = np.flatnonzero(classes == c)
+        assert keys.shape[-2] == len(members)
+        for s, first in enumerate(store["kv.pos0"]):
+            place = tokens_of(store, s)
+            k, v = keys[place].astype(np.float64), values[place].astype(np.float64)
+            positions = first + np.arange(len(k))
+            for row in range(tensors["q_start"][s], tensors["q_start"][s + 1]):
+                for at, head in enumerate(members):
+                    seen = sees(tensors, head, row, positions)
+                    for query in range(head * group, head * group + group if seen.any() else 0):
+                        scores = k[seen, at] @ q[row, query] / np.sqrt(q.shape[2])
+                        weights = np.exp(scores - scores.max())
+                        o[row, query] = weights @ v[seen, at] / weights.sum()
+    return o
+
+
+@pytest.mark.parametrize("schedule,q_len", SHAPES)
+@pytest.mark.parametrize("store", STORES)
+def test_stores_apart(tmp_path, store, schedule, q_len):
+    file = write_apart(tmp_path, store)
+    sizes = ["--dim=batch=3", "--dim=kv_len=100..700", "--dim=recent_len=90..130", f"--dim=q_len={q_len}"]
+    for options in ([], ["--dim=streaming=3"], ["--dim=streaming=4"], ["--dim=streaming=0"]):
+        tensors = generate(file, tmp_path, *sizes, *options)
+        ends = [
+            tensors[f"{name}.pos0"] + tensors[f"{name}.lengths"] for name in ("retrieval_kv", "streaming_kv")
+        ]
+        assert np.array_equal(*ends) and np.array_equal(
+            ends[0], tensors["q_pos"][tensors["q_start"][1:] - 1] + 1
+        )
+        got, report = run(file, tmp_path, tensors, f"--schedule={schedule}", "--shuffle")
+        o = attention_apart(tensors)
+        error = np.linalg.norm(got["o"].astype(np.float64) - o, axis=-1)
+        assert np.all(error <= 1e-3 * np.linalg.norm(o, axis=-1))
+        if DEVICE == "host":
+            assert (report["races"], report["uninitialized"], report["out_of_bounds"]) == (0, 0, 0)
+
+
+def test_heads_of_one_class_only(tmp_path):
+    """A store must hold as many heads as `classes` says."""
+    file = write_apart(tmp_path)
+    tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=kv_len=200", "--dim=recent_len=100")
+    tensors["classes"] = np.array([0, 1, 1, 1], np.int32)
+    inputs = tmp_path / "in.safetensors"
+    save_file(tensors, inputs)
+    status, _, errors = attn_run(file, "--inputs", inputs, f"--device={DEVICE}")
+    assert status == 2
+    assert "tensor 'retrieval_kv.k_pages': expected shape" in errors
+    assert "16, retrieval heads = 1, 64], got" in errors
+
+
 def composition(rng):
-    """Two regions, the first one shared, whose visibilities and those of the classes have sizes of their own."""
+    """Two regions, the first one shared, whose visibilities and those of the classes have sizes of their own. The
+    second may be one of each class, with stores of their own, but for the last class."""
 
     def see(*sizes):
         size = rng.choice([*sizes, 1, 7, 64, 65, 200, 1000])
@@ -202,17 +272,23 @@ def composition(rng):
     sink_type = f", tensor<{heads * group}xf32>" if sinks else ""
     names = ["first", "second", "third"][: rng.randint(2, min(heads, 3))]
     classes = ", ".join(f"{name}: see {see() if name == 'first' else see(0)}" for name in names)
-    regions = f"(%context see {see()}), (%kv see {rng.choice(['causal', 'window(300)'])})"
+    own = names[: rng.randint(1, len(names))] if rng.random() < 0.4 else []
     types = [
-        f"!attn.kv<{store}, heads = {heads}, dim = {dim}, key = {dtype}, value = {dtype}>" for store in stores
+        f"!attn.kv<{store}, heads = {count}, dim = {dim}, key = {dtype}, value = {dtype}>"
+        for store, count in zip(stores, (heads, "?" if own else heads), strict=True)
     ]
+    kv = [(f"{name}_kv", f" for {name}") for name in own] or [("kv", "")]
+    arguments = ", ".join(f'%{name}: {types[1]} {{attn.name = "{name}"}}' for name, _ in kv)
+    shown = [f"(%{name} see {rng.choice(['causal', 'window(300)'])}{of_class})" for name, of_class in kv]
+    regions = f"(%context see {see()}), {', '.join(shown)}"
+    types[1:] = types[1:] * len(kv)
     return f"""
 func.func @composition(%q: {query} {{attn.name = "q"}},
     %context: {types[0]} {{attn.name = "context", attn.dims = ["contexts", "context_len"]}},
-    %kv: {types[1]} {{attn.name = "kv"}},
+    {arguments},
     %classes: tensor<{heads}xi32> {{attn.name = "classes"}}{sink_argument}) -> ({query}, tensor<?x?xf32>) {{
   %o, %lse = attn.attend %q over {regions} heads %classes {{{classes}}}{" sinks %s" if sinks else ""}
-      : {query}, {types[0]}, {types[1]}, tensor<{heads}xi32>{sink_type} -> {query}, tensor<?x?xf32>
+      : {query}, {", ".join(types)}, tensor<{heads}xi32>{sink_type} -> {query}, tensor<?x?xf32>
   return %o, %lse : {query}, tensor<?x?xf32>
 }}
 """

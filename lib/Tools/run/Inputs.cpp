@@ -86,7 +86,8 @@ private:
 
     // Its tokens follow those of the arguments before that the same heads see.
     const auto firstClass = ends.begin() + std::max(kv.headClass, 0);
-    const std::span seenBy(firstClass, kv.headClass < 0 ? ends.end() : firstClass + 1);
+    const bool seenByAll = kv.headClass < 0 && kv.heads > 0;
+    const std::span seenBy(firstClass, seenByAll ? ends.end() : firstClass + (kv.headClass >= 0));
     std::vector<int32_t> rows;
     for (int64_t i = 0; i < count; ++i) {
       int32_t &pos0 = instances.pos0[i];
@@ -98,7 +99,7 @@ private:
         for (int64_t member = first; member < s; ++member) {
           if (end[member] != pos0)
             return rt::inputError("'" + kv.name + "' is shared by sequences " +
-                                  (seenBy.size() > 1 ? "or head classes " : "") +
+                                  (seenByAll && ends.size() > 1 ? "or head classes " : "") +
                                   "whose tokens before it differ in number; "
                                   "put shared arguments first, or share the earlier ones alike");
           end[member] = pos0 + instances.runs[i];

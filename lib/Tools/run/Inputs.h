@@ -29,7 +29,9 @@ struct KVArgument {
   Store store = Store::Dense;
   int64_t page = 0, heads = 0, keyDim = 0, valueDim = 0;
   rt::DType key = rt::DType::BF16, value = rt::DType::BF16;
-  int headClass = -1; ///< of the heads that alone it holds, as many as are in the class; -1: it holds `heads`
+  /// Of the heads that alone it holds, as many as are in the class. -1: it holds `heads`; 0 are those of a
+  /// class whose region has vanished from the problem, because nothing of it is seen.
+  int headClass = -1;
 };
 
 /// The query, sink logits, or a table that a score region reads. A dynamic dimension is -1 in `shape` and has

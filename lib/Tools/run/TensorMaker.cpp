@@ -94,7 +94,8 @@ rt::Status TensorMaker::addTokens(const std::string &name, std::vector<int64_t> 
     return status;
   rt::Tensor tensor(dtype, shape);
   tensor.fill(std::numeric_limits<double>::quiet_NaN());
-  NormalSource(dtype).fill(tensor.bytes.data(), slots, shape[shape.size() - 2] * shape.back(), rt::Random(seed, name));
+  NormalSource(dtype).fill(tensor.bytes.data(), slots, shape[shape.size() - 2] * shape.back(),
+                           rt::Random(seed, name));
   tensors[name] = std::move(tensor);
   return {};
 }

@@ -146,8 +146,7 @@ void UnitBuilder::spreadInstances(int64_t tileRows) {
     size_t nextShared = 0;
     for (size_t o = 0; o < batch_->operands.size(); ++o) {
       const OperandBatch &operand = batch_->operands[o];
-      for (size_t i = 0; manifest_->isSeenBy(o, static_cast<size_t>(headClass_)) && i < operand.instances();
-           ++i) {
+      for (size_t i = 0; sees(o) && i < operand.instances(); ++i) {
         const Seen seen{static_cast<int32_t>(o), static_cast<int32_t>(i)};
         const auto first = static_cast<size_t>(groupOfRow_[static_cast<size_t>(operand.rowFirst[i])]);
         const auto last = static_cast<size_t>(groupOfRow_[static_cast<size_t>(operand.rowLast[i])]);
@@ -314,8 +313,7 @@ void UnitBuilder::addClass(const SlotRange &slots, Work &work) {
   }
   int64_t storedTokens = 0; // of all instances that some row sees through these heads
   for (size_t o = 0; o < batch_->operands.size(); ++o)
-    for (size_t i = 0;
-         manifest_->isSeenBy(o, static_cast<size_t>(headClass_)) && i < batch_->operands[o].instances(); ++i)
+    for (size_t i = 0; sees(o) && i < batch_->operands[o].instances(); ++i)
       if (const OperandBatch &operand = batch_->operands[o]; operand.rowFirst[i] < operand.rowLast[i])
         storedTokens += operand.lengths[i];
   work.tokensOnce += std::min(classTokens_, storedTokens) * slots.count();

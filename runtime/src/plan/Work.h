@@ -108,11 +108,12 @@ private:
   Strategy strategy_ = Strategy::Flatten;
   bool fixedSplit_ = false;
   std::span<const int32_t> ends_;
-  int64_t classTokens_ = 0;  ///< in segments of the class at hand
+  int64_t classTokens_ = 0; ///< in segments of the class at hand
 
   void findGroups();
   int chooseKernel(std::span<const int32_t> classHeads);
   void setClass(int32_t headClass);
+  bool sees(size_t operand) const { return manifest_->isSeenBy(operand, static_cast<size_t>(headClass_)); }
   const Visibility &visibilityOf(int32_t operand) const {
     return visibilities_[static_cast<size_t>(headClass_)][static_cast<size_t>(operand)];
   }

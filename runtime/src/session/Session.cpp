@@ -167,12 +167,12 @@ Status Session::setPlan(const Plan &plan) {
     if (!s.addresses.count(array.name) || static_cast<int64_t>(array.count) > array.room)
       return inputError("the plan fills " + std::to_string(array.count) + " elements of '" + array.name +
                         "', but the session has reserved " + std::to_string(array.room));
-  // A plan that was only extended differs in what tasks read.
+  // A plan that was only extended differs in what tasks read, of which blocks start with a copy.
   const bool extended = plan.structure != 0 && plan.structure == s.planStructure;
   s.planStructure = 0;
   for (const auto &array : arrays)
     if (array.data)
-      if (!extended || array.data == plan.segments.data())
+      if (!extended || array.data == plan.segments.data() || array.data == s.starts.data())
         if (Status status = s.copy(array.name, array.data, array.count * array.size); !status)
           return status;
   s.planStructure = plan.structure;

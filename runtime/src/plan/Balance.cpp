@@ -218,14 +218,20 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
 
 /// Deals tasks out whole or cuts the list into shares, whichever takes less time.
 void Balancer::chooseShares(const Work &work, Assignment &out) {
-  int64_t total = 0, largest = 0;
+  int64_t total = 0, largest = 0, cuttable = 0;
   for (const Unit &unit : work.units) {
-    total += taskCost(unit) * unit.slots.count();
-    largest = std::max(largest, taskCost(unit));
+    const int64_t cost = taskCost(unit);
+    total += cost * unit.slots.count();
+    largest = std::max(largest, cost);
+    if (unit.tiles > cost_->shareTiles)
+      cuttable += cost * unit.slots.count();
   }
 
   // How many shares: each one more shortens the walk and lengthens the merge, by the two parts of a result
-  // that was written directly, or by one where there were parts already.
+  // that was written directly. Where units are shared there are parts already: then a share more costs one,
+  // where it ends in a task that is long enough to be cut, and results written directly are worth nothing.
+  const double partsPerShare = work.shared ? static_cast<double>(cuttable) / static_cast<double>(total) : 2;
+  const double bonus = work.shared ? 1 : directBonus;
   const int64_t mostShares = std::min<int64_t>(blocks_, work.tiles / cost_->shareTiles);
   int shares = 0;
   double cutSeconds = std::numeric_limits<double>::infinity();
@@ -233,7 +239,7 @@ void Balancer::chooseShares(const Work &work, Assignment &out) {
     const double perShare = static_cast<double>(total) / static_cast<double>(candidate) +
                             static_cast<double>(cost_->fixed + cost_->partial) + 0.5 * CostModel::tile;
     const double seconds = perShare * cost_->secondsPerCost + (work.shared ? 0 : cost_->mergeSeconds) +
-                           (work.shared ? 1 : 2) * static_cast<double>(candidate) * cost_->secondsPerPart;
+                           partsPerShare * static_cast<double>(candidate) * cost_->secondsPerPart;
     if (seconds < cutSeconds) {
       cutSeconds = seconds;
       shares = static_cast<int>(candidate);
@@ -241,10 +247,10 @@ void Balancer::chooseShares(const Work &work, Assignment &out) {
   }
   const auto direct = [&](int64_t load) { return static_cast<double>(load) * cost_->secondsPerCost; };
   const double leastDirect = direct(std::max(largest, ceilDiv(total, blocks_)));
-  bool whole = leastDirect <= directBonus * cutSeconds;
+  bool whole = leastDirect <= bonus * cutSeconds;
   if (whole) {
     listWhole(work);
-    whole = direct(deal(work)) <= directBonus * cutSeconds;
+    whole = direct(deal(work)) <= bonus * cutSeconds;
   }
   if (whole)
     emitDealt(work, out);

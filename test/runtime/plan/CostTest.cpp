@@ -123,6 +123,16 @@ TEST(Cost, PartsCostByTheirRows) {
   EXPECT_LT(plan.stats.estimatedSeconds, 90e-6) << plan.stats.estimatedSeconds;
 }
 
+TEST(Cost, APromptThatFewTilesReadIsCut) {
+  // 8 tasks of 32 key tiles beside 240 short ones: whole, each would take four times a block's share.
+  const Manifest m = manifestOf(32, 128, Argument::Store::Dense, "wgmma", 128, 128);
+  for (int32_t rows : {30, 64, 120}) {
+    const PlanStats stats = planOf(m, sharedBatch(rows, 4000, 200)).stats;
+    EXPECT_GT(stats.cuts, 0) << rows;
+    EXPECT_LE(stats.maxCost - stats.meanCost, stats.tileCost + stats.fixedCost) << rows;
+  }
+}
+
 TEST(Cost, FewBlocksTakeLonger) {
   const Manifest decode = manifestOf(32, 128, Argument::Store::Paged, "mma", 128, 64);
   const Manifest prefill = manifestOf(32, 128, Argument::Store::Dense, "wgmma", 128, 128);

@@ -22,6 +22,16 @@
 // shares, is decided by estimated time, and no share is made so short that
 // reading Q again would show against its keys and values.
 //
+// That makes where a sequence is cut depend on what else is in the batch, and with it
+// the rounding of its result. Where that must not be, cuts have a fixed size, and the
+// shares are dealt out of many small tasks instead (PlanOptions::fixedSplit).
+//
+// The next step of decoding is hardly ever another plan: every task reads on to where
+// its sequence ends now (Planner::update), until the shares have drifted apart.
+//
+// Nothing about a launch depends on lengths, only what is in the buffers; their sizes
+// follow from limits that are known before the first step (PlanLimits).
+//
 // KV heads may belong to classes that see different tokens. A class has units of its
 // own, done once for each of its *slots*; which head a slot stands for is looked up by
 // the kernels, so that one plan serves every layer with as many heads in each class.

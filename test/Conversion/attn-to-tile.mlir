@@ -400,3 +400,34 @@ func.func @capped(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"})
 // CHECK: %[[SHORT:.*]] = arith.mulf %[[RAW]], %[[H1]]
 // CHECK-NEXT: tile.yield %[[SHORT]]
 // CHECK: math.fma %{{.*}}, %[[TOLOG2]]
+
+// Pages of one token: the plan may have a list of slots, with a bit for each of them and each row of the tile.
+!single = !attn.kv<paged<1>, heads = 8, dim = 64, key = bf16, value = bf16>
+func.func @drafts(%q: !query8 {attn.name = "q"}, %kv: !single {attn.name = "kv"}) -> !query8 attributes {tile.schedules = [#rows128]} {
+  %0 = attn.init %q : !query8 -> !state8
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !query8, !single -> !state8
+  %o = attn.finish %1 : !state8 -> !query8
+  return %o : !query8
+}
+
+// CHECK-LABEL: gpu.module @drafts_kernels
+// CHECK: tile.gather block {{.*}} strides [512, 512]
+// CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
+// CHECK: %[[LIST:.*]] = arith.cmpi slt, %[[INSTANCE:.*]], %c0_i32
+// CHECK: scf.if %[[LIST]]
+// CHECK: %[[PLACE:.*]] = arith.extsi %[[TOKEN]]
+// CHECK: tile.read %{{.*}}[%[[PLACE]]]
+// CHECK: } else {
+// CHECK: arith.muli
+// CHECK: tile.read
+// CHECK: %[[SCORES:.*]] = tile.dot
+// CHECK: %[[MASKED:.*]] = scf.if
+// CHECK: tile.load_vector
+// CHECK: tile.load_vector
+// CHECK: tile.mask %[[SCORES]]
+// CHECK: arith.shrui
+// CHECK: arith.andi
+// A list is masked by its bits alone.
+// CHECK: %[[ORDINARY:.*]] = arith.cmpi sge, %[[INSTANCE]], %c0_i32
+// CHECK: %[[PARTIAL:.*]] = arith.andi %{{.*}}, %[[ORDINARY]]
+// CHECK: tile.mask %[[MASKED]] if %[[PARTIAL]]

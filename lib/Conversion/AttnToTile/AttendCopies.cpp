@@ -28,6 +28,18 @@ Value AttendKernel::slotOf(UpdateOp update, const Segment &segment, Value token,
   case Store::Packed:
     return b.add(b.read(b.buffer(tensor(update, "start"), i32), b.wide(segment.instance)), token);
   case Store::Paged: {
+    if (type.getPage() == 1 && !startsPage && mayList()) {
+      // The plan may have a list of its own.
+      auto branch = scf::IfOp::create(b, TypeRange{i32}, isList(segment), /*withElseRegion=*/true);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(branch.thenBlock());
+      scf::YieldOp::create(b, b.read(b.buffer("plan.slots", i32), b.wide(token)));
+      b.setInsertionPointToStart(branch.elseBlock());
+      Value row = b.mul(b.wide(segment.instance), b.wide(b.dimension(tensor(update, "max_pages"))));
+      scf::YieldOp::create(b,
+                           b.read(b.buffer(tensor(update, "block_table"), i32), b.add(row, b.wide(token))));
+      return branch.getResult(0);
+    }
     Value row = b.mul(b.wide(segment.instance), b.wide(b.dimension(tensor(update, "max_pages"))));
     Value index = b.add(row, b.wide(b.div(token, type.getPage())));
     Value page = b.read(b.buffer(tensor(update, "block_table"), i32), index);

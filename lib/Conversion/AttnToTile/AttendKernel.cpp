@@ -212,6 +212,41 @@ Value AttendKernel::maskFor(unsigned operand, unsigned headClass, Value scores, 
   return mask;
 }
 
+/// Bits say which row sees which token of a list: a word for 32 tokens and a row of the tile.
+Value AttendKernel::maskForList(Value scores, const Segment &segment, Value firstKey) {
+  constexpr int64_t bits = 32;
+  Type i32 = b.getI32Type();
+  auto branch = scf::IfOp::create(b, scoresType(), isList(segment), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, scores);
+  b.setInsertionPointToStart(branch.thenBlock());
+  auto lane = LaneCoordinatesOp::create(b, i32, b.fragment({Axis::Key}, {keys}, i32));
+  Value shift = b.add(lane.getFirst(), b.rem(firstKey, bits));
+  Value rowsOfTile = b.i32(llvm::divideCeil(schedule.getRows(), chain.group()));
+  Value firstRow = b.div(packedBegin, chain.group()), firstWord = b.div(firstKey, bits);
+  SmallVector<Value> inputs{lane.getOffsets()};
+  for (int64_t word = 0; word * bits < keys; ++word) {
+    auto words = LoadVectorOp::create(b, rowsOf(i32), b.buffer("plan.bits", i32));
+    b.fill(words.getIndex(), {i32}, [&](ValueRange line) {
+      Value row = b.sub(unpack(packedRow(line[0])).first, firstRow);
+      return b.wide(b.add(b.mul(b.add(firstWord, b.i32(word)), rowsOfTile), row));
+    });
+    inputs.push_back(b.map(rowsOf(i32), ValueRange{words},
+                           [&](ValueRange v) -> Value { return arith::ShRUIOp::create(b, v[0], shift); }));
+  }
+  auto mask = MaskOp::create(b, scoresType(), scores, inputs, b.createOrFold<arith::ConstantIntOp>(1, 1));
+  b.fill(mask.getVisible(), SmallVector<Type>(inputs.size(), i32), [&](ValueRange v) -> Value {
+    Value word = v[1]; // offsets are constants: all of this folds
+    for (int64_t i = 1; i + 1 < static_cast<int64_t>(v.size()); ++i)
+      word = b.select(b.less(v[0], b.i32(i * bits)), word, v[i + 1]);
+    Value bit = b.createOrFold<arith::ShRUIOp>(word, b.rem(v[0], bits));
+    return b.compare(arith::CmpIPredicate::ne, b.createOrFold<arith::AndIOp>(bit, b.i32(1)), b.i32(0));
+  });
+  scf::YieldOp::create(b, ValueRange{mask});
+  return branch.getResult(0);
+}
+
 Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment,
                                  Value firstKey) {
   scores = applyScoreRegion(scores, segment, firstKey);
@@ -219,6 +254,11 @@ Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, 
   Value lastKey = b.add(firstKey, b.i32(keys));
   Value partialTile =
       b.createOrFold<arith::OrIOp>(b.less(firstKey, segment.fullBegin), b.less(segment.fullEnd, lastKey));
+  if (mayList()) {
+    scores = maskForList(scores, segment, firstKey);
+    partialTile = b.createOrFold<arith::AndIOp>(
+        partialTile, b.compare(arith::CmpIPredicate::sge, segment.instance, b.i32(0)));
+  }
   // Of the masks for all operands and classes one applies.
   auto only = [&](Value condition, unsigned count, Value value, unsigned i) -> Value {
     if (count == 1)

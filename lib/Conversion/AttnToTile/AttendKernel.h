@@ -179,6 +179,16 @@ private:
   Value applyScoreRegion(Value scores, const Segment &segment, Value firstKey);
   ScoreForm form;
   Value slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage = false);
+  /// Whether a segment may be a list of single tokens (see runtime/src/plan/Lists.cpp), and whether it is.
+  /// Long heads leave no registers for another mask; the planner sees by the parameters that there is none.
+  bool mayList() {
+    return chain.keyDim() + chain.valueDim() <= 320 && llvm::any_of(chain.updates, [](UpdateOp update) {
+             KVType type = update.getKv().getType();
+             return type.getStore() == Store::Paged && type.getPage() == 1;
+           });
+  }
+  Value isList(const Segment &segment) { return b.less(segment.instance, b.i32(0)); }
+  Value maskForList(Value scores, const Segment &segment, Value firstKey);
   Value maskFor(unsigned operand, unsigned headClass, Value scores, const Segment &segment, Value firstKey,
                 Value partialTile);
 };

@@ -40,7 +40,8 @@
 // node of a tree) can be read once for all of them: `flatten` gives it a unit of
 // its own with all its rows where the bytes saved outweigh the partials added,
 // `by-query` never does, and `by-node` and `by-node-chunk` always do and never cut
-// into equal shares (Strategy.h): the yardsticks.
+// into equal shares (Strategy.h): the yardsticks. Speculated tokens, of which few
+// rows see each, become lists of tokens with a bit for each row (Lists.cpp).
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_PLAN_H
@@ -67,10 +68,10 @@ struct PlanTask {
 inline constexpr int32_t taskHasSink = 1;
 
 struct PlanSegment {
-  int32_t operand, instance;
+  int32_t operand, instance;  ///< -1: tokens are places in Plan::slots, and `bits` says which rows see them
   int32_t kvBegin, kvEnd;     ///< tokens; tiles start at kvBegin
   int32_t fullBegin, fullEnd; ///< tokens that every row of the task sees: a tile inside needs no mask
-  int32_t pos0;
+  int32_t pos0; ///< position of the instance's first token; of a list, one of the instances it was made of
   int32_t firstSlot; ///< of the class whose heads alone the operand holds: they lie in it from 0 on; else 0
 };
 static_assert(sizeof(PlanTask) == 32 && sizeof(PlanSegment) == 32);
@@ -106,6 +107,10 @@ struct Plan {
   std::vector<int32_t> mergeRows;  ///< row * q_heads + slot * group + member of the group
   std::vector<int32_t> mergePartials;
   int64_t partialRows = 0;
+  /// Lists of single tokens, each beginning at a multiple of 32: where they lie in their operand's store,
+  /// and, for each 32 of them, a word for each query row of a tile, whose bit t says that it sees token t.
+  std::vector<int32_t> slots;
+  std::vector<uint32_t> bits;
   std::vector<int32_t> ends;       ///< the sizes of windows and sinks it was made with
   std::vector<int32_t> classHeads; ///< and the KV heads of each class
   /// A number of its own for everything but `segments` and `stats`, which is all that extending a plan
@@ -128,6 +133,7 @@ struct PlanLimits {
 /// Sizes of the plan's device buffers, which never depend on lengths.
 struct PlanCapacity {
   int64_t blocks = 0, tasks = 0, segments = 0, mergeRows = 0, mergePartials = 0, partialRows = 0;
+  int64_t slots = 0, bits = 0;
 };
 
 struct PlanOptions {

@@ -17,6 +17,8 @@ struct Names {
                                 "lse",
                                 "plan.block_tasks",
                                 "plan.starts",
+                                "plan.slots",
+                                "plan.bits",
                                 "plan.tasks",
                                 "plan.segments",
                                 "plan.merge_start",

@@ -85,7 +85,8 @@ private:
     picture.add(run);
     for (int32_t s = of.segmentBegin; s < of.segmentEnd; ++s) {
       const PlanSegment &segment = plan_.segments[static_cast<size_t>(s)];
-      run.node = firstNode_[static_cast<size_t>(segment.operand)] + segment.instance;
+      run.node = firstNode_[static_cast<size_t>(segment.operand)] +
+                 (segment.instance < 0 ? segment.pos0 : segment.instance);
       run.length = costOf(segment);
       picture.add(run);
     }

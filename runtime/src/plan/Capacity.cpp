@@ -105,6 +105,14 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
         std::max(capacity.partialRows,
                  nodes || chunk > 0 ? packed * parts * m.kvHeads : cutParts + sharedParts * m.kvHeads);
   }
+  for (const KernelInfo &kernel : m.kernels)
+    if (shares && options.strategy == Strategy::Flatten && takesLists(kernel)) {
+      // A list for each two groups of a tile's own, at most, in every class of heads.
+      const int64_t lists =
+          (std::min(limits.groups, limits.rows) / 2 + 1) * static_cast<int64_t>(m.classCount());
+      capacity.slots = std::max(capacity.slots, lists * listTokensBound(kernel));
+      capacity.bits = std::max(capacity.bits, lists * listBitsBound(kernel, m.groupSize()));
+    }
   capacity.mergePartials = capacity.partialRows;
   capacity.mergeRows = std::min(capacity.partialRows, limits.rows * m.qHeads);
   return capacity;

@@ -112,6 +112,8 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
   plan.mergeRows.clear();
   plan.mergePartials.clear();
   plan.partialRows = 0;
+  plan.slots = work.slots;
+  plan.bits = work.bits;
   partTasks_.assign(static_cast<size_t>(assignment.parts), -1);
   plan.tasks.reserve(assignment.pieces.size());
   for (const Piece &piece : assignment.pieces) {

@@ -205,8 +205,9 @@ bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &
                       const PlanCapacity &capacity, UnitBuilder &builder, Work &work, Balancer &balancer,
                       Assignment &assignment, Plan &plan) {
   moved_ = false;
-  // What is seen alike may no longer be, and tasks without keys were left out.
-  if (!hasOnlyGrown(batch) || (work.fixedSplit && work.shared))
+  // What is seen alike may no longer be, and tasks without keys were left out; lists are written for the
+  // tokens that there are.
+  if (!hasOnlyGrown(batch) || (work.fixedSplit && work.shared) || !work.slots.empty())
     return false;
   if (!indexed_)
     index(work, assignment, plan);

@@ -72,6 +72,8 @@ struct Planner::State {
                  {"merge rows", plan.mergeRows.size(), capacity.mergeRows},
                  {"merge entries", plan.mergePartials.size(), capacity.mergePartials},
                  {"partial rows", static_cast<size_t>(plan.partialRows), capacity.partialRows},
+                 {"listed tokens", plan.slots.size(), capacity.slots},
+                 {"words of bits", plan.bits.size(), capacity.bits},
                  {"blocks", static_cast<size_t>(plan.blocks), capacity.blocks}};
     for (const auto &size : sizes)
       if (static_cast<int64_t>(size.needed) > size.held)

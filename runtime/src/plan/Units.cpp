@@ -299,7 +299,15 @@ void UnitBuilder::addClass(const SlotRange &slots, Work &work) {
     }
     addUnits(slots, first, last, {&seen, 1}, partial, false, work);
   }
-  for (const Group &group : groups_) {
+  // A list joins rows that are neighbours by chance, which a request of fixed splits must not notice.
+  const bool lists = strategy_ == Strategy::Flatten && !fixedSplit_ &&
+                     takesLists(manifest_->kernels[static_cast<size_t>(work.kernel)]);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (const size_t end = lists && listable(groups_[g]) ? addListed(slots, g, work) : g; end > g) {
+      g = end - 1;
+      continue;
+    }
+    const Group &group = groups_[g];
     const std::span<const Seen> seen(seen_.data() + group.seenBegin,
                                      static_cast<size_t>(group.seenEnd - group.seenBegin));
     // Rows that only shared units serve need none of their own, unless someone has to add the sink.
@@ -331,6 +339,8 @@ void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<
   work.units.clear();
   work.segments.clear();
   work.seen.clear();
+  work.slots.clear();
+  work.bits.clear();
   work.tasks = work.largestUnit = 0;
   work.tiles = work.tokensOnce = 0;
   work.shared = false;

@@ -51,6 +51,8 @@ struct Work {
   std::vector<Unit> units;
   std::vector<PlanSegment> segments;
   std::vector<Seen> seen;
+  std::vector<int32_t> slots; ///< as in Plan
+  std::vector<uint32_t> bits;
   bool shared = false; ///< some units are partial whether cut or not
   int32_t tasks = 0;
   int64_t tiles = 0;       ///< of all tasks
@@ -79,6 +81,12 @@ struct Assignment {
   int64_t maxCost = 0, totalCost = 0;
 };
 
+/// Whether a kernel reads lists, what one holds at most, and the rows that `bits` has for each word.
+bool takesLists(const KernelInfo &kernel);
+int64_t listTokensBound(const KernelInfo &kernel);
+int64_t listBitsBound(const KernelInfo &kernel, int group);
+int64_t listRows(const KernelInfo &kernel, int group);
+
 class UnitBuilder {
 public:
   /// Fills `work`; reads `ends` from the batch or the manifest.
@@ -100,6 +108,11 @@ private:
   std::vector<Group> groups_;
   std::vector<int32_t> groupOfRow_;
   std::vector<Seen> seen_, shared_;
+  struct Listed {
+    int32_t slot;
+    std::vector<int32_t> rows; ///< counted from the tile's first
+  };
+  std::vector<Listed> list_;
   std::vector<std::vector<Visibility>> visibilities_; ///< what each class sees of each operand
   int32_t headClass_ = -1;                            ///< the class at hand
   IntervalList possible_, certain_;
@@ -122,6 +135,9 @@ private:
   bool worthSharing(const Seen &seen, int64_t tileRows);
   void spreadInstances(int64_t tileRows);
   void addClass(const SlotRange &slots, Work &work);
+  bool listable(const Group &group) const;
+  bool addToList(const Group &group, int32_t firstRow, size_t begin, const KernelInfo &kernel);
+  size_t addListed(const SlotRange &slots, size_t g, Work &work);
   void addUnits(const SlotRange &slots, int64_t rowBegin, int64_t rowEnd, std::span<const Seen> seen,
                 bool partial, bool sink, Work &work);
   void addSegments(const Seen &seen, int64_t qMin, int64_t qMax, const KernelInfo &kernel, Unit &unit,

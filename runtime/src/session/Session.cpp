@@ -109,6 +109,8 @@ Status Session::reserve(const PlanCapacity &capacity) {
     MemoryUse use = MemoryUse::Plain;
   } sizes[] = {{"plan.block_tasks", (capacity.blocks + 1) * 4},
                {"plan.starts", capacity.blocks * static_cast<int64_t>(sizeof(PlanStart))},
+               {"plan.slots", capacity.slots * 4},
+               {"plan.bits", capacity.bits * 4},
                {"plan.tasks", capacity.tasks * static_cast<int64_t>(sizeof(PlanTask))},
                {"plan.segments", capacity.segments * static_cast<int64_t>(sizeof(PlanSegment))},
                {"plan.merge_start", (capacity.mergeRows + 2) * 4},
@@ -156,6 +158,8 @@ Status Session::setPlan(const Plan &plan) {
   } arrays[] = {
       {"plan.block_tasks", plan.blockTasks.data(), plan.blockTasks.size(), 4, s.capacity.blocks + 1},
       {"plan.starts", s.starts.data(), s.starts.size(), sizeof(PlanStart), s.capacity.blocks},
+      {"plan.slots", plan.slots.data(), plan.slots.size(), 4, s.capacity.slots},
+      {"plan.bits", plan.bits.data(), plan.bits.size(), 4, s.capacity.bits},
       {"plan.tasks", plan.tasks.data(), plan.tasks.size(), sizeof(PlanTask), s.capacity.tasks},
       {"plan.segments", plan.segments.data(), plan.segments.size(), sizeof(PlanSegment), s.capacity.segments},
       {"plan.merge_start", s.mergeStart.data(), s.mergeStart.size(), 4, s.capacity.mergeRows + 2},

@@ -61,9 +61,34 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
       for (int32_t s = task.segmentBegin; s < task.segmentEnd; ++s) {
         const PlanSegment &segment = plan.segments[static_cast<size_t>(s)];
         const OperandBatch &operand = batch.operands[static_cast<size_t>(segment.operand)];
-        const auto instance = static_cast<size_t>(segment.instance);
         const Visibility visibility =
             m.visibilityOf(static_cast<size_t>(segment.operand), static_cast<size_t>(task.headClass));
+        if (segment.instance < 0) {
+          const int32_t rowOfTile = row - task.packedBegin / m.groupSize();
+          const int32_t rowsOfTile = (kernel.rows + m.groupSize() - 1) / m.groupSize();
+          ASSERT_EQ(segment.fullBegin, segment.fullEnd); // all of it is masked
+          // A kernel looks at whole tiles, whose last tokens nobody sees.
+          const int32_t tiles = (segment.kvEnd - segment.kvBegin + kernel.keys - 1) / kernel.keys;
+          for (int32_t t = segment.kvBegin; t < segment.kvBegin + tiles * kernel.keys; ++t) {
+            const auto word = static_cast<size_t>(t / 32 * rowsOfTile + rowOfTile);
+            ASSERT_LT(word, plan.bits.size());
+            if (!(plan.bits[word] >> (t % 32) & 1))
+              continue;
+            ASSERT_LT(t, segment.kvEnd);
+            for (size_t i = 0; i < operand.instances(); ++i)
+              for (int32_t token = 0; token < operand.lengths[i]; ++token)
+                if (operand.rowFirst[i] <= row && row < operand.rowLast[i] &&
+                    operand.blockTable[i * static_cast<size_t>(operand.maxPages) +
+                                       static_cast<size_t>(token)] == plan.slots[static_cast<size_t>(t)]) {
+                  auto &counts = covered[{output, segment.operand, static_cast<int32_t>(i)}];
+                  counts.resize(static_cast<size_t>(operand.lengths[i]));
+                  ++counts[static_cast<size_t>(token)];
+                  ASSERT_TRUE(isVisible(visibility, ends, q, operand.pos0[i] + token));
+                }
+          }
+          continue;
+        }
+        const auto instance = static_cast<size_t>(segment.instance);
         ASSERT_TRUE(operand.rowFirst[instance] <= row && row < operand.rowLast[instance]);
         ASSERT_EQ(segment.pos0, operand.pos0[instance]);
         const int ofClass = m.argumentOf(m.operands[static_cast<size_t>(segment.operand)]).headClass;
@@ -143,6 +168,8 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
   EXPECT_LE(static_cast<int64_t>(plan.mergeRows.size()), capacity.mergeRows);
   EXPECT_LE(static_cast<int64_t>(plan.mergePartials.size()), capacity.mergePartials);
   EXPECT_LE(plan.partialRows, capacity.partialRows);
+  EXPECT_LE(static_cast<int64_t>(plan.slots.size()), capacity.slots);
+  EXPECT_LE(static_cast<int64_t>(plan.bits.size()), capacity.bits);
 }
 
 bool checkPlan(const Manifest &m, const Batch &batch, const PlanOptions &options) {
@@ -166,7 +193,8 @@ bool same(const Plan &a, const Plan &b) {
   };
   return a.kernel == b.kernel && equal(a.blockTasks, b.blockTasks) && equal(a.tasks, b.tasks) &&
          equal(a.segments, b.segments) && equal(a.mergeStart, b.mergeStart) &&
-         equal(a.mergeRows, b.mergeRows) && equal(a.mergePartials, b.mergePartials);
+         equal(a.mergeRows, b.mergeRows) && equal(a.mergePartials, b.mergePartials) &&
+         equal(a.slots, b.slots) && equal(a.bits, b.bits);
 }
 
 Visibility randomVisibility(Rng &rng) {

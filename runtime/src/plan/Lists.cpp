@@ -1,0 +1,144 @@
+//===- Lists.cpp - Tokens of many short instances as one segment ----------===//
+//
+// The speculated tokens of a tree are many short instances, each seen by few rows.
+// As segments of their own each would be a tile of keys that is nearly empty, and
+// all rows of a tile of queries together see little more than a tile of them:
+//
+//     rows      a tile of 32 rows in depth-first order
+//     tokens    their own 32, and the path above the first
+//
+// Where pages hold one token, a block table is a list of slots, and so the plan can
+// write a list of its own: every token that some row of the tile sees, once. Which
+// row sees which token is then no interval of positions; a bit for each says it,
+// after the visibility was asked here, on the host. A segment over such a list has
+// the instance -1, and its tokens are places in `slots`. `bits` holds a word for 32
+// tokens of the list and one row of the tile, rows side by side.
+//
+//===----------------------------------------------------------------------===//
+#include "plan/Work.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+namespace {
+
+constexpr int64_t bitsOfWord = 32;
+
+/// A list is no longer than this many key tiles: beyond, its instances fill tiles of their own.
+constexpr int64_t mostTiles = 2;
+
+int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+} // namespace
+
+int64_t listTokensBound(const KernelInfo &kernel) {
+  return takesLists(kernel) ? roundUp(mostTiles * kernel.keys, bitsOfWord) : 0;
+}
+
+int64_t listBitsBound(const KernelInfo &kernel, int group) {
+  return listTokensBound(kernel) / bitsOfWord * listRows(kernel, group);
+}
+
+int64_t listRows(const KernelInfo &kernel, int group) { return (kernel.rows + group - 1) / group; }
+
+bool takesLists(const KernelInfo &kernel) {
+  return std::any_of(kernel.params.begin(), kernel.params.end(),
+                     [](const Parameter &param) { return param.name == "plan.slots"; });
+}
+
+/// May the tokens that a group sees alone stand in a list?
+bool UnitBuilder::listable(const Group &group) const {
+  if (group.units == 0 || group.seenBegin == group.seenEnd)
+    return false; // rows that see nothing else are sequences: their tokens fill tiles
+  for (int32_t s = group.seenBegin; s < group.seenEnd; ++s) {
+    const Seen &seen = seen_[static_cast<size_t>(s)];
+    const Argument &argument = manifest_->argumentOf(manifest_->operands[static_cast<size_t>(seen.operand)]);
+    if (argument.store != Argument::Store::Paged || argument.page != 1 ||
+        seen.operand != seen_[static_cast<size_t>(group.seenBegin)].operand)
+      return false;
+  }
+  return true;
+}
+
+/// Adds what the rows of a group see to the list that begins at `begin`, in rows counted from `firstRow`.
+/// False, and nothing added, where it would get too long.
+bool UnitBuilder::addToList(const Group &group, int32_t firstRow, size_t begin, const KernelInfo &kernel) {
+  const size_t before = list_.size();
+  for (int32_t s = group.seenBegin; s < group.seenEnd; ++s) {
+    const Seen &seen = seen_[static_cast<size_t>(s)];
+    const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
+    const auto instance = static_cast<size_t>(seen.instance);
+    const int32_t *table = operand.blockTable.data() + static_cast<int64_t>(instance) * operand.maxPages;
+    for (int32_t row = group.rowBegin; row < group.rowEnd; ++row) {
+      const int64_t position = batch_->qPos[static_cast<size_t>(row)];
+      possiblePositions(visibilityOf(seen.operand), ends_, position, position, possible_);
+      toTokens(possible_, operand.pos0[instance], operand.lengths[instance]);
+      for (const Interval &range : possible_)
+        for (int64_t token = range.begin; token < range.end; ++token) {
+          // Lists are short: a search is less than a table.
+          auto known = std::find_if(list_.begin() + static_cast<int64_t>(begin), list_.end(),
+                                    [&](const Listed &other) { return other.slot == table[token]; });
+          if (known == list_.end())
+            known = list_.insert(known, Listed{table[token], {}});
+          known->rows.push_back(row - firstRow);
+        }
+    }
+  }
+  if (list_.size() - begin <= static_cast<size_t>(mostTiles * kernel.keys))
+    return true;
+  list_.resize(before);
+  for (Listed &token : list_)
+    while (!token.rows.empty() && token.rows.back() >= group.rowBegin - firstRow)
+      token.rows.pop_back();
+  return false;
+}
+
+/// The groups from `g` on whose rows fill a tile, as one unit over a list. Returns the group behind them; `g`
+/// where a list would serve a single one.
+size_t UnitBuilder::addListed(const SlotRange &slots, size_t g, Work &work) {
+  const KernelInfo &kernel = manifest_->kernels[static_cast<size_t>(work.kernel)];
+  const auto group = static_cast<int64_t>(manifest_->groupSize());
+  const int32_t firstRow = groups_[g].rowBegin;
+  list_.clear();
+  size_t end = g;
+  while (end < groups_.size() && (groups_[end].rowEnd - firstRow) * group <= kernel.rows &&
+         listable(groups_[end]) &&
+         seen_[static_cast<size_t>(groups_[end].seenBegin)].operand ==
+             seen_[static_cast<size_t>(groups_[g].seenBegin)].operand &&
+         addToList(groups_[end], firstRow, 0, kernel))
+    ++end;
+  if (end - g < 2)
+    return g;
+
+  const Seen &first = seen_[static_cast<size_t>(groups_[g].seenBegin)];
+  const int64_t rows = listRows(kernel, manifest_->groupSize());
+  const auto begin = static_cast<int32_t>(work.slots.size()), tokens = static_cast<int32_t>(list_.size());
+  // Whole words and whole tiles: kernels read the bits of a tile's last tokens, which nobody sees.
+  const int64_t room = roundUp(roundUp(tokens, kernel.keys), bitsOfWord);
+  work.slots.resize(work.slots.size() + static_cast<size_t>(room));
+  work.bits.resize(work.slots.size() / bitsOfWord * static_cast<size_t>(rows));
+  auto place = static_cast<size_t>(begin);
+  for (const Listed &token : list_) {
+    work.slots[place] = token.slot;
+    const size_t word = place / bitsOfWord * static_cast<size_t>(rows);
+    for (int32_t row : token.rows)
+      work.bits[word + static_cast<size_t>(row)] |= 1u << (place % bitsOfWord);
+    ++place;
+  }
+
+  const int32_t rowEnd = groups_[end - 1].rowEnd;
+  addUnits(slots, firstRow, rowEnd, {}, true, true, work);
+  Unit &unit = work.units.back();
+  const bool ofClass =
+      manifest_->argumentOf(manifest_->operands[static_cast<size_t>(first.operand)]).headClass >= 0;
+  work.segments.push_back(
+      {first.operand, -1, begin, begin + tokens, begin, begin, first.instance, ofClass ? slots.begin : 0});
+  unit.segmentEnd = static_cast<int32_t>(work.segments.size());
+  unit.tiles = static_cast<int32_t>((tokens + kernel.keys - 1) / kernel.keys);
+  work.tiles += int64_t{unit.tiles} * slots.count();
+  classTokens_ += tokens;
+  return end;
+}
+
+} // namespace attn::rt

@@ -1,0 +1,118 @@
+#include "PlanChecks.h"
+
+#include <gtest/gtest.h>
+
+using namespace attn::rt;
+using namespace attn::rt::test;
+
+namespace {
+
+/// A context, and speculated tokens in pages of one token, by a kernel that reads lists.
+Manifest draftManifest(const SampleOptions &options, bool lists = true) {
+  Manifest m = sampleManifest(options);
+  m.arguments[2].store = Argument::Store::Paged;
+  m.arguments[2].page = 1;
+  for (KernelInfo &kernel : m.kernels)
+    if (lists && kernel.role == KernelInfo::Role::Attend)
+      kernel.params.push_back({Parameter::Kind::Buffer, "plan.slots", 0});
+  return m;
+}
+
+/// A tree of `nodes` speculated tokens behind a context, numbered depth-first, a row on each. An instance for
+/// each node is its path. `trees` of them, one after the other.
+Batch draftBatch(Rng &rng, int32_t trees, int32_t nodes, int32_t context) {
+  Batch batch;
+  OperandBatch contexts, drafts;
+  batch.qStart = {0};
+  drafts.maxPages = nodes;
+  std::vector<std::vector<int32_t>> paths;
+  for (int32_t tree = 0; tree < trees; ++tree) {
+    const auto firstRow = static_cast<int32_t>(batch.rows);
+    std::vector<int32_t> path; // of slots, to the node at hand
+    for (int32_t node = 0; node < nodes; ++node) {
+      path.resize(below(rng, 3) ? path.size() : below(rng, path.size() + 1)); // some go back up
+      path.push_back(firstRow + node);
+      drafts.lengths.push_back(static_cast<int32_t>(path.size()));
+      drafts.pos0.push_back(context);
+      drafts.rowFirst.push_back(firstRow + node);
+      drafts.rowLast.push_back(firstRow + node + 1);
+      paths.push_back(path);
+      batch.qPos.push_back(context + static_cast<int32_t>(path.size()) - 1);
+      ++batch.rows;
+    }
+    contexts.lengths.push_back(context);
+    contexts.pos0.push_back(0);
+    contexts.rowFirst.push_back(firstRow);
+    contexts.rowLast.push_back(static_cast<int32_t>(batch.rows));
+    batch.qStart.push_back(static_cast<int32_t>(batch.rows));
+  }
+  contexts.tokens = 10000;
+  drafts.pages = batch.rows;
+  for (std::vector<int32_t> &path : paths) {
+    path.resize(static_cast<size_t>(nodes), 1 << 30); // unused entries
+    drafts.blockTable.insert(drafts.blockTable.end(), path.begin(), path.end());
+  }
+  batch.operands = {contexts, drafts};
+  return batch;
+}
+
+TEST(Lists, RandomDraftsAreCoveredExactly) {
+  Rng rng(5);
+  int listed = 0;
+  for (int round = 0; round < 120; ++round) {
+    const Manifest m = draftManifest({.visibility = randomVisibility(rng),
+                                      .ends = {static_cast<int32_t>(below(rng, 30)), 90},
+                                      .operands = 2,
+                                      .sinkLogits = round % 2 == 1,
+                                      .bigRows = 64,
+                                      .headClasses = round % 4 ? std::vector<HeadClassInfo>() : duo});
+    Batch batch = draftBatch(rng, 1 + static_cast<int32_t>(below(rng, 3)),
+                             1 + static_cast<int32_t>(below(rng, 90)), static_cast<int32_t>(below(rng, 900)));
+    if (!m.headClasses.empty())
+      batch.classes = {1, 0};
+    PlanOptions options;
+    options.blocks = static_cast<int>(1 + below(rng, 30));
+    if (round % 3)
+      options.gpu = &slowGpu;
+    checkPlan(m, batch, options);
+    if (HasFatalFailure())
+      return;
+    listed += !makePlan(m, batch, options)->slots.empty();
+  }
+  EXPECT_GT(listed, 50); // else the test says nothing about lists
+}
+
+// What lists are for: 16 rows of a tile see little more than a tile of keys together, where each row's path
+// is one.
+TEST(Lists, TakeFewerTilesAndTasksThanPaths) {
+  Rng rng(6);
+  const Batch batch = draftBatch(rng, 1, 128, 1000);
+  const SampleOptions sample{
+      .visibility = visibility(Visibility::Kind::Causal), .operands = 2, .bigRows = 64};
+  PlanOptions options;
+  options.blocks = 8;
+  const Plan lists = *makePlan(draftManifest(sample), batch, options),
+             paths = *makePlan(draftManifest(sample, false), batch, options);
+  EXPECT_TRUE(paths.slots.empty());
+  const int64_t context = 2 * (128 * 4 / 64) * 16; // tiles: two KV heads, eight tiles of rows, 1,000 tokens
+  EXPECT_EQ(paths.stats.tiles, context + 2 * 128);
+  EXPECT_LE(lists.stats.tiles, context + 2 * 2 * 8); // at most two tiles for a list
+  EXPECT_LT(4 * lists.stats.tasks, paths.stats.tasks);
+}
+
+TEST(Lists, AreNotOfOtherStrategiesNorOfFixedSplits) {
+  Rng rng(7);
+  const Manifest m = draftManifest({.operands = 2, .bigRows = 64});
+  const Batch batch = draftBatch(rng, 2, 40, 500);
+  PlanOptions options;
+  for (Strategy strategy : {Strategy::ByQuery, Strategy::ByNode, Strategy::ByNodeChunk}) {
+    options.strategy = strategy;
+    EXPECT_TRUE(makePlan(m, batch, options)->slots.empty());
+  }
+  options.strategy = Strategy::Flatten;
+  EXPECT_FALSE(makePlan(m, batch, options)->slots.empty());
+  options.fixedSplit = 256;
+  EXPECT_TRUE(makePlan(m, batch, options)->slots.empty());
+}
+
+} // namespace

@@ -26,7 +26,7 @@ struct RunRecord {
   rt::Batch batch;
   rt::Plan plan;
   rt::Strategy strategy = rt::Strategy::Flatten;
-  std::string device, deviceName;
+  std::string device{}, deviceName{};
   double compileMs = 0;  ///< from the text to what the device loads: PTX, or the machine level for host
   double hostCodeMs = 0; ///< from there to native code, on host
   double runMs = 0;      ///< the median where there were several runs

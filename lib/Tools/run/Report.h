@@ -34,9 +34,9 @@ struct RunRecord {
   /// Whose model predicts the time: the device's, on host that of the GPU planned for; null where there is
   /// none.
   const rt::GpuModel *gpu = nullptr;
-  std::optional<rt::host::Report> host; ///< of the host device
-  std::optional<Comparison> comparison; ///< of --check
-  std::string failure; ///< why the result is not right; empty where it is, or was not checked
+  std::optional<rt::host::Report> host{}; ///< of the host device
+  std::optional<Comparison> comparison{}; ///< of --check
+  std::string failure{}; ///< why the result is not right; empty where it is, or was not checked
 
   double amplification() const;
   /// What amplification may be where every length is at least 512: the cache is read once for each tile of

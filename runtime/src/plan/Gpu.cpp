@@ -9,15 +9,15 @@ namespace {
 // architecture papers (f32 accumulation).
 //
 // Measured on one H200, 2026-11-20, bf16. Copies: 4.25 TB/s, read and written. Attend kernels, in TFLOP/s of
-// whole tiles of long prefills: wgmma 510, 690, 760 and mma 230, 290, 275 at head sizes 64, 128, 256. Sizes
+// whole tiles of long prefills: wgmma 590, 725, 770 and mma 230, 290, 275 at head sizes 64, 128, 256. Sizes
 // 128 and 256 are bound by the tensor cores and give the FLOPs (one number for both: within 5 %); a matrix
 // product of 8192^3 ran at 790. Size 64 is bound by the softmax and gives the exponentials: a score is 4 x 64
-// FLOPs, so 510 TFLOP/s are 2.0e12 scores per second, half of what 16 ex2 per clock and multiprocessor do.
+// FLOPs, so 590 TFLOP/s are 2.3e12 scores per second, over half of what 16 ex2 per clock and multiprocessor do.
 //
 // The L2: wgmma at head size 256 drew 5.9 TB/s of keys and values from it while bound by the tensor cores, so
 // it gives at least that.
 constexpr GpuModel models[] = {
-    {"H200", 4.8e12, 989e12, 132, "NVIDIA H200", 4.25e12, 6.0e12, {282e12, 0.9e12}, {725e12, 2.0e12}},
+    {"H200", 4.8e12, 989e12, 132, "NVIDIA H200", 4.25e12, 6.0e12, {282e12, 0.9e12}, {725e12, 2.3e12}},
     {"H100", 3.35e12, 989e12, 132},
     {"A100", 2.039e12, 312e12, 108},
     {"B200", 8.0e12, 2250e12, 148},

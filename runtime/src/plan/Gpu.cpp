@@ -12,7 +12,8 @@ namespace {
 // whole tiles of long prefills: wgmma 590, 725, 770 and mma 230, 290, 275 at head sizes 64, 128, 256. Sizes
 // 128 and 256 are bound by the tensor cores and give the FLOPs (one number for both: within 5 %); a matrix
 // product of 8192^3 ran at 790. Size 64 is bound by the softmax and gives the exponentials: a score is 4 x 64
-// FLOPs, so 590 TFLOP/s are 2.3e12 scores per second, over half of what 16 ex2 per clock and multiprocessor do.
+// FLOPs, so 590 TFLOP/s are 2.3e12 scores per second, over half of what 16 ex2 per clock and multiprocessor
+// do.
 //
 // The L2: wgmma at head size 256 drew 5.9 TB/s of keys and values from it while bound by the tensor cores, so
 // it gives at least that.

@@ -129,6 +129,69 @@ BENCHMARK(plan)
     ->Args({1024, 1, 32, 6})
     ->Unit(benchmark::kMicrosecond);
 
+/// Trees of speculated tokens behind contexts of 1,000, a row on each token: its path is an instance in pages
+/// of one token. Tokens branch off the path before them at random.
+Batch drafts(int trees, int tokens) {
+  std::mt19937 rng(1);
+  Batch batch;
+  batch.qStart = {0};
+  batch.operands.resize(2);
+  OperandBatch &context = batch.operands[0], &draft = batch.operands[1];
+  draft.maxPages = tokens;
+  for (int tree = 0; tree < trees; ++tree) {
+    std::vector<int32_t> path;
+    for (int token = 0; token < tokens; ++token) {
+      const auto row = static_cast<int32_t>(batch.rows++);
+      if (rng() % 2 && !path.empty())
+        path.resize(rng() % path.size());
+      path.push_back(row);
+      draft.lengths.push_back(static_cast<int32_t>(path.size()));
+      draft.pos0.push_back(1000);
+      draft.rowFirst.push_back(row);
+      draft.rowLast.push_back(row + 1);
+      draft.blockTable.insert(draft.blockTable.end(), path.begin(), path.end());
+      draft.blockTable.resize(static_cast<size_t>(batch.rows) * static_cast<size_t>(tokens));
+      batch.qPos.push_back(999 + static_cast<int32_t>(path.size()));
+    }
+    context.lengths.push_back(1000);
+    context.pos0.push_back(0);
+    context.rowFirst.push_back(batch.qStart.back());
+    context.rowLast.push_back(static_cast<int32_t>(batch.rows));
+    batch.qStart.push_back(static_cast<int32_t>(batch.rows));
+  }
+  draft.pages = batch.rows;
+  return batch;
+}
+
+/// Items are the tokens of each KV head, as they are where nothing joins them.
+void verify(benchmark::State &state) {
+  Manifest m = llama(false);
+  m.arguments[1].page = 1;
+  m.kernels[1].params.push_back({Parameter::Kind::Buffer, "plan.slots", 0});
+  const Batch batch = drafts(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
+  const PlanOptions options;
+  Planner planner(m, options, planCapacity(m, PlanLimits::of(m, batch), options));
+  Plan plan;
+  for (auto _ : state)
+    if (Status status = planner.plan(batch, plan); !status) {
+      state.SkipWithError(status.error().message.c_str());
+      return;
+    }
+  const auto items = static_cast<double>(batch.rows * m.kvHeads);
+  state.counters["items"] = items;
+  state.counters["tasks"] = static_cast<double>(plan.tasks.size());
+  state.counters["balance"] = plan.stats.balance;
+  state.counters["per_1000_items"] = benchmark::Counter(
+      items / 1000, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+BENCHMARK(verify)
+    ->ArgNames({"trees", "tokens"})
+    ->Args({1, 64})
+    ->Args({1, 256})
+    ->Args({32, 64})
+    ->Unit(benchmark::kMicrosecond);
+
 /// Steps that append a token to every sequence: the mean of as many as keep the plan as of those that make a
 /// new one. `replans` is how many of 100 do.
 void update(benchmark::State &state) {

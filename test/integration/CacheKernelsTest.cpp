@@ -217,6 +217,17 @@ TEST_P(CacheOnDevice, OneRecordedLaunchServesAnyRows) {
   expectClean();
 }
 
+/// A step that moves nothing may be the first, and needs no rows.
+TEST_P(CacheOnDevice, NothingMayComeFirst) {
+  Rng rng(4);
+  Pool pool(*device, kernels(), 0, 4, 16, rng);
+  const Status set = pool.kernels.set({}, {});
+  ASSERT_TRUE(set) << set.error().message;
+  ASSERT_TRUE(pool.kernels.launch());
+  pool.verify();
+  expectClean();
+}
+
 TEST_P(CacheOnDevice, WhatIsRefusedMovesNothing) {
   Rng rng(2);
   Pool pool(*device, kernels(), 0, 4, 16, rng);

@@ -10,6 +10,8 @@
 
 #include "attn_rt/CacheKernel.h"
 
+#include <optional>
+
 namespace attn::rt {
 
 /// The pages of a head class on a device: keys and values, [layers][pages][pageTokens][heads][dim].
@@ -48,7 +50,7 @@ private:
   CacheKernel append_, move_;
   DevicePages pages_;
   MovementRows lists_;
-  DeviceRows bound_; ///< the rows of the last append
+  std::optional<DeviceRows> bound_; ///< the rows of the last append
   int64_t newTokens_ = -1, copiedTokens_ = -1;
   bool writes_ = false, copies_ = false; ///< what the last Movement does
 };

@@ -113,8 +113,8 @@ struct Plan {
   std::vector<uint32_t> bits;
   std::vector<int32_t> ends;       ///< the sizes of windows and sinks it was made with
   std::vector<int32_t> classHeads; ///< and the KV heads of each class
-  /// A number of its own for everything but `segments` and `stats`, which is all that extending a plan
-  /// changes.
+  /// A number of its own for everything but `segments` and `stats`. Extending a plan keeps it where that is
+  /// all that changes.
   uint64_t structure = 0;
   PlanStats stats;
 };
@@ -164,15 +164,15 @@ public:
   ~Planner();
   Planner(Planner &&) noexcept;
 
-  /// Fails only where the capacity does not hold the plan.
+  /// Fails only where the capacity does not hold the plan, or no kernel can do what the options ask for.
   Status plan(const Batch &batch, Plan &plan);
 
   /// The next step: `plan` is what this planner made last. Where nothing but lengths and positions has grown
   /// since, its tasks stay and read on to the new ends, and true is returned; a few ns for each task. A new
-  /// plan is made where that would not do: rows or instances came or went, a task would read other segments
-  /// than before, or a block would have more to do than the last new plan's balance, a tile and 2 % of the
-  /// mean allow, or all of them a sixteenth more than that plan had. Deterministic: equal batches since the
-  /// last new plan give equal plans.
+  /// plan is made where that would not do: rows or instances came or went, there are lists of tokens, a task
+  /// that was cut would read other segments, or a block would have more to do than the last new plan's
+  /// balance, a tile and 5 % of the mean allow, or all of them a sixteenth more than that plan had.
+  /// Deterministic: equal batches since the last new plan give equal plans.
   Result<bool> update(const Batch &batch, Plan &plan);
 
 private:

@@ -106,7 +106,7 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
                  nodes || chunk > 0 ? packed * parts * m.kvHeads : cutParts + sharedParts * m.kvHeads);
   }
   for (const KernelInfo &kernel : m.kernels)
-    if (shares && options.strategy == Strategy::Flatten && takesLists(kernel)) {
+    if (shares && options.strategy == Strategy::Flatten && options.fixedSplit == 0 && takesLists(kernel)) {
       // A list for each two groups of a tile's own, at most, in every class of heads.
       const int64_t lists =
           (std::min(limits.groups, limits.rows) / 2 + 1) * static_cast<int64_t>(m.classCount());

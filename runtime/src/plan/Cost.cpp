@@ -2,7 +2,7 @@
 //
 // Every resource is busy for a time of its own, and they work side by side:
 //
-//     launch + start + max(bytes, tensor cores, softmax) [+ merge]
+//     launch + start + max(bytes, L2, tensor cores, softmax) [+ merge]
 //
 // Memory moves K and V once, however many tiles of rows read them: what is read
 // again comes from the L2, which has a bandwidth of its own. Decoding a shared

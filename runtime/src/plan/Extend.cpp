@@ -207,7 +207,7 @@ bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &
   moved_ = false;
   // What is seen alike may no longer be, and tasks without keys were left out; lists are written for the
   // tokens that there are.
-  if (!hasOnlyGrown(batch) || (work.fixedSplit && work.shared) || !work.slots.empty())
+  if (!hasOnlyGrown(batch) || (work.fixedSplit && work.shared) || work.omitted || !work.slots.empty())
     return false;
   if (!indexed_)
     index(work, assignment, plan);

@@ -61,9 +61,9 @@ bool UnitBuilder::listable(const Group &group) const {
   return true;
 }
 
-/// Adds what the rows of a group see to the list that begins at `begin`, in rows counted from `firstRow`.
+/// Adds what the rows of a group see to the list, in rows counted from `firstRow`.
 /// False, and nothing added, where it would get too long.
-bool UnitBuilder::addToList(const Group &group, int32_t firstRow, size_t begin, const KernelInfo &kernel) {
+bool UnitBuilder::addToList(const Group &group, int32_t firstRow, const KernelInfo &kernel) {
   const size_t before = list_.size();
   for (int32_t s = group.seenBegin; s < group.seenEnd; ++s) {
     const Seen &seen = seen_[static_cast<size_t>(s)];
@@ -77,7 +77,7 @@ bool UnitBuilder::addToList(const Group &group, int32_t firstRow, size_t begin, 
       for (const Interval &range : possible_)
         for (int64_t token = range.begin; token < range.end; ++token) {
           // Lists are short: a search is less than a table.
-          auto known = std::find_if(list_.begin() + static_cast<int64_t>(begin), list_.end(),
+          auto known = std::find_if(list_.begin(), list_.end(),
                                     [&](const Listed &other) { return other.slot == table[token]; });
           if (known == list_.end())
             known = list_.insert(known, Listed{table[token], {}});
@@ -85,7 +85,7 @@ bool UnitBuilder::addToList(const Group &group, int32_t firstRow, size_t begin, 
         }
     }
   }
-  if (list_.size() - begin <= static_cast<size_t>(mostTiles * kernel.keys))
+  if (list_.size() <= static_cast<size_t>(mostTiles * kernel.keys))
     return true;
   list_.resize(before);
   for (Listed &token : list_)
@@ -95,7 +95,7 @@ bool UnitBuilder::addToList(const Group &group, int32_t firstRow, size_t begin, 
 }
 
 /// The groups from `g` on whose rows fill a tile, as one unit over a list. Returns the group behind them; `g`
-/// where a list would serve a single one.
+/// where a list would serve a single one, or hold nothing.
 size_t UnitBuilder::addListed(const SlotRange &slots, size_t g, Work &work) {
   const KernelInfo &kernel = manifest_->kernels[static_cast<size_t>(work.kernel)];
   const auto group = static_cast<int64_t>(manifest_->groupSize());
@@ -106,9 +106,9 @@ size_t UnitBuilder::addListed(const SlotRange &slots, size_t g, Work &work) {
          listable(groups_[end]) &&
          seen_[static_cast<size_t>(groups_[end].seenBegin)].operand ==
              seen_[static_cast<size_t>(groups_[g].seenBegin)].operand &&
-         addToList(groups_[end], firstRow, 0, kernel))
+         addToList(groups_[end], firstRow, kernel))
     ++end;
-  if (end - g < 2)
+  if (end - g < 2 || list_.empty())
     return g;
 
   const Seen &first = seen_[static_cast<size_t>(groups_[g].seenBegin)];

@@ -143,6 +143,7 @@ Planner::Planner(Planner &&) noexcept = default;
 
 Status Planner::plan(const Batch &batch, Plan &plan) {
   State &s = *state_;
+  s.planned = plan.structure = 0; // nothing to extend until this one is whole
   if (Status status = s.checkKernel(); !status)
     return status;
   plan.classHeads = classHeads(s.manifest, batch);
@@ -166,8 +167,10 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
       --plan.blocks;
     }
   s.extender.remember(s.manifest, batch, s.assignment);
+  if (Status status = s.checkCapacity(plan); !status)
+    return status;
   s.planned = plan.structure = nextStructure();
-  return s.checkCapacity(plan);
+  return {};
 }
 
 Result<bool> Planner::update(const Batch &batch, Plan &plan) {

@@ -257,8 +257,10 @@ void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t row
       addSegments(one, *least, *greatest, kernel, unit, work.segments);
     unit.segmentEnd = static_cast<int32_t>(work.segments.size());
     // Whether a task without keys stands in a list must not depend on what others share.
-    if (fixedSplit_ && partial && !sink && unit.tiles == 0)
+    if (fixedSplit_ && partial && !sink && unit.tiles == 0) {
+      work.omitted = true;
       continue;
+    }
     work.tasks += slots.count();
     work.tiles += int64_t{unit.tiles} * slots.count();
     work.largestUnit = std::max(work.largestUnit, unit.packedCount);
@@ -343,7 +345,7 @@ void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<
   work.bits.clear();
   work.tasks = work.largestUnit = 0;
   work.tiles = work.tokensOnce = 0;
-  work.shared = false;
+  work.shared = work.omitted = false;
   SlotRange slots{0, 0, 0};
   for (int32_t heads : classHeads) {
     slots.end = slots.begin + heads;

@@ -1,7 +1,7 @@
 //===- Work.h - The steps of planning ---------------------------*- C++ -*-===//
 //
-// batch -> units (Units.cpp) -> pieces in blocks (Balance.cpp) -> arrays of the
-// plan (Emit.cpp). Every step reuses the memory of the last call. Where a batch
+// batch -> units (Units.cpp, Lists.cpp) -> pieces in blocks (Balance.cpp) ->
+// arrays of the plan (Emit.cpp). Every step reuses the memory of the last call. Where a batch
 // has only grown, all of that is kept and extended (Extend.cpp).
 //
 //===----------------------------------------------------------------------===//
@@ -53,7 +53,8 @@ struct Work {
   std::vector<Seen> seen;
   std::vector<int32_t> slots; ///< as in Plan
   std::vector<uint32_t> bits;
-  bool shared = false; ///< some units are partial whether cut or not
+  bool shared = false;  ///< some units are partial whether cut or not
+  bool omitted = false; ///< a unit was left out, as it had no keys
   int32_t tasks = 0;
   int64_t tiles = 0;       ///< of all tasks
   int64_t tokensOnce = 0;  ///< of all KV heads, each once where several units read it
@@ -136,7 +137,7 @@ private:
   void spreadInstances(int64_t tileRows);
   void addClass(const SlotRange &slots, Work &work);
   bool listable(const Group &group) const;
-  bool addToList(const Group &group, int32_t firstRow, size_t begin, const KernelInfo &kernel);
+  bool addToList(const Group &group, int32_t firstRow, const KernelInfo &kernel);
   size_t addListed(const SlotRange &slots, size_t g, Work &work);
   void addUnits(const SlotRange &slots, int64_t rowBegin, int64_t rowEnd, std::span<const Seen> seen,
                 bool partial, bool sink, Work &work);

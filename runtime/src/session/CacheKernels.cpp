@@ -37,7 +37,7 @@ Status CacheKernels::reserve(const DevicePages &pages, int64_t newTokens, int64_
   if (Status status = move_.reserve(copiedTokens, pages.layers); !status)
     return status;
   pages_ = pages;
-  bound_ = {};
+  bound_.reset();
   lists_.writeTo.reserve(static_cast<size_t>(newTokens));
   lists_.copyFrom.reserve(static_cast<size_t>(copiedTokens));
   lists_.copyTo.reserve(static_cast<size_t>(copiedTokens));
@@ -64,7 +64,7 @@ Status CacheKernels::setLists(const Movement &movement, const DeviceRows &rows, 
     if (rows.count < movement.rows)
       return inputError("cache kernels: expected " + std::to_string(movement.rows) + " new tokens, got " +
                         std::to_string(rows.count));
-    if (rows != bound_) {
+    if (bound_ != rows) {
       if (Status status = append_.bind(memory(), rows); !status)
         return status;
       bound_ = rows;

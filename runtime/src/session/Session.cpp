@@ -146,9 +146,12 @@ Status Session::setPlan(const Plan &plan) {
     return inputError("the plan was made for another kernel than '" + s.manifest.entry + "'");
   if (Status status = s.checkFixed(plan); !status)
     return status;
-  // How many lists there are stands before where they start.
-  s.mergeStart.assign({static_cast<int32_t>(plan.mergeRows.size())});
-  s.mergeStart.insert(s.mergeStart.end(), plan.mergeStart.begin(), plan.mergeStart.end());
+  // A plan that was only extended differs in what tasks read, of which blocks start with a copy.
+  const bool extended = plan.structure != 0 && plan.structure == s.planStructure;
+  if (!extended) { // how many lists there are stands before where they start
+    s.mergeStart.assign({static_cast<int32_t>(plan.mergeRows.size())});
+    s.mergeStart.insert(s.mergeStart.end(), plan.mergeStart.begin(), plan.mergeStart.end());
+  }
   fillStarts(plan, s.starts);
   const struct {
     const char *name;
@@ -162,7 +165,7 @@ Status Session::setPlan(const Plan &plan) {
       {"plan.bits", plan.bits.data(), plan.bits.size(), 4, s.capacity.bits},
       {"plan.tasks", plan.tasks.data(), plan.tasks.size(), sizeof(PlanTask), s.capacity.tasks},
       {"plan.segments", plan.segments.data(), plan.segments.size(), sizeof(PlanSegment), s.capacity.segments},
-      {"plan.merge_start", s.mergeStart.data(), s.mergeStart.size(), 4, s.capacity.mergeRows + 2},
+      {"plan.merge_start", s.mergeStart.data(), plan.mergeStart.size() + 1, 4, s.capacity.mergeRows + 2},
       {"plan.merge_rows", plan.mergeRows.data(), plan.mergeRows.size(), 4, s.capacity.mergeRows},
       {"plan.merge_partials", plan.mergePartials.data(), plan.mergePartials.size(), 4,
        s.capacity.mergePartials},
@@ -171,8 +174,6 @@ Status Session::setPlan(const Plan &plan) {
     if (!s.addresses.count(array.name) || static_cast<int64_t>(array.count) > array.room)
       return inputError("the plan fills " + std::to_string(array.count) + " elements of '" + array.name +
                         "', but the session has reserved " + std::to_string(array.room));
-  // A plan that was only extended differs in what tasks read, of which blocks start with a copy.
-  const bool extended = plan.structure != 0 && plan.structure == s.planStructure;
   s.planStructure = 0;
   for (const auto &array : arrays)
     if (array.data)
@@ -185,7 +186,7 @@ Status Session::setPlan(const Plan &plan) {
   s.mergeRows = static_cast<int64_t>(plan.mergeRows.size());
   s.ends.assign(plan.ends.begin(), plan.ends.end());
   s.planClassHeads = plan.classHeads;
-  s.stale = true;
+  s.stale |= !extended;
   return {};
 }
 

@@ -47,7 +47,7 @@ struct Session::State {
   int planKernel = -1, planBlocks = 0;
   int64_t mergeRows = 0;
   uint64_t planStructure = 0;           ///< of the plan that the device has
-  std::vector<int32_t> mergeStart = {}; ///< as the device has it
+  std::vector<int32_t> mergeStart = {}; ///< as it was last copied, or was to be
   std::optional<FixedLaunch> fixed = {};
   bool stale = true;     ///< addresses, dimensions or the plan changed since values were filled
   bool mapsStale = true; ///< addresses or dimensions changed since maps were

@@ -153,3 +153,12 @@ func.func @returns(%kv: !kv {attn.name = "kv"}, %from: !slots {attn.name = "from
   attn.move %kv from %from to %to : !kv, !slots, !slots
   return %from : !slots
 }
+
+// -----
+
+!cache = !attn.kv<paged<16>, heads = ?, dim = 64, key = f16, value = f16>
+func.func @class_store(%kv: !cache, %from: tensor<?xi32>, %to: tensor<?xi32>) {
+  // expected-error @below {{expected a cache that says how many KV heads it holds, got '!attn.kv<paged<16>, heads = ?}}
+  attn.move %kv from %from to %to : !cache, tensor<?xi32>, tensor<?xi32>
+  return
+}

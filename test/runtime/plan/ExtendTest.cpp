@@ -172,4 +172,36 @@ TEST(Extend, OtherwiseANewPlan) {
   EXPECT_TRUE(updated(simpleBatch({4000, 300, 6}, {1, 1, 1}), plan));
 }
 
+// A task without keys is left out of fixed splits, and must come back with the first key.
+TEST(Extend, TasksThatWereLeftOutComeBack) {
+  const Manifest m = sampleManifest({.sinkLogits = true});
+  PlanOptions options;
+  options.fixedSplit = 256;
+  Batch batch = simpleBatch({300, 0, 20}, {1, 1, 1});
+  const PlanCapacity capacity =
+      planCapacity(m, PlanLimits::of(m, simpleBatch({300, 300, 300}, {1, 1, 1})), options);
+  Planner planner(m, options, capacity);
+  Plan plan;
+  ASSERT_TRUE(planner.plan(batch, plan));
+  ++batch.operands[0].lengths[1];
+  ++batch.qPos[1];
+  ASSERT_TRUE(planner.update(batch, plan));
+  expectRight(m, batch, plan, capacity);
+}
+
+// What was refused is not there to be extended.
+TEST(Extend, RefusedPlansAreNotExtended) {
+  const Manifest m = sampleManifest();
+  Batch batch = simpleBatch({100, 200}, {1, 1});
+  const PlanOptions options;
+  PlanCapacity capacity = planCapacity(m, PlanLimits::of(m, batch), options);
+  capacity.tasks = 1;
+  Planner planner(m, options, capacity);
+  Plan plan;
+  EXPECT_FALSE(planner.plan(batch, plan));
+  ++batch.operands[0].lengths[0];
+  ++batch.qPos[0];
+  EXPECT_FALSE(planner.update(batch, plan));
+}
+
 } // namespace

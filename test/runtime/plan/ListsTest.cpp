@@ -1,5 +1,6 @@
 #include "PlanChecks.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 using namespace attn::rt;
@@ -113,6 +114,25 @@ TEST(Lists, AreNotOfOtherStrategiesNorOfFixedSplits) {
   EXPECT_FALSE(makePlan(m, batch, options)->slots.empty());
   options.fixedSplit = 256;
   EXPECT_TRUE(makePlan(m, batch, options)->slots.empty());
+}
+
+// Leaves that see nothing yet make no list: an update could not find them again.
+TEST(Lists, TokensThatComeLaterAreRead) {
+  Rng rng(8);
+  const Manifest m =
+      draftManifest({.visibility = visibility(Visibility::Kind::All), .operands = 2, .bigRows = 64});
+  Batch batch = draftBatch(rng, 1, 24, 500);
+  const std::vector<int32_t> lengths = batch.operands[1].lengths;
+  std::fill(batch.operands[1].lengths.begin(), batch.operands[1].lengths.end(), 0);
+  const PlanOptions options;
+  const PlanCapacity capacity = planCapacity(m, PlanLimits::of(m, batch), options);
+  Planner planner(m, options, capacity);
+  Plan plan;
+  ASSERT_TRUE(planner.plan(batch, plan));
+  expectRight(m, batch, plan, capacity);
+  batch.operands[1].lengths = lengths;
+  ASSERT_TRUE(planner.update(batch, plan));
+  expectRight(m, batch, plan, capacity);
 }
 
 } // namespace

@@ -36,6 +36,9 @@ static LogicalResult verifyRowCopy(const RowCopy &copy) {
   if (type.getStore() == Store::Dense)
     return op->emitOpError("expected a paged or a packed cache, got ")
            << type << "; dense memory is a packed cache of instances * tokens slots";
+  if (type.isOfClass())
+    return op->emitOpError("expected a cache that says how many KV heads it holds, got ")
+           << type << "; heads = ? is for attentions: say how many heads the class has";
   Type i32 = IntegerType::get(op->getContext(), 32);
   auto list = RankedTensorType::get({ShapedType::kDynamic}, i32);
   for (Value slots : {copy.from, copy.to})

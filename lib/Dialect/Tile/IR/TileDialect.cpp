@@ -65,7 +65,8 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     if (!count || count.getValue().getSignificantBits() > 32 || count.getValue().slt(1))
       return expected("a positive integer");
   } else if (name == "tile.row_copy") {
-    if (!isa<StringAttr>(value))
+    auto kind = dyn_cast<StringAttr>(value);
+    if (!kind || (kind != "append" && kind != "move" && kind != "gather"))
       return expected("append, move or gather");
   } else if (name == "tile.shared_bytes") {
     auto bytes = dyn_cast<IntegerAttr>(value);

@@ -1,4 +1,4 @@
-"""Prefill, features and decode on a GPU against what PyTorch offers, in one run on one machine.
+"""Attention and its cache on a GPU, against what PyTorch offers and against itself, in one run on one machine.
 
   prefill   bf16, batch 1, dense: attn against cuDNN, FlashAttention and FlexAttention; TFLOP/s of visited work
   features  sinks, windows, pages, ragged lengths, a soft cap: time per visited FLOP, against plain causal

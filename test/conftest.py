@@ -3,3 +3,4 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 sys.path.insert(0, str(Path(__file__).parent / "grid"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))

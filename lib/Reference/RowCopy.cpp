@@ -3,6 +3,7 @@
 #include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Reference/Reference.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace mlir;

@@ -7,11 +7,9 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import deft
 import pytest
 from attnlab import ROOT, program
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import deft  # noqa: E402
 
 
 def call(name, *arguments, text=""):

@@ -3,20 +3,15 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.util import find_spec
 
+import gpu
+import plot_gpu
 import pytest
 from attnlab import ROOT, attn_run, program
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import gpu  # noqa: E402
-import plot_gpu  # noqa: E402
-from gpu_cache import cache_points  # noqa: E402
-from gpu_comparisons import COMPARISONS, TreePoint, compare, shared_points, tree_points  # noqa: E402
-from gpu_measure import Bench, Clock, measure_all, missing  # noqa: E402
-from gpu_points import (  # noqa: E402
+from benchlab import SESSION, FakeRun, bench_of
+from gpu_measure import Clock, measure_all, missing
+from gpu_points import (
     PARTS,
     bars,
     decode_points,
@@ -25,19 +20,10 @@ from gpu_points import (  # noqa: E402
     region,
     visible_pairs,
 )
-from gpu_results import Results  # noqa: E402
-from peers import Timer  # noqa: E402
+from gpu_results import Results
+from peers import Timer
 
 POINTS = [point for part in PARTS.values() for point in part(False)]
-COMPARED = [point for part in COMPARISONS.values() for point in part(False)]
-SESSION = {
-    "id": "2026-11-20T10:00:00+00:00",
-    "commit": "abc1234",
-    "device": "NVIDIA H200",
-    "torch": "2.11",
-    "l2_bytes": 60 << 20,
-    "copy_bytes_per_second": 4e12,
-}
 
 # --- points -------------------------------------------------------------------------------------------------
 
@@ -100,27 +86,6 @@ def test_features_run_and_count_alike(point, tmp_path):
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
-class FakeRun:
-    """An attn-run that takes `milliseconds` of its own and `seconds` of the clock."""
-
-    def __init__(self, milliseconds=1.0, seconds=0.0, status=0):
-        self.milliseconds, self.seconds, self.status = milliseconds, seconds, status
-        self.time, self.options = 0.0, []
-
-    def __call__(self, file, *options, timeout):
-        self.time += self.seconds
-        self.options.append(options)
-        report = {"run_ms": self.milliseconds, "predicted_ms": 0.9, "schedule": "wgmma", "blocks": 132}
-        report |= {"kernel": "attention_rows128", "repeat": 3, "bytes_floor": 600_000_000}
-        return self.status, report, "attn-run: error: no"
-
-
-def bench_of(run, tmp_path, peers=None, file="gpu.json", session=SESSION):
-    results = Results(tmp_path / file, session)
-    take = (lambda *_: (peers, {})) if peers is not None else (lambda *_: ({}, {"flex": "no Triton"}))
-    return Bench(results, take, 20, tmp_path, run), results
-
-
 def test_rows_say_what_was_measured(tmp_path):
     bench, results = bench_of(FakeRun(2.0), tmp_path, {"cudnn": 3.0, "flash": 4.0})
     point = prefill_points(True)[0]
@@ -174,95 +139,6 @@ def test_features_are_compared_with_the_plain_one(tmp_path):
 # --- two ways to do the same ---------------------------------------------------------------------------------
 
 
-def small(point):
-    samples = {"samples": 1} if isinstance(point, TreePoint) else {}
-    return replace(
-        point, scale=32 if samples else 128 if point.part == "heads" else point.prompt // 128, **samples
-    )
-
-
-@pytest.mark.parametrize("point", COMPARED, ids=lambda p: p.key)
-def test_every_way_is_right_and_counted_as_planned(point, tmp_path):
-    """Scaled-down copies of every workload on the host device. Bulk copies fill their tiles with what is repeated, so
-    bytes are compared where tiles are gathered: within 3 % of the planner's."""
-    counted = set()
-    contenders = small(point).contenders(tmp_path)
-    for label, runs in contenders.items():
-        if label == "flatten" and runs[0].rows > 100:
-            continue  # many small nodes in tiles of 128: half a minute of a CPU
-        for run in runs:
-            file = tmp_path / "problem.mlir"
-            file.write_text(run.problem.text())
-            schedule = () if point.part == "trees" else ("--schedule=mma",)
-            status, report, errors = attn_run(file, "--device=host", "--check", *schedule, *run.options)
-            assert status == 0, (label, errors)
-            assert report["rows"] == run.rows
-            if report["schedule"] == "mma" or report["kernel"].endswith("rows16"):
-                bytes = report["bytes_read"] + report["bytes_written"]
-                assert abs(bytes / report["planned_bytes"] - 1) <= 0.03, label
-                counted.add(label)
-    assert counted >= set(contenders) - {"flatten"}
-
-
-def test_sampled_steps_stand_for_all(tmp_path):
-    for point in (tree_points(False)[0], replace(tree_points(False)[3], samples=7)):
-        contenders = replace(point, scale=8).contenders(tmp_path)
-        steps = json.loads((tmp_path / "workload.json").read_text())["steps"]
-        for runs in contenders.values():
-            assert len(runs) == point.samples
-            assert sum(run.weight for run in runs) == len(steps)
-            numbers = [
-                int(option.partition("=")[2]) for run in runs for option in run.options if "--step" in option
-            ]
-            assert numbers == sorted(numbers) and numbers[0] > 0 and numbers[-1] < len(steps) - 1
-
-
-def test_work_shared_and_replicated():
-    """By counting pairs; and the ceiling that the issue's bar stands below."""
-    small = replace(shared_points(False)[0], sequences=3, prompt=5, response=4)
-    prompt, response = 5 * 6 // 2, 4 * 5 + 4 * 5 // 2
-    assert small.pairs() == (prompt + 3 * response, 3 * (prompt + response))
-    assert shared_points(False)[-1].ceiling() == pytest.approx(5.90, abs=0.01)
-
-
-class FakeByOptions(FakeRun):
-    """One that takes `milliseconds` where an option holds a word, else 1."""
-
-    def __init__(self, word, milliseconds):
-        super().__init__()
-        self.word, self.slow = word, milliseconds
-
-    def __call__(self, file, *options, timeout):
-        self.milliseconds = self.slow if any(self.word in option for option in options) else 1.0
-        return super().__call__(file, *options, timeout=timeout)
-
-
-def test_times_of_a_comparison_are_sums_over_steps(tmp_path, capsys):
-    run = FakeByOptions("by-query", 4.0)
-    bench, results = bench_of(run, tmp_path)
-    point = next(p for p in tree_points(False) if p.name == "256 speculated tokens")
-    assert measure_all([replace(point, scale=32)], bench, Clock(None), results) == ([], {})
-    row = json.loads((tmp_path / "gpu.json").read_text())["rows"][0]
-    assert row["times_ms"] == {"flatten": 100, "flatten, mma": 100, "by-query": 400}
-    assert row["predicted_ms"]["by-query"] == pytest.approx(90)
-    assert row["ratio"] == 4 and row["best"] == "flatten"
-    assert bars(row, SESSION) == [("3.59 times as fast as by-query", True)]
-    assert missing([point], Results(tmp_path / "gpu.json", SESSION)) == []
-    assert "256 speculated tokens" in capsys.readouterr().out
-
-
-def test_shared_prompts_have_peers(tmp_path):
-    asked = []
-    bench, results = bench_of(FakeByOptions("batch", 5.2), tmp_path)
-    bench.peers = lambda *arguments: (asked.append(arguments), ({"cudnn": 6.5}, {}))[1]
-    row = compare(shared_points(False)[-1], bench)
-    assert row["ratio"] == 5.2 and row["ratio_to_best_peer"] == 6.5
-    assert bars(row, SESSION) == [("5.30 times as fast as replicated", False)]
-    ((point, names),) = asked
-    assert point.lengths == (34816,) * 16 and "flex" not in names
-    assert point.flops() == pytest.approx(shared_points(False)[-1].pairs()[1] * 4 * 128 * 32)
-
-
 # --- files --------------------------------------------------------------------------------------------------
 
 
@@ -309,30 +185,6 @@ def test_other_files_are_refused(text, tmp_path, capsys):
     error = capsys.readouterr().err
     assert f"{file} is not a file of this benchmark" in error and "--json" in error
     assert file.read_text() == text
-
-
-def test_cache_rows_say_what_was_measured(tmp_path, capsys):
-    run = FakeRun(0.2)
-    bench, results = bench_of(run, tmp_path)
-    assert measure_all(cache_points(False)[1:2], bench, Clock(None), results) == ([], {})
-    [row] = results.rows.values()
-    assert "--dim=layers=32" in run.options[0] and "--dim=rows=4096" in run.options[0]
-    assert row["bytes_per_second"] == pytest.approx(3e12)
-    assert row["copy_share"] == pytest.approx(0.75)
-    assert bars(row, SESSION) == [("0.90 of copying", False)]
-    assert "3000 GB/s  0.75 of copying" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("point", cache_points(False), ids=lambda p: p.key)
-def test_cache_points_move_what_they_count(point, tmp_path):
-    file = tmp_path / "problem.mlir"
-    file.write_text(point.problem.text())
-    status, report, errors = attn_run(file, "--device=host", "--check", "--dim=layers=2", "--dim=rows=40")
-    assert status == 0, errors
-    slots = 2 if point.problem.op == "move" else 1
-    # Some rows are skipped.
-    assert 0.5 < (report["bytes_floor"] - 160 * slots) / (2 * 2 * 40 * point.row_bytes()) < 1
-    assert report["slots"] <= 5 * slots * 40
 
 
 # --- bars ---------------------------------------------------------------------------------------------------

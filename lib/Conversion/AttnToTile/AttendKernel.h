@@ -71,16 +71,12 @@ protected:
   /// This block's tasks.
   tile::ReadRangeOp blockTasks();
   /// The loop over them; leaves the insertion point in it and the task's fields in place.
-  scf::ForOp beginTasks(ValueRange carried = {});
+  scf::ForOp beginTasks(ValueRange carried);
   /// Reads a task's fields, again where the kernel would rather not keep them in registers meanwhile.
-  void readTask(Value index) { setTask(taskRecord(index)); }
-  SmallVector<Value> taskRecord(Value index) {
-    return b.record(b.buffer("plan.tasks", b.getI32Type()), index);
-  }
+  void readTask(Value index) { setTask(b.record(b.buffer("plan.tasks", b.getI32Type()), index)); }
   void setTask(ValueRange fields);
-  Segment readSegment(Value index) { return segmentOf(segmentRecord(index)); }
-  SmallVector<Value> segmentRecord(Value index) {
-    return b.record(b.buffer("plan.segments", b.getI32Type()), index);
+  Segment readSegment(Value index) {
+    return segmentOf(b.record(b.buffer("plan.segments", b.getI32Type()), index));
   }
   static Segment segmentOf(ValueRange fields) {
     return {fields[0], fields[1], fields[2], fields[3], fields[4], fields[5], fields[6], fields[7]};

@@ -1,6 +1,8 @@
 //===- CacheReport.cpp - What attn-run says about copied rows -------------===//
 #include "CacheReport.h"
 
+#include "HostCounters.h"
+
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -8,7 +10,6 @@
 using namespace attn;
 using namespace attn::run;
 using llvm::formatv;
-using rt::host::FindingKind;
 
 double CacheRecord::amplification() const {
   double moved = static_cast<double>(host->counters.bytesRead + host->counters.bytesWritten);
@@ -57,9 +58,7 @@ std::string run::cacheSummary(const CacheRecord &record) {
     out << formatv("  memory    read {0} B, wrote {1} B: {2:f3} times the floor (budget 1.03)\n", c.bytesRead,
                    c.bytesWritten, record.amplification());
     out << formatv("  access    {0:f3} of every sector used (budget 0.97)\n", c.sectorEfficiency());
-    out << formatv("  detectors {0} races, {1} uninitialized, {2} out of bounds\n",
-                   record.host->total(FindingKind::Race), record.host->total(FindingKind::Uninitialized),
-                   record.host->total(FindingKind::OutOfBounds));
+    out << detectorsLine(*record.host);
   }
   if (!record.failure.empty())
     out << "wrong: " << record.failure << "\n";
@@ -92,22 +91,8 @@ std::string run::cacheJson(const CacheRecord &record) {
   else if (record.checked)
     object["rel_err"] = 0.0;
   if (record.host) {
-    const rt::host::Counters &c = record.host->counters;
-    auto count = [](uint64_t value) { return static_cast<int64_t>(value); };
+    addHostCounters(object, *record.host, record.amplification());
     object["host_code_ms"] = record.hostCodeMs;
-    object["races"] = count(record.host->total(FindingKind::Race));
-    object["uninitialized"] = count(record.host->total(FindingKind::Uninitialized));
-    object["out_of_bounds"] = count(record.host->total(FindingKind::OutOfBounds));
-    object["misaligned"] = count(record.host->total(FindingKind::Misaligned));
-    object["sync_errors"] =
-        count(record.host->total(FindingKind::Sync) + record.host->total(FindingKind::Deadlock));
-    object["bytes_read"] = count(c.bytesRead);
-    object["bytes_written"] = count(c.bytesWritten);
-    object["bytes_partials"] = count(c.bytesPartials);
-    object["amplification"] = record.amplification();
-    object["sector_efficiency"] = c.sectorEfficiency();
-    object["bank_conflicts"] = c.bankConflicts();
-    object["flops"] = count(c.flops);
     object["flops_useful"] = 0;
   }
   std::string text;

@@ -25,7 +25,7 @@ struct CacheRecord {
   double amplification() const;
 };
 
-/// Where the first byte differs, and in how many elements the tensors do; empty where they are the same.
+/// Which element differs first, and how many do; empty where they are the same.
 std::string firstDifference(const std::string &name, const rt::Tensor &got, const rt::Tensor &expected);
 
 std::string cacheSummary(const CacheRecord &record);

@@ -1,18 +1,18 @@
 //===- Report.cpp - What attn-run says about a run ------------------------===//
 #include "Report.h"
 
+#include "HostCounters.h"
+
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 using namespace attn;
 using namespace attn::run;
 using llvm::formatv;
-using rt::host::FindingKind;
 
 namespace {
 
@@ -30,10 +30,6 @@ std::string bytesText(double bytes) {
 
 std::string plural(int64_t count, const char *noun) {
   return formatv("{0} {1}{2}", count, noun, count == 1 ? "" : "s");
-}
-
-llvm::json::Value number(double value) {
-  return std::isfinite(value) ? llvm::json::Value(value) : llvm::json::Value(nullptr);
 }
 
 /// Tokens of all instances of the first operand: "512" or "100..2000".
@@ -126,10 +122,7 @@ std::string run::summaryText(const RunRecord &record) {
     out << formatv(
         "  access    {0:f3} of every sector used (budget {1:f2}), bank conflicts {2:f3} (budget {3:f2})\n",
         c.sectorEfficiency(), sectorBudget, c.bankConflicts(), bankBudget);
-    out << formatv("  detectors {0}, {1} uninitialized, {2} out of bounds\n",
-                   plural(static_cast<int64_t>(record.host->total(FindingKind::Race)), "race"),
-                   record.host->total(FindingKind::Uninitialized),
-                   record.host->total(FindingKind::OutOfBounds));
+    out << detectorsLine(*record.host);
   }
   if (!record.failure.empty())
     out << "wrong: " << record.failure << "\n";
@@ -183,24 +176,10 @@ std::string run::reportJson(const RunRecord &record) {
     }
   }
   if (record.host) {
-    const rt::host::Counters &c = record.host->counters;
     rt::ProblemFloor floor = rt::problemFloor(m, record.batch);
-    auto count = [](uint64_t value) { return static_cast<int64_t>(value); };
+    addHostCounters(object, *record.host, record.amplification());
     object["host_code_ms"] = number(record.hostCodeMs);
-    object["races"] = count(record.host->total(FindingKind::Race));
-    object["uninitialized"] = count(record.host->total(FindingKind::Uninitialized));
-    object["out_of_bounds"] = count(record.host->total(FindingKind::OutOfBounds));
-    object["misaligned"] = count(record.host->total(FindingKind::Misaligned));
-    object["sync_errors"] =
-        count(record.host->total(FindingKind::Sync) + record.host->total(FindingKind::Deadlock));
-    object["bytes_read"] = count(c.bytesRead);
-    object["bytes_written"] = count(c.bytesWritten);
-    object["bytes_partials"] = count(c.bytesPartials);
     object["bytes_floor"] = floor.bytes();
-    object["amplification"] = number(record.amplification());
-    object["sector_efficiency"] = number(c.sectorEfficiency());
-    object["bank_conflicts"] = number(c.bankConflicts());
-    object["flops"] = count(c.flops);
     object["flops_useful"] = number(floor.usefulFlops);
   }
   std::string text;

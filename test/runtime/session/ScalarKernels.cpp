@@ -3,6 +3,7 @@
 #include "attn_rt/host/Abi.h"
 
 #include <cmath>
+#include <gtest/gtest.h>
 #include <limits>
 
 namespace attn::rt::test {
@@ -229,6 +230,15 @@ TensorMap attendReference(const Manifest &m, const Batch &batch, const TensorMap
         out["o"].set(output * dim + d, o[static_cast<size_t>(d)] / sum);
     }
   return out;
+}
+
+void expectClose(const TensorMap &got, const TensorMap &expected) {
+  for (const char *name : {"o", "lse"}) {
+    const std::vector<double> a = got.at(name).toDoubles(), b = expected.at(name).toDoubles();
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i)
+      ASSERT_NEAR(a[i], b[i], 2e-5) << name << " " << i;
+  }
 }
 
 } // namespace attn::rt::test

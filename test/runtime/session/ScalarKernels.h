@@ -22,6 +22,8 @@ std::vector<host::HostKernel> scalarKernels(const Manifest &manifest);
 
 /// Attention in double, straight from its definition.
 TensorMap attendReference(const Manifest &manifest, const Batch &batch, const TensorMap &tensors);
+/// "o" and "lse", within what f32 rounds.
+void expectClose(const TensorMap &got, const TensorMap &expected);
 
 } // namespace attn::rt::test
 

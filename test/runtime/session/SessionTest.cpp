@@ -60,15 +60,6 @@ TensorMap problem(const Manifest &m, const std::vector<int32_t> &lengths, const 
   return tensors;
 }
 
-void expectClose(const TensorMap &got, const TensorMap &expected) {
-  for (const char *name : {"o", "lse"}) {
-    const std::vector<double> a = got.at(name).toDoubles(), b = expected.at(name).toDoubles();
-    ASSERT_EQ(a.size(), b.size());
-    for (size_t i = 0; i < a.size(); ++i)
-      ASSERT_NEAR(a[i], b[i], 2e-5) << name << " " << i;
-  }
-}
-
 struct Fixture {
   Manifest manifest;
   std::vector<host::HostKernel> kernels;

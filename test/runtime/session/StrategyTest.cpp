@@ -14,26 +14,22 @@ namespace {
 // Slow enough that small problems are worth cutting.
 constexpr GpuModel slowGpu{"slow", 1e9, 1e12, 1};
 
-void expectClose(const TensorMap &got, const TensorMap &expected) {
-  for (const char *name : {"o", "lse"}) {
-    const std::vector<double> a = got.at(name).toDoubles(), b = expected.at(name).toDoubles();
-    ASSERT_EQ(a.size(), b.size());
-    for (size_t i = 0; i < a.size(); ++i)
-      ASSERT_NEAR(a[i], b[i], 2e-5) << name << " " << i;
+/// The scalar kernels' problem: a window, and in every third round two classes of heads.
+Manifest manifestOf(int round, int32_t window) {
+  SampleOptions sample{.ends = {window}, .bigRows = 64};
+  if (round % 3 == 0) {
+    sample.ends.push_back(70);
+    sample.headClasses = {{"retrieval", visibility(Visibility::Kind::All)},
+                          {"streaming", visibility(Visibility::Kind::Recent, 1)}};
   }
+  return scalarManifest(sample);
 }
 
 TEST(Strategy, MovesOnlyRounding) {
   Rng rng(61);
   int64_t merged[4] = {};
   for (int round = 0; round < 12; ++round) {
-    SampleOptions sample{.ends = {below(rng, 2) ? 1 << 30 : 90}, .bigRows = 64};
-    if (round % 3 == 0) {
-      sample.ends.push_back(70);
-      sample.headClasses = {{"retrieval", visibility(Visibility::Kind::All)},
-                            {"streaming", visibility(Visibility::Kind::Recent, 1)}};
-    }
-    const Manifest manifest = scalarManifest(sample);
+    const Manifest manifest = manifestOf(round, below(rng, 2) ? 1 << 30 : 90);
     const std::vector<host::HostKernel> kernels = scalarKernels(manifest);
     std::unique_ptr<HostDevice> device = makeHostDevice();
     Result<Session> session = Session::create(*device, manifest, {"scalar", {}, {}, kernels});
@@ -46,7 +42,7 @@ TEST(Strategy, MovesOnlyRounding) {
         node.parent = &node == &forest[0] ? -1 : 0;
     forest.back().rows = 1;
     TensorMap tensors = tensorsOf(manifest, forest, rng);
-    if (!sample.headClasses.empty())
+    if (!manifest.headClasses.empty())
       tensors["classes"] = Tensor::ofI32({2}, std::vector<int32_t>{1, 0});
     Result<Batch> batch = batchFromTensors(manifest, tensors);
     ASSERT_TRUE(batch) << batch.error().message;
@@ -97,13 +93,7 @@ TEST(FixedSplit, NeighboursMoveNoBit) {
   Rng rng(67);
   int moved = 0, extended = 0;
   for (int round = 0; round < 12; ++round) {
-    SampleOptions sample{.ends = {round % 2 ? 1 << 30 : 150}, .bigRows = 64};
-    if (round % 3 == 0) {
-      sample.ends.push_back(70);
-      sample.headClasses = {{"retrieval", visibility(Visibility::Kind::All)},
-                            {"streaming", visibility(Visibility::Kind::Recent, 1)}};
-    }
-    const Manifest manifest = scalarManifest(sample);
+    const Manifest manifest = manifestOf(round, round % 2 ? 1 << 30 : 150);
     const std::vector<host::HostKernel> kernels = scalarKernels(manifest);
     std::unique_ptr<HostDevice> device = makeHostDevice();
     Session session = std::move(*Session::create(*device, manifest, {"scalar", {}, {}, kernels}));
@@ -115,7 +105,7 @@ TEST(FixedSplit, NeighboursMoveNoBit) {
       const TestForest all =
           variant % 2 ? withNeighbours(forest, rng, 1 + below(rng, 6), variant % 4 == 1 ? 500 : 60) : forest;
       TensorMap tensors = tensorsOf(manifest, all, rng);
-      if (!sample.headClasses.empty())
+      if (!manifest.headClasses.empty())
         tensors["classes"] = Tensor::ofI32({2}, std::vector<int32_t>{1, 0});
       const Batch batch = *batchFromTensors(manifest, tensors);
       PlanOptions options;

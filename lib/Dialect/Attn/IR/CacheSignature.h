@@ -6,7 +6,7 @@
 
 namespace mlir::attn::detail {
 
-/// The signature of a function that holds operations on a cache.
+/// The signature of a function that holds an operation on a cache.
 FailureOr<Signature> readCacheSignature(func::FuncOp func);
 
 } // namespace mlir::attn::detail

@@ -1,0 +1,34 @@
+"""An attn-run and a session for tests of `bench gpu`, which need no GPU."""
+
+from gpu_measure import Bench
+from gpu_results import Results
+
+SESSION = {
+    "id": "2026-11-20T10:00:00+00:00",
+    "commit": "abc1234",
+    "device": "NVIDIA H200",
+    "torch": "2.11",
+    "l2_bytes": 60 << 20,
+    "copy_bytes_per_second": 4e12,
+}
+
+
+class FakeRun:
+    """An attn-run that takes `milliseconds` of its own and `seconds` of the clock."""
+
+    def __init__(self, milliseconds=1.0, seconds=0.0, status=0):
+        self.milliseconds, self.seconds, self.status = milliseconds, seconds, status
+        self.time, self.options = 0.0, []
+
+    def __call__(self, file, *options, timeout):
+        self.time += self.seconds
+        self.options.append(options)
+        report = {"run_ms": self.milliseconds, "predicted_ms": 0.9, "schedule": "wgmma", "blocks": 132}
+        report |= {"kernel": "attention_rows128", "repeat": 3, "bytes_floor": 600_000_000}
+        return self.status, report, "attn-run: error: no"
+
+
+def bench_of(run, tmp_path, peers=None, file="gpu.json", session=SESSION):
+    results = Results(tmp_path / file, session)
+    take = (lambda *_: (peers, {})) if peers is not None else (lambda *_: ({}, {"flex": "no Triton"}))
+    return Bench(results, take, 20, tmp_path, run), results

@@ -200,3 +200,12 @@ def test_dims_refused(tmp_path):
         status, _, errors = attn_run(file, "--device=host", option)
         assert status == 2
         assert words in errors, errors
+
+
+@pytest.mark.parametrize("option", ["--svg=plan.svg", "--strategy=by-query", "--fixed-split=256", "--replay"])
+def test_options_of_attentions_are_refused(tmp_path, option):
+    file = tmp_path / "move.mlir"
+    file.write_text(CacheProblem("move").text())
+    status, _, errors = attn_run(file, "--device=host", "--dim=rows=4", option)
+    assert status == 2
+    assert f"{option.partition('=')[0]} is about attentions" in errors, errors

@@ -1,0 +1,55 @@
+"""`import attn` is quick, loads neither PyTorch nor the compiler, and every public name resolves."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import attn
+import pytest
+
+PYTHON = Path(attn.__file__).parents[1]
+
+
+def child(code):
+    start = time.monotonic()
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=PYTHON, timeout=60
+    )
+    return result, time.monotonic() - start
+
+
+def test_loads_nothing_heavy():
+    result, _ = child("import sys, attn; print(*sorted(sys.modules))")
+    assert result.returncode == 0, result.stderr
+    loaded = set(result.stdout.split())
+    assert not loaded & {"torch", "numpy", "attn._attn", "transformers", "matplotlib"}
+
+
+def test_is_quick():
+    bare = min(child("pass")[1] for _ in range(3))
+    assert min(child("import attn")[1] for _ in range(3)) - bare <= 0.2
+
+
+@pytest.mark.parametrize("name", attn.__all__)
+def test_every_public_name_resolves(name):
+    assert getattr(attn, name) is getattr(attn, name)
+
+
+def test_unknown_name():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = attn.nonsense
+
+
+@pytest.mark.parametrize(
+    "error,builtin",
+    [
+        (attn.SpecError, ValueError),
+        (attn.TensorError, ValueError),
+        (attn.PlanError, ValueError),
+        (attn.DeviceError, RuntimeError),
+        (attn.CheckError, AssertionError),
+    ],
+)
+def test_errors_are_also_the_builtin_ones(error, builtin):
+    assert issubclass(error, attn.Error) and issubclass(error, builtin)

@@ -1,0 +1,348 @@
+"""The extension: numbers, bytes, strings, buffers and addresses over the C API (include/attn-c).
+
+It knows nothing of torch and of NumPy no more than the buffer protocol and DLPack. Everything that takes time gives
+the GIL back. All objects may be used from several threads: calls on one object, and launches on one device, come one
+after the other. Whatever is refused raises `Failure`; wrong Python types raise `TypeError`.
+
+Addresses are the one thing that cannot be checked: whoever gives one vouches that so many bytes lie there.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from typing_extensions import Buffer
+
+Level = Literal["problem", "online", "tile", "machine", "ptx", "cubin", "manifest"]
+Form = Literal["host", "ptx", "cubin"]
+
+# A tensor: anything with the buffer protocol, C-contiguous, whose format says the dtype ("i" i32, "e" f16, "f" f32,
+# "d" f64, …); or (dtype, shape, bytes) for the dtypes that buffers do not know. Dtypes: f16, bf16, f32, f64, i8, i16,
+# i32, i64, u8, u16, u32, u64, bool. In place of the bytes an int is the address of CPU memory, and None says that the
+# tensor is only described (where that is enough: Kernel.batch).
+Tensor = Buffer | tuple[str, Sequence[int], Buffer | int | None]
+
+class Failure(Exception):
+    """What the compiler or the runtime refused. args == (kind, message)."""
+
+    kind: Literal["input", "device", "memory", "check", "internal"]
+    message: str
+
+def build_info() -> dict[str, str]:
+    """`version` of attn; `producer`, which changes whenever the compiler's code does: part of every cache key; `llvm`;
+    `host_target` ("x86-64-v3", "x86-64-v2"), for which this process makes and loads host code; `host_abi`, its version;
+    `ptxas`, a path, or "" where there is none."""
+
+def targets() -> list[str]:
+    """Chips to compile for: sm_80, sm_89, sm_90a, sm_100a, sm_120a."""
+
+class Compiled:
+    artifact: bytes
+    """One file (attn_rt/Artifact.h): hash, manifest, and the code in the forms asked for."""
+    manifest: str
+    remarks: list[str]
+    """What the compiler says without being asked, "name:line:col: remark: …": why a schedule was chosen."""
+    seconds: dict[str, float]
+    """By stage: `lower`, and of the forms asked for `ptx`, `cubin`, `host`."""
+    ptxas: str
+    """What ptxas -v printed (registers, spills); "" without the form cubin."""
+
+def compile(
+    text: str,
+    *,
+    entry: str = "",
+    target: str = "sm_90a",
+    schedule: str = "auto",
+    forms: Sequence[Form] = ("host",),
+    checked: bool = False,
+    name: str = "spec",
+) -> Compiled:
+    """MLIR text to an artifact. `forms`: "host" is native code for the host device (with `checked` instrumented for its
+    detectors), "ptx" and "cubin" are for a GPU (a cubin needs ptxas; keep "ptx" beside it for other GPUs). `entry`: the
+    function, where the text has several. Errors are the compiler's own words, "name:line:col: error: …" with the line
+    they are about."""
+
+def emit(
+    text: str, level: Level, *, entry: str = "", target: str = "sm_90a", schedule: str = "auto", name: str = "spec"
+) -> bytes:
+    """What `attn-opt --emit=level` prints."""
+
+def check(text: str, *, entry: str = "", name: str = "spec") -> str:
+    """Parses and verifies; the problem level, with defaults filled in. Takes about a millisecond."""
+
+def reference(
+    text: str, tensors: Mapping[str, Tensor], *, entry: str = "", name: str = "spec", threads: int = 0
+) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+    """The float64 meaning (unstable part of the C API). `tensors`: names of the design's table; defaults are filled in
+    (q_start, q_pos, <arg>.pos0, <arg>.rows). Gives `o` f64[rows, q_heads, value_dim] and `lse` f64[rows, q_heads] as
+    (dtype, shape, bytes); of an operation on a cache the tensors it leaves. `threads` 0: one per core."""
+
+class View:
+    """Memory of anything with `__dlpack__` or the buffer protocol, which it keeps alive; nothing is copied. `stream`
+    is handed to `__dlpack__` where the memory is a GPU's. Refuses memory of other devices and dtypes without a name."""
+
+    def __init__(self, tensor: object, *, stream: int | None = None) -> None: ...
+    address: int
+    nbytes: int
+    """Of the elements themselves; the memory may reach further where strides have gaps."""
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In elements."""
+    contiguous: bool
+    device: Literal["cpu", "cuda"]
+    index: int
+    readonly: bool
+
+def cuda_devices() -> int:
+    """GPUs that a driver finds; 0 without a driver."""
+
+class Device:
+    """Where kernels run. Lives as long as anything that was made on it."""
+
+    @staticmethod
+    def host(*, checked: bool = False, seed: int = 0, shuffle: bool = False, threads: int = 0) -> Device:
+        """The executor. `checked`: detectors and counters, for kernels compiled with `checked`. Results never depend
+        on `threads` (0: one per core)."""
+    @staticmethod
+    def cuda(index: int = 0, *, library: str = "libcuda.so.1") -> Device: ...
+    kind: Literal["host", "cuda"]
+    index: int
+    name: str
+    target: str
+    """What to compile for: its own code (sm_90a for an H100), of the host sm_90a."""
+    form: Form
+    """The form of code it loads: "host" or "ptx"."""
+    properties: dict[str, int]
+    """multiprocessors, shared_bytes, l2_bytes, memory_bytes, compute_capability (90), driver_version (12040)."""
+
+    def synchronize(self, stream: int = 0) -> None: ...
+    def allocate(self, nbytes: int, label: str = "memory") -> Memory: ...
+    def report(self) -> dict[str, object]:
+        """Of a checked host device since the last reset: `races`, `uninitialized`, `out_of_bounds`, `misaligned`,
+        `sync`, `deadlocks`, `clean` (bool), `findings` (list of str), `text`, and the counters `bytes_read`,
+        `bytes_written`, `bytes_partials`, `sector_efficiency`, `bank_conflicts`, `flops`, `seconds`. A failure of kind
+        "input" on other devices."""
+    def reset_report(self) -> None: ...
+
+class Memory:
+    """Memory of a device. Freed with the object: keep it as long as launches use it. Of a checked host device it is
+    unwritten until it was written, and has exact bounds."""
+
+    address: int
+    nbytes: int
+
+    def copy_in(self, data: Buffer, offset: int = 0) -> None: ...
+    def copy_out(self, data: Buffer, offset: int = 0) -> None:
+        """Into a writable buffer, after all that was launched (on the default stream)."""
+    def fill(self, byte: int) -> None: ...
+    def poison(self) -> None:
+        """NaN everywhere; unwritten again on the host device."""
+
+class Kernel:
+    """An artifact on a device. The code is loaded once and shared by all plans."""
+
+    def __init__(self, artifact: Buffer, device: Device, name: str = "kernel") -> None:
+        """Refuses artifacts whose hash is wrong, that hold no code for the device, or host code of another CPU target
+        or ABI version than this process's (build_info)."""
+    device: Device
+    entry: str
+    manifest: str
+    checked: bool
+    is_cache_operation: bool
+    """An append, move or gather: for CacheKernels, not for plans."""
+    slots: tuple[str, ...]
+    """What `Plan.run` takes addresses of, in this order: tensors of the design's table that are the caller's ("q",
+    "kv.k_pages", "kv.v_pages", "sinks", …, "o", "lse"). With head classes also "slot_heads", i32[kv_heads] on the
+    device (see slot_heads): a layer's permutation. Tables (block_table, lengths, …) are the plan's own."""
+
+    def batch(self, tensors: Mapping[str, Tensor]) -> Batch:
+        """Checks one problem's sizes. Tables (q_start, q_pos, <arg>.lengths, .pos0, .rows, .block_table, .start,
+        classes) with their contents on the CPU; data (q, <arg>.k_pages, …, sinks) described: (dtype, shape, None).
+        What may be left out has its default."""
+    def slot_heads(self, classes: Sequence[int]) -> list[int]:
+        """The KV head of each slot of the plan, for a layer whose heads have these classes."""
+    def plan(
+        self,
+        batch: Batch,
+        *,
+        strategy: Literal["flatten", "by-query", "by-node", "by-node-chunk"] = "flatten",
+        blocks: int = 0,
+        fixed_split: int = 0,
+        kernel: int = -1,
+        limits: Mapping[str, int] | None = None,
+        stream: int = 0,
+    ) -> Plan:
+        """Plans, and copies plan and tables to the device (on `stream`). Options as in attn_rt/Plan.h. `limits`: room
+        for later batches: rows, groups, instances_per_row, shared_instances, shared_rows, tokens_per_row, sequences,
+        and table_columns; what is not named is the batch's own. Without `Plan.fix` buffers grow where they must."""
+
+class Batch:
+    rows: int
+    sequences: int
+    user_row: bytes
+    """i32[rows], of a batch made from a cache: the user's row of each row; else empty. `batch_row`: the way back."""
+    batch_row: bytes
+    nodes: list[list[int]]
+    """By operand, of a batch made from a cache: the node where each instance begins."""
+    tables: dict[str, tuple[str, tuple[int, ...], bytes]]
+    """Of all operands of the kernel it was made with: (dtype, shape, bytes) by name."""
+
+class Plan:
+    """One batch's work, with all device memory that it needs: plan, tables, partials. Serves every layer."""
+
+    kernel: Kernel
+    slots: tuple[str, ...]
+    """As Kernel.slots."""
+    nbytes: tuple[int, ...]
+    """Of each slot: the least that `run` needs there."""
+    rows: int
+
+    def update(self, batch: Batch, *, stream: int = 0) -> bool:
+        """The next step: True where the plan was only extended. Buffers grow where they must."""
+    def run(self, addresses: Sequence[int], nbytes: Sequence[int], stream: int = 0) -> None:
+        """Launches: an address and a number of bytes for each slot, on the caller's CUstream (an int; the host device
+        has none). Neither allocates nor waits; on the host device it ends when the kernel has. Addresses are of the
+        device's memory; the host device takes any memory of this process, for the time of the call."""
+    def prepare(self, addresses: Sequence[int], nbytes: Sequence[int]) -> Binding:
+        """The same addresses for many runs: what does not change with the plan is checked once."""
+    def fix(self) -> None:
+        """From now on launches depend on buffers' contents only (for CUDA graphs): an update that does not fit is
+        refused."""
+    def explain(self) -> str: ...
+    def svg(self) -> str: ...
+    def stats(self) -> dict[str, float | int]:
+        """kv_bytes, q_bytes, partial_bytes, metadata_bytes, output_bytes, tasks, cuts, blocks, used_blocks, merge_rows,
+        balance, flops, seconds (predicted), kernel (index), extended (updates since the last new plan)."""
+
+class Binding:
+    """Addresses that a plan was prepared with. Used with other plans of its kernel, too, as long as they fit."""
+
+    def run(self, plan: Plan, stream: int = 0) -> None: ...
+
+class Movement:
+    """What a change to a cache moves in memory: token copies within the cache, and new tokens written to it."""
+
+    rows: int
+    """New tokens, counted over the call."""
+    copies: list[tuple[int, int, int, int, int, int]]
+    """(head class, from page, from slot, to page, to slot, tokens)"""
+    writes: list[tuple[int, int, int, int, int]]
+    """(head class, row, page, slot, tokens)"""
+
+    def execute(
+        self,
+        *,
+        head_class: int,
+        page_tokens: int,
+        address: int,
+        nbytes: int,
+        token_bytes: int,
+        layers: int = 1,
+        layer_bytes: int = 0,
+        rows_address: int = 0,
+        rows_nbytes: int = 0,
+        rows_layer_bytes: int = 0,
+    ) -> None:
+        """Plain copies in CPU memory: the keys, or the values, of one class ([layers][pages][page_tokens][token_bytes]),
+        and the new tokens [layers][rows][token_bytes]. Refuses, before anything moves, what does not lie within."""
+
+class Cache:
+    """A forest of sequences over pages (attn_rt/Cache.h): bookkeeping only. Nodes are ints that never name another
+    node. Errors change nothing; exhaustion is a failure of kind "memory"."""
+
+    def __init__(
+        self,
+        *,
+        page_tokens: int = 16,
+        draft_page: int = 0,
+        classes: Sequence[tuple[str, int, int, int, int]] = (),
+    ) -> None:
+        """A class: (name, pages, recent, sink, draft); recent > 0 is streaming."""
+    page_tokens: int
+    draft_page: int
+    classes: list[tuple[str, int, int, int, int]]
+
+    def create_root(self) -> int: ...
+    def append(self, node: int, tokens: int) -> Movement: ...
+    def branch(self, node: int, children: int) -> list[int]: ...
+    def prune(self, node: int) -> None: ...
+    def fork(self, leaf: int) -> tuple[int, Movement]: ...
+    def evict(self, node: int) -> None: ...
+    def speculate(self, leaf: int, parents: Sequence[int]) -> Movement: ...
+    def commit(self, leaf: int, token: int) -> Movement: ...
+    def apply(
+        self,
+        *,
+        prune: Sequence[int] = (),
+        append: Sequence[tuple[int, int]] = (),
+        branch: Sequence[tuple[int, int, int]] = (),
+    ) -> tuple[list[int], Movement]:
+        """All of it or nothing: prune nodes, append (node, tokens), branch (node, children, tokens of each child).
+        Gives the children."""
+    def contains(self, node: int) -> bool: ...
+    def roots(self) -> list[int]: ...
+    def children(self, node: int) -> list[int]: ...
+    def parent(self, node: int) -> int | None: ...
+    def tokens(self, node: int) -> int:
+        """Of the node itself."""
+    def position(self, node: int) -> int:
+        """Of its first token."""
+    def is_leaf(self, node: int) -> bool: ...
+    def is_evicted(self, node: int) -> bool: ...
+    def draft_tokens(self, node: int) -> int: ...
+    def node_count(self) -> int: ...
+    def free_pages(self, head_class: int = 0) -> int: ...
+    def places(self, node: int, head_class: int = 0) -> list[tuple[int, int, int, int]]:
+        """(first token, tokens, page, slot), in order."""
+    def draft_places(self, node: int, head_class: int = 0) -> list[tuple[int, int]]: ...
+    def check_invariants(self) -> None: ...
+
+class BatchBuilder:
+    """From a cache to batches of one kernel (attn_rt/CacheBatch.h)."""
+
+    def __init__(
+        self, kernel: Kernel, *, operands: Sequence[tuple[int, bool, bool]] = ((0, True, True),), max_pages: int = 0
+    ) -> None:
+        """An operand: (head class, shows nodes, shows drafts), as in the kernel's manifest."""
+    def build(
+        self, cache: Cache, groups: Sequence[tuple[int, int, bool]], *, classes: Sequence[int] = (), ends: Sequence[int] = ()
+    ) -> Batch:
+        """A group: (node, rows, draft): the node's last rows, then with draft all tokens of its draft. `classes`: of
+        each KV head, where the kernel has head classes. `ends`: sizes of windows and sinks; empty: as compiled."""
+    def update(self, cache: Cache, batch: Batch) -> bool:
+        """After a step that only appended: writes what has changed into the batch that build gave last; False: build
+        again."""
+
+class CacheKernels:
+    """Executes Movements on pages in device memory (attn_rt/CacheKernels.h)."""
+
+    def __init__(self, append: Kernel, move: Kernel) -> None:
+        """Both of one device and one kind of cache."""
+    def reserve(
+        self,
+        *,
+        pages: int,
+        page_tokens: int,
+        k: int,
+        v: int,
+        layers: int = 1,
+        k_layer_bytes: int = 0,
+        v_layer_bytes: int = 0,
+        head_class: int = 0,
+        new_tokens: int,
+        copied_tokens: int,
+    ) -> None:
+        """Room for such movements, and where the pages are: addresses of the device's memory; the host device takes
+        any memory of this process, which has to outlive this object."""
+    def execute(
+        self,
+        movement: Movement,
+        *,
+        k: int = 0,
+        v: int = 0,
+        rows: int = 0,
+        k_layer_bytes: int = 0,
+        v_layer_bytes: int = 0,
+        stream: int = 0,
+    ) -> None:
+        """`k` and `v`: new tokens [layers][rows][heads][dim]. Neither allocates nor waits."""

@@ -62,7 +62,13 @@ def compile(
     they are about."""
 
 def emit(
-    text: str, level: Level, *, entry: str = "", target: str = "sm_90a", schedule: str = "auto", name: str = "spec"
+    text: str,
+    level: Level,
+    *,
+    entry: str = "",
+    target: str = "sm_90a",
+    schedule: str = "auto",
+    name: str = "spec",
 ) -> bytes:
     """What `attn-opt --emit=level` prints."""
 
@@ -301,11 +307,20 @@ class BatchBuilder:
     """From a cache to batches of one kernel (attn_rt/CacheBatch.h)."""
 
     def __init__(
-        self, kernel: Kernel, *, operands: Sequence[tuple[int, bool, bool]] = ((0, True, True),), max_pages: int = 0
+        self,
+        kernel: Kernel,
+        *,
+        operands: Sequence[tuple[int, bool, bool]] = ((0, True, True),),
+        max_pages: int = 0,
     ) -> None:
         """An operand: (head class, shows nodes, shows drafts), as in the kernel's manifest."""
     def build(
-        self, cache: Cache, groups: Sequence[tuple[int, int, bool]], *, classes: Sequence[int] = (), ends: Sequence[int] = ()
+        self,
+        cache: Cache,
+        groups: Sequence[tuple[int, int, bool]],
+        *,
+        classes: Sequence[int] = (),
+        ends: Sequence[int] = (),
     ) -> Batch:
         """A group: (node, rows, draft): the node's last rows, then with draft all tokens of its draft. `classes`: of
         each KV head, where the kernel has head classes. `ends`: sizes of windows and sinks; empty: as compiled."""

@@ -2,6 +2,10 @@
 #  * every exported MLIR archive names the shared libLLVM in its link interface, so a static link would silently
 #    load a second LLVM; the interface is cleaned when ATTN_STATIC is on;
 #  * LLVM_DEFINITIONS is one string and has to be split before use.
+# The static library embeds zlib and zstd, too: it needs nothing but the C library.
+if(ATTN_STATIC)
+  set(ZLIB_USE_STATIC_LIBS ON)
+endif()
 find_package(MLIR 22.1 REQUIRED CONFIG)
 list(APPEND CMAKE_MODULE_PATH "${MLIR_CMAKE_DIR}" "${LLVM_CMAKE_DIR}")
 include(TableGen)
@@ -23,6 +27,9 @@ if(ATTN_STATIC)
       set_property(TARGET ${target} PROPERTY INTERFACE_LINK_LIBRARIES "${_interface}")
     endif()
   endforeach()
+  get_target_property(_interface LLVMSupport INTERFACE_LINK_LIBRARIES)
+  list(TRANSFORM _interface REPLACE "^zstd::libzstd_shared$" zstd::libzstd_static)
+  set_property(TARGET LLVMSupport PROPERTY INTERFACE_LINK_LIBRARIES "${_interface}")
   llvm_map_components_to_libnames(_attn_llvm_components
     NVPTXCodeGen NVPTXDesc NVPTXInfo X86CodeGen X86Desc X86Info X86AsmParser OrcJIT Passes)
   set(ATTN_LLVM_LIBS

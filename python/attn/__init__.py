@@ -25,9 +25,24 @@ from .errors import (
 
 # Where each public name lies. No module has the name of something public it defines: importing the one would
 # replace the other.
-_LAZY: dict[str, str] = {}
+_LAZY: dict[str, str] = {
+    "Dense": "stores",
+    "HeadClasses": "classes",
+    "Packed": "stores",
+    "Paged": "stores",
+    "Score": "score",
+    "Spec": "spec",
+    "Store": "stores",
+    "Visibility": "visibility",
+    "all_tokens": "visibility",
+    "causal": "visibility",
+    "heads": "classes",
+    "recent": "visibility",
+    "sink": "visibility",
+    "window": "visibility",
+}
 
-_MODULES: tuple[str, ...] = ()
+_MODULES: tuple[str, ...] = ("math",)
 
 __all__ = [
     "CacheMiss",

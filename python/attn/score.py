@@ -1,0 +1,151 @@
+"""Score functions: Python, run once on stand-ins, written down as scalar code.
+
+    def alibi(s, h, qi, ki, slopes):                 # score, query head, positions of query and key; tensors by name
+        return s + slopes[h] * (ki - qi)
+
+`trace` calls the function with stand-ins (`tracing.py`). Every operator on a stand-in appends an instruction to a
+program, and what is returned is the program's result: the function itself never runs per element. So a number that
+the function closes over is a constant of the kernel, and `if` on a stand-in cannot mean anything: it is refused with
+what to write instead.
+
+A program is data: equal programs are equal, whatever functions they came from. It is what a score region may hold
+(lib/Dialect/Attn/IR/Score.cpp), in f32, i32 (which wraps) and i1.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from . import checks
+from .errors import SpecError, expected
+from .tracing import ARGUMENTS, Instruction, Table, Traced, Tracer
+
+Shape = tuple  # of int, or the name of a dynamic dimension
+
+
+@dataclass(frozen=True)
+class Score:
+    """A traced score function: instructions behind the four arguments, the index of the result, tensors that it reads.
+
+    Values are numbered: 0 to 3 are the arguments, 4 + i is the result of instruction i.
+    """
+
+    instructions: tuple[Instruction, ...]
+    result: int
+    reads: tuple[str, ...]
+    approximate: bool  # uses the hardware's tanh, with its larger error
+
+    def __repr__(self) -> str:
+        return f"<score of {len(self.instructions)} instructions>"
+
+
+def tensor_shapes(
+    tensors: Mapping[str, object] | None, taken: tuple[str, ...]
+) -> tuple[tuple[str, Shape], ...]:
+    """(name, shape) of the tensors that a score function reads; of arrays the shape is taken, not the values."""
+    if tensors is None:
+        return ()
+    if isinstance(tensors, tuple):  # as a Spec keeps them
+        tensors = dict(tensors)
+    if not isinstance(tensors, Mapping):
+        raise expected(SpecError, "tensors", "a dict of names and shapes, as in {'slopes': (32,)}", tensors)
+    shapes = []
+    for name, given in tensors.items():
+        checks.name(f"tensors[{name!r}]", name, taken)
+        shape = getattr(given, "shape", given)
+        if not isinstance(shape, (tuple, list)) or not 1 <= len(shape) <= 8:
+            legal = "a shape of 1 to 8 extents, or an array that has one"
+            raise expected(SpecError, f"tensors[{name!r}]", legal, given)
+        extents = []
+        for extent in shape:
+            if isinstance(extent, str):
+                extents.append(checks.name(f"tensors[{name!r}]", extent))
+            else:
+                extents.append(checks.integer(f"tensors[{name!r}]", extent, 1, checks.MAX_EXTENT))
+        shapes.append((name, tuple(extents)))
+    return tuple(shapes)
+
+
+# What a function was traced to, as long as the function lives.
+_traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
+
+
+def trace(function: object, tensors: tuple[tuple[str, Shape], ...] = ()) -> Score:
+    """The program of a score function. Traced once for each function object and shapes of tensors.
+
+    Errors: SpecError where the function does something that has no meaning in a kernel. What the function itself
+    raises is passed on.
+    """
+    if isinstance(function, Score):
+        missing = set(function.reads) - {name for name, _ in tensors}
+        if missing:
+            raise expected(
+                SpecError, "tensors", f"the shape of {sorted(missing)[0]!r}, which the score reads", tensors
+            )
+        return function
+    if not callable(function):
+        legal = "a function of the score, the query head and the positions of query and key"
+        raise expected(SpecError, "score", legal, function, hint="As in lambda s, h, qi, ki: s * 0.5")
+    try:
+        known = _traced.setdefault(function, {})
+    except TypeError:  # not weakly referable
+        known = {}
+    if tensors not in known:
+        known[tensors] = _trace(function, tensors)
+    return known[tensors]
+
+
+def _trace(function: Callable, tensors: tuple[tuple[str, Shape], ...]) -> Score:
+    tracer = Tracer()
+    tables = {name: Table(tracer, name, shape) for name, shape in tensors}
+    _check_signature(function, tuple(tables))
+    try:
+        returned = function(*tracer.arguments, **tables)
+    except Exception as error:
+        if tracer.refusal and not isinstance(error, SpecError):
+            raise tracer.refusal from error
+        raise
+    if returned is None:
+        raise SpecError("score: expected the new score to be returned, got None. Did you forget `return`?")
+    result = tracer.as_float(returned, "what score returns")
+    if result.constant is not None and not result.constant < float("inf"):
+        raise expected(SpecError, "score", "a finite score or -inf", result.constant)
+    return _finish(tracer, result)
+
+
+def _check_signature(function: Callable, names: tuple[str, ...]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of some builtins: the call will tell
+        return
+    try:
+        signature.bind(*ARGUMENTS, **dict.fromkeys(names))
+    except TypeError as error:
+        takes = ", ".join(("s", "h", "qi", "ki", *names))
+        raise SpecError(
+            f"score: expected a function that can be called as score({takes}), got {function!r} "
+            f"with the signature {signature}: {error}. Tensors that it reads are arguments by name, and their "
+            "shapes are given in tensors={...}"
+        ) from None
+
+
+def _finish(tracer: Tracer, result: Traced) -> Score:
+    """Keeps what the result needs, in the order in which it was written."""
+    first = len(ARGUMENTS)
+    needed, stack = set(), [result.index]
+    while stack:
+        index = stack.pop()
+        if index >= first and index not in needed:
+            needed.add(index)
+            stack += tracer.instructions[index - first].operands
+    number = {index: index for index in range(first)}
+    kept = []
+    for index in sorted(needed):
+        number[index] = first + len(kept)
+        kept.append(tracer.instructions[index - first].renumbered(number))
+    reads = dict.fromkeys(i.detail for i in kept if i.op == "attn.read")
+    approximate = any(i.op == "math.tanh" and i.detail for i in kept)
+    return Score(tuple(kept), number[result.index], tuple(reads), approximate)

@@ -1,0 +1,87 @@
+"""The examples' attention functions, written in Python, and attn-opt as a function."""
+
+import subprocess
+
+import attn
+from attn import Dense, Packed, Paged, causal, recent, sink, window
+from attnlab import ROOT, program
+
+LLAMA = {"q_heads": 32, "kv_heads": 8, "head_dim": 128, "dtype": "bfloat16"}
+STREAMING = attn.heads(retrieval=attn.all_tokens(), streaming=sink(64) | recent(256))
+
+EXAMPLES = {
+    "01_paged_decode/decode": lambda: attn.Spec(
+        name="decode", **LLAMA, kv=[Paged(page_size=16)], see=causal(), scale=0.08838835
+    ),
+    "02_prefill/prefill": lambda: attn.Spec(name="prefill", **LLAMA, kv=[Packed()], see=causal()),
+    "03_softcap/softcap": lambda: attn.Spec(
+        name="softcap",
+        q_heads=16,
+        kv_heads=8,
+        head_dim=256,
+        dtype="bfloat16",
+        kv=[Paged(page_size=16)],
+        see=window(4096),
+        score=lambda s, h, qi, ki: attn.math.tanh(s / 50.0) * 50.0,
+        return_lse=False,
+    ),
+    "04_composition/composition": lambda: attn.Spec(
+        name="composition",
+        q_heads=28,
+        kv_heads=4,
+        head_dim=128,
+        dtype="float16",
+        kv=[Paged(page_size=64)],
+        see=causal() & (sink(64) | recent(256)),
+        sink_logits=True,
+        score=lambda s, h, qi, ki, slopes: s + slopes[h] * (ki - qi),
+        tensors={"slopes": (28,)},
+    ),
+    "05_shared_prefix/shared_prefix": lambda: attn.Spec(
+        name="shared_prefix",
+        **LLAMA,
+        kv=[
+            Dense(name="context", see=attn.all_tokens(), dims=("contexts", "context_len")),
+            Paged(name="response", see=causal()),
+        ],
+    ),
+    "06_head_classes/head_classes": lambda: attn.Spec(
+        name="head_classes", **LLAMA, kv=[Paged()], see=causal(), heads=STREAMING
+    ),
+    "06_head_classes/class_stores": lambda: attn.Spec(
+        name="class_stores",
+        **LLAMA,
+        kv=[
+            Paged(name="full", head_class="retrieval"),
+            Paged(name="recent", head_class="streaming", dims=("batch", "recent_len")),
+        ],
+        see=causal(),
+        heads=STREAMING,
+    ),
+    "08_composed/composed": lambda: attn.Spec(
+        name="composed",
+        q_heads=16,
+        kv_heads=4,
+        head_dim=128,
+        dtype="bfloat16",
+        kv=[
+            Paged(name="nodes", dims=("node_count", "node_len")),
+            Paged(name="drafts", page_size=1, dims=("draft_count", "draft_len")),
+        ],
+        see=causal(),
+        heads=attn.heads(retrieval=attn.all_tokens(), streaming=sink(16) | recent(64)),
+    ),
+}
+
+
+def example_text(name):
+    return (ROOT / "examples" / f"{name}.mlir").read_text()
+
+
+def opt(text, *options):
+    """What attn-opt prints, or an AssertionError with what it complains about."""
+    result = subprocess.run(
+        [program("attn-opt"), "-", *options], input=text, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0, result.stderr + text
+    return result.stdout

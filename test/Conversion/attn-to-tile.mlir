@@ -399,7 +399,73 @@ func.func @capped(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"})
 // CHECK: %[[H1:.*]] = math.fma %[[H3]], %[[RAW2]], %[[P1]]
 // CHECK: %[[SHORT:.*]] = arith.mulf %[[RAW]], %[[H1]]
 // CHECK-NEXT: tile.yield %[[SHORT]]
-// CHECK: math.fma %{{.*}}, %[[TOLOG2]]
+// CHECK: arith.mulf %{{.*}}, %[[TOLOG2]]
+
+// Scores that a cap bounds need no maximum where weights have the range of f32: the unit of the softmax is 1.
+func.func @bounded(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}) -> !query8 attributes {tile.schedules = [#rows16]} {
+  %cap = arith.constant 27.5 : f32
+  %inverse = arith.constant 0.02 : f32
+  %0 = attn.init %q : !query8 -> !state8
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 score {
+  ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+    %x = arith.mulf %s, %inverse : f32
+    %y = math.tanh %x fastmath<afn> : f32
+    %z = arith.mulf %y, %cap : f32
+    %other = arith.negf %z : f32
+    %near = arith.cmpi eq, %q_pos, %k_pos : i32
+    %picked = arith.select %near, %other, %z : f32
+    %sum = arith.subf %picked, %z : f32
+    attn.yield %sum : f32
+  } : !query8, !paged -> !state8
+  %o = attn.finish %1 : !state8 -> !query8
+  return %o : !query8
+}
+
+// CHECK-LABEL: gpu.module @bounded_kernels
+// CHECK-NOT: tile.reduce max
+// CHECK: math.exp2
+// CHECK: tile.reduce add
+// CHECK-NOT: tile.any
+// CHECK-LABEL: func.func @bounded_merge
+
+// The same region with a cap that is too high for that.
+func.func @high(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}) -> !query8 attributes {tile.schedules = [#rows16]} {
+  %cap = arith.constant 56.0 : f32
+  %inverse = arith.constant 0.02 : f32
+  %0 = attn.init %q : !query8 -> !state8
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 score {
+  ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+    %x = arith.mulf %s, %inverse : f32
+    %y = math.tanh %x fastmath<afn> : f32
+    %z = arith.mulf %y, %cap : f32
+    attn.yield %z : f32
+  } : !query8, !paged -> !state8
+  %o = attn.finish %1 : !state8 -> !query8
+  return %o : !query8
+}
+
+// CHECK-LABEL: gpu.module @high_kernels
+// CHECK: tile.reduce max
+
+// And with an addend that has no bound.
+func.func @unbounded(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}) -> !query8 attributes {tile.schedules = [#rows16]} {
+  %cap = arith.constant 30.0 : f32
+  %inverse = arith.constant 0.02 : f32
+  %0 = attn.init %q : !query8 -> !state8
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 score {
+  ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+    %x = arith.mulf %s, %inverse : f32
+    %y = math.tanh %x fastmath<afn> : f32
+    %z = arith.mulf %y, %cap : f32
+    %sum = arith.addf %z, %s : f32
+    attn.yield %sum : f32
+  } : !query8, !paged -> !state8
+  %o = attn.finish %1 : !state8 -> !query8
+  return %o : !query8
+}
+
+// CHECK-LABEL: gpu.module @unbounded_kernels
+// CHECK: tile.reduce max
 
 // Pages of one token: the plan may have a list of slots, with a bit for each of them and each row of the tile.
 !single = !attn.kv<paged<1>, heads = 8, dim = 64, key = bf16, value = bf16>

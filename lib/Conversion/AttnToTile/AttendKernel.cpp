@@ -1,5 +1,6 @@
 //===- AttendKernel.cpp - What all schedules of a kernel share ------------===//
 #include "AttendKernel.h"
+#include "ScoreBound.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -7,6 +8,8 @@ using namespace mlir::tile;
 
 static constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
 static constexpr double infinity = std::numeric_limits<double>::infinity();
+/// In log2. A sum of 2^31 exponentials of such scores is a number of f32, and each of them one of bf16.
+static constexpr double fixedUnitBound = 80;
 
 void AttendKernel::begin(Value warpRow, Value countsSink) {
   // The order of parameters: what the user passes, what the plan says, scalars.
@@ -25,6 +28,8 @@ void AttendKernel::begin(Value warpRow, Value countsSink) {
   readScoreRegion();
   scoreUnit = rawScores() ? b.scale() : b.f32(form.unitValue);
   toLog2 = b.createOrFold<arith::MulFOp>(scoreUnit, b.f32(log2e));
+  fixedUnit = !rawScores() && !chain.init.getSinks() && element.isBF16() &&
+              scoreBound(chain.updates.front().getScore().front()) * log2e <= fixedUnitBound;
   StartNextOp::create(b); // the merge may take its place in the multiprocessors and wait there
   this->warpRow = warpRow;
   this->countsSink = countsSink;
@@ -70,8 +75,8 @@ void AttendKernel::readRows() {
 
 State AttendKernel::initialState() {
   Type f32 = b.getF32Type();
-  State state{b.splat(b.f32(-infinity), rowsOf(f32)), b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)),
-              b.splat(b.f32(0), accType())};
+  State state{b.splat(b.f32(fixedUnit ? 0 : -infinity), rowsOf(f32)),
+              b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)), b.splat(b.f32(0), accType())};
   if (!chain.init.getSinks())
     return state;
 
@@ -281,6 +286,16 @@ Value AttendKernel::finishScores(Value scores, std::optional<unsigned> operand, 
 AttendKernel::Step AttendKernel::softmax(Value scores, const State &state) {
   Type f32 = b.getF32Type();
   auto scaled = [&](Value x) -> Value { return arith::MulFOp::create(b, x, toLog2); };
+  // Under a soft cap nothing can run away, so the unit may be 1 for good: no maximum, nothing to rescale, and
+  // no exponential waits for the rest of its row.
+  if (fixedUnit) {
+    Value weights = b.map(scoresType(), ValueRange{scores},
+                          [&](ValueRange v) -> Value { return math::Exp2Op::create(b, scaled(v[0])); });
+    Value tileSum = ReduceOp::create(b, rowsOf(f32, true), Combine::Add, weights);
+    Value sum = b.map(rowsOf(f32, true), ValueRange{state.sum, tileSum},
+                      [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
+    return {state.max, sum, Value(), Value(), weights};
+  }
   Value tileMax = ReduceOp::create(b, rowsOf(f32), Combine::Max, scores);
   // The maximum is a unit, not a result: it moves only when it would be more than 2^8 too small, so that what
   // was accumulated rarely needs rescaling. Weights stay below 2^8, which 16 bits hold as exactly as those
@@ -315,6 +330,8 @@ AttendKernel::Step AttendKernel::softmax(Value scores, const State &state) {
 }
 
 Value AttendKernel::rescale(function_ref<Value()> acc, const Step &step) {
+  if (fixedUnit)
+    return acc();
   auto branch = scf::IfOp::create(b, accType(), step.moved, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());

@@ -103,7 +103,8 @@ protected:
   Value finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey);
   struct Step {
     Value max, sum, decay;
-    Value moved; ///< whether the unit of some row moved: decay is 1 everywhere where not
+    Value
+        moved; ///< whether the unit of some row moved: decay is 1 everywhere where not; null under fixedUnit
     Value weights;
   };
   /// One step of the online softmax: new max and sum, the factor of what was accumulated, the tile's weights.
@@ -137,10 +138,11 @@ protected:
   int64_t rows, keys;
 
   // Values of the kernel.
-  Value scoreUnit;  ///< what a score of 1 is, as it enters the softmax
-  Value toLog2;     ///< the same in log2
-  Value warpRow;    ///< this warp's first row, counted from the task's first
-  Value countsSink; ///< whether this warp may count the sink (null: yes)
+  Value scoreUnit;        ///< what a score of 1 is, as it enters the softmax
+  Value toLog2;           ///< the same in log2
+  bool fixedUnit = false; ///< whether weights are exp(score): bounded scores need no maximum
+  Value warpRow;          ///< this warp's first row, counted from the task's first
+  Value countsSink;       ///< whether this warp may count the sink (null: yes)
   // Values of the task being written.
   Value packedBegin, packedCount, slot, kvHead, segmentBegin, segmentEnd, partial, flags, headClass;
   Value queryPosition, queryHead;

@@ -2,8 +2,8 @@
 //
 // A score region is a function of one score. Here it becomes code for a whole
 // tile of them. Beside the dots a Hopper multiprocessor has time for some ten
-// instructions per score, and the softmax takes five; so two things are done that
-// make a soft cap, c * tanh(s / c), cheap:
+// instructions per score, and the softmax takes five; so three things are done
+// that make a soft cap, c * tanh(s / c), cheap:
 //
 // Constant factors cost nothing. Those in front merge with the scale, and one at
 // the end becomes the unit in which the softmax gets its scores.
@@ -15,6 +15,10 @@
 // odd polynomial serves, as exact as the long form; its coefficients have taken in
 // the factors, so it costs six instructions. Any other tile takes the long form.
 // `fastmath<afn>` asks for the hardware's tanh.approx instead, and gets it.
+//
+// Scores below the cap need no maximum. Where sums of their exponentials cannot leave
+// f32, and weights are bf16, which has its range, the softmax keeps none (ScoreBound.h
+// finds the cap, AttendKernel::softmax does without).
 //
 //===----------------------------------------------------------------------===//
 #include "AttendKernel.h"

@@ -35,9 +35,12 @@ _LAZY: dict[str, str] = {
     "Store": "stores",
     "Visibility": "visibility",
     "all_tokens": "visibility",
+    "bfloat16_bits": "tensors",
     "causal": "visibility",
+    "from_bfloat16_bits": "tensors",
     "heads": "classes",
     "recent": "visibility",
+    "sample": "samples",
     "sink": "visibility",
     "window": "visibility",
 }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 from . import checks
 from .classes import HeadClasses
@@ -109,6 +111,27 @@ class Spec:
         """This description's sizes in the place of its form's, which a manifest lists as `ends`."""
         sizes = {small: size for size, small in self._sizes().items()}
         return [sizes[small] for small in canonical]
+
+    def svg(self, *, q_len: int, kv_len: int | Mapping[str, int]) -> str:
+        """A picture of who sees what: the last `q_len` rows of a sequence with `kv_len` tokens (one number, or one for
+        each operand by name). Filled cells are seen by all their rows, pale ones by some."""
+        from .pictures import draw
+
+        return draw(self, q_len, kv_len)
+
+    def draw(self, path: str | os.PathLike, *, q_len: int, kv_len: int | Mapping[str, int]) -> Path:
+        """Writes the picture as an SVG file."""
+        path = Path(path)
+        if path.suffix != ".svg":
+            raise expected(
+                SpecError,
+                "path",
+                "a name that ends with .svg",
+                str(path),
+                nearest=str(path.with_suffix(".svg")),
+            )
+        path.write_text(self.svg(q_len=q_len, kv_len=kv_len), encoding="utf-8")
+        return path
 
     def __repr__(self) -> str:
         parts = [f"{name}={getattr(self, name)!r}" for name in ("q_heads", "kv_heads", "head_dim")]

@@ -85,3 +85,42 @@ def opt(text, *options):
     )
     assert result.returncode == 0, result.stderr + text
     return result.stdout
+
+
+# Sizes that reach every region of the examples quickly, as attn.sample and attn-run's --dim take them.
+SIZES = {
+    "01_paged_decode/decode": {"batch": 3, "kv_len": (30, 200)},
+    "02_prefill/prefill": {"batch": 2, "q_len": 70, "kv_len": (70, 130)},
+    "03_softcap/softcap": {"batch": 2, "kv_len": (30, 200)},
+    "04_composition/composition": {"batch": 3, "q_len": 2, "kv_len": (2, 500)},
+    "05_shared_prefix/shared_prefix": {"batch": 4, "contexts": 2, "context_len": 90, "kv_len": (1, 60)},
+    "06_head_classes/head_classes": {"batch": 2, "kv_len": (300, 500), "streaming": 6},
+    "06_head_classes/class_stores": {"batch": 2, "kv_len": (300, 500), "recent_len": 280, "streaming": 3},
+    "08_composed/composed": {"batch": 2, "q_len": 3, "node_len": 90, "draft_len": 8},
+}
+
+
+def save(path, tensors):
+    """Writes safetensors; arrays of uint16 are bfloat16 by their bits."""
+    from safetensors import serialize_file
+
+    names = {"uint16": "bfloat16"}
+    serialize_file(
+        {
+            name: {"dtype": names.get(str(t.dtype), str(t.dtype)), "shape": t.shape, "data": t.tobytes()}
+            for name, t in tensors.items()
+        },
+        str(path),
+        None,
+    )
+
+
+def load(path):
+    import numpy
+    from safetensors import deserialize
+
+    dtypes = {"BF16": "uint16", "F16": "float16", "F32": "float32", "I32": "int32"}
+    return {
+        name: numpy.frombuffer(bytes(found["data"]), dtypes[found["dtype"]]).reshape(found["shape"])
+        for name, found in deserialize(path.read_bytes())
+    }

@@ -1,0 +1,249 @@
+"""Tensors for a description: what `attn.check` computes on where it is given none.
+
+As attn-run's (lib/Tools/run/Inputs.h) they are made to find mistakes, not to flatter: pages are scattered over the pool
+and shuffled, and everything that a kernel has no business reading (unlisted pages, tails of listed ones, gaps) holds
+NaN, unused entries of a block table an index far out of range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from .errors import SpecError, closest, expected
+from .spec import Spec
+from .stores import Store
+from .tensors import bfloat16_bits
+
+NO_PAGE = 2**31 - 1
+
+
+def sample(spec: Spec, *, seed: int = 0, **dims: int | Sequence[int]) -> dict[str, numpy.ndarray]:
+    """Random tensors by the names of the operand model: q, q_start, q_pos, <operand>.k, ..., classes, sink_logits.
+
+    batch    sequences; 4
+    q_len    query rows of each sequence, its last ones; 1
+    kv_len   tokens of each instance; 512. And every name in the `dims` of an operand or a tensor
+    NAME     of a head class: how many KV heads are in it; by default heads take turns
+
+    A number, (low, high) to draw from for each sequence, or a list with one number for each. An operand whose first
+    dimension is not `batch` is shared: its instances divide the sequences among them in order. Tokens of an operand
+    follow those of the operands before that the same heads see. bfloat16 is given as its bits, uint16: see
+    `attn.from_bfloat16_bits`. Errors: SpecError.
+    """
+    if not isinstance(spec, Spec):
+        raise expected(SpecError, "spec", "an attn.Spec", spec)
+    return Sampler(spec, seed, dict(dims)).run()
+
+
+class Sampler:
+    def __init__(self, spec: Spec, seed: int, dims: dict[str, Any]) -> None:
+        self.spec, self.seed, self.dims = spec, seed, dims
+        self.tensors: dict[str, numpy.ndarray] = {}
+        self.sizes: dict[str, int] = {}
+
+    def run(self) -> dict[str, numpy.ndarray]:
+        spec = self.spec
+        self._check_names()
+        self.batch = self._one("batch", 4)
+        q_lens = self._many("q_len", self.batch, 1)
+        self.start = numpy.concatenate([[0], numpy.cumsum(q_lens)])
+        rows = int(self.start[-1])
+        self.classes = self._classes()
+        names = spec.heads.names if spec.heads else (None,)
+        # By class: the position behind the last token so far, of each sequence.
+        ends = {name: numpy.zeros(self.batch, numpy.int64) for name in names}
+        for store in spec.operands:
+            self._add_store(store, ends)
+        end = numpy.max(list(ends.values()), axis=0)
+        for name in names:
+            self._align(name, ends[name], end)
+        if (q_lens > end).any():
+            s = int((q_lens > end).argmax())
+            raise expected(SpecError, "q_len", f"at most the {end[s]} tokens of sequence {s}", int(q_lens[s]))
+        self.sizes |= {"batch": self.batch, "rows": rows, "q_len": int(q_lens.max())}
+
+        first = {"q": self._normal("q", (rows, spec.q_heads, spec.head_dim), spec.dtype)}
+        first["q_start"] = self.start.astype(numpy.int32)
+        first["q_pos"] = numpy.concatenate(
+            [numpy.arange(e - n, e) for e, n in zip(end, q_lens, strict=True)]
+        ).astype(numpy.int32)
+        if spec.heads:
+            self.tensors["classes"] = self.classes.astype(numpy.int32)
+        if spec.sink_logits:
+            self.tensors["sink_logits"] = self._normal("sink_logits", (spec.q_heads,), "float32")
+        for name, shape in spec.tensors:
+            extents = tuple(self._extent(name, extent) for extent in shape)
+            # Small numbers: a slope times thousands of tokens must leave the scores usable.
+            self.tensors[name] = self._normal(name, extents, "float32") * numpy.float32(0.1)
+        return first | self.tensors
+
+    # --- Sizes ----------------------------------------------------------------------------------------------
+
+    def _check_names(self) -> None:
+        known = ["batch", "q_len"]
+        for store in self.spec.operands:
+            known += store.dims
+        for _, shape in self.spec.tensors:
+            known += [extent for extent in shape if isinstance(extent, str)]
+        known += self.spec.heads.names if self.spec.heads else ()
+        for name in self.dims:
+            if name not in known:
+                legal = "one of " + ", ".join(dict.fromkeys(known))
+                raise expected(SpecError, "dimension", legal, name, nearest=closest(name, known))
+
+    def _many(self, name: str, count: int, default: int, least: int = 1) -> numpy.ndarray:
+        given = self.dims.get(name, default)
+        legal = f"a number of at least {least}, (low, high), or a list of {count}"
+        try:
+            values = numpy.asarray(given)
+            ok = values.dtype.kind in "iu" and (values.size == 0 or values.min() >= least)
+        except (ValueError, TypeError):
+            ok = False
+        if not ok or values.ndim > 1:
+            raise expected(SpecError, name, legal, given)
+        if values.ndim == 0:
+            return numpy.full(count, values, numpy.int64)
+        if isinstance(given, tuple) and len(given) == 2:
+            if given[0] > given[1]:
+                raise expected(SpecError, name, "(low, high) with low <= high", given, nearest=given[::-1])
+            return self._random(name).integers(given[0], given[1], count, endpoint=True)
+        if len(values) != count:
+            raise expected(SpecError, name, legal, given)
+        return values.astype(numpy.int64)
+
+    def _one(self, name: str, default: int) -> int:
+        given = self.dims.get(name, default)
+        if isinstance(given, bool) or not isinstance(given, (int, numpy.integer)) or given < 1:
+            raise expected(SpecError, name, "a number of at least 1", given, nearest=default)
+        return int(given)
+
+    def _extent(self, tensor: str, extent: int | str) -> int:
+        if isinstance(extent, int):
+            return extent
+        if extent not in self.sizes and extent not in self.dims:
+            raise SpecError(
+                f"{extent}: expected the extent of {tensor!r} that is called so, as in {extent}=64"
+            )
+        if extent not in self.sizes:
+            self.sizes[extent] = self._one(extent, 1)
+        return self.sizes[extent]
+
+    def _random(self, name: str) -> numpy.random.Generator:
+        """Draws depend on the seed and the name only, so that another tensor changes none."""
+        return numpy.random.default_rng([self.seed, *name.encode()])
+
+    def _classes(self) -> numpy.ndarray:
+        if not self.spec.heads:
+            return numpy.zeros(self.spec.kv_heads, numpy.int64)
+        names, heads = self.spec.heads.names, self.spec.kv_heads
+        counts = {name: self.dims[name] for name in names if name in self.dims}
+        total = sum(counts.values())
+        free = [i for i, name in enumerate(names) if name not in counts]
+        if any(count < 0 for count in counts.values()) or total > heads or (not free and total != heads):
+            raise expected(SpecError, ", ".join(counts), f"numbers of heads that give {heads} in all", counts)
+        fixed = [i for i, name in enumerate(names) for _ in range(counts.get(name, 0))]
+        turns = fixed + [free[i % len(free)] for i in range(heads - total)]
+        return numpy.asarray(self._random("classes").permutation(turns) if counts else turns)
+
+    # --- Operands -------------------------------------------------------------------------------------------
+
+    def _members(self, instance: int, count: int) -> slice:
+        """The sequences that see an instance."""
+        first = -(-instance * self.batch // count)
+        return slice(first, -(-(instance + 1) * self.batch // count))
+
+    def _add_store(self, store: Store, ends: dict) -> None:
+        instances, tokens = store.dims
+        count = self.batch if instances == "batch" else self._one(instances, 1)
+        if count > self.batch:
+            raise expected(
+                SpecError, instances, f"at most the {self.batch} sequences", count, nearest=self.batch
+            )
+        lengths = self._many(tokens, count, 512, least=0)
+        self.sizes |= {instances: count, tokens: int(lengths.max())}
+        seen_by = [ends[store.head_class]] if store.head_class else list(ends.values())
+        pos0, rows = numpy.zeros(count, numpy.int64), numpy.zeros((count, 2), numpy.int64)
+        for i in range(count):
+            members = self._members(i, count)
+            before = {int(position) for end in seen_by for position in end[members]}
+            if len(before) > 1:
+                raise SpecError(
+                    f"{store.name}: expected sequences and head classes that share an instance to have as many tokens "
+                    f"before it, got {sorted(before)}; put shared operands first"
+                )
+            pos0[i] = before.pop()
+            for end in seen_by:
+                end[members] = pos0[i] + lengths[i]
+            rows[i] = self.start[members.start], self.start[members.stop]
+        self._add_tokens(store, lengths)
+        self._put(store, "lengths", lengths)
+        self._put(store, "pos0", pos0)
+        if instances != "batch":
+            self._put(store, "rows", rows)
+
+    def _align(self, name: str | None, own: numpy.ndarray, end: numpy.ndarray) -> None:
+        """A class that keeps fewer tokens keeps the last: what it has last ends where the sequence does."""
+        stores = [store for store in self.spec.operands if store.head_class == name]
+        if name is None or not stores:
+            return
+        pos0 = self.tensors[f"{stores[-1].name}.pos0"]
+        for i in range(len(pos0)):
+            missing = {int(n) for n in (end - own)[self._members(i, len(pos0))]}
+            if len(missing) > 1:
+                raise SpecError(
+                    f"{stores[-1].name}: expected an instance for each sequence, as other heads see more"
+                )
+            pos0[i] += missing.pop()
+
+    def _add_tokens(self, store: Store, lengths: numpy.ndarray) -> None:
+        spec, count = self.spec, len(lengths)
+        if store.head_class:
+            heads = int((self.classes == spec.heads.names.index(store.head_class)).sum())
+        else:
+            heads = spec.kv_heads
+        most = int(lengths.max())
+        token = numpy.concatenate([numpy.arange(n) for n in lengths])
+        instance = numpy.repeat(numpy.arange(count), lengths)
+        suffix = ""
+        if store.kind == "dense":
+            shape: tuple[int, ...] = (count, most + 3)
+            slots = instance * (most + 3) + token
+        elif store.kind == "packed":
+            start = numpy.concatenate([[0], numpy.cumsum(lengths + numpy.arange(count) % 3)])  # with gaps
+            shape = (max(int(start[-1]), 1),)
+            slots = start[instance] + token
+            self._put(store, "start", start)
+        else:
+            page = store.page_size  # type: ignore[attr-defined]
+            pages = -(-lengths // page)
+            first = numpy.concatenate([[0], numpy.cumsum(pages)])
+            pool = int(first[-1]) + int(first[-1]) // 8 + 2
+            order = self._random(f"{store.name}.block_table").permutation(pool)
+            table = numpy.full((count, int(pages.max()) + 1), NO_PAGE)
+            for i in range(count):
+                table[i, : pages[i]] = order[first[i] : first[i + 1]]
+            shape, suffix = (pool, page), "_pages"
+            slots = order[first[instance] + token // page] * page + token % page
+            self._put(store, "block_table", table)
+        for part, dim in (("k", spec.head_dim), ("v", spec.value_dim)):
+            name = f"{store.name}.{part}{suffix}"
+            self.tensors[name] = self._normal(name, (*shape, heads, dim), spec.dtype, slots)
+
+    def _put(self, store: Store, part: str, values: numpy.ndarray) -> None:
+        self.tensors[f"{store.name}.{part}"] = values.astype(numpy.int32)
+
+    def _normal(
+        self, name: str, shape: tuple, dtype: str, slots: numpy.ndarray | None = None
+    ) -> numpy.ndarray:
+        """Standard normal numbers; with `slots` (over the dimensions before the last two) only there, else NaN."""
+        random = self._random(name)
+        if slots is None:
+            values = random.standard_normal(shape, numpy.float32)
+        else:
+            values = numpy.full((int(numpy.prod(shape[:-2])), *shape[-2:]), numpy.nan, numpy.float32)
+            values[slots] = random.standard_normal((len(slots), *shape[-2:]), numpy.float32)
+            values = values.reshape(shape)
+        return bfloat16_bits(values) if dtype == "bfloat16" else values.astype(dtype)

@@ -9,11 +9,9 @@ the user. Nothing is believed because it lies in the right place:
                  is removed and built anew
 
 Writers write a file of their own and rename it, so a reader meets nothing or all of an entry, and
-a killed writer leaves a part that the next sweep removes. Who builds an entry holds a lock, and
-others wait for the entry instead of building it too. Locks are ranges of bytes of one file, one
-byte per key: the kernel lets go of them when their process dies, however it dies; a forked child
-does not own its parent's; and there is nothing to clean up. They only save work. Whoever has
-waited for long builds without one, and renames over the other's equal entry.
+a killed writer leaves a part that a later sweep removes. Who builds an entry holds a lock (locks.py),
+and others wait for the entry instead of building it too. Locks only save work: whoever has waited for
+long builds without one, and renames over the other's equal entry.
 
 Entries say nothing of where they lie: a directory may be copied or moved.
 """
@@ -21,21 +19,19 @@ Entries say nothing of where they lie: a directory may be copied or moved.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import hashlib
 import json
 import os
 import secrets
 import stat
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import Error
+from .locks import hold_byte
 
 _MAGIC = b"attn kernel 1\n"
 _DIGEST = 32
@@ -129,6 +125,13 @@ class DiskCache:
         self.counts.hits += 1
         return entry
 
+    def reject(self, key: str) -> None:
+        """Removes an entry that turned out to be no good."""
+        with self._folder(create=False) as folder:
+            if folder is not None:
+                self.counts.rejected += 1
+                _remove(folder, key + _SUFFIX)
+
     def store(self, key: str, entry: Entry) -> bool:
         """Keeps an entry, at the cost of those used longest ago. False where that was not possible."""
         content = _pack(key, entry)
@@ -151,24 +154,14 @@ class DiskCache:
 
     @contextlib.contextmanager
     def lock(self, key: str, patience: float = _PATIENCE) -> Iterator[bool]:
-        """Keeps others from building the same; False where they were waited for too long."""
-        deadline = time.monotonic() + patience
-        with _thread_lock(self.directory, key, patience) as alone:
-            file = None
-            with self._folder(create=True) as folder:
-                if folder is not None:
-                    with contextlib.suppress(OSError):
-                        file = _lock_file(folder)
-            if file is None:
-                yield alone
+        """Keeps other threads and processes from building the same; False where that was not possible, or others
+        were waited for too long."""
+        with self._folder(create=True) as folder:
+            if folder is None:
+                yield False
                 return
-            place = int(hashlib.blake2b(key.encode(), digest_size=7).hexdigest(), 16)
-            locked = _lock_byte(file, place, deadline)
-            try:
-                yield alone and locked
-            finally:
-                if locked:
-                    fcntl.lockf(file, fcntl.LOCK_UN, 1, place)
+            with hold_byte(folder, "lock", key, patience) as locked:
+                yield locked
 
     def entries(self) -> list[tuple[str, int, float]]:
         """Key, bytes and time of the last use of each entry, the one used longest ago first."""
@@ -353,73 +346,3 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
             f"{path} belongs to user {status.st_uid}, not to user {os.geteuid()} who runs this; set "
             "ATTN_CACHE_DIR to a directory of your own"
         )
-
-
-# --- Locks ---------------------------------------------------------------------------------------------------
-#
-# A process that closes any descriptor of a file loses all its locks in it, so each file is opened once and stays
-# open. Threads of one process own the same locks, so they take one of their own first.
-
-_guard = threading.Lock()
-_files: dict[tuple[int, int], int] = {}
-
-
-@dataclass
-class _Waiters:
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    count: int = 0
-
-
-_threads: dict[tuple[Path, str], _Waiters] = {}
-
-
-@contextlib.contextmanager
-def _thread_lock(directory: Path, key: str, patience: float) -> Iterator[bool]:
-    with _guard:
-        waiters = _threads.setdefault((directory, key), _Waiters())
-        waiters.count += 1
-    locked = waiters.lock.acquire(timeout=patience)
-    try:
-        yield locked
-    finally:
-        if locked:
-            waiters.lock.release()
-        with _guard:
-            waiters.count -= 1
-            if waiters.count == 0:
-                _threads.pop((directory, key), None)
-
-
-def _lock_file(folder: int) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with _guard:
-        with contextlib.suppress(FileNotFoundError):
-            status = os.stat("lock", dir_fd=folder, follow_symlinks=False)
-            if known := _files.get((status.st_dev, status.st_ino)):
-                return known
-        file = os.open("lock", flags, 0o600, dir_fd=folder)
-        status = os.fstat(file)
-        return _files.setdefault((status.st_dev, status.st_ino), file)
-
-
-def _lock_byte(file: int, place: int, deadline: float) -> bool:
-    pause = 0.0005
-    while True:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-            return True
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES) or time.monotonic() >= deadline:
-                return False  # a file system without locks, or a holder that has stopped
-        time.sleep(pause)
-        pause = min(2 * pause, 0.02)
-
-
-def _forget_threads() -> None:
-    """In a forked child there is one thread, and none of those that held locks."""
-    global _guard
-    _guard = threading.Lock()
-    _threads.clear()
-
-
-os.register_at_fork(after_in_child=_forget_threads)

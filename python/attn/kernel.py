@@ -1,0 +1,357 @@
+"""A compiled kernel on a device: plan a batch, run it, look inside.
+
+`run` is on the path of every layer of every step, so all it does is to find addresses and to compare
+signatures with those accepted before (slots.py). It allocates nothing where `out` is given, waits for
+nothing, and copies nothing where the batch's rows are in the user's order.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy
+
+from . import _attn, devices
+from .devices import device_name, failed
+from .errors import CompileError, DeviceError, PlanError, TensorError, closest, expected, given
+from .plan import Plan, Prepared
+from .report import KernelReport, make_report
+from .slots import Look, check, look, slots_of
+from .tables import describe
+
+if TYPE_CHECKING:
+    from .jit import Request
+
+_LEVELS = ("problem", "online", "tile", "machine", "ptx", "cubin", "manifest")
+
+
+class Kernel:
+    """Made by `attn.compile`. May be used from several threads."""
+
+    def __init__(self, native: _attn.Kernel, *, request: Request, key: str, about: dict):
+        self._native = native
+        self._request = request
+        self.key = key
+        """Of the caches: the description, target and schedule with the compiler's identity, hashed."""
+        self.about = about
+        """How it was compiled: seconds by stage, remarks."""
+        self.device = device_name(native.device)
+        """Where it runs: "host", "cuda:0"."""
+        self._generation = devices.generation
+        self._slots = slots_of(self.manifest, native.slots)
+        self._operands = [a["name"] for a in self.manifest["arguments"] if a["role"] == "kv"]
+        fixed = {"q", "o", "lse", "slot_heads"}
+        own = {s.name for s in self._slots if s.name.partition(".")[0] in self._operands}
+        self._extras = tuple(s.name for s in self._slots if s.name not in fixed | own)
+        # Where in a list (q, operands' tensors, extras, o, lse, slot_heads) each slot's tensor stands.
+        order = [
+            "q",
+            *(s.name for s in self._slots if s.name in own),
+            *self._extras,
+            "o",
+            "lse",
+            "slot_heads",
+        ]
+        self._order = [order.index(slot.name) for slot in self._slots]
+        self._has_lse = "lse" in native.slots
+        self._has_classes = "slot_heads" in native.slots
+        self._heads: dict[tuple[int, ...], _attn.Memory] = {}
+
+    # --- What it is ------------------------------------------------------------------------------------------
+
+    @property
+    def entry(self) -> str:
+        """The function's name."""
+        return self._native.entry
+
+    @property
+    def target(self) -> str:
+        return self._request.target
+
+    @property
+    def schedule(self) -> str:
+        """As chosen: mma or wgmma."""
+        return self.manifest["schedule"]
+
+    @property
+    def text(self) -> str:
+        """The description as MLIR."""
+        return self._request.text
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names of the tensors that a run binds, in the order of `launch`."""
+        return self._native.slots
+
+    @functools.cached_property
+    def manifest(self) -> dict:
+        """All that planning and launching need to know of the code (attn_rt/Artifact.h)."""
+        return json.loads(self._native.manifest)
+
+    def emit(self, level: str) -> str | bytes:
+        """The code at a level: problem, online, tile, machine, ptx, cubin (bytes; needs ptxas) or manifest."""
+        if level not in _LEVELS:
+            raise expected(CompileError, "level", ", ".join(_LEVELS), level, nearest=closest(level, _LEVELS))
+        request = self._request
+        try:
+            out = _attn.emit(
+                request.text, level, entry=request.entry, target=request.target, schedule=request.schedule
+            )
+        except _attn.Failure as failure:
+            raise failed(failure, CompileError) from None
+        return out if level == "cubin" else out.decode()
+
+    def report(
+        self, *tensors: object, plan: Plan | None = None, repeat: int = 5, **named: object
+    ) -> KernelReport:
+        """What the kernel needs of a GPU: registers, shared memory, spills (needs ptxas), tiles. With a plan also the
+        predicted time; with the tensors of a run as well the measured one, the least of `repeat` runs."""
+        if plan is None and tensors and isinstance(tensors[-1], Plan):
+            *tensors, plan = tensors
+        run = functools.partial(self.run, *tensors, plan, **named) if tensors else None
+        return make_report(self, plan, run, repeat)
+
+    def __repr__(self) -> str:
+        return (
+            f"<attn.Kernel {self.entry} for {self.target} ({self.schedule}) on {self.device}, key {self.key}>"
+        )
+
+    # --- Planning --------------------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        batch: object,
+        *,
+        strategy: str = "flatten",
+        blocks: int = 0,
+        fixed_split: int = 0,
+        limits: Mapping[str, int] | None = None,
+        stream: object = None,
+    ) -> Plan:
+        """Plans a batch and copies plan and tables to the device.
+
+        batch        PagedCache.batch(...); or the tensors of the run by name ("q", "kv.k", "kv.lengths", …), of which
+                     tables are read and of data only dtype and shape (a tuple of these does, too)
+        strategy     flatten, by-query, by-node, by-node-chunk: how shared tokens are read
+        blocks       of the launch; 0: as many as fill the device
+        fixed_split  tokens: cut only at multiples of it, so that a row's bits do not depend on its neighbours
+        limits       room for later batches: rows, groups, instances_per_row, shared_instances, shared_rows,
+                     tokens_per_row, sequences, table_columns
+
+        Errors: PlanError, which names the table, the index and what is legal.
+        """
+        self._check_alive()
+        if strategy not in ("flatten", "by-query", "by-node", "by-node-chunk"):
+            legal = "flatten, by-query, by-node or by-node-chunk"
+            raise expected(
+                PlanError, "strategy", legal, strategy, nearest=closest(strategy, legal.split(", "))
+            )
+        prepared = self._prepare(batch)
+        try:
+            native = self._native.plan(
+                prepared.native,
+                strategy=strategy,
+                blocks=blocks,
+                fixed_split=fixed_split,
+                limits=dict(limits) if limits else None,
+                stream=self._stream(stream),
+            )
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
+        except (TypeError, OverflowError) as error:
+            raise PlanError(f"blocks, fixed_split and limits are numbers: {error}") from None
+        return Plan(self, batch, prepared, native)
+
+    def _prepare(self, batch: object) -> Prepared:
+        try:
+            if (prepare := getattr(batch, "_prepare_for", None)) is not None:
+                return prepare(self)
+            if not isinstance(batch, Mapping):
+                raise expected(PlanError, "batch", "PagedCache.batch(...) or tensors by name", batch)
+            tensors, sizes, classes = describe(self._slots, self.manifest, batch)
+            native = self._native.batch(tensors)
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
+        return Prepared(native, sizes | {"rows": native.rows}, classes)
+
+    # --- Running ---------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        q: object,
+        *operands: object,
+        plan: Plan | None = None,
+        out: object = None,
+        lse: object = None,
+        return_lse: bool = False,
+        classes: Sequence[int] | None = None,
+        rows: str = "user",
+        stream: object = None,
+        **tensors: object,
+    ) -> object:
+        """Attention of one layer.
+
+        q           [rows, q_heads, head_dim], contiguous, where the kernel runs
+        operands    of each KV operand (keys, values), shaped as it was planned; or one PagedCache.layer(i)
+        plan        the last positional argument, or by name
+        out, lse    where results go: [rows, q_heads, value_dim] of q's dtype, float32 [rows, q_heads]
+        return_lse  gives (out, lse) instead of out; lse is the natural logarithm, -inf where a row sees nothing
+        classes     of this layer's KV heads, where heads have classes; by default those of the plan
+        rows        "user": rows are in the order in which the batch named them; "batch": in the plan's own order
+                    (PagedCache.batch(...).user_row), which saves copying q and out where these differ
+        stream      a torch.cuda.Stream or a CUstream as int; by default PyTorch's current one
+        tensors     what else the description takes, by name: sinks, biases
+
+        Neither waits nor, where `out` is given, allocates (the first run of a plan may). Errors, before anything is
+        launched: TensorError, PlanError; DeviceError.
+        """
+        if plan is None and operands:
+            plan = operands[-1]
+            operands = operands[:-1]
+        if type(plan) is not Plan or plan.kernel is not self or self._generation != devices.generation:
+            raise self._refused(plan)
+        launch_on = 0 if self.device == "host" else self._stream(stream)
+        if rows != "user" and rows != "batch":
+            raise expected(TensorError, "rows", "'user' or 'batch'", rows, nearest="user")
+        if plan._order is not None and rows == "user":
+            named = dict(classes=classes, stream=stream, **tensors)
+            return self._run_reordered(q, operands, plan, out, lse, return_lse, named)
+        keep: list = []
+        looks = [look("q", q, launch_on, keep)]
+        if len(operands) == 1 and (of_layer := getattr(operands[0], "_looks", None)) is not None:
+            looks += of_layer(plan)
+        else:
+            self._look_operands(operands, looks, launch_on, keep)
+        if tensors or self._extras:
+            self._look_extras(tensors, looks, launch_on, keep)
+        if out is None:
+            out = plan._empty("o", q)
+        looks.append(look("out", out, launch_on, keep))
+        if self._has_lse:
+            if lse is None:
+                lse = plan._empty("lse", q) if return_lse else plan._spare_lse(q)
+            looks.append(look("lse", lse, launch_on, keep))
+        elif lse is not None or return_lse:
+            raise TensorError("lse: this description returns none; write Spec(return_lse=True)")
+        if self._has_classes:
+            looks.append(plan._look_classes(classes))
+        elif classes is not None:
+            raise TensorError("classes: the heads of this description have no classes")
+        signatures = tuple([signature for _, signature in looks])
+        nbytes = plan._accepted.get(signatures) or self._accept(plan, signatures)
+        addresses = [looks[place][0] for place in self._order]
+        try:
+            plan._native.run(addresses, nbytes, launch_on)
+        except _attn.Failure as failure:
+            raise failed(failure, TensorError) from None
+        return (out, lse) if return_lse else out
+
+    def launch(self, addresses: Sequence[int], nbytes: Sequence[int], plan: Plan, stream: int = 0) -> None:
+        """The bottom of `run`: an address and a number of bytes for each of `slots`. Whoever gives an address vouches
+        for the memory behind it."""
+        if type(plan) is not Plan or plan.kernel is not self or self._generation != devices.generation:
+            raise self._refused(plan)
+        try:
+            plan._native.run(addresses, nbytes, stream)
+        except _attn.Failure as failure:
+            raise failed(failure, TensorError) from None
+
+    def _accept(self, plan: Plan, signatures: tuple) -> tuple[int, ...]:
+        """Bytes of each slot's tensor, in the order of slots; remembered."""
+        nbytes = tuple(
+            check(slot, signatures[place], plan._sizes, self.device)
+            for slot, place in zip(self._slots, self._order, strict=True)
+        )
+        if not any(signature[5] for signature in signatures):  # gradients may be turned on between two calls
+            plan._accepted[signatures] = nbytes
+        return nbytes
+
+    def _look_operands(self, operands: Sequence, looks: list, stream: int, keep: list) -> None:
+        if len(operands) != len(self._operands):
+            names = ", ".join(self._operands)
+            raise TensorError(
+                f"operands: expected (keys, values) for each of {names}, or one PagedCache.layer(i), got "
+                f"{len(operands)} between q and plan"
+            )
+        for name, operand in zip(self._operands, operands, strict=True):
+            if not isinstance(operand, (tuple, list)) or len(operand) != 2:
+                raise TensorError(
+                    f"{name}: expected (keys, values) or PagedCache.layer(i), got {given(operand)}"
+                )
+            looks.append(look(f"{name}.k", operand[0], stream, keep))
+            looks.append(look(f"{name}.v", operand[1], stream, keep))
+
+    def _look_extras(self, tensors: dict, looks: list, stream: int, keep: list) -> None:
+        for name in self._extras:
+            if name not in tensors:
+                raise TensorError(f"{name}: the description takes this tensor; give it as {name}=...")
+            looks.append(look(name, tensors[name], stream, keep))
+        for name in tensors:
+            if name not in self._extras:
+                nearest = closest(name, self._extras)
+                legal = f"one of {', '.join(self._extras)}" if self._extras else "no further tensor"
+                raise expected(TensorError, "argument", legal, name, nearest=nearest)
+
+    def _run_reordered(self, q, operands, plan, out, lse, return_lse, named) -> object:
+        """Gathers the user's rows into the batch's order, and scatters the results back."""
+        for slot in self._slots:
+            given_there = {"o": out, "lse": lse}.get(slot.name)
+            if given_there is not None:
+                _, signature = look(slot.name, given_there, 0, [])
+                check(slot, signature, plan._sizes, self.device)
+        want_lse = return_lse or lse is not None
+        results = self.run(
+            plan._order.gather(q), *operands, plan=plan, rows="batch", return_lse=want_lse, **named
+        )
+        o, of_rows = results if want_lse else (results, None)
+        out = plan._order.scatter(o, out)
+        lse = plan._order.scatter(of_rows, lse) if want_lse else None
+        return (out, lse) if return_lse else out
+
+    def _slot_heads(self, classes: tuple[int, ...]) -> Look:
+        """The KV head of each of the plan's slots, on the device."""
+        if classes not in self._heads:
+            try:
+                order = numpy.array(self._native.slot_heads(classes), dtype=numpy.int32)
+                memory = self._native.device.allocate(order.nbytes, "slot_heads")
+                memory.copy_in(order)
+            except _attn.Failure as failure:
+                raise failed(failure, TensorError) from None
+            self._heads[classes] = memory
+        return self._heads[classes].address, ("i32", (len(classes),), (1,), self.device, True, False)
+
+    def _stream(self, stream: object) -> int:
+        """A CUstream as a number; PyTorch's current one where none was given."""
+        if self.device == "host":
+            return 0
+        if stream is None:
+            torch = sys.modules.get("torch")
+            if torch is None or not torch.cuda.is_initialized():
+                return 0
+            return torch.cuda.current_stream(int(self.device.partition(":")[2])).cuda_stream
+        if isinstance(stream, int):
+            return stream
+        if (number := getattr(stream, "cuda_stream", None)) is not None:
+            return number
+        raise expected(TensorError, "stream", "a torch.cuda.Stream, or a CUstream as int", stream)
+
+    def _check_alive(self) -> None:
+        if self._generation != devices.generation:
+            raise DeviceError(
+                f"kernel: {self.entry} was loaded before this process was forked; compile it here again, which takes it "
+                "from the cache"
+            )
+
+    def _refused(self, plan: object) -> Exception:
+        """Why a run cannot be."""
+        self._check_alive()
+        if not isinstance(plan, Plan):
+            return expected(PlanError, "plan", "an attn.Plan, as the last argument or plan=...", plan)
+        return PlanError(
+            f"plan: made by {plan.kernel!r}, which is not this one; make it with this kernel's plan(), or call that "
+            "kernel's run()"
+        )

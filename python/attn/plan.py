@@ -1,0 +1,148 @@
+"""A plan: one batch's work, cut into equal shares, with all device memory that this needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import _attn
+from .devices import failed
+from .errors import PlanError, TensorError, expected
+from .rows import RowOrder
+from .slots import Look
+from .tables import int32_array
+from .tensors import empty
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+
+class Prepared(NamedTuple):
+    """A batch as the extension has it; the sizes that tensors of a run must have; and the classes of heads."""
+
+    native: _attn.Batch
+    sizes: dict[str, int]
+    classes: tuple[int, ...]
+
+
+class Plan:
+    """Made by `Kernel.plan`. One plan serves every layer: what differs between layers is only where keys and values
+    lie. A decoding step later, `update` it instead of making another."""
+
+    def __init__(self, kernel: Kernel, batch: object, prepared: Prepared, native: _attn.Plan):
+        self.kernel = kernel
+        self._native = native
+        self._spare: dict[tuple, object] = {}
+        self._sizes: dict[str, int] | None = None
+        self._classes: tuple[int, ...] = ()
+        self._settle(batch, prepared)
+
+    def _settle(self, batch: object, prepared: Prepared) -> None:
+        self.batch = batch
+        self._prepared = prepared
+        self._order = RowOrder.of(prepared.native.user_row, prepared.native.batch_row)
+        if prepared.sizes == self._sizes and prepared.classes == self._classes:
+            return
+        self._sizes, self._classes = prepared.sizes, prepared.classes
+        self._accepted: dict[tuple, tuple[int, ...]] = {}  # bytes of each slot, by the tensors' signatures
+        self._class_looks: dict[tuple[int, ...], Look] = {}
+        self._shapes = {
+            slot.name: tuple(prepared.sizes.get(dim, dim) for dim in slot.dims)
+            for slot in self.kernel._slots
+            if slot.written
+        }
+
+    @property
+    def rows(self) -> int:
+        """Query rows of the batch, all sequences together."""
+        return self._native.rows
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names of the tensors that a run binds."""
+        return self._native.slots
+
+    def update(self, batch: object = None, *, stream: object = None) -> bool:
+        """The next step: of the batch that the plan was made from, after its own `update`, or of another one. True
+        where tasks were kept and only read on; their order, and so the bits of results, then stay. Costs no memory
+        where the batch is no larger. PlanError where the batch is not of this kernel's description."""
+        batch = self.batch if batch is None else batch
+        prepared = self.kernel._prepare(batch)
+        try:
+            extended = self._native.update(prepared.native, stream=self.kernel._stream(stream))
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
+        if batch is not self.batch or prepared != self._prepared:
+            self._settle(batch, prepared)
+        return extended
+
+    def fix(self) -> None:
+        """From now on launches depend on the contents of buffers only, as CUDA graphs need it: updates that do not
+        fit are refused. Give `limits` to Kernel.plan for the largest batch to come."""
+        try:
+            self._native.fix()
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
+
+    def explain(self) -> str:
+        """A page of text: tasks, bytes, FLOPs, balance, and the roofline's time on an H200."""
+        return self._native.explain()
+
+    def svg(self) -> str:
+        """A picture: which rows see what, and what every block does."""
+        return self._native.svg()
+
+    def draw(self, path: str | os.PathLike) -> Path:
+        """Writes the picture as an SVG file."""
+        path = Path(path)
+        if path.suffix != ".svg":
+            raise PlanError(
+                f"path: expected a name that ends with .svg, got {str(path)!r}; nearest legal: "
+                f"{str(path.with_suffix('.svg'))!r}"
+            )
+        path.write_text(self.svg(), encoding="utf-8")
+        return path
+
+    @property
+    def stats(self) -> dict[str, float | int]:
+        """Bytes (kv_bytes, q_bytes, partial_bytes, metadata_bytes, output_bytes), tasks, cuts, blocks, used_blocks,
+        balance (largest share over the mean), flops, seconds (predicted for an H200), extended (updates since the
+        plan was made anew)."""
+        return self._native.stats()
+
+    # --- For Kernel.run --------------------------------------------------------------------------------------
+
+    def _empty(self, name: str, like: object) -> object:
+        """Memory for a result, of the library and on the device that q is of."""
+        return empty(like, self._shapes[name], self.kernel.manifest["dtype"] if name == "o" else "f32")
+
+    def _spare_lse(self, like: object) -> object:
+        """Where the kernel may write what nobody asked for."""
+        key = type(like), getattr(like, "device", None), self._shapes["lse"]
+        spare = self._spare.get(key)
+        if spare is None:
+            spare = self._spare[key] = self._empty("lse", like)
+        return spare
+
+    def _look_classes(self, classes: Sequence[int] | None) -> Look:
+        """The heads in the plan's order, for a layer; made once for each that is different."""
+        if classes is None:
+            classes = self._classes
+        elif type(classes) is not tuple:
+            classes = tuple(int32_array("classes", classes).tolist())
+        found = self._class_looks.get(classes)
+        if found is None:
+            if sorted(classes) != sorted(self._classes):
+                legal = f"as many heads of each class as the plan was made for, as {list(self._classes)}"
+                raise expected(TensorError, "classes", legal, list(classes))
+            found = self._class_looks[classes] = self.kernel._slot_heads(classes)
+        return found
+
+    def __repr__(self) -> str:
+        stats = self.stats
+        return (
+            f"<attn.Plan of {self.kernel.entry}: {self.rows} rows, {stats['tasks']} tasks on {stats['blocks']} blocks, "
+            f"balance {stats['balance']:.2f}>"
+        )

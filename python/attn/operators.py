@@ -224,10 +224,14 @@ _BINARY = {
 _COMPARISONS = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq, "ne": ne}
 _UNARY = {"neg": neg, "pos": pos, "abs": absolute, "invert": invert}
 
-for _name, _operate in (_BINARY | _COMPARISONS | _UNARY).items():
-    setattr(Traced, f"__{_name}__", _operate)
-for _name, _operate in _BINARY.items():
-    setattr(Traced, f"__r{_name}__", _swapped(_operate))
+
+def install() -> None:
+    """Gives the stand-ins Python's operators."""
+    for name, operate in (_BINARY | _COMPARISONS | _UNARY).items():
+        setattr(Traced, f"__{name}__", operate)
+    for name, operate in _BINARY.items():
+        setattr(Traced, f"__r{name}__", _swapped(operate))
+
 
 # Other libraries' names of the same.
 _FOREIGN: dict[str, Callable[..., Any]] = {

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from . import checks
+from . import checks, operators
 from .errors import SpecError, expected
 from .tracing import ARGUMENTS, Instruction, Table, Traced, Tracer
 
@@ -37,6 +37,11 @@ class Score:
     result: int
     reads: tuple[str, ...]
     approximate: bool  # uses the hardware's tanh, with its larger error
+
+    def uses(self, argument: str) -> bool:
+        """Whether the result depends on s, h, qi or ki."""
+        index = ARGUMENTS.index(argument)
+        return self.result == index or any(index in instruction.operands for instruction in self.instructions)
 
     def __repr__(self) -> str:
         return f"<score of {len(self.instructions)} instructions>"
@@ -68,6 +73,8 @@ def tensor_shapes(
         shapes.append((name, tuple(extents)))
     return tuple(shapes)
 
+
+operators.install()
 
 # What a function was traced to, as long as the function lives.
 _traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()

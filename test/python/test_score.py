@@ -2,6 +2,9 @@
 
 import gc
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import attn
 import numpy
@@ -256,6 +259,13 @@ def test_a_function_is_traced_once_and_not_kept_alive():
     del score
     gc.collect()
     assert len(_traced) == before - 1
+
+
+def test_operators_need_no_import_of_anything_else():
+    code = "from attn.score import trace; print(len(trace(lambda s, h, qi, ki: -s * (qi - ki)).instructions))"
+    root = Path(attn.__file__).parents[1]
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root)
+    assert result.stdout == "4\n", result.stderr
 
 
 def test_a_closure_is_a_constant():

@@ -15,6 +15,7 @@ FILE: it keeps the rows of earlier parts, and --resume measures what is still mi
 
 import argparse
 import datetime
+import importlib.metadata
 import json
 import subprocess
 import sys
@@ -51,6 +52,13 @@ def driver_version():
         )
     except OSError:
         return "unknown"
+
+
+def flashinfer_version():
+    try:
+        return importlib.metadata.version("flashinfer-python")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def attn_version():
@@ -101,6 +109,7 @@ def main(argv=None):
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
+        "flashinfer": flashinfer_version(),
         "attn": attn_version(),
         "l2_bytes": timer.l2_bytes,
         "copy_bytes_per_second": bandwidth,

@@ -3,11 +3,14 @@
 cuDNN and FlashAttention are backends of scaled_dot_product_attention; FlexAttention is compiled with a block
 mask. All get what a model would give them: [batch, heads, tokens, dim] in bf16, grouped heads as they are. A
 backend that declines grouped heads gets keys and values of every query head in prefill, where it reads them from
-the L2 (it says so in its name); in decode that would be other work.
+the L2 (it says so in its name); in decode that would be other work. FlashInfer takes part where it is installed.
 """
 
+import importlib
 import math
 import warnings
+
+import flashinfer_peer
 
 
 class Timer:
@@ -76,7 +79,7 @@ class Peers:
         self.torch, self.timer, self.device = torch, timer, device
         self.compiled_for = self.flex = None
 
-    def __call__(self, point, names=("cudnn", "flash", "flex")):
+    def __call__(self, point, names=("cudnn", "flash", "flex", "flashinfer")):
         problem, tokens = point.problem, point.lengths[0]
         rows = point.rows or tokens
         batch = len(point.lengths)
@@ -98,6 +101,8 @@ class Peers:
                 times["flex"] = self.timer(self.flex_attention(q, k, v, causal))
         except Exception as error:  # needs Triton and a C compiler, and raises errors of many types
             declined["flex"] = reason(error)
+        if "flashinfer" in names:
+            self.try_flashinfer((q, k, v), causal, times, declined)
         del q, k, v
         if self.device == "cuda":
             self.torch.cuda.empty_cache()  # attn-run is another process
@@ -123,6 +128,24 @@ class Peers:
         if not attempt(name, k, v) and may_expand:
             group = q.shape[1] // k.shape[1]
             attempt(f"{name}, heads expanded", *(x.repeat_interleave(group, 1) for x in (k, v)))
+
+    def try_flashinfer(self, tensors, causal, times, declined):
+        try:
+            flashinfer = importlib.import_module("flashinfer")
+        except ImportError:
+            declined["flashinfer"] = "is not installed"
+            return
+        try:
+            if tensors[0].shape[2] == 1:
+                run = flashinfer_peer.decode(flashinfer, self.torch, *tensors)
+            elif tensors[0].shape[0] == 1:
+                run = flashinfer_peer.prefill(flashinfer, *tensors, causal)
+            else:
+                declined["flashinfer"] = "prefill is asked of it for one sequence"
+                return
+            times["flashinfer"] = self.timer(run)
+        except Exception as error:  # compiles with nvcc, and raises errors of many types
+            declined["flashinfer"] = reason(error)
 
     def flex_attention(self, q, k, v, causal):
         """A function that runs it. Lengths are marked as dynamic, so that the first of a problem is compiled for

@@ -7,7 +7,13 @@ from gpu_comparisons import COMPARISONS
 from gpu_points import DECODE_SHARE, PLAIN, slowdown_bar
 from gpu_results import read, refuse
 
-COLOURS = {"attn": "#d62728", "cudnn": "#2ca02c", "flash": "#1f77b4", "flex": "#9467bd"}
+COLOURS = {
+    "attn": "#d62728",
+    "cudnn": "#2ca02c",
+    "flash": "#1f77b4",
+    "flex": "#9467bd",
+    "flashinfer": "#ff7f0e",
+}
 NEUTRAL = "#7f7f7f"
 
 

@@ -63,6 +63,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build", help="the build directory to test")
     parser.add_argument("--full", action="store_true", help="the whole grid, and clang-tidy over every file")
+    parser.add_argument(
+        "--wheel-python",
+        help="an interpreter with attn's wheel and without PyTorch: test/python runs there, too",
+    )
     parser.add_argument("--only", help="run only suites whose name contains this")
     args = parser.parse_args()
 
@@ -89,10 +93,16 @@ def main():
         pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={junit}", room]
         suites.append((f"python {room.name}", pytest, junit))
 
+    if args.wheel_python:
+        junit = results / "python-wheel.xml"
+        pytest = [args.wheel_python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={junit}"]
+        suites.append(("python wheel, without PyTorch", [*pytest, "test/python"], junit))
+
     tally = Tally()
     for suite, command, junit in suites:
         if not args.only or args.only in suite:
-            run(tally, suite, command, junit, env, limit)
+            installed = dict(env, ATTN_INSTALLED="1") if command[0] == args.wheel_python else env
+            run(tally, suite, command, junit, installed, limit)
 
     print()
     for name, reason in tally.skipped:

@@ -1,9 +1,15 @@
-"""The tests of the Python package. They run on the sources of this tree, or on an installed attn where
-`ATTN_INSTALLED` is set."""
+"""The tests of the Python package. They run on the package in the build tree (without one, on its sources), or on an
+installed attn where `ATTN_INSTALLED` is set: the runner does so with a wheel, in an environment without PyTorch."""
 
 import os
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = Path(os.environ.get("ATTN_BUILD", ROOT / "build")) / "python"
+
 if not os.environ.get("ATTN_INSTALLED"):
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+    package = str(BUILT if (BUILT / "attn" / "libattn_compiler.so").exists() else ROOT / "python")
+    sys.path.insert(0, package)
+    # For the processes that tests start.
+    os.environ["PYTHONPATH"] = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])

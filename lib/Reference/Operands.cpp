@@ -7,15 +7,23 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::attn::reference;
 
-int64_t KVRegion::slot(size_t instance, int64_t token) const {
+int64_t KVRegion::longest(size_t instance) const {
+  int64_t most = 0;
+  for (int64_t place = 0; place < (type.getRagged() ? heads : 1); ++place)
+    most = std::max(most, length(instance, place));
+  return most;
+}
+
+int64_t KVRegion::slot(size_t instance, int64_t place, int64_t token) const {
   switch (type.getStore()) {
   case Store::Dense:
     return int64_t(instance) * keys->shape[1] + token;
   case Store::Packed:
     return start->as<int32_t>()[instance] + token;
   case Store::Paged: {
-    int64_t page = type.getPage(), columns = blockTable->shape[1];
-    return int64_t(blockTable->as<int32_t>()[instance * columns + token / page]) * page + token % page;
+    int64_t page = type.getPage(), columns = blockTable->shape.back();
+    int64_t entry = int64_t(listOf(instance, place)) * columns + token / page;
+    return int64_t(blockTable->as<int32_t>()[entry]) * page + token % page;
   }
   }
   llvm_unreachable("unknown store");
@@ -137,17 +145,22 @@ private:
     case Store::Paged:
       region.keys = find(name + ".k_pages", key, {-1, type.getPage(), heads, type.getKeyDim()});
       region.values = find(name + ".v_pages", value, {-1, type.getPage(), heads, type.getValueDim()});
-      region.blockTable = find(name + ".block_table", rt::DType::I32, {-1, -1});
+      region.blockTable = type.getRagged() ? find(name + ".block_table", rt::DType::I32, {-1, heads, -1})
+                                           : find(name + ".block_table", rt::DType::I32, {-1, -1});
       break;
     }
-    if (type.getStore() == Store::Packed && region.start && !tensors.count(name + ".lengths")) {
+    int64_t instances = 0;
+    if (region.start && !type.getRagged() && !tensors.count(name + ".lengths")) {
       auto start = region.start->as<int32_t>();
       for (size_t i = 1; i < start.size(); ++i)
         region.lengths.push_back(start[i] - start[i - 1]);
-    } else {
-      region.lengths = integers(name + ".lengths", {-1});
+      instances = region.lengths.size();
+    } else if (const rt::Tensor *lengths =
+                   find(name + ".lengths", rt::DType::I32,
+                        type.getRagged() ? std::vector<int64_t>{-1, heads} : std::vector<int64_t>{-1})) {
+      instances = lengths->shape[0];
+      region.lengths.assign(lengths->as<int32_t>().begin(), lengths->as<int32_t>().end());
     }
-    int64_t instances = region.instances();
     region.pos0 = tensors.count(name + ".pos0") ? integers(name + ".pos0", {instances})
                                                 : std::vector<int32_t>(instances, 0);
     readRows(name, region);
@@ -190,22 +203,26 @@ private:
     int64_t slots = 1;
     for (int64_t i = 0; i < dims; ++i)
       slots *= region.keys->shape[i];
-    for (size_t i = 0; i < region.instances(); ++i) {
-      int64_t length = region.lengths[i], capacity = slots;
+    int64_t lists = region.type.getRagged() ? region.heads : 1;
+    for (size_t list = 0; list < region.instances() * lists; ++list) {
+      size_t i = list / lists, place = list % lists;
+      std::string which = "instance " + std::to_string(i) +
+                          (region.type.getRagged() ? ", head " + std::to_string(place) : "");
+      int64_t length = region.length(i, place), capacity = slots;
       if (region.type.getStore() == Store::Paged)
         capacity = int64_t(i) < region.blockTable->shape[0]
-                       ? region.blockTable->shape[1] * region.type.getPage()
+                       ? region.blockTable->shape.back() * region.type.getPage()
                        : 0;
       else if (region.type.getStore() == Store::Dense)
         capacity = int64_t(i) < region.keys->shape[0] ? region.keys->shape[1] : 0;
       if (length < 0 || length > capacity)
-        return fail("length of instance " + std::to_string(i) + " of '" + name + "': expected 0 to " +
-                    std::to_string(capacity) + ", got " + std::to_string(length));
+        return fail("length of " + which + " of '" + name + "': expected 0 to " + std::to_string(capacity) +
+                    ", got " + std::to_string(length));
       if (region.start && int64_t(i) >= region.start->elements())
         return fail("tensor '" + name + ".start': expected an entry for instance " + std::to_string(i));
       for (int64_t t = 0; t < length; ++t)
-        if (int64_t slot = region.slot(i, t); slot < 0 || slot >= slots)
-          return fail("token " + std::to_string(t) + " of instance " + std::to_string(i) + " of '" + name +
+        if (int64_t slot = region.slot(i, place, t); slot < 0 || slot >= slots)
+          return fail("token " + std::to_string(t) + " of " + which + " of '" + name +
                       "': expected a place from 0 to " + std::to_string(slots - 1) + ", got " +
                       std::to_string(slot));
     }
@@ -241,7 +258,7 @@ private:
         for (size_t i = 0; i < region.instances(); ++i) {
           if (region.rowFirst[i] > first || region.rowLast[i] < last)
             continue;
-          int64_t end = int64_t(region.pos0[i]) + region.lengths[i];
+          int64_t end = int64_t(region.pos0[i]) + region.longest(i);
           bool isPrivate = region.rowFirst[i] == first && region.rowLast[i] == last;
           std::optional<int64_t> &slot = isPrivate ? privateEnd : sharedEnd;
           slot = std::max(slot.value_or(end), end);

@@ -14,16 +14,27 @@ struct KVRegion {
   KVType type;
   VisibilityAttr visibility;
   const rt::Tensor *keys = nullptr, *values = nullptr;
-  std::vector<int32_t> lengths, pos0, rowFirst, rowLast; ///< per instance
-  const rt::Tensor *blockTable = nullptr;                ///< paged
-  const rt::Tensor *start = nullptr;                     ///< packed
-  int64_t heads = 0;                                     ///< in the store
+  std::vector<int32_t> pos0, rowFirst, rowLast; ///< per instance
+  std::vector<int32_t> lengths;                 ///< [instances], or [instances, heads] where ragged
+  const rt::Tensor *blockTable = nullptr;       ///< paged
+  const rt::Tensor *start = nullptr;            ///< packed
+  int64_t heads = 0;                            ///< in the store
   std::vector<int64_t> headPlaces; ///< which of those a KV head is; -1: none, it does not see the region
 
-  size_t instances() const { return lengths.size(); }
+  size_t instances() const { return pos0.size(); }
+  /// Of `place`, one of the heads in the store.
+  int64_t length(size_t instance, int64_t place) const { return lengths[listOf(instance, place)]; }
+  /// The most tokens that a head has of an instance.
+  int64_t longest(size_t instance) const;
 
   /// Where token t of an instance lies: the index of its first element is this times `heads` times dim.
-  int64_t slot(size_t instance, int64_t token) const;
+  int64_t slot(size_t instance, int64_t place, int64_t token) const;
+
+private:
+  /// The heads of an instance share one list of tokens, or each has its own.
+  size_t listOf(size_t instance, int64_t place) const {
+    return type.getRagged() ? instance * size_t(heads) + size_t(place) : instance;
+  }
 };
 
 /// Everything that an attention reads, checked.

@@ -164,13 +164,13 @@ private:
         states[row * (last - first) + head - first].values = outputOf(row, head);
 
     for (const KVRegion &region : operands.regions)
-      for (size_t i = 0; i < region.instances(); ++i)
-        for (int64_t token = 0; region.headPlaces[keyHead] >= 0 && token < region.lengths[i] &&
-                                region.rowFirst[i] < region.rowLast[i];
+      for (size_t i = 0; i < region.instances() && region.headPlaces[keyHead] >= 0; ++i) {
+        int64_t place = region.headPlaces[keyHead], length = region.length(i, place);
+        for (int64_t token = 0; token < length && region.rowFirst[i] < region.rowLast[i];
              token += ScoreProgram::kChunk) {
-          int64_t count = std::min<int64_t>(ScoreProgram::kChunk, region.lengths[i] - token);
+          int64_t count = std::min<int64_t>(ScoreProgram::kChunk, length - token);
           for (int64_t t = 0; t < count; ++t) {
-            int64_t slot = region.slot(i, token + t) * region.heads + region.headPlaces[keyHead];
+            int64_t slot = region.slot(i, place, token + t) * region.heads + place;
             widener.widen(*region.keys, slot * operands.keyDim, operands.keyDim,
                           &scratch.keys[t * operands.keyDim]);
             widener.widen(*region.values, slot * operands.valueDim, operands.valueDim,
@@ -183,6 +183,7 @@ private:
               addTokens(row, head, scratch, states[row * (last - first) + head - first]);
           }
         }
+      }
 
     for (int64_t row = 0; row < operands.rows; ++row)
       for (int64_t head = first; head < last; ++head)

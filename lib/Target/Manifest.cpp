@@ -107,6 +107,7 @@ static LogicalResult describeArguments(func::FuncOp function, rt::Manifest &mani
                                                      : rt::Argument::Store::Dense;
       entry.page = kv.getPage();
       entry.kvHeads = kv.isOfClass() ? 0 : kv.getHeads();
+      entry.ragged = kv.getRagged();
       entry.keyDim = kv.getKeyDim();
       entry.valueDim = kv.getValueDim();
       entry.keyDType = dtypeOf(kv.getKey());

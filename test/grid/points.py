@@ -18,7 +18,7 @@ AXES = {
     "batch": (1, 2, 5, 17),
     "length": (1, 15, 16, 17, 97, 512, 2048, 8192),
     "rows": (1, 3, 37),
-    "store": ("paged<1>", "paged<8>", "paged<16>", "paged<64>", "dense", "packed"),
+    "store": ("paged<1>", "paged<8>", "paged<16>", "paged<64>", "dense", "packed", "paged<16>, ragged"),
     "heads": ((32, 8), (28, 4), (32, 32), (8, 1), (40, 8)),
     "dims": ((64, 64), (80, 80), (128, 128), (192, 128), (256, 256)),
     "dtype": ("f16", "bf16"),
@@ -48,17 +48,23 @@ class Point:
         return Problem(*self.heads, *self.dims, self.dtype, self.store, self.see, self.softcap)
 
     def lengths(self):
-        """Ragged lengths, none above `length`. A batch of several has the longest, the empty and odd ones."""
+        """Lengths of sequences, or of heads of sequences where they have their own, none above `length`. A batch of
+        several has the longest, the empty and odd ones."""
         ragged = (self.length, max(self.length - 1, 0), 0, self.length // 2 + 1, 1, self.length * 3 // 4)
         if self.length == 0:
             ragged = (*AXES["length"], 0)
-        return [ragged[i % len(ragged)] for i in range(self.batch)]
+        return [ragged[i % len(ragged)] for i in range(self.batch * self.lists)]
+
+    @property
+    def lists(self):
+        """Lengths of a sequence."""
+        return self.heads[1] if "ragged" in self.store else 1
 
     def flops(self):
         """Tensor-core work of the tiles: rows are padded to 16, masked tokens may be skipped but count here."""
         packed = self.rows * self.problem.group
         padded = -(-packed // 16) * 16
-        return 2 * sum(self.dims) * padded * self.heads[1] * sum(self.lengths())
+        return 2 * sum(self.dims) * padded * self.heads[1] * sum(self.lengths()) // self.lists
 
     @property
     def name(self):
@@ -67,7 +73,7 @@ class Point:
                 f"b{self.batch}",
                 f"l{self.length}",
                 f"r{self.rows}",
-                self.store.replace("<", "").replace(">", ""),
+                self.store.replace("<", "").replace(">", "").replace(", ", "_"),
                 "h{}_{}".format(*self.heads),
                 "d{}_{}".format(*self.dims),
                 self.dtype,

@@ -52,6 +52,14 @@ BUDGET_PROBLEMS = [
         store="packed",
     ),
     Problem(softcap=True),
+    Problem(store="paged<16>, ragged"),
+    Problem(store="paged<1>, ragged"),
+    Problem(28, 4, store="dense, ragged"),
+    Problem(store="packed, ragged"),
+    Problem(
+        see="causal heads {retrieval: see all, streaming: see sink(64) | recent(256)} apart",
+        store="paged<16>, ragged",
+    ),
 ]
 
 

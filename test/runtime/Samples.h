@@ -26,6 +26,7 @@ struct SampleOptions {
   int bigRows = 128, keys = 64, keyAlign = 1;
   std::vector<HeadClassInfo> headClasses = {};
   bool apart = false;     ///< operand i is of head class i, and holds its heads only
+  bool ragged = false;    ///< every operand is
   bool tensorMap = false; ///< the attend kernels read "kv.k_pages" through "kv.k.map0"
 };
 
@@ -72,6 +73,7 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
     kv.page = options.store == Argument::Store::Paged ? options.page : 0;
     kv.kvHeads = options.apart ? 0 : m.kvHeads;
     kv.headClass = options.apart ? i : -1;
+    kv.ragged = options.ragged;
     kv.keyDim = kv.valueDim = options.dim;
     m.arguments.push_back(kv);
     m.operands.push_back(

@@ -73,6 +73,40 @@ TEST(Inputs, PagesAreScatteredAndEverythingUnlistedIsNaN) {
       ASSERT_EQ(std::isnan(keys.get(slot * token + f)), !written.count(slot)) << slot;
 }
 
+TEST(Inputs, RaggedHeadsHaveLengthsAndPagesOfTheirOwn) {
+  Arguments arguments = pagedProblem();
+  arguments.kv[0].ragged = true;
+  auto tensors = generate(arguments, {"batch=5", "kv_len=0..100"});
+  const auto table = tensors.at("kv.block_table").as<int32_t>();
+  const auto lengths = tensors.at("kv.lengths").as<int32_t>();
+  const rt::Tensor &keys = tensors.at("kv.k_pages");
+  ASSERT_EQ(tensors.at("kv.lengths").shape, (std::vector<int64_t>{5, 2}));
+  const int64_t columns = tensors.at("kv.block_table").shape[2];
+  std::set<int32_t> listed[2];
+  std::set<int64_t> written; // slot and head
+  int differ = 0;
+  for (int64_t list = 0; list < 10; ++list) {
+    const int64_t head = list % 2;
+    differ += lengths[list] != lengths[list - head];
+    EXPECT_GE(tensors.at("q_pos").as<int32_t>()[list / 2], lengths[list] - 1) << "rows end with the longest";
+    for (int64_t c = 0; c < columns; ++c) {
+      const int32_t page = table[list * columns + c];
+      if (c * 16 >= lengths[list]) {
+        EXPECT_EQ(page, 0x7fffffff);
+        continue;
+      }
+      EXPECT_TRUE(listed[head].insert(page).second) << "each page is listed once for a head";
+      for (int64_t t = c * 16; t < std::min<int64_t>(lengths[list], c * 16 + 16); ++t)
+        written.insert((page * 16 + t % 16) * 2 + head);
+    }
+  }
+  EXPECT_GT(differ, 2);
+  EXPECT_NE(listed[0], listed[1]);
+  for (int64_t line = 0; line < keys.shape[0] * 16 * 2; ++line)
+    for (int64_t f = 0; f < 64; ++f)
+      ASSERT_EQ(std::isnan(keys.get(line * 64 + f)), !written.count(line)) << line;
+}
+
 TEST(Inputs, RowsAreTheLastOfTheirSequence) {
   auto tensors = generate(pagedProblem(), {"batch=2", "kv_len=7", "q_len=3"});
   auto positions = tensors.at("q_pos").as<int32_t>();

@@ -11,12 +11,31 @@
 // How many heads the store of one class holds is a run-time value, and the
 // strides of a box are not. Such a store is gathered, as slots of one head each.
 //
+// Of a ragged store the head says which row of the block table is read. Where in
+// a page a head's slice lies does not change, so boxes serve it, too.
+//
 //===----------------------------------------------------------------------===//
 #include "AttendKernel.h"
 
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
+
+/// The task's head among those of the operand's store.
+Value AttendKernel::placeOf(UpdateOp update, const Segment &segment) {
+  return update.getKv().getType().isOfClass() ? b.sub(slot, segment.firstSlot) : kvHead;
+}
+
+/// Where the pages of a paged operand begin in its block table.
+Value AttendKernel::tableRowOf(UpdateOp update, const Segment &segment) {
+  KVType type = update.getKv().getType();
+  Value row = segment.instance;
+  if (type.getRagged()) {
+    Value heads = type.isOfClass() ? b.dimension(tensor(update, "heads")) : b.i32(type.getHeads());
+    row = b.add(b.mul(row, heads), placeOf(update, segment));
+  }
+  return b.mul(b.wide(row), b.wide(b.dimension(tensor(update, "max_pages"))));
+}
 
 /// Slot of a token in the operand's store: the same for keys and values.
 Value AttendKernel::slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage) {
@@ -35,12 +54,12 @@ Value AttendKernel::slotOf(UpdateOp update, const Segment &segment, Value token,
       b.setInsertionPointToStart(branch.thenBlock());
       scf::YieldOp::create(b, b.read(b.buffer("plan.slots", i32), b.wide(token)));
       b.setInsertionPointToStart(branch.elseBlock());
-      Value row = b.mul(b.wide(segment.instance), b.wide(b.dimension(tensor(update, "max_pages"))));
+      Value row = tableRowOf(update, segment);
       scf::YieldOp::create(b,
                            b.read(b.buffer(tensor(update, "block_table"), i32), b.add(row, b.wide(token))));
       return branch.getResult(0);
     }
-    Value row = b.mul(b.wide(segment.instance), b.wide(b.dimension(tensor(update, "max_pages"))));
+    Value row = tableRowOf(update, segment);
     Value index = b.add(row, b.wide(b.div(token, type.getPage())));
     Value page = b.read(b.buffer(tensor(update, "block_table"), i32), index);
     Value first = b.mul(page, b.i32(type.getPage()));
@@ -78,7 +97,7 @@ void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value f
     if (!type.isOfClass())
       return ofToken;
     Value heads = b.dimension(tensor(update, "heads"));
-    return b.add(b.mul(ofToken, heads), b.sub(slot, segment.firstSlot));
+    return b.add(b.mul(ofToken, heads), placeOf(update, segment));
   });
 }
 

@@ -176,6 +176,8 @@ private:
   /// Scores as the score region makes them, in units of scoreUnit (AttendScores.cpp).
   Value applyScoreRegion(Value scores, const Segment &segment, Value firstKey);
   ScoreForm form;
+  Value placeOf(UpdateOp update, const Segment &segment);
+  Value tableRowOf(UpdateOp update, const Segment &segment);
   Value slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage = false);
   /// Whether a segment may be a list of single tokens (see runtime/src/plan/Lists.cpp), and whether it is.
   /// Long heads leave no registers for another mask; the planner sees by the parameters that there is none.

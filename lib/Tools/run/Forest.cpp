@@ -22,6 +22,8 @@
 
 #include "TensorMaker.h"
 
+#include "attn_rt/Random.h"
+
 #include <algorithm>
 #include <limits>
 
@@ -111,8 +113,26 @@ Instances instancesOf(const std::vector<Node> &nodes, std::optional<bool> isNew,
                           {node.rowFirst, paths ? node.rowFirst + node.rows : node.rowLast});
   }
   if (instances.runs.empty())
-    instances = {{0}, {}, {0}, {0, 0}}; // of no tokens, seen by nobody
+    instances = {.runs = {0}, .paths = {}, .pos0 = {0}, .rows = {0, 0}}; // of no tokens, seen by nobody
   return instances;
+}
+
+/// Each head keeps none, some or all of a node's tokens.
+Instances raggedOf(const Instances &whole, int64_t heads, rt::Random random) {
+  Instances ragged = whole;
+  ragged.heads = heads;
+  ragged.runs.clear();
+  for (int64_t tokens : whole.runs)
+    for (int64_t head = 0; head < heads; ++head)
+      ragged.runs.push_back(random.below(tokens + 1));
+  ragged.paths.clear();
+  for (const std::vector<int32_t> &path : whole.paths)
+    for (int64_t head = 0; head < heads; ++head) {
+      std::vector<int32_t> &own = ragged.paths.emplace_back();
+      for (int32_t run : path)
+        own.push_back(static_cast<int32_t>(run * heads + head));
+    }
+  return ragged;
 }
 
 rt::Status checkShape(const Arguments &arguments, const rt::Workload &workload, const std::string &name) {
@@ -180,7 +200,9 @@ rt::Result<rt::TensorMap> run::generateForest(const Arguments &arguments, const 
     });
     const bool second = &kv != &*first;
     const auto which = countBeside(arguments, kv) == 1 ? std::optional<bool>() : second;
-    const Instances instances = instancesOf(*nodes, which, second && kv.page == 1);
+    Instances instances = instancesOf(*nodes, which, second && kv.page == 1);
+    if (kv.ragged)
+      instances = raggedOf(instances, maker.headsOf(kv), rt::Random(seed, kv.name + ".lengths"));
     if (rt::Status status = maker.addKV(kv, instances); !status)
       return status.error();
     maker.setSize(kv.instancesDim, static_cast<int64_t>(instances.pos0.size()));

@@ -79,10 +79,12 @@ private:
                               std::to_string(count));
     }
     Instances instances;
-    instances.runs = dims.many(kv.tokensDim, count, 512, seed);
+    instances.heads = kv.ragged ? maker.headsOf(kv) : 1;
+    instances.runs = dims.many(kv.tokensDim, count * instances.heads, 512, seed);
     instances.pos0.resize(count);
+    const std::vector<int64_t> lengths = instances.longest();
     maker.setSize(kv.instancesDim, count);
-    maker.setSize(kv.tokensDim, *std::max_element(instances.runs.begin(), instances.runs.end()));
+    maker.setSize(kv.tokensDim, *std::max_element(lengths.begin(), lengths.end()));
 
     // Its tokens follow those of the arguments before that the same heads see.
     const auto firstClass = ends.begin() + std::max(kv.headClass, 0);
@@ -102,7 +104,7 @@ private:
                                   (seenByAll && ends.size() > 1 ? "or head classes " : "") +
                                   "whose tokens before it differ in number; "
                                   "put shared arguments first, or share the earlier ones alike");
-          end[member] = pos0 + instances.runs[i];
+          end[member] = pos0 + lengths[i];
         }
       rows.push_back(static_cast<int32_t>(start[first]));
       rows.push_back(static_cast<int32_t>(start[s]));

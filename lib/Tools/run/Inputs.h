@@ -32,6 +32,7 @@ struct KVArgument {
   /// Of the heads that alone it holds, as many as are in the class. -1: it holds `heads`; 0 are those of a
   /// class whose region has vanished from the problem, because nothing of it is seen.
   int headClass = -1;
+  bool ragged = false; ///< each head has lengths and pages of its own
 };
 
 /// The query, sink logits, or a table that a score region reads. A dynamic dimension is -1 in `shape` and has
@@ -62,11 +63,13 @@ struct Arguments {
 /// unless --dim says otherwise) divide the sequences among them in order. Where a sequence has several KV
 /// arguments, the tokens of each follow those of the one before; where arguments are of head classes, those
 /// of one before that the same heads see, and the last of each class ends where the sequence does. KV heads
-/// take turns in their classes, unless --dim says how many are in a class; they are then drawn.
+/// take turns in their classes, unless --dim says how many are in a class; they are then drawn. Of a ragged
+/// argument --dim draws a length for every head of every instance, which is as long as its longest head.
 rt::Result<rt::TensorMap> generateInputs(const Arguments &arguments, Dims &dims, uint64_t seed);
 
 /// The same for step number `step` of the workload called `name` (a forest, from attn_rt/Workload.h). How
-/// nodes become instances is told in Forest.cpp. Refuses, naming step and node: more rows than tokens, no
+/// nodes become instances is told in Forest.cpp; each head of a ragged argument keeps a drawn number of a
+/// node's tokens. Refuses, naming step and node: more rows than tokens, no
 /// rows, paths of more tokens than 31 bits count; a workload of other heads than the function's, and sizes in
 /// `dims` that follow from the workload.
 rt::Result<rt::TensorMap> generateForest(const Arguments &arguments, const rt::Workload &workload,

@@ -199,7 +199,7 @@ Dimensions of generated tensors:
   --dim batch=8                    sequences (4)
   --dim q_len=1                    query rows of each sequence (1); they are its last rows
   --dim kv_len=512                 tokens of each sequence (512)
-  --dim kv_len=100..2000           drawn for each sequence
+  --dim kv_len=100..2000           drawn for each sequence; for each KV head of it where these are ragged
   --dim kv_len=@FILE.csv:COLUMN    read from the file, from its top again where it is too short
   --dim NAME=...                   any dimension that the file names in attn.dims
   --dim CLASS=2                    KV heads of a head class; heads take turns in classes not given

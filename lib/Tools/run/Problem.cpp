@@ -52,6 +52,7 @@ KVArgument kvArgument(const mlir::attn::Argument &argument) {
   result.valueDim = type.getValueDim();
   result.key = dtypeOf(type.getKey());
   result.value = dtypeOf(type.getValue());
+  result.ragged = type.getRagged();
   return result;
 }
 

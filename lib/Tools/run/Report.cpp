@@ -32,7 +32,7 @@ std::string plural(int64_t count, const char *noun) {
   return formatv("{0} {1}{2}", count, noun, count == 1 ? "" : "s");
 }
 
-/// Tokens of all instances of the first operand: "512" or "100..2000".
+/// Tokens of all instances of an operand: "512" or "100..2000".
 std::string lengthsText(const rt::OperandBatch &operand) {
   if (operand.lengths.empty())
     return "no";
@@ -42,8 +42,9 @@ std::string lengthsText(const rt::OperandBatch &operand) {
 
 std::string storeText(const rt::Argument &argument) {
   std::string store(rt::storeName(argument.store));
-  return argument.store == rt::Argument::Store::Paged ? formatv("{0}<{1}>", store, argument.page).str()
-                                                      : store;
+  if (argument.store == rt::Argument::Store::Paged)
+    store = formatv("{0}<{1}>", store, argument.page).str();
+  return argument.ragged ? store + " ragged" : store;
 }
 
 } // namespace
@@ -83,9 +84,10 @@ std::string run::summaryText(const RunRecord &record) {
                  m.keyDim == m.valueDim ? "" : formatv("/{0}", m.valueDim).str(), rt::dtypeName(m.dtype));
   for (size_t i = 0; i < batch.operands.size(); ++i) {
     const rt::OperandBatch &operand = batch.operands[i];
-    out << formatv("  {0,-9} {1}, {2} of {3} tokens\n", m.operands[i].argument,
-                   storeText(m.argumentOf(m.operands[i])),
-                   plural(static_cast<int64_t>(operand.instances()), "instance"), lengthsText(operand));
+    const rt::Argument &argument = m.argumentOf(m.operands[i]);
+    out << formatv("  {0,-9} {1}, {2} of {3} tokens{4}\n", argument.name, storeText(argument),
+                   plural(static_cast<int64_t>(operand.instances()), "instance"), lengthsText(operand),
+                   argument.ragged ? " a head" : "");
   }
   if (!m.headClasses.empty())
     out << formatv("  KV heads  {0}\n", rt::classHeadsText(m, record.plan.classHeads));

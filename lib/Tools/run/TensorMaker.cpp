@@ -16,6 +16,11 @@ namespace {
 /// No page has this index: what unused entries of a block table hold.
 constexpr int32_t noPage = std::numeric_limits<int32_t>::max();
 
+/// 0 where there are none: a ragged argument of a class without heads.
+int64_t longestOf(const std::vector<int64_t> &lengths) {
+  return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+}
+
 rt::Tensor i32Tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values) {
   return rt::Tensor::ofI32(std::move(shape), values);
 }
@@ -30,6 +35,14 @@ std::vector<int64_t> Instances::lengths() const {
     lengths.push_back(std::accumulate(path.begin(), path.end(), int64_t(0),
                                       [&](int64_t sum, int32_t run) { return sum + runs[run]; }));
   return lengths;
+}
+
+std::vector<int64_t> Instances::longest() const {
+  const std::vector<int64_t> all = lengths();
+  std::vector<int64_t> longest(pos0.size(), 0);
+  for (size_t i = 0; i < all.size(); ++i)
+    longest[i / heads] = std::max(longest[i / heads], all[i]);
+  return longest;
 }
 
 rt::Status run::checkMemory(const std::string &name, const std::vector<int64_t> &shape, rt::DType dtype) {
@@ -59,29 +72,32 @@ rt::Status TensorMaker::addQuery(const std::vector<int32_t> &qStart, const std::
 
 rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) {
   const std::vector<int64_t> lengths = instances.lengths();
-  const auto count = static_cast<int64_t>(lengths.size());
+  const auto count = static_cast<int64_t>(instances.pos0.size());
   const int64_t tokens = std::accumulate(instances.runs.begin(), instances.runs.end(), int64_t(0));
-  const int64_t heads = kv.headClass < 0 ? kv.heads : classHeads[kv.headClass];
-  if (rt::Status status = checkMemory(kv.name, {tokens, heads, std::max(kv.keyDim, kv.valueDim)}, kv.key);
+  const int64_t heads = headsOf(kv), together = kv.ragged ? 1 : heads;
+  if (rt::Status status = checkMemory(kv.name, {tokens, together, std::max(kv.keyDim, kv.valueDim)}, kv.key);
       !status)
     return status;
-  tensors[kv.name + ".lengths"] = i32Tensor({count}, std::vector<int32_t>(lengths.begin(), lengths.end()));
+  std::vector<int64_t> lists = {count};
+  if (kv.ragged)
+    lists.push_back(heads);
+  tensors[kv.name + ".lengths"] = i32Tensor(lists, std::vector<int32_t>(lengths.begin(), lengths.end()));
   tensors[kv.name + ".pos0"] = i32Tensor({count}, instances.pos0);
   if (!instances.rows.empty())
     tensors[kv.name + ".rows"] = i32Tensor({count, 2}, instances.rows);
 
   if (kv.store == Store::Paged) {
-    const int64_t columns = (*std::max_element(lengths.begin(), lengths.end()) + kv.page - 1) / kv.page + 1;
-    if (rt::Status status = checkMemory(kv.name + ".block_table", {count, columns}, rt::DType::I32); !status)
+    lists.push_back((longestOf(lengths) + kv.page - 1) / kv.page + 1);
+    if (rt::Status status = checkMemory(kv.name + ".block_table", lists, rt::DType::I32); !status)
       return status;
   }
-  std::vector<int64_t> slots; // of every token of every run, in units of (kv_heads, dim)
+  std::vector<int64_t> slots; // of every token of every run: in units of `together` heads
   const std::vector<int64_t> shape = placeTokens(kv, instances, slots);
   const std::string suffix = kv.store == Store::Paged ? "_pages" : "";
   const auto add = [&](const char *part, int64_t dim, rt::DType dtype) {
     std::vector<int64_t> full = shape;
     full.insert(full.end(), {heads, dim});
-    return addTokens(kv.name + part + suffix, std::move(full), dtype, slots);
+    return addTokens(kv.name + part + suffix, std::move(full), dtype, slots, together * dim);
   };
   if (rt::Status status = add(".k", kv.keyDim, kv.key); !status)
     return status;
@@ -89,13 +105,12 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
 }
 
 rt::Status TensorMaker::addTokens(const std::string &name, std::vector<int64_t> shape, rt::DType dtype,
-                                  const std::vector<int64_t> &slots) {
+                                  const std::vector<int64_t> &slots, int64_t line) {
   if (rt::Status status = checkMemory(name, shape, dtype); !status)
     return status;
   rt::Tensor tensor(dtype, shape);
   tensor.fill(std::numeric_limits<double>::quiet_NaN());
-  NormalSource(dtype).fill(tensor.bytes.data(), slots, shape[shape.size() - 2] * shape.back(),
-                           rt::Random(seed, name));
+  NormalSource(dtype).fill(tensor.bytes.data(), slots, line, rt::Random(seed, name));
   tensors[name] = std::move(tensor);
   return {};
 }
@@ -105,53 +120,62 @@ rt::Status TensorMaker::addTokens(const std::string &name, std::vector<int64_t> 
 std::vector<int64_t> TensorMaker::placeTokens(const KVArgument &kv, const Instances &instances,
                                               std::vector<int64_t> &slots) {
   const std::vector<int64_t> &runs = instances.runs;
-  const auto count = static_cast<int64_t>(runs.size());
+  const auto count = static_cast<int64_t>(runs.size()), heads = instances.heads;
   const auto place = [&](auto slotOf) {
     slots.reserve(std::accumulate(runs.begin(), runs.end(), int64_t(0)));
     for (int64_t i = 0; i < count; ++i)
       for (int64_t t = 0; t < runs[i]; ++t)
-        slots.push_back(slotOf(i, t));
+        slots.push_back(slotOf(i, t) * heads + i % heads);
   };
   if (kv.store == Store::Dense) {
-    int64_t capacity = *std::max_element(runs.begin(), runs.end()) + 3;
-    place([&](int64_t i, int64_t t) { return i * capacity + t; });
-    return {count, capacity};
+    const int64_t capacity = longestOf(runs) + 3;
+    place([&](int64_t i, int64_t t) { return i / heads * capacity + t; });
+    return {static_cast<int64_t>(instances.pos0.size()), capacity};
   }
   if (kv.store == Store::Packed) {
-    std::vector<int32_t> starts(count + 1);
-    for (int64_t i = 0; i < count; ++i)
-      starts[i + 1] = static_cast<int32_t>(starts[i] + runs[i] + i % 3);
-    place([&](int64_t i, int64_t t) { return starts[i] + t; });
-    tensors[kv.name + ".start"] = i32Tensor({count + 1}, starts);
+    std::vector<int32_t> starts(instances.pos0.size() + 1);
+    const std::vector<int64_t> longest = instances.longest();
+    for (size_t i = 0; i < longest.size(); ++i)
+      starts[i + 1] = static_cast<int32_t>(starts[i] + longest[i] + i % 3);
+    place([&](int64_t i, int64_t t) { return starts[i / heads] + t; });
+    tensors[kv.name + ".start"] = i32Tensor({static_cast<int64_t>(starts.size())}, starts);
     return {std::max<int64_t>(starts.back(), 1)};
   }
   const auto pagesOf = [&](int64_t length) { return (length + kv.page - 1) / kv.page; };
-  std::vector<int64_t> first(count + 1); // of each run the first of its places in `order`
-  for (int64_t i = 0; i < count; ++i)
-    first[i + 1] = first[i] + pagesOf(runs[i]);
-  const int64_t used = first.back(), pool = used + used / 8 + 2;
-  std::vector<int32_t> order(pool);
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<int64_t> first(count), used(heads); // of each run the first of its places in its head's `order`
+  for (int64_t i = 0; i < count; ++i) {
+    first[i] = used[i % heads];
+    used[i % heads] += pagesOf(runs[i]);
+  }
+  const int64_t most = longestOf(used), pool = most + most / 8 + 2;
+  std::vector<std::vector<int32_t>> order(heads, std::vector<int32_t>(pool));
   rt::Random random(seed, kv.name + ".block_table");
-  for (int64_t i = pool - 1; i > 0; --i)
-    std::swap(order[i], order[random.below(i + 1)]);
-  place([&](int64_t i, int64_t t) { return order[first[i] + t / kv.page] * kv.page + t % kv.page; });
+  for (std::vector<int32_t> &pages : order) {
+    std::iota(pages.begin(), pages.end(), 0);
+    for (int64_t i = pool - 1; i > 0; --i)
+      std::swap(pages[i], pages[random.below(i + 1)]);
+  }
+  place(
+      [&](int64_t i, int64_t t) { return order[i % heads][first[i] + t / kv.page] * kv.page + t % kv.page; });
 
   const std::vector<int64_t> lengths = instances.lengths();
-  const int64_t columns = pagesOf(*std::max_element(lengths.begin(), lengths.end())) + 1;
-  const auto rows = static_cast<int64_t>(lengths.size());
-  std::vector<int32_t> table(rows * columns, noPage);
-  for (int64_t i = 0; i < rows; ++i) {
+  const int64_t columns = pagesOf(longestOf(lengths)) + 1;
+  const auto lists = static_cast<int64_t>(lengths.size());
+  std::vector<int32_t> table(lists * columns, noPage);
+  for (int64_t i = 0; i < lists; ++i) {
     int32_t *entry = table.data() + i * columns;
     const auto append = [&](int64_t run) {
-      entry = std::copy(order.begin() + first[run], order.begin() + first[run + 1], entry);
+      entry = std::copy_n(order[i % heads].begin() + first[run], pagesOf(runs[run]), entry);
     };
     if (instances.paths.empty())
       append(i);
     else
       std::for_each(instances.paths[i].begin(), instances.paths[i].end(), append);
   }
-  tensors[kv.name + ".block_table"] = i32Tensor({rows, columns}, table);
+  std::vector<int64_t> shape = {static_cast<int64_t>(instances.pos0.size()), columns};
+  if (kv.ragged)
+    shape.insert(shape.begin() + 1, heads);
+  tensors[kv.name + ".block_table"] = i32Tensor(shape, table);
   return {pool, kv.page};
 }
 

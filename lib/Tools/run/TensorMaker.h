@@ -12,10 +12,13 @@ struct Instances {
   /// Of each instance the runs it consists of, one after the other: runs may be in several instances. Empty:
   /// instance i is run i. Only a store with pages of one token can join runs of any length.
   std::vector<std::vector<int32_t>> paths;
+  /// Of a ragged argument, its heads: runs are then of one head each, in turn, and so are paths.
+  int64_t heads = 1;
   std::vector<int32_t> pos0;
   std::vector<int32_t> rows; ///< [first, last) of each instance; empty: those of the sequence of its number
 
-  std::vector<int64_t> lengths() const;
+  std::vector<int64_t> lengths() const; ///< [instances][heads]
+  std::vector<int64_t> longest() const; ///< of each instance the most tokens that a head has
 };
 
 /// Makes the tensors of one problem, argument by argument. Whoever calls it knows what is attended; here is
@@ -30,6 +33,10 @@ public:
   /// Which head is in which class; comes first, for stores that hold the heads of one.
   rt::Status addClasses();
   rt::Status addKV(const KVArgument &kv, const Instances &instances);
+  /// KV heads in the store of an argument.
+  int64_t headsOf(const KVArgument &kv) const {
+    return kv.headClass < 0 ? kv.heads : classHeads[static_cast<size_t>(kv.headClass)];
+  }
   /// Where the instances of an argument start.
   rt::Tensor &pos0Of(const KVArgument &kv) { return tensors[kv.name + ".pos0"]; }
   /// Sink logits and tables of score regions. Sizes of named dimensions must be known by then.
@@ -43,7 +50,7 @@ private:
   std::vector<int64_t> placeTokens(const KVArgument &kv, const Instances &instances,
                                    std::vector<int64_t> &slots);
   rt::Status addTokens(const std::string &name, std::vector<int64_t> shape, rt::DType dtype,
-                       const std::vector<int64_t> &slots);
+                       const std::vector<int64_t> &slots, int64_t line);
   rt::Status addOther(const TensorArgument &other);
   bool namesDimension(const std::string &name) const;
 

@@ -82,8 +82,9 @@ struct Argument {
   // Of a KV operand:
   Store store = Store::Paged;
   int page = 0;
-  int kvHeads = 0;    ///< 0: as many as its head class has
-  int headClass = -1; ///< the class whose heads alone it holds; -1: it holds those of all
+  int kvHeads = 0;     ///< 0: as many as its head class has
+  int headClass = -1;  ///< the class whose heads alone it holds; -1: it holds those of all
+  bool ragged = false; ///< each head it holds has lengths and pages of its own
   int keyDim = 0, valueDim = 0;
   DType keyDType = DType::BF16, valueDType = DType::BF16;
 };
@@ -130,6 +131,8 @@ struct Manifest {
     const int only = argumentOf(operands[operand]).headClass;
     return only < 0 || only == static_cast<int>(headClass);
   }
+  /// Whether heads that are alike in all else may have different work.
+  bool hasRaggedOperand() const;
   const Argument &argumentOf(const OperandInfo &operand) const {
     return arguments[static_cast<size_t>(operand.argumentIndex)];
   }

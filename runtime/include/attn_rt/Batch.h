@@ -15,15 +15,26 @@ namespace attn::rt {
 
 /// The instances of one operand of the attention.
 struct OperandBatch {
-  std::vector<int32_t> lengths;           ///< tokens of each instance
+  std::vector<int32_t> lengths;           ///< tokens of each instance; ragged: [instances][heads]
   std::vector<int32_t> pos0;              ///< position of its first token
   std::vector<int32_t> rowFirst, rowLast; ///< the rows [first, last) that see it
   int64_t pages = 0, maxPages = 0;        ///< paged: pages of the pool, columns of the table
-  std::vector<int32_t> blockTable;        ///< paged: [instances][maxPages]
-  int64_t tokens = 0;                     ///< dense: capacity of an instance; packed: of all
-  std::vector<int32_t> start;             ///< packed: [instances + 1]
+  std::vector<int32_t> blockTable; ///< paged: [instances][maxPages]; ragged: [instances][heads][maxPages]
+  int64_t tokens = 0;              ///< dense: capacity of an instance; packed: of all
+  std::vector<int32_t> start;      ///< packed: [instances + 1]
+  int32_t heads = 1; ///< of the store that have lengths and pages of their own: all where ragged, else 1
 
-  size_t instances() const { return lengths.size(); }
+  size_t instances() const {
+    return heads > 0 ? lengths.size() / static_cast<size_t>(heads) : rowFirst.size();
+  }
+  /// The list of tokens that a head has of an instance: an index into `lengths`, and a row of the table.
+  /// `place` numbers the heads of the store.
+  size_t listOf(size_t instance, int32_t place) const {
+    return heads == 1 ? instance : instance * static_cast<size_t>(heads) + static_cast<size_t>(place);
+  }
+  int32_t length(size_t instance, int32_t place) const { return lengths[listOf(instance, place)]; }
+  /// The most tokens that a head has of an instance.
+  int32_t longest(size_t instance) const;
 };
 
 struct Batch {
@@ -42,6 +53,21 @@ struct Batch {
 std::vector<int32_t> classHeads(const Manifest &manifest, const Batch &batch);
 /// "2 retrieval, 6 streaming"
 std::string classHeadsText(const Manifest &manifest, std::span<const int32_t> heads);
+/// KV heads, by their slots, that have the same work: those of a class or, where an operand that they see is
+/// ragged, one of them.
+struct SlotRange {
+  int32_t headClass, begin, end;
+  int32_t classBegin; ///< the first slot of the class
+  int32_t head;       ///< the KV head of slot `begin`
+  int32_t count() const { return end - begin; }
+  /// Which of the heads of an argument's store slot `begin` reads.
+  int32_t placeIn(const Argument &argument) const {
+    return argument.headClass < 0 ? head : begin - classBegin;
+  }
+};
+/// All slots, in order; no range is empty.
+std::vector<SlotRange> slotRanges(const Manifest &manifest, const Batch &batch);
+
 /// Plans speak of *slots*: the KV heads numbered class by class, in order within a class. This is the head of
 /// each slot, the tensor `slot_heads` of the kernels.
 std::vector<int32_t> slotHeads(const Manifest &manifest, const Batch &batch);

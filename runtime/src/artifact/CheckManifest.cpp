@@ -118,8 +118,8 @@ void checkRowCopy(const Manifest &m, const Cursor &root) {
   if (!m.operands.empty())
     root["operands"].fail("expected no operands of an operation on a cache");
   const auto isCache = [&](const Argument &a) {
-    return a.role == Argument::Role::KV && a.store != Argument::Store::Dense && a.kvHeads == m.kvHeads &&
-           a.keyDim == m.keyDim && a.valueDim == m.valueDim;
+    return a.role == Argument::Role::KV && a.store != Argument::Store::Dense && !a.ragged &&
+           a.kvHeads == m.kvHeads && a.keyDim == m.keyDim && a.valueDim == m.valueDim;
   };
   if (std::count_if(m.arguments.begin(), m.arguments.end(), isCache) != 1)
     root["arguments"].fail("expected one paged or packed cache with the heads and dims of the manifest");

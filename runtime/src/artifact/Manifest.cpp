@@ -30,6 +30,11 @@ Visibility Manifest::visibilityOf(size_t operand, size_t headClass) const {
   return {Visibility::Kind::And, -1, {shown, seen}};
 }
 
+bool Manifest::hasRaggedOperand() const {
+  return std::any_of(operands.begin(), operands.end(),
+                     [&](const OperandInfo &operand) { return argumentOf(operand).ragged; });
+}
+
 std::string_view storeName(Argument::Store store) { return storeWords[static_cast<size_t>(store)]; }
 
 namespace {
@@ -99,6 +104,8 @@ Json argumentToJson(const Manifest &m, const Argument &argument) {
       json["head_class"] = m.headClasses[static_cast<size_t>(argument.headClass)].name;
     else
       json["kv_heads"] = argument.kvHeads;
+    if (argument.ragged)
+      json["ragged"] = true;
     json["key_dim"] = argument.keyDim;
     json["value_dim"] = argument.valueDim;
     json["key_dtype"] = dtypeName(argument.keyDType);

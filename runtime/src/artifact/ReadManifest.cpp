@@ -121,6 +121,7 @@ Argument argument(const Cursor &cursor, const std::vector<HeadClassInfo> &classe
       result.headClass = headClass(cursor["head_class"], classes);
     else
       result.kvHeads = size(cursor["kv_heads"], 0);
+    result.ragged = cursor.has("ragged") && cursor["ragged"].boolean();
     result.keyDim = size(cursor["key_dim"]);
     result.valueDim = size(cursor["value_dim"]);
     result.keyDType = dtype(cursor["key_dtype"]);

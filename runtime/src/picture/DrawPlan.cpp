@@ -100,9 +100,9 @@ private:
     const OperandBatch &operand = batch_.operands[o];
     const auto i = static_cast<size_t>(instance);
     return manifest_.operands[o].argument + "[" + std::to_string(instance) + "], " +
-           std::to_string(operand.lengths[i]) + " tokens from position " + std::to_string(operand.pos0[i]) +
-           ", seen by rows [" + std::to_string(operand.rowFirst[i]) + ", " +
-           std::to_string(operand.rowLast[i]) + ")";
+           (operand.heads > 1 ? "up to " : "") + std::to_string(operand.longest(i)) +
+           " tokens from position " + std::to_string(operand.pos0[i]) + ", seen by rows [" +
+           std::to_string(operand.rowFirst[i]) + ", " + std::to_string(operand.rowLast[i]) + ")";
   }
 
   std::string tell(const SharesPicture::Run &run) const {
@@ -119,7 +119,7 @@ private:
     for (const OperandBatch &operand : batch_.operands)
       for (size_t i = 0; i < operand.instances(); ++i)
         if (operand.rowFirst[i] < operand.rowLast[i])
-          last = std::max(last, static_cast<double>(operand.pos0[i]) + operand.lengths[i]);
+          last = std::max(last, static_cast<double>(operand.pos0[i]) + operand.longest(i));
     const double perRow = SharesPicture::panelWidth / static_cast<double>(std::max<int64_t>(batch_.rows, 1));
     const double perToken = regionsHeight / last;
     std::string out;
@@ -127,13 +127,14 @@ private:
     for (size_t o = 0; o < batch_.operands.size(); ++o) {
       const OperandBatch &operand = batch_.operands[o];
       for (size_t i = 0; i < operand.instances() && boxes < mostBoxes; ++i) {
-        if (operand.rowFirst[i] == operand.rowLast[i] || operand.lengths[i] == 0)
+        const int32_t tokens = operand.longest(i);
+        if (operand.rowFirst[i] == operand.rowLast[i] || tokens == 0)
           continue;
         const int32_t node = firstNode_[o] + static_cast<int32_t>(i);
         out += svg::box(operand.rowFirst[i] * perRow, operand.pos0[i] * perToken,
                         (operand.rowLast[i] - operand.rowFirst[i]) * perRow,
-                        std::max(operand.lengths[i] * perToken, thinnest), SharesPicture::colour(node, 0),
-                        "#fff", instanceText(node));
+                        std::max(tokens * perToken, thinnest), SharesPicture::colour(node, 0), "#fff",
+                        instanceText(node));
         ++boxes;
       }
     }

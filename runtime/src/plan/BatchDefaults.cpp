@@ -15,6 +15,12 @@ const Tensor *findI32(const TensorMap &tensors, const std::string &name, size_t 
   return &found->second;
 }
 
+/// Where ragged [instances, heads], of as many elements as its shape says: a file may claim any number.
+const Tensor *findLengths(const TensorMap &tensors, const Argument &argument) {
+  const Tensor *lengths = findI32(tensors, argument.name + ".lengths", argument.ragged ? 2 : 1);
+  return lengths && elementCount(lengths->shape) == std::ssize(lengths->as<int32_t>()) ? lengths : nullptr;
+}
+
 /// The rows of q, or -1 where it is missing or malformed: a file may claim any number of rows of no heads.
 int64_t rowsOf(const Manifest &manifest, const TensorMap &tensors) {
   auto q = tensors.find("q");
@@ -25,19 +31,25 @@ int64_t rowsOf(const Manifest &manifest, const TensorMap &tensors) {
 }
 
 int64_t instancesOf(const TensorMap &tensors, const Argument &argument) {
-  const Tensor *lengths = findI32(tensors, argument.name + ".lengths");
-  return lengths ? lengths->elements() : -1;
+  const Tensor *lengths = findLengths(tensors, argument);
+  if (!lengths)
+    return -1;
+  // Of no heads there may be any number of instances; no more are believed than there are sequences.
+  const Tensor *qStart = findI32(tensors, "q_start");
+  const int64_t instances = lengths->shape[0];
+  const bool counted = lengths->elements() > 0 || instances == 0;
+  return counted || (qStart && instances < qStart->elements()) ? instances : -1;
 }
 
 void addLengthsOfPacked(const Argument &argument, TensorMap &tensors) {
   const Tensor *start = findI32(tensors, argument.name + ".start");
-  if (argument.store != Argument::Store::Packed || !start || start->elements() == 0)
+  if (argument.store != Argument::Store::Packed || argument.ragged || !start || start->elements() == 0)
     return;
   std::vector<int32_t> lengths;
   const auto offsets = start->as<int32_t>();
   for (size_t i = 1; i < offsets.size(); ++i)
     lengths.push_back(static_cast<int32_t>(int64_t{offsets[i]} - offsets[i - 1]));
-  tensors.emplace(argument.name + ".lengths", Tensor::ofI32({static_cast<int64_t>(lengths.size())}, lengths));
+  tensors.emplace(argument.name + ".lengths", Tensor::ofI32({std::ssize(lengths)}, lengths));
 }
 
 Status addRows(const Argument &argument, TensorMap &tensors) {
@@ -58,25 +70,31 @@ Status addRows(const Argument &argument, TensorMap &tensors) {
   return {};
 }
 
-/// The end of a sequence is the end of its private instance: one that these rows see and no others. Where
+/// The end of a sequence is the end of its private instance, by its longest head: one that these rows see and
+/// no others. Where
 /// several are private (a batch of one), the one that ends last; where none is, the same among all that the
 /// rows see.
 int64_t endOfSequence(const Manifest &manifest, const TensorMap &tensors, int32_t first, int32_t last) {
   int64_t end[2] = {0, 0};
   bool any[2] = {false, false};
   for (const Argument &argument : manifest.arguments) {
-    const Tensor *lengths = findI32(tensors, argument.name + ".lengths");
+    const Tensor *lengths = findLengths(tensors, argument);
     const Tensor *pos0 = findI32(tensors, argument.name + ".pos0");
     const Tensor *rows = findI32(tensors, argument.name + ".rows", 2);
     if (argument.role != Argument::Role::KV || !lengths || !pos0 || !rows ||
-        pos0->elements() != lengths->elements() || rows->elements() != 2 * lengths->elements())
+        pos0->elements() != lengths->shape[0] || rows->elements() != 2 * pos0->elements())
       continue;
     const auto ranges = rows->as<int32_t>();
-    for (size_t i = 0; i < lengths->as<int32_t>().size(); ++i) {
+    const auto instances = static_cast<size_t>(pos0->elements());
+    for (size_t i = 0; i < instances; ++i) {
       const int32_t from = ranges[2 * i], to = ranges[2 * i + 1];
       if (from > first || to < last)
         continue;
-      const int64_t here = int64_t{pos0->as<int32_t>()[i]} + lengths->as<int32_t>()[i];
+      int64_t longest = 0;
+      const size_t heads = lengths->as<int32_t>().size() / instances;
+      for (int32_t length : lengths->as<int32_t>().subspan(i * heads, heads))
+        longest = std::max<int64_t>(longest, length);
+      const int64_t here = pos0->as<int32_t>()[i] + longest;
       for (int shared = 0; shared < 2; ++shared)
         if (shared || (from == first && to == last)) {
           end[shared] = any[shared] ? std::max(end[shared], here) : here;

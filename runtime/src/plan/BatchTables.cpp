@@ -13,14 +13,19 @@ TensorMap tablesOf(const Manifest &manifest, const Batch &batch) {
     const Argument &argument = manifest.argumentOf(manifest.operands[o]);
     const auto instances = static_cast<int64_t>(operand.instances());
     const std::string prefix = argument.name + ".";
-    tensors[prefix + "lengths"] = Tensor::ofI32({instances}, operand.lengths);
+    std::vector<int64_t> lists{instances};
+    if (argument.ragged)
+      lists.push_back(operand.heads);
+    tensors[prefix + "lengths"] = Tensor::ofI32(lists, operand.lengths);
     tensors[prefix + "pos0"] = Tensor::ofI32({instances}, operand.pos0);
     std::vector<int32_t> ranges;
     for (size_t i = 0; i < operand.instances(); ++i)
       ranges.insert(ranges.end(), {operand.rowFirst[i], operand.rowLast[i]});
     tensors[prefix + "rows"] = Tensor::ofI32({instances, 2}, ranges);
-    if (argument.store == Argument::Store::Paged)
-      tensors[prefix + "block_table"] = Tensor::ofI32({instances, operand.maxPages}, operand.blockTable);
+    if (argument.store == Argument::Store::Paged) {
+      lists.push_back(operand.maxPages);
+      tensors[prefix + "block_table"] = Tensor::ofI32(lists, operand.blockTable);
+    }
     if (argument.store == Argument::Store::Packed)
       tensors[prefix + "start"] = Tensor::ofI32({std::ssize(operand.start)}, operand.start);
   }

@@ -88,7 +88,12 @@ Status readOperand(const Manifest &manifest, const Argument &argument, Binder &b
   if (argument.headClass >= 0)
     heads.name = headsOf(manifest.headClasses[static_cast<size_t>(argument.headClass)]);
   const DimInfo keyDim{"", argument.keyDim}, valueDim{"", argument.valueDim};
-  if (Status s = binder.read(prefix + "lengths", {instances}, operand.lengths); !s)
+  std::vector<DimInfo> lists{instances}; // of tokens: one for each instance, or for each of its heads
+  if (argument.ragged) {
+    lists.push_back(heads);
+    operand.heads = static_cast<int32_t>(argument.headClass < 0 ? argument.kvHeads : binder.dim(heads.name));
+  }
+  if (Status s = binder.read(prefix + "lengths", lists, operand.lengths); !s)
     return s;
   if (Status s = binder.read(prefix + "pos0", {instances}, operand.pos0); !s)
     return s;
@@ -100,9 +105,8 @@ Status readOperand(const Manifest &manifest, const Argument &argument, Binder &b
     operand.rowLast.push_back(ranges[i + 1]);
   }
   if (argument.store == Argument::Store::Paged) {
-    if (Status s =
-            binder.read(prefix + "block_table", {instances, {prefix + "max_pages", 0}}, operand.blockTable);
-        !s)
+    lists.push_back({prefix + "max_pages", 0});
+    if (Status s = binder.read(prefix + "block_table", lists, operand.blockTable); !s)
       return s;
     const DimInfo pages{prefix + "pages", 0}, page{"", argument.page};
     if (auto t = binder.find(prefix + "k_pages", argument.keyDType, {pages, page, heads, keyDim}); !t)

@@ -22,8 +22,8 @@ PlanLimits PlanLimits::of(const Manifest &, const Batch &batch) {
         bounds.insert(bounds.end(), {operand.rowFirst[i], operand.rowLast[i]});
         ++depth[static_cast<size_t>(operand.rowFirst[i])];
         --depth[static_cast<size_t>(operand.rowLast[i])];
-        tokens[static_cast<size_t>(operand.rowFirst[i])] += operand.lengths[i];
-        tokens[static_cast<size_t>(operand.rowLast[i])] -= operand.lengths[i];
+        tokens[static_cast<size_t>(operand.rowFirst[i])] += operand.longest(i);
+        tokens[static_cast<size_t>(operand.rowLast[i])] -= operand.longest(i);
       }
   std::sort(bounds.begin(), bounds.end());
   bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
@@ -51,11 +51,13 @@ int launchBlocks(const KernelInfo &kernel, const PlanOptions &options) {
 
 namespace {
 
-/// Segments that a visibility may make of one instance: of the class with the most, and of all classes.
+/// Segments that a visibility may make of one instance: of the heads with the most, and of all of which each
+/// has its own, classes or, where lengths are ragged, single heads.
 struct IntervalBounds {
-  int64_t most = 1, all = 0;
+  int64_t most = 1, all = 0, ranges;
 
-  explicit IntervalBounds(const Manifest &m) {
+  explicit IntervalBounds(const Manifest &m)
+      : ranges(m.hasRaggedOperand() ? m.kvHeads : static_cast<int64_t>(m.classCount())) {
     for (size_t c = 0; c < m.classCount(); ++c) {
       int64_t ofClass = 1;
       for (size_t o = 0; o < m.operands.size(); ++o)
@@ -63,6 +65,8 @@ struct IntervalBounds {
       most = std::max(most, ofClass);
       all += ofClass;
     }
+    if (m.hasRaggedOperand())
+      all = most * ranges;
   }
 };
 
@@ -92,10 +96,9 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
     // Where tasks are cut into shares: one cut for each block but the first, which is one more task, and
     // copies of the segments of the task it cuts.
     capacity.tasks = std::max(capacity.tasks, (units + extra) * m.kvHeads + blocks);
-    capacity.segments =
-        std::max(capacity.segments, (own * limits.instancesPerRow + other) * intervals.all +
-                                        extra * static_cast<int64_t>(m.classCount()) +
-                                        blocks * (limits.instancesPerRow * intervals.most + 1));
+    capacity.segments = std::max(
+        capacity.segments, (own * limits.instancesPerRow + other) * intervals.all + extra * intervals.ranges +
+                               blocks * (limits.instancesPerRow * intervals.most + 1));
     // Each row of a cut task has a part in each of two shares, and each row of a shared instance one there
     // and one of its own. Parts of a fixed size: no more than a row has instances and chunks.
     const int64_t cutParts = 2 * blocks * std::min<int64_t>(kernel.rows, packed);
@@ -107,9 +110,8 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
   }
   for (const KernelInfo &kernel : m.kernels)
     if (shares && options.strategy == Strategy::Flatten && options.fixedSplit == 0 && takesLists(kernel)) {
-      // A list for each two groups of a tile's own, at most, in every class of heads.
-      const int64_t lists =
-          (std::min(limits.groups, limits.rows) / 2 + 1) * static_cast<int64_t>(m.classCount());
+      // A list for each two groups of a tile's own, at most, of all heads with the same work.
+      const int64_t lists = (std::min(limits.groups, limits.rows) / 2 + 1) * intervals.ranges;
       capacity.slots = std::max(capacity.slots, lists * listTokensBound(kernel));
       capacity.bits = std::max(capacity.bits, lists * listBitsBound(kernel, m.groupSize()));
     }

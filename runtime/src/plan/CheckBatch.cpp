@@ -35,9 +35,34 @@ Status checkOffsets(const std::string &name, const std::vector<int32_t> &offsets
   return {};
 }
 
+/// "'kv.lengths'[2]", or "'kv.lengths'[2][5]" of head 5 where it is ragged.
+std::string listText(const std::string &tensor, const OperandBatch &operand, bool ragged, size_t list) {
+  const auto heads = static_cast<size_t>(operand.heads);
+  return "'" + tensor + "'[" + std::to_string(list / heads) + "]" +
+         (ragged ? "[" + std::to_string(list % heads) + "]" : "");
+}
+
+/// `stored`: the KV heads of its store.
+Status checkRagged(const Argument &argument, const OperandBatch &operand, int64_t stored) {
+  const int64_t wanted = argument.ragged ? stored : 1, lengths = std::ssize(operand.lengths);
+  if (operand.heads != wanted)
+    return inputError("'" + argument.name + ".lengths': expected " + std::to_string(wanted) +
+                      (argument.ragged ? " for each instance, one per KV head, got "
+                                       : " for each instance, as all KV heads have the same, got ") +
+                      std::to_string(operand.heads));
+  if (wanted > 0 && lengths % wanted != 0)
+    return inputError("'" + argument.name + ".lengths': expected a multiple of " + std::to_string(wanted) +
+                      " elements, one per KV head, got " + std::to_string(lengths));
+  if (lengths > int32Limit) // kernels count the rows of a table in 32 bits
+    return inputError("'" + argument.name + ".lengths': expected at most " + std::to_string(int32Limit) +
+                      " elements, got " + std::to_string(lengths));
+  return {};
+}
+
 Status checkLengths(const Argument &argument, const OperandBatch &operand) {
   const std::string name = argument.name + ".lengths";
-  for (size_t i = 0; i < operand.instances(); ++i) {
+  for (size_t list = 0; list < operand.lengths.size(); ++list) {
+    const size_t i = list / static_cast<size_t>(operand.heads);
     int64_t capacity = operand.tokens;
     std::string why = "the tokens of '" + argument.name + ".k'";
     if (argument.store == Argument::Store::Paged) {
@@ -48,10 +73,10 @@ Status checkLengths(const Argument &argument, const OperandBatch &operand) {
       capacity = operand.start[i + 1] - operand.start[i];
       why = "'" + argument.name + ".start'";
     }
-    const int32_t length = operand.lengths[i];
+    const int32_t length = operand.lengths[list];
     if (length < 0 || length > capacity)
-      return inputError(at(name, i) + "expected between 0 and " + std::to_string(capacity) + " (" + why +
-                        "), got " + std::to_string(length));
+      return inputError(listText(name, operand, argument.ragged, list) + ": expected between 0 and " +
+                        std::to_string(capacity) + " (" + why + "), got " + std::to_string(length));
     if (operand.pos0[i] < 0 || int64_t{operand.pos0[i]} + length > int32Limit)
       return inputError(at(argument.name + ".pos0", i) + "expected between 0 and " +
                         std::to_string(int32Limit - length) + ", got " + std::to_string(operand.pos0[i]));
@@ -60,12 +85,12 @@ Status checkLengths(const Argument &argument, const OperandBatch &operand) {
 }
 
 Status checkPages(const Argument &argument, const OperandBatch &operand) {
-  for (size_t i = 0; i < operand.instances(); ++i) {
-    const int64_t used = (int64_t{operand.lengths[i]} + argument.page - 1) / argument.page;
-    const int32_t *row = operand.blockTable.data() + static_cast<int64_t>(i) * operand.maxPages;
+  for (size_t list = 0; list < operand.lengths.size(); ++list) {
+    const int64_t used = (int64_t{operand.lengths[list]} + argument.page - 1) / argument.page;
+    const int32_t *row = operand.blockTable.data() + static_cast<int64_t>(list) * operand.maxPages;
     for (int64_t p = 0; p < used; ++p)
       if (row[p] < 0 || row[p] >= operand.pages)
-        return inputError("'" + argument.name + ".block_table'[" + std::to_string(i) + "][" +
+        return inputError(listText(argument.name + ".block_table", operand, argument.ragged, list) + "[" +
                           std::to_string(p) + "]: expected a page between 0 and " +
                           std::to_string(operand.pages - 1) + ", got " + std::to_string(row[p]));
   }
@@ -109,7 +134,7 @@ Status checkSlots(const Argument &argument, const OperandBatch &operand, int64_t
   const int64_t tokens = argument.store == Argument::Store::Paged ? operand.pages * argument.page
                          : argument.store == Argument::Store::Packed
                              ? operand.tokens
-                             : operand.tokens * std::ssize(operand.lengths);
+                             : operand.tokens * static_cast<int64_t>(operand.instances());
   if (heads == 0 || tokens <= int32Limit / heads)
     return {};
   return inputError("'" + argument.name + "': expected at most " + std::to_string(int32Limit / heads) +
@@ -138,7 +163,9 @@ Status checkClasses(const Manifest &manifest, const std::vector<int32_t> &classe
 
 namespace {
 
-Status checkOperand(const Argument &argument, const OperandBatch &operand, int64_t rows) {
+Status checkOperand(const Argument &argument, const OperandBatch &operand, int64_t stored, int64_t rows) {
+  if (Status s = checkRagged(argument, operand, stored); !s)
+    return s;
   const auto count = [&](const char *what, size_t has) -> Status {
     if (has == operand.instances())
       return {};
@@ -161,9 +188,10 @@ Status checkOperand(const Argument &argument, const OperandBatch &operand, int64
   if (Status s = checkLengths(argument, operand); !s)
     return s;
   if (argument.store == Argument::Store::Paged) {
-    if (operand.blockTable.size() != operand.instances() * static_cast<size_t>(operand.maxPages))
+    if (operand.blockTable.size() != operand.lengths.size() * static_cast<size_t>(operand.maxPages))
       return inputError("'" + argument.name + ".block_table': expected " +
-                        std::to_string(operand.instances()) + " rows of " + std::to_string(operand.maxPages));
+                        std::to_string(operand.lengths.size()) + " rows of " +
+                        std::to_string(operand.maxPages));
     if (Status s = checkPages(argument, operand); !s)
       return s;
   }
@@ -197,11 +225,12 @@ Status checkBatch(const Manifest &manifest, const Batch &batch) {
   const std::vector<int32_t> heads = classHeads(manifest, batch);
   for (size_t i = 0; i < batch.operands.size(); ++i) {
     const Argument &argument = manifest.argumentOf(manifest.operands[i]);
-    if (Status s = checkOperand(argument, batch.operands[i], batch.rows); !s)
+    const int64_t stored =
+        argument.headClass < 0 ? manifest.kvHeads : heads[static_cast<size_t>(argument.headClass)];
+    if (Status s = checkOperand(argument, batch.operands[i], stored, batch.rows); !s)
       return s;
     if (argument.headClass >= 0)
-      if (Status s = checkSlots(argument, batch.operands[i], heads[static_cast<size_t>(argument.headClass)]);
-          !s)
+      if (Status s = checkSlots(argument, batch.operands[i], stored); !s)
         return s;
   }
   return {};

@@ -30,6 +30,20 @@ std::string secondsText(double seconds) {
   return seconds < 1e-3 ? format("%.1f us", seconds * 1e6) : format("%.2f ms", seconds * 1e3);
 }
 
+/// How much less heads with lengths of their own hold than if all were as long as the longest.
+std::string raggedText(const std::string &name, const OperandBatch &operand) {
+  int64_t most = 0, tokens = 0;
+  for (size_t i = 0; i < operand.instances(); ++i)
+    most += int64_t{operand.longest(i)} * operand.heads;
+  for (int32_t length : operand.lengths)
+    tokens += length;
+  const auto least = std::min_element(operand.lengths.begin(), operand.lengths.end());
+  const auto longest = std::max_element(operand.lengths.begin(), operand.lengths.end());
+  return format("ragged    %s: heads of %d to %d tokens, %.0f %% of what longest ones would make\n",
+                name.c_str(), operand.lengths.empty() ? 0 : *least, operand.lengths.empty() ? 0 : *longest,
+                100.0 * static_cast<double>(tokens) / static_cast<double>(std::max<int64_t>(most, 1)));
+}
+
 } // namespace
 
 std::string explainPlan(const Manifest &m, const Batch &batch, const Plan &plan, const GpuModel &gpu) {
@@ -45,6 +59,9 @@ std::string explainPlan(const Manifest &m, const Batch &batch, const Plan &plan,
       static_cast<long long>(batch.rows), batch.sequences(), m.qHeads, m.kvHeads, m.keyDim, m.valueDim);
   if (!m.headClasses.empty())
     text += "heads     " + classHeadsText(m, plan.classHeads) + "\n";
+  for (size_t o = 0; o < batch.operands.size(); ++o)
+    if (m.argumentOf(m.operands[o]).ragged)
+      text += raggedText(m.operands[o].argument, batch.operands[o]);
   text += format("work      %lld tasks, %lld key tiles, %lld cuts, on %d of %d blocks\n",
                  static_cast<long long>(s.tasks), static_cast<long long>(s.tiles),
                  static_cast<long long>(s.cuts), s.usedBlocks, plan.blocks);

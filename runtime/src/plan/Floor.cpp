@@ -28,16 +28,18 @@ bool needsPositions(const Visibility &visibility) {
 }
 
 /// Where a token lies, in tokens of the store.
-int64_t slotOf(const Argument &argument, const OperandBatch &operand, int64_t instance, int64_t token) {
+int64_t slotOf(const Argument &argument, const OperandBatch &operand, size_t instance, int32_t place,
+               int64_t token) {
   switch (argument.store) {
   case Argument::Store::Dense:
-    return instance * operand.tokens + token;
+    return static_cast<int64_t>(instance) * operand.tokens + token;
   case Argument::Store::Packed:
-    return operand.start[static_cast<size_t>(instance)] + token;
+    return operand.start[instance] + token;
   case Argument::Store::Paged:
     break;
   }
-  const int64_t entry = instance * operand.maxPages + token / argument.page;
+  const int64_t entry =
+      static_cast<int64_t>(operand.listOf(instance, place)) * operand.maxPages + token / argument.page;
   return int64_t{operand.blockTable[static_cast<size_t>(entry)]} * argument.page + token % argument.page;
 }
 
@@ -64,49 +66,56 @@ ProblemFloor problemFloor(const Manifest &m, const Batch &batch) {
   floor.resultBytes = batch.rows * m.qHeads * (m.valueDim * element + (m.returnsLse ? 4 : 0));
   floor.tableBytes = static_cast<int64_t>(batch.qStart.size()) * 4 + batch.otherBytes;
 
-  // Heads of one class see the same tokens, of heads that are theirs alone.
-  const std::vector<int32_t> heads = classHeads(m, batch);
-  std::vector<std::vector<Seen>> seen(heads.size(), std::vector<Seen>(m.arguments.size()));
-  IntervalList rowSees, classSees, all, united;
+  // The heads of a range see the same tokens, of heads that are theirs alone.
+  const std::vector<SlotRange> ranges = slotRanges(m, batch);
+  std::vector<std::vector<Seen>> seen(ranges.size(), std::vector<Seen>(m.arguments.size()));
+  IntervalList rowSees, rangeSees, all, united;
   bool positions = false;
   double pairs = 0;
   for (size_t o = 0; o < m.operands.size(); ++o) {
     const Argument &argument = m.argumentOf(m.operands[o]);
     const OperandBatch &operand = batch.operands[o];
-    floor.tableBytes += static_cast<int64_t>(operand.instances()) * 4;
+    const bool paged = argument.store == Argument::Store::Paged;
+    floor.tableBytes += static_cast<int64_t>(operand.lengths.size()) * 4;
     for (size_t i = 0; i < operand.instances(); ++i) {
       all.clear();
-      for (size_t c = 0; c < heads.size(); ++c) {
-        if (heads[c] == 0 || !m.isSeenBy(o, c))
+      for (size_t r = 0; r < ranges.size(); ++r) {
+        const auto c = static_cast<size_t>(ranges[r].headClass);
+        if (!m.isSeenBy(o, c))
           continue;
+        const int32_t place = ranges[r].placeIn(argument);
         const Visibility visibility = m.visibilityOf(o, c);
         positions |= needsPositions(visibility);
-        classSees.clear();
+        rangeSees.clear();
         for (int32_t row = operand.rowFirst[i]; row < operand.rowLast[i]; ++row) {
           const int32_t q = batch.qPos[static_cast<size_t>(row)];
           possiblePositions(visibility, ends, q, q, rowSees);
-          toTokens(rowSees, operand.pos0[i], operand.lengths[i]);
-          pairs += static_cast<double>(totalSize(rowSees) * heads[c]);
-          unite(classSees, rowSees, united);
-          std::swap(classSees, united);
+          toTokens(rowSees, operand.pos0[i], operand.length(i, place));
+          pairs += static_cast<double>(totalSize(rowSees) * ranges[r].count());
+          unite(rangeSees, rowSees, united);
+          std::swap(rangeSees, united);
         }
-        Seen &store = seen[c][static_cast<size_t>(m.operands[o].argumentIndex)];
-        for (const Interval &range : classSees)
+        Seen &store = seen[r][static_cast<size_t>(m.operands[o].argumentIndex)];
+        for (const Interval &range : rangeSees)
           for (int64_t t = range.begin; t < range.end; ++t)
-            store.add(slotOf(argument, operand, static_cast<int64_t>(i), t));
-        unite(all, classSees, united);
+            store.add(slotOf(argument, operand, i, place, t));
+        if (paged && argument.ragged) {
+          floor.tableBytes += 4 * pagesOf(rangeSees, argument.page);
+          continue;
+        }
+        unite(all, rangeSees, united);
         std::swap(all, united);
       }
-      if (argument.store == Argument::Store::Paged)
+      if (paged)
         floor.tableBytes += 4 * pagesOf(all, argument.page);
     }
   }
   if (positions)
     floor.tableBytes += batch.rows * 4;
-  for (size_t c = 0; c < heads.size(); ++c)
+  for (size_t r = 0; r < ranges.size(); ++r)
     for (size_t a = 0; a < m.arguments.size(); ++a) {
       const Argument &argument = m.arguments[a];
-      floor.kvBytes += seen[c][a].count * heads[c] *
+      floor.kvBytes += seen[r][a].count * ranges[r].count() *
                        (sectors(argument.keyDim * static_cast<int64_t>(dtypeSize(argument.keyDType))) +
                         sectors(argument.valueDim * static_cast<int64_t>(dtypeSize(argument.valueDType))));
     }

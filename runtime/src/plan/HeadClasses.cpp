@@ -1,6 +1,31 @@
 #include "attn_rt/Batch.h"
 
+#include <algorithm>
+
 namespace attn::rt {
+
+int32_t OperandBatch::longest(size_t instance) const {
+  if (heads == 0)
+    return 0;
+  const auto first = lengths.begin() + static_cast<int64_t>(listOf(instance, 0));
+  return *std::max_element(first, first + heads);
+}
+
+std::vector<SlotRange> slotRanges(const Manifest &manifest, const Batch &batch) {
+  const std::vector<int32_t> counts = classHeads(manifest, batch), heads = slotHeads(manifest, batch);
+  std::vector<SlotRange> ranges;
+  int32_t begin = 0; // of the class
+  for (size_t c = 0; c < counts.size(); begin += counts[c++]) {
+    bool ragged = false;
+    for (size_t o = 0; o < manifest.operands.size(); ++o)
+      ragged |= manifest.isSeenBy(o, c) && manifest.argumentOf(manifest.operands[o]).ragged;
+    const int32_t end = begin + counts[c], step = ragged ? 1 : counts[c];
+    for (int32_t slot = begin; slot < end; slot += step)
+      ranges.push_back({static_cast<int32_t>(c), slot, slot + step, begin,
+                        heads.empty() ? slot : heads[static_cast<size_t>(slot)]});
+  }
+  return ranges;
+}
 
 std::vector<int32_t> classHeads(const Manifest &manifest, const Batch &batch) {
   if (manifest.headClasses.empty())

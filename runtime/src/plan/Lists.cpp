@@ -53,7 +53,7 @@ bool UnitBuilder::listable(const Group &group) const {
     return false; // rows that see nothing else are sequences: their tokens fill tiles
   for (int32_t s = group.seenBegin; s < group.seenEnd; ++s) {
     const Seen &seen = seen_[static_cast<size_t>(s)];
-    const Argument &argument = manifest_->argumentOf(manifest_->operands[static_cast<size_t>(seen.operand)]);
+    const Argument &argument = argumentOf(seen.operand);
     if (argument.store != Argument::Store::Paged || argument.page != 1 ||
         seen.operand != seen_[static_cast<size_t>(group.seenBegin)].operand)
       return false;
@@ -69,11 +69,11 @@ bool UnitBuilder::addToList(const Group &group, int32_t firstRow, const KernelIn
     const Seen &seen = seen_[static_cast<size_t>(s)];
     const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
     const auto instance = static_cast<size_t>(seen.instance);
-    const int32_t *table = operand.blockTable.data() + static_cast<int64_t>(instance) * operand.maxPages;
+    const int32_t *table = operand.blockTable.data() + static_cast<int64_t>(listOf(seen)) * operand.maxPages;
     for (int32_t row = group.rowBegin; row < group.rowEnd; ++row) {
       const int64_t position = batch_->qPos[static_cast<size_t>(row)];
       possiblePositions(visibilityOf(seen.operand), ends_, position, position, possible_);
-      toTokens(possible_, operand.pos0[instance], operand.lengths[instance]);
+      toTokens(possible_, operand.pos0[instance], lengthOf(seen));
       for (const Interval &range : possible_)
         for (int64_t token = range.begin; token < range.end; ++token) {
           // Lists are short: a search is less than a table.
@@ -130,14 +130,13 @@ size_t UnitBuilder::addListed(const SlotRange &slots, size_t g, Work &work) {
   const int32_t rowEnd = groups_[end - 1].rowEnd;
   addUnits(slots, firstRow, rowEnd, {}, true, true, work);
   Unit &unit = work.units.back();
-  const bool ofClass =
-      manifest_->argumentOf(manifest_->operands[static_cast<size_t>(first.operand)]).headClass >= 0;
-  work.segments.push_back(
-      {first.operand, -1, begin, begin + tokens, begin, begin, first.instance, ofClass ? slots.begin : 0});
+  const bool ofClass = argumentOf(first.operand).headClass >= 0;
+  work.segments.push_back({first.operand, -1, begin, begin + tokens, begin, begin, first.instance,
+                           ofClass ? slots.classBegin : 0});
   unit.segmentEnd = static_cast<int32_t>(work.segments.size());
   unit.tiles = static_cast<int32_t>((tokens + kernel.keys - 1) / kernel.keys);
   work.tiles += int64_t{unit.tiles} * slots.count();
-  classTokens_ += tokens;
+  rangeTokens_ += tokens;
   return end;
 }
 

@@ -147,7 +147,7 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
   if (Status status = s.checkKernel(); !status)
     return status;
   plan.classHeads = classHeads(s.manifest, batch);
-  s.builder.build(s.manifest, batch, plan.classHeads, s.options, s.work);
+  s.builder.build(s.manifest, batch, s.options, s.work);
   if (Status status = s.checkFixedSplit(); !status)
     return status;
   plan.blocks = launchBlocks(s.manifest.kernels[static_cast<size_t>(s.work.kernel)], s.options);

@@ -38,9 +38,9 @@ void UnitBuilder::findGroups() {
   groupOfRow_[static_cast<size_t>(batch_->rows)] = static_cast<int32_t>(groups_.size());
 }
 
-void UnitBuilder::setClass(int32_t headClass) {
-  headClass_ = headClass;
-  const auto c = static_cast<size_t>(headClass);
+void UnitBuilder::setHeads(const SlotRange &slots) {
+  slots_ = slots;
+  const auto c = static_cast<size_t>(slots.headClass);
   if (visibilities_.size() <= c)
     visibilities_.resize(c + 1);
   if (visibilities_[c].empty())
@@ -68,10 +68,9 @@ bool UnitBuilder::worthSharing(const Seen &seen, int64_t tileRows) {
     qMax = std::max<int64_t>(qMax, rows.greatestPosition);
   }
   certainPositions(visibilityOf(seen.operand), ends_, qMin, qMax, certain_);
-  toTokens(certain_, operand.pos0[instance], operand.lengths[instance]);
+  toTokens(certain_, operand.pos0[instance], lengthOf(seen));
   const int64_t together = ceilDiv((last - first) * group, tileRows);
-  const Argument &argument = manifest_->argumentOf(manifest_->operands[static_cast<size_t>(seen.operand)]);
-  const int64_t saved = (apart - together) * totalSize(certain_) * tokenBytes(argument);
+  const int64_t saved = (apart - together) * totalSize(certain_) * tokenBytes(argumentOf(seen.operand));
   const int64_t added = 2 * 2 * (last - first) * group * (manifest_->valueDim + 1) * 4;
   return saved > added;
 }
@@ -83,9 +82,9 @@ bool UnitBuilder::isSeenAlike(const Seen &seen) {
   const auto [least, greatest] = std::minmax_element(batch_->qPos.begin() + operand.rowFirst[i],
                                                      batch_->qPos.begin() + operand.rowLast[i]);
   possiblePositions(visibilityOf(seen.operand), ends_, *least, *greatest, possible_);
-  toTokens(possible_, operand.pos0[i], operand.lengths[i]);
+  toTokens(possible_, operand.pos0[i], lengthOf(seen));
   certainPositions(visibilityOf(seen.operand), ends_, *least, *greatest, certain_);
-  toTokens(certain_, operand.pos0[i], operand.lengths[i]);
+  toTokens(certain_, operand.pos0[i], lengthOf(seen));
   return !possible_.empty() && possible_ == certain_;
 }
 
@@ -108,7 +107,7 @@ bool UnitBuilder::isShared(const Seen &seen, int64_t tileRows) {
 /// One kernel for the whole plan: the smallest whose tile holds the packed rows of every group (and of every
 /// shared instance), else the largest. A larger tile reads keys less often; a smaller one wastes less
 /// on padding.
-int UnitBuilder::chooseKernel(std::span<const int32_t> classHeads) {
+int UnitBuilder::chooseKernel(std::span<const SlotRange> ranges) {
   std::vector<int> kernels;
   for (size_t i = 0; i < manifest_->kernels.size(); ++i)
     if (manifest_->kernels[i].role == KernelInfo::Role::Attend)
@@ -124,10 +123,10 @@ int UnitBuilder::chooseKernel(std::span<const int32_t> classHeads) {
   int64_t rows = 0;
   for (const Group &group : groups_)
     rows = std::max<int64_t>(rows, group.rowEnd - group.rowBegin);
-  for (size_t c = 0; c < classHeads.size() && strategy_ != Strategy::ByQuery; ++c) {
-    setClass(static_cast<int32_t>(c));
-    for (size_t o = 0; o < batch_->operands.size() && classHeads[c] > 0; ++o)
-      for (size_t i = 0; manifest_->isSeenBy(o, c) && i < batch_->operands[o].instances(); ++i)
+  for (size_t r = 0; r < ranges.size() && strategy_ != Strategy::ByQuery; ++r) {
+    setHeads(ranges[r]);
+    for (size_t o = 0; o < batch_->operands.size(); ++o)
+      for (size_t i = 0; sees(o) && i < batch_->operands[o].instances(); ++i)
         if (const Seen seen{static_cast<int32_t>(o), static_cast<int32_t>(i)}; isShared(seen, largest))
           rows = std::max<int64_t>(rows, batch_->operands[o].rowLast[i] - batch_->operands[o].rowFirst[i]);
   }
@@ -188,9 +187,8 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
   const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
   const Visibility &visibility = visibilityOf(seen.operand);
   const int32_t pos0 = operand.pos0[static_cast<size_t>(seen.instance)];
-  const int32_t length = operand.lengths[static_cast<size_t>(seen.instance)];
-  const bool ofClass =
-      manifest_->argumentOf(manifest_->operands[static_cast<size_t>(seen.operand)]).headClass >= 0;
+  const int32_t length = lengthOf(seen);
+  const bool ofClass = argumentOf(seen.operand).headClass >= 0;
   possiblePositions(visibility, ends_, qMin, qMax, possible_);
   toTokens(possible_, pos0, length);
   const bool oneRow = qMin == qMax;
@@ -223,10 +221,10 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
     }
     segments.push_back({seen.operand, seen.instance, static_cast<int32_t>(range.begin),
                         static_cast<int32_t>(range.end), static_cast<int32_t>(full.begin),
-                        static_cast<int32_t>(full.end), pos0, ofClass ? unit.slots.begin : 0});
+                        static_cast<int32_t>(full.end), pos0, ofClass ? unit.slots.classBegin : 0});
     const auto tokens = static_cast<uint32_t>(range.size()), keys = static_cast<uint32_t>(kernel.keys);
     unit.tiles += static_cast<int32_t>((tokens + keys - 1) / keys); // narrow: this division is the time
-    classTokens_ += range.size();
+    rangeTokens_ += range.size();
   }
 }
 
@@ -272,8 +270,7 @@ void UnitBuilder::segmentsOf(const Batch &batch, const Work &work, Unit &unit,
                              std::vector<PlanSegment> &segments) {
   batch_ = &batch;
   ends_ = batch.ends.empty() ? manifest_->ends : batch.ends;
-  if (headClass_ != unit.slots.headClass)
-    setClass(unit.slots.headClass);
+  setHeads(unit.slots);
   const auto [least, greatest] =
       std::minmax_element(batch.qPos.begin() + unit.rowBegin, batch.qPos.begin() + unit.rowEnd);
   segments.clear();
@@ -283,10 +280,10 @@ void UnitBuilder::segmentsOf(const Batch &batch, const Work &work, Unit &unit,
                 manifest_->kernels[static_cast<size_t>(work.kernel)], unit, segments);
 }
 
-/// The units of the heads of one class.
-void UnitBuilder::addClass(const SlotRange &slots, Work &work) {
-  setClass(slots.headClass);
-  classTokens_ = 0;
+/// The units of heads with the same work.
+void UnitBuilder::addRange(const SlotRange &slots, Work &work) {
+  setHeads(slots);
+  rangeTokens_ = 0;
   spreadInstances(manifest_->kernels[static_cast<size_t>(work.kernel)].rows);
   work.shared |= !shared_.empty();
   for (const Seen &seen : shared_) {
@@ -325,19 +322,20 @@ void UnitBuilder::addClass(const SlotRange &slots, Work &work) {
   for (size_t o = 0; o < batch_->operands.size(); ++o)
     for (size_t i = 0; sees(o) && i < batch_->operands[o].instances(); ++i)
       if (const OperandBatch &operand = batch_->operands[o]; operand.rowFirst[i] < operand.rowLast[i])
-        storedTokens += operand.lengths[i];
-  work.tokensOnce += std::min(classTokens_, storedTokens) * slots.count();
+        storedTokens += lengthOf({static_cast<int32_t>(o), static_cast<int32_t>(i)});
+  work.tokensOnce += std::min(rangeTokens_, storedTokens) * slots.count();
 }
 
-void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<const int32_t> classHeads,
-                        const PlanOptions &options, Work &work) {
+void UnitBuilder::build(const Manifest &manifest, const Batch &batch, const PlanOptions &options,
+                        Work &work) {
   manifest_ = &manifest;
   batch_ = &batch;
   ends_ = batch.ends.empty() ? manifest.ends : batch.ends;
   findGroups();
+  const std::vector<SlotRange> ranges = slotRanges(manifest, batch);
   strategy_ = options.strategy;
   work.fixedSplit = fixedSplit_ = options.fixedSplit > 0;
-  work.kernel = options.kernel >= 0 ? options.kernel : chooseKernel(classHeads);
+  work.kernel = options.kernel >= 0 ? options.kernel : chooseKernel(ranges);
   work.units.clear();
   work.segments.clear();
   work.seen.clear();
@@ -346,13 +344,8 @@ void UnitBuilder::build(const Manifest &manifest, const Batch &batch, std::span<
   work.tasks = work.largestUnit = 0;
   work.tiles = work.tokensOnce = 0;
   work.shared = work.omitted = false;
-  SlotRange slots{0, 0, 0};
-  for (int32_t heads : classHeads) {
-    slots.end = slots.begin + heads;
-    if (heads > 0)
-      addClass(slots, work);
-    slots = {slots.headClass + 1, slots.end, slots.end};
-  }
+  for (const SlotRange &slots : ranges)
+    addRange(slots, work);
 }
 
 } // namespace attn::rt

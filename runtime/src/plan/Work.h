@@ -15,12 +15,6 @@
 
 namespace attn::rt {
 
-/// KV heads that see alike: a class, by the slots of its heads.
-struct SlotRange {
-  int32_t headClass, begin, end;
-  int32_t count() const { return end - begin; }
-};
-
 /// An instance that rows read.
 struct Seen {
   int32_t operand, instance;
@@ -91,8 +85,7 @@ int64_t listRows(const KernelInfo &kernel, int group);
 class UnitBuilder {
 public:
   /// Fills `work`; reads `ends` from the batch or the manifest.
-  void build(const Manifest &manifest, const Batch &batch, std::span<const int32_t> classHeads,
-             const PlanOptions &options, Work &work);
+  void build(const Manifest &manifest, const Batch &batch, const PlanOptions &options, Work &work);
 
   /// The segments of a unit of the last build, as this batch has it, which differs in lengths and positions
   /// only. `unit` gets the number of tiles.
@@ -115,27 +108,40 @@ private:
   };
   std::vector<Listed> list_;
   std::vector<std::vector<Visibility>> visibilities_; ///< what each class sees of each operand
-  int32_t headClass_ = -1;                            ///< the class at hand
+  SlotRange slots_{};                                 ///< the heads at hand
   IntervalList possible_, certain_;
   const Manifest *manifest_ = nullptr;
   const Batch *batch_ = nullptr;
   Strategy strategy_ = Strategy::Flatten;
   bool fixedSplit_ = false;
   std::span<const int32_t> ends_;
-  int64_t classTokens_ = 0; ///< in segments of the class at hand
+  int64_t rangeTokens_ = 0; ///< in segments of the heads at hand
 
   void findGroups();
-  int chooseKernel(std::span<const int32_t> classHeads);
-  void setClass(int32_t headClass);
-  bool sees(size_t operand) const { return manifest_->isSeenBy(operand, static_cast<size_t>(headClass_)); }
+  int chooseKernel(std::span<const SlotRange> ranges);
+  void setHeads(const SlotRange &slots);
+  bool sees(size_t operand) const {
+    return manifest_->isSeenBy(operand, static_cast<size_t>(slots_.headClass));
+  }
   const Visibility &visibilityOf(int32_t operand) const {
-    return visibilities_[static_cast<size_t>(headClass_)][static_cast<size_t>(operand)];
+    return visibilities_[static_cast<size_t>(slots_.headClass)][static_cast<size_t>(operand)];
+  }
+  const Argument &argumentOf(int32_t operand) const {
+    return manifest_->argumentOf(manifest_->operands[static_cast<size_t>(operand)]);
+  }
+  /// The tokens of an instance that the heads at hand have; and which of the operand's lists they are.
+  size_t listOf(const Seen &seen) const {
+    return batch_->operands[static_cast<size_t>(seen.operand)].listOf(
+        static_cast<size_t>(seen.instance), slots_.placeIn(argumentOf(seen.operand)));
+  }
+  int32_t lengthOf(const Seen &seen) const {
+    return batch_->operands[static_cast<size_t>(seen.operand)].lengths[listOf(seen)];
   }
   bool isShared(const Seen &seen, int64_t tileRows);
   bool isSeenAlike(const Seen &seen);
   bool worthSharing(const Seen &seen, int64_t tileRows);
   void spreadInstances(int64_t tileRows);
-  void addClass(const SlotRange &slots, Work &work);
+  void addRange(const SlotRange &slots, Work &work);
   bool listable(const Group &group) const;
   bool addToList(const Group &group, int32_t firstRow, const KernelInfo &kernel);
   size_t addListed(const SlotRange &slots, size_t g, Work &work);

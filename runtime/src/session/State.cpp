@@ -41,7 +41,7 @@ void Session::State::setDimsOf(const Argument &argument, const TensorMap &tensor
       dims[argument.name + ".dim" + std::to_string(axis)] = static_cast<int32_t>(found->second.shape[axis]);
   set("instances", "lengths", 0);
   set("pages", "k_pages", 0);
-  set("max_pages", "block_table", 1);
+  set("max_pages", "block_table", argument.ragged ? 2 : 1);
   set("tokens", "k", argument.store == Argument::Store::Dense ? 1 : 0);
 }
 

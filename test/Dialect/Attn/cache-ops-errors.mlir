@@ -162,3 +162,12 @@ func.func @class_store(%kv: !cache, %from: tensor<?xi32>, %to: tensor<?xi32>) {
   attn.move %kv from %from to %to : !cache, tensor<?xi32>, tensor<?xi32>
   return
 }
+
+// -----
+
+!cache = !attn.kv<paged<16>, ragged, heads = 4, dim = 64, key = f16, value = f16>
+func.func @ragged(%kv: !cache, %from: tensor<?xi32>, %to: tensor<?xi32>) {
+  // expected-error @below {{expected a cache of which a slot holds all KV heads, got '!attn.kv<paged<16>, ragged, heads = 4, dim = 64, key = f16, value = f16>'; write each head of a ragged one as a cache of its own, of heads = 1}}
+  attn.move %kv from %from to %to : !cache, tensor<?xi32>, tensor<?xi32>
+  return
+}

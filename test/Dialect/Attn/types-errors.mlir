@@ -20,6 +20,11 @@ func.func private @store(!attn.kv<ring, heads = 8, dim = 128, key = bf16, value 
 
 // -----
 
+// expected-error @below {{expected 'heads'}}
+func.func private @ragged(!attn.kv<paged<16>, rugged, heads = 8, dim = 128, key = bf16, value = bf16>)
+
+// -----
+
 // expected-error @below {{expected KV heads from 1 to 4096, got 0; nearest legal: 1}}
 func.func private @heads(!attn.kv<dense, heads = 0, dim = 128, key = bf16, value = bf16>)
 

@@ -71,13 +71,16 @@ TEST(Capacity, HoldsEveryBatchWithinTheLimits) {
                                        .sinkLogits = below(rng, 2) == 1,
                                        .bigRows = 64,
                                        .keyAlign = below(rng, 2) ? 16 : 1,
-                                       .headClasses = classes});
+                                       .headClasses = classes,
+                                       .ragged = round % 4 == 1});
     std::vector<Batch> batches;
     PlanLimits limits;
     for (int b = 0; b < 4; ++b) {
       Batch &batch = batches.emplace_back(randomBatch(rng, 1 + below(rng, 12), round % 2 ? 3000 : 150));
       for (int h = 0; h < kvHeads && !classes.empty(); ++h)
         batch.classes.push_back(static_cast<int32_t>(below(rng, classes.size())));
+      if (round % 4 == 1)
+        makeRagged(m, batch, rng);
       limits = larger(limits, PlanLimits::of(m, batch));
     }
     PlanOptions options;

@@ -20,7 +20,8 @@ void grow(Batch &batch, Rng &rng, int32_t most) {
     OperandBatch &leaves = batch.operands.back();
     for (size_t i = 0; i < leaves.instances(); ++i)
       if (leaves.rowFirst[i] == batch.qStart[s] && leaves.rowLast[i] == batch.qStart[s + 1])
-        leaves.lengths[i] += tokens;
+        for (int32_t head = 0; head < leaves.heads; ++head) // of a ragged one every other head grows
+          leaves.lengths[leaves.listOf(i, head)] += head % 2 ? 0 : tokens;
   }
 }
 
@@ -56,7 +57,8 @@ TEST(Extend, GrowingBatchesAreCoveredExactly) {
                                        .sinkLogits = below(rng, 2) == 1,
                                        .bigRows = 64,
                                        .keyAlign = below(rng, 2) ? 16 : 1,
-                                       .headClasses = classes});
+                                       .headClasses = classes,
+                                       .ragged = round % 5 == 1});
     std::vector<int32_t> lengths, rows;
     for (size_t s = 1 + below(rng, 5); s > 0; --s) {
       lengths.push_back(static_cast<int32_t>(below(rng, round % 4 ? 3000 : 400)));
@@ -65,6 +67,8 @@ TEST(Extend, GrowingBatchesAreCoveredExactly) {
     Batch batch = tree ? treeBatch(rng, 1500) : simpleBatch(lengths, rows);
     for (int h = 0; h < m.kvHeads && !classes.empty(); ++h)
       batch.classes.push_back(static_cast<int32_t>(below(rng, classes.size())));
+    if (round % 5 == 1)
+      makeRagged(m, batch, rng);
     PlanOptions options;
     options.strategy = static_cast<Strategy>(below(rng, std::size(strategyNames)));
     options.blocks = static_cast<int>(1 + below(rng, 30));

@@ -66,11 +66,14 @@ TEST(Lists, RandomDraftsAreCoveredExactly) {
                                       .operands = 2,
                                       .sinkLogits = round % 2 == 1,
                                       .bigRows = 64,
-                                      .headClasses = round % 4 ? std::vector<HeadClassInfo>() : duo});
+                                      .headClasses = round % 4 ? std::vector<HeadClassInfo>() : duo,
+                                      .ragged = round % 3 == 1});
     Batch batch = draftBatch(rng, 1 + static_cast<int32_t>(below(rng, 3)),
                              1 + static_cast<int32_t>(below(rng, 90)), static_cast<int32_t>(below(rng, 900)));
     if (!m.headClasses.empty())
       batch.classes = {1, 0};
+    if (round % 3 == 1)
+      makeRagged(m, batch, rng);
     PlanOptions options;
     options.blocks = static_cast<int>(1 + below(rng, 30));
     if (round % 3)

@@ -15,6 +15,19 @@ int32_t outputOf(const Manifest &m, const PlanTask &task, int32_t r) {
   return packed / group * m.qHeads + task.slot * group + packed % group;
 }
 
+/// Which head of an operand's store a slot reads, from the order of heads and classes alone.
+int32_t placeOf(const Manifest &m, const Batch &batch, size_t operand, int32_t slot) {
+  const int only = m.argumentOf(m.operands[operand]).headClass;
+  std::vector<std::pair<int32_t, int32_t>> heads; // (class, head): slots, once they are sorted
+  for (int32_t head = 0; head < m.kvHeads; ++head)
+    heads.push_back({batch.classes.empty() ? 0 : batch.classes[static_cast<size_t>(head)], head});
+  std::sort(heads.begin(), heads.end());
+  if (only < 0)
+    return heads[static_cast<size_t>(slot)].second;
+  return slot - static_cast<int32_t>(std::count_if(heads.begin(), heads.end(),
+                                                   [&](const auto &head) { return head.first < only; }));
+}
+
 /// The class of each slot: slots are the heads of class 0, then those of class 1, …
 std::vector<size_t> classOfSlots(const Manifest &m, const Batch &batch) {
   std::vector<size_t> classes(batch.classes.begin(), batch.classes.end());
@@ -61,6 +74,7 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
       for (int32_t s = task.segmentBegin; s < task.segmentEnd; ++s) {
         const PlanSegment &segment = plan.segments[static_cast<size_t>(s)];
         const OperandBatch &operand = batch.operands[static_cast<size_t>(segment.operand)];
+        const int32_t place = placeOf(m, batch, static_cast<size_t>(segment.operand), task.slot);
         const Visibility visibility =
             m.visibilityOf(static_cast<size_t>(segment.operand), static_cast<size_t>(task.headClass));
         if (segment.instance < 0) {
@@ -76,12 +90,12 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
               continue;
             ASSERT_LT(t, segment.kvEnd);
             for (size_t i = 0; i < operand.instances(); ++i)
-              for (int32_t token = 0; token < operand.lengths[i]; ++token)
+              for (int32_t token = 0; token < operand.length(i, place); ++token)
                 if (operand.rowFirst[i] <= row && row < operand.rowLast[i] &&
-                    operand.blockTable[i * static_cast<size_t>(operand.maxPages) +
+                    operand.blockTable[operand.listOf(i, place) * static_cast<size_t>(operand.maxPages) +
                                        static_cast<size_t>(token)] == plan.slots[static_cast<size_t>(t)]) {
                   auto &counts = covered[{output, segment.operand, static_cast<int32_t>(i)}];
-                  counts.resize(static_cast<size_t>(operand.lengths[i]));
+                  counts.resize(static_cast<size_t>(operand.length(i, place)));
                   ++counts[static_cast<size_t>(token)];
                   ASSERT_TRUE(isVisible(visibility, ends, q, operand.pos0[i] + token));
                 }
@@ -98,12 +112,12 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
                               : std::find(classes.begin(), classes.end(), static_cast<size_t>(ofClass)) -
                                     classes.begin());
         ASSERT_TRUE(0 <= segment.kvBegin && segment.kvBegin <= segment.kvEnd &&
-                    segment.kvEnd <= operand.lengths[instance]);
+                    segment.kvEnd <= operand.length(instance, place));
         ASSERT_EQ(segment.kvBegin % kernel.keyAlign, 0);
         ASSERT_TRUE(segment.kvBegin <= segment.fullBegin && segment.fullBegin <= segment.fullEnd &&
                     segment.fullEnd <= segment.kvEnd);
         auto &counts = covered[{output, segment.operand, segment.instance}];
-        counts.resize(static_cast<size_t>(operand.lengths[instance]));
+        counts.resize(static_cast<size_t>(operand.length(instance, place)));
         for (int32_t t = segment.kvBegin; t < segment.kvEnd; ++t) {
           ++counts[static_cast<size_t>(t)];
           if (segment.fullBegin <= t && t < segment.fullEnd)
@@ -126,7 +140,8 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
         if (!m.isSeenBy(o, headClass))
           continue;
         const Visibility visibility = m.visibilityOf(o, headClass);
-        for (int32_t t = 0; t < operand.lengths[i]; ++t) {
+        const int32_t place = placeOf(m, batch, o, output % m.qHeads / m.groupSize());
+        for (int32_t t = 0; t < operand.length(i, place); ++t) {
           const int count = found == covered.end() ? 0 : found->second[static_cast<size_t>(t)];
           ASSERT_LE(count, 1);
           if (isVisible(visibility, ends, batch.qPos[static_cast<size_t>(row)], operand.pos0[i] + t))
@@ -195,6 +210,31 @@ bool same(const Plan &a, const Plan &b) {
          equal(a.segments, b.segments) && equal(a.mergeStart, b.mergeStart) &&
          equal(a.mergeRows, b.mergeRows) && equal(a.mergePartials, b.mergePartials) &&
          equal(a.slots, b.slots) && equal(a.bits, b.bits);
+}
+
+void makeRagged(const Manifest &m, Batch &batch, Rng &rng) {
+  for (size_t o = 0; o < batch.operands.size(); ++o) {
+    OperandBatch &operand = batch.operands[o];
+    const int only = m.argumentOf(m.operands[o]).headClass;
+    operand.heads = only < 0 ? m.kvHeads : classHeads(m, batch)[static_cast<size_t>(only)];
+    const std::vector<int32_t> lengths = std::move(operand.lengths), table = std::move(operand.blockTable);
+    operand.lengths.clear();
+    operand.blockTable.clear();
+    const auto columns = static_cast<int64_t>(operand.maxPages);
+    for (size_t i = 0; i < lengths.size(); ++i)
+      for (int32_t head = 0; head < operand.heads; ++head) {
+        const bool none = below(rng, 5) == 0;
+        operand.lengths.push_back(
+            none ? 0 : static_cast<int32_t>(below(rng, static_cast<size_t>(lengths[i]) + 1)));
+        if (table.empty())
+          continue;
+        const auto row = table.begin() + static_cast<int64_t>(i) * columns;
+        operand.blockTable.insert(operand.blockTable.end(), row, row + columns);
+        const auto own = operand.blockTable.end() - columns;
+        std::rotate(own, own + static_cast<int64_t>(below(rng, static_cast<size_t>(lengths[i]) + 1)),
+                    own + lengths[i]); // of pages of one token, as many as these
+      }
+  }
 }
 
 Visibility randomVisibility(Rng &rng) {

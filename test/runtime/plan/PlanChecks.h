@@ -20,6 +20,10 @@ bool checkPlan(const Manifest &manifest, const Batch &batch, const PlanOptions &
 /// To the bit, figures apart.
 bool same(const Plan &a, const Plan &b);
 
+/// Gives every head of every instance some of the tokens that all had, one of them none. Tables get a row for
+/// each head, each a list of the same pages in an order of its own.
+void makeRagged(const Manifest &manifest, Batch &batch, Rng &rng);
+
 /// Of ends 0 and 1.
 Visibility randomVisibility(Rng &rng);
 /// A tree: a root that all rows see, two inner nodes, and a private instance for each of six sequences.

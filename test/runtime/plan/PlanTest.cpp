@@ -27,7 +27,8 @@ TEST(Plan, RandomBatchesAreCoveredExactly) {
                         .bigRows = 64,
                         .keys = below(rng, 2) ? 64 : 32,
                         .keyAlign = below(rng, 2) ? 16 : 1,
-                        .headClasses = classes});
+                        .headClasses = classes,
+                        .ragged = round % 4 == 1});
     std::vector<int32_t> lengths, rows;
     const size_t most = round % 2 ? 3000 : 300;
     for (size_t s = below(rng, 6); s > 0; --s) {
@@ -43,6 +44,8 @@ TEST(Plan, RandomBatchesAreCoveredExactly) {
     Batch batch = simpleBatch(lengths, rows);
     for (int h = 0; h < kvHeads && !classes.empty(); ++h)
       batch.classes.push_back(static_cast<int32_t>(below(rng, classes.size())));
+    if (round % 4 == 1)
+      makeRagged(m, batch, rng);
     cut += checkPlan(m, batch, options);
     if (HasFatalFailure())
       return;
@@ -59,10 +62,13 @@ TEST(Plan, TreesAreCoveredExactly) {
                                        .operands = 2,
                                        .sinkLogits = round % 2 == 1,
                                        .bigRows = 64,
-                                       .headClasses = round % 4 ? std::vector<HeadClassInfo>() : duo});
+                                       .headClasses = round % 4 ? std::vector<HeadClassInfo>() : duo,
+                                       .ragged = round % 3 == 1});
     Batch batch = treeBatch(rng, static_cast<int32_t>(below(rng, 2000)));
     if (!m.headClasses.empty())
       batch.classes = {1, 0};
+    if (round % 3 == 1)
+      makeRagged(m, batch, rng);
     for (size_t s = 0; s < std::size(strategyNames); ++s) {
       PlanOptions options;
       options.strategy = static_cast<Strategy>(s);

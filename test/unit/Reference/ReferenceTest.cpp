@@ -206,6 +206,40 @@ TEST_F(ReferenceTest, Paged) {
   expectError(func, "length of instance 0 of 'kv': expected 0 to 4, got 5");
 }
 
+/// Two heads with tokens and pages of their own: head 0 has three tokens in slots 4, 5 and 2, head 1 one
+/// token, in slot 4, too. The rows are the last of the longest head.
+TEST_F(ReferenceTest, Ragged) {
+  func::FuncOp func = parse(R"(
+    !kv = !attn.kv<paged<2>, ragged, heads = 2, dim = 32, key = f16, value = f16>
+    func.func @f(%q: tensor<?x2x32xf16> {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> tensor<?x2x32xf16> {
+      %o = attn.attend %q over (%kv see causal and recent(2)) scale 1.0 : tensor<?x2x32xf16>, !kv -> tensor<?x2x32xf16>
+      return %o : tensor<?x2x32xf16>
+    })");
+  tensors["q"] = features({2, 2, kDim}, [](int64_t, int64_t) { return 1.0; }, false);
+  tensors["q_start"] = ints({0, 2});
+  auto value = [](int64_t slot, int64_t head) {
+    bool listed = head ? slot == 4 : slot == 4 || slot == 5 || slot == 2;
+    return listed ? double(slot + 10 * head) : NAN;
+  };
+  tensors["kv.k_pages"] =
+      features({4, 2, 2, kDim}, [&](int64_t s, int64_t h) { return value(s, h) / 8; }, false);
+  tensors["kv.v_pages"] = features({4, 2, 2, kDim}, value, true);
+  tensors["kv.block_table"] = rt::Tensor::ofI32({1, 2, 2}, std::vector<int32_t>{2, 1, 2, -7});
+  tensors["kv.lengths"] = rt::Tensor::ofI32({1, 2}, std::vector<int32_t>{3, 1});
+  ReferenceResult result = evaluate(func); // rows at positions 1 and 2
+  expectRow(result, 0, softmax({{0.5, 4}, {0.625, 5}}));
+  expectRow(result, 1, softmax({{1.75, 14}}));
+  expectRow(result, 2, softmax({{0.625, 5}, {0.25, 2}}));
+  expectRow(result, 3, {0, -kInfinity}); // the one token is further away than two
+
+  tensors["kv.lengths"] = rt::Tensor::ofI32({1, 2}, std::vector<int32_t>{3, 3});
+  expectError(func, "token 2 of instance 0, head 1 of 'kv': expected a place from 0 to 7, got -14");
+  tensors["kv.lengths"] = rt::Tensor::ofI32({1, 2}, std::vector<int32_t>{3, 5});
+  expectError(func, "length of instance 0, head 1 of 'kv': expected 0 to 4, got 5");
+  tensors["kv.lengths"] = ints({3});
+  expectError(func, "tensor 'kv.lengths': expected i32[-1, 2], got i32[1]");
+}
+
 /// A context that all rows share and a private rest mean the same as one instance per sequence.
 TEST_F(ReferenceTest, RegionsAreOneSet) {
   func::FuncOp func = parse(R"(

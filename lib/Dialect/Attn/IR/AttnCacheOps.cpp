@@ -39,6 +39,9 @@ static LogicalResult verifyRowCopy(const RowCopy &copy) {
   if (type.isOfClass())
     return op->emitOpError("expected a cache that says how many KV heads it holds, got ")
            << type << "; heads = ? is for attentions: say how many heads the class has";
+  if (type.getRagged())
+    return op->emitOpError("expected a cache of which a slot holds all KV heads, got ")
+           << type << "; write each head of a ragged one as a cache of its own, of heads = 1";
   Type i32 = IntegerType::get(op->getContext(), 32);
   auto list = RankedTensorType::get({ShapedType::kDynamic}, i32);
   for (Value slots : {copy.from, copy.to})

@@ -26,6 +26,7 @@ static ParseResult parseStore(AsmParser &parser, Store &store, int64_t &page) {
 Type KVType::parse(AsmParser &parser) {
   Store store;
   int64_t page, heads, keyDim, valueDim;
+  bool ragged = false;
   Type key, value;
   SMLoc loc = parser.getCurrentLocation();
   auto parseField = [&](StringRef name) -> ParseResult {
@@ -35,8 +36,15 @@ Type KVType::parse(AsmParser &parser) {
     heads = ShapedType::kDynamic;
     return succeeded(parser.parseOptionalQuestion()) ? success() : parser.parseInteger(heads);
   };
-  if (parser.parseLess() || parseStore(parser, store, page) || parseField("heads") || parseHeads() ||
-      parseField("dim") || parser.parseInteger(keyDim) || parser.parseComma())
+  if (parser.parseLess() || parseStore(parser, store, page) || parser.parseComma())
+    return {};
+  if (succeeded(parser.parseOptionalKeyword("ragged"))) {
+    ragged = true;
+    if (parser.parseComma())
+      return {};
+  }
+  if (parser.parseKeyword("heads") || parser.parseEqual() || parseHeads() || parseField("dim") ||
+      parser.parseInteger(keyDim) || parser.parseComma())
     return {};
   valueDim = keyDim;
   if (succeeded(parser.parseOptionalKeyword("value_dim")))
@@ -45,15 +53,15 @@ Type KVType::parse(AsmParser &parser) {
   if (parser.parseKeyword("key") || parser.parseEqual() || parser.parseType(key) || parseField("value") ||
       parser.parseType(value) || parser.parseGreater())
     return {};
-  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), store, page, heads, keyDim,
-                    valueDim, key, value);
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), store, page, ragged, heads,
+                    keyDim, valueDim, key, value);
 }
 
 void KVType::print(AsmPrinter &printer) const {
   printer << "<" << stringifyStore(getStore());
   if (getStore() == Store::Paged)
     printer << "<" << getPage() << ">";
-  printer << ", heads = ";
+  printer << (getRagged() ? ", ragged" : "") << ", heads = ";
   if (isOfClass())
     printer << "?";
   else
@@ -65,7 +73,8 @@ void KVType::print(AsmPrinter &printer) const {
 }
 
 LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store store, int64_t page,
-                             int64_t heads, int64_t keyDim, int64_t valueDim, Type key, Type value) {
+                             bool /*ragged*/, int64_t heads, int64_t keyDim, int64_t valueDim, Type key,
+                             Type value) {
   if (store == Store::Paged) {
     if (page < 1 || page > 256 || !llvm::isPowerOf2_64(page)) {
       InFlightDiagnostic error = emitError()

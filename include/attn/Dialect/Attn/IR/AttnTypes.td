@@ -39,6 +39,16 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     all with `kv.lengths` and `kv.pos0`, both `i32[instances]`, and optionally
     `kv.rows i32[instances, 2]`.
 
+    *Ragged* stores keep for each head what that head needs: their lengths are
+    `i32[instances, heads]` and, where paged, their tables
+    `i32[instances, heads, max_pages]`. The place of a token is that of its head
+    only: slice `h` of page `block_table[i][h][t / P]` holds tokens of head `h`,
+    so each head has free pages of its own, and the same page may be anything
+    else to another head. The position of a head's token is `pos0` and its
+    place in that head's list; a row sees of each head what it sees of these
+    positions. Where no `q_pos` says otherwise, the rows of a sequence end
+    where its longest head does.
+
     `heads = ?` is the store of one head class (`AttnHeadClasses.td`): it holds
     the heads of that class only, in their order, and `heads` in the table is
     how many the run-time tensor `classes` puts into it.
@@ -47,11 +57,13 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
     !attn.kv<dense, heads = 1, dim = 192, value_dim = 128, key = f16, value = f16>
     !attn.kv<paged<16>, heads = ?, dim = 128, key = bf16, value = bf16>
+    !attn.kv<paged<16>, ragged, heads = 8, dim = 128, key = bf16, value = bf16>
     ```
   }];
   let parameters = (ins
     TypeParameter<"::mlir::attn::Store", "how tokens are found in memory">:$store,
     TypeParameter<"int64_t", "tokens per page, a power of two from 1 to 256; 0 unless paged">:$page,
+    TypeParameter<"bool", "whether every KV head has a length and pages of its own">:$ragged,
     TypeParameter<"int64_t", "KV heads, dynamic in the store of one head class">:$heads,
     TypeParameter<"int64_t", "features of a key, a multiple of 16 from 32 to 256">:$keyDim,
     TypeParameter<"int64_t", "features of a value, like those of a key and by default as many">:$valueDim,

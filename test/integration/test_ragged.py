@@ -16,9 +16,7 @@ SEE = "causal and (sink(20) | recent(70))"
 
 
 def problem(store, see="causal", ragged=True):
-    return Problem(
-        GROUP * HEADS, HEADS, DIM, DIM, "f16", store + ", ragged" if ragged else store, see
-    ).text()
+    return Problem(GROUP * HEADS, HEADS, DIM, DIM, "f16", store + ", ragged" if ragged else store, see).text()
 
 
 def write(folder, text, name="problem.mlir"):
@@ -261,9 +259,7 @@ def test_classes(tmp_path, store, schedule, q_len):
 @pytest.mark.parametrize("draft", ["paged<1>, ragged", "paged<1>"])
 def test_trees(tmp_path, draft, strategy):
     """Every node and every draft, of which heads keep some of the tokens."""
-    file = write(
-        tmp_path, Problem(16, 4, dtype="f16", store="paged<16>, ragged", draft_store=draft).text()
-    )
+    file = write(tmp_path, Problem(16, 4, dtype="f16", store="paged<16>, ragged", draft_store=draft).text())
     trees = ROOT / "examples/08_composed/trees.json"
     status, report, errors = attn_run(
         file, "--check", f"--device={DEVICE}", "--workload", trees, f"--strategy={strategy}"

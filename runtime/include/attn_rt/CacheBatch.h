@@ -14,7 +14,8 @@
 // results scattered back, with the two maps of CacheBatch.
 //
 // Rows of one node or one chain of a draft share an instance and differ only in
-// how far they see, so operands made here must be seen `causal`, or less.
+// how far they see, so operands made here must be seen `causal`, or less. A Cache keeps the
+// same tokens of all heads of a class, so they are not ragged.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_CACHEBATCH_H

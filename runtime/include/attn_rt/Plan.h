@@ -36,6 +36,9 @@
 // own, done once for each of its *slots*; which head a slot stands for is looked up by
 // the kernels, so that one plan serves every layer with as many heads in each class.
 //
+// Heads of ragged operands have units each, since none has the tokens of another. A plan
+// then serves the layer whose lengths it was made of.
+//
 // An instance seen by the rows of several sequences (a shared prompt, the inner
 // node of a tree) can be read once for all of them: `flatten` gives it a unit of
 // its own with all its rows where the bytes saved outweigh the partials added,

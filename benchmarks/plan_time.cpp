@@ -1,7 +1,7 @@
 //===- plan_time.cpp - How long planning takes ------------------------------===//
 //
 // Ragged decode batches of growing size, a prefill, shared prompts, streaming
-// heads and trees of speculated tokens, on the blocks of an H200, and the
+// heads, heads with lengths of their own and trees of speculated tokens, on the blocks of an H200, and the
 // accounting of forests (attn-plan). `per_1000_items` is the time for 1,000 tasks
 // of the plan (of verify: tokens of a KV head) in seconds; the budget is 50 us,
 // whatever the size, and 10 us for a step that only appends.
@@ -132,6 +132,40 @@ BENCHMARK(plan)
     ->Args({1024, 1, 0, 4})
     ->Args({2, 8192, 0, 4})
     ->Args({1024, 1, 32, 6})
+    ->Unit(benchmark::kMicrosecond);
+
+/// Heads with lengths of their own: every head has its own units.
+void planHeads(benchmark::State &state) {
+  Manifest m = llama(false);
+  for (const OperandInfo &operand : m.operands)
+    m.arguments[static_cast<size_t>(operand.argumentIndex)].ragged = true;
+  Batch batch = ragged(static_cast<int>(state.range(0)), 1, static_cast<int>(state.range(1)));
+  std::mt19937 rng(2);
+  for (OperandBatch &operand : batch.operands) {
+    operand.heads = m.kvHeads;
+    const std::vector<int32_t> whole = std::move(operand.lengths);
+    operand.lengths.clear();
+    for (int32_t length : whole)
+      for (int32_t head = 0; head < m.kvHeads; ++head)
+        operand.lengths.push_back(static_cast<int32_t>(rng() % static_cast<uint32_t>(length + 1)));
+  }
+  const PlanOptions options;
+  Planner planner(m, options, planCapacity(m, PlanLimits::of(m, batch), options));
+  Plan plan;
+  for (auto _ : state)
+    if (Status status = planner.plan(batch, plan); !status) {
+      state.SkipWithError(status.error().message.c_str());
+      return;
+    }
+  tell(state, static_cast<double>(plan.tasks.size()), plan.stats.balance);
+}
+
+BENCHMARK(planHeads)
+    ->ArgNames({"sequences", "sharing"})
+    ->Args({8, 0})
+    ->Args({64, 0})
+    ->Args({1024, 0})
+    ->Args({1024, 32})
     ->Unit(benchmark::kMicrosecond);
 
 /// Trees of speculated tokens behind contexts of 1,000, a row on each token: its path is an instance in pages

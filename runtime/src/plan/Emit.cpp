@@ -129,8 +129,8 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
         *known = static_cast<int32_t>(plan.tasks.size());
       task.segmentBegin = static_cast<int32_t>(plan.segments.size());
       if (piece.whole)
-        plan.segments.insert(plan.segments.end(), work.segments.begin() + unit.segmentBegin,
-                             work.segments.begin() + unit.segmentEnd);
+        for (const PlanSegment &segment : work.segmentsOf(unit))
+          plan.segments.push_back(segment);
       else
         cutSegments(work.segmentsOf(unit), piece.tileBegin, piece.tileEnd, keys, plan.segments);
       task.segmentEnd = static_cast<int32_t>(plan.segments.size());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 
 namespace attn::rt {
 
@@ -99,16 +100,22 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
     segmentReads += task.segmentEnd - task.segmentBegin;
   }
   stats.qBytes = packedRows * m.keyDim * element;
+  int32_t known = -1; // the operand of the segment before
+  int64_t tokenBytes = 0;
+  int pageShift = -1;
   for (const Unit &unit : work.units)
-    for (int32_t s = unit.segmentBegin; s < unit.segmentEnd; ++s) {
-      const PlanSegment &segment = work.segments[static_cast<size_t>(s)];
-      const Argument &a = m.argumentOf(m.operands[static_cast<size_t>(segment.operand)]);
+    for (const PlanSegment &segment : work.segmentsOf(unit)) {
+      if (segment.operand != known) {
+        known = segment.operand;
+        const Argument &a = m.argumentOf(m.operands[static_cast<size_t>(known)]);
+        tokenBytes = a.keyDim * static_cast<int64_t>(dtypeSize(a.keyDType)) +
+                     a.valueDim * static_cast<int64_t>(dtypeSize(a.valueDType));
+        pageShift = a.store == Argument::Store::Paged ? std::countr_zero(static_cast<unsigned>(a.page)) : -1;
+      }
       const int64_t tokens = segment.kvEnd - segment.kvBegin;
-      stats.kvBytes += tokens * unit.slots.count() *
-                       (a.keyDim * static_cast<int64_t>(dtypeSize(a.keyDType)) +
-                        a.valueDim * static_cast<int64_t>(dtypeSize(a.valueDType)));
-      if (a.store == Argument::Store::Paged)
-        stats.metadataBytes += (tokens + a.page - 1) / a.page * 4 * unit.slots.count();
+      stats.kvBytes += tokens * unit.slots.count() * tokenBytes;
+      if (pageShift >= 0)
+        stats.metadataBytes += (((tokens - 1) >> pageShift) + 1) * 4 * unit.slots.count();
     }
   stats.partialBytes = 2 * plan.partialRows * (m.valueDim + 1) * 4;
   // Every warp of a block reads the records of its tasks.

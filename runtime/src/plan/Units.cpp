@@ -36,6 +36,12 @@ void UnitBuilder::findGroups() {
     groups_.push_back({boundaries_[i - 1], boundaries_[i], *least, *greatest});
   }
   groupOfRow_[static_cast<size_t>(batch_->rows)] = static_cast<int32_t>(groups_.size());
+  nested_ = false;
+  for (const OperandBatch &operand : batch_->operands)
+    for (size_t i = 0; i < operand.instances() && !nested_; ++i)
+      nested_ = groupOfRow_[static_cast<size_t>(operand.rowLast[i])] -
+                    groupOfRow_[static_cast<size_t>(operand.rowFirst[i])] >
+                1;
 }
 
 void UnitBuilder::setHeads(const SlotRange &slots) {
@@ -123,7 +129,9 @@ int UnitBuilder::chooseKernel(std::span<const SlotRange> ranges) {
   int64_t rows = 0;
   for (const Group &group : groups_)
     rows = std::max<int64_t>(rows, group.rowEnd - group.rowBegin);
-  for (size_t r = 0; r < ranges.size() && strategy_ != Strategy::ByQuery; ++r) {
+  for (size_t r = 0; r < ranges.size() && nested_ && strategy_ != Strategy::ByQuery; ++r) {
+    if (r > 0 && ranges[r].headClass == slots_.headClass && !sharingDependsOnLengths())
+      continue;
     setHeads(ranges[r]);
     for (size_t o = 0; o < batch_->operands.size(); ++o)
       for (size_t i = 0; sees(o) && i < batch_->operands[o].instances(); ++i)
@@ -138,6 +146,9 @@ int UnitBuilder::chooseKernel(std::span<const SlotRange> ranges) {
 
 /// Each instance goes to the shared ones or into the list of every group that sees it (CSR by counting).
 void UnitBuilder::spreadInstances(int64_t tileRows) {
+  if (spreadClass_ == slots_.headClass && !sharingDependsOnLengths())
+    return;
+  spreadClass_ = slots_.headClass;
   shared_.clear();
   for (Group &group : groups_)
     group.seenBegin = group.seenEnd = group.units = 0;
@@ -233,7 +244,8 @@ void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t row
   const KernelInfo &kernel = manifest_->kernels[static_cast<size_t>(work.kernel)];
   const int64_t group = manifest_->groupSize();
   const auto seenBegin = static_cast<int32_t>(work.seen.size());
-  work.seen.insert(work.seen.end(), seen.begin(), seen.end());
+  for (const Seen &one : seen)
+    work.seen.push_back(one);
   const auto seenEnd = static_cast<int32_t>(work.seen.size());
   for (int64_t packed = rowBegin * group; packed < rowEnd * group; packed += kernel.rows) {
     const int64_t count = std::min<int64_t>(kernel.rows, rowEnd * group - packed);
@@ -344,6 +356,7 @@ void UnitBuilder::build(const Manifest &manifest, const Batch &batch, const Plan
   work.tasks = work.largestUnit = 0;
   work.tiles = work.tokensOnce = 0;
   work.shared = work.omitted = false;
+  spreadClass_ = -1;
   for (const SlotRange &slots : ranges)
     addRange(slots, work);
 }

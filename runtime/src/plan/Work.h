@@ -102,6 +102,8 @@ private:
   std::vector<Group> groups_;
   std::vector<int32_t> groupOfRow_;
   std::vector<Seen> seen_, shared_;
+  int32_t spreadClass_ = -1; ///< the class of which these are
+  bool nested_ = false;      ///< some instance is seen by several groups
   struct Listed {
     int32_t slot;
     std::vector<int32_t> rows; ///< counted from the tile's first
@@ -137,6 +139,7 @@ private:
   int32_t lengthOf(const Seen &seen) const {
     return batch_->operands[static_cast<size_t>(seen.operand)].lengths[listOf(seen)];
   }
+  bool sharingDependsOnLengths() const { return fixedSplit_ || (strategy_ == Strategy::Flatten && nested_); }
   bool isShared(const Seen &seen, int64_t tileRows);
   bool isSeenAlike(const Seen &seen);
   bool worthSharing(const Seen &seen, int64_t tileRows);
@@ -193,7 +196,7 @@ private:
     int64_t cost;
     int32_t unit, tileBegin, tileEnd;
   };
-  std::vector<Part> parts_;
+  std::vector<Part> parts_, sorted_;
   std::vector<int32_t> blockOf_, nextPiece_; ///< blockOf_: as parts_, slot by slot
   std::vector<uint64_t> tournament_;
   std::vector<int64_t> loads_;
@@ -202,6 +205,7 @@ private:
   int64_t taskCost(const Unit &unit) const;
   void listWhole(const Work &work);
   void listChunks(const Work &work, int64_t chunk, int keys);
+  void sortParts();
   int64_t deal(const Work &work);
   void emitDealt(const Work &work, Assignment &out);
   void chooseShares(const Work &work, Assignment &out);

@@ -66,7 +66,8 @@ def spec_text(spec: Spec) -> str:
     for store in spec.kv:
         width = "" if spec.value_dim == spec.head_dim else f"value_dim = {spec.value_dim}, "
         held = spec.kv_heads if store.head_class is None else "?"
-        kv = f"!attn.kv<{store.layout()}, heads = {held}, dim = {spec.head_dim}, {width}key = {dtype}, value = {dtype}>"
+        ragged = "ragged, " if store.ragged else ""
+        kv = f"!attn.kv<{store.layout()}, {ragged}heads = {held}, dim = {spec.head_dim}, {width}key = {dtype}, value = {dtype}>"
         if kv not in stores:
             stores[kv] = aliases(store.kind)
             head.append(f"!{stores[kv]} = {kv}")

@@ -25,7 +25,7 @@ def sample(spec: Spec, *, seed: int = 0, **dims: int | Sequence[int]) -> dict[st
 
     batch    sequences; 4
     q_len    query rows of each sequence, its last ones; 1
-    kv_len   tokens of each instance; 512. And every name in the `dims` of an operand or a tensor
+    kv_len   tokens of each instance, where heads are ragged of each KV head of it; 512. And every name in the `dims` of an operand or a tensor
     NAME     of a head class: how many KV heads are in it; by default heads take turns
 
     A number, (low, high) to draw from for each sequence, or a list with one number for each. An operand whose first
@@ -102,7 +102,7 @@ class Sampler:
             ok = values.dtype.kind in "iu" and (values.size == 0 or values.min() >= least)
         except (ValueError, TypeError):
             ok = False
-        if not ok or values.ndim > 1:
+        if not ok or values.ndim > 2:
             raise expected(SpecError, name, legal, given)
         if values.ndim == 0:
             return numpy.full(count, values, numpy.int64)
@@ -110,9 +110,9 @@ class Sampler:
             if given[0] > given[1]:
                 raise expected(SpecError, name, "(low, high) with low <= high", given, nearest=given[::-1])
             return self._random(name).integers(given[0], given[1], count, endpoint=True)
-        if len(values) != count:
+        if values.size != count:
             raise expected(SpecError, name, legal, given)
-        return values.astype(numpy.int64)
+        return values.reshape(-1).astype(numpy.int64)
 
     def _one(self, name: str, default: int) -> int:
         given = self.dims.get(name, default)
@@ -162,8 +162,11 @@ class Sampler:
             raise expected(
                 SpecError, instances, f"at most the {self.batch} sequences", count, nearest=self.batch
             )
-        lengths = self._many(tokens, count, 512, least=0)
-        self.sizes |= {instances: count, tokens: int(lengths.max())}
+        # [instances, lists]: a list of tokens for each head, where they are ragged, else one for all.
+        lists = self._heads(store) if store.ragged else 1
+        lengths = self._many(tokens, count * lists, 512, least=0).reshape(count, lists)
+        longest = lengths.max(axis=1, initial=0)
+        self.sizes |= {instances: count, tokens: int(longest.max())}
         seen_by = [ends[store.head_class]] if store.head_class else list(ends.values())
         pos0, rows = numpy.zeros(count, numpy.int64), numpy.zeros((count, 2), numpy.int64)
         for i in range(count):
@@ -176,10 +179,10 @@ class Sampler:
                 )
             pos0[i] = before.pop()
             for end in seen_by:
-                end[members] = pos0[i] + lengths[i]
+                end[members] = pos0[i] + longest[i]
             rows[i] = self.start[members.start], self.start[members.stop]
         self._add_tokens(store, lengths)
-        self._put(store, "lengths", lengths)
+        self._put(store, "lengths", lengths if store.ragged else lengths[:, 0])
         self._put(store, "pos0", pos0)
         if instances != "batch":
             self._put(store, "rows", rows)
@@ -198,52 +201,64 @@ class Sampler:
                 )
             pos0[i] += missing.pop()
 
+    def _heads(self, store: Store) -> int:
+        """That a store holds."""
+        if not store.head_class:
+            return self.spec.kv_heads
+        return int((self.classes == self.spec.heads.names.index(store.head_class)).sum())
+
     def _add_tokens(self, store: Store, lengths: numpy.ndarray) -> None:
-        spec, count = self.spec, len(lengths)
-        if store.head_class:
-            heads = int((self.classes == spec.heads.names.index(store.head_class)).sum())
-        else:
-            heads = spec.kv_heads
-        most = int(lengths.max())
-        token = numpy.concatenate([numpy.arange(n) for n in lengths])
-        instance = numpy.repeat(numpy.arange(count), lengths)
+        """Finds a place for every token of every list, and fills it."""
+        spec, (count, lists) = self.spec, lengths.shape
+        most = int(lengths.max(initial=0))
+        random = self._random(f"{store.name}.places")
         suffix = ""
         if store.kind == "dense":
             shape: tuple[int, ...] = (count, most + 3)
-            slots = instance * (most + 3) + token
+            first = numpy.arange(count) * (most + 3)
         elif store.kind == "packed":
-            start = numpy.concatenate([[0], numpy.cumsum(lengths + numpy.arange(count) % 3)])  # with gaps
-            shape = (max(int(start[-1]), 1),)
-            slots = start[instance] + token
-            self._put(store, "start", start)
+            longest = lengths.max(axis=1, initial=0)
+            first = numpy.concatenate([[0], numpy.cumsum(longest + numpy.arange(count) % 3)])  # with gaps
+            shape = (max(int(first[-1]), 1),)
+            self._put(store, "start", first)
         else:
             page = store.page_size  # type: ignore[attr-defined]
             pages = -(-lengths // page)
-            first = numpy.concatenate([[0], numpy.cumsum(pages)])
-            pool = int(first[-1]) + int(first[-1]) // 8 + 2
-            order = self._random(f"{store.name}.block_table").permutation(pool)
-            table = numpy.full((count, int(pages.max()) + 1), NO_PAGE)
-            for i in range(count):
-                table[i, : pages[i]] = order[first[i] : first[i + 1]]
+            used = int(pages.sum(axis=0).max(initial=0))
+            pool = used + used // 8 + 2
+            table = numpy.full((count, lists, -(-most // page) + 1), NO_PAGE)
+            for h in range(lists):
+                free = iter(random.permutation(pool))
+                for i in range(count):
+                    table[i, h, : pages[i, h]] = [next(free) for _ in range(pages[i, h])]
             shape, suffix = (pool, page), "_pages"
-            slots = order[first[instance] + token // page] * page + token % page
-            self._put(store, "block_table", table)
+            self._put(store, "block_table", table if store.ragged else table[:, 0])
+        places = []
+        for h in range(lists):
+            instance = numpy.repeat(numpy.arange(count), lengths[:, h])
+            token = numpy.concatenate([numpy.arange(n) for n in lengths[:, h]])
+            if suffix:
+                places.append(table[instance, h, token // page] * page + token % page)
+            else:
+                places.append(first[instance] + token)
+        heads = self._heads(store)
         for part, dim in (("k", spec.head_dim), ("v", spec.value_dim)):
             name = f"{store.name}.{part}{suffix}"
-            self.tensors[name] = self._normal(name, (*shape, heads, dim), spec.dtype, slots)
+            self.tensors[name] = self._normal(name, (*shape, heads, dim), spec.dtype, places)
 
     def _put(self, store: Store, part: str, values: numpy.ndarray) -> None:
         self.tensors[f"{store.name}.{part}"] = values.astype(numpy.int32)
 
-    def _normal(
-        self, name: str, shape: tuple, dtype: str, slots: numpy.ndarray | None = None
-    ) -> numpy.ndarray:
-        """Standard normal numbers; with `slots` (over the dimensions before the last two) only there, else NaN."""
+    def _normal(self, name: str, shape: tuple, dtype: str, places: list | None = None) -> numpy.ndarray:
+        """Standard normal numbers; with `places` (over the dimensions before the last two, one list for all heads or
+        one for each) only there, else NaN."""
         random = self._random(name)
-        if slots is None:
+        if places is None:
             values = random.standard_normal(shape, numpy.float32)
         else:
             values = numpy.full((int(numpy.prod(shape[:-2])), *shape[-2:]), numpy.nan, numpy.float32)
-            values[slots] = random.standard_normal((len(slots), *shape[-2:]), numpy.float32)
+            for h, place in enumerate(places):
+                heads = slice(None) if len(places) == 1 else slice(h, h + 1)
+                values[place, heads] = random.standard_normal(values[place, heads].shape, numpy.float32)
             values = values.reshape(shape)
         return bfloat16_bits(values) if dtype == "bfloat16" else values.astype(dtype)

@@ -256,6 +256,7 @@ def _scale(scale: object) -> float | None:
 
 def _store_text(store: Store) -> str:
     page = f"page_size={store.page_size}, " if store.kind == "paged" else ""  # type: ignore[attr-defined]
-    only = f", head_class={store.head_class!r}" if store.head_class else ""
+    only = ", ragged=True" if store.ragged else ""
+    only += f", head_class={store.head_class!r}" if store.head_class else ""
     dims = f", dims={store.dims!r}" if store.dims != ("batch", "kv_len") else ""
     return f"{type(store).__name__}({page}name={store.name!r}, see={store.see!r}{only}{dims})"

@@ -7,7 +7,8 @@ length, the position of its first token and the rows that see it. Its tensors, f
     Packed    kv.k, kv.v: [tokens, heads, dim], kv.start: int32 [instances + 1]
     Paged     kv.k_pages, kv.v_pages: [pages, page_size, heads, dim], kv.block_table: int32 [instances, max_pages]
 
-and in all of them kv.lengths, kv.pos0: int32 [instances], and optionally kv.rows: int32 [instances, 2].
+and in all of them kv.lengths, kv.pos0: int32 [instances], and optionally kv.rows: int32 [instances, 2]. Ragged ones have
+a length and pages for each head: kv.lengths [instances, heads], kv.block_table [instances, heads, max_pages].
 (Source: include/attn/Dialect/Attn/IR/AttnTypes.td.)
 """
 
@@ -29,6 +30,8 @@ class Store:
     name        of the operand and the prefix of its tensors; by default `kv`, or `kv0`, `kv1`, ... of several
     see         what rows see of it; by default the `see` of the Spec
     dtype       of keys and values, "bfloat16" or "float16"; by default, and at present always, the Spec's
+    ragged      whether every KV head has a length and pages of its own; slice h of a page is head h's, and a token's
+                position is its place in its head's list
     head_class  the head class that alone sees it and whose heads alone it holds, in their order
     dims        what commands call its dynamic dimensions: instances and tokens
 
@@ -38,6 +41,7 @@ class Store:
     name: str | None = None
     see: Visibility | None = None
     dtype: str | None = None
+    ragged: bool = False
     head_class: str | None = None
     dims: tuple[str, str] = ("batch", "kv_len")
 
@@ -51,6 +55,7 @@ class Store:
             check_visibility(f"{where}(see)", self.see)
         if self.dtype is not None:
             object.__setattr__(self, "dtype", storage_name(f"{where}(dtype)", self.dtype))
+        checks.boolean(f"{where}(ragged)", self.ragged)
         if self.head_class is not None and not (isinstance(self.head_class, str) and self.head_class):
             raise expected(SpecError, f"{where}(head_class)", "the name of a head class", self.head_class)
         if not isinstance(self.dims, (tuple, list)) or len(self.dims) != 2:

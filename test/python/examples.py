@@ -58,6 +58,14 @@ EXAMPLES = {
         see=causal(),
         heads=STREAMING,
     ),
+    "06_head_classes/ragged": lambda: attn.Spec(
+        name="ragged",
+        **LLAMA,
+        kv=[
+            Paged(name="kept", ragged=True, see=attn.all_tokens()),
+            Paged(name="recent", see=causal(), dims=("batch", "recent_len")),
+        ],
+    ),
     "08_composed/composed": lambda: attn.Spec(
         name="composed",
         q_heads=16,
@@ -96,6 +104,7 @@ SIZES = {
     "05_shared_prefix/shared_prefix": {"batch": 4, "contexts": 2, "context_len": 90, "kv_len": (1, 60)},
     "06_head_classes/head_classes": {"batch": 2, "kv_len": (300, 500), "streaming": 6},
     "06_head_classes/class_stores": {"batch": 2, "kv_len": (300, 500), "recent_len": 280, "streaming": 3},
+    "06_head_classes/ragged": {"batch": 2, "kv_len": (3, 150), "recent_len": 40},
     "08_composed/composed": {"batch": 2, "q_len": 3, "node_len": 90, "draft_len": 8},
 }
 

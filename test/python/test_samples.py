@@ -44,6 +44,17 @@ def test_what_may_not_be_read_is_nan():
     assert numpy.isnan(keys[~read]).all() and numpy.isfinite(keys[read]).all()
 
 
+@pytest.mark.parametrize("store", [attn.Dense, attn.Packed, attn.Paged])
+def test_ragged_heads(store):
+    described = spec(kv=[store(ragged=True)])
+    t = attn.sample(described, batch=2, kv_len=[[n + 8 * i for n in range(8)] for i in range(2)])
+    assert t["kv.lengths"].tolist() == [[*range(8)], [*range(8, 16)]]
+    keys = attn.from_bfloat16_bits(t["kv.k_pages" if store is attn.Paged else "kv.k"]).reshape(-1, 8, 128)
+    assert numpy.isfinite(keys).all(axis=2).sum(axis=0).tolist() == [8 + 2 * n for n in range(8)]
+    pytest.importorskip("attn._attn", reason="the extension is not built")
+    assert attn.check(described, t).right
+
+
 def test_heads_of_classes():
     heads = attn.heads(a=attn.all_tokens(), b=attn.sink(1), c=attn.sink(2))
     assert attn.sample(spec(heads=heads))["classes"].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]

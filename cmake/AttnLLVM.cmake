@@ -31,7 +31,7 @@ if(ATTN_STATIC)
   list(TRANSFORM _interface REPLACE "^zstd::libzstd_shared$" zstd::libzstd_static)
   set_property(TARGET LLVMSupport PROPERTY INTERFACE_LINK_LIBRARIES "${_interface}")
   llvm_map_components_to_libnames(_attn_llvm_components
-    NVPTXCodeGen NVPTXDesc NVPTXInfo X86CodeGen X86Desc X86Info X86AsmParser OrcJIT Passes)
+    NVPTXCodeGen NVPTXDesc NVPTXInfo X86CodeGen X86Desc X86Info X86AsmParser Passes)
   set(ATTN_LLVM_LIBS
     MLIROptLib MLIRParser MLIRArithDialect MLIRArithToLLVM MLIRMathDialect MLIRSCFDialect MLIRSCFToControlFlow
     MLIRSCFTransforms MLIRControlFlowDialect MLIRControlFlowToLLVM MLIRFuncDialect MLIRFuncToLLVM MLIRGPUDialect

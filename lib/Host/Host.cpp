@@ -1,6 +1,6 @@
 //===- Host.cpp - Machine level to native code ----------------------------===//
 #include "attn/Host/Host.h"
-#include "Jit.h"
+#include "Native.h"
 #include "Rewriter.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -11,33 +11,12 @@ using namespace mlir;
 
 namespace attn::host {
 
-HostCode::~HostCode() = default;
-
-const rt::host::HostKernel *HostCode::find(std::string_view name) const {
-  for (const rt::host::HostKernel &kernel : kernels())
-    if (kernel.name == name)
-      return &kernel;
-  return nullptr;
-}
-
-namespace {
-
-class JittedCode : public HostCode {
-public:
-  std::span<const rt::host::HostKernel> kernels() const override { return list; }
-  std::unique_ptr<Jit> jit;
-  std::vector<rt::host::HostKernel> list;
-};
-
-} // namespace
-
 static bool isKernel(LLVM::LLVMFuncOp function) {
   return function->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()) ||
          function->hasAttr(gpu::GPUDialect::getKernelFuncAttrName());
 }
 
-llvm::Expected<std::unique_ptr<HostCode>> compileForHost(Operation *gpuModule,
-                                                         const HostCodeOptions &options) {
+llvm::Expected<rt::host::CodeObject> compileForHost(Operation *gpuModule, const HostCodeOptions &options) {
   MLIRContext *context = gpuModule->getContext();
   DialectRegistry registry;
   registerBuiltinDialectTranslation(registry);
@@ -71,11 +50,13 @@ llvm::Expected<std::unique_ptr<HostCode>> compileForHost(Operation *gpuModule,
     if (function)
       functions.push_back({function, isKernel(function)});
   }
-  auto code = std::make_unique<JittedCode>();
+  rt::host::CodeObject code;
+  code.cpu = options.cpu.empty() ? std::string(rt::host::thisCpu()) : options.cpu;
+  code.checked = options.check;
   for (auto [function, kernel] : functions) {
     if (!kernel)
       continue;
-    rt::host::HostKernel &k = code->list.emplace_back();
+    rt::host::HostKernel &k = code.kernels.emplace_back();
     k.name = function.getName().str();
     mlir::DataLayout sizes(*module);
     for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
@@ -101,20 +82,29 @@ llvm::Expected<std::unique_ptr<HostCode>> compileForHost(Operation *gpuModule,
       translateModuleToLLVMIR(*module, *llvmContext, "attn-host", /*disableVerification=*/true);
   if (!native)
     return llvm::createStringError("the host device could not translate the kernel to LLVM IR");
-  llvm::Expected<std::unique_ptr<Jit>> jit = Jit::compile(std::move(native), std::move(llvmContext));
-  if (!jit)
-    return jit.takeError();
-  code->jit = std::move(*jit);
-  for (rt::host::HostKernel &kernel : code->list) {
-    llvm::Expected<void *> entry = code->jit->lookup(kernel.name);
-    if (!entry)
-      return entry.takeError();
-    kernel.entry = reinterpret_cast<void (*)(rt::host::LaneAbi *, void **)>(*entry);
-    kernel.ops = layout->ops;
-    kernel.programs = rewriter.programs;
-    kernel.wgmmaPrograms = rewriter.wgmmaPrograms;
+  llvm::Expected<std::vector<uint8_t>> elf = compileToObject(*native, code.cpu);
+  if (!elf)
+    return elf.takeError();
+  code.elf = std::move(*elf);
+  const rt::host::SharedList<rt::host::HostOpInfo> ops(std::move(layout->ops));
+  const rt::host::SharedList<rt::host::WarpProgram> programs(std::move(rewriter.programs));
+  const rt::host::SharedList<rt::host::WgmmaProgram> wgmmaPrograms(std::move(rewriter.wgmmaPrograms));
+  for (rt::host::HostKernel &kernel : code.kernels) {
+    kernel.ops = ops;
+    kernel.programs = programs;
+    kernel.wgmmaPrograms = wgmmaPrograms;
   }
   return code;
+}
+
+llvm::Expected<std::unique_ptr<rt::host::LoadedCode>> loadForHost(Operation *gpuModule, const HostCodeOptions &options) {
+  llvm::Expected<rt::host::CodeObject> object = compileForHost(gpuModule, options);
+  if (!object)
+    return object.takeError();
+  auto code = rt::host::LoadedCode::load(*object, "compiled kernel");
+  if (!code)
+    return llvm::createStringError(code.error().message);
+  return std::move(*code);
 }
 
 } // namespace attn::host

@@ -119,7 +119,7 @@ private:
 
   mlir::attn::CompiledKernel kernel;
   rt::Manifest manifest;
-  std::unique_ptr<attn::host::HostCode> hostCode;
+  std::unique_ptr<rt::host::LoadedCode> hostCode;
   double compileMs = 0, hostCodeMs = 0;
 
   rt::TensorMap tensors;
@@ -170,7 +170,7 @@ rt::Status Run::compile() {
   if (host) {
     progress.stage("making native code of the kernels");
     start = std::chrono::steady_clock::now();
-    auto code = attn::host::compileForHost(*kernel.machine->getOps<mlir::gpu::GPUModuleOp>().begin());
+    auto code = attn::host::loadForHost(*kernel.machine->getOps<mlir::gpu::GPUModuleOp>().begin());
     if (!code)
       return rt::inputError(llvm::toString(code.takeError()));
     hostCode = std::move(*code);

@@ -24,7 +24,7 @@ std::unique_ptr<Program> Program::fromText(const std::string &text, bool check, 
     return nullptr;
   mlir::Operation *gpuModule = nullptr;
   program->module->walk([&](mlir::gpu::GPUModuleOp op) { gpuModule = op; });
-  auto code = host::compileForHost(gpuModule, {check});
+  auto code = host::loadForHost(gpuModule, {check});
   if (!code) {
     std::string message = llvm::toString(code.takeError());
     if (error)
@@ -50,12 +50,11 @@ std::unique_ptr<Program> Program::fromFile(const std::string &name, bool check) 
 }
 
 const rt::host::HostKernel &Program::kernel(const std::string &name) const {
-  const rt::host::HostKernel *kernel = code->find(name);
-  if (!kernel) {
-    std::cerr << "no kernel " << name << "\n";
-    std::abort();
-  }
-  return *kernel;
+  for (const rt::host::HostKernel &kernel : code->kernels())
+    if (kernel.name == name)
+      return kernel;
+  std::cerr << "no kernel " << name << "\n";
+  std::abort();
 }
 
 } // namespace attn::test

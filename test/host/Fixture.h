@@ -24,7 +24,7 @@ public:
 private:
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  std::unique_ptr<host::HostCode> code;
+  std::unique_ptr<rt::host::LoadedCode> code;
 };
 
 /// Memory and arguments of one launch.

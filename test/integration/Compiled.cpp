@@ -30,7 +30,7 @@ Compiled::Compiled(const std::string &text, const std::string &gpuTarget)
   ptx = kernel->ptx;
   if (options.ptx)
     return;
-  auto compiled = attn::host::compileForHost(*kernel->machine->getOps<mlir::gpu::GPUModuleOp>().begin());
+  auto compiled = attn::host::loadForHost(*kernel->machine->getOps<mlir::gpu::GPUModuleOp>().begin());
   EXPECT_TRUE(static_cast<bool>(compiled));
   code = std::move(*compiled);
 }

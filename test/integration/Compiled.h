@@ -15,7 +15,7 @@ struct Compiled {
   mlir::MLIRContext context;
   Manifest manifest;
   std::string ptx;
-  std::unique_ptr<attn::host::HostCode> code;
+  std::unique_ptr<attn::rt::host::LoadedCode> code;
 
   explicit Compiled(const std::string &text, const std::string &gpuTarget = "");
   ModuleSource source() const;

@@ -10,10 +10,9 @@
 #ifndef ATTN_HOST_HOST_H
 #define ATTN_HOST_HOST_H
 
-#include "attn_rt/host/Kernel.h"
+#include "attn_rt/host/CodeObject.h"
 #include "llvm/Support/Error.h"
 #include <memory>
-#include <span>
 
 namespace mlir {
 class Operation;
@@ -23,20 +22,17 @@ namespace attn::host {
 
 struct HostCodeOptions {
   bool check = true; ///< instrument accesses; without it the code only computes
-};
-
-/// Native code and what the runtime needs to run it. Kernels stay valid as long as it lives.
-class HostCode {
-public:
-  virtual ~HostCode();
-  virtual std::span<const rt::host::HostKernel> kernels() const = 0;
-  const rt::host::HostKernel *find(std::string_view name) const;
+  std::string cpu;   ///< of rt::host::cpuModels; empty: this machine's
 };
 
 /// Compiles every kernel of a `gpu.module`, which is left as it was. An operation without a
 /// meaning here is an error that names it and where it is.
-llvm::Expected<std::unique_ptr<HostCode>> compileForHost(mlir::Operation *gpuModule,
-                                                         const HostCodeOptions &options = {});
+llvm::Expected<rt::host::CodeObject> compileForHost(mlir::Operation *gpuModule,
+                                                    const HostCodeOptions &options = {});
+
+/// The same, loaded into this process. Kernels stay valid as long as it lives.
+llvm::Expected<std::unique_ptr<rt::host::LoadedCode>> loadForHost(mlir::Operation *gpuModule,
+                                                                  const HostCodeOptions &options = {});
 
 } // namespace attn::host
 

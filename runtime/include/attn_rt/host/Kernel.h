@@ -1,14 +1,15 @@
 //===- Kernel.h - Native code of a kernel, for the host device --*- C++ -*-===//
 //
-// What the compiler half of the host device (attn::host, or a shared object in
-// an artifact) hands to the runtime half: an entry point and, for reports, what
-// each instrumented operation was in the machine-level text.
+// What the compiler half of the host device hands to the runtime half, by way of a
+// CodeObject: an entry point and, for reports, what each instrumented operation was
+// in the machine-level text.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_HOST_KERNEL_H
 #define ATTN_RT_HOST_KERNEL_H
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -68,13 +69,28 @@ struct WgmmaProgram {
   std::vector<WgmmaStep> steps;
 };
 
-/// A kernel ready to run. Code and texts belong to whoever made it (HostCode).
+/// A list that the kernels of a module share; copies are cheap and nobody changes it.
+template <typename T> class SharedList {
+public:
+  SharedList() = default;
+  SharedList(std::vector<T> items) : items_(std::make_shared<const std::vector<T>>(std::move(items))) {}
+  bool empty() const { return size() == 0; }
+  size_t size() const { return items_ ? items_->size() : 0; }
+  const T &operator[](size_t index) const { return (*items_)[index]; }
+  const T *begin() const { return items_ ? items_->data() : nullptr; }
+  const T *end() const { return begin() + size(); }
+
+private:
+  std::shared_ptr<const std::vector<T>> items_;
+};
+
+/// A kernel ready to run. Its code belongs to whoever loaded it (LoadedCode).
 struct HostKernel {
   std::string name;
   void (*entry)(LaneAbi *lane, void **args) = nullptr;
-  std::vector<HostOpInfo> ops; ///< indexed by the op number that the code passes
-  std::vector<WarpProgram> programs;
-  std::vector<WgmmaProgram> wgmmaPrograms;
+  SharedList<HostOpInfo> ops; ///< indexed by the op number that the code passes
+  SharedList<WarpProgram> programs;
+  SharedList<WgmmaProgram> wgmmaPrograms;
   /// Size of each parameter's value; a kernel that does not say can be launched and not recorded.
   std::vector<uint32_t> parameterBytes;
   uint32_t sharedAlignment = 16; ///< declared alignment of dynamic shared memory

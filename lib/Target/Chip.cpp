@@ -17,6 +17,8 @@ const Chip *mlir::attn::findChip(llvm::StringRef name) {
   return chip == std::end(chips) ? nullptr : chip;
 }
 
+llvm::ArrayRef<Chip> mlir::attn::allChips() { return chips; }
+
 std::string mlir::attn::listChips() {
   return llvm::join(llvm::map_range(chips, [](const Chip &c) { return c.name; }), ", ");
 }

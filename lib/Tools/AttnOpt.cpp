@@ -5,10 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Attn/IR/Source.h"
-#include "attn/Pipelines/Compile.h"
-#include "attn/Target/Manifest.h"
-#include "attn/Target/PTX.h"
-#include "attn/Target/Ptxas.h"
+#include "attn/Pipelines/Emit.h"
+#include "attn/Target/Chip.h"
 #include "attn/Tools.h"
 
 #include "mlir/Support/FileUtilities.h"
@@ -27,19 +25,17 @@ namespace {
 /// Exit statuses of every program: 1 is a wrong result or failed check, 2 bad usage or bad input.
 constexpr int ok = 0, badInput = 2;
 
-enum class Emit { None, Problem, Online, Tile, Machine, Ptx, Cubin, Manifest };
-
 cl::OptionCategory category("attn-opt");
-cl::opt<Emit>
-    emitLevel("emit", cl::desc("compile the file's attention and print a level"),
-              cl::values(clEnumValN(Emit::Problem, "problem", "what is attended, defaults filled in"),
-                         clEnumValN(Emit::Online, "online", "chains of partial-softmax states"),
-                         clEnumValN(Emit::Tile, "tile", "loops, copies, fragments, dots, masks"),
-                         clEnumValN(Emit::Machine, "machine", "the code of one lane: llvm and nvvm"),
-                         clEnumValN(Emit::Ptx, "ptx", "PTX"),
-                         clEnumValN(Emit::Cubin, "cubin", "machine code, through ptxas"),
-                         clEnumValN(Emit::Manifest, "manifest", "what a launch must know, as JSON")),
-              cl::init(Emit::None), cl::cat(category));
+cl::opt<Level>
+    emitted("emit", cl::desc("compile the file's attention and print a level"),
+            cl::values(clEnumValN(Level::Problem, "problem", "what is attended, defaults filled in"),
+                       clEnumValN(Level::Online, "online", "chains of partial-softmax states"),
+                       clEnumValN(Level::Tile, "tile", "loops, copies, fragments, dots, masks"),
+                       clEnumValN(Level::Machine, "machine", "the code of one lane: llvm and nvvm"),
+                       clEnumValN(Level::Ptx, "ptx", "PTX"),
+                       clEnumValN(Level::Cubin, "cubin", "machine code, through ptxas"),
+                       clEnumValN(Level::Manifest, "manifest", "what a launch must know, as JSON")),
+            cl::cat(category));
 cl::opt<std::string> input(cl::Positional, cl::desc("<file>"), cl::init("-"), cl::cat(category));
 cl::opt<std::string> output("o", cl::desc("where to write; - is the standard output"), cl::init("-"),
                             cl::value_desc("file"), cl::cat(category));
@@ -52,56 +48,6 @@ cl::opt<std::string> entry("entry", cl::desc("function to compile, where the fil
                            cl::value_desc("name"), cl::cat(category));
 cl::opt<bool> ptxasVerbose("ptxas-verbose", cl::desc("with --emit=cubin: print what ptxas -v says"),
                            cl::cat(category));
-
-FailureOr<std::string> emitText(ModuleOp module) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  if (emitLevel == Emit::Problem || emitLevel == Emit::Online || emitLevel == Emit::Tile) {
-    if (attentionFunctions(module).empty())
-      return emitNoFunction(module);
-    if (!entry.empty()) {
-      FailureOr<func::FuncOp> chosen = findEntry(module, entry);
-      if (failed(chosen))
-        return failure();
-      for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
-        if (function != *chosen)
-          function.erase();
-    }
-    Stage stage = emitLevel == Emit::Problem  ? Stage::Problem
-                  : emitLevel == Emit::Online ? Stage::Online
-                                              : Stage::Tile;
-    PassManager manager(module.getContext());
-    addStagesUpTo(manager, stage, {target, schedule});
-    if (failed(manager.run(module)))
-      return failure();
-    stream << module << "\n";
-    return text;
-  }
-  CompileOptions options{target, schedule, emitLevel == Emit::Ptx || emitLevel == Emit::Cubin};
-  FailureOr<CompiledKernel> kernel = compileProblem(module, entry, options);
-  if (failed(kernel))
-    return failure();
-  switch (emitLevel) {
-  case Emit::Machine:
-    stream << *kernel->machine << "\n";
-    break;
-  case Emit::Manifest:
-    stream << kernel->manifest << "\n";
-    break;
-  case Emit::Ptx:
-    stream << kernel->ptx;
-    break;
-  default: {
-    llvm::Expected<Cubin> cubin = assemble(kernel->ptx, *findChip(target));
-    if (!cubin)
-      return module.emitError(llvm::toString(cubin.takeError()));
-    if (ptxasVerbose)
-      llvm::errs() << cubin->log;
-    stream.write(reinterpret_cast<const char *>(cubin->bytes.data()), cubin->bytes.size());
-  }
-  }
-  return text;
-}
 
 int usageError(const llvm::Twine &message) {
   llvm::errs() << "attn-opt: " << message << "\n";
@@ -122,9 +68,12 @@ int emitFile(DialectRegistry &registry) {
   module = parseProblemFile(input, sources, &context);
   if (!module)
     return badInput;
-  FailureOr<std::string> text = emitText(*module);
+  std::string log;
+  FailureOr<std::string> text = emitLevel(*module, emitted, entry, {target, schedule}, &log);
   if (failed(text))
     return badInput;
+  if (ptxasVerbose)
+    llvm::errs() << log;
   std::string error;
   std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(output, &error);
   if (!file)
@@ -160,7 +109,7 @@ int mlir::attn::attnOptMain(int argc, char **argv) {
   // Not MLIR's parseCLIOptions: that exits with 1 on a bad command line.
   if (!cl::ParseCommandLineOptions(argc, argv, help, &llvm::errs()))
     return badInput;
-  if (emitLevel != Emit::None)
+  if (emitted.getNumOccurrences())
     return emitFile(registry);
   return runPasses(registry);
 }

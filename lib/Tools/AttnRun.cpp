@@ -48,21 +48,6 @@ double millisecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The target whose code a GPU runs. The `a` targets run on exactly one generation; every other GPU takes the
-/// PTX of the newest plain target it is at least as new as.
-std::string targetOf(int computeCapability) {
-  switch (computeCapability) {
-  case 90:
-    return "sm_90a";
-  case 100:
-    return "sm_100a";
-  case 120:
-    return "sm_120a";
-  default:
-    return computeCapability >= 89 ? "sm_89" : "sm_80";
-  }
-}
-
 bool sameBytes(const rt::TensorMap &a, const rt::TensorMap &b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto &x, const auto &y) {
     return x.first == y.first && x.second.bytes == y.second.bytes;
@@ -143,7 +128,7 @@ rt::Status Run::openDevice() {
     device = std::move(made);
   }
   target = !options.target.empty() ? options.target
-           : cuda                  ? targetOf(device->properties().computeCapability)
+           : cuda                  ? std::string(rt::targetOfGpu(device->properties().computeCapability))
                                    : "sm_90a";
   return {};
 }

@@ -2,6 +2,7 @@
 #ifndef ATTN_TARGET_CHIP_H
 #define ATTN_TARGET_CHIP_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <cstdint>
@@ -22,6 +23,8 @@ struct Chip {
 
 /// The chip of that name, or null.
 const Chip *findChip(llvm::StringRef name);
+/// All chips, the oldest first.
+llvm::ArrayRef<Chip> allChips();
 /// The names of all chips, for messages.
 std::string listChips();
 

@@ -143,7 +143,8 @@ struct Manifest {
 struct Artifact {
   Manifest manifest;
   std::string ptx;
-  std::vector<uint8_t> cubin; ///< empty where ptxas was not at hand
+  std::vector<uint8_t> cubin;    ///< empty where ptxas was not at hand
+  std::vector<uint8_t> hostCode; ///< a CodeObject (host/CodeObject.h); empty where none was asked for
 };
 
 /// 32 hexadecimal digits of XXH3-128.

@@ -85,7 +85,8 @@ Status checkBatch(const Manifest &manifest, const Batch &batch);
 Status addDefaults(const Manifest &manifest, TensorMap &tensors);
 
 /// Checks every tensor's presence, dtype and shape, and their contents with checkBatch. Tensors that may be
-/// left out must be there: call addDefaults first.
+/// left out must be there: call addDefaults first. The data (queries, keys, values, what scores read) may be
+/// without bytes: only its sizes matter here.
 Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensors);
 
 } // namespace attn::rt

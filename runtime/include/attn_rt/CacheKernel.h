@@ -32,6 +32,8 @@ class CacheKernel {
 public:
   /// Loads the module of an operation on a cache. The device must outlive the kernel.
   static Result<CacheKernel> create(Device &device, const Manifest &manifest, const ModuleSource &source);
+  /// Of a module that was loaded before, and may serve many kernels.
+  static Result<CacheKernel> create(Device &device, const Manifest &manifest, std::shared_ptr<Module> module);
   CacheKernel(CacheKernel &&) noexcept;
   CacheKernel &operator=(CacheKernel &&) noexcept;
   ~CacheKernel();

@@ -22,8 +22,13 @@ struct CudaOptions {
 /// Says why where it cannot: no driver, a driver too old (with both versions), no such device.
 Result<std::unique_ptr<Device>> openCudaDevice(const CudaOptions &options = {});
 
-/// Is there a driver with at least one device?
-bool cudaIsAvailable();
+/// How many devices a driver finds; 0 without one.
+int cudaDeviceCount();
+inline bool cudaIsAvailable() { return cudaDeviceCount() > 0; }
+
+/// What to compile for a GPU of this compute capability (90 is 9.0). The `a` targets run on exactly one
+/// generation; every other GPU takes the PTX of the newest plain target it is at least as new as.
+std::string_view targetOfGpu(int computeCapability);
 
 } // namespace attn::rt
 

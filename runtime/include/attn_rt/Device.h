@@ -4,9 +4,10 @@
 // executor that runs the machine level of the same kernel on a CPU). One suite,
 // test/runtime/device/ConformanceTest.cpp, says what both must do.
 //
-// Work goes to one stream in the order of the calls. Copies out and synchronize
-// wait for it, nothing else does, and an error of a launch may appear only there.
-// Objects are used by one thread at a time.
+// Work goes to one stream in the order of the calls; which one may be changed between
+// calls. Copies out and synchronize wait for it, nothing else does, and an error of a
+// launch may appear only there. Objects are used by one thread at a time: who shares a
+// device locks it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_DEVICE_H
@@ -107,6 +108,10 @@ public:
   /// `args` points to each parameter's value; they are read before the call returns.
   virtual Status launch(const Kernel &kernel, const LaunchShape &shape, void **args) = 0;
   virtual Status synchronize() = 0;
+  /// The stream of all work to come: a CUstream of the device's context; null is the legacy default stream.
+  /// Costs next to nothing where nothing was copied in. The host device, whose work has ended when a call
+  /// returns, takes any.
+  virtual Status useStream(void *stream) = 0;
 
   /// From here to endRecording launches are noted and not done. Nothing else may go to the stream.
   virtual Status beginRecording() = 0;

@@ -15,6 +15,13 @@ public:
   /// Findings and counters of all launches since the last reset.
   virtual const host::Report &report() const = 0;
   virtual void resetReport() = 0;
+
+  /// Makes memory of the caller an allocation, all of it written, until it is released; nothing is copied.
+  /// Refused where it overlaps another.
+  virtual Status adopt(void *memory, size_t bytes, const std::string &label) = 0;
+  virtual Status release(void *memory) = 0;
+  /// Does one allocation hold all of this?
+  virtual bool holds(const void *memory, size_t bytes) const = 0;
 };
 
 std::unique_ptr<HostDevice> makeHostDevice(const host::LaunchOptions &options = {});

@@ -9,6 +9,15 @@
 // After bind and reserve nothing is allocated: run copies the plan into buffers of
 // fixed size and launches. Device and manifest must outlive the session.
 //
+// Where the data is the caller's and a launch must cost next to nothing, only tables are
+// the session's, and addresses go in by number:
+//
+//   Session session = *Session::create(*device, manifest, module);
+//   int q = *session.slot("q"), keys = *session.slot("kv.k_pages"), …;
+//   session.bindTables(batch);
+//   session.reserve(…), session.setPlan(plan);
+//   for (each layer) { session.bindSlot(q, …), …; session.launch(); }
+//
 // Nothing about a launch need depend on lengths. Bound for the largest batch, its
 // launch can be fixed, recorded, and replayed over whatever plan is set:
 //
@@ -36,6 +45,8 @@ class Session {
 public:
   /// Loads the module and finds every kernel of the manifest in it.
   static Result<Session> create(Device &device, const Manifest &manifest, const ModuleSource &source);
+  /// Of a module that was loaded before, and may serve many sessions.
+  static Result<Session> create(Device &device, const Manifest &manifest, std::shared_ptr<Module> module);
   Session(Session &&) noexcept;
   Session &operator=(Session &&) noexcept;
   ~Session();
@@ -49,6 +60,20 @@ public:
   Status bindAddress(const std::string &name, DeviceAddress address);
   /// A dimension that kernels ask for ("kv.max_pages"); bind sets those of its tensors.
   void setDim(const std::string &name, int32_t value);
+  /// Names of the buffers that some kernel reads or writes.
+  std::vector<std::string> bufferNames() const;
+  /// The number of a buffer of the caller's, for bindSlot. Its memory is from then on not the session's.
+  Result<int> slot(const std::string &name);
+  /// bindAddress, in some 10 ns.
+  void bindSlot(int slot, DeviceAddress address);
+  /// Copies the batch's tables (block tables, positions, …) that some kernel reads, where they have changed,
+  /// to buffers that grow and never shrink, and sets all dimensions that a batch knows. The data, `o` and
+  /// `lse` are the caller's: bindAddress or bindSlot. `slot_heads` holds the batch's own classes until it is
+  /// bound.
+  Status bindTables(const Batch &batch);
+  /// Of a table, 0 where no kernel reads it.
+  DeviceAddress tableAddress(const std::string &name) const;
+
   /// Makes room for every plan of this capacity.
   Status reserve(const PlanCapacity &capacity);
 

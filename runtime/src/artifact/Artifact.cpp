@@ -4,6 +4,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <array>
+
 namespace attn::rt {
 
 namespace {
@@ -16,6 +18,14 @@ constexpr size_t hashDigits = 32;
 constexpr size_t prefixSize = opening.size() + hashDigits + closing.size();
 
 constexpr std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr uint8_t noDigit = 64;
+constexpr std::array<uint8_t, 256> digits = [] {
+  std::array<uint8_t, 256> table;
+  table.fill(noDigit);
+  for (size_t i = 0; i < alphabet.size(); ++i)
+    table[static_cast<uint8_t>(alphabet[i])] = static_cast<uint8_t>(i);
+  return table;
+}();
 
 std::string encodeBase64(const std::vector<uint8_t> &bytes) {
   std::string text;
@@ -42,11 +52,11 @@ std::optional<std::vector<uint8_t>> decodeBase64(std::string_view text) {
     for (size_t k = 0; k < 4; ++k) {
       const char c = text[i + k];
       const bool pad = c == '=' && i + 4 == text.size() && k >= 2;
-      const size_t digit = pad ? 0 : alphabet.find(c);
-      if (digit == std::string_view::npos || (!pad && padding))
+      const uint8_t digit = pad ? 0 : digits[static_cast<uint8_t>(c)];
+      if (digit == noDigit || (!pad && padding))
         return std::nullopt;
       padding += pad;
-      triple = triple << 6 | static_cast<uint32_t>(digit);
+      triple = triple << 6 | digit;
     }
     for (size_t k = 0; k + padding < 3; ++k)
       bytes.push_back(static_cast<uint8_t>(triple >> (16 - 8 * k)));
@@ -77,7 +87,8 @@ std::string computeContentHash(const Manifest &m) {
 std::string writeArtifact(const Artifact &artifact) {
   Json json = manifestToJson(artifact.manifest);
   json["ptx"] = artifact.ptx;
-  json["cubin"] = artifact.cubin.empty() ? Json() : Json(encodeBase64(artifact.cubin));
+  for (const auto &[name, bytes] : {std::pair("cubin", &artifact.cubin), {"host", &artifact.hostCode}})
+    json[name] = bytes->empty() ? Json() : Json(encodeBase64(*bytes));
   const std::string rest = dumpJson(json).substr(1);
   return std::string(opening) + hashBytes(rest) + std::string(closing) + rest;
 }
@@ -97,24 +108,28 @@ Result<Artifact> readArtifact(std::string_view bytes, std::string_view name) {
     return inputError(prefix + "damaged or altered: its bytes hash to " + actual + ", but it says " +
                       std::string(written));
   const std::string document = "{" + std::string(rest);
-  Result<Manifest> manifest = parseManifest(document);
+  Result<Json> json = parseJson(document, "manifest");
+  if (!json)
+    return inputError(prefix + json.error().message);
+  Result<Manifest> manifest = manifestFromJson(*json);
   if (!manifest)
     return inputError(prefix + manifest.error().message);
   if (const std::string key = computeContentHash(*manifest); key != manifest->contentHash)
     return inputError(prefix + "manifest.content_hash: expected \"" + key +
                       "\" for this problem, target, schedule and " + "producer, got \"" +
                       manifest->contentHash + "\"");
-  Result<Json> json = parseJson(document, "manifest");
-  if (!json)
-    return json.error();
   std::optional<Error> error;
   const Cursor root(*json, "manifest", error);
-  Artifact artifact{std::move(*manifest), root["ptx"].string(), {}};
-  if (root.has("cubin") && !root["cubin"].isNull()) {
-    if (auto cubin = decodeBase64(root["cubin"].string()))
-      artifact.cubin = std::move(*cubin);
+  Artifact artifact{std::move(*manifest), root["ptx"].string(), {}, {}};
+  for (const auto &[field, bytes] : {std::pair("cubin", &artifact.cubin), {"host", &artifact.hostCode}}) {
+    if (!root.has(field) || root[field].isNull())
+      continue;
+    if (auto decoded = decodeBase64(root[field].value().is_string()
+                                        ? std::string_view(root[field].value().get_ref<const std::string &>())
+                                        : "?"))
+      *bytes = std::move(*decoded);
     else
-      root["cubin"].fail("not valid base64");
+      root[field].fail("not valid base64");
   }
   if (error)
     return inputError(prefix + error->message);

@@ -165,10 +165,12 @@ std::string writeManifest(const Manifest &manifest) { return dumpJson(manifestTo
 
 Result<Manifest> parseManifest(std::string_view text) {
   Result<Json> json = parseJson(text, "manifest");
-  if (!json)
-    return json.error();
+  return json ? manifestFromJson(*json) : json.error();
+}
+
+Result<Manifest> manifestFromJson(const Json &json) {
   std::optional<Error> error;
-  const Cursor root(*json, "manifest", error);
+  const Cursor root(json, "manifest", error);
   Manifest manifest = readManifest(root);
   const std::vector<Cursor> operands = error ? std::vector<Cursor>() : root["operands"].elements();
   for (size_t i = 0; i < operands.size(); ++i) {

@@ -34,6 +34,8 @@ template <typename E, size_t N> std::string word(const std::string_view (&words)
 
 Manifest readManifest(const Cursor &root);
 Json manifestToJson(const Manifest &manifest);
+/// What parseManifest does with a document that was parsed.
+Result<Manifest> manifestFromJson(const Json &json);
 
 /// Relations between fields that no single field can break; the first one broken is recorded.
 void checkManifest(const Manifest &manifest, const Cursor &root);

@@ -125,6 +125,15 @@ public:
     return wait();
   }
 
+  Status useStream(void *stream) override {
+    if (stream_ == stream)
+      return {};
+    Current current(api_, context_);
+    Status left = staging_->leave(stream_);
+    stream_ = static_cast<CUstream>(stream);
+    return left;
+  }
+
   Status beginRecording() override {
     Current current(api_, context_);
     return recorder_->begin();
@@ -229,10 +238,23 @@ Result<std::unique_ptr<Device>> openCudaDevice(const CudaOptions &options) {
       api, device, context, static_cast<CUstream>(options.stream), std::move(properties)));
 }
 
-bool cudaIsAvailable() {
+int cudaDeviceCount() {
   Result<const Api *> api = loadApi(CudaOptions().library);
   int count = 0;
-  return api && (*api)->cuDeviceGetCount(&count) == success && count > 0;
+  return api && (*api)->cuDeviceGetCount(&count) == success ? count : 0;
+}
+
+std::string_view targetOfGpu(int computeCapability) {
+  switch (computeCapability) {
+  case 90:
+    return "sm_90a";
+  case 100:
+    return "sm_100a";
+  case 120:
+    return "sm_120a";
+  default:
+    return computeCapability >= 89 ? "sm_89" : "sm_80";
+  }
 }
 
 } // namespace attn::rt

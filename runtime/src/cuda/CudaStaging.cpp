@@ -26,22 +26,29 @@ Status Staging::prepare() {
   return {};
 }
 
+Status Staging::leave(CUstream stream) {
+  if (used_ == 0)
+    return {};
+  if (CUresult result = api_.cuEventRecord(emptied_[half_], stream); result != success)
+    return api_.error(result, "recording an event");
+  pending_[half_] = true;
+  half_ ^= 1;
+  used_ = 0;
+  return {};
+}
+
 Status Staging::copyIn(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
   if (bytes <= halfBytes) {
     if (!memory_)
       if (Status status = prepare(); !status)
         return status;
-    if (used_ + bytes > halfBytes) {
-      if (CUresult result = api_.cuEventRecord(emptied_[half_], stream); result != success)
-        return api_.error(result, "recording an event");
-      pending_[half_] = true;
-      half_ ^= 1;
-      used_ = 0;
-      if (pending_[half_])
-        if (CUresult result = api_.cuEventSynchronize(emptied_[half_]); result != success)
-          return api_.error(result, "waiting for copies to the device");
-      pending_[half_] = false;
-    }
+    if (used_ + bytes > halfBytes)
+      if (Status status = leave(stream); !status)
+        return status;
+    if (pending_[half_])
+      if (CUresult result = api_.cuEventSynchronize(emptied_[half_]); result != success)
+        return api_.error(result, "waiting for copies to the device");
+    pending_[half_] = false;
     std::memcpy(memory_ + half_ * halfBytes + used_, from, bytes);
     from = memory_ + half_ * halfBytes + used_;
     used_ += (bytes + 63) / 64 * 64;

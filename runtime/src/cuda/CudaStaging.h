@@ -24,6 +24,8 @@ public:
   ~Staging();
   /// The context must be current. Larger copies than a half go past it.
   Status copyIn(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
+  /// The copies to come go to another stream than those to `stream`, whose half is therefore full.
+  Status leave(CUstream stream);
 
 private:
   const Api &api_;

@@ -152,6 +152,15 @@ public:
     return noted;
   }
   Status synchronize() override { return {}; }
+  Status useStream(void *) override { return {}; }
+  Status adopt(void *memory, size_t bytes, const std::string &label) override {
+    return memory_.adopt(memory, bytes, label);
+  }
+  Status release(void *memory) override { return memory_.free(memory); }
+  bool holds(const void *memory, size_t bytes) const override {
+    const host::Allocation *allocation = memory_.find(memory);
+    return allocation && allocation->contains(memory, bytes);
+  }
 
   Status beginRecording() override {
     if (recording_)

@@ -73,13 +73,22 @@ Result<void *> MemoryMap::alloc(size_t bytes, std::string label) {
   return p;
 }
 
-void MemoryMap::adopt(void *base, size_t bytes, std::string label) {
+Status MemoryMap::adopt(void *base, size_t bytes, std::string label) {
+  const auto begin = reinterpret_cast<uintptr_t>(base);
+  if (begin == 0 || bytes == 0 || bytes > UINTPTR_MAX - begin)
+    return inputError("host: '" + label + "' is no memory: " + std::to_string(bytes) + " bytes at " +
+                      std::to_string(begin));
+  for (uintptr_t address : {begin, begin + bytes - 1})
+    if (const Allocation *a = nearest(address);
+        a && a->address() < begin + bytes && begin < a->address() + std::max<size_t>(a->bytes, 1))
+      return inputError("host: '" + label + "' overlaps '" + a->label + "'");
   auto a = std::make_unique<Allocation>();
   a->base = static_cast<uint8_t *>(base);
   a->bytes = bytes;
   a->label = std::move(label);
   a->owned = false;
   insert(std::move(a));
+  return {};
 }
 
 Status MemoryMap::free(void *base) {

@@ -1,6 +1,7 @@
 #include "attn_rt/Batch.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace attn::rt {
 
@@ -21,11 +22,15 @@ const Tensor *findLengths(const TensorMap &tensors, const Argument &argument) {
   return lengths && elementCount(lengths->shape) == std::ssize(lengths->as<int32_t>()) ? lengths : nullptr;
 }
 
+/// Times the heads: results are counted in 32 bits.
+constexpr int64_t mostRows = std::numeric_limits<int32_t>::max();
+
 /// The rows of q, or -1 where it is missing or malformed: a file may claim any number of rows of no heads.
 int64_t rowsOf(const Manifest &manifest, const TensorMap &tensors) {
   auto q = tensors.find("q");
   if (q == tensors.end() || q->second.shape.size() != 3 || q->second.shape[1] != manifest.qHeads ||
-      q->second.shape[2] != manifest.keyDim || elementCount(q->second.shape) != q->second.elements())
+      q->second.shape[2] != manifest.keyDim || q->second.shape[0] > mostRows / manifest.qHeads ||
+      (!q->second.bytes.empty() && elementCount(q->second.shape) != q->second.elements()))
     return -1;
   return q->second.shape[0];
 }

@@ -1,10 +1,19 @@
 #include "attn_rt/Batch.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace attn::rt {
 
 namespace {
+
+/// Of the shape; none where that overflows.
+std::optional<int64_t> bytesOf(const Tensor &tensor) {
+  const std::optional<int64_t> elements = elementCount(tensor.shape);
+  const auto size = static_cast<int64_t>(dtypeSize(tensor.dtype));
+  return elements && *elements <= std::numeric_limits<int64_t>::max() / size ? std::optional(*elements * size)
+                                                                            : std::nullopt;
+}
 
 Error missing(const std::string &name) { return inputError("tensor '" + name + "' is missing"); }
 
@@ -32,8 +41,8 @@ public:
     if (!fits)
       return inputError("tensor '" + name + "': expected shape " + wanted(dims) + ", got " +
                         shapeText(tensor.shape));
-    if (static_cast<size_t>(elementCount(tensor.shape).value_or(-1)) * dtypeSize(dtype) !=
-        tensor.bytes.size())
+    const std::optional<int64_t> bytes = bytesOf(tensor);
+    if (!bytes || (!tensor.bytes.empty() && *bytes != std::ssize(tensor.bytes)))
       return inputError("tensor '" + name + "': its bytes do not fill the shape " + shapeText(tensor.shape));
     return &tensor;
   }
@@ -43,6 +52,8 @@ public:
     if (!tensor)
       return tensor.error();
     const auto values = (*tensor)->as<int32_t>();
+    if (values.empty() && *bytesOf(**tensor) > 0)
+      return inputError("tensor '" + name + "': expected its contents, got a description");
     out.assign(values.begin(), values.end());
     return {};
   }
@@ -167,7 +178,7 @@ Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensor
       auto tensor = binder.find(argument.name, argument.dtype, argument.dims);
       if (!tensor)
         return tensor.error();
-      batch.otherBytes += static_cast<int64_t>((*tensor)->bytes.size());
+      batch.otherBytes += *bytesOf(**tensor);
     }
   if (Status s = checkBatch(manifest, batch); !s)
     return s.error();

@@ -29,7 +29,7 @@ struct CacheKernel::State {
   std::string entry;
   KernelInfo info;
   Argument cache;
-  std::unique_ptr<Module> module;
+  std::shared_ptr<Module> module;
   Kernel *kernel = nullptr;
 
   std::map<std::string, uint64_t> bound; ///< values of parameters by name
@@ -97,18 +97,23 @@ CacheKernel::~CacheKernel() = default;
 
 Result<CacheKernel> CacheKernel::create(Device &device, const Manifest &manifest,
                                         const ModuleSource &source) {
+  Result<std::unique_ptr<Module>> module = device.load(source);
+  if (!module)
+    return module.error();
+  return create(device, manifest, std::shared_ptr<Module>(std::move(*module)));
+}
+
+Result<CacheKernel> CacheKernel::create(Device &device, const Manifest &manifest,
+                                        std::shared_ptr<Module> module) {
   const KernelInfo *info = manifest.rowCopy();
   if (!info)
     return inputError("'" + manifest.entry +
                       "' is an attention, not an operation on a cache: run it in a Session");
-  Result<std::unique_ptr<Module>> module = device.load(source);
-  if (!module)
-    return module.error();
-  Result<Kernel *> kernel = (*module)->kernel(info->name, info->sharedBytes);
+  Result<Kernel *> kernel = module->kernel(info->name, info->sharedBytes);
   if (!kernel)
     return kernel.error();
   std::unique_ptr<State> state(
-      new State{device, manifest.entry, *info, cacheOf(manifest), std::move(*module), *kernel, {}, {}, {}});
+      new State{device, manifest.entry, *info, cacheOf(manifest), std::move(module), *kernel, {}, {}, {}});
   state->values.resize(info->params.size());
   for (uint64_t &value : state->values)
     state->args.push_back(&value);

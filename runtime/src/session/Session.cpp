@@ -10,19 +10,36 @@ Session &Session::operator=(Session &&) noexcept = default;
 Session::~Session() = default;
 
 Result<Session> Session::create(Device &device, const Manifest &manifest, const ModuleSource &source) {
-  if (manifest.rowCopy())
-    return inputError("'" + manifest.entry +
-                      "' is an operation on a cache, not an attention: run it as a CacheKernel");
   Result<std::unique_ptr<Module>> module = device.load(source);
   if (!module)
     return module.error();
-  std::unique_ptr<State> state(new State{
-      device, manifest, std::move(*module), {}, {}, {}, {}, {}, {}, {}, manifest.ends, {}, {}, {}, {}});
+  return create(device, manifest, std::shared_ptr<Module>(std::move(*module)));
+}
+
+Result<Session> Session::create(Device &device, const Manifest &manifest, std::shared_ptr<Module> module) {
+  if (manifest.rowCopy())
+    return inputError("'" + manifest.entry +
+                      "' is an operation on a cache, not an attention: run it as a CacheKernel");
+  std::unique_ptr<State> state(new State{.device = device,
+                                         .manifest = manifest,
+                                         .module = std::move(module),
+                                         .kernels = {},
+                                         .wanted = {},
+                                         .maps = {},
+                                         .zero = {},
+                                         .buffers = {},
+                                         .addresses = {},
+                                         .dims = {},
+                                         .ends = manifest.ends,
+                                         .classHeads = {},
+                                         .planClassHeads = {},
+                                         .capacity = {},
+                                         .starts = {}});
   for (const KernelInfo &info : manifest.kernels) {
     Result<Kernel *> kernel = state->module->kernel(info.name, info.sharedBytes);
     if (!kernel)
       return kernel.error();
-    BoundKernel bound{&info, *kernel, std::vector<uint64_t>(info.params.size()), {}};
+    BoundKernel bound{&info, *kernel, std::vector<uint64_t>(info.params.size()), {}, {}};
     for (size_t i = 0; i < info.params.size(); ++i) {
       const Parameter &param = info.params[i];
       bound.args.push_back(&bound.values[i]);
@@ -36,7 +53,8 @@ Result<Session> Session::create(Device &device, const Manifest &manifest, const 
                           "', which the manifest has not");
       if (Status status = state->bindMap(*map); !status)
         return status.error();
-      bound.args.back() = state->maps[param.name].map.bytes.data();
+      bound.maps.push_back(&state->maps[param.name]);
+      bound.args.back() = bound.maps.back()->map.bytes.data();
     }
     state->kernels.push_back(std::move(bound));
   }
@@ -92,13 +110,13 @@ Status Session::bindAddress(const std::string &name, DeviceAddress address) {
   s.addresses[name] = address;
   if (name == "slot_heads")
     s.classHeads.clear();
-  s.stale = s.mapsStale = true;
+  s.forget();
   return {};
 }
 
 void Session::setDim(const std::string &name, int32_t value) {
   state_->dims[name] = value;
-  state_->stale = state_->mapsStale = true;
+  state_->forget();
 }
 
 Status Session::reserve(const PlanCapacity &capacity) {
@@ -203,10 +221,6 @@ Status Session::launch() {
       if (Status status = s.fillValues(kernel); !status)
         return status;
   s.stale = false;
-  if (s.mapsStale)
-    if (Status status = s.fillMaps(); !status)
-      return status;
-  s.mapsStale = false;
   if (Status status = s.launch(s.kernels[static_cast<size_t>(s.planKernel)], s.planBlocks); !status)
     return status;
   return s.mergeRows == 0 && !s.fixed ? Status() : s.launchMerge();

@@ -22,7 +22,7 @@ Status Session::State::allocate(const std::string &name, int64_t bytes, MemoryUs
     buffer = std::move(*made);
   }
   addresses[name] = buffer.address();
-  stale = mapsStale = true;
+  forget();
   return {};
 }
 
@@ -92,27 +92,47 @@ Status Session::State::bindMap(const TensorMapInfo &info) {
   return device.fill(zero.address(), 0, zero.bytes());
 }
 
-Status Session::State::fillMaps() {
+void Session::State::forget() {
+  stale = true;
   for (auto &[name, bound] : maps) {
-    auto address = addresses.find(bound.info->buffer);
+    bound.tensor.reset();
+    bound.stale = true;
+  }
+}
+
+Status Session::State::fillMaps(BoundKernel &kernel) {
+  for (BoundMap *bound : kernel.maps) {
+    if (!bound->stale)
+      continue;
+    const std::string &buffer = bound->info->buffer;
+    auto address = addresses.find(buffer);
     if (address == addresses.end())
-      return inputError("tensor map '" + name + "' needs buffer '" + bound.info->buffer +
+      return inputError("tensor map '" + bound->info->name + "' needs buffer '" + buffer +
                         "', which is not bound");
-    MapMemory memory{address->second, {}};
-    if (auto own = buffers.find(bound.info->buffer); own != buffers.end())
-      memory.bytes = own->second.bytes();
-    Result<BulkTensor> tensor = resolveTensorMap(*bound.info, dims, memory, zero.address());
-    if (!tensor)
-      return tensor.error();
-    Result<EncodedMap> map = device.encode(*tensor);
+    if (bound->tensor) {
+      if (bound->tensor->base != zero.address())
+        bound->tensor->base = address->second;
+    } else {
+      MapMemory memory{address->second, {}};
+      if (auto own = buffers.find(buffer); own != buffers.end())
+        memory.bytes = own->second.bytes();
+      Result<BulkTensor> tensor = resolveTensorMap(*bound->info, dims, memory, zero.address());
+      if (!tensor)
+        return tensor.error();
+      bound->tensor = std::move(*tensor);
+    }
+    Result<EncodedMap> map = device.encode(*bound->tensor);
     if (!map)
       return map.error();
-    bound.map = *map;
+    bound->map = *map;
+    bound->stale = false;
   }
   return {};
 }
 
 Status Session::State::launch(BoundKernel &kernel, int64_t blocks) {
+  if (Status status = fillMaps(kernel); !status)
+    return status;
   const LaunchShape shape{{static_cast<uint32_t>(blocks), 1, 1},
                           {static_cast<uint32_t>(kernel.info->threads), 1, 1},
                           static_cast<uint32_t>(kernel.info->sharedBytes),

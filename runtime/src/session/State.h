@@ -8,17 +8,34 @@
 
 namespace attn::rt {
 
+struct BoundMap {
+  const TensorMapInfo *info = nullptr;
+  EncodedMap map = {};
+  std::optional<BulkTensor> tensor = {}; ///< what it was made of, until a dimension changes
+  bool stale = true;                     ///< the address has changed since
+};
+
 /// A kernel with its parameters' values, in the form that a launch wants them.
 struct BoundKernel {
   const KernelInfo *info = nullptr;
   Kernel *kernel = nullptr;
   std::vector<uint64_t> values; ///< a slot for each parameter: an address, an i32 or an f32
   std::vector<void *> args;     ///< pointers to the slots, or to tensor maps
+  std::vector<BoundMap *> maps; ///< that it reads through
 };
 
-struct BoundMap {
-  const TensorMapInfo *info = nullptr;
-  EncodedMap map;
+/// A buffer of the caller's, and what an address of it goes into.
+struct Slot {
+  std::string name;
+  DeviceAddress address = 0;
+  std::vector<uint64_t *> values;
+  std::vector<BoundMap *> maps;
+};
+
+/// A batch's table on the device, and what it holds there.
+struct Table {
+  Buffer buffer;
+  std::vector<uint8_t> bytes;
 };
 
 /// What all launches have in common once they are fixed.
@@ -31,12 +48,14 @@ struct FixedLaunch {
 struct Session::State {
   Device &device;
   const Manifest &manifest;
-  std::unique_ptr<Module> module;
+  std::shared_ptr<Module> module;
   std::vector<BoundKernel> kernels;     ///< as in the manifest
   std::set<std::string> wanted;         ///< buffers that some kernel reads or writes
   std::map<std::string, BoundMap> maps; ///< that some kernel reads through
   Buffer zero;                          ///< stands for tensors without elements
   std::map<std::string, Buffer> buffers;
+  std::map<std::string, Table> tables = {};       ///< of bindTables
+  std::vector<Slot> slots = {};
   std::map<std::string, DeviceAddress> addresses; ///< of buffers and of the caller's memory
   std::map<std::string, int32_t> dims;
   std::vector<int32_t> ends;
@@ -49,8 +68,7 @@ struct Session::State {
   uint64_t planStructure = 0;           ///< of the plan that the device has
   std::vector<int32_t> mergeStart = {}; ///< as it was last copied, or was to be
   std::optional<FixedLaunch> fixed = {};
-  bool stale = true;     ///< addresses, dimensions or the plan changed since values were filled
-  bool mapsStale = true; ///< addresses or dimensions changed since maps were
+  bool stale = true; ///< addresses, dimensions or the plan changed since values were filled
 
   Status allocate(const std::string &name, int64_t bytes, MemoryUse use = MemoryUse::Plain);
   Status copy(const std::string &name, const void *from, size_t bytes);
@@ -58,7 +76,10 @@ struct Session::State {
   Result<uint64_t> valueOf(const Parameter &param, const KernelInfo &kernel) const;
   Status fillValues(BoundKernel &kernel);
   Status bindMap(const TensorMapInfo &info);
-  Status fillMaps();
+  Status fillMaps(BoundKernel &kernel);
+  /// Addresses or dimensions have changed, who knows which.
+  void forget();
+  Status setTable(const std::string &name, std::span<const int32_t> values);
   Status launch(BoundKernel &kernel, int64_t blocks);
   Status launchMerge();
   std::string kernelName(int kernel) const { return manifest.kernels[static_cast<size_t>(kernel)].name; }

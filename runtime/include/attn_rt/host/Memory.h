@@ -50,8 +50,9 @@ public:
   /// Unwritten memory, 256-byte aligned, filled with a poison pattern (NaN in every
   /// float format) and followed by a gap that belongs to nobody.
   Result<void *> alloc(size_t bytes, std::string label = {});
-  /// Makes memory of the caller known, wholly written. It must outlive its registration.
-  void adopt(void *base, size_t bytes, std::string label);
+  /// Makes memory of the caller known, wholly written. It must outlive its registration. Refuses what
+  /// overlaps an allocation.
+  Status adopt(void *base, size_t bytes, std::string label);
   Status free(void *base);
 
   void markWritten(const void *p, size_t bytes);

@@ -1,0 +1,88 @@
+/*===- Common.h - What all of the C API shares --------------------*- C -*-===*
+ *
+ * One shared library, libattn_compiler.so, holds the compiler and the runtime and exports this API: Common.h,
+ * Compiler.h, Runtime.h and Cache.h are its stable part, whose functions keep their names and meanings within
+ * a major version; Unstable.h may change with any version. For C, and for whatever can call C.
+ *
+ * Rules. Objects are opaque; a function that makes one returns it through its last parameter, and the matching
+ * Destroy takes it back (null is allowed there, and nowhere else). An object keeps what it was made from alive,
+ * so destruction is possible in any order. Functions may be called from any thread; calls on one object are
+ * done one after the other. Strings and arrays that are given are read before the call returns. Pointers that
+ * an object hands out live until it is changed or destroyed. No exception and no signal crosses: whatever
+ * can be wrong with a call is its status, and a call that fails changes nothing.
+ *
+ *===----------------------------------------------------------------------===*/
+#ifndef ATTN_C_COMMON_H
+#define ATTN_C_COMMON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ATTN_C_EXPORT __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum AttnStatusKind {
+  AttnStatusOk = 0,
+  AttnStatusInput = 1,    /* bad input: what was given, what is legal */
+  AttnStatusDevice = 2,   /* the device or its driver refused */
+  AttnStatusMemory = 3,   /* the device, the host or a cache has not enough memory */
+  AttnStatusCheck = 4,    /* a result or a detector check failed */
+  AttnStatusInternal = 5, /* a mistake of attn's: please report it */
+} AttnStatusKind;
+
+/* How a call ended. The message is UTF-8, and null where there is none. */
+typedef struct AttnStatus {
+  AttnStatusKind kind;
+  char *message;
+} AttnStatus;
+
+/* Frees the message, which may be null. */
+ATTN_C_EXPORT void attnStatusFree(AttnStatus status);
+
+typedef enum AttnDType {
+  AttnF16,
+  AttnBF16,
+  AttnF32,
+  AttnF64,
+  AttnI8,
+  AttnI16,
+  AttnI32,
+  AttnI64,
+  AttnU8,
+  AttnU16,
+  AttnU32,
+  AttnU64,
+  AttnBool,
+} AttnDType;
+
+/* A tensor in CPU memory, dense and row-major. Where only its size matters, data is null. */
+typedef struct AttnTensor {
+  const char *name;
+  AttnDType dtype;
+  int32_t rank;
+  const int64_t *shape;
+  const void *data;
+} AttnTensor;
+
+/* Named tensors that a call returns. */
+typedef struct AttnTensors AttnTensors;
+ATTN_C_EXPORT size_t attnTensorsCount(const AttnTensors *tensors);
+/* Of index 0 to count - 1, in the order of their names; all null beyond that. */
+ATTN_C_EXPORT AttnTensor attnTensorsGet(const AttnTensors *tensors, size_t index);
+ATTN_C_EXPORT void attnTensorsDestroy(AttnTensors *tensors);
+
+/* Bytes that a call returns; a NUL that is not counted follows them, so text is a C string. */
+typedef struct AttnBytes AttnBytes;
+ATTN_C_EXPORT const char *attnBytesData(const AttnBytes *bytes);
+ATTN_C_EXPORT size_t attnBytesSize(const AttnBytes *bytes);
+ATTN_C_EXPORT void attnBytesDestroy(AttnBytes *bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,147 @@
+/*===- Runtime.h - Devices, kernels, plans ------------------------*- C -*-===*
+ *
+ *   AttnDevice *device;  attnDeviceOpenHost(NULL, &device);
+ *   AttnKernel *kernel;  attnKernelLoad(device, artifact, size, "decode", &kernel);
+ *   AttnBatch *batch;    attnBatchCreate(kernel, tensors, count, &batch);
+ *   AttnPlan *plan;      attnPlanCreate(kernel, batch, NULL, 0, &plan);
+ *   attnPlanRun(plan, addresses, bytes, count, 0);          // for each layer
+ *   attnPlanUpdate(plan, batch, 0, NULL);                   // for each step
+ *
+ * Addresses are of the device's memory; the host device takes any memory of this process. They are the one
+ * thing that cannot be checked.
+ *
+ *===----------------------------------------------------------------------===*/
+#ifndef ATTN_C_RUNTIME_H
+#define ATTN_C_RUNTIME_H
+
+#include "attn-c/Common.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*===--- Devices ------------------------------------------------------------===*/
+
+typedef struct AttnDevice AttnDevice;
+/* The executor: any machine. Each option may be 0. */
+typedef struct AttnHostOptions {
+  bool checked;     /* detectors and counters, for kernels with AttnFormHostChecked */
+  bool shuffle;     /* lanes, warps and blocks in random order */
+  uint32_t threads; /* 0: one per core */
+  uint64_t seed;
+} AttnHostOptions;
+ATTN_C_EXPORT AttnStatus attnDeviceOpenHost(const AttnHostOptions *options, AttnDevice **device);
+/* A GPU through NVIDIA's driver, which is found by this name (null: "libcuda.so.1"). */
+ATTN_C_EXPORT AttnStatus attnDeviceOpenCuda(int32_t index, const char *library, AttnDevice **device);
+/* 0 where there is no driver. */
+ATTN_C_EXPORT int32_t attnCudaDeviceCount(void);
+ATTN_C_EXPORT void attnDeviceDestroy(AttnDevice *device);
+
+typedef struct AttnDeviceInfo {
+  const char *kind, *name; /* "host" or "cuda" */
+  const char *target;      /* what to compile for */
+  int32_t index, multiprocessors, computeCapability, driverVersion; /* 90; 12040 is CUDA 12.4 */
+  int64_t sharedBytes, l2Bytes, memoryBytes;
+} AttnDeviceInfo;
+ATTN_C_EXPORT AttnDeviceInfo attnDeviceInfo(const AttnDevice *device);
+/* Streams are CUstreams of the device's primary context, 0 the default one; the host device takes any. */
+ATTN_C_EXPORT AttnStatus attnDeviceSynchronize(AttnDevice *device, uintptr_t stream);
+
+/* Memory of a device. */
+typedef struct AttnMemory AttnMemory;
+ATTN_C_EXPORT AttnStatus attnMemoryCreate(AttnDevice *device, size_t bytes, const char *label, AttnMemory **memory);
+ATTN_C_EXPORT void attnMemoryDestroy(AttnMemory *memory);
+ATTN_C_EXPORT uint64_t attnMemoryAddress(const AttnMemory *memory);
+ATTN_C_EXPORT size_t attnMemorySize(const AttnMemory *memory);
+/* On the default stream; both wait. */
+ATTN_C_EXPORT AttnStatus attnMemoryCopyIn(AttnMemory *memory, size_t offset, const void *from, size_t bytes);
+ATTN_C_EXPORT AttnStatus attnMemoryCopyOut(const AttnMemory *memory, size_t offset, void *to, size_t bytes);
+ATTN_C_EXPORT AttnStatus attnMemoryFill(AttnMemory *memory, uint8_t byte);
+/* NaN everywhere; unwritten again on a checked host device. */
+ATTN_C_EXPORT AttnStatus attnMemoryPoison(AttnMemory *memory);
+
+/*===--- Kernels ------------------------------------------------------------===*/
+
+/* An artifact on a device. Its code is loaded once; plans share it. */
+typedef struct AttnKernel AttnKernel;
+/* Refuses artifacts whose hash is wrong, that hold no code for the device, or host code of another CPU or version. */
+ATTN_C_EXPORT AttnStatus attnKernelLoad(AttnDevice *device, const void *artifact, size_t size, const char *name,
+                                        AttnKernel **kernel);
+ATTN_C_EXPORT void attnKernelDestroy(AttnKernel *kernel);
+ATTN_C_EXPORT const char *attnKernelEntry(const AttnKernel *kernel);
+ATTN_C_EXPORT const char *attnKernelManifest(const AttnKernel *kernel); /* JSON */
+ATTN_C_EXPORT bool attnKernelIsChecked(const AttnKernel *kernel);
+/* An append, a move or a gather: for attnCacheKernelsCreate, not for plans. */
+ATTN_C_EXPORT bool attnKernelIsCacheOperation(const AttnKernel *kernel);
+/* What attnPlanRun takes addresses of, in this order; null beyond the last. Queries, keys and values, whatever
+ * tensors the scores read, with head classes "slot_heads", then "o" and "lse". Tables are the plan's own. */
+ATTN_C_EXPORT const char *attnKernelSlot(const AttnKernel *kernel, size_t index);
+ATTN_C_EXPORT size_t attnKernelSlotCount(const AttnKernel *kernel);
+/* i32[kv_heads] of a layer whose KV heads have these classes: what "slot_heads" holds on the device. */
+ATTN_C_EXPORT AttnStatus attnKernelSlotHeads(const AttnKernel *kernel, const int32_t *classes, size_t count,
+                                             int32_t *heads);
+
+/*===--- Batches ------------------------------------------------------------===*/
+
+/* One problem's sizes and tables, checked. */
+typedef struct AttnBatch AttnBatch;
+/* Tables (q_start, q_pos, <arg>.lengths, .pos0, .rows, .block_table, .start, classes: i32) with their data, and
+ * all other tensors described. What may be left out has its default (attn_rt/Batch.h). */
+ATTN_C_EXPORT AttnStatus attnBatchCreate(const AttnKernel *kernel, const AttnTensor *tensors, size_t count,
+                                         AttnBatch **batch);
+ATTN_C_EXPORT void attnBatchDestroy(AttnBatch *batch);
+ATTN_C_EXPORT int64_t attnBatchRows(const AttnBatch *batch);
+ATTN_C_EXPORT int64_t attnBatchSequences(const AttnBatch *batch);
+/* As the kernel's tensors, by name. */
+ATTN_C_EXPORT AttnStatus attnBatchTables(const AttnKernel *kernel, const AttnBatch *batch, AttnTensors **tables);
+
+/*===--- Plans --------------------------------------------------------------===*/
+
+/* Room for batches to come; what is 0 is the first batch's own. */
+typedef struct AttnPlanLimits {
+  int64_t rows, groups, instancesPerRow, sharedInstances, sharedRows, tokensPerRow; /* PlanLimits */
+} AttnPlanLimits;
+
+/* As PlanOptions (attn_rt/Plan.h). */
+typedef struct AttnPlanOptions {
+  const char *strategy; /* null: "flatten" */
+  int32_t blocks;       /* 0: as many as suit the device */
+  int32_t fixedSplit;   /* 0: none */
+  int32_t kernel;       /* plus 1; 0: the one that suits the rows */
+  AttnPlanLimits limits;
+} AttnPlanOptions;
+
+/* A batch's work with all device memory that it needs. One plan serves every layer; launches of it go to one
+ * stream at a time. */
+typedef struct AttnPlan AttnPlan;
+/* Plans, and copies plan and tables to the device. `options` may be null. */
+ATTN_C_EXPORT AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const AttnPlanOptions *options,
+                                        uintptr_t stream, AttnPlan **plan);
+ATTN_C_EXPORT void attnPlanDestroy(AttnPlan *plan);
+/* The next step. `extended` (may be null) says whether the plan was only extended. Memory grows where it must. */
+ATTN_C_EXPORT AttnStatus attnPlanUpdate(AttnPlan *plan, const AttnBatch *batch, uintptr_t stream, bool *extended);
+/* The least bytes that a slot must have now. */
+ATTN_C_EXPORT size_t attnPlanSlotBytes(const AttnPlan *plan, size_t slot);
+/* Launches, with an address and its bytes for each slot of the kernel ("slot_heads" may be 0: the batch's own).
+ * Neither allocates nor waits; on the host device the work is done when it returns. */
+ATTN_C_EXPORT AttnStatus attnPlanRun(AttnPlan *plan, const uint64_t *addresses, const size_t *bytes, size_t count,
+                                     uintptr_t stream);
+/* From now on launches differ in nothing but what buffers hold, so one can be recorded. What does not fit is refused. */
+ATTN_C_EXPORT AttnStatus attnPlanFix(AttnPlan *plan);
+/* A page of text; a picture. */
+ATTN_C_EXPORT AttnStatus attnPlanExplain(const AttnPlan *plan, AttnBytes **text);
+ATTN_C_EXPORT AttnStatus attnPlanSvg(const AttnPlan *plan, AttnBytes **svg);
+
+typedef struct AttnPlanStats {
+  int64_t kvBytes, qBytes, partialBytes, metadataBytes, outputBytes, tasks, cuts, mergeRows;
+  int32_t blocks, usedBlocks, kernel;
+  int32_t extended; /* updates since the plan was last made anew */
+  double balance, flops, seconds;
+} AttnPlanStats;
+ATTN_C_EXPORT AttnPlanStats attnPlanStats(const AttnPlan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

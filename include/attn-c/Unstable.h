@@ -1,0 +1,44 @@
+/*===- Unstable.h - For tests and laboratories --------------------*- C -*-===*
+ *
+ * May change with any version.
+ *
+ *===----------------------------------------------------------------------===*/
+#ifndef ATTN_C_UNSTABLE_H
+#define ATTN_C_UNSTABLE_H
+
+#include "attn-c/Compiler.h"
+#include "attn-c/Runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The float64 meaning of the text, on tensors named as in the design's table: "o" f64[rows, q_heads, value_dim] and
+ * "lse" f64[rows, q_heads]; of an operation on a cache the tensors that it leaves. What may be left out has its
+ * default. `threads` 0: one per core. */
+ATTN_C_EXPORT AttnStatus attnReference(const AttnSource *source, const AttnTensor *tensors, size_t count,
+                                       uint32_t threads, AttnTensors **results);
+
+/* What a checked host device found and counted since the last reset. */
+typedef struct AttnHostReport {
+  uint64_t races, uninitialized, outOfBounds, misaligned, sync, deadlocks;
+  uint64_t bytesRead, bytesWritten, bytesPartials, flops;
+  double sectorEfficiency, bankConflicts, seconds;
+  bool clean;
+} AttnHostReport;
+/* `text` describes the findings and may be null. Refused on other devices. */
+ATTN_C_EXPORT AttnStatus attnDeviceHostReport(AttnDevice *device, AttnHostReport *report, AttnBytes **text);
+ATTN_C_EXPORT AttnStatus attnDeviceResetReport(AttnDevice *device);
+
+/* What the problem itself needs, however it is computed (attn_rt/Plan.h). */
+typedef struct AttnFloor {
+  int64_t queryBytes, kvBytes, tableBytes, resultBytes;
+  double usefulFlops;
+} AttnFloor;
+ATTN_C_EXPORT AttnStatus attnBatchFloor(const AttnKernel *kernel, const AttnBatch *batch, AttnFloor *floor);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,68 @@
+#include "Problem.h"
+
+#include "attn/Dialect/Attn/IR/Source.h"
+#include "attn/Target/Chip.h"
+
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace attn::capi {
+
+static const mlir::DialectRegistry &dialects() {
+  static const mlir::DialectRegistry registry = [] {
+    mlir::DialectRegistry all;
+    mlir::attn::registerDialects(all);
+    return all;
+  }();
+  return registry;
+}
+
+Problem::Problem(const AttnSource &source)
+    : entry(source.entry ? source.entry : ""), source_(source),
+      context_(dialects(), mlir::MLIRContext::Threading::DISABLED), handler_(sources_, &context_, stream_) {
+  if (source.target)
+    options.target = source.target;
+  if (source.schedule)
+    options.schedule = source.schedule;
+  options.ptx = false;
+  context_.printOpOnDiagnostic(false); // the text itself is quoted instead
+  context_.getDiagEngine().registerHandler([this](mlir::Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Remark)
+      return mlir::failure();
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    if (auto where = diagnostic.getLocation()->findInstanceOf<mlir::FileLineColLoc>())
+      stream << where.getFilename().getValue() << ":" << where.getLine() << ":" << where.getColumn() << ": ";
+    stream << "remark: " << diagnostic.str();
+    remarks.push_back(std::move(text));
+    return mlir::success();
+  });
+}
+
+rt::Status Problem::parse() {
+  auto buffer = llvm::MemoryBuffer::getMemBufferCopy({source_.text, source_.size},
+                                                     source_.name ? source_.name : "attn");
+  sources_.AddNewSourceBuffer(mlir::attn::acceptAmpersand(std::move(buffer)), llvm::SMLoc());
+  module = mlir::parseSourceFile<mlir::ModuleOp>(sources_, &context_);
+  return module ? rt::Status() : error();
+}
+
+rt::Error Problem::error() {
+  llvm::StringRef text = llvm::StringRef(said_).rtrim();
+  return rt::inputError(text.empty() ? "the compiler refused the text and did not say why" : text.str());
+}
+
+rt::Status checkSource(const AttnSource *source) {
+  if (!source || (source->size && !source->text))
+    return rt::inputError("expected a text, got null");
+  if (source->size > (size_t{1} << 28))
+    return rt::inputError("expected a text of at most 256 MiB, got " + std::to_string(source->size) + " bytes");
+  if (source->target && !mlir::attn::findChip(source->target))
+    return rt::inputError("target: expected one of " + mlir::attn::listChips() + ", got '" + source->target + "'");
+  if (source->schedule && !mlir::attn::isKnownSchedule(source->schedule))
+    return rt::inputError("schedule: expected one of " + mlir::attn::listSchedules() + ", got '" +
+                          source->schedule + "'");
+  return {};
+}
+
+} // namespace attn::capi

@@ -1,0 +1,42 @@
+//===- Problem.h - A text from outside, in a context of its own -*- C++ -*-===//
+#ifndef ATTN_LIB_CAPI_PROBLEM_H
+#define ATTN_LIB_CAPI_PROBLEM_H
+
+#include "attn-c/Compiler.h"
+#include "attn/Pipelines/Compile.h"
+#include "attn_rt/Status.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/SourceMgr.h"
+
+namespace attn::capi {
+
+/// Everything that a call of the compiler needs, and nothing that two calls share. Diagnostics are collected.
+class Problem {
+public:
+  explicit Problem(const AttnSource &source);
+  rt::Status parse();
+  /// What went wrong, in the compiler's words.
+  rt::Error error();
+
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::attn::CompileOptions options;
+  std::string entry;
+  std::vector<std::string> remarks;
+
+private:
+  AttnSource source_;
+  std::string said_;
+  llvm::raw_string_ostream stream_{said_};
+  llvm::SourceMgr sources_;
+  mlir::MLIRContext context_;
+  mlir::SourceMgrDiagnosticHandler handler_;
+};
+
+/// That pointers are there, and the target and the schedule known.
+rt::Status checkSource(const AttnSource *source);
+
+} // namespace attn::capi
+
+#endif

@@ -1,0 +1,209 @@
+#include "capi/Objects.h"
+
+#include <cstring>
+
+using namespace attn::rt;
+using namespace attn::rt::capi;
+
+Status SharedBatch::fits(const Manifest &manifest) const {
+  if (contentHash == manifest.contentHash)
+    return {};
+  return inputError("the batch was made for '" + entry + "', not for '" + manifest.entry +
+                    "': make one of this kernel's");
+}
+
+Result<SlotNeed> SharedBatch::need(const Manifest &manifest, const std::string &slot) const {
+  const Batch &batch = content.batch;
+  const auto of = [](int64_t elements, DType dtype) {
+    const size_t size = dtypeSize(dtype);
+    return SlotNeed{static_cast<size_t>(elements) * size, size == 2 ? 16 : size};
+  };
+  if (slot == "o")
+    return of(batch.rows * manifest.qHeads * manifest.valueDim, manifest.dtype);
+  if (slot == "lse")
+    return of(batch.rows * manifest.qHeads, DType::F32);
+  if (slot == "slot_heads")
+    return of(manifest.kvHeads, DType::I32);
+  for (const Argument &argument : manifest.arguments) {
+    if (argument.name != slot || argument.role == Argument::Role::KV)
+      continue;
+    if (argument.role == Argument::Role::Query)
+      return of(batch.rows * manifest.qHeads * manifest.keyDim, manifest.dtype);
+    auto known = shapes.find(slot);
+    int64_t elements = 1;
+    for (size_t i = 0; i < argument.dims.size(); ++i) {
+      if (!argument.dims[i].name.empty() && known == shapes.end())
+        return inputError("tensor '" + slot + "' has a dimension '" + argument.dims[i].name +
+                          "', which a batch made from a cache does not know");
+      elements *= argument.dims[i].name.empty() ? argument.dims[i].value : known->second[i];
+    }
+    return of(elements, argument.dtype);
+  }
+  const std::vector<int32_t> heads = classHeads(manifest, batch);
+  for (size_t o = 0; o < batch.operands.size(); ++o) {
+    const Argument &argument = manifest.argumentOf(manifest.operands[o]);
+    const OperandBatch &operand = batch.operands[o];
+    const bool paged = argument.store == Argument::Store::Paged;
+    const std::string pages = paged ? "_pages" : "";
+    const bool keys = slot == argument.name + ".k" + pages;
+    if (!keys && slot != argument.name + ".v" + pages)
+      continue;
+    const int64_t tokens = paged ? operand.pages * argument.page
+                           : argument.store == Argument::Store::Dense
+                               ? operand.tokens * static_cast<int64_t>(operand.instances())
+                               : operand.tokens;
+    const int64_t ofHeads =
+        argument.headClass >= 0 ? heads[static_cast<size_t>(argument.headClass)] : argument.kvHeads;
+    return of(tokens * ofHeads * (keys ? argument.keyDim : argument.valueDim),
+              keys ? argument.keyDType : argument.valueDType);
+  }
+  return inputError("'" + manifest.entry + "' has no buffer '" + slot + "'");
+}
+
+Result<Tensor> attn::rt::capi::tensorFrom(const AttnTensor &given, size_t index,
+                                          const std::function<bool(const std::string &)> &needsData) {
+  if (!given.name)
+    return inputError("tensor " + std::to_string(index) + " has no name");
+  const std::string name = given.name;
+  if (given.dtype < AttnF16 || given.dtype > AttnBool)
+    return inputError("tensor '" + name + "': expected a dtype, got " + std::to_string(given.dtype));
+  if (given.rank < 0 || given.rank > 16 || (given.rank > 0 && !given.shape))
+    return inputError("tensor '" + name + "': expected 0 to 16 dimensions and their sizes, got " +
+                      std::to_string(given.rank));
+  Tensor tensor;
+  tensor.dtype = static_cast<DType>(given.dtype);
+  tensor.shape.assign(given.shape, given.shape + given.rank);
+  const std::optional<int64_t> elements = elementCount(tensor.shape);
+  if (!elements || *elements > (int64_t{1} << 46))
+    return inputError("tensor '" + name + "': expected a shape of memory, got " + shapeText(tensor.shape));
+  if (!needsData(name))
+    return tensor;
+  if (*elements && !given.data)
+    return inputError("tensor '" + name + "': expected its contents, got a description");
+  const auto *first = static_cast<const uint8_t *>(given.data);
+  tensor.bytes.assign(first, first + static_cast<size_t>(*elements) * dtypeSize(tensor.dtype));
+  return tensor;
+}
+
+namespace {
+
+/// Tables with their contents, all else as sizes.
+Status readTensors(const AttnTensor *given, size_t count, const Manifest &manifest, TensorMap &tensors) {
+  const auto isData = [&](const std::string &name) {
+    for (const Argument &argument : manifest.arguments)
+      if (argument.role == Argument::Role::KV) {
+        for (const char *part : {".k", ".v", ".k_pages", ".v_pages"})
+          if (name == argument.name + part)
+            return true;
+      } else if (argument.name == name && argument.role != Argument::Role::Classes) {
+        return true;
+      }
+    return false;
+  };
+  for (size_t i = 0; i < count; ++i) {
+    Result<Tensor> tensor = tensorFrom(given[i], i, [&](const std::string &name) { return !isData(name); });
+    if (!tensor)
+      return tensor.error();
+    const std::string name = given[i].name;
+    if (!tensors.emplace(name, std::move(*tensor)).second)
+      return inputError("tensor '" + name + "' is given twice");
+  }
+  return {};
+}
+
+/// Names that mean nothing are mistakes.
+Status checkNames(const Manifest &manifest, const TensorMap &tensors) {
+  for (const auto &[name, tensor] : tensors) {
+    bool known = name == "q_start" || name == "q_pos";
+    std::string names = "q_start, q_pos";
+    for (const Argument &argument : manifest.arguments) {
+      if (argument.role != Argument::Role::KV) {
+        known |= name == argument.name;
+        names += ", " + argument.name;
+        continue;
+      }
+      std::vector<const char *> parts = {".lengths", ".pos0", ".rows"};
+      if (argument.store == Argument::Store::Paged)
+        parts.insert(parts.end(), {".k_pages", ".v_pages", ".block_table"});
+      else
+        parts.insert(parts.end(), {".k", ".v"});
+      if (argument.store == Argument::Store::Packed)
+        parts.push_back(".start");
+      for (const char *part : parts) {
+        known |= name == argument.name + part;
+        names += ", " + argument.name + part;
+      }
+    }
+    if (!known)
+      return inputError("tensor '" + name + "' is none of '" + manifest.entry + "', which has " + names);
+  }
+  return {};
+}
+
+} // namespace
+
+AttnStatus attnBatchCreate(const AttnKernel *kernel, const AttnTensor *tensors, size_t count, AttnBatch **batch) {
+  return guarded([&]() -> Status {
+    if (Status status = required("kernel, batch", kernel, batch); !status)
+      return status;
+    if (count && !tensors)
+      return inputError("expected " + std::to_string(count) + " tensors, got null");
+    const Manifest &manifest = kernel->loaded->manifest;
+    if (manifest.rowCopy())
+      return inputError("'" + manifest.entry + "' is an operation on a cache: it has no batches");
+    TensorMap map;
+    if (Status status = readTensors(tensors, count, manifest, map); !status)
+      return status;
+    if (Status status = checkNames(manifest, map); !status)
+      return status;
+    if (Status status = addDefaults(manifest, map); !status)
+      return status;
+    Result<Batch> made = batchFromTensors(manifest, map);
+    if (!made)
+      return made.error();
+    auto shared = std::make_shared<SharedBatch>();
+    shared->contentHash = manifest.contentHash;
+    shared->entry = manifest.entry;
+    shared->content.batch = std::move(*made);
+    shared->version = newVersion();
+    for (const Argument &argument : manifest.arguments)
+      if (argument.role == Argument::Role::Tensor || argument.role == Argument::Role::Sink)
+        shared->shapes[argument.name] = map.at(argument.name).shape;
+    *batch = new AttnBatch{std::move(shared)};
+    return {};
+  });
+}
+
+void attnBatchDestroy(AttnBatch *batch) { delete batch; }
+
+int64_t attnBatchRows(const AttnBatch *batch) {
+  return guardedValue(int64_t{0}, [&]() -> int64_t {
+    if (!batch)
+      return 0;
+    auto held = batch->shared->lock.take();
+    return held ? batch->shared->content.batch.rows : 0;
+  });
+}
+
+int64_t attnBatchSequences(const AttnBatch *batch) {
+  return guardedValue(int64_t{0}, [&]() -> int64_t {
+    if (!batch)
+      return 0;
+    auto held = batch->shared->lock.take();
+    return held ? static_cast<int64_t>(batch->shared->content.batch.sequences()) : 0;
+  });
+}
+
+AttnStatus attnBatchTables(const AttnKernel *kernel, const AttnBatch *batch, AttnTensors **tables) {
+  return guarded([&]() -> Status {
+    if (Status status = required("kernel, batch, tables", kernel, batch, tables); !status)
+      return status;
+    auto held = batch->shared->lock.take();
+    if (!held)
+      return held.error();
+    if (Status status = batch->shared->fits(kernel->loaded->manifest); !status)
+      return status;
+    *tables = new AttnTensors{tablesOf(kernel->loaded->manifest, batch->shared->content.batch)};
+    return {};
+  });
+}

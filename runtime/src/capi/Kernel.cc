@@ -1,0 +1,144 @@
+#include "capi/Objects.h"
+
+#include <algorithm>
+
+using namespace attn::rt;
+using namespace attn::rt::capi;
+
+LoadedKernel::~LoadedKernel() {
+  if (!module)
+    return;
+  auto held = device->use();
+  if (held)
+    module.reset();
+  else
+    new std::shared_ptr<Module>(std::move(module)); // the device is lost, and with it the module
+}
+
+namespace {
+
+/// The caller's buffers in the order of the description, results last.
+std::vector<std::string> slotsOf(const Manifest &manifest) {
+  std::vector<std::string> slots;
+  const auto isRead = [&](const std::string &name) {
+    const auto reads = [&](const Parameter &param) {
+      if (param.kind == Parameter::Kind::Buffer)
+        return param.name == name;
+      const TensorMapInfo *map =
+          param.kind == Parameter::Kind::Map ? manifest.findTensorMap(param.name) : nullptr;
+      return map && map->buffer == name;
+    };
+    return std::any_of(manifest.kernels.begin(), manifest.kernels.end(), [&](const KernelInfo &kernel) {
+      return std::any_of(kernel.params.begin(), kernel.params.end(), reads);
+    });
+  };
+  const auto add = [&](const std::string &name) {
+    if (isRead(name))
+      slots.push_back(name);
+  };
+  for (const Argument &argument : manifest.arguments) {
+    if (argument.role != Argument::Role::KV) {
+      add(argument.name);
+      continue;
+    }
+    const char *pages = argument.store == Argument::Store::Paged ? "_pages" : "";
+    add(argument.name + ".k" + pages);
+    add(argument.name + ".v" + pages);
+  }
+  for (const char *name : {"slot_heads", "o", "lse"})
+    add(name);
+  return slots;
+}
+
+Result<std::shared_ptr<LoadedKernel>> load(const std::shared_ptr<SharedDevice> &device, std::string_view bytes,
+                                           const std::string &name) {
+  Result<Artifact> artifact = readArtifact(bytes, name);
+  if (!artifact)
+    return artifact.error();
+  auto kernel = std::make_shared<LoadedKernel>();
+  kernel->device = device;
+  kernel->manifest = std::move(artifact->manifest);
+  kernel->manifestText = writeManifest(kernel->manifest);
+  ModuleSource source{kernel->manifest.entry, artifact->ptx, artifact->cubin, {}};
+  const std::string prefix = "artifact '" + name + "'";
+  if (device->host) {
+    if (artifact->hostCode.empty())
+      return Error{ErrorKind::Device, prefix + " has no code for the host device: compile it with the form host"};
+    Result<host::CodeObject> object = host::readCodeObject(artifact->hostCode, prefix);
+    if (!object)
+      return object.error();
+    auto code = host::LoadedCode::load(*object, prefix);
+    if (!code)
+      return code.error();
+    kernel->checked = object->checked;
+    kernel->code = std::move(*code);
+    source.hostKernels = kernel->code->kernels();
+  }
+  auto held = device->use();
+  if (!held)
+    return held.error();
+  auto module = device->device->load(source);
+  if (!module)
+    return module.error();
+  kernel->module = std::move(*module);
+  if (!kernel->manifest.rowCopy())
+    kernel->slots = slotsOf(kernel->manifest);
+  // Every kernel is there, and fits the device.
+  for (const KernelInfo &info : kernel->manifest.kernels)
+    if (auto found = kernel->module->kernel(info.name, info.sharedBytes); !found)
+      return found.error();
+  return kernel;
+}
+
+} // namespace
+
+AttnStatus attnKernelLoad(AttnDevice *device, const void *artifact, size_t size, const char *name,
+                          AttnKernel **kernel) {
+  return guarded([&]() -> Status {
+    if (Status status = required("device, artifact, kernel", device, static_cast<const char *>(artifact), kernel);
+        !status)
+      return status;
+    auto loaded =
+        load(device->shared, {static_cast<const char *>(artifact), size}, name ? name : "kernel");
+    if (!loaded)
+      return loaded.error();
+    *kernel = new AttnKernel{std::move(*loaded)};
+    return {};
+  });
+}
+
+void attnKernelDestroy(AttnKernel *kernel) { delete kernel; }
+const char *attnKernelEntry(const AttnKernel *kernel) {
+  return kernel ? kernel->loaded->manifest.entry.c_str() : nullptr;
+}
+const char *attnKernelManifest(const AttnKernel *kernel) {
+  return kernel ? kernel->loaded->manifestText.c_str() : nullptr;
+}
+bool attnKernelIsChecked(const AttnKernel *kernel) { return kernel && kernel->loaded->checked; }
+bool attnKernelIsCacheOperation(const AttnKernel *kernel) {
+  return kernel && kernel->loaded->manifest.rowCopy() != nullptr;
+}
+size_t attnKernelSlotCount(const AttnKernel *kernel) { return kernel ? kernel->loaded->slots.size() : 0; }
+const char *attnKernelSlot(const AttnKernel *kernel, size_t index) {
+  return index < attnKernelSlotCount(kernel) ? kernel->loaded->slots[index].c_str() : nullptr;
+}
+
+AttnStatus attnKernelSlotHeads(const AttnKernel *kernel, const int32_t *classes, size_t count, int32_t *heads) {
+  return guarded([&]() -> Status {
+    if (Status status = required("kernel, classes, heads", kernel, classes, heads); !status)
+      return status;
+    const Manifest &manifest = kernel->loaded->manifest;
+    if (manifest.headClasses.empty())
+      return inputError("classes: '" + manifest.entry + "' has no head classes");
+    if (count != static_cast<size_t>(manifest.kvHeads))
+      return inputError("classes: expected one for each of the " + std::to_string(manifest.kvHeads) +
+                        " KV heads, got " + std::to_string(count));
+    Batch batch;
+    batch.classes.assign(classes, classes + count);
+    if (Status status = checkClasses(manifest, batch.classes); !status)
+      return status;
+    const std::vector<int32_t> slots = slotHeads(manifest, batch);
+    std::copy(slots.begin(), slots.end(), heads);
+    return {};
+  });
+}

@@ -1,0 +1,393 @@
+#include "attn_rt/Picture.h"
+#include "capi/Objects.h"
+
+#include <algorithm>
+#include <limits>
+
+using namespace attn::rt;
+using namespace attn::rt::capi;
+
+PlannedBatch::~PlannedBatch() {
+  if (!session)
+    return;
+  auto held = kernel->device->use();
+  if (held)
+    session.reset();
+  else
+    new Session(std::move(*session)); // its buffers belong to a device that is lost
+}
+
+Result<std::unique_lock<std::mutex>> PlannedBatch::hold() const {
+  auto held = batch->lock.take();
+  if (held && batch->version != version)
+    return inputError("the batch has changed since it was planned: update the plan first");
+  return held;
+}
+
+namespace {
+
+/// The larger of each.
+PlanLimits larger(const PlanLimits &a, const PlanLimits &b) {
+  return {std::max(a.rows, b.rows),
+          std::max(a.groups, b.groups),
+          std::max(a.instancesPerRow, b.instancesPerRow),
+          std::max(a.sharedInstances, b.sharedInstances),
+          std::max(a.sharedRows, b.sharedRows),
+          std::max(a.tokensPerRow, b.tokensPerRow)};
+}
+
+Result<PlanOptions> readOptions(const AttnPlanOptions &given, const LoadedKernel &kernel) {
+  PlanOptions options;
+  if (given.strategy) {
+    const auto strategy = parseStrategy(given.strategy);
+    if (!strategy)
+      return inputError("strategy: expected by-query, by-node, by-node-chunk or flatten, got '" +
+                        std::string(given.strategy) + "'");
+    options.strategy = *strategy;
+  }
+  const auto inRange = [](const char *name, int64_t value, int64_t most) -> Status {
+    if (value >= 0 && value <= most)
+      return {};
+    return inputError(std::string(name) + ": expected 0 to " + std::to_string(most) + ", got " +
+                      std::to_string(value));
+  };
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  const AttnPlanLimits &limits = given.limits;
+  const std::tuple<const char *, int64_t, int64_t> fields[] = {
+      {"blocks", given.blocks, 1 << 20},
+      {"fixed_split", given.fixedSplit, 1 << 30},
+      {"limits.rows", limits.rows, 1 << 26},
+      {"limits.groups", limits.groups, 1 << 26},
+      {"limits.instances_per_row", limits.instancesPerRow, 1 << 20},
+      {"limits.shared_instances", limits.sharedInstances, 1 << 26},
+      {"limits.shared_rows", limits.sharedRows, 1 << 26},
+      {"limits.tokens_per_row", limits.tokensPerRow, most}};
+  for (const auto &[name, value, bound] : fields)
+    if (Status status = inRange(name, value, bound); !status)
+      return status.error();
+  if (given.kernel < 0 || given.kernel > std::ssize(kernel.manifest.kernels) ||
+      (given.kernel && kernel.manifest.kernels[static_cast<size_t>(given.kernel - 1)].role != KernelInfo::Role::Attend))
+    return inputError("kernel: expected the index of an attend kernel of '" + kernel.manifest.entry + "', got " +
+                      std::to_string(int64_t{given.kernel} - 1));
+  options.blocks = given.blocks;
+  options.fixedSplit = given.fixedSplit;
+  options.kernel = given.kernel - 1;
+  const DeviceProperties &device = kernel.device->device->properties();
+  if (!kernel.device->host) { // on a host, plans are those of the GPU that predictions are for
+    options.multiprocessors = device.multiprocessors;
+    if (const GpuModel *gpu = findGpuOfDevice(device.name))
+      options.gpu = gpu;
+  }
+  return options;
+}
+
+/// Kernels index partials and records with 32 bits.
+Status checkCapacity(const PlanCapacity &capacity) {
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  for (const auto &[name, value] : {std::pair("tasks", capacity.tasks), {"segments", capacity.segments},
+                                    {"merge rows", capacity.mergeRows}, {"merge partials", capacity.mergePartials},
+                                    {"partial rows", capacity.partialRows}, {"slots", capacity.slots},
+                                    {"bits", capacity.bits}})
+    if (value < 0 || value > most)
+      return inputError(std::string("limits: they ask for ") + std::to_string(value) + " " + name +
+                        ", more than 2^31 - 1");
+  return {};
+}
+
+} // namespace
+
+/// Copies what was planned to the device.
+Status PlannedBatch::upload(const SharedBatch &given, uintptr_t stream, bool grow) {
+  auto held = kernel->device->use(stream);
+  if (!held)
+    return held.error();
+  if (grow)
+    if (Status status = session->reserve(capacity); !status)
+      return status;
+  if (Status status = session->bindTables(given.content.batch); !status)
+    return status;
+  for (const auto &[name, shape] : given.shapes)
+    for (size_t axis = 0; axis < shape.size(); ++axis)
+      session->setDim(name + ".dim" + std::to_string(axis), static_cast<int32_t>(shape[axis]));
+  return session->setPlan(plan);
+}
+
+Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream, bool &wasExtended) {
+  const Manifest &manifest = kernel->manifest;
+  auto held = given->lock.take();
+  if (!held)
+    return held.error();
+  if (Status status = given->fits(manifest); !status)
+    return status;
+  std::vector<SlotNeed> needed;
+  for (const std::string &slot : kernel->slots) {
+    Result<SlotNeed> need = given->need(manifest, slot);
+    if (!need)
+      return need.error();
+    needed.push_back(*need);
+  }
+  const Batch &content = given->content.batch;
+  const bool first = !batch;
+  ready = false;
+  Result<bool> kept = first ? Result<bool>(false) : planner->update(content, plan);
+  bool grow = first;
+  if (first || !kept) {
+    const PlanLimits now = PlanLimits::of(manifest, content);
+    const PlanLimits more = larger(limits, now);
+    grow = first || more.rows != limits.rows || more.groups != limits.groups ||
+           more.instancesPerRow != limits.instancesPerRow || more.sharedInstances != limits.sharedInstances ||
+           more.sharedRows != limits.sharedRows || more.tokensPerRow != limits.tokensPerRow;
+    if (!first && (!grow || fixed))
+      return kept.error();
+    const PlanCapacity room = planCapacity(manifest, more, options);
+    if (Status status = checkCapacity(room); !status)
+      return status;
+    limits = more;
+    capacity = room;
+    planner.emplace(manifest, options, capacity);
+    if (Status status = planner->plan(content, plan); !status)
+      return status;
+    kept = false;
+  }
+  if (Status status = upload(*given, stream, grow); !status)
+    return status;
+  extended = *kept ? extended + 1 : 0;
+  wasExtended = *kept;
+  needs = std::move(needed);
+  rows = content.rows;
+  version = given->version;
+  batch = std::move(given);
+  ready = true;
+  return {};
+}
+
+Status PlannedBatch::checkAddress(size_t slot, uint64_t address, size_t bytes) const {
+  const SlotNeed &need = needs[slot];
+  const std::string &name = kernel->slots[slot];
+  if (bytes < need.bytes)
+    return inputError("'" + name + "': expected at least " + std::to_string(need.bytes) + " bytes, got " +
+                      std::to_string(bytes));
+  if (need.bytes && !address)
+    return inputError("'" + name + "': expected an address, got null");
+  if (address % need.alignment)
+    return inputError("'" + name + "': expected an address that is a multiple of " +
+                      std::to_string(need.alignment) + ", got one that is " +
+                      std::to_string(address % need.alignment) + " above one");
+  if (bytes > std::numeric_limits<int64_t>::max() || address > std::numeric_limits<uint64_t>::max() - bytes)
+    return inputError("'" + name + "': " + std::to_string(bytes) + " bytes at " + std::to_string(address) +
+                      " reach past the end of memory");
+  return {};
+}
+
+namespace {
+
+/// Memory of the caller that the host device knows for the time of a launch. Buffers may overlap (keys and
+/// values in one tensor), allocations may not.
+class Adopted {
+public:
+  explicit Adopted(HostDevice &device) : device_(device) {}
+  ~Adopted() {
+    for (const Range &range : ranges_)
+      if (range.known)
+        (void)device_.release(reinterpret_cast<void *>(range.begin));
+  }
+  void add(uint64_t address, size_t bytes, const std::string &name) {
+    if (bytes && !device_.holds(reinterpret_cast<void *>(address), bytes))
+      ranges_.push_back({address, address + bytes, &name, false});
+  }
+  Status adopt() {
+    std::sort(ranges_.begin(), ranges_.end(), [](const Range &a, const Range &b) { return a.begin < b.begin; });
+    for (size_t i = 0, next; i < ranges_.size(); i = next) {
+      Range &all = ranges_[i];
+      std::string label = *all.name;
+      for (next = i + 1; next < ranges_.size() && ranges_[next].begin < all.end; ++next) {
+        all.end = std::max(all.end, ranges_[next].end);
+        label += ", " + *ranges_[next].name;
+      }
+      if (Status status = device_.adopt(reinterpret_cast<void *>(all.begin), all.end - all.begin, label); !status)
+        return status;
+      all.known = true;
+    }
+    return {};
+  }
+
+private:
+  struct Range {
+    uint64_t begin, end;
+    const std::string *name;
+    bool known;
+  };
+  HostDevice &device_;
+  std::vector<Range> ranges_;
+};
+
+} // namespace
+
+Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, size_t count, uintptr_t stream) {
+  if (!ready)
+    return inputError("the plan's last update failed: update it before it is run");
+  if (count != needs.size())
+    return inputError("expected an address for each of the " + std::to_string(needs.size()) +
+                      " buffers, got " + std::to_string(count));
+  auto held = kernel->device->use(stream);
+  if (!held)
+    return held.error();
+  HostDevice *host = kernel->device->host;
+  std::optional<Adopted> adopted;
+  if (host)
+    adopted.emplace(*host);
+  for (size_t i = 0; i < count; ++i) {
+    const bool own = !addresses[i] && kernel->slots[i] == "slot_heads";
+    if (!own)
+      if (Status status = checkAddress(i, addresses[i], bytes[i]); !status)
+        return status;
+    session->bindSlot(slots[i], own ? session->tableAddress("slot_heads") : addresses[i]);
+    if (host && !own)
+      adopted->add(addresses[i], bytes[i], kernel->slots[i]);
+  }
+  if (host)
+    if (Status status = adopted->adopt(); !status)
+      return status;
+  return session->launch();
+}
+
+AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const AttnPlanOptions *options,
+                          uintptr_t stream, AttnPlan **plan) {
+  return guarded([&]() -> Status {
+    if (Status status = required("kernel, batch, plan", kernel, batch, plan); !status)
+      return status;
+    const std::shared_ptr<LoadedKernel> &loaded = kernel->loaded;
+    const AttnPlanOptions given = options ? *options : AttnPlanOptions{};
+    Result<PlanOptions> read = readOptions(given, *loaded);
+    if (!read)
+      return read.error();
+    const auto make = [&]() -> Result<std::shared_ptr<PlannedBatch>> {
+      auto held = loaded->device->use(stream);
+      if (!held)
+        return held.error();
+      Result<Session> session = Session::create(*loaded->device->device, loaded->manifest, loaded->module);
+      if (!session)
+        return session.error();
+      return std::make_shared<PlannedBatch>(loaded, *read, std::move(*session));
+    };
+    auto planned = make();
+    if (!planned)
+      return planned.error();
+    for (const std::string &name : loaded->slots) {
+      Result<int> slot = (*planned)->session->slot(name);
+      if (!slot)
+        return slot.error();
+      (*planned)->slots.push_back(*slot);
+    }
+    const AttnPlanLimits &limits = given.limits;
+    (*planned)->limits = {limits.rows,       limits.groups,       std::max<int64_t>(limits.instancesPerRow, 1),
+                          limits.sharedInstances, limits.sharedRows, limits.tokensPerRow};
+    bool extended = false;
+    if (Status status = (*planned)->update(batch->shared, stream, extended); !status)
+      return status;
+    *plan = new AttnPlan{std::move(*planned)};
+    return {};
+  });
+}
+
+void attnPlanDestroy(AttnPlan *plan) { delete plan; }
+
+AttnStatus attnPlanUpdate(AttnPlan *plan, const AttnBatch *batch, uintptr_t stream, bool *extended) {
+  return guarded([&]() -> Status {
+    if (Status status = required("plan, batch", plan, batch); !status)
+      return status;
+    auto held = plan->planned->lock.take();
+    if (!held)
+      return held.error();
+    bool kept = false;
+    Status status = plan->planned->update(batch->shared, stream, kept);
+    if (extended)
+      *extended = kept;
+    return status;
+  });
+}
+
+size_t attnPlanSlotBytes(const AttnPlan *plan, size_t slot) {
+  return guardedValue(size_t{0}, [&]() -> size_t {
+    if (!plan)
+      return 0;
+    auto held = plan->planned->lock.take();
+    return held && slot < plan->planned->needs.size() ? plan->planned->needs[slot].bytes : 0;
+  });
+}
+
+AttnStatus attnPlanRun(AttnPlan *plan, const uint64_t *addresses, const size_t *bytes, size_t count,
+                       uintptr_t stream) {
+  return guarded([&]() -> Status {
+    if (Status status = required("plan, addresses, bytes", plan, addresses, bytes); !status)
+      return status;
+    auto held = plan->planned->lock.take();
+    return held ? plan->planned->run(addresses, bytes, count, stream) : held.error();
+  });
+}
+
+AttnStatus attnPlanFix(AttnPlan *plan) {
+  return guarded([&]() -> Status {
+    if (Status status = required("plan", plan); !status)
+      return status;
+    auto held = plan->planned->lock.take();
+    if (!held)
+      return held.error();
+    PlannedBatch &planned = *plan->planned;
+    if (Status status = planned.session->fixLaunch(); !status)
+      return status;
+    planned.fixed = true;
+    planned.options.kernel = planned.plan.kernel;
+    planned.options.blocks = planned.plan.blocks;
+    planned.planner.emplace(planned.kernel->manifest, planned.options, planned.capacity);
+    return {};
+  });
+}
+
+/// Texts about what was planned last.
+template <typename Text> static AttnStatus describe(const AttnPlan *plan, AttnBytes **text, Text make) {
+  return guarded([&]() -> Status {
+    if (Status status = required("plan, text", plan, text); !status)
+      return status;
+    const PlannedBatch &planned = *plan->planned;
+    auto held = plan->planned->lock.take();
+    if (!held)
+      return held.error();
+    auto batch = planned.hold();
+    if (!batch)
+      return batch.error();
+    *text = new AttnBytes{
+        make(planned.kernel->manifest, planned.batch->content.batch, planned.plan, *planned.options.gpu)};
+    return {};
+  });
+}
+
+AttnStatus attnPlanExplain(const AttnPlan *plan, AttnBytes **text) { return describe(plan, text, explainPlan); }
+AttnStatus attnPlanSvg(const AttnPlan *plan, AttnBytes **svg) { return describe(plan, svg, drawPlan); }
+
+AttnPlanStats attnPlanStats(const AttnPlan *plan) {
+  return guardedValue(AttnPlanStats{}, [&]() -> AttnPlanStats {
+    if (!plan)
+      return {};
+    auto held = plan->planned->lock.take();
+    if (!held)
+      return {};
+    const Plan &made = plan->planned->plan;
+    const PlanStats &stats = made.stats;
+    return {stats.kvBytes,
+            stats.qBytes,
+            stats.partialBytes,
+            stats.metadataBytes,
+            stats.outputBytes,
+            stats.tasks,
+            stats.cuts,
+            std::ssize(made.mergeRows),
+            made.blocks,
+            stats.usedBlocks,
+            made.kernel,
+            plan->planned->extended,
+            stats.balance,
+            stats.flops,
+            stats.estimatedSeconds};
+  });
+}

@@ -1,0 +1,71 @@
+#include "attn-c/Unstable.h"
+#include "capi/Objects.h"
+
+using namespace attn::rt;
+using namespace attn::rt::capi;
+
+static Status onHost(const AttnDevice *device) {
+  if (Status status = required("device", device); !status)
+    return status;
+  if (!device->shared->host)
+    return inputError("expected a host device, which alone checks what it runs, got a cuda device");
+  return {};
+}
+
+AttnStatus attnDeviceHostReport(AttnDevice *device, AttnHostReport *report, AttnBytes **text) {
+  return guarded([&]() -> Status {
+    if (Status status = onHost(device); !status)
+      return status;
+    if (Status status = required("report", report); !status)
+      return status;
+    auto held = device->shared->use();
+    if (!held)
+      return held.error();
+    const host::Report &found = device->shared->host->report();
+    using host::FindingKind;
+    *report = {found.total(FindingKind::Race),
+               found.total(FindingKind::Uninitialized),
+               found.total(FindingKind::OutOfBounds),
+               found.total(FindingKind::Misaligned),
+               found.total(FindingKind::Sync),
+               found.total(FindingKind::Deadlock),
+               found.counters.bytesRead,
+               found.counters.bytesWritten,
+               found.counters.bytesPartials,
+               found.counters.flops,
+               found.counters.sectorEfficiency(),
+               found.counters.bankConflicts(),
+               found.seconds,
+               found.clean()};
+    if (text)
+      *text = new AttnBytes{found.describe()};
+    return {};
+  });
+}
+
+AttnStatus attnDeviceResetReport(AttnDevice *device) {
+  return guarded([&]() -> Status {
+    if (Status status = onHost(device); !status)
+      return status;
+    auto held = device->shared->use();
+    if (!held)
+      return held.error();
+    device->shared->host->resetReport();
+    return {};
+  });
+}
+
+AttnStatus attnBatchFloor(const AttnKernel *kernel, const AttnBatch *batch, AttnFloor *floor) {
+  return guarded([&]() -> Status {
+    if (Status status = required("kernel, batch, floor", kernel, batch, floor); !status)
+      return status;
+    auto held = batch->shared->lock.take();
+    if (!held)
+      return held.error();
+    if (Status status = batch->shared->fits(kernel->loaded->manifest); !status)
+      return status;
+    const ProblemFloor least = problemFloor(kernel->loaded->manifest, batch->shared->content.batch);
+    *floor = {least.queryBytes, least.kvBytes, least.tableBytes, least.resultBytes, least.usefulFlops};
+    return {};
+  });
+}

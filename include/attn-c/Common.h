@@ -4,12 +4,12 @@
  * Compiler.h, Runtime.h and Cache.h are its stable part, whose functions keep their names and meanings within
  * a major version; Unstable.h may change with any version. For C, and for whatever can call C.
  *
- * Rules. Objects are opaque; a function that makes one returns it through its last parameter, and the matching
- * Destroy takes it back (null is allowed there, and nowhere else). An object keeps what it was made from alive,
- * so destruction is possible in any order. Functions may be called from any thread; calls on one object are
- * done one after the other. Strings and arrays that are given are read before the call returns. Pointers that
- * an object hands out live until it is changed or destroyed. No exception and no signal crosses: whatever
- * can be wrong with a call is its status, and a call that fails changes nothing.
+ * Rules. Objects are opaque; a function that makes one returns it through its last parameter, and the
+ * matching Destroy takes it back (null is allowed there, and nowhere else). An object keeps what it was made
+ * from alive, so destruction is possible in any order. Functions may be called from any thread; calls on one
+ * object are done one after the other. Strings and arrays that are given are read before the call returns.
+ * Pointers that an object hands out live until it is changed or destroyed. No exception and no signal
+ * crosses: whatever can be wrong with a call is its status, and a call that fails changes nothing.
  *
  *===----------------------------------------------------------------------===*/
 #ifndef ATTN_C_COMMON_H

@@ -43,14 +43,16 @@ typedef enum AttnForm {
 } AttnForm;
 
 typedef struct AttnCompiled AttnCompiled;
-/* Where the text is wrong the message is the compiler's own: "name:line:col: error: …" and the line in question. */
+/* Where the text is wrong the message is the compiler's own: "name:line:col: error: …" and the line in
+ * question. */
 ATTN_C_EXPORT AttnStatus attnCompile(const AttnSource *source, uint32_t forms, AttnCompiled **compiled);
 ATTN_C_EXPORT void attnCompiledDestroy(AttnCompiled *compiled);
 /* The artifact: one file, to be kept or loaded (attnKernelLoad). */
 ATTN_C_EXPORT const AttnBytes *attnCompiledArtifact(const AttnCompiled *compiled);
 /* JSON: see attn_rt/Artifact.h. */
 ATTN_C_EXPORT const char *attnCompiledManifest(const AttnCompiled *compiled);
-/* What the compiler says unasked, "name:line:col: remark: …": why it chose a schedule. Null beyond the last. */
+/* What the compiler says unasked, "name:line:col: remark: …": why it chose a schedule. Null beyond the last.
+ */
 ATTN_C_EXPORT const char *attnCompiledRemark(const AttnCompiled *compiled, size_t index);
 /* What ptxas -v printed; empty without a cubin. */
 ATTN_C_EXPORT const char *attnCompiledPtxasLog(const AttnCompiled *compiled);

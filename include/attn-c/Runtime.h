@@ -38,8 +38,8 @@ ATTN_C_EXPORT int32_t attnCudaDeviceCount(void);
 ATTN_C_EXPORT void attnDeviceDestroy(AttnDevice *device);
 
 typedef struct AttnDeviceInfo {
-  const char *kind, *name; /* "host" or "cuda" */
-  const char *target;      /* what to compile for */
+  const char *kind, *name;                                          /* "host" or "cuda" */
+  const char *target;                                               /* what to compile for */
   int32_t index, multiprocessors, computeCapability, driverVersion; /* 90; 12040 is CUDA 12.4 */
   int64_t sharedBytes, l2Bytes, memoryBytes;
 } AttnDeviceInfo;
@@ -49,7 +49,8 @@ ATTN_C_EXPORT AttnStatus attnDeviceSynchronize(AttnDevice *device, uintptr_t str
 
 /* Memory of a device. */
 typedef struct AttnMemory AttnMemory;
-ATTN_C_EXPORT AttnStatus attnMemoryCreate(AttnDevice *device, size_t bytes, const char *label, AttnMemory **memory);
+ATTN_C_EXPORT AttnStatus attnMemoryCreate(AttnDevice *device, size_t bytes, const char *label,
+                                          AttnMemory **memory);
 ATTN_C_EXPORT void attnMemoryDestroy(AttnMemory *memory);
 ATTN_C_EXPORT uint64_t attnMemoryAddress(const AttnMemory *memory);
 ATTN_C_EXPORT size_t attnMemorySize(const AttnMemory *memory);
@@ -64,17 +65,19 @@ ATTN_C_EXPORT AttnStatus attnMemoryPoison(AttnMemory *memory);
 
 /* An artifact on a device. Its code is loaded once; plans share it. */
 typedef struct AttnKernel AttnKernel;
-/* Refuses artifacts whose hash is wrong, that hold no code for the device, or host code of another CPU or version. */
-ATTN_C_EXPORT AttnStatus attnKernelLoad(AttnDevice *device, const void *artifact, size_t size, const char *name,
-                                        AttnKernel **kernel);
+/* Refuses artifacts whose hash is wrong, that hold no code for the device, or host code of another CPU or
+ * version. */
+ATTN_C_EXPORT AttnStatus attnKernelLoad(AttnDevice *device, const void *artifact, size_t size,
+                                        const char *name, AttnKernel **kernel);
 ATTN_C_EXPORT void attnKernelDestroy(AttnKernel *kernel);
 ATTN_C_EXPORT const char *attnKernelEntry(const AttnKernel *kernel);
 ATTN_C_EXPORT const char *attnKernelManifest(const AttnKernel *kernel); /* JSON */
 ATTN_C_EXPORT bool attnKernelIsChecked(const AttnKernel *kernel);
 /* An append, a move or a gather: for attnCacheKernelsCreate, not for plans. */
 ATTN_C_EXPORT bool attnKernelIsCacheOperation(const AttnKernel *kernel);
-/* What attnPlanRun takes addresses of, in this order; null beyond the last. Queries, keys and values, whatever
- * tensors the scores read, with head classes "slot_heads", then "o" and "lse". Tables are the plan's own. */
+/* What attnPlanRun takes addresses of, in this order; null beyond the last. Queries, keys and values,
+ * whatever tensors the scores read, with head classes "slot_heads", then "o" and "lse". Tables are the plan's
+ * own. */
 ATTN_C_EXPORT const char *attnKernelSlot(const AttnKernel *kernel, size_t index);
 ATTN_C_EXPORT size_t attnKernelSlotCount(const AttnKernel *kernel);
 /* i32[kv_heads] of a layer whose KV heads have these classes: what "slot_heads" holds on the device. */
@@ -85,15 +88,17 @@ ATTN_C_EXPORT AttnStatus attnKernelSlotHeads(const AttnKernel *kernel, const int
 
 /* One problem's sizes and tables, checked. */
 typedef struct AttnBatch AttnBatch;
-/* Tables (q_start, q_pos, <arg>.lengths, .pos0, .rows, .block_table, .start, classes: i32) with their data, and
- * all other tensors described. What may be left out has its default (attn_rt/Batch.h). */
+/* Tables (q_start, q_pos, <arg>.lengths, .pos0, .rows, .block_table, .start, classes: i32) with their data,
+ * and all other tensors described. What may be left out has its default (attn_rt/Batch.h). `ends`: the sizes
+ * of windows and sinks, in the manifest's order; none: as compiled. */
 ATTN_C_EXPORT AttnStatus attnBatchCreate(const AttnKernel *kernel, const AttnTensor *tensors, size_t count,
-                                         AttnBatch **batch);
+                                         const int32_t *ends, size_t endCount, AttnBatch **batch);
 ATTN_C_EXPORT void attnBatchDestroy(AttnBatch *batch);
 ATTN_C_EXPORT int64_t attnBatchRows(const AttnBatch *batch);
 ATTN_C_EXPORT int64_t attnBatchSequences(const AttnBatch *batch);
 /* As the kernel's tensors, by name. */
-ATTN_C_EXPORT AttnStatus attnBatchTables(const AttnKernel *kernel, const AttnBatch *batch, AttnTensors **tables);
+ATTN_C_EXPORT AttnStatus attnBatchTables(const AttnKernel *kernel, const AttnBatch *batch,
+                                         AttnTensors **tables);
 
 /*===--- Plans --------------------------------------------------------------===*/
 
@@ -115,18 +120,23 @@ typedef struct AttnPlanOptions {
  * stream at a time. */
 typedef struct AttnPlan AttnPlan;
 /* Plans, and copies plan and tables to the device. `options` may be null. */
-ATTN_C_EXPORT AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const AttnPlanOptions *options,
-                                        uintptr_t stream, AttnPlan **plan);
+ATTN_C_EXPORT AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch,
+                                        const AttnPlanOptions *options, uintptr_t stream, AttnPlan **plan);
 ATTN_C_EXPORT void attnPlanDestroy(AttnPlan *plan);
-/* The next step. `extended` (may be null) says whether the plan was only extended. Memory grows where it must. */
-ATTN_C_EXPORT AttnStatus attnPlanUpdate(AttnPlan *plan, const AttnBatch *batch, uintptr_t stream, bool *extended);
+/* The next step. `extended` (may be null) says whether the plan was only extended. Memory grows where it
+ * must. */
+ATTN_C_EXPORT AttnStatus attnPlanUpdate(AttnPlan *plan, const AttnBatch *batch, uintptr_t stream,
+                                        bool *extended);
+/* Query rows of the batch. */
+ATTN_C_EXPORT int64_t attnPlanRows(const AttnPlan *plan);
 /* The least bytes that a slot must have now. */
 ATTN_C_EXPORT size_t attnPlanSlotBytes(const AttnPlan *plan, size_t slot);
-/* Launches, with an address and its bytes for each slot of the kernel ("slot_heads" may be 0: the batch's own).
- * Neither allocates nor waits; on the host device the work is done when it returns. */
-ATTN_C_EXPORT AttnStatus attnPlanRun(AttnPlan *plan, const uint64_t *addresses, const size_t *bytes, size_t count,
-                                     uintptr_t stream);
-/* From now on launches differ in nothing but what buffers hold, so one can be recorded. What does not fit is refused. */
+/* Launches, with an address and its bytes for each slot of the kernel ("slot_heads" may be 0: the batch's
+ * own). Neither allocates nor waits; on the host device the work is done when it returns. */
+ATTN_C_EXPORT AttnStatus attnPlanRun(AttnPlan *plan, const uint64_t *addresses, const size_t *bytes,
+                                     size_t count, uintptr_t stream);
+/* From now on launches differ in nothing but what buffers hold, so one can be recorded. What does not fit is
+ * refused. */
 ATTN_C_EXPORT AttnStatus attnPlanFix(AttnPlan *plan);
 /* A page of text; a picture. */
 ATTN_C_EXPORT AttnStatus attnPlanExplain(const AttnPlan *plan, AttnBytes **text);

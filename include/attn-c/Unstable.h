@@ -13,9 +13,9 @@
 extern "C" {
 #endif
 
-/* The float64 meaning of the text, on tensors named as in the design's table: "o" f64[rows, q_heads, value_dim] and
- * "lse" f64[rows, q_heads]; of an operation on a cache the tensors that it leaves. What may be left out has its
- * default. `threads` 0: one per core. */
+/* The float64 meaning of the text, on tensors named as in the design's table: "o" f64[rows, q_heads,
+ * value_dim] and "lse" f64[rows, q_heads]; of an operation on a cache the tensors that it leaves. What may be
+ * left out has its default. `threads` 0: one per core. */
 ATTN_C_EXPORT AttnStatus attnReference(const AttnSource *source, const AttnTensor *tensors, size_t count,
                                        uint32_t threads, AttnTensors **results);
 

@@ -25,7 +25,8 @@ std::string findBuildId(const char *notes, size_t size) {
   for (size_t at = 0; at + sizeof(ElfW(Nhdr)) <= size;) {
     const auto *note = reinterpret_cast<const ElfW(Nhdr) *>(notes + at);
     const size_t name = at + sizeof(*note), description = name + (note->n_namesz + 3) / 4 * 4;
-    if (note->n_type == NT_GNU_BUILD_ID && std::string_view(notes + name, note->n_namesz) == std::string_view("GNU\0", 4))
+    if (note->n_type == NT_GNU_BUILD_ID &&
+        std::string_view(notes + name, note->n_namesz) == std::string_view("GNU\0", 4))
       return rt::hashBytes({notes + description, note->n_descsz}).substr(0, 16);
     at = description + (note->n_descsz + 3) / 4 * 4;
   }
@@ -39,8 +40,8 @@ std::string buildId() {
         const auto here = reinterpret_cast<ElfW(Addr)>(&attnBuildInfo);
         bool holds = false;
         for (int i = 0; i < info->dlpi_phnum; ++i)
-          holds |= info->dlpi_phdr[i].p_type == PT_LOAD && here - info->dlpi_addr - info->dlpi_phdr[i].p_vaddr <
-                                                               info->dlpi_phdr[i].p_memsz;
+          holds |= info->dlpi_phdr[i].p_type == PT_LOAD &&
+                   here - info->dlpi_addr - info->dlpi_phdr[i].p_vaddr < info->dlpi_phdr[i].p_memsz;
         for (int i = 0; holds && i < info->dlpi_phnum; ++i)
           if (const ElfW(Phdr) &header = info->dlpi_phdr[i]; header.p_type == PT_NOTE)
             if (std::string id = findBuildId(reinterpret_cast<const char *>(info->dlpi_addr + header.p_vaddr),

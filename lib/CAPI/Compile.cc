@@ -79,8 +79,9 @@ AttnStatus attnCompile(const AttnSource *source, uint32_t forms, AttnCompiled **
     if (rt::Status status = checkSource(source); !status)
       return status;
     if (forms & ~allForms || (forms & hostForms) == hostForms)
-      return rt::inputError("forms: expected some of host (1) or checked host (2), PTX (4) and cubin (8), got " +
-                            std::to_string(forms));
+      return rt::inputError(
+          "forms: expected some of host (1) or checked host (2), PTX (4) and cubin (8), got " +
+          std::to_string(forms));
     auto result = std::make_unique<AttnCompiled>();
     Problem problem(*source);
     rt::Artifact artifact;

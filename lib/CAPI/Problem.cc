@@ -56,9 +56,11 @@ rt::Status checkSource(const AttnSource *source) {
   if (!source || (source->size && !source->text))
     return rt::inputError("expected a text, got null");
   if (source->size > (size_t{1} << 28))
-    return rt::inputError("expected a text of at most 256 MiB, got " + std::to_string(source->size) + " bytes");
+    return rt::inputError("expected a text of at most 256 MiB, got " + std::to_string(source->size) +
+                          " bytes");
   if (source->target && !mlir::attn::findChip(source->target))
-    return rt::inputError("target: expected one of " + mlir::attn::listChips() + ", got '" + source->target + "'");
+    return rt::inputError("target: expected one of " + mlir::attn::listChips() + ", got '" + source->target +
+                          "'");
   if (source->schedule && !mlir::attn::isKnownSchedule(source->schedule))
     return rt::inputError("schedule: expected one of " + mlir::attn::listSchedules() + ", got '" +
                           source->schedule + "'");

@@ -20,7 +20,6 @@ public:
   /// What went wrong, in the compiler's words.
   rt::Error error();
 
-  mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::attn::CompileOptions options;
   std::string entry;
   std::vector<std::string> remarks;
@@ -32,6 +31,9 @@ private:
   llvm::SourceMgr sources_;
   mlir::MLIRContext context_;
   mlir::SourceMgrDiagnosticHandler handler_;
+
+public:
+  mlir::OwningOpRef<mlir::ModuleOp> module; ///< gone before its context is
 };
 
 /// That pointers are there, and the target and the schedule known.

@@ -16,7 +16,8 @@ static rt::Result<rt::TensorMap> copyTensors(const AttnTensor *tensors, size_t c
     return rt::inputError("expected " + std::to_string(count) + " tensors, got null");
   rt::TensorMap map;
   for (size_t i = 0; i < count; ++i) {
-    rt::Result<rt::Tensor> tensor = rt::capi::tensorFrom(tensors[i], i, [](const std::string &) { return true; });
+    rt::Result<rt::Tensor> tensor =
+        rt::capi::tensorFrom(tensors[i], i, [](const std::string &) { return true; });
     if (!tensor)
       return tensor.error();
     if (!map.emplace(tensors[i].name, std::move(*tensor)).second)

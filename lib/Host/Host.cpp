@@ -97,7 +97,8 @@ llvm::Expected<rt::host::CodeObject> compileForHost(Operation *gpuModule, const 
   return code;
 }
 
-llvm::Expected<std::unique_ptr<rt::host::LoadedCode>> loadForHost(Operation *gpuModule, const HostCodeOptions &options) {
+llvm::Expected<std::unique_ptr<rt::host::LoadedCode>> loadForHost(Operation *gpuModule,
+                                                                  const HostCodeOptions &options) {
   llvm::Expected<rt::host::CodeObject> object = compileForHost(gpuModule, options);
   if (!object)
     return object.takeError();

@@ -53,8 +53,8 @@ Expected<std::vector<uint8_t>> compileToObject(Module &module, StringRef cpu) {
   const Target *target = TargetRegistry::lookupTarget(triple, error);
   if (!target)
     return createStringError("the host device has no code generator for " + triple.str() + ": " + error);
-  std::unique_ptr<TargetMachine> machine(target->createTargetMachine(triple, cpu, "", TargetOptions(), Reloc::PIC_,
-                                                                     CodeModel::Small, CodeGenOptLevel::None));
+  std::unique_ptr<TargetMachine> machine(target->createTargetMachine(
+      triple, cpu, "", TargetOptions(), Reloc::PIC_, CodeModel::Small, CodeGenOptLevel::None));
   module.setTargetTriple(triple);
   module.setDataLayout(machine->createDataLayout());
   optimize(module, *machine);

@@ -6,8 +6,9 @@ using namespace mlir;
 using namespace mlir::attn;
 
 static constexpr std::pair<StringLiteral, Level> names[] = {
-    {"problem", Level::Problem}, {"online", Level::Online}, {"tile", Level::Tile},        {"machine", Level::Machine},
-    {"ptx", Level::Ptx},         {"cubin", Level::Cubin},   {"manifest", Level::Manifest}};
+    {"problem", Level::Problem},  {"online", Level::Online}, {"tile", Level::Tile},
+    {"machine", Level::Machine},  {"ptx", Level::Ptx},       {"cubin", Level::Cubin},
+    {"manifest", Level::Manifest}};
 
 std::optional<Level> mlir::attn::parseLevel(StringRef name) {
   for (const auto &[known, level] : names)

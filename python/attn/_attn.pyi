@@ -158,13 +158,13 @@ class Kernel:
     """An append, move or gather: for CacheKernels, not for plans."""
     slots: tuple[str, ...]
     """What `Plan.run` takes addresses of, in this order: tensors of the design's table that are the caller's ("q",
-    "kv.k_pages", "kv.v_pages", "sinks", …, "o", "lse"). With head classes also "slot_heads", i32[kv_heads] on the
+    "kv.k_pages", "kv.v_pages", "sink_logits", …, "o", "lse"). With head classes also "slot_heads", i32[kv_heads] on the
     device (see slot_heads): a layer's permutation. Tables (block_table, lengths, …) are the plan's own."""
 
-    def batch(self, tensors: Mapping[str, Tensor]) -> Batch:
+    def batch(self, tensors: Mapping[str, Tensor], *, ends: Sequence[int] = ()) -> Batch:
         """Checks one problem's sizes. Tables (q_start, q_pos, <arg>.lengths, .pos0, .rows, .block_table, .start,
         classes) with their contents on the CPU; data (q, <arg>.k_pages, …, sinks) described: (dtype, shape, None).
-        What may be left out has its default."""
+        What may be left out has its default. `ends`: sizes of windows and sinks; empty: as compiled."""
     def slot_heads(self, classes: Sequence[int]) -> list[int]:
         """The KV head of each slot of the plan, for a layer whose heads have these classes."""
     def plan(
@@ -179,8 +179,8 @@ class Kernel:
         stream: int = 0,
     ) -> Plan:
         """Plans, and copies plan and tables to the device (on `stream`). Options as in attn_rt/Plan.h. `limits`: room
-        for later batches: rows, groups, instances_per_row, shared_instances, shared_rows, tokens_per_row, sequences,
-        and table_columns; what is not named is the batch's own. Without `Plan.fix` buffers grow where they must."""
+        for later batches: rows, groups, instances_per_row, shared_instances, shared_rows, tokens_per_row; what is not
+        named is the batch's own. Without `Plan.fix` buffers grow where they must."""
 
 class Batch:
     rows: int
@@ -209,8 +209,6 @@ class Plan:
         """Launches: an address and a number of bytes for each slot, on the caller's CUstream (an int; the host device
         has none). Neither allocates nor waits; on the host device it ends when the kernel has. Addresses are of the
         device's memory; the host device takes any memory of this process, for the time of the call."""
-    def prepare(self, addresses: Sequence[int], nbytes: Sequence[int]) -> Binding:
-        """The same addresses for many runs: what does not change with the plan is checked once."""
     def fix(self) -> None:
         """From now on launches depend on buffers' contents only (for CUDA graphs): an update that does not fit is
         refused."""
@@ -219,11 +217,6 @@ class Plan:
     def stats(self) -> dict[str, float | int]:
         """kv_bytes, q_bytes, partial_bytes, metadata_bytes, output_bytes, tasks, cuts, blocks, used_blocks, merge_rows,
         balance, flops, seconds (predicted), kernel (index), extended (updates since the last new plan)."""
-
-class Binding:
-    """Addresses that a plan was prepared with. Used with other plans of its kernel, too, as long as they fit."""
-
-    def run(self, plan: Plan, stream: int = 0) -> None: ...
 
 class Movement:
     """What a change to a cache moves in memory: token copies within the cache, and new tokens written to it."""

@@ -142,7 +142,22 @@ Status checkNames(const Manifest &manifest, const TensorMap &tensors) {
 
 } // namespace
 
-AttnStatus attnBatchCreate(const AttnKernel *kernel, const AttnTensor *tensors, size_t count, AttnBatch **batch) {
+/// Sizes of windows and sinks instead of those compiled.
+Status attn::rt::capi::setEnds(const Manifest &manifest, const int32_t *ends, size_t count, Batch &batch) {
+  if (count == 0)
+    return {};
+  if (!ends || count != manifest.ends.size())
+    return inputError("ends: expected " + std::to_string(manifest.ends.size()) +
+                      " sizes of windows and sinks, got " + std::to_string(count));
+  batch.ends.assign(ends, ends + count);
+  for (int32_t end : batch.ends)
+    if (end < 0)
+      return inputError("ends: expected sizes from 0 on, got " + std::to_string(end));
+  return {};
+}
+
+AttnStatus attnBatchCreate(const AttnKernel *kernel, const AttnTensor *tensors, size_t count,
+                           const int32_t *ends, size_t endCount, AttnBatch **batch) {
   return guarded([&]() -> Status {
     if (Status status = required("kernel, batch", kernel, batch); !status)
       return status;
@@ -161,6 +176,8 @@ AttnStatus attnBatchCreate(const AttnKernel *kernel, const AttnTensor *tensors, 
     Result<Batch> made = batchFromTensors(manifest, map);
     if (!made)
       return made.error();
+    if (Status status = setEnds(manifest, ends, endCount, *made); !status)
+      return status;
     auto shared = std::make_shared<SharedBatch>();
     shared->contentHash = manifest.contentHash;
     shared->entry = manifest.entry;

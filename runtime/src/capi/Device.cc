@@ -127,14 +127,15 @@ size_t attnMemorySize(const AttnMemory *memory) { return memory ? memory->owned-
 
 /// Checks the range, then does something with the device.
 template <typename Body>
-static AttnStatus withMemory(const AttnMemory *memory, size_t offset, const void *data, size_t bytes, Body body) {
+static AttnStatus withMemory(const AttnMemory *memory, size_t offset, const void *data, size_t bytes,
+                             Body body) {
   return guarded([&]() -> Status {
     if (Status status = required("memory", memory); !status)
       return status;
     const OwnedMemory &owned = *memory->owned;
     if (offset > owned.buffer.bytes() || bytes > owned.buffer.bytes() - offset)
-      return inputError("expected bytes within the memory's " + std::to_string(owned.buffer.bytes()) + ", got " +
-                        std::to_string(bytes) + " from " + std::to_string(offset) + " on");
+      return inputError("expected bytes within the memory's " + std::to_string(owned.buffer.bytes()) +
+                        ", got " + std::to_string(bytes) + " from " + std::to_string(offset) + " on");
     if (bytes && !data)
       return inputError("expected " + std::to_string(bytes) + " bytes, got null");
     auto held = owned.device->use();
@@ -150,9 +151,8 @@ AttnStatus attnMemoryCopyIn(AttnMemory *memory, size_t offset, const void *from,
 }
 
 AttnStatus attnMemoryCopyOut(const AttnMemory *memory, size_t offset, void *to, size_t bytes) {
-  return withMemory(memory, offset, to, bytes, [&](Device &device, DeviceAddress from) {
-    return device.copyOut(to, from, bytes);
-  });
+  return withMemory(memory, offset, to, bytes,
+                    [&](Device &device, DeviceAddress from) { return device.copyOut(to, from, bytes); });
 }
 
 AttnStatus attnMemoryFill(AttnMemory *memory, uint8_t byte) {

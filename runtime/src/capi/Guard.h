@@ -11,7 +11,9 @@
 
 namespace attn::rt::capi {
 
-inline AttnStatus statusOf(AttnStatusKind kind, const char *message) noexcept { return {kind, strdup(message)}; }
+inline AttnStatus statusOf(AttnStatusKind kind, const char *message) noexcept {
+  return {kind, strdup(message)};
+}
 
 inline AttnStatus statusOf(const Status &status) {
   if (status)

@@ -50,8 +50,8 @@ std::vector<std::string> slotsOf(const Manifest &manifest) {
   return slots;
 }
 
-Result<std::shared_ptr<LoadedKernel>> load(const std::shared_ptr<SharedDevice> &device, std::string_view bytes,
-                                           const std::string &name) {
+Result<std::shared_ptr<LoadedKernel>> load(const std::shared_ptr<SharedDevice> &device,
+                                           std::string_view bytes, const std::string &name) {
   Result<Artifact> artifact = readArtifact(bytes, name);
   if (!artifact)
     return artifact.error();
@@ -63,7 +63,8 @@ Result<std::shared_ptr<LoadedKernel>> load(const std::shared_ptr<SharedDevice> &
   const std::string prefix = "artifact '" + name + "'";
   if (device->host) {
     if (artifact->hostCode.empty())
-      return Error{ErrorKind::Device, prefix + " has no code for the host device: compile it with the form host"};
+      return Error{ErrorKind::Device,
+                   prefix + " has no code for the host device: compile it with the form host"};
     Result<host::CodeObject> object = host::readCodeObject(artifact->hostCode, prefix);
     if (!object)
       return object.error();
@@ -95,11 +96,11 @@ Result<std::shared_ptr<LoadedKernel>> load(const std::shared_ptr<SharedDevice> &
 AttnStatus attnKernelLoad(AttnDevice *device, const void *artifact, size_t size, const char *name,
                           AttnKernel **kernel) {
   return guarded([&]() -> Status {
-    if (Status status = required("device, artifact, kernel", device, static_cast<const char *>(artifact), kernel);
+    if (Status status =
+            required("device, artifact, kernel", device, static_cast<const char *>(artifact), kernel);
         !status)
       return status;
-    auto loaded =
-        load(device->shared, {static_cast<const char *>(artifact), size}, name ? name : "kernel");
+    auto loaded = load(device->shared, {static_cast<const char *>(artifact), size}, name ? name : "kernel");
     if (!loaded)
       return loaded.error();
     *kernel = new AttnKernel{std::move(*loaded)};
@@ -123,7 +124,8 @@ const char *attnKernelSlot(const AttnKernel *kernel, size_t index) {
   return index < attnKernelSlotCount(kernel) ? kernel->loaded->slots[index].c_str() : nullptr;
 }
 
-AttnStatus attnKernelSlotHeads(const AttnKernel *kernel, const int32_t *classes, size_t count, int32_t *heads) {
+AttnStatus attnKernelSlotHeads(const AttnKernel *kernel, const int32_t *classes, size_t count,
+                               int32_t *heads) {
   return guarded([&]() -> Status {
     if (Status status = required("kernel, classes, heads", kernel, classes, heads); !status)
       return status;

@@ -27,7 +27,8 @@ public:
 
   Result<std::unique_lock<std::mutex>> take() {
     if (broken_)
-      return Error{ErrorKind::Device, "used by another thread when this process was forked: make it anew here"};
+      return Error{ErrorKind::Device,
+                   "used by another thread when this process was forked: make it anew here"};
     return std::unique_lock(mutex_);
   }
 

@@ -73,6 +73,8 @@ struct SharedBatch {
 Result<Tensor> tensorFrom(const AttnTensor &given, size_t index,
                           const std::function<bool(const std::string &)> &needsData);
 
+Status setEnds(const Manifest &manifest, const int32_t *ends, size_t count, Batch &batch);
+
 /// A number that was never given before, for SharedBatch::version.
 uint64_t newVersion();
 

@@ -66,9 +66,10 @@ Result<PlanOptions> readOptions(const AttnPlanOptions &given, const LoadedKernel
     if (Status status = inRange(name, value, bound); !status)
       return status.error();
   if (given.kernel < 0 || given.kernel > std::ssize(kernel.manifest.kernels) ||
-      (given.kernel && kernel.manifest.kernels[static_cast<size_t>(given.kernel - 1)].role != KernelInfo::Role::Attend))
-    return inputError("kernel: expected the index of an attend kernel of '" + kernel.manifest.entry + "', got " +
-                      std::to_string(int64_t{given.kernel} - 1));
+      (given.kernel &&
+       kernel.manifest.kernels[static_cast<size_t>(given.kernel - 1)].role != KernelInfo::Role::Attend))
+    return inputError("kernel: expected the index of an attend kernel of '" + kernel.manifest.entry +
+                      "', got " + std::to_string(int64_t{given.kernel} - 1));
   options.blocks = given.blocks;
   options.fixedSplit = given.fixedSplit;
   options.kernel = given.kernel - 1;
@@ -84,9 +85,12 @@ Result<PlanOptions> readOptions(const AttnPlanOptions &given, const LoadedKernel
 /// Kernels index partials and records with 32 bits.
 Status checkCapacity(const PlanCapacity &capacity) {
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
-  for (const auto &[name, value] : {std::pair("tasks", capacity.tasks), {"segments", capacity.segments},
-                                    {"merge rows", capacity.mergeRows}, {"merge partials", capacity.mergePartials},
-                                    {"partial rows", capacity.partialRows}, {"slots", capacity.slots},
+  for (const auto &[name, value] : {std::pair("tasks", capacity.tasks),
+                                    {"segments", capacity.segments},
+                                    {"merge rows", capacity.mergeRows},
+                                    {"merge partials", capacity.mergePartials},
+                                    {"partial rows", capacity.partialRows},
+                                    {"slots", capacity.slots},
                                     {"bits", capacity.bits}})
     if (value < 0 || value > most)
       return inputError(std::string("limits: they ask for ") + std::to_string(value) + " " + name +
@@ -196,7 +200,8 @@ public:
       ranges_.push_back({address, address + bytes, &name, false});
   }
   Status adopt() {
-    std::sort(ranges_.begin(), ranges_.end(), [](const Range &a, const Range &b) { return a.begin < b.begin; });
+    std::sort(ranges_.begin(), ranges_.end(),
+              [](const Range &a, const Range &b) { return a.begin < b.begin; });
     for (size_t i = 0, next; i < ranges_.size(); i = next) {
       Range &all = ranges_[i];
       std::string label = *all.name;
@@ -204,7 +209,8 @@ public:
         all.end = std::max(all.end, ranges_[next].end);
         label += ", " + *ranges_[next].name;
       }
-      if (Status status = device_.adopt(reinterpret_cast<void *>(all.begin), all.end - all.begin, label); !status)
+      if (Status status = device_.adopt(reinterpret_cast<void *>(all.begin), all.end - all.begin, label);
+          !status)
         return status;
       all.known = true;
     }
@@ -280,8 +286,12 @@ AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const Attn
       (*planned)->slots.push_back(*slot);
     }
     const AttnPlanLimits &limits = given.limits;
-    (*planned)->limits = {limits.rows,       limits.groups,       std::max<int64_t>(limits.instancesPerRow, 1),
-                          limits.sharedInstances, limits.sharedRows, limits.tokensPerRow};
+    (*planned)->limits = {limits.rows,
+                          limits.groups,
+                          std::max<int64_t>(limits.instancesPerRow, 1),
+                          limits.sharedInstances,
+                          limits.sharedRows,
+                          limits.tokensPerRow};
     bool extended = false;
     if (Status status = (*planned)->update(batch->shared, stream, extended); !status)
       return status;
@@ -304,6 +314,15 @@ AttnStatus attnPlanUpdate(AttnPlan *plan, const AttnBatch *batch, uintptr_t stre
     if (extended)
       *extended = kept;
     return status;
+  });
+}
+
+int64_t attnPlanRows(const AttnPlan *plan) {
+  return guardedValue(int64_t{0}, [&]() -> int64_t {
+    if (!plan)
+      return 0;
+    auto held = plan->planned->lock.take();
+    return held ? plan->planned->rows : 0;
   });
 }
 
@@ -362,7 +381,9 @@ template <typename Text> static AttnStatus describe(const AttnPlan *plan, AttnBy
   });
 }
 
-AttnStatus attnPlanExplain(const AttnPlan *plan, AttnBytes **text) { return describe(plan, text, explainPlan); }
+AttnStatus attnPlanExplain(const AttnPlan *plan, AttnBytes **text) {
+  return describe(plan, text, explainPlan);
+}
 AttnStatus attnPlanSvg(const AttnPlan *plan, AttnBytes **svg) { return describe(plan, svg, drawPlan); }
 
 AttnPlanStats attnPlanStats(const AttnPlan *plan) {

@@ -230,7 +230,8 @@ private:
           rela.r_offset > target.header.sh_size || width > target.header.sh_size - rela.r_offset)
         return fail("a relocation without a place or a symbol");
       const size_t place = target.offset + rela.r_offset;
-      const auto relative = static_cast<int64_t>(*offsetOf(symbol)) + rela.r_addend - static_cast<int64_t>(place);
+      const auto relative =
+          static_cast<int64_t>(*offsetOf(symbol)) + rela.r_addend - static_cast<int64_t>(place);
       int64_t value = relative;
       switch (type) {
       case R_X86_64_PC32:

@@ -12,7 +12,7 @@ std::optional<int64_t> bytesOf(const Tensor &tensor) {
   const std::optional<int64_t> elements = elementCount(tensor.shape);
   const auto size = static_cast<int64_t>(dtypeSize(tensor.dtype));
   return elements && *elements <= std::numeric_limits<int64_t>::max() / size ? std::optional(*elements * size)
-                                                                            : std::nullopt;
+                                                                             : std::nullopt;
 }
 
 Error missing(const std::string &name) { return inputError("tensor '" + name + "' is missing"); }

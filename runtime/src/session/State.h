@@ -54,7 +54,7 @@ struct Session::State {
   std::map<std::string, BoundMap> maps; ///< that some kernel reads through
   Buffer zero;                          ///< stands for tensors without elements
   std::map<std::string, Buffer> buffers;
-  std::map<std::string, Table> tables = {};       ///< of bindTables
+  std::map<std::string, Table> tables = {}; ///< of bindTables
   std::vector<Slot> slots = {};
   std::map<std::string, DeviceAddress> addresses; ///< of buffers and of the caller's memory
   std::map<std::string, int32_t> dims;

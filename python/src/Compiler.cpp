@@ -1,0 +1,138 @@
+#include "Binding.h"
+
+#include "attn-c/Unstable.h"
+
+namespace attn::python {
+
+namespace {
+
+using Compiled = Handle<AttnCompiled, attnCompiledDestroy>;
+
+/// The arguments of everything that reads a text, kept while it is read.
+struct Text {
+  std::string text, entry, target, schedule, name;
+  AttnSource source() const {
+    return {text.data(), text.size(), name.c_str(), entry.c_str(), target.c_str(), schedule.c_str()};
+  }
+};
+
+uint32_t formsOf(const std::vector<std::string> &names, bool checked) {
+  uint32_t forms = 0;
+  for (const std::string &name : names)
+    if (name == "host")
+      forms |= checked ? AttnFormHostChecked : AttnFormHost;
+    else if (name == "ptx")
+      forms |= AttnFormPtx;
+    else if (name == "cubin")
+      forms |= AttnFormCubin;
+    else
+      raise("input", "forms: expected host, ptx or cubin, got '" + name + "'");
+  return forms;
+}
+
+py::dict secondsOf(const AttnCompiled *compiled) {
+  py::dict seconds;
+  seconds["lower"] = attnCompiledSeconds(compiled, 0);
+  for (const auto &[name, forms] : {std::pair("host", AttnFormHost | AttnFormHostChecked),
+                                    {"ptx", static_cast<int>(AttnFormPtx)},
+                                    {"cubin", static_cast<int>(AttnFormCubin)}}) {
+    double total = 0;
+    for (uint32_t form : {AttnFormHost, AttnFormHostChecked, AttnFormPtx, AttnFormCubin})
+      total += form & static_cast<uint32_t>(forms) ? attnCompiledSeconds(compiled, form) : 0;
+    if (total > 0)
+      seconds[name] = total;
+  }
+  return seconds;
+}
+
+} // namespace
+
+void bindCompiler(py::module_ &module) {
+  using namespace py::literals;
+
+  module.def("build_info", [] {
+    const AttnBuildInfo info = attnBuildInfo();
+    Bytes ptxas;
+    run([&] { return attnFindPtxas(ptxas.out()); });
+    py::dict result;
+    result["version"] = info.version;
+    result["producer"] = info.producer;
+    result["llvm"] = info.llvm;
+    result["host_target"] = info.hostTarget;
+    result["host_abi"] = std::to_string(info.hostVersion);
+    result["ptxas"] = textOf(ptxas.get());
+    return result;
+  });
+  module.def("targets", [] {
+    py::list names;
+    for (size_t i = 0; const char *name = attnTargetName(i); ++i)
+      names.append(name);
+    return names;
+  });
+
+  py::class_<Compiled>(module, "Compiled")
+      .def_property_readonly("artifact", [](const Compiled &c) { return bytesOf(attnCompiledArtifact(c.get())); })
+      .def_property_readonly("manifest", [](const Compiled &c) { return textOf(attnCompiledManifest(c.get())); })
+      .def_property_readonly("remarks",
+                             [](const Compiled &c) {
+                               py::list remarks;
+                               for (size_t i = 0; const char *remark = attnCompiledRemark(c.get(), i); ++i)
+                                 remarks.append(textOf(remark));
+                               return remarks;
+                             })
+      .def_property_readonly("seconds", [](const Compiled &c) { return secondsOf(c.get()); })
+      .def_property_readonly("ptxas", [](const Compiled &c) { return textOf(attnCompiledPtxasLog(c.get())); });
+
+  module.def(
+      "compile",
+      [](std::string text, std::string entry, std::string target, std::string schedule,
+         const std::vector<std::string> &forms, bool checked, std::string name) {
+        const uint32_t wanted = formsOf(forms, checked);
+        const Text given{std::move(text), std::move(entry), std::move(target), std::move(schedule), std::move(name)};
+        const AttnSource source = given.source();
+        Compiled compiled;
+        run([&] { return attnCompile(&source, wanted, compiled.out()); });
+        return compiled;
+      },
+      "text"_a, py::kw_only(), "entry"_a = "", "target"_a = "sm_90a", "schedule"_a = "auto",
+      "forms"_a = std::vector<std::string>{"host"}, "checked"_a = false, "name"_a = "spec");
+
+  const auto emit = [](std::string text, const std::string &level, std::string entry, std::string target,
+                       std::string schedule, std::string name) {
+    const Text given{std::move(text), std::move(entry), std::move(target), std::move(schedule), std::move(name)};
+    const AttnSource source = given.source();
+    Bytes emitted;
+    run([&] { return attnEmit(&source, level.c_str(), emitted.out()); });
+    return emitted;
+  };
+  module.def(
+      "emit",
+      [emit](std::string text, const std::string &level, std::string entry, std::string target,
+             std::string schedule, std::string name) {
+        return bytesOf(emit(std::move(text), level, std::move(entry), std::move(target), std::move(schedule),
+                            std::move(name))
+                           .get());
+      },
+      "text"_a, "level"_a, py::kw_only(), "entry"_a = "", "target"_a = "sm_90a", "schedule"_a = "auto",
+      "name"_a = "spec");
+  module.def(
+      "check",
+      [emit](std::string text, std::string entry, std::string name) {
+        return textOf(emit(std::move(text), "problem", std::move(entry), "sm_90a", "auto", std::move(name)).get());
+      },
+      "text"_a, py::kw_only(), "entry"_a = "", "name"_a = "spec");
+
+  module.def(
+      "reference",
+      [](std::string text, const py::dict &tensors, std::string entry, std::string name, uint32_t threads) {
+        const Tensors given(tensors);
+        const Text from{std::move(text), std::move(entry), "sm_90a", "auto", std::move(name)};
+        const AttnSource source = from.source();
+        Handle<AttnTensors, attnTensorsDestroy> results;
+        run([&] { return attnReference(&source, given.data(), given.size(), threads, results.out()); });
+        return toPython(results.get());
+      },
+      "text"_a, "tensors"_a, py::kw_only(), "entry"_a = "", "name"_a = "spec", "threads"_a = 0);
+}
+
+} // namespace attn::python

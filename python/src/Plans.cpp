@@ -1,0 +1,199 @@
+#include "Objects.h"
+
+#include "attn-c/Unstable.h"
+
+#include <array>
+
+namespace attn::python {
+
+namespace {
+
+Kernel loadKernel(py::buffer artifact, const py::object &device, const std::string &name) {
+  const auto &on = device.cast<const Device &>();
+  const BufferView bytes(artifact, false);
+  Kernel kernel;
+  run([&] {
+    return attnKernelLoad(on.handle.get(), bytes.data(), bytes.size(), name.c_str(), kernel.handle.out());
+  });
+  kernel.device = device;
+  kernel.slots = py::tuple(attnKernelSlotCount(kernel.handle.get()));
+  for (size_t i = 0; i < kernel.slots.size(); ++i)
+    kernel.slots[i] = attnKernelSlot(kernel.handle.get(), i);
+  return kernel;
+}
+
+AttnPlanLimits limitsOf(const py::object &given) {
+  AttnPlanLimits limits{};
+  if (given.is_none())
+    return limits;
+  for (auto [key, value] : py::dict(given)) {
+    const auto name = py::str(key).cast<std::string>();
+    const std::pair<const char *, int64_t *> fields[] = {
+        {"rows", &limits.rows},
+        {"groups", &limits.groups},
+        {"instances_per_row", &limits.instancesPerRow},
+        {"shared_instances", &limits.sharedInstances},
+        {"shared_rows", &limits.sharedRows},
+        {"tokens_per_row", &limits.tokensPerRow}};
+    int64_t *field = nullptr;
+    for (const auto &[known, place] : fields)
+      if (name == known)
+        field = place;
+    if (!field)
+      raise("input", "limits: expected rows, groups, instances_per_row, shared_instances, shared_rows or "
+                     "tokens_per_row, got '" +
+                         name + "'");
+    *field = static_cast<int64_t>(
+        std::min<uint64_t>(unsignedOf(value.ptr(), ("limits['" + name + "']").c_str()), INT64_MAX));
+  }
+  return limits;
+}
+
+Plan makePlan(const py::object &kernel, const Batch &batch, const std::string &strategy, int32_t blocks,
+              int32_t fixedSplit, int32_t index, const py::object &limits, uintptr_t stream) {
+  auto &from = kernel.cast<const Kernel &>();
+  if (index < -1 || index == INT32_MAX)
+    raise("input", "kernel: expected -1 or the index of an attend kernel, got " + std::to_string(index));
+  const AttnPlanOptions options{strategy.c_str(), blocks, fixedSplit, index + 1, limitsOf(limits)};
+  Plan plan;
+  run([&] { return attnPlanCreate(from.handle.get(), batch.handle.get(), &options, stream, plan.handle.out()); });
+  plan.kernel = kernel;
+  return plan;
+}
+
+/// The fast path: no containers, and only the numbers are looked at.
+void runPlan(const Plan &plan, const py::object &addresses, const py::object &sizes, uintptr_t stream) {
+  constexpr Py_ssize_t most = 64;
+  std::array<uint64_t, most> address;
+  std::array<size_t, most> bytes;
+  Py_ssize_t counts[2];
+  const std::pair<const py::object &, const char *> given[] = {{addresses, "addresses"}, {sizes, "nbytes"}};
+  for (int which = 0; which < 2; ++which) {
+    const auto list = py::reinterpret_steal<py::object>(
+        PySequence_Fast(given[which].first.ptr(), "expected a sequence of addresses and one of sizes"));
+    if (!list)
+      throw py::error_already_set();
+    counts[which] = PySequence_Fast_GET_SIZE(list.ptr());
+    if (counts[which] > most)
+      raise("input", std::string(given[which].second) + ": expected one for each slot, got " +
+                         std::to_string(counts[which]));
+    for (Py_ssize_t i = 0; i < counts[which]; ++i) {
+      const uint64_t value = unsignedOf(PySequence_Fast_GET_ITEM(list.ptr(), i), given[which].second);
+      (which ? bytes[static_cast<size_t>(i)] : address[static_cast<size_t>(i)]) = value;
+    }
+  }
+  if (counts[0] != counts[1])
+    raise("input", "expected as many sizes as addresses, got " + std::to_string(counts[1]) + " and " +
+                       std::to_string(counts[0]));
+  run([&] {
+    return attnPlanRun(plan.handle.get(), address.data(), bytes.data(), static_cast<size_t>(counts[0]), stream);
+  });
+}
+
+py::dict statsOf(const Plan &plan) {
+  const AttnPlanStats stats = attnPlanStats(plan.handle.get());
+  py::dict result;
+  result["kv_bytes"] = stats.kvBytes;
+  result["q_bytes"] = stats.qBytes;
+  result["partial_bytes"] = stats.partialBytes;
+  result["metadata_bytes"] = stats.metadataBytes;
+  result["output_bytes"] = stats.outputBytes;
+  result["tasks"] = stats.tasks;
+  result["cuts"] = stats.cuts;
+  result["merge_rows"] = stats.mergeRows;
+  result["blocks"] = stats.blocks;
+  result["used_blocks"] = stats.usedBlocks;
+  result["kernel"] = stats.kernel;
+  result["extended"] = stats.extended;
+  result["balance"] = stats.balance;
+  result["flops"] = stats.flops;
+  result["seconds"] = stats.seconds;
+  return result;
+}
+
+} // namespace
+
+void bindPlans(py::module_ &module) {
+  using namespace py::literals;
+  py::class_<Batch>(module, "Batch")
+      .def_property_readonly("rows", [](const Batch &b) { return attnBatchRows(b.handle.get()); })
+      .def_property_readonly("sequences", [](const Batch &b) { return attnBatchSequences(b.handle.get()); })
+      .def_property_readonly("tables", [](const Batch &b) {
+        const auto &kernel = b.kernel.cast<const Kernel &>();
+        Handle<AttnTensors, attnTensorsDestroy> tables;
+        run([&] { return attnBatchTables(kernel.handle.get(), b.handle.get(), tables.out()); });
+        return toPython(tables.get());
+      });
+
+  py::class_<Kernel>(module, "Kernel")
+      .def(py::init(&loadKernel), "artifact"_a, "device"_a, "name"_a = "kernel")
+      .def_readonly("device", &Kernel::device)
+      .def_readonly("slots", &Kernel::slots)
+      .def_property_readonly("entry", [](const Kernel &k) { return textOf(attnKernelEntry(k.handle.get())); })
+      .def_property_readonly("manifest", [](const Kernel &k) { return textOf(attnKernelManifest(k.handle.get())); })
+      .def_property_readonly("checked", [](const Kernel &k) { return attnKernelIsChecked(k.handle.get()); })
+      .def_property_readonly("is_cache_operation",
+                             [](const Kernel &k) { return attnKernelIsCacheOperation(k.handle.get()); })
+      .def(
+          "batch",
+          [](const py::object &self, const py::dict &tensors, const std::vector<int32_t> &ends) {
+            const auto &kernel = self.cast<const Kernel &>();
+            const Tensors given(tensors);
+            Batch batch;
+            run([&] {
+              return attnBatchCreate(kernel.handle.get(), given.data(), given.size(), ends.data(), ends.size(),
+                                     batch.handle.out());
+            });
+            batch.kernel = self;
+            return batch;
+          },
+          "tensors"_a, py::kw_only(), "ends"_a = std::vector<int32_t>())
+      .def(
+          "slot_heads",
+          [](const Kernel &k, const std::vector<int32_t> &classes) {
+            std::vector<int32_t> heads(classes.size());
+            check(attnKernelSlotHeads(k.handle.get(), classes.data(), classes.size(), heads.data()));
+            return heads;
+          },
+          "classes"_a)
+      .def("plan", &makePlan, "batch"_a, py::kw_only(), "strategy"_a = "flatten", "blocks"_a = 0,
+           "fixed_split"_a = 0, "kernel"_a = -1, "limits"_a = py::none(), "stream"_a = 0);
+
+  py::class_<Plan>(module, "Plan")
+      .def_readonly("kernel", &Plan::kernel)
+      .def_property_readonly("slots", [](const Plan &p) { return p.kernel.cast<const Kernel &>().slots; })
+      .def_property_readonly("nbytes",
+                             [](const Plan &p) {
+                               const auto &kernel = p.kernel.cast<const Kernel &>();
+                               py::tuple bytes(kernel.slots.size());
+                               for (size_t i = 0; i < bytes.size(); ++i)
+                                 bytes[i] = attnPlanSlotBytes(p.handle.get(), i);
+                               return bytes;
+                             })
+      .def_property_readonly("rows", [](const Plan &p) { return attnPlanRows(p.handle.get()); })
+      .def(
+          "update",
+          [](const Plan &p, const Batch &batch, uintptr_t stream) {
+            bool extended = false;
+            run([&] { return attnPlanUpdate(p.handle.get(), batch.handle.get(), stream, &extended); });
+            return extended;
+          },
+          "batch"_a, py::kw_only(), "stream"_a = 0)
+      .def("run", &runPlan, "addresses"_a, "nbytes"_a, "stream"_a = 0)
+      .def("fix", [](const Plan &p) { run([&] { return attnPlanFix(p.handle.get()); }); })
+      .def("explain",
+           [](const Plan &p) {
+             Bytes text;
+             run([&] { return attnPlanExplain(p.handle.get(), text.out()); });
+             return textOf(text.get());
+           })
+      .def("svg",
+           [](const Plan &p) {
+             Bytes svg;
+             run([&] { return attnPlanSvg(p.handle.get(), svg.out()); });
+             return textOf(svg.get());
+           })
+      .def("stats", &statsOf);
+}
+
+} // namespace attn::python

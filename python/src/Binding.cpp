@@ -66,9 +66,9 @@ struct DTypeInfo {
   size_t size;
   const char *formats; ///< of Python's struct module
 };
-constexpr DTypeInfo dtypes[] = {{"f16", 2, "e"},    {"bf16", 2, ""},   {"f32", 4, "f"},   {"f64", 8, "d"},
-                                {"i8", 1, "b"},     {"i16", 2, "hil"}, {"i32", 4, "hilq"}, {"i64", 8, "ilq"},
-                                {"u8", 1, "Bc"},    {"u16", 2, "HIL"}, {"u32", 4, "HILQ"}, {"u64", 8, "ILQ"},
+constexpr DTypeInfo dtypes[] = {{"f16", 2, "e"}, {"bf16", 2, ""},   {"f32", 4, "f"},    {"f64", 8, "d"},
+                                {"i8", 1, "b"},  {"i16", 2, "hil"}, {"i32", 4, "hilq"}, {"i64", 8, "ilq"},
+                                {"u8", 1, "Bc"}, {"u16", 2, "HIL"}, {"u32", 4, "HILQ"}, {"u64", 8, "ILQ"},
                                 {"bool", 1, "?"}};
 
 } // namespace
@@ -137,7 +137,8 @@ void Tensors::add(const std::string &name, py::handle tensor) {
     const Py_buffer &view = views_.emplace_back(tensor, false).view();
     const std::string dtype = dtypeOfFormat(view.format, view.itemsize);
     if (dtype.empty())
-      raise("input", what + ": expected a format with a dtype, got '" + (view.format ? view.format : "") + "'");
+      raise("input",
+            what + ": expected a format with a dtype, got '" + (view.format ? view.format : "") + "'");
     result.dtype = parseDType(dtype, what);
     shape.assign(view.shape, view.shape + view.ndim);
     result.data = view.buf;
@@ -183,8 +184,8 @@ py::dict toPython(const AttnTensors *tensors) {
       shape[static_cast<size_t>(d)] = tensor.shape[d];
       bytes *= static_cast<size_t>(tensor.shape[d]);
     }
-    result[tensor.name] =
-        py::make_tuple(dtypeName(tensor.dtype), shape, py::bytes(static_cast<const char *>(tensor.data), bytes));
+    result[tensor.name] = py::make_tuple(dtypeName(tensor.dtype), shape,
+                                         py::bytes(static_cast<const char *>(tensor.data), bytes));
   }
   return result;
 }

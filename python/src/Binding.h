@@ -72,7 +72,9 @@ inline py::bytes bytesOf(const AttnBytes *bytes) { return {attnBytesData(bytes),
 /// Text from the compiler quotes what it was given, which need not be UTF-8.
 py::str textOf(const char *text, size_t size);
 inline py::str textOf(const AttnBytes *bytes) { return textOf(attnBytesData(bytes), attnBytesSize(bytes)); }
-inline py::str textOf(const char *text) { return textOf(text, text ? std::char_traits<char>::length(text) : 0); }
+inline py::str textOf(const char *text) {
+  return textOf(text, text ? std::char_traits<char>::length(text) : 0);
+}
 
 /// A view of somebody's buffer, C-contiguous.
 class BufferView {

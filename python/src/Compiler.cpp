@@ -71,8 +71,10 @@ void bindCompiler(py::module_ &module) {
   });
 
   py::class_<Compiled>(module, "Compiled")
-      .def_property_readonly("artifact", [](const Compiled &c) { return bytesOf(attnCompiledArtifact(c.get())); })
-      .def_property_readonly("manifest", [](const Compiled &c) { return textOf(attnCompiledManifest(c.get())); })
+      .def_property_readonly("artifact",
+                             [](const Compiled &c) { return bytesOf(attnCompiledArtifact(c.get())); })
+      .def_property_readonly("manifest",
+                             [](const Compiled &c) { return textOf(attnCompiledManifest(c.get())); })
       .def_property_readonly("remarks",
                              [](const Compiled &c) {
                                py::list remarks;
@@ -81,14 +83,16 @@ void bindCompiler(py::module_ &module) {
                                return remarks;
                              })
       .def_property_readonly("seconds", [](const Compiled &c) { return secondsOf(c.get()); })
-      .def_property_readonly("ptxas", [](const Compiled &c) { return textOf(attnCompiledPtxasLog(c.get())); });
+      .def_property_readonly("ptxas",
+                             [](const Compiled &c) { return textOf(attnCompiledPtxasLog(c.get())); });
 
   module.def(
       "compile",
       [](std::string text, std::string entry, std::string target, std::string schedule,
          const std::vector<std::string> &forms, bool checked, std::string name) {
         const uint32_t wanted = formsOf(forms, checked);
-        const Text given{std::move(text), std::move(entry), std::move(target), std::move(schedule), std::move(name)};
+        const Text given{std::move(text), std::move(entry), std::move(target), std::move(schedule),
+                         std::move(name)};
         const AttnSource source = given.source();
         Compiled compiled;
         run([&] { return attnCompile(&source, wanted, compiled.out()); });
@@ -99,7 +103,8 @@ void bindCompiler(py::module_ &module) {
 
   const auto emit = [](std::string text, const std::string &level, std::string entry, std::string target,
                        std::string schedule, std::string name) {
-    const Text given{std::move(text), std::move(entry), std::move(target), std::move(schedule), std::move(name)};
+    const Text given{std::move(text), std::move(entry), std::move(target), std::move(schedule),
+                     std::move(name)};
     const AttnSource source = given.source();
     Bytes emitted;
     run([&] { return attnEmit(&source, level.c_str(), emitted.out()); });
@@ -118,7 +123,8 @@ void bindCompiler(py::module_ &module) {
   module.def(
       "check",
       [emit](std::string text, std::string entry, std::string name) {
-        return textOf(emit(std::move(text), "problem", std::move(entry), "sm_90a", "auto", std::move(name)).get());
+        return textOf(
+            emit(std::move(text), "problem", std::move(entry), "sm_90a", "auto", std::move(name)).get());
       },
       "text"_a, py::kw_only(), "entry"_a = "", "name"_a = "spec");
 

@@ -58,8 +58,8 @@ void bindDevices(py::module_ &module) {
       .def_property_readonly("index", [info](const Device &d) { return info(d).index; })
       .def_property_readonly("name", [info](const Device &d) { return textOf(info(d).name); })
       .def_property_readonly("target", [info](const Device &d) { return info(d).target; })
-      .def_property_readonly("form",
-                             [info](const Device &d) { return std::string(info(d).kind) == "host" ? "host" : "ptx"; })
+      .def_property_readonly(
+          "form", [info](const Device &d) { return std::string(info(d).kind) == "host" ? "host" : "ptx"; })
       .def_property_readonly("properties",
                              [info](const Device &d) {
                                const AttnDeviceInfo i = info(d);

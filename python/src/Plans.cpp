@@ -28,13 +28,12 @@ AttnPlanLimits limitsOf(const py::object &given) {
     return limits;
   for (auto [key, value] : py::dict(given)) {
     const auto name = py::str(key).cast<std::string>();
-    const std::pair<const char *, int64_t *> fields[] = {
-        {"rows", &limits.rows},
-        {"groups", &limits.groups},
-        {"instances_per_row", &limits.instancesPerRow},
-        {"shared_instances", &limits.sharedInstances},
-        {"shared_rows", &limits.sharedRows},
-        {"tokens_per_row", &limits.tokensPerRow}};
+    const std::pair<const char *, int64_t *> fields[] = {{"rows", &limits.rows},
+                                                         {"groups", &limits.groups},
+                                                         {"instances_per_row", &limits.instancesPerRow},
+                                                         {"shared_instances", &limits.sharedInstances},
+                                                         {"shared_rows", &limits.sharedRows},
+                                                         {"tokens_per_row", &limits.tokensPerRow}};
     int64_t *field = nullptr;
     for (const auto &[known, place] : fields)
       if (name == known)
@@ -56,7 +55,9 @@ Plan makePlan(const py::object &kernel, const Batch &batch, const std::string &s
     raise("input", "kernel: expected -1 or the index of an attend kernel, got " + std::to_string(index));
   const AttnPlanOptions options{strategy.c_str(), blocks, fixedSplit, index + 1, limitsOf(limits)};
   Plan plan;
-  run([&] { return attnPlanCreate(from.handle.get(), batch.handle.get(), &options, stream, plan.handle.out()); });
+  run([&] {
+    return attnPlanCreate(from.handle.get(), batch.handle.get(), &options, stream, plan.handle.out());
+  });
   plan.kernel = kernel;
   return plan;
 }
@@ -86,7 +87,8 @@ void runPlan(const Plan &plan, const py::object &addresses, const py::object &si
     raise("input", "expected as many sizes as addresses, got " + std::to_string(counts[1]) + " and " +
                        std::to_string(counts[0]));
   run([&] {
-    return attnPlanRun(plan.handle.get(), address.data(), bytes.data(), static_cast<size_t>(counts[0]), stream);
+    return attnPlanRun(plan.handle.get(), address.data(), bytes.data(), static_cast<size_t>(counts[0]),
+                       stream);
   });
 }
 
@@ -130,7 +132,8 @@ void bindPlans(py::module_ &module) {
       .def_readonly("device", &Kernel::device)
       .def_readonly("slots", &Kernel::slots)
       .def_property_readonly("entry", [](const Kernel &k) { return textOf(attnKernelEntry(k.handle.get())); })
-      .def_property_readonly("manifest", [](const Kernel &k) { return textOf(attnKernelManifest(k.handle.get())); })
+      .def_property_readonly("manifest",
+                             [](const Kernel &k) { return textOf(attnKernelManifest(k.handle.get())); })
       .def_property_readonly("checked", [](const Kernel &k) { return attnKernelIsChecked(k.handle.get()); })
       .def_property_readonly("is_cache_operation",
                              [](const Kernel &k) { return attnKernelIsCacheOperation(k.handle.get()); })
@@ -141,8 +144,8 @@ void bindPlans(py::module_ &module) {
             const Tensors given(tensors);
             Batch batch;
             run([&] {
-              return attnBatchCreate(kernel.handle.get(), given.data(), given.size(), ends.data(), ends.size(),
-                                     batch.handle.out());
+              return attnBatchCreate(kernel.handle.get(), given.data(), given.size(), ends.data(),
+                                     ends.size(), batch.handle.out());
             });
             batch.kernel = self;
             return batch;

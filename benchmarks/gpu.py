@@ -7,6 +7,7 @@
   shared    prefill behind a shared prompt, against prompts replicated
   heads     a share of heads that see everything, against all heads
   cache     append, move and gather of rows in all layers: bytes per second, against copying
+  python    described in Python: time to the first result and of a run, against FlexAttention
 
 Times are medians over repeats with the L2 cache flushed before each. Data sheets are not consulted: what this
 GPU copies and multiplies is measured first. A run may be cut into parts, by name or by --budget, with one --json

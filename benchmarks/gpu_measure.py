@@ -6,6 +6,7 @@ import time
 from gpu_cache import CachePoint, cache_line, measure_cache
 from gpu_comparisons import Comparison, compare, comparison_line
 from gpu_points import PLAIN, bars
+from gpu_python import PythonPoint, measure_python, python_line
 from report import attn_run
 
 RUN_SECONDS = 300  # the longest that one attn-run may take
@@ -22,7 +23,7 @@ class Clock:
     def work(point):
         """Seconds where nothing is known yet: starting attn-run and compiling for it and a peer; making, copying
         and comparing tensors; computing it about 40 times."""
-        if isinstance(point, (Comparison, CachePoint)):
+        if isinstance(point, (Comparison, CachePoint, PythonPoint)):
             return point.seconds()
         gigabytes = (point.kv_bytes() + 4 * point.query_bytes()) / 1e9
         return 5 + 3 * gigabytes + 40 * point.flops() / 400e12
@@ -69,6 +70,8 @@ class Bench:
             return compare(point, self)
         if isinstance(point, CachePoint):
             return measure_cache(point, self)
+        if isinstance(point, PythonPoint):
+            return measure_python(point, self.folder)
         ours = self.attn(point)
         seconds = ours["run_ms"] / 1e3
         problem = point.problem
@@ -111,6 +114,8 @@ def line(row):
         return comparison_line(row)
     if row["part"] == "cache":
         return cache_line(row)
+    if row["part"] == "python":
+        return python_line(row)
     ours = row["attn"]
     predicted = f"{ours['predicted_ms']:9.3f}" if ours["predicted_ms"] else f"{'-':>9}"
     how = ours["kernel"].rpartition("_")[2] if row["part"] == "decode" else ours["schedule"]
@@ -126,6 +131,17 @@ def line(row):
     if row["peers_ms"]:
         text += f"  x{row['ratio_to_best_peer']:.2f}"
     return text
+
+
+def heading(point):
+    """What the lines of a part say."""
+    if isinstance(point, Comparison):
+        return "ms of attn, in brackets as its cost model says, and of peers; x: the last over the best"
+    if isinstance(point, CachePoint):
+        return "ms, bytes read and written per second, and as a share of what the GPU copies"
+    if isinstance(point, PythonPoint):
+        return "from import to the first result, ms of a run, and FlexAttention's; x: its time over attn's"
+    return "attn, predicted by its cost model, and peers in ms; x: the best peer's time over attn's"
 
 
 def missing(points, results):
@@ -147,13 +163,7 @@ def measure_all(points, bench, clock, results):
             continue
         if point.part != part:
             part = point.part
-            print(
-                f"{part}: ms of attn, in brackets as its cost model says, and of peers; x: the last over the best"
-                if isinstance(point, Comparison)
-                else f"{part}: ms, bytes read and written per second, and as a share of what the GPU copies"
-                if isinstance(point, CachePoint)
-                else f"{part}: attn, predicted by its cost model, and peers in ms; x: the best peer's time over attn's"
-            )
+            print(f"{part}: {heading(point)}")
         try:
             row = results.add(clock.measure(point, bench))
         except (RuntimeError, subprocess.TimeoutExpired) as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gpu_cache import cache_points
 from gpu_comparisons import COMPARISONS, comparison_bars
+from gpu_python import python_bars, python_points
 from report import Problem
 
 HEADS = ((64, 8), (32, 8))
@@ -183,6 +184,7 @@ PARTS = {
     "decode": decode_points,
     **COMPARISONS,
     "cache": cache_points,
+    "python": python_points,
 }
 
 
@@ -198,6 +200,8 @@ def bars(row, session):
     found = []
     if "times_ms" in row:
         return comparison_bars(row)
+    if row["part"] == "python":
+        return python_bars(row)
     if row["part"] == "prefill":
         if row["peers_ms"]:
             found.append(("as fast as the best peer", row["ratio_to_best_peer"] >= 1))

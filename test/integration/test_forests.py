@@ -138,6 +138,21 @@ def test_counted_as_planned(tmp_path, name):
     assert report["bytes_partials"] == report["partial_bytes"]
 
 
+@pytest.mark.skipif(DEVICE != "host", reason="counters exist on the host device only")
+def test_boxes_past_the_end_read_nothing(tmp_path):
+    """Nodes of three pages each fill three eighths of a tile of keys; their rows fill a tile of rows."""
+    nodes = [{"parent": -1, "tokens": 48, "rows": 48} for _ in range(24)]
+    workload = tmp_path / "workload.json"
+    shape = {"q_heads": 8, "kv_heads": 2, "dim": 64, "bytes_per_token_per_head": 256, "layers": 1}
+    workload.write_text(json.dumps({**shape, "steps": [{"nodes": nodes, "repeat": 1}]}))
+    options = ["--workload", workload, "--device=host", "--schedule=wgmma", "--check"]
+    status, report, errors = attn_run(problem(tmp_path), *options)
+    assert status == 0, errors
+    assert report["kernel"].endswith("rows192")
+    counted = report["bytes_read"] + report["bytes_written"]
+    assert abs(counted / report["planned_bytes"] - 1) <= 0.03
+
+
 # --- picture ------------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,9 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
+/// A slot that no store has: a multiple of every box, that a box more still counts in an i32.
+static constexpr int32_t outside = 0x7fff0000;
+
 /// The task's head among those of the operand's store.
 Value AttendKernel::placeOf(UpdateOp update, const Segment &segment) {
   return update.getKv().getType().isOfClass() ? b.sub(slot, segment.firstSlot) : kvHead;
@@ -153,10 +156,14 @@ Value AttendKernel::fetchSlot(UpdateOp update, const Segment &segment, Value fir
   int64_t lines = fetchLines(update.getKv().getType(), keys);
   if (lines == keys)
     return slotOf(update, segment, firstKey);
-  // Boxes past the last token repeat the one that holds it: their table entries need not exist.
+  // Boxes past the last token lie outside the tensor, which costs no memory: the copy engine writes zeros.
+  // Their table entries need not exist.
   Value last = b.sub(segment.kvEnd, b.i32(1)), lane = LaneIdOp::create(b, b.getI32Type());
-  Value token = b.min(b.add(firstKey, b.mul(lane, b.i32(lines))), b.sub(last, b.rem(last, lines)));
-  return slotOf(update, segment, token, lines == update.getKv().getType().getPage());
+  Value token = b.add(firstKey, b.mul(lane, b.i32(lines)));
+  Value exists = b.less(token, segment.kvEnd);
+  Value there = slotOf(update, segment, b.min(token, b.sub(last, b.rem(last, lines))),
+                       lines == update.getKv().getType().getPage());
+  return b.select(exists, there, b.i32(outside));
 }
 
 void AttendKernel::fetchTokens(UpdateOp update, Value slot, StringRef part, Value target, Value barriers,

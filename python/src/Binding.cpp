@@ -199,4 +199,5 @@ PYBIND11_MODULE(_attn, module) {
   bindCompiler(module);
   bindDevices(module);
   bindPlans(module);
+  bindCaches(module);
 }

@@ -26,7 +26,7 @@ void bindFailure(py::module_ &module);
 void bindCompiler(py::module_ &module);
 void bindDevices(py::module_ &module);
 void bindPlans(py::module_ &module);
-void bindCache(py::module_ &module);
+void bindCaches(py::module_ &module);
 void bindView(py::module_ &module);
 
 /// Raises Failure(kind, message).

@@ -27,6 +27,11 @@ struct Batch {
   py::object kernel;
 };
 
+/// Of a batch made from a cache: the user's row of each row, or the way back, as i32; else no bytes.
+py::object userRows(const Batch &batch, bool back);
+/// And the node where each instance begins, by operand.
+py::list nodesOf(const Batch &batch);
+
 struct Plan {
   Handle<AttnPlan, attnPlanDestroy> handle;
   py::object kernel;

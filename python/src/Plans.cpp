@@ -120,6 +120,9 @@ void bindPlans(py::module_ &module) {
   py::class_<Batch>(module, "Batch")
       .def_property_readonly("rows", [](const Batch &b) { return attnBatchRows(b.handle.get()); })
       .def_property_readonly("sequences", [](const Batch &b) { return attnBatchSequences(b.handle.get()); })
+      .def_property_readonly("user_row", [](const Batch &b) { return userRows(b, false); })
+      .def_property_readonly("batch_row", [](const Batch &b) { return userRows(b, true); })
+      .def_property_readonly("nodes", &nodesOf)
       .def_property_readonly("tables", [](const Batch &b) {
         const auto &kernel = b.kernel.cast<const Kernel &>();
         Handle<AttnTensors, attnTensorsDestroy> tables;

@@ -24,7 +24,7 @@ OwnedMemory::~OwnedMemory() {
   if (held)
     buffer.reset();
   else
-    new Buffer(std::move(buffer)); // nobody may touch the device: its memory stays where it is
+    new (std::nothrow) Buffer(std::move(buffer)); // nobody may touch the device: its memory stays where it is
 }
 
 AttnStatus attnDeviceOpenHost(const AttnHostOptions *options, AttnDevice **device) {

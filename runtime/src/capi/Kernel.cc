@@ -12,7 +12,8 @@ LoadedKernel::~LoadedKernel() {
   if (held)
     module.reset();
   else
-    new std::shared_ptr<Module>(std::move(module)); // the device is lost, and with it the module
+    new (std::nothrow)
+        std::shared_ptr<Module>(std::move(module)); // the device is lost, and with it the module
 }
 
 namespace {

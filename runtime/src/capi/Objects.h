@@ -63,6 +63,7 @@ struct SharedBatch {
   CacheBatch content;
   std::map<std::string, std::vector<int64_t>> shapes; ///< of tensors that scores read
   uint64_t version = 0;                               ///< changes with the content
+  bool built = false;                                 ///< from a cache
   Lock lock;
 
   Status fits(const Manifest &manifest) const;

@@ -1,4 +1,5 @@
 #include "attn_rt/Picture.h"
+#include "capi/Adopted.h"
 #include "capi/Objects.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ PlannedBatch::~PlannedBatch() {
   if (held)
     session.reset();
   else
-    new Session(std::move(*session)); // its buffers belong to a device that is lost
+    new (std::nothrow) Session(std::move(*session)); // its buffers belong to a device that is lost
 }
 
 Result<std::unique_lock<std::mutex>> PlannedBatch::hold() const {
@@ -183,52 +184,6 @@ Status PlannedBatch::checkAddress(size_t slot, uint64_t address, size_t bytes) c
   return {};
 }
 
-namespace {
-
-/// Memory of the caller that the host device knows for the time of a launch. Buffers may overlap (keys and
-/// values in one tensor), allocations may not.
-class Adopted {
-public:
-  explicit Adopted(HostDevice &device) : device_(device) {}
-  ~Adopted() {
-    for (const Range &range : ranges_)
-      if (range.known)
-        (void)device_.release(reinterpret_cast<void *>(range.begin));
-  }
-  void add(uint64_t address, size_t bytes, const std::string &name) {
-    if (bytes && !device_.holds(reinterpret_cast<void *>(address), bytes))
-      ranges_.push_back({address, address + bytes, &name, false});
-  }
-  Status adopt() {
-    std::sort(ranges_.begin(), ranges_.end(),
-              [](const Range &a, const Range &b) { return a.begin < b.begin; });
-    for (size_t i = 0, next; i < ranges_.size(); i = next) {
-      Range &all = ranges_[i];
-      std::string label = *all.name;
-      for (next = i + 1; next < ranges_.size() && ranges_[next].begin < all.end; ++next) {
-        all.end = std::max(all.end, ranges_[next].end);
-        label += ", " + *ranges_[next].name;
-      }
-      if (Status status = device_.adopt(reinterpret_cast<void *>(all.begin), all.end - all.begin, label);
-          !status)
-        return status;
-      all.known = true;
-    }
-    return {};
-  }
-
-private:
-  struct Range {
-    uint64_t begin, end;
-    const std::string *name;
-    bool known;
-  };
-  HostDevice &device_;
-  std::vector<Range> ranges_;
-};
-
-} // namespace
-
 Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, size_t count, uintptr_t stream) {
   if (!ready)
     return inputError("the plan's last update failed: update it before it is run");
@@ -249,7 +204,7 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, size_t 
         return status;
     session->bindSlot(slots[i], own ? session->tableAddress("slot_heads") : addresses[i]);
     if (host && !own)
-      adopted->add(addresses[i], bytes[i], kernel->slots[i]);
+      adopted->add(addresses[i], bytes[i], kernel->slots[i].c_str());
   }
   if (host)
     if (Status status = adopted->adopt(); !status)

@@ -1,0 +1,184 @@
+/*===- Cache.h - Sequences over pages -----------------------------*- C -*-===*
+ *
+ * A forest of sequences whose keys and values lie in pages of a pool: which page holds which token, not the
+ * memory itself. attn_rt/Cache.h and CacheBatch.h say what the operations mean. What a change moves in memory
+ * is an AttnMovement, to be executed in the order of the changes, by kernels or by plain copies.
+ *
+ *===----------------------------------------------------------------------===*/
+#ifndef ATTN_C_CACHE_H
+#define ATTN_C_CACHE_H
+
+#include "attn-c/Runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Names a node for as long as it lives, and never another one. */
+typedef uint64_t AttnNode;
+
+typedef struct AttnCacheClass {
+  const char *name;
+  int32_t pages;        /* of its pool */
+  int32_t recent, sink; /* recent > 0: streaming */
+  int32_t draft;
+} AttnCacheClass;
+
+typedef struct AttnCache AttnCache;
+/* `draftPage` 0: as pageTokens. */
+ATTN_C_EXPORT AttnStatus attnCacheCreate(int32_t pageTokens, int32_t draftPage, const AttnCacheClass *classes,
+                                         size_t classCount, AttnCache **cache);
+ATTN_C_EXPORT void attnCacheDestroy(AttnCache *cache);
+
+/*===--- Changes ------------------------------------------------------------===*/
+
+typedef struct AttnMovement AttnMovement;
+typedef struct AttnTokenCopy {
+  int32_t headClass, fromPage, fromSlot, toPage, toSlot, tokens;
+} AttnTokenCopy;
+typedef struct AttnTokenWrite {
+  int32_t headClass, row, page, slot, tokens; /* row: of the new tokens of the call */
+} AttnTokenWrite;
+ATTN_C_EXPORT void attnMovementDestroy(AttnMovement *movement);
+ATTN_C_EXPORT int32_t attnMovementRows(const AttnMovement *movement); /* new tokens */
+ATTN_C_EXPORT size_t attnMovementCopyCount(const AttnMovement *movement);
+ATTN_C_EXPORT size_t attnMovementWriteCount(const AttnMovement *movement);
+/* All zero beyond the last. */
+ATTN_C_EXPORT AttnTokenCopy attnMovementCopy(const AttnMovement *movement, size_t index);
+ATTN_C_EXPORT AttnTokenWrite attnMovementWrite(const AttnMovement *movement, size_t index);
+
+ATTN_C_EXPORT AttnStatus attnCacheCreateRoot(AttnCache *cache, AttnNode *root);
+ATTN_C_EXPORT AttnStatus attnCacheAppend(AttnCache *cache, AttnNode node, int32_t tokens,
+                                         AttnMovement **movement);
+/* `children` has room for `count`. */
+ATTN_C_EXPORT AttnStatus attnCacheBranch(AttnCache *cache, AttnNode node, int32_t count, AttnNode *children);
+ATTN_C_EXPORT AttnStatus attnCachePrune(AttnCache *cache, AttnNode node);
+ATTN_C_EXPORT AttnStatus attnCacheFork(AttnCache *cache, AttnNode leaf, AttnNode *twin,
+                                       AttnMovement **movement);
+ATTN_C_EXPORT AttnStatus attnCacheEvict(AttnCache *cache, AttnNode node);
+ATTN_C_EXPORT AttnStatus attnCacheSpeculate(AttnCache *cache, AttnNode leaf, const int32_t *parents,
+                                            size_t count, AttnMovement **movement);
+/* Of the draft the path that ends with `token`; -1: nothing. */
+ATTN_C_EXPORT AttnStatus attnCacheCommit(AttnCache *cache, AttnNode leaf, int32_t token,
+                                         AttnMovement **movement);
+
+typedef struct AttnAppend {
+  AttnNode node;
+  int32_t tokens;
+} AttnAppend;
+typedef struct AttnBranch {
+  AttnNode node;
+  int32_t children, tokens;
+} AttnBranch;
+/* All of it or nothing; prunes come first. `children` has room for the children of all branches. */
+ATTN_C_EXPORT AttnStatus attnCacheApply(AttnCache *cache, const AttnNode *prune, size_t pruneCount,
+                                        const AttnAppend *append, size_t appendCount,
+                                        const AttnBranch *branch, size_t branchCount, AttnNode *children,
+                                        size_t room, AttnMovement **movement);
+
+/*===--- Questions ----------------------------------------------------------===*/
+
+typedef struct AttnNodeInfo {
+  AttnNode parent; /* where it has one */
+  bool hasParent, isLeaf, isEvicted;
+  int32_t tokens, position; /* its own; of its first one */
+  int32_t draftTokens;
+} AttnNodeInfo;
+ATTN_C_EXPORT AttnStatus attnCacheNode(const AttnCache *cache, AttnNode node, AttnNodeInfo *info);
+ATTN_C_EXPORT bool attnCacheContains(const AttnCache *cache, AttnNode node);
+ATTN_C_EXPORT int64_t attnCacheNodeCount(const AttnCache *cache);
+ATTN_C_EXPORT AttnStatus attnCacheFreePages(const AttnCache *cache, int32_t headClass, int32_t *pages);
+ATTN_C_EXPORT AttnStatus attnCacheCheckInvariants(const AttnCache *cache);
+
+typedef struct AttnTokenSpan {
+  int32_t firstToken, tokens, page, slot;
+} AttnTokenSpan;
+/* Lists: as many as there are are counted, and as many as there is room for are written. */
+ATTN_C_EXPORT AttnStatus attnCacheRoots(const AttnCache *cache, AttnNode *roots, size_t room, size_t *count);
+ATTN_C_EXPORT AttnStatus attnCacheChildren(const AttnCache *cache, AttnNode node, AttnNode *children,
+                                           size_t room, size_t *count);
+ATTN_C_EXPORT AttnStatus attnCachePlaces(const AttnCache *cache, AttnNode node, int32_t headClass,
+                                         AttnTokenSpan *spans, size_t room, size_t *count);
+/* Of the tokens of a draft, one span each. */
+ATTN_C_EXPORT AttnStatus attnCacheDraftPlaces(const AttnCache *cache, AttnNode node, int32_t headClass,
+                                              AttnTokenSpan *spans, size_t room, size_t *count);
+
+/*===--- Batches ------------------------------------------------------------===*/
+
+/* What an operand of the attention shows. */
+typedef struct AttnCacheOperand {
+  int32_t headClass;
+  bool nodes, drafts;
+} AttnCacheOperand;
+/* A node's last rows, and then all tokens of its draft. */
+typedef struct AttnRowGroup {
+  AttnNode node;
+  int32_t rows;
+  bool draft;
+} AttnRowGroup;
+
+typedef struct AttnBatchBuilder AttnBatchBuilder;
+/* Operands as in the kernel's manifest. `maxPages` 0: as many columns as the longest run takes. */
+ATTN_C_EXPORT AttnStatus attnBatchBuilderCreate(const AttnKernel *kernel, const AttnCacheOperand *operands,
+                                                size_t count, int32_t maxPages, AttnBatchBuilder **builder);
+ATTN_C_EXPORT void attnBatchBuilderDestroy(AttnBatchBuilder *builder);
+/* `classes`: of each KV head, where the kernel has head classes; `ends` as for attnBatchCreate. */
+ATTN_C_EXPORT AttnStatus attnBatchBuilderBuild(AttnBatchBuilder *builder, const AttnCache *cache,
+                                               const AttnRowGroup *groups, size_t count,
+                                               const int32_t *classes, size_t classCount, const int32_t *ends,
+                                               size_t endCount, AttnBatch **batch);
+/* The next step into the batch that was built last; `updated` false: build again. */
+ATTN_C_EXPORT AttnStatus attnBatchBuilderUpdate(AttnBatchBuilder *builder, const AttnCache *cache,
+                                                AttnBatch *batch, bool *updated);
+/* Of a batch that was built: the user's row of each row and the way back, where there is room for all rows.
+ */
+ATTN_C_EXPORT AttnStatus attnBatchRowMaps(const AttnBatch *batch, int32_t *userRow, int32_t *batchRow,
+                                          size_t room);
+/* And where each instance of an operand begins. */
+ATTN_C_EXPORT AttnStatus attnBatchNodes(const AttnBatch *batch, size_t operand, AttnNode *nodes, size_t room,
+                                        size_t *count);
+
+/*===--- Memory -------------------------------------------------------------===*/
+
+/* Keys or values of a class in CPU memory, [layers][pages][pageTokens][tokenBytes], and new tokens
+ * [layers][rows][tokenBytes]. */
+typedef struct AttnPageMemory {
+  int32_t headClass, pageTokens, layers;
+  int64_t tokenBytes, layerBytes;
+  void *pages;
+  size_t pagesSize;
+  const void *rows; /* may be null where nothing is written */
+  size_t rowsSize;
+  int64_t rowsLayerBytes;
+} AttnPageMemory;
+/* Plain copies. Refuses, before anything moves, what does not lie within. */
+ATTN_C_EXPORT AttnStatus attnMovementExecute(const AttnMovement *movement, const AttnPageMemory *memory);
+
+/* Pages of a class on a device. */
+typedef struct AttnDevicePages {
+  int32_t headClass, pages, pageTokens, layers;
+  uint64_t k, v;
+  int64_t kLayerBytes, vLayerBytes; /* any where there is one layer */
+} AttnDevicePages;
+/* New tokens on a device, [layers][count][heads][dim]. */
+typedef struct AttnDeviceRows {
+  uint64_t k, v;
+  int64_t count, kLayerBytes, vLayerBytes;
+} AttnDeviceRows;
+
+typedef struct AttnCacheKernels AttnCacheKernels;
+ATTN_C_EXPORT AttnStatus attnCacheKernelsCreate(const AttnKernel *append, const AttnKernel *move,
+                                                AttnCacheKernels **kernels);
+ATTN_C_EXPORT void attnCacheKernelsDestroy(AttnCacheKernels *kernels);
+/* Room for movements of so many new and copied tokens; the pages must outlive the kernels. */
+ATTN_C_EXPORT AttnStatus attnCacheKernelsReserve(AttnCacheKernels *kernels, const AttnDevicePages *pages,
+                                                 int64_t newTokens, int64_t copiedTokens);
+/* Neither allocates nor waits. `rows` may be null where nothing is written. */
+ATTN_C_EXPORT AttnStatus attnCacheKernelsExecute(AttnCacheKernels *kernels, const AttnMovement *movement,
+                                                 const AttnDeviceRows *rows, uintptr_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

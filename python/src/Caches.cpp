@@ -1,0 +1,378 @@
+#include "Objects.h"
+
+#include "attn-c/Cache.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace attn::python {
+
+namespace {
+
+struct Cache {
+  Handle<AttnCache, attnCacheDestroy> handle;
+  int32_t pageTokens, draftPage;
+  py::list classes;
+};
+
+using Movement = Handle<AttnMovement, attnMovementDestroy>;
+
+struct Builder {
+  Handle<AttnBatchBuilder, attnBatchBuilderDestroy> handle;
+  py::object kernel;
+};
+
+using ClassTuple = std::tuple<std::string, int32_t, int32_t, int32_t, int32_t>;
+
+Cache makeCache(int32_t pageTokens, int32_t draftPage, const std::vector<ClassTuple> &classes) {
+  std::vector<AttnCacheClass> given;
+  for (const auto &[name, pages, recent, sink, draft] : classes)
+    given.push_back({name.c_str(), pages, recent, sink, draft});
+  Cache cache;
+  const AttnCacheClass none{};
+  check(attnCacheCreate(pageTokens, draftPage, given.empty() ? &none : given.data(), given.size(),
+                        cache.handle.out()));
+  cache.pageTokens = pageTokens;
+  cache.draftPage = draftPage;
+  cache.classes = py::cast(classes);
+  return cache;
+}
+
+/// A list whose length is known only afterwards.
+template <typename T, typename Call> std::vector<T> listOf(Call call) {
+  std::vector<T> list(16);
+  for (;;) {
+    size_t count = 0;
+    check(call(list.data(), list.size(), &count));
+    const bool complete = count <= list.size();
+    list.resize(count);
+    if (complete)
+      return list;
+  }
+}
+
+AttnNodeInfo infoOf(const Cache &cache, AttnNode node) {
+  AttnNodeInfo info{};
+  check(attnCacheNode(cache.handle.get(), node, &info));
+  return info;
+}
+
+std::pair<std::vector<AttnNode>, Movement>
+apply(const Cache &cache, const std::vector<AttnNode> &prune,
+      const std::vector<std::pair<AttnNode, int32_t>> &append,
+      const std::vector<std::tuple<AttnNode, int32_t, int32_t>> &branch) {
+  std::vector<AttnAppend> appends;
+  for (const auto &[node, tokens] : append)
+    appends.push_back({node, tokens});
+  std::vector<AttnBranch> branches;
+  int64_t children = 0;
+  for (const auto &[node, count, tokens] : branch) {
+    branches.push_back({node, count, tokens});
+    children += std::max(count, 0);
+  }
+  if (children > 1 << 24)
+    raise("input", "branch: expected at most 2^24 children, got " + std::to_string(children));
+  std::vector<AttnNode> made(static_cast<size_t>(children));
+  Movement movement;
+  run([&] {
+    return attnCacheApply(cache.handle.get(), prune.data(), prune.size(), appends.data(), appends.size(),
+                          branches.data(), branches.size(), made.data(), made.size(), movement.out());
+  });
+  return {std::move(made), std::move(movement)};
+}
+
+void executeMovement(const Movement &movement, int32_t headClass, int32_t pageTokens, uintptr_t address,
+                     size_t nbytes, int64_t tokenBytes, int32_t layers, int64_t layerBytes, uintptr_t rows,
+                     size_t rowsSize, int64_t rowsLayerBytes) {
+  const AttnPageMemory memory{headClass,  pageTokens,
+                              layers,     tokenBytes,
+                              layerBytes, reinterpret_cast<void *>(address),
+                              nbytes,     reinterpret_cast<const void *>(rows),
+                              rowsSize,   rowsLayerBytes};
+  run([&] { return attnMovementExecute(movement.get(), &memory); });
+}
+
+Builder makeBuilder(const py::object &kernel, const std::vector<std::tuple<int32_t, bool, bool>> &operands,
+                    int32_t maxPages) {
+  const auto &of = kernel.cast<const Kernel &>();
+  std::vector<AttnCacheOperand> given;
+  for (const auto &[headClass, nodes, drafts] : operands)
+    given.push_back({headClass, nodes, drafts});
+  const AttnCacheOperand none{};
+  Builder builder;
+  check(attnBatchBuilderCreate(of.handle.get(), given.empty() ? &none : given.data(), given.size(), maxPages,
+                               builder.handle.out()));
+  builder.kernel = kernel;
+  return builder;
+}
+
+Batch buildBatch(const Builder &builder, const Cache &cache,
+                 const std::vector<std::tuple<AttnNode, int32_t, bool>> &groups,
+                 const std::vector<int32_t> &classes, const std::vector<int32_t> &ends) {
+  std::vector<AttnRowGroup> given;
+  for (const auto &[node, rows, draft] : groups)
+    given.push_back({node, rows, draft});
+  Batch batch;
+  run([&] {
+    return attnBatchBuilderBuild(builder.handle.get(), cache.handle.get(), given.data(), given.size(),
+                                 classes.data(), classes.size(), ends.data(), ends.size(),
+                                 batch.handle.out());
+  });
+  batch.kernel = builder.kernel;
+  return batch;
+}
+
+void bindMovements(py::module_ &module) {
+  using namespace py::literals;
+  py::class_<Movement>(module, "Movement")
+      .def_property_readonly("rows", [](const Movement &m) { return attnMovementRows(m.get()); })
+      .def_property_readonly(
+          "copies",
+          [](const Movement &m) {
+            py::list list;
+            for (size_t i = 0; i < attnMovementCopyCount(m.get()); ++i) {
+              const AttnTokenCopy c = attnMovementCopy(m.get(), i);
+              list.append(py::make_tuple(c.headClass, c.fromPage, c.fromSlot, c.toPage, c.toSlot, c.tokens));
+            }
+            return list;
+          })
+      .def_property_readonly("writes",
+                             [](const Movement &m) {
+                               py::list list;
+                               for (size_t i = 0; i < attnMovementWriteCount(m.get()); ++i) {
+                                 const AttnTokenWrite w = attnMovementWrite(m.get(), i);
+                                 list.append(py::make_tuple(w.headClass, w.row, w.page, w.slot, w.tokens));
+                               }
+                               return list;
+                             })
+      .def("execute", &executeMovement, py::kw_only(), "head_class"_a, "page_tokens"_a, "address"_a,
+           "nbytes"_a, "token_bytes"_a, "layers"_a = 1, "layer_bytes"_a = 0, "rows_address"_a = 0,
+           "rows_nbytes"_a = 0, "rows_layer_bytes"_a = 0);
+}
+
+void bindForest(py::module_ &module) {
+  using namespace py::literals;
+  py::class_<Cache>(module, "Cache")
+      .def(py::init(&makeCache), py::kw_only(), "page_tokens"_a = 16, "draft_page"_a = 0,
+           "classes"_a = std::vector<ClassTuple>())
+      .def_readonly("page_tokens", &Cache::pageTokens)
+      .def_readonly("draft_page", &Cache::draftPage)
+      .def_property_readonly("classes", [](const Cache &c) { return c.classes.attr("copy")(); })
+      .def("create_root",
+           [](const Cache &c) {
+             AttnNode root = 0;
+             check(attnCacheCreateRoot(c.handle.get(), &root));
+             return root;
+           })
+      .def(
+          "append",
+          [](const Cache &c, AttnNode node, int32_t tokens) {
+            Movement movement;
+            run([&] { return attnCacheAppend(c.handle.get(), node, tokens, movement.out()); });
+            return movement;
+          },
+          "node"_a, "tokens"_a)
+      .def(
+          "branch",
+          [](const Cache &c, AttnNode node, int32_t children) {
+            if (children > 1 << 24)
+              raise("input", "branch: expected at most 2^24 children, got " + std::to_string(children));
+            std::vector<AttnNode> made(static_cast<size_t>(std::max(children, 1)));
+            run([&] { return attnCacheBranch(c.handle.get(), node, children, made.data()); });
+            return made;
+          },
+          "node"_a, "children"_a)
+      .def(
+          "prune",
+          [](const Cache &c, AttnNode node) { run([&] { return attnCachePrune(c.handle.get(), node); }); },
+          "node"_a)
+      .def(
+          "fork",
+          [](const Cache &c, AttnNode leaf) {
+            AttnNode twin = 0;
+            Movement movement;
+            run([&] { return attnCacheFork(c.handle.get(), leaf, &twin, movement.out()); });
+            return std::pair(twin, std::move(movement));
+          },
+          "leaf"_a)
+      .def(
+          "evict",
+          [](const Cache &c, AttnNode node) { run([&] { return attnCacheEvict(c.handle.get(), node); }); },
+          "node"_a)
+      .def(
+          "speculate",
+          [](const Cache &c, AttnNode leaf, const std::vector<int32_t> &parents) {
+            Movement movement;
+            const int32_t none = 0;
+            run([&] {
+              return attnCacheSpeculate(c.handle.get(), leaf, parents.empty() ? &none : parents.data(),
+                                        parents.size(), movement.out());
+            });
+            return movement;
+          },
+          "leaf"_a, "parents"_a)
+      .def(
+          "commit",
+          [](const Cache &c, AttnNode leaf, int32_t token) {
+            Movement movement;
+            run([&] { return attnCacheCommit(c.handle.get(), leaf, token, movement.out()); });
+            return movement;
+          },
+          "leaf"_a, "token"_a)
+      .def("apply", &apply, py::kw_only(), "prune"_a = std::vector<AttnNode>(),
+           "append"_a = std::vector<std::pair<AttnNode, int32_t>>(),
+           "branch"_a = std::vector<std::tuple<AttnNode, int32_t, int32_t>>())
+      .def(
+          "contains", [](const Cache &c, AttnNode node) { return attnCacheContains(c.handle.get(), node); },
+          "node"_a)
+      .def("roots",
+           [](const Cache &c) {
+             return listOf<AttnNode>([&](auto *out, size_t room, size_t *n) {
+               return attnCacheRoots(c.handle.get(), out, room, n);
+             });
+           })
+      .def(
+          "children",
+          [](const Cache &c, AttnNode node) {
+            return listOf<AttnNode>([&](auto *out, size_t room, size_t *n) {
+              return attnCacheChildren(c.handle.get(), node, out, room, n);
+            });
+          },
+          "node"_a)
+      .def(
+          "parent",
+          [](const Cache &c, AttnNode node) -> std::optional<AttnNode> {
+            const AttnNodeInfo info = infoOf(c, node);
+            return info.hasParent ? std::optional(info.parent) : std::nullopt;
+          },
+          "node"_a)
+      .def(
+          "tokens", [](const Cache &c, AttnNode node) { return infoOf(c, node).tokens; }, "node"_a)
+      .def(
+          "position", [](const Cache &c, AttnNode node) { return infoOf(c, node).position; }, "node"_a)
+      .def(
+          "is_leaf", [](const Cache &c, AttnNode node) { return infoOf(c, node).isLeaf; }, "node"_a)
+      .def(
+          "is_evicted", [](const Cache &c, AttnNode node) { return infoOf(c, node).isEvicted; }, "node"_a)
+      .def(
+          "draft_tokens", [](const Cache &c, AttnNode node) { return infoOf(c, node).draftTokens; }, "node"_a)
+      .def("node_count", [](const Cache &c) { return attnCacheNodeCount(c.handle.get()); })
+      .def(
+          "free_pages",
+          [](const Cache &c, int32_t headClass) {
+            int32_t pages = 0;
+            check(attnCacheFreePages(c.handle.get(), headClass, &pages));
+            return pages;
+          },
+          "head_class"_a = 0)
+      .def(
+          "places",
+          [](const Cache &c, AttnNode node, int32_t headClass) {
+            py::list list;
+            for (const AttnTokenSpan &s : listOf<AttnTokenSpan>([&](auto *out, size_t room, size_t *n) {
+                   return attnCachePlaces(c.handle.get(), node, headClass, out, room, n);
+                 }))
+              list.append(py::make_tuple(s.firstToken, s.tokens, s.page, s.slot));
+            return list;
+          },
+          "node"_a, "head_class"_a = 0)
+      .def(
+          "draft_places",
+          [](const Cache &c, AttnNode node, int32_t headClass) {
+            py::list list;
+            for (const AttnTokenSpan &s : listOf<AttnTokenSpan>([&](auto *out, size_t room, size_t *n) {
+                   return attnCacheDraftPlaces(c.handle.get(), node, headClass, out, room, n);
+                 }))
+              list.append(py::make_tuple(s.page, s.slot));
+            return list;
+          },
+          "node"_a, "head_class"_a = 0)
+      .def("check_invariants",
+           [](const Cache &c) { run([&] { return attnCacheCheckInvariants(c.handle.get()); }); });
+}
+
+using CacheKernels = Handle<AttnCacheKernels, attnCacheKernelsDestroy>;
+
+void bindCacheKernels(py::module_ &module) {
+  using namespace py::literals;
+  py::class_<CacheKernels>(module, "CacheKernels")
+      .def(py::init([](const Kernel &append, const Kernel &move) {
+             CacheKernels kernels;
+             run([&] {
+               return attnCacheKernelsCreate(append.handle.get(), move.handle.get(), kernels.out());
+             });
+             return kernels;
+           }),
+           "append"_a, "move"_a)
+      .def(
+          "reserve",
+          [](const CacheKernels &kernels, int32_t pages, int32_t pageTokens, uint64_t k, uint64_t v,
+             int32_t layers, int64_t kLayer, int64_t vLayer, int32_t headClass, int64_t newTokens,
+             int64_t copiedTokens) {
+            const AttnDevicePages given{headClass, pages, pageTokens, layers, k, v, kLayer, vLayer};
+            run([&] { return attnCacheKernelsReserve(kernels.get(), &given, newTokens, copiedTokens); });
+          },
+          py::kw_only(), "pages"_a, "page_tokens"_a, "k"_a, "v"_a, "layers"_a = 1, "k_layer_bytes"_a = 0,
+          "v_layer_bytes"_a = 0, "head_class"_a = 0, "new_tokens"_a, "copied_tokens"_a)
+      .def(
+          "execute",
+          [](const CacheKernels &kernels, const Movement &movement, uint64_t k, uint64_t v, int64_t rows,
+             int64_t kLayer, int64_t vLayer, uintptr_t stream) {
+            const AttnDeviceRows given{k, v, rows, kLayer, vLayer};
+            run([&] { return attnCacheKernelsExecute(kernels.get(), movement.get(), &given, stream); });
+          },
+          "movement"_a, py::kw_only(), "k"_a = 0, "v"_a = 0, "rows"_a = 0, "k_layer_bytes"_a = 0,
+          "v_layer_bytes"_a = 0, "stream"_a = 0);
+}
+
+} // namespace
+
+py::object userRows(const Batch &batch, bool back) {
+  const auto rows = static_cast<size_t>(attnBatchRows(batch.handle.get()));
+  std::vector<int32_t> user(rows), inBatch(rows);
+  const AttnStatus status = attnBatchRowMaps(batch.handle.get(), user.data(), inBatch.data(), rows);
+  if (status.kind != AttnStatusOk) { // made from tensors: no maps
+    attnStatusFree(status);
+    return py::bytes();
+  }
+  return py::bytes(reinterpret_cast<const char *>((back ? inBatch : user).data()), rows * sizeof(int32_t));
+}
+
+py::list nodesOf(const Batch &batch) {
+  py::list operands;
+  size_t count = 0;
+  for (size_t operand = 0;; ++operand) {
+    const AttnStatus status = attnBatchNodes(batch.handle.get(), operand, nullptr, 0, &count);
+    attnStatusFree(status);
+    if (status.kind != AttnStatusOk)
+      return operands;
+    operands.append(py::cast(listOf<AttnNode>([&](auto *out, size_t room, size_t *n) {
+      return attnBatchNodes(batch.handle.get(), operand, out, room, n);
+    })));
+  }
+}
+
+void bindCaches(py::module_ &module) {
+  using namespace py::literals;
+  bindMovements(module);
+  bindForest(module);
+  py::class_<Builder>(module, "BatchBuilder")
+      .def(py::init(&makeBuilder), "kernel"_a, py::kw_only(),
+           "operands"_a = std::vector<std::tuple<int32_t, bool, bool>>{{0, true, true}}, "max_pages"_a = 0)
+      .def("build", &buildBatch, "cache"_a, "groups"_a, py::kw_only(), "classes"_a = std::vector<int32_t>(),
+           "ends"_a = std::vector<int32_t>())
+      .def(
+          "update",
+          [](const Builder &builder, const Cache &cache, const Batch &batch) {
+            bool updated = false;
+            run([&] {
+              return attnBatchBuilderUpdate(builder.handle.get(), cache.handle.get(), batch.handle.get(),
+                                            &updated);
+            });
+            return updated;
+          },
+          "cache"_a, "batch"_a);
+  bindCacheKernels(module);
+}
+
+} // namespace attn::python

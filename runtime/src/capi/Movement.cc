@@ -1,0 +1,173 @@
+#include "attn_rt/CacheKernels.h"
+#include "attn_rt/CacheMemory.h"
+#include "capi/Adopted.h"
+#include "capi/CacheObjects.h"
+#include "capi/Objects.h"
+
+using namespace attn::rt;
+using namespace attn::rt::capi;
+
+void attnMovementDestroy(AttnMovement *movement) { delete movement; }
+int32_t attnMovementRows(const AttnMovement *movement) { return movement ? movement->movement.rows : 0; }
+size_t attnMovementCopyCount(const AttnMovement *movement) {
+  return movement ? movement->movement.copies.size() : 0;
+}
+size_t attnMovementWriteCount(const AttnMovement *movement) {
+  return movement ? movement->movement.writes.size() : 0;
+}
+
+AttnTokenCopy attnMovementCopy(const AttnMovement *movement, size_t index) {
+  if (index >= attnMovementCopyCount(movement))
+    return {};
+  const Movement::Copy &copy = movement->movement.copies[index];
+  return {copy.headClass, copy.from.page, copy.from.slot, copy.to.page, copy.to.slot, copy.tokens};
+}
+
+AttnTokenWrite attnMovementWrite(const AttnMovement *movement, size_t index) {
+  if (index >= attnMovementWriteCount(movement))
+    return {};
+  const Movement::Write &write = movement->movement.writes[index];
+  return {write.headClass, write.row, write.to.page, write.to.slot, write.tokens};
+}
+
+AttnStatus attnMovementExecute(const AttnMovement *movement, const AttnPageMemory *memory) {
+  return guarded([&]() -> Status {
+    if (Status status = required("movement, memory", movement, memory); !status)
+      return status;
+    if (memory->pageTokens < 1)
+      return inputError("page_tokens: expected at least 1, got " + std::to_string(memory->pageTokens));
+    if ((memory->pagesSize && !memory->pages) || (memory->rowsSize && !memory->rows))
+      return inputError("cache memory: expected an address, got null");
+    return executeMovement(
+        movement->movement, memory->headClass, memory->pageTokens,
+        {{static_cast<std::byte *>(memory->pages), memory->pagesSize},
+         memory->tokenBytes,
+         memory->layers,
+         memory->layerBytes},
+        {{static_cast<const std::byte *>(memory->rows), memory->rowsSize}, memory->rowsLayerBytes});
+  });
+}
+
+struct AttnCacheKernels {
+  std::shared_ptr<LoadedKernel> append, move;
+  std::optional<CacheKernels> kernels;
+  int64_t keyBytes = 0, valueBytes = 0; ///< of a token
+  DevicePages pages = {};
+  Lock lock = {};
+
+  AttnCacheKernels(std::shared_ptr<LoadedKernel> append, std::shared_ptr<LoadedKernel> move)
+      : append(std::move(append)), move(std::move(move)) {}
+  ~AttnCacheKernels() {
+    if (!kernels)
+      return;
+    auto held = append->device->use();
+    if (held)
+      kernels.reset();
+    else
+      new (std::nothrow) CacheKernels(std::move(*kernels)); // their buffers belong to a device that is lost
+  }
+};
+
+AttnStatus attnCacheKernelsCreate(const AttnKernel *append, const AttnKernel *move,
+                                  AttnCacheKernels **kernels) {
+  return guarded([&]() -> Status {
+    if (Status status = required("append, move, kernels", append, move, kernels); !status)
+      return status;
+    const std::shared_ptr<SharedDevice> &device = append->loaded->device;
+    if (move->loaded->device != device)
+      return inputError("cache kernels: expected an append and a move on one device");
+    auto made = std::make_unique<AttnCacheKernels>(append->loaded, move->loaded);
+    auto held = device->use();
+    if (!held)
+      return held.error();
+    Result<CacheKernel> first =
+        CacheKernel::create(*device->device, made->append->manifest, made->append->module);
+    if (!first)
+      return first.error();
+    made->keyBytes = first->keyBytes();
+    made->valueBytes = first->valueBytes();
+    Result<CacheKernel> second =
+        CacheKernel::create(*device->device, made->move->manifest, made->move->module);
+    if (!second)
+      return second.error();
+    Result<CacheKernels> both = CacheKernels::create(std::move(*first), std::move(*second));
+    if (!both)
+      return both.error();
+    made->kernels.emplace(std::move(*both));
+    *kernels = made.release();
+    return {};
+  });
+}
+
+void attnCacheKernelsDestroy(AttnCacheKernels *kernels) { delete kernels; }
+
+AttnStatus attnCacheKernelsReserve(AttnCacheKernels *kernels, const AttnDevicePages *pages, int64_t newTokens,
+                                   int64_t copiedTokens) {
+  return guarded([&]() -> Status {
+    if (Status status = required("kernels, pages", kernels, pages); !status)
+      return status;
+    constexpr int64_t most = int64_t{1} << 28;
+    if (newTokens < 0 || newTokens > most || copiedTokens < 0 || copiedTokens > most)
+      return inputError("cache kernels: expected room for 0 to 2^28 tokens, got " +
+                        std::to_string(newTokens) + " and " + std::to_string(copiedTokens));
+    if (pages->layers < 1 || pages->kLayerBytes < 0 || pages->vLayerBytes < 0)
+      return inputError("cache kernels: expected at least 1 layer, and layers in ascending order");
+    auto mine = kernels->lock.take();
+    if (!mine)
+      return mine.error();
+    auto held = kernels->append->device->use();
+    if (!held)
+      return held.error();
+    const DevicePages given{pages->headClass, pages->pages, pages->pageTokens,  pages->layers,
+                            pages->k,         pages->v,     pages->kLayerBytes, pages->vLayerBytes};
+    Status reserved = kernels->kernels->reserve(given, newTokens, copiedTokens);
+    kernels->pages = reserved ? given : DevicePages{};
+    return reserved;
+  });
+}
+
+/// [layers][count] tokens, from the first byte to the last.
+static size_t extent(int32_t layers, int64_t layerBytes, int64_t count, int64_t tokenBytes) {
+  return static_cast<size_t>(int64_t{layers - 1} * layerBytes + count * tokenBytes);
+}
+
+AttnStatus attnCacheKernelsExecute(AttnCacheKernels *kernels, const AttnMovement *movement,
+                                   const AttnDeviceRows *rows, uintptr_t stream) {
+  return guarded([&]() -> Status {
+    if (Status status = required("kernels, movement", kernels, movement); !status)
+      return status;
+    DeviceRows given;
+    if (rows)
+      given = {rows->k, rows->v, rows->count, rows->kLayerBytes, rows->vLayerBytes};
+    if (given.count < 0 || given.count > 1 << 28 || given.kLayerBytes < 0 || given.vLayerBytes < 0)
+      return inputError("cache kernels: expected 0 to 2^28 new tokens, and layers in ascending order, got " +
+                        std::to_string(given.count));
+    if (given.count && (!given.k || !given.v))
+      return inputError("cache kernels: expected addresses of new keys and values, got null");
+    auto mine = kernels->lock.take();
+    if (!mine)
+      return mine.error();
+    auto held = kernels->append->device->use(stream);
+    if (!held)
+      return held.error();
+    std::optional<Adopted> adopted;
+    if (HostDevice *host = kernels->append->device->host) {
+      adopted.emplace(*host);
+      const DevicePages &pages = kernels->pages;
+      const int64_t slots = int64_t{pages.pages} * pages.pageTokens;
+      if (slots) {
+        adopted->add(pages.k, extent(pages.layers, pages.kLayerBytes, slots, kernels->keyBytes), "keys");
+        adopted->add(pages.v, extent(pages.layers, pages.vLayerBytes, slots, kernels->valueBytes), "values");
+      }
+      if (given.count) {
+        adopted->add(given.k, extent(pages.layers, given.kLayerBytes, given.count, kernels->keyBytes),
+                     "new keys");
+        adopted->add(given.v, extent(pages.layers, given.vLayerBytes, given.count, kernels->valueBytes),
+                     "new values");
+      }
+      if (Status status = adopted->adopt(); !status)
+        return status;
+    }
+    return kernels->kernels->execute(movement->movement, given);
+  });
+}

@@ -26,10 +26,12 @@ from .errors import (
 # Where each public name lies. No module has the name of something public it defines: importing the one would
 # replace the other.
 _LAZY: dict[str, str] = {
+    "CacheClass": "paged",
     "Dense": "stores",
     "HeadClasses": "classes",
     "Packed": "stores",
     "Paged": "stores",
+    "PagedCache": "paged",
     "Score": "score",
     "Spec": "spec",
     "Store": "stores",
@@ -37,8 +39,11 @@ _LAZY: dict[str, str] = {
     "all_tokens": "visibility",
     "bfloat16_bits": "tensors",
     "causal": "visibility",
+    "compile": "jit",
+    "forbid_compiling": "jit",
     "from_bfloat16_bits": "tensors",
     "heads": "classes",
+    "load_bundle": "bundle",
     "recent": "visibility",
     "sample": "samples",
     "sink": "visibility",

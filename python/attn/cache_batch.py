@@ -11,6 +11,7 @@ from . import _attn
 from .devices import failed
 from .errors import PlanError, expected
 from .plan import Prepared
+from .rows import RowOrder
 from .tables import int32_array
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class CacheBatch:
         sizes = {"rows": native.rows}
         for name, (head_class, _, _, page) in zip(kernel._operands, operands, strict=True):
             sizes[f"{name}.pages"] = self.cache._classes[head_class].pages * self.cache.page_size // page
-        self._made[kernel] = builder, Prepared(native, sizes, self.classes), operands
+        order = RowOrder.of(native.user_row, native.batch_row)
+        self._made[kernel] = builder, Prepared(native, sizes, self.classes, order), operands
 
     def __repr__(self) -> str:
         return f"<attn.CacheBatch of {len(self.groups)} requests, {self.rows} rows>"

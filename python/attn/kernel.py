@@ -57,6 +57,7 @@ class Kernel:
             "slot_heads",
         ]
         self._order = [order.index(slot.name) for slot in self._slots]
+        self._q_and_o = native.slots.index("q"), native.slots.index("o")
         self._has_lse = "lse" in native.slots
         self._has_classes = "slot_heads" in native.slots
         self._heads: dict[tuple[int, ...], _attn.Memory] = {}
@@ -244,6 +245,14 @@ class Kernel:
         signatures = tuple([signature for _, signature in looks])
         nbytes = plan._accepted.get(signatures) or self._accept(plan, signatures)
         addresses = [looks[place][0] for place in self._order]
+        at_q, at_o = self._q_and_o
+        if (
+            addresses[at_o] < addresses[at_q] + nbytes[at_q]
+            and addresses[at_q] < addresses[at_o] + nbytes[at_o]
+        ):
+            raise TensorError(
+                "out: overlaps q, which other blocks still read when the first results are written"
+            )
         try:
             plan._native.run(addresses, nbytes, launch_on)
         except _attn.Failure as failure:
@@ -262,6 +271,10 @@ class Kernel:
 
     def _accept(self, plan: Plan, signatures: tuple) -> tuple[int, ...]:
         """Bytes of each slot's tensor, in the order of slots; remembered."""
+        if plan._broken:
+            raise PlanError(
+                f"plan: its last update failed, so it holds no batch; update it with another: {plan._broken}"
+            )
         nbytes = tuple(
             check(slot, signatures[place], plan._sizes, self.device)
             for slot, place in zip(self._slots, self._order, strict=True)

@@ -18,20 +18,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy
 
 from . import _attn
 from .cache_batch import CacheBatch
+from .cache_change import CacheChange
 from .devices import device_name, failed
 from .errors import OutOfPages, PlanError, TensorError, expected
-from .pages import Run, Shape, dtype_of_cache, look_rows, take_heads
+from .integers import integers, node_number, whole
+from .pages import Run, Shape, dtype_of_cache
 from .plan import Plan
 from .slots import Look
-from .tables import int32_array
-
-_MOST = (1 << 31) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +82,10 @@ class PagedCache:
         for name, value in dict(
             layers=layers, kv_heads=kv_heads, head_dim=head_dim, page_size=page_size
         ).items():
-            _whole(name, value, 1)
+            whole(name, value, 1)
         self.layers, self.kv_heads, self.head_dim, self.page_size = layers, kv_heads, head_dim, page_size
-        self.value_dim = head_dim if value_dim is None else _whole("value_dim", value_dim, 1)
-        self.draft_page = page_size if draft_page is None else _whole("draft_page", draft_page, 1)
+        self.value_dim = head_dim if value_dim is None else whole("value_dim", value_dim, 1)
+        self.draft_page = page_size if draft_page is None else whole("draft_page", draft_page, 1)
         self.device = device_name(device)
         self._dtype = dtype_of_cache(dtype)
         if bool(classes) == (pages is not None):
@@ -134,7 +133,7 @@ class PagedCache:
 
     def branch(self, node: int, children: int = 2) -> list[int]:
         """New empty children that share all tokens of the node, which grows no more while it has any. No copies."""
-        return self._change(self._native.branch, _node(node), _whole("children", children, 1))
+        return self._change(self._native.branch, node_number(node), whole("children", children, 1))
 
     def prune(self, *nodes: int) -> None:
         """Removes nodes with all that is below them; of a sequence it frees all pages."""
@@ -142,23 +141,25 @@ class PagedCache:
 
     def fork(self, leaf: int) -> int:
         """A second leaf with the same tokens; both go on as sequences. Copies the last partial page, at once."""
-        twin, movement = self._change(self._native.fork, _node(leaf))
+        twin, movement = self._change(self._native.fork, node_number(leaf))
         self._moved(movement)
         return twin
 
     def evict(self, node: int) -> None:
         """Says that rows will come only below this node: streaming classes give back what those do not see."""
-        self._change(self._native.evict, _node(node))
+        self._change(self._native.evict, node_number(node))
 
     def speculate(self, leaf: int, parents: Sequence[int]) -> CacheChange:
         """Gives a leaf a tree of speculated tokens: the token before each, or -1. Rows of the change are the tokens in
         the order given. The leaf cannot change before `commit`."""
-        return self._moved(self._change(self._native.speculate, _node(leaf), _integers("parents", parents)))
+        return self._moved(
+            self._change(self._native.speculate, node_number(leaf), integers("parents", parents))
+        )
 
     def commit(self, leaf: int, token: int) -> None:
         """Keeps of a draft the path that ends with `token` (-1: nothing), moved behind the leaf's own tokens, at once,
         and drops the rest. Never out of pages."""
-        self._moved(self._change(self._native.commit, _node(leaf), _whole("token", token, -1)))
+        self._moved(self._change(self._native.commit, node_number(leaf), whole("token", token, -1)))
 
     def apply(
         self,
@@ -170,21 +171,23 @@ class PagedCache:
     ) -> tuple[list[int], CacheChange]:
         """All of it or nothing: prune nodes first; append `tokens` to nodes; branch (node, children, tokens of each
         child). Gives the children, and the change with the rows of appends, then those of children."""
-        nodes = [_node(append)] if isinstance(append, (int, numpy.integer)) else _integers("append", append)
+        nodes = (
+            [node_number(append)] if isinstance(append, (int, numpy.integer)) else integers("append", append)
+        )
         counts = (
-            [tokens] * len(nodes) if isinstance(tokens, (int, numpy.integer)) else _integers("tokens", tokens)
+            [tokens] * len(nodes) if isinstance(tokens, (int, numpy.integer)) else integers("tokens", tokens)
         )
         if len(counts) != len(nodes):
             raise PlanError(
                 f"tokens: expected one number, or one for each of {len(nodes)} nodes, got {len(counts)}"
             )
         for count in counts:
-            _whole("tokens", count, 0)
+            whole("tokens", count, 0)
         children, movement = self._change(
             self._native.apply,
-            prune=_integers("prune", prune),
+            prune=integers("prune", prune),
             append=list(zip(nodes, (int(count) for count in counts), strict=True)),
-            branch=[tuple(_integers("branch", part)) for part in branch],
+            branch=[tuple(integers("branch", part)) for part in branch],
         )
         return children, self._moved(movement)
 
@@ -254,23 +257,25 @@ class PagedCache:
 
     def contains(self, node: int) -> bool:
         """Whether the node lives: numbers of pruned nodes never name another one."""
-        return self._ask(self._native.contains, _node(node))
+        return self._ask(self._native.contains, node_number(node))
 
     def tokens(self, node: int) -> int:
         """Of the sequence that ends with the node: its own and those above it."""
-        return self._ask(self._native.position, _node(node)) + self._ask(self._native.tokens, _node(node))
+        return self._ask(self._native.position, node_number(node)) + self._ask(
+            self._native.tokens, node_number(node)
+        )
 
     def own_tokens(self, node: int) -> int:
-        return self._ask(self._native.tokens, _node(node))
+        return self._ask(self._native.tokens, node_number(node))
 
     def draft_tokens(self, node: int) -> int:
-        return self._ask(self._native.draft_tokens, _node(node))
+        return self._ask(self._native.draft_tokens, node_number(node))
 
     def parent(self, node: int) -> int | None:
-        return self._ask(self._native.parent, _node(node))
+        return self._ask(self._native.parent, node_number(node))
 
     def children(self, node: int) -> list[int]:
-        return self._ask(self._native.children, _node(node))
+        return self._ask(self._native.children, node_number(node))
 
     @property
     def sequences(self) -> list[int]:
@@ -288,7 +293,7 @@ class PagedCache:
         """Where the node's own tokens lie in each layer: page * page_size + place in the page, int64; -1 where a
         streaming class has given a token back."""
         found = numpy.full(self.own_tokens(node), -1, numpy.int64)
-        for first, count, page, place in self._ask(self._native.places, _node(node), head_class):
+        for first, count, page, place in self._ask(self._native.places, node_number(node), head_class):
             begin = page * self.page_size + place
             found[first : first + count] = numpy.arange(begin, begin + count)
         return found
@@ -299,116 +304,6 @@ class PagedCache:
             for i, c in enumerate(self._classes)
         )
         return f"<attn.PagedCache of {self.layers} layers on {self.device}: {len(self.sequences)} sequences, {pools}>"
-
-
-class CacheChange:
-    """New tokens, for which there is room and whose keys and values are still to be written: all layers before the
-    next change."""
-
-    def __init__(self, cache: PagedCache, movement: _attn.Movement):
-        self._cache = cache
-        self._movement = movement
-        self._missing = set(range(cache.layers)) if movement.rows else set()
-
-    @property
-    def rows(self) -> int:
-        """New tokens."""
-        return self._movement.rows
-
-    def slots(self, head_class: int = 0) -> numpy.ndarray:
-        """Where the row of each new token goes, for those who write themselves: page * page_size + place in the page,
-        int64; -1 where the class does not keep it."""
-        found = numpy.full(self.rows, -1, numpy.int64)
-        for of_class, row, page, place, count in self._movement.writes:
-            if of_class == head_class:
-                begin = page * self._cache.page_size + place
-                found[row : row + count] = numpy.arange(begin, begin + count)
-        return found
-
-    def write(
-        self, layer: int, k: object, v: object, *, classes: Sequence[int] | None = None, stream: object = None
-    ) -> None:
-        """Writes a layer's new keys and values, [rows, kv_heads, head_dim] and [rows, kv_heads, value_dim], contiguous
-        and where the cache is. `classes`: of each KV head in this layer, where classes have stores of their own."""
-        self._cache.layer(layer)
-        self._write(int(layer), 1, k, v, (), classes, stream)
-
-    def write_all(
-        self, k: object, v: object, *, classes: Sequence[int] | None = None, stream: object = None
-    ) -> None:
-        """The same for all layers at once: [layers, rows, kv_heads, head_dim]."""
-        self._write(0, self._cache.layers, k, v, (self._cache.layers,), classes, stream)
-
-    def skip(self) -> None:
-        """Says that the caller writes the keys and values itself, to `slots` of `cache.layer(i).k` and `.v`."""
-        self._missing.clear()
-        self._settle()
-
-    def _settle(self) -> None:
-        if not self._missing and self._cache._unwritten is self:
-            self._cache._unwritten = None
-
-    def _write(self, first: int, layers: int, k, v, front: tuple, classes, stream) -> None:
-        cache, keep = self._cache, []
-        done = sorted(set(range(first, first + layers)) - self._missing)
-        if self.rows and done:
-            raise PlanError(f"layer: the keys and values of this change were written before in layers {done}")
-        number = cache._stream(stream)
-        heads = self._heads(first, layers, classes)
-        moves = []
-        for index, of_class in enumerate(heads):
-            looks = []
-            for name, tensor, dim in (("k", k, cache.head_dim), ("v", v, cache.value_dim)):
-                sizes = (*front, self.rows, cache.kv_heads, dim)
-                shape = cache._runs[index][0].shape
-                found = look_rows(name, tensor, sizes, shape, number, keep)
-                if of_class is not None:
-                    tensor = take_heads(name, tensor, of_class, len(front) + 1)
-                    keep.append(tensor)
-                    found = look_rows(name, tensor, (*sizes[:-2], len(of_class), dim), shape, number, keep)
-                looks.append(found)
-            for run in cache._runs[index]:
-                begin, end = max(first, run.first), min(first + layers, run.first + run.layers)
-                if begin < end:
-                    size = [self.rows * n * (begin - first) for n in run.token_bytes]
-                    moves.append(
-                        (
-                            run,
-                            index,
-                            begin,
-                            end - begin,
-                            [(at[0] + n, at[1]) for at, n in zip(looks, size, strict=True)],
-                        )
-                    )
-        for run, index, begin, count, rows in moves:
-            run.move(self._movement, index, begin, count, tuple(rows), number)
-        self._missing -= set(range(first, first + layers))
-        self._settle()
-
-    def _heads(self, first: int, layers: int, classes: Sequence[int] | None) -> list[list[int] | None]:
-        """Of each class its KV heads, in order; None: all of them."""
-        cache = self._cache
-        if not cache._own_stores:
-            if classes is not None:
-                raise PlanError("classes: this cache has one store for all heads")
-            return [None]
-        if classes is None:
-            raise PlanError(
-                "classes: expected the class of each KV head, since classes have stores of their own"
-            )
-        classes = int32_array("classes", classes).tolist()
-        found = [[h for h, c in enumerate(classes) if c == i] for i in range(len(cache._classes))]
-        for layer in range(first, first + layers):
-            legal = [c.heads[layer] for c in cache._classes]
-            if len(classes) != cache.kv_heads or [len(heads) for heads in found] != legal:
-                text = ", ".join(f"{n} of {c.name}" for n, c in zip(legal, cache._classes, strict=True))
-                raise expected(
-                    PlanError,
-                    "classes",
-                    f"the classes of {cache.kv_heads} heads, {text} in layer {layer}",
-                    classes,
-                )
-        return found
 
 
 class CacheLayer:
@@ -458,40 +353,14 @@ class CacheLayer:
         return found
 
 
-def _whole(name: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)) or not least <= value <= _MOST:
-        nearest = least if not isinstance(value, int) or value < least else _MOST
-        raise expected(PlanError, name, f"a whole number from {least} to {_MOST}", value, nearest=nearest)
-    return int(value)
-
-
-def _node(node: object) -> int:
-    if isinstance(node, bool) or not isinstance(node, (int, numpy.integer)):
-        raise expected(PlanError, "node", "a node, as add, branch and fork give it", node)
-    return int(node)
-
-
-def _integers(name: str, values: object) -> list[int]:
-    try:
-        values = list(values)
-    except TypeError:
-        raise expected(PlanError, name, "a sequence of whole numbers", values) from None
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)):
-            raise expected(PlanError, name, "whole numbers", value)
-    return [int(value) for value in values]
-
-
 def _checked(head_class: CacheClass, layers: int) -> CacheClass:
     if not isinstance(head_class, CacheClass):
         raise expected(PlanError, "classes", "attn.CacheClass(name=..., pages=..., heads=...)", head_class)
     heads = head_class.heads
-    heads = [heads] * layers if isinstance(heads, int) else _integers("heads", heads)
+    heads = [heads] * layers if isinstance(heads, int) else integers("heads", heads)
     if len(heads) != layers:
         raise PlanError(f"heads: expected a number, or one for each of {layers} layers, got {len(heads)}")
     for value in heads:
-        _whole("heads", value, 0)
-    _whole("pages", head_class.pages, 1)
-    from dataclasses import replace
-
+        whole("heads", value, 0)
+    whole("pages", head_class.pages, 1)
     return replace(head_class, heads=tuple(heads))

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 
 class Prepared(NamedTuple):
-    """A batch as the extension has it; the sizes that tensors of a run must have; and the classes of heads."""
+    """A batch as the extension has it; the sizes that tensors of a run must have; the classes of heads; and the order
+    of rows where that is not the user's."""
 
     native: _attn.Batch
     sizes: dict[str, int]
     classes: tuple[int, ...]
+    order: RowOrder | None = None
 
 
 class Plan:
@@ -36,13 +38,15 @@ class Plan:
         self._native = native
         self._spare: dict[tuple, object] = {}
         self._sizes: dict[str, int] | None = None
+        self._broken = ""
         self._classes: tuple[int, ...] = ()
         self._settle(batch, prepared)
 
     def _settle(self, batch: object, prepared: Prepared) -> None:
         self.batch = batch
         self._prepared = prepared
-        self._order = RowOrder.of(prepared.native.user_row, prepared.native.batch_row)
+        self._broken = ""
+        self._order = prepared.order
         if prepared.sizes == self._sizes and prepared.classes == self._classes:
             return
         self._sizes, self._classes = prepared.sizes, prepared.classes
@@ -67,14 +71,16 @@ class Plan:
     def update(self, batch: object = None, *, stream: object = None) -> bool:
         """The next step: of the batch that the plan was made from, after its own `update`, or of another one. True
         where tasks were kept and only read on; their order, and so the bits of results, then stay. Costs no memory
-        where the batch is no larger. PlanError where the batch is not of this kernel's description."""
+        where the batch is no larger. PlanError where the batch is not of this kernel's description, or what was fixed
+        has no room for it; the plan then has to be updated with another one before it can be run."""
         batch = self.batch if batch is None else batch
         prepared = self.kernel._prepare(batch)
         try:
             extended = self._native.update(prepared.native, stream=self.kernel._stream(stream))
         except _attn.Failure as failure:
+            self._sizes, self._accepted, self._broken = None, {}, failure.message
             raise failed(failure, PlanError) from None
-        if batch is not self.batch or prepared != self._prepared:
+        if batch is not self.batch or prepared != self._prepared or self._broken:
             self._settle(batch, prepared)
         return extended
 

@@ -80,6 +80,10 @@ def _look_numpy(array) -> Look:
     return array.ctypes.data, (array.dtype, array.shape, array.strides, None, array.flags.writeable, False)
 
 
+def _look_nowhere(tensor) -> Look:
+    raise RuntimeError(f"{type(tensor).__name__} stands for others")
+
+
 _lookers: dict[type, Callable[[object], Look]] = {}
 
 
@@ -87,6 +91,8 @@ def _looker_of(tensor: object) -> Callable[[object], Look] | None:
     """Remembered where objects of exactly this type have it."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(tensor, torch.Tensor):
+        if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            return _look_nowhere
         if type(tensor) in (torch.Tensor, torch.nn.Parameter):
             _lookers[type(tensor)] = _look_torch
         return _look_torch

@@ -1,0 +1,197 @@
+"""What Python costs: compiling cold, from disk and from memory, a run without its kernel, an import.
+
+A run is measured on a batch without rows, so that everything of a call is done but the kernel: addresses, checks,
+binding, and the launch of nothing. Beside it, in the same run, an empty operator of torch.library on the same tensors.
+Each cold or disk compilation is a process of its own with a cache directory of its own.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import timeit
+from pathlib import Path
+
+from report import BUILD, write_report
+
+BARS = {
+    "compile cold": 0.35,
+    "compile from disk": 5e-3,
+    "compile from memory": 20e-6,
+    "run": 15e-6,
+    "import attn": 0.2,
+}
+PACKAGE = BUILD / "python"
+
+SPECS = """
+import attn
+decode = attn.Spec(name="decode", q_heads=32, kv_heads=8, head_dim=128, dtype="bfloat16", kv=[attn.Paged()],
+                   see=attn.causal())
+prefill = attn.Spec(name="prefill", q_heads=32, kv_heads=8, head_dim=128, dtype="bfloat16", kv=[attn.Packed()],
+                    see=attn.causal())
+softcap = attn.Spec(name="softcap", q_heads=16, kv_heads=8, head_dim=128, dtype="bfloat16", kv=[attn.Dense()],
+                    see=attn.window(1024), score=lambda s, h, qi, ki: attn.math.tanh(s / 30.0) * 30.0)
+"""
+
+COMPILE = (
+    SPECS
+    + """
+import json, sys, time
+from attn import jit
+spec = globals()[sys.argv[1]]
+attn.devices.get_device("host")
+begin = time.perf_counter()
+attn.compile(spec, device="host")
+seconds = time.perf_counter() - begin
+again = []
+for _ in range(20):
+    jit.clear_kernels()
+    begin = time.perf_counter()
+    attn.compile(spec, device="host")
+    again.append(time.perf_counter() - begin)
+print(json.dumps([seconds, min(again), jit.counts.compiled, jit.counts.from_disk]))
+"""
+)
+
+
+def child(code, *arguments, **environment):
+    environment = dict(os.environ, PYTHONPATH=str(PACKAGE), **environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        raise SystemExit(done.stderr)
+    return done.stdout
+
+
+def compile_rows(repeat):
+    """Cold: the first compilation of a process with an empty directory. Disk: the first of a process that finds it,
+    and again with nothing in memory."""
+    for name in ("decode", "prefill", "softcap"):
+        cold, disk, again = [], [], []
+        for _ in range(repeat):
+            with tempfile.TemporaryDirectory() as folder:
+                seconds, _, compiled, _ = json.loads(child(COMPILE, name, ATTN_CACHE_DIR=folder))
+                assert compiled == 1
+                cold.append(seconds)
+                seconds, warm, compiled, _ = json.loads(child(COMPILE, name, ATTN_CACHE_DIR=folder))
+                assert compiled == 0
+                disk.append(seconds)
+                again.append(warm)
+        yield row("compile cold", name, cold)
+        yield row("compile from disk", f"{name}, first of a process", disk)
+        yield row("compile from disk", f"{name}, later", again)
+
+
+def row(what, case, samples, bar=None):
+    return {
+        "what": what,
+        "case": case,
+        "seconds": min(samples),
+        "median": statistics.median(samples),
+        "bar": bar if bar is not None else BARS.get(what),
+    }
+
+
+def per_call(function, number=5000, repeat=9):
+    return [seconds / number for seconds in timeit.repeat(function, number=number, repeat=repeat)]
+
+
+def import_rows(repeat):
+    def wall(code):
+        begin = time.perf_counter()
+        child(code)
+        return time.perf_counter() - begin
+
+    bare = min(wall("pass") for _ in range(repeat))
+    yield row("import attn", "", [wall("import attn") - bare for _ in range(repeat)])
+    yield row(
+        "import attn.compile", "with NumPy", [wall("from attn import compile") - bare for _ in range(repeat)]
+    )
+    yield row("import NumPy", "", [wall("import numpy") - bare for _ in range(repeat)])
+
+
+def memory_and_run_rows():
+    """In this process."""
+    sys.path.insert(0, str(PACKAGE))
+    import attn
+    import numpy
+    import torch
+
+    specs = {}
+    exec(SPECS, specs)
+    for name in ("decode", "prefill", "softcap"):
+        attn.compile(specs[name], device="host")
+        yield row(
+            "compile from memory", name, per_call(lambda name=name: attn.compile(specs[name], device="host"))
+        )
+
+    kernel = attn.compile(specs["decode"], device="host")
+    k, v = (torch.zeros(64, 16, 8, 128, dtype=torch.bfloat16) for _ in range(2))
+    q = torch.zeros(0, 32, 128, dtype=torch.bfloat16)
+    tables = {"kv.lengths": numpy.zeros(0, numpy.int32), "kv.block_table": numpy.zeros((0, 1), numpy.int32)}
+    plan = kernel.plan({"q": q, "q_start": [0], "kv.k_pages": k, "kv.v_pages": v} | tables)
+    out, lse = torch.empty_like(q), torch.empty(0, 32)
+
+    @torch.library.custom_op("attn_bench::empty", mutates_args=("out", "lse"))
+    def empty(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, lse: torch.Tensor
+    ) -> None:
+        pass
+
+    library = torch.library.Library("attn_bench", "FRAGMENT")
+    library.define("bare(Tensor q, Tensor k, Tensor v, Tensor(a!) out, Tensor(b!) lse) -> ()")
+    library.impl("bare", lambda q, k, v, out, lse: None, "CPU")
+
+    custom = per_call(lambda: empty(q, k, v, out, lse))
+    bare = per_call(lambda: torch.ops.attn_bench.bare(q, k, v, out, lse))
+    ours = per_call(lambda: kernel.run(q, (k, v), plan, out=out, lse=lse))
+    yield row("empty operator", "torch.library.custom_op", custom)
+    yield row("empty operator", "torch.library.Library", bare)
+    found = row("run", "five tensors of PyTorch", ours)
+    yield found | {"of an empty custom_op": min(ours) / min(custom)}
+    allocating = per_call(lambda: kernel.run(q, (k, v), plan))
+    yield row("run", "out and lse left to attn", allocating)
+    arrays = [t.view(torch.uint16).numpy() for t in (q, k, v, out)]
+    of_numpy = lse.numpy()
+    yield row(
+        "run",
+        "five arrays of NumPy",
+        per_call(lambda: kernel.run(arrays[0], (arrays[1], arrays[2]), plan, out=arrays[3], lse=of_numpy)),
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeat", type=int, default=5, help="processes for each compilation and import (5)")
+    parser.add_argument("--json", type=Path, help="where to write the numbers")
+    args = parser.parse_args()
+    rows, late = [], []
+    os.environ.setdefault("ATTN_CACHE_DIR", tempfile.mkdtemp())
+    for found in (
+        f
+        for part in (import_rows(args.repeat), compile_rows(args.repeat), memory_and_run_rows())
+        for f in part
+    ):
+        rows.append(found)
+        unit, scale = ("ms", 1e3) if found["seconds"] >= 1e-3 else ("us", 1e6)
+        bar = f"bar {found['bar'] * scale:g}" if found["bar"] is not None else ""
+        ratio = found.get("of an empty custom_op")
+        note = f"  {ratio:.2f} of an empty custom_op" if ratio else ""
+        print(
+            f"{found['what']:<22}{found['case']:<38}{found['seconds'] * scale:>9.2f} {unit}  {bar}{note}",
+            flush=True,
+        )
+        if found["bar"] is not None and found["seconds"] > found["bar"]:
+            late.append(f"{found['what']}, {found['case']}")
+    print(f"\nbars missed: {'; '.join(late) if late else 'none'}")
+    write_report(args.json, "python", rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

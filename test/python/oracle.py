@@ -1,0 +1,18 @@
+"""What attention means, in a few lines of NumPy: for tests of what happens around kernels."""
+
+import numpy
+
+
+def attend(q, k, v):
+    """q [heads, dim], k and v [tokens, kv_heads, dim] of all tokens that the row sees. Gives o and lse, in float64."""
+    heads, kv_heads = q.shape[0], k.shape[1]
+    k, v = (numpy.repeat(x.astype(numpy.float64), heads // kv_heads, axis=1) for x in (k, v))
+    scores = numpy.einsum("hd,thd->ht", q.astype(numpy.float64), k) / numpy.sqrt(q.shape[1])
+    lse = numpy.logaddexp.reduce(scores, axis=1)
+    return numpy.einsum("ht,thd->hd", numpy.exp(scores - lse[:, None]), v), lse
+
+
+def error(o, expected):
+    """The largest relative error of a row and head."""
+    o, expected = o.astype(numpy.float64), expected.astype(numpy.float64)
+    return numpy.max(numpy.linalg.norm(o - expected, axis=-1) / numpy.linalg.norm(expected, axis=-1))

@@ -1,0 +1,472 @@
+"""Kernels and plans: right results on anyone's tensors, and refusals before anything is launched."""
+
+import threading
+import tracemalloc
+
+import attn
+import numpy
+import oracle
+import pytest
+
+pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+from attn import _attn, jit  # noqa: E402
+from attn.plan import Plan  # noqa: E402
+
+Q_HEADS, KV_HEADS, DIM, PAGES = 4, 2, 64, 12
+LENGTHS = [5, 37, 64]
+
+
+def spec(**changes):
+    given = dict(q_heads=Q_HEADS, kv_heads=KV_HEADS, head_dim=DIM, dtype="float16", kv=[attn.Paged()])
+    return attn.Spec(**(given | dict(see=attn.causal(), name="decode") | changes))
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return attn.compile(spec(), device="host")
+
+
+class Problem:
+    """Decoding of three sequences in scattered pages."""
+
+    def __init__(self, seed=0, rows=3):
+        rng = numpy.random.default_rng(seed)
+        self.q = rng.standard_normal((rows, Q_HEADS, DIM)).astype(numpy.float16)
+        self.k, self.v = (
+            rng.standard_normal((PAGES, 16, KV_HEADS, DIM)).astype(numpy.float16) for _ in range(2)
+        )
+        pages = iter(rng.permutation(PAGES))
+        self.table = numpy.zeros((len(LENGTHS), 4), numpy.int32)
+        for sequence, length in enumerate(LENGTHS):
+            for column in range(-(-length // 16)):
+                self.table[sequence, column] = next(pages)
+        self.lengths = list(LENGTHS)
+
+    @property
+    def batch(self):
+        return {
+            "q": self.q,
+            "kv.k_pages": self.k,
+            "kv.v_pages": self.v,
+            "kv.block_table": self.table,
+            "kv.lengths": self.lengths,
+        }
+
+    def expected(self):
+        results = []
+        for row, length in enumerate(self.lengths):
+            k, v = (pages[self.table[row]].reshape(-1, KV_HEADS, DIM)[:length] for pages in (self.k, self.v))
+            results.append(oracle.attend(self.q[row], k, v))
+        return numpy.array([o for o, _ in results]), numpy.array([lse for _, lse in results])
+
+    def check(self, o, lse=None):
+        expected, of_rows = self.expected()
+        assert oracle.error(numpy.asarray(o), expected) < 1e-3
+        if lse is not None:
+            assert numpy.abs(numpy.asarray(lse) - of_rows).max() < 2e-3
+
+
+@pytest.fixture
+def problem():
+    return Problem()
+
+
+# --- Results -------------------------------------------------------------------------------------------------
+
+
+def test_numpy(kernel, problem):
+    plan = kernel.plan(problem.batch)
+    problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
+    o, lse = kernel.run(problem.q, (problem.k, problem.v), plan=plan, return_lse=True)
+    assert o.dtype == numpy.float16 and lse.dtype == numpy.float32
+    problem.check(o, lse)
+    out, lse = numpy.empty_like(o), numpy.empty_like(lse)
+    assert kernel.run(problem.q, (problem.k, problem.v), plan, out=out, lse=lse) is out
+    problem.check(out, lse)
+
+
+def test_torch(kernel, problem):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    q, k, v = (torch.from_numpy(x) for x in (problem.q, problem.k, problem.v))
+    plan = kernel.plan({"q": q, "kv.k_pages": k, "kv.v_pages": v, "kv.block_table": torch.from_numpy(problem.table),
+                        "kv.lengths": torch.tensor(LENGTHS)})  # fmt: skip
+    o, lse = kernel.run(q, (k, v), plan, return_lse=True)
+    assert o.dtype == torch.float16 and o.device == q.device and lse.dtype == torch.float32
+    problem.check(o, lse)
+    out = torch.empty_like(q)
+    assert kernel.run(q, (k, v), plan, out=out) is out
+    problem.check(out)
+
+
+def test_bfloat16_of_torch_and_by_its_bits(problem):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    kernel = attn.compile(spec(dtype="bfloat16"), device="host")
+    q, k, v = (torch.from_numpy(x).to(torch.bfloat16) for x in (problem.q, problem.k, problem.v))
+    described = problem.batch | {"q": q, "kv.k_pages": k, "kv.v_pages": v}
+    plan = kernel.plan(described)
+    o = kernel.run(q, (k, v), plan)
+    problem.q, problem.k, problem.v = (x.to(torch.float32).numpy() for x in (q, k, v))
+    assert oracle.error(o.to(torch.float32).numpy(), problem.expected()[0]) < 8e-3
+    bits = [x.view(torch.uint16).numpy() for x in (q, k, v)]
+    plan = kernel.plan(described | dict(zip(("q", "kv.k_pages", "kv.v_pages"), bits, strict=True)))
+    of_bits = kernel.run(bits[0], tuple(bits[1:]), plan)
+    assert of_bits.dtype == numpy.uint16
+    assert numpy.array_equal(of_bits, o.view(torch.uint16).numpy())
+
+
+class Foreign:
+    """A tensor of some other library."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.skipif(not hasattr(_attn, "View"), reason="the extension has no View")
+def test_dlpack(kernel, problem):
+    q, k, v = (Foreign(x) for x in (problem.q, problem.k, problem.v))
+    plan = kernel.plan(problem.batch)
+    out = numpy.empty_like(problem.q)
+    kernel.run(q, (k, v), plan, out=out)
+    problem.check(out)
+
+
+def test_described_by_dtype_and_shape(kernel, problem):
+    shape = (PAGES, 16, KV_HEADS, DIM)
+    described = {
+        "q": ("float16", problem.q.shape),
+        "kv.k_pages": ("f16", shape),
+        "kv.v_pages": (numpy.float16, shape),
+    }
+    plan = kernel.plan(problem.batch | described)
+    problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
+
+
+def test_prefill_over_packed_tokens():
+    kernel = attn.compile(spec(kv=[attn.Packed()], return_lse=False), device="host")
+    rng = numpy.random.default_rng(3)
+    starts = [0, 20, 50]
+    q = rng.standard_normal((50, Q_HEADS, DIM)).astype(numpy.float16)
+    k, v = (rng.standard_normal((50, KV_HEADS, DIM)).astype(numpy.float16) for _ in range(2))
+    plan = kernel.plan({"q": q, "q_start": starts, "kv.k": k, "kv.v": v, "kv.start": starts})
+    o = kernel.run(q, (k, v), plan)
+    for row in range(50):
+        first = 0 if row < 20 else 20
+        expected, _ = oracle.attend(q[row], k[first : row + 1], v[first : row + 1])
+        assert oracle.error(o[row], expected) < 2e-3
+    with pytest.raises(attn.TensorError, match="lse: this description returns none"):
+        kernel.run(q, (k, v), plan, return_lse=True)
+
+
+def test_further_tensors_by_name():
+    kernel = attn.compile(
+        spec(sink_logits=True, score=lambda s, h, qi, ki, slopes: s + slopes[h] * (ki - qi), tensors={"slopes": (Q_HEADS,)}),
+        device="host",
+    )  # fmt: skip
+    problem = Problem()
+    names = [name for name in kernel.slots if name not in ("q", "o", "lse") and not name.startswith("kv.")]
+    assert len(names) == 2 and "slopes" in names
+    sinks = next(name for name in names if name != "slopes")
+    extra = {"slopes": numpy.zeros(Q_HEADS, numpy.float32), sinks: numpy.full(Q_HEADS, -1e30, numpy.float32)}
+    plan = kernel.plan(problem.batch | extra)
+    problem.check(kernel.run(problem.q, (problem.k, problem.v), plan, **extra))
+    biased = kernel.run(
+        problem.q, (problem.k, problem.v), plan, **(extra | {"slopes": numpy.ones(Q_HEADS, numpy.float32)})
+    )
+    assert oracle.error(biased, problem.expected()[0]) > 0.1
+    with pytest.raises(attn.TensorError, match="slopes: the description takes this tensor"):
+        kernel.run(problem.q, (problem.k, problem.v), plan, **{sinks: extra[sinks]})
+    with pytest.raises(attn.TensorError, match=r"slopes: expected float32 \[4\]"):
+        kernel.run(
+            problem.q, (problem.k, problem.v), plan, **(extra | {"slopes": numpy.zeros(3, numpy.float32)})
+        )
+    with pytest.raises(attn.TensorError, match="nearest legal: 'slopes'"):
+        kernel.run(problem.q, (problem.k, problem.v), plan, slope=extra["slopes"], **extra)
+
+
+def test_steps_update_one_plan(kernel, problem):
+    plan = kernel.plan(problem.batch)
+    kernel.run(problem.q, (problem.k, problem.v), plan)
+    for _ in range(4):
+        problem.lengths = [length + 1 if length % 16 else length for length in problem.lengths]
+        plan.update(problem.batch)
+        problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
+    assert plan.stats["extended"] > 0
+
+
+def test_strategies_and_blocks_and_splits_agree(kernel, problem):
+    for options in (
+        dict(strategy="by-query"),
+        dict(blocks=3),
+        dict(fixed_split=64),
+        dict(blocks=1, strategy="by-node"),
+    ):
+        plan = kernel.plan(problem.batch, **options)
+        problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
+        if "blocks" in options:
+            assert plan.stats["blocks"] == options["blocks"]
+
+
+def test_recorded_launches_keep_to_their_limits(kernel, problem):
+    plan = kernel.plan(problem.batch, limits={"tokens_per_row": 64})
+    plan.fix()
+    problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
+    twice = Problem(rows=6)
+    larger = twice.batch | {"kv.lengths": LENGTHS * 2, "kv.block_table": numpy.concatenate([twice.table] * 2)}
+    with pytest.raises(attn.PlanError):
+        plan.update(larger)
+    with pytest.raises(attn.PlanError, match="plan: its last update failed"):
+        kernel.run(problem.q, (problem.k, problem.v), plan)
+    plan.update(problem.batch)
+    problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
+
+
+# --- Inside --------------------------------------------------------------------------------------------------
+
+
+def test_levels_are_printed(kernel):
+    for level, word in (
+        ("problem", "attn.attend"),
+        ("tile", "tile."),
+        ("ptx", ".visible .entry"),
+        ("manifest", '"kernels"'),
+    ):
+        assert word in kernel.emit(level)
+    with pytest.raises(attn.CompileError, match="level: expected .*nearest legal: 'ptx'"):
+        kernel.emit("ptxx")
+
+
+def test_reports_say_what_a_gpu_needs_and_how_long_it_takes(kernel, problem):
+    report = kernel.report()
+    assert [f.role for f in report.functions][-1] == "merge" and report.measured_seconds is None
+    assert all(f.threads % 32 == 0 for f in report.functions)
+    if jit.build_info()["ptxas"]:
+        assert all(f.registers and f.spill_bytes == 0 and f.stack_bytes == 0 for f in report.functions)
+    plan = kernel.plan(problem.batch)
+    report = kernel.report(problem.q, (problem.k, problem.v), plan)
+    assert report.predicted_seconds > 0 and report.measured_seconds > 0
+    assert "registers" in str(report) and "measured on host" in str(report)
+
+
+def test_plans_explain_themselves(kernel, problem, tmp_path):
+    plan = kernel.plan(problem.batch)
+    assert "tasks" in plan.explain()
+    path = plan.draw(tmp_path / "plan.svg")
+    assert path.read_text().lstrip().startswith("<svg") and path.read_text() == plan.svg()
+    stats = plan.stats
+    assert stats["kv_bytes"] > 0 and stats["balance"] >= 1 and plan.rows == 3
+    assert "3 rows" in repr(plan) and "decode for sm_90a" in repr(kernel)
+    with pytest.raises(
+        attn.PlanError, match="path: expected a name that ends with .svg.*nearest legal: 'plan.svg'"
+    ):
+        plan.draw("plan.png")
+
+
+# --- What is refused -----------------------------------------------------------------------------------------
+
+
+def bad_runs(problem):
+    q, k, v = problem.q, problem.k, problem.v
+    big = numpy.zeros((6, Q_HEADS, DIM), numpy.float16)
+    frozen = numpy.empty_like(q)
+    frozen.flags.writeable = False
+    return {
+        "q of another dtype": ((q.astype(numpy.float32), (k, v)), {}, r"q: expected float16 \[3, 4, 64\], got float32"),
+        "q of other rows": ((q[:2], (k, v)), {}, r"q: expected float16 \[3, 4, 64\], got float16 \[2, 4, 64\]"),
+        "q of other heads": ((q[:, :2], (k, v)), {}, "q: expected float16"),
+        "q with gaps": ((big[::2], (k, v)), {}, r"q: expected a contiguous tensor, got strides \[512, 64, 1\]"),
+        "q transposed": ((q.transpose(0, 2, 1), (k, v)), {}, "q: expected"),
+        "q flat": ((q.reshape(3, -1), (k, v)), {}, "q: expected"),
+        "q of nothing": ((None, (k, v)), {}, "q: expected a tensor"),
+        "q a list": ((q.tolist(), (k, v)), {}, "q: expected a tensor"),
+        "q empty": ((q[:0], (k, v)), {}, "q: expected"),
+        "k of other pages": ((q, (k[:5], v)), {}, r"kv.k_pages: expected float16 \[12, 16, 2, 64\], got float16 \[5"),
+        "v of another dim": ((q, (k, v[..., :32])), {}, "kv.v_pages: expected float16"),
+        "v reversed": ((q, (k, v[::-1])), {}, "kv.v_pages: expected a contiguous"),
+        "one tensor for two": ((q, k), {}, r"kv: expected \(keys, values\)"),
+        "three for two": ((q, (k, v, v)), {}, r"kv: expected \(keys, values\)"),
+        "no operand": ((q,), {}, r"operands: expected \(keys, values\) for each of kv"),
+        "two operands": ((q, (k, v), (k, v)), {}, "operands: expected"),
+        "out of another dtype": ((q, (k, v)), dict(out=numpy.empty((3, 4, 64), numpy.float32)), "out: expected float16"),
+        "out too small": ((q, (k, v)), dict(out=q[:1].copy()), "out: expected"),
+        "out read only": ((q, (k, v)), dict(out=frozen), "out: expected memory that may be written"),
+        "out on q": ((q, (k, v)), dict(out=q), "out: overlaps q"),
+        "lse of another dtype": ((q, (k, v)), dict(lse=numpy.empty((3, 4), numpy.float16)), "lse: expected float32"),
+        "unknown": ((q, (k, v)), dict(sinks=q), "sinks"),
+        "classes": ((q, (k, v)), dict(classes=[0, 1]), "classes: the heads of this description have no classes"),
+        "rows": ((q, (k, v)), dict(rows="mine"), "rows: expected 'user' or 'batch'"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("case", bad_runs(Problem()))
+def test_bad_runs(kernel, problem, case):
+    arguments, named, message = bad_runs(problem)[case]
+    plan = kernel.plan(problem.batch)
+    good = kernel.run(problem.q, (problem.k, problem.v), plan)
+    with pytest.raises(attn.TensorError, match=message):
+        kernel.run(*arguments, plan, **named)
+    assert numpy.array_equal(kernel.run(problem.q, (problem.k, problem.v), plan), good), "still good"
+
+
+def test_gradients_are_refused_not_lost(kernel, problem):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    q, k, v = (torch.from_numpy(x) for x in (problem.q, problem.k, problem.v))
+    plan = kernel.plan(problem.batch)
+    q.requires_grad_()
+    for _ in range(2):
+        with torch.no_grad():
+            problem.check(kernel.run(q, (k, v), plan))
+        with pytest.raises(
+            attn.TensorError, match="q: requires a gradient, and attn has no backward pass yet"
+        ):
+            kernel.run(q, (k, v), plan)
+    problem.check(kernel.run(q.detach(), (k, v), plan))
+
+
+def test_tensors_without_memory_are_refused(kernel, problem):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    plan = kernel.plan(problem.batch)
+    with FakeTensorMode():
+        fake = torch.empty(3, Q_HEADS, DIM, dtype=torch.float16)
+    for odd in (
+        torch.empty(3, Q_HEADS, DIM, dtype=torch.float16, device="meta"),
+        fake,
+        torch.zeros(3, 4, 64).to_sparse(),
+    ):
+        with pytest.raises(attn.TensorError, match="q: "):
+            kernel.run(odd, (problem.k, problem.v), plan)
+
+
+@pytest.mark.parametrize("odd", [None, 0, "plan", object(), {}, Plan])
+def test_what_is_no_plan(kernel, problem, odd):
+    with pytest.raises(attn.PlanError, match="plan: expected an attn.Plan"):
+        kernel.run(problem.q, (problem.k, problem.v), odd)
+
+
+def test_plans_of_other_kernels(kernel, problem):
+    other = attn.compile(spec(name="other"), device="host")
+    with pytest.raises(attn.PlanError, match="plan: made by <attn.Kernel other"):
+        kernel.run(problem.q, (problem.k, problem.v), other.plan(problem.batch))
+    with pytest.raises(attn.PlanError, match="plan: made by"):
+        kernel.launch([0] * 5, [0] * 5, other.plan(problem.batch))
+
+
+def bad_batches(problem):
+    return {
+        "a page that is not there": ({"kv.block_table": problem.table + 100}, "kv.block_table"),
+        "a negative length": ({"kv.lengths": [-1, 2, 3]}, "kv.lengths"),
+        "a length beyond its pages": ({"kv.lengths": [5, 37, 65]}, "kv"),
+        "too few lengths": ({"kv.lengths": [5]}, "kv"),
+        "lengths of floats": ({"kv.lengths": [5.0, 37.0, 64.0]}, "kv.lengths: expected integers"),
+        "lengths too large": ({"kv.lengths": [2**40, 1, 1]}, "kv.lengths: expected integers of 32 bits, got 1099511627776"),
+        "huge lengths": ({"kv.lengths": [10**30, 1, 1]}, "kv.lengths: expected integers"),
+        "ragged lengths": ({"kv.lengths": [[1], [2, 3]]}, "kv.lengths: expected integers"),
+        "lengths of words": ({"kv.lengths": ["a", "b", "c"]}, "kv.lengths: expected integers"),
+        "no lengths": ({"kv.lengths": None}, "kv.lengths"),
+        "q of another shape": ({"q": ("float16", (3, 4))}, "q"),
+        "q of another dtype": ({"q": ("int8", (3, 4, 64))}, "q"),
+        "q of no dtype": ({"q": ("nonsense", (3, 4, 64))}, r"q: expected a tensor, or \(dtype, shape\)"),
+        "q of nothing": ({"q": None}, r"q: expected a tensor, or \(dtype, shape\)"),
+        "a negative shape": ({"q": ("float16", (-3, 4, 64))}, "q"),
+        "an enormous shape": ({"q": ("float16", (2**62, 4, 64))}, "q"),
+        "an unknown name": ({"kv.length": [1]}, "batch: expected .*nearest legal: 'kv.lengths'"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("case", bad_batches(Problem()))
+def test_bad_batches(kernel, problem, case):
+    changes, message = bad_batches(problem)[case]
+    with pytest.raises(attn.PlanError, match=message):
+        kernel.plan(problem.batch | changes)
+
+
+@pytest.mark.parametrize("batch", [None, 3, [], "batch", {}])
+def test_what_is_no_batch(kernel, batch):
+    with pytest.raises(attn.PlanError):
+        kernel.plan(batch)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(strategy="best"),
+        dict(strategy=None),
+        dict(blocks=-1),
+        dict(blocks=2**40),
+        dict(blocks="two"),
+        dict(fixed_split=-64),
+        dict(fixed_split=7),
+        dict(limits={"rows": -1}),
+        dict(limits={"nonsense": 1}),
+        dict(limits=3),
+    ],
+)
+def test_bad_options(kernel, problem, options):
+    with pytest.raises(attn.PlanError):
+        kernel.plan(problem.batch, **options)
+
+
+# --- Threads, memory, time -----------------------------------------------------------------------------------
+
+
+def test_threads_run_concurrently(kernel):
+    """Each with a plan of its own, and all on one plan."""
+    problems = [Problem(seed) for seed in range(4)]
+    shared = kernel.plan(problems[0].batch)
+    errors = []
+
+    def work(problem):
+        try:
+            plan = kernel.plan(problem.batch)
+            for _ in range(10):
+                problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
+                problems[0].check(kernel.run(problems[0].q, (problems[0].k, problems[0].v), shared))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(problem,)) for problem in problems]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors[0]
+
+
+def test_plans_outlive_what_they_were_made_from(problem):
+    kernel = attn.compile(spec(name="short_lived"), device="host")
+    plan = kernel.plan(problem.batch)
+    jit.clear_kernels()
+    del kernel
+    problem.check(plan.kernel.run(problem.q, (problem.k, problem.v), plan))
+
+
+def test_runs_keep_no_memory(kernel, problem, monkeypatch):
+    plan = kernel.plan(problem.batch)
+    out = numpy.empty_like(problem.q)
+    kernel.run(problem.q, (problem.k, problem.v), plan, out=out)
+    monkeypatch.setattr("attn.plan.empty", None)  # makes tensors
+
+    def run():
+        kernel.run(problem.q, (problem.k, problem.v), plan, out=out)
+
+    for _ in range(3):
+        run()
+    tracemalloc.start()
+    before = tracemalloc.take_snapshot()
+    for _ in range(2000):
+        run()
+    after = tracemalloc.take_snapshot()
+    tracemalloc.stop()
+    grown = sum(
+        entry.size_diff
+        for entry in after.compare_to(before, "filename")
+        if "/attn/" in entry.traceback[0].filename
+    )
+    assert grown < 30_000, f"{grown} bytes in 2000 runs"

@@ -200,4 +200,5 @@ PYBIND11_MODULE(_attn, module) {
   bindDevices(module);
   bindPlans(module);
   bindCaches(module);
+  bindView(module);
 }

@@ -78,6 +78,7 @@ AttnStatus attnBatchBuilderBuild(AttnBatchBuilder *builder, const AttnCache *cac
     if (Status status = checkOperands(*builder, cache->cache); !status)
       return status;
     std::vector<RowGroup> rows;
+    rows.reserve(count);
     for (size_t i = 0; i < count; ++i)
       rows.push_back({nodeOf(groups[i].node), groups[i].rows, groups[i].draft});
     auto shared = std::make_shared<SharedBatch>();

@@ -10,8 +10,10 @@
 //   FAKE_CUDA_MAP      the result of encoding a tensor map
 //   FAKE_CUDA_SYNC     the result of waiting for the stream
 //   FAKE_CUDA_CAPTURE  the result of ending a capture
-// It has 1 MiB of memory. Its kernels do nothing, but launches and captures are
-// counted; fakeCudaCounters says so to a test. Built with FAKE_CUDA_OLD it lacks a
+//   FAKE_CUDA_MEMORY   bytes of its memory (1 MiB)
+// Its kernels are those of the PTX, and "axpy". They do nothing, but launches and
+// captures are counted; fakeCudaCounters says so to a test, and fakeCudaStream where the
+// last launch went. Built with FAKE_CUDA_OLD it lacks a
 // function that is always needed, with FAKE_CUDA_NO_MAPS those for tensor maps and graphs.
 //
 //===----------------------------------------------------------------------===//
@@ -20,6 +22,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -30,7 +33,7 @@ int setting(const char *name, int otherwise) {
   return value ? atoi(value) : otherwise;
 }
 
-constexpr size_t capacity = 1 << 20;
+const size_t capacity = static_cast<size_t>(setting("FAKE_CUDA_MEMORY", 1 << 20));
 std::map<uint64_t, size_t> allocations;
 size_t used = 0;
 bool recorded[64];
@@ -43,7 +46,10 @@ Graph captured;
 // Launches done, launches done by graphs, those of them that overlap, graphs alive, pinned bytes alive.
 int counters[5] = {};
 
+void *lastStream = nullptr;
+
 int launch(void *stream, bool overlaps) {
+  lastStream = stream;
   if (capturing && stream == capturing) {
     ++captured.launches;
     captured.overlapping += overlaps;
@@ -56,6 +62,7 @@ int launch(void *stream, bool overlaps) {
 } // namespace
 
 EXPORT const int *fakeCudaCounters() { return counters; }
+EXPORT void *fakeCudaStream() { return lastStream; }
 
 EXPORT int cuGetErrorName(int error, const char **name) {
   switch (error) {
@@ -180,13 +187,19 @@ EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned count, 
     for (unsigned i = 0; i < count; ++i)
       if (options[i] == 5)
         strcpy(static_cast<char *>(values[i]), "ptxas fatal: line 3 of the fake");
-  *module = &used;
+  if (result == 0)
+    *module = new std::string(static_cast<const char *>(image));
   return result;
 }
-EXPORT int cuModuleUnload(void *) { return 0; }
-EXPORT int cuModuleGetFunction(void **function, void *, const char *name) {
+EXPORT int cuModuleUnload(void *module) {
+  delete static_cast<std::string *>(module);
+  return 0;
+}
+EXPORT int cuModuleGetFunction(void **function, void *module, const char *name) {
   *function = &recorded;
-  return strcmp(name, "axpy") == 0 ? 0 : 500;
+  const std::string entry = std::string(".entry ") + name + "(";
+  return !strcmp(name, "axpy") || static_cast<std::string *>(module)->find(entry) != std::string::npos ? 0
+                                                                                                       : 500;
 }
 #ifndef FAKE_CUDA_OLD
 EXPORT int cuFuncSetAttribute(void *, int, int) { return 0; }

@@ -95,7 +95,7 @@ def _group(index: int, request: object) -> tuple[int, int, bool]:
         (*parts, False) if len(parts) == 2 else parts if len(parts) == 3 else (None, None, None)
     )
     whole = all(isinstance(n, (int, numpy.integer)) and not isinstance(n, bool) for n in (node, rows))
-    if not whole or not isinstance(draft, bool) or not 0 <= rows < 1 << 31:
+    if not whole or not isinstance(draft, bool) or not 0 <= rows < 1 << 31 or not 0 <= node < 1 << 64:
         legal = "a node, (node, rows) or (node, rows, draft)"
         raise expected(PlanError, f"requests[{index}]", legal, request)
     return int(node), int(rows), draft

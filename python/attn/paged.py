@@ -83,6 +83,9 @@ class PagedCache:
             layers=layers, kv_heads=kv_heads, head_dim=head_dim, page_size=page_size
         ).items():
             whole(name, value, 1)
+        if page_size & (page_size - 1) or page_size > 256:
+            nearest = min(256, 1 << (page_size.bit_length() - 1))
+            raise expected(PlanError, "page_size", "a power of two from 1 to 256", page_size, nearest=nearest)
         self.layers, self.kv_heads, self.head_dim, self.page_size = layers, kv_heads, head_dim, page_size
         self.value_dim = head_dim if value_dim is None else whole("value_dim", value_dim, 1)
         self.draft_page = page_size if draft_page is None else whole("draft_page", draft_page, 1)
@@ -95,6 +98,7 @@ class PagedCache:
         self._classes = [_checked(head_class, layers) for head_class in classes]
         self._own_stores = pages is None
         torch = sys.modules.get("torch")
+        self._runs = [self._allocate(head_class, torch) for head_class in self._classes]
         try:
             self._native = _attn.Cache(
                 page_tokens=page_size,
@@ -103,7 +107,10 @@ class PagedCache:
             )
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None
-        self._runs = [self._allocate(head_class, torch) for head_class in self._classes]
+        except (TypeError, OverflowError):
+            raise PlanError(
+                "classes: names are text, and pages, recent, sink and draft whole numbers"
+            ) from None
         self._layers: dict[int, CacheLayer] = {}
         self._unwritten: CacheChange | None = None
 

@@ -7,6 +7,7 @@ of cache, that run in the order of the stream.
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
 
@@ -185,11 +186,8 @@ def _memory(sizes: tuple[int, ...], shape: Shape, torch: object) -> object:
         device = "cpu" if shape.device == "host" else shape.device
         try:
             return torch.empty(sizes, dtype=getattr(torch, name), device=device)
-        except RuntimeError as error:
-            nbytes = itemsize
-            for size in sizes:
-                nbytes *= size
-            raise DeviceError(f"cache: {nbytes} bytes for {list(sizes)} on {device}: {error}") from None
+        except (RuntimeError, TypeError, OverflowError) as error:
+            raise _too_large(sizes, itemsize, device, error) from None
     if shape.device != "host":
         raise DeviceError(
             f"device: memory of {shape.device} comes from PyTorch; import torch first, or use device='host'"
@@ -197,8 +195,13 @@ def _memory(sizes: tuple[int, ...], shape: Shape, torch: object) -> object:
     dtype = numpy.dtype(numpy.float16 if shape.dtype == "f16" else _bfloat16())
     try:
         return numpy.empty(sizes, dtype)
-    except MemoryError as error:
-        raise DeviceError(f"cache: {error}") from None
+    except (MemoryError, ValueError) as error:
+        raise _too_large(sizes, itemsize, "host", error) from None
+
+
+def _too_large(sizes: tuple[int, ...], itemsize: int, device: str, error: Exception) -> DeviceError:
+    nbytes, why = itemsize * math.prod(sizes), str(error).partition("\n")[0]
+    return DeviceError(f"cache: {nbytes} bytes for {list(sizes)} on {device} are not to be had: {why}")
 
 
 def _bfloat16() -> type:

@@ -9,7 +9,7 @@ import oracle
 import pytest
 
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
-from attn import _attn, jit  # noqa: E402
+from attn import jit  # noqa: E402
 from attn.plan import Plan  # noqa: E402
 
 Q_HEADS, KV_HEADS, DIM, PAGES = 4, 2, 64, 12
@@ -127,7 +127,6 @@ class Foreign:
         return self.array.__dlpack_device__()
 
 
-@pytest.mark.skipif(not hasattr(_attn, "View"), reason="the extension has no View")
 def test_dlpack(kernel, problem):
     q, k, v = (Foreign(x) for x in (problem.q, problem.k, problem.v))
     plan = kernel.plan(problem.batch)
@@ -161,6 +160,22 @@ def test_prefill_over_packed_tokens():
         assert oracle.error(o[row], expected) < 2e-3
     with pytest.raises(attn.TensorError, match="lse: this description returns none"):
         kernel.run(q, (k, v), plan, return_lse=True)
+
+
+def empty_batch(q):
+    shape = (PAGES, 16, KV_HEADS, DIM)
+    tables = {"kv.lengths": numpy.zeros(0, int), "kv.block_table": numpy.zeros((0, 1), int), "q_start": [0]}
+    return {"q": q, "kv.k_pages": ("f16", shape), "kv.v_pages": ("f16", shape)} | tables
+
+
+def test_a_batch_without_rows(kernel, problem):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    for q in (problem.q[:0], torch.from_numpy(problem.q[:0])):
+        plan = kernel.plan(empty_batch(q))
+        o, lse = kernel.run(q, (problem.k, problem.v), plan, return_lse=True)
+        assert tuple(o.shape) == (0, Q_HEADS, DIM) and tuple(lse.shape) == (0, Q_HEADS)
+        plan.update(problem.batch)
+        problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
 
 
 def test_further_tensors_by_name():

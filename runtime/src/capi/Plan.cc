@@ -209,6 +209,8 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, size_t 
   if (host)
     if (Status status = adopted->adopt(); !status)
       return status;
+  if (rows == 0 && !fixed) // what is fixed may be recorded, and replayed with rows
+    return {};
   return session->launch();
 }
 

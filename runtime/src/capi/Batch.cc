@@ -197,7 +197,7 @@ int64_t attnBatchRows(const AttnBatch *batch) {
   return guardedValue(int64_t{0}, [&]() -> int64_t {
     if (!batch)
       return 0;
-    auto held = batch->shared->lock.take();
+    auto held = batch->shared->lock.take("the batch");
     return held ? batch->shared->content.batch.rows : 0;
   });
 }
@@ -206,7 +206,7 @@ int64_t attnBatchSequences(const AttnBatch *batch) {
   return guardedValue(int64_t{0}, [&]() -> int64_t {
     if (!batch)
       return 0;
-    auto held = batch->shared->lock.take();
+    auto held = batch->shared->lock.take("the batch");
     return held ? static_cast<int64_t>(batch->shared->content.batch.sequences()) : 0;
   });
 }
@@ -215,7 +215,7 @@ AttnStatus attnBatchTables(const AttnKernel *kernel, const AttnBatch *batch, Att
   return guarded([&]() -> Status {
     if (Status status = required("kernel, batch, tables", kernel, batch, tables); !status)
       return status;
-    auto held = batch->shared->lock.take();
+    auto held = batch->shared->lock.take("the batch");
     if (!held)
       return held.error();
     if (Status status = batch->shared->fits(kernel->loaded->manifest); !status)

@@ -12,9 +12,9 @@ template <typename Body> AttnStatus withCache(const AttnCache *cache, Body body)
   return guarded([&]() -> Status {
     if (Status status = required("cache", cache); !status)
       return status;
-    auto held = cache->lock.take();
+    auto held = cache->lock.take("the cache");
     if (!held)
-      return Error{held.error().kind, "the cache was " + held.error().message};
+      return held.error();
     return body(const_cast<AttnCache *>(cache)->cache);
   });
 }

@@ -69,10 +69,10 @@ AttnStatus attnBatchBuilderBuild(AttnBatchBuilder *builder, const AttnCache *cac
     if ((count && !groups) || (classCount && !classes))
       return inputError("expected lists, got null");
     const Manifest &manifest = builder->kernel->manifest;
-    auto mine = builder->lock.take();
+    auto mine = builder->lock.take("the batch builder");
     if (!mine)
       return mine.error();
-    auto held = cache->lock.take();
+    auto held = cache->lock.take("the cache");
     if (!held)
       return held.error();
     if (Status status = checkOperands(*builder, cache->cache); !status)
@@ -113,15 +113,15 @@ AttnStatus attnBatchBuilderUpdate(AttnBatchBuilder *builder, const AttnCache *ca
   return guarded([&]() -> Status {
     if (Status status = required("builder, cache, batch, updated", builder, cache, batch, updated); !status)
       return status;
-    auto mine = builder->lock.take();
+    auto mine = builder->lock.take("the batch builder");
     if (!mine)
       return mine.error();
     if (builder->last.lock() != batch->shared)
       return inputError("expected the batch that was built last");
-    auto held = cache->lock.take();
+    auto held = cache->lock.take("the cache");
     if (!held)
       return held.error();
-    auto content = batch->shared->lock.take();
+    auto content = batch->shared->lock.take("the batch");
     if (!content)
       return content.error();
     *updated = builder->builder.update(cache->cache, batch->shared->content);
@@ -136,7 +136,7 @@ template <typename Body> static AttnStatus withBuilt(const AttnBatch *batch, Bod
   return guarded([&]() -> Status {
     if (Status status = required("batch", batch); !status)
       return status;
-    auto held = batch->shared->lock.take();
+    auto held = batch->shared->lock.take("the batch");
     if (!held)
       return held.error();
     if (!batch->shared->built)

@@ -9,9 +9,9 @@ Result<std::unique_lock<std::mutex>> SharedDevice::use(uintptr_t stream) {
     return Error{ErrorKind::Device, "cuda: '" + device->properties().name +
                                         "' was opened before this process was forked, which CUDA does not "
                                         "survive: open it in the child, or start the child anew (spawn)"};
-  auto held = lock.take();
+  auto held = lock.take("the device");
   if (!held)
-    return Error{held.error().kind, std::string(device->kind()) + ": the device was " + held.error().message};
+    return held;
   if (Status status = device->useStream(reinterpret_cast<void *>(stream)); !status)
     return status.error();
   return held;

@@ -25,10 +25,11 @@ public:
   Lock(const Lock &) = delete;
   Lock &operator=(const Lock &) = delete;
 
-  Result<std::unique_lock<std::mutex>> take() {
+  /// `what` begins the message.
+  Result<std::unique_lock<std::mutex>> take(const char *what) {
     if (broken_)
-      return Error{ErrorKind::Device,
-                   "used by another thread when this process was forked: make it anew here"};
+      return Error{ErrorKind::Device, std::string(what) + " was used by another thread when this process was "
+                                                          "forked: make another one here"};
     return std::unique_lock(mutex_);
   }
 

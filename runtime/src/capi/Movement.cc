@@ -112,7 +112,7 @@ AttnStatus attnCacheKernelsReserve(AttnCacheKernels *kernels, const AttnDevicePa
                         std::to_string(newTokens) + " and " + std::to_string(copiedTokens));
     if (pages->layers < 1 || pages->kLayerBytes < 0 || pages->vLayerBytes < 0)
       return inputError("cache kernels: expected at least 1 layer, and layers in ascending order");
-    auto mine = kernels->lock.take();
+    auto mine = kernels->lock.take("the cache kernels");
     if (!mine)
       return mine.error();
     auto held = kernels->append->device->use();
@@ -144,7 +144,7 @@ AttnStatus attnCacheKernelsExecute(AttnCacheKernels *kernels, const AttnMovement
                         std::to_string(given.count));
     if (given.count && (!given.k || !given.v))
       return inputError("cache kernels: expected addresses of new keys and values, got null");
-    auto mine = kernels->lock.take();
+    auto mine = kernels->lock.take("the cache kernels");
     if (!mine)
       return mine.error();
     auto held = kernels->append->device->use(stream);

@@ -19,7 +19,7 @@ PlannedBatch::~PlannedBatch() {
 }
 
 Result<std::unique_lock<std::mutex>> PlannedBatch::hold() const {
-  auto held = batch->lock.take();
+  auto held = batch->lock.take("the batch");
   if (held && batch->version != version)
     return inputError("the batch has changed since it was planned: update the plan first");
   return held;
@@ -119,7 +119,7 @@ Status PlannedBatch::upload(const SharedBatch &given, uintptr_t stream, bool gro
 
 Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream, bool &wasExtended) {
   const Manifest &manifest = kernel->manifest;
-  auto held = given->lock.take();
+  auto held = given->lock.take("the batch");
   if (!held)
     return held.error();
   if (Status status = given->fits(manifest); !status)
@@ -263,7 +263,7 @@ AttnStatus attnPlanUpdate(AttnPlan *plan, const AttnBatch *batch, uintptr_t stre
   return guarded([&]() -> Status {
     if (Status status = required("plan, batch", plan, batch); !status)
       return status;
-    auto held = plan->planned->lock.take();
+    auto held = plan->planned->lock.take("the plan");
     if (!held)
       return held.error();
     bool kept = false;
@@ -278,7 +278,7 @@ int64_t attnPlanRows(const AttnPlan *plan) {
   return guardedValue(int64_t{0}, [&]() -> int64_t {
     if (!plan)
       return 0;
-    auto held = plan->planned->lock.take();
+    auto held = plan->planned->lock.take("the plan");
     return held ? plan->planned->rows : 0;
   });
 }
@@ -287,7 +287,7 @@ size_t attnPlanSlotBytes(const AttnPlan *plan, size_t slot) {
   return guardedValue(size_t{0}, [&]() -> size_t {
     if (!plan)
       return 0;
-    auto held = plan->planned->lock.take();
+    auto held = plan->planned->lock.take("the plan");
     return held && slot < plan->planned->needs.size() ? plan->planned->needs[slot].bytes : 0;
   });
 }
@@ -297,7 +297,7 @@ AttnStatus attnPlanRun(AttnPlan *plan, const uint64_t *addresses, const size_t *
   return guarded([&]() -> Status {
     if (Status status = required("plan, addresses, bytes", plan, addresses, bytes); !status)
       return status;
-    auto held = plan->planned->lock.take();
+    auto held = plan->planned->lock.take("the plan");
     return held ? plan->planned->run(addresses, bytes, count, stream) : held.error();
   });
 }
@@ -306,7 +306,7 @@ AttnStatus attnPlanFix(AttnPlan *plan) {
   return guarded([&]() -> Status {
     if (Status status = required("plan", plan); !status)
       return status;
-    auto held = plan->planned->lock.take();
+    auto held = plan->planned->lock.take("the plan");
     if (!held)
       return held.error();
     PlannedBatch &planned = *plan->planned;
@@ -326,7 +326,7 @@ template <typename Text> static AttnStatus describe(const AttnPlan *plan, AttnBy
     if (Status status = required("plan, text", plan, text); !status)
       return status;
     const PlannedBatch &planned = *plan->planned;
-    auto held = plan->planned->lock.take();
+    auto held = plan->planned->lock.take("the plan");
     if (!held)
       return held.error();
     auto batch = planned.hold();
@@ -347,7 +347,7 @@ AttnPlanStats attnPlanStats(const AttnPlan *plan) {
   return guardedValue(AttnPlanStats{}, [&]() -> AttnPlanStats {
     if (!plan)
       return {};
-    auto held = plan->planned->lock.take();
+    auto held = plan->planned->lock.take("the plan");
     if (!held)
       return {};
     const Plan &made = plan->planned->plan;

@@ -59,7 +59,7 @@ AttnStatus attnBatchFloor(const AttnKernel *kernel, const AttnBatch *batch, Attn
   return guarded([&]() -> Status {
     if (Status status = required("kernel, batch, floor", kernel, batch, floor); !status)
       return status;
-    auto held = batch->shared->lock.take();
+    auto held = batch->shared->lock.take("the batch");
     if (!held)
       return held.error();
     if (Status status = batch->shared->fits(kernel->loaded->manifest); !status)

@@ -252,6 +252,7 @@ void mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &chip, rt:
     } else {
       info.role = rt::KernelInfo::Role::Merge;
       info.rowsPerBlock = info.warps;
+      info.blocksPerSM = blocks.getInt();
     }
     for (auto parameter : parameters.getAsRange<tile::ParameterAttr>())
       info.params.push_back(parameterOf(parameter));

@@ -123,6 +123,7 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
   merge.name = "decode_merge";
   merge.role = KernelInfo::Role::Merge;
   merge.rowsPerBlock = 4;
+  merge.blocksPerSM = 5;
   merge.threads = 128;
   merge.warps = 4;
   merge.params = {buffer("plan.merge_start"), buffer("partial.o"), {Parameter::Kind::Dim, "rows", 0}};

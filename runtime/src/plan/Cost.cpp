@@ -4,6 +4,10 @@
 //
 //     launch + start + max(bytes, L2, tensor cores, softmax) [+ merge]
 //
+// but for a tile: the first one's bytes come before there is anything to compute,
+// and the last one is computed when all bytes are there. Blocks of few tiles, as
+// those that read the nodes of a tree, feel it.
+//
 // Memory moves K and V once, however many tiles of rows read them: what is read
 // again comes from the L2, which has a bandwidth of its own. Decoding a shared
 // prompt row by row runs into it. Tensor cores and softmax are those of the
@@ -34,6 +38,10 @@ constexpr double mergeBehindSeconds = 5.0e-6, mergeBesideSeconds = 0.5e-6;
 // index and one of K, some 500 to 600 ns each on Hopper, mostly hidden behind the task before. Derived,
 // 2026-11.
 constexpr double taskSeconds = 1.0e-6;
+// A merge whose rows do not fit the multiprocessors at once takes this much for each time that they are
+// filled again (8,192 rows, three times five blocks of four on each of 132, took 13 us in all). Measured on
+// the same, 2026-11-20.
+constexpr double mergeWaveSeconds = 4.2e-6;
 // From asking for a tile to having it while the memory is busy. A block has its shared memory's worth of
 // bytes on the way, so this limits what few blocks can draw. Derived, 2026-11.
 constexpr double latencySeconds = 0.8e-6;
@@ -56,6 +64,15 @@ KernelRates ratesOf(const Manifest &m, const KernelInfo &kernel, const GpuModel 
   if (rates.exponentialsPerSecond <= 0)
     rates.exponentialsPerSecond = rates.flopsPerSecond; // never the limit
   return rates;
+}
+
+/// Rows that are merged at once.
+double mergeWaveRows(const Manifest &m, const GpuModel &gpu) {
+  double rows = 0;
+  for (const KernelInfo &kernel : m.kernels)
+    if (kernel.role == KernelInfo::Role::Merge)
+      rows = static_cast<double>(gpu.multiprocessors) * kernel.blocksPerSM * kernel.rowsPerBlock;
+  return rows;
 }
 
 /// Launches overlap from sm_90 on.
@@ -93,6 +110,8 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
   const double computeSeconds =
       places * std::max(tileFlops / rates.flopsPerSecond, scores / rates.exponentialsPerSecond);
 
+  tileSeconds = computeSeconds;
+  waveRows = mergeWaveRows(m, gpu);
   secondsPerCost = std::max(byteSeconds, computeSeconds) / tile;
   leastSecondsPerCost = std::max(aloneSeconds, computeSeconds) / tile;
   fixed = std::clamp<int64_t>(std::llround(taskSeconds / secondsPerCost), 1, 8 * tile);
@@ -109,13 +128,18 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
         std::max(shareTiles, static_cast<int64_t>(std::ceil(rereadBytes / (rereadLimit * tileBytes))));
 }
 
-double CostModel::planSeconds(const PlanStats &stats) const {
+double CostModel::planSeconds(const PlanStats &stats, int64_t mergeRows) const {
   const double bytes = storeBytes + static_cast<double>(stats.qBytes + stats.metadataBytes +
                                                         stats.outputBytes + stats.partialBytes);
   const double walk = stats.maxCost * leastSecondsPerCost;
   const double again = l2BytesPerSecond > 0 ? static_cast<double>(stats.kvBytes) / l2BytesPerSecond : 0;
-  return launchSeconds + startSeconds + std::max({bytes / bytesPerSecond, again, walk}) +
-         (stats.partialBytes > 0 ? mergeSeconds : 0);
+  const double memory = std::max(bytes / bytesPerSecond, again);
+  // Bytes come tile by tile: the first before anything is computed, the last before it is.
+  const double firstTile =
+      memory / std::max(static_cast<double>(stats.tiles) / std::max(stats.usedBlocks, 1), 1.0);
+  const double waves = waveRows > 0 ? static_cast<double>(mergeRows) / waveRows : 0;
+  const double merge = mergeRows > 0 ? mergeSeconds + mergeWaveSeconds * std::max(waves - 1, 0.0) : 0;
+  return launchSeconds + startSeconds + std::max(memory + tileSeconds, walk + firstTile) + merge;
 }
 
 } // namespace attn::rt

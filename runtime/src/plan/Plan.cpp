@@ -140,7 +140,7 @@ void Planner::State::fillBalance(const Plan &plan, PlanStats &stats) const {
   stats.balance = stats.meanCost > 0 ? stats.maxCost / stats.meanCost : 1;
   stats.tileCost = CostModel::tile;
   stats.fixedCost = static_cast<double>(balancer.cost().fixed + balancer.cost().partial);
-  stats.estimatedSeconds = balancer.cost().planSeconds(stats);
+  stats.estimatedSeconds = balancer.cost().planSeconds(stats, std::ssize(plan.mergeRows));
 }
 
 Planner::Planner(const Manifest &manifest, PlanOptions options, PlanCapacity capacity)

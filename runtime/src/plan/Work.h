@@ -170,14 +170,16 @@ struct CostModel {
 
   CostModel(const Manifest &manifest, const KernelInfo &kernel, const Work &work, int blocks,
             const GpuModel &gpu);
-  /// What two events around the launch of a plan of these stats should show.
-  double planSeconds(const PlanStats &stats) const;
+  /// What two events around the launch of a plan of these stats, which merges so many rows, should show.
+  double planSeconds(const PlanStats &stats, int64_t mergeRows) const;
 
 private:
   double bytesPerSecond, l2BytesPerSecond;
   double costPerRow = 0;          ///< of a part
   double storeBytes = 0;          ///< of K and V, each once
   double leastSecondsPerCost = 0; ///< of a block that has the memory for itself
+  double tileSeconds = 0;         ///< of a tile whose bytes are there
+  double waveRows = 0;            ///< rows that are merged at once
 };
 
 class Balancer {

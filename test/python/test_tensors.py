@@ -10,8 +10,14 @@ from attn.tensors import empty
 from hypothesis import given
 from hypothesis import strategies as st
 
+TIES = st.builds(
+    lambda high, low: float(numpy.uint32(high << 16 | low).view(numpy.float32)),
+    st.integers(0, 0xFFFF),
+    st.sampled_from([0x7FFF, 0x8000, 0x8001]),
+)
 
-@given(st.floats(width=32))
+
+@given(st.floats(width=32) | TIES)
 def test_bfloat16_is_the_nearest_even(value):
     """Against exact arithmetic: no other of the 16-bit numbers is nearer, and ties go to the even one."""
     bits = int(attn.bfloat16_bits(numpy.float32(value)))

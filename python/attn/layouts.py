@@ -1,0 +1,53 @@
+"""Which kernel reads a dense tensor as it lies in memory.
+
+Kernels read rows `[row, head, feature]` and tokens `[instance, token, head, feature]`, without gaps. Two orders of memory
+are that, one way or the other:
+
+    token-major  [batch, seq, heads, dim]   rows are batch x seq, with all their heads
+    head-major   [batch, heads, seq, dim]   rows are batch x heads x seq, with one head each: a KV head of a sequence is an
+                                            instance, and the rows of its group of query heads see it
+
+Keys and values may leave room behind the last token (a static cache, of which a part is given): that is the capacity
+of an instance. Strides are in elements; those of dimensions of extent 1 mean nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Major = Literal["token", "head"]
+
+
+class Form(NamedTuple):
+    major: Major
+    capacity: int
+    """Tokens from one instance to the next."""
+
+
+def forms(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[Form]:
+    """How a tensor with the logical dimensions (batch, seq, heads, dim) can be read; token-major first."""
+    batch, seq, heads, dim = shape
+    of_batch, of_seq, of_head, of_dim = strides
+    if 0 in shape:
+        return [Form("token", seq), Form("head", seq)]
+    if of_dim != 1 and dim != 1:
+        return []
+    found: list[Form] = []
+    if (heads == 1 or of_head == dim) and (seq == 1 or of_seq == heads * dim):
+        capacity = seq if batch == 1 else of_batch // (heads * dim)
+        if capacity >= seq and (batch == 1 or of_batch == capacity * heads * dim):
+            found.append(Form("token", capacity))
+    if seq == 1 or of_seq == dim:
+        step = of_head if heads > 1 else of_batch
+        capacity = seq if heads == batch == 1 else step // dim
+        fits = (heads == 1 or of_head == capacity * dim) and (
+            batch == 1 or of_batch == heads * capacity * dim
+        )
+        if capacity >= seq and fits:
+            found.append(Form("head", capacity))
+    return found
+
+
+def swapped(axes: tuple) -> tuple:
+    """The second and third exchanged."""
+    return (axes[0], axes[2], axes[1], *axes[3:])

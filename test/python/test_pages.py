@@ -1,0 +1,41 @@
+"""Every Python block of docs/python runs, page by page from the top, and prints what the page says it prints."""
+
+import contextlib
+import io
+import re
+
+import pytest
+from attnlab import ROOT
+
+PAGES = sorted((ROOT / "docs" / "python").glob("*.md"))
+
+
+def blocks(page):
+    """(language, text, line) of every fenced block."""
+    text = page.read_text()
+    for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, flags=re.M | re.S):
+        yield found[1], found[2], text.count("\n", 0, found.start()) + 2
+
+
+def test_there_are_some():
+    assert "description.md" in [page.name for page in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page(page, tmp_path, monkeypatch):
+    pytest.importorskip("attn._attn", reason="the extension is not built")
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": page.stem}
+    printed = ""
+    for language, text, line in blocks(page):
+        if language == "python":
+            assert not printed, (
+                f"{page.name}:{line}: the block before printed what no text block shows: {printed}"
+            )
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                exec(compile("\n" * (line - 1) + text, str(page), "exec"), names)
+            printed = out.getvalue()
+        elif language == "text":
+            assert printed == text, f"{page.name}:{line}"
+            printed = ""
+    assert not printed

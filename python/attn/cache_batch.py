@@ -77,7 +77,8 @@ class CacheBatch:
         return self._made[kernel][1]
 
     def _make(self, kernel: Kernel, builder: _attn.BatchBuilder, operands: tuple) -> None:
-        native = builder.build(self.cache._native, self.groups, classes=self.classes, ends=self.ends)
+        ends = self.ends or kernel.ends
+        native = builder.build(self.cache._native, self.groups, classes=self.classes, ends=ends)
         sizes = {"rows": native.rows}
         for name, (head_class, _, _, page) in zip(kernel._operands, operands, strict=True):
             sizes[f"{name}.pages"] = self.cache._classes[head_class].pages * self.cache.page_size // page

@@ -125,15 +125,16 @@ def compile(
         checked=checked,
     )
     if place is not get_device(device_name(place)):  # a device of the caller's own: it is theirs to keep
-        return _load(request, place)
+        return _load(request, place).described_by(spec)
     with _flights.hold((request, device_name(place))):
         kernel = _kernels.get((request, device_name(place)))
         if kernel is None:
             kernel = _load(request, place)
             _kernels[request, device_name(place)] = kernel
+    described = kernel.described_by(spec)
     with contextlib.suppress(TypeError):
-        _kernels[given] = kernel
-    return kernel
+        return _kernels.setdefault(given, described)
+    return described
 
 
 def form_of(device: _attn.Device) -> str:
@@ -143,7 +144,9 @@ def form_of(device: _attn.Device) -> str:
 def request_for(
     spec: object, *, target: str, schedule: str = "auto", form: str, entry: str = "", checked: bool = False
 ) -> Request:
-    """Checks everything but the text, which is the compiler's to judge."""
+    """Checks everything but the text, which is the compiler's to judge. Of a Spec the form is compiled: sizes of
+    windows and sinks are a run's."""
+    spec = spec.form() if callable(getattr(spec, "form", None)) and not isinstance(spec, type) else spec
     text = spec if isinstance(spec, str) else getattr(spec, "mlir", None)
     if text is None or isinstance(spec, type):
         raise expected(SpecError, "spec", "an attn.Spec or MLIR text", spec)

@@ -7,6 +7,7 @@ nothing, and copies nothing where the batch's rows are in the user's order.
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import sys
@@ -35,6 +36,10 @@ class Kernel:
     def __init__(self, native: _attn.Kernel, *, request: Request, key: str, about: dict):
         self._native = native
         self._request = request
+        self.text = request.text
+        """The description as MLIR."""
+        self.ends: tuple[int, ...] = ()
+        """Sizes of windows and sinks, in the order of the manifest's; empty: as they stand in the text."""
         self.key = key
         """Of the caches: the description, target and schedule with the compiler's identity, hashed."""
         self.about = about
@@ -79,11 +84,6 @@ class Kernel:
         return self.manifest["schedule"]
 
     @property
-    def text(self) -> str:
-        """The description as MLIR."""
-        return self._request.text
-
-    @property
     def slots(self) -> tuple[str, ...]:
         """Names of the tensors that a run binds, in the order of `launch`."""
         return self._native.slots
@@ -93,6 +93,15 @@ class Kernel:
         """All that planning and launching need to know of the code (attn_rt/Artifact.h)."""
         return json.loads(self._native.manifest)
 
+    def described_by(self, spec: object) -> Kernel:
+        """This kernel with the sizes of a description of the same form; itself, where there is nothing to change. The
+        code, and where the heads of layers are, is shared."""
+        if not hasattr(spec, "ends") or spec.mlir() == self.text:
+            return self
+        twin = copy.copy(self)
+        twin.text, twin.ends = spec.mlir(), tuple(spec.ends(self.manifest["ends"]))
+        return twin
+
     def emit(self, level: str) -> str | bytes:
         """The code at a level: problem, online, tile, machine, ptx, cubin (bytes; needs ptxas) or manifest."""
         if level not in _LEVELS:
@@ -100,7 +109,7 @@ class Kernel:
         request = self._request
         try:
             out = _attn.emit(
-                request.text, level, entry=request.entry, target=request.target, schedule=request.schedule
+                self.text, level, entry=request.entry, target=request.target, schedule=request.schedule
             )
         except _attn.Failure as failure:
             raise failed(failure, CompileError) from None
@@ -174,7 +183,7 @@ class Kernel:
             if not isinstance(batch, Mapping):
                 raise expected(PlanError, "batch", "PagedCache.batch(...) or tensors by name", batch)
             tensors, sizes, classes = describe(self._slots, self.manifest, batch)
-            native = self._native.batch(tensors)
+            native = self._native.batch(tensors, ends=self.ends)
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None
         return Prepared(native, sizes | {"rows": native.rows}, classes)

@@ -62,6 +62,19 @@ def test_your_own_tensors():
     assert (one.rel_err, one.worst) == (two.rel_err, two.worst)
 
 
+def test_sizes_are_no_part_of_what_is_compiled():
+    described = [spec(see=attn.sink(n) | attn.window(2 * n)) for n in (3, 4, 9)]
+    kernels = [attn.compile(one, device="host") for one in described]
+    assert (
+        len({kernel.key for kernel in kernels}) == 1 and len({id(kernel._native) for kernel in kernels}) == 1
+    )
+    assert [kernel.ends for kernel in kernels] == [(3, 6), (4, 8), (9, 18)]
+    assert "sink(9) | window(18)" in kernels[2].emit("problem")
+    assert attn.compile(described[1], device="host") is kernels[1]
+    for one in described:
+        assert attn.check(one, kv_len=60, q_len=4).right
+
+
 def test_a_wrong_result_raises(monkeypatch):
     """Another problem's reference: what would be found if the kernel computed something else."""
     other = spec(see=attn.window(3))

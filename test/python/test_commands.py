@@ -1,0 +1,50 @@
+"""Python and the commands are two ways to one thing: the same bits, the same errors, the same counters."""
+
+import attn
+import numpy
+import pytest
+from attnlab import attn_run
+
+from examples import EXAMPLES, SIZES, load, save
+
+pytest.importorskip("attn._attn", reason="the extension is not built")
+
+COUNTERS = ("bytes_read", "bytes_written", "bytes_partials", "sector_efficiency", "bank_conflicts", "flops")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples(name, tmp_path):
+    described = EXAMPLES[name]()
+    tensors = attn.sample(described, seed=11, **SIZES[name])
+    (tmp_path / "spec.mlir").write_text(described.mlir())
+    save(tmp_path / "in.safetensors", tensors)
+    status, command, error = attn_run(
+        tmp_path / "spec.mlir",
+        *("--device=host", "--check", "--inputs", tmp_path / "in.safetensors"),
+        *("--outputs", tmp_path / "out.safetensors"),
+    )
+    assert status == 0, error
+
+    checked = attn.check(described, tensors)
+    assert checked.rel_err == pytest.approx(command["rel_err"], rel=1e-6)
+    if described.return_lse:
+        assert checked.max_err_lse == pytest.approx(command["max_err_lse"], rel=1e-6)
+    assert checked.tolerance == command["rel_err_tolerance"]
+    assert [checked.counters[name] for name in COUNTERS] == [command[name] for name in COUNTERS]
+    assert checked.plan["tasks"] == command["tasks"] and checked.plan["kv_bytes"] == command["kv_bytes"]
+
+    kernel = attn.compile(described, device="host")
+    plan = kernel.plan(tensors)
+    named = [(store.name, "_pages" if store.kind == "paged" else "") for store in described.operands]
+    out = kernel.run(
+        tensors["q"],
+        *((tensors[f"{name}.k{suffix}"], tensors[f"{name}.v{suffix}"]) for name, suffix in named),
+        plan,
+        return_lse=described.return_lse,
+        **{name: tensors[name] for name in ("sink_logits", "slopes") if name in tensors},
+    )
+    o, lse = out if described.return_lse else (out, None)
+    wrote = load(tmp_path / "out.safetensors")
+    assert (o.view(numpy.uint16) == wrote["o"].view(numpy.uint16)).all()
+    if lse is not None:
+        assert (lse.view(numpy.uint32) == wrote["lse"].view(numpy.uint32)).all()

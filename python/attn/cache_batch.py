@@ -10,6 +10,7 @@ import numpy
 from . import _attn
 from .devices import failed
 from .errors import PlanError, expected
+from .integers import items
 from .plan import Prepared
 from .rows import RowOrder
 from .tables import int32_array
@@ -27,6 +28,8 @@ class CacheBatch:
         self, cache: PagedCache, requests: Sequence, classes: Sequence[int] | None, ends: Sequence[int] | None
     ):
         self.cache = cache
+        if not isinstance(requests, Sequence) or isinstance(requests, (str, bytes)):
+            requests = items("requests", requests)
         self.groups = [_group(index, request) for index, request in enumerate(requests)]
         if not self.groups:
             raise PlanError("requests: expected one or more nodes, got none")

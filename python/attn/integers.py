@@ -22,11 +22,15 @@ def node_number(node: object) -> int:
     return int(node)
 
 
-def integers(name: str, values: object) -> list[int]:
+def items(name: str, values: object) -> list:
     try:
-        values = list(values)
+        return list(values)
     except TypeError:
-        raise expected(PlanError, name, "a sequence of whole numbers", values) from None
+        raise expected(PlanError, name, "a sequence", values) from None
+
+
+def integers(name: str, values: object) -> list[int]:
+    values = items(name, values)
     for value in values:
         if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)):
             raise expected(PlanError, name, "whole numbers", value)

@@ -154,7 +154,7 @@ def request_for(
         ("target", target, _attn.targets()),
         ("schedule", schedule, ["auto", "mma", "wgmma"]),
     ):
-        if value not in legal:
+        if not isinstance(value, str) or value not in legal:
             raise expected(CompileError, argument, ", ".join(legal), value, nearest=closest(value, legal))
     if not isinstance(entry, str):
         raise expected(CompileError, "entry", "the name of a function", entry)

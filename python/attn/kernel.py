@@ -104,7 +104,7 @@ class Kernel:
 
     def emit(self, level: str) -> str | bytes:
         """The code at a level: problem, online, tile, machine, ptx, cubin (bytes; needs ptxas) or manifest."""
-        if level not in _LEVELS:
+        if not isinstance(level, str) or level not in _LEVELS:
             raise expected(CompileError, "level", ", ".join(_LEVELS), level, nearest=closest(level, _LEVELS))
         request = self._request
         try:
@@ -155,11 +155,18 @@ class Kernel:
         Errors: PlanError, which names the table, the index and what is legal.
         """
         self._check_alive()
-        if strategy not in ("flatten", "by-query", "by-node", "by-node-chunk"):
+        if not isinstance(strategy, str) or strategy not in (
+            "flatten",
+            "by-query",
+            "by-node",
+            "by-node-chunk",
+        ):
             legal = "flatten, by-query, by-node or by-node-chunk"
             raise expected(
                 PlanError, "strategy", legal, strategy, nearest=closest(strategy, legal.split(", "))
             )
+        if limits is not None and not isinstance(limits, Mapping):
+            raise expected(PlanError, "limits", "numbers by name", limits)
         prepared = self._prepare(batch)
         try:
             native = self._native.plan(
@@ -225,7 +232,7 @@ class Kernel:
         if type(plan) is not Plan or plan.kernel is not self or self._generation != devices.generation:
             raise self._refused(plan)
         launch_on = 0 if self.device == "host" else self._stream(stream)
-        if rows != "user" and rows != "batch":
+        if not isinstance(rows, str) or rows not in ("user", "batch"):
             raise expected(TensorError, "rows", "'user' or 'batch'", rows, nearest="user")
         if plan._order is not None and rows == "user":
             named = dict(classes=classes, stream=stream, **tensors)

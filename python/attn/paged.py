@@ -27,7 +27,7 @@ from .cache_batch import CacheBatch
 from .cache_change import CacheChange
 from .devices import device_name, failed
 from .errors import OutOfPages, PlanError, TensorError, expected
-from .integers import integers, node_number, whole
+from .integers import integers, items, node_number, whole
 from .pages import Run, Shape, dtype_of_cache
 from .plan import Plan
 from .slots import Look
@@ -91,6 +91,7 @@ class PagedCache:
         self.draft_page = page_size if draft_page is None else whole("draft_page", draft_page, 1)
         self.device = device_name(device)
         self._dtype = dtype_of_cache(dtype)
+        classes = items("classes", classes)
         if bool(classes) == (pages is not None):
             raise PlanError("pages: give either pages, or classes that have each their own")
         if pages is not None:
@@ -194,7 +195,7 @@ class PagedCache:
             self._native.apply,
             prune=integers("prune", prune),
             append=list(zip(nodes, (int(count) for count in counts), strict=True)),
-            branch=[tuple(integers("branch", part)) for part in branch],
+            branch=[tuple(integers("branch", part)) for part in items("branch", branch)],
         )
         return children, self._moved(movement)
 

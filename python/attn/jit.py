@@ -118,7 +118,7 @@ def compile(
     place = get_device(device)
     request = request_for(
         spec,
-        target=target or place.target,
+        target=place.target if target is None else target,
         schedule=schedule,
         form=form_of(place),
         entry=entry,

@@ -293,7 +293,7 @@ class PagedCache:
     def free_pages(self, head_class: str | None = None) -> int:
         """Of the pool of a class."""
         names = [c.name for c in self._classes]
-        if head_class is not None and head_class not in names:
+        if head_class is not None and not (isinstance(head_class, str) and head_class in names):
             raise expected(PlanError, "head_class", f"one of {', '.join(names)}", head_class)
         return self._native.free_pages(names.index(head_class) if head_class is not None else 0)
 

@@ -24,7 +24,7 @@ std::unique_ptr<Program> Program::fromText(const std::string &text, bool check, 
     return nullptr;
   mlir::Operation *gpuModule = nullptr;
   program->module->walk([&](mlir::gpu::GPUModuleOp op) { gpuModule = op; });
-  auto code = host::loadForHost(gpuModule, {check});
+  auto code = host::loadForHost(gpuModule, {check, ""});
   if (!code) {
     std::string message = llvm::toString(code.takeError());
     if (error)

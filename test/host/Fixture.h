@@ -21,7 +21,6 @@ public:
                                            std::string *error = nullptr);
   const rt::host::HostKernel &kernel(const std::string &name) const;
 
-private:
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::unique_ptr<rt::host::LoadedCode> code;

@@ -245,7 +245,7 @@ TEST(Manifest, OperationsOnACache) {
 }
 
 Artifact sampleArtifact() {
-  Artifact artifact{*parseManifest(sampleText()), ".version 7.0\n// \"quoted\"\n", {}};
+  Artifact artifact{*parseManifest(sampleText()), ".version 7.0\n// \"quoted\"\n", {}, {}};
   artifact.manifest.contentHash = computeContentHash(artifact.manifest);
   for (int i = 0; i < 257; ++i)
     artifact.cubin.push_back(static_cast<uint8_t>(i * 7));
@@ -256,11 +256,13 @@ TEST(Artifact, RoundTrip) {
   for (size_t size : {0, 1, 2, 3, 257}) {
     Artifact artifact = sampleArtifact();
     artifact.cubin.resize(size);
+    artifact.hostCode.assign(size, 0xa5);
     const std::string bytes = writeArtifact(artifact);
     Result<Artifact> back = readArtifact(bytes, "a");
     ASSERT_TRUE(back) << back.error().message;
     EXPECT_EQ(back->ptx, artifact.ptx);
     EXPECT_EQ(back->cubin, artifact.cubin);
+    EXPECT_EQ(back->hostCode, artifact.hostCode);
     EXPECT_EQ(writeArtifact(*back), bytes);
   }
 }

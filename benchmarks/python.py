@@ -60,6 +60,7 @@ print(json.dumps([seconds, min(again), jit.counts.compiled, jit.counts.from_disk
 
 def child(code, *arguments, **environment):
     environment = dict(os.environ, PYTHONPATH=str(PACKAGE), **environment)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled to bytecode
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True
     )

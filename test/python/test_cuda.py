@@ -1,0 +1,178 @@
+"""On a GPU: the caller's tensors, on the caller's stream, without waiting; everything else is tested on the host device."""
+
+import attn
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+if not torch.cuda.is_available():
+    pytest.skip("PyTorch finds no GPU", allow_module_level=True)
+
+from torch.nn.functional import scaled_dot_product_attention as sdpa  # noqa: E402
+
+Q_HEADS, KV_HEADS, DIM = 8, 2, 128
+
+
+def random(*shape, dtype=torch.bfloat16, seed=0):
+    generator = torch.Generator("cuda").manual_seed(seed + sum(shape))
+    return torch.randn(shape, generator=generator, device="cuda").to(dtype)
+
+
+def reference(q, k, v, visible, softcap=None):
+    """[batch, seq, heads, dim], in float64; `visible` of query and key positions, the queries being the last ones."""
+    q, k, v = (x.transpose(1, 2).double() for x in (q, k, v))
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
+    scores = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    rows, tokens = scores.shape[2:]
+    qi = torch.arange(tokens - rows, tokens, device="cuda")[:, None]
+    scores = scores.masked_fill(~visible(qi, torch.arange(tokens, device="cuda")[None]), -torch.inf)
+    return (scores.softmax(-1) @ v).transpose(1, 2)
+
+
+def assert_near(result, expected):
+    error = (result.double() - expected).norm(dim=-1) / expected.norm(dim=-1)
+    assert error.max() < 8e-3
+
+
+OPTIONS = {
+    "causal": (dict(causal=True), lambda q, k: k <= q),
+    "window": (dict(causal=True, window=70), lambda q, k: (k <= q) & (q - k < 70)),
+    "window and sink": (
+        dict(causal=True, window=70, sink=5),
+        lambda q, k: (k <= q) & ((q - k < 70) | (k < 5)),
+    ),
+    "softcap": (dict(causal=True, softcap=5.0), lambda q, k: k <= q),
+    "full": ({}, lambda q, k: (k >= 0) & (q >= 0)),
+}
+
+
+@pytest.mark.parametrize("rows", [1, 300])
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_attend(name, layout, rows):
+    options, visible = OPTIONS[name]
+    q, k, v = (
+        random(2, rows, Q_HEADS, DIM),
+        random(2, 300, KV_HEADS, DIM),
+        random(2, 300, KV_HEADS, DIM, seed=1),
+    )
+    expected = reference(q, k, v, visible, options.get("softcap"))
+    if layout == "bhsd":
+        q, k, v = (x.transpose(1, 2).contiguous() for x in (q, k, v))
+    o, lse = attn.attend(q, k, v, layout=layout, return_lse=True, **options)
+    assert o.is_cuda and lse.is_cuda
+    assert_near(o.transpose(1, 2) if layout == "bhsd" else o, expected)
+
+
+def test_work_goes_to_the_stream_of_the_caller():
+    """What computes q is still running when attention is asked for, on a stream that nobody else waits for."""
+    k, v = random(1, 2000, KV_HEADS, DIM), random(1, 2000, KV_HEADS, DIM, seed=1)
+    given = random(1, 40, Q_HEADS, DIM)
+    attn.attend(given, k, v, causal=True)  # compiles
+    torch.cuda.synchronize()
+    stream, q = torch.cuda.Stream(), torch.zeros_like(given)
+    with torch.cuda.stream(stream):
+        attn.attend(q, k, v, causal=True)  # plans
+        torch.cuda._sleep(50_000_000)
+        q.copy_(given)
+        o = attn.attend(q, k, v, causal=True)
+        assert not stream.query()  # nothing has waited
+        later = o.clone()
+    stream.synchronize()
+    assert_near(later, reference(given, k, v, lambda qi, ki: ki <= qi))
+
+
+@pytest.fixture(scope="module")
+def decode():
+    return attn.compile(
+        attn.Spec(
+            q_heads=Q_HEADS,
+            kv_heads=KV_HEADS,
+            head_dim=DIM,
+            dtype="bfloat16",
+            kv=[attn.Paged(page_size=16)],
+            see=attn.causal(),
+        )
+    )
+
+
+def paged_problem(lengths):
+    """Pools, and a table that scatters the pages of every sequence."""
+    columns = -(-max(lengths) // 16)
+    pages = len(lengths) * columns
+    k, v = random(pages, 16, KV_HEADS, DIM), random(pages, 16, KV_HEADS, DIM, seed=1)
+    order = torch.randperm(pages, generator=torch.Generator().manual_seed(3))
+    return k, v, order.int().reshape(len(lengths), columns)
+
+
+def test_a_step_can_be_captured(decode):
+    """A CUDA graph of one run, replayed over other queries."""
+    lengths = [1, 700, 33, 2000]
+    k, v, table = paged_problem(lengths)
+    q = random(len(lengths), Q_HEADS, DIM)
+    plan = decode.plan(
+        {"q": q, "kv.k_pages": k, "kv.v_pages": v, "kv.block_table": table, "kv.lengths": lengths}
+    )
+    out = torch.empty_like(q)
+    decode.run(q, (k, v), plan, out=out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        decode.run(q, (k, v), plan, out=out)
+    for seed in (5, 6):
+        q.copy_(random(len(lengths), Q_HEADS, DIM, seed=seed))
+        graph.replay()
+        for i, length in enumerate(lengths):
+            mine = table[i].long().cuda()
+            keys, values = (x[mine].flatten(0, 1)[None, :length] for x in (k, v))
+            assert_near(
+                out[None, None, i], reference(q[None, None, i], keys, values, lambda qi, ki: ki <= qi)
+            )
+
+
+def test_a_paged_cache_lives_on_the_gpu(decode):
+    """Prompts, decoding steps, a fork: equal to attention over lists of tokens."""
+    layers = 2
+    cache = attn.PagedCache(layers=layers, pages=64, kv_heads=KV_HEADS, head_dim=DIM, dtype="bfloat16")
+    tokens, seed = {}, iter(range(1000))
+
+    def step(requests):
+        """Appends, as many tokens to each node as it gets rows; gives every layer's error."""
+        change = cache.append([node for node, _ in requests], [rows for _, rows in requests])
+        batch = cache.batch(requests)
+        plan = decode.plan(batch)
+        total = sum(rows for _, rows in requests)
+        for layer in range(layers):
+            k, v = (
+                random(total, KV_HEADS, DIM, seed=next(seed)),
+                random(total, KV_HEADS, DIM, seed=next(seed)),
+            )
+            change.write(layer, k, v)
+            q, first = random(total, Q_HEADS, DIM, seed=next(seed)), 0
+            out = decode.run(q, cache.layer(layer), plan)
+            for node, rows in requests:
+                mine = slice(first, first + rows)
+                old = tokens.get((node, layer), (k[:0], v[:0]))
+                keys, values = (torch.cat([x, y[mine]]) for x, y in zip(old, (k, v), strict=True))
+                tokens[node, layer] = keys, values
+                expected = reference(q[None, mine], keys[None], values[None], lambda qi, ki: ki <= qi)
+                assert_near(out[None, mine], expected)
+                first += rows
+
+    a, b = cache.add(), cache.add()
+    step([(a, 100), (b, 7)])
+    step([(a, 1), (b, 1)])
+    twin = cache.fork(a)
+    for layer in range(layers):
+        tokens[twin, layer] = tokens[a, layer]
+    step([(twin, 1), (a, 1), (b, 1)])
+    step([(b, 20), (twin, 1)])
+
+
+def test_refusals_come_before_the_launch(decode):
+    q, k, v = random(1, 4, Q_HEADS, DIM), random(1, 9, KV_HEADS, DIM), random(1, 9, KV_HEADS, DIM)
+    with pytest.raises(attn.TensorError, match="cpu|device"):
+        attn.attend(q, k.cpu(), v, causal=True)
+    with pytest.raises(attn.Error, match="grad"):
+        attn.attend(q.requires_grad_(), k, v, causal=True)
+    assert sdpa(*(x.transpose(1, 2) for x in (q, k, v)), enable_gqa=True).isfinite().all()  # the GPU is well

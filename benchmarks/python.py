@@ -166,6 +166,38 @@ def memory_and_run_rows():
     )
 
 
+RUN_ON_DRIVER = (
+    SPECS
+    + """
+import ctypes, json, sys, timeit, torch
+from attn import _attn, devices, slots
+devices._devices["cuda:0"] = _attn.Device.cuda(0, library=sys.argv[1])
+look = slots._look_torch
+def look_on_gpu(tensor):
+    address, (dtype, shape, strides, _, written, gradient) = look(tensor)
+    return address, (dtype, shape, strides, gpu, written, gradient)
+gpu = torch.device("cuda:0")
+slots._lookers[torch.Tensor] = look_on_gpu
+kernel = attn.compile(decode, device="cuda:0")
+q, k, v = (torch.zeros(8, 32, 128, dtype=torch.bfloat16), *torch.zeros(2, 64, 16, 8, 128, dtype=torch.bfloat16))
+tables = {"kv.lengths": [100] * 8, "kv.block_table": [[*range(7)]] * 8}
+plan = kernel.plan({"q": q, "kv.k_pages": k, "kv.v_pages": v} | tables)
+out, lse = torch.empty_like(q), torch.empty(8, 32)
+run = lambda: kernel.run(q, (k, v), plan, out=out, lse=lse)
+print(json.dumps([seconds / 1000 for seconds in timeit.repeat(run, number=1000, repeat=20)]))
+"""
+)
+
+
+def driver_rows():
+    """A whole run for a GPU, launches included, through the tests' driver, whose kernels do nothing."""
+    library = BUILD / "test" / "runtime" / "fake" / "libfakecuda.so"
+    if library.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            found = child(RUN_ON_DRIVER, str(library), FAKE_CUDA_MEMORY=str(1 << 26), ATTN_CACHE_DIR=folder)
+        yield row("run", "PyTorch, two kernels, idle driver", json.loads(found))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=5, help="processes for each compilation and import (5)")
@@ -175,7 +207,12 @@ def main():
     os.environ.setdefault("ATTN_CACHE_DIR", tempfile.mkdtemp())
     for found in (
         f
-        for part in (import_rows(args.repeat), compile_rows(args.repeat), memory_and_run_rows())
+        for part in (
+            import_rows(args.repeat),
+            compile_rows(args.repeat),
+            memory_and_run_rows(),
+            driver_rows(),
+        )
         for f in part
     ):
         rows.append(found)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy
 
 from . import _attn
+from .devices import stream_number
 from .errors import PlanError, expected
 from .pages import look_rows, take_heads
 from .tables import int32_array
@@ -68,7 +69,7 @@ class CacheChange:
         done = sorted(set(range(first, first + layers)) - self._missing)
         if self.rows and done:
             raise PlanError(f"layer: the keys and values of this change were written before in layers {done}")
-        number = cache._stream(stream)
+        number = stream_number(cache.device, stream)
         heads = self._heads(first, layers, classes)
         moves = []
         for index, of_class in enumerate(heads):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 
 from . import _attn
-from .errors import DeviceError, Error, expected
+from .errors import DeviceError, Error, TensorError, expected
 
 _guard = threading.RLock()
 _devices: dict[str, _attn.Device] = {}
@@ -94,6 +95,22 @@ def checked_host(*, seed: int = 0, shuffle: bool = False) -> _attn.Device:
         return _attn.Device.host(checked=True, seed=seed, shuffle=shuffle)
     except _attn.Failure as failure:
         raise failed(failure, DeviceError) from None
+
+
+def stream_number(device: str, stream: object) -> int:
+    """A CUstream as a number: of a torch.cuda.Stream, of an int, and where none was given PyTorch's current one. The
+    host device has none."""
+    if device == "host":
+        return 0
+    if stream is None:
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_initialized():
+            return 0
+        return torch.cuda.current_stream(int(device.partition(":")[2])).cuda_stream
+    number = getattr(stream, "cuda_stream", stream)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 64:
+        raise expected(TensorError, "stream", "a torch.cuda.Stream, or a CUstream as int", stream)
+    return number
 
 
 def _after_fork() -> None:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import copy
 import functools
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy
 
 from . import _attn, devices
-from .devices import device_name, failed
+from .devices import device_name, failed, stream_number
 from .errors import CompileError, DeviceError, PlanError, TensorError, closest, expected, given
 from .plan import Plan, Prepared
 from .report import KernelReport, make_report
@@ -354,19 +353,7 @@ class Kernel:
         return self._heads[classes].address, ("i32", (len(classes),), (1,), self.device, True, False)
 
     def _stream(self, stream: object) -> int:
-        """A CUstream as a number; PyTorch's current one where none was given."""
-        if self.device == "host":
-            return 0
-        if stream is None:
-            torch = sys.modules.get("torch")
-            if torch is None or not torch.cuda.is_initialized():
-                return 0
-            return torch.cuda.current_stream(int(self.device.partition(":")[2])).cuda_stream
-        if isinstance(stream, int):
-            return stream
-        if (number := getattr(stream, "cuda_stream", None)) is not None:
-            return number
-        raise expected(TensorError, "stream", "a torch.cuda.Stream, or a CUstream as int", stream)
+        return stream_number(self.device, stream)
 
     def _check_alive(self) -> None:
         if self._generation != devices.generation:

@@ -25,7 +25,7 @@ import numpy
 from . import _attn
 from .cache_batch import CacheBatch
 from .cache_change import CacheChange
-from .devices import device_name, failed
+from .devices import device_name, failed, stream_number
 from .errors import OutOfPages, PlanError, TensorError, expected
 from .integers import integers, items, node_number, whole
 from .pages import Run, Shape, dtype_of_cache
@@ -227,14 +227,8 @@ class PagedCache:
         elif movement.copies:
             for index, runs in enumerate(self._runs):
                 for run in runs:
-                    run.move(movement, index, run.first, run.layers, None, self._stream())
+                    run.move(movement, index, run.first, run.layers, None, stream_number(self.device, None))
         return change
-
-    def _stream(self, stream: object = None) -> int:
-        if self.device == "host" or isinstance(stream, int):
-            return stream or 0
-        torch = sys.modules["torch"]
-        return (stream or torch.cuda.current_stream(int(self.device.partition(":")[2]))).cuda_stream
 
     # --- Questions -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,135 @@
+"""Kernels, plans and caches on a GPU, up to its driver: one that counts launches and does nothing (FakeCuda.cc)."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import attn
+import pytest
+
+pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+ROOT = Path(__file__).resolve().parents[2]
+FAKE = Path(os.environ.get("ATTN_BUILD", ROOT / "build")) / "test" / "runtime" / "fake" / "libfakecuda.so"
+pytestmark = pytest.mark.skipif(not FAKE.exists(), reason="the tests' CUDA driver is not built")
+
+SETUP = """
+import ctypes, os, sys
+sys.path[:0] = sys.argv[1:2]
+import numpy
+import attn
+from attn import _attn, devices, pages, slots
+
+fake = ctypes.CDLL(sys.argv[2])
+fake.fakeCudaStream.restype = ctypes.c_void_p
+devices._devices["cuda:0"] = _attn.Device.cuda(0, library=sys.argv[2])
+
+class OnGpu(numpy.ndarray):
+    "Memory of the process, which the driver takes for that of its GPU."
+
+def look(tensor):
+    strides = tuple(stride // tensor.itemsize for stride in tensor.strides)
+    return tensor.ctypes.data, (tensor.dtype, tensor.shape, strides, "cuda:0", True, False)
+
+def zeros(*shape, dtype=numpy.float16):
+    return numpy.zeros(shape, dtype).view(OnGpu)
+
+slots._lookers[OnGpu] = look
+pages._memory = lambda sizes, shape, torch: zeros(*sizes)
+spec = attn.Spec(q_heads=4, kv_heads=2, head_dim=64, dtype="float16", kv=[attn.Paged()], see=attn.causal())
+kernel = attn.compile(spec, device="cuda:0")
+cache = attn.PagedCache(layers=2, pages=64, kv_heads=2, head_dim=64, dtype="float16", device="cuda")
+node = cache.add()
+change = cache.append(node, 20)
+for layer in range(2):
+    change.write(layer, zeros(20, 2, 64), zeros(20, 2, 64), stream=9)
+    assert fake.fakeCudaStream() == 9
+twin = cache.fork(node)
+cache.append([node, twin]).write_all(zeros(2, 2, 2, 64), zeros(2, 2, 2, 64))
+plan = kernel.plan(cache.batch([node, twin]), stream=4)
+q, out, lse = zeros(2, 4, 64), zeros(2, 4, 64), zeros(2, 4, dtype=numpy.float32)
+"""
+
+
+def in_process(code):
+    environment = dict(os.environ, FAKE_CUDA_MEMORY=str(1 << 26))
+    package = Path(attn.__file__).parents[1]
+    run = [sys.executable, "-c", SETUP + code, str(package), str(FAKE)]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_runs_go_to_the_callers_stream():
+    in_process("""
+assert kernel.device == "cuda:0" and "ptx" in kernel.about["forms"]
+for stream in (5, 6, None, 5):
+    assert kernel.run(q, cache.layer(1), plan, out=out, lse=lse, stream=stream) is out
+    assert (fake.fakeCudaStream() or 0) == (stream or 0)
+for odd in ("x", 1.5, -1, 1 << 64, True):
+    try:
+        kernel.run(q, cache.layer(1), plan, out=out, lse=lse, stream=odd)
+    except attn.TensorError as error:
+        assert "stream: expected" in str(error)
+    else:
+        raise AssertionError(odd)
+""")
+
+
+def test_memory_of_the_host_is_refused():
+    in_process("""
+for given in (dict(q=numpy.zeros((2, 4, 64), numpy.float16)), dict(out=numpy.zeros((2, 4, 64), numpy.float16))):
+    try:
+        kernel.run(given.get("q", q), cache.layer(0), plan, out=given.get("out", out), lse=lse)
+    except attn.TensorError as error:
+        assert "expected memory of cuda:0, where the kernel runs, got host" in str(error)
+    else:
+        raise AssertionError("ran")
+host = attn.PagedCache(layers=1, pages=4, kv_heads=2, head_dim=64, dtype="float16", device="host")
+node = host.add()
+host.append(node, 1).skip()
+try:
+    kernel.plan(host.batch([node]))
+except attn.PlanError as error:
+    assert "a cache on host for a kernel on cuda:0" in str(error)
+else:
+    raise AssertionError("planned")
+""")
+
+
+def test_a_forked_child_is_told_how_to_use_the_gpu():
+    in_process("""
+child = os.fork()
+if child == 0:
+    messages = []
+    for act in (lambda: kernel.run(q, cache.layer(0), plan, out=out, lse=lse), lambda: attn.compile(spec, device="cuda")):
+        try:
+            act()
+        except attn.DeviceError as error:
+            messages.append(str(error))
+    os._exit(0 if len(messages) == 2 and "forked" in messages[0] and "spawn" in messages[1] else 1)
+assert os.waitpid(child, 0)[1] == 0
+""")
+
+
+def test_reports_of_gpu_kernels_have_what_ptxas_said():
+    in_process("""
+report = kernel.report(q, cache.layer(0), plan, out=out, lse=lse)
+assert report.measured_seconds > 0 and report.predicted_seconds > 0
+if attn.jit.build_info()["ptxas"]:
+    assert kernel.about["forms"] == ["ptx", "cubin"]
+    assert all(f.registers > 0 and f.spill_bytes == 0 for f in report.functions), str(report)
+""")
+
+
+def test_a_whole_run_costs_little():
+    """All that Python, the binding and the runtime do for a launch. The bar is 15 us on a machine with nothing else to
+    do; here it must be of that order."""
+    best = float(
+        in_process("""
+import timeit
+run = lambda: kernel.run(q, cache.layer(0), plan, out=out, lse=lse)
+print(min(timeit.repeat(run, number=500, repeat=30)) / 500 * 1e6)
+""")
+    )
+    assert best < 30, f"{best:.1f} us"

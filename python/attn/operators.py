@@ -97,7 +97,7 @@ def pow(a: Any, b: Any) -> Traced:
     n = b.constant
     if n == 0.5:
         return function("math.sqrt", a)
-    if n is not None and n == int(n) and 1 <= abs(n) <= 64:
+    if n is not None and 1 <= abs(n) <= 64 and n == int(n):
         result, power = None, a if n > 0 else t.as_float(a)
         for bit in reversed(f"{abs(int(n)):b}"):
             if bit == "1":

@@ -7,11 +7,14 @@ NaN, unused entries of a block table an index far out of range.
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy
 
+from .checks import integer
 from .errors import SpecError, closest, expected
 from .spec import Spec
 from .stores import Store
@@ -35,7 +38,7 @@ def sample(spec: Spec, *, seed: int = 0, **dims: int | Sequence[int]) -> dict[st
     """
     if not isinstance(spec, Spec):
         raise expected(SpecError, "spec", "an attn.Spec", spec)
-    return Sampler(spec, seed, dict(dims)).run()
+    return Sampler(spec, integer("seed", seed, 0, 2**63 - 1), dict(dims)).run()
 
 
 class Sampler:
@@ -131,6 +134,14 @@ class Sampler:
             self.sizes[extent] = self._one(extent, 1)
         return self.sizes[extent]
 
+    @staticmethod
+    def _check_memory(name: str, numbers: int) -> None:
+        have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if 6 * numbers > have / 4:
+            raise SpecError(
+                f"{name}: {numbers} numbers are too many for this machine, which has {have >> 30} GiB"
+            )
+
     def _random(self, name: str) -> numpy.random.Generator:
         """Draws depend on the seed and the name only, so that another tensor changes none."""
         return numpy.random.default_rng([self.seed, *name.encode()])
@@ -165,6 +176,8 @@ class Sampler:
         # [instances, lists]: a list of tokens for each head, where they are ragged, else one for all.
         lists = self._heads(store) if store.ragged else 1
         lengths = self._many(tokens, count * lists, 512, least=0).reshape(count, lists)
+        width = max(self.spec.head_dim, self.spec.value_dim)
+        self._check_memory(store.name, int(lengths.sum()) * self._heads(store) // max(lists, 1) * width)
         longest = lengths.max(axis=1, initial=0)
         self.sizes |= {instances: count, tokens: int(longest.max())}
         seen_by = [ends[store.head_class]] if store.head_class else list(ends.values())
@@ -253,6 +266,7 @@ class Sampler:
         """Standard normal numbers; with `places` (over the dimensions before the last two, one list for all heads or
         one for each) only there, else NaN."""
         random = self._random(name)
+        self._check_memory(name, math.prod(shape))
         if places is None:
             values = random.standard_normal(shape, numpy.float32)
         else:

@@ -53,8 +53,8 @@ def tensor_shapes(
     """(name, shape) of the tensors that a score function reads; of arrays the shape is taken, not the values."""
     if tensors is None:
         return ()
-    if isinstance(tensors, tuple):  # as a Spec keeps them
-        tensors = dict(tensors)
+    if isinstance(tensors, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in tensors):
+        tensors = dict(tensors)  # as a Spec keeps them
     if not isinstance(tensors, Mapping):
         raise expected(SpecError, "tensors", "a dict of names and shapes, as in {'slopes': (32,)}", tensors)
     shapes = []
@@ -126,8 +126,8 @@ def _trace(function: Callable, tensors: tuple[tuple[str, Shape], ...]) -> Score:
 def _check_signature(function: Callable, names: tuple[str, ...]) -> None:
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # of some builtins: the call will tell
-        return
+    except (TypeError, ValueError):
+        raise expected(SpecError, "score", "a function written in Python", function) from None
     try:
         signature.bind(*ARGUMENTS, **dict.fromkeys(names))
     except TypeError as error:

@@ -220,7 +220,7 @@ class Spec:
 
     def _trace(self, put: Callable[[str, object], None]) -> None:
         if self.score is None:
-            if self.tensors:
+            if not (self.tensors is None or isinstance(self.tensors, (tuple, Mapping)) and not self.tensors):
                 raise SpecError("tensors: expected a score function that reads them, got none: score=...")
             put("tensors", ())
             return

@@ -89,11 +89,12 @@ class Tracer:
             raise value.refusal()
         if isinstance(value, (bool, int, float)):
             return self.constant(value)
-        if getattr(value, "shape", None) == () and hasattr(value, "item"):  # of NumPy and PyTorch
+        shape = None if isinstance(value, type) else getattr(value, "shape", None)
+        if shape == () and hasattr(value, "item"):  # of NumPy and PyTorch
             return self.lift(value.item(), what)
-        if getattr(value, "shape", None):
+        if shape is not None:
             raise SpecError(
-                f"score: {what} is an array of shape {tuple(value.shape)}: expected a number. An array is read by an "
+                f"score: {what} is an array of shape {shape}: expected a number. An array is read by an "
                 "index, and given by name: an argument of the function, and tensors={'name': shape}"
             )
         raise SpecError(f"score: {what}: expected a number or a traced value, got {given(value)}")

@@ -77,6 +77,8 @@ def test_dynamic_extents():
             "dimension: expected one of batch, q_len, kv_len, got 'kvlen'; nearest legal: 'kv_len'",
         ),
         ({"batch": 0}, "batch: expected a number of at least 1, got 0; nearest legal: 4"),
+        ({"batch": 1 << 20, "kv_len": 1 << 20}, "kv: 1125899906842624 numbers are too many for this machine"),
+        ({"seed": -1}, "seed: expected an integer from 0 to"),
         ({"batch": True}, "batch: expected a number of at least 1, got True"),
         ({"kv_len": -1}, "kv_len: expected a number of at least 0, (low, high), or a list of 4, got -1"),
         ({"kv_len": (9, 2)}, "kv_len: expected (low, high) with low <= high"),

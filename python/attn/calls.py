@@ -74,7 +74,7 @@ class Call:
                     )
         addresses = [address for address, _ in looks]
         if made.copies_q:
-            q = contiguous(swap_axes(q) if made.swapped else q)
+            q = contiguous(q, made.swapped)
             addresses[0] = look("q", q, self.stream, keep)[0]
         if out is None:
             result = empty(q, made.shape, self.dtype)

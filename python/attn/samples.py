@@ -102,7 +102,9 @@ class Sampler:
         legal = f"a number of at least {least}, (low, high), or a list of {count}"
         try:
             values = numpy.asarray(given)
-            ok = values.dtype.kind in "iu" and (values.size == 0 or values.min() >= least)
+            ok = values.dtype.kind in "iu" and (
+                values.size == 0 or least <= values.min() <= values.max() < 1 << 31
+            )
         except (ValueError, TypeError):
             ok = False
         if not ok or values.ndim > 2:

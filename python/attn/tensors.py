@@ -66,17 +66,17 @@ def swap_axes(tensor: Any) -> Any:
     return tensor.transpose(1, 2) if _is_torch(tensor) else tensor.swapaxes(1, 2)
 
 
-def contiguous(tensor: Any) -> Any:
-    """A copy whose dimensions lie in memory in their order."""
-    if _is_torch(tensor):
-        return tensor.contiguous()
+def contiguous(tensor: Any, swapped: bool) -> Any:
+    """A copy whose dimensions lie in memory in their order; `swapped`: with the second and third exchanged."""
     import numpy
 
-    if isinstance(tensor, numpy.ndarray):
-        return numpy.ascontiguousarray(tensor)
-    raise TensorError(
-        f"q: expected memory in the order of k and v, as {given(type(tensor).__name__)} cannot be copied"
-    )
+    if not (_is_torch(tensor) or isinstance(tensor, numpy.ndarray)):
+        library = type(tensor).__name__
+        raise TensorError(
+            f"q: expected memory in the order of k and v, as {library} cannot be copied by attn"
+        )
+    tensor = swap_axes(tensor) if swapped else tensor
+    return tensor.contiguous() if _is_torch(tensor) else numpy.ascontiguousarray(tensor)
 
 
 def room_behind(tensor: Any, address: int) -> int:

@@ -94,7 +94,7 @@ class Tracer:
             return self.lift(value.item(), what)
         if shape is not None:
             raise SpecError(
-                f"score: {what} is an array of shape {shape}: expected a number. An array is read by an "
+                f"score: {what} is an array of shape {tuple(shape) if isinstance(shape, tuple) else shape}: expected a number. An array is read by an "
                 "index, and given by name: an argument of the function, and tensors={'name': shape}"
             )
         raise SpecError(f"score: {what}: expected a number or a traced value, got {given(value)}")

@@ -184,6 +184,32 @@ def test_output_that_is_given():
     assert_close(swap(heads_first), numbers(out), 1e-3)
 
 
+class OnlyDLPack:
+    """Of a library that attn has never heard of."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, **given):
+        return self.tensor.__dlpack__(**given)
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+
+def test_anything_with_dlpack():
+    tensors = qkv()
+    o = attn.attend(*map(OnlyDLPack, tensors))
+    assert isinstance(o, numpy.ndarray)
+    assert (o == attn.attend(*tensors)).all()
+    swapped = [swap(numpy.ascontiguousarray(swap(tensor))) for tensor in tensors]
+    assert (o == attn.attend(*map(OnlyDLPack, swapped))).all()
+    with pytest.raises(attn.TensorError, match="as OnlyDLPack cannot be copied"):
+        attn.attend(OnlyDLPack(tensors[0]), *map(OnlyDLPack, swapped[1:]))
+    with pytest.raises(attn.TensorError, match="expected as much memory behind"):
+        attn.attend(OnlyDLPack(tensors[0]), *(OnlyDLPack(tensor[:, :40]) for tensor in tensors[1:]))
+
+
 def test_bfloat16_of_pytorch():
     torch = pytest.importorskip("torch")
     tensors = [torch.from_numpy(tensor).bfloat16() for tensor in qkv()]
@@ -191,6 +217,8 @@ def test_bfloat16_of_pytorch():
     assert o.dtype == torch.bfloat16 and lse.dtype == torch.float32
     bits = [tensor.view(torch.uint16).numpy() for tensor in tensors]
     assert (attn.attend(*bits, causal=True) == o.view(torch.uint16).numpy()).all()
+    dlpack = attn.attend(*map(OnlyDLPack, tensors), causal=True)
+    assert dlpack.dtype == numpy.uint16 and (dlpack == o.view(torch.uint16).numpy()).all()
 
 
 def test_bfloat16_of_ml_dtypes():

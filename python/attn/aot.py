@@ -45,6 +45,7 @@ def _specs_in(value: object) -> Iterator[object]:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """The command: its exit status."""
     summary, _, details = (__doc__ or "").partition("\n\n")
     parser = argparse.ArgumentParser(
         prog="python -m attn.aot", description=summary.partition(": ")[2], epilog=details

@@ -16,7 +16,7 @@ from typing import Any
 from . import devices
 from .calls import Call, Options, make_call
 from .errors import SpecError, expected
-from .slots import look
+from .slots import is_traced, look
 from .tables import int32_array
 from .visibility import Visibility
 
@@ -77,6 +77,29 @@ def attend(
     Neither waits for a GPU nor allocates more than the output once a call like it was made. Errors: TensorError,
     SpecError, before anything is launched; DeviceError.
     """
+    if is_traced(q):
+        from . import torch_ops
+
+        return torch_ops.attend(
+            q,
+            k,
+            v,
+            causal=causal,
+            window=window,
+            sink=sink,
+            see=see,
+            softcap=softcap,
+            score=score,
+            tensors=tensors,
+            sink_logits=sink_logits,
+            scale=scale,
+            kv_lengths=kv_lengths,
+            cu_seqlens=cu_seqlens,
+            cu_seqlens_k=cu_seqlens_k,
+            layout=layout,
+            return_lse=return_lse,
+            out=out,
+        )
     keep: list = []
     stream = _stream(q)
     looks = [look("q", q, stream, keep), look("k", k, stream, keep), look("v", v, stream, keep)]

@@ -65,6 +65,7 @@ class CheckReport:
 
     @property
     def right(self) -> bool:
+        """Whether nothing is wrong."""
         return not self.failure
 
     def __str__(self) -> str:

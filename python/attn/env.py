@@ -111,6 +111,7 @@ def _lines(value: object, indent: int = 2):
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """The command: its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m attn.env", description=(__doc__ or "").partition(": ")[2]
     )

@@ -27,10 +27,12 @@ class HeadGates:
 
     @property
     def layers(self) -> int:
+        """Lines of the file."""
         return self.values.shape[0]
 
     @property
     def kv_heads(self) -> int:
+        """Columns of the file."""
         return self.values.shape[1]
 
     def above(self, threshold: float) -> numpy.ndarray:

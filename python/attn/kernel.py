@@ -20,7 +20,7 @@ from .devices import device_name, failed, stream_number
 from .errors import CompileError, DeviceError, PlanError, TensorError, closest, expected, given
 from .plan import Plan, Prepared
 from .report import KernelReport, make_report
-from .slots import Look, check, look, slots_of
+from .slots import Look, check, is_traced, look, slots_of
 from .tables import describe
 
 if TYPE_CHECKING:
@@ -52,14 +52,8 @@ class Kernel:
         own = {s.name for s in self._slots if s.name.partition(".")[0] in self._operands}
         self._extras = tuple(s.name for s in self._slots if s.name not in fixed | own)
         # Where in a list (q, operands' tensors, extras, o, lse, slot_heads) each slot's tensor stands.
-        order = [
-            "q",
-            *(s.name for s in self._slots if s.name in own),
-            *self._extras,
-            "o",
-            "lse",
-            "slot_heads",
-        ]
+        last = [name for name in ("o", "lse", "slot_heads") if name in native.slots]
+        order = ["q", *(s.name for s in self._slots if s.name in own), *self._extras, *last]
         self._order = [order.index(slot.name) for slot in self._slots]
         self._q_and_o = native.slots.index("q"), native.slots.index("o")
         self._has_lse = "lse" in native.slots
@@ -75,6 +69,7 @@ class Kernel:
 
     @property
     def target(self) -> str:
+        """The chip that it was compiled for."""
         return self._request.target
 
     @property
@@ -228,6 +223,20 @@ class Kernel:
         if plan is None and operands:
             plan = operands[-1]
             operands = operands[:-1]
+        if is_traced(q):
+            from .torch_ops import run_plan
+
+            return run_plan(
+                self,
+                q,
+                operands,
+                plan,
+                out=out,
+                lse=lse,
+                return_lse=return_lse,
+                classes=classes,
+                tensors=tensors,
+            )
         if type(plan) is not Plan or plan.kernel is not self or self._generation != devices.generation:
             raise self._refused(plan)
         launch_on = 0 if self.device == "host" else self._stream(stream)

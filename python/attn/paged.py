@@ -268,15 +268,19 @@ class PagedCache:
         )
 
     def own_tokens(self, node: int) -> int:
+        """Of the node alone."""
         return self._ask(self._native.tokens, node_number(node))
 
     def draft_tokens(self, node: int) -> int:
+        """Of the node's draft; 0 where it has none."""
         return self._ask(self._native.draft_tokens, node_number(node))
 
     def parent(self, node: int) -> int | None:
+        """The node above; None of a sequence."""
         return self._ask(self._native.parent, node_number(node))
 
     def children(self, node: int) -> list[int]:
+        """The nodes right below."""
         return self._ask(self._native.children, node_number(node))
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +19,10 @@ from .tensors import empty
 
 if TYPE_CHECKING:
     from .kernel import Kernel
+
+
+_handles = itertools.count(1)
+_living: weakref.WeakValueDictionary[int, Plan] = weakref.WeakValueDictionary()
 
 
 class Prepared(NamedTuple):
@@ -35,6 +41,9 @@ class Plan:
 
     def __init__(self, kernel: Kernel, batch: object, prepared: Prepared, native: _attn.Plan):
         self.kernel = kernel
+        self.handle = next(_handles)
+        """A number that stands for the plan in compiled code, in this process, for as long as the plan lives."""
+        _living[self.handle] = self
         self._native = native
         self._spare: dict[tuple, object] = {}
         self._sizes: dict[str, int] | None = None
@@ -152,3 +161,14 @@ class Plan:
             f"<attn.Plan of {self.kernel.entry}: {self.rows} rows, {stats['tasks']} tasks on {stats['blocks']} blocks, "
             f"balance {stats['balance']:.2f}>"
         )
+
+
+def living_plan(handle: int) -> Plan:
+    """The plan of a handle. PlanError where it is gone."""
+    try:
+        return _living[handle]
+    except KeyError:
+        raise PlanError(
+            f"plan: expected the handle of a living plan of this process, got {handle}; an exported program cannot take "
+            "a plan along"
+        ) from None

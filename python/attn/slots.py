@@ -84,6 +84,18 @@ def _look_nowhere(tensor) -> Look:
     raise RuntimeError(f"{type(tensor).__name__} stands for others")
 
 
+def is_traced(tensor: object) -> bool:
+    """Whether PyTorch only looks at what is done with a tensor: compiled code, fake tensors. The operators of torch_ops
+    are for these."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    if type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter:
+        return torch.compiler.is_compiling()
+    dispatch = getattr(type(tensor), "__torch_dispatch__", None)
+    return isinstance(tensor, torch.Tensor) and dispatch is not torch.Tensor.__torch_dispatch__
+
+
 _lookers: dict[type, Callable[[object], Look]] = {}
 
 

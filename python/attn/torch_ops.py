@@ -1,0 +1,399 @@
+"""attn as operators of PyTorch, so that torch.compile, torch.export and fake tensors see through it.
+
+    torch.ops.attn.attend        dense and packed tensors: what attn.attend is in compiled code
+    torch.ops.attn.run           a planned kernel on the tensors of a run: what Kernel.run is in compiled code
+    torch.ops.attn.attend_spans  rows over the span of keys that each sequence of a padded batch has
+    torch.ops.attn.spans         those spans, from a padding mask
+
+Tensors of the CPU run on the host device, tensors of a GPU on that GPU and the current stream. All are forward only:
+an input that requires a gradient is refused, and so is a backward pass through a result.
+(Source: torch.library, https://docs.pytorch.org/docs/stable/library.html.)
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+
+import numpy
+import torch
+from torch import Tensor
+
+from . import attention, jit, math
+from .classes import heads
+from .errors import TensorError
+from .kernel import Kernel
+from .plan import Plan, living_plan
+from .spec import Spec
+from .stores import Packed, Store
+from .visibility import all_tokens, causal, recent, sink, window
+
+NO_BACKWARD = "{}: requires a gradient, and attn has no backward pass yet; call under torch.no_grad(), or with {}.detach()"
+
+
+def refuse_gradients(**tensors: Tensor | None) -> None:
+    """TensorError where autograd would ask for what does not exist."""
+    if torch.is_grad_enabled():
+        for name, tensor in tensors.items():
+            if tensor is not None and tensor.requires_grad:
+                raise TensorError(NO_BACKWARD.format(name, name))
+
+
+def _refuse_later(operator) -> None:
+    """The same for those who call an operator itself: as soon as autograd would record it."""
+
+    def refuse(ctx, inputs, output) -> None:
+        raise TensorError(NO_BACKWARD.format(operator._qualname, "its inputs"))
+
+    operator.register_autograd(lambda ctx, *grads: None, setup_context=refuse)
+
+
+# --- Dense and packed tensors --------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("attn::attend", mutates_args=())
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    causal: bool = False,
+    window: int | None = None,
+    sink: int | None = None,
+    softcap: float | None = None,
+    scale: float | None = None,
+    sink_logits: Tensor | None = None,
+    kv_lengths: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    layout: str = "bshd",
+) -> tuple[Tensor, Tensor]:
+    """`attn.attend` with return_lse, for those of its arguments that an operator can have. Both results are contiguous
+    in the order of `layout`."""
+    out, lse = attention.attend(
+        q,
+        k,
+        v,
+        causal=causal,
+        window=window,
+        sink=sink,
+        softcap=softcap,
+        scale=scale,
+        sink_logits=sink_logits,
+        kv_lengths=kv_lengths,
+        cu_seqlens=cu_seqlens,
+        cu_seqlens_k=cu_seqlens_k,
+        layout=layout,
+        return_lse=True,
+    )
+    return out.contiguous(), lse.contiguous()
+
+
+@_attend.register_fake
+def _(q, k, v, *options, **named):
+    return q.new_empty(*q.shape[:-1], v.shape[-1]), q.new_empty(q.shape[:-1], dtype=torch.float32)
+
+
+_refuse_later(_attend)
+
+_OPERATOR_TAKES = {parameter.name for parameter in torch.ops.attn.attend.default._schema.arguments}
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, *, return_lse: bool = False, **options: object) -> object:
+    """`attn.attend` as compiled code and fake tensors see it. TensorError for options that only a call on tensors with
+    memory can have: see, score, tensors, out."""
+    refuse_gradients(q=q, k=k, v=v)
+    named = {name: value for name, value in options.items() if value is not None}
+    for name in named:
+        if name not in _OPERATOR_TAKES:
+            raise TensorError(
+                f"{name}: not of the operator that compiled code calls, which has {', '.join(sorted(_OPERATOR_TAKES))}; "
+                "call attn.attend outside, or plan a kernel and call its run"
+            )
+    for name in ("kv_lengths", "cu_seqlens", "cu_seqlens_k"):
+        if name in named and not isinstance(named[name], Tensor):
+            named[name] = torch.tensor(named[name], dtype=torch.int32)
+    out, lse = torch.ops.attn.attend(q, k, v, **named)
+    return (out, lse) if return_lse else out
+
+
+# --- A planned kernel ----------------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("attn::run", mutates_args=())
+def run(
+    q: Tensor,
+    operands: list[Tensor],
+    plan: int,
+    tensors: list[Tensor],
+    classes: list[int],
+) -> tuple[Tensor, Tensor]:
+    """`Kernel.run` with `Plan.handle`. `operands`: keys and values of each; `tensors`: what the description
+    takes besides, in its order; `classes` of this layer's KV heads, empty where they have none. Gives o [rows, q_heads,
+    value_dim] and lse f32[rows, q_heads] ([0] of a description without)."""
+    planned = living_plan(plan)
+    kernel = planned.kernel
+    pairs = list(zip(operands[::2], operands[1::2], strict=True))
+    named = dict(zip(kernel._extras, tensors, strict=True))
+    returns_lse = "lse" in kernel.slots
+    out = kernel.run(q, *pairs, planned, return_lse=returns_lse, classes=classes or None, **named)
+    return out if returns_lse else (out, q.new_empty(0, dtype=torch.float32))
+
+
+@run.register_fake
+def _(q, operands, plan, tensors, classes):
+    kernel = living_plan(plan).kernel
+    shape = (q.shape[0], kernel.manifest["q_heads"])
+    lse = q.new_empty(shape if "lse" in kernel.slots else 0, dtype=torch.float32)
+    return q.new_empty(*shape, kernel.manifest["value_dim"]), lse
+
+
+_refuse_later(run)
+
+
+def run_plan(
+    kernel: Kernel,
+    q: Tensor,
+    operands: tuple,
+    plan: Plan,
+    *,
+    out: Tensor | None,
+    lse: Tensor | None,
+    return_lse: bool,
+    classes: tuple[int, ...] | None,
+    tensors: dict[str, Tensor],
+) -> object:
+    """`Kernel.run` as compiled code and fake tensors see it."""
+    refuse_gradients(q=q)
+    if len(operands) == 1 and hasattr(operands[0], "keys"):
+        pairs = [operands[0].k, operands[0].v]
+    else:
+        pairs = [tensor for operand in operands for tensor in operand]
+    extras = [tensors[name] for name in kernel._extras]
+    if not all(isinstance(tensor, Tensor) for tensor in (*pairs, *extras)):
+        raise TensorError("q: a tensor without memory of its own, beside others that have some")
+    result, of_rows = torch.ops.attn.run(q, pairs, plan.handle, extras, list(classes or ()))
+    result = result if out is None else out.copy_(result)
+    of_rows = of_rows if lse is None else lse.copy_(of_rows)
+    return (result, of_rows) if return_lse else result
+
+
+# --- Padded batches ------------------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("attn::spans", mutates_args=())
+def spans(
+    mask: Tensor | None,
+    q_offset: Tensor,
+    kv_offset: Tensor,
+    batch: int,
+    q_length: int,
+    kv_length: int,
+    causal: bool,
+) -> Tensor:
+    """The keys that the rows of each sequence may see at all, i32[batch, 1, 1, 4] in CPU memory: index of the first,
+    index behind the last, position of index 0, position of the first row. (Four dimensions, as Transformers knows the
+    masks that it does not make again.)
+
+    mask       bool[batch, positions] or None: which positions are not padding; the others lie before or behind them
+    q_offset   position of the first query row; kv_offset of the first key: integers, 0-d or of one element
+    q_length, kv_length  rows and keys of each sequence
+    causal     no row sees keys behind the last row
+
+    Reads a GPU's tensors, so it waits for them: once for all layers of a step. Errors: TensorError where padding has
+    holes.
+    """
+    first_row, first_key = int(q_offset), int(kv_offset)
+    limit = min(kv_length, first_row + q_length - first_key) if causal else kv_length
+    out = numpy.empty((batch, 4), numpy.int32)
+    out[:] = 0, max(limit, 0), first_key, first_row
+    if mask is not None:
+        seen = numpy.zeros((batch, kv_length), bool)
+        given = mask[:, first_key : first_key + kv_length].cpu().numpy().astype(bool)
+        seen[:, : given.shape[1]] = given
+        any_seen = seen.any(1)
+        first = numpy.where(any_seen, seen.argmax(1), 0)
+        end = numpy.where(any_seen, kv_length - seen[:, ::-1].argmax(1), 0)
+        for row in numpy.flatnonzero(seen.sum(1) != end - first):
+            hole = first[row] + int(seen[row, first[row] : end[row]].argmin())
+            raise TensorError(
+                f"attention_mask[{row}]: expected padding before and behind the tokens only, got padding at position "
+                f"{first_key + hole} between tokens"
+            )
+        out[:, 0], out[:, 1] = first, numpy.minimum(end, out[:, 1])
+        out[:, 0] = numpy.minimum(out[:, 0], out[:, 1])
+    return torch.from_numpy(out).view(batch, 1, 1, 4)
+
+
+@spans.register_fake
+def _(mask, q_offset, kv_offset, batch, q_length, kv_length, causal):
+    return torch.empty((batch, 1, 1, 4), dtype=torch.int32, device="cpu")
+
+
+@torch.library.custom_op("attn::attend_spans", mutates_args=())
+def attend_spans(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    spans: Tensor,
+    scale: float,
+    causal: bool = True,
+    window: int = 0,
+    softcap: float = 0.0,
+    sink_logits: Tensor | None = None,
+    classes: list[int] | None = None,
+    streaming: list[int] | None = None,
+) -> Tensor:
+    """Attention of a padded batch: `q [batch, q_heads, rows, dim]` over `k, v [batch, kv_heads, tokens, dim]`, of which
+    each sequence sees its span (`attn::spans`). Gives `[batch, rows, q_heads, value_dim]`; rows of padding are 0.
+
+    scale, softcap  of the scores; a cap of 0 is none
+    causal, window  what rows see; a window of 0 is none
+    sink_logits     f32[q_heads], a logit that joins each head's softmax
+    classes         of each KV head: 0 sees all that, 1 (streaming) of it the first `streaming[0]` tokens and the
+                    `streaming[1]` most recent ones
+
+    Keys and values are read where they are if they are contiguous in this order or in `[batch, tokens, kv_heads, dim]`
+    (without sink_logits and classes; with them only in the latter), and are copied otherwise.
+    """
+    batch, q_heads, rows, dim = q.shape
+    kv_heads, tokens = k.shape[1], k.shape[2]
+    # Where each KV head's keys lie together, a head is a sequence of its own.
+    per_head = sink_logits is None and not classes and not k.transpose(1, 2).is_contiguous()
+    inside = 1 if per_head else kv_heads
+    kernel = padded_kernel(
+        q_heads // kv_heads * inside,
+        inside,
+        (dim, v.shape[3]),
+        q.dtype,
+        scale,
+        causal,
+        window,
+        softcap,
+        sink_logits is not None,
+        tuple(streaming or ()) if classes else (),
+        str(q.device),
+    )
+    plan = _plan(
+        kernel, q, spans, tuple(sorted(classes or ())), batch, kv_heads // inside, rows, tokens, v.shape[3]
+    )
+    group = q_heads // kv_heads
+    if per_head:
+        q = q.reshape(batch, kv_heads, group, rows, dim).transpose(2, 3)
+    else:
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+    # Copies only what does not lie so already.
+    q, k, v = (
+        tensor.reshape(-1, heads, tensor.shape[-1]).contiguous()
+        for tensor, heads in ((q, group * inside), (k, inside), (v, inside))
+    )
+    extra = {} if sink_logits is None else {"sink_logits": sink_logits.float().contiguous()}
+    if classes:
+        extra["classes"] = tuple(classes)
+    out = kernel.run(q, (k, v), plan, **extra)
+    if per_head:
+        out = out.view(batch, kv_heads, rows, group, -1).permute(0, 2, 1, 3, 4)
+    return out.reshape(batch, rows, q_heads, -1)
+
+
+@attend_spans.register_fake
+def _(
+    q, k, v, spans, scale, causal=True, window=0, softcap=0.0, sink_logits=None, classes=None, streaming=None
+) -> Tensor:
+    return q.new_empty(q.shape[0], q.shape[2], q.shape[1], v.shape[3])
+
+
+_refuse_later(attend_spans)
+
+
+@functools.lru_cache(maxsize=256)
+def padded_kernel(
+    q_heads: int,
+    kv_heads: int,
+    dims: tuple[int, int],
+    dtype: torch.dtype,
+    scale: float,
+    is_causal: bool,
+    size: int,
+    softcap: float,
+    sinks: bool,
+    streaming: tuple[int, ...],
+    device: str,
+    store: Store | None = None,
+) -> Kernel:
+    """The kernel of a layer, by what models call their parameters; `streaming` is (sink, recent)."""
+    see = window(size) if size else causal() if is_causal else all_tokens()
+    spec = Spec(
+        q_heads=q_heads,
+        kv_heads=kv_heads,
+        head_dim=dims[0],
+        value_dim=dims[1],
+        dtype=dtype,
+        kv=[store or Packed()],
+        see=see,
+        scale=scale,
+        score=(lambda s, h, qi, ki: math.softcap(s, softcap)) if softcap else None,
+        sink_logits=sinks,
+        heads=heads(retrieval=all_tokens(), streaming=sink(streaming[0]) | recent(streaming[1]))
+        if streaming
+        else None,
+        return_lse=False,
+    )
+    return jit.compile(spec, device=device)
+
+
+_local = threading.local()
+os.register_at_fork(after_in_child=lambda: (padded_kernel.cache_clear(), _local.__dict__.clear()))
+
+
+def _plan(kernel, q, spans, classes, batch, heads_apart, rows, tokens, value_dim) -> Plan:
+    """One plan per kernel, thread and stream, brought up to date where the batch is another: all layers of a step
+    have the same, but for which heads are in which class."""
+    stream = torch.cuda.current_stream(q.device).cuda_stream if q.is_cuda else 0
+    wanted = (spans.numpy().tobytes(), classes, batch, rows, tokens)
+    known = _local.__dict__.setdefault("plans", {})
+    entry = known.get((kernel, stream))
+    if entry is not None and entry[1] == wanted:
+        return entry[0]
+    tables = _tables(spans.numpy().reshape(-1, 4), heads_apart, rows, tokens)
+    manifest = kernel.manifest
+    dtype, inside = q.dtype, manifest["kv_heads"]
+    sequences = batch * heads_apart
+    tables["q"] = (dtype, (sequences * rows, manifest["q_heads"], manifest["key_dim"]))
+    tables["kv.k"] = (dtype, (sequences * tokens, inside, manifest["key_dim"]))
+    tables["kv.v"] = (dtype, (sequences * tokens, inside, value_dim))
+    if classes:
+        tables["classes"] = classes
+    if "sink_logits" in kernel.slots:
+        tables["sink_logits"] = (torch.float32, (manifest["q_heads"],))
+    if entry is None:
+        plan = kernel.plan(tables)
+    else:
+        plan = entry[0]
+        plan.update(tables)
+    known[kernel, stream] = (plan, wanted)
+    return plan
+
+
+def _tables(spans: numpy.ndarray, heads_apart: int, rows: int, tokens: int) -> dict[str, object]:
+    """A sequence's span as an instance of a packed store. What lies before it is an instance that no row sees, because
+    packed instances lie one behind the other."""
+    first, end, first_position, row_position = numpy.repeat(spans, heads_apart, 0).T
+    sequence = numpy.arange(len(first), dtype=numpy.int32)
+    position = first_position + first
+    hidden_rows = numpy.clip(position - row_position, 0, rows)
+    zero = numpy.zeros_like(first)
+
+    def both(hidden, shown):
+        return numpy.stack([hidden, shown], 1).reshape(-1)
+
+    return {
+        "q_start": numpy.arange(len(first) + 1, dtype=numpy.int32) * rows,
+        "q_pos": (row_position[:, None] + numpy.arange(rows, dtype=numpy.int32)).reshape(-1),
+        "kv.start": numpy.append(both(sequence * tokens, sequence * tokens + first), len(first) * tokens),
+        "kv.lengths": both(zero, end - first),
+        "kv.pos0": both(zero, position),
+        "kv.rows": numpy.stack(
+            [both(zero, sequence * rows + hidden_rows), both(zero, (sequence + 1) * rows)], 1
+        ),
+    }

@@ -1,0 +1,234 @@
+"""A paged cache behind the interface of Transformers' caches.
+
+The model hands each layer's new keys and values to `update`, before attention is told which of them are padding: so
+`update` only passes them on, marked, and attention writes them into pages and reads those. Padding takes no page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from . import torch_ops
+from .cache_batch import CacheBatch
+from .errors import PlanError, TensorError
+from .kernel import Kernel
+from .paged import CacheChange
+from .paged import PagedCache as Pages
+from .plan import Plan
+from .stores import Paged
+
+
+class PagedCache(Cache):
+    """Keys and values of a model in pages, for `generate(..., past_key_values=...)` with attn_implementation="attn".
+
+    config     of the model (a decoder with full attention or sliding windows in every layer)
+    pages      of the pool that all sequences share; a page holds `page_size` tokens, in every layer
+    page_size  a power of two from 1 to 256
+    dtype      of keys and values; by default the config's, or bfloat16
+    device     where the model is
+
+    `pages` is the attn.PagedCache behind it, `nodes` the node of each sequence of the batch. Beam search and assisted
+    generation, which copy and cut caches, are refused. Errors: OutOfPages, PlanError, TensorError.
+    """
+
+    def __init__(
+        self,
+        config: object,
+        *,
+        pages: int,
+        page_size: int = 16,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str = "cpu",
+    ):
+        config = config.get_text_config(decoder=True)
+        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        known = dtype or getattr(config, "dtype", None)
+        self.pages = Pages(
+            layers=config.num_hidden_layers,
+            pages=pages,
+            page_size=page_size,
+            kv_heads=config.num_key_value_heads,
+            head_dim=head_dim,
+            dtype=known if known in (torch.bfloat16, torch.float16) else torch.bfloat16,
+            device=device,
+        )
+        self.nodes: list[int] = []
+        self.length = 0
+        self._step: _Step | None = None
+        self._plans: dict[tuple, _Planned] = {}
+        super().__init__(layers=[PagedLayer(self, index) for index in range(config.num_hidden_layers)])
+
+    def reset(self) -> None:
+        """Gives all pages back."""
+        if self.nodes:
+            self.pages.prune(*self.nodes)
+        self.nodes, self.length, self._step = [], 0, None
+        self._plans.clear()
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        raise PlanError("past_key_values: beam search needs a dynamic or static cache, got attn's PagedCache")
+
+    def crop(self, max_length: int) -> None:
+        raise PlanError("past_key_values: assisted generation needs a dynamic cache, got attn's PagedCache")
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        self.reorder_cache(torch.empty(0))
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        self.reorder_cache(indices)
+
+
+class PagedLayer(CacheLayerMixin):
+    """A layer of it."""
+
+    is_compileable = False
+    is_sliding = False
+
+    def __init__(self, cache: PagedCache, index: int):
+        super().__init__()
+        self.cache, self.index = cache, index
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        pass
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        """Passes them on to attention, marked."""
+        key_states = key_states.view(key_states.shape)
+        key_states.attn_layer = self
+        return key_states, value_states
+
+    def get_seq_length(self) -> int:
+        return self.cache.length
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.cache.length + query_length, 0
+
+    def get_max_cache_shape(self) -> int:
+        return -1
+
+    def reset(self) -> None:
+        self.cache.reset()
+
+
+class _Step:
+    """What all layers of a forward pass share."""
+
+    def __init__(self, cache: PagedCache, spans: Tensor, rows: int):
+        self.spans = spans
+        table = spans.numpy().reshape(-1, 4)
+        first, end, _, begin = table.T.astype(numpy.int64)
+        pages = cache.pages
+        if cache.length == 0 and not cache.nodes:
+            cache.nodes = [pages.add() for _ in range(len(table))]
+        if len(table) != len(cache.nodes):
+            raise TensorError(
+                f"past_key_values: holds {len(cache.nodes)} sequences, and the batch has {len(table)}; reset() it "
+                "before another batch"
+            )
+        shown = numpy.maximum(first, begin)
+        self.counts = numpy.maximum(end - shown, 0)
+        for index, node in enumerate(cache.nodes):
+            held, wanted = pages.tokens(node), max(int(shown[index] - first[index]), 0)
+            if held != wanted:
+                raise TensorError(
+                    f"attention_mask[{index}]: shows {wanted} tokens before this step, and the cache holds {held}"
+                )
+        flat = [
+            numpy.arange(i * rows + s - b, i * rows + s - b + n)
+            for i, (s, b, n) in enumerate(zip(shown, begin, self.counts, strict=True))
+        ]
+        index = numpy.concatenate(flat)
+        self.whole = len(index) == len(table) * rows
+        self.index = torch.from_numpy(index)
+        self.change: CacheChange = pages.append(cache.nodes, self.counts.tolist())
+        cache.length += rows
+        self.written: set[int] = set()
+        self.requests = [(node, int(n)) for node, n in zip(cache.nodes, self.counts, strict=True)]
+
+    def take(self, tensor: Tensor) -> Tensor:
+        """[batch, heads, rows, dim] -> [tokens, heads, dim], without padding."""
+        flat = tensor.transpose(1, 2).reshape(-1, tensor.shape[1], tensor.shape[3])
+        return flat if self.whole else flat.index_select(0, self.index.to(flat.device))
+
+    def put(self, out: Tensor, batch: int, rows: int) -> Tensor:
+        """[tokens, heads, dim] -> [batch, rows, heads, dim]; rows of padding are 0."""
+        if not self.whole:
+            full = out.new_zeros(batch * rows, *out.shape[1:])
+            full.index_copy_(0, self.index.to(out.device), out)
+            out = full
+        return out.view(batch, rows, *out.shape[1:])
+
+
+@dataclass
+class _Planned:
+    plan: Plan
+    batch: CacheBatch
+    step: _Step
+
+
+def _plan(cache: PagedCache, step: _Step, kernel: Kernel, classes: tuple[int, ...] | None) -> Plan:
+    """One plan for all layers with the same kernel and as many heads in each class, updated from step to step."""
+    key = kernel, tuple(sorted(classes or ()))
+    known = cache._plans.get(key)
+    if known is None:
+        batch = cache.pages.batch(step.requests, classes=classes)
+        known = cache._plans[key] = _Planned(kernel.plan(batch), batch, step)
+    elif known.step is not step:
+        if known.step.requests == step.requests:
+            known.batch.update()
+        else:
+            known.batch = cache.pages.batch(step.requests, classes=classes)
+        known.plan.update(known.batch)
+        known.step = step
+    return known.plan
+
+
+def attend_pages(
+    layer: PagedLayer,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    spans: Tensor,
+    *,
+    scale: float,
+    causal: bool,
+    window: int,
+    softcap: float,
+    sinks: Tensor | None,
+    gates: object,
+) -> Tensor:
+    """Writes a layer's new keys and values into its pages and attends to all that is there."""
+    cache, (batch, q_heads, rows, dim) = layer.cache, query.shape
+    step = cache._step
+    if step is None or layer.index in step.written:
+        step = cache._step = _Step(cache, spans, rows)
+    step.written.add(layer.index)
+    step.change.write(layer.index, step.take(key).contiguous(), step.take(value).contiguous())
+    kernel = torch_ops.padded_kernel(
+        q_heads,
+        key.shape[1],
+        (dim, value.shape[3]),
+        query.dtype,
+        scale,
+        causal,
+        window,
+        softcap,
+        sinks is not None,
+        (gates.sink, gates.recent) if gates else (),
+        str(query.device),
+        Paged(page_size=cache.pages.page_size),
+    )
+    plan = _plan(cache, step, kernel, gates.classes if gates else None)
+    extra = {} if sinks is None else {"sink_logits": sinks.float().contiguous()}
+    if gates:
+        extra["classes"] = gates.classes
+    out = kernel.run(step.take(query).contiguous(), cache.pages.layer(layer.index), plan, **extra)
+    return step.put(out, batch, rows)

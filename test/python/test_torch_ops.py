@@ -1,0 +1,193 @@
+"""The operators of PyTorch: what torch.compile, torch.export and fake tensors see, and what they refuse."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import attn  # noqa: E402
+import attn.torch_ops  # noqa: E402
+
+
+def tensors(batch=2, rows=20, tokens=30, heads=4, kv_heads=2, dim=64, value_dim=64):
+    random = torch.Generator().manual_seed(0)
+
+    def make(*shape):
+        return torch.randn(shape, generator=random).to(torch.bfloat16)
+
+    return (
+        make(batch, rows, heads, dim),
+        make(batch, tokens, kv_heads, dim),
+        make(batch, tokens, kv_heads, value_dim),
+    )
+
+
+@pytest.fixture
+def planned():
+    """A kernel with everything that a run takes, its plan, and tensors for it."""
+    spec = attn.Spec(
+        q_heads=4,
+        kv_heads=2,
+        head_dim=64,
+        dtype="bfloat16",
+        kv=[attn.Packed()],
+        see=attn.causal(),
+        heads=attn.heads(retrieval=attn.all_tokens(), streaming=attn.recent(3)),
+        score=lambda s, h, qi, ki, slopes: s + slopes[h] * (ki - qi),
+        tensors={"slopes": (4,)},
+        sink_logits=True,
+    )
+    kernel = attn.compile(spec, device="host")
+    q, k, v = (tensor.flatten(0, 1) for tensor in tensors(batch=1))
+    extra = {"slopes": torch.rand(4), "sink_logits": torch.zeros(4)}
+    plan = kernel.plan(
+        {"q": q, "kv.k": k, "kv.v": v, "q_start": [0, 20], "kv.start": [0, 30], "classes": [0, 1], **extra}
+    )
+    return kernel, plan, q, (k, v), extra
+
+
+# --- attend --------------------------------------------------------------------------------------------------
+
+OPTIONS = [
+    {},
+    {"causal": True, "softcap": 20.0},
+    {"causal": True, "window": 7, "scale": 0.2, "layout": "bshd"},
+    {"causal": True, "sink": 2, "window": 5},
+    {"kv_lengths": torch.tensor([30, 21], dtype=torch.int32), "causal": True},
+    {"sink_logits": torch.tensor([0.0, 1.0, -2.0, 0.5])},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_attend_is_an_operator(options):
+    torch.library.opcheck(torch.ops.attn.attend.default, tensors(value_dim=32), options)
+
+
+def test_attend_of_packed_sequences_is_an_operator():
+    q, k, v = (tensor.flatten(0, 1) for tensor in tensors())
+    cu_q, cu_k = (torch.tensor(offsets, dtype=torch.int32) for offsets in ([0, 13, 40], [0, 33, 60]))
+    options = {"causal": True, "cu_seqlens": cu_q, "cu_seqlens_k": cu_k}
+    torch.library.opcheck(torch.ops.attn.attend.default, (q, k, v), options)
+
+
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+def test_attend_compiles_to_the_same_bits(layout):
+    q, k, v = tensors()
+    if layout == "bhsd":
+        q, k, v = (tensor.transpose(1, 2).contiguous() for tensor in (q, k, v))
+
+    def layer(q, k, v):
+        out, lse = attn.attend(q, k, v, causal=True, window=9, layout=layout, return_lse=True)
+        return out * 2, lse, attn.attend(q, k, v, layout=layout)
+
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=True)
+    for ours, theirs in zip(compiled(q, k, v), layer(q, k, v), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_attend_is_exported():
+    class Layer(torch.nn.Module):
+        def forward(self, q, k, v):
+            return attn.attend(q, k, v, causal=True)
+
+    q, k, v = tensors()
+    batch, rows = torch.export.Dim("batch", max=8), torch.export.Dim("rows", min=2, max=30)
+    program = torch.export.export(
+        Layer(), (q, k, v), dynamic_shapes={"q": {0: batch, 1: rows}, "k": {0: batch}, "v": {0: batch}}
+    )
+    assert any(node.target is torch.ops.attn.attend.default for node in program.graph.nodes)
+    smaller = q[:1, :11].contiguous(), k[:1], v[:1]
+    assert torch.equal(program.module()(*smaller), attn.attend(*smaller, causal=True))
+
+
+def test_attend_of_fake_tensors():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode() as mode:
+        q, k, v = (mode.from_tensor(tensor) for tensor in tensors(value_dim=128))
+        out, lse = attn.attend(q, k, v, causal=True, return_lse=True)
+    assert (out.shape, out.dtype) == ((2, 20, 4, 128), torch.bfloat16)
+    assert (lse.shape, lse.dtype) == ((2, 20, 4), torch.float32)
+
+
+def test_what_an_operator_cannot_take():
+    q, k, v = tensors()
+    for options in ({"score": lambda s, h, qi, ki: s}, {"see": attn.causal()}, {"out": torch.empty_like(q)}):
+        with pytest.raises(attn.TensorError, match=f"{next(iter(options))}: not of the operator"):
+            attn.torch_ops.attend(q, k, v, **options)
+
+
+# --- A planned kernel ----------------------------------------------------------------------------------------
+
+
+def test_run_is_an_operator(planned):
+    kernel, plan, q, (k, v), extra = planned
+    number = plan.handle
+    torch.library.opcheck(torch.ops.attn.run.default, (q, [k, v], number, list(extra.values()), [1, 0]))
+
+
+def test_run_compiles_to_the_same_bits(planned):
+    kernel, plan, q, operand, extra = planned
+
+    def layer(q, k, v):
+        out, lse = kernel.run(q, (k, v), plan, return_lse=True, classes=(1, 0), **extra)
+        return out + 1, lse
+
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for ours, theirs in zip(compiled(q, *operand), layer(q, *operand), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_run_of_a_cache_compiles():
+    spec = attn.Spec(
+        q_heads=4, kv_heads=2, head_dim=64, dtype="bfloat16", kv=[attn.Paged()], see=attn.causal()
+    )
+    kernel = attn.compile(spec, device="host")
+    cache = attn.PagedCache(layers=2, pages=8, kv_heads=2, head_dim=64, device="host")
+    node = cache.add()
+    cache.append(node, 30).write_all(*torch.randn(2, 2, 30, 2, 64).to(torch.bfloat16))
+    plan = kernel.plan(cache.batch([node]))
+    q = tensors(batch=1, rows=1)[0][0]
+
+    def layers(q):
+        return kernel.run(kernel.run(q, cache.layer(0), plan), cache.layer(1), plan)
+
+    assert torch.equal(torch.compile(layers, fullgraph=True, backend="aot_eager")(q), layers(q))
+
+
+def test_a_handle_that_stands_for_nothing():
+    q = tensors()[0]
+    with pytest.raises(attn.PlanError, match="expected the handle of a living plan"):
+        torch.ops.attn.run(q, [q, q], 10**9, [], [])
+
+
+# --- Gradients -----------------------------------------------------------------------------------------------
+
+
+def test_gradients_are_refused(planned):
+    q, k, v = tensors()
+    q.requires_grad_()
+    refused = pytest.raises(attn.TensorError, match=r"requires a gradient.*no_grad.*detach")
+    with refused:
+        attn.attend(q, k, v)
+    with refused:
+        torch.ops.attn.attend(q, k, v)
+    kernel, plan, q, operand, extra = planned
+    with refused:
+        kernel.run(q.requires_grad_(), operand, plan, **extra)
+    with torch.no_grad():
+        kernel.run(q, operand, plan, **extra)
+
+
+def test_gradients_are_refused_by_compiled_code():
+    q, k, v = tensors()
+    compiled = torch.compile(lambda q, k, v: attn.attend(q, k, v) * 2, backend="aot_eager")
+    with pytest.raises(Exception, match="requires a gradient"):
+        compiled(q.requires_grad_(), k, v)
+
+
+def test_importing_attn_does_not_import_torch_ops():
+    import subprocess
+    import sys
+
+    code = "import attn, numpy, sys; attn.Spec; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

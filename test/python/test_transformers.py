@@ -1,0 +1,294 @@
+"""attn as the attention of Hugging Face models: tiny ones, at random, on the CPU."""
+
+import os
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
+
+import attn  # noqa: E402
+import attn.transformers  # noqa: E402
+
+VOCABULARY = 97
+NEW_TOKENS = 12
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def llama(implementation, **kwargs):
+    return build(transformers.LlamaConfig, transformers.LlamaForCausalLM, implementation, **kwargs)
+
+
+def qwen(implementation, **kwargs):
+    """The second layer has a sliding window of 8."""
+    window = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
+    return build(transformers.Qwen3Config, transformers.Qwen3ForCausalLM, implementation, **(window | kwargs))
+
+
+def gemma(implementation, **kwargs):
+    """Soft caps, and a window in the first layer."""
+    extra = {"sliding_window": 8, "query_pre_attn_scalar": 32, "attn_logit_softcapping": 20.0}
+    return build(
+        transformers.Gemma2Config, transformers.Gemma2ForCausalLM, implementation, **(extra | kwargs)
+    )
+
+
+def build(config, model, implementation, seed=1, **kwargs):
+    sizes = {
+        "hidden_size": 128,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": 256,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": None,
+        "initializer_range": 0.3,  # far from uniform logits, so that greedy choices are clear
+    }
+    torch.manual_seed(seed)
+    config = config(**(sizes | kwargs), attn_implementation=implementation, dtype=torch.bfloat16)
+    return model(config).to(torch.bfloat16).eval()
+
+
+MODELS = {"llama": llama, "qwen": qwen, "gemma": gemma}
+
+
+def prompt(rows=20, batch=3, padding=(5, 0, 11), seed=0):
+    """Ids and mask of a batch that is padded on the left."""
+    random = torch.Generator().manual_seed(seed)
+    ids = torch.randint(2, VOCABULARY, (batch, rows), generator=random)
+    mask = torch.ones_like(ids)
+    for row, count in enumerate(padding[:batch]):
+        ids[row, :count], mask[row, :count] = 0, 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def close(ours, eager, *inputs, mask=None, **named):
+    """Whether logits are as good as eager attention's in bfloat16: both are compared with eager in float32."""
+    rounded = eager(*inputs, **named).logits.float()
+    exact = eager.float()(*inputs, **named).logits
+    eager.to(torch.bfloat16)
+    rounded, ours = (rounded - exact).abs(), (ours.float() - exact).abs()
+    if mask is not None:
+        rounded, ours = rounded[mask.bool()], ours[mask.bool()]
+    return ours.max() <= 1.5 * rounded.max() and ours.mean() <= 1.25 * rounded.mean()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("rows", [1, 20, 150])
+def test_logits_equal_eager(name, rows):
+    inputs = prompt(rows, padding=(0, 0, 0) if rows == 1 else (5, 0, 11))
+    ours, eager = MODELS[name]("attn")(**inputs).logits, MODELS[name]("eager")
+    assert close(ours, eager, **inputs, mask=inputs["attention_mask"])
+    assert not close(ours.roll(1, 0), eager, **inputs, mask=inputs["attention_mask"])
+
+
+def test_without_a_mask():
+    ids = prompt()["input_ids"]
+    assert close(llama("attn")(ids).logits, llama("eager"), ids)
+
+
+def caches(model):
+    yield "dynamic", {}
+    yield "static", {"cache_implementation": "static"}
+    yield (
+        "paged",
+        {
+            "past_key_values": attn.transformers.PagedCache(
+                model.config, pages=64, page_size=4, dtype=model.dtype
+            )
+        },
+    )
+
+
+CLEAR = {"initializer_range": 0.05}
+
+
+def clear_choices(model, inputs, options):
+    """A seed whose greedy choices rounding cannot change, and its tokens: the best logit leads by several times the
+    difference between float16 and float32."""
+    options = options | {"output_scores": True, "return_dict_in_generate": True}
+    for seed in range(50):
+        eager = model("eager", seed=seed, **CLEAR)
+        rounded = eager.to(torch.float16).generate(**inputs, **options)
+        exact = eager.float().generate(**inputs, **options)
+        if torch.equal(rounded.sequences, exact.sequences):
+            scores = torch.stack(exact.scores)
+            noise = (torch.stack(rounded.scores).float() - scores).abs().max()
+            best, second = scores.topk(2, -1).values.unbind(-1)
+            if (best - second).min() > 5 * noise:
+                return seed, exact.sequences
+    return pytest.fail("no seed gives a model whose choices are clear")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_generate_gives_the_same_tokens_from_every_cache(name):
+    inputs, rows = prompt(), 20
+    options = {"max_new_tokens": NEW_TOKENS, "do_sample": False}
+    seed, expected = clear_choices(MODELS[name], inputs, options)
+    model = MODELS[name]("attn", seed=seed, **CLEAR).to(torch.float16)
+    for cache, arguments in caches(model):
+        tokens = model.generate(**inputs, **options, **arguments)
+        assert torch.equal(tokens[:, rows:], expected[:, rows:]), cache
+
+
+def test_a_paged_cache_holds_no_padding():
+    model, inputs = llama("attn"), prompt()
+    cache = attn.transformers.PagedCache(model.config, pages=64, page_size=4)
+    model.generate(**inputs, max_new_tokens=5, do_sample=False, past_key_values=cache)
+    # The last token that is generated is never fed back.
+    assert [cache.pages.tokens(node) for node in cache.nodes] == [15 + 4, 20 + 4, 9 + 4]
+    assert cache.pages.free_pages() == 64 - sum(-(-n // 4) for n in (19, 24, 13))
+    cache.reset()
+    assert cache.pages.free_pages() == 64 and cache.get_seq_length() == 0
+
+
+def test_a_paged_cache_goes_on_with_a_conversation():
+    model, eager = llama("attn"), llama("eager")
+    first, second = prompt(batch=1, padding=(0,)), prompt(7, batch=1, padding=(0,), seed=5)
+    cache = attn.transformers.PagedCache(model.config, pages=64)
+    first_logits = model(**first, past_key_values=cache).logits
+    ids = torch.cat([first["input_ids"], second["input_ids"]], 1)
+    ours = model(second["input_ids"], attention_mask=torch.ones_like(ids), past_key_values=cache).logits
+    assert close(torch.cat([first_logits, ours], 1), eager, ids)
+
+
+def test_a_paged_cache_that_is_full_says_so():
+    model, inputs = llama("attn"), prompt()
+    cache = attn.transformers.PagedCache(model.config, pages=8, page_size=4)
+    with pytest.raises(attn.OutOfPages):
+        model(**inputs, past_key_values=cache)
+
+
+def test_what_a_paged_cache_refuses():
+    model, inputs = llama("attn"), prompt()
+    cache = attn.transformers.PagedCache(model.config, pages=64)
+    with pytest.raises(attn.PlanError, match="beam search needs a dynamic or static cache"):
+        model.generate(**inputs, max_new_tokens=3, num_beams=2, do_sample=False, past_key_values=cache)
+    cache.reset()
+    model(**inputs, past_key_values=cache)
+    with pytest.raises(attn.TensorError, match="holds 3 sequences, and the batch has 1"):
+        model(inputs["input_ids"][:1, -1:], past_key_values=cache)
+
+
+# --- DuoAttention --------------------------------------------------------------------------------------------
+
+SINK, RECENT = 3, 6
+
+
+def duo_eager(module, query, key, value, attention_mask, scaling, dropout=0.0, **kwargs):
+    """Eager attention with the gates as a mask for each head."""
+    groups = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    weights = query @ key.transpose(2, 3) * scaling + attention_mask
+    k = torch.arange(key.shape[2])
+    q = k[-query.shape[2] :, None]
+    streams = (k < SINK) | (q - k < RECENT)
+    for head, of_class in enumerate(module.classes):
+        if of_class == 1:
+            weights[:, head * groups : (head + 1) * groups] += torch.where(streams, 0.0, -torch.inf)
+    out = weights.float().softmax(-1).to(query.dtype) @ value
+    return out.transpose(1, 2).contiguous(), None
+
+
+@pytest.fixture
+def gates(tmp_path):
+    """A file as DuoAttention publishes it: layers that differ in how many heads retrieve."""
+    path = tmp_path / "full_attention_heads.tsv"
+    path.write_text("9.9e-01\t1.0e-02\n2.0e-02\t0.4\n7.0e-01\t6.0e-01\n")
+    return path
+
+
+def test_gates_make_heads_differ(gates):
+    options = {"num_hidden_layers": 3}
+    model, plain = llama("attn", **options), llama("attn", **options)
+    attn.transformers.apply_head_gates(model, gates, threshold=0.5, sink=SINK, recent=RECENT)
+    inputs = prompt(40, batch=1, padding=(0,))
+    transformers.AttentionInterface.register("duo_eager", duo_eager)
+    transformers.AttentionMaskInterface.register("duo_eager", transformers.masking_utils.eager_mask)
+    eager = llama("duo_eager", **options)
+    for layer, classes in zip(eager.model.layers, [[0, 1], [1, 1], [0, 0]], strict=True):
+        layer.self_attn.classes = classes
+    assert close(model(**inputs).logits, eager, **inputs)
+    assert not close(plain(**inputs).logits, eager, **inputs)
+    # From pages, a few tokens at a time.
+    cache = attn.transformers.PagedCache(model.config, pages=64)
+    parts = [model(part, past_key_values=cache).logits for part in inputs["input_ids"].split([25, 14, 1], 1)]
+    assert close(torch.cat(parts, 1), eager, **inputs)
+    attn.transformers.apply_head_gates(model, None)
+    assert torch.equal(model(**inputs).logits, plain(**inputs).logits)
+
+
+def test_gates_by_share(gates):
+    model = llama("attn", num_hidden_layers=3)
+    attn.transformers.apply_head_gates(model, gates, share=0.5)
+    found = [layer.self_attn.attn_head_gates for layer in model.model.layers]
+    assert [g and g.classes for g in found] == [(0, 1), (1, 1), None]
+
+
+@pytest.mark.parametrize(
+    "change,message",
+    [
+        ({"threshold": 0.5}, "expected one of the two"),
+        ({"share": None}, "expected one of the two"),
+        ({"share": 2}, "share: expected a share of the heads"),
+        ({"sink": -1}, "sink: expected a number of tokens, got -1"),
+        ({"gates": [[0.5, 0.5]]}, "expected 3 layers of 2 KV heads, as the model has, got '?1 layers of 2"),
+        ({"model": torch.nn.Linear(2, 2)}, "expected a decoder of Transformers"),
+    ],
+)
+def test_gates_that_do_not_fit(gates, change, message):
+    model = llama("attn", num_hidden_layers=3)
+    given = {"model": model, "gates": gates, "share": 0.5} | change
+    with pytest.raises(attn.SpecError, match=message):
+        attn.transformers.apply_head_gates(given.pop("model"), given.pop("gates"), **given)
+
+
+def test_gates_of_a_model_that_does_not_use_attn(gates):
+    with pytest.raises(attn.SpecError, match='expected attn_implementation="attn", got'):
+        attn.transformers.apply_head_gates(llama("eager", num_hidden_layers=3), gates, share=0.5)
+
+
+# --- What is refused -----------------------------------------------------------------------------------------
+
+
+def test_refuses_what_it_would_get_wrong():
+    model, inputs = llama("attn"), prompt()
+    with pytest.raises(attn.TensorError, match="expected a mask of padding"):
+        model(inputs["input_ids"], attention_mask=torch.zeros(3, 1, 20, 20, dtype=torch.bfloat16))
+    with pytest.raises(attn.TensorError, match="got padding at position 4 between tokens"):
+        holes = inputs["attention_mask"].clone()
+        holes[1, 4] = 0
+        model(inputs["input_ids"], attention_mask=holes)
+    with pytest.raises(attn.TensorError, match="expected bfloat16 or float16, got torch.float32"):
+        llama("attn").float()(**inputs)
+    packed = torch.cat([torch.arange(12), torch.arange(8)])[None].expand(3, -1)
+    with pytest.raises(attn.TensorError, match="packed_sequence_mask_function"):
+        model(inputs["input_ids"], position_ids=packed, use_cache=False)
+    with torch.enable_grad(), pytest.raises(attn.TensorError, match="no backward pass yet"):
+        model(**inputs)
+
+
+def test_compiles_without_graph_breaks():
+    model, inputs = qwen("attn").model, prompt()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(**inputs).last_hidden_state, model(**inputs).last_hidden_state)
+
+
+def test_spans():
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 0]], dtype=torch.bool)
+    zero = torch.tensor(0)
+    spans = torch.ops.attn.spans(mask, zero, zero, 3, 6, 9, True).view(-1, 4)
+    assert spans.tolist() == [[2, 6, 0, 0], [0, 6, 0, 0], [0, 0, 0, 0]]
+    spans = torch.ops.attn.spans(mask, torch.tensor([5]), torch.tensor(3), 3, 1, 3, True).view(-1, 4)
+    assert spans.tolist() == [[0, 3, 3, 5], [0, 3, 3, 5], [0, 0, 3, 5]]
+    assert spans.dtype == torch.int32

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from attnlab import ROOT
+from pages import skip_without_packages
 
 PAGES = sorted((ROOT / "docs" / "python").glob("*.md"))
 
@@ -24,6 +25,7 @@ def test_there_are_some():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page(page, tmp_path, monkeypatch):
     pytest.importorskip("attn._attn", reason="the extension is not built")
+    skip_without_packages("\n".join(text for language, text, _ in blocks(page) if language == "python"))
     monkeypatch.chdir(tmp_path)
     names = {"__name__": page.stem}
     printed = ""

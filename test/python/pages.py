@@ -1,0 +1,14 @@
+"""What tests of pages share."""
+
+import importlib.util
+import re
+
+import pytest
+
+
+def skip_without_packages(script):
+    """Skips a page whose code imports PyTorch or Transformers where they are not installed."""
+    for package in ("torch", "transformers"):
+        imported = re.search(rf"^\s*(?:import|from)\b.*\b{package}\b", script, flags=re.M)
+        if imported and not importlib.util.find_spec(package):
+            pytest.skip(f"{package} is not installed")

@@ -1,0 +1,54 @@
+"""The Python of README, docs and tutorials runs: all blocks of a page, one after the other, in a process of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pages import skip_without_packages
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("examples/*/*.md"))]
+
+
+def blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+
+
+RUN = [page for page in PAGES if blocks(page)]
+
+
+def test_every_example_has_a_page():
+    for example in sorted((ROOT / "examples").glob("*_*")):
+        assert any(page.parent == example for page in RUN), example.name
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page(page, tmp_path):
+    script = "\n".join(blocks(page))
+    skip_without_packages(script)
+    result = subprocess.run(
+        [sys.executable, "-W", "error::SyntaxWarning", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+        env=dict(os.environ, HF_HUB_OFFLINE="1"),
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#:\s]*\.md|)#([^)]+)\)", page.read_text()):
+        text = ((page.parent / target) if target else page).read_text()
+        titles = [
+            re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+            for title in re.findall(r"^#+ (.*)$", text, flags=re.M)
+        ]
+        assert anchor in titles, f"{target}#{anchor}"

@@ -222,6 +222,7 @@ rt::Status Run::execute() {
   progress.stage("planning");
   rt::PlanOptions planOptions;
   planOptions.strategy = options.strategy;
+  planOptions.quickest = options.quickest;
   planOptions.fixedSplit = static_cast<int>(std::min<int64_t>(options.fixedSplit, 1 << 30));
   if (options.blocks)
     planOptions.blocks = static_cast<int>(std::min<int64_t>(*options.blocks, 1 << 20));
@@ -249,7 +250,7 @@ rt::Status Run::execute() {
   record->gpu = gpu;
   record->compileMs = compileMs;
   record->hostCodeMs = hostCodeMs;
-  record->strategy = options.strategy;
+  record->strategy = record->plan.strategy;
   record->repeats = options.repeat;
   return launch(*session);
 }

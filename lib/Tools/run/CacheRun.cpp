@@ -53,7 +53,7 @@ private:
 rt::Status Runner::makeTensors() {
   for (auto [given, option] :
        {std::pair(!run.options.workload.empty(), "--workload"), std::pair(!run.options.svg.empty(), "--svg"),
-        std::pair(run.options.strategy != rt::Strategy::Flatten, "--strategy"),
+        std::pair(run.options.quickest || run.options.strategy != rt::Strategy::Flatten, "--strategy"),
         std::pair(run.options.fixedSplit != 0, "--fixed-split"), std::pair(run.options.replay, "--replay")})
     if (given)
       return rt::inputError(std::string(option) + " is about attentions, and '" + run.manifest.entry +

@@ -83,14 +83,17 @@ const std::vector<Option> &table() {
          return setOneOf("--schedule", text, {"auto", "mma", "wgmma"}, o.schedule);
        }},
       {"--strategy", "NAME",
-       "how shared tokens are read: by-query, by-node, by-node-chunk or flatten (the default)",
+       "how shared tokens are read: by-query, by-node, by-node-chunk, flatten (the default); auto: as is "
+       "quicker",
        [](Options &o, const std::string &text) -> rt::Status {
-         if (std::optional<rt::Strategy> strategy = rt::parseStrategy(text)) {
-           o.strategy = *strategy;
+         std::optional<rt::Strategy> strategy = rt::parseStrategy(text);
+         o.quickest = text == "auto";
+         o.strategy = strategy.value_or(rt::Strategy::Flatten);
+         if (strategy || o.quickest)
            return {};
-         }
          return rt::inputError("--strategy expects one of " +
-                               llvm::join(llvm::ArrayRef(rt::strategyNames), ", ") + ", got '" + text + "'");
+                               llvm::join(llvm::ArrayRef(rt::strategyNames), ", ") + ", auto, got '" + text +
+                               "'");
        }},
       {"--fixed-split", "TOKENS", "cut at multiples of these alone: bits depend on no other sequence",
        [](Options &o, const std::string &text) {

@@ -18,6 +18,7 @@ struct Options {
   std::string target; ///< empty: the GPU's own, or sm_90a for host
   std::string schedule = "auto";
   rt::Strategy strategy = rt::Strategy::Flatten;
+  bool quickest = false; ///< flatten, or by query where that is predicted to be quicker
   int64_t fixedSplit = 0;
   std::optional<int64_t> blocks;
   std::vector<std::string> dims; ///< the texts NAME=VALUE, in order

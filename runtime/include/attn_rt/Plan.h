@@ -102,6 +102,7 @@ struct PlanStats {
 
 struct Plan {
   int kernel = 0; ///< index into Manifest::kernels of the attend kernel this plan is for
+  Strategy strategy = Strategy::Flatten; ///< it was made by
   int blocks = 0;
   std::vector<int32_t> blockTasks; ///< [blocks + 1]
   std::vector<PlanTask> tasks;
@@ -141,6 +142,11 @@ struct PlanCapacity {
 
 struct PlanOptions {
   Strategy strategy = Strategy::Flatten;
+  /// With Flatten, and unless splits are fixed: where something would be shared, make a plan by query, too,
+  /// and take the one that the cost model calls quicker. More bytes may then be moved in less time: small
+  /// trees come from the L2 either way, and by query there is less to merge. Such a plan takes two or three
+  /// times as long to make.
+  bool quickest = false;
   /// Of the launch. 0: as many as are resident at once, by kernel and multiprocessors, less those that would
   /// have nothing to do.
   int blocks = 0;

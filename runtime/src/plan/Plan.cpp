@@ -84,6 +84,7 @@ struct Planner::State {
     return {};
   }
 
+  Status make(const Batch &batch, Strategy strategy, Plan &plan);
   void fillStats(const Batch &batch, const Plan &plan, PlanStats &stats) const;
   void fillBalance(const Plan &plan, PlanStats &stats) const;
 };
@@ -148,31 +149,48 @@ Planner::Planner(const Manifest &manifest, PlanOptions options, PlanCapacity cap
 Planner::~Planner() = default;
 Planner::Planner(Planner &&) noexcept = default;
 
+/// A plan by one strategy, whatever the options say of others.
+Status Planner::State::make(const Batch &batch, Strategy strategy, Plan &plan) {
+  PlanOptions by = options;
+  plan.strategy = by.strategy = strategy;
+  builder.build(manifest, batch, by, work);
+  if (Status status = checkFixedSplit(); !status)
+    return status;
+  plan.blocks = launchBlocks(manifest.kernels[static_cast<size_t>(work.kernel)], by);
+  // The block number shares a word with its load where tasks are dealt out.
+  if (plan.blocks < 1 || plan.blocks >= 1 << 20)
+    return inputError("expected between 1 and 1048575 blocks, got " + std::to_string(plan.blocks));
+  balancer.balance(manifest, work, by, plan.blocks, assignment);
+  emitter.emit(manifest, batch, work, assignment, plan);
+  fillStats(batch, plan, plan.stats);
+  // Blocks without a task would only read that they have none, which shows beside a short sequence. A launch
+  // that must not change with the batch (a captured graph) asks for its number of blocks and keeps it.
+  if (by.blocks == 0)
+    while (plan.blocks > 1 &&
+           plan.blockTasks[static_cast<size_t>(plan.blocks) - 1] == plan.blockTasks.back()) {
+      plan.blockTasks.pop_back();
+      --plan.blocks;
+    }
+  return {};
+}
+
 Status Planner::plan(const Batch &batch, Plan &plan) {
   State &s = *state_;
   s.planned = plan.structure = 0; // nothing to extend until this one is whole
   if (Status status = s.checkKernel(); !status)
     return status;
   plan.classHeads = classHeads(s.manifest, batch);
-  s.builder.build(s.manifest, batch, s.options, s.work);
-  if (Status status = s.checkFixedSplit(); !status)
-    return status;
-  plan.blocks = launchBlocks(s.manifest.kernels[static_cast<size_t>(s.work.kernel)], s.options);
-  // The block number shares a word with its load where tasks are dealt out.
-  if (plan.blocks < 1 || plan.blocks >= 1 << 20)
-    return inputError("expected between 1 and 1048575 blocks, got " + std::to_string(plan.blocks));
-  s.balancer.balance(s.manifest, s.work, s.options, plan.blocks, s.assignment);
   plan.ends = batch.ends.empty() ? s.manifest.ends : batch.ends;
-  s.emitter.emit(s.manifest, batch, s.work, s.assignment, plan);
-  s.fillStats(batch, plan, plan.stats);
-  // Blocks without a task would only read that they have none, which shows beside a short sequence. A launch
-  // that must not change with the batch (a captured graph) asks for its number of blocks and keeps it.
-  if (s.options.blocks == 0)
-    while (plan.blocks > 1 &&
-           plan.blockTasks[static_cast<size_t>(plan.blocks) - 1] == plan.blockTasks.back()) {
-      plan.blockTasks.pop_back();
-      --plan.blocks;
-    }
+  if (Status status = s.make(batch, s.options.strategy, plan); !status)
+    return status;
+  if (s.options.quickest && s.options.strategy == Strategy::Flatten && s.work.shared && !s.work.fixedSplit) {
+    const double shared = plan.stats.estimatedSeconds;
+    Status status = s.make(batch, Strategy::ByQuery, plan);
+    if (status && plan.stats.estimatedSeconds >= shared)
+      status = s.make(batch, Strategy::Flatten, plan);
+    if (!status)
+      return status;
+  }
   s.extender.remember(s.manifest, batch, s.assignment);
   if (Status status = s.checkCapacity(plan); !status)
     return status;

@@ -87,6 +87,7 @@ TEST(Capacity, HoldsEveryBatchWithinTheLimits) {
     options.strategy = static_cast<Strategy>(below(rng, std::size(strategyNames)));
     options.blocks = static_cast<int>(1 + below(rng, 60));
     options.kernel = static_cast<int>(below(rng, 3)) - 1;
+    options.quickest = round % 3 == 2;
     options.fixedSplit = below(rng, 3) ? 0 : 64 << below(rng, 4);
     options.gpu = round % 2 ? &slowGpu : &defaultGpu();
     const PlanCapacity capacity = planCapacity(m, limits, options);

@@ -72,6 +72,7 @@ TEST(Extend, GrowingBatchesAreCoveredExactly) {
     PlanOptions options;
     options.strategy = static_cast<Strategy>(below(rng, std::size(strategyNames)));
     options.blocks = static_cast<int>(1 + below(rng, 30));
+    options.quickest = round % 3 == 2;
     options.fixedSplit = round % 6 ? 0 : 128;
     options.gpu = round % 2 ? &slowGpu : &defaultGpu();
     PlanLimits limits = PlanLimits::of(m, batch);

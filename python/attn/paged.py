@@ -61,7 +61,8 @@ class PagedCache:
     classes       head classes with stores of their own (CacheClass), instead of `pages`
     device        as of attn.compile
 
-    Memory is PyTorch's where it was imported, else NumPy's (bfloat16 as uint16 bits, or ml_dtypes'). One thread at a
+    What a streaming class gives back at the next change to a node, rows of the change before may still see: run them
+    first. Memory is PyTorch's where it was imported, else NumPy's (bfloat16 as uint16 bits, or ml_dtypes'). One thread at a
     time. Errors: PlanError, OutOfPages, TensorError, each before anything has changed.
     """
 

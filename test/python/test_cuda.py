@@ -176,3 +176,40 @@ def test_refusals_come_before_the_launch(decode):
     with pytest.raises(attn.Error, match="grad"):
         attn.attend(q.requires_grad_(), k, v, causal=True)
     assert sdpa(*(x.transpose(1, 2) for x in (q, k, v)), enable_gqa=True).isfinite().all()  # the GPU is well
+
+
+def test_compiled_code_takes_it_as_an_operator():
+    q, k, v = random(2, 64, Q_HEADS, DIM), random(2, 64, KV_HEADS, DIM), random(2, 64, KV_HEADS, DIM, seed=1)
+
+    @torch.compile(fullgraph=True)
+    def layer(q, k, v):
+        return 2 * attn.attend(q * 1, k, v, causal=True)
+
+    with torch.no_grad():
+        assert_near(layer(q, k, v) / 2, reference(q, k, v, lambda qi, ki: ki <= qi))
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static", "paged"])
+def test_a_model_generates_the_same_tokens(cache):
+    """A tiny Llama at random, in float16, whose greedy choices are clear: as eager attention has it."""
+    transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
+    import attn.transformers
+
+    config = dict(hidden_size=256, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4)
+    config |= dict(num_key_value_heads=2, head_dim=64, vocab_size=97, pad_token_id=0, eos_token_id=None)
+    config |= dict(initializer_range=0.3)
+
+    def tokens(implementation):
+        torch.manual_seed(1)
+        made = transformers.LlamaConfig(**config, attn_implementation=implementation)
+        model = transformers.LlamaForCausalLM(made).to("cuda", torch.float16).eval()
+        ids = torch.randint(2, 97, (2, 30), generator=torch.Generator().manual_seed(4)).cuda()
+        named = {}
+        if implementation == "attn" and cache == "static":
+            named = {"cache_implementation": "static"}
+        if implementation == "attn" and cache == "paged":
+            named = {"past_key_values": attn.transformers.PagedCache(model.config, pages=32, device="cuda")}
+        with torch.no_grad():
+            return model.generate(ids, max_new_tokens=10, do_sample=False, **named)
+
+    assert torch.equal(tokens("attn"), tokens("eager"))

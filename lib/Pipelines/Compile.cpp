@@ -124,6 +124,10 @@ OwningOpRef<ModuleOp> mlir::attn::parseProblemFile(StringRef path, llvm::SourceM
     emitError(UnknownLoc::get(context)) << "cannot read '" << path << "': " << error.message();
     return {};
   }
+  if (auto fault = findSourceFault((*file)->getBuffer())) {
+    emitError(FileLineColLoc::get(context, path, fault->line, fault->column)) << fault->message;
+    return {};
+  }
   sources.AddNewSourceBuffer(acceptAmpersand(std::move(*file)), SMLoc());
   return parseSourceFile<ModuleOp>(sources, context);
 }

@@ -192,6 +192,9 @@ class Batch:
     """By operand, of a batch made from a cache: the node where each instance begins."""
     tables: dict[str, tuple[str, tuple[int, ...], bytes]]
     """Of all operands of the kernel it was made with: (dtype, shape, bytes) by name."""
+    floor: dict[str, float]
+    """What the problem itself needs (unstable part): query_bytes, kv_bytes, table_bytes, result_bytes, whose sum is the
+    `bytes_floor` of attn-run, and flops_useful."""
 
 class Plan:
     """One batch's work, with all device memory that it needs: plan, tables, partials. Serves every layer."""

@@ -123,6 +123,20 @@ void bindPlans(py::module_ &module) {
       .def_property_readonly("user_row", [](const Batch &b) { return userRows(b, false); })
       .def_property_readonly("batch_row", [](const Batch &b) { return userRows(b, true); })
       .def_property_readonly("nodes", &nodesOf)
+      .def_property_readonly(
+          "floor",
+          [](const Batch &b) {
+            const auto &kernel = b.kernel.cast<const Kernel &>();
+            AttnFloor floor{};
+            run([&] { return attnBatchFloor(kernel.handle.get(), b.handle.get(), &floor); });
+            py::dict result;
+            result["query_bytes"] = floor.queryBytes;
+            result["kv_bytes"] = floor.kvBytes;
+            result["table_bytes"] = floor.tableBytes;
+            result["result_bytes"] = floor.resultBytes;
+            result["flops_useful"] = floor.usefulFlops;
+            return result;
+          })
       .def_property_readonly("tables", [](const Batch &b) {
         const auto &kernel = b.kernel.cast<const Kernel &>();
         Handle<AttnTensors, attnTensorsDestroy> tables;

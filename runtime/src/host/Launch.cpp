@@ -13,6 +13,8 @@
 #include <chrono>
 #include <mutex>
 #include <numeric>
+#include <pthread.h>
+#include <system_error>
 #include <thread>
 
 namespace attn::rt::host {
@@ -35,11 +37,19 @@ public:
     idle.push_back(std::move(block));
   }
   static BlockPool &get() {
-    static BlockPool pool;
+    static BlockPool &pool = []() -> BlockPool & {
+      // A child must not wait for a lock that a thread of its parent held.
+      pthread_atfork(nullptr, nullptr, [] { new (&instance()) BlockPool; });
+      return instance();
+    }();
     return pool;
   }
 
 private:
+  static BlockPool &instance() {
+    static auto *pool = new BlockPool; // threads may outlive static objects
+    return *pool;
+  }
   std::mutex mutex;
   std::vector<std::unique_ptr<Block>> idle;
 };
@@ -113,7 +123,11 @@ Report launch(const HostKernel &kernel, Dim3 gridDim, Dim3 blockDim, uint32_t sh
   threads = static_cast<unsigned>(std::min<uint64_t>(threads, blocks));
   std::vector<std::thread> pool;
   for (unsigned t = 1; t < threads; ++t)
-    pool.emplace_back(work);
+    try {
+      pool.emplace_back(work);
+    } catch (const std::system_error &) {
+      break; // the system has no more threads: fewer do it, too
+    }
   work();
   for (std::thread &t : pool)
     t.join();

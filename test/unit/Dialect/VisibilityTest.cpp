@@ -94,4 +94,20 @@ TEST(SourceTest, AmpersandOutsideStringsAndComments) {
   EXPECT_EQ(replaced(""), "");
 }
 
+TEST(SourceTest, WhatTheParserWouldNotSurvive) {
+  auto faultOf = [](const std::string &text) {
+    auto fault = findSourceFault(text);
+    return fault ? std::to_string(fault->line) + ":" + std::to_string(fault->column) + ": " + fault->message
+                 : "none";
+  };
+  const std::string deep(mostBrackets, '(');
+  EXPECT_EQ(faultOf(deep), "none");
+  EXPECT_EQ(faultOf("\n " + deep + "["), "2:258: expected at most 256 brackets within each other");
+  EXPECT_EQ(faultOf("\"" + deep + deep + "\" // " + deep + deep), "none");
+  EXPECT_EQ(faultOf(deep + ")-><<"), "1:261: expected at most 256 brackets within each other");
+  const std::string digits(mostDigits, '1');
+  EXPECT_EQ(faultOf("0." + digits + " " + digits), "none");
+  EXPECT_EQ(faultOf(digits + "1"), "1:1001: expected numbers of at most 1000 digits");
+}
+
 } // namespace

@@ -4,6 +4,9 @@
 
 #include "llvm/Support/MemoryBuffer.h"
 
+#include <optional>
+#include <string>
+
 namespace mlir::attn {
 
 /// MLIR's lexer has no `&`, so no dialect can give it a meaning. Programs that read text call this before
@@ -11,6 +14,15 @@ namespace mlir::attn {
 /// `and`. One character for one, so every location stays true. Returns the buffer itself if there is nothing
 /// to do.
 std::unique_ptr<llvm::MemoryBuffer> acceptAmpersand(std::unique_ptr<llvm::MemoryBuffer> source);
+
+/// What MLIR's parser would not survive: it recurses into brackets, and reads numbers into arrays of fixed
+/// size.
+struct SourceFault {
+  unsigned line, column; ///< counted from 1
+  std::string message;
+};
+inline constexpr unsigned mostBrackets = 256, mostDigits = 1000;
+std::optional<SourceFault> findSourceFault(llvm::StringRef text);
 
 } // namespace mlir::attn
 

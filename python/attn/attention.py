@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import devices
-from .calls import Call, Options, make_call
+from .calls import Call, Options, make_call, read_tensors
 from .errors import SpecError, expected
+from .score import trace
 from .slots import is_traced, look
 from .tables import int32_array
 from .visibility import Visibility
@@ -112,7 +113,9 @@ def attend(
             raise expected(SpecError, "tensors", "a dict of names and tensors", tensors)
         names += tuple(tensors)
         looks += [look(f"tensors[{name!r}]", tensor, stream, keep) for name, tensor in tensors.items()]
-    options = Options(causal, window, sink, see, softcap, score, scale, layout, return_lse, names)
+    options = Options(causal, window, sink, see, softcap, None, scale, layout, return_lse, names)
+    if score is not None:  # by what it does: a lambda is a new function in every call
+        options = options._replace(score=trace(score, read_tensors(options, looks)))
     tables = tuple(
         None if table is None else int32_array(name, table)
         for name, table in (

@@ -30,7 +30,7 @@ class Options(NamedTuple):
     sink: int | None
     see: visibility.Visibility | None
     softcap: float | None
-    score: Callable | None
+    score: Score | None
     scale: float | None
     layout: str
     return_lse: bool
@@ -135,8 +135,7 @@ def make_call(options: Options, looks: list, tables: tuple, stream: int, spare_p
     dtype = storage_name("q", q.dtype, TensorError)
     extras = {name: signature for name, (_, signature) in zip(options.names, looks[3:], strict=True)}
     see = _visibility(options)
-    heads = q.shape[2 if options.layout == "bshd" and len(q.shape) == 4 else 1] if len(q.shape) > 1 else 1
-    tensors, score = _score(options, extras, heads)
+    score, tensors = _score(options), read_tensors(options, looks)
     made = arrange(
         q,
         k,
@@ -156,7 +155,7 @@ def make_call(options: Options, looks: list, tables: tuple, stream: int, spare_p
         kv=[made.store],
         see=see,
         score=score,
-        tensors=dict(tensors) if score else None,
+        tensors=tensors if options.score is not None else None,
         sink_logits="sink_logits" in options.names,
         scale=options.scale,
         return_lse=options.return_lse,
@@ -217,27 +216,30 @@ def _visibility(options: Options) -> visibility.Visibility:
     return visibility.causal() & (seen_first if window is None else seen_first | visibility.recent(window))
 
 
-def _score(options: Options, extras: dict[str, tuple], heads: int) -> tuple[tuple, Score | None]:
-    read = {name: _extents(name, seen(extras[name]).shape, heads) for name in extras if name != "sink_logits"}
+def _score(options: Options) -> Score | None:
     if options.softcap is not None:
         if options.score is not None:
             raise SpecError(
                 "softcap: expected None beside score, which can hold it: attn.math.softcap(s, cap)"
             )
-        return (), trace(_softcap(options.softcap))
-    if options.score is None:
-        if read:
-            raise SpecError(
-                f"tensors: expected a score function that reads {', '.join(read)}, got score=None"
-            )
-        return (), None
-    tensors = tensor_shapes(read, ("kv",))
-    return tensors, trace(options.score, tensors)
+        return trace(_softcap(options.softcap))
+    read = [name for name in options.names if name != "sink_logits"]
+    if options.score is None and read:
+        raise SpecError(f"tensors: expected a score function that reads {', '.join(read)}, got score=None")
+    return options.score
 
 
-def _extents(name: str, shape: tuple[int, ...], heads: int) -> tuple:
-    """Of a tensor that a score reads: heads are compiled, all else is a size of the run."""
-    return tuple(extent if extent == heads else f"{name}_{axis}" for axis, extent in enumerate(shape))
+def read_tensors(options: Options, looks: list) -> tuple[tuple[str, tuple], ...]:
+    """Names and shapes of what a score function may read: an extent of as many as there are heads is compiled, all
+    others are sizes of the run."""
+    q = looks[0][1][1]
+    heads = q[2 if len(q) == 4 and options.layout == "bshd" else 1] if len(q) > 1 else 1
+    shapes = {
+        name: tuple(n if n == heads else f"{name}_{axis}" for axis, n in enumerate(signature[1]))
+        for name, (_, signature) in zip(options.names, looks[3:], strict=True)
+        if name != "sink_logits"
+    }
+    return tensor_shapes(shapes, ("kv",))
 
 
 @functools.lru_cache(maxsize=256)

@@ -14,6 +14,7 @@ A program is data: equal programs are equal, whatever functions they came from. 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import weakref
 from collections.abc import Callable, Mapping
@@ -37,6 +38,13 @@ class Score:
     result: int
     reads: tuple[str, ...]
     approximate: bool  # uses the hardware's tanh, with its larger error
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.instructions, self.result))
 
     def uses(self, argument: str) -> bool:
         """Whether the result depends on s, h, qi or ki."""

@@ -206,6 +206,10 @@ class Spec:
                 raise expected(SpecError, f"kv[{i}].dtype", legal, store.dtype, nearest=repr(self.dtype))
             self._check_class(f"kv[{i}].head_class", store.head_class)
             kv.append(store)
+        if self.see is not None and all(store.see is not None for store in self.kv):
+            raise SpecError(
+                "see: expected None, as every operand has a visibility of its own, which it would not change"
+            )
         return tuple(kv)
 
     def _check_class(self, argument: str, name: str | None) -> None:

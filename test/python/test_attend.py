@@ -229,6 +229,62 @@ def test_bfloat16_of_ml_dtypes():
     assert_close(o.astype(numpy.float32), attention(*(t.astype(numpy.float64) for t in tensors))[0], 8e-3)
 
 
+# --- On a GPU ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cuda():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+    return torch
+
+
+@pytest.mark.parametrize("lies", ["bshd", "bhsd"])
+def test_gpu_in_both_orders(cuda, lies):
+    tensors = [cuda.from_numpy(t).cuda() for t in qkv(rows=150, tokens=200)]
+    given = [t if lies == "bshd" else swap(swap(t).contiguous()) for t in tensors]
+    o, lse = attn.attend(*given, causal=True, window=90, sink=3, return_lse=True)
+    see = attn.causal() & (attn.sink(3) | attn.recent(90))
+    wanted, wanted_lse = attention(*(t.cpu() for t in tensors), see)
+    assert_close(o.cpu(), wanted, 1e-3)
+    assert_close_lse(lse.cpu(), wanted_lse)
+
+
+def test_gpu_packed(cuda):
+    starts = cuda.tensor([0, 40, 41, 300], dtype=cuda.int32, device="cuda")
+    q, k, v = (cuda.from_numpy(normal(300, heads, 64)).cuda() for heads in (8, 2, 2))
+    o = attn.attend(q, k, v, causal=True, softcap=20.0, cu_seqlens=starts).cpu()
+    for first, last in ((0, 40), (40, 41), (41, 300)):
+        part = [t[None, first:last].cpu() for t in (q, k, v)]
+        wanted, _ = attention(*part, attn.causal(), lambda s, h, qi, ki: 20 * numpy.tanh(s / 20))
+        assert_close(o[None, first:last], wanted, 1e-3)
+
+
+def test_gpu_and_cpu_do_not_mix(cuda):
+    q, k, v = (cuda.from_numpy(tensor) for tensor in qkv())
+    with pytest.raises(attn.TensorError, match="k: expected memory of host, where q is, got cuda:0"):
+        attn.attend(q, k.cuda(), v)
+
+
+def test_gpu_graph(cuda):
+    """A call like the one before neither allocates anything but the output nor waits: a graph records it."""
+    tensors = [cuda.from_numpy(t).cuda() for t in qkv(rows=2)]
+    out = cuda.empty_like(tensors[0])
+    stream = cuda.cuda.Stream()
+    with cuda.cuda.stream(stream):
+        attn.attend(*tensors, causal=True, out=out)
+        graph = cuda.cuda.CUDAGraph()
+        with cuda.cuda.graph(graph, stream=stream):
+            attn.attend(*tensors, causal=True, out=out)
+    for tensor in tensors:
+        tensor.mul_(0.5)
+    out.fill_(float("nan"))
+    graph.replay()
+    cuda.cuda.synchronize()
+    assert_close(out.cpu(), attention(*(t.cpu() for t in tensors), attn.causal())[0], 1e-3)
+
+
 # --- The same as elsewhere -----------------------------------------------------------------------------------
 
 
@@ -327,6 +383,14 @@ def test_a_call_like_the_one_before_makes_nothing(monkeypatch):
         compare(tensors, {"see": attn.causal()}, causal=True)
     assert len(made) == 1
     attn.attend(*qkv(rows=2, tokens=42), causal=True)
+    assert len(made) == 2
+
+
+def test_lambdas_of_every_call_are_known_by_what_they_do(monkeypatch):
+    made = count_made(monkeypatch)
+    for cap in (3.0, 3.0, 5.0, 3.0):
+        meaning = {"score": lambda s, h, qi, ki, cap=cap: cap * numpy.tanh(s / cap)}
+        compare(qkv(tokens=43), meaning, score=lambda s, h, qi, ki, cap=cap: attn.math.softcap(s, cap))
     assert len(made) == 2
 
 
@@ -431,7 +495,7 @@ WRONG = [
     ),
     (lambda t: t, {"see": "causal"}, "see: expected a visibility"),
     (lambda t: t, {"softcap": 0.0}, "softcap: expected a positive number, or None, got 0.0"),
-    (lambda t: t, {"softcap": 3.0, "score": abs}, "softcap: expected None beside score"),
+    (lambda t: t, {"softcap": 3.0, "score": lambda s, h, qi, ki: s}, "softcap: expected None beside score"),
     (lambda t: t, {"scale": -1.0}, "scale: expected a positive, finite number"),
     (lambda t: t, {"tensors": {"slopes": SLOPES}}, "tensors: expected a score function that reads slopes"),
     (lambda t: t, {"tensors": [SLOPES]}, "tensors: expected a dict of names and tensors"),

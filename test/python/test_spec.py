@@ -38,7 +38,9 @@ def test_every_attention_of_the_examples_is_here():
 
 def test_attn_opt_prints_the_same_problem():
     """Through MLIR's own parser and printer nothing is lost: names, dims, visibility, scale."""
-    text = spec(kv=[Paged(name="cache", dims=("many", "long"), see=window(5) & sink(2))], scale=0.3).mlir()
+    text = spec(
+        kv=[Paged(name="cache", dims=("many", "long"), see=window(5) & sink(2))], see=None, scale=0.3
+    ).mlir()
     printed = opt(text, "--emit=problem")
     for part in (
         'attn.dims = ["many", "long"], attn.name = "cache"',
@@ -133,6 +135,13 @@ def test_see_of_the_spec_is_that_of_operands_without_one():
     assert [store.see for store in described.operands] == [causal(), sink(3)]
     assert described == spec(kv=[Paged(see=causal()), Dense(see=sink(3))], see=None)
     assert [store.name for store in described.operands] == ["kv0", "kv1"]
+
+
+def test_a_visibility_that_nothing_would_have_is_refused():
+    with pytest.raises(
+        attn.SpecError, match="see: expected None, as every operand has a visibility of its own"
+    ):
+        dataclasses.replace(spec(), see=window(4))
 
 
 def test_frozen():

@@ -50,10 +50,11 @@ class Kernel:
         self._operands = [a["name"] for a in self.manifest["arguments"] if a["role"] == "kv"]
         fixed = {"q", "o", "lse", "slot_heads"}
         own = {s.name for s in self._slots if s.name.partition(".")[0] in self._operands}
-        self._extras = tuple(s.name for s in self._slots if s.name not in fixed | own)
+        self.extras = tuple(s.name for s in self._slots if s.name not in fixed | own)
+        """Names of the tensors that a run takes beside q and the operands: sinks, biases."""
         # Where in a list (q, operands' tensors, extras, o, lse, slot_heads) each slot's tensor stands.
         last = [name for name in ("o", "lse", "slot_heads") if name in native.slots]
-        order = ["q", *(s.name for s in self._slots if s.name in own), *self._extras, *last]
+        order = ["q", *(s.name for s in self._slots if s.name in own), *self.extras, *last]
         self._order = [order.index(slot.name) for slot in self._slots]
         self._q_and_o = native.slots.index("q"), native.slots.index("o")
         self._has_lse = "lse" in native.slots
@@ -251,7 +252,7 @@ class Kernel:
             looks += of_layer(plan)
         else:
             self._look_operands(operands, looks, launch_on, keep)
-        if tensors or self._extras:
+        if tensors or self.extras:
             self._look_extras(tensors, looks, launch_on, keep)
         if out is None:
             out = plan._empty("o", q)
@@ -323,14 +324,14 @@ class Kernel:
             looks.append(look(f"{name}.v", operand[1], stream, keep))
 
     def _look_extras(self, tensors: dict, looks: list, stream: int, keep: list) -> None:
-        for name in self._extras:
+        for name in self.extras:
             if name not in tensors:
                 raise TensorError(f"{name}: the description takes this tensor; give it as {name}=...")
             looks.append(look(name, tensors[name], stream, keep))
         for name in tensors:
-            if name not in self._extras:
-                nearest = closest(name, self._extras)
-                legal = f"one of {', '.join(self._extras)}" if self._extras else "no further tensor"
+            if name not in self.extras:
+                nearest = closest(name, self.extras)
+                legal = f"one of {', '.join(self.extras)}" if self.extras else "no further tensor"
                 raise expected(TensorError, "argument", legal, name, nearest=nearest)
 
     def _run_reordered(self, q, operands, plan, out, lse, return_lse, named) -> object:

@@ -134,7 +134,7 @@ def run(
     planned = living_plan(plan)
     kernel = planned.kernel
     pairs = list(zip(operands[::2], operands[1::2], strict=True))
-    named = dict(zip(kernel._extras, tensors, strict=True))
+    named = dict(zip(kernel.extras, tensors, strict=True))
     returns_lse = "lse" in kernel.slots
     out = kernel.run(q, *pairs, planned, return_lse=returns_lse, classes=classes or None, **named)
     return out if returns_lse else (out, q.new_empty(0, dtype=torch.float32))
@@ -169,7 +169,7 @@ def run_plan(
         pairs = [operands[0].k, operands[0].v]
     else:
         pairs = [tensor for operand in operands for tensor in operand]
-    extras = [tensors[name] for name in kernel._extras]
+    extras = [tensors[name] for name in kernel.extras]
     if not all(isinstance(tensor, Tensor) for tensor in (*pairs, *extras)):
         raise TensorError("q: a tensor without memory of its own, beside others that have some")
     result, of_rows = torch.ops.attn.run(q, pairs, plan.handle, extras, list(classes or ()))

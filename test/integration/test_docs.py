@@ -19,7 +19,11 @@ def commands():
     """(folder to run in, commands of one block), each once."""
     found = {}
     for page in PAGES:
-        for block in re.findall(r"^```\n(.*?)^```", (ROOT / page).read_text(), flags=re.M | re.S):
+        for language, block in re.findall(
+            r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), flags=re.M | re.S
+        ):
+            if language:
+                continue
             lines = [line for line in block.splitlines() if line.startswith(PROGRAMS)]
             if lines:
                 found[".", "\n".join(lines)] = page

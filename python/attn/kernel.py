@@ -59,6 +59,10 @@ class Kernel:
         self._q_and_o = native.slots.index("q"), native.slots.index("o")
         self._has_lse = "lse" in native.slots
         self._has_classes = "slot_heads" in native.slots
+        # Where heads of all classes have lengths of their own, which head is in which class decides the plan.
+        self._plans_by_head = self._has_classes and any(
+            argument.get("ragged") and "head_class" not in argument for argument in self.manifest["arguments"]
+        )
         self._heads: dict[tuple[int, ...], _attn.Memory] = {}
 
     # --- What it is ------------------------------------------------------------------------------------------

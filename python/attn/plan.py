@@ -149,6 +149,11 @@ class Plan:
             classes = tuple(int32_array("classes", classes).tolist())
         found = self._class_looks.get(classes)
         if found is None:
+            if self.kernel._plans_by_head and classes != self._classes:
+                legal = f"those of the plan, as each head has lengths of its own, {list(self._classes)}"
+                raise expected(
+                    TensorError, "classes", legal, list(classes), hint="Make a plan for each layer"
+                )
             if sorted(classes) != sorted(self._classes):
                 legal = f"as many heads of each class as the plan was made for, as {list(self._classes)}"
                 raise expected(TensorError, "classes", legal, list(classes))

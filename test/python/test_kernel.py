@@ -328,6 +328,23 @@ def test_bad_runs(kernel, problem, case):
     assert numpy.array_equal(kernel.run(problem.q, (problem.k, problem.v), plan), good), "still good"
 
 
+def test_a_plan_of_ragged_heads_is_of_one_layer():
+    """Where heads have lengths of their own, which head is in which class decides the plan; in a store of one class
+    only the order of its heads counts."""
+    heads = attn.heads(all=attn.all_tokens(), near=attn.recent(8))
+    of_all = spec(kv=[attn.Paged(ragged=True)], heads=heads)
+    kernel = attn.compile(of_all, device="host")
+    tensors = attn.sample(of_all, batch=2, kv_len=(10, 90))
+    pages = tensors["kv.k_pages"], tensors["kv.v_pages"]
+    plan = kernel.plan(tensors)
+    run = kernel.run(tensors["q"], pages, plan, classes=tensors["classes"])
+    assert numpy.array_equal(kernel.run(tensors["q"], pages, plan), run)
+    with pytest.raises(
+        attn.TensorError, match="classes: expected those of the plan.*Make a plan for each layer"
+    ):
+        kernel.run(tensors["q"], pages, plan, classes=tensors["classes"][::-1])
+
+
 def test_gradients_are_refused_not_lost(kernel, problem):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     q, k, v = (torch.from_numpy(x) for x in (problem.q, problem.k, problem.v))

@@ -133,6 +133,9 @@ struct Manifest {
   }
   /// Whether heads that are alike in all else may have different work.
   bool hasRaggedOperand() const;
+  /// Whether a plan depends on which head is in which class, and not on how many are: where heads of all
+  /// classes have lengths of their own. (A store of one class has those of the class's heads, in order.)
+  bool plansByHead() const;
   const Argument &argumentOf(const OperandInfo &operand) const {
     return arguments[static_cast<size_t>(operand.argumentIndex)];
   }

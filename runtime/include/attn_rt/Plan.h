@@ -117,6 +117,7 @@ struct Plan {
   std::vector<uint32_t> bits;
   std::vector<int32_t> ends;       ///< the sizes of windows and sinks it was made with
   std::vector<int32_t> classHeads; ///< and the KV heads of each class
+  std::vector<int32_t> slotHeads;  ///< the KV head of each slot, where Manifest::plansByHead; else empty
   /// A number of its own for everything but `segments` and `stats`. Extending a plan keeps it where that is
   /// all that changes.
   uint64_t structure = 0;

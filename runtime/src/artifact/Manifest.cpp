@@ -35,6 +35,13 @@ bool Manifest::hasRaggedOperand() const {
                      [&](const OperandInfo &operand) { return argumentOf(operand).ragged; });
 }
 
+bool Manifest::plansByHead() const {
+  return !headClasses.empty() &&
+         std::any_of(operands.begin(), operands.end(), [&](const OperandInfo &operand) {
+           return argumentOf(operand).ragged && argumentOf(operand).headClass < 0;
+         });
+}
+
 std::string_view storeName(Argument::Store store) { return storeWords[static_cast<size_t>(store)]; }
 
 namespace {

@@ -180,6 +180,7 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
   if (Status status = s.checkKernel(); !status)
     return status;
   plan.classHeads = classHeads(s.manifest, batch);
+  plan.slotHeads = s.manifest.plansByHead() ? slotHeads(s.manifest, batch) : std::vector<int32_t>();
   plan.ends = batch.ends.empty() ? s.manifest.ends : batch.ends;
   if (Status status = s.make(batch, s.options.strategy, plan); !status)
     return status;

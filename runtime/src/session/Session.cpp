@@ -79,6 +79,7 @@ Status Session::bind(const TensorMap &tensors, const Batch &batch) {
     if (Status status = s.copy("slot_heads", heads.data(), bytes); !status)
       return status;
     s.classHeads = classHeads(s.manifest, batch);
+    s.slotHeads = heads;
     for (const Argument &argument : s.manifest.arguments)
       if (argument.headClass >= 0)
         s.dims[argument.name + ".heads"] = s.classHeads[static_cast<size_t>(argument.headClass)];
@@ -108,8 +109,10 @@ Status Session::bindAddress(const std::string &name, DeviceAddress address) {
                       "memory before fixLaunch");
   s.buffers.erase(name);
   s.addresses[name] = address;
-  if (name == "slot_heads")
+  if (name == "slot_heads") {
     s.classHeads.clear();
+    s.slotHeads.clear();
+  }
   s.forget();
   return {};
 }
@@ -204,6 +207,7 @@ Status Session::setPlan(const Plan &plan) {
   s.mergeRows = static_cast<int64_t>(plan.mergeRows.size());
   s.ends.assign(plan.ends.begin(), plan.ends.end());
   s.planClassHeads = plan.classHeads;
+  s.planSlotHeads = plan.slotHeads;
   s.stale |= !extended;
   return {};
 }
@@ -216,6 +220,11 @@ Status Session::launch() {
     return inputError("the plan of '" + s.manifest.entry + "' was made for " +
                       classHeadsText(s.manifest, s.planClassHeads) + " heads, but 'classes' says " +
                       classHeadsText(s.manifest, s.classHeads));
+  if (!s.slotHeads.empty() && !s.planSlotHeads.empty() && s.slotHeads != s.planSlotHeads)
+    return inputError(
+        "the plan of '" + s.manifest.entry +
+        "' was made for other 'classes': where heads are ragged each has work of its own, and a "
+        "layer needs a plan of its own");
   if (s.stale)
     for (BoundKernel &kernel : s.kernels)
       if (Status status = s.fillValues(kernel); !status)

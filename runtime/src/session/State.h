@@ -60,6 +60,7 @@ struct Session::State {
   std::map<std::string, int32_t> dims;
   std::vector<int32_t> ends;
   std::vector<int32_t> classHeads, planClassHeads; ///< of the tensors bound (empty: not known), of the plan
+  std::vector<int32_t> slotHeads = {}, planSlotHeads = {}; ///< the same, where plans are made by head
   PlanCapacity capacity;
   std::vector<PlanStart> starts; ///< of the last plan
   int64_t rows = 0;

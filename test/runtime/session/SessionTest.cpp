@@ -125,6 +125,46 @@ TEST(Session, LayersShareAPlan) {
       "2 streaming");
 }
 
+// Where heads have lengths of their own, which head is in which class matters, too.
+TEST(Session, LayersOfRaggedHeadsDoNotShareAPlan) {
+  Rng rng(44);
+  SampleOptions options{.ends = {1 << 30},
+                        .headClasses = {{"retrieval", visibility(Visibility::Kind::All)},
+                                        {"streaming", visibility(Visibility::Kind::Causal)}},
+                        .ragged = true};
+  Fixture f(options);
+  Session session = *f.session();
+  TensorMap tensors = problem(f.manifest, {100, 40}, {1, 1}, rng);
+  tensors["kv.lengths"] = Tensor::ofI32({2, 2}, std::vector<int32_t>{100, 30, 40, 7});
+  const auto columns = static_cast<size_t>(tensors["kv.block_table"].shape[1]);
+  std::vector<int32_t> table;
+  for (size_t i = 0; i < 4; ++i) {
+    const auto row = tensors["kv.block_table"].as<int32_t>().subspan(i / 2 * columns, columns);
+    table.insert(table.end(), row.begin(), row.end());
+  }
+  tensors["kv.block_table"] = Tensor::ofI32({2, 2, static_cast<int64_t>(columns)}, table);
+  ASSERT_TRUE(addDefaults(f.manifest, tensors));
+  const auto bind = [&](std::vector<int32_t> classes) {
+    tensors["classes"] = Tensor::ofI32({2}, classes);
+    const Result<Batch> batch = batchFromTensors(f.manifest, tensors);
+    EXPECT_TRUE(batch) << batch.error().message;
+    EXPECT_TRUE(session.bind(tensors, *batch));
+    return *batch;
+  };
+  const Batch batch = bind({0, 1});
+  const Plan plan = *makePlan(f.manifest, batch);
+  EXPECT_EQ(plan.slotHeads, (std::vector<int32_t>{0, 1}));
+  ASSERT_TRUE(session.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, batch), {})));
+  bind({1, 0});
+  EXPECT_EQ(
+      session.run(plan).error().message,
+      "the plan of 'decode' was made for other 'classes': where heads are ragged each has work of its own, "
+      "and a layer needs a plan of its own");
+  options.operands = 2; // heads of a store of one class are counted within the class
+  options.apart = true;
+  EXPECT_FALSE(sampleManifest(options).plansByHead());
+}
+
 TEST(Session, PoisonLeavesNothingOld) {
   Rng rng(31);
   Fixture f(1 << 30);

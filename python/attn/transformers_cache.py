@@ -29,11 +29,10 @@ class PagedCache(Cache):
     config     of the model (a decoder with full attention or sliding windows in every layer)
     pages      of the pool that all sequences share; a page holds `page_size` tokens, in every layer
     page_size  a power of two from 1 to 256
-    dtype      of keys and values; by default the config's, or bfloat16
-    device     where the model is
+    dtype, device  of keys and values; by default those of the first that come
 
-    `pages` is the attn.PagedCache behind it, `nodes` the node of each sequence of the batch. Beam search and assisted
-    generation, which copy and cut caches, are refused. Errors: OutOfPages, PlanError, TensorError.
+    `pages` is the attn.PagedCache behind it, once there are keys; `nodes` the node of each sequence of the batch. Beam
+    search and assisted generation, which copy and cut caches, are refused. Errors: OutOfPages, PlanError, TensorError.
     """
 
     def __init__(
@@ -43,29 +42,34 @@ class PagedCache(Cache):
         pages: int,
         page_size: int = 16,
         dtype: torch.dtype | None = None,
-        device: torch.device | str = "cpu",
+        device: torch.device | str | None = None,
     ):
         config = config.get_text_config(decoder=True)
-        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        known = dtype or getattr(config, "dtype", None)
-        self.pages = Pages(
-            layers=config.num_hidden_layers,
-            pages=pages,
-            page_size=page_size,
-            kv_heads=config.num_key_value_heads,
-            head_dim=head_dim,
-            dtype=known if known in (torch.bfloat16, torch.float16) else torch.bfloat16,
-            device=device,
-        )
+        self._shape = {
+            "layers": config.num_hidden_layers,
+            "pages": pages,
+            "page_size": page_size,
+            "kv_heads": config.num_key_value_heads,
+            "head_dim": getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+        }
+        self._dtype, self._device = dtype, device
+        self.pages: Pages | None = None
         self.nodes: list[int] = []
         self.length = 0
         self._step: _Step | None = None
         self._plans: dict[tuple, _Planned] = {}
         super().__init__(layers=[PagedLayer(self, index) for index in range(config.num_hidden_layers)])
 
+    def _begin(self, key: Tensor) -> None:
+        if self.pages is None:
+            dtype, device = self._dtype or key.dtype, self._device or key.device
+            self.pages = Pages(**self._shape, dtype=dtype, device=device)
+
     def reset(self) -> None:
         """Gives all pages back."""
-        if self.nodes:
+        if self._step is not None:
+            self._step.change.skip()  # of a forward pass that failed half way
+        if self.pages is not None and self.nodes:
             self.pages.prune(*self.nodes)
         self.nodes, self.length, self._step = [], 0, None
         self._plans.clear()
@@ -207,6 +211,7 @@ def attend_pages(
 ) -> Tensor:
     """Writes a layer's new keys and values into its pages and attends to all that is there."""
     cache, (batch, q_heads, rows, dim) = layer.cache, query.shape
+    cache._begin(key)
     step = cache._step
     if step is None or layer.index in step.written:
         step = cache._step = _Step(cache, spans, rows)

@@ -169,6 +169,26 @@ def test_a_paged_cache_that_is_full_says_so():
         model(**inputs, past_key_values=cache)
 
 
+def test_a_paged_cache_after_a_pass_that_failed():
+    model, inputs = llama("attn"), prompt()
+    cache = attn.transformers.PagedCache(model.config, pages=64)
+    second = model.model.layers[1].self_attn
+    second.attention_dropout, second.training = 0.1, True
+    with pytest.raises(attn.TensorError, match="dropout: attn has none"):
+        model(**inputs, past_key_values=cache)
+    second.training = False
+    cache.reset()
+    assert cache.pages.free_pages() == 64
+    assert torch.equal(
+        model(**inputs, past_key_values=cache).logits, model(**inputs, past_key_values=fresh(cache)).logits
+    )
+
+
+def fresh(cache):
+    cache.reset()
+    return cache
+
+
 def test_what_a_paged_cache_refuses():
     model, inputs = llama("attn"), prompt()
     cache = attn.transformers.PagedCache(model.config, pages=64)

@@ -115,9 +115,9 @@ private:
 
   Status readSections() {
     const auto header = read<Elf64_Ehdr>(0);
-    if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
-        header->e_type != ET_REL || header->e_machine != EM_X86_64 ||
-        header->e_shentsize != sizeof(Elf64_Shdr))
+    if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+        header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_type != ET_REL ||
+        header->e_machine != EM_X86_64 || header->e_shentsize != sizeof(Elf64_Shdr))
       return fail("not a relocatable object for x86-64");
     for (uint64_t i = 0; i < header->e_shnum; ++i) {
       const auto section = read<Elf64_Shdr>(header->e_shoff + i * sizeof(Elf64_Shdr));

@@ -69,7 +69,8 @@ TEST(Slots, SessionsOfOneModuleComputeFromTheCallersMemory) {
       TensorMap other = p.tensors;
       for (int64_t i = 0; i < other["q"].elements(); ++i)
         other["q"].set(i, -other["q"].get(i));
-      for (const TensorMap *tensors : {static_cast<const TensorMap *>(&p.tensors), static_cast<const TensorMap *>(&other)}) {
+      for (const TensorMap *tensors :
+           {static_cast<const TensorMap *>(&p.tensors), static_cast<const TensorMap *>(&other)}) {
         Data data(*f.device, f.manifest, *tensors, p.batch);
         data.bind(session);
         Status launched = session.launch();

@@ -29,6 +29,10 @@ from .spec import Spec
 from .stores import Packed, Store
 from .visibility import all_tokens, causal, recent, sink, window
 
+# What operators do that plan on the CPU by contents of tensors: a CUDA graph would replay the plan of the step in which
+# it was captured. torch.compile leaves them out of its graphs.
+_PLANS_ANEW = tuple(tag for tag in (getattr(torch.Tag, "cudagraph_unsafe", None),) if tag is not None)
+
 NO_BACKWARD = "{}: requires a gradient, and attn has no backward pass yet; call under torch.no_grad(), or with {}.detach()"
 
 
@@ -52,7 +56,7 @@ def _refuse_later(operator) -> None:
 # --- Dense and packed tensors --------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("attn::attend", mutates_args=())
+@torch.library.custom_op("attn::attend", mutates_args=(), tags=_PLANS_ANEW)
 def _attend(
     q: Tensor,
     k: Tensor,
@@ -181,7 +185,7 @@ def run_plan(
 # --- Padded batches ------------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("attn::spans", mutates_args=())
+@torch.library.custom_op("attn::spans", mutates_args=(), tags=_PLANS_ANEW)
 def spans(
     mask: Tensor | None,
     q_offset: Tensor,
@@ -230,7 +234,7 @@ def _(mask, q_offset, kv_offset, batch, q_length, kv_length, causal):
     return torch.empty((batch, 1, 1, 4), dtype=torch.int32, device="cpu")
 
 
-@torch.library.custom_op("attn::attend_spans", mutates_args=())
+@torch.library.custom_op("attn::attend_spans", mutates_args=(), tags=_PLANS_ANEW)
 def attend_spans(
     q: Tensor,
     k: Tensor,

@@ -115,8 +115,10 @@ class PagedLayer(CacheLayerMixin):
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.cache.length + query_length, 0
 
-    def get_max_cache_shape(self) -> int:
+    def get_max_length(self) -> int:
         return -1
+
+    get_max_cache_shape = get_max_length  # its name before Transformers 5.16
 
     def reset(self) -> None:
         self.cache.reset()

@@ -191,3 +191,12 @@ def test_importing_attn_does_not_import_torch_ops():
 
     code = "import attn, numpy, sys; attn.Spec; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", ["attend", "attend_spans", "spans"])
+def test_what_plans_is_kept_out_of_cuda_graphs(name):
+    """They look at lengths on the CPU: a replay would not. A run of a plan may be captured."""
+    if not hasattr(torch.Tag, "cudagraph_unsafe"):
+        pytest.skip("this PyTorch has no tag for it")
+    assert torch.Tag.cudagraph_unsafe in getattr(torch.ops.attn, name).default.tags
+    assert torch.Tag.cudagraph_unsafe not in torch.ops.attn.run.default.tags

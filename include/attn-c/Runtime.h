@@ -109,7 +109,7 @@ typedef struct AttnPlanLimits {
 
 /* As PlanOptions (attn_rt/Plan.h). */
 typedef struct AttnPlanOptions {
-  const char *strategy; /* null: "flatten" */
+  const char *strategy; /* "flatten", "auto" or another of attn_rt/Strategy.h; null: "flatten" */
   int32_t blocks;       /* 0: as many as suit the device */
   int32_t fixedSplit;   /* 0: none */
   int32_t kernel;       /* plus 1; 0: the one that suits the rows */

@@ -171,7 +171,7 @@ class Kernel:
         self,
         batch: Batch,
         *,
-        strategy: Literal["flatten", "by-query", "by-node", "by-node-chunk"] = "flatten",
+        strategy: Literal["flatten", "auto", "by-query", "by-node", "by-node-chunk"] = "flatten",
         blocks: int = 0,
         fixed_split: int = 0,
         kernel: int = -1,

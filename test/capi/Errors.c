@@ -95,7 +95,8 @@ static const char *runtimeErrors(AttnDevice *device, AttnKernel *kernel) {
   TRY(attnBatchCreate(kernel, tensors, 5, NULL, 0, &batch));
   REFUSED(attnBatchNodes(batch, 0, NULL, 0, NULL), AttnStatusInput, "made from tensors");
   AttnPlanOptions plans = {.strategy = "none"};
-  REFUSED(attnPlanCreate(kernel, batch, &plans, 0, &plan), AttnStatusInput, "strategy: expected by-query");
+  REFUSED(attnPlanCreate(kernel, batch, &plans, 0, &plan), AttnStatusInput,
+          "strategy: expected auto, by-query");
   plans.strategy = NULL;
   plans.kernel = 1000;
   REFUSED(attnPlanCreate(kernel, batch, &plans, 0, &plan), AttnStatusInput, "kernel: expected the index");

@@ -167,6 +167,13 @@ def test_updates_grow_where_they_must(kernel):
     more.check()
 
 
+def test_strategies_move_only_rounding(kernel):
+    for strategy in ("auto", "flatten", "by-query", "by-node", "by-node-chunk"):
+        problem = Problem()
+        kernel.plan(kernel.batch(problem.tensors()), strategy=strategy).run(problem.addresses(), problem.sizes())
+        problem.check()
+
+
 def test_fixed_plans_refuse_what_does_not_fit(kernel):
     problem = Problem()
     plan = kernel.plan(kernel.batch(problem.tensors()), blocks=4)

@@ -39,10 +39,12 @@ PlanLimits larger(const PlanLimits &a, const PlanLimits &b) {
 
 Result<PlanOptions> readOptions(const AttnPlanOptions &given, const LoadedKernel &kernel) {
   PlanOptions options;
-  if (given.strategy) {
+  if (given.strategy && std::string_view(given.strategy) == "auto") {
+    options.quickest = true;
+  } else if (given.strategy) {
     const auto strategy = parseStrategy(given.strategy);
     if (!strategy)
-      return inputError("strategy: expected by-query, by-node, by-node-chunk or flatten, got '" +
+      return inputError("strategy: expected auto, by-query, by-node, by-node-chunk or flatten, got '" +
                         std::string(given.strategy) + "'");
     options.strategy = *strategy;
   }

@@ -145,22 +145,24 @@ class Kernel:
 
         batch        PagedCache.batch(...); or the tensors of the run by name ("q", "kv.k", "kv.lengths", …), of which
                      tables are read and of data only dtype and shape (a tuple of these does, too)
-        strategy     flatten, by-query, by-node, by-node-chunk: how shared tokens are read
+        strategy     flatten, by-query, by-node, by-node-chunk: how shared tokens are read; auto: flatten or by-query,
+                     whichever is predicted to be quicker
         blocks       of the launch; 0: as many as fill the device
         fixed_split  tokens: cut only at multiples of it, so that a row's bits do not depend on its neighbours
         limits       room for later batches: rows, groups, instances_per_row, shared_instances, shared_rows,
-                     tokens_per_row, sequences, table_columns
+                     tokens_per_row
 
         Errors: PlanError, which names the table, the index and what is legal.
         """
         self._check_alive()
         if not isinstance(strategy, str) or strategy not in (
+            "auto",
             "flatten",
             "by-query",
             "by-node",
             "by-node-chunk",
         ):
-            legal = "flatten, by-query, by-node or by-node-chunk"
+            legal = "auto, flatten, by-query, by-node or by-node-chunk"
             raise expected(
                 PlanError, "strategy", legal, strategy, nearest=closest(strategy, legal.split(", "))
             )

@@ -170,7 +170,9 @@ def test_updates_grow_where_they_must(kernel):
 def test_strategies_move_only_rounding(kernel):
     for strategy in ("auto", "flatten", "by-query", "by-node", "by-node-chunk"):
         problem = Problem()
-        kernel.plan(kernel.batch(problem.tensors()), strategy=strategy).run(problem.addresses(), problem.sizes())
+        kernel.plan(kernel.batch(problem.tensors()), strategy=strategy).run(
+            problem.addresses(), problem.sizes()
+        )
         problem.check()
 
 

@@ -19,6 +19,14 @@ MODULES = (
     "attn.torch_ops",
     "attn.transformers",
 )
+# What calls give and nobody makes.
+GIVEN = {
+    "attn.paged": ["CacheLayer"],
+    "attn.cache_change": ["CacheChange"],
+    "attn.cache_batch": ["CacheBatch"],
+    "attn.report": ["KernelReport"],
+    "attn.bundle": ["Bundle"],
+}
 NEEDS = {"attn.torch_ops": "torch", "attn.transformers": "transformers"}
 
 
@@ -32,26 +40,38 @@ def public_names(module):
     ]
 
 
+class Plain(str):
+    """An annotation, shown as it was written."""
+
+    def __repr__(self):
+        return str(self).replace("attn.", "")
+
+
+def plain(annotation):
+    return Plain(annotation) if isinstance(annotation, str) else annotation
+
+
 def signature(name, value):
+    """On one line where it fits, else a line for each parameter."""
     try:
-        text = str(inspect.signature(value))
+        found = inspect.signature(value)
     except (TypeError, ValueError):
-        text = "(...)"
-    text = text.replace("attn.", "").replace("'", "")
-    if len(name) + len(text) <= 110:
-        return name + text
-    parameters = inspect.signature(value).parameters.values()
+        return f"{name}(...)"
+    parameters = [p.replace(annotation=plain(p.annotation)) for p in found.parameters.values()]
+    parameters = [p for p in parameters if p.name not in ("self", "cls")]
+    found = found.replace(parameters=parameters, return_annotation=plain(found.return_annotation))
+    text = name + str(found)
+    if len(text) <= 110:
+        return text
     lines, starred = [], False
     for parameter in parameters:
-        if parameter.name in ("self", "cls"):
-            continue
         if parameter.kind is parameter.KEYWORD_ONLY and not starred:
             lines.append("*")
             starred = True
-        lines.append(str(parameter).replace("attn.", "").replace("'", ""))
+        lines.append(str(parameter))
         starred = starred or parameter.kind is parameter.VAR_POSITIONAL
-    returns = text.rpartition(" -> ")[2] if " -> " in text else ""
-    return f"{name}(\n    " + ",\n    ".join(lines) + f"\n){' -> ' + returns if returns else ''}"
+    returns = str(found.replace(parameters=[])).partition(")")[2]
+    return f"{name}(\n    " + ",\n    ".join(lines) + f"\n){returns}"
 
 
 def members(value):
@@ -100,12 +120,11 @@ def entry(name, value):
         parts.append(f"```python\n{signature(name, value)}\n```")
     parts.append(block(documentation(value)))
     for member, of in members(value).items():
-        plain = getattr(of, "__func__", of)
+        function = getattr(of, "__func__", of)
         if isinstance(of, property) or type(of).__name__ == "cached_property":
             parts.append(f"#### `{name}.{member}`")
         else:
-            text = signature(member, plain).replace("(self, ", "(").replace("(self)", "()")
-            parts += [f"#### `{name}.{member}`", f"```python\n{text}\n```"]
+            parts += [f"#### `{name}.{member}`", f"```python\n{signature(member, function)}\n```"]
         parts.append(block(documentation(of)))
     return parts
 
@@ -119,17 +138,21 @@ def reference():
         parts += [f"## {name}", block(documentation(module))]
         for public in public_names(module):
             parts += entry(public, getattr(module, public))
+    parts.append("## What calls give")
+    for name, classes in GIVEN.items():
+        for public in classes:
+            parts += entry(public, getattr(importlib.import_module(name), public))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def undocumented():
     """Public names and members without a docstring."""
     found = []
-    for name in MODULES:
+    for name in (*MODULES, *GIVEN):
         if importlib.util.find_spec(NEEDS.get(name, "sys")) is None:
             continue
         module = importlib.import_module(name)
-        for public in public_names(module):
+        for public in GIVEN.get(name) or public_names(module):
             value = getattr(module, public)
             if not callable(value) and not inspect.ismodule(value):
                 continue

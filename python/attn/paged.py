@@ -335,10 +335,12 @@ class CacheLayer:
         return self.values()
 
     def keys(self, head_class: int = 0) -> object:
+        """Of a class with a store of its own."""
         run = self._run(head_class)
         return run.k[self.index - run.first]
 
     def values(self, head_class: int = 0) -> object:
+        """Of a class with a store of its own."""
         run = self._run(head_class)
         return run.v[self.index - run.first]
 

@@ -82,6 +82,7 @@ class Spec:
             hint = "As in attn.heads(retrieval=all_tokens(), streaming=sink(64) | recent(256))"
             raise expected(SpecError, "heads", "head classes", self.heads, hint=hint)
         put("kv", self._operands())
+        self._check_visible()
         put("see", None)  # it is the operands' now, so that equal descriptions are equal
         put("sink_logits", checks.boolean("sink_logits", self.sink_logits))
         put("return_lse", checks.boolean("return_lse", self.return_lse))
@@ -211,6 +212,19 @@ class Spec:
                 "see: expected None, as every operand has a visibility of its own, which it would not change"
             )
         return tuple(kv)
+
+    def _check_visible(self) -> None:
+        by_class = {name: see.is_empty() for name, see in self.heads.classes} if self.heads else {"": False}
+        for store in self.operands:
+            classes = [store.head_class] if store.head_class else by_class
+            if not store.see.is_empty() and not all(by_class[name] for name in classes):
+                return
+        given = (
+            self.heads if self.heads and all(by_class.values()) else [store.see for store in self.operands]
+        )
+        raise expected(
+            SpecError, "see", "that some rows see something", given, hint="A size of 0 shows nothing"
+        )
 
     def _check_class(self, argument: str, name: str | None) -> None:
         if name is None or (self.heads and name in self.heads.names):

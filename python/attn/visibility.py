@@ -70,6 +70,13 @@ class Visibility:
             first = first | seen if self.kind == "or" else first & seen
         return first
 
+    def is_empty(self) -> bool:
+        """Whether nothing is seen, whatever the positions: a size of 0 in the right place."""
+        if self.parts:
+            empty = [part.is_empty() for part in self.parts]
+            return all(empty) if self.kind == "or" else any(empty)
+        return self.kind in _SIZED and self.size == 0
+
     def sizes(self) -> Iterator[int]:
         """Sizes of windows, recents and sinks in the order of the text."""
         if self.kind in _SIZED:

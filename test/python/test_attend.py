@@ -1,6 +1,7 @@
 """attn.attend: any strides that a kernel reads, any library, the numbers of the definition, of attn-run and of
 FlexAttention; and nothing made twice."""
 
+import os
 import threading
 
 import attn
@@ -438,6 +439,17 @@ def test_threads():
     for thread in threads:
         thread.join()
     assert not failures
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_forked_process_makes_its_own():
+    tensors = qkv(rows=2, tokens=44)
+    wanted = attn.attend(*tensors, causal=True)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if (attn.attend(*tensors, causal=True) == wanted).all() else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 # --- Mistakes ------------------------------------------------------------------------------------------------

@@ -87,6 +87,15 @@ def test_a_wrong_result_raises(monkeypatch):
     assert isinstance(error.value, AssertionError)
 
 
+def test_a_kernel_that_writes_nothing_is_wrong(monkeypatch):
+    """Even where zeros are what it should write."""
+    nothing = spec(see=attn.sink(1) & attn.window(1))
+    assert attn.check(nothing, kv_len=9).right
+    monkeypatch.setattr(checking.Kernel, "launch", lambda *_: None)
+    with pytest.raises(attn.CheckError, match="o is past its tolerance"):
+        attn.check(nothing, kv_len=9)
+
+
 def test_faults_make_a_result_wrong():
     right = attn.check(spec(), kv_len=30)
     for fault in ({"races": 1}, {"uninitialized": 2}, {"out_of_bounds": 1}, {"findings": ("race: …",)}):

@@ -11,7 +11,7 @@ import attn
 import pytest
 from attn import Dense, Packed, Paged, Spec, causal, sink, window
 from attnlab import ROOT
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_visibility import VISIBILITIES
 
@@ -62,6 +62,13 @@ def specs(draw):
         make = draw(st.sampled_from([Dense, Packed, Paged]))
         page = {"page_size": 2 ** draw(st.integers(0, 8))} if make is Paged else {}
         stores.append(make(name=f"kv{i}", see=draw(VISIBILITIES), **page))
+    heads = draw(
+        st.none()
+        | st.dictionaries(st.sampled_from("abc"), VISIBILITIES, min_size=1).map(lambda c: attn.heads(**c))
+    )
+    # Where nothing at all is visible there is nothing to describe.
+    assume(not all(store.see.is_empty() for store in stores))
+    assume(heads is None or not all(see.is_empty() for _, see in heads.classes))
     return Spec(
         q_heads=kv_heads * draw(st.integers(1, 8)),
         kv_heads=kv_heads,
@@ -69,10 +76,7 @@ def specs(draw):
         value_dim=draw(FEATURES),
         dtype=draw(st.sampled_from(["bfloat16", "float16"])),
         kv=stores,
-        heads=draw(
-            st.none()
-            | st.dictionaries(st.sampled_from("abc"), VISIBILITIES, min_size=1).map(lambda c: attn.heads(**c))
-        ),
+        heads=heads,
         sink_logits=draw(st.booleans()),
         scale=draw(st.none() | st.floats(1e-3, 10)),
         return_lse=draw(st.booleans()),
@@ -82,7 +86,7 @@ def specs(draw):
 @settings(max_examples=40, deadline=None)
 @given(specs())
 def test_the_text_of_every_legal_spec_is_legal(described):
-    opt(described.mlir(), "--emit=problem")
+    opt(described.mlir(), "--emit=online")
 
 
 @given(specs())
@@ -208,6 +212,19 @@ WRONG = [
         "kv[0].head_class: expected one of the head classes full, streaming, got 'streming'; nearest legal: 'streaming'",
     ),
     ({"tensors": {"slopes": (32,)}}, "tensors: expected a score function that reads them, got none"),
+    (
+        {"see": sink(0)},
+        "see: expected that some rows see something, got list [sink(0)]. A size of 0 shows nothing",
+    ),
+    ({"see": causal() & window(0)}, "see: expected that some rows see something"),
+    (
+        {"heads": attn.heads(a=sink(0), b=window(0))},
+        "see: expected that some rows see something, got HeadClasses heads(a=sink(0), b=window(0))",
+    ),
+    (
+        {"heads": attn.heads(a=sink(0), b=causal()), "kv": [Paged(head_class="a")]},
+        "see: expected that some rows see something",
+    ),
     ({"name": "my kernel"}, "name: expected a name of letters, digits and _, as in 'kv', got 'my kernel'"),
 ]
 
@@ -235,6 +252,7 @@ def test_wrong_ones_are_refused(given, message):
             "Dense(name): expected a name of letters, digits and _, as in 'kv', got 'kv.k'",
         ),
         (lambda: Packed(dims=("tokens",)), "Packed(dims): expected the names of two dimensions"),
+        (lambda: Packed(ragged=1), "Packed(ragged): expected True or False, got 1"),
         (lambda: Packed(head_class=""), "Packed(head_class): expected the name of a head class, got ''"),
         (lambda: attn.heads(), "heads(...): expected from 1 to 16 classes, got 0; nearest legal: 1"),
         (lambda: attn.heads(**{f"c{i}": causal() for i in range(17)}), "got 17; nearest legal: 16"),

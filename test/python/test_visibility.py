@@ -58,6 +58,14 @@ def test_equal_ones_hash_alike(see):
     assert again == see and hash(again) == hash(see) and list(again.sizes()) == list(see.sizes())
 
 
+@given(VISIBILITIES)
+def test_what_is_empty_shows_nothing(see):
+    if see.is_empty():
+        assert not any(see.sees(q, k) for q in range(25) for k in range(25))
+    elif all(size > 0 for size in see.sizes()):
+        assert see.sees(0, 0)
+
+
 def test_text():
     see = attn.causal() & (attn.sink(64) | attn.recent(256)) | attn.window(2)
     assert see.mlir() == "causal and (sink(64) | recent(256)) | window(2)"

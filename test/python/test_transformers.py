@@ -312,3 +312,25 @@ def test_spans():
     spans = torch.ops.attn.spans(mask, torch.tensor([5]), torch.tensor(3), 3, 1, 3, True).view(-1, 4)
     assert spans.tolist() == [[0, 3, 3, 5], [0, 3, 3, 5], [0, 0, 3, 5]]
     assert spans.dtype == torch.int32
+
+
+@pytest.mark.parametrize("rows", [1, 6])
+def test_its_operators_pass_the_checks_of_pytorch(rows):
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]], dtype=torch.bool)
+    begin, zero = torch.tensor(6 - rows), torch.tensor(0)
+    arguments = (mask, begin, zero, 2, rows, 6, True)
+    torch.library.opcheck(torch.ops.attn.spans.default, arguments)
+    spans = torch.ops.attn.spans(*arguments)
+    random = torch.Generator().manual_seed(0)
+    q, k, v = (
+        torch.randn(2, heads, tokens, dim, generator=random).to(torch.bfloat16)
+        for heads, tokens, dim in ((4, rows, 64), (2, 6, 64), (2, 6, 32))
+    )
+    options = [
+        {},
+        {"window": 3, "softcap": 20.0},
+        {"sink_logits": torch.zeros(4)},
+        {"classes": [0, 1], "streaming": [1, 2]},
+    ]
+    for option in options:
+        torch.library.opcheck(torch.ops.attn.attend_spans.default, (q, k, v, spans, 0.1), option)

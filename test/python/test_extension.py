@@ -167,6 +167,38 @@ def test_updates_grow_where_they_must(kernel):
     more.check()
 
 
+def test_tensor_maps_follow_addresses(device):
+    """Prefill on Hopper fetches through tensor maps: another layer's tensors must be seen through new ones."""
+    text = DECODE.replace("4x64", "4x128").replace("dim = 64", "dim = 128")
+    kernel = _attn.Kernel(_attn.compile(text).artifact, device)
+    assert '"map"' in kernel.manifest
+    rng = np.random.default_rng(5)
+    table = np.arange(16, dtype=np.int32).reshape(1, 16)
+
+    def layer():
+        shapes = [(256, 4, 128), (16, 16, 2, 128), (16, 16, 2, 128)]
+        return [bfloat16(rng.standard_normal(shape)) for shape in shapes]
+
+    names = ("q", "kv.k_pages", "kv.v_pages")
+    layers = [layer(), layer()]
+    tables = {
+        "q_start": np.array([0, 256], np.int32),
+        "kv.block_table": table,
+        "kv.lengths": np.array([256], np.int32),
+    }
+    described = {name: ("bf16", array.shape, None) for name, array in zip(names, layers[0], strict=True)}
+    plan = kernel.plan(kernel.batch({**described, **tables}))
+    o, lse = np.zeros((256, 4, 128), np.uint16), np.zeros((256, 4), np.float32)
+    for arrays in layers:
+        buffers = [*arrays, o, lse]
+        plan.run([array.ctypes.data for array in buffers], [array.nbytes for array in buffers])
+        given = {name: ("bf16", array.shape, array) for name, array in zip(names, arrays, strict=True)}
+        dtype, shape, content = _attn.reference(text, {**given, **tables})["o"]
+        exact = np.frombuffer(content).reshape(shape)
+        error = np.linalg.norm(widen(o) - exact, axis=-1) / np.linalg.norm(exact, axis=-1)
+        assert error.max() <= 8e-3
+
+
 def test_strategies_move_only_rounding(kernel):
     for strategy in ("auto", "flatten", "by-query", "by-node", "by-node-chunk"):
         problem = Problem()

@@ -6,7 +6,7 @@ import time
 from gpu_cache import CachePoint, cache_line, measure_cache
 from gpu_comparisons import Comparison, compare, comparison_line
 from gpu_points import PLAIN, bars
-from gpu_python import PythonPoint, measure_python, python_line
+from gpu_python import PythonPoint, measure_python, python_line, start
 from report import attn_run
 
 RUN_SECONDS = 300  # the longest that one attn-run may take
@@ -43,8 +43,8 @@ class Clock:
 
 
 class Bench:
-    def __init__(self, results, peers, repeats, folder, run=attn_run):
-        self.results, self.peers, self.run = results, peers, run
+    def __init__(self, results, peers, repeats, folder, run=attn_run, start=start):
+        self.results, self.peers, self.run, self.start = results, peers, run, start
         self.repeats, self.folder = repeats, folder
         self.plain = None  # seconds per visited FLOP of the plain one
 
@@ -71,7 +71,7 @@ class Bench:
         if isinstance(point, CachePoint):
             return measure_cache(point, self)
         if isinstance(point, PythonPoint):
-            return measure_python(point, self.folder)
+            return measure_python(point, self)
         ours = self.attn(point)
         seconds = ours["run_ms"] / 1e3
         problem = point.problem

@@ -61,14 +61,14 @@ def start(side, point, caches, result):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measure_python(point, folder):
-    """Measures a point: its row of the file."""
+def measure_python(point, bench):
+    """Measures a point: its row of the file. `bench.start` is `start`."""
     import torch
 
-    results = {side: folder / f"{side}.pt" for side in ("attn", "flex")}
-    caches = folder / point.name.replace(" ", "-")
-    cold = start("attn", point, caches, results["attn"])
-    warm = start("attn", point, caches, results["attn"])
+    results = {side: bench.folder / f"{side}.pt" for side in ("attn", "flex")}
+    caches = bench.folder / point.name.replace(" ", "-")
+    cold = bench.start("attn", point, caches, results["attn"])
+    warm = bench.start("attn", point, caches, results["attn"])
     row = {
         "key": point.key,
         "part": point.part,
@@ -79,7 +79,7 @@ def measure_python(point, folder):
         "declined": {},
     }
     try:
-        flex = start("flex", point, caches, results["flex"])
+        flex = bench.start("flex", point, caches, results["flex"])
     except RuntimeError as error:
         row["declined"]["flex"] = str(error)
         return row

@@ -152,6 +152,22 @@ def draw_cache(axes, rows, sessions):
     axes.set_title("operations on a cache; black: copying", fontsize=9)
 
 
+def draw_python(axes, rows):
+    """Seconds to a first result, from knowing nothing."""
+    sides = {"attn": COLOURS["attn"], "attn, cached": "#f4a6a6", "flex": COLOURS["flex"]}
+    for index, (side, shade) in enumerate(sides.items()):
+        there = [(i, r["first_seconds"][side]) for i, r in enumerate(rows) if side in r["first_seconds"]]
+        if there:
+            at, seconds = zip(*there, strict=True)
+            axes.barh([i + 0.25 * (index - 1) for i in at], seconds, height=0.25, color=shade, label=side)
+    axes.set_yticks(range(len(rows)), [r["name"] for r in rows], fontsize=7)
+    axes.set_xscale("log")
+    axes.invert_yaxis()
+    axes.set_xlabel("s")
+    axes.set_title("described in Python: to the first result", fontsize=9)
+    axes.legend(fontsize=7)
+
+
 def draw(sessions, rows, path):
     import matplotlib
 
@@ -163,8 +179,9 @@ def draw(sessions, rows, path):
     features = [r for r in rows if r["part"] == "features" and r["name"] != PLAIN and r["slowdown"]]
     decode = [r for r in rows if r["part"] == "decode"]
     cache = [r for r in rows if r["part"] == "cache"]
+    python = [r for r in rows if r["part"] == "python"]
     compared = [part for name in COMPARISONS if (part := [r for r in rows if r["part"] == name])]
-    heights = len(grid) + bool(features or decode or cache) + bool(compared)
+    heights = len(grid) + bool(features or decode or cache or python) + bool(compared)
     dims = sorted({dim for line in grid.values() for dim in line}) or [0]
     figure = plt.figure(figsize=(4 * max(len(dims), 3), 3 * heights), layout="constrained")
     figures = figure.subfigures(heights, 1, squeeze=False)[:, 0]
@@ -179,8 +196,7 @@ def draw(sessions, rows, path):
             figures[-1].subplots(1, len(compared), squeeze=False)[0], compared, strict=True
         ):
             draw_comparison(axes, part)
-    if features or decode or cache:
-        count = bool(features) + bool(decode) + bool(cache)
+    if count := bool(features) + bool(decode) + bool(cache) + bool(python):
         bottom = iter(figures[len(grid)].subplots(1, count, squeeze=False)[0])
         if features:
             draw_features(next(bottom), features)
@@ -188,6 +204,8 @@ def draw(sessions, rows, path):
             draw_decode(next(bottom), decode, sessions)
         if cache:
             draw_cache(next(bottom), cache, sessions)
+        if python:
+            draw_python(next(bottom), python)
     last = list(sessions.values())[-1]
     figure.suptitle(f"{last['device']}, {last['id'][:10]}, attn {last['commit']}, PyTorch {last['torch']}")
     figure.savefig(path)

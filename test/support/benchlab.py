@@ -28,7 +28,15 @@ class FakeRun:
         return self.status, report, "attn-run: error: no"
 
 
-def bench_of(run, tmp_path, peers=None, file="gpu.json", session=SESSION):
+def fake_start(side, point, caches, result):
+    """One side in a process of its own that takes no time."""
+    import torch
+
+    torch.save(torch.zeros(3), result)
+    return {"first_seconds": 0.5 if side == "attn" else 10.0, "run_ms": 1.0 if side == "attn" else 1.5}
+
+
+def bench_of(run, tmp_path, peers=None, file="gpu.json", session=SESSION, start=fake_start):
     results = Results(tmp_path / file, session)
     take = (lambda *_: (peers, {})) if peers is not None else (lambda *_: ({}, {"flex": "no Triton"}))
-    return Bench(results, take, 20, tmp_path, run), results
+    return Bench(results, take, 20, tmp_path, run, start), results

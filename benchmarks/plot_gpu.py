@@ -181,7 +181,16 @@ def draw(sessions, rows, path):
     cache = [r for r in rows if r["part"] == "cache"]
     python = [r for r in rows if r["part"] == "python"]
     compared = [part for name in COMPARISONS if (part := [r for r in rows if r["part"] == name])]
-    heights = len(grid) + bool(features or decode or cache or python) + bool(compared)
+    others = [
+        lambda axes: draw_features(axes, features),
+        lambda axes: draw_decode(axes, decode, sessions),
+        lambda axes: draw_cache(axes, cache, sessions),
+        lambda axes: draw_python(axes, python),
+    ]
+    there = [bool(features), bool(decode), bool(cache), bool(python)]
+    others = [panel for panel, some in zip(others, there, strict=True) if some]
+    lines = [others[i : i + 2] for i in range(0, len(others), 2)]
+    heights = len(grid) + len(lines) + bool(compared)
     dims = sorted({dim for line in grid.values() for dim in line}) or [0]
     figure = plt.figure(figsize=(4 * max(len(dims), 3), 3 * heights), layout="constrained")
     figures = figure.subfigures(heights, 1, squeeze=False)[:, 0]
@@ -196,16 +205,9 @@ def draw(sessions, rows, path):
             figures[-1].subplots(1, len(compared), squeeze=False)[0], compared, strict=True
         ):
             draw_comparison(axes, part)
-    if count := bool(features) + bool(decode) + bool(cache) + bool(python):
-        bottom = iter(figures[len(grid)].subplots(1, count, squeeze=False)[0])
-        if features:
-            draw_features(next(bottom), features)
-        if decode:
-            draw_decode(next(bottom), decode, sessions)
-        if cache:
-            draw_cache(next(bottom), cache, sessions)
-        if python:
-            draw_python(next(bottom), python)
+    for part, line in zip(figures[len(grid) :], lines, strict=False):
+        for axes, panel in zip(part.subplots(1, len(line), squeeze=False)[0], line, strict=True):
+            panel(axes)
     last = list(sessions.values())[-1]
     figure.suptitle(f"{last['device']}, {last['id'][:10]}, attn {last['commit']}, PyTorch {last['torch']}")
     figure.savefig(path)

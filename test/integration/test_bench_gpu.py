@@ -341,8 +341,7 @@ def test_picture(tmp_path):
     assert all(rate == pytest.approx(bytes / 5e-3 / 1e9) for bytes, rate in lines["attn"])
 
 
-# `python` measures in processes of its own, which need a GPU.
-@pytest.mark.parametrize("part", [part for part in PARTS if part != "python"])
+@pytest.mark.parametrize("part", PARTS)
 def test_picture_of_one_part(part, tmp_path):
     bench, results = bench_of(FakeRun(5.0), tmp_path)
     measure_all(PARTS[part](True), bench, Clock(None), results)

@@ -1,4 +1,4 @@
-"""Problem text -> PTX -> cubin: time and peak memory of every example on every target.
+"""Problem text -> PTX and problem text -> cubin: time and peak memory of every example on every target.
 
 Each step runs in a process of its own, as a user would run it; the table shows the fastest of N runs, since
 what is slower is the machine's doing. Peak memory is the process's largest resident set.
@@ -15,7 +15,7 @@ from pathlib import Path
 from report import ROOT, TARGETS, program, ptxas, write_report
 
 BAR_SECONDS = 0.15
-BAR_PTXAS_SECONDS = 0.30
+BAR_CUBIN_SECONDS = 0.30
 BAR_MEBIBYTES = 150
 
 
@@ -43,44 +43,38 @@ def main():
 
     rows = []
     print(
-        f"{'example':<20}{'target':<10}{'to PTX':>9}{'peak':>9}{'ptxas':>9}{'regs':>6}{'spills':>8}{'stack':>7}"
+        f"{'example':<20}{'target':<10}{'to PTX':>9}{'peak':>9}{'to cubin':>9}{'regs':>6}{'spills':>8}{'stack':>7}"
     )
     with tempfile.TemporaryDirectory() as folder:
         for example in sorted((ROOT / "examples").glob("*/*.mlir")):
             for target in TARGETS:
                 ptx, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
-                compile_command = [
-                    program("attn-opt"),
-                    example,
-                    f"--target={target}",
-                    "--emit=ptx",
-                    "-o",
-                    ptx,
-                ]
-                seconds, peak = measure(compile_command, args.repeat)
-                ptxas_seconds, _ = measure(["ptxas", f"-arch={target}", ptx, "-o", cubin], args.repeat)
+                command = [program("attn-opt"), example, f"--target={target}"]
+                seconds, peak = measure([*command, "--emit=ptx", "-o", ptx], args.repeat)
+                cubin_seconds, _ = measure([*command, "--emit=cubin", "-o", cubin], args.repeat)
                 kernels = ptxas(ptx, target)
                 row = {
                     "example": example.stem,
                     "target": target,
                     "ptx_seconds": seconds,
                     "peak_mib": peak,
-                    "ptxas_seconds": ptxas_seconds,
+                    "cubin_seconds": cubin_seconds,
                     "registers": max(k.registers for k in kernels),
                     "spill_bytes": sum(k.spill_stores + k.spill_loads for k in kernels),
                     "stack_bytes": sum(k.stack for k in kernels),
                 }
                 rows.append(row)
                 print(
-                    f"{row['example']:<20}{target:<10}{seconds:>7.3f} s{peak:>5.0f} MiB{ptxas_seconds:>7.3f} s"
+                    f"{row['example']:<20}{target:<10}{seconds:>7.3f} s{peak:>5.0f} MiB{cubin_seconds:>7.3f} s"
                     f"{row['registers']:>6}{row['spill_bytes']:>8}{row['stack_bytes']:>7}",
                     flush=True,
                 )
     slow = [r for r in rows if r["ptx_seconds"] > BAR_SECONDS or r["peak_mib"] > BAR_MEBIBYTES]
-    both = max(r["ptx_seconds"] + r["ptxas_seconds"] for r in rows)
+    slowest = max(r["cubin_seconds"] for r in rows)
+    within = sum(r["cubin_seconds"] <= BAR_CUBIN_SECONDS for r in rows)
     print(
         f"\nbars: {BAR_SECONDS} s and {BAR_MEBIBYTES} MiB to PTX: {len(rows) - len(slow)} of {len(rows)} within; "
-        f"slowest with ptxas {both:.3f} s (bar {BAR_PTXAS_SECONDS} s)"
+        f"{BAR_CUBIN_SECONDS} s to cubin, of all kernels of a problem: {within} of {len(rows)}, slowest {slowest:.3f} s"
     )
     write_report(args.json, "compile", rows)
     return 0

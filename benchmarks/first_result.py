@@ -12,6 +12,7 @@ import math
 import time
 
 import torch
+from gpu_python import NAMES, TOKENS
 from peers import Timer
 
 HEADS, KV_HEADS, DIM = 32, 8, 128
@@ -71,7 +72,6 @@ def flex_call(name, q, k, v):
 
 
 CALLS = {"attn": attn_call, "flex": flex_call}
-NAMES = ("causal", "window and sink", "softcap", "alibi")
 
 
 def main():
@@ -80,7 +80,7 @@ def main():
     )
     parser.add_argument("side", choices=CALLS)
     parser.add_argument("name", choices=NAMES)
-    parser.add_argument("--tokens", type=int, default=8192)
+    parser.add_argument("--tokens", type=int, default=TOKENS)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--save", help="where the result goes, for comparing sides")
     args = parser.parse_args()

@@ -8,6 +8,7 @@ import attn
 import numpy
 import pytest
 from attnlab import attn_run
+from dense_tensors import RANDOM, SLOPES, normal, qkv, swap
 from meaning import assert_close, assert_close_lse, attention, numbers
 
 from examples import load, save
@@ -18,20 +19,6 @@ from attn import attention as module  # noqa: E402
 from attn import jit  # noqa: E402
 
 TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "uint16": 8e-3}
-RANDOM = numpy.random.default_rng(7)
-
-
-def normal(*shape, dtype="float16"):
-    values = RANDOM.standard_normal(shape).astype(numpy.float32)
-    return attn.bfloat16_bits(values) if dtype == "uint16" else values.astype(dtype)
-
-
-def qkv(batch=2, rows=5, tokens=70, heads=8, kv_heads=2, dim=64, value_dim=None, dtype="float16"):
-    return (
-        normal(batch, rows, heads, dim, dtype=dtype),
-        normal(batch, tokens, kv_heads, dim, dtype=dtype),
-        normal(batch, tokens, kv_heads, value_dim or dim, dtype=dtype),
-    )
 
 
 def compare(inputs, meaning, **given):
@@ -41,10 +28,6 @@ def compare(inputs, meaning, **given):
     assert_close(o, wanted, TOLERANCE[str(inputs[0].dtype).removeprefix("torch.")])
     assert_close_lse(lse, wanted_lse)
     return o, lse
-
-
-def swap(tensor):
-    return tensor.transpose(1, 2) if hasattr(tensor, "detach") else tensor.swapaxes(1, 2)
 
 
 # --- Meaning -------------------------------------------------------------------------------------------------
@@ -76,9 +59,6 @@ def test_heads_and_dims(heads, kv_heads, dim, value_dim):
 def test_scale_and_softcap():
     meaning = {"score": lambda s, h, qi, ki: 2 * numpy.tanh(s / 2), "scale": 0.3}
     compare(qkv(), meaning, scale=0.3, softcap=2.0)
-
-
-SLOPES = (-(2.0 ** -numpy.arange(1, 9))).astype(numpy.float32)
 
 
 def test_score_that_reads_a_tensor_and_sink_logits():
@@ -228,62 +208,6 @@ def test_bfloat16_of_ml_dtypes():
     o = attn.attend(*tensors)
     assert o.dtype == ml_dtypes.bfloat16
     assert_close(o.astype(numpy.float32), attention(*(t.astype(numpy.float64) for t in tensors))[0], 8e-3)
-
-
-# --- On a GPU ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cuda():
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("PyTorch finds no GPU")
-    return torch
-
-
-@pytest.mark.parametrize("lies", ["bshd", "bhsd"])
-def test_gpu_in_both_orders(cuda, lies):
-    tensors = [cuda.from_numpy(t).cuda() for t in qkv(rows=150, tokens=200)]
-    given = [t if lies == "bshd" else swap(swap(t).contiguous()) for t in tensors]
-    o, lse = attn.attend(*given, causal=True, window=90, sink=3, return_lse=True)
-    see = attn.causal() & (attn.sink(3) | attn.recent(90))
-    wanted, wanted_lse = attention(*(t.cpu() for t in tensors), see)
-    assert_close(o.cpu(), wanted, 1e-3)
-    assert_close_lse(lse.cpu(), wanted_lse)
-
-
-def test_gpu_packed(cuda):
-    starts = cuda.tensor([0, 40, 41, 300], dtype=cuda.int32, device="cuda")
-    q, k, v = (cuda.from_numpy(normal(300, heads, 64)).cuda() for heads in (8, 2, 2))
-    o = attn.attend(q, k, v, causal=True, softcap=20.0, cu_seqlens=starts).cpu()
-    for first, last in ((0, 40), (40, 41), (41, 300)):
-        part = [t[None, first:last].cpu() for t in (q, k, v)]
-        wanted, _ = attention(*part, attn.causal(), lambda s, h, qi, ki: 20 * numpy.tanh(s / 20))
-        assert_close(o[None, first:last], wanted, 1e-3)
-
-
-def test_gpu_and_cpu_do_not_mix(cuda):
-    q, k, v = (cuda.from_numpy(tensor) for tensor in qkv())
-    with pytest.raises(attn.TensorError, match="k: expected memory of host, where q is, got cuda:0"):
-        attn.attend(q, k.cuda(), v)
-
-
-def test_gpu_graph(cuda):
-    """A call like the one before neither allocates anything but the output nor waits: a graph records it."""
-    tensors = [cuda.from_numpy(t).cuda() for t in qkv(rows=2)]
-    out = cuda.empty_like(tensors[0])
-    stream = cuda.cuda.Stream()
-    with cuda.cuda.stream(stream):
-        attn.attend(*tensors, causal=True, out=out)
-        graph = cuda.cuda.CUDAGraph()
-        with cuda.cuda.graph(graph, stream=stream):
-            attn.attend(*tensors, causal=True, out=out)
-    for tensor in tensors:
-        tensor.mul_(0.5)
-    out.fill_(float("nan"))
-    graph.replay()
-    cuda.cuda.synchronize()
-    assert_close(out.cpu(), attention(*(t.cpu() for t in tensors), attn.causal())[0], 1e-3)
 
 
 # --- The same as elsewhere -----------------------------------------------------------------------------------
@@ -450,144 +374,3 @@ def test_a_forked_process_makes_its_own():
     if child == 0:
         os._exit(0 if (attn.attend(*tensors, causal=True) == wanted).all() else 1)
     assert os.waitpid(child, 0)[1] == 0
-
-
-# --- Mistakes ------------------------------------------------------------------------------------------------
-
-
-def cut(tensors, i, change):
-    return [change(tensor) if i == j else tensor for j, tensor in enumerate(tensors)]
-
-
-WRONG = [
-    (
-        lambda t: cut(t, 1, lambda k: k.astype("float32")),
-        {},
-        "k: expected the dtype of q, float16 [2, 5, 8, 64], got float32",
-    ),
-    (lambda t: [x.astype("float32") for x in t], {}, "q: expected 'bfloat16' or 'float16', got 'f32'"),
-    (lambda t: [x.astype("int32") for x in t], {}, "q: expected 'bfloat16' or 'float16', got 'i32'"),
-    (
-        lambda t: cut(t, 0, lambda q: q[0]),
-        {},
-        "q: expected 4 dimensions, [batch, seq, heads, dim], got float16 [5, 8, 64]",
-    ),
-    (lambda t: cut(t, 0, lambda q: q[:, :, :7]), {}, "q: expected a multiple of the 2 heads of k, got 7"),
-    (
-        lambda t: cut(t, 1, lambda k: k[:, :, :1]),
-        {},
-        "k: expected shape [2, 70, 2, 64] beside q and v, got [2, 70, 1, 64]",
-    ),
-    (lambda t: cut(t, 1, lambda k: k[:, ::2]), {}, "k: expected shape [2, 70, 2, 64]"),
-    (
-        lambda t: [t[0], t[1][:, ::2], t[2][:, ::2]],
-        {},
-        "k: expected memory in the order [batch, seq, heads, dim] or",
-    ),
-    (
-        lambda t: [t[0], t[1], swap(numpy.ascontiguousarray(swap(t[2])))],
-        {},
-        "v: expected memory in the order of k",
-    ),
-    (lambda t: [t[0][:, ::2], t[1], t[2]], {}, "q: expected memory in the order [batch, seq, heads, dim] or"),
-    (
-        lambda t: [t[0], t[1][:, 40:], t[2][:, 40:]],
-        {},
-        "k: expected as much memory behind the last sequence's tokens",
-    ),
-    (lambda t: cut(t, 0, lambda q: None), {}, "q: expected a tensor of PyTorch or NumPy"),
-    (lambda t: t, {"layout": "bsdh"}, "layout: expected 'bshd' or 'bhsd', got 'bsdh'"),
-    (lambda t: t, {"window": 4}, "window: expected causal=True beside it, got 4 without"),
-    (lambda t: t, {"causal": 1}, "causal: expected True or False, got 1"),
-    (lambda t: t, {"causal": True, "window": -4}, "window(n): expected an integer from 0"),
-    (
-        lambda t: t,
-        {"causal": True, "see": attn.causal()},
-        "see: expected instead of causal, window and sink, got both",
-    ),
-    (lambda t: t, {"see": "causal"}, "see: expected a visibility"),
-    (lambda t: t, {"softcap": 0.0}, "softcap: expected a positive number, or None, got 0.0"),
-    (lambda t: t, {"softcap": 3.0, "score": lambda s, h, qi, ki: s}, "softcap: expected None beside score"),
-    (lambda t: t, {"scale": -1.0}, "scale: expected a positive, finite number"),
-    (lambda t: t, {"tensors": {"slopes": SLOPES}}, "tensors: expected a score function that reads slopes"),
-    (lambda t: t, {"tensors": [SLOPES]}, "tensors: expected a dict of names and tensors"),
-    (lambda t: t, {"sink_logits": SLOPES[:3]}, "sink_logits: expected float32 [8], got float32 [3]"),
-    (
-        lambda t: t,
-        {"kv_lengths": [70]},
-        "kv_lengths: expected 2 lengths from 0 to the 70 tokens of k, got list [70]",
-    ),
-    (lambda t: t, {"kv_lengths": [70, 71]}, "kv_lengths: expected 2 lengths"),
-    (lambda t: t, {"cu_seqlens_k": [0, 3]}, "cu_seqlens: expected beside cu_seqlens_k, got None"),
-    (lambda t: t, {"cu_seqlens": [0, 2]}, "q: expected 3 dimensions, [tokens, heads, dim]"),
-    (
-        lambda t: [x[0] for x in t],
-        {"cu_seqlens": [0, 5]},
-        "cu_seqlens_k: expected offsets that rise from 0 to the 70 rows",
-    ),
-    (
-        lambda t: [x[0] for x in t],
-        {"cu_seqlens": [0, 4], "cu_seqlens_k": [0, 70]},
-        "cu_seqlens: expected offsets",
-    ),
-    (
-        lambda t: [x[0] for x in t],
-        {"cu_seqlens": [0, 5], "kv_lengths": [3]},
-        "kv_lengths: expected None beside cu_seqlens",
-    ),
-    (
-        lambda t: [t[0], t[1][:, :3], t[2][:, :3]],
-        {"causal": True, "sink": 2},
-        "which a sink needs, got 5 rows beside 3",
-    ),
-    (
-        lambda t: t,
-        {"out": numpy.zeros((2, 5, 8, 32), numpy.float16)},
-        "out: expected float16 [2, 5, 8, 64], got float16",
-    ),
-    (
-        lambda t: t,
-        {"out": numpy.zeros((2, 8, 5, 64), numpy.float16).swapaxes(1, 2)},
-        "out: expected memory in the order",
-    ),
-]
-
-
-@pytest.mark.parametrize("change,given,message", WRONG, ids=[message[:60] for *_, message in WRONG])
-def test_wrong_ones_are_refused(change, given, message):
-    with pytest.raises((attn.TensorError, attn.SpecError)) as error:
-        attn.attend(*change(qkv()), **given)
-    assert message in str(error.value)
-
-
-def test_heads_in_memory_for_scores_that_read_them():
-    tensors = [swap(numpy.ascontiguousarray(swap(tensor))) for tensor in qkv()]
-    with pytest.raises(attn.TensorError, match="which a score function that depends on the head needs"):
-        attn.attend(*tensors, score=lambda s, h, qi, ki: s * h)
-
-
-def test_gradients_are_refused_where_they_would_be_lost():
-    torch = pytest.importorskip("torch")
-    tensors = [torch.from_numpy(tensor) for tensor in qkv()]
-    tensors[1].requires_grad_()
-    with pytest.raises(attn.TensorError, match="k: requires a gradient, and attn has no backward pass yet"):
-        attn.attend(*tensors)
-    with torch.no_grad():
-        attn.attend(*tensors)
-    with pytest.raises(attn.TensorError, match="requires a gradient"):
-        attn.attend(*tensors)
-
-
-def test_read_only_outputs_are_refused():
-    q, k, v = qkv()
-    out = numpy.zeros_like(q)
-    out.flags.writeable = False
-    with pytest.raises(attn.TensorError, match="out: expected memory that may be written"):
-        attn.attend(q, k, v, out=out)
-
-
-def test_tensors_of_no_memory_are_refused():
-    torch = pytest.importorskip("torch")
-    tensors = [torch.from_numpy(tensor).to("meta") for tensor in qkv()]
-    with pytest.raises((attn.TensorError, attn.DeviceError)):
-        attn.attend(*tensors)

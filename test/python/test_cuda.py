@@ -17,8 +17,9 @@ def random(*shape, dtype=torch.bfloat16, seed=0):
     return torch.randn(shape, generator=generator, device="cuda").to(dtype)
 
 
-def reference(q, k, v, visible, softcap=None):
-    """[batch, seq, heads, dim], in float64; `visible` of query and key positions, the queries being the last ones."""
+def meaning(q, k, v, visible, softcap=None):
+    """[batch, seq, heads, dim], in float64; `visible` of query and key positions, the queries being the last ones.
+    Gives o, and the logarithm of each row's denominator, [batch, seq, heads]."""
     q, k, v = (x.transpose(1, 2).double() for x in (q, k, v))
     k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
     scores = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
@@ -27,7 +28,11 @@ def reference(q, k, v, visible, softcap=None):
     rows, tokens = scores.shape[2:]
     qi = torch.arange(tokens - rows, tokens, device="cuda")[:, None]
     scores = scores.masked_fill(~visible(qi, torch.arange(tokens, device="cuda")[None]), -torch.inf)
-    return (scores.softmax(-1) @ v).transpose(1, 2)
+    return (scores.softmax(-1) @ v).transpose(1, 2), scores.logsumexp(-1).transpose(1, 2)
+
+
+def reference(*arguments, **named):
+    return meaning(*arguments, **named)[0]
 
 
 def assert_near(result, expected):
@@ -57,12 +62,42 @@ def test_attend(name, layout, rows):
         random(2, 300, KV_HEADS, DIM),
         random(2, 300, KV_HEADS, DIM, seed=1),
     )
-    expected = reference(q, k, v, visible, options.get("softcap"))
+    expected, expected_lse = meaning(q, k, v, visible, options.get("softcap"))
     if layout == "bhsd":
         q, k, v = (x.transpose(1, 2).contiguous() for x in (q, k, v))
     o, lse = attn.attend(q, k, v, layout=layout, return_lse=True, **options)
     assert o.is_cuda and lse.is_cuda
-    assert_near(o.transpose(1, 2) if layout == "bhsd" else o, expected)
+    if layout == "bhsd":
+        o, lse = o.transpose(1, 2), lse.transpose(1, 2)
+    assert_near(o, expected)
+    assert (lse.double() - expected_lse).abs().max() < 2e-3
+
+
+def test_packed_sequences():
+    starts = torch.tensor([0, 40, 41, 300], dtype=torch.int32, device="cuda")
+    q, k, v = random(300, Q_HEADS, DIM), random(300, KV_HEADS, DIM), random(300, KV_HEADS, DIM, seed=1)
+    o = attn.attend(q, k, v, causal=True, softcap=20.0, cu_seqlens=starts)
+    for first, last in ((0, 40), (40, 41), (41, 300)):
+        part = (x[None, first:last] for x in (q, k, v))
+        assert_near(o[None, first:last], reference(*part, lambda qi, ki: ki <= qi, softcap=20.0))
+
+
+def test_a_call_like_one_before_can_be_captured():
+    """It neither allocates anything but the output nor waits."""
+    q, k, v = random(2, 2, Q_HEADS, DIM), random(2, 70, KV_HEADS, DIM), random(2, 70, KV_HEADS, DIM, seed=1)
+    out, stream, graph = torch.empty_like(q), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        attn.attend(q, k, v, causal=True, out=out)
+        with torch.cuda.graph(graph, stream=stream):
+            attn.attend(q, k, v, causal=True, out=out)
+    torch.cuda.synchronize()
+    for tensor in (q, k, v):
+        tensor.mul_(0.5)
+    out.fill_(torch.nan)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert_near(out, reference(q, k, v, lambda qi, ki: ki <= qi))
 
 
 def test_work_goes_to_the_stream_of_the_caller():
@@ -173,6 +208,8 @@ def test_refusals_come_before_the_launch(decode):
     q, k, v = random(1, 4, Q_HEADS, DIM), random(1, 9, KV_HEADS, DIM), random(1, 9, KV_HEADS, DIM)
     with pytest.raises(attn.TensorError, match="expected memory of cuda:0"):
         attn.attend(q, k.cpu(), v, causal=True)
+    with pytest.raises(attn.TensorError, match="k: expected memory of host, where q is, got cuda:0"):
+        attn.attend(q.cpu(), k, v.cpu(), causal=True)
     with pytest.raises(attn.Error, match="grad"):
         attn.attend(q.requires_grad_(), k, v, causal=True)
     assert sdpa(*(x.transpose(1, 2) for x in (q, k, v)), enable_gqa=True).isfinite().all()  # the GPU is well

@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
-from test_kernel import DIM, KV_HEADS, LENGTHS, PAGES, Q_HEADS, Problem, spec  # noqa: E402
+from kernel_problem import DIM, KV_HEADS, LENGTHS, PAGES, Q_HEADS, Problem, spec  # noqa: E402
 
 ODD = [
     None, True, 0, -1, 1.5, 2**31, 2**63, 2**200, float("nan"), "", "q", b"bytes", [], [1], (), (1, 2), {}, {"q": 1},

@@ -1,0 +1,146 @@
+"""attn.attend: what it refuses, and how it says so."""
+
+import attn
+import numpy
+import pytest
+from dense_tensors import SLOPES, qkv, swap
+
+pytest.importorskip("attn._attn", reason="the extension is not built")
+
+
+def cut(tensors, i, change):
+    return [change(tensor) if i == j else tensor for j, tensor in enumerate(tensors)]
+
+
+WRONG = [
+    (
+        lambda t: cut(t, 1, lambda k: k.astype("float32")),
+        {},
+        "k: expected the dtype of q, float16 [2, 5, 8, 64], got float32",
+    ),
+    (lambda t: [x.astype("float32") for x in t], {}, "q: expected 'bfloat16' or 'float16', got 'f32'"),
+    (lambda t: [x.astype("int32") for x in t], {}, "q: expected 'bfloat16' or 'float16', got 'i32'"),
+    (
+        lambda t: cut(t, 0, lambda q: q[0]),
+        {},
+        "q: expected 4 dimensions, [batch, seq, heads, dim], got float16 [5, 8, 64]",
+    ),
+    (lambda t: cut(t, 0, lambda q: q[:, :, :7]), {}, "q: expected a multiple of the 2 heads of k, got 7"),
+    (
+        lambda t: cut(t, 1, lambda k: k[:, :, :1]),
+        {},
+        "k: expected shape [2, 70, 2, 64] beside q and v, got [2, 70, 1, 64]",
+    ),
+    (lambda t: cut(t, 1, lambda k: k[:, ::2]), {}, "k: expected shape [2, 70, 2, 64]"),
+    (
+        lambda t: [t[0], t[1][:, ::2], t[2][:, ::2]],
+        {},
+        "k: expected memory in the order [batch, seq, heads, dim] or",
+    ),
+    (
+        lambda t: [t[0], t[1], swap(numpy.ascontiguousarray(swap(t[2])))],
+        {},
+        "v: expected memory in the order of k",
+    ),
+    (lambda t: [t[0][:, ::2], t[1], t[2]], {}, "q: expected memory in the order [batch, seq, heads, dim] or"),
+    (
+        lambda t: [t[0], t[1][:, 40:], t[2][:, 40:]],
+        {},
+        "k: expected as much memory behind the last sequence's tokens",
+    ),
+    (lambda t: cut(t, 0, lambda q: None), {}, "q: expected a tensor of PyTorch or NumPy"),
+    (lambda t: t, {"layout": "bsdh"}, "layout: expected 'bshd' or 'bhsd', got 'bsdh'"),
+    (lambda t: t, {"window": 4}, "window: expected causal=True beside it, got 4 without"),
+    (lambda t: t, {"causal": 1}, "causal: expected True or False, got 1"),
+    (lambda t: t, {"causal": True, "window": -4}, "window(n): expected an integer from 0"),
+    (
+        lambda t: t,
+        {"causal": True, "see": attn.causal()},
+        "see: expected instead of causal, window and sink, got both",
+    ),
+    (lambda t: t, {"see": "causal"}, "see: expected a visibility"),
+    (lambda t: t, {"softcap": 0.0}, "softcap: expected a positive number, or None, got 0.0"),
+    (lambda t: t, {"softcap": 3.0, "score": lambda s, h, qi, ki: s}, "softcap: expected None beside score"),
+    (lambda t: t, {"scale": -1.0}, "scale: expected a positive, finite number"),
+    (lambda t: t, {"tensors": {"slopes": SLOPES}}, "tensors: expected a score function that reads slopes"),
+    (lambda t: t, {"tensors": [SLOPES]}, "tensors: expected a dict of names and tensors"),
+    (lambda t: t, {"sink_logits": SLOPES[:3]}, "sink_logits: expected float32 [8], got float32 [3]"),
+    (
+        lambda t: t,
+        {"kv_lengths": [70]},
+        "kv_lengths: expected 2 lengths from 0 to the 70 tokens of k, got list [70]",
+    ),
+    (lambda t: t, {"kv_lengths": [70, 71]}, "kv_lengths: expected 2 lengths"),
+    (lambda t: t, {"cu_seqlens_k": [0, 3]}, "cu_seqlens: expected beside cu_seqlens_k, got None"),
+    (lambda t: t, {"cu_seqlens": [0, 2]}, "q: expected 3 dimensions, [tokens, heads, dim]"),
+    (
+        lambda t: [x[0] for x in t],
+        {"cu_seqlens": [0, 5]},
+        "cu_seqlens_k: expected offsets that rise from 0 to the 70 rows",
+    ),
+    (
+        lambda t: [x[0] for x in t],
+        {"cu_seqlens": [0, 4], "cu_seqlens_k": [0, 70]},
+        "cu_seqlens: expected offsets",
+    ),
+    (
+        lambda t: [x[0] for x in t],
+        {"cu_seqlens": [0, 5], "kv_lengths": [3]},
+        "kv_lengths: expected None beside cu_seqlens",
+    ),
+    (
+        lambda t: [t[0], t[1][:, :3], t[2][:, :3]],
+        {"causal": True, "sink": 2},
+        "which a sink needs, got 5 rows beside 3",
+    ),
+    (
+        lambda t: t,
+        {"out": numpy.zeros((2, 5, 8, 32), numpy.float16)},
+        "out: expected float16 [2, 5, 8, 64], got float16",
+    ),
+    (
+        lambda t: t,
+        {"out": numpy.zeros((2, 8, 5, 64), numpy.float16).swapaxes(1, 2)},
+        "out: expected memory in the order",
+    ),
+]
+
+
+@pytest.mark.parametrize("change,given,message", WRONG, ids=[message[:60] for *_, message in WRONG])
+def test_wrong_ones_are_refused(change, given, message):
+    with pytest.raises((attn.TensorError, attn.SpecError)) as error:
+        attn.attend(*change(qkv()), **given)
+    assert message in str(error.value)
+
+
+def test_heads_in_memory_for_scores_that_read_them():
+    tensors = [swap(numpy.ascontiguousarray(swap(tensor))) for tensor in qkv()]
+    with pytest.raises(attn.TensorError, match="which a score function that depends on the head needs"):
+        attn.attend(*tensors, score=lambda s, h, qi, ki: s * h)
+
+
+def test_gradients_are_refused_where_they_would_be_lost():
+    torch = pytest.importorskip("torch")
+    tensors = [torch.from_numpy(tensor) for tensor in qkv()]
+    tensors[1].requires_grad_()
+    with pytest.raises(attn.TensorError, match="k: requires a gradient, and attn has no backward pass yet"):
+        attn.attend(*tensors)
+    with torch.no_grad():
+        attn.attend(*tensors)
+    with pytest.raises(attn.TensorError, match="requires a gradient"):
+        attn.attend(*tensors)
+
+
+def test_read_only_outputs_are_refused():
+    q, k, v = qkv()
+    out = numpy.zeros_like(q)
+    out.flags.writeable = False
+    with pytest.raises(attn.TensorError, match="out: expected memory that may be written"):
+        attn.attend(q, k, v, out=out)
+
+
+def test_tensors_of_no_memory_are_refused():
+    torch = pytest.importorskip("torch")
+    tensors = [torch.from_numpy(tensor).to("meta") for tensor in qkv()]
+    with pytest.raises((attn.TensorError, attn.DeviceError)):
+        attn.attend(*tensors)

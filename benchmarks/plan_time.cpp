@@ -96,6 +96,19 @@ void tell(benchmark::State &state, double items, double balance) {
       items / 1000, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
+/// Times plans of one batch, and gives the last; what could not be planned is said by `state`.
+Plan timePlans(benchmark::State &state, const Manifest &m, const Batch &batch) {
+  const PlanOptions options;
+  Planner planner(m, options, planCapacity(m, PlanLimits::of(m, batch), options));
+  Plan plan;
+  for (auto _ : state)
+    if (Status status = planner.plan(batch, plan); !status) {
+      state.SkipWithError(status.error().message.c_str());
+      break;
+    }
+  return plan;
+}
+
 void plan(benchmark::State &state) {
   const auto streaming = static_cast<int32_t>(state.range(3));
   const Manifest m = llama(streaming > 0);
@@ -103,14 +116,7 @@ void plan(benchmark::State &state) {
                        static_cast<int>(state.range(2)));
   for (int32_t head = 0; head < m.kvHeads; ++head)
     batch.classes.push_back(head < streaming);
-  const PlanOptions options;
-  Planner planner(m, options, planCapacity(m, PlanLimits::of(m, batch), options));
-  Plan plan;
-  for (auto _ : state)
-    if (Status status = planner.plan(batch, plan); !status) {
-      state.SkipWithError(status.error().message.c_str());
-      return;
-    }
+  const Plan plan = timePlans(state, m, batch);
   const auto items = static_cast<double>(plan.tasks.size());
   state.counters["cuts"] = static_cast<double>(plan.stats.cuts);
   tell(state, items, plan.stats.balance);
@@ -149,14 +155,7 @@ void planHeads(benchmark::State &state) {
       for (int32_t head = 0; head < m.kvHeads; ++head)
         operand.lengths.push_back(static_cast<int32_t>(rng() % static_cast<uint32_t>(length + 1)));
   }
-  const PlanOptions options;
-  Planner planner(m, options, planCapacity(m, PlanLimits::of(m, batch), options));
-  Plan plan;
-  for (auto _ : state)
-    if (Status status = planner.plan(batch, plan); !status) {
-      state.SkipWithError(status.error().message.c_str());
-      return;
-    }
+  const Plan plan = timePlans(state, m, batch);
   tell(state, static_cast<double>(plan.tasks.size()), plan.stats.balance);
 }
 
@@ -208,14 +207,7 @@ void verify(benchmark::State &state) {
   m.arguments[1].page = 1;
   m.kernels[1].params.push_back({Parameter::Kind::Buffer, "plan.slots", 0});
   const Batch batch = drafts(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
-  const PlanOptions options;
-  Planner planner(m, options, planCapacity(m, PlanLimits::of(m, batch), options));
-  Plan plan;
-  for (auto _ : state)
-    if (Status status = planner.plan(batch, plan); !status) {
-      state.SkipWithError(status.error().message.c_str());
-      return;
-    }
+  const Plan plan = timePlans(state, m, batch);
   const auto items = static_cast<double>(batch.rows * m.kvHeads);
   state.counters["tasks"] = static_cast<double>(plan.tasks.size());
   tell(state, items, plan.stats.balance);

@@ -1,33 +1,23 @@
 """Append, move and gather with given tensors: NumPy agrees to the bit, and what cannot be right is refused by row."""
 
-import os
-import subprocess
-
 import numpy as np
 import pytest
-from attnlab import CacheProblem, attn_run, program
-from safetensors.numpy import load_file, save_file
+import tensorlab
+from attnlab import CacheProblem, attn_run
+from tensorlab import DEVICE
 
-DEVICE = os.environ.get("ATTN_DEVICE", "host")
 SIZES = ["--dim=layers=2", "--dim=rows=50", "--dim=pages=30"]
 
 
 def generate(folder, problem, *options):
-    file, saved = folder / "problem.mlir", folder / "in.safetensors"
+    file = folder / "problem.mlir"
     file.write_text(problem.text())
-    command = [program("attn-run"), str(file), f"--device={DEVICE}", "--save-inputs", str(saved), *options]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert result.returncode == 0, result.stderr
-    return file, load_file(saved)
+    return file, tensorlab.generate(file, folder, *options)
 
 
 def run(folder, file, tensors, *options):
-    inputs, outputs = folder / "given.safetensors", folder / "out.safetensors"
-    save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, inputs)
-    status, report, errors = attn_run(
-        file, f"--device={DEVICE}", "--check", "--inputs", inputs, "--outputs", outputs, *options
-    )
-    return status, report, errors, load_file(outputs) if status == 0 else None
+    status, results, report, errors = tensorlab.launch(file, folder, tensors, *options)
+    return status, report, errors, results
 
 
 def bits(tensor):

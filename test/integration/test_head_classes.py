@@ -1,15 +1,13 @@
 """Head classes: which KV heads stream is data, what streaming heads cannot see they do not read."""
 
-import os
 import random
-import subprocess
 
 import numpy as np
 import pytest
-from attnlab import Problem, attn_run, program
-from safetensors.numpy import load_file, save_file
+from attnlab import Problem, attn_run
+from safetensors.numpy import save_file
+from tensorlab import DEVICE, generate, launch
 
-DEVICE = os.environ.get("ATTN_DEVICE", "host")
 SINK, RECENT = 20, 70
 CLASSES = f"causal heads {{retrieval: see all, streaming: see sink({SINK}) | recent({RECENT})}}"
 SHAPES = [("mma", 1), ("mma", 40), ("wgmma", 40)]
@@ -22,23 +20,11 @@ def write(folder, store="paged<16>", q_heads=8, kv_heads=4, text=lambda text: te
     return file
 
 
-def generate(file, folder, *options):
-    """Tensors as attn-run makes them."""
-    saved = folder / "generated.safetensors"
-    command = [program("attn-run"), str(file), f"--device={DEVICE}", "--save-inputs", str(saved), *options]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert result.returncode == 0, result.stderr
-    return load_file(saved)
-
-
 def run(file, folder, tensors, *options):
     """The results for these tensors, and the report."""
-    inputs, outputs = folder / "in.safetensors", folder / "out.safetensors"
-    save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, inputs)
-    arguments = ["--inputs", inputs, "--outputs", outputs, "--check", f"--device={DEVICE}", *options]
-    status, report, errors = attn_run(file, *arguments)
+    status, results, report, errors = launch(file, folder, tensors, *options)
     assert status == 0, errors
-    return load_file(outputs), report
+    return results, report
 
 
 def tokens_of(tensors, sequence):

@@ -1,14 +1,10 @@
 """Ragged operands: each KV head has lengths and pages of its own, beside whatever else an attention is made of."""
 
-import os
-import subprocess
-
 import numpy as np
 import pytest
-from attnlab import ROOT, Problem, attn_run, program
-from safetensors.numpy import load_file, save_file
+from attnlab import ROOT, Problem, attn_run
+from tensorlab import DEVICE, generate, launch
 
-DEVICE = os.environ.get("ATTN_DEVICE", "host")
 SHAPES = [("mma", 1), ("mma", 40), ("wgmma", 40)]
 STORES = ["paged<16>", "paged<1>", "dense", "packed"]
 HEADS, GROUP, DIM = 4, 2, 64
@@ -23,24 +19,6 @@ def write(folder, text, name="problem.mlir"):
     file = folder / name
     file.write_text(text)
     return file
-
-
-def generate(file, folder, *options):
-    """Tensors as attn-run makes them."""
-    saved = folder / "generated.safetensors"
-    command = [program("attn-run"), str(file), f"--device={DEVICE}", "--save-inputs", str(saved), *options]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert result.returncode == 0, result.stderr
-    return load_file(saved)
-
-
-def launch(file, folder, tensors, *options):
-    """What attn-run makes of these tensors: status, results, report, errors."""
-    inputs, outputs = folder / "in.safetensors", folder / "out.safetensors"
-    save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, inputs)
-    arguments = ["--inputs", inputs, "--outputs", outputs, "--check", f"--device={DEVICE}", *options]
-    status, report, errors = attn_run(file, *arguments)
-    return status, load_file(outputs) if status == 0 else {}, report, errors
 
 
 def run(file, folder, tensors, *options):

@@ -133,6 +133,8 @@ struct PlanLimits {
   int64_t sharedRows = 0;      ///< and the sum of their rows
   int64_t tokensPerRow = 0; ///< of the instances that one row sees; asked for where tasks have a fixed size
   static PlanLimits of(const Manifest &manifest, const Batch &batch);
+  /// What holds both: the larger of each.
+  static PlanLimits larger(const PlanLimits &a, const PlanLimits &b);
 };
 
 /// Sizes of the plan's device buffers, which never depend on lengths.

@@ -1,3 +1,4 @@
+#include "attn-c/Unstable.h"
 #include "capi/Objects.h"
 
 #include <cstring>
@@ -211,16 +212,35 @@ int64_t attnBatchSequences(const AttnBatch *batch) {
   });
 }
 
+/// Calls `read` with a batch of the kernel's, which nobody changes meanwhile.
+static Status readBatch(const AttnKernel *kernel, const AttnBatch *batch, auto read) {
+  auto held = batch->shared->lock.take("the batch");
+  if (!held)
+    return held.error();
+  const Manifest &manifest = kernel->loaded->manifest;
+  if (Status status = batch->shared->fits(manifest); !status)
+    return status;
+  read(manifest, batch->shared->content.batch);
+  return {};
+}
+
 AttnStatus attnBatchTables(const AttnKernel *kernel, const AttnBatch *batch, AttnTensors **tables) {
   return guarded([&]() -> Status {
     if (Status status = required("kernel, batch, tables", kernel, batch, tables); !status)
       return status;
-    auto held = batch->shared->lock.take("the batch");
-    if (!held)
-      return held.error();
-    if (Status status = batch->shared->fits(kernel->loaded->manifest); !status)
+    return readBatch(kernel, batch, [&](const Manifest &manifest, const Batch &content) {
+      *tables = new AttnTensors{tablesOf(manifest, content)};
+    });
+  });
+}
+
+AttnStatus attnBatchFloor(const AttnKernel *kernel, const AttnBatch *batch, AttnFloor *floor) {
+  return guarded([&]() -> Status {
+    if (Status status = required("kernel, batch, floor", kernel, batch, floor); !status)
       return status;
-    *tables = new AttnTensors{tablesOf(kernel->loaded->manifest, batch->shared->content.batch)};
-    return {};
+    return readBatch(kernel, batch, [&](const Manifest &manifest, const Batch &content) {
+      const ProblemFloor least = problemFloor(manifest, content);
+      *floor = {least.queryBytes, least.kvBytes, least.tableBytes, least.resultBytes, least.usefulFlops};
+    });
   });
 }

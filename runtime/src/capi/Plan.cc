@@ -27,16 +27,6 @@ Result<std::unique_lock<std::mutex>> PlannedBatch::hold() const {
 
 namespace {
 
-/// The larger of each.
-PlanLimits larger(const PlanLimits &a, const PlanLimits &b) {
-  return {std::max(a.rows, b.rows),
-          std::max(a.groups, b.groups),
-          std::max(a.instancesPerRow, b.instancesPerRow),
-          std::max(a.sharedInstances, b.sharedInstances),
-          std::max(a.sharedRows, b.sharedRows),
-          std::max(a.tokensPerRow, b.tokensPerRow)};
-}
-
 Result<PlanOptions> readOptions(const AttnPlanOptions &given, const LoadedKernel &kernel) {
   PlanOptions options;
   if (given.strategy && std::string_view(given.strategy) == "auto") {
@@ -140,7 +130,7 @@ Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream
   bool grow = first;
   if (first || !kept) {
     const PlanLimits now = PlanLimits::of(manifest, content);
-    const PlanLimits more = larger(limits, now);
+    const PlanLimits more = PlanLimits::larger(limits, now);
     grow = first || more.rows != limits.rows || more.groups != limits.groups ||
            more.instancesPerRow != limits.instancesPerRow || more.sharedInstances != limits.sharedInstances ||
            more.sharedRows != limits.sharedRows || more.tokensPerRow != limits.tokensPerRow;

@@ -54,18 +54,3 @@ AttnStatus attnDeviceResetReport(AttnDevice *device) {
     return {};
   });
 }
-
-AttnStatus attnBatchFloor(const AttnKernel *kernel, const AttnBatch *batch, AttnFloor *floor) {
-  return guarded([&]() -> Status {
-    if (Status status = required("kernel, batch, floor", kernel, batch, floor); !status)
-      return status;
-    auto held = batch->shared->lock.take("the batch");
-    if (!held)
-      return held.error();
-    if (Status status = batch->shared->fits(kernel->loaded->manifest); !status)
-      return status;
-    const ProblemFloor least = problemFloor(kernel->loaded->manifest, batch->shared->content.batch);
-    *floor = {least.queryBytes, least.kvBytes, least.tableBytes, least.resultBytes, least.usefulFlops};
-    return {};
-  });
-}

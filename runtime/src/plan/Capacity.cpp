@@ -10,6 +10,15 @@ int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 } // namespace
 
+PlanLimits PlanLimits::larger(const PlanLimits &a, const PlanLimits &b) {
+  return {std::max(a.rows, b.rows),
+          std::max(a.groups, b.groups),
+          std::max(a.instancesPerRow, b.instancesPerRow),
+          std::max(a.sharedInstances, b.sharedInstances),
+          std::max(a.sharedRows, b.sharedRows),
+          std::max(a.tokensPerRow, b.tokensPerRow)};
+}
+
 PlanLimits PlanLimits::of(const Manifest &, const Batch &batch) {
   PlanLimits limits;
   limits.rows = batch.rows;

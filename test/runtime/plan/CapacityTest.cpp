@@ -9,15 +9,6 @@ using namespace attn::rt::test;
 
 namespace {
 
-PlanLimits larger(const PlanLimits &a, const PlanLimits &b) {
-  return {std::max(a.rows, b.rows),
-          std::max(a.groups, b.groups),
-          std::max(a.instancesPerRow, b.instancesPerRow),
-          std::max(a.sharedInstances, b.sharedInstances),
-          std::max(a.sharedRows, b.sharedRows),
-          std::max(a.tokensPerRow, b.tokensPerRow)};
-}
-
 /// Any forest, as one operand: instances at any depth, rows on any of them.
 Batch randomBatch(Rng &rng, size_t nodes, size_t most) {
   struct Node {
@@ -81,7 +72,7 @@ TEST(Capacity, HoldsEveryBatchWithinTheLimits) {
         batch.classes.push_back(static_cast<int32_t>(below(rng, classes.size())));
       if (round % 4 == 1)
         makeRagged(m, batch, rng);
-      limits = larger(limits, PlanLimits::of(m, batch));
+      limits = PlanLimits::larger(limits, PlanLimits::of(m, batch));
     }
     PlanOptions options;
     options.strategy = static_cast<Strategy>(below(rng, std::size(strategyNames)));

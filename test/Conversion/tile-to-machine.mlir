@@ -101,6 +101,29 @@ gpu.module @kernels {
     } : !tile.fragment<[query 16, feature 80], f32, acc> -> <bf16>
     return
   }
+  // One lane arrives, where the condition holds; all of them come together before.
+  // CHECK-LABEL: func.func @arrive(
+  // CHECK-SAME: %{{.*}}: i32, %[[C:.*]]: i1
+  // CHECK: nvvm.bar.warp.sync
+  // CHECK: %[[FIRST:.*]] = arith.cmpi eq, %{{.*}}, %c0_i32
+  // CHECK: %[[BOTH:.*]] = arith.andi %[[FIRST]], %[[C]] : i1
+  // CHECK: scf.if %[[BOTH]]
+  // CHECK-NEXT: nvvm.mbarrier.arrive
+  func.func @arrive(%i: i32, %c: i1) {
+    %barriers = tile.alloc {offset = 0 : i64} : !tile.barriers<2>
+    tile.arrive %barriers[%i] if %c : !tile.barriers<2>
+    return
+  }
+  // An operand without values is registers without values, packed as it would be.
+  // CHECK-LABEL: func.func @undefined(
+  // CHECK: %[[NONE:.*]] = llvm.mlir.poison : i32
+  // CHECK: nvvm.mma.sync A[%[[NONE]], %[[NONE]], %[[NONE]], %[[NONE]]]
+  func.func @undefined(%k: !keys, %x: f32) {
+    %0 = tile.undefined : !tile.fragment<[query 16, key 16], bf16, lhs>
+    %1 = tile.splat %x : f32 -> !tile.fragment<[query 16, feature 80], f32, acc>
+    %2 = tile.dot %0, %k, %1 : !tile.fragment<[query 16, key 16], bf16, lhs>, !keys, !tile.fragment<[query 16, feature 80], f32, acc> -> !tile.fragment<[query 16, feature 80], f32, acc>
+    return
+  }
   // tanh x = 1 - 2 / (2^(2x log2 e) + 1), exp x = 2^(x log2 e).
   // CHECK-LABEL: func.func @scalars(
   // CHECK: %[[C:.*]] = arith.constant 2.885390e+00 : f32

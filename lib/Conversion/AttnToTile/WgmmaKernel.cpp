@@ -16,12 +16,14 @@
 //
 // Inside a consumer the tensor cores work while the softmax does:
 //
-//   S(0) = Q K(0)                               softmax(0)
-//   for t = 1 ..:  start  S(t) = Q K(t)
-//                  start  O += P(t-1) V(t-1)
+//   for t = 0 ..:  start  S(t) = Q K(t)
+//                  start  O += P(t-1) V(t-1)           unless t = 0
 //                  wait for S(t), hand back K(t);      softmax(t)   | O still running
 //                  wait for O,    hand back V(t-1);    rescale O, round P(t)
 //   O += P(last) V(last)
+//
+// The softmax stands once, so the first tile, which has no output to start, goes
+// through the loop with the others. (Code is what ptxas takes its time for.)
 //
 // Between consumers the same overlap is arranged by turns (ping-pong): one
 // warpgroup starts its dots, then lets the next start, and computes its softmax
@@ -111,13 +113,24 @@ private:
   Value turnOfThis() { return b.add(b.i32(1), warpgroup); }
   Value turnOfNext() { return b.add(b.i32(1), b.rem(b.add(warpgroup, b.i32(1)), consumers())); }
   int64_t consumers() { return schedule.getWarps() / 4; }
+  /// Whether one consumer's dots wait for another's to be started.
   bool takesTurns() { return consumers() > 1; }
+  void awaitTurn() {
+    if (takesTurns())
+      MeetOp::create(b, turnOfThis(), turnThreads);
+  }
+  void passTurn() {
+    if (takesTurns())
+      PassByOp::create(b, turnOfNext(), turnThreads);
+  }
   Value querySlot(Value task) { return b.rem(task, queryTiles); }
   Value queryParity(Value task) { return b.rem(b.div(task, queryTiles), 2); }
   Value queryAt(Value task) {
     return SlotOp::create(b, cast<RingType>(queryRing.getType()).getTile(), queryRing, querySlot(task));
   }
-  void release(const Ring &ring, Value tile) { ArriveOp::create(b, ring.empty, slotOf(tile)); }
+  void release(const Ring &ring, Value tile, Value condition = Value()) {
+    ArriveOp::create(b, ring.empty, slotOf(tile), condition);
+  }
 
   bool fetches, fetchesQuery;
   int64_t queryTiles;
@@ -326,7 +339,7 @@ void WgmmaKernel::fetchTile(UpdateOp update, Value left, Value source, StringRef
   AwaitOp::create(b, ring.full, landed, b.div(phases, 4));
   ClearOp::create(b, target, left);
   FenceAsyncOp::create(b);
-  ArriveOp::create(b, ring.full, slot);
+  ArriveOp::create(b, ring.full, slot, Value());
 }
 
 void WgmmaKernel::consume() {
@@ -372,7 +385,7 @@ void WgmmaKernel::consume() {
     scf::YieldOp::create(b, some.getResults());
   }
   // The producer may fetch the next task's queries while this one's results are written.
-  ArriveOp::create(b, queryEmpty, querySlot(taskCount));
+  ArriveOp::create(b, queryEmpty, querySlot(taskCount), Value());
   Value sum = CompleteOp::create(b, rowsOf(b.getF32Type()), segments.getResult(1));
   readTask(tasks.getInductionVar());
   writeResults(segments.getResult(0), sum, segments.getResult(2), Value(), IntegerAttr(),
@@ -404,39 +417,44 @@ Value WgmmaKernel::startOutput(Value weights, Value acc, Value tile) {
 /// The segment has a tile at least. Loops count keys and tiles, not both and an index: registers are short.
 std::pair<State, Value> WgmmaKernel::walkSegment(const Segment &segment, Value firstTile,
                                                  const State &state) {
-  Value one = b.i32(1), step = b.i32(schedule.getKeys());
-  Value scores = finish(startScores(firstTile), 0);
-  release(keyRing, firstTile);
-  Step first = softmax(finishScores(scores, std::nullopt, segment, segment.kvBegin), state);
-  Value acc = rescale([&] { return state.acc; }, first), weights = packWeights(first.weights);
-
-  auto loop = scf::ForOp::create(b, b.add(segment.kvBegin, step), segment.kvEnd, step,
-                                 ValueRange{first.max, first.sum, acc, weights, firstTile});
+  Value one = b.i32(1), minusOne = b.i32(-1);
+  Value none = UndefinedOp::create(b, scoresType().withElement(chain.element()));
+  auto loop = scf::ForOp::create(b, segment.kvBegin, segment.kvEnd, b.i32(schedule.getKeys()),
+                                 ValueRange{state.max, state.sum, state.acc, none, firstTile});
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    ValueRange in = loop.getRegionIterArgs();
-    Value previous = in[4], tile = b.add(previous, one);
-    if (takesTurns())
-      MeetOp::create(b, turnOfThis(), turnThreads);
-    Value startedScores = startScores(tile);
-    Value startedOutput = startOutput(in[3], in[2], previous);
-    if (takesTurns())
-      PassByOp::create(b, turnOfNext(), turnThreads);
-    Value tileScores = finish(startedScores, 1);
+    Value firstKey = loop.getInductionVar(), weights = loop.getRegionIterArg(3),
+          tile = loop.getRegionIterArg(4);
+    State before{loop.getRegionIterArg(0), loop.getRegionIterArg(1), loop.getRegionIterArg(2)};
+    Value previous = b.add(tile, minusOne), isLater = b.less(segment.kvBegin, firstKey);
+    awaitTurn();
+    Value started = startScores(tile);
+    auto dots = scf::IfOp::create(b, TypeRange{scoresType(), accType()}, isLater, /*withElseRegion=*/true);
+    {
+      OpBuilder::InsertionGuard inBranch(b);
+      b.setInsertionPointToStart(dots.thenBlock());
+      Value output = startOutput(weights, before.acc, previous);
+      passTurn();
+      scf::YieldOp::create(b, ValueRange{finish(started, 1), output});
+      b.setInsertionPointToStart(dots.elseBlock());
+      passTurn();
+      scf::YieldOp::create(b, ValueRange{finish(started, 0), before.acc});
+    }
     release(keyRing, tile);
-    Step next = softmax(finishScores(tileScores, std::nullopt, segment, loop.getInductionVar()),
-                        {in[0], in[1], in[2]});
+    Step next = softmax(finishScores(dots.getResult(0), std::nullopt, segment, firstKey), before);
     // Waits in both branches of what the softmax decided: ptxas would hoist one wait in front of the softmax,
     // were both one basic block, and nothing would overlap.
-    Value output = rescale([&] { return finish(startedOutput, 0); }, next);
-    release(valueRing, previous);
-    scf::YieldOp::create(b, ValueRange{next.max, next.sum, output, packWeights(next.weights), tile});
+    Value output = rescale([&] { return finish(dots.getResult(1), 0); }, next);
+    release(valueRing, previous, isLater);
+    scf::YieldOp::create(b,
+                         ValueRange{next.max, next.sum, output, packWeights(next.weights), b.add(tile, one)});
   }
   ValueRange out = loop.getResults();
-  acc = finish(startOutput(out[3], out[2], out[4]), 0);
-  release(valueRing, out[4]);
-  return {{out[0], out[1], acc}, b.add(out[4], one)};
+  Value last = b.add(out[4], minusOne);
+  Value acc = finish(startOutput(out[3], out[2], last), 0);
+  release(valueRing, last);
+  return {{out[0], out[1], acc}, out[4]};
 }
 
 } // namespace

@@ -42,6 +42,8 @@ struct ArrivePattern : TilePattern<ArriveOp> {
     NVVM::SyncWarpOp::create(rewriter, op.getLoc(), e.i32(-1));
     Value first =
         rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, e.lanes.lane, e.i32(0));
+    if (Value condition = adaptor.getCondition())
+      first = rewriter.createOrFold<arith::AndIOp>(op.getLoc(), first, condition);
     scf::IfOp::create(rewriter, op.getLoc(), first, [&](OpBuilder &builder, Location loc) {
       NVVM::MBarrierArriveOp::create(builder, loc, builder.getI64Type(), barrier);
       scf::YieldOp::create(builder, loc);

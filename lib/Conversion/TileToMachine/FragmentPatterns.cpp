@@ -28,6 +28,21 @@ struct SplatPattern : TilePattern<SplatOp> {
   }
 };
 
+struct UndefinedPattern : TilePattern<UndefinedOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(UndefinedOp op, OpAdaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    SmallVector<Type> types;
+    if (failed(getTypeConverter()->convertType(op.getFragment().getType(), types)))
+      return failure();
+    SmallVector<Value> registers;
+    for (Type type : types)
+      registers.push_back(LLVM::PoisonOp::create(rewriter, op.getLoc(), type));
+    rewriter.replaceOpWithMultiple(op, {registers});
+    return success();
+  }
+};
+
 /// The part of a lane's coordinates that is its own, and the constant part of register i.
 Value laneFirst(Emitter &e, Layout layout) {
   return layout == Layout::Row ? e.lanes.group : e.mul(e.lanes.quad, 2);
@@ -187,6 +202,7 @@ struct CastPattern : TilePattern<CastOp> {
 
 void tile::populateFragmentPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                     const LaneMap &lanes) {
-  patterns.add<AnyPattern, SplatPattern, CoordinatesPattern, LaneCoordinatesPattern, MapPattern, MaskPattern,
-               ReducePattern, CompletePattern, CastPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<AnyPattern, SplatPattern, UndefinedPattern, CoordinatesPattern, LaneCoordinatesPattern,
+               MapPattern, MaskPattern, ReducePattern, CompletePattern, CastPattern>(
+      converter, patterns.getContext(), lanes);
 }

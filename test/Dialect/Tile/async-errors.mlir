@@ -12,6 +12,59 @@ func.func @early(%q: !q, %k: !k, %i: i32) -> !s {
 
 // -----
 
+// A branch may start a dot that is finished behind it.
+!q = !tile.shared<query 64, feature 64, bf16, swizzled>
+!k = !tile.shared<key 32, feature 64, bf16, swizzled>
+!s = !tile.fragment<[query 16, key 32], f32, acc>
+func.func @branch(%q: !q, %k: !k, %i: i32, %c: i1) -> !s {
+  %none = tile.undefined : !s
+  %0 = scf.if %c -> !s {
+    %1 = tile.start_dot %q at %i, %k : !q, !k -> !s
+    scf.yield %1 : !s
+  } else {
+    scf.yield %none : !s
+  }
+  %2 = tile.finish_dots 0 %0 : !s -> !s
+  return %2 : !s
+}
+
+// -----
+
+!q = !tile.shared<query 64, feature 64, bf16, swizzled>
+!k = !tile.shared<key 32, feature 64, bf16, swizzled>
+!s = !tile.fragment<[query 16, key 32], f32, acc>
+func.func @behind_branch(%q: !q, %k: !k, %i: i32, %c: i1) -> !s {
+  %none = tile.undefined : !s
+  %0 = scf.if %c -> !s {
+    // expected-error @+1 {{result is used before tile.finish_dots}}
+    %1 = tile.start_dot %q at %i, %k : !q, !k -> !s
+    scf.yield %1 : !s
+  } else {
+    scf.yield %none : !s
+  }
+  // expected-note @+1 {{used here}}
+  return %0 : !s
+}
+
+// -----
+
+!q = !tile.shared<query 64, feature 64, bf16, swizzled>
+!k = !tile.shared<key 32, feature 64, bf16, swizzled>
+!s = !tile.fragment<[query 16, key 32], f32, acc>
+func.func @over_iterations(%q: !q, %k: !k, %i: i32) -> !s {
+  %none = tile.undefined : !s
+  %0 = scf.for %t = %i to %i step %i iter_args(%last = %none) -> !s : i32 {
+    // expected-error @+1 {{result is used before tile.finish_dots}}
+    %1 = tile.start_dot %q at %i, %k : !q, !k -> !s
+    // expected-note @+1 {{used here}}
+    scf.yield %1 : !s
+  }
+  %2 = tile.finish_dots 0 %0 : !s -> !s
+  return %2 : !s
+}
+
+// -----
+
 !q = !tile.shared<query 64, feature 64, bf16, swizzled>
 !k = !tile.shared<key 32, feature 64, bf16, swizzled>
 !s = !tile.fragment<[query 16, key 32], f32, acc>

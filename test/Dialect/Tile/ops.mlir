@@ -61,6 +61,8 @@ func.func @shared(%q: !tile.buffer<bf16>, %table: !tile.buffer<i32>, %begin: i32
 func.func @fragments(%q: !queries, %k: !keys, %acc: !scores, %i: i32, %x: f32, %partial: i1) {
   // CHECK: tile.splat %{{.*}} : f32 -> <[query 16], f32, row>
   %0 = tile.splat %x : f32 -> !rows
+  // CHECK: tile.undefined : <[query 16], f32, row>
+  %none = tile.undefined : !rows
   // CHECK: tile.coordinates %{{.*}} : <[key 32], i32, col>
   %1 = tile.coordinates %i : <[key 32], i32, col>
   // CHECK: %[[S:.*]] = tile.dot %{{.*}} at %{{.*}}, %{{.*}}, %{{.*}} : !tile.shared<query 16, feature 64, bf16, swizzled>,

@@ -1,6 +1,8 @@
 //===- TileAsyncOps.cpp - Verifiers of asynchronous dots ------------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"
 
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
 using namespace mlir;
 using namespace mlir::tile;
 
@@ -13,6 +15,11 @@ static LogicalResult verifyStartedUses(Operation *op, Value started) {
     if (auto next = dyn_cast<StartDotOp>(user))
       if (next.getAcc() == started)
         continue;
+    if (auto branch = dyn_cast<scf::IfOp>(user->getParentOp()); branch && isa<scf::YieldOp>(user)) {
+      if (failed(verifyStartedUses(op, branch.getResult(use.getOperandNumber()))))
+        return failure();
+      continue;
+    }
     InFlightDiagnostic diagnostic = op->emitOpError("result is used before tile.finish_dots");
     diagnostic.attachNote(user->getLoc()) << "used here";
     return diagnostic;

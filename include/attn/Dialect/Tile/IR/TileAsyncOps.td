@@ -10,7 +10,9 @@
 //    observed them, before the dot is started;
 //  * its operands and accumulator belong to the tensor cores until
 //    `tile.finish_dots` returns them: the verifier lets a started result flow
-//    into another start of the same shape or into a finish and nowhere else;
+//    into another start of the same shape or into a finish, out of the branch of
+//    an `scf.if` too, and nowhere else; a loop cannot carry it (ptxas would run
+//    one wgmma after the other, C7515);
 //  * a tile may be overwritten only after the dots that read it have finished.
 //
 //===----------------------------------------------------------------------===//
@@ -29,8 +31,9 @@ def Tile_InitBarriersOp : Tile_Op<"init_barriers"> {
 
 def Tile_ArriveOp : Tile_Op<"arrive"> {
   let summary = "one lane of the warp arrives, after all lanes of the warp got here";
-  let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "which of them">:$index);
-  let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` type($barriers)";
+  let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "which of them">:$index,
+                       Arg<Optional<I1>, "whether it does; uniform over the warp">:$condition);
+  let assemblyFormat = "$barriers `[` $index `]` (`if` $condition^)? attr-dict `:` type($barriers)";
 }
 
 def Tile_ArriveOnCopiesOp : Tile_Op<"arrive_on_copies"> {
@@ -125,7 +128,10 @@ def Tile_StartDotOp : Tile_Op<"start_dot", [AttrSizedOperandSegments]> {
 
 def Tile_FinishDotsOp : Tile_Op<"finish_dots"> {
   let summary = "waits until at most `pending` of the newest started dots are unfinished";
-  let description = [{ Returns its operands, which may be used as values from here on. }];
+  let description = [{
+    Returns its operands, which may be used as values from here on. Of an operand that only one branch has started, the
+    other's value is returned as it is.
+  }];
   let arguments = (ins I32Attr:$pending, Arg<Variadic<Tile_FragmentType>, "started dots">:$started);
   let results = (outs Variadic<Tile_FragmentType>:$results);
   let assemblyFormat = "$pending $started attr-dict `:` type($started) `->` type($results)";

@@ -216,6 +216,12 @@ def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_UndefinedOp : Tile_Op<"undefined", [Pure]> {
+  let summary = "a fragment without values, for a loop whose first iteration does not use what it carries";
+  let results = (outs Res<Tile_FragmentType, "the fragment">:$fragment);
+  let assemblyFormat = "attr-dict `:` type($fragment)";
+}
+
 def Tile_CoordinatesOp : Tile_Op<"coordinates", [Pure]> {
   let summary = "element i of a one-axis fragment is `start + i`";
   let arguments = (ins Arg<I32, "value of element 0">:$start);

@@ -56,7 +56,8 @@ ATTN_C_EXPORT const char *attnCompiledManifest(const AttnCompiled *compiled);
 ATTN_C_EXPORT const char *attnCompiledRemark(const AttnCompiled *compiled, size_t index);
 /* What ptxas -v printed; empty without a cubin. */
 ATTN_C_EXPORT const char *attnCompiledPtxasLog(const AttnCompiled *compiled);
-/* Seconds to the machine level (0 for form) and for each form; 0 for what was not made. */
+/* Seconds to the machine level (0 for form) and for each form; 0 for what was not made. Of cubins those after
+ * the last kernel was PTX: others are being assembled while it is not. */
 ATTN_C_EXPORT double attnCompiledSeconds(const AttnCompiled *compiled, uint32_t form);
 
 /* What attn-opt --emit=level prints: "problem", "online", "tile", "machine", "ptx", "cubin" or "manifest". */

@@ -3,8 +3,7 @@
 #include "attn/Host/Host.h"
 #include "attn/Pipelines/Emit.h"
 #include "attn/Target/Chip.h"
-#include "attn/Target/PTX.h"
-#include "attn/Target/Ptxas.h"
+#include "attn/Target/GpuCode.h"
 #include "attn_rt/Artifact.h"
 #include "capi/Objects.h"
 
@@ -50,22 +49,26 @@ rt::Status makeForms(mlir::attn::CompiledKernel &kernel, const mlir::attn::Chip 
       return rt::inputError(llvm::toString(object.takeError()));
     artifact.hostCode = rt::host::writeCodeObject(*object);
   }
-  if (forms & (AttnFormPtx | AttnFormCubin)) {
-    Clock clock(result.seconds[AttnFormPtx]);
-    auto ptx = mlir::attn::emitPTX(machine, chip);
-    if (failed(ptx))
-      return problem.error();
-    artifact.ptx = std::move(*ptx);
+  if (!(forms & (AttnFormPtx | AttnFormCubin)))
+    return {};
+  double seconds = 0;
+  mlir::FailureOr<mlir::attn::GpuCode> code = mlir::failure();
+  {
+    Clock clock(seconds);
+    code = mlir::attn::emitGpuCode(machine, chip, forms & AttnFormCubin);
   }
+  if (failed(code))
+    return problem.error();
+  result.seconds[AttnFormPtx] = code->ptxSeconds;
+  if (forms & AttnFormPtx)
+    artifact.ptx = code->ptx();
   if (forms & AttnFormCubin) {
-    Clock clock(result.seconds[AttnFormCubin]);
-    auto cubin = mlir::attn::assemble(artifact.ptx, chip);
-    if (!cubin)
-      return rt::Error{rt::ErrorKind::Device, llvm::toString(cubin.takeError())};
-    artifact.cubin = std::move(cubin->bytes);
-    result.ptxasLog = std::move(cubin->log);
-    if (!(forms & AttnFormPtx))
-      artifact.ptx.clear();
+    if (!code->refusal.empty())
+      return rt::Error{rt::ErrorKind::Device, std::move(code->refusal)};
+    result.seconds[AttnFormCubin] = seconds - code->ptxSeconds;
+    result.ptxasLog = code->log();
+    for (mlir::attn::GpuCode::Kernel &kernel : code->kernels)
+      artifact.cubins.push_back(std::move(kernel.cubin.bytes));
   }
   return {};
 }

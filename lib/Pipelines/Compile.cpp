@@ -4,8 +4,8 @@
 #include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Source.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Target/GpuCode.h"
 #include "attn/Target/Manifest.h"
-#include "attn/Target/PTX.h"
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -109,10 +109,10 @@ FailureOr<CompiledKernel> mlir::attn::compileProblem(ModuleOp module, StringRef 
   manifest->contentHash = rt::computeContentHash(*manifest);
   kernel.manifest = rt::writeManifest(*manifest);
   if (options.ptx) {
-    FailureOr<std::string> ptx = emitPTX(kernels, *chip);
-    if (failed(ptx))
+    FailureOr<GpuCode> code = emitGpuCode(kernels, *chip, /*assembles=*/false);
+    if (failed(code))
       return failure();
-    kernel.ptx = std::move(*ptx);
+    kernel.ptx = code->ptx();
   }
   return kernel;
 }

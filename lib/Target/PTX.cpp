@@ -16,6 +16,8 @@
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -70,21 +72,28 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   manager.run(module, modules);
 }
 
-FailureOr<std::string> attn::emitPTX(gpu::GPUModuleOp module, const Chip &chip) {
-  std::string error;
-  std::unique_ptr<llvm::TargetMachine> machine(makeTargetMachine(chip, error));
-  if (!machine)
-    return module.emitError("no NVPTX backend: ") << error;
+/// A module with this kernel alone, and with what kernels share.
+static OwningOpRef<gpu::GPUModuleOp> moduleOf(LLVM::LLVMFuncOp kernel) {
+  auto all = kernel->getParentOfType<gpu::GPUModuleOp>();
+  OpBuilder builder(kernel->getContext());
+  OwningOpRef<gpu::GPUModuleOp> module = cast<gpu::GPUModuleOp>(builder.cloneWithoutRegions(*all));
+  builder.createBlock(&module->getBodyRegion());
+  for (Operation &op : *all.getBody())
+    if (&op == kernel || !isa<LLVM::LLVMFuncOp>(op))
+      builder.clone(op);
+  return module;
+}
 
+FailureOr<KernelIR> attn::translateKernel(LLVM::LLVMFuncOp kernel, const Chip &chip) {
   DialectRegistry registry;
   registerBuiltinDialectTranslation(registry);
   registerGPUDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   registerNVVMDialectTranslation(registry);
-  module->getContext()->appendDialectRegistry(registry);
+  kernel->getContext()->appendDialectRegistry(registry);
 
   // The machine level stays as it is, for the host device; what is PTX only happens in a copy.
-  OwningOpRef<gpu::GPUModuleOp> copy = module.clone();
+  OwningOpRef<gpu::GPUModuleOp> copy = moduleOf(kernel);
   lowerToAsm(*copy);
   if (!chip.overlapsLaunches) // launches follow one another there: nothing to say about it, nor to use the
                               // time for
@@ -92,25 +101,49 @@ FailureOr<std::string> attn::emitPTX(gpu::GPUModuleOp module, const Chip &chip) 
       if (isa<NVVM::GriddepcontrolOp, NVVM::PrefetchOp>(op))
         op->erase();
     });
-  PassManager manager(module->getContext(), gpu::GPUModuleOp::getOperationName());
+  PassManager manager(kernel->getContext(), gpu::GPUModuleOp::getOperationName());
   manager.enableVerifier(false);
   manager.addPass(createConvertNVVMToLLVMPass());
   if (failed(manager.run(*copy)))
     return failure();
 
-  llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> llvmModule = translateModuleToLLVMIR(*copy, context, module.getName());
-  if (!llvmModule)
-    return module.emitError("cannot be translated to LLVM IR");
-  llvmModule->setTargetTriple(machine->getTargetTriple());
-  llvmModule->setDataLayout(machine->createDataLayout());
-  optimize(*llvmModule, *machine);
+  KernelIR ir;
+  ir.context = std::make_unique<llvm::LLVMContext>();
+  ir.module = translateModuleToLLVMIR(*copy, *ir.context, kernel.getName());
+  if (!ir.module)
+    return kernel.emitError("cannot be translated to LLVM IR");
+  return ir;
+}
+
+llvm::Expected<std::string> attn::printPTX(KernelIR ir, const Chip &chip) {
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine(makeTargetMachine(chip, error));
+  if (!machine)
+    return llvm::createStringError("no NVPTX backend: " + error);
+  ir.module->setTargetTriple(machine->getTargetTriple());
+  ir.module->setDataLayout(machine->createDataLayout());
+  optimize(*ir.module, *machine);
 
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager codegen;
   if (machine->addPassesToEmitFile(codegen, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
-    return module.emitError("the NVPTX backend cannot emit assembly");
-  codegen.run(*llvmModule);
+    return llvm::createStringError("the NVPTX backend cannot emit assembly");
+  codegen.run(*ir.module);
   return text.str().str();
+}
+
+std::string attn::joinPTX(ArrayRef<StringRef> modules) {
+  std::string joined = modules.front().str();
+  auto headOf = [](StringRef module) { return module.take_front(module.find(".visible .entry")); };
+  llvm::StringSet<> said; // version, target, the memory that kernels share
+  for (StringRef line : llvm::split(headOf(modules.front()), '\n'))
+    said.insert(line);
+  for (StringRef module : modules.drop_front()) {
+    for (StringRef line : llvm::split(headOf(module), '\n'))
+      if (said.insert(line).second)
+        joined += (line + "\n").str();
+    joined += module.drop_front(headOf(module).size());
+  }
+  return joined;
 }

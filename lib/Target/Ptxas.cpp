@@ -45,12 +45,13 @@ Expected<mlir::attn::Cubin> mlir::attn::assemble(StringRef ptx, const Chip &chip
       return createStringError(stream.error(), "cannot write " + Twine(source));
   }
   std::string arch = ("-arch=" + chip.name).str();
-  // Kernels of a module side by side, one per core.
+  // Kernels of a module, where it has several, side by side.
   StringRef arguments[] = {program, "-v", "-O3", "--split-compile=0", arch, source, "-o", object};
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
   std::string failure;
+  // No limit of time: that takes a timer, of which a process has one, and others assemble beside this.
   int status =
-      sys::ExecuteAndWait(program, arguments, std::nullopt, redirects, /*SecondsToWait=*/120, 0, &failure);
+      sys::ExecuteAndWait(program, arguments, std::nullopt, redirects, /*SecondsToWait=*/0, 0, &failure);
   Cubin cubin;
   if (auto text = MemoryBuffer::getFile(log))
     cubin.log = (*text)->getBuffer().str();

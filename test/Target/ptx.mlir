@@ -19,6 +19,8 @@
 // SM120: .version 8.7
 // SM120-NEXT: .target sm_120a
 // CHECK: .extern .shared .align 1024 .b8 attn_shared[];
+// Kernels are compiled apart, and yet one module: what they all begin with stands once.
+// CHECK-NOT: {{[.]version|[.]target|attn_shared[[]}}
 
 // CHECK: .visible .entry decode_rows16(
 // CHECK: .reqntid 128

@@ -5,16 +5,31 @@
 #include "attn/Target/Chip.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/Error.h"
 
 namespace mlir::attn {
 
 /// Turns the machine operations that NVVM lacks into inline assembly.
 void lowerToAsm(gpu::GPUModuleOp module);
 
-/// Translates the kernels of a machine-level module through LLVM's NVPTX backend. Errors are reported at the
-/// module. The text depends on nothing but the module and the chip. Not safe to call from two threads with
-/// modules of one MLIRContext whose passes are still running.
-FailureOr<std::string> emitPTX(gpu::GPUModuleOp module, const Chip &chip);
+/// A kernel in LLVM IR, in a context of its own: any thread may go on with it.
+struct KernelIR {
+  std::unique_ptr<llvm::LLVMContext> context;
+  std::unique_ptr<llvm::Module> module;
+};
+
+/// A kernel of a machine-level module, as a module of its own. Errors are diagnostics. Uses the kernel's
+/// MLIRContext, so one thread calls it, while no passes of that context run.
+FailureOr<KernelIR> translateKernel(LLVM::LLVMFuncOp kernel, const Chip &chip);
+
+/// Through LLVM's NVPTX backend. The text depends on nothing but the kernel and the chip.
+llvm::Expected<std::string> printPTX(KernelIR kernel, const Chip &chip);
+
+/// One module of several that were printed for the same chip: what they all begin with is said once.
+std::string joinPTX(ArrayRef<StringRef> modules);
 
 } // namespace mlir::attn
 

@@ -145,8 +145,8 @@ struct Manifest {
 
 struct Artifact {
   Manifest manifest;
-  std::string ptx;
-  std::vector<uint8_t> cubin;    ///< empty where ptxas was not at hand
+  std::string ptx;                          ///< all kernels in one module
+  std::vector<std::vector<uint8_t>> cubins; ///< a module for each kernel; empty where ptxas was not at hand
   std::vector<uint8_t> hostCode; ///< a CodeObject (host/CodeObject.h); empty where none was asked for
 };
 

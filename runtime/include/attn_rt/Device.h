@@ -38,11 +38,11 @@ struct DeviceProperties {
 /// What the traffic of an allocation counts as in the host device's counters.
 enum class MemoryUse : uint8_t { Plain, Partials };
 
-/// A module in every form that is at hand; each device takes the one it understands.
+/// Kernels in every form that is at hand; each device takes the one it understands.
 struct ModuleSource {
   std::string name; ///< for messages
   std::string_view ptx;
-  std::span<const uint8_t> cubin;
+  std::span<const std::vector<uint8_t>> cubins; ///< which together have the kernels that the PTX has
   std::span<const host::HostKernel> hostKernels;
 };
 

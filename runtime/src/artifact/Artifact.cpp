@@ -64,6 +64,15 @@ std::optional<std::vector<uint8_t>> decodeBase64(std::string_view text) {
   return bytes;
 }
 
+std::vector<uint8_t> bytesAt(const Cursor &cursor) {
+  const Json &value = cursor.value();
+  auto decoded =
+      decodeBase64(value.is_string() ? std::string_view(value.get_ref<const std::string &>()) : "?");
+  if (!decoded)
+    cursor.fail("not valid base64");
+  return decoded ? std::move(*decoded) : std::vector<uint8_t>();
+}
+
 } // namespace
 
 std::string hashBytes(std::string_view bytes) {
@@ -87,8 +96,10 @@ std::string computeContentHash(const Manifest &m) {
 std::string writeArtifact(const Artifact &artifact) {
   Json json = manifestToJson(artifact.manifest);
   json["ptx"] = artifact.ptx;
-  for (const auto &[name, bytes] : {std::pair("cubin", &artifact.cubin), {"host", &artifact.hostCode}})
-    json[name] = bytes->empty() ? Json() : Json(encodeBase64(*bytes));
+  json["cubins"] = Json::array();
+  for (const std::vector<uint8_t> &cubin : artifact.cubins)
+    json["cubins"].push_back(encodeBase64(cubin));
+  json["host"] = artifact.hostCode.empty() ? Json() : Json(encodeBase64(artifact.hostCode));
   const std::string rest = dumpJson(json).substr(1);
   return std::string(opening) + hashBytes(rest) + std::string(closing) + rest;
 }
@@ -121,16 +132,14 @@ Result<Artifact> readArtifact(std::string_view bytes, std::string_view name) {
   std::optional<Error> error;
   const Cursor root(*json, "manifest", error);
   Artifact artifact{std::move(*manifest), root["ptx"].string(), {}, {}};
-  for (const auto &[field, bytes] : {std::pair("cubin", &artifact.cubin), {"host", &artifact.hostCode}}) {
-    if (!root.has(field) || root[field].isNull())
-      continue;
-    if (auto decoded = decodeBase64(root[field].value().is_string()
-                                        ? std::string_view(root[field].value().get_ref<const std::string &>())
-                                        : "?"))
-      *bytes = std::move(*decoded);
-    else
-      root[field].fail("not valid base64");
-  }
+  for (const Cursor &cubin : root["cubins"].elements())
+    artifact.cubins.push_back(bytesAt(cubin));
+  if (const size_t kernels = artifact.manifest.kernels.size();
+      !artifact.cubins.empty() && artifact.cubins.size() != kernels)
+    root["cubins"].fail("expected none, or one for each of the " + std::to_string(kernels) +
+                        " kernels, got " + std::to_string(artifact.cubins.size()));
+  if (root.has("host") && !root["host"].isNull())
+    artifact.hostCode = bytesAt(root["host"]);
   if (error)
     return inputError(prefix + error->message);
   return artifact;

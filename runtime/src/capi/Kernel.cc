@@ -60,7 +60,7 @@ Result<std::shared_ptr<LoadedKernel>> load(const std::shared_ptr<SharedDevice> &
   kernel->device = device;
   kernel->manifest = std::move(artifact->manifest);
   kernel->manifestText = writeManifest(kernel->manifest);
-  ModuleSource source{kernel->manifest.entry, artifact->ptx, artifact->cubin, {}};
+  ModuleSource source{kernel->manifest.entry, artifact->ptx, artifact->cubins, {}};
   const std::string prefix = "artifact '" + name + "'";
   if (device->host) {
     if (artifact->hostCode.empty())

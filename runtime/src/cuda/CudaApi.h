@@ -52,6 +52,7 @@ enum : CUresult {
   noBinaryForGpu = 209,
   invalidPtx = 218,
   unsupportedPtxVersion = 222,
+  notFound = 500,
 };
 enum Attribute : int {
   threadsPerBlock = 1,

@@ -50,14 +50,47 @@ Status checkTarget(const ModuleSource &source, const DeviceProperties &propertie
                      (exact ? ", and code for " + target + " runs on no other" : ""));
 }
 
+/// Modules of the driver, unloaded at the end. The context is current where they are loaded.
+class Loaded {
+public:
+  Loaded(const Api &api, CUcontext context) : api_(api), context_(context) {}
+  Loaded(Loaded &&) = default;
+  ~Loaded() { clear(); }
+
+  CUresult add(const void *image, std::span<int> options = {}, void **values = nullptr) {
+    CUmodule module = nullptr;
+    const CUresult result = api_.cuModuleLoadDataEx(&module, image, static_cast<unsigned>(options.size()),
+                                                    options.data(), values);
+    if (result == success)
+      modules_.push_back(module);
+    return result;
+  }
+  void clear() {
+    Current current(api_, context_);
+    for (CUmodule module : modules_)
+      (void)api_.cuModuleUnload(module);
+    modules_.clear();
+  }
+  /// In the one that has it.
+  CUresult find(CUfunction &function, const std::string &name) const {
+    CUresult result = success;
+    for (CUmodule module : modules_)
+      if (result = api_.cuModuleGetFunction(&function, module, name.c_str()); result != notFound)
+        break;
+    return result;
+  }
+
+private:
+  const Api &api_;
+  CUcontext context_;
+  std::vector<CUmodule> modules_;
+};
+
 class CudaModule final : public Module {
 public:
-  CudaModule(const Api &api, CUcontext context, CUmodule module, std::string name, int64_t sharedLimit)
-      : api_(api), context_(context), module_(module), name_(std::move(name)), sharedLimit_(sharedLimit) {}
-  ~CudaModule() override {
-    Current current(api_, context_);
-    (void)api_.cuModuleUnload(module_);
-  }
+  CudaModule(const Api &api, CUcontext context, Loaded loaded, std::string name, int64_t sharedLimit)
+      : api_(api), context_(context), loaded_(std::move(loaded)), name_(std::move(name)),
+        sharedLimit_(sharedLimit) {}
 
   Result<Kernel *> kernel(const std::string &name, int64_t sharedBytes) override {
     if (sharedBytes > sharedLimit_)
@@ -68,7 +101,7 @@ public:
     auto [entry, isNew] = kernels_.try_emplace(name);
     if (isNew) {
       CUfunction function = nullptr;
-      if (CUresult result = api_.cuModuleGetFunction(&function, module_, name.c_str()); result != success) {
+      if (CUresult result = loaded_.find(function, name); result != success) {
         kernels_.erase(entry);
         return api_.error(result, "finding kernel '" + name + "' in module '" + name_ + "'");
       }
@@ -88,7 +121,7 @@ public:
 private:
   const Api &api_;
   CUcontext context_;
-  CUmodule module_;
+  Loaded loaded_;
   std::string name_;
   int64_t sharedLimit_;
   std::map<std::string, std::unique_ptr<CudaKernel>> kernels_;
@@ -98,23 +131,25 @@ private:
 
 Result<std::unique_ptr<Module>> loadModule(const Api &api, CUcontext context,
                                            const DeviceProperties &properties, const ModuleSource &source) {
-  if (source.ptx.empty() && source.cubin.empty())
+  if (source.ptx.empty() && source.cubins.empty())
     return deviceError("cuda: module '" + source.name + "' has no code for this device");
   Current current(api, context);
-  CUmodule module = nullptr;
+  Loaded loaded(api, context);
   CUresult result = noBinaryForGpu;
-  if (!source.cubin.empty())
-    result = api.cuModuleLoadDataEx(&module, source.cubin.data(), 0, nullptr, nullptr);
+  for (const std::vector<uint8_t> &cubin : source.cubins)
+    if (result = loaded.add(cubin.data()); result != success)
+      break;
   if (result != success && source.ptx.empty())
-    return api.error(result, "loading the cubin of module '" + source.name + "'");
+    return api.error(result, "loading a cubin of module '" + source.name + "'");
   std::string log(16384, '\0');
   if (result != success) {
+    loaded.clear();
     if (Status s = checkTarget(source, properties); !s)
       return s.error();
     int options[] = {errorLogBuffer, errorLogBufferSize};
     void *values[] = {log.data(), reinterpret_cast<void *>(log.size())};
     const std::string text(source.ptx); // the driver wants a NUL at its end
-    result = api.cuModuleLoadDataEx(&module, text.c_str(), 2, options, values);
+    result = loaded.add(text.c_str(), options, values);
   }
   log.resize(std::min(log.find('\0'), log.size()));
   if (result == unsupportedPtxVersion) {
@@ -129,8 +164,8 @@ Result<std::unique_ptr<Module>> loadModule(const Api &api, CUcontext context,
       error.message += "\n" + log;
     return error;
   }
-  return std::unique_ptr<Module>(
-      std::make_unique<CudaModule>(api, context, module, source.name, properties.sharedBytesPerBlock));
+  return std::unique_ptr<Module>(std::make_unique<CudaModule>(api, context, std::move(loaded), source.name,
+                                                              properties.sharedBytesPerBlock));
 }
 
 } // namespace attn::rt::cuda

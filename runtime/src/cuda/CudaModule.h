@@ -31,7 +31,7 @@ struct CudaKernel final : Kernel {
   std::string name;
 };
 
-/// Loads a cubin where there is one that the device takes, else the PTX through the driver's JIT.
+/// Loads the cubins where there are some and the device takes them, else the PTX through the driver's JIT.
 Result<std::unique_ptr<Module>> loadModule(const Api &api, CUcontext context,
                                            const DeviceProperties &properties, const ModuleSource &source);
 

@@ -247,21 +247,26 @@ TEST(Manifest, OperationsOnACache) {
 Artifact sampleArtifact() {
   Artifact artifact{*parseManifest(sampleText()), ".version 7.0\n// \"quoted\"\n", {}, {}};
   artifact.manifest.contentHash = computeContentHash(artifact.manifest);
-  for (int i = 0; i < 257; ++i)
-    artifact.cubin.push_back(static_cast<uint8_t>(i * 7));
+  artifact.cubins.resize(artifact.manifest.kernels.size());
+  for (size_t kernel = 0; kernel < artifact.cubins.size(); ++kernel)
+    for (size_t i = 0; i < 257; ++i)
+      artifact.cubins[kernel].push_back(static_cast<uint8_t>((i + kernel) * 7));
   return artifact;
 }
 
 TEST(Artifact, RoundTrip) {
   for (size_t size : {0, 1, 2, 3, 257}) {
     Artifact artifact = sampleArtifact();
-    artifact.cubin.resize(size);
+    if (size == 0)
+      artifact.cubins.clear();
+    for (std::vector<uint8_t> &cubin : artifact.cubins)
+      cubin.resize(size);
     artifact.hostCode.assign(size, 0xa5);
     const std::string bytes = writeArtifact(artifact);
     Result<Artifact> back = readArtifact(bytes, "a");
     ASSERT_TRUE(back) << back.error().message;
     EXPECT_EQ(back->ptx, artifact.ptx);
-    EXPECT_EQ(back->cubin, artifact.cubin);
+    EXPECT_EQ(back->cubins, artifact.cubins);
     EXPECT_EQ(back->hostCode, artifact.hostCode);
     EXPECT_EQ(writeArtifact(*back), bytes);
   }
@@ -293,6 +298,7 @@ std::string rehashed(const std::string &bytes) {
 
 TEST(Artifact, Errors) {
   const std::string bytes = writeArtifact(sampleArtifact());
+  const std::string kernels = std::to_string(sampleArtifact().manifest.kernels.size());
   struct Case {
     std::string bytes, message;
   } cases[] = {
@@ -301,8 +307,13 @@ TEST(Artifact, Errors) {
       {replaced(bytes, "sm_80", "sm_90"), "damaged or altered: its bytes hash to"},
       {rehashed(replaced(bytes, "sm_80", "sm_90")), "manifest.content_hash: expected"},
       {rehashed(replaced(bytes, "\"ptx\":", "\"ptz\":")), "manifest.ptx: missing"},
-      {rehashed(replaced(bytes, "\"cubin\":\"", "\"cubin\":\"*")), "manifest.cubin: not valid base64"},
-      {rehashed(replaced(bytes, "\"cubin\":\"AA", "\"cubin\":\"A=")), "manifest.cubin: not valid base64"},
+      {rehashed(replaced(bytes, "\"cubins\":[\"", "\"cubins\":[\"*")),
+       "manifest.cubins[0]: not valid base64"},
+      {rehashed(replaced(bytes, "\"cubins\":[\"AA", "\"cubins\":[\"A=")),
+       "manifest.cubins[0]: not valid base64"},
+      {rehashed(replaced(bytes, "\"cubins\":", "\"cubin\":")), "manifest.cubins: missing"},
+      {rehashed(replaced(bytes, "\"cubins\":[", "\"cubins\":[\"\",")),
+       "manifest.cubins: expected none, or one for each of the " + kernels + " kernels, got"},
   };
   for (const Case &c : cases) {
     Result<Artifact> result = readArtifact(c.bytes, "a");

@@ -136,13 +136,6 @@ TEST(CudaErrors, CodeForAnotherChip) {
   EXPECT_EQ(loadError({"m", ".version 7.0\n.target sm_80\n", {}, {}}), "no error");
 }
 
-TEST(CudaErrors, CubinForAnotherChipFallsBackToPtx) {
-  const uint8_t cubin[] = {0x7f, 'E', 'L', 'F', 0};
-  EXPECT_EQ(loadError({"m", ".version 7.0\n.target sm_80\n", cubin, {}}), "no error");
-  EXPECT_NE(loadError({"m", {}, cubin, {}}).find("cuda: loading the cubin of module 'm' failed"),
-            std::string::npos);
-}
-
 TEST(CudaErrors, FaultOfAKernelNamesIt) {
   std::unique_ptr<Device> device = fake();
   Result<std::unique_ptr<Module>> module = device->load({"m", ".version 7.0\n.target sm_80\n", {}, {}});
@@ -156,11 +149,55 @@ TEST(CudaErrors, FaultOfAKernelNamesIt) {
                                                    "was encountered)");
 }
 
-// What the fake has counted: launches, launches by graphs, those that overlap, graphs and pinned bytes alive.
+// What the fake has counted: launches, launches by graphs, those that overlap; graphs, pinned bytes and
+// modules alive.
 std::vector<int> counted(const char *library = ATTN_FAKE_CUDA) {
   void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   const auto counters = reinterpret_cast<const int *(*)()>(dlsym(handle, "fakeCudaCounters"));
-  return std::vector<int>(counters(), counters() + 5);
+  return std::vector<int>(counters(), counters() + 6);
+}
+
+// One that the fake takes if it has a kernel.
+std::vector<uint8_t> cubinOf(const std::string &kernel) {
+  const std::string bytes = "\x7f"
+                            "ELF" +
+                            (kernel.empty() ? "" : ".entry " + kernel + "(") + '\0';
+  return {bytes.begin(), bytes.end()};
+}
+constexpr const char *ptxOfBoth = ".version 7.0\n.target sm_80\n.entry first(\n.entry second(\n";
+
+TEST(CudaCubins, KernelsAreFoundInTheirOwn) {
+  const int before = counted()[5];
+  {
+    const std::vector<uint8_t> cubins[] = {cubinOf("first"), cubinOf("second")};
+    Result<std::unique_ptr<Module>> module = fake()->load({"m", {}, cubins, {}});
+    ASSERT_TRUE(module) << module.error().message;
+    EXPECT_EQ(counted()[5], before + 2);
+    EXPECT_TRUE((*module)->kernel("first", 0));
+    EXPECT_TRUE((*module)->kernel("second", 0));
+    const Result<Kernel *> third = (*module)->kernel("third", 0);
+    ASSERT_FALSE(third);
+    EXPECT_NE(third.error().message.find("cuda: finding kernel 'third' in module 'm' failed"),
+              std::string::npos);
+  }
+  EXPECT_EQ(counted()[5], before);
+}
+
+// All of them, or the PTX: those that were loaded before the one that was not are unloaded.
+TEST(CudaCubins, OneForAnotherChipFallsBackToPtx) {
+  const int before = counted()[5];
+  const std::vector<uint8_t> cubins[] = {cubinOf("first"), cubinOf("")};
+  {
+    Result<std::unique_ptr<Module>> module = fake()->load({"m", ptxOfBoth, cubins, {}});
+    ASSERT_TRUE(module) << module.error().message;
+    EXPECT_EQ(counted()[5], before + 1);
+    EXPECT_TRUE((*module)->kernel("first", 0));
+    EXPECT_TRUE((*module)->kernel("second", 0));
+  }
+  EXPECT_EQ(counted()[5], before);
+  EXPECT_NE(loadError({"m", {}, cubins, {}}).find("cuda: loading a cubin of module 'm' failed"),
+            std::string::npos);
+  EXPECT_EQ(counted()[5], before);
 }
 
 // An attention and a merge that overlaps it become one graph; while they are recorded nothing runs.

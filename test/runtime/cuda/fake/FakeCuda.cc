@@ -43,8 +43,8 @@ struct Graph {
   int launches = 0, overlapping = 0;
 };
 Graph captured;
-// Launches done, launches done by graphs, those of them that overlap, graphs alive, pinned bytes alive.
-int counters[5] = {};
+// Launches done, launches done by graphs, those of them that overlap, graphs, pinned bytes and modules alive.
+int counters[6] = {};
 
 void *lastStream = nullptr;
 
@@ -177,22 +177,26 @@ EXPORT int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void *
 }
 EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values) {
   const int result = setting("FAKE_CUDA_LOAD", 0);
-  // A cubin (no text) is for another chip.
+  // A cubin is for another chip, unless it holds the text of a kernel.
   if (memcmp(image,
              "\x7f"
              "ELF",
-             4) == 0)
+             4) == 0 &&
+      !strstr(static_cast<const char *>(image), ".entry"))
     return 209;
   if (result != 0)
     for (unsigned i = 0; i < count; ++i)
       if (options[i] == 5)
         strcpy(static_cast<char *>(values[i]), "ptxas fatal: line 3 of the fake");
-  if (result == 0)
+  if (result == 0) {
     *module = new std::string(static_cast<const char *>(image));
+    ++counters[5];
+  }
   return result;
 }
 EXPORT int cuModuleUnload(void *module) {
   delete static_cast<std::string *>(module);
+  --counters[5];
   return 0;
 }
 EXPORT int cuModuleGetFunction(void **function, void *module, const char *name) {

@@ -1,0 +1,34 @@
+//===- GpuCode.h - Kernels as what a GPU loads ------------------*- C++ -*-===//
+#ifndef ATTN_TARGET_GPUCODE_H
+#define ATTN_TARGET_GPUCODE_H
+
+#include "attn/Target/Chip.h"
+#include "attn/Target/Ptxas.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+namespace mlir::attn {
+
+/// The kernels of a machine-level module, in its order, each in a module of its own.
+struct GpuCode {
+  struct Kernel {
+    std::string name, ptx;
+    Cubin cubin; ///< empty where none was asked for
+  };
+  std::vector<Kernel> kernels;
+  std::string refusal;   ///< why cubins are missing, where ptxas failed: its words, and how to repeat it
+  double ptxSeconds = 0; ///< from the call until all kernels were PTX
+
+  /// All kernels in one module of PTX.
+  std::string ptx() const;
+  /// What ptxas said of each, one after the other.
+  std::string log() const;
+};
+
+/// Makes PTX of every kernel, and with `assembles` a cubin. Errors are diagnostics, but for `refusal`. Blocks
+/// until all is done; uses the module's MLIRContext from the calling thread only, while no passes of it run.
+FailureOr<GpuCode> emitGpuCode(gpu::GPUModuleOp module, const Chip &chip, bool assembles);
+
+} // namespace mlir::attn
+
+#endif

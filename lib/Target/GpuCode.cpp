@@ -1,0 +1,128 @@
+//===- GpuCode.cpp - Kernels as what a GPU loads --------------------------===//
+//
+// An attention has three kernels that share nothing but the name of their shared
+// memory, and of them the one for many rows takes more time than all others: in
+// LLVM, and four times as long again in ptxas. So every kernel is a module of its
+// own, longest first, and each goes its way to the end on one thread:
+//
+//   caller    translate A  translate B  translate C  LLVM B  LLVM C  ptxas B  ptxas C
+//   helper                 LLVM A ........  ptxas A ................................
+//
+// Translation reads MLIR, whose context belongs to the caller; behind it a kernel
+// has an LLVMContext of its own. There are as many threads as cores and no more: a
+// third thread on two cores would take its share from the kernel that all wait for.
+//
+//===----------------------------------------------------------------------===//
+#include "attn/Target/GpuCode.h"
+#include "attn/Target/PTX.h"
+
+#include <chrono>
+#include <thread>
+
+using namespace mlir;
+using namespace mlir::attn;
+
+namespace {
+
+/// One kernel's way.
+struct Job {
+  LLVM::LLVMFuncOp kernel;
+  size_t operations = 0;
+  KernelIR ir;
+  GpuCode::Kernel code;
+  std::string fault, refusal; ///< of LLVM, of ptxas
+  std::chrono::steady_clock::time_point printed;
+
+  explicit Job(LLVM::LLVMFuncOp kernel) : kernel(kernel) {
+    code.name = kernel.getName().str();
+    kernel.walk([&](Operation *) { ++operations; });
+  }
+  void print(const Chip &chip);
+  void assemble(const Chip &chip);
+};
+
+} // namespace
+
+void Job::print(const Chip &chip) {
+  llvm::Expected<std::string> ptx = printPTX(std::move(ir), chip);
+  printed = std::chrono::steady_clock::now();
+  if (ptx)
+    code.ptx = std::move(*ptx);
+  else
+    fault = llvm::toString(ptx.takeError());
+}
+
+void Job::assemble(const Chip &chip) {
+  if (!fault.empty())
+    return;
+  if (llvm::Expected<Cubin> cubin = attn::assemble(code.ptx, chip))
+    code.cubin = std::move(*cubin);
+  else
+    refusal = llvm::toString(cubin.takeError());
+}
+
+/// One thread's share of the work.
+static void run(ArrayRef<Job *> jobs, const Chip &chip, bool assembles) {
+  for (Job *job : jobs)
+    job->print(chip);
+  for (Job *job : jobs)
+    if (assembles)
+      job->assemble(chip);
+}
+
+std::string GpuCode::ptx() const {
+  SmallVector<StringRef> modules;
+  for (const Kernel &kernel : kernels)
+    modules.push_back(kernel.ptx);
+  return joinPTX(modules);
+}
+
+std::string GpuCode::log() const {
+  std::string all;
+  for (const Kernel &kernel : kernels)
+    all += kernel.cubin.log;
+  return all;
+}
+
+FailureOr<GpuCode> attn::emitGpuCode(gpu::GPUModuleOp module, const Chip &chip, bool assembles) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<Job> jobs;
+  for (auto kernel : module.getOps<LLVM::LLVMFuncOp>())
+    jobs.emplace_back(kernel);
+  SmallVector<Job *> order;
+  for (Job &job : jobs)
+    order.push_back(&job);
+  llvm::sort(order, [](Job *a, Job *b) { return std::pair(b->operations, a) < std::pair(a->operations, b); });
+
+  const size_t helpers = std::max(1u, std::thread::hardware_concurrency()) - 1;
+  std::vector<std::thread> threads;
+  SmallVector<Job *> own;
+  bool translated = true;
+  for (Job *job : order) {
+    FailureOr<KernelIR> ir = translateKernel(job->kernel, chip);
+    if (translated = succeeded(ir); !translated)
+      break;
+    job->ir = std::move(*ir);
+    if (threads.size() < helpers && job != order.back())
+      threads.emplace_back([job, &chip, assembles] { run(job, chip, assembles); });
+    else
+      own.push_back(job);
+  }
+  if (translated)
+    run(own, chip, assembles);
+  for (std::thread &thread : threads)
+    thread.join();
+  if (!translated)
+    return failure();
+
+  GpuCode code;
+  for (Job &job : jobs) {
+    if (!job.fault.empty())
+      return job.kernel.emitError(job.fault);
+    if (!StringRef(code.refusal).contains(job.refusal)) // where there is no ptxas, all say the same
+      code.refusal += (code.refusal.empty() ? "" : "\n") + job.refusal;
+    code.ptxSeconds = std::max(code.ptxSeconds, std::chrono::duration<double>(job.printed - start).count());
+    code.kernels.push_back(std::move(job.code));
+  }
+  return code;
+}

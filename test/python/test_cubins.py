@@ -1,0 +1,98 @@
+"""Every kernel of an attention goes through LLVM and ptxas on its own, beside the others."""
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+_attn = pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+
+from extension_problem import DECODE  # noqa: E402
+
+KERNELS = ["decode_rows16", "decode_rows192", "decode_merge"]
+PTXAS = shutil.which("ptxas")
+
+# Writes the name of its kernel into the output, if the words in `act` let it get there. $1 is the kernel.
+STAND_IN = """#!/bin/sh
+while [ $# -gt 0 ]; do
+  case $1 in *.ptx) source=$1 ;; -o) shift; output=$1 ;; esac
+  shift
+done
+set -- $(sed -n 's/^[.]visible [.]entry \\([a-z0-9_]*\\)($/\\1/p' "$source")
+{act}
+printf %s "$*" > "$output"
+"""
+
+
+def compile_in_process(tmp_path, act, forms=("ptx", "cubin")):
+    """Compiles with a ptxas that does what the shell's words in `act` say. Returns the artifact and what ptxas said, or
+    the error's kind and message."""
+    script = tmp_path / "ptxas"
+    script.write_text(STAND_IN.replace("{act}", act))
+    script.chmod(0o755)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    program = f"""
+        import json, sys
+        from attn import _attn
+        try:
+            made = _attn.compile({DECODE!r}, target="sm_90a", forms={list(forms)!r})
+            print(json.dumps([json.loads(bytes(made.artifact)), made.ptxas]))
+        except _attn.Failure as failure:
+            print(json.dumps([str(a) for a in failure.args]))
+    """
+    environment = {**os.environ, "ATTN_PTXAS": str(script), "TMPDIR": str(scratch), "MARKS": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), scratch
+
+
+def test_each_kernel_is_a_cubin_of_its_own(tmp_path):
+    (artifact, log), scratch = compile_in_process(tmp_path, 'echo "said of $*"')
+    assert [kernel["name"] for kernel in artifact["kernels"]] == KERNELS
+    assert [base64.b64decode(cubin).decode() for cubin in artifact["cubins"]] == KERNELS
+    assert log.splitlines() == [f"said of {name}" for name in KERNELS]
+    assert re.findall(r"[.]visible [.]entry (\w+)", artifact["ptx"]) == KERNELS
+    assert artifact["ptx"].count(".version") == 1 and artifact["ptx"].count("attn_shared[]") == 1
+    assert not list(scratch.iterdir())
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one core kernels wait for each other")
+def test_the_longest_kernel_is_assembled_beside_the_others(tmp_path):
+    wait = """
+touch $MARKS/$1.began
+other=decode_rows192; [ $1 = $other ] && other=decode_rows16
+for i in $(seq 300); do [ -e $MARKS/$other.began ] && break; sleep 0.1; done
+[ -e $MARKS/$other.began ] || { echo "$1 waited for $other"; exit 1; }"""
+    made, _ = compile_in_process(tmp_path, wait)
+    assert isinstance(made[0], dict), made
+
+
+def test_one_refusal_is_an_error_that_can_be_repeated(tmp_path):
+    refuse = '[ $1 = decode_rows16 ] && { echo "ptxas fatal: no such luck"; exit 255; }'
+    (kind, message), scratch = compile_in_process(tmp_path, refuse)
+    assert kind == "device" and message.startswith("ptxas failed: ptxas fatal: no such luck\n")
+    (kept,) = scratch.iterdir()  # the refused kernel's text, and nothing else
+    assert f"-arch=sm_90a {kept} -o /dev/null" in message and message.count("to repeat") == 1
+    assert ".entry decode_rows16(" in kept.read_text() and "rows192" not in kept.read_text()
+
+
+@pytest.mark.skipif(not PTXAS, reason="there is no ptxas")
+def test_the_joined_text_is_legal(tmp_path):
+    text, cubin = tmp_path / "all.ptx", tmp_path / "all.cubin"
+    text.write_bytes(bytes(_attn.emit(DECODE, "ptx")))
+    done = subprocess.run([PTXAS, "-v", "-arch=sm_90a", text, "-o", cubin], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert sorted(re.findall(r"entry function '(\w+)'", done.stderr)) == sorted(KERNELS)

@@ -31,6 +31,17 @@ llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
         call("attn_host_mbarrier_arrive", i64, {lane, opId(op), plainPointer(address), count, bytes});
     return op->getNumResults() ? done(state) : done();
   };
+  /// What a box is copied between, then its coordinates.
+  auto bulk = [&](StringRef function, ArrayRef<Value> ends, ValueRange coordinates) -> llvm::Expected<bool> {
+    if (coordinates.empty() || coordinates.size() > rt::maxBulkRank)
+      return errorAt(op, "a bulk tensor copy has 1 to 5 coordinates, not " + Twine(coordinates.size()));
+    SmallVector<Value> operands{lane, opId(op)};
+    llvm::append_range(operands, ends);
+    operands.push_back(constant(static_cast<uint32_t>(coordinates.size())));
+    llvm::append_range(operands, coordinates);
+    operands.resize(operands.size() + rt::maxBulkRank - coordinates.size(), zero());
+    return call(function, none, operands), done();
+  };
   if (auto init = dyn_cast<NVVM::MBarrierInitOp>(op)) {
     if (llvm::Error error = unpredicated(init))
       return std::move(error);
@@ -83,18 +94,24 @@ llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
     if (copy.getMode() != NVVM::TMALoadMode::TILE || !copy.getIm2colOffsets().empty() ||
         copy.getMulticastMask() || copy.getGroup())
       return errorAt(op, "the host device executes bulk tensor copies of boxes to one block only");
-    auto coordinates = copy.getCoordinates();
-    if (coordinates.empty() || coordinates.size() > rt::maxBulkRank)
-      return errorAt(op, "a bulk tensor copy has 1 to 5 coordinates, not " + Twine(coordinates.size()));
-    SmallVector<Value> operands{lane,
-                                opId(op),
-                                plainPointer(copy.getDstMem()),
-                                copy.getTmaDescriptor(),
-                                plainPointer(copy.getMbar()),
-                                constant(static_cast<uint32_t>(coordinates.size()))};
-    llvm::append_range(operands, coordinates);
-    operands.resize(operands.size() + rt::maxBulkRank - coordinates.size(), zero());
-    return call("attn_host_bulk_copy", none, operands), done();
+    return bulk("attn_host_bulk_copy",
+                {plainPointer(copy.getDstMem()), copy.getTmaDescriptor(), plainPointer(copy.getMbar())},
+                copy.getCoordinates());
+  }
+  if (auto store = dyn_cast<NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp>(op)) {
+    if (llvm::Error error = unpredicated(store))
+      return std::move(error);
+    if (store.getMode() != NVVM::TMAStoreMode::TILE)
+      return errorAt(op, "the host device executes bulk tensor stores of boxes only");
+    return bulk("attn_host_bulk_store", {plainPointer(store.getSrcMem()), store.getTmaDescriptor()},
+                store.getCoordinates());
+  }
+  if (isa<NVVM::CpAsyncBulkCommitGroupOp>(op))
+    return call("attn_host_bulk_commit", none, {lane}), done();
+  if (auto wait = dyn_cast<NVVM::CpAsyncBulkWaitGroupOp>(op)) {
+    call("attn_host_bulk_wait", none,
+         {lane, constant(wait.getGroup()), constant(wait.getRead().value_or(false))});
+    return done();
   }
   // Prefetches change nothing that a kernel could see; launches follow one another here.
   if (isa<NVVM::PrefetchOp, NVVM::GriddepcontrolOp>(op))

@@ -94,6 +94,12 @@ static bool classify(Operation *op, const DataLayout &layout, HostOpInfo &info) 
     info.alignment = 128;
     return true;
   }
+  if (isa<NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp>(op)) {
+    info.access = Access::Store;
+    info.space = Space::Global;
+    info.alignment = 16;
+    return true;
+  }
   if (isa<NVVM::LdMatrixOp, NVVM::StMatrixOp>(op)) {
     info.access = Access::Matrix;
     info.space = Space::Shared;

@@ -67,6 +67,8 @@ std::optional<std::vector<uint32_t>> writtenParameters(LLVM::LLVMFuncOp kernel) 
       pointer = atomic.getPtr();
     else if (auto exchange = dyn_cast<LLVM::AtomicCmpXchgOp>(op))
       pointer = exchange.getPtr();
+    else if (auto bulk = dyn_cast<NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp>(op))
+      pointer = bulk.getTmaDescriptor(); // the parameter that holds the map
     else if (isa<LLVM::CallOp>(op))
       return WalkResult::interrupt(); // its stores may be anywhere
     if (!pointer || mlir::cast<LLVM::LLVMPointerType>(pointer.getType()).getAddressSpace() == 3 ||

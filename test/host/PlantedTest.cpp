@@ -54,6 +54,9 @@ const Planted kBugs[] = {
     {"04_bulk_fence", "wrong1", kRace, "cp.async.bulk", "without fence.proxy.async"},
     {"04_bulk_fence", "wrong2", kRace, "cp.async.bulk", "without fence.proxy.async"},
     {"04_bulk_fence", "wrong3", kRace, "", "shared bytes"},
+    {"04_store_fence", "wrong1", kRace, "cp.async.bulk", "without fence.proxy.async"},
+    {"04_store_fence", "wrong2", kRace, "cp.async.bulk", "without fence.proxy.async"},
+    {"04_store_fence", "wrong3", kRace, "", "shared bytes"},
     {"05_wgmma_registers", "wrong1", kSync, "tile.wgmma_wait", "leaves the wgmma", 128, 16384},
     {"05_wgmma_registers", "wrong2", kSync, "tile.wgmma", "before wgmma.wait_group", 128, 16384},
     {"05_wgmma_registers", "wrong3", kSync, "tile.wgmma", "no wgmma.fence", 128, 16384},
@@ -98,6 +101,14 @@ const Planted kBugs[] = {
     {"12_descriptor_swizzle", "wrong3", kSync, "tile.wgmma", "base offset", 128, 16384},
     {"12_descriptor_swizzle", "wrong4", kSync, "tile.wgmma", "different descriptors", 128, 16384},
     {"13_bulk_tail", "wrong", kDeadlock, "nvvm.mbarrier.try_wait", "-768 bytes are outstanding"},
+    {"14_store_reuse", "wrong1", kRace, "llvm.store", "a bulk store of thread 0 still reads"},
+    {"14_store_reuse", "wrong2", kRace, "llvm.store", "a bulk store of thread 0 still reads"},
+    {"14_store_reuse", "wrong3", kRace, "llvm.store", "a bulk store of thread 0 still reads"},
+    {"14_store_reuse", "wrong4", kRace, "", "shared bytes"},
+    {"14_store_result", "wrong1", kRace, "llvm.load", "reads without order against a bulk copy"},
+    {"14_store_result", "wrong2", kRace, "", "without order against"},
+    {"14_store_exit", "wrong1", kSync, "cp.async.bulk", "exits with a bulk store"},
+    {"14_store_exit", "wrong2", kSync, "cp.async.bulk", "exits with a bulk store"},
     {"15_plain_against_atomic", "wrong", kRace, "", "written without order against block"},
     {"15_two_blocks_one_byte", "wrong", kRace, "llvm.store", "written without order against block"},
     {"15_noncoherent", "wrong", kRace, "llvm.store", "non-coherent"},
@@ -152,9 +163,17 @@ Result runOnce(const HostKernel &kernel, const LaunchOptions &options, uint32_t 
   const rt::EncodedMap map = encodeTensorMap(tensor);
   int32_t *tablePtr = launcher.upload("table", table);
   uint32_t *out = launcher.output<uint32_t>("out", kBlocks * threads);
+  const auto rows = static_cast<int32_t>(threads / 32);
+  const rt::EncodedMap outMap = encodeTensorMap({"out",
+                                                 reinterpret_cast<uint64_t>(out),
+                                                 rt::DType::I32,
+                                                 {32, int64_t{kBlocks} * rows},
+                                                 {128},
+                                                 {32, rows},
+                                                 0});
   int32_t n = kPoolWords;
   Result result;
-  result.report = launcher.run(kernel, {kBlocks}, {threads}, shared, in, out, tablePtr, n, map);
+  result.report = launcher.run(kernel, {kBlocks}, {threads}, shared, in, out, tablePtr, n, map, outMap);
   result.bits.assign(out, out + kBlocks * threads);
   return result;
 }
@@ -253,7 +272,9 @@ TEST(PlantedNumbers, delayedProductsShowTheNextRound) {
 }
 
 TEST(PlantedNumbers, delayedCopiesShowOldBytes) {
-  for (auto [file, kernel] : {std::pair("03_wait_count", "wrong"), std::pair("06_bulk_wait", "wrong1")}) {
+  for (auto [file, kernel] : {std::pair("03_wait_count", "wrong"), std::pair("06_bulk_wait", "wrong1"),
+                              std::pair("14_store_reuse", "wrong1"), std::pair("14_store_result", "wrong1"),
+                              std::pair("14_store_exit", "wrong1")}) {
     auto program = test::Program::fromFile(path(file));
     LaunchOptions eager, delayed;
     eager.asyncEffects = AsyncEffects::Eager;

@@ -1,4 +1,4 @@
-//===- AsyncShadow.cpp - What wgmma reads and bulk copies write -----------===//
+//===- AsyncShadow.cpp - What wgmma and bulk copies read and write --------===//
 #include "SharedShadow.h"
 
 namespace attn::rt::host {
@@ -76,7 +76,7 @@ bool SharedShadow::bulkConflicts(const Writer &w, const Clocks &clocks, unsigned
 Conflict SharedShadow::writeBulk(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset,
                                  const Writer &mine, uint32_t validBytes) {
   const uint32_t *known = clocks.known(warp, lane), *knownAsync = clocks.knownAsync(warp, lane);
-  Conflict found;
+  Conflict found = storesConflict(clocks, warp, lane, offset, 16);
   for (uint32_t c = offset / 4, end = c + 4; c < end; ++c) {
     Writer &w = writers[c];
     uint32_t *row = &readers[size_t(c) * warps];
@@ -98,6 +98,54 @@ Conflict SharedShadow::writeBulk(const Clocks &clocks, unsigned warp, uint32_t l
     valid[c] = static_cast<uint8_t>(validBytes & 15);
     validBytes >>= 4;
   }
+  return found;
+}
+
+Conflict SharedShadow::readBulk(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset,
+                                uint32_t &validBytes) {
+  Conflict found;
+  validBytes = 0;
+  for (uint32_t c = offset / 4, i = 0; i < 4; ++c, ++i) {
+    if (writers[c].split) {
+      for (ByteCell &byte : split(c))
+        if (!found.kind && bulkConflicts(byte.writer, clocks, warp, lane, found))
+          found.offset = c * 4;
+    } else if (!found.kind && bulkConflicts(writers[c], clocks, warp, lane, found)) {
+      found.offset = c * 4;
+    }
+    validBytes |= uint32_t(valid[c]) << 4 * i;
+  }
+  return found;
+}
+
+void SharedShadow::noteStore(uint32_t thread, uint32_t sequence, uint32_t offset, uint32_t bytes,
+                             uint32_t op) {
+  const StoreBox box{offset, offset + bytes, thread, sequence, op};
+  // Who knows of a thread's later store of the same box knows of the earlier one.
+  for (StoreBox &known : stores)
+    if (known.begin == box.begin && known.end == box.end && known.thread == thread) {
+      known = box;
+      return;
+    }
+  stores.push_back(box);
+}
+
+Conflict SharedShadow::storesConflict(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset,
+                                      uint32_t bytes) const {
+  Conflict found;
+  for (const StoreBox &box : stores)
+    if (offset < box.end && offset + bytes > box.begin &&
+        !clocks.storeOrdered(Clocks::kStoresRead, box.thread, box.sequence, warp, lane)) {
+      found = {Conflict::Race,
+               std::max(offset, box.begin),
+               box.op,
+               box.thread / kLanes,
+               box.thread % kLanes,
+               false,
+               true};
+      found.store = true;
+      break;
+    }
   return found;
 }
 

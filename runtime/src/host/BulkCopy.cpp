@@ -1,4 +1,4 @@
-//===- BulkCopy.cpp - cp.async.bulk.tensor --------------------------------===//
+//===- BulkCopy.cpp - cp.async.bulk.tensor to shared memory ---------------===//
 //
 // The bytes move at any moment between the issue and the one without which nobody
 // could go on, and so does the news of them, not necessarily at the same time.
@@ -20,10 +20,10 @@ static void move(Block &block, BulkCopy &copy) {
   const uint32_t rowBytes = copy.rowBytes(), span = copy.map.swizzle;
   forRows(copy, [&](const BulkRow &row) {
     alignas(16) uint8_t patched[256 * 4];
-    const auto *from = reinterpret_cast<const uint8_t *>(row.source);
-    if (row.bytes() != rowBytes || !copy.readable) {
+    const auto *from = reinterpret_cast<const uint8_t *>(row.address);
+    if (row.bytes() != rowBytes || !copy.accessible) {
       std::memset(patched, 0, rowBytes);
-      if (copy.readable)
+      if (copy.accessible)
         std::memcpy(patched + row.begin, from, row.bytes());
       from = patched;
     }
@@ -34,6 +34,24 @@ static void move(Block &block, BulkCopy &copy) {
     for (uint32_t i = 0; i < rowBytes; i += 16)
       std::memcpy(block.shared + swizzle(row.offset + i, span), from + i, 16);
   });
+}
+
+bool makeBulkBox(Lane &lane, uint32_t op, const void *shared, const void *map, uint32_t rank,
+                 const int32_t *at, BulkBox &box) {
+  std::memcpy(&box.map, map, sizeof box.map);
+  if (box.map.mark != TensorMapBits::kMark || box.map.rank != rank) {
+    lane.block->report(FindingKind::Sync, op, lane,
+                       box.map.mark != TensorMapBits::kMark
+                           ? "copies through what is no tensor map"
+                           : "gives " + std::to_string(rank) + " coordinates of a tensor with " +
+                                 std::to_string(box.map.rank) + " dimensions");
+    return false;
+  }
+  std::copy_n(at, maxBulkRank, box.at);
+  box.offset = static_cast<uint32_t>(static_cast<const uint8_t *>(shared) - lane.shared);
+  box.op = op;
+  box.thread = lane.thread;
+  return true;
 }
 
 void landBulkCopy(Block &block, BulkCopy &copy) {
@@ -64,24 +82,13 @@ void attn_host_bulk_copy(LaneAbi *abi, uint32_t op, void *to, const void *map, v
   Lane &lane = laneOf(abi);
   Block &block = *lane.block;
   BulkCopy copy;
-  std::memcpy(&copy.map, map, sizeof copy.map);
-  if (copy.map.mark != TensorMapBits::kMark || copy.map.rank != rank) {
-    block.report(FindingKind::Sync, op, lane,
-                 copy.map.mark != TensorMapBits::kMark
-                     ? "copies through what is no tensor map"
-                     : "gives " + std::to_string(rank) + " coordinates of a tensor with " +
-                           std::to_string(copy.map.rank) + " dimensions");
+  const int32_t at[] = {c0, c1, c2, c3, c4};
+  if (!makeBulkBox(lane, op, to, map, rank, at, copy))
     return;
-  }
   const Mbarrier *b = useMbarrier(lane, op, barrier);
   if (!b)
     return;
-  const int32_t at[] = {c0, c1, c2, c3, c4};
-  std::copy(std::begin(at), std::end(at), copy.at);
-  copy.offset = static_cast<uint32_t>(static_cast<uint8_t *>(to) - lane.shared);
   copy.barrier = b->offset;
-  copy.op = op;
-  copy.thread = lane.thread;
   copy.phase = b->phase;
   // A copy that cannot be made is taken for done, so that who waits for it goes on.
   copy.moved = copy.offset % 128 || copy.offset + copy.map.boxBytes() > kArenaBytes;

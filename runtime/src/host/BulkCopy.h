@@ -1,8 +1,15 @@
 //===- BulkCopy.h - Boxes of tensors on their way ---------------*- C++ -*-===//
 //
-// cp.async.bulk.tensor: one lane asks for a box, the copy lands later and takes the
+// cp.async.bulk.tensor, in both directions.
+//
+// To shared memory: one lane asks for a box, the copy lands later and takes the
 // bytes of the whole box, those out of range included, off its mbarrier. It stays
 // listed until a wait has seen the phase it belongs to; a block must not end before.
+//
+// To global memory: the box belongs to a group of its lane. It may be read until a
+// wait of that lane for the group, with or without `.read`, and its bytes may be
+// missing from global memory until one without, or until the kernel ends. A lane
+// must not exit before its boxes have been read.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_BULKCOPY_H
@@ -10,55 +17,70 @@
 
 #include "attn_rt/host/TensorMap.h"
 #include <algorithm>
+#include <vector>
 
 namespace attn::rt::host {
 
 struct Block;
+struct Lane;
 struct Mbarrier;
 
-struct BulkCopy {
+/// Part of a tensor, and where it lies in shared memory.
+struct BulkBox {
   TensorMapBits map;
   int32_t at[maxBulkRank] = {}; ///< the box's first element, innermost coordinate first
   uint32_t offset = 0;          ///< in the shared window
-  uint32_t barrier = 0;         ///< offset of the mbarrier
   uint32_t op = 0, thread = 0;
-  uint64_t phase = 0;    ///< of the mbarrier, when the copy was issued
-  bool moved = false;    ///< the bytes are there
-  bool landed = false;   ///< the mbarrier was told
-  bool observed = false; ///< a wait has seen the phase
-  bool readable = true;  ///< false: zeros stand for what lies outside of every allocation
+  bool accessible = true; ///< false: elements in range lie outside of every allocation
 
   uint32_t rowBytes() const { return static_cast<uint32_t>(map.box[0] * map.strides[0]); }
 };
 
+struct BulkCopy : BulkBox {
+  uint32_t barrier = 0;  ///< offset of the mbarrier
+  uint64_t phase = 0;    ///< of the mbarrier, when the copy was issued
+  bool moved = false;    ///< the bytes are there; zeros, if the tensor is not accessible
+  bool landed = false;   ///< the mbarrier was told
+  bool observed = false; ///< a wait has seen the phase
+};
+
+struct BulkStore : BulkBox {
+  uint32_t group = 0;         ///< of its lane's
+  uint32_t sequence = 0;      ///< counts the lane's stores, from 1
+  bool read = false;          ///< what to write is in `bytes`
+  bool written = false;       ///< and in global memory
+  bool released = false;      ///< a wait says that the box was read
+  std::vector<uint8_t> bytes; ///< the box, as the tensor has it
+};
+
 /// Consecutive elements of a box along the innermost dimension.
 struct BulkRow {
-  uint32_t offset = 0; ///< of its first byte in the shared window, without the swizzle
-  uint64_t source = 0; ///< address of the first byte in range
-  uint32_t begin = 0;  ///< which byte of the row that is
-  uint32_t end = 0;    ///< behind the last one in range; equal: all of the row is out of range
+  uint32_t offset = 0;  ///< of its first byte in the shared window, without the swizzle
+  uint64_t address = 0; ///< in global memory, of the first byte in range
+  uint32_t begin = 0;   ///< which byte of the row that is
+  uint32_t end = 0;     ///< behind the last one in range; equal: all of the row is out of range
   uint32_t bytes() const { return end - begin; }
 };
 
-template <class Visit> void forRows(const BulkCopy &copy, Visit visit) {
-  const TensorMapBits &map = copy.map;
+template <class Visit> void forRows(const BulkBox &box, Visit visit) {
+  const TensorMapBits &map = box.map;
   const auto clip = [&](unsigned d, int64_t i) {
     return std::clamp<int64_t>(i, 0, static_cast<int64_t>(map.extents[d]));
   };
-  const int64_t first = clip(0, copy.at[0]), last = clip(0, int64_t{copy.at[0]} + map.box[0]);
+  const int64_t first = clip(0, box.at[0]), last = clip(0, int64_t{box.at[0]} + map.box[0]);
   const uint64_t element = map.strides[0];
   int64_t index[maxBulkRank] = {};
   BulkRow row;
-  for (row.offset = copy.offset;; row.offset += copy.rowBytes()) {
+  for (row.offset = box.offset;; row.offset += box.rowBytes()) {
     bool inside = first < last;
-    row.source = map.base + static_cast<uint64_t>(first) * element;
+    row.address = map.base + static_cast<uint64_t>(first) * element;
     for (unsigned d = 1; d < map.rank; ++d) {
-      const int64_t i = copy.at[d] + index[d];
+      const int64_t i = box.at[d] + index[d];
       inside &= i >= 0 && i < static_cast<int64_t>(map.extents[d]);
-      row.source += static_cast<uint64_t>(i) * map.strides[d];
+      row.address += static_cast<uint64_t>(i) * map.strides[d];
     }
-    row.begin = inside ? static_cast<uint32_t>(static_cast<uint64_t>(first - copy.at[0]) * element) : 0;
-    row.end = inside ? static_cast<uint32_t>(static_cast<uint64_t>(last - copy.at[0]) * element) : 0;
+    row.begin = inside ? static_cast<uint32_t>(static_cast<uint64_t>(first - box.at[0]) * element) : 0;
+    row.end = inside ? static_cast<uint32_t>(static_cast<uint64_t>(last - box.at[0]) * element) : 0;
     visit(row);
     unsigned d = 1;
     while (d < map.rank && ++index[d] == map.box[d])
@@ -68,10 +90,17 @@ template <class Visit> void forRows(const BulkCopy &copy, Visit visit) {
   }
 }
 
+/// Reads the operands of either direction; false, with a report, if they name no box.
+bool makeBulkBox(Lane &lane, uint32_t op, const void *shared, const void *map, uint32_t rank,
+                 const int32_t *at, BulkBox &box);
 /// Moves the bytes, where that has not happened, and tells the mbarrier.
 void landBulkCopy(Block &block, BulkCopy &copy);
 /// A wait has seen all phases of the mbarrier but the open one.
 void observeBulkCopies(Block &block, const Mbarrier &barrier);
+/// The lane ends: boxes that it has not waited for are not read any more.
+void abandonBulkStores(Lane &lane);
+/// The block ends: all that was read is written.
+void finishBulkStores(Block &block);
 
 } // namespace attn::rt::host
 

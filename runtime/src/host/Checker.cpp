@@ -204,6 +204,10 @@ void Checker::laneExit(Lane &lane) {
   if (lane.copiesHead < lane.copies.size())
     block->report(FindingKind::Sync, lane.copies[lane.copiesHead].op, lane,
                   "the thread exits with copies that were not waited for");
+  for (const BulkStore &store : block->bulkStores)
+    if (store.thread == lane.thread && !store.released)
+      block->report(FindingKind::Sync, store.op, lane,
+                    "the thread exits with a bulk store that may still read the block's shared memory");
 }
 
 } // namespace attn::rt::host

@@ -49,8 +49,12 @@ public:
   void mbarrierLag(Lane &lane, uint32_t op, const Mbarrier &b, uint32_t parity);
   void fenceAsync(Lane &lane);
   // CheckerBulk.cpp
-  /// Whether the copy may be made; `readable` is cleared where its source must not be read.
+  /// Whether the copy may be made; `accessible` is cleared where its source must not be read.
   bool bulkIssued(Lane &lane, BulkCopy &copy, const Mbarrier &b);
+  /// Whether the store may be made; `accessible` is cleared where its target must not be written.
+  bool bulkStored(Lane &lane, BulkStore &store);
+  /// A wait of the lane covers the store; `reading`: as far as the box is concerned.
+  void bulkWaited(Lane &lane, const BulkStore &store, bool reading);
   void copyLanded(Lane &lane, const PendingCopy &copy, uint32_t sequence);
   void copiesReleased(const Lane &lane, uint32_t sequence, Mbarrier &b);
   void copiesWaited(Lane &lane, uint32_t groupLimit);
@@ -81,7 +85,8 @@ private:
     return false;
   }
   uint32_t validBytes(const PendingCopy &copy);
-  const Allocation *bulkSource(Lane &lane, BulkCopy &copy);
+  Allocation *bulkMemory(Lane &lane, BulkBox &box, const char *what);
+  bool bulkShared(Lane &lane, const BulkBox &box, const char *what);
   void bulkRead(Lane &lane, const BulkCopy &copy);
   void checkDescriptor(Lane &lane, uint32_t op, const Descriptor &d);
   void wgmmaRead(Lane &lane, uint32_t op, const AsyncView &view, const uint32_t *rows, unsigned group,

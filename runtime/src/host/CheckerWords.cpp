@@ -53,6 +53,9 @@ void Checker::describeShared(Lane &lane, uint32_t op, const Conflict &c, bool wr
     else if (c.queue)
       f.message = "overwrites shared bytes that a wgmma of warpgroup " + std::to_string(c.warp) +
                   " still reads: " + grid->kernel.ops[queueOps[c.warp]].text;
+    else if (c.store)
+      f.message = "overwrites shared bytes that a bulk store of thread " +
+                  std::to_string(c.warp * kLanes + c.lane) + " still reads: " + grid->kernel.ops[c.op].text;
     else if (c.bulk)
       f.message = std::string(writes ? "overwrites" : "reads") +
                   " shared bytes of a copy whose mbarrier was not waited for, of " + party(*grid, c);

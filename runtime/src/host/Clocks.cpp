@@ -118,8 +118,8 @@ void Clocks::syncLanes(const Warp &warp, uint32_t lanes) {
     clock.common.g[w] = now;
     clock.common.a[w] = std::max(clock.common.a[w], fenced);
     std::erase_if(clock.common.extras, [&](const Extra &e) {
-      unsigned agent = (e.who & kCopyQueue ? copies(0) : 0) + (e.who & (kCopyQueue - 1)) / kLanes;
-      return e.g <= clock.common.g[agent] && e.a <= clock.common.a[agent];
+      unsigned agent = agentOf(e);
+      return agent != ~0u && e.g <= clock.common.g[agent] && e.a <= clock.common.a[agent];
     });
     clock.partial = false;
     clock.deviates = clock.touched = 0;
@@ -199,14 +199,13 @@ void Clocks::seeTogether(const Warp &warp, unsigned agent, uint32_t value) {
 }
 
 void Clocks::fold(const Block &block, Knowledge &k) const {
-  auto agentOf = [&](const Extra &e) {
-    return (e.who & kCopyQueue ? copies(0) : 0) + (e.who & (kCopyQueue - 1)) / kLanes;
-  };
   struct Sum {
     uint32_t lanes = 0, g = ~0u, a = ~0u;
   };
   std::vector<Sum> sums(agents());
   for (const Extra &e : k.extras) {
+    if (agentOf(e) == ~0u)
+      continue;
     Sum &sum = sums[agentOf(e)];
     sum.lanes |= 1u << (e.who % kLanes);
     sum.g = std::min(sum.g, e.g);
@@ -218,7 +217,10 @@ void Clocks::fold(const Block &block, Knowledge &k) const {
         k.g[agent] = std::max(k.g[agent], sums[agent].g);
         k.a[agent] = std::max(k.a[agent], sums[agent].a);
       }
-  std::erase_if(k.extras, [&](const Extra &e) { return e.g <= k.g[agentOf(e)] && e.a <= k.a[agentOf(e)]; });
+  std::erase_if(k.extras, [&](const Extra &e) {
+    unsigned agent = agentOf(e);
+    return agent != ~0u && e.g <= k.g[agent] && e.a <= k.a[agent];
+  });
 }
 
 } // namespace attn::rt::host

@@ -39,9 +39,9 @@ inline constexpr unsigned kMaxQueues = kMaxWarps / 4;
 inline constexpr unsigned kMaxTracked = 32; ///< mbarriers whose phases are known; more run untracked
 inline constexpr unsigned kMaxAgents = 2 * kMaxWarps + kMaxQueues + kMaxTracked;
 
-/// What is known of one lane beyond what is known of its warp.
+/// What is known of one lane beyond what is known of its warp. Of its bulk stores nothing is known elsewhere.
 struct Extra {
-  uint32_t who; ///< thread, or its copy queue
+  uint32_t who; ///< thread; or its copy queue, or its bulk stores that were read, or written
   uint32_t g, a;
 };
 
@@ -56,6 +56,7 @@ struct Knowledge {
 class Clocks {
 public:
   static constexpr uint32_t kCopyQueue = 1 << 16; ///< in Extra::who
+  static constexpr uint32_t kStoresRead = 1 << 17, kStoresWritten = 1 << 18;
 
   void reset(unsigned warpCount, unsigned queueCount);
 
@@ -95,6 +96,10 @@ public:
     return sequence <= knownAsync(w, lane)[copies(w2)] ||
            extraKnown(w, lane, (w2 * kLanes + lane2) | kCopyQueue, sequence, true);
   }
+  /// May it rely on bulk stores of a thread, up to this one, having been read, or written (`what`)?
+  bool storeOrdered(uint32_t what, uint32_t thread, uint32_t sequence, unsigned w, uint32_t lane) const {
+    return extraKnown(w, lane, thread | what, sequence, false);
+  }
   /// Do all lanes of these warps know it, by extras?
   bool everyoneKnows(uint32_t warpMask, uint32_t who, uint32_t tick, bool async) const;
 
@@ -131,6 +136,12 @@ public:
   unsigned track();
 
 private:
+  /// Of which agent it tells; ~0: of none.
+  unsigned agentOf(const Extra &e) const {
+    if (e.who & (kStoresRead | kStoresWritten))
+      return ~0u;
+    return (e.who & kCopyQueue ? copies(0) : 0) + (e.who & (kCopyQueue - 1)) / kLanes;
+  }
   struct WarpClock {
     uint32_t tick = 1;
     bool partial = false;         ///< some lanes met since

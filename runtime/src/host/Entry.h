@@ -32,6 +32,11 @@ void attn_host_cp_wait(LaneAbi *, uint32_t newest);
 // BulkCopy.cpp; coordinates innermost first, those past the rank are ignored
 void attn_host_bulk_copy(LaneAbi *, uint32_t op, void *to, const void *map, void *barrier, uint32_t rank,
                          int32_t c0, int32_t c1, int32_t c2, int32_t c3, int32_t c4);
+// BulkStore.cpp
+void attn_host_bulk_store(LaneAbi *, uint32_t op, const void *from, const void *map, uint32_t rank,
+                          int32_t c0, int32_t c1, int32_t c2, int32_t c3, int32_t c4);
+void attn_host_bulk_commit(LaneAbi *);
+void attn_host_bulk_wait(LaneAbi *, uint32_t newest, uint32_t reading); ///< reading: .read
 // Mbarrier.cpp
 void attn_host_mbarrier_init(LaneAbi *, uint32_t op, void *, uint32_t count);
 void attn_host_mbarrier_inval(LaneAbi *, uint32_t op, void *);

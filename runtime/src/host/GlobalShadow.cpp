@@ -3,21 +3,16 @@
 
 namespace attn::rt::host {
 
-Conflict GlobalShadow::access(const Clocks &clocks, unsigned warp, uint32_t lane, uint64_t address,
-                              uint32_t bytes, uint32_t op, bool writes, bool atomic) {
+/// Asks about the last write of each byte; `mine`, if there is one, takes its place.
+template <class Ordered>
+Conflict GlobalShadow::visit(uint64_t address, uint32_t bytes, const Writer *mine, Ordered ordered) {
   Conflict found;
-  if (lines.empty() && !writes)
+  if (lines.empty() && !mine)
     return found;
-  Writer mine;
-  mine.tick = clocks.tick(warp);
-  mine.op = static_cast<uint16_t>(op);
-  mine.warp = warp & 31;
-  mine.lane = lane & 63;
-  mine.atomic = atomic;
   for (uint64_t at = address, end = address + bytes; at < end;) {
     uint64_t stop = std::min(end, (at / 64 + 1) * 64);
     auto it = lines.find(at / 64);
-    if (it == lines.end() && writes)
+    if (it == lines.end() && mine)
       it = lines.try_emplace(at / 64).first;
     if (it == lines.end()) {
       at = stop;
@@ -25,14 +20,43 @@ Conflict GlobalShadow::access(const Clocks &clocks, unsigned warp, uint32_t lane
     }
     for (; at < stop; ++at) {
       Writer &w = it->second.writers[at % 64];
-      if (!found.kind && w.tick && !(w.atomic && atomic) &&
-          !clocks.ordered(w.warp, w.lane, w.tick, warp, lane))
+      if (!found.kind && w.tick && !ordered(w)) {
         found = {Conflict::Race, static_cast<uint32_t>(at - address), w.op, w.warp, w.lane, false, false};
-      if (writes)
-        w = mine;
+        found.bulk = w.copy;
+      }
+      if (mine)
+        w = *mine;
     }
   }
   return found;
+}
+
+Conflict GlobalShadow::access(const Clocks &clocks, unsigned warp, uint32_t lane, uint64_t address,
+                              uint32_t bytes, uint32_t op, bool writes, bool atomic) {
+  Writer mine;
+  mine.tick = clocks.tick(warp);
+  mine.op = static_cast<uint16_t>(op);
+  mine.warp = warp & 31;
+  mine.lane = lane & 63;
+  mine.atomic = atomic;
+  return visit(address, bytes, writes ? &mine : nullptr, [&](const Writer &w) {
+    return w.copy ? storeOrdered(clocks, w, warp, lane)
+                  : (w.atomic && atomic) || clocks.ordered(w.warp, w.lane, w.tick, warp, lane);
+  });
+}
+
+Conflict GlobalShadow::writeBulk(const Clocks &clocks, unsigned warp, uint32_t lane, uint64_t address,
+                                 uint32_t bytes, const BulkStore &store) {
+  Writer mine;
+  mine.tick = store.sequence;
+  mine.op = static_cast<uint16_t>(store.op);
+  mine.warp = warp & 31;
+  mine.lane = lane & 63;
+  mine.copy = true;
+  return visit(address, bytes, &mine, [&](const Writer &w) {
+    return w.copy ? storeOrdered(clocks, w, warp, lane)
+                  : clocks.orderedAsync(w.warp, w.lane, w.tick, warp, lane);
+  });
 }
 
 } // namespace attn::rt::host

@@ -9,6 +9,7 @@
 #ifndef ATTN_RT_SRC_HOST_GLOBALSHADOW_H
 #define ATTN_RT_SRC_HOST_GLOBALSHADOW_H
 
+#include "BulkCopy.h"
 #include "SharedShadow.h"
 
 namespace attn::rt::host {
@@ -24,12 +25,21 @@ public:
     return access(clocks, warp, lane, address, bytes, op, true, atomic);
   }
 
+  /// Until a wait of its lane without `.read`, nobody may rely on it.
+  Conflict writeBulk(const Clocks &clocks, unsigned warp, uint32_t lane, uint64_t address, uint32_t bytes,
+                     const BulkStore &store);
+
 private:
   struct Line {
     Writer writers[64];
   };
   Conflict access(const Clocks &clocks, unsigned warp, uint32_t lane, uint64_t address, uint32_t bytes,
                   uint32_t op, bool writes, bool atomic);
+  template <class Ordered>
+  Conflict visit(uint64_t address, uint32_t bytes, const Writer *mine, Ordered ordered);
+  static bool storeOrdered(const Clocks &clocks, const Writer &w, unsigned warp, uint32_t lane) {
+    return clocks.storeOrdered(Clocks::kStoresWritten, w.warp * kLanes + w.lane, w.tick, warp, lane);
+  }
   std::unordered_map<uint64_t, Line> lines;
 };
 

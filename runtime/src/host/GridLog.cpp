@@ -2,6 +2,7 @@
 #include "GridLog.h"
 #include "Checker.h"
 #include <algorithm>
+#include <cstring>
 
 namespace attn::rt::host {
 
@@ -9,8 +10,11 @@ void WriteSet::build(const Grid &grid) {
   everything = grid.kernel.writesAnywhere;
   list.clear();
   for (uint32_t parameter : grid.kernel.writtenParameters) {
-    const void *p = *static_cast<void *const *>(grid.args[parameter]);
-    if (const Allocation *a = grid.memory.find(p))
+    uint64_t words[2]; // a pointer; or a tensor map, which is longer and begins with a mark
+    std::memcpy(words, grid.args[parameter], sizeof *words);
+    if (words[0] == TensorMapBits::kMark)
+      std::memcpy(words, grid.args[parameter], sizeof words);
+    if (const Allocation *a = grid.memory.find(words[words[0] == TensorMapBits::kMark]))
       list.push_back(a);
   }
 }

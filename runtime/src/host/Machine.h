@@ -55,7 +55,8 @@
 // with clock entries of their own. Registers move between warpgroups by setmaxnreg,
 // and an increase waits until enough are free (Registers.cpp). A bulk copy (BulkCopy.cpp)
 // writes in the name of the phase of its mbarrier: only who waited for that phase may
-// touch what it wrote.
+// touch what it wrote. The other way round (BulkStore.cpp) it reads in the name of its lane,
+// whose wait says when the memory is free, and when the result may be read.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_MACHINE_H
@@ -118,6 +119,7 @@ struct Block {
   std::vector<std::unique_ptr<Mbarrier>> mbarriers; ///< live ones
   std::deque<Lane *> events;                        ///< arrivals of copies that may happen any time
   std::vector<BulkCopy> bulkCopies;                 ///< on their way, or not seen by a wait
+  std::vector<BulkStore> bulkStores;                ///< not written, or not waited for
   std::vector<std::unique_ptr<Tensor>> tensors;     ///< per warpgroup
   RegisterShare registers[kMaxWarps];
   uint32_t registersAllocated = 0, elections = 0;

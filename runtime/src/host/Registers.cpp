@@ -13,6 +13,7 @@ void Block::beginAsync() {
   mbarriers.clear();
   events.clear();
   bulkCopies.clear();
+  bulkStores.clear();
   elections = 0;
   unsigned groups = grid->kernel.wgmmaPrograms.empty() ? 0 : warpCount / kGroupWarps;
   while (tensors.size() < groups)
@@ -94,6 +95,7 @@ static bool runElect(Warp &warp, const Group &g) {
 //===----------------------------------------------------------------------===//
 
 void Block::endAsync() {
+  finishBulkStores(*this);
   for (BulkCopy &copy : bulkCopies) {
     if (!copy.landed)
       landBulkCopy(*this, copy);

@@ -60,6 +60,7 @@ void Block::laneExit(Lane &lane) {
   if (checker)
     checker->laneExit(lane);
   finishCopies(lane, ~0u);
+  abandonBulkStores(lane);
   --aliveLanes;
   warp.alive &= ~lane.bit();
   warp.exited |= lane.bit();

@@ -112,8 +112,8 @@ void Requests::priceGlobal(const Request &request, uint32_t op, const Warp &warp
     counters.bytesPartials += distinct;
 }
 
-void Requests::bulkRun(uint64_t start, uint64_t end, uint32_t op, uint32_t thread) {
-  counters.bytesRead += end - start;
+void Requests::bulkRun(uint64_t start, uint64_t end, uint32_t op, uint32_t thread, bool writes) {
+  (writes ? counters.bytesWritten : counters.bytesRead) += end - start;
   counters.sectorBytesUsed += end - start;
   counters.sectorBytesSpanned += 32 * ((end + 31) / 32 - start / 32);
   log->add(start, end, op, thread, grid->kernel.ops[op]);

@@ -29,8 +29,8 @@ public:
     counters.operandWavefronts += wavefrontsOf(offsets);
     ++counters.operandWavefrontsNeeded;
   }
-  /// Contiguous bytes that a bulk copy reads.
-  void bulkRun(uint64_t start, uint64_t end, uint32_t op, uint32_t thread);
+  /// Contiguous bytes of global memory that a bulk copy reads or writes.
+  void bulkRun(uint64_t start, uint64_t end, uint32_t op, uint32_t thread, bool writes);
   Counters counters;
 
   static constexpr uint32_t kAhead = 4096; ///< executions before a lane gives way

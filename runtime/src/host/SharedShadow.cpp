@@ -12,6 +12,7 @@ void SharedShadow::reset(const Clocks &clocks, uint32_t end) {
   readers.assign(cells * warps, 0);
   valid.assign(cells, 0);
   splits.clear();
+  stores.clear();
 }
 
 SharedShadow::SplitCell &SharedShadow::split(uint32_t cell) {
@@ -135,7 +136,7 @@ Conflict SharedShadow::read(const Clocks &clocks, unsigned warp, uint32_t lane, 
 
 Conflict SharedShadow::write(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset,
                              uint32_t bytes, uint32_t op, bool atomic, bool pending) {
-  Conflict first;
+  Conflict first = storesConflict(clocks, warp, lane, offset, bytes);
   Writer mine;
   mine.tick = clocks.tick(warp);
   mine.op = static_cast<uint16_t>(op);

@@ -13,6 +13,8 @@
 // A bulk copy stamps its cells with the phase of the mbarrier that it signals, at once:
 // who has not waited for that phase may not touch them, wherever the bytes are.
 //
+// A bulk store reads a box until a wait of its lane; boxes are few and kept as a list.
+//
 // Reads of wgmma are stamped with the group they will be committed in, one column
 // per warpgroup beside those of the warps.
 //
@@ -51,6 +53,7 @@ struct Conflict {
   bool queue = false;    ///< a read by the wgmma of warpgroup `warp`
   bool unfenced = false; ///< ordered, but not for the async proxy
   bool bulk = false;     ///< a bulk copy
+  bool store = false;    ///< a read by a bulk store
 };
 
 /// What the async accesses of some warps may rely on: their clocks' minimum.
@@ -79,6 +82,11 @@ public:
   /// 16 bytes written by a bulk copy that the lane issues. `valid` has a bit per byte.
   Conflict writeBulk(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset, const Writer &mine,
                      uint32_t valid);
+  /// 16 bytes read by a bulk store that the lane issues; `validBytes` gets a bit per byte.
+  Conflict readBulk(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset,
+                    uint32_t &validBytes);
+  /// All of its box: the thread's bulk store of this number.
+  void noteStore(uint32_t thread, uint32_t sequence, uint32_t offset, uint32_t bytes, uint32_t op);
   /// A live mbarrier lies here, or no longer does.
   void setObject(uint32_t offset);
   void clearObject(uint32_t offset);
@@ -89,6 +97,12 @@ private:
     uint32_t readers[kMaxWarps + kMaxQueues] = {};
   };
   using SplitCell = std::array<ByteCell, 4>;
+  struct StoreBox {
+    uint32_t begin, end, thread, sequence, op;
+  };
+  /// What a write runs into of the boxes that bulk stores read.
+  Conflict storesConflict(const Clocks &clocks, unsigned warp, uint32_t lane, uint32_t offset,
+                          uint32_t bytes) const;
 
   /// Whose clock a writer's tick is of.
   unsigned agentOf(const Writer &w) const {
@@ -117,6 +131,7 @@ private:
   std::vector<uint32_t> readers; ///< per cell and warp: tick << 6 | lane
   std::vector<uint8_t> valid;    ///< per cell, a bit per byte
   std::unordered_map<uint32_t, SplitCell> splits;
+  std::vector<StoreBox> stores;
 };
 
 } // namespace attn::rt::host

@@ -86,9 +86,10 @@ struct Lane : LaneAbi {
   uint32_t copiesHead = 0, openGroup = 0;
   uint64_t copiesDone = 0; ///< how many left the FIFO
   std::deque<CopyArrival> arrivals;
-  uint32_t copySequence = 0; ///< arrivals made
-  uint32_t landedGroup = 0;  ///< of the last copy an arrival covered
-  bool wgmmaFence = false;   ///< executed since registers were last handed back
+  uint32_t copySequence = 0;                  ///< arrivals made
+  uint32_t landedGroup = 0;                   ///< of the last copy an arrival covered
+  uint32_t openBulkGroup = 0, bulkStores = 0; ///< groups committed, stores issued
+  bool wgmmaFence = false;                    ///< executed since registers were last handed back
   uint32_t wgmmaCommits = 0;
   uint32_t waitOp = 0, waitParity = 0; ///< at an mbarrier
 

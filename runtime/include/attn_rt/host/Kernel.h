@@ -95,8 +95,8 @@ struct HostKernel {
   std::vector<uint32_t> parameterBytes;
   uint32_t sharedAlignment = 16; ///< declared alignment of dynamic shared memory
   uint32_t staticShared = 0;     ///< bytes of static shared memory, placed before it
-  /// Parameters (by number) that stores and atomics may derive their pointers from; any
-  /// allocation may be written if that could not be told.
+  /// Parameters (by number) that stores and atomics may derive their pointers from, and tensor maps
+  /// that bulk stores go through; any allocation may be written if that could not be told.
   std::vector<uint32_t> writtenParameters;
   bool writesAnywhere = true;
   bool checked = false; ///< loads and stores are instrumented

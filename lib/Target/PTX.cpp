@@ -98,7 +98,7 @@ FailureOr<KernelIR> attn::translateKernel(LLVM::LLVMFuncOp kernel, const Chip &c
   if (!chip.overlapsLaunches) // launches follow one another there: nothing to say about it, nor to use the
                               // time for
     copy->walk([](Operation *op) {
-      if (isa<NVVM::GriddepcontrolOp, NVVM::PrefetchOp>(op))
+      if (isa<NVVM::GriddepcontrolOp>(op))
         op->erase();
     });
   PassManager manager(kernel->getContext(), gpu::GPUModuleOp::getOperationName());

@@ -22,21 +22,21 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-LABEL: gpu.module @regions_kernels
 // CHECK: func.func @regions_rows16(
 // CHECK-SAME: %[[Q:arg0]]: !tile.buffer<f16>, %[[QPOS:arg1]]: !tile.buffer<i32>, %[[O:arg2]]: !tile.buffer<f16>,
-// CHECK-SAME: %[[LSE:arg3]]: !tile.buffer<f32>, %[[BLOCKS:arg4]]: !tile.buffer<i32>, %[[TASKS:arg5]]: !tile.buffer<i32>,
-// CHECK-SAME: %[[SEGMENTS:arg6]]: !tile.buffer<i32>, %[[PARTO:arg7]]: !tile.buffer<f32>, %[[PARTLSE:arg8]]: !tile.buffer<f32>,
-// CHECK-SAME: %[[SCALE:arg9]]: f32, %[[STARTS:arg10]]: !tile.buffer<i32>, %[[SINKS:arg11]]: !tile.buffer<f32>,
-// CHECK-SAME: %[[K:arg12]]: !tile.buffer<f16>, %[[V:arg13]]: !tile.buffer<f16>, %[[TOKENS:arg14]]: i32, %[[END0:arg15]]: i32,
-// CHECK-SAME: %[[K1:arg16]]: !tile.buffer<f16>, %[[V1:arg17]]: !tile.buffer<f16>, %[[START:arg18]]: !tile.buffer<i32>,
-// CHECK-SAME: %[[END1:arg19]]: i32, %[[END2:arg20]]: i32)
+// CHECK-SAME: %[[LSE:arg3]]: !tile.buffer<f32>, %[[TASKS:arg4]]: !tile.buffer<i32>,
+// CHECK-SAME: %[[SEGMENTS:arg5]]: !tile.buffer<i32>, %[[PARTO:arg6]]: !tile.buffer<f32>, %[[PARTLSE:arg7]]: !tile.buffer<f32>,
+// CHECK-SAME: %[[SCALE:arg8]]: f32, %[[STARTS:arg9]]: !tile.buffer<i32>, %[[SINKS:arg10]]: !tile.buffer<f32>,
+// CHECK-SAME: %[[K:arg11]]: !tile.buffer<f16>, %[[V:arg12]]: !tile.buffer<f16>, %[[TOKENS:arg13]]: i32, %[[END0:arg14]]: i32,
+// CHECK-SAME: %[[START:arg15]]: !tile.buffer<i32>, %[[K1:arg16]]: !tile.buffer<f16>, %[[V1:arg17]]: !tile.buffer<f16>,
+// CHECK-SAME: %[[END1:arg18]]: i32, %[[END2:arg19]]: i32)
 // CHECK-SAME: tile.blocks_per_sm = 2 : i32
 // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "q">, #tile.parameter<buffer, "q_pos">,
-// CHECK-SAME: #tile.parameter<buffer, "o">, #tile.parameter<buffer, "lse">, #tile.parameter<buffer, "plan.block_tasks">,
+// CHECK-SAME: #tile.parameter<buffer, "o">, #tile.parameter<buffer, "lse">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.tasks">, #tile.parameter<buffer, "plan.segments">,
 // CHECK-SAME: #tile.parameter<buffer, "partial.o">, #tile.parameter<buffer, "partial.lse">, #tile.parameter<scale>,
 // CHECK-SAME: #tile.parameter<buffer, "plan.starts">, #tile.parameter<buffer, "sink_logits">, #tile.parameter<buffer, "context.k">,
 // CHECK-SAME: #tile.parameter<buffer, "context.v">, #tile.parameter<dim, "context.tokens">, #tile.parameter<end>,
-// CHECK-SAME: #tile.parameter<buffer, "response.k">, #tile.parameter<buffer, "response.v">,
-// CHECK-SAME: #tile.parameter<buffer, "response.start">, #tile.parameter<end index 1>, #tile.parameter<end index 2>]
+// CHECK-SAME: #tile.parameter<buffer, "response.start">, #tile.parameter<buffer, "response.k">,
+// CHECK-SAME: #tile.parameter<buffer, "response.v">, #tile.parameter<end index 1>, #tile.parameter<end index 2>]
 // CHECK-SAME: tile.threads = 128 : i32
 
 // A slice of the keys for every warp: 16 of 64. The exchange between warps takes the place of the rings.
@@ -48,16 +48,12 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[RING:.*]] = tile.alloc {per_warp} : !tile.ring<2, <key 16, feature 80, f16>>
 // CHECK: tile.alloc overlays %[[RING]] : {{.*}} : !tile.scratch<20992>
 
-// This block's tasks. The first one and its first segment are in a record of the block, later ones are read ahead.
+// A record of the block has its first task, that one's first segment and which tasks are its; later ones are read ahead.
 // CHECK: %[[BLOCK:.*]] = tile.block_id
-// CHECK: %[[FIRST:.*]], %[[LAST:.*]] = tile.read_range %[[BLOCKS]]
-// CHECK: %[[TWICE:.*]] = arith.muli %[[BLOCK]], %c2_i32
-// CHECK: %[[FT:.*]]:8 = tile.record %[[STARTS]][%[[TWICE]]]
-// CHECK: %[[NEXT:.*]] = arith.addi %[[TWICE]], %c1_i32
-// CHECK: %[[FS:.*]]:8 = tile.record %[[STARTS]][%[[NEXT]]]
-// CHECK: scf.for %[[TASK:.*]] = %[[FIRST]] to %[[LAST]]
+// CHECK: %[[FT:.*]]:18 = tile.record %[[STARTS]][%[[BLOCK]]]
+// CHECK: scf.for %[[TASK:.*]] = %[[FT]]#16 to %[[FT]]#17
 // CHECK-SAME: iter_args(%[[T0:[^ ]*]] = %[[FT]]#0, %[[T1:[^ ]*]] = %[[FT]]#1, %[[T2:[^ ]*]] = %[[FT]]#2, %[[T3:[^ ]*]] = %[[FT]]#3, %[[T4:[^ ]*]] = %[[FT]]#4, %[[T5:[^ ]*]] = %[[FT]]#5, %[[T6:[^ ]*]] = %[[FT]]#6, %[[T7:[^ ]*]] = %[[FT]]#7,
-// CHECK-SAME: %[[A0:[^ ]*]] = %[[FS]]#0, %[[A1:[^ ]*]] = %[[FS]]#1, %[[A2:[^ ]*]] = %[[FS]]#2, %[[A3:[^ ]*]] = %[[FS]]#3, %[[A4:[^ ]*]] = %[[FS]]#4, %[[A5:[^ ]*]] = %[[FS]]#5, %[[A6:[^ ]*]] = %[[FS]]#6, %[[A7:[^ ]*]] = %[[FS]]#7)
+// CHECK-SAME: %[[A0:[^ ]*]] = %[[FT]]#8, %[[A1:[^ ]*]] = %[[FT]]#9, %[[A2:[^ ]*]] = %[[FT]]#10, %[[A3:[^ ]*]] = %[[FT]]#11, %[[A4:[^ ]*]] = %[[FT]]#12, %[[A5:[^ ]*]] = %[[FT]]#13, %[[A6:[^ ]*]] = %[[FT]]#14, %[[A7:[^ ]*]] = %[[FT]]#15)
 // CHECK: %[[ROWEND:.*]] = arith.addi %[[T0]], %[[T1]]
 
 // Packed row p is query row p / 7 and head kv_head * 7 + p % 7.
@@ -168,12 +164,13 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // Packed: token t of instance i is line start[i] + t. Ends count on from the first region's.
 // CHECK: arith.cmpi eq, %[[S0]], %c1_i32
 // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[FIRSTLOOP]]#0, %{{.*}} = %[[FIRSTLOOP]]#1, %{{.*}} = %[[FIRSTLOOP]]#2)
-// CHECK: tile.gather warp {{.*}} from %[[K1]], %[[V1]]
+// CHECK: %[[SLOTS:.*]] = tile.lookup warp {{.*}} lines 16 {
 // CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
 // CHECK-NEXT: %[[INSTANCE:.*]] = arith.extsi %[[S1]]
 // CHECK-NEXT: %[[AT:.*]] = tile.read %[[START]][%[[INSTANCE]]]
 // CHECK-NEXT: %[[LINE:.*]] = arith.addi %[[AT]], %[[TOKEN]]
 // CHECK-NEXT: tile.yield %[[LINE]]
+// CHECK: tile.gather warp {{.*}} at %[[SLOTS]] from %[[K1]], %[[V1]]
 // CHECK: %[[SINKEND:.*]] = arith.subi %[[END1]], %{{.*}}
 // CHECK: arith.minsi %[[END2]], %c1073741824_i32
 // CHECK: tile.mask
@@ -210,14 +207,16 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-SAME: #tile.parameter<buffer, "partial.lse">], tile.threads = 128 : i32
 // How many rows there are stands before the starts of their lists.
 // CHECK: tile.read %{{.*}}[%c0_i64]
-// What the plan says is fetched while the attention still runs.
-// CHECK: scf.if
-// CHECK: tile.prefetch
-// CHECK: tile.prefetch
-// CHECK: tile.await_previous
-// One part per lane: its share of the sum. Then the outputs of the parts, sixteen in flight, the rest in halves of that.
+// What the plan says of the first row is read while the attention still runs: where its parts are, the output, the parts.
+// CHECK: %[[PLANNED:.*]]:4 = scf.if
 // CHECK: tile.read_range
-// CHECK: scf.for {{.*}} step %c32_i32
+// CHECK: tile.read
+// CHECK: tile.read
+// CHECK: tile.await_previous
+// CHECK-NOT: tile.read
+// CHECK: scf.for {{.*}} iter_args(%[[BEGIN:[^ ]*]] = %[[PLANNED]]#0, %[[END:[^ ]*]] = %[[PLANNED]]#1
+// One part per lane: its share of the sum. Then the outputs of the parts, sixteen in flight, the rest in halves of that.
+// CHECK: scf.for {{.*}} = %[[BEGIN]] to %[[END]] step %c32_i32
 // CHECK: tile.read written
 // CHECK: tile.reduce_lanes max
 // CHECK: arith.maxnumf
@@ -260,9 +259,9 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 
 // CHECK-LABEL: gpu.module @score_kernels
 // CHECK: func.func @score_rows128(
-// CHECK-SAME: "o">, #tile.parameter<buffer, "plan.block_tasks">
-// CHECK-SAME: #tile.parameter<buffer, "kv.k_pages">, #tile.parameter<buffer, "kv.v_pages">,
+// CHECK-SAME: "o">, #tile.parameter<buffer, "plan.tasks">
 // CHECK-SAME: #tile.parameter<dim, "kv.max_pages">, #tile.parameter<buffer, "kv.block_table">,
+// CHECK-SAME: #tile.parameter<buffer, "kv.k_pages">, #tile.parameter<buffer, "kv.v_pages">,
 // CHECK-SAME: #tile.parameter<dim, "bias.dim1">, #tile.parameter<buffer, "bias">]
 // CHECK-SAME: tile.threads = 256 : i32
 
@@ -275,9 +274,9 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK-NOT: tile.scratch
 // CHECK: tile.gather block
 // CHECK-NOT: tile.load %
-// CHECK: tile.gather block {{.*}} strides [512, 512]
 
 // Pages of 16: block_table[instance * max_pages + t / 16] * 16 + t % 16.
+// CHECK: tile.lookup block {{.*}} lines 64 {
 // CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
 // CHECK: %[[TABLE:.*]] = arith.muli
 // CHECK: %[[PAGE:.*]] = arith.divui %[[TOKEN]], %[[C16:.*]] : i32
@@ -288,6 +287,7 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK: %[[IN:.*]] = arith.remui %[[TOKEN]], %[[C16]]
 // CHECK: %[[SLOT:.*]] = arith.addi %[[FIRST]], %[[IN]]
 // CHECK: tile.yield %[[SLOT]]
+// CHECK: tile.gather block {{.*}} strides [512, 512]
 
 // The query stays in shared memory; the region's text, its first factor joined with the scale at the kernel's start.
 // CHECK: tile.dot %{{.*}} at %{{.*}} : !tile.shared<query 128, feature 64, bf16>
@@ -325,7 +325,7 @@ func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 // CHECK: func.func @classes_rows16(
 // CHECK-SAME: #tile.parameter<buffer, "plan.segments">, #tile.parameter<buffer, "slot_heads">,
 // CHECK-SAME: #tile.parameter<end>, #tile.parameter<end index 1>, #tile.parameter<end index 2>]
-// CHECK: %[[FT:.*]]:8 = tile.record
+// CHECK: %[[FT:.*]]:18 = tile.record
 // CHECK: scf.for {{.*}} %[[T2:[^ ]*]] = %[[FT]]#2, {{.*}} %[[T7:[^ ]*]] = %[[FT]]#7,
 // CHECK-NEXT: %[[TASKSLOT:.*]] = arith.extsi %[[T2]]
 // CHECK-NEXT: %[[KVHEAD:.*]] = tile.read %{{.*}}[%[[TASKSLOT]]]
@@ -345,7 +345,7 @@ func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 
 // The plan numbers outputs by slot.
 // CHECK: func.func @classes_merge(
-// CHECK: tile.await_previous
+// CHECK: tile.read_range
 // CHECK: %[[NUMBER:.*]] = tile.read %
 // CHECK: %[[INROW:.*]] = arith.remui %[[NUMBER]], %c8_i32
 // CHECK: %[[SLOT64:.*]] = arith.extsi %[[INROW]]
@@ -477,7 +477,7 @@ func.func @drafts(%q: !query8 {attn.name = "q"}, %kv: !single {attn.name = "kv"}
 }
 
 // CHECK-LABEL: gpu.module @drafts_kernels
-// CHECK: tile.gather block {{.*}} strides [512, 512]
+// CHECK: tile.lookup block {{.*}} lines 64 {
 // CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
 // CHECK: %[[LIST:.*]] = arith.cmpi slt, %[[INSTANCE:.*]], %c0_i32
 // CHECK: scf.if %[[LIST]]
@@ -486,6 +486,7 @@ func.func @drafts(%q: !query8 {attn.name = "q"}, %kv: !single {attn.name = "kv"}
 // CHECK: } else {
 // CHECK: arith.muli
 // CHECK: tile.read
+// CHECK: tile.gather block {{.*}} strides [512, 512]
 // CHECK: %[[SCORES:.*]] = tile.dot
 // CHECK: %[[MASKED:.*]] = scf.if
 // CHECK: tile.load_vector

@@ -70,11 +70,11 @@ gpu.module @kernels {
 gpu.module @kernels {
   func.func @lookup(%k: !keys, %n: i32, %b: !tile.buffer<bf16>, %t: !tile.buffer<i32>, %z: i64) {
     // expected-error @+1 {{expected at most 32 lines per warp, as many as lanes look them up, got 64}}
-    tile.gather warp %n to %n from %b origins %z strides [64] into %k {
+    %slots = tile.lookup warp %n to %n lines 64 {
     ^bb0(%line: i32):
       %slot = tile.read %t[%z] : <i32> -> i32
       tile.yield %slot : i32
-    } : !tile.buffer<bf16> -> !keys
+    }
     return
   }
 }

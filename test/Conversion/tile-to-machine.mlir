@@ -53,12 +53,13 @@ gpu.module @kernels {
   // CHECK-NEXT: nvvm.barrier
   func.func @gather(%b: !tile.buffer<bf16>, %t: !tile.buffer<i32>, %n: i32, %z: i64) {
     %k = tile.alloc {per_warp, offset = 2048 : i64} : !keys
-    tile.gather warp %n to %n from %b origins %z strides [640] into %k {
+    %slots = tile.lookup warp %n to %n lines 16 {
     ^bb0(%line: i32):
       %w = arith.extsi %line : i32 to i64
       %slot = tile.read %t[%w] : <i32> -> i32
       tile.yield %slot : i32
-    } : !tile.buffer<bf16> -> !keys
+    }
+    tile.gather warp %n to %n at %slots from %b origins %z strides [640] into %k : !tile.buffer<bf16> -> !keys
     tile.commit
     tile.wait 1
     tile.sync warp

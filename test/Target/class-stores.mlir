@@ -13,16 +13,17 @@
 // What all heads share lies in rows of all heads, and `slot_heads` says which is this task's. A class's own store is read
 // in rows of one head: token times heads, plus the slots of the class before this one.
 // CHECK: func.func @duo_rows16
-// CHECK: %[[TASK:.*]]:8 = tile.record
+// CHECK: %[[TASK:.*]]:18 = tile.record
 // CHECK: scf.for {{.*}} %[[THIS:[a-z0-9]+]] = %[[TASK]]#2,
 // CHECK: tile.gather {{.*}} strides [256, 256]
-// CHECK: tile.gather {{.*}} strides [64, 64]
+// CHECK: tile.lookup
 // CHECK: %[[PAGE:.*]] = tile.read
 // CHECK: %[[TOKEN:.*]] = arith.addi
 // CHECK-NEXT: %[[ROW:.*]] = arith.muli %[[TOKEN]], %{{.*}} : i32
 // CHECK-NEXT: %[[HEAD:.*]] = arith.subi %[[THIS]], %{{.*}} : i32
 // CHECK-NEXT: %[[SLOT:.*]] = arith.addi %[[ROW]], %[[HEAD]] : i32
 // CHECK-NEXT: tile.yield %[[SLOT]]
+// CHECK: tile.gather {{.*}} strides [64, 64]
 
 // Boxes have strides that the kernel knows.
 // HOPPER: remark: schedule wgmma gathers keys and values: boxes have strides that are known before the kernel runs, and stores of one head class (heads = ?) have not

@@ -14,14 +14,15 @@
 // CHECK: func.func @both_rows16
 // CHECK: scf.for {{.*}} iter_args({{[^,]*, [^,]*, }}%[[HEAD:[a-z0-9]+]] =
 // CHECK: scf.for {{.*}} iter_args({{[^,]*, [^,]*, [^,]*, [^,]*, }}%[[INSTANCE:[a-z0-9]+]] =
-// CHECK: tile.gather warp
+// CHECK: tile.lookup warp
 // CHECK: %[[FOUR:.*]] = arith.constant 4
 // CHECK-NEXT: %[[FIRST:.*]] = arith.muli %[[INSTANCE]], %[[FOUR]] : i32
 // CHECK-NEXT: %[[LIST:.*]] = arith.addi %[[FIRST]], %[[HEAD]] : i32
 // CHECK-NEXT: %[[ROW:.*]] = arith.extsi %[[LIST]]
 // CHECK-NEXT: %[[COLUMNS:.*]] = arith.extsi
 // CHECK-NEXT: arith.muli %[[ROW]], %[[COLUMNS]] : i64
-// CHECK: tile.gather warp {{.*}} from %arg14, %arg15
+// CHECK: tile.gather warp {{.*}} at %
+// CHECK: tile.lookup warp
 // CHECK: %[[ROW:.*]] = arith.extsi %[[INSTANCE]]
 // CHECK-NEXT: %[[COLUMNS:.*]] = arith.extsi
 // CHECK-NEXT: arith.muli %[[ROW]], %[[COLUMNS]] : i64

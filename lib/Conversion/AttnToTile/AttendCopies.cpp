@@ -73,16 +73,34 @@ Value AttendKernel::slotOf(UpdateOp update, const Segment &segment, Value token,
 }
 
 void AttendKernel::gatherQueries(Value target, Scope scope) {
-  auto gather =
-      GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
-                       ValueRange{b.i64(0)}, ValueRange{target}, ArrayRef<int64_t>{chain.keyDim()}, scope);
+  auto gather = GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
+                                 ValueRange{b.i64(0)}, ValueRange{target}, ArrayRef<int64_t>{chain.keyDim()},
+                                 Value(), scope);
   b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
     auto [row, head] = unpack(line[0]);
     return b.add(b.mul(row, b.i32(chain.queryHeads())), head);
   });
 }
 
-void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value firstKey,
+Value AttendKernel::lineOf(UpdateOp update, const Segment &segment, Value token) {
+  Value ofToken = slotOf(update, segment, token);
+  if (!update.getKv().getType().isOfClass())
+    return ofToken;
+  Value heads = b.dimension(tensor(update, "heads"));
+  return b.add(b.mul(ofToken, heads), placeOf(update, segment));
+}
+
+Value AttendKernel::lookupTokens(UpdateOp update, const Segment &segment, Value firstKey, Scope scope) {
+  if (update.getKv().getType().getStore() == Store::Dense)
+    return {};
+  auto lookup = LookupOp::create(b, b.getI32Type(), firstKey, segment.kvEnd,
+                                 scope == Scope::Warp ? keys : schedule.getKeys(), scope);
+  b.fill(lookup.getSlot(), {b.getI32Type()},
+         [&](ValueRange token) { return lineOf(update, segment, token[0]); });
+  return lookup;
+}
+
+void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, Value slots,
                                 ArrayRef<StringRef> parts, ValueRange targets, Scope scope) {
   KVType type = update.getKv().getType();
   SmallVector<Value> sources, origins;
@@ -94,14 +112,11 @@ void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value f
     origins.push_back(type.isOfClass() ? b.i64(0) : b.wide(b.mul(kvHead, b.i32(dim))));
     strides.push_back(type.isOfClass() ? dim : type.getHeads() * dim);
   }
-  auto gather = GatherOp::create(b, firstKey, segment.kvEnd, sources, origins, targets, strides, scope);
-  b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange token) {
-    Value ofToken = slotOf(update, segment, token[0]);
-    if (!type.isOfClass())
-      return ofToken;
-    Value heads = b.dimension(tensor(update, "heads"));
-    return b.add(b.mul(ofToken, heads), placeOf(update, segment));
-  });
+  auto gather =
+      GatherOp::create(b, firstKey, segment.kvEnd, sources, origins, targets, strides, slots, scope);
+  if (!slots)
+    b.fill(gather.getSlot(), {b.getI32Type()},
+           [&](ValueRange token) { return lineOf(update, segment, token[0]); });
 }
 
 /// A map for each width of the tile's panels. Axes: features of a panel, then `inner`, then slots, panels and

@@ -19,7 +19,7 @@ void AttendKernel::begin(Value warpRow, Value countsSink) {
   b.buffer("o", element);
   if (chain.finish.getLse())
     b.buffer("lse", f32);
-  for (StringRef name : {"plan.block_tasks", "plan.tasks", "plan.segments"})
+  for (StringRef name : {"plan.tasks", "plan.segments"})
     b.buffer(name, i32);
   if (chain.headClasses())
     b.buffer("slot_heads", i32);
@@ -41,14 +41,10 @@ void AttendKernel::end(int64_t threads) {
   b.finish(threads);
 }
 
-ReadRangeOp AttendKernel::blockTasks() {
+scf::ForOp AttendKernel::beginTasks(ValueRange carried) {
   Type i32 = b.getI32Type();
   Value block = BlockIdOp::create(b, i32);
-  return ReadRangeOp::create(b, i32, i32, b.buffer("plan.block_tasks", i32), b.wide(block));
-}
-
-scf::ForOp AttendKernel::beginTasks(ValueRange carried) {
-  ReadRangeOp range = blockTasks();
+  auto range = ReadRangeOp::create(b, i32, i32, b.buffer("plan.block_tasks", i32), b.wide(block));
   auto loop = scf::ForOp::create(b, range.getBegin(), range.getEnd(), b.i32(1), carried);
   b.setInsertionPointToStart(loop.getBody());
   readTask(loop.getInductionVar());

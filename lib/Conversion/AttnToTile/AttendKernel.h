@@ -68,9 +68,7 @@ protected:
   /// kernel.
   void begin(Value warpRow, Value countsSink);
   void end(int64_t threads);
-  /// This block's tasks.
-  tile::ReadRangeOp blockTasks();
-  /// The loop over them; leaves the insertion point in it and the task's fields in place.
+  /// The loop over this block's tasks; leaves the insertion point in it and the task's fields in place.
   scf::ForOp beginTasks(ValueRange carried);
   /// Reads a task's fields, again where the kernel would rather not keep them in registers meanwhile.
   void readTask(Value index) { setTask(b.record(b.buffer("plan.tasks", b.getI32Type()), index)); }
@@ -83,9 +81,11 @@ protected:
   }
   /// Copies the task's queries to `target`.
   void gatherQueries(Value target, tile::Scope scope);
-  /// Copies keys, values or both of the tile from `firstKey` on.
-  void gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, ArrayRef<StringRef> parts,
-                    ValueRange targets, tile::Scope scope);
+  /// Where the tokens of the tile from `firstKey` on lie, where a table says that; else null.
+  Value lookupTokens(UpdateOp update, const Segment &segment, Value firstKey, tile::Scope scope);
+  /// Copies keys, values or both of that tile, whose tokens were looked up.
+  void gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, Value slots,
+                    ArrayRef<StringRef> parts, ValueRange targets, tile::Scope scope);
   /// The same as bulk copies that complete a phase of a barrier; a warp does it.
   bool fetchesQueries();
   void fetchQueries(Value target, Value barriers, Value index);
@@ -179,6 +179,8 @@ private:
   Value placeOf(UpdateOp update, const Segment &segment);
   Value tableRowOf(UpdateOp update, const Segment &segment);
   Value slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage = false);
+  /// The same, where slots are of one head in the store of a class.
+  Value lineOf(UpdateOp update, const Segment &segment, Value token);
   /// Whether a segment may be a list of single tokens (see runtime/src/plan/Lists.cpp), and whether it is.
   /// Long heads leave no registers for another mask; the planner sees by the parameters that there is none.
   bool mayList() {

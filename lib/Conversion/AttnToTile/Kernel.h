@@ -54,9 +54,9 @@ public:
     return tile::ReadOp::create(*this, cast<tile::BufferType>(buffer.getType()).getElement(), buffer, index,
                                 UnitAttr());
   }
-  SmallVector<Value> record(Value buffer, Value index) {
+  SmallVector<Value> record(Value buffer, Value index, unsigned fields = 8) {
     return SmallVector<Value>(
-        tile::RecordOp::create(*this, SmallVector<Type>(8, getI32Type()), buffer, index).getFields());
+        tile::RecordOp::create(*this, SmallVector<Type>(fields, getI32Type()), buffer, index).getFields());
   }
 
   tile::FragmentType fragment(ArrayRef<tile::Axis> axes, ArrayRef<int64_t> sizes, Type element,

@@ -5,6 +5,9 @@
 // exp(lse of the part - largest lse): the same merge of partial softmax states
 // as everywhere else, in the unit where every sum is 1.
 //
+// The kernel starts while the attention still runs. Where its first row's parts
+// are says the plan, so it has asked for that when it begins to wait.
+//
 //===----------------------------------------------------------------------===//
 #include "Kernel.h"
 
@@ -47,35 +50,46 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
   auto column = [&](int64_t chunk) { return b.add(b.mul(lane, b.i32(4)), b.i32(chunk * 128)); };
   auto isRagged = [&](int64_t chunk) { return (chunk + 1) * 128 > dim; };
 
-  // Where the parts are is known before they are there: the plan is fetched while the attention still runs.
-  {
-    auto some = scf::IfOp::create(b, b.less(first, count));
+  /// What the body yields where `exists`, else zeros.
+  auto readIf = [&](Value exists, size_t results, function_ref<SmallVector<Value>()> body) {
+    auto some = scf::IfOp::create(b, SmallVector<Type>(results, i32), exists, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(some.thenYield());
-    auto range = ReadRangeOp::create(b, i32, i32, starts, startOf(first));
-    PrefetchOp::create(b, outputs, b.wide(first));
-    Value mine = b.add(range.getBegin(), lane), last = b.add(range.getEnd(), b.i32(-1));
-    PrefetchOp::create(b, partials, b.wide(b.min(mine, last)));
-  }
+    b.setInsertionPointToStart(some.elseBlock());
+    scf::YieldOp::create(b, SmallVector<Value>(results, b.i32(0)));
+    b.setInsertionPointToStart(some.thenBlock());
+    scf::YieldOp::create(b, body());
+    return SmallVector<Value>(some.getResults());
+  };
+  // Thirty-two parts at a time, one per lane.
+  auto partOf = [&](Value from, Value end) {
+    return b.read(partials, b.wide(b.min(b.add(from, lane), b.add(end, b.i32(-1)))));
+  };
+  // What the plan says of a row: its parts' places in the list, the output, the first parts.
+  auto planOf = [&](Value row) {
+    return readIf(b.less(row, count), 4, [&]() -> SmallVector<Value> {
+      auto range = ReadRangeOp::create(b, i32, i32, starts, startOf(row));
+      return {range.getBegin(), range.getEnd(), outputOf(b, chain, b.read(outputs, b.wide(row))),
+              partOf(range.getBegin(), range.getEnd())};
+    });
+  };
+  SmallVector<Value> ofFirst = planOf(first);
   AwaitPreviousOp::create(b);
-  auto rows = scf::ForOp::create(b, first, count, step);
+  auto rows = scf::ForOp::create(b, first, count, step, ofFirst);
   b.setInsertionPointToStart(rows.getBody());
-  Value row = b.wide(rows.getInductionVar());
-  auto range = ReadRangeOp::create(b, i32, i32, starts, startOf(rows.getInductionVar()));
-  Value begin = range.getBegin(), end = range.getEnd();
-  Value target = b.wide(outputOf(b, chain, b.read(outputs, row)));
+  Value begin = rows.getRegionIterArg(0), end = rows.getRegionIterArg(1);
+  Value target = b.wide(rows.getRegionIterArg(2));
 
-  // Thirty-two parts at a time, one per lane: which part and how much of the sum it holds. Then their
-  // outputs, several in flight at once.
+  // How much of the sum each part holds. Then their outputs, several in flight at once.
   SmallVector<Value> initial(4 * chunks + 2, b.f32(0)); // max, sum, columns
   initial[0] = b.f32(-infinity);
+  initial.push_back(rows.getRegionIterArg(3));
   auto parts = scf::ForOp::create(b, begin, end, b.i32(32), initial);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(parts.getBody());
-    ValueRange in = parts.getRegionIterArgs();
+    ValueRange in = parts.getRegionIterArgs().drop_back();
+    Value part = parts.getRegionIterArgs().back();
     Value first = parts.getInductionVar(), mine = b.add(first, lane);
-    Value part = b.read(partials, b.wide(b.min(mine, b.add(end, b.i32(-1)))));
     Value written = tile::ReadOp::create(b, f32, partLse, b.wide(part), b.getUnitAttr());
     Value lseOfPart = b.select(b.less(mine, end), written, b.f32(-infinity));
     Value max = arith::MaxNumFOp::create(b, in[0], ReduceLanesOp::create(b, f32, Combine::Max, lseOfPart));
@@ -129,6 +143,9 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
     }
     next.resize(2);
     llvm::append_range(next, columns);
+    Value following = b.add(first, b.i32(32));
+    llvm::append_range(next, readIf(b.less(following, end), 1,
+                                    [&]() -> SmallVector<Value> { return {partOf(following, end)}; }));
     scf::YieldOp::create(b, next);
   }
 
@@ -158,6 +175,7 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
     Value log = arith::MulFOp::create(b, math::Log2Op::create(b, sum), b.f32(1 / log2e));
     WriteOp::create(b, b.select(some, arith::AddFOp::create(b, max, log), b.f32(-infinity)), lse, target);
   }
+  scf::YieldOp::create(b, planOf(b.add(rows.getInductionVar(), step)));
   b.setInsertionPointAfter(rows);
   // Registers for loads in flight, and few enough (102) to wait beside two blocks of decode on a
   // multiprocessor.

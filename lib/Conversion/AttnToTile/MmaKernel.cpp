@@ -5,11 +5,11 @@
 // so that nothing but its own copies holds it up; the warps are merged when the
 // task ends. For prefill each warp holds 16 rows and the block shares the tile.
 //
-// A short launch is mostly waiting: for the plan to say which task, for the task
+// A short launch is mostly waiting: for the plan to say which tasks, for the task
 // to say which segment, for the segment to say which pages, for the pages. So a
-// block finds its first task and that one's first segment in a record of its own,
-// `plan.starts`, and asks for every later record while what is before it still
-// computes.
+// block finds its tasks, the first of them and that one's first segment in a
+// record of its own, `plan.starts`, and asks for every later record, and for the
+// numbers of pages, while what is before it still computes.
 //
 //===----------------------------------------------------------------------===//
 #include "AttendKernel.h"
@@ -31,8 +31,6 @@ public:
   void write();
 
 private:
-  /// Fields of the block's first task and of its first segment, as PlanStart has them.
-  SmallVector<Value> firstRecords();
   /// The same of a later task; zeros where there is none.
   SmallVector<Value> recordsOf(Value task, Value taskEnd);
   SmallVector<Value> recordIf(Value exists, StringRef buffer, Value index);
@@ -62,24 +60,19 @@ void MmaKernel::write() {
     int64_t bytes = schedule.getWarps() * (rows * chain.valueDim() * 4 + rows * 8);
     scratch = AllocOp::create(b, ScratchType::get(b.getContext(), bytes), keyRing, false, IntegerAttr());
   }
-  ReadRangeOp range = blockTasks();
-  Value one = b.i32(1);
-  auto tasks = scf::ForOp::create(b, range.getBegin(), range.getEnd(), one, firstRecords());
+  // As PlanStart has it: the first task and its first segment, and which tasks are this block's.
+  SmallVector<Value> start = b.record(b.buffer("plan.starts", b.getI32Type()),
+                                      BlockIdOp::create(b, b.getI32Type()), 2 * fieldsOfRecord + 2);
+  Value tasksBegin = start[2 * fieldsOfRecord], tasksEnd = start[2 * fieldsOfRecord + 1], one = b.i32(1);
+  auto tasks =
+      scf::ForOp::create(b, tasksBegin, tasksEnd, one, ValueRange(start).take_front(2 * fieldsOfRecord));
   b.setInsertionPointToStart(tasks.getBody());
   ValueRange records = tasks.getRegionIterArgs();
   setTask(records.take_front(fieldsOfRecord));
   writeTask(records.drop_front(fieldsOfRecord));
-  scf::YieldOp::create(b, recordsOf(b.add(tasks.getInductionVar(), one), range.getEnd()));
+  scf::YieldOp::create(b, recordsOf(b.add(tasks.getInductionVar(), one), tasksEnd));
   b.setInsertionPointAfter(tasks);
   end(schedule.getWarps() * 32);
-}
-
-SmallVector<Value> MmaKernel::firstRecords() {
-  Value starts = b.buffer("plan.starts", b.getI32Type());
-  Value first = b.mul(BlockIdOp::create(b, b.getI32Type()), b.i32(2));
-  SmallVector<Value> records = b.record(starts, first);
-  llvm::append_range(records, b.record(starts, b.add(first, b.i32(1))));
-  return records;
 }
 
 SmallVector<Value> MmaKernel::recordIf(Value exists, StringRef buffer, Value index) {
@@ -144,7 +137,9 @@ State MmaKernel::walkSegment(unsigned operand, const Segment &segment, const Sta
     return SlotOp::create(b, cast<RingType>(ring.getType()).getTile(), ring, b.i32(0));
   };
   Value keyTile = slot(keyRing), valueTile = slot(valueRing);
-  gatherTokens(chain.updates[operand], segment, firstKey, {"k", "v"}, ValueRange{keyTile, valueTile}, scope);
+  UpdateOp update = chain.updates[operand];
+  Value slots = lookupTokens(update, segment, firstKey, scope);
+  gatherTokens(update, segment, firstKey, slots, {"k", "v"}, ValueRange{keyTile, valueTile}, scope);
   CommitOp::create(b);
   WaitOp::create(b, 0);
   SyncOp::create(b, scope);

@@ -92,8 +92,8 @@ private:
   /// the phases.
   ValueRange produceTokens(StringRef part, Value tile, Value phases);
   Value gatherTiles(UpdateOp update, const Segment &segment, Value end, Value tile);
-  void gatherTile(UpdateOp update, const Segment &segment, Value firstKey, StringRef part, const Ring &ring,
-                  Value tile);
+  void gatherTile(UpdateOp update, const Segment &segment, Value firstKey, Value slots, StringRef part,
+                  const Ring &ring, Value tile);
   Value fetchTiles(UpdateOp update, const Segment &segment, StringRef part, Value tile, Value phases);
   void fetchTile(UpdateOp update, Value left, Value slot, StringRef part, Value tile, Value phases);
   /// What one warp alone does.
@@ -291,8 +291,10 @@ Value WgmmaKernel::gatherTiles(UpdateOp update, const Segment &segment, Value en
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   tile = loop.getRegionIterArg(0);
-  gatherTile(update, segment, loop.getInductionVar(), "k", keyRing, tile);
-  gatherTile(update, segment, loop.getInductionVar(), "v", valueRing, tile);
+  Value firstKey = loop.getInductionVar();
+  Value slots = lookupTokens(update, segment, firstKey, Scope::Producers);
+  gatherTile(update, segment, firstKey, slots, "k", keyRing, tile);
+  gatherTile(update, segment, firstKey, slots, "v", valueRing, tile);
   scf::YieldOp::create(b, ValueRange{b.add(tile, b.i32(1))});
   return loop.getResult(0);
 }
@@ -314,11 +316,11 @@ Value WgmmaKernel::fetchTiles(UpdateOp update, const Segment &segment, StringRef
   return loop.getResult(1);
 }
 
-void WgmmaKernel::gatherTile(UpdateOp update, const Segment &segment, Value firstKey, StringRef part,
-                             const Ring &ring, Value tile) {
+void WgmmaKernel::gatherTile(UpdateOp update, const Segment &segment, Value firstKey, Value slots,
+                             StringRef part, const Ring &ring, Value tile) {
   Value slot = slotOf(tile);
   AwaitOp::create(b, ring.empty, slot, b.sub(b.i32(1), parityOf(tile)));
-  gatherTokens(update, segment, firstKey, {part}, ValueRange{tileIn(ring, slot)}, Scope::Producers);
+  gatherTokens(update, segment, firstKey, slots, {part}, ValueRange{tileIn(ring, slot)}, Scope::Producers);
   ArriveOnCopiesOp::create(b, ring.full, slot);
 }
 

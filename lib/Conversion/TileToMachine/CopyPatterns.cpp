@@ -31,31 +31,51 @@ struct SlotPattern : TilePattern<SlotOp> {
   }
 };
 
-/// Every warp copies a contiguous share of the lines, 16 bytes per lane. Where the slot comes from a table,
-/// lane i looks up line i of the share once and the others take it by shuffle.
-struct GatherPattern : TilePattern<GatherOp> {
-  using TilePattern::TilePattern;
+/// The lines of a tile that this warp copies, a contiguous share.
+struct Share {
+  int64_t lines;
+  Value first; ///< null: 0
+  Share(Emitter &e, Operation *op, Scope scope, int64_t tileLines) : lines(tileLines) {
+    if (scope == Scope::Warp)
+      return;
+    auto schedule = op->getParentOfType<func::FuncOp>()->getAttrOfType<ScheduleAttr>("tile.schedule");
+    lines /= schedule.getCopyWarps(scope); // the first of the block under either scope
+    first = e.mul(e.lanes.warp, lines);
+  }
+};
+
+/// An operation whose region maps lines to slots.
+template <typename OpT> struct SlotsPattern : TilePattern<OpT> {
+  using TilePattern<OpT>::TilePattern;
+  /// The slot of a line of this warp. Lines past the end are looked up as the last one; nothing is read from
+  /// where they point.
+  static Value slotOf(Emitter &e, OpT op, typename OpT::Adaptor adaptor, const Share &share, Value line) {
+    Value last = e.add(adaptor.getEnd(), -1);
+    line = e.add(adaptor.getBegin(), share.first ? e.add(line, share.first) : line);
+    return TilePattern<OpT>::inlineRegion(op.getSlot(), e.min(line, last), e.b);
+  }
+};
+
+struct LookupPattern : SlotsPattern<LookupOp> {
+  using SlotsPattern::SlotsPattern;
+  LogicalResult matchAndRewrite(LookupOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Share share(e, op, op.getScope(), op.getLines());
+    Value line = e.min(e.lanes.lane, e.i32(share.lines - 1));
+    rewriter.replaceOp(op, slotOf(e, op, adaptor, share, line));
+    return success();
+  }
+};
+
+/// Every warp copies its share, 16 bytes per lane. Slots that lanes have looked up are exchanged by shuffle.
+struct GatherPattern : SlotsPattern<GatherOp> {
+  using SlotsPattern::SlotsPattern;
   LogicalResult matchAndRewrite(GatherOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    int64_t lines = cast<SharedType>(op.getTargets()[0].getType()).getRows();
-    Value firstLine;
-    if (op.getScope() != Scope::Warp) { // the warps of either scope are the first of the block
-      auto schedule = op->getParentOfType<func::FuncOp>()->getAttrOfType<ScheduleAttr>("tile.schedule");
-      lines /= schedule.getCopyWarps(op.getScope());
-      firstLine = e.mul(e.lanes.warp, lines);
-    }
-    bool lookup = op.getSlot().walk([](ReadOp) { return WalkResult::interrupt(); }).wasInterrupted();
-
-    Value begin = adaptor.getBegin(), last = e.add(adaptor.getEnd(), -1);
-    // Lines past the end are looked up as the last one; nothing is read from where they point.
-    auto slotOf = [&](Emitter &at, Value local) {
-      Value line = at.add(begin, firstLine ? at.add(local, firstLine) : local);
-      return inlineRegion(op.getSlot(), at.min(line, last), at.b);
-    };
-    Value ownSlot;
-    if (lookup)
-      ownSlot = slotOf(e, e.min(e.lanes.lane, e.i32(lines - 1)));
+    Share share(e, op, op.getScope(), cast<SharedType>(op.getTargets()[0].getType()).getRows());
+    int64_t lines = share.lines;
 
     for (int64_t width : {128, 64, 32}) {
       SmallVector<std::pair<size_t, SharedType::Panel>> panels; // of all targets: they take the same lines
@@ -69,12 +89,12 @@ struct GatherPattern : TilePattern<GatherOp> {
       auto copyStep = [&](OpBuilder &builder, Value step) {
         Emitter at(builder, op.getLoc(), e.lanes);
         Value line = at.add(at.shr(e.lanes.lane, llvm::Log2_64(chunks)), step);
-        Value slot = lookup ? at.shuffle(NVVM::ShflKind::idx, ownSlot, line)
-                            : slotOf(at, at.min(line, at.i32(lines - 1)));
+        Value slot = op.getSlots() ? at.shuffle(NVVM::ShflKind::idx, adaptor.getSlots(), line)
+                                   : slotOf(at, op, adaptor, share, at.min(line, at.i32(lines - 1)));
         auto copyPanels = [&](OpBuilder &inner) {
           Emitter in(inner, op.getLoc(), e.lanes);
           for (auto [i, panel] : panels)
-            copyLine(in, op, adaptor, i, panel, firstLine ? in.add(line, firstLine) : line, slot);
+            copyLine(in, op, adaptor, i, panel, share.first ? in.add(line, share.first) : line, slot);
         };
         if (lines % perStep == 0)
           return copyPanels(builder);
@@ -150,6 +170,7 @@ struct SyncPattern : TilePattern<SyncOp> {
 
 void tile::populateCopyPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
-  patterns.add<AllocPattern, SlotPattern, GatherPattern, CommitPattern, WaitPattern, SyncPattern>(
-      converter, patterns.getContext(), lanes);
+  patterns
+      .add<AllocPattern, SlotPattern, LookupPattern, GatherPattern, CommitPattern, WaitPattern, SyncPattern>(
+          converter, patterns.getContext(), lanes);
 }

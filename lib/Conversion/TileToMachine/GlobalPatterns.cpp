@@ -58,21 +58,6 @@ struct WriteAdjacentPattern : TilePattern<WriteAdjacentOp> {
   }
 };
 
-struct PrefetchPattern : TilePattern<PrefetchOp> {
-  using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(PrefetchOp op, OpAdaptor adaptor,
-                                ConversionPatternRewriter &rewriter) const override {
-    Emitter e = emitter(op, rewriter);
-    Type element = op.getBuffer().getType().getElement();
-    NVVM::PrefetchOp::create(
-        rewriter, op.getLoc(), NVVM::PrefetchCacheLevelAttr::get(getContext(), NVVM::PrefetchCacheLevel::L1),
-        NVVM::CacheEvictionPriorityAttr(), e.globalAt(adaptor.getBuffer(), element, adaptor.getIndex()),
-        Value(), UnitAttr(), UnitAttr(), UnitAttr());
-    rewriter.eraseOp(op);
-    return success();
-  }
-};
-
 template <typename OpT, NVVM::GridDepActionKind kind> struct GridPattern : TilePattern<OpT> {
   using TilePattern<OpT>::TilePattern;
   LogicalResult matchAndRewrite(OpT op, typename OpT::Adaptor,
@@ -101,7 +86,7 @@ struct ReadRangePattern : TilePattern<ReadRangeOp> {
   }
 };
 
-/// Eight integers in one request: each lane loads one, and takes all of them from the lanes that have them.
+/// A record in one request: each lane loads an integer, and takes all of them from the lanes that have them.
 /// That says in a form ptxas understands that they are uniform, and so is all that follows from them: trip
 /// counts, slots and descriptors live in uniform registers.
 struct RecordPattern : TilePattern<RecordOp> {
@@ -110,7 +95,8 @@ struct RecordPattern : TilePattern<RecordOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Type i32 = rewriter.getI32Type();
-    Value index = e.add(e.mul(e.widen(adaptor.getIndex()), 8), e.widen(e.band(e.lanes.lane, 7)));
+    int64_t width = std::max<int64_t>(8, llvm::PowerOf2Ceil(op.getNumResults()));
+    Value index = e.add(e.mul(e.widen(adaptor.getIndex()), width), e.widen(e.band(e.lanes.lane, width - 1)));
     Value mine = e.loadGlobal(adaptor.getBuffer(), i32, index, i32, 4);
     SmallVector<Value> fields;
     for (size_t i = 0; i < op.getNumResults(); ++i)
@@ -263,7 +249,7 @@ struct StorePattern : TilePattern<StoreOp> {
 
 void tile::populateGlobalPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                   const LaneMap &lanes) {
-  patterns.add<PrefetchPattern, StartNextPattern, AwaitPreviousPattern, ReadPattern, ReadAdjacentPattern,
-               WriteAdjacentPattern, ReadRangePattern, RecordPattern, WritePattern, LoadVectorPattern,
-               StorePattern>(converter, patterns.getContext(), lanes);
+  patterns.add<StartNextPattern, AwaitPreviousPattern, ReadPattern, ReadAdjacentPattern, WriteAdjacentPattern,
+               ReadRangePattern, RecordPattern, WritePattern, LoadVectorPattern, StorePattern>(
+      converter, patterns.getContext(), lanes);
 }

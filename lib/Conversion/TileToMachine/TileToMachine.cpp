@@ -80,22 +80,25 @@ LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
   if (auto alloc = dyn_cast<AllocOp>(op); alloc && !alloc.getOffset())
     return op->emitOpError("expected an offset; --tile-allocate-shared sets it");
   auto gather = dyn_cast<GatherOp>(op);
-  if (!gather)
+  auto lookup = dyn_cast<LookupOp>(op);
+  if (!gather && !lookup)
     return success();
-  int64_t lines = cast<SharedType>(gather.getTargets()[0].getType()).getRows(), share = lines;
-  if (gather.getScope() != Scope::Warp) {
+  int64_t lines = lookup ? lookup.getLines() : cast<SharedType>(gather.getTargets()[0].getType()).getRows();
+  int64_t share = lines;
+  if (Scope scope = lookup ? lookup.getScope() : gather.getScope(); scope != Scope::Warp) {
     auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
     if (!schedule)
       return op->emitOpError("is shared by warps, but the kernel has no tile.schedule that says how many");
-    int64_t warps = schedule.getCopyWarps(gather.getScope());
+    int64_t warps = schedule.getCopyWarps(scope);
     if (lines % warps != 0)
       return op->emitOpError("expected lines that ") << warps << " warps can share, got " << lines;
     share = lines / warps;
   }
-  bool lookup = gather.getSlot().walk([](ReadOp) { return WalkResult::interrupt(); }).wasInterrupted();
   if (lookup && share > 32)
     return op->emitOpError("expected at most 32 lines per warp, as many as lanes look them up, got ")
            << share;
+  if (lookup)
+    return success();
   for (Value target : gather.getTargets())
     if (auto tile = cast<SharedType>(target.getType()); !tile.getSwizzled())
       return op->emitOpError("expected swizzled tiles, got ")

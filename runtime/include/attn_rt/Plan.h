@@ -79,12 +79,16 @@ struct PlanSegment {
 };
 static_assert(sizeof(PlanTask) == 32 && sizeof(PlanSegment) == 32);
 
-/// What a block starts with: its first task and that one's first segment, zeros where there is none. A copy,
-/// so that three dependent loads at the start of a launch become one; Session::setPlan makes it.
+/// What a block starts with: its first task, that one's first segment and its range of tasks, zeros where
+/// there is none. A copy in a cache line, so that three dependent loads at the start of a launch become one;
+/// Session::setPlan makes it.
 struct PlanStart {
   PlanTask task;
   PlanSegment segment;
+  int32_t tasksBegin, tasksEnd;
+  int32_t unused[14];
 };
+static_assert(sizeof(PlanStart) == 128);
 
 /// What a plan costs, as the cost model sees it.
 struct PlanStats {

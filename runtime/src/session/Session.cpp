@@ -153,6 +153,8 @@ static void fillStarts(const Plan &plan, std::vector<PlanStart> &starts) {
     const int32_t first = plan.blockTasks[block];
     if (first == plan.blockTasks[block + 1])
       continue;
+    starts[block].tasksBegin = first;
+    starts[block].tasksEnd = plan.blockTasks[block + 1];
     const PlanTask &task = starts[block].task = plan.tasks[static_cast<size_t>(first)];
     if (task.segmentBegin < task.segmentEnd)
       starts[block].segment = plan.segments[static_cast<size_t>(task.segmentBegin)];

@@ -58,22 +58,19 @@ gpu.module @kernels {
   // What a launch does beside the one in front of it, and four elements in one request.
   // CHECK-LABEL: @overlap
   // CHECK: tile.start_next
-  // CHECK: tile.prefetch %{{.*}}[%{{.*}}] : <i32>
   // CHECK: tile.await_previous
   // CHECK: tile.read written %{{.*}}[%{{.*}}] : <f32> -> f32
   // CHECK: tile.read_adjacent %{{.*}}[%{{.*}}] : <f32> -> f32, f32, f32, f32
   // CHECK: tile.write_adjacent %{{.*}}, %{{.*}} to %{{.*}}[%{{.*}}] : f32, f32 -> <bf16>
   // MACHINE-LABEL: @overlap
   // MACHINE: nvvm.griddepcontrol launch_dependents
-  // MACHINE: nvvm.prefetch level = L1
   // MACHINE: nvvm.griddepcontrol wait
   // What the launch in front wrote is not read through the cache of constants.
   // MACHINE: llvm.load %{{.*}} {alignment = 4 : i64} : !llvm.ptr<1> -> f32
   // MACHINE: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
   // MACHINE: llvm.store %{{.*}} {alignment = 4 : i64} : vector<2xbf16>, !llvm.ptr<1>
-  func.func @overlap(%plan: !tile.buffer<i32>, %parts: !tile.buffer<f32>, %o: !tile.buffer<bf16>, %i: i64) {
+  func.func @overlap(%parts: !tile.buffer<f32>, %o: !tile.buffer<bf16>, %i: i64) {
     tile.start_next
-    tile.prefetch %plan[%i] : !tile.buffer<i32>
     tile.await_previous
     %lse = tile.read written %parts[%i] : !tile.buffer<f32> -> f32
     %0, %1, %2, %3 = tile.read_adjacent %parts[%i] : !tile.buffer<f32> -> f32, f32, f32, f32

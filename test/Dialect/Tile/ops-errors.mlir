@@ -25,8 +25,8 @@ func.func @f(%b: !tile.buffer<f32>, %i: i32) {
 // -----
 
 func.func @f(%b: !tile.buffer<i32>, %i: i32) {
-  // expected-error @+1 {{expected 1 to 8 fields, got 9}}
-  %0:9 = tile.record %b[%i] : <i32> -> i32, i32, i32, i32, i32, i32, i32, i32, i32
+  // expected-error @+1 {{expected 1 to 32 fields, got 33}}
+  %0:33 = tile.record %b[%i] : <i32> -> i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32
   return
 }
 
@@ -123,6 +123,37 @@ func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, 
     %slot = arith.constant 0 : i64
     tile.yield %slot : i64
   } : !tile.buffer<bf16> -> !tile.shared<key 16, feature 64, bf16>
+  return
+}
+
+// -----
+
+func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, feature 64, bf16>) {
+  // expected-error @+1 {{expected slots from a lookup or a region that computes them, got neither}}
+  tile.gather warp %i to %i from %b origins %z strides [64] into %k : !tile.buffer<bf16> -> !tile.shared<key 16, feature 64, bf16>
+  return
+}
+
+// -----
+
+func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, feature 64, bf16>) {
+  // expected-error @+1 {{expected slots from a lookup or a region that computes them, got both}}
+  tile.gather warp %i to %i at %i from %b origins %z strides [64] into %k {
+  ^bb0(%line: i32):
+    tile.yield %line : i32
+  } : !tile.buffer<bf16> -> !tile.shared<key 16, feature 64, bf16>
+  return
+}
+
+// -----
+
+func.func @f(%i: i32) {
+  // expected-error @+1 {{expected the region to yield 'i32', got 'i64'}}
+  %0 = tile.lookup warp %i to %i lines 16 {
+  ^bb0(%line: i32):
+    %slot = arith.constant 0 : i64
+    tile.yield %slot : i64
+  }
   return
 }
 

@@ -46,6 +46,16 @@ func.func @shared(%q: !tile.buffer<bf16>, %table: !tile.buffer<i32>, %begin: i32
   ^bb0(%line: i32):
     tile.yield %line : i32
   } : !tile.buffer<bf16> -> !queries
+  // CHECK: %[[SLOTS:.*]] = tile.lookup block %{{.*}} to %{{.*}} lines 16 {
+  // CHECK-NEXT: ^bb0(%[[LINE:.*]]: i32):
+  // CHECK-NEXT: tile.yield %[[LINE]] : i32
+  // CHECK-NEXT: }
+  // CHECK: tile.gather block %{{.*}} to %{{.*}} at %[[SLOTS]] from %{{.*}} origins %{{.*}} strides [256] into %[[Q]] : !tile.buffer<bf16> -> !tile.shared<query 16, feature 64, bf16, swizzled>
+  %slots = tile.lookup block %begin to %end lines 16 {
+  ^bb0(%line: i32):
+    tile.yield %line : i32
+  }
+  tile.gather block %begin to %end at %slots from %q origins %zero strides [256] into %0 : !tile.buffer<bf16> -> !queries
   // CHECK: tile.commit
   tile.commit
   // CHECK: tile.wait 0

@@ -140,4 +140,51 @@ gpu.module @kernels {
     } {tile.stages = 2 : i64}
     return
   }
+
+  // Lines that must be looked up: all lookups of the first tiles start in front of the first gather, if there is a tile at
+  // all; in the loop the lookup runs a tile ahead of the gather, which takes what the iteration before has found.
+  // CHECK-LABEL: func.func @looked_up
+  // CHECK-SAME: (%[[N:[^:]*]]: i32, %[[END:[^:]*]]: i32
+  // CHECK: %[[ANY:.*]] = arith.cmpi slt, %{{.*}}, %[[N]]
+  // CHECK: %[[LOOKED:.*]]:3 = scf.if %[[ANY]]
+  // CHECK-COUNT-3: tile.lookup warp %{{.*}} to %[[END]] lines 16
+  // CHECK: } else {
+  // CHECK-NOT: tile.lookup
+  // CHECK: tile.gather warp %{{.*}} to %[[END]] at %[[LOOKED]]#0
+  // CHECK: tile.gather warp %{{.*}} to %[[END]] at %[[LOOKED]]#1
+  // CHECK: scf.for %[[I:.*]] = %{{.*}} to %[[N]] {{.*}} iter_args(%[[SUM:.*]] = %{{.*}}, %[[FOUND:.*]] = %[[LOOKED]]#2)
+  // CHECK: %[[AHEAD:.*]] = arith.addi %[[I]], %{{.*}}
+  // CHECK: tile.gather warp %{{.*}} to %[[END]] at %[[FOUND]]
+  // CHECK: tile.commit
+  // CHECK: %[[NEXT:.*]] = arith.addi %[[AHEAD]],
+  // CHECK: %[[OFF:.*]] = arith.muli %[[NEXT]],
+  // CHECK: %[[SLOTS:.*]] = tile.lookup warp %[[OFF]] to %[[END]] lines 16
+  // CHECK: %[[ADDED:.*]] = "test.compute"
+  // CHECK: scf.yield %[[ADDED]], %[[SLOTS]] : f32, i32
+  // CHECK-NEXT: }
+  // CHECK-NOT: tile.stages
+  func.func @looked_up(%n: i32, %end: i32, %b: !tile.buffer<bf16>, %t: !tile.buffer<i32>, %z: i64, %f: f32) -> f32 {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c16 = arith.constant 16 : i32
+    %ring = tile.alloc {per_warp} : !tile.ring<3, !keys>
+    %result = scf.for %i = %c0 to %n step %c1 iter_args(%sum = %f) -> f32 : i32 {
+      %begin = arith.muli %i, %c16 : i32
+      %tile = tile.slot %ring[%c0] : !tile.ring<3, !keys> -> !keys
+      %slots = tile.lookup warp %begin to %end lines 16 {
+      ^bb0(%line: i32):
+        %at = arith.extsi %line : i32 to i64
+        %slot = tile.read %t[%at] : !tile.buffer<i32> -> i32
+        tile.yield %slot : i32
+      }
+      tile.gather warp %begin to %end at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
+      tile.commit
+      tile.wait 0
+      tile.sync warp
+      %added = "test.compute"(%tile, %sum) : (!keys, f32) -> f32
+      tile.sync warp
+      scf.yield %added : f32
+    } {tile.stages = 3 : i64}
+    return %result : f32
+  }
 }

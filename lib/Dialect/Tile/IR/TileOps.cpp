@@ -107,8 +107,8 @@ LogicalResult WriteAdjacentOp::verify() {
 LogicalResult RecordOp::verify() {
   if (!getBuffer().getType().getElement().isInteger(32))
     return emitOpError("expected a buffer of i32, got ") << getBuffer().getType();
-  if (getNumResults() < 1 || getNumResults() > 8)
-    return emitOpError("expected 1 to 8 fields, got ") << getNumResults();
+  if (getNumResults() < 1 || getNumResults() > 32)
+    return emitOpError("expected 1 to 32 fields, got ") << getNumResults();
   return success();
 }
 
@@ -145,6 +145,17 @@ LogicalResult GatherOp::verify() {
 }
 
 LogicalResult GatherOp::verifyRegions() {
+  if (getSlots() && !getSlot().empty())
+    return emitOpError("expected slots from a lookup or a region that computes them, got both");
+  if (getSlots())
+    return success();
+  if (getSlot().empty())
+    return emitOpError("expected slots from a lookup or a region that computes them, got neither");
+  Type i32 = IntegerType::get(getContext(), 32);
+  return verifyBody(*this, getSlot(), i32, i32);
+}
+
+LogicalResult LookupOp::verifyRegions() {
   Type i32 = IntegerType::get(getContext(), 32);
   return verifyBody(*this, getSlot(), i32, i32);
 }

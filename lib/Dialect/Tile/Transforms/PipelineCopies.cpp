@@ -14,6 +14,11 @@
 // One barrier per tile serves both directions: it publishes the arrived tile
 // and proves the slot of the previous one free.
 //
+// Where lines must be looked up, the lookup runs a tile ahead of the gather, and
+// its result is carried into the next iteration: a table lies as far away as
+// keys, and nobody should wait for it. The lookups of the first S tiles start
+// together, in front of the loop; past the last tile they repeat the last token.
+//
 // Where a wait for older copies stands in front of the loop (with the sync and
 // the loads that follow from it), the first tiles start before that wait, which
 // then leaves their groups unfinished: two latencies become one.
@@ -42,10 +47,11 @@ namespace {
 struct TileLoop {
   scf::ForOp loop;
   GatherOp gather;
+  LookupOp lookup; ///< of the gather's lines, if it has one
   SyncOp arrived, left;
 
   static FailureOr<TileLoop> match(scf::ForOp loop) {
-    TileLoop found{loop, {}, {}, {}};
+    TileLoop found{loop, {}, {}, {}, {}};
     for (Operation &op : *loop.getBody()) {
       if (auto gather = dyn_cast<GatherOp>(op)) {
         if (found.gather)
@@ -57,6 +63,9 @@ struct TileLoop {
     }
     if (!found.gather || !found.arrived || !found.left || found.arrived->isBeforeInBlock(found.gather))
       return loop.emitOpError("expected a gather, a sync and another sync in a loop with tile.stages");
+    if (Value slots = found.gather.getSlots())
+      if (auto lookup = slots.getDefiningOp<LookupOp>(); lookup && lookup->getBlock() == loop.getBody())
+        found.lookup = lookup;
     return found;
   }
 
@@ -81,14 +90,13 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
         found.push_back(loop);
     });
     for (scf::ForOp loop : found) {
-      int64_t stages = loop->getAttrOfType<IntegerAttr>("tile.stages").getInt();
-      if (stages > 1) {
+      int64_t stages = cast<IntegerAttr>(loop->removeAttr("tile.stages")).getInt();
+      if (stages > 1) { // the loop may give way to one that carries more
         FailureOr<TileLoop> match = TileLoop::match(loop);
         if (failed(match) || failed(match->verify(stages)) || failed(pipeline(*match, stages)))
           return signalPassFailure();
         ++loops;
       }
-      loop->removeAttr("tile.stages");
     }
   }
 
@@ -103,20 +111,16 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
     return {};
   }
 
-  static LogicalResult pipeline(TileLoop tileLoop, int64_t stages) {
-    scf::ForOp loop = tileLoop.loop;
-    Scope scope = tileLoop.arrived.getScope();
-    Location loc = loop.getLoc();
-    Value count = loop.getUpperBound();
-
-    // What the gather is computed from, inside the loop: pure functions of the iteration.
+  /// What an operation of the loop is computed from, and itself: pure functions of the iteration. `known` is
+  /// not among them, nor what it alone is computed from.
+  static FailureOr<SmallVector<Operation *>> sliceOf(Operation *of, Operation *known, scf::ForOp loop) {
     SetVector<Operation *> needed;
     BackwardSliceOptions options;
     options.inclusive = true;
     options.omitBlockArguments = true;
     options.omitUsesFromAbove = false;
-    options.filter = [&](Operation *op) { return loop->isProperAncestor(op); };
-    (void)getBackwardSlice(tileLoop.gather.getOperation(), &needed, options);
+    options.filter = [&](Operation *op) { return op != known && loop->isProperAncestor(op); };
+    (void)getBackwardSlice(of, &needed, options);
     SmallVector<Operation *> slice;
     for (Operation &op : *loop.getBody())
       if (needed.contains(&op))
@@ -124,24 +128,45 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
     for (Operation *op : slice)
       for (Value operand : op->getOperands())
         if (llvm::is_contained(loop.getRegionIterArgs(), operand))
-          return tileLoop.gather.emitOpError("depends on a value that the loop carries: it cannot run ahead");
+          return of->emitOpError("depends on a value that the loop carries: it cannot run ahead");
+    return slice;
+  }
 
-    auto gatherInto = [&](OpBuilder &b, Value iteration, Value slot) {
-      IRMapping mapping;
-      mapping.map(loop.getInductionVar(), iteration);
-      for (Operation *op : slice) {
-        Operation *copy = b.clone(*op, mapping);
-        if (auto slotOp = dyn_cast<SlotOp>(copy))
-          slotOp.getIndexMutable().assign(slot);
-      }
-    };
+  static LogicalResult pipeline(TileLoop tileLoop, int64_t stages) {
+    scf::ForOp loop = tileLoop.loop;
+    Scope scope = tileLoop.arrived.getScope();
+    Location loc = loop.getLoc();
+    Value count = loop.getUpperBound();
+
+    LookupOp lookup = tileLoop.lookup;
+    FailureOr<SmallVector<Operation *>> slice = sliceOf(tileLoop.gather, lookup, loop), lookupSlice;
+    if (lookup)
+      lookupSlice = sliceOf(lookup, {}, loop);
+    if (failed(slice) || (lookup && failed(lookupSlice)))
+      return failure();
+
     auto i32 = [&](OpBuilder &b, int64_t value) -> Value {
       return arith::ConstantIntOp::create(b, loc, value, 32);
     };
-    auto gatherIfAny = [&](OpBuilder &b, Value iteration, Value slot) {
+    auto lookUp = [&](OpBuilder &b, Value iteration) -> Value {
+      IRMapping mapping;
+      mapping.map(loop.getInductionVar(), iteration);
+      for (Operation *op : *lookupSlice)
+        b.clone(*op, mapping);
+      return mapping.lookup(lookup.getSlots());
+    };
+    auto gatherIfAny = [&](OpBuilder &b, Value iteration, Value slots, Value slot) {
       Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, iteration, count);
       scf::IfOp::create(b, loc, exists, [&](OpBuilder &inner, Location) {
-        gatherInto(inner, iteration, slot);
+        IRMapping mapping;
+        mapping.map(loop.getInductionVar(), iteration);
+        if (slots)
+          mapping.map(lookup.getSlots(), slots);
+        for (Operation *op : *slice) {
+          Operation *copy = inner.clone(*op, mapping);
+          if (auto slotOp = dyn_cast<SlotOp>(copy))
+            slotOp.getIndexMutable().assign(slot);
+        }
         scf::YieldOp::create(inner, loc);
       });
       CommitOp::create(b, loc);
@@ -157,12 +182,39 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
           op.moveBefore(older);
       b.setInsertionPoint(older);
     }
+    // A loop without tiles may stand for tokens of another table.
+    SmallVector<Value> lookups(stages);
+    if (lookup) {
+      Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, i32(b, 0), count);
+      auto yield = [&](function_ref<Value(OpBuilder &, int64_t)> slots) {
+        return [&, slots](OpBuilder &inner, Location) {
+          SmallVector<Value> all;
+          for (int64_t stage = 0; stage < stages; ++stage)
+            all.push_back(slots(inner, stage));
+          scf::YieldOp::create(inner, loc, all);
+        };
+      };
+      auto looked = scf::IfOp::create(
+          b, loc, any, yield([&](OpBuilder &in, int64_t stage) { return lookUp(in, i32(in, stage)); }),
+          yield([&](OpBuilder &in, int64_t) { return i32(in, 0); }));
+      llvm::copy(looked.getResults(), lookups.begin());
+    }
     for (int64_t stage = 0; stage + 1 < stages; ++stage) {
       Value index = i32(b, stage);
-      gatherIfAny(b, index, index);
+      gatherIfAny(b, index, lookups[stage], index);
     }
 
-    // The loop's own gather, commit, wait and sync give way to those of the steady state.
+    // The loop's own lookup, gather, commit, wait and sync give way to those of the steady state.
+    if (lookup) {
+      IRRewriter rewriter(loop.getContext());
+      auto carried = loop.replaceWithAdditionalYields(
+          rewriter, lookups.back(), /*replaceInitOperandUsesInLoop=*/false,
+          [](OpBuilder &, Location, ArrayRef<BlockArgument> slots) { return SmallVector<Value>{slots[0]}; });
+      if (failed(carried))
+        return failure();
+      loop = cast<scf::ForOp>(*carried);
+      lookups.back() = loop.getRegionIterArgs().back();
+    }
     Operation *first = &loop.getBody()->front();
     b.setInsertionPoint(first);
     Value ringSize = i32(b, stages);
@@ -171,7 +223,12 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
     Value aheadSlot = arith::RemUIOp::create(b, loc, ahead, ringSize);
     WaitOp::create(b, loc, stages - 2);
     SyncOp::create(b, loc, scope);
-    gatherIfAny(b, ahead, aheadSlot);
+    gatherIfAny(b, ahead, lookups.back(), aheadSlot);
+    if (lookup) {
+      Value next = lookUp(b, arith::AddIOp::create(b, loc, ahead, i32(b, 1)));
+      Operation *yield = loop.getBody()->getTerminator();
+      yield->setOperand(yield->getNumOperands() - 1, next);
+    }
     SmallVector<Operation *> replaced;
     for (Operation *op = tileLoop.gather; op != tileLoop.arrived->getNextNode(); op = op->getNextNode())
       if (isa<GatherOp, CommitOp, WaitOp, SyncOp>(op))
@@ -179,6 +236,8 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
     replaced.push_back(tileLoop.left);
     for (Operation *op : replaced)
       op->erase();
+    if (lookup)
+      lookup.erase();
     for (auto slotOp : llvm::make_early_inc_range(loop.getBody()->getOps<SlotOp>()))
       slotOp.getIndexMutable().assign(slot);
 

@@ -54,12 +54,6 @@ def Tile_WriteAdjacentOp : Tile_Op<"write_adjacent", [MemoryEffects<[MemWrite]>]
   let hasVerifier = 1;
 }
 
-def Tile_PrefetchOp : Tile_Op<"prefetch"> {
-  let summary = "asks for the cache line of an element";
-  let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "element index">:$index);
-  let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer)";
-}
-
 def Tile_StartNextOp : Tile_Op<"start_next"> {
   let summary = "lets the launch behind this one begin when all blocks have got here";
   let description = [{
@@ -113,9 +107,13 @@ def Tile_ReciprocalOp : Tile_Op<"reciprocal", [Pure]> {
 }
 
 def Tile_RecordOp : Tile_Op<"record", [MemoryEffects<[MemRead]>]> {
-  let summary = "reads one record of eight integers (a task or a segment of the plan)";
+  let summary = "reads one record of the plan in one request";
+  let description = [{
+    Records have 8 integers (a task, a segment), or 16 or 32 where more fields are asked for, and lie one behind the
+    other.
+  }];
   let arguments = (ins Arg<Tile_BufferType, "the array of records">:$buffer, Arg<I32, "record index">:$index);
-  let results = (outs Res<Variadic<I32>, "the record's first fields, up to eight">:$fields);
+  let results = (outs Res<Variadic<I32>, "the record's first fields, up to 32">:$fields);
   let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($fields)";
   let hasVerifier = 1;
 }
@@ -147,13 +145,31 @@ def Tile_SlotOp : Tile_Op<"slot", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_LookupOp : Tile_Op<"lookup", [RecursiveMemoryEffects, SingleBlock]> {
+  let summary = "looks up where the lines of a gather lie";
+  let description = [{
+    The region maps a line index (always below `end`, the last line if there are fewer) to a slot. Lane i looks up line
+    i of what its warp copies in a gather of as many lines and the same scope, 32 at most: the result differs between
+    lanes, and `tile.gather` hands it around. `end` must be above `begin` or a line before it readable.
+  }];
+  let arguments = (ins
+    Arg<I32, "first line">:$begin,
+    Arg<I32, "end of the lines that exist">:$end,
+    Arg<I64Attr, "lines of the tiles that will be filled">:$lines,
+    Arg<Tile_Scope, "the threads that will copy">:$scope);
+  let regions = (region SizedRegion<1>:$slot);
+  let results = (outs Res<I32, "the slot of this lane's line">:$slots);
+  let assemblyFormat = "$scope $begin `to` $end `lines` $lines $slot attr-dict";
+  let hasRegionVerifier = 1;
+}
+
 def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
   let summary = "starts asynchronous copies of lines from global memory into shared tiles";
   let description = [{
     Line i of every destination is line `begin + i` of its source; lines from `end` on are filled with zeros and not
     read. The region maps a line index (always below `end`) to a slot of the source, where all sources share the
-    map: keys and values of a token lie at the same slot, and a block table is read once per token for both. The
-    line starts at element `slot * stride + origin` of its source.
+    map: keys and values of a token lie at the same slot. The line starts at element `slot * stride + origin` of its
+    source. Where slots come from a table, `tile.lookup` of the same lines reads it ahead, and there is no region.
 
     With scope `block` all warps of the block take part, each copying a contiguous share of the lines; with `warp`
     the destination belongs to this warp. Copies belong to the next `tile.commit` of the same thread.
@@ -165,11 +181,12 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     Arg<Variadic<I64>, "element of a slot where its line starts, one per source">:$origins,
     Arg<Variadic<Tile_SharedType>, "the tiles to fill, all with the same lines">:$targets,
     Arg<DenseI64ArrayAttr, "elements from one slot to the next, one per source">:$strides,
+    Arg<Optional<I32>, "slots of the lines, as a lookup gives them">:$slots,
     Arg<Tile_Scope, "the threads that copy">:$scope);
-  let regions = (region SizedRegion<1>:$slot);
+  let regions = (region AnyRegion:$slot);
   let assemblyFormat = [{
-    $scope $begin `to` $end `from` $sources `origins` $origins `strides` $strides `into` $targets $slot attr-dict
-    `:` type($sources) `->` type($targets)
+    $scope $begin `to` $end (`at` $slots^)? `from` $sources `origins` $origins `strides` $strides `into` $targets
+    ($slot^)? attr-dict `:` type($sources) `->` type($targets)
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
@@ -280,7 +297,7 @@ def Tile_MaskOp : Tile_Op<"mask", [SingleBlock]> {
 
 def Tile_YieldOp
     : Tile_Op<"yield", [Pure, Terminator,
-                        ParentOneOf<["GatherOp", "LoadVectorOp", "MapOp", "MaskOp", "StoreOp"]>]> {
+                        ParentOneOf<["GatherOp", "LoadVectorOp", "LookupOp", "MapOp", "MaskOp", "StoreOp"]>]> {
   let summary = "ends the region of a tile operation with its value";
   let arguments = (ins Arg<AnyType, "the value">:$value);
   let assemblyFormat = "$value attr-dict `:` type($value)";

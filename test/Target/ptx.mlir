@@ -6,6 +6,18 @@
 // RUN: attn-opt %s --emit=ptx --schedule=mma | FileCheck %s --check-prefix=NEVER
 // RUN: attn-opt %s --emit=ptx > %t.1 && attn-opt %s --emit=ptx > %t.2 && cmp %t.1 %t.2
 // RUN: sed s/bf16/f16/g %s | attn-opt - --emit=ptx --schedule=mma | FileCheck %s --check-prefix=F16
+// RUN: attn-opt %s --emit=ptx | FileCheck %s --check-prefix=ONCE
+
+// Kernels are compiled apart, and yet one module: what they all begin with stands once.
+// ONCE: .version
+// ONCE: .extern .shared
+// ONCE-NOT: {{[.]version|[.]target|[.]extern}}
+// ONCE: .visible .entry decode_rows16(
+// ONCE-NOT: {{[.]version|[.]target|[.]extern}}
+// ONCE: .visible .entry decode_rows128(
+// ONCE-NOT: {{[.]version|[.]target|[.]extern}}
+// ONCE: .visible .entry decode_merge(
+// ONCE-NOT: {{[.]version|[.]target|[.]extern}}
 
 // The lowest PTX version that knows the chip: older drivers read it.
 // SM80: .version 7.0
@@ -19,8 +31,6 @@
 // SM120: .version 8.7
 // SM120-NEXT: .target sm_120a
 // CHECK: .extern .shared .align 1024 .b8 attn_shared[];
-// Kernels are compiled apart, and yet one module: what they all begin with stands once.
-// CHECK-NOT: {{[.]version|[.]target|attn_shared[[]}}
 
 // CHECK: .visible .entry decode_rows16(
 // CHECK: .reqntid 128

@@ -120,23 +120,26 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[B:.*]] = arith.cmpi slt, %[[KEY]], %[[S4]]
 // CHECK: %[[E:.*]] = arith.cmpi slt, %[[S5]], %[[AFTER]]
 // CHECK: %[[PARTIAL:.*]] = arith.ori %[[B]], %[[E]]
-// Ends are measured from the lane's first column, columns are constants: one compare per element and end.
+// Ends are measured from the lane's first column, columns are constants: one compare per element and end. That a token
+// exists needs none of its own.
 // CHECK: %[[LANEFIRST:.*]], %[[OFFSETS:.*]] = tile.lane_coordinates
 // CHECK: %[[TOKEN0:.*]] = arith.addi %[[KEY]], %[[LANEFIRST]]
 // CHECK: %[[MASKORIGIN:.*]] = arith.addi %[[S6]], %[[TOKEN0]]
 // CHECK: %[[POS:.*]] = tile.map %[[QPOS:.*]] {
 // CHECK: arith.subi %{{.*}}, %[[MASKORIGIN]]
 // CHECK: %[[EXISTS:.*]] = arith.subi %[[S3]], %[[TOKEN0]]
+// CHECK: %[[LASTTOKEN:.*]] = arith.addi %[[EXISTS]], %c-1_i32
+// CHECK: %[[LAST:.*]] = tile.map %[[POS]] {
+// CHECK: arith.minsi %{{.*}}, %[[LASTTOKEN]]
 // CHECK: %[[SIZE:.*]] = arith.minsi %[[END0]], %c1073741824_i32
 // CHECK: %[[LOW:.*]] = tile.map %[[POS]] {
 // CHECK: arith.subi %{{.*}}, %[[SIZE]]
-// CHECK: tile.mask %{{.*}} if %[[PARTIAL]] where(%[[OFFSETS]], %[[POS]], %[[LOW]])
+// CHECK: tile.mask %{{.*}} if %[[PARTIAL]] where(%[[OFFSETS]], %[[LAST]], %[[LOW]])
 // CHECK-NEXT: ^bb0(%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[L:.*]]: i32):
 // CHECK-NEXT: %[[AFTERLOW:.*]] = arith.cmpi sgt, %[[COL]], %[[L]]
 // CHECK-NEXT: %[[NOTLATER:.*]] = arith.cmpi sle, %[[COL]], %[[P]]
 // CHECK-NEXT: %[[WINDOW:.*]] = arith.andi %[[AFTERLOW]], %[[NOTLATER]]
-// CHECK-NEXT: %[[THERE:.*]] = arith.cmpi slt, %[[COL]], %[[EXISTS]]
-// CHECK-NEXT: arith.andi %[[WINDOW]], %[[THERE]]
+// CHECK-NEXT: tile.yield %[[WINDOW]]
 
 // Where the maximum stays, the decay is exp2(0): it subtracts before it scales.
 // It moves only when it would be more than 2^8 too small.
@@ -171,7 +174,9 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-NEXT: %[[LINE:.*]] = arith.addi %[[AT]], %[[TOKEN]]
 // CHECK-NEXT: tile.yield %[[LINE]]
 // CHECK: tile.gather warp {{.*}} at %[[SLOTS]] from %[[K1]], %[[V1]]
-// CHECK: %[[SINKEND:.*]] = arith.subi %[[END1]], %{{.*}}
+// CHECK: %[[EXISTS:.*]] = arith.subi %[[S3]], %{{.*}}
+// CHECK: %[[SINKSIZE:.*]] = arith.subi %[[END1]], %{{.*}}
+// CHECK: %[[SINKEND:.*]] = arith.minsi %[[SINKSIZE]], %[[EXISTS]]
 // CHECK: arith.minsi %[[END2]], %c1073741824_i32
 // CHECK: tile.mask
 // CHECK-NEXT: ^bb0(%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[L:.*]]: i32):

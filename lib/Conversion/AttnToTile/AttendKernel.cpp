@@ -118,17 +118,19 @@ Value AttendKernel::tilesOf(const Segment &segment, unsigned operand) {
 /// What decides visibility inside one tile. Every visibility is made of intervals of positions whose ends are
 /// a constant, or a constant from the row's position. Measured from this lane's first column, an end is one
 /// number per row (or one for all rows), and a column of the tile a compile-time constant: one compare per
-/// element and end.
+/// element and end. Upper ends are no further than the tokens that exist, so that these need no compare of
+/// their own.
 struct AttendKernel::TileBounds {
   Value offsets;           ///< columns: constants
   Value position;          ///< per row: the row's own position
+  Value last;              ///< per row: the last column that exists and is not later
   SmallVector<Value> ends; ///< for each sized term in order: per row (window, recent) or one number (sink)
   Value exists;            ///< end of the tokens that exist
 };
 
 void AttendKernel::addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds) {
   if (visibility.getKind() == VisibilityKind::Sink) {
-    bounds.ends.push_back(b.sub(b.end(end++), origin));
+    bounds.ends.push_back(b.min(b.sub(b.end(end++), origin), bounds.exists));
   } else if (VisibilityAttr::isSized(visibility.getKind())) {
     // Half the range of i32 is further than any context reaches; clamping keeps the difference in range.
     Value size = b.min(b.end(end++), b.i32(1 << 30));
@@ -140,9 +142,10 @@ void AttendKernel::addEnds(VisibilityAttr visibility, int64_t &end, Value origin
     addEnds(part, end, origin, bounds);
 }
 
-/// Whether the row with these bounds sees `column`; `ends` are consumed in order.
-Value AttendKernel::visible(VisibilityAttr visibility, Value column, Value position, ArrayRef<Value> &ends) {
-  auto notLater = [&] { return b.compare(arith::CmpIPredicate::sle, column, position); };
+/// Whether a row sees `column`, which then exists, too; `ends` are consumed in order.
+Value AttendKernel::visible(VisibilityAttr visibility, Value column, Value last, Value exists,
+                            ArrayRef<Value> &ends) {
+  auto notLater = [&] { return b.compare(arith::CmpIPredicate::sle, column, last); };
   auto next = [&] {
     Value end = ends.front();
     ends = ends.drop_front();
@@ -150,7 +153,7 @@ Value AttendKernel::visible(VisibilityAttr visibility, Value column, Value posit
   };
   switch (visibility.getKind()) {
   case VisibilityKind::All:
-    return b.createOrFold<arith::ConstantIntOp>(1, 1);
+    return b.less(column, exists);
   case VisibilityKind::Causal:
     return notLater();
   case VisibilityKind::Window:
@@ -162,7 +165,7 @@ Value AttendKernel::visible(VisibilityAttr visibility, Value column, Value posit
   case VisibilityKind::And: {
     Value result;
     for (VisibilityAttr part : visibility.getOperands()) {
-      Value seen = visible(part, column, position, ends);
+      Value seen = visible(part, column, last, exists, ends);
       if (!result)
         result = seen;
       else if (visibility.getKind() == VisibilityKind::Or)
@@ -189,11 +192,19 @@ Value AttendKernel::maskFor(unsigned operand, unsigned headClass, Value scores, 
   bounds.position =
       b.map(rowsOf(i32), ValueRange{queryPosition}, [&](ValueRange v) { return b.sub(v[0], origin); });
   bounds.exists = b.sub(segment.kvEnd, firstToken);
+  Value lastToken = b.add(bounds.exists, b.i32(-1));
+  bounds.last =
+      b.map(rowsOf(i32), ValueRange{bounds.position}, [&](ValueRange v) { return b.min(v[0], lastToken); });
   addEnds(shown, shownEnd, origin, bounds);
   if (seen)
     addEnds(seen, seenEnd, origin, bounds);
+  // Of two, one that says only that tokens exist is not needed: both say that.
+  if (seen && shown.getKind() == VisibilityKind::All)
+    std::swap(shown, seen);
+  if (seen && seen.getKind() == VisibilityKind::All)
+    seen = VisibilityAttr();
 
-  SmallVector<Value> inputs{bounds.offsets, bounds.position};
+  SmallVector<Value> inputs{bounds.offsets, bounds.last};
   for (Value value : bounds.ends)
     if (isa<FragmentType>(value.getType()))
       inputs.push_back(value);
@@ -205,10 +216,8 @@ Value AttendKernel::maskFor(unsigned operand, unsigned headClass, Value scores, 
       if (isa<FragmentType>(value.getType()))
         value = v[next++];
     ArrayRef<Value> left = ends;
-    Value sees = visible(shown, v[0], v[1], left);
-    if (seen)
-      sees = b.createOrFold<arith::AndIOp>(sees, visible(seen, v[0], v[1], left));
-    return b.createOrFold<arith::AndIOp>(sees, b.less(v[0], bounds.exists));
+    Value sees = visible(shown, v[0], v[1], bounds.exists, left);
+    return seen ? b.createOrFold<arith::AndIOp>(sees, visible(seen, v[0], v[1], bounds.exists, left)) : sees;
   });
   return mask;
 }

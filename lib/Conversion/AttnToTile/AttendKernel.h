@@ -159,7 +159,7 @@ private:
                                 int64_t headStride);
   struct TileBounds;
   void addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds);
-  Value visible(VisibilityAttr visibility, Value column, Value position, ArrayRef<Value> &ends);
+  Value visible(VisibilityAttr visibility, Value column, Value last, Value exists, ArrayRef<Value> &ends);
   /// How a score region computes one score.
   struct ScoreForm {
     DenseMap<Operation *, Value>

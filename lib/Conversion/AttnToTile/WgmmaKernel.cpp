@@ -123,7 +123,13 @@ private:
     if (takesTurns())
       PassByOp::create(b, turnOfNext(), turnThreads);
   }
-  Value querySlot(Value task) { return b.rem(task, queryTiles); }
+  /// Never a constant: LLVM would make the addresses of the slot's barriers constants, and ptxas, which finds
+  /// those in branches of one lane, would then keep no address or descriptor of the kernel in uniform
+  /// registers.
+  Value querySlot(Value task) {
+    Value slot = b.rem(task, queryTiles);
+    return queryTiles > 1 ? slot : FromLaneOp::create(b, slot, b.i32(0));
+  }
   Value queryParity(Value task) { return b.rem(b.div(task, queryTiles), 2); }
   Value queryAt(Value task) {
     return SlotOp::create(b, cast<RingType>(queryRing.getType()).getTile(), queryRing, querySlot(task));

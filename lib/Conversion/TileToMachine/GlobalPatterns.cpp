@@ -95,8 +95,9 @@ struct RecordPattern : TilePattern<RecordOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Type i32 = rewriter.getI32Type();
-    int64_t width = std::max<int64_t>(8, llvm::PowerOf2Ceil(op.getNumResults()));
-    Value index = e.add(e.mul(e.widen(adaptor.getIndex()), width), e.widen(e.band(e.lanes.lane, width - 1)));
+    int64_t count = op.getNumResults(), width = std::max<int64_t>(8, llvm::PowerOf2Ceil(count));
+    Value field = width == 8 ? e.band(e.lanes.lane, 7) : e.min(e.lanes.lane, e.i32(count - 1));
+    Value index = e.add(e.mul(e.widen(adaptor.getIndex()), width), e.widen(field));
     Value mine = e.loadGlobal(adaptor.getBuffer(), i32, index, i32, 4);
     SmallVector<Value> fields;
     for (size_t i = 0; i < op.getNumResults(); ++i)

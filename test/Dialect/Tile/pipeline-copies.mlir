@@ -141,24 +141,29 @@ gpu.module @kernels {
     return
   }
 
-  // Lines that must be looked up: all lookups of the first tiles start in front of the first gather, if there is a tile at
-  // all; in the loop the lookup runs a tile ahead of the gather, which takes what the iteration before has found.
+  // Lines that must be looked up: all lookups of the first tiles start in front of the first gather, if there is such a
+  // tile; in the loop the lookup runs a tile ahead of the gather, which takes what the iteration before has found.
   // CHECK-LABEL: func.func @looked_up
   // CHECK-SAME: (%[[N:[^:]*]]: i32, %[[END:[^:]*]]: i32
-  // CHECK: %[[ANY:.*]] = arith.cmpi slt, %{{.*}}, %[[N]]
-  // CHECK: %[[LOOKED:.*]]:3 = scf.if %[[ANY]]
-  // CHECK-COUNT-3: tile.lookup warp %{{.*}} to %[[END]] lines 16
-  // CHECK: } else {
+  // CHECK: %[[HAS0:.*]] = arith.cmpi slt, %{{.*}}, %[[N]]
+  // CHECK: %[[LOOKED0:.*]] = scf.if %[[HAS0]]
+  // CHECK: tile.lookup warp %{{.*}} to %[[END]] lines 16
+  // CHECK: %[[LOOKED1:.*]] = scf.if
+  // CHECK: tile.lookup
+  // CHECK: %[[LOOKED2:.*]] = scf.if
+  // CHECK: tile.lookup
   // CHECK-NOT: tile.lookup
-  // CHECK: tile.gather warp %{{.*}} to %[[END]] at %[[LOOKED]]#0
-  // CHECK: tile.gather warp %{{.*}} to %[[END]] at %[[LOOKED]]#1
-  // CHECK: scf.for %[[I:.*]] = %{{.*}} to %[[N]] {{.*}} iter_args(%[[SUM:.*]] = %{{.*}}, %[[FOUND:.*]] = %[[LOOKED]]#2)
+  // CHECK: tile.gather warp %{{.*}} to %[[END]] at %[[LOOKED0]]
+  // CHECK: tile.gather warp %{{.*}} to %[[END]] at %[[LOOKED1]]
+  // CHECK: scf.for %[[I:.*]] = %{{.*}} to %[[N]] {{.*}} iter_args(%[[SUM:.*]] = %{{.*}}, %[[FOUND:.*]] = %[[LOOKED2]])
   // CHECK: %[[AHEAD:.*]] = arith.addi %[[I]], %{{.*}}
   // CHECK: tile.gather warp %{{.*}} to %[[END]] at %[[FOUND]]
   // CHECK: tile.commit
   // CHECK: %[[NEXT:.*]] = arith.addi %[[AHEAD]],
+  // CHECK: %[[HASNEXT:.*]] = arith.cmpi slt, %[[NEXT]], %[[N]]
+  // CHECK: %[[SLOTS:.*]] = scf.if %[[HASNEXT]]
   // CHECK: %[[OFF:.*]] = arith.muli %[[NEXT]],
-  // CHECK: %[[SLOTS:.*]] = tile.lookup warp %[[OFF]] to %[[END]] lines 16
+  // CHECK: tile.lookup warp %[[OFF]] to %[[END]] lines 16
   // CHECK: %[[ADDED:.*]] = "test.compute"
   // CHECK: scf.yield %[[ADDED]], %[[SLOTS]] : f32, i32
   // CHECK-NEXT: }

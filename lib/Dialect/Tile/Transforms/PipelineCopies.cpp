@@ -17,7 +17,7 @@
 // Where lines must be looked up, the lookup runs a tile ahead of the gather, and
 // its result is carried into the next iteration: a table lies as far away as
 // keys, and nobody should wait for it. The lookups of the first S tiles start
-// together, in front of the loop; past the last tile they repeat the last token.
+// together, in front of the loop.
 //
 // Where a wait for older copies stands in front of the loop (with the sync and
 // the loads that follow from it), the first tiles start before that wait, which
@@ -148,16 +148,22 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
     auto i32 = [&](OpBuilder &b, int64_t value) -> Value {
       return arith::ConstantIntOp::create(b, loc, value, 32);
     };
-    auto lookUp = [&](OpBuilder &b, Value iteration) -> Value {
-      IRMapping mapping;
-      mapping.map(loop.getInductionVar(), iteration);
-      for (Operation *op : *lookupSlice)
-        b.clone(*op, mapping);
-      return mapping.lookup(lookup.getSlots());
+    auto isTile = [&](OpBuilder &b, Value iteration) -> Value {
+      return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, iteration, count);
+    };
+    auto lookUpIfAny = [&](OpBuilder &b, Value iteration) -> Value {
+      auto lookUp = [&](OpBuilder &inner, Location) {
+        IRMapping mapping;
+        mapping.map(loop.getInductionVar(), iteration);
+        for (Operation *op : *lookupSlice)
+          inner.clone(*op, mapping);
+        scf::YieldOp::create(inner, loc, mapping.lookup(lookup.getSlots()));
+      };
+      auto nothing = [&](OpBuilder &inner, Location) { scf::YieldOp::create(inner, loc, i32(inner, 0)); };
+      return scf::IfOp::create(b, loc, isTile(b, iteration), lookUp, nothing).getResult(0);
     };
     auto gatherIfAny = [&](OpBuilder &b, Value iteration, Value slots, Value slot) {
-      Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, iteration, count);
-      scf::IfOp::create(b, loc, exists, [&](OpBuilder &inner, Location) {
+      scf::IfOp::create(b, loc, isTile(b, iteration), [&](OpBuilder &inner, Location) {
         IRMapping mapping;
         mapping.map(loop.getInductionVar(), iteration);
         if (slots)
@@ -182,23 +188,10 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
           op.moveBefore(older);
       b.setInsertionPoint(older);
     }
-    // A loop without tiles may stand for tokens of another table.
     SmallVector<Value> lookups(stages);
-    if (lookup) {
-      Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, i32(b, 0), count);
-      auto yield = [&](function_ref<Value(OpBuilder &, int64_t)> slots) {
-        return [&, slots](OpBuilder &inner, Location) {
-          SmallVector<Value> all;
-          for (int64_t stage = 0; stage < stages; ++stage)
-            all.push_back(slots(inner, stage));
-          scf::YieldOp::create(inner, loc, all);
-        };
-      };
-      auto looked = scf::IfOp::create(
-          b, loc, any, yield([&](OpBuilder &in, int64_t stage) { return lookUp(in, i32(in, stage)); }),
-          yield([&](OpBuilder &in, int64_t) { return i32(in, 0); }));
-      llvm::copy(looked.getResults(), lookups.begin());
-    }
+    if (lookup)
+      for (int64_t stage = 0; stage < stages; ++stage)
+        lookups[stage] = lookUpIfAny(b, i32(b, stage));
     for (int64_t stage = 0; stage + 1 < stages; ++stage) {
       Value index = i32(b, stage);
       gatherIfAny(b, index, lookups[stage], index);
@@ -225,7 +218,7 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
     SyncOp::create(b, loc, scope);
     gatherIfAny(b, ahead, lookups.back(), aheadSlot);
     if (lookup) {
-      Value next = lookUp(b, arith::AddIOp::create(b, loc, ahead, i32(b, 1)));
+      Value next = lookUpIfAny(b, arith::AddIOp::create(b, loc, ahead, i32(b, 1)));
       Operation *yield = loop.getBody()->getTerminator();
       yield->setOperand(yield->getNumOperands() - 1, next);
     }

@@ -29,7 +29,7 @@
 
 // Boxes serve it, too: a head's slice of a page lies where it did.
 // HOPPER: func.func @both_rows128
-// HOPPER: tile.fetch {{.*}} lines 128
+// HOPPER: tile.fetch {{.*}} lines 64
 // HOPPER: %[[LIST:.*]] = arith.addi %{{.*}}, %[[HEAD:[0-9]+#2]] : i32
 // HOPPER-NEXT: arith.extsi %[[LIST]]
 // HOPPER: tile.fetch {{.*}} head %[[HEAD]] lines 16

@@ -1,9 +1,9 @@
-//===- AttendCopies.cpp - How queries, keys and values reach shared memory ===//
+//===- AttendCopies.cpp - What reaches shared memory, and results leave it ===//
 //
-// Two ways. A *gather* computes an address for every 16 bytes, in many threads:
-// it takes every store. A *fetch* tells the hardware's copy engine which box of
-// a tensor is wanted, in one thread: it needs the lines of a box to lie in
-// consecutive slots, which is so in dense and packed stores and inside a page.
+// Two ways in for queries, keys and values. A *gather* computes an address for every 16 bytes, in many
+// threads: it takes every store. A *fetch* tells the hardware's copy engine which box of a tensor is wanted,
+// in one thread: it needs the lines of a box to lie in consecutive slots, which is so in dense and packed
+// stores and inside a page. Results go the opposite way: a *send* of a box, a *scatter* of what fills none.
 //
 // Both see a tensor as slots (one per token, or per query row) of heads of
 // features, and share the map from a token to its slot.
@@ -156,15 +156,42 @@ SmallVector<Value> AttendKernel::tensorMaps(StringRef name, StringRef buffer, Sh
 
 bool AttendKernel::fetchesQueries() { return schedule.getRows() % chain.group() == 0; }
 
-void AttendKernel::fetchQueries(Value target, Value barriers, Value index) {
-  int64_t group = chain.group(), dim = chain.keyDim(), rows = schedule.getRows() / group;
+/// Packed rows: the heads of a group, then the next query row.
+SmallVector<Value> AttendKernel::rowMaps(StringRef buffer, SharedType tile) {
+  int64_t group = chain.group(), dim = tile.getCols(), lines = tile.getBoxLines();
   int64_t size = chain.element().getIntOrFloatBitWidth() / 8;
+  return tensorMaps((buffer + ".map").str(), buffer, tile, lines, MapAxis{group, {}, dim * size, group},
+                    {1, {"rows"}, chain.queryHeads() * dim * size, lines / group}, dim, chain.kvHeads(),
+                    group * dim * size);
+}
+
+void AttendKernel::fetchQueries(Value target, Value barriers, Value index) {
   auto tile = cast<SharedType>(target.getType());
-  // Packed rows: the heads of a group, then the next query row.
-  SmallVector<Value> maps = tensorMaps(
-      "q.map", "q", tile, tile.getRows(), MapAxis{group, {}, dim * size, group},
-      {1, {"rows"}, chain.queryHeads() * dim * size, rows}, dim, chain.kvHeads(), group * dim * size);
-  FetchOp::create(b, maps, b.div(packedBegin, group), kvHead, target, barriers, index, tile.getRows());
+  Value row = b.div(packedBegin, chain.group());
+  if (int64_t lines = tile.getBoxes())
+    row = b.add(row, b.mul(LaneIdOp::create(b, b.getI32Type()), b.i32(lines / chain.group())));
+  FetchOp::create(b, rowMaps("q", tile), row, kvHead, target, barriers, index, tile.getBoxLines());
+}
+
+void AttendKernel::sendOutput(Value output, Value queries, Value firstRow, Value barrier) {
+  int64_t lines = cast<SharedType>(queries.getType()).getBoxLines();
+  SharedType type = sharedType(Axis::Query, lines, chain.valueDim());
+  Value tile = OverlayOp::create(b, type, queries, firstRow);
+  Value line = b.sub(warpRow, firstRow), left = b.sub(packedCount, firstRow);
+  StageOp::create(b, output, tile, line);
+  FenceAsyncOp::create(b);
+  MeetOp::create(b, barrier, lines / rows * 32);
+  auto whole = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::sge, left, b.i32(lines)),
+                                 /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(whole.elseYield());
+  auto scatter = ScatterOp::create(b, tile, line, rows, left, b.buffer("o", chain.element()));
+  b.fill(scatter.getIndex(), {b.getI32Type()},
+         [&](ValueRange row) { return outputIndex(b.add(firstRow, row[0])); });
+  b.setInsertionPoint(whole.thenYield());
+  auto first = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, line, b.i32(0)));
+  b.setInsertionPoint(first.thenYield());
+  SendOp::create(b, rowMaps("o", type), b.div(b.add(packedBegin, firstRow), chain.group()), kvHead, tile);
 }
 
 Value AttendKernel::fetchSlot(UpdateOp update, const Segment &segment, Value firstKey) {

@@ -353,7 +353,7 @@ Value AttendKernel::packWeights(Value weights) {
 }
 
 void AttendKernel::writeResults(Value max, Value sum, Value acc, Value column, IntegerAttr columns,
-                                Value lseLines) {
+                                Value lseLines, function_ref<void(Value)> writeRows) {
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
   Value lines = b.sub(packedCount, warpRow);
   auto outType = cast<FragmentType>(acc.getType());
@@ -375,11 +375,6 @@ void AttendKernel::writeResults(Value max, Value sum, Value acc, Value column, I
     auto op = StoreOp::create(b, fragment, buffer, lineCount, col, cols);
     b.fill(op.getIndex(), {i32}, [&](ValueRange line) { return index(line[0]); });
   };
-  Value first = b.add(packedBegin, warpRow);
-  auto rowAndHead = [&](Value line) {
-    auto [row, head] = unpack(b.add(first, line));
-    return b.add(b.mul(b.wide(row), b.i64(chain.queryHeads())), b.wide(head));
-  };
   auto partialRow = [&](Value line) { return b.wide(b.add(b.add(partial, warpRow), line)); };
   Value isPart = b.compare(arith::CmpIPredicate::sge, partial, b.i32(0));
   Value outBuffer = b.buffer("o", chain.element()), partBuffer = b.buffer("partial.o", f32),
@@ -391,8 +386,12 @@ void AttendKernel::writeResults(Value max, Value sum, Value acc, Value column, I
         [&](Value line) { return b.mul(partialRow(line), b.i64(chain.valueDim())); });
   store(lse, partLse, lseLines, Value(), IntegerAttr(), [&](Value line) { return partialRow(line); });
   b.setInsertionPoint(branch.elseYield());
-  store(output, outBuffer, lines, column, columns,
-        [&](Value line) { return b.mul(rowAndHead(line), b.i64(chain.valueDim())); });
+  if (writeRows)
+    writeRows(output);
+  else
+    store(output, outBuffer, lines, column, columns,
+          [&](Value line) { return outputIndex(b.add(warpRow, line)); });
   if (chain.finish.getLse())
-    store(lse, b.buffer("lse", f32), lseLines, Value(), IntegerAttr(), rowAndHead);
+    store(lse, b.buffer("lse", f32), lseLines, Value(), IntegerAttr(),
+          [&](Value line) { return rowAndHead(b.add(warpRow, line)); });
 }

@@ -89,6 +89,10 @@ protected:
   /// The same as bulk copies that complete a phase of a barrier; a warp does it.
   bool fetchesQueries();
   void fetchQueries(Value target, Value barriers, Value index);
+  /// Writes a warpgroup's rows of the output, from the task's `firstRow` on, by way of their box of the
+  /// queries, which nobody else uses. Its warps meet at the barrier; until finish_sends the box must stay as
+  /// it is.
+  void sendOutput(Value output, Value queries, Value firstRow, Value barrier);
   void fetchTokens(UpdateOp update, Value slot, StringRef part, Value target, Value barriers, Value index);
   /// Where this lane's box of the tile from `firstKey` on begins, of keys and values alike.
   Value fetchSlot(UpdateOp update, const Segment &segment, Value firstKey);
@@ -114,7 +118,15 @@ protected:
   Value rescale(llvm::function_ref<Value()> acc, const Step &step);
   Value packWeights(Value weights);
   /// Divides and writes; `column`/`columns`/`lseLines` restrict what this warp writes of its rows.
-  void writeResults(Value max, Value sum, Value acc, Value column, IntegerAttr columns, Value lseLines);
+  /// `writeRows`, if there is one, writes the output where it is no part of a result.
+  void writeResults(Value max, Value sum, Value acc, Value column, IntegerAttr columns, Value lseLines,
+                    llvm::function_ref<void(Value)> writeRows = {});
+  /// Element of the output where a packed row of the task begins.
+  Value outputIndex(Value row) { return b.mul(rowAndHead(row), b.i64(chain.valueDim())); }
+  Value rowAndHead(Value row) {
+    auto [query, head] = unpack(b.add(packedBegin, row));
+    return b.add(b.mul(b.wide(query), b.i64(chain.queryHeads())), b.wide(head));
+  }
 
   /// Query row and query head of a packed row.
   std::pair<Value, Value> unpack(Value packed) {
@@ -157,6 +169,7 @@ private:
   SmallVector<Value> tensorMaps(StringRef name, StringRef buffer, tile::SharedType tile, int64_t lines,
                                 std::optional<MapAxis> inner, MapAxis slots, int64_t features, int64_t heads,
                                 int64_t headStride);
+  SmallVector<Value> rowMaps(StringRef buffer, tile::SharedType tile);
   struct TileBounds;
   void addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds);
   Value visible(VisibilityAttr visibility, Value column, Value last, Value exists, ArrayRef<Value> &ends);

@@ -53,67 +53,6 @@ struct ArrivePattern : TilePattern<ArriveOp> {
   }
 };
 
-/// One lane issues all boxes, a copy for each map's panels, or for each of its panels where boxes are shorter
-/// than the tile: a box lies in one piece, and so do the lines of one panel. (A lane for each box would be
-/// issued one after the other just the same, by a loop of ptxas's that costs five times the copies.)
-struct FetchPattern : TilePattern<FetchOp> {
-  using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(FetchOp op, OneToNOpAdaptor adaptor,
-                                ConversionPatternRewriter &rewriter) const override {
-    Emitter e = emitter(op, rewriter);
-    SharedType tile = op.getTarget().getType();
-    int64_t lines = op.getLines(), boxes = tile.getRows() / lines;
-    // Slots are brought to the one lane a few at a time: registers of producers are few.
-    constexpr int64_t atOnce = 2;
-    Value barrier = e.sharedAt(adaptor.getBarriers().front(), e.mul(adaptor.getIndex().front(), 8));
-    Value first =
-        rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, e.lanes.lane, e.i32(0));
-    for (int64_t box = 0; box < boxes; box += atOnce) {
-      SmallVector<Value> slots;
-      for (int64_t i = box; i < std::min(boxes, box + atOnce); ++i)
-        slots.push_back(boxes == 1 ? adaptor.getSlot().front()
-                                   : e.shuffle(NVVM::ShflKind::idx, adaptor.getSlot().front(), e.i32(i)));
-      scf::IfOp::create(rewriter, op.getLoc(), first, [&](OpBuilder &builder, Location loc) {
-        Emitter at(builder, loc, e.lanes);
-        if (box == 0)
-          NVVM::MBarrierArriveExpectTxOp::create(builder, loc, Type(), barrier, at.i32(tile.getBytes()),
-                                                 NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
-        for (auto [i, slot] : llvm::enumerate(slots))
-          issue(at, op, adaptor, barrier, (box + i) * lines, slot);
-        scf::YieldOp::create(builder, loc);
-      });
-    }
-    rewriter.eraseOp(op);
-    return success();
-  }
-
-  static void issue(Emitter &e, FetchOp op, OneToNOpAdaptor adaptor, Value barrier, int64_t line,
-                    Value slot) {
-    SharedType tile = op.getTarget().getType();
-    auto cluster = LLVM::LLVMPointerType::get(op.getContext(), 7);
-    size_t map = 0;
-    int64_t width = 0;
-    for (const SharedType::Panel &panel : tile.getPanels()) {
-      bool next = panel.width != width;
-      if (width && next)
-        ++map;
-      width = panel.width;
-      if (!next && op.getLines() == static_cast<uint64_t>(tile.getBoxLines()))
-        continue; // was part of the copy before
-      SmallVector<Value> coordinates(cast<TensorMapType>(op.getMaps()[map].getType()).getRank() - 3,
-                                     e.i32(0));
-      llvm::append_values(coordinates, slot, e.i32(panel.chunk * 16 / width), adaptor.getHead().front());
-      int64_t boxLines = tile.getBoxLines(), box = line / boxLines * boxLines;
-      int64_t offset = box * tile.getLineBytes() + panel.offset + (line - box) * width;
-      Value to = e.sharedAt(adaptor.getTarget().front(), offset);
-      NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
-          e.b, e.loc, LLVM::AddrSpaceCastOp::create(e.b, e.loc, cluster, to), adaptor.getMaps()[map].front(),
-          coordinates, barrier, ValueRange(), Value(), Value(), NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
-          NVVM::CTAGroupKindAttr(), Value());
-    }
-  }
-};
-
 struct ClearPattern : TilePattern<ClearOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(ClearOp op, OpAdaptor adaptor,
@@ -221,7 +160,7 @@ struct SetRegistersPattern : TilePattern<SetRegistersOp> {
 
 void tile::populateAsyncPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                  const LaneMap &lanes) {
-  patterns.add<InitBarriersPattern, ArrivePattern, FetchPattern, ClearPattern, ArriveOnCopiesPattern,
-               AwaitPattern, FenceAsyncPattern, MeetPattern, PassByPattern, SetRegistersPattern>(
+  patterns.add<InitBarriersPattern, ArrivePattern, ClearPattern, ArriveOnCopiesPattern, AwaitPattern,
+               FenceAsyncPattern, MeetPattern, PassByPattern, SetRegistersPattern>(
       converter, patterns.getContext(), lanes);
 }

@@ -140,6 +140,45 @@ struct GatherPattern : SlotsPattern<GatherOp> {
   }
 };
 
+/// Panels of one width together, in a loop: it runs where lines are missing, and little code is wanted there.
+struct ScatterPattern : TilePattern<ScatterOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(ScatterOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    SharedType tile = op.getTile().getType();
+    Type element = tile.getElement();
+    int64_t perChunk = 128 / element.getIntOrFloatBitWidth();
+    Value end = e.min(e.sub(adaptor.getEnd(), adaptor.getLine()), e.i32(op.getCount()));
+    for (int64_t width : {128, 64, 32}) {
+      int64_t chunks = width / 16;
+      SmallVector<SharedType::Panel> panels = tile.getPanels();
+      llvm::erase_if(panels, [&](const SharedType::Panel &panel) { return panel.width != width; });
+      if (panels.empty())
+        continue;
+      Value first = e.shr(e.lanes.lane, llvm::Log2_64(chunks)), chunk = e.band(e.lanes.lane, chunks - 1);
+      auto copy = [&](OpBuilder &builder, Location loc, Value local, ValueRange) {
+        Emitter at(builder, loc, e.lanes);
+        Value line = at.add(adaptor.getLine(), local);
+        Value swizzle = at.band(at.shr(line, swizzleShift(width)), chunks - 1);
+        Value bytes = at.add(at.mul(line, width), at.mul(at.bxor(chunk, swizzle), 16));
+        Value from = at.sharedAt(adaptor.getTile(), bytes);
+        Value index = at.add(inlineRegion(op.getIndex(), line, builder), at.widen(at.mul(chunk, perChunk)));
+        Value to = at.globalAt(adaptor.getBuffer(), element, index);
+        for (const SharedType::Panel &panel : panels) {
+          Value loaded = LLVM::LoadOp::create(builder, loc, VectorType::get(4, builder.getI32Type()),
+                                              at.sharedAt(from, panel.offset), 16);
+          at.storeGlobal(loaded, at.globalAt(to, element, at.i64(panel.chunk * perChunk)), 16);
+        }
+        scf::YieldOp::create(builder, loc);
+      };
+      scf::ForOp::create(rewriter, op.getLoc(), first, end, e.i32(32 / chunks), ValueRange(), copy);
+    }
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
 struct CommitPattern : TilePattern<CommitOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(CommitOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
@@ -170,7 +209,6 @@ struct SyncPattern : TilePattern<SyncOp> {
 
 void tile::populateCopyPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
-  patterns
-      .add<AllocPattern, SlotPattern, LookupPattern, GatherPattern, CommitPattern, WaitPattern, SyncPattern>(
-          converter, patterns.getContext(), lanes);
+  patterns.add<AllocPattern, SlotPattern, LookupPattern, GatherPattern, ScatterPattern, CommitPattern,
+               WaitPattern, SyncPattern>(converter, patterns.getContext(), lanes);
 }

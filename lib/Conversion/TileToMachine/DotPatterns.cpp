@@ -86,6 +86,33 @@ struct LoadPattern : TilePattern<LoadOp> {
   }
 };
 
+/// Two blocks of an accumulator side by side are four matrices, in the order of its registers.
+struct StagePattern : TilePattern<StageOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(StageOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    SharedType tile = op.getTile().getType();
+    FragmentType type = op.getFragment().getType();
+    ValueRange registers = adaptor.getFragment();
+    Value base = adaptor.getTile().front(), line = adaptor.getLine().front();
+    for (const SharedType::Panel &panel : tile.getPanels()) {
+      MatrixAddresses target(e, tile, e.sharedAt(base, e.mul(line, panel.width)), /*lineBit=*/0);
+      int64_t blocks = type.getSizes()[1] / 8, end = panel.chunk + panel.width / 16;
+      for (int64_t row = 0; row < type.getSizes()[0]; row += 16)
+        for (int64_t chunk = panel.chunk; chunk < end; chunk += 2) {
+          ValueRange from = registers.slice((row / 16 * blocks + chunk) * 4, 8);
+          SmallVector<Value, 4> packed;
+          for (int64_t i = 0; i < 8; i += 2)
+            packed.push_back(e.pack(from[i], from[i + 1], tile.getElement()));
+          e.storeMatrices(target.at(row, chunk), packed);
+        }
+    }
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
 struct DotPattern : TilePattern<DotOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(DotOp op, OneToNOpAdaptor adaptor,
@@ -132,5 +159,5 @@ struct DotPattern : TilePattern<DotOp> {
 
 void tile::populateDotPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                const LaneMap &lanes) {
-  patterns.add<LoadPattern, DotPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<LoadPattern, StagePattern, DotPattern>(converter, patterns.getContext(), lanes);
 }

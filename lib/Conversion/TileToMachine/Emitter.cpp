@@ -62,6 +62,12 @@ SmallVector<Value, 4> Emitter::loadMatrices(Value address, bool transposed) {
   return registers;
 }
 
+void Emitter::storeMatrices(Value address, ValueRange registers) {
+  NVVM::StMatrixOp::create(b, loc, address, registers, NVVM::MMALayout::row,
+                           NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8),
+                           NVVM::LdStMatrixEltType::B16);
+}
+
 void Emitter::multiply(ArrayRef<Value> a, ArrayRef<Value> rhs, MutableArrayRef<Value> acc, Type element) {
   auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getF32Type()));
   bool bf16 = element.isBF16();

@@ -79,6 +79,8 @@ public:
   Value pack(Value low, Value high, Type element);
   /// Four 8x8 matrices of 16-bit elements; the lane's address is that of line lane % 8 of matrix lane / 8.
   SmallVector<Value, 4> loadMatrices(Value address, bool transposed);
+  /// The opposite, from registers to memory.
+  void storeMatrices(Value address, ValueRange registers);
   /// acc + a * b for one 16x8x16 block; `acc` is replaced.
   void multiply(ArrayRef<Value> a, ArrayRef<Value> rhs, MutableArrayRef<Value> acc, Type element);
 

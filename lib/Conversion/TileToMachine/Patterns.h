@@ -42,6 +42,7 @@ void populateFragmentPatterns(const TypeConverter &, RewritePatternSet &, const 
 void populateDotPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateMergeWarpsPattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateAsyncPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateBulkPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateWgmmaPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateApproximateMathPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 

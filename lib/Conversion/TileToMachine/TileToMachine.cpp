@@ -141,6 +141,7 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
     populateDotPatterns(converter, patterns, lanes);
     populateMergeWarpsPattern(converter, patterns, lanes);
     populateAsyncPatterns(converter, patterns, lanes);
+    populateBulkPatterns(converter, patterns, lanes);
     populateWgmmaPatterns(converter, patterns, lanes);
     populateApproximateMathPatterns(converter, patterns, lanes);
     populateFunctionOpInterfaceTypeConversionPattern<func::FuncOp>(patterns, converter);

@@ -49,12 +49,14 @@ struct Operand {
     return LLVM::BitcastOp::create(e.b, e.loc, e.b.getI64Type(), halves);
   }
 
-  /// 16 features from chunk `chunk` on, contracted (K-major); `line` lines down, a multiple of 8.
+  /// 16 features from chunk `chunk` on, contracted (K-major); `line` lines down, a multiple of 8 and of
+  /// boxes.
   Value alongFeatures(int64_t chunk, Value lineOffset = Value()) {
     SharedType::Panel panel = type.getPanels()[type.getPanelOf(chunk)];
-    // The start of the first line moves with the panel's width.
+    // The start of the first line moves with the panel's width, or from box to box.
+    int64_t perLine = type.getBoxes() ? type.getLineBytes() : panel.width;
     return at(panel.offset + (chunk - panel.chunk) * 16, descriptorConstant(panel.width, 0, panel.width * 8),
-              lineOffset ? e.mul(lineOffset, panel.width >> 4) : Value());
+              lineOffset ? e.mul(lineOffset, perLine >> 4) : Value());
   }
 
   Emitter &e;

@@ -1,10 +1,68 @@
-//===- TileAsyncOps.cpp - Verifiers of asynchronous dots ------------------===//
+//===- TileAsyncOps.cpp - Verifiers of bulk copies and asynchronous dots --===//
 #include "attn/Dialect/Tile/IR/Tile.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 using namespace mlir::tile;
+
+/// Bulk copies of a tile go through a map for each width of its panels.
+static LogicalResult verifyMaps(Operation *op, ValueRange maps, SharedType tile) {
+  int64_t bytes = tile.getLineBytes();
+  if (bytes % 32 != 0)
+    return op->emitOpError("expected lines of a multiple of 32 bytes, got ") << tile;
+  size_t widths = llvm::popcount(static_cast<uint64_t>(bytes % 128 / 32)) + (bytes >= 128 ? 1 : 0);
+  if (maps.size() != widths)
+    return op->emitOpError("expected a map for each of ")
+           << widths << " widths of panels of " << bytes << " bytes, got " << maps.size();
+  for (Value map : maps)
+    if (cast<TensorMapType>(map.getType()).getRank() < 4)
+      return op->emitOpError("expected maps of at least four axes, got ") << map.getType();
+  return success();
+}
+
+LogicalResult FetchOp::verify() {
+  SharedType tile = getTarget().getType();
+  int64_t lines = getLines();
+  if (lines < 8 || lines % 8 != 0 || tile.getRows() % lines != 0 || tile.getRows() / lines > 32)
+    return emitOpError("expected boxes of a multiple of 8 lines, at most 32 of which make the ")
+           << tile.getRows() << " lines of the tile, got " << lines;
+  if (failed(verifyMaps(*this, getMaps(), tile)))
+    return failure();
+  if (tile.getBoxes() && tile.getBoxes() != lines)
+    return emitOpError("expected the tile's boxes of ") << tile.getBoxes() << " lines, got " << lines;
+  return success();
+}
+
+LogicalResult SendOp::verify() {
+  if (getTile().getType().getBoxes())
+    return emitOpError("expected a tile in one box, got ") << getTile().getType();
+  return verifyMaps(*this, getMaps(), getTile().getType());
+}
+
+LogicalResult OverlayOp::verify() {
+  SharedType tile = getTile().getType(), result = getResult().getType();
+  int64_t bytes = tile.getBoxLines() * tile.getLineBytes();
+  if (result.getBytes() > bytes)
+    return emitOpError("expected a tile of at most the ")
+           << bytes << " bytes of a box of " << tile << ", got " << result << " with " << result.getBytes();
+  return success();
+}
+
+LogicalResult StageOp::verify() {
+  SharedType tile = getTile().getType();
+  FragmentType fragment = getFragment().getType();
+  if (!tile.getElement().isF16() && !tile.getElement().isBF16())
+    return emitOpError("expected a tile of f16 or bf16, got ") << tile;
+  if (!fragment.getElement().isF32() || fragment.getRank() != 2 ||
+      (fragment.getLayout() != Layout::Unassigned && fragment.getLayout() != Layout::Acc))
+    return emitOpError("expected an accumulator of f32, got ") << fragment;
+  if (fragment.getSizes()[1] != tile.getCols() || fragment.getSizes()[0] > tile.getRows() ||
+      fragment.getSizes()[0] % 16 != 0 || tile.getCols() % 16 != 0 || tile.getBoxes())
+    return emitOpError("expected whole lines, a multiple of 16 of them, of a tile in one piece, got ")
+           << fragment << " and " << tile;
+  return success();
+}
 
 /// Started results belong to the tensor cores until they are finished.
 static LogicalResult verifyStartedUses(Operation *op, Value started) {
@@ -51,6 +109,8 @@ LogicalResult StartDotOp::verify() {
            << stringifyAxis(contracted) << "' is not in " << rhs;
   if ((overCols ? rhs.getCols() : rhs.getRows()) != depth)
     return emitOpError("expected ") << depth << " along '" << stringifyAxis(contracted) << "' of " << rhs;
+  if (auto lhs = dyn_cast<SharedType>(getLhs().getType()); lhs && lhs.getBoxes() && lhs.getBoxes() != 64)
+    return emitOpError("expected a warpgroup's 64 lines in each box of the left operand, got ") << lhs;
   int64_t width = overCols ? rhs.getRows() : rhs.getCols();
   if (overCols && rhs.getBoxes())
     return emitOpError("expected lines in one piece where they are read along the other axis, got ") << rhs;

@@ -160,26 +160,6 @@ LogicalResult LookupOp::verifyRegions() {
   return verifyBody(*this, getSlot(), i32, i32);
 }
 
-LogicalResult FetchOp::verify() {
-  SharedType tile = getTarget().getType();
-  int64_t lines = getLines(), bytes = tile.getCols() * tile.getElement().getIntOrFloatBitWidth() / 8;
-  if (lines < 8 || lines % 8 != 0 || tile.getRows() % lines != 0 || tile.getRows() / lines > 32)
-    return emitOpError("expected boxes of a multiple of 8 lines, at most 32 of which make the ")
-           << tile.getRows() << " lines of the tile, got " << lines;
-  if (bytes % 32 != 0)
-    return emitOpError("expected lines of a multiple of 32 bytes, got ") << tile;
-  if (tile.getBoxes() && tile.getBoxes() != lines)
-    return emitOpError("expected the tile's boxes of ") << tile.getBoxes() << " lines, got " << lines;
-  size_t widths = llvm::popcount(static_cast<uint64_t>(bytes % 128 / 32)) + (bytes >= 128 ? 1 : 0);
-  if (getMaps().size() != widths)
-    return emitOpError("expected a map for each of ")
-           << widths << " widths of panels of " << bytes << " bytes, got " << getMaps().size();
-  for (Value map : getMaps())
-    if (cast<TensorMapType>(map.getType()).getRank() < 4)
-      return emitOpError("expected maps of at least four axes, got ") << map.getType();
-  return success();
-}
-
 LogicalResult LoadOp::verify() {
   SharedType tile = getTile().getType();
   FragmentType fragment = getFragment().getType();
@@ -394,6 +374,24 @@ LogicalResult StoreOp::verify() {
   return success();
 }
 LogicalResult StoreOp::verifyRegions() {
+  return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32),
+                    IntegerType::get(getContext(), 64));
+}
+
+LogicalResult ScatterOp::verify() {
+  SharedType tile = getTile().getType();
+  int64_t count = getCount();
+  if (getBuffer().getType().getElement() != tile.getElement())
+    return emitOpError("expected the element type of tile and tensor to agree, got ")
+           << tile << " and " << getBuffer().getType();
+  if (tile.getBoxes())
+    return emitOpError("expected a tile in one piece, got ") << tile;
+  if (count < 8 || count % 8 != 0 || tile.getRows() % count != 0)
+    return emitOpError("expected a multiple of 8 lines that divides the tile's ")
+           << tile.getRows() << ", got " << count;
+  return success();
+}
+LogicalResult ScatterOp::verifyRegions() {
   return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32),
                     IntegerType::get(getContext(), 64));
 }

@@ -13,7 +13,9 @@
 //    into another start of the same shape or into a finish, out of the branch of
 //    an `scf.if` too, and nowhere else; a loop cannot carry it (ptxas would run
 //    one wgmma after the other, C7515);
-//  * a tile may be overwritten only after the dots that read it have finished.
+//  * a tile may be overwritten only after the dots that read it have finished;
+//  * a send reads shared memory through the async proxy, too, and until its own
+//    lane has waited for it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_TILE_IR_TILEASYNCOPS_TD
@@ -62,6 +64,49 @@ def Tile_FetchOp : Tile_Op<"fetch"> {
     `:` type($maps) `->` type($target) `,` type($barriers)
   }];
   let hasVerifier = 1;
+}
+
+def Tile_OverlayOp : Tile_Op<"overlay", [Pure]> {
+  let summary = "the memory of a box of a shared tile, seen as another tile";
+  let description = [{ Neither contents nor order come with it: whoever used the box must be done. }];
+  let arguments = (ins Arg<Tile_SharedType, "the tile">:$tile, Arg<I32, "the box's first line">:$line);
+  let results = (outs Res<Tile_SharedType, "starts where the box does">:$result);
+  let assemblyFormat = "$tile `at` $line attr-dict `:` type($tile) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_StageOp : Tile_Op<"stage"> {
+  let summary = "a warp writes a fragment into lines of a shared tile, rounding to the tile's element type";
+  let arguments = (ins
+    Arg<Tile_FragmentType, "f32, two axes">:$fragment,
+    Arg<Tile_SharedType, "the tile, of f16 or bf16">:$tile,
+    Arg<I32, "line of the fragment's first, a multiple of 16">:$line);
+  let assemblyFormat = "$fragment `into` $tile `at` $line attr-dict `:` type($fragment) `->` type($tile)";
+  let hasVerifier = 1;
+}
+
+def Tile_SendOp : Tile_Op<"send"> {
+  let summary = "one lane of the warp starts bulk copies of a shared tile into a tensor";
+  let description = [{
+    The opposite of `tile.fetch` with one box, and the same maps. The tile's lines go to as many slots from `slot` on;
+    what would lie outside the tensor is not written.
+
+    Who wrote the tile fences (`tile.fence_async`), then meets the sender; nobody writes it again before the sender's
+    `tile.finish_sends`. The tensor's new elements are for launches behind this one.
+  }];
+  let arguments = (ins
+    Arg<Variadic<Tile_TensorMapType>, "one per width of panel">:$maps,
+    Arg<I32, "the first slot">:$slot,
+    Arg<I32, "coordinate along the axis of heads">:$head,
+    Arg<Tile_SharedType, "the tile, in one box">:$tile);
+  let assemblyFormat = "$tile `to` $maps `from` $slot `head` $head attr-dict `:` type($tile) `->` type($maps)";
+  let hasVerifier = 1;
+}
+
+def Tile_FinishSendsOp : Tile_Op<"finish_sends"> {
+  let summary = "waits until this warp's sends have read their tiles";
+  let description = [{ Before a tile is written again, and before the warp ends. }];
+  let assemblyFormat = "attr-dict";
 }
 
 def Tile_ClearOp : Tile_Op<"clear"> {

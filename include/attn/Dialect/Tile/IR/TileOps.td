@@ -297,7 +297,8 @@ def Tile_MaskOp : Tile_Op<"mask", [SingleBlock]> {
 
 def Tile_YieldOp
     : Tile_Op<"yield", [Pure, Terminator,
-                        ParentOneOf<["GatherOp", "LoadVectorOp", "LookupOp", "MapOp", "MaskOp", "StoreOp"]>]> {
+                        ParentOneOf<["GatherOp", "LoadVectorOp", "LookupOp", "MapOp", "MaskOp", "ScatterOp",
+                                     "StoreOp"]>]> {
   let summary = "ends the region of a tile operation with its value";
   let arguments = (ins Arg<AnyType, "the value">:$value);
   let assemblyFormat = "$value attr-dict `:` type($value)";
@@ -419,6 +420,26 @@ def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
   let assemblyFormat = [{
     $fragment `to` $buffer `lines` $lines (`column` $column^)? $index attr-dict
     `:` type($fragment) `->` type($buffer)
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
+def Tile_ScatterOp : Tile_Op<"scatter", [SingleBlock]> {
+  let summary = "a warp writes lines of a shared tile to global memory, 16 bytes per lane";
+  let description = [{
+    `count` lines from `line` on, but none from `end` on. The region maps a line of the tile to the element index of
+    its first column, a multiple of 16 bytes.
+  }];
+  let arguments = (ins
+    Arg<Tile_SharedType, "the tile">:$tile,
+    Arg<I32, "the warp's first line">:$line,
+    I64Attr:$count,
+    Arg<I32, "end of the lines that exist">:$end,
+    Arg<Tile_BufferType, "the tensor, of the tile's elements">:$buffer);
+  let regions = (region SizedRegion<1>:$index);
+  let assemblyFormat = [{
+    $tile `from` $line `count` $count `end` $end `to` $buffer $index attr-dict `:` type($tile) `->` type($buffer)
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

@@ -1,0 +1,150 @@
+//===- BulkPatterns.cpp - Boxes of tensors to and from shared memory ------===//
+//
+// A bulk copy is told a tensor map, which box of the tensor is wanted, and where
+// in shared memory it lies. One lane tells it. (A lane for each box would be
+// issued one after the other just the same, by a loop of ptxas's that costs five
+// times the copies.)
+//
+//===----------------------------------------------------------------------===//
+#include "Patterns.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+/// What `lines` lines of a tile from `line` on are copied in: a piece for each map's panels, or for each of
+/// its panels where the lines are fewer than a box's. A piece lies in one run of shared memory.
+struct Piece {
+  size_t map;
+  int64_t panel, offset; ///< coordinate along the axis of panels; bytes from the tile's start
+};
+
+SmallVector<Piece> piecesOf(SharedType tile, int64_t line, int64_t lines) {
+  SmallVector<Piece> pieces;
+  size_t map = 0;
+  int64_t width = 0, boxLines = tile.getBoxLines(), box = line / boxLines * boxLines;
+  for (const SharedType::Panel &panel : tile.getPanels()) {
+    bool next = panel.width != width;
+    if (width && next)
+      ++map;
+    width = panel.width;
+    if (!next && lines == boxLines)
+      continue; // was part of the piece before
+    pieces.push_back(
+        {map, panel.chunk * 16 / width, box * tile.getLineBytes() + panel.offset + (line - box) * width});
+  }
+  return pieces;
+}
+
+/// Features begin at a panel; of what lies between them and slots all is wanted.
+SmallVector<Value> coordinatesOf(Emitter &e, Value map, const Piece &piece, Value slot, Value head) {
+  SmallVector<Value> coordinates(cast<TensorMapType>(map.getType()).getRank() - 3, e.i32(0));
+  coordinates.append({slot, e.i32(piece.panel), head});
+  return coordinates;
+}
+
+/// Only one lane of the warp.
+Value isFirstLane(Emitter &e) {
+  return e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, e.lanes.lane, e.i32(0));
+}
+
+struct FetchPattern : TilePattern<FetchOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(FetchOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    SharedType tile = op.getTarget().getType();
+    int64_t lines = op.getLines(), boxes = tile.getRows() / lines;
+    // Slots are brought to the one lane a few at a time: registers of producers are few.
+    constexpr int64_t atOnce = 2;
+    Value barrier = e.sharedAt(adaptor.getBarriers().front(), e.mul(adaptor.getIndex().front(), 8));
+    Value first = isFirstLane(e);
+    for (int64_t box = 0; box < boxes; box += atOnce) {
+      SmallVector<Value> slots;
+      for (int64_t i = box; i < std::min(boxes, box + atOnce); ++i)
+        slots.push_back(boxes == 1 ? adaptor.getSlot().front()
+                                   : e.shuffle(NVVM::ShflKind::idx, adaptor.getSlot().front(), e.i32(i)));
+      scf::IfOp::create(rewriter, op.getLoc(), first, [&](OpBuilder &builder, Location loc) {
+        Emitter at(builder, loc, e.lanes);
+        if (box == 0)
+          NVVM::MBarrierArriveExpectTxOp::create(builder, loc, Type(), barrier, at.i32(tile.getBytes()),
+                                                 NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
+        for (auto [i, slot] : llvm::enumerate(slots))
+          issue(at, op, adaptor, barrier, (box + i) * lines, slot);
+        scf::YieldOp::create(builder, loc);
+      });
+    }
+    rewriter.eraseOp(op);
+    return success();
+  }
+
+  static void issue(Emitter &e, FetchOp op, OneToNOpAdaptor adaptor, Value barrier, int64_t line,
+                    Value slot) {
+    auto cluster = LLVM::LLVMPointerType::get(op.getContext(), 7);
+    for (const Piece &piece : piecesOf(op.getTarget().getType(), line, op.getLines())) {
+      Value to = e.sharedAt(adaptor.getTarget().front(), piece.offset);
+      NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
+          e.b, e.loc, LLVM::AddrSpaceCastOp::create(e.b, e.loc, cluster, to),
+          adaptor.getMaps()[piece.map].front(),
+          coordinatesOf(e, op.getMaps()[piece.map], piece, slot, adaptor.getHead().front()), barrier,
+          ValueRange(), Value(), Value(), NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
+          NVVM::CTAGroupKindAttr(), Value());
+    }
+  }
+};
+
+struct SendPattern : TilePattern<SendOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(SendOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    SharedType tile = op.getTile().getType();
+    scf::IfOp::create(rewriter, op.getLoc(), isFirstLane(e), [&](OpBuilder &builder, Location loc) {
+      Emitter at(builder, loc, e.lanes);
+      for (const Piece &piece : piecesOf(tile, 0, tile.getRows()))
+        NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(
+            builder, loc, adaptor.getMaps()[piece.map].front(),
+            at.sharedAt(adaptor.getTile().front(), piece.offset),
+            coordinatesOf(at, op.getMaps()[piece.map], piece, adaptor.getSlot().front(),
+                          adaptor.getHead().front()),
+            Value(), NVVM::TMAStoreMode::TILE, Value());
+      NVVM::CpAsyncBulkCommitGroupOp::create(builder, loc);
+      scf::YieldOp::create(builder, loc);
+    });
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+/// All lanes wait: those that sent nothing have nothing to wait for.
+struct FinishSendsPattern : TilePattern<FinishSendsOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(FinishSendsOp op, OpAdaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOpWithNewOp<NVVM::CpAsyncBulkWaitGroupOp>(op, rewriter.getI32IntegerAttr(0),
+                                                              rewriter.getUnitAttr());
+    return success();
+  }
+};
+
+struct OverlayPattern : TilePattern<OverlayOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(OverlayOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Value offset = e.mul(adaptor.getLine(), op.getTile().getType().getLineBytes());
+    rewriter.replaceOp(op, e.sharedAt(adaptor.getTile(), offset));
+    return success();
+  }
+};
+
+} // namespace
+
+void tile::populateBulkPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
+                                const LaneMap &lanes) {
+  patterns.add<FetchPattern, SendPattern, FinishSendsPattern, OverlayPattern>(converter,
+                                                                              patterns.getContext(), lanes);
+}

@@ -1,0 +1,89 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics
+
+!queries = !tile.shared<query 128, feature 64, bf16, boxes 64, swizzled>
+func.func @overlay(%queries: !queries, %i: i32) {
+  // expected-error @+1 {{expected a tile of at most the 8192 bytes of a box of}}
+  %0 = tile.overlay %queries at %i : !queries -> !tile.shared<query 64, feature 96, bf16, swizzled>
+  return
+}
+
+// -----
+
+!tile = !tile.shared<query 64, feature 64, bf16, swizzled>
+func.func @stage(%tile: !tile, %o: !tile.fragment<[query 16, feature 64], bf16, lhs>, %i: i32) {
+  // expected-error @+1 {{expected an accumulator of f32, got '!tile.fragment<[query 16, feature 64], bf16, lhs>'}}
+  tile.stage %o into %tile at %i : !tile.fragment<[query 16, feature 64], bf16, lhs> -> !tile
+  return
+}
+
+// -----
+
+!tile = !tile.shared<query 64, feature 96, bf16, swizzled>
+func.func @stage_columns(%tile: !tile, %o: !tile.fragment<[query 16, feature 64], f32, acc>, %i: i32) {
+  // expected-error @+1 {{expected whole lines, a multiple of 16 of them, of a tile in one piece}}
+  tile.stage %o into %tile at %i : !tile.fragment<[query 16, feature 64], f32, acc> -> !tile
+  return
+}
+
+// -----
+
+!tile = !tile.shared<query 64, feature 64, f32>
+func.func @stage_element(%tile: !tile, %o: !tile.fragment<[query 16, feature 64], f32, acc>, %i: i32) {
+  // expected-error @+1 {{expected a tile of f16 or bf16, got '!tile.shared<query 64, feature 64, f32>'}}
+  tile.stage %o into %tile at %i : !tile.fragment<[query 16, feature 64], f32, acc> -> !tile
+  return
+}
+
+// -----
+
+!tile = !tile.shared<query 64, feature 64, bf16, boxes 16, swizzled>
+func.func @send_boxes(%m: !tile.tensor_map<4>, %tile: !tile, %i: i32) {
+  // expected-error @+1 {{expected a tile in one box}}
+  tile.send %tile to %m from %i head %i : !tile -> !tile.tensor_map<4>
+  return
+}
+
+// -----
+
+!tile = !tile.shared<query 64, feature 96, bf16, swizzled>
+func.func @send_maps(%m: !tile.tensor_map<4>, %tile: !tile, %i: i32) {
+  // expected-error @+1 {{expected a map for each of 2 widths of panels of 192 bytes, got 1}}
+  tile.send %tile to %m from %i head %i : !tile -> !tile.tensor_map<4>
+  return
+}
+
+// -----
+
+!tile = !tile.shared<query 64, feature 64, bf16, swizzled>
+func.func @scatter_element(%tile: !tile, %o: !tile.buffer<f32>, %i: i32, %at: i64) {
+  // expected-error @+1 {{expected the element type of tile and tensor to agree}}
+  tile.scatter %tile from %i count 16 end %i to %o {
+  ^bb0(%row: i32):
+    tile.yield %at : i64
+  } : !tile -> !tile.buffer<f32>
+  return
+}
+
+// -----
+
+!tile = !tile.shared<query 64, feature 64, bf16, swizzled>
+func.func @scatter_count(%tile: !tile, %o: !tile.buffer<bf16>, %i: i32, %at: i64) {
+  // expected-error @+1 {{expected a multiple of 8 lines that divides the tile's 64, got 24}}
+  tile.scatter %tile from %i count 24 end %i to %o {
+  ^bb0(%row: i32):
+    tile.yield %at : i64
+  } : !tile -> !tile.buffer<bf16>
+  return
+}
+
+// -----
+
+// A warpgroup reads 64 lines in a row.
+!q = !tile.shared<query 64, feature 64, bf16, boxes 32, swizzled>
+!k = !tile.shared<key 32, feature 64, bf16, swizzled>
+!s = !tile.fragment<[query 16, key 32], f32, acc>
+func.func @boxes_of_queries(%q: !q, %k: !k, %i: i32) {
+  // expected-error @+1 {{expected a warpgroup's 64 lines in each box of the left operand}}
+  %0 = tile.start_dot %q at %i, %k : !q, !k -> !s
+  return
+}

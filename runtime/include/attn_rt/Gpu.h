@@ -23,7 +23,7 @@ struct GpuModel {
   /// What the driver calls it, where predictions hold for it.
   std::string_view device = {};
   /// Measured: predictions, and the planner's choices. The peaks stand in for what is 0.
-  double copyBytesPerSecond = 0;
+  double memoryBytesPerSecond = 0;
   double l2BytesPerSecond = 0; ///< of what is read again; 0: never the limit
   KernelRates mma = {}, wgmma = {};
 };

@@ -88,7 +88,7 @@ double mergeSecondsOf(const Manifest &m) {
 CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &work, int blocks,
                      const GpuModel &gpu)
     : mergeSeconds(mergeSecondsOf(m)),
-      bytesPerSecond(gpu.copyBytesPerSecond > 0 ? gpu.copyBytesPerSecond : gpu.bytesPerSecond),
+      bytesPerSecond(gpu.memoryBytesPerSecond > 0 ? gpu.memoryBytesPerSecond : gpu.bytesPerSecond),
       l2BytesPerSecond(gpu.l2BytesPerSecond) {
   const auto elementBytes = static_cast<double>(dtypeSize(m.dtype));
   const double tokenBytes = (m.keyDim + m.valueDim) * elementBytes;

@@ -82,10 +82,10 @@ TEST(Cost, KeysReadAgainCostNoBandwidth) {
   const Manifest m = manifestOf(32, 128, Argument::Store::Dense, "wgmma", 128, 128);
   const Plan prefill = planOf(m, simpleBatch({16384}, {16384}));
   const double bytes = static_cast<double>(prefill.stats.kvBytes);
-  EXPECT_GT(bytes / prefill.stats.estimatedSeconds, defaultGpu().copyBytesPerSecond);
+  EXPECT_GT(bytes / prefill.stats.estimatedSeconds, defaultGpu().memoryBytesPerSecond);
   const Plan decode = planOf(m, simpleBatch({1 << 20}, {1}));
   EXPECT_LT(static_cast<double>(decode.stats.kvBytes) / decode.stats.estimatedSeconds,
-            defaultGpu().copyBytesPerSecond);
+            defaultGpu().memoryBytesPerSecond);
 }
 
 /// A prompt that `rows` sequences of one row share, and a few tokens of each.

@@ -233,7 +233,10 @@ def read_tensors(options: Options, looks: list) -> tuple[tuple[str, tuple], ...]
     """Names and shapes of what a score function may read: an extent of as many as there are heads is compiled, all
     others are sizes of the run."""
     q = looks[0][1][1]
-    heads = q[2 if len(q) == 4 and options.layout == "bshd" else 1] if len(q) > 1 else 1
+    by_token = (
+        isinstance(options.layout, str) and options.layout == "bshd"
+    )  # what else it may be is refused later
+    heads = q[2 if len(q) == 4 and by_token else 1] if len(q) > 1 else 1
     shapes = {
         name: tuple(n if n == heads else f"{name}_{axis}" for axis, n in enumerate(signature[1]))
         for name, (_, signature) in zip(options.names, looks[3:], strict=True)

@@ -50,6 +50,11 @@ WRONG = [
     ),
     (lambda t: cut(t, 0, lambda q: None), {}, "q: expected a tensor of PyTorch or NumPy"),
     (lambda t: t, {"layout": "bsdh"}, "layout: expected 'bshd' or 'bhsd', got 'bsdh'"),
+    (
+        lambda t: t,
+        {"layout": numpy.zeros(3), "score": lambda s, h, q, k: s},
+        "attend: an argument is of a type that has no hash: unhashable type: 'numpy.ndarray'",
+    ),
     (lambda t: t, {"window": 4}, "window: expected causal=True beside it, got 4 without"),
     (lambda t: t, {"causal": 1}, "causal: expected True or False, got 1"),
     (lambda t: t, {"causal": True, "window": -4}, "window(n): expected an integer from 0"),

@@ -3,25 +3,23 @@
 // The wrong uses are in planted/04_store_fence.mlir and planted/14_store_*.mlir.
 //
 //===----------------------------------------------------------------------===//
+#include "BulkBoxes.h"
 #include "Fixture.h"
 #include "attn_rt/host/Abi.h"
-#include "attn_rt/host/TensorMap.h"
 #include <gtest/gtest.h>
-#include <numeric>
 #include <random>
 
 using namespace attn;
 using namespace attn::rt::host;
+using test::BulkCase;
+using test::kTile;
 
 namespace {
 
-constexpr uint32_t kShared = 65536, kTile = 1024;
+constexpr uint32_t kShared = 65536;
 
 /// The tile is filled from `in`, and stored by a copy of `rank` coordinates.
 std::string kernelText(unsigned rank) {
-  std::string coordinates;
-  for (unsigned i = 0; i < rank; ++i)
-    coordinates += (i ? ", %c" : "%c") + std::to_string(i);
   return R"(
 gpu.module @m {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
@@ -53,7 +51,7 @@ gpu.module @m {
     llvm.cond_br %first, ^issue, ^done
   ^issue:
     nvvm.cp.async.bulk.tensor.global.shared.cta %map, %tile, box[)" +
-         coordinates + R"(] : !llvm.ptr, !llvm.ptr<3>
+         test::coordinateNames(rank) + R"(] : !llvm.ptr, !llvm.ptr<3>
     nvvm.cp.async.bulk.commit.group
     nvvm.cp.async.bulk.wait_group 0 {read}
     llvm.br ^done
@@ -63,37 +61,12 @@ gpu.module @m {
 })";
 }
 
-struct Case {
-  rt::BulkTensor tensor;
-  std::vector<int32_t> at;
-  uint32_t tile = kTile;
-
-  uint64_t elementBytes() const { return dtypeSize(tensor.dtype); }
-  uint32_t boxBytes() const {
-    return std::accumulate(tensor.box.begin(), tensor.box.end(), static_cast<uint32_t>(elementBytes()),
-                           std::multiplies<>());
-  }
-};
-
 /// What the tensor's memory must hold: an element at a time, straight from the rule.
-void applyStore(const Case &c, const std::vector<uint8_t> &tile, std::vector<uint8_t> &memory) {
-  const uint32_t start = dynamicSharedOffset(0, 1024) + c.tile,
-                 span = static_cast<uint32_t>(c.tensor.swizzle);
-  for (uint32_t j = 0; j < tile.size() / c.elementBytes(); ++j) {
-    int64_t rest = j, offset = 0;
-    bool inside = true;
-    for (size_t d = 0; d < c.tensor.box.size(); ++d) {
-      const int64_t i = c.at[d] + rest % c.tensor.box[d];
-      rest /= c.tensor.box[d];
-      inside &= i < c.tensor.extents[d];
-      offset += i * (d ? c.tensor.strides[d - 1] : static_cast<int64_t>(c.elementBytes()));
-    }
-    uint32_t address = start + j * static_cast<uint32_t>(c.elementBytes());
-    if (span)
-      address ^= (address >> 7 & (span / 16 - 1)) << 4;
+void applyStore(const BulkCase &c, const std::vector<uint8_t> &tile, std::vector<uint8_t> &memory) {
+  c.forElements([&](uint32_t from, int64_t to, bool inside) {
     for (uint32_t b = 0; inside && b < c.elementBytes(); ++b)
-      memory[offset + b] = tile[address - start + b];
-  }
+      memory[static_cast<size_t>(to) + b] = tile[from + b];
+  });
 }
 
 class BulkStore : public testing::TestWithParam<bool> {
@@ -109,7 +82,7 @@ protected:
     EXPECT_TRUE(launcher.memory.free(in));
     return report;
   }
-  Report run(const Case &c, const std::vector<uint8_t> &tile) {
+  Report run(const BulkCase &c, const std::vector<uint8_t> &tile) {
     return run(encodeTensorMap(c.tensor), static_cast<unsigned>(c.at.size()), tile, c.tile, c.at);
   }
   std::vector<uint8_t> randomBytes(size_t n) {
@@ -139,7 +112,7 @@ TEST_P(BulkStore, everyRankSizeAndSwizzle) {
           };
           std::vector<uint8_t> before = randomBytes(1 << 16);
           uint8_t *memory = launcher.upload("out", before);
-          Case c;
+          BulkCase c;
           c.tensor = {"map", reinterpret_cast<uint64_t>(memory), dtype, {}, {}, {}, swizzle};
           int64_t stride = 0;
           for (unsigned d = 0; d < rank; ++d) {

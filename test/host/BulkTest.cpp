@@ -1,23 +1,21 @@
 //===- BulkTest.cpp - Bulk tensor copies against plain loops --------------===//
+#include "BulkBoxes.h"
 #include "Fixture.h"
 #include "attn_rt/host/Abi.h"
-#include "attn_rt/host/TensorMap.h"
 #include <gtest/gtest.h>
-#include <numeric>
 #include <random>
 
 using namespace attn;
 using namespace attn::rt::host;
+using test::BulkCase;
+using test::kTile;
 
 namespace {
 
-constexpr uint32_t kShared = 1024 + 65536, kTile = 1024;
+constexpr uint32_t kShared = 1024 + 65536;
 
 /// One copy of `rank` coordinates to the tile, and the tile to the output.
 std::string kernelText(unsigned rank) {
-  std::string coordinates;
-  for (unsigned i = 0; i < rank; ++i)
-    coordinates += (i ? ", %c" : "%c") + std::to_string(i);
   return R"(
 gpu.module @m {
   llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
@@ -41,7 +39,7 @@ gpu.module @m {
     nvvm.mbarrier.arrive.expect_tx %smem, %bytes : !llvm.ptr<3>, i32
     %cluster = llvm.addrspacecast %tile : !llvm.ptr<3> to !llvm.ptr<7>
     nvvm.cp.async.bulk.tensor.shared.cluster.global %cluster, %map, %smem, box[)" +
-         coordinates + R"(] : !llvm.ptr<7>, !llvm.ptr
+         test::coordinateNames(rank) + R"(] : !llvm.ptr<7>, !llvm.ptr
     llvm.br ^wait
   ^wait:
     nvvm.barrier
@@ -64,39 +62,13 @@ gpu.module @m {
 })";
 }
 
-/// A tensor in a buffer that holds more than it.
-struct Case {
-  rt::BulkTensor tensor;
-  std::vector<int32_t> at;
-  uint32_t tile = kTile;
-
-  uint64_t elementBytes() const { return dtypeSize(tensor.dtype); }
-  uint32_t boxBytes() const {
-    return std::accumulate(tensor.box.begin(), tensor.box.end(), static_cast<uint32_t>(elementBytes()),
-                           std::multiplies<>());
-  }
-};
-
 /// What the tile must hold: an element at a time, straight from the rule.
-std::vector<uint8_t> expectedTile(const Case &c, const uint8_t *memory) {
-  const uint32_t start = dynamicSharedOffset(0, 1024) + c.tile,
-                 span = static_cast<uint32_t>(c.tensor.swizzle);
+std::vector<uint8_t> expectedTile(const BulkCase &c, const uint8_t *memory) {
   std::vector<uint8_t> tile(c.boxBytes());
-  for (uint32_t j = 0; j < tile.size() / c.elementBytes(); ++j) {
-    int64_t rest = j, offset = 0;
-    bool inside = true;
-    for (size_t d = 0; d < c.tensor.box.size(); ++d) {
-      const int64_t i = c.at[d] + rest % c.tensor.box[d];
-      rest /= c.tensor.box[d];
-      inside &= i >= 0 && i < c.tensor.extents[d];
-      offset += i * (d ? c.tensor.strides[d - 1] : static_cast<int64_t>(c.elementBytes()));
-    }
-    uint32_t address = start + j * static_cast<uint32_t>(c.elementBytes());
-    if (span)
-      address ^= (address >> 7 & (span / 16 - 1)) << 4;
+  c.forElements([&](uint32_t to, int64_t from, bool inside) {
     for (uint32_t b = 0; b < c.elementBytes(); ++b)
-      tile[address - start + b] = inside ? memory[offset + b] : 0;
-  }
+      tile[to + b] = inside ? memory[from + b] : 0;
+  });
   return tile;
 }
 
@@ -110,7 +82,7 @@ protected:
     return launcher.run(programs[rank]->kernel("load"), {1}, {32}, kShared, map, out, tile, bytes, at[0],
                         at[1], at[2], at[3], at[4]);
   }
-  void check(const Case &c, const uint8_t *memory) {
+  void check(const BulkCase &c, const uint8_t *memory) {
     ASSERT_TRUE(rt::checkBulkTensor(c.tensor)) << rt::checkBulkTensor(c.tensor).error().message;
     auto *out = launcher.output<uint8_t>("out", c.boxBytes());
     Report report =
@@ -145,7 +117,7 @@ TEST_P(Bulk, everyRankSizeAndSwizzle) {
           auto draw = [&](int32_t low, int32_t high) {
             return low + static_cast<int32_t>(random() % static_cast<uint32_t>(high - low + 1));
           };
-          Case c;
+          BulkCase c;
           c.tensor = {"map",  reinterpret_cast<uint64_t>(memory) + 16 * (random() % 4), dtype, {}, {}, {},
                       swizzle};
           int64_t stride = 0;
@@ -171,7 +143,7 @@ TEST_P(Bulk, everyRankSizeAndSwizzle) {
 
 TEST_P(Bulk, coordinatesFarOut) {
   uint8_t *memory = randomBytes(4096);
-  Case c{
+  BulkCase c{
       {"map", reinterpret_cast<uint64_t>(memory), rt::DType::BF16, {64, 32}, {128}, {64, 8}, 128}, {}, kTile};
   for (int32_t far : {INT32_MIN, -9, INT32_MAX - 7, INT32_MAX})
     for (int32_t near : {0, 3, far}) {
@@ -185,7 +157,7 @@ TEST_P(Bulk, coordinatesFarOut) {
 // The largest tensor there is: 2^32 rows, of which the coordinates reach the first half.
 TEST_P(Bulk, extentsOf2To32) {
   uint8_t *memory = randomBytes(4096);
-  Case c{
+  BulkCase c{
       {"map", reinterpret_cast<uint64_t>(memory), rt::DType::F32, {32, int64_t{1} << 32}, {128}, {32, 8}, 0},
       {0, -3},
       kTile};

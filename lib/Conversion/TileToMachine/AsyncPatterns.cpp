@@ -40,8 +40,7 @@ struct ArrivePattern : TilePattern<ArriveOp> {
     Emitter e = emitter(op, rewriter);
     Value barrier = barrierAddress(e, op, adaptor);
     NVVM::SyncWarpOp::create(rewriter, op.getLoc(), e.i32(-1));
-    Value first =
-        rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, e.lanes.lane, e.i32(0));
+    Value first = e.isFirstLane();
     if (Value condition = adaptor.getCondition())
       first = rewriter.createOrFold<arith::AndIOp>(op.getLoc(), first, condition);
     scf::IfOp::create(rewriter, op.getLoc(), first, [&](OpBuilder &builder, Location loc) {

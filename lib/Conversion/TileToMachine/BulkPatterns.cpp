@@ -46,11 +46,6 @@ SmallVector<Value> coordinatesOf(Emitter &e, Value map, const Piece &piece, Valu
   return coordinates;
 }
 
-/// Only one lane of the warp.
-Value isFirstLane(Emitter &e) {
-  return e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, e.lanes.lane, e.i32(0));
-}
-
 struct FetchPattern : TilePattern<FetchOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(FetchOp op, OneToNOpAdaptor adaptor,
@@ -61,7 +56,7 @@ struct FetchPattern : TilePattern<FetchOp> {
     // Slots are brought to the one lane a few at a time: registers of producers are few.
     constexpr int64_t atOnce = 2;
     Value barrier = e.sharedAt(adaptor.getBarriers().front(), e.mul(adaptor.getIndex().front(), 8));
-    Value first = isFirstLane(e);
+    Value first = e.isFirstLane();
     for (int64_t box = 0; box < boxes; box += atOnce) {
       SmallVector<Value> slots;
       for (int64_t i = box; i < std::min(boxes, box + atOnce); ++i)
@@ -102,7 +97,7 @@ struct SendPattern : TilePattern<SendOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     SharedType tile = op.getTile().getType();
-    scf::IfOp::create(rewriter, op.getLoc(), isFirstLane(e), [&](OpBuilder &builder, Location loc) {
+    scf::IfOp::create(rewriter, op.getLoc(), e.isFirstLane(), [&](OpBuilder &builder, Location loc) {
       Emitter at(builder, loc, e.lanes);
       for (const Piece &piece : piecesOf(tile, 0, tile.getRows()))
         NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(

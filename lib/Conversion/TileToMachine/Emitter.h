@@ -36,6 +36,10 @@ public:
 
   // Scalars. The integer forms fold: x + 0, x * 1.
   Value i32(int64_t value) { return arith::ConstantIntOp::create(b, loc, value, 32); }
+  /// What one lane of the warp does alone.
+  Value isFirstLane() {
+    return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, lanes.lane, i32(0));
+  }
   Value i64(int64_t value) { return arith::ConstantIntOp::create(b, loc, value, 64); }
   Value f32(double value) {
     return arith::ConstantFloatOp::create(b, loc, b.getF32Type(), APFloat(static_cast<float>(value)));

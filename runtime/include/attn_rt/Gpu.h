@@ -20,6 +20,7 @@ struct GpuModel {
   double bytesPerSecond;
   double flopsPerSecond;
   int multiprocessors;
+  int64_t l2Bytes = 0; ///< likewise, of Hopper what the driver reports; 0: nobody knows
   /// What the driver calls it, where predictions hold for it.
   std::string_view device = {};
   /// Measured: predictions, and the planner's choices. The peaks stand in for what is 0.

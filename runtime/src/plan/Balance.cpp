@@ -80,10 +80,12 @@ void Balancer::sortParts() {
   }
 }
 
-/// Longest first, each to the block with the least to do (of equals the first). Returns the largest load.
-int64_t Balancer::deal(const Work &work) {
+/// In the order of sections, longest first, each to the block with the least to do (of equals the first).
+/// Returns the largest load.
+int64_t Balancer::deal(const Manifest &manifest, const Work &work, int64_t l2Bytes) {
   const auto blocks = static_cast<size_t>(blocks_);
   sortParts();
+  sections_.order(manifest, work, parts_, l2Bytes, blocks_, turns_);
   // A tournament of (load, block) in one word: a node holds the lesser of its children, the root the least.
   // Its loop is as long for every task and branches on nothing that it reads, which a heap's does.
   const size_t leaves = std::bit_ceil(blocks);
@@ -94,9 +96,9 @@ int64_t Balancer::deal(const Work &work) {
     tournament_[node] = std::min(tournament_[2 * node], tournament_[2 * node + 1]);
   loads_.assign(blocks, 0);
   blockOf_.clear();
-  for (const Part &next : parts_) {
-    const Unit &unit = work.units[static_cast<size_t>(next.unit)];
-    for (int32_t slot = unit.slots.begin; slot < unit.slots.end; ++slot) {
+  for (const Turn &turn : turns_) {
+    const Part &next = parts_[static_cast<size_t>(turn.part)];
+    for (int32_t slot = turn.slotBegin; slot < turn.slotEnd; ++slot) {
       uint64_t load = tournament_[1] + (static_cast<uint64_t>(next.cost) << 20);
       const size_t block = load & ((1u << 20) - 1);
       blockOf_.push_back(static_cast<int32_t>(block));
@@ -122,14 +124,14 @@ void Balancer::emitDealt(const Work &work, Assignment &out) {
   out.cuts = 0;
   nextPiece_.assign(out.blockTasks.begin(), out.blockTasks.end());
   auto block = blockOf_.begin();
-  for (size_t p = 0; p < parts_.size(); ++p) {
-    const Part &part = parts_[p];
-    const Unit &unit = work.units[static_cast<size_t>(part.unit)];
-    const bool whole = part.tileBegin == 0 && part.tileEnd == unit.tiles;
-    out.cuts += part.tileBegin > 0 ? unit.slots.count() : 0;
-    for (int32_t slot = unit.slots.begin; slot < unit.slots.end; ++slot)
+  for (const Turn &turn : turns_) {
+    const Part &part = parts_[static_cast<size_t>(turn.part)];
+    const bool whole =
+        part.tileBegin == 0 && part.tileEnd == work.units[static_cast<size_t>(part.unit)].tiles;
+    out.cuts += part.tileBegin > 0 ? turn.slotEnd - turn.slotBegin : 0;
+    for (int32_t slot = turn.slotBegin; slot < turn.slotEnd; ++slot)
       out.pieces[static_cast<size_t>(nextPiece_[static_cast<size_t>(*block++)]++)] = {
-          part.unit, slot, part.tileBegin, part.tileEnd, static_cast<int32_t>(p), whole};
+          part.unit, slot, part.tileBegin, part.tileEnd, turn.part, whole};
   }
 }
 
@@ -240,7 +242,7 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
 }
 
 /// Deals tasks out whole or cuts the list into shares, whichever takes less time.
-void Balancer::chooseShares(const Work &work, Assignment &out) {
+void Balancer::chooseShares(const Manifest &manifest, const Work &work, int64_t l2Bytes, Assignment &out) {
   int64_t total = 0, largest = 0, cuttable = 0;
   for (const Unit &unit : work.units) {
     const int64_t cost = taskCost(unit);
@@ -273,7 +275,7 @@ void Balancer::chooseShares(const Work &work, Assignment &out) {
   bool whole = leastDirect <= bonus * cutSeconds;
   if (whole) {
     listWhole(work);
-    whole = direct(deal(work)) <= bonus * cutSeconds;
+    whole = direct(deal(manifest, work, l2Bytes)) <= bonus * cutSeconds;
   }
   if (whole)
     emitDealt(work, out);
@@ -292,10 +294,10 @@ void Balancer::balance(const Manifest &manifest, const Work &work, const PlanOpt
   else if (options.strategy == Strategy::ByNode)
     listWhole(work);
   if (chunk > 0 || options.strategy == Strategy::ByNode) {
-    deal(work);
+    deal(manifest, work, options.gpu->l2Bytes);
     emitDealt(work, out);
   } else {
-    chooseShares(work, out);
+    chooseShares(manifest, work, options.gpu->l2Bytes, out);
   }
   sumLoads(out);
 }

@@ -27,11 +27,6 @@ constexpr int64_t growthLimit = 16;
 // by more than this part of the mean.
 constexpr double drift = 0.05;
 
-int64_t tokenBytes(const Argument &argument) {
-  return argument.keyDim * static_cast<int64_t>(dtypeSize(argument.keyDType)) +
-         argument.valueDim * static_cast<int64_t>(dtypeSize(argument.valueDType));
-}
-
 double meanLoad(const Assignment &assignment) {
   return static_cast<double>(assignment.totalCost) / std::max(assignment.usedBlocks, 1);
 }

@@ -102,19 +102,18 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
   }
   stats.qBytes = packedRows * m.keyDim * element;
   int32_t known = -1; // the operand of the segment before
-  int64_t tokenBytes = 0;
+  int64_t bytes = 0;  // of its tokens
   int pageShift = -1;
   for (const Unit &unit : work.units)
     for (const PlanSegment &segment : work.segmentsOf(unit)) {
       if (segment.operand != known) {
         known = segment.operand;
         const Argument &a = m.argumentOf(m.operands[static_cast<size_t>(known)]);
-        tokenBytes = a.keyDim * static_cast<int64_t>(dtypeSize(a.keyDType)) +
-                     a.valueDim * static_cast<int64_t>(dtypeSize(a.valueDType));
+        bytes = tokenBytes(a);
         pageShift = a.store == Argument::Store::Paged ? std::countr_zero(static_cast<unsigned>(a.page)) : -1;
       }
       const int64_t tokens = segment.kvEnd - segment.kvBegin;
-      stats.kvBytes += tokens * unit.slots.count() * tokenBytes;
+      stats.kvBytes += tokens * unit.slots.count() * bytes;
       if (pageShift >= 0)
         stats.metadataBytes += (((tokens - 1) >> pageShift) + 1) * 4 * unit.slots.count();
     }

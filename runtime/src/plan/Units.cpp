@@ -8,11 +8,6 @@ namespace {
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int64_t tokenBytes(const Argument &argument) {
-  return argument.keyDim * static_cast<int64_t>(dtypeSize(argument.keyDType)) +
-         argument.valueDim * static_cast<int64_t>(dtypeSize(argument.valueDType));
-}
-
 } // namespace
 
 /// Rows between two neighbouring boundaries see the same instances.

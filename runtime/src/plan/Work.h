@@ -32,6 +32,12 @@ struct Unit {
   bool sink;                        ///< adds the sink logit
 };
 
+/// Bytes that a token of one KV head has.
+inline int64_t tokenBytes(const Argument &argument) {
+  return argument.keyDim * static_cast<int64_t>(dtypeSize(argument.keyDType)) +
+         argument.valueDim * static_cast<int64_t>(dtypeSize(argument.valueDType));
+}
+
 /// Where tasks are cut whatever the blocks: at multiples of so many tokens of an instance. 0: they are not.
 inline int64_t chunkOf(const PlanOptions &options) {
   return options.fixedSplit > 0                      ? options.fixedSplit
@@ -182,6 +188,45 @@ private:
   double waveRows = 0;            ///< rows that are merged at once
 };
 
+/// Key tiles of a unit, for each of its slots.
+struct Part {
+  int64_t cost;
+  int32_t unit, tileBegin, tileEnd;
+};
+
+/// Slots of a part that are dealt one after the other.
+struct Turn {
+  int32_t part, slotBegin, slotEnd;
+};
+
+/// Brings parts into the order in which they are dealt (Sections.cpp).
+class SectionOrder {
+public:
+  /// `parts` are sorted, longest first; `l2Bytes` is what the L2 holds, 0 if nobody knows.
+  void order(const Manifest &manifest, const Work &work, std::span<const Part> parts, int64_t l2Bytes,
+             int blocks, std::vector<Turn> &turns);
+
+private:
+  /// Units that read the same instances, and the slots that fit one section. Families that are small share a
+  /// section.
+  struct Family {
+    int64_t slotBytes = 0;        ///< of K and V that the unit with the most tokens reads
+    int32_t units = 0, slots = 0; ///< how many
+    int32_t section = -1;         ///< the first of its sections
+    int32_t sections = 1;
+    int32_t firstSlot(int32_t section) const {
+      return static_cast<int32_t>(int64_t{slots} * section / sections);
+    }
+  };
+  std::vector<Family> families_;
+  std::vector<int32_t> familyOf_; ///< of each unit
+  std::vector<int64_t> tasks_;    ///< of each section
+  std::vector<int32_t> next_;     ///< of each section, where its next turn goes
+
+  bool findFamilies(const Manifest &manifest, const Work &work);
+  int32_t fillSections(std::span<const Part> parts, int64_t sectionBytes);
+};
+
 class Balancer {
 public:
   void balance(const Manifest &manifest, const Work &work, const PlanOptions &options, int blocks,
@@ -193,13 +238,10 @@ public:
 
 private:
   std::optional<CostModel> cost_;
-  /// Key tiles of a unit, for each of its slots.
-  struct Part {
-    int64_t cost;
-    int32_t unit, tileBegin, tileEnd;
-  };
   std::vector<Part> parts_, sorted_;
-  std::vector<int32_t> blockOf_, nextPiece_; ///< blockOf_: as parts_, slot by slot
+  SectionOrder sections_;
+  std::vector<Turn> turns_;
+  std::vector<int32_t> blockOf_, nextPiece_; ///< blockOf_: as turns_, slot by slot
   std::vector<uint64_t> tournament_;
   std::vector<int64_t> loads_;
   int blocks_ = 1;
@@ -208,9 +250,9 @@ private:
   void listWhole(const Work &work);
   void listChunks(const Work &work, int64_t chunk, int keys);
   void sortParts();
-  int64_t deal(const Work &work);
+  int64_t deal(const Manifest &manifest, const Work &work, int64_t l2Bytes);
   void emitDealt(const Work &work, Assignment &out);
-  void chooseShares(const Work &work, Assignment &out);
+  void chooseShares(const Manifest &manifest, const Work &work, int64_t l2Bytes, Assignment &out);
   template <typename Sink>
   bool cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const;
   void cut(const Work &work, int64_t total, int shares, Assignment &out);

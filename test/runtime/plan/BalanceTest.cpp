@@ -54,7 +54,10 @@ TEST(Balance, ManyEqualTasksAreDealtWhole) {
 // Causal prefill: later tiles of rows see more, so the longest come first and nothing is merged.
 TEST(Balance, PrefillGoesLongestFirst) {
   const Manifest m = sampleManifest({.qHeads = 32, .kvHeads = 8});
+  GpuModel gpu = defaultGpu();
+  gpu.l2Bytes = 0; // else in sections: SectionsTest.cpp
   PlanOptions options;
+  options.gpu = &gpu;
   options.blocks = 132;
   const Plan plan = *makePlan(m, simpleBatch({8192}, {8192}), options);
   EXPECT_EQ(plan.partialRows, 0);

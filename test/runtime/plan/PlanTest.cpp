@@ -39,8 +39,9 @@ TEST(Plan, RandomBatchesAreCoveredExactly) {
     options.strategy = static_cast<Strategy>(below(rng, std::size(strategyNames)));
     options.blocks = static_cast<int>(1 + below(rng, 40));
     options.fixedSplit = round % 5 ? 0 : 64 << below(rng, 4);
-    if (round % 2)
-      options.gpu = &slowGpu;
+    GpuModel gpu = round % 2 ? slowGpu : defaultGpu();
+    gpu.l2Bytes = static_cast<int64_t>(below(rng, 2) << below(rng, 24)); // many sections, few or none
+    options.gpu = &gpu;
     Batch batch = simpleBatch(lengths, rows);
     for (int h = 0; h < kvHeads && !classes.empty(); ++h)
       batch.classes.push_back(static_cast<int32_t>(below(rng, classes.size())));
@@ -74,8 +75,9 @@ TEST(Plan, TreesAreCoveredExactly) {
       options.strategy = static_cast<Strategy>(s);
       options.blocks = static_cast<int>(1 + below(rng, 30));
       options.fixedSplit = round % 5 ? 0 : 128;
-      if (round % 3)
-        options.gpu = &slowGpu;
+      GpuModel gpu = round % 3 ? slowGpu : defaultGpu();
+      gpu.l2Bytes = static_cast<int64_t>(below(rng, 2) << below(rng, 24));
+      options.gpu = &gpu;
       cut += checkPlan(m, batch, options);
       if (HasFatalFailure())
         return;

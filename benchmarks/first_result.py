@@ -13,7 +13,7 @@ import time
 
 import torch
 from gpu_python import NAMES, TOKENS
-from peers import Timer
+from timing import Timer
 
 HEADS, KV_HEADS, DIM = 32, 8, 128
 WINDOW, SINK, CAP = 1024, 64, 30.0

@@ -1,6 +1,7 @@
 """Attention and its cache on a GPU, against what PyTorch offers and against itself, in one run on one machine.
 
   prefill   bf16, batch 1, dense: attn against cuDNN, FlashAttention and FlexAttention; TFLOP/s of visited work
+  batches   many sequences and heads, five head sizes: attn against cuDNN, FlashAttention and FlashInfer
   features  sinks, windows, pages, ragged lengths, a soft cap: time per visited FLOP, against plain causal
   decode    paged, one row per sequence: bytes of keys and values per second, against copying and the same peers
   trees     reasoning, few-shot and speculation: a node read once for all rows below it, against every row its path
@@ -9,8 +10,10 @@
   cache     append, move and gather of rows in all layers: bytes per second, against copying
   python    described in Python: time to the first result and of a run, against FlexAttention
 
-Times are medians over repeats with the L2 cache flushed before each. Data sheets are not consulted: what this
-GPU copies and multiplies is measured first. A run may be cut into parts, by name or by --budget, with one --json
+Times are medians over repeats with the L2 cache flushed before each. In prefill, batches, features and decode, attn runs
+in this process and on the tensors that its peers read, all sides take turns, and runs back to back are timed as
+well: sustained, where the power limit rules. Data sheets are not consulted: what this GPU copies and multiplies is
+measured first. A run may be cut into parts, by name or by --budget, with one --json
 FILE: it keeps the rows of earlier parts, and --resume measures what is still missing.
 """
 
@@ -18,16 +21,18 @@ import argparse
 import datetime
 import importlib.metadata
 import json
+import platform
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from contest import Contest, import_attn
 from gpu_measure import Bench, Clock, measure_all, missing, verdict
 from gpu_points import PARTS
 from gpu_results import Results, refuse
-from peers import Peers, Timer, measured_peaks
-from report import Problem, commit, program
+from report import BUILD, Problem, commit, program
+from timing import Timer, measured_peaks
 
 
 def torch_with_gpu():
@@ -55,11 +60,21 @@ def driver_version():
         return "unknown"
 
 
-def flashinfer_version():
+def version(package):
     try:
-        return importlib.metadata.version("flashinfer-python")
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def check_package():
+    try:
+        import_attn()
+    except ImportError as error:
+        refuse(
+            f"this Python ({platform.python_version()}) cannot import attn from {BUILD / 'python'}: {error}",
+            "build the target `python` for it: configure with -DPython_EXECUTABLE=... (nothing was measured)",
+        )
 
 
 def attn_version():
@@ -100,6 +115,7 @@ def main(argv=None):
     args = arguments(argv)
     clock = Clock(args.budget)
     torch = torch_with_gpu()
+    check_package()
     timer = Timer(torch, args.repeat)
     bandwidth, matrix = measured_peaks(torch, timer)
     session = {
@@ -110,7 +126,8 @@ def main(argv=None):
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
-        "flashinfer": flashinfer_version(),
+        "flashinfer": version("flashinfer-python"),
+        "flash_attn_4": version("flash-attn-4"),
         "attn": attn_version(),
         "l2_bytes": timer.l2_bytes,
         "copy_bytes_per_second": bandwidth,
@@ -125,7 +142,7 @@ def main(argv=None):
     if args.resume:
         points = missing(points, results)
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(results, Peers(torch, timer), args.repeat, Path(folder))
+        bench = Bench(results, Contest(torch, timer), args.repeat, Path(folder))
         skipped, failed = measure_all(points, bench, clock, results)
     verdict(results.rows.values(), {**results.sessions, session["id"]: session})
     for key in skipped:

@@ -298,7 +298,8 @@ def compare(point, bench):
         )
         runs[label] = [{"weight": w, **r} for w, r in zip(weights, reports, strict=True)]
     peer = point.peer_point()
-    times, declined = bench.peers(peer, ("cudnn", "flash")) if peer else ({}, {})
+    others = bench.contest(peer, ("cudnn", "flash"), ours=False) if peer else None
+    times, declined = (others.alone, others.declined) if others else ({}, {})
     best = min((label for label in sums if label != point.baseline), key=sums.get)
     row = {
         "key": point.key,

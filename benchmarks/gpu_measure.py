@@ -3,6 +3,8 @@
 import subprocess
 import time
 
+from contest import PEERS
+from gpu_batches import mean_bars, mean_ratio
 from gpu_cache import CachePoint, cache_line, measure_cache
 from gpu_comparisons import Comparison, compare, comparison_line
 from gpu_points import PLAIN, bars
@@ -21,12 +23,12 @@ class Clock:
 
     @staticmethod
     def work(point):
-        """Seconds where nothing is known yet: starting attn-run and compiling for it and a peer; making, copying
-        and comparing tensors; computing it about 40 times."""
+        """Seconds where nothing is known yet: compiling for attn and a peer, and the seconds that are sustained;
+        making and comparing tensors; computing it about 40 times."""
         if isinstance(point, (Comparison, CachePoint, PythonPoint)):
             return point.seconds()
         gigabytes = (point.kv_bytes() + 4 * point.query_bytes()) / 1e9
-        return 5 + 3 * gigabytes + 40 * point.flops() / 400e12
+        return (4 if point.part == "batches" else 6) + gigabytes + 40 * point.flops() / 400e12
 
     def guess(self, point):
         return self.work(point) * (max(self.took / self.guessed, 0.5) if self.guessed else 1)
@@ -43,10 +45,10 @@ class Clock:
 
 
 class Bench:
-    def __init__(self, results, peers, repeats, folder, run=attn_run, start=start):
-        self.results, self.peers, self.run, self.start = results, peers, run, start
+    def __init__(self, results, contest, repeats, folder, run=attn_run, start=start):
+        self.results, self.contest, self.run, self.start = results, contest, run, start
         self.repeats, self.folder = repeats, folder
-        self.plain = None  # seconds per visited FLOP of the plain one
+        self.plain = {}  # milliseconds per visited FLOP of the plain one, alone and sustained
 
     def run_problem(self, text, options, result_bytes, key):
         """attn-run copies and compares results after each repeat: where they are large, few must do."""
@@ -61,10 +63,6 @@ class Bench:
         kept = ("run_ms", "predicted_ms", "bytes_floor", "schedule", "kernel", "blocks", "repeat")
         return {name: report[name] for name in kept if name in report}
 
-    def attn(self, point):
-        options = point.dims(self.folder)
-        return self.run_problem(point.problem.text(), options, point.query_bytes(), point.key)
-
     def __call__(self, point):
         if isinstance(point, Comparison):
             return compare(point, self)
@@ -72,16 +70,18 @@ class Bench:
             return measure_cache(point, self)
         if isinstance(point, PythonPoint):
             return measure_python(point, self)
-        ours = self.attn(point)
-        seconds = ours["run_ms"] / 1e3
         problem = point.problem
-        times, declined = ({}, {}) if point.part == "features" else self.peers(point)
+        measured = self.contest(point, peer_names(point))
+        times, sustained = dict(measured.alone), measured.sustained
+        ours = {"run_ms": times.pop("attn"), **measured.about}
+        seconds = ours["run_ms"] / 1e3
         row = {
             "key": point.key,
             "part": point.part,
             "name": point.name,
             "heads": [problem.q_heads, problem.kv_heads],
             "dim": problem.dim,
+            "value_dim": problem.value_dim,
             "see": problem.see,
             "store": problem.store,
             "softcap": problem.softcap,
@@ -96,16 +96,31 @@ class Bench:
             "bytes_per_second": point.kv_bytes() / seconds,
             "copy_share": point.kv_bytes() / seconds / self.results.session["copy_bytes_per_second"],
             "peers_ms": times,
-            "declined": declined,
+            "sustained_ms": sustained,
+            "sustained_tflops": point.flops() / sustained["attn"] / 1e9,
+            "sustained_ratio": None,
+            "judge": measured.judge,
+            "difference": measured.difference,
+            "declined": measured.declined,
         }
         if times:
             row["ratio_to_best_peer"] = min(times.values()) / ours["run_ms"]
+            best = min(ms for name, ms in sustained.items() if name != "attn")
+            row["sustained_ratio"] = best / sustained["attn"]
         if point.part == "features":
-            per_flop = seconds / point.flops()
+            now = {"slowdown": ours["run_ms"], "sustained_slowdown": sustained["attn"]}
             if point.name == PLAIN:
-                self.plain = per_flop
-            row["slowdown"] = per_flop / self.plain if self.plain else None
+                self.plain = {name: ms / point.flops() for name, ms in now.items()}
+            for name, ms in now.items():
+                row[name] = ms / point.flops() / self.plain[name] if self.plain else None
         return row
+
+
+def peer_names(point):
+    """Features are compared with plain causal attention, and FlexAttention compiles for seconds."""
+    if point.part == "features":
+        return ()
+    return tuple(name for name in PEERS if name != "flex" or point.part != "batches")
 
 
 def line(row):
@@ -119,7 +134,7 @@ def line(row):
     ours = row["attn"]
     predicted = f"{ours['predicted_ms']:9.3f}" if ours["predicted_ms"] else f"{'-':>9}"
     how = ours["kernel"].rpartition("_")[2] if row["part"] == "decode" else ours["schedule"]
-    text = f"  {row['name']:<26}{how:>7}{ours['run_ms']:>9.3f} ms {predicted}"
+    text = f"  {row['name']:<{36 if row['part'] == 'batches' else 26}}{how:>7}{ours['run_ms']:>9.3f} ms {predicted}"
     if row["part"] == "decode":
         text += f"{row['bytes_per_second'] / 1e9:>7.0f} GB/s{row['copy_share']:>6.2f} "
     else:
@@ -130,7 +145,18 @@ def line(row):
         text += f"  {name} {milliseconds:.3f}"
     if row["peers_ms"]:
         text += f"  x{row['ratio_to_best_peer']:.2f}"
-    return text
+    return text + sustained_text(row)
+
+
+def sustained_text(row):
+    """What the line says of runs back to back: of a feature over plain, and else against the best peer."""
+    times = row["sustained_ms"]
+    text = f"   sustained {times['attn']:.3f}"
+    if row["part"] == "features":
+        return text + (f" {row['sustained_slowdown']:.3f} of plain" if row["sustained_slowdown"] else "")
+    for name, milliseconds in sorted(times.items(), key=lambda item: item[1]):
+        text += f"  {name} {milliseconds:.3f}" if name != "attn" else ""
+    return text + (f"  x{row['sustained_ratio']:.2f}" if row["sustained_ratio"] else "")
 
 
 def heading(point):
@@ -141,7 +167,7 @@ def heading(point):
         return "ms, bytes read and written per second, and as a share of what the GPU copies"
     if isinstance(point, PythonPoint):
         return "from import to the first result, ms of a run, and FlexAttention's; x: its time over attn's"
-    return "attn, predicted by its cost model, and peers in ms; x: the best peer's time over attn's"
+    return "attn, predicted by its cost model, and peers in ms, alone and sustained; x: the best peer's time over attn's"
 
 
 def missing(points, results):
@@ -181,11 +207,22 @@ def measure_all(points, bench, clock, results):
 def verdict(rows, sessions):
     """The bars, over all rows of the file."""
     met, missed = 0, []
+    rows = list(rows)
     for row in rows:
         for text, good in bars(row, sessions[row["session"]]):
             met += good
             if not good:
                 missed.append(f"{row['key']}: {text}")
+    for text, good in mean_bars(rows):
+        met += good
+        missed += [] if good else [text]
+    for part in dict.fromkeys(row["part"] for row in rows):
+        of_part = [row for row in rows if row["part"] == part and row.get("peers_ms")]
+        means = [mean_ratio(of_part, name) for name in ("ratio_to_best_peer", "sustained_ratio")]
+        if None not in means:
+            print(
+                f"{part}: the best peer's time over attn's x{means[0]:.3f} alone, x{means[1]:.3f} sustained, in the mean"
+            )
     print(f"bars: {met} of {met + len(missed)} met")
     for text in missed:
         print(f"  missed: {text}")

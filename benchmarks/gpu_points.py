@@ -6,6 +6,7 @@ to find them. A feature that skips less than it could is then as slow here as it
 
 from dataclasses import dataclass
 
+from gpu_batches import batch_bars, batch_points
 from gpu_cache import cache_points
 from gpu_comparisons import COMPARISONS, comparison_bars
 from gpu_python import python_bars, python_points
@@ -108,7 +109,7 @@ class Point:
         return 2 * self.row_count * self.problem.q_heads * self.problem.dim
 
     def dims(self, folder):
-        """Options of attn-run. Ragged rows and tokens come from one column, so that they agree."""
+        """Options of attn-run, for a test. Ragged rows and tokens come from one column, so that they agree."""
         options = [f"--dim=batch={len(self.lengths)}"]
         if len(set(self.lengths)) == 1:
             tokens = str(self.lengths[0])
@@ -180,6 +181,7 @@ def decode_points(quick):
 
 PARTS = {
     "prefill": prefill_points,
+    "batches": batch_points,
     "features": feature_points,
     "decode": decode_points,
     **COMPARISONS,
@@ -202,6 +204,8 @@ def bars(row, session):
         return comparison_bars(row)
     if row["part"] == "python":
         return python_bars(row)
+    if row["part"] == "batches":
+        return batch_bars(row)
     if row["part"] == "prefill":
         if row["peers_ms"]:
             found.append(("as fast as the best peer", row["ratio_to_best_peer"] >= 1))

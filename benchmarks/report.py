@@ -10,11 +10,22 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "support"))
 
-from attnlab import BUILD, ROOT, TARGETS, CacheProblem, Problem, attn_run, program, ptxas  # noqa: E402
+from attnlab import (  # noqa: E402
+    BUILD,
+    ROOT,
+    SOFTCAP,
+    TARGETS,
+    CacheProblem,
+    Problem,
+    attn_run,
+    program,
+    ptxas,
+)
 
 __all__ = [
     "BUILD",
     "ROOT",
+    "SOFTCAP",
     "TARGETS",
     "CacheProblem",
     "Problem",

@@ -10,7 +10,9 @@ import plot_gpu
 import pytest
 from attnlab import ROOT, attn_run, program
 from benchlab import SESSION, FakeRun, bench_of
-from gpu_measure import Clock, measure_all, missing
+from gpu_batches import batch_points
+from gpu_cache import cache_points
+from gpu_measure import Clock, measure_all, missing, verdict
 from gpu_points import (
     PARTS,
     bars,
@@ -21,7 +23,6 @@ from gpu_points import (
     visible_pairs,
 )
 from gpu_results import Results
-from peers import Timer
 
 POINTS = [point for part in PARTS.values() for point in part(False)]
 
@@ -100,8 +101,7 @@ def test_rows_say_what_was_measured(tmp_path):
 def test_large_results_are_repeated_less(tmp_path):
     run = FakeRun()
     bench, _ = bench_of(run, tmp_path)
-    small = next(p for p in prefill_points(False) if p.lengths[0] == 2048)
-    large = max(prefill_points(False), key=lambda p: p.query_bytes())
+    small, large = cache_points(False)[0], cache_points(False)[-1]
     bench(small)
     bench(large)
     assert "--repeat=20" in run.options[0] and "--repeat=3" in run.options[1]
@@ -123,6 +123,8 @@ def test_a_failing_point_is_named_and_the_rest_goes_on(tmp_path, capsys):
     points = prefill_points(True)[:2]
     skipped, failed = measure_all(points, bench, Clock(None), results)
     assert not skipped and list(failed) == [p.key for p in points] and not results.rows
+    assert f"failed: {points[0].key}: attn's result differs" in capsys.readouterr().out
+    measure_all(cache_points(False)[:1], bench, Clock(None), results)
     assert "attn-run ended with 1: attn-run: error: no" in capsys.readouterr().out
 
 
@@ -134,9 +136,6 @@ def test_features_are_compared_with_the_plain_one(tmp_path):
     assert bench(plain)["slowdown"] == 1
     run.milliseconds = 1.3
     assert bench(sinks)["slowdown"] == pytest.approx(1.3)
-
-
-# --- two ways to do the same ---------------------------------------------------------------------------------
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -209,65 +208,6 @@ def test_bars():
     assert bars(decode, SESSION) == [("0.90 of copying", False)]
     assert bars({**decode, "kv_bytes": 134e6}, SESSION) == [("0.75 of copying", True)]
     assert bars({**decode, "kv_bytes": 67e6}, SESSION) == []
-
-
-# --- timing -------------------------------------------------------------------------------------------------
-
-
-class FakeTensor:
-    def __init__(self, torch, size):
-        self.torch, self.size = torch, size
-
-    def numel(self):
-        return self.size
-
-    def __getitem__(self, part):
-        return FakeTensor(self.torch, part.stop - part.start)
-
-    def copy_(self, other):
-        assert other.size == self.size
-        self.torch.log.append(other.size)
-
-
-class FakeTorch:
-    """As much of PyTorch as the timer uses; every function takes `milliseconds`."""
-
-    uint8 = None
-
-    def __init__(self, milliseconds):
-        self.cuda, self.milliseconds, self.log = self, milliseconds, []
-
-    def get_device_properties(self, index):
-        self.L2_cache_size = 1 << 20
-        return self
-
-    def zeros(self, size, dtype, device):
-        return FakeTensor(self, size)
-
-    def _sleep(self, cycles):
-        self.log.append("sleep")
-
-    def Event(self, enable_timing):
-        return self
-
-    def record(self):
-        self.log.append("event")
-
-    def synchronize(self):
-        pass
-
-    def elapsed_time(self, end):
-        return self.milliseconds
-
-
-@pytest.mark.parametrize(("milliseconds", "runs"), [(0.01, 22), (100, 7), (10_000, 5)])
-def test_timer(milliseconds, runs):
-    torch, called = FakeTorch(milliseconds), []
-    assert Timer(torch, 20)(lambda: (called.append(0), torch.log.append("run"))) == milliseconds
-    assert len(called) == runs  # one to warm up, one to see how long it takes, and the repeats
-    assert torch.log[0] == "run"
-    flush = [(1 << 20) // 16] * 64  # reads four times the cache into a part of it
-    assert torch.log[1:] == [*flush, "sleep", "event", "run", "event"] * (runs - 1)
 
 
 # --- command lines ------------------------------------------------------------------------------------------

@@ -93,14 +93,12 @@ def test_times_of_a_comparison_are_sums_over_steps(tmp_path, capsys):
 
 
 def test_shared_prompts_have_peers(tmp_path):
-    asked = []
-    bench, results = bench_of(FakeByOptions("batch", 5.2), tmp_path)
-    bench.peers = lambda *arguments: (asked.append(arguments), ({"cudnn": 6.5}, {}))[1]
+    bench, results = bench_of(FakeByOptions("batch", 5.2), tmp_path, {"cudnn": 6.5})
     row = compare(shared_points(False)[-1], bench)
     assert row["ratio"] == 5.2 and row["ratio_to_best_peer"] == 6.5
     assert bars(row, SESSION) == [("5.30 times as fast as replicated", False)]
-    ((point, names),) = asked
-    assert point.lengths == (34816,) * 16 and "flex" not in names
+    ((point, names, ours),) = bench.contest.asked
+    assert point.lengths == (34816,) * 16 and "flex" not in names and not ours
     assert point.flops() == pytest.approx(shared_points(False)[-1].pairs()[1] * 4 * 128 * 32)
 
 

@@ -1,0 +1,156 @@
+"""All sides of a point in one process, on the same tensors and taking turns: what `bench gpu` compares with.
+
+Before anything is timed, attn's result is compared with a peer's, or where none takes the point with single rows from
+the definition: what is wrong does not count as fast.
+"""
+
+import sys
+import warnings
+from dataclasses import dataclass, field
+
+from gpu_tensors import Tensors, difference
+from peers import Side, backend, makers
+from report import BUILD
+
+DIFFERENCE = 0.03  # of two results in bf16, at most, as a share of the largest number of a row and head
+CLOSE = 1.3  # times the best one's: what a peer may take alone to be measured sustained as well
+PEERS = ("cudnn", "flash", "flex", "flashinfer", "flash4")
+EXPANDS = ("cudnn", "flash")  # get keys and values of every head, where they decline grouped ones
+
+
+def import_attn():
+    """The package of the build, as this Python imports it."""
+    if str(BUILD / "python") not in sys.path:
+        sys.path.insert(0, str(BUILD / "python"))
+    import attn
+    from attn import _attn  # noqa: F401  of the Python that it was built for
+
+    return attn
+
+
+@dataclass
+class Measured:
+    """Milliseconds by side, `attn` the first; why peers declined; how attn ran; and how far it was from `judge`."""
+
+    alone: dict = field(default_factory=dict)
+    sustained: dict = field(default_factory=dict)
+    declined: dict = field(default_factory=dict)
+    about: dict = field(default_factory=dict)
+    judge: str = ""
+    difference: float | None = None
+
+
+def reason(error, said=()):
+    """One line of an exception, whose texts can be pages, and of the warnings before it."""
+    texts = [str(error).strip() or type(error).__name__, *(str(warning.message) for warning in said)]
+    return "; ".join(dict.fromkeys(text.splitlines()[0].strip() for text in texts))[:240]
+
+
+def attn_side(torch, tensors):
+    """Ours, and how it runs."""
+    attn = import_attn()
+    problem = tensors.point.problem
+    kernel = attn.compile(problem.text(), device="host" if tensors.device == "cpu" else tensors.device)
+    batch, operands, extras = tensors.batch(), tensors.operands(), tensors.extras()
+    shape = (len(tensors.q), problem.q_heads, problem.value_dim)
+    out = torch.empty(shape, dtype=tensors.q.dtype, device=tensors.device)
+    plan = kernel.plan(batch)
+
+    def record():
+        """With a plan of its own: a fixed one, as recorded launches need it."""
+        fixed = kernel.plan(batch)
+        fixed.fix()
+        return lambda: kernel.run(tensors.q, operands, fixed, out=out, **extras)
+
+    stats = plan.stats
+    about = {
+        "predicted_ms": 1e3 * stats["seconds"],
+        "schedule": kernel.schedule,
+        "kernel": kernel.manifest["kernels"][stats["kernel"]]["name"],
+        "blocks": stats["blocks"],
+        "tasks": stats["tasks"],
+        "cuts": stats["cuts"],
+        "balance": stats["balance"],
+    }
+    run = lambda: kernel.run(tensors.q, operands, plan, out=out, **extras)  # noqa: E731
+    by_sequence = len(set(tensors.lengths)) == 1
+    return Side(run, lambda: tensors.by_sequence(out) if by_sequence else out[None], record), about
+
+
+class Contest:
+    """Called with a point and the names of its peers, measures them and, unless told otherwise, ours."""
+
+    def __init__(self, torch, timer, device="cuda"):
+        self.torch, self.timer, self.device = torch, timer, device
+        self.makers = makers()
+
+    def __call__(self, point, names, ours=True):
+        with self.torch.no_grad():
+            measured = self.measure(point, names, ours)
+        if self.device == "cuda":
+            self.torch.cuda.empty_cache()  # attn-run, which other parts start, is another process
+        return measured
+
+    def measure(self, point, names, ours):
+        measured, tensors = Measured(), Tensors(self.torch, point, self.device)
+        sides = {}
+        if ours:
+            sides["attn"], measured.about = attn_side(self.torch, tensors)
+            sides["attn"].run()
+        for name in names:
+            self.invite(name, tensors, sides, measured.declined)
+        if ours:
+            self.judge(point, tensors, sides, measured)
+        runs = {name: side.run for name, side in sides.items()}
+        measured.alone = self.timer.alone(runs) if runs else {}
+        close = {name: runs[name] for name in self.close(measured.alone)}
+        if ours:
+            record = lambda name: sides[name].record() if sides[name].record else runs[name]  # noqa: E731
+            measured.sustained = self.timer.sustained(close, measured.alone, record)
+        return measured
+
+    def invite(self, name, tensors, sides, declined):
+        """A peer joins where it takes the point: it has run once then."""
+
+        def attempt(label, make):
+            with warnings.catch_warnings(record=True) as said:  # PyTorch warns why before it raises that
+                try:
+                    side = make(self.torch, tensors)
+                    side.run()
+                    side.result()
+                    sides[label] = side
+                except Exception as error:  # compilers take part, and raise errors of many types
+                    declined[label] = reason(error, said)
+            return label in sides
+
+        if attempt(name, self.makers[name]) or name not in EXPANDS:
+            return
+        if tensors.rows[0] > 1 and tensors.point.problem.group > 1:
+            attempt(f"{name}, heads expanded", backend(name, expand=True))
+
+    def judge(self, point, tensors, sides, measured):
+        """Whether attn is right, by the first peer or by rows of the definition."""
+        found = sides["attn"].result()
+        judges = [name for name in sides if name != "attn"]
+        if judges:
+            measured.judge = judges[0]
+            measured.difference = max(
+                difference(a, b) for a, b in zip(found, sides[judges[0]].result(), strict=True)
+            )
+        else:
+            measured.judge = "definition"
+            starts, rows = tensors.starts(tensors.rows), found.flatten(0, 1)
+            measured.difference = max(
+                difference(rows[starts[sequence] + row], tensors.expected(sequence, row))
+                for sequence, row in tensors.sampled()
+            )
+        if not measured.difference <= DIFFERENCE:
+            raise RuntimeError(
+                f"{point.key}: attn's result differs from that of {measured.judge} by {measured.difference:.3g} of "
+                f"a row's largest number, expected at most {DIFFERENCE}"
+            )
+
+    def close(self, alone):
+        """attn, and the peers that may be the best when sustained."""
+        best = min((ms for name, ms in alone.items() if name != "attn"), default=0)
+        return [name for name, ms in alone.items() if name == "attn" or ms <= CLOSE * best]

@@ -1,0 +1,117 @@
+"""The tensors of a point, which all sides read: made once, as a model has them.
+
+Memory is [tokens, heads, dim], sequences one after the other, which is what attn, FlashAttention and FlashInfer take;
+PyTorch's backends get views of it with heads before tokens. Pages lie in the order of a random permutation.
+"""
+
+import itertools
+import math
+import re
+
+from gpu_points import region
+from report import SOFTCAP
+
+
+def paged(torch, tokens, page):
+    """[batch, tokens, heads, dim] as pages [pages, page, heads, dim] in the order of a random permutation, and where
+    each of them went [batch, pages of a sequence]."""
+    batch, length, heads, dim = tokens.shape
+    per_sequence = -(-length // page)
+    padded = torch.nn.functional.pad(tokens, (0, 0, 0, 0, 0, per_sequence * page - length))
+    pages = padded.reshape(batch * per_sequence, page, heads, dim)
+    generator = torch.Generator(device=tokens.device).manual_seed(1)
+    place = torch.randperm(len(pages), generator=generator, device=tokens.device)
+    pool = torch.empty_like(pages)
+    pool[place] = pages
+    return pool, place.int().view(batch, per_sequence)
+
+
+class Tensors:
+    """q [rows, q_heads, dim], k and v [tokens, kv_heads, dim], all sequences together, and what a store adds."""
+
+    def __init__(self, torch, point, device="cuda"):
+        self.torch, self.point, self.device = torch, point, device
+        problem, self.lengths = point.problem, point.lengths
+        self.rows = [point.rows or tokens for tokens in self.lengths]
+        self.q = self.random(sum(self.rows), problem.q_heads, problem.dim)
+        self.k = self.random(sum(self.lengths), problem.kv_heads, problem.dim)
+        self.v = self.random(sum(self.lengths), problem.kv_heads, problem.value_dim)
+        self.sink_logits = torch.randn(problem.q_heads, device=device) if problem.sinks else None
+        self.table = self.pages = None
+        if page := re.fullmatch(r"paged<(\d+)>", problem.store):
+            (k_pages, self.table), (v_pages, _) = (
+                paged(torch, self.by_sequence(x), int(page[1])) for x in (self.k, self.v)
+            )
+            self.pages = k_pages, v_pages
+
+    def random(self, *shape):
+        return self.torch.randn(shape, dtype=self.torch.bfloat16, device=self.device)
+
+    def by_sequence(self, tensor):
+        """[batch, tokens, heads, dim], where all sequences are as long."""
+        return tensor.view(len(self.lengths), -1, *tensor.shape[1:])
+
+    def heads_first(self):
+        """Views [batch, heads, tokens, dim] of q, k and v."""
+        return tuple(self.by_sequence(x).transpose(1, 2) for x in (self.q, self.k, self.v))
+
+    def starts(self, sizes):
+        return [0, *itertools.accumulate(sizes)]
+
+    def operands(self):
+        """Of a run of attn's: keys and values."""
+        if self.pages:
+            return self.pages
+        return (
+            (self.k, self.v)
+            if self.point.problem.store == "packed"
+            else tuple(map(self.by_sequence, (self.k, self.v)))
+        )
+
+    def batch(self):
+        """What attn plans from."""
+        names = ("kv.k_pages", "kv.v_pages") if self.pages else ("kv.k", "kv.v")
+        given = {"q": self.q, "q_start": self.starts(self.rows), "kv.lengths": list(self.lengths)}
+        given |= dict(zip(names, self.operands(), strict=True))
+        if self.pages:
+            given["kv.block_table"] = self.table.cpu()
+        if self.point.problem.store == "packed":
+            given["kv.start"] = self.starts(self.lengths)
+        return given | self.extras()
+
+    def extras(self):
+        return {} if self.sink_logits is None else {"sink_logits": self.sink_logits}
+
+    def sampled(self, count=16):
+        """Rows of all sequences at equal distances, the first and the last of each among them: (sequence, row)."""
+        for sequence, rows in enumerate(self.rows):
+            yield from ((sequence, i * (rows - 1) // max(count - 1, 1)) for i in range(min(count, rows)))
+
+    def expected(self, sequence, row):
+        """The result of one row [q_heads, value_dim] in float32, from the definition."""
+        torch, problem = self.torch, self.point.problem
+        tokens, first = self.lengths[sequence], self.starts(self.lengths)[sequence]
+        k, v = (x[first : first + tokens].float() for x in (self.k, self.v))
+        q = self.q[self.starts(self.rows)[sequence] + row].float().view(problem.kv_heads, problem.group, -1)
+        scores = torch.einsum("hgd,thd->hgt", q, k) / math.sqrt(problem.dim)
+        if problem.softcap:
+            scores = SOFTCAP * torch.tanh(scores / SOFTCAP)
+        seen = torch.zeros(tokens, dtype=torch.bool, device=self.device)
+        for begin, end in region(problem.see).intervals(tokens - self.rows[sequence] + row):
+            seen[max(begin, 0) : end] = True
+        scores = scores.masked_fill(~seen, -math.inf)
+        if self.sink_logits is not None:
+            logits = self.sink_logits.view(problem.kv_heads, problem.group, 1)
+            scores = torch.cat([scores, logits], dim=-1)
+        weights = scores.softmax(dim=-1)[..., :tokens]
+        return torch.einsum("hgt,thd->hgd", weights, v).reshape(problem.q_heads, -1)
+
+
+def difference(found, expected):
+    """The largest difference of a row and head [..., value_dim], as a share of the largest number in it."""
+    worst = 0.0
+    for a, b in zip(found.split(4096), expected.split(4096), strict=True):
+        a, b = a.float(), b.float()
+        shares = (a - b).abs().amax(-1) / b.abs().amax(-1).clamp(min=1e-6)
+        worst = max(worst, shares.nan_to_num(nan=math.inf).max().item())
+    return worst

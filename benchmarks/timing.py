@@ -1,0 +1,105 @@
+"""How `bench gpu` takes time: on PyTorch's current stream, between two events of it.
+
+  alone      after a flush of the L2 cache and a wait of the GPU, one run at a time: the median of repeats
+  sustained  back to back for as long as the power limit takes to rule: the mean of a run
+
+Sides that are compared take turns, so that what the GPU's clocks do in the meantime happens to all of them.
+"""
+
+import math
+import statistics
+
+
+class Timer:
+    """Milliseconds of functions on the GPU.
+
+    The flush is attn-run's: it reads four times the cache. If it wrote, the function would pay for writing back.
+    """
+
+    SLEEP = 1_000_000  # cycles: the GPU waits so long before each start that Python's overhead is hidden
+    ENOUGH = 0.5  # seconds that all repeats together may take
+    PASS, SETTLE = 0.3, 0.05  # seconds of one of two passes of a sustained side, and of what goes before it
+    SHORT, RECORDED = (
+        0.06,
+        32,
+    )  # milliseconds below which runs are recorded, and how many: Python takes longer
+
+    def __init__(self, torch, repeats):
+        self.torch, self.repeats = torch, repeats
+        self.l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+        self.source = torch.zeros(4 * self.l2_bytes, dtype=torch.uint8, device="cuda")
+        self.target = torch.zeros(self.l2_bytes // 16, dtype=torch.uint8, device="cuda")
+
+    def flush(self):
+        step = self.target.numel()
+        for offset in range(0, self.source.numel() - step + 1, step):
+            self.target.copy_(self.source[offset : offset + step])
+
+    def once(self, function):
+        cuda = self.torch.cuda
+        start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        self.flush()
+        cuda._sleep(self.SLEEP)
+        start.record()
+        function()
+        end.record()
+        cuda.synchronize()
+        return start.elapsed_time(end)
+
+    def __call__(self, function):
+        return self.alone({"": function})[""]
+
+    def alone(self, functions):
+        """Of each by name; they take turns."""
+        for function in functions.values():
+            function()  # compiles, allocates
+        slowest = max(self.once(function) for function in functions.values()) / 1e3
+        repeats = max(3, min(self.repeats, int(self.ENOUGH / slowest)))
+        rounds = [[self.once(function) for function in functions.values()] for _ in range(repeats)]
+        return {
+            name: statistics.median_high(times)
+            for name, times in zip(functions, zip(*rounds, strict=True), strict=True)
+        }
+
+    def sustained(self, functions, alone, record):
+        """Of each by name, in their order and then in the reverse. `alone` has their times, and `record` makes of
+        a name what is recorded instead of it where it is short."""
+        loops = {name: (function, 1) for name, function in functions.items()}
+        for name in functions:
+            if alone[name] < self.SHORT:
+                loops[name] = self.graph(record(name)), self.RECORDED
+        order = [*functions, *reversed(functions)]
+        passes = [(name, self.back_to_back(*loops[name], alone[name])) for name in order]
+        return {name: statistics.mean(ms for n, ms in passes if n == name) for name in functions}
+
+    def back_to_back(self, function, runs, milliseconds):
+        """Of one of the runs that a call of the function stands for; nothing waits between the calls."""
+        cuda = self.torch.cuda
+        start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        settle, count = (max(2, math.ceil(1e3 * s / milliseconds / runs)) for s in (self.SETTLE, self.PASS))
+        for _ in range(settle):
+            function()
+        start.record()
+        for _ in range(count):
+            function()
+        end.record()
+        cuda.synchronize()
+        return start.elapsed_time(end) / (count * runs)
+
+    def graph(self, function):
+        """A function that replays several runs, recorded."""
+        graph = self.torch.cuda.CUDAGraph()
+        with self.torch.cuda.graph(graph):
+            for _ in range(self.RECORDED):
+                function()
+        return graph.replay
+
+
+def measured_peaks(torch, timer):
+    """Copy bandwidth in bytes per second (read and written) and bf16 matrix rate in FLOP/s."""
+    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    bandwidth = 2 * source.numel() / timer(lambda: target.copy_(source)) * 1e3
+    a = torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda")
+    b = torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda")
+    return bandwidth, 2 * 8192**3 / timer(lambda: a @ b) * 1e3

@@ -1,0 +1,145 @@
+"""How `bench gpu` takes time, against a PyTorch that only writes down what it was asked for."""
+
+import contextlib
+
+import pytest
+from timing import Timer
+
+
+class FakeTensor:
+    def __init__(self, torch, size):
+        self.torch, self.size = torch, size
+
+    def numel(self):
+        return self.size
+
+    def __getitem__(self, part):
+        return FakeTensor(self.torch, part.stop - part.start)
+
+    def copy_(self, other):
+        assert other.size == self.size
+        self.torch.log.append(other.size)
+
+
+class FakeEvent:
+    def __init__(self, torch):
+        self.torch = torch
+
+    def record(self):
+        self.torch.log.append("event")
+        self.time = self.torch.time
+
+    def elapsed_time(self, end):
+        return end.time - self.time
+
+
+class FakeTorch:
+    """As much of PyTorch as the timer uses. What is launched takes time only when it runs: recorded, it does not."""
+
+    uint8 = None
+
+    def __init__(self):
+        self.cuda, self.log, self.time, self.recording = self, [], 0.0, None
+
+    def get_device_properties(self, index):
+        self.L2_cache_size = 1 << 20
+        return self
+
+    def zeros(self, size, dtype, device):
+        return FakeTensor(self, size)
+
+    def _sleep(self, cycles):
+        self.log.append("sleep")
+
+    def Event(self, enable_timing):
+        return FakeEvent(self)
+
+    def synchronize(self):
+        self.log.append("wait")
+
+    def launch(self, name, milliseconds):
+        if self.recording is not None:
+            self.recording.append((name, milliseconds))
+            return
+        self.log.append(name)
+        self.time += milliseconds
+
+    def CUDAGraph(self):
+        return FakeGraph(self)
+
+    @contextlib.contextmanager
+    def graph(self, graph):
+        self.recording = graph.launches
+        yield
+        self.recording = None
+
+
+class FakeGraph:
+    def __init__(self, torch):
+        self.torch, self.launches = torch, []
+
+    def replay(self):
+        self.torch.log.append("replay")
+        self.torch.time += sum(milliseconds for _, milliseconds in self.launches)
+
+
+def taking(torch, **milliseconds):
+    return {name: lambda name=name, ms=ms: torch.launch(name, ms) for name, ms in milliseconds.items()}
+
+
+@pytest.mark.parametrize(("milliseconds", "runs"), [(0.01, 22), (100, 7), (10_000, 5)])
+def test_one_alone(milliseconds, runs):
+    torch = FakeTorch()
+    assert Timer(torch, 20)(taking(torch, run=milliseconds)["run"]) == pytest.approx(milliseconds)
+    assert torch.log.count("run") == runs  # one to warm up, one to see how long it takes, and the repeats
+    assert torch.log[0] == "run"
+    flush = [(1 << 20) // 16] * 64  # reads four times the cache into a part of it
+    assert torch.log[1:] == [*flush, "sleep", "event", "run", "event", "wait"] * (runs - 1)
+
+
+def test_sides_take_turns():
+    torch = FakeTorch()
+    times = Timer(torch, 4).alone(taking(torch, attn=1.0, cudnn=2.0, flash=3.0))
+    assert times == pytest.approx({"attn": 1, "cudnn": 2, "flash": 3})
+    order = [name for name in torch.log if name in times]
+    assert order == ["attn", "cudnn", "flash"] * 6
+    after = torch.log[3:]  # the first calls compile
+    assert after.count("sleep") == after.count("wait") == 15 and after.count(65536) == 15 * 64
+
+
+def test_a_median_not_a_mean():
+    torch = FakeTorch()
+    left = iter([5.0, 5.0, 1.0, 9.0, 2.0])
+    assert Timer(torch, 3)(lambda: torch.launch("run", next(left))) == pytest.approx(2.0)
+
+
+def test_sustained_runs_follow_each_other():
+    torch = FakeTorch()
+    functions = taking(torch, attn=1.0, cudnn=10.0)
+    timer = Timer(torch, 20)
+    times = timer.sustained(functions, {"attn": 1.0, "cudnn": 10.0}, pytest.fail)
+    assert times == pytest.approx({"attn": 1, "cudnn": 10})
+    passes = "".join({"attn": "a", "cudnn": "c", "event": "|", "wait": "\n"}[word] for word in torch.log)
+    # 50 ms to settle and 300 that count, nothing between them; and the order reversed the second time.
+    once = {"a": "a" * 50 + "|" + "a" * 300 + "|", "c": "c" * 5 + "|" + "c" * 30 + "|"}
+    assert passes.split() == [once["a"], once["c"], once["c"], once["a"]]
+
+
+def test_sustained_is_a_mean_of_both_passes():
+    torch = FakeTorch()
+    slowing = iter([*[1.0] * 350, *[2.0] * 350])
+    functions = {"attn": lambda: torch.launch("attn", next(slowing))}
+    assert Timer(torch, 20).sustained(functions, {"attn": 1.0}, None) == pytest.approx({"attn": 1.5})
+
+
+def test_short_runs_are_recorded():
+    """Else what is timed is Python."""
+    torch = FakeTorch()
+    functions = taking(torch, attn=0.01, cudnn=0.1)
+    fixed = taking(torch, fixed=0.02)["fixed"]
+    asked = []
+    record = lambda name: (asked.append(name), fixed)[1]  # noqa: E731
+    times = Timer(torch, 20).sustained(functions, {"attn": 0.01, "cudnn": 0.1}, record)
+    assert asked == ["attn"]
+    assert times == pytest.approx({"attn": 0.02, "cudnn": 0.1})
+    assert "attn" not in torch.log and torch.log.count("replay") == 2 * (157 + 938)  # of 32 runs each

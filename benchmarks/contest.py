@@ -14,7 +14,7 @@ from report import BUILD
 
 DIFFERENCE = 0.03  # of two results in bf16, at most, as a share of the largest number of a row and head
 CLOSE = 1.3  # times the best one's: what a peer may take alone to be measured sustained as well
-PEERS = ("cudnn", "flash", "flex", "flashinfer", "flash4")
+PEERS = ("cudnn", "flash", "flex", "flashinfer", "flashinfer, single", "flash4")
 EXPANDS = ("cudnn", "flash")  # get keys and values of every head, where they decline grouped ones
 
 

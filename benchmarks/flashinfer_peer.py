@@ -1,8 +1,8 @@
 """FlashInfer for the same attention, where it is installed (it compiles its kernels with nvcc on first use).
 
 Decoding is its paged wrapper with tensor cores, which is what it advises for grouped heads, over the very pages that
-attn reads. Prefill of several sequences is its wrapper for ragged ones, on Hopper its FlashAttention-3. Planning is
-not timed, ours is not either.
+attn reads. Prefill is its wrapper for ragged sequences, on Hopper its FlashAttention-3, and for one sequence also the
+call that is made for that. Planning is not timed, ours is not either.
 """
 
 WORKSPACE_BYTES = 512 << 20

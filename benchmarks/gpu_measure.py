@@ -120,7 +120,10 @@ def peer_names(point):
     """Features are compared with plain causal attention, and FlexAttention compiles for seconds."""
     if point.part == "features":
         return ()
-    return tuple(name for name in PEERS if name != "flex" or point.part != "batches")
+    left_out = {"flex"} if point.part == "batches" else set()
+    if point.rows == 1 or len(point.lengths) > 1:
+        left_out.add("flashinfer, single")
+    return tuple(name for name in PEERS if name not in left_out)
 
 
 def line(row):

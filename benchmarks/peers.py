@@ -124,13 +124,14 @@ def flashinfer(torch, tensors):
     library = installed("flashinfer")
     if tensors.rows[0] == 1:
         return Side(*flashinfer_peer.decode(library, torch, tensors))
-    causal = is_causal(tensors)
-    if len(tensors.lengths) == 1:
-        q, k, v = tensors.q, tensors.k, tensors.v
-        return keeping(
-            lambda: library.single_prefill_with_kv_cache(q, k, v, causal=causal), lambda result: result[None]
-        )
-    return Side(*flashinfer_peer.prefill(library, torch, tensors, causal))
+    return Side(*flashinfer_peer.prefill(library, torch, tensors, is_causal(tensors)))
+
+
+def flashinfer_single(torch, tensors):
+    """FlashInfer's call for one sequence, which has a scheduler of its own."""
+    prefill = installed("flashinfer").single_prefill_with_kv_cache
+    q, k, v, causal = tensors.q, tensors.k, tensors.v, is_causal(tensors)
+    return keeping(lambda: prefill(q, k, v, causal=causal), lambda result: result[None])
 
 
 def makers():
@@ -140,5 +141,6 @@ def makers():
         "flash": backend("flash"),
         "flex": Flex(),
         "flashinfer": flashinfer,
+        "flashinfer, single": flashinfer_single,
         "flash4": flash4,
     }

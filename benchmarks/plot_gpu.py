@@ -1,8 +1,10 @@
-"""Draws the file of `bench gpu`: prefill over length, features against plain, decode over bytes, and comparisons."""
+"""Draws the file of `bench gpu`: prefill over length, batches against the best peer, features against plain, decode over
+bytes, and comparisons."""
 
 import argparse
 from pathlib import Path
 
+from gpu_batches import SUSTAINED_LEAST
 from gpu_comparisons import COMPARISONS
 from gpu_points import DECODE_SHARE, PLAIN, slowdown_bar
 from gpu_results import read, refuse
@@ -13,6 +15,7 @@ COLOURS = {
     "flash": "#1f77b4",
     "flex": "#9467bd",
     "flashinfer": "#ff7f0e",
+    "flash4": "#17becf",
 }
 NEUTRAL = "#7f7f7f"
 
@@ -23,8 +26,11 @@ def contender(name):
 
 
 def times(row):
-    """Milliseconds by contender."""
-    return {"attn": row["attn"]["run_ms"], **{contender(n): ms for n, ms in row["peers_ms"].items()}}
+    """Milliseconds by contender; of several ways to feed one the quickest."""
+    found = {"attn": row["attn"]["run_ms"]}
+    for name, milliseconds in row["peers_ms"].items():
+        found[contender(name)] = min(milliseconds, found.get(contender(name), milliseconds))
+    return found
 
 
 def curves(rows, x, y):
@@ -64,9 +70,32 @@ def highest(rows):
     return 1.05 * max(drawn, default=1)
 
 
+def sustained_curves(rows):
+    """TFLOP/s over length back to back: of attn, and of the best peer."""
+    lines = {}
+    for row in sorted(rows, key=lambda r: r["lengths"][0]):
+        times = dict(row.get("sustained_ms", {}))
+        if "attn" in times:
+            ours = times.pop("attn")
+            both = {"attn": ours, "the best peer": min(times.values(), default=None)}
+            for name, milliseconds in both.items():
+                if milliseconds:
+                    point = row["lengths"][0], teraflops(row, milliseconds)
+                    lines.setdefault(f"{name}, sustained", []).append(point)
+    return lines
+
+
 def draw_prefill(axes, rows, title, top):
     for name, points in curves(rows, lambda r: r["lengths"][0], teraflops).items():
         axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name, color=COLOURS.get(name))
+    for name, points in sustained_curves(rows).items():
+        axes.plot(
+            *zip(*points, strict=True),
+            linestyle="--",
+            linewidth=1,
+            label=name,
+            color=COLOURS.get(contender(name), "black"),
+        )
     predicted = [
         (r["lengths"][0], teraflops(r, r["attn"]["predicted_ms"]))
         for r in sorted(rows, key=lambda r: r["lengths"][0])
@@ -82,15 +111,39 @@ def draw_prefill(axes, rows, title, top):
     axes.grid(alpha=0.3)
 
 
+def draw_batches(axes, rows):
+    """The best peer's time over attn's; red where a bar is missed."""
+    shown = {
+        "alone": ("ratio_to_best_peer", 1, "none"),
+        "sustained": ("sustained_ratio", SUSTAINED_LEAST, "full"),
+    }
+    for label, (name, bar, fill) in shown.items():
+        for good in (True, False):
+            there = [(r[name], i) for i, r in enumerate(rows) if r.get(name) and (r[name] >= bar) == good]
+            if there:
+                style = {"linestyle": "none", "marker": "o", "markersize": 4, "fillstyle": fill}
+                colour = COLOURS["cudnn" if good else "attn"]
+                axes.plot(*zip(*there, strict=True), **style, color=colour, label=label if good else None)
+    axes.set_yticks(range(len(rows)), [r["name"] for r in rows], fontsize=6)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.axvline(SUSTAINED_LEAST, color="black", linewidth=0.5, linestyle=":")
+    axes.set_title("batches: the best peer's time over attn's; hollow: alone, filled: sustained", fontsize=8)
+    axes.grid(alpha=0.3, axis="x")
+
+
 def draw_features(axes, rows):
     colours = [colour(r["slowdown"], slowdown_bar(r)) for r in rows]
     axes.barh([r["name"] for r in rows], [r["slowdown"] for r in rows], color=colours)
     for index, bar in enumerate(map(slowdown_bar, rows)):
         if bar:
             axes.plot([bar] * 2, [index - 0.4, index + 0.4], color="black")
+    sustained = [(r["sustained_slowdown"], i) for i, r in enumerate(rows) if r.get("sustained_slowdown")]
+    if sustained:
+        axes.plot(*zip(*sustained, strict=True), linestyle="none", marker="o", markersize=4, color="black")
     axes.axvline(1, color="black", linewidth=0.5)
     axes.invert_yaxis()
-    axes.set_title("time per visited FLOP over plain causal; black: the bar", fontsize=9)
+    axes.set_title("time per visited FLOP over plain causal; line: the bar, dot: sustained", fontsize=9)
 
 
 def colour(slowdown, bar):
@@ -190,10 +243,17 @@ def draw(sessions, rows, path):
     there = [bool(features), bool(decode), bool(cache), bool(python)]
     others = [panel for panel, some in zip(others, there, strict=True) if some]
     lines = [others[i : i + 2] for i in range(0, len(others), 2)]
-    heights = len(grid) + len(lines) + bool(compared)
+    batches = [r for r in rows if r["part"] == "batches"]
+    half = -(-len(batches) // 2)
+    heights = [3] * (len(grid) + len(lines) + bool(compared))
+    heights += [1 + 0.15 * half] if batches else []
     dims = sorted({dim for line in grid.values() for dim in line}) or [0]
-    figure = plt.figure(figsize=(4 * max(len(dims), 3), 3 * heights), layout="constrained")
-    figures = figure.subfigures(heights, 1, squeeze=False)[:, 0]
+    figure = plt.figure(figsize=(4 * max(len(dims), 3), sum(heights)), layout="constrained")
+    figures = list(figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0])
+    if batches:
+        halves = [some for some in (batches[:half], batches[half:]) if some]
+        for axes, some in zip(figures.pop().subplots(1, len(halves), squeeze=False)[0], halves, strict=True):
+            draw_batches(axes, some)
     for part, ((heads, see), line) in zip(figures, grid.items(), strict=False):
         for axes, dim in zip(part.subplots(1, len(dims), squeeze=False, sharey=True)[0], dims, strict=True):
             if dim in line:

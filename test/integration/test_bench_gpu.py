@@ -9,7 +9,8 @@ import gpu
 import plot_gpu
 import pytest
 from attnlab import ROOT, attn_run, program
-from benchlab import SESSION, FakeRun, bench_of
+from benchlab import ABOUT, SESSION, FakeRun, bench_of
+from contest import PEERS
 from gpu_batches import batch_points
 from gpu_cache import cache_points
 from gpu_measure import Clock, measure_all, missing, verdict
@@ -62,6 +63,22 @@ def test_points_are_what_was_asked_for():
         assert 0 < len(some) < len(every) and {p.key for p in some} <= {p.key for p in every}
 
 
+def test_batches_cover_what_was_asked_for():
+    """Batches of 1 to 32, 512 to 8K tokens, 8 to 128 heads, groups of 1 to 16, five head sizes; and the issue's own."""
+    points = batch_points(False)
+    assert 55 <= len(points) <= 65
+    shapes = {(len(p.lengths), p.lengths[0], p.problem.q_heads, p.problem.kv_heads) for p in points}
+    assert {b for b, *_ in shapes} == {1, 2, 4, 8, 16, 32}
+    assert {512, 1024, 2048, 4096, 8192} <= {n for _, n, *_ in shapes}
+    assert {q for *_, q, _ in shapes} == {8, 16, 32, 64, 128}
+    assert {p.problem.group for p in points} == {1, 4, 8, 16}
+    for see in ("causal", "all"):
+        dims = {(p.problem.dim, p.problem.value_dim) for p in points if p.problem.see == see}
+        assert dims == {(64, 64), (96, 96), (128, 128), (192, 128), (256, 256)}
+    assert all(p.kv_bytes() + 2 * p.query_bytes() <= 8e9 for p in points)
+    assert all(p.flops() >= 4e9 for p in points)  # what is shorter measures a launch
+
+
 def test_every_problem_compiles(tmp_path):
     problems = set().union(*(p.problems() if hasattr(p, "problems") else {p.problem} for p in POINTS))
     for text in {problem.text() for problem in problems}:
@@ -94,8 +111,45 @@ def test_rows_say_what_was_measured(tmp_path):
     row = json.loads((tmp_path / "gpu.json").read_text())["rows"][0]
     assert row["key"] == point.key and row["session"] == SESSION["id"]
     assert row["tflops"] == pytest.approx(point.flops() / 2e-3 / 1e12)
-    assert row["ratio_to_best_peer"] == 1.5
-    assert row["attn"]["predicted_ms"] == 0.9
+    assert row["peers_ms"] == {"cudnn": 3.0, "flash": 4.0} and row["ratio_to_best_peer"] == 1.5
+    assert row["sustained_ms"] == pytest.approx({"attn": 2.2, "cudnn": 3.45, "flash": 4.6})
+    assert row["sustained_ratio"] == pytest.approx(3.45 / 2.2)
+    assert row["sustained_tflops"] == pytest.approx(point.flops() / 2.2e-3 / 1e12)
+    assert row["attn"] == {"run_ms": 2.0, **ABOUT} and row["difference"] == 0.004
+
+
+def test_lines_say_both_ratios(tmp_path, capsys):
+    bench, results = bench_of(FakeRun(2.0), tmp_path, {"cudnn": 3.0})
+    points = [
+        prefill_points(True)[0],
+        batch_points(True)[0],
+        *feature_points(True)[:2],
+        decode_points(True)[0],
+    ]
+    measure_all(points, bench, Clock(None), results)
+    said = [line for line in capsys.readouterr().out.splitlines() if "sustained 2.200" in line]
+    assert len(said) == 5
+    for line in (*said[:2], said[-1]):
+        assert line.endswith("cudnn 3.000  x1.50   sustained 2.200  cudnn 3.450  x1.57")
+    assert said[3].endswith(
+        "of plain   sustained 2.200 " + f"{results.rows[points[3].key]['slowdown']:.3f} of plain"
+    )
+
+
+def test_who_is_asked(tmp_path):
+    """Features compete with plain attention; FlexAttention compiles too long for every batch."""
+    bench, _ = bench_of(FakeRun(), tmp_path, {"cudnn": 1.0})
+    for point in (
+        prefill_points(True)[0],
+        batch_points(True)[0],
+        feature_points(True)[0],
+        decode_points(True)[0],
+    ):
+        bench(point)
+    prefill, batches, features, decode = (names for _, names, _ in bench.contest.asked)
+    assert prefill == PEERS and features == ()
+    assert set(PEERS) - set(batches) == {"flex", "flashinfer, single"}
+    assert set(PEERS) - set(decode) == {"flashinfer, single"}
 
 
 def test_large_results_are_repeated_less(tmp_path):
@@ -198,6 +252,13 @@ def test_bars():
     assert len(bars({**prefill, "ratio_to_best_peer": 1, "lengths": [8192]}, SESSION)) == 1
     assert bars({**prefill, "peers_ms": {}, "dim": 64}, SESSION) == []
 
+    batches = {"part": "batches", "peers_ms": {"cudnn": 1}}
+    assert bars({**batches, "ratio_to_best_peer": 0.995, "sustained_ratio": 0.971}, SESSION) == [
+        ("as fast as the best peer", False),
+        ("0.97 of the best peer's speed, sustained", True),
+    ]
+    assert bars({**batches, "peers_ms": {}}, SESSION) == []
+
     feature = {"part": "features", "softcap": False, "approximate": False, "slowdown": 1.11}
     assert bars(feature, SESSION) == [("1.10 of plain per visited FLOP", False)]
     softcap = {**feature, "softcap": True}
@@ -210,13 +271,44 @@ def test_bars():
     assert bars({**decode, "kv_bytes": 67e6}, SESSION) == []
 
 
+def test_sustained_counts_in_the_mean(capsys):
+    """One bar of all points together, whatever parts the file has."""
+
+    def row(name, ratio, part="batches"):
+        base = {
+            "key": f"{part}: {name}",
+            "part": part,
+            "name": name,
+            "peers_ms": {"cudnn": 1.0},
+            "session": 1,
+        }
+        return {
+            **base,
+            "ratio_to_best_peer": 1.2,
+            "sustained_ratio": ratio,
+            "dim": 64,
+            "see": "all",
+            "lengths": [1],
+        }
+
+    others = row("long", 0.5, "prefill")
+    for ratios, mean, met in ((0.98, 1.03), "1.005", "7 of 7"), ((0.98, 1.01), "0.995", "6 of 7"):
+        verdict([*(row(str(r), r) for r in ratios), row("none", None), others], {1: SESSION})
+        said = capsys.readouterr().out
+        assert (
+            f"batches: the best peer's time over attn's x1.200 alone, x{mean} sustained, in the mean" in said
+        )
+        assert f"bars: {met} met" in said
+        assert ("missed: batches: sustained as fast as the best peers in the mean" in said) == (met[0] == "6")
+
+
 # --- command lines ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["prefil"], ["no part 'prefil'", "prefill, features, decode"]),
+        (["prefil"], ["no part 'prefil'", "prefill, batches, features, decode"]),
         (["--repeat", "0"], ["--repeat", "at least 1", "got 0"]),
         (["--budget", "-5"], ["--budget", "positive", "got -5"]),
         (["--budget", "nan"], ["--budget", "positive", "got nan"]),
@@ -262,6 +354,8 @@ def test_picture(tmp_path):
     words = ("d128 64/8 causal", "d256 64/8 full", "cudnn", "flash", "attn, predicted", "softcap 30")
     for word in (
         *words,
+        "the best peer, sustained",
+        "4 x 4096 128/128 d192/128 causal",
         "256 speculated tokens",
         "trees: by-query over the best",
         "append 64 rows, a step of 64 sequences",

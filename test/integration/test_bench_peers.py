@@ -120,7 +120,9 @@ def test_every_side_computes_the_same(point, exact):
     """On the host device and the CPU: each peer's result is within the bound of attn's."""
     point = small(point)
     match = Contest(torch, CountingTimer(), "cpu")
-    for name in ("flash", "flashinfer", "flash4"):
+    for name in ("flash", "flashinfer", "flashinfer, single", "flash4"):
+        if name == "flashinfer, single" and (point.rows or len(point.lengths) > 1):
+            continue
         measured = match(point, (name,))
         if point.problem.dim != point.problem.value_dim and name == "flash":
             assert "flash" in measured.declined and measured.judge == "definition"

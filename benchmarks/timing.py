@@ -1,6 +1,7 @@
 """How `bench gpu` takes time: on PyTorch's current stream, between two events of it.
 
-  alone      after a flush of the L2 cache and a wait of the GPU, one run at a time: the median of repeats
+  alone      after a pause of three times its length, a flush of the L2 cache and a wait of the GPU, one run at a
+             time: the median of repeats
   sustained  back to back for as long as the power limit takes to rule: the mean of a run
 
 Sides that are compared take turns, so that what the GPU's clocks do in the meantime happens to all of them.
@@ -8,6 +9,7 @@ Sides that are compared take turns, so that what the GPU's clocks do in the mean
 
 import math
 import statistics
+import time
 
 
 class Timer:
@@ -17,7 +19,8 @@ class Timer:
     """
 
     SLEEP = 1_000_000  # cycles: the GPU waits so long before each start that Python's overhead is hidden
-    ENOUGH = 0.5  # seconds that all repeats together may take
+    ENOUGH = 0.3  # seconds that all repeats of a side together may take, pauses apart
+    PAUSE = 3  # times the length of a run, behind it: a run of 25 ms heats what runs next
     PASS, SETTLE = 0.3, 0.05  # seconds of one of two passes of a sustained side, and of what goes before it
     SHORT, RECORDED = (
         0.06,
@@ -44,7 +47,9 @@ class Timer:
         function()
         end.record()
         cuda.synchronize()
-        return start.elapsed_time(end)
+        milliseconds = start.elapsed_time(end)
+        time.sleep(self.PAUSE * milliseconds / 1e3)
+        return milliseconds
 
     def __call__(self, function):
         return self.alone({"": function})[""]

@@ -87,7 +87,21 @@ def taking(torch, **milliseconds):
     return {name: lambda name=name, ms=ms: torch.launch(name, ms) for name, ms in milliseconds.items()}
 
 
-@pytest.mark.parametrize(("milliseconds", "runs"), [(0.01, 22), (100, 7), (10_000, 5)])
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch):
+    """Seconds that the host waited between runs, without waiting."""
+    seconds = []
+    monkeypatch.setattr("timing.time.sleep", seconds.append)
+    return seconds
+
+
+def test_a_run_rests_before_the_next(pauses):
+    torch = FakeTorch()
+    Timer(torch, 20).alone(taking(torch, short=1.0, long=100.0))
+    assert pauses == pytest.approx([0.003, 0.3] * (len(pauses) // 2)) and pauses
+
+
+@pytest.mark.parametrize(("milliseconds", "runs"), [(0.01, 22), (60, 7), (10_000, 5)])
 def test_one_alone(milliseconds, runs):
     torch = FakeTorch()
     assert Timer(torch, 20)(taking(torch, run=milliseconds)["run"]) == pytest.approx(milliseconds)

@@ -29,10 +29,10 @@
 
 // Boxes serve it, too: a head's slice of a page lies where it did.
 // HOPPER: func.func @both_rows128
-// HOPPER: tile.fetch {{.*}} lines 64
 // HOPPER: %[[LIST:.*]] = arith.addi %{{.*}}, %[[HEAD:[0-9]+#2]] : i32
 // HOPPER-NEXT: arith.extsi %[[LIST]]
 // HOPPER: tile.fetch {{.*}} head %[[HEAD]] lines 16
+// HOPPER: tile.fetch {{.*}} lines 64
 // HOPPER-NOT: tile.gather
 !query = tensor<?x8x64xf16>
 !own = !attn.kv<paged<16>, ragged, heads = 4, dim = 64, key = f16, value = f16>

@@ -41,14 +41,29 @@ void AttendKernel::end(int64_t threads) {
   b.finish(threads);
 }
 
-scf::ForOp AttendKernel::beginTasks(ValueRange carried) {
+void AttendKernel::readStart() {
   Type i32 = b.getI32Type();
-  Value block = BlockIdOp::create(b, i32);
-  auto range = ReadRangeOp::create(b, i32, i32, b.buffer("plan.block_tasks", i32), b.wide(block));
-  auto loop = scf::ForOp::create(b, range.getBegin(), range.getEnd(), b.i32(1), carried);
+  firstRecords = b.record(b.buffer("plan.starts", i32), BlockIdOp::create(b, i32), 2 * fieldsOfRecord + 2);
+  tasksEnd = firstRecords.pop_back_val();
+  tasksBegin = firstRecords.pop_back_val();
+}
+
+scf::ForOp AttendKernel::beginTasks(ValueRange carried) {
+  auto loop = scf::ForOp::create(b, tasksBegin, tasksEnd, b.i32(1), carried);
   b.setInsertionPointToStart(loop.getBody());
-  readTask(loop.getInductionVar());
   return loop;
+}
+
+SmallVector<Value> AttendKernel::recordIf(Value exists, StringRef buffer, Value index) {
+  Type i32 = b.getI32Type();
+  Value records = b.buffer(buffer, i32);
+  auto branch = scf::IfOp::create(b, SmallVector<Type>(fieldsOfRecord, i32), exists, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, b.record(records, index));
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, SmallVector<Value>(fieldsOfRecord, b.i32(0)));
+  return SmallVector<Value>(branch.getResults());
 }
 
 void AttendKernel::setTask(ValueRange fields) {

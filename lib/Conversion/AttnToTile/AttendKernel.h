@@ -46,6 +46,9 @@ public:
         rows(schedule.getWarpRows()), keys(schedule.getWarpKeys()) {}
 
 protected:
+  /// Of a task, and of a segment.
+  static constexpr unsigned fieldsOfRecord = 8;
+
   // Types of the fragments that one warp holds.
   tile::FragmentType rowsOf(Type element, bool partial = false) {
     return b.fragment({tile::Axis::Query}, {rows}, element, partial);
@@ -68,8 +71,17 @@ protected:
   /// kernel.
   void begin(Value warpRow, Value countsSink);
   void end(int64_t threads);
-  /// The loop over this block's tasks; leaves the insertion point in it and the task's fields in place.
+  /// Reads what PlanStart has for this block: its range of tasks, and the records of its first task and of
+  /// that one's first segment.
+  void readStart();
+  /// The loop over this block's tasks; leaves the insertion point in it.
   scf::ForOp beginTasks(ValueRange carried);
+  /// The fields of a record; zeros where it does not exist.
+  SmallVector<Value> recordIf(Value exists, StringRef buffer, Value index);
+  /// Those of a task's first segment.
+  SmallVector<Value> firstSegmentOf(ValueRange task) {
+    return recordIf(b.less(task[3], task[4]), "plan.segments", task[3]);
+  }
   /// Reads a task's fields, again where the kernel would rather not keep them in registers meanwhile.
   void readTask(Value index) { setTask(b.record(b.buffer("plan.tasks", b.getI32Type()), index)); }
   void setTask(ValueRange fields);
@@ -155,6 +167,9 @@ protected:
   bool fixedUnit = false; ///< whether weights are exp(score): bounded scores need no maximum
   Value warpRow;          ///< this warp's first row, counted from the task's first
   Value countsSink;       ///< whether this warp may count the sink (null: yes)
+  // Values of the block.
+  Value tasksBegin, tasksEnd;
+  SmallVector<Value> firstRecords; ///< of its first task, and of that one's first segment
   // Values of the task being written.
   Value packedBegin, packedCount, slot, kvHead, segmentBegin, segmentEnd, partial, flags, headClass;
   Value queryPosition, queryHead;

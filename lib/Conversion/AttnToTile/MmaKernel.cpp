@@ -20,8 +20,6 @@ using namespace mlir::tile;
 
 namespace {
 
-constexpr unsigned fieldsOfRecord = 8;
-
 class MmaKernel : public AttendKernel {
 public:
   MmaKernel(Chain &chain, ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name)
@@ -31,9 +29,6 @@ public:
   void write();
 
 private:
-  /// The same of a later task; zeros where there is none.
-  SmallVector<Value> recordsOf(Value task, Value taskEnd);
-  SmallVector<Value> recordIf(Value exists, StringRef buffer, Value index);
   void writeTask(ValueRange firstSegment);
   State walkSegment(unsigned operand, const Segment &segment, const State &state);
   void mergeAndWrite(const State &state);
@@ -60,37 +55,17 @@ void MmaKernel::write() {
     int64_t bytes = schedule.getWarps() * (rows * chain.valueDim() * 4 + rows * 8);
     scratch = AllocOp::create(b, ScratchType::get(b.getContext(), bytes), keyRing, false, IntegerAttr());
   }
-  // As PlanStart has it: the first task and its first segment, and which tasks are this block's.
-  SmallVector<Value> start = b.record(b.buffer("plan.starts", b.getI32Type()),
-                                      BlockIdOp::create(b, b.getI32Type()), 2 * fieldsOfRecord + 2);
-  Value tasksBegin = start[2 * fieldsOfRecord], tasksEnd = start[2 * fieldsOfRecord + 1], one = b.i32(1);
-  auto tasks =
-      scf::ForOp::create(b, tasksBegin, tasksEnd, one, ValueRange(start).take_front(2 * fieldsOfRecord));
-  b.setInsertionPointToStart(tasks.getBody());
+  readStart();
+  scf::ForOp tasks = beginTasks(firstRecords);
   ValueRange records = tasks.getRegionIterArgs();
   setTask(records.take_front(fieldsOfRecord));
   writeTask(records.drop_front(fieldsOfRecord));
-  scf::YieldOp::create(b, recordsOf(b.add(tasks.getInductionVar(), one), tasksEnd));
+  Value next = b.add(tasks.getInductionVar(), b.i32(1));
+  SmallVector<Value> after = recordIf(b.less(next, tasksEnd), "plan.tasks", next);
+  llvm::append_range(after, firstSegmentOf(after));
+  scf::YieldOp::create(b, after);
   b.setInsertionPointAfter(tasks);
   end(schedule.getWarps() * 32);
-}
-
-SmallVector<Value> MmaKernel::recordIf(Value exists, StringRef buffer, Value index) {
-  Type i32 = b.getI32Type();
-  Value records = b.buffer(buffer, i32);
-  auto branch = scf::IfOp::create(b, SmallVector<Type>(fieldsOfRecord, i32), exists, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  scf::YieldOp::create(b, b.record(records, index));
-  b.setInsertionPointToStart(branch.elseBlock());
-  scf::YieldOp::create(b, SmallVector<Value>(fieldsOfRecord, b.i32(0)));
-  return SmallVector<Value>(branch.getResults());
-}
-
-SmallVector<Value> MmaKernel::recordsOf(Value task, Value taskEnd) {
-  SmallVector<Value> records = recordIf(b.less(task, taskEnd), "plan.tasks", task);
-  llvm::append_range(records, recordIf(b.less(records[3], records[4]), "plan.segments", records[3]));
-  return records;
 }
 
 void MmaKernel::writeTask(ValueRange firstSegment) {

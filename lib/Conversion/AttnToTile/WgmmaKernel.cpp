@@ -8,8 +8,8 @@
 // when every consumer warp has read it. Both sides count tiles, t: its slot is
 // t mod S, and the parity of its round is (t / S) mod 2.
 //
-// Where the store allows it two warps of the producer fetch whole boxes
-// (AttendCopies.cpp), one keys, one values; else all four gather. What lies
+// Where the store allows it three warps of the producer fetch whole boxes
+// (AttendCopies.cpp): keys, values, queries; else all four gather. What lies
 // behind the last token is whatever memory holds, perhaps NaN, and 0 * NaN would
 // reach the output: the producer clears those lines of the values before it
 // hands them on. (Keys need no such care: their scores are masked.)
@@ -206,6 +206,7 @@ void WgmmaKernel::write() {
     InitBarriersOp::create(b, empty, schedule.getWarps());
   SyncOp::create(b, Scope::Block);
 
+  readStart();
   Registers registers = Registers::of(consumers(), !fetchesQuery, chain.valueDim());
   Value produces = b.less(warp, b.i32(producerWarps));
   auto roles = scf::IfOp::create(b, produces, /*withElseRegion=*/true);
@@ -226,16 +227,17 @@ void WgmmaKernel::write() {
   end((producerWarps + schedule.getWarps()) * 32);
 }
 
-/// One warp fetches keys, another values, so that neither waits for a slot of the other's ring. Queries come
-/// with the keys, unless they are gathered: all warps of the producer do that, task by task.
+/// One warp fetches keys, another values, a third queries, so that none waits for a slot of another's ring:
+/// the next task's first keys and values arrive while its queries' slot is still read. Unless queries are
+/// gathered: all warps of the producer do that, task by task.
 void WgmmaKernel::produce() {
   if (!fetchesQuery)
     return produceTasks({}, true);
-  for (StringRef part : {"k", "v"}) {
-    auto branch = onlyWarp(part == "k" ? 0 : 1);
+  for (auto [number, part] : llvm::enumerate(ArrayRef<StringRef>{"k", "v", "q"})) {
+    auto branch = onlyWarp(number);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(branch.thenYield());
-    produceTasks(part, part == "k");
+    produceTasks(part, part == "q");
   }
 }
 
@@ -244,6 +246,7 @@ void WgmmaKernel::produce() {
 void WgmmaKernel::produceTasks(StringRef part, bool queries) {
   Value zero = b.i32(0);
   scf::ForOp tasks = beginTasks(ValueRange{zero, zero});
+  readTask(tasks.getInductionVar());
   SmallVector<Value> counts(tasks.getRegionIterArgs()); // tile, phases
   if (queries)
     produceQueries(counts[1]);
@@ -257,7 +260,7 @@ void WgmmaKernel::produceTasks(StringRef part, bool queries) {
       scf::YieldOp::create(b, produceTokens(each, counts[0], counts[1]));
       counts.assign(branch->result_begin(), branch->result_end());
     }
-  } else {
+  } else if (part != "q") {
     llvm::copy(produceTokens(part, counts[0], counts[1]), counts.begin());
   }
   Value cleared = b.createOrFold<arith::AndIOp>(counts[1], b.i32(4));
@@ -377,8 +380,12 @@ void WgmmaKernel::consume() {
   };
   if (takesTurns()) // the first turn is the first warpgroup's
     only(consumers() - 1, [&] { PassByOp::create(b, turnOfNext(), turnThreads); });
-  scf::ForOp tasks = beginTasks(ValueRange{zero, zero});
+  SmallVector<Value> counts{zero, zero};
+  llvm::append_range(counts, firstRecords);
+  scf::ForOp tasks = beginTasks(counts);
   Value taskCount = tasks.getRegionIterArg(0), tileCount = tasks.getRegionIterArg(1);
+  ValueRange records = tasks.getRegionIterArgs().drop_front(2);
+  setTask(records.take_front(fieldsOfRecord));
   readRows();
   State initial = initialState();
   if (sends) { // meanwhile the results before have left, and their slot is free
@@ -392,12 +399,13 @@ void WgmmaKernel::consume() {
 
   SmallVector<Value> carried = initial.values();
   carried.push_back(tileCount);
+  llvm::append_range(carried, records.drop_front(fieldsOfRecord));
   auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, one, carried);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(segments.getBody());
-    Segment segment = readSegment(segments.getInductionVar());
-    ValueRange in = segments.getRegionIterArgs();
+    ValueRange in = segments.getRegionIterArgs().take_front(4);
+    Segment segment = segmentOf(segments.getRegionIterArgs().drop_front(4));
     // An empty segment has no first tile to start with.
     auto some = scf::IfOp::create(b, TypeRange(in), b.less(segment.kvBegin, segment.kvEnd),
                                   /*withElseRegion=*/true);
@@ -411,11 +419,18 @@ void WgmmaKernel::consume() {
       b.setInsertionPointToStart(some.elseBlock());
       scf::YieldOp::create(b, in);
     }
-    scf::YieldOp::create(b, some.getResults());
+    SmallVector<Value> out(some.getResults());
+    Value next = b.add(segments.getInductionVar(), one);
+    llvm::append_range(out, recordIf(b.less(next, segmentEnd), "plan.segments", next));
+    scf::YieldOp::create(b, out);
   }
   // The producer may fetch the next task's queries while this one's results are written.
   if (!sends)
     ArriveOp::create(b, queryEmpty, querySlot(taskCount), Value());
+  // The next task's records are asked for while this one's results are written: its task first, and when that
+  // is there its first segment.
+  Value next = b.add(tasks.getInductionVar(), one);
+  SmallVector<Value> after = recordIf(b.less(next, tasksEnd), "plan.tasks", next);
   Value sum = CompleteOp::create(b, rowsOf(b.getF32Type()), segments.getResult(1));
   readTask(tasks.getInductionVar());
   auto send = [&](Value output) {
@@ -423,7 +438,11 @@ void WgmmaKernel::consume() {
   };
   writeResults(segments.getResult(0), sum, segments.getResult(2), Value(), IntegerAttr(),
                b.sub(packedCount, warpRow), sends ? function_ref<void(Value)>(send) : nullptr);
-  scf::YieldOp::create(b, ValueRange{b.add(taskCount, one), segments.getResult(3)});
+  SmallVector<Value> results{b.add(taskCount, one), segments.getResult(3)};
+  SmallVector<Value> firstSegment = firstSegmentOf(after);
+  llvm::append_range(results, after);
+  llvm::append_range(results, firstSegment);
+  scf::YieldOp::create(b, results);
   b.setInsertionPointAfter(tasks);
   if (sends)
     FinishSendsOp::create(b);

@@ -106,7 +106,9 @@ class Contest:
         close = {name: runs[name] for name in self.close(measured.alone)}
         if ours:
             record = lambda name: sides[name].record() if sides[name].record else runs[name]  # noqa: E731
-            measured.sustained = self.timer.sustained(close, measured.alone, record)
+            unrecorded = {}
+            measured.sustained = self.timer.sustained(close, measured.alone, record, unrecorded)
+            measured.declined |= {name: reason(error) for name, error in unrecorded.items()}
         return measured
 
     def invite(self, name, tensors, sides, declined):

@@ -66,13 +66,18 @@ class Timer:
             for name, times in zip(functions, zip(*rounds, strict=True), strict=True)
         }
 
-    def sustained(self, functions, alone, record):
+    def sustained(self, functions, alone, record, declined):
         """Of each by name, in their order and then in the reverse. `alone` has their times, and `record` makes of
-        a name what is recorded instead of it where it is short."""
+        a name what is recorded instead of it where it is short. Of what cannot be, `declined` gets the error: its
+        time is then that of starting it, where that takes longer."""
         loops = {name: (function, 1) for name, function in functions.items()}
         for name in functions:
             if alone[name] < self.SHORT:
-                loops[name] = self.graph(record(name)), self.RECORDED
+                try:
+                    loops[name] = self.graph(record(name)), self.RECORDED
+                except RuntimeError as error:
+                    self.torch.cuda.synchronize()
+                    declined[f"{name}, recorded"] = error
         order = [*functions, *reversed(functions)]
         passes = [(name, self.back_to_back(*loops[name], alone[name])) for name in order]
         return {name: statistics.mean(ms for n, ms in passes if n == name) for name in functions}

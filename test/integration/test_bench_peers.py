@@ -28,7 +28,7 @@ class CountingTimer:
             function()
         return {name: self.milliseconds.get(name, 1.0) for name in functions}
 
-    def sustained(self, functions, alone, record):
+    def sustained(self, functions, alone, record, declined):
         self.lasting = list(functions)
         for name in functions:
             record(name)()

@@ -70,8 +70,10 @@ class FakeTorch:
     @contextlib.contextmanager
     def graph(self, graph):
         self.recording = graph.launches
-        yield
-        self.recording = None
+        try:
+            yield
+        finally:
+            self.recording = None
 
 
 class FakeGraph:
@@ -131,7 +133,7 @@ def test_sustained_runs_follow_each_other():
     torch = FakeTorch()
     functions = taking(torch, attn=1.0, cudnn=10.0)
     timer = Timer(torch, 20)
-    times = timer.sustained(functions, {"attn": 1.0, "cudnn": 10.0}, pytest.fail)
+    times = timer.sustained(functions, {"attn": 1.0, "cudnn": 10.0}, pytest.fail, {})
     assert times == pytest.approx({"attn": 1, "cudnn": 10})
     passes = "".join({"attn": "a", "cudnn": "c", "event": "|", "wait": "\n"}[word] for word in torch.log)
     # 50 ms to settle and 300 that count, nothing between them; and the order reversed the second time.
@@ -143,7 +145,7 @@ def test_sustained_is_a_mean_of_both_passes():
     torch = FakeTorch()
     slowing = iter([*[1.0] * 350, *[2.0] * 350])
     functions = {"attn": lambda: torch.launch("attn", next(slowing))}
-    assert Timer(torch, 20).sustained(functions, {"attn": 1.0}, None) == pytest.approx({"attn": 1.5})
+    assert Timer(torch, 20).sustained(functions, {"attn": 1.0}, None, {}) == pytest.approx({"attn": 1.5})
 
 
 def test_short_runs_are_recorded():
@@ -153,7 +155,21 @@ def test_short_runs_are_recorded():
     fixed = taking(torch, fixed=0.02)["fixed"]
     asked = []
     record = lambda name: (asked.append(name), fixed)[1]  # noqa: E731
-    times = Timer(torch, 20).sustained(functions, {"attn": 0.01, "cudnn": 0.1}, record)
+    times = Timer(torch, 20).sustained(functions, {"attn": 0.01, "cudnn": 0.1}, record, {})
     assert asked == ["attn"]
     assert times == pytest.approx({"attn": 0.02, "cudnn": 0.1})
     assert "attn" not in torch.log and torch.log.count("replay") == 2 * (157 + 938)  # of 32 runs each
+
+
+def test_what_cannot_be_recorded_is_started_each_time():
+    torch, declined = FakeTorch(), {}
+
+    def refuses():
+        if torch.recording is not None:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        torch.launch("flash", 0.05)
+
+    functions = {**taking(torch, attn=0.01), "flash": refuses}
+    times = Timer(torch, 20).sustained(functions, {"attn": 0.01, "flash": 0.05}, functions.get, declined)
+    assert times == pytest.approx({"attn": 0.01, "flash": 0.05})
+    assert list(declined) == ["flash, recorded"] and "capturing" in str(declined["flash, recorded"])

@@ -343,3 +343,15 @@ def test_help_says_what_there_is():
     assert result.returncode == 0
     for option in ("--entry", "--strategy", "--dim", "--inputs", "--json", "--shuffle", "--repeat"):
         assert option in result.stdout
+
+
+@pytest.mark.skipif(DEVICE != "host", reason="the host device counts")
+def test_warpgroups_without_rows_compute_nothing():
+    """Four heads of a group: 16 rows fill one of Hopper's two warpgroups, 32 both."""
+    flops = {}
+    for rows in (16, 32):
+        options = [f"--dim=q_len={rows}", "--dim=batch=1", "--dim=kv_len=512", "--schedule=wgmma", "--check"]
+        status, report, errors = attn_run(ROOT / "examples/02_prefill/prefill.mlir", *options)
+        assert status == 0, errors
+        flops[rows] = report["flops"]
+    assert flops[32] == 2 * flops[16]

@@ -110,6 +110,11 @@ private:
                              /*withElseRegion=*/!results.empty());
   }
   void consume();
+  /// Whether some of the task's rows are this warpgroup's.
+  Value hasRows() { return b.less(warpgroupRow, packedCount); }
+  /// Hands a segment's tiles back as they come and computes nothing: a task of few rows costs the tensor
+  /// cores no more than these. Returns the number of the next tile.
+  Value passSegment(const Segment &segment, Value firstTile);
   /// Returns the number of the next tile, too.
   std::pair<State, Value> walkSegment(const Segment &segment, Value firstTile, const State &state);
   Value startScores(Value tile);
@@ -407,8 +412,8 @@ void WgmmaKernel::consume() {
     ValueRange in = segments.getRegionIterArgs().take_front(4);
     Segment segment = segmentOf(segments.getRegionIterArgs().drop_front(4));
     // An empty segment has no first tile to start with.
-    auto some = scf::IfOp::create(b, TypeRange(in), b.less(segment.kvBegin, segment.kvEnd),
-                                  /*withElseRegion=*/true);
+    Value computes = b.createOrFold<arith::AndIOp>(b.less(segment.kvBegin, segment.kvEnd), hasRows());
+    auto some = scf::IfOp::create(b, TypeRange(in), computes, /*withElseRegion=*/true);
     {
       OpBuilder::InsertionGuard inBranch(b);
       b.setInsertionPointToStart(some.thenBlock());
@@ -417,7 +422,8 @@ void WgmmaKernel::consume() {
       out.push_back(tile);
       scf::YieldOp::create(b, out);
       b.setInsertionPointToStart(some.elseBlock());
-      scf::YieldOp::create(b, in);
+      Value passed = passSegment(segment, in[3]);
+      scf::YieldOp::create(b, ValueRange{in[0], in[1], in[2], passed});
     }
     SmallVector<Value> out(some.getResults());
     Value next = b.add(segments.getInductionVar(), one);
@@ -466,6 +472,22 @@ Value WgmmaKernel::startOutput(Value weights, Value acc, Value tile) {
   if (!fetches)
     FenceAsyncOp::create(b);
   return StartDotOp::create(b, accType(), weights, Value(), tileIn(valueRing, slot), acc);
+}
+
+Value WgmmaKernel::passSegment(const Segment &segment, Value firstTile) {
+  auto loop =
+      scf::ForOp::create(b, segment.kvBegin, segment.kvEnd, b.i32(schedule.getKeys()), ValueRange{firstTile});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value tile = loop.getRegionIterArg(0), slot = slotOf(tile);
+  awaitTurn();
+  AwaitOp::create(b, keyRing.full, slot, parityOf(tile));
+  passTurn();
+  release(keyRing, tile);
+  AwaitOp::create(b, valueRing.full, slot, parityOf(tile));
+  release(valueRing, tile);
+  scf::YieldOp::create(b, ValueRange{b.add(tile, b.i32(1))});
+  return loop.getResult(0);
 }
 
 /// The segment has a tile at least. Loops count keys and tiles, not both and an index: registers are short.

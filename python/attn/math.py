@@ -56,7 +56,7 @@ def tanh(x: Any, *, approximate: bool = False) -> Any:
     attention's own tolerance is 3e-2, behind a soft cap of at most 50."""
     if _operators.tracer_of(x) is None:
         return _math.tanh(x)
-    return _operators.function("math.tanh", x, detail=bool(approximate))
+    return _operators.tanh(x, bool(approximate))
 
 
 def softcap(x: Any, cap: float, *, approximate: bool = False) -> Any:
@@ -112,12 +112,14 @@ def to_float(x: Any) -> Any:
 
 
 def to_int(x: Any) -> Any:
-    """A float rounded towards zero, at most 2^31 - 128 in size; a truth value as 0 or 1."""
+    """A float rounded towards zero, at most 2^31 - 128 in size, which NaN becomes, too; a truth value as 0 or 1."""
     tracer = _operators.tracer_of(x)
     if tracer is None:
         return int(x)
     x = tracer.lift(x, "the argument of to_int")
     if x.type != "f32":
         return tracer.as_int(x)
-    bound = 2.0**31 - 128
-    return tracer.write("arith.fptosi", "i32", clip(x, -bound, bound))
+    # Not clip, which lets NaN through: what that is as an integer, every machine says otherwise.
+    bound = 2**31 - 128
+    x = _operators.fmax(_operators.fmin(x, float(bound)), float(-bound))
+    return tracer.write("arith.fptosi", "i32", x, span=(-bound, bound))

@@ -1,16 +1,20 @@
 """What Python's operators, NumPy's and PyTorch's functions write into a score program.
 
-Integers divide as in Python, towards minus infinity, by positive constants only: a kernel has no way to refuse a
-division by zero. Dividing by a constant multiplies by its inverse.
+Integers compute as NumPy's and PyTorch's int32 do: what leaves 32 bits wraps, and // and % round what is left towards
+minus infinity. They divide by positive constants only: a kernel has no way to refuse a division by zero.
+
+Floats divide exactly, rounded once to f32. That takes some ten instructions, so where nobody can tell, the inverse is
+multiplied by: for powers of two, and inside of tanh, which is not exact to the last bit itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import frexp
 from typing import Any
 
 from .errors import SpecError, given
-from .tracing import Table, Traced, Tracer, as_f32
+from .tracing import INT32, Absent, Span, Table, Traced, Tracer, as_f32, unless_wrapped
 
 
 def tracer_of(*values: Any) -> Tracer | None:
@@ -18,7 +22,7 @@ def tracer_of(*values: Any) -> Tracer | None:
     for value in values:
         if isinstance(value, Traced):
             return value.tracer
-        if isinstance(value, Table):
+        if isinstance(value, (Table, Absent)):
             raise value.refusal()
     return None
 
@@ -30,21 +34,41 @@ def needs(*values: Any) -> Tracer:
     return tracer
 
 
-def _arithmetic(on_floats: str, on_ints: str) -> Callable[[Any, Any], Traced]:
+def _arithmetic(
+    on_floats: str, on_ints: str, span: Callable[[Span, Span], Span]
+) -> Callable[[Any, Any], Traced]:
+    """`span`: the interval of a result, from those of two integers."""
+
     def operate(a: Any, b: Any) -> Traced:
         t = needs(a, b)
         a, b = t.alike(a, b)
-        natural = a.natural and b.natural and on_ints != "arith.subi"
-        return t.write(on_floats if a.type == "f32" else on_ints, a.type, a, b, natural=natural)
+        if a.type == "f32":
+            return t.write(on_floats, "f32", a, b)
+        return t.write(on_ints, "i32", a, b, span=unless_wrapped(*span(a.span, b.span)))
 
     return operate
 
 
-add = _arithmetic("arith.addf", "arith.addi")
-sub = _arithmetic("arith.subf", "arith.subi")
-mul = _arithmetic("arith.mulf", "arith.muli")
-minimum = _arithmetic("arith.minimumf", "arith.minsi")
-maximum = _arithmetic("arith.maximumf", "arith.maxsi")
+def _products(a: Span, b: Span) -> Span:
+    ends = [x * y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _smaller(a: Span, b: Span) -> Span:
+    return min(a[0], b[0]), min(a[1], b[1])
+
+
+def _larger(a: Span, b: Span) -> Span:
+    return max(a[0], b[0]), max(a[1], b[1])
+
+
+add = _arithmetic("arith.addf", "arith.addi", lambda a, b: (a[0] + b[0], a[1] + b[1]))
+sub = _arithmetic("arith.subf", "arith.subi", lambda a, b: (a[0] - b[1], a[1] - b[0]))
+mul = _arithmetic("arith.mulf", "arith.muli", _products)
+minimum = _arithmetic("arith.minimumf", "arith.minsi", _smaller)
+maximum = _arithmetic("arith.maximumf", "arith.maxsi", _larger)
+fmin = _arithmetic("arith.minnumf", "arith.minsi", _smaller)  # of a number and NaN the number
+fmax = _arithmetic("arith.maxnumf", "arith.maxsi", _larger)
 
 
 def truediv(a: Any, b: Any) -> Traced:
@@ -52,11 +76,26 @@ def truediv(a: Any, b: Any) -> Traced:
     a, b = t.alike(a, b, floats=True)
     if b.constant == 0:
         raise SpecError("score: division by zero")
-    if b.constant is not None:
-        inverse = as_f32(1 / b.constant)
-        if 2.0**-126 <= abs(inverse) < float("inf"):
-            return t.write("arith.mulf", "f32", a, t.constant(inverse))
-    return t.write("arith.divf", "f32", a, b)
+    quotient = None
+    if b.constant is not None and abs(frexp(b.constant)[0]) == 0.5:  # the inverse of a power of two is exact
+        quotient = _times_inverse(a, b)
+    return t.write("arith.divf", "f32", a, b) if quotient is None else quotient
+
+
+def _times_inverse(a: Traced, b: Traced) -> Traced | None:
+    inverse = as_f32(1 / b.constant)
+    return mul(a, inverse) if 2.0**-126 <= abs(inverse) < float("inf") else None
+
+
+def tanh(x: Any, approximate: bool = False) -> Traced:
+    t = needs(x)
+    x = t.as_float(x)
+    quotient = t.instruction(x)
+    if quotient is not None and quotient.op == "arith.divf":
+        a, b = (t.values[index] for index in quotient.operands)
+        product = None if b.constant is None else _times_inverse(a, b)
+        x = x if product is None else product
+    return t.write("math.tanh", "f32", x, detail=approximate)
 
 
 def _divisor(a: Any, b: Any, sign: str) -> tuple[Tracer, Traced, Traced]:
@@ -73,20 +112,29 @@ def _divisor(a: Any, b: Any, sign: str) -> tuple[Tracer, Traced, Traced]:
 
 def floordiv(a: Any, b: Any) -> Traced:
     t, a, b = _divisor(a, b, "//")
-    quotient = t.write("arith.divsi", "i32", a, b, natural=a.natural)
+    n = b.constant
+    span = a.span[0] // n, a.span[1] // n
+    if n & (n - 1) == 0:  # a shift rounds down
+        return t.write("arith.shrsi", "i32", a, t.constant(n.bit_length() - 1), span=span)
     if a.natural:
-        return quotient
-    rest = t.write("arith.remsi", "i32", a, b)
-    return where(rest < 0, quotient - 1, quotient)
+        return t.write("arith.divsi", "i32", a, b, span=span)
+    quotient, rest = t.write("arith.divsi", "i32", a, b), t.write("arith.remsi", "i32", a, b)
+    result = where(rest < 0, quotient - 1, quotient)
+    result.span = span
+    return result
 
 
 def mod(a: Any, b: Any) -> Traced:
     t, a, b = _divisor(a, b, "%")
-    rest = t.write("arith.remsi", "i32", a, b, natural=a.natural)
+    n = b.constant
+    span = 0, n - 1
+    if n & (n - 1) == 0:
+        return t.write("arith.andi", "i32", a, t.constant(n - 1), span=span)
     if a.natural:
-        return rest
+        return t.write("arith.remsi", "i32", a, b, span=span)
+    rest = t.write("arith.remsi", "i32", a, b)
     result = where(rest < 0, rest + b, rest)
-    result.natural = True
+    result.span = span
     return result
 
 
@@ -115,20 +163,20 @@ def pow(a: Any, b: Any) -> Traced:
     )
 
 
-def _shift(op: str, sign: str) -> Callable[[Any, Any], Traced]:
+def _shift(op: str, sign: str, span: Callable[[Span, int], Span]) -> Callable[[Any, Any], Traced]:
     def operate(a: Any, b: Any) -> Traced:
         t = needs(a, b)
         a, b = t.as_int(a, f"the left of {sign}"), t.as_int(b, f"the right of {sign}")
         if b.constant is None or not 0 <= b.constant <= 31:
             got = "a traced value" if b.constant is None else b.constant
             raise SpecError(f"score: the right of {sign}: expected a constant from 0 to 31, got {got}")
-        return t.write(op, "i32", a, b, natural=a.natural and op == "arith.shrsi")
+        return t.write(op, "i32", a, b, span=unless_wrapped(*span(a.span, b.constant)))
 
     return operate
 
 
-lshift = _shift("arith.shli", "<<")
-rshift = _shift("arith.shrsi", ">>")
+lshift = _shift("arith.shli", "<<", lambda a, n: (a[0] << n, a[1] << n))
+rshift = _shift("arith.shrsi", ">>", lambda a, n: (a[0] >> n, a[1] >> n))
 
 
 def _bits(op: str, sign: str) -> Callable[[Any, Any], Traced]:
@@ -139,7 +187,12 @@ def _bits(op: str, sign: str) -> Callable[[Any, Any], Traced]:
             raise SpecError(f"score: {sign}: expected truth values or integers, got a float")
         if a.type != b.type:
             a, b = t.as_int(a), t.as_int(b)
-        return t.write(op, a.type, a, b, natural=a.natural and b.natural)
+        span = INT32
+        if op == "arith.andi" and (a.natural or b.natural):  # no bit that a natural operand has not
+            span = 0, min(x.span[1] for x in (a, b) if x.natural)
+        elif a.natural and b.natural:
+            span = 0, 2 ** max(a.span[1].bit_length(), b.span[1].bit_length()) - 1
+        return t.write(op, a.type, a, b, span=span)
 
     return operate
 
@@ -147,6 +200,17 @@ def _bits(op: str, sign: str) -> Callable[[Any, Any], Traced]:
 and_ = _bits("arith.andi", "&")
 or_ = _bits("arith.ori", "|")
 xor = _bits("arith.xori", "^")
+
+
+def _logical(operate: Callable[..., Traced]) -> Callable[..., Traced]:
+    """NumPy's and PyTorch's functions of this name take anything for true that is not zero; &, | and ~ take its bits."""
+
+    def of_truth(*values: Any) -> Traced:
+        t = needs(*values)
+        lifted = (t.lift(value, "an operand") for value in values)
+        return operate(*(value if value.type == "i1" else ne(value, 0) for value in lifted))
+
+    return of_truth
 
 
 def _compare(on_floats: str, on_ints: str) -> Callable[[Any, Any], Traced]:
@@ -181,8 +245,11 @@ def pos(a: Any) -> Traced:
 def absolute(a: Any) -> Traced:
     if a.type == "f32":
         return function("math.absf", a)
-    result = a if a.natural else maximum(a, neg(a))
-    result.natural = True
+    if a.type == "i1" or a.natural:
+        return a.tracer.as_int(a)
+    result = maximum(a, neg(a))
+    if a.span[0] > INT32[0]:  # of which there is no opposite
+        result.span = 0, max(-a.span[0], a.span[1])
     return result
 
 
@@ -194,7 +261,8 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     a, b = t.lift(a, "a choice"), t.lift(b, "a choice")
     if not a.type == b.type == "i1":
         a, b = t.alike(a, b)
-    return t.write("arith.select", a.type, condition, a, b, natural=a.natural and b.natural)
+    span = min(a.span[0], b.span[0]), max(a.span[1], b.span[1])
+    return t.write("arith.select", a.type, condition, a, b, span=span)
 
 
 def function(op: str, *values: Any, detail: Any = None) -> Traced:
@@ -229,8 +297,10 @@ def install() -> None:
     """Gives the stand-ins Python's operators."""
     for name, operate in (_BINARY | _COMPARISONS | _UNARY).items():
         setattr(Traced, f"__{name}__", operate)
+        setattr(Absent, f"__{name}__", Absent.refuse)
     for name, operate in _BINARY.items():
         setattr(Traced, f"__r{name}__", _swapped(operate))
+        setattr(Absent, f"__r{name}__", Absent.refuse)
 
 
 # Other libraries' names of the same.
@@ -257,18 +327,18 @@ _FOREIGN: dict[str, Callable[..., Any]] = {
     "bitwise_or": or_,
     "bitwise_xor": xor,
     "bitwise_not": invert,
-    "logical_and": and_,
-    "logical_or": or_,
-    "logical_xor": xor,
-    "logical_not": invert,
+    "logical_and": _logical(and_),
+    "logical_or": _logical(or_),
+    "logical_xor": _logical(xor),
+    "logical_not": _logical(invert),
     "less": lt,
     "less_equal": le,
     "greater": gt,
     "greater_equal": ge,
     "equal": eq,
     "not_equal": ne,
-    "fmin": minimum,
-    "fmax": maximum,
+    "fmin": fmin,
+    "fmax": fmax,
 }
 
 

@@ -8,21 +8,26 @@ program, and what is returned is the program's result: the function itself never
 the function closes over is a constant of the kernel, and `if` on a stand-in cannot mean anything: it is refused with
 what to write instead.
 
+A function is traced each time it is given: what it closes over, or reads from an object, may have changed. That takes
+some tens of microseconds; a Score can be kept and given in the function's place.
+
 A program is data: equal programs are equal, whatever functions they came from. It is what a score region may hold
 (lib/Dialect/Attn/IR/Score.cpp), in f32, i32 (which wraps) and i1.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-import weakref
+import re
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from . import checks, operators
 from .errors import SpecError, expected
-from .tracing import ARGUMENTS, Instruction, Table, Traced, Tracer
+from .tracing import ARGUMENTS, Absent, Instruction, Table, Traced, Tracer
 
 Shape = tuple  # of int, or the name of a dynamic dimension
 
@@ -84,12 +89,13 @@ def tensor_shapes(
 
 operators.install()
 
-# What a function was traced to, as long as the function lives.
-_traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
+# What FlexAttention's users call the batch index.
+_BATCH = re.compile(r"_*(b|bs|bsz|z|batch)(_?(idx|index|id|size))?_*")
 
 
 def trace(function: object, tensors: tuple[tuple[str, Shape], ...] = ()) -> Score:
-    """The program of a score function. Traced once for each function object and shapes of tensors.
+    """The program of a score function, whose arguments are the score, the query head, the positions of query and key,
+    and the tensors by name. One of FlexAttention's, (score, b, h, q_idx, kv_idx), is taken if it does not use b.
 
     Errors: SpecError where the function does something that has no meaning in a kernel. What the function itself
     raises is passed on.
@@ -104,25 +110,9 @@ def trace(function: object, tensors: tuple[tuple[str, Shape], ...] = ()) -> Scor
     if not callable(function):
         legal = "a function of the score, the query head and the positions of query and key"
         raise expected(SpecError, "score", legal, function, hint="As in lambda s, h, qi, ki: s * 0.5")
-    try:
-        known = _traced.setdefault(function, {})
-    except TypeError:  # not weakly referable
-        known = {}
-    if tensors not in known:
-        known[tensors] = _trace(function, tensors)
-    return known[tensors]
-
-
-def _trace(function: Callable, tensors: tuple[tuple[str, Shape], ...]) -> Score:
     tracer = Tracer()
     tables = {name: Table(tracer, name, shape) for name, shape in tensors}
-    _check_signature(function, tuple(tables))
-    try:
-        returned = function(*tracer.arguments, **tables)
-    except Exception as error:
-        if tracer.refusal and not isinstance(error, SpecError):
-            raise tracer.refusal from error
-        raise
+    returned = _call(function, tracer, tables)
     if returned is None:
         raise SpecError("score: expected the new score to be returned, got None. Did you forget `return`?")
     result = tracer.as_float(returned, "what score returns")
@@ -131,20 +121,56 @@ def _trace(function: Callable, tensors: tuple[tuple[str, Shape], ...]) -> Score:
     return _finish(tracer, result)
 
 
-def _check_signature(function: Callable, names: tuple[str, ...]) -> None:
+def _call(function: Callable, tracer: Tracer, tables: dict[str, Table]) -> object:
+    arguments: tuple = tracer.arguments
+    if isinstance(function, types.FunctionType):  # which says itself that it takes others
+        with contextlib.suppress(TypeError):
+            return _refusing(function, arguments, tracer, tables)
+    arguments = _matching(function, tracer, tables)
+    return _refusing(function, arguments, tracer, tables)
+
+
+def _refusing(function: Callable, arguments: tuple, tracer: Tracer, tables: dict[str, Table]) -> object:
+    """Calls the function; what a library makes of a refusal says less than the refusal."""
+    try:
+        return function(*arguments, **tables)
+    except Exception as error:
+        if tracer.refusal and not isinstance(error, SpecError):
+            raise tracer.refusal from error
+        raise
+
+
+def _matching(function: Callable, tracer: Tracer, tables: dict[str, Table]) -> tuple:
+    """The arguments that the function takes beside its tables; SpecError where it takes others."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         raise expected(SpecError, "score", "a function written in Python", function) from None
+    score, *rest = tracer.arguments
+    with_batch = (score, Absent(tracer), *rest)
+    fits = _fault(signature, with_batch, tables) is None
+    batch = fits and _BATCH.fullmatch(list(signature.parameters)[min(1, len(signature.parameters) - 1)])
+    fault = _fault(signature, tracer.arguments, tables)
+    if fault is None:
+        return tracer.arguments
+    if batch:
+        return with_batch
+    takes = ", ".join(("s", "h", "qi", "ki", *tables))
+    hint = "Tensors that it reads are arguments by name, and their shapes are given in tensors={...}"
+    if fits:
+        hint += ". Of five arguments the second is the batch index if it is called b or batch"
+    raise SpecError(
+        f"score: expected a function that can be called as score({takes}), got {function!r} "
+        f"with the signature {signature}: {fault}. {hint}"
+    )
+
+
+def _fault(signature: inspect.Signature, arguments: tuple, tables: dict[str, Table]) -> TypeError | None:
     try:
-        signature.bind(*ARGUMENTS, **dict.fromkeys(names))
+        signature.bind(*arguments, **tables)
     except TypeError as error:
-        takes = ", ".join(("s", "h", "qi", "ki", *names))
-        raise SpecError(
-            f"score: expected a function that can be called as score({takes}), got {function!r} "
-            f"with the signature {signature}: {error}. Tensors that it reads are arguments by name, and their "
-            "shapes are given in tensors={...}"
-        ) from None
+        return error
+    return None
 
 
 def _finish(tracer: Tracer, result: Traced) -> Score:

@@ -38,7 +38,7 @@ class Spec:
     see          the visibility of the operands that have none of their own
     heads        head classes, `attn.heads(...)`: KV heads that see less. Which head is in which class is data
     score        a score function `(s, h, qi, ki, **tensors) -> s`: score, query head, positions of query and key and
-                 the tensors by name. Traced here, once
+                 the tensors by name. Traced here
     tensors      shapes of the f32 tensors that the score function reads: {"slopes": (32,)}. An extent may be the name
                  of a dimension that a run chooses; of an array the shape is taken. Values are data of a run
     sink_logits  whether a learned logit per query head joins the softmax: f32 [q_heads], data of a run

@@ -3,6 +3,9 @@
 A `Traced` is a value of a program that is being written; its operators (`operators.py`) append instructions to the
 `Tracer`. Equal instructions are written once. Numbers become constants, i32 becomes f32 where it meets one, and i1
 becomes i32 or f32.
+
+Integers have 32 bits and wrap, as NumPy's and PyTorch's int32 do. Each carries the interval that it cannot leave, so
+that rounding down costs nothing where nothing is negative; what may wrap may be anything.
 """
 
 from __future__ import annotations
@@ -12,12 +15,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from .checks import MAX_HEADS
 from .errors import SpecError, given
 
 ARGUMENTS = ("s", "h", "qi", "ki")
+Span = tuple[int, int]
+INT32 = (-(2**31), 2**31 - 1)
+# A query's position is whatever a batch says, -1 too; a key's is checked when it is planned (CheckBatch.cpp).
+_KINDS = {"s": "f32", "h": "i32", "qi": "i32", "ki": "i32"}
+_SPANS = {"s": INT32, "h": (0, MAX_HEADS - 1), "qi": INT32, "ki": (0, INT32[1])}
 _INSTEAD = (
     "while a score function is traced. Instead of `if` use attn.math.where(condition, a, b), of `and`, `or`, `not` "
     "use &, |, ~, of min and max attn.math.minimum and attn.math.maximum, of chained comparisons two joined by &"
+)
+
+_NO_BATCH = (
+    "score: the batch index was used, the second of five arguments, which a kernel does not know; expected a function "
+    "of score, head and positions. What differs between sequences can be said by kv_lengths, cu_seqlens or a table "
+    "that positions index; else call once for each sequence"
 )
 
 
@@ -29,6 +44,17 @@ class Instruction:
     type: str
     operands: tuple[int, ...] = ()
     detail: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        # repr: 0.0 and -0.0 are two constants, and programs that differ in them are two.
+        return (
+            isinstance(other, Instruction)
+            and (self.op, self.type, self.operands) == (other.op, other.type, other.operands)
+            and repr(self.detail) == repr(other.detail)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.op, self.type, self.operands, self.detail))
 
     def renumbered(self, number: Mapping[int, int]) -> Instruction:
         return replace(self, operands=tuple(number[index] for index in self.operands))
@@ -42,24 +68,28 @@ def as_f32(value: float) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
+def unless_wrapped(low: int, high: int) -> Span:
+    """The interval, or all of i32 where its ends show that the value may wrap."""
+    return (low, high) if INT32[0] <= low and high <= INT32[1] else INT32
+
+
 class Tracer:
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
-        self._known: dict[object, Traced] = {}
+        self._known: dict[Instruction, Traced] = {}
         self.refusal: SpecError | None = None
-        types = ("f32", "i32", "i32", "i32")
-        self.arguments = tuple(Traced(self, i, kind, natural=i > 0) for i, kind in enumerate(types))
+        self.arguments = tuple(
+            Traced(self, i, _KINDS[name], _SPANS[name]) for i, name in enumerate(ARGUMENTS)
+        )
+        self.values = list(self.arguments)
 
-    def write(
-        self, op: str, kind: str, *operands: Traced, detail: Any = None, natural: bool = False
-    ) -> Traced:
+    def write(self, op: str, kind: str, *operands: Traced, detail: Any = None, span: Span = INT32) -> Traced:
         instruction = Instruction(op, kind, tuple(operand.index for operand in operands), detail)
-        key = (op, kind, instruction.operands, repr(detail))  # repr: 0.0 and -0.0 are two constants
-        if key not in self._known:
+        if instruction not in self._known:
             self.instructions.append(instruction)
-            index = len(ARGUMENTS) + len(self.instructions) - 1
-            self._known[key] = Traced(self, index, kind, natural=natural)
-        return self._known[key]
+            self._known[instruction] = Traced(self, len(self.values), kind, span)
+            self.values.append(self._known[instruction])
+        return self._known[instruction]
 
     def constant(self, value: bool | int | float) -> Traced:
         if isinstance(value, bool):
@@ -72,9 +102,14 @@ class Tracer:
             kind, value = "f32", as_f32(value)
             if value != value:
                 raise SpecError("score: expected constants that are numbers, got nan")
-        result = self.write("arith.constant", kind, detail=value, natural=kind != "f32" and value >= 0)
+        span = INT32 if kind == "f32" else (int(value), int(value))
+        result = self.write("arith.constant", kind, detail=value, span=span)
         result.constant = value
         return result
+
+    def instruction(self, value: Traced) -> Instruction | None:
+        """What a value is the result of; None for an argument."""
+        return self.instructions[value.index - len(ARGUMENTS)] if value.index >= len(ARGUMENTS) else None
 
     def refuse_index(self) -> NoReturn:
         self.arguments[0].__index__()
@@ -85,7 +120,7 @@ class Tracer:
             if value.tracer is not self:
                 raise SpecError(f"score: {what} belongs to another tracing: it was kept from an earlier call")
             return value
-        if isinstance(value, Table):
+        if isinstance(value, (Table, Absent)):
             raise value.refusal()
         if isinstance(value, (bool, int, float)):
             return self.constant(value)
@@ -119,7 +154,7 @@ class Tracer:
             return value
         if value.constant is not None:
             return self.constant(int(value.constant))
-        return self.write("arith.extui", "i32", value, detail="i1", natural=True)
+        return self.write("arith.extui", "i32", value, detail="i1", span=(0, 1))
 
     def as_truth(self, value: Any, what: str = "a condition") -> Traced:
         value = self.lift(value, what)
@@ -149,14 +184,19 @@ def refuse(what: str, decisive: bool = False) -> Any:
 
 
 class Traced:
-    """A value of the program. `natural`: an integer that is never negative; `constant`: its value, where known."""
+    """A value of the program. `span`: what an integer lies between; `constant`: its value, where known."""
 
-    __slots__ = ("constant", "index", "natural", "tracer", "type")
+    __slots__ = ("constant", "index", "span", "tracer", "type")
     __array_priority__ = 1000  # NumPy scalars leave operators to us
 
-    def __init__(self, tracer: Tracer, index: int, kind: str, natural: bool = False) -> None:
-        self.tracer, self.index, self.type, self.natural = tracer, index, kind, natural
+    def __init__(self, tracer: Tracer, index: int, kind: str, span: Span = INT32) -> None:
+        self.tracer, self.index, self.type, self.span = tracer, index, kind, span
         self.constant: bool | int | float | None = None
+
+    @property
+    def natural(self) -> bool:
+        """Never negative."""
+        return self.span[0] >= 0
 
     def __repr__(self) -> str:
         name = ARGUMENTS[self.index] if self.index < len(ARGUMENTS) else f"v{self.index}"
@@ -200,6 +240,30 @@ class Traced:
         from .operators import foreign
 
         return foreign(f"torch.{function.__name__}", function.__name__, args, kwargs or {})
+
+
+class Absent:
+    """The batch index, which FlexAttention's functions have and kernels do not: rows of all sequences are packed."""
+
+    __slots__ = ("_tracer",)
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def refusal(self) -> SpecError:
+        return SpecError(_NO_BATCH)
+
+    def refuse(self, *_: Any, **__: Any) -> NoReturn:
+        self._tracer.refusal = self.refusal()
+        raise self._tracer.refusal
+
+    __hash__ = None  # type: ignore[assignment]
+    __bool__ = __float__ = __int__ = __index__ = __iter__ = __len__ = __getitem__ = refuse
+    __array_ufunc__ = __array_function__ = refuse
+
+    @classmethod
+    def __torch_function__(cls, *_: Any, **__: Any) -> NoReturn:
+        raise SpecError(_NO_BATCH)
 
 
 class Table:

@@ -1,6 +1,5 @@
 """Score functions: what is traced computes what the function computes; what cannot be traced is refused."""
 
-import gc
 import math
 import subprocess
 import sys
@@ -44,6 +43,8 @@ EVALUATE = {
     "arith.negf": lambda a: -a,
     "arith.minimumf": min,
     "arith.maximumf": max,
+    "arith.minnumf": min,
+    "arith.maxnumf": max,
     "arith.addi": lambda a, b: wrap(a + b),
     "arith.subi": lambda a, b: wrap(a - b),
     "arith.muli": lambda a, b: wrap(a * b),
@@ -208,16 +209,30 @@ def ops(function, *tensors):
 
 def test_instructions():
     assert ops(lambda s, h, qi, ki: s) == []
-    assert ops(lambda s, h, qi, ki: s / 50.0) == ["arith.constant", "arith.mulf"]
     assert ops(lambda s, h, qi, ki: s + qi) == ["arith.sitofp", "arith.addf"]
     assert ops(lambda s, h, qi, ki: s * (qi // 2)) == [
         "arith.constant",
-        "arith.divsi",
+        "arith.shrsi",
         "arith.sitofp",
         "arith.mulf",
     ]
-    assert "arith.remsi" in ops(lambda s, h, qi, ki: s * ((qi - ki) // 2))  # may be negative
+    assert "arith.andi" in ops(lambda s, h, qi, ki: s * (qi % 8))
+    assert "arith.select" not in ops(lambda s, h, qi, ki: s * (ki // 3 + h % 3))  # never negative
+    assert "arith.select" in ops(lambda s, h, qi, ki: s * (qi // 3))  # may be
+    assert "arith.select" in ops(lambda s, h, qi, ki: s * (ki * 3 % 5))  # may wrap
+    assert "arith.select" not in ops(lambda s, h, qi, ki: s * (h * 3 % 5))
     assert ops(lambda s, h, qi, ki: s + (qi == ki)) == ["arith.cmpi", "arith.uitofp", "arith.addf"]
+
+
+def test_division_is_exact_but_inside_of_tanh():
+    divided = ["arith.constant", "arith.divf"]
+    assert ops(lambda s, h, qi, ki: s / 50.0) == ops(lambda s, h, qi, ki: s / 50) == divided
+    assert ops(lambda s, h, qi, ki: s / 64.0) == ["arith.constant", "arith.mulf"]  # exact as well
+    assert ops(lambda s, h, qi, ki: s / 1e-42) == divided  # whose inverse is no number
+    assert "arith.divf" not in ops(lambda s, h, qi, ki: 50.0 * am.tanh(s / 50.0))
+    assert "arith.divf" in ops(lambda s, h, qi, ki: am.where(s / 3 > 1, am.tanh(s / 3), 0.0))
+    by_number = trace(lambda s, h, qi, ki: am.to_float(am.to_int(qi / 41)))
+    assert [interpret(by_number, 0.0, 0, qi, 0) for qi in (40, 41, 82, 83)] == [0, 1, 2, 2]
 
 
 def test_what_the_result_does_not_need_is_dropped():
@@ -241,24 +256,34 @@ def test_equal_functions_make_equal_specs():
     assert spec(lambda s, h, qi, ki: s * 2) != spec(lambda s, h, qi, ki: s * 3)
 
 
-def test_a_function_is_traced_once_and_not_kept_alive():
-    calls = []
+def test_a_function_is_traced_as_it_is_now():
+    cap, factors = 30.0, [2.0]
 
     def score(s, h, qi, ki):
-        calls.append(1)
-        return s * 2
+        return am.softcap(s * factors[0], cap) * score.temperature
 
-    spec(score)
-    spec(score)
-    assert len(calls) == 1
+    class Bias:
+        slope = 1.0
 
-    from attn.score import _traced
+        def __call__(self, s, h, qi, ki):
+            return s + self.slope * (ki - qi)
 
-    gc.collect()
-    before = len(_traced)
-    del score
-    gc.collect()
-    assert len(_traced) == before - 1
+    bias, seen = Bias(), set()
+    score.temperature = 1.0
+    seen |= {spec(score), spec(bias)}
+    cap = 50.0
+    seen |= {spec(score)}
+    factors[0] = 3.0
+    seen |= {spec(score)}
+    score.temperature = 0.5
+    bias.slope = 2.0
+    seen |= {spec(score), spec(bias)}
+    assert len(seen) == 6
+
+
+def test_the_sign_of_a_zero_tells_programs_apart():
+    one, other = (trace(lambda s, h, qi, ki, z=z: s / am.where(qi > ki, z, 1.0)) for z in (0.0, -0.0))
+    assert one != other and spec(one) != spec(other)
 
 
 def test_operators_need_no_import_of_anything_else():
@@ -321,6 +346,32 @@ def test_pytorch_functions_and_scalars():
     assert trace(lambda s, h, qi, ki: torch.sigmoid(s)) == trace(lambda s, h, qi, ki: am.sigmoid(s))
 
 
+def test_logical_functions_ask_what_is_not_zero():
+    both = trace(lambda s, h, qi, ki: numpy.where(numpy.logical_and(qi, ki), s, numpy.logical_not(h)))
+    assert [interpret(both, 5.0, h, qi, ki) for h, qi, ki in ((0, 1, 2), (0, 1, 0), (3, 0, 2))] == [5, 1, 0]
+    either = trace(lambda s, h, qi, ki: numpy.where(numpy.logical_xor(qi, ki), s, numpy.logical_or(h, 0)))
+    assert [interpret(either, 5.0, h, qi, ki) for h, qi, ki in ((0, 1, 0), (4, 1, 2), (0, 0, 0))] == [5, 1, 0]
+    assert (
+        ops(lambda s, h, qi, ki: numpy.fmin(s, 0.5))[-1] == "arith.minnumf"
+    )  # of a number and NaN the number
+    assert ops(lambda s, h, qi, ki: numpy.minimum(s, 0.5))[-1] == "arith.minimumf"
+
+
+def flex_alibi(score, b, h, q_idx, kv_idx):
+    return score - (q_idx - kv_idx) * 0.5 ** (h + 1)
+
+
+@pytest.mark.parametrize("name", ["b", "batch", "batch_idx", "_b", "bsz"])
+def test_functions_of_flex_attention_are_taken_if_the_batch_is_not_used(name):
+    function = eval(f"lambda score, {name}, h, qi, ki: score * h - (qi - ki)")
+    assert trace(function) == trace(lambda s, h, qi, ki: s * h - (qi - ki))
+    assert trace(flex_alibi) == trace(lambda s, h, qi, ki: flex_alibi(s, None, h, qi, ki))
+    tables = (("slopes", (32,)),)
+    assert trace(lambda s, b, h, qi, ki, slopes: s + slopes[h] * ki, tables) == trace(
+        lambda s, h, qi, ki, slopes: s + slopes[h] * ki, tables
+    )
+
+
 def test_functions_on_numbers_compute():
     assert am.tanh(0.5) == math.tanh(0.5) and am.minimum(2, 3) == 2 and am.where(False, 1, 2) == 2
     assert am.clip(7, 0, 5) == 5 and am.softcap(1e9, 30.0) == 30.0 and am.to_int(-2.5) == -2
@@ -333,133 +384,3 @@ def test_constants_survive_as_text(value):
         assert text == f"0x{numpy.float32(value).view(numpy.uint32):08X}"
     else:
         assert numpy.float32(float(text)) == numpy.float32(value) and "." in text
-
-
-def refused(function, message, **tensors):
-    with pytest.raises(attn.SpecError) as error:
-        spec(function, **tensors)
-    assert message in str(error.value)
-
-
-def branches(s, h, qi, ki):
-    if qi > ki:
-        return s
-    return s * 2
-
-
-CAPTURED = numpy.zeros((32, 8), numpy.float32)
-
-REFUSED = [
-    (branches, "Instead of `if` use attn.math.where(condition, a, b)"),
-    (lambda s, h, qi, ki: s if 0 < qi < ki else -s, "of chained comparisons two joined by &"),
-    (lambda s, h, qi, ki: s * (qi and ki), "of `and`, `or`, `not` use &, |, ~"),
-    (lambda s, h, qi, ki: min(s, 3.0), "of min and max attn.math.minimum"),
-    (lambda s, h, qi, ki: math.tanh(s), "use the functions of attn.math instead of those of math"),
-    (lambda s, h, qi, ki: int(s), "attn.math.to_int rounds towards zero"),
-    (lambda s, h, qi, ki: round(s), "rounding is not supported"),
-    (lambda s, h, qi, ki: s + CAPTURED.tolist()[0][h], "make it an argument of the score function"),
-    (lambda s, h, qi, ki: s + CAPTURED[h, 0], "make it an argument of the score function"),
-    (lambda s, h, qi, ki: s + CAPTURED, "is an array of shape (32, 8)"),
-    (lambda s, h, qi, ki: s + sum(qi), "one number, it cannot be unpacked"),
-    (lambda s, h, qi, ki: s[0], "one number, it has no elements"),
-    (lambda s, h, qi, ki: len(s), "one number, it has no length"),
-    (lambda s, h, qi, ki: numpy.sin(s), "numpy.sin is not supported in score functions; there are"),
-    (lambda s, h, qi, ki: numpy.clip(s, 0, 1, out=1), "numpy.clip"),
-    (lambda s, h, qi, ki: s @ s, "matrix products are not supported"),
-    (lambda s, h, qi, ki: s + "1", "expected a number or a traced value, got '1'"),
-    (lambda s, h, qi, ki: s + None, "expected a number or a traced value, got None"),
-    (lambda s, h, qi, ki: None, "expected the new score to be returned, got None. Did you forget `return`?"),
-    (lambda s, h, qi, ki: (s, s), "what score returns: expected a number or a traced value, got tuple"),
-    (lambda s, h, qi, ki: math.inf, "expected a finite score or -inf, got inf"),
-    (lambda s, h, qi, ki: s * math.nan, "expected constants that are numbers, got nan"),
-    (
-        lambda s, h, qi, ki: qi // ki,
-        "the right of //: expected a positive integer constant, got a traced value",
-    ),
-    (lambda s, h, qi, ki: qi % -3, "the right of %: expected a positive integer constant, got -3"),
-    (lambda s, h, qi, ki: s // 2, "// divides integers, got a float"),
-    (lambda s, h, qi, ki: s / 0, "division by zero"),
-    (lambda s, h, qi, ki: s * (qi << 32), "the right of <<: expected a constant from 0 to 31, got 32"),
-    (
-        lambda s, h, qi, ki: s * (qi >> ki),
-        "the right of >>: expected a constant from 0 to 31, got a traced value",
-    ),
-    (lambda s, h, qi, ki: s & 1, "&: expected truth values or integers, got a float"),
-    (lambda s, h, qi, ki: s * (qi + 2**31), "expected integers of 32 bits, got 2147483648"),
-    (lambda s, h, qi, ki: am.where(qi, s, -s), "a condition is no truth value, expected a comparison"),
-    (lambda s, h, qi, ki: s**qi, "**: expected a whole exponent from 1 to 64 or 0.5"),
-    (lambda s, h, qi, ki: s**1.5, "**: expected a whole exponent from 1 to 64 or 0.5"),
-    (lambda s: s, "expected a function that can be called as score(s, h, qi, ki)"),
-    (3.0, "score: expected a function of the score, the query head and the positions"),
-]
-
-
-@pytest.mark.parametrize("function,message", REFUSED, ids=[message[:50] for _, message in REFUSED])
-def test_what_cannot_be_traced_is_refused(function, message):
-    refused(function, message)
-
-
-READS = [
-    (
-        lambda s, h, qi, ki, t: s + t,
-        {"t": (32,)},
-        "expected an element of <tensor t[32]>, as in t[h], got the tensor",
-    ),
-    (
-        lambda s, h, qi, ki, t: t,
-        {"t": (32,)},
-        "expected an element of <tensor t[32]>, as in t[h], got the tensor",
-    ),
-    (lambda s, h, qi, ki, t: s + t[h, qi], {"t": (32,)}, "expected 1 indices, got more"),
-    (lambda s, h, qi, ki, t: s + t[h], {"t": (32, 4)}, "as in t[h, qi]"),
-    (lambda s, h, qi, ki, t: s + t[s], {"t": (32,)}, "index 0 of t is a float, expected an integer"),
-    (
-        lambda s, h, qi, ki, t: s + t[32],
-        {"t": (32,)},
-        "index 0 of t: expected an integer from 0 to 31, got 32",
-    ),
-    (
-        lambda s, h, qi, ki, t: s + t[-1],
-        {"t": ("n",)},
-        "index 0 of t: expected an integer from 0 to n - 1, got -1",
-    ),
-    (lambda s, h, qi, ki, t: s + t[:], {"t": (32,)}, "no slices"),
-    (lambda s, h, qi, ki: s, {"t": (32,)}, "called as score(s, h, qi, ki, t)"),
-    (lambda s, h, qi, ki, t: s, {"t": 32}, "tensors['t']: expected a shape of 1 to 8 extents"),
-    (lambda s, h, qi, ki, t: s, {"t": ()}, "tensors['t']: expected a shape of 1 to 8 extents"),
-    (lambda s, h, qi, ki, t: s, {"t": (0,)}, "tensors['t']: expected an integer from 1 to 2147483647, got 0"),
-    (lambda s, h, qi, ki, **t: s, {"lse": (32,)}, "tensors['lse']: expected a name that no kernel reserves"),
-    (lambda s, h, qi, ki, **t: s, {"kv": (32,)}, "tensors['kv']: expected a name of its own"),
-]
-
-
-@pytest.mark.parametrize("function,tensors,message", READS, ids=[message[:50] for *_, message in READS])
-def test_wrong_reads_are_refused(function, tensors, message):
-    refused(function, message, **tensors)
-
-
-def test_values_of_another_tracing_are_refused():
-    kept = []
-    spec(lambda s, h, qi, ki: kept.append(s) or s)
-    refused(lambda s, h, qi, ki: s + kept[0], "belongs to another tracing")
-
-
-def test_what_the_function_itself_raises_is_passed_on():
-    def score(s, h, qi, ki):
-        raise KeyError("mine")
-
-    with pytest.raises(KeyError, match="mine"):
-        spec(score)
-
-
-@pytest.mark.parametrize("name", ["sin", "rand_like"])
-def test_other_functions_of_pytorch_are_refused(name):
-    torch = pytest.importorskip("torch")
-    refused(lambda s, h, qi, ki: getattr(torch, name)(s), f"torch.{name} is not supported in score functions")
-
-
-def test_captured_tensors_of_pytorch_are_refused():
-    torch = pytest.importorskip("torch")
-    table = torch.zeros(32)
-    refused(lambda s, h, qi, ki: s + table, "is an array of shape (32,)")
-    refused(lambda s, h, qi, ki: s + table[h], "make it an argument of the score function")

@@ -23,12 +23,16 @@ extern "C" {
 /*===--- Devices ------------------------------------------------------------===*/
 
 typedef struct AttnDevice AttnDevice;
-/* The executor: any machine. Each option may be 0. */
+/* The executor: any machine. Each option may be 0.
+ * A kernel is native code in this process: one that is wrong, or is given wrong addresses, may end it with a
+ * signal. Then handlers, which are in place around launches only, name the kernel on standard error and hand
+ * on to those that were there before. ATTN_HOST_SIGNALS=0 in the environment leaves them out, too. */
 typedef struct AttnHostOptions {
   bool checked;     /* detectors and counters, for kernels with AttnFormHostChecked */
   bool shuffle;     /* lanes, warps and blocks in random order */
   uint32_t threads; /* 0: one per core */
   uint64_t seed;
+  bool leaveSignals; /* install no handlers */
 } AttnHostOptions;
 ATTN_C_EXPORT AttnStatus attnDeviceOpenHost(const AttnHostOptions *options, AttnDevice **device);
 /* A GPU through NVIDIA's driver, which is found by this name (null: "libcuda.so.1"). */

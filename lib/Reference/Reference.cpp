@@ -1,10 +1,10 @@
 //===- Reference.cpp - The float64 meaning of attn.attend -----------------===//
 #include "attn/Reference/Reference.h"
 #include "ScoreProgram.h"
+#include "attn_rt/Threads.h"
 
 #include <atomic>
 #include <cmath>
-#include <thread>
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -133,12 +133,7 @@ public:
                       keyHead * group + (part + 1) * group / parts);
       }
     };
-    std::vector<std::thread> pool;
-    for (unsigned i = 1; i < threads; ++i)
-      pool.emplace_back(work);
-    work();
-    for (std::thread &thread : pool)
-      thread.join();
+    rt::onThreads(threads, work);
     return std::move(result);
   }
 

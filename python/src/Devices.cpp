@@ -40,7 +40,7 @@ void bindDevices(py::module_ &module) {
       .def_static(
           "host",
           [](bool checked, uint64_t seed, bool shuffle, uint32_t threads) {
-            const AttnHostOptions options{checked, shuffle, threads, seed};
+            const AttnHostOptions options{checked, shuffle, threads, seed, false};
             Device device;
             run([&] { return attnDeviceOpenHost(&options, device.handle.out()); });
             return device;

@@ -1,7 +1,9 @@
 //===- Normal.cpp - Tensors of standard normal numbers --------------------===//
 #include "Normal.h"
+#include "attn_rt/Threads.h"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 using namespace attn;
@@ -19,12 +21,11 @@ constexpr int64_t leastElements = 1 << 20;
 template <typename Work> void inParallel(int64_t count, int64_t elements, Work work) {
   int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   int64_t parts = std::clamp<int64_t>(count * elements / leastElements, 1, cores);
-  std::vector<std::thread> pool;
-  for (int64_t part = 1; part < parts; ++part)
-    pool.emplace_back(work, count * part / parts, count * (part + 1) / parts);
-  work(0, count / parts);
-  for (std::thread &thread : pool)
-    thread.join();
+  std::atomic<int64_t> next = 0;
+  rt::onThreads(static_cast<unsigned>(parts), [&] {
+    for (int64_t part; (part = next++) < parts;)
+      work(count * part / parts, count * (part + 1) / parts);
+  });
 }
 
 template <typename Bits> void pick(Bits *out, const Bits *table, int64_t count, rt::Random &random) {

@@ -8,6 +8,12 @@ namespace attn::rt {
 
 /// The device that runs everywhere and checks what it runs. Findings do not fail a launch: they add up in
 /// report().
+///
+/// Kernels are native code in this process, and nothing confines them. Compiled with checks, each access is
+/// looked at first, and one that would fault is a finding; without, a kernel that is wrong, or reads tables
+/// that are, may write anywhere or end the process with a signal. Around launches handlers of SIGSEGV,
+/// SIGBUS, SIGFPE, SIGILL and SIGTRAP say on standard error which kernel it was, and hand on to the handlers
+/// that were there (host::LaunchOptions::nameSignals, or ATTN_HOST_SIGNALS=0, leaves them alone).
 class HostDevice : public Device {
 public:
   /// For the launches to come.

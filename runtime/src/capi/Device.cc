@@ -39,6 +39,7 @@ AttnStatus attnDeviceOpenHost(const AttnHostOptions *options, AttnDevice **devic
     launch.shuffle = given.shuffle;
     launch.threads = given.threads;
     launch.seed = given.seed;
+    launch.nameSignals = !given.leaveSignals;
     auto shared = std::make_shared<SharedDevice>();
     auto made = makeHostDevice(launch);
     shared->host = made.get();

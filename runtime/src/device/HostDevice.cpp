@@ -214,7 +214,8 @@ private:
                                        {shape.block[0], shape.block[1], shape.block[2]}, shape.sharedBytes,
                                        args, memory_, options_);
     if (!report.error.empty())
-      return Error{ErrorKind::Device, "host: launching '" + kernel.name + "': " + report.error};
+      return Error{report.outOfMemory ? ErrorKind::Memory : ErrorKind::Device,
+                   "host: launching '" + kernel.name + "': " + report.error};
     report_.merge(report, options_.maxFindings);
     return {};
   }

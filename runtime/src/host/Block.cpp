@@ -3,6 +3,7 @@
 #include "Fiber.h"
 #include "Machine.h"
 #include "Mbarrier.h"
+#include "Signals.h"
 #include "Wgmma.h"
 #include <cstdio>
 #include <cstdlib>
@@ -13,16 +14,16 @@ namespace attn::rt::host {
 
 static constexpr uint64_t kCanary = 0x5ca1ab1e0ddba11ull;
 
-static uint8_t *reserve(size_t bytes) {
+static uint8_t *reserve(size_t bytes, const char *what) {
   void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED)
-    abort(); // a few MiB of address space: nothing sensible is left to do
+    throw NoRoom(bytes, what);
   return static_cast<uint8_t *>(p);
 }
 
-Block::Block() {
+Block::Block() : signalStack(new uint8_t[kSignalStackBytes]) {
   // 256 KiB alignment: the low 18 bits of a host address are the shared address.
-  uint8_t *raw = reserve(2 * kArenaBytes);
+  uint8_t *raw = reserve(2 * kArenaBytes, "its shared memory");
   size_t before = -reinterpret_cast<uintptr_t>(raw) & (kArenaBytes - 1);
   shared = raw + before;
   if (before)
@@ -38,11 +39,20 @@ Block::~Block() {
 
 static void laneMain(boost::context::detail::transfer_t t) {
   Lane *lane = arrived(t);
-  const Grid &grid = *lane->block->grid;
-  grid.kernel.entry(lane, grid.args);
-  lane->block->laneExit(*lane);
-  lane->block->switchAway(*lane);
-  abort(); // an exited lane is never chosen
+  Block &block = *lane->block;
+  block.grid->kernel.entry(lane, block.grid->args);
+  try {
+    block.laneExit(*lane);
+    block.switchAway(*lane);
+  } catch (...) {
+    block.failure = std::current_exception();
+  }
+  block.abandon(*lane); // an exited lane is never chosen
+}
+
+void Block::abandon(Lane &from) {
+  switchTo(mainContext, from.context, nullptr);
+  abort(); // run() does not come back to a block that failed
 }
 
 void Block::run(const Grid &g, uint64_t index) {
@@ -58,14 +68,15 @@ void Block::run(const Grid &g, uint64_t index) {
   flops = 0;
   uint32_t threads = static_cast<uint32_t>(g.block.count());
   warpCount = (threads + kLanes - 1) / kLanes;
-  while (warps.size() < warpCount)
-    warps.emplace_back(new Warp); // not zeroed: the exchange buffer is large
   if (stackCount < threads) {
+    uint8_t *larger = reserve(threads * kStackStride, "the stacks of its threads");
     if (stacks)
       munmap(stacks, stackCount * kStackStride);
     stackCount = threads;
-    stacks = reserve(stackCount * kStackStride);
+    stacks = larger;
   }
+  while (warps.size() < warpCount)
+    warps.push_back(std::unique_ptr<Warp>(new Warp)); // not zeroed: the exchange buffer is large
   for (Barrier &b : barriers)
     b = Barrier();
   readyWarps = throttledWarps = 0;
@@ -124,8 +135,11 @@ void Block::run(const Grid &g, uint64_t index) {
   if (checker)
     checker->beginBlock(*this);
   beginAsync();
-  while (Lane *first = pick())
+  while (Lane *first = pick()) {
     switchTo(first->context, mainContext, first);
+    if (failure) // of a lane, whose fiber must not be left by an exception
+      std::rethrow_exception(failure);
+  }
   if (aliveLanes)
     reportDeadlock();
   else

@@ -8,13 +8,15 @@
 #include "attn_rt/host/Launch.h"
 #include "Checker.h"
 #include "Machine.h"
+#include "Signals.h"
+#include "attn_rt/Threads.h"
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <pthread.h>
-#include <system_error>
 #include <thread>
 
 namespace attn::rt::host {
@@ -34,7 +36,10 @@ public:
   }
   void give(std::unique_ptr<Block> block) {
     std::lock_guard lock(mutex);
-    idle.push_back(std::move(block));
+    try {
+      idle.push_back(std::move(block));
+    } catch (const std::bad_alloc &) { // then it goes
+    }
   }
   static BlockPool &get() {
     static BlockPool &pool = []() -> BlockPool & {
@@ -72,17 +77,10 @@ std::string validate(const HostKernel &kernel, Dim3 grid, Dim3 block, uint32_t s
   return {};
 }
 
-} // namespace
-
-Report launch(const HostKernel &kernel, Dim3 gridDim, Dim3 blockDim, uint32_t sharedBytes, void **args,
-              MemoryMap &memory, const LaunchOptions &options) {
-  Report report;
-  report.error = validate(kernel, gridDim, blockDim, sharedBytes);
-  if (!report.error.empty())
-    return report;
-  auto start = std::chrono::steady_clock::now();
-  const Grid grid{kernel, gridDim, blockDim, sharedBytes, args, memory, options};
-  uint64_t blocks = gridDim.count();
+/// Runs the grid; `failed` is the block in which something threw what this throws.
+void runGrid(const Grid &grid, Report &report, std::optional<uint64_t> &failed) {
+  const LaunchOptions &options = grid.options;
+  const uint64_t blocks = grid.grid.count();
   std::vector<uint32_t> order(blocks);
   std::iota(order.begin(), order.end(), 0u);
   if (options.shuffle) {
@@ -93,44 +91,46 @@ Report launch(const HostKernel &kernel, Dim3 gridDim, Dim3 blockDim, uint32_t sh
   std::vector<BlockResult> results(blocks);
   std::atomic<uint64_t> next{0};
   std::mutex mutex;
-  const bool check = options.check && kernel.checked;
+  const bool check = options.check && grid.kernel.checked;
   WriteSet writes;
   if (check)
     writes.build(grid);
   std::vector<std::vector<LoggedRange>> logs(check ? blocks : 0);
   auto work = [&] {
-    auto block = BlockPool::get().take();
-    auto checker = check ? std::make_unique<Checker>(writes) : nullptr;
-    block->checker = checker.get();
-    Counters counters;
-    for (uint64_t i; (i = next.fetch_add(1)) < blocks;) {
-      block->findings.clear();
-      block->run(grid, order[i]);
-      counters.flops += block->flops;
-      if (check) {
-        counters += checker->counters();
-        logs[order[i]] = checker->takeLog();
+    std::optional<uint64_t> current;
+    try {
+      auto block = BlockPool::get().take();
+      auto checker = check ? std::make_unique<Checker>(writes) : nullptr;
+      block->checker = checker.get();
+      std::optional<WatchedThread> watched(std::in_place, *block, block->signalStack.get());
+      Counters counters;
+      for (uint64_t i; (i = next.fetch_add(1)) < blocks;) {
+        current = order[i];
+        block->findings.clear();
+        block->run(grid, *current);
+        counters.flops += block->flops;
+        if (check) {
+          counters += checker->counters();
+          logs[*current] = checker->takeLog();
+        }
+        results[*current].findings = std::move(block->findings);
+        results[*current].adds = std::move(block->adds);
       }
-      results[order[i]].findings = std::move(block->findings);
-      results[order[i]].adds = std::move(block->adds);
+      block->checker = nullptr;
+      watched.reset();
+      std::lock_guard lock(mutex);
+      report.counters += counters;
+      BlockPool::get().give(std::move(block));
+    } catch (...) {
+      next = blocks; // the others have no reason to go on
+      std::lock_guard lock(mutex);
+      if (!failed)
+        failed = current;
+      throw;
     }
-    block->checker = nullptr;
-    std::lock_guard lock(mutex);
-    report.counters += counters;
-    BlockPool::get().give(std::move(block));
   };
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  threads = static_cast<unsigned>(std::min<uint64_t>(threads, blocks));
-  std::vector<std::thread> pool;
-  for (unsigned t = 1; t < threads; ++t)
-    try {
-      pool.emplace_back(work);
-    } catch (const std::system_error &) {
-      break; // the system has no more threads: fewer do it, too
-    }
-  work();
-  for (std::thread &t : pool)
-    t.join();
+  onThreads(static_cast<unsigned>(std::min<uint64_t>(threads, blocks)), work);
   if (check) {
     std::vector<std::vector<LocalFinding>> found(blocks);
     findGridRaces(grid, logs, found);
@@ -141,6 +141,46 @@ Report launch(const HostKernel &kernel, Dim3 gridDim, Dim3 blockDim, uint32_t sh
     for (const DeferredAdd &add : results[b].adds)
       *add.address += add.value;
     addFindings(report, grid, b, results[b].findings);
+  }
+}
+
+/// Says what was asked where something in the runtime threw.
+void describeFailure(Report &report, const Grid &grid, std::optional<uint64_t> failed) {
+  const std::string blocks = std::to_string(grid.grid.count());
+  const std::string where =
+      (failed ? "block " + std::to_string(*failed) + " of " + blocks : "a grid of " + blocks + " blocks") +
+      " (" + std::to_string(grid.block.count()) + " threads, " + std::to_string(grid.sharedBytes) +
+      " bytes of shared memory)";
+  try {
+    throw;
+  } catch (const NoRoom &error) {
+    report.outOfMemory = true;
+    report.error =
+        "out of memory: " + std::to_string(error.bytes) + " bytes for " + error.purpose + ", in " + where;
+  } catch (const std::bad_alloc &) {
+    report.outOfMemory = true;
+    report.error = "out of memory in " + where;
+  } catch (const std::exception &error) {
+    report.error = std::string(error.what()) + ", in " + where;
+  }
+}
+
+} // namespace
+
+Report launch(const HostKernel &kernel, Dim3 gridDim, Dim3 blockDim, uint32_t sharedBytes, void **args,
+              MemoryMap &memory, const LaunchOptions &options) {
+  Report report;
+  report.error = validate(kernel, gridDim, blockDim, sharedBytes);
+  if (!report.error.empty())
+    return report;
+  auto start = std::chrono::steady_clock::now();
+  const Grid grid{kernel, gridDim, blockDim, sharedBytes, args, memory, options};
+  const SignalNotes notes(options.nameSignals);
+  std::optional<uint64_t> failed;
+  try {
+    runGrid(grid, report, failed);
+  } catch (...) {
+    describeFailure(report, grid, failed);
   }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

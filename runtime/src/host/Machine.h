@@ -65,7 +65,9 @@
 #include "BulkCopy.h"
 #include "Warp.h"
 #include "attn_rt/host/Launch.h"
+#include <exception>
 #include <memory>
+#include <new>
 
 namespace attn::rt::host {
 
@@ -103,6 +105,14 @@ struct DeferredAdd {
   float value;
 };
 
+/// Address space that could not be had, and what for.
+struct NoRoom : std::bad_alloc {
+  NoRoom(size_t bytes, const char *purpose) : bytes(bytes), purpose(purpose) {}
+  const char *what() const noexcept override { return "no address space"; }
+  size_t bytes;
+  const char *purpose;
+};
+
 struct Block {
   const Grid *grid = nullptr;
   uint64_t linear = 0; ///< index of the block in the grid
@@ -130,6 +140,8 @@ struct Block {
   void *mainContext = nullptr;
   Checker *checker = nullptr; ///< null in fast mode
   std::vector<LocalFinding> findings;
+  std::exception_ptr failure; ///< of what a lane called: run() throws it, and the block is good for nothing
+  const std::unique_ptr<uint8_t[]> signalStack; ///< of the thread that runs this (Signals.h)
 
   Block();
   ~Block();
@@ -139,6 +151,8 @@ struct Block {
   /// Runs one block to its end (or to a deadlock, which is reported).
   void run(const Grid &g, uint64_t index);
 
+  /// Leaves a lane for good, with everything that is on its stack, for run().
+  [[noreturn]] void abandon(Lane &from);
   /// Gives the core to a ready lane; returns when this one is ready and chosen again.
   void switchAway(Lane &from);
   void wake(Warp &warp, uint32_t lanes) {

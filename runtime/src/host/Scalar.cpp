@@ -39,7 +39,26 @@ static float extendHalf(float h) { return halfToFloat(static_cast<uint16_t>(std:
 static float truncateToHalf(float f) { return carry(floatToHalf(f)); }
 static float truncateToBfloat(float f) { return carry(floatToBfloat(f)); }
 
-#define SYMBOL(name) {#name, reinterpret_cast<void *>(&name)}
+// Native code has no tables by which an exception could pass through it, and a fiber no caller. So what an
+// operation throws (there is no memory for a copy to be noted, say) ends here, and the block with it.
+template <auto function> struct Guarded;
+template <typename Result, typename... Args, Result (*function)(LaneAbi *, Args...)>
+struct Guarded<function> {
+  static Result call(LaneAbi *lane, Args... args) {
+    Block &block = *laneOf(lane).block;
+    try {
+      return function(lane, args...);
+    } catch (...) {
+      block.failure = std::current_exception();
+    }
+    block.abandon(laneOf(lane));
+  }
+};
+template <typename Result, typename... Args, Result (*function)(Args...)> struct Guarded<function> {
+  static constexpr auto call = function; // of numbers alone
+};
+
+#define SYMBOL(name) {#name, reinterpret_cast<void *>(+Guarded<&name>::call)}
 static const Symbol kSymbols[] = {
     SYMBOL(attn_host_barrier),
     SYMBOL(attn_host_barrier_arrive),

@@ -36,7 +36,9 @@ struct LaunchOptions {
   uint64_t seed = 0;    ///< of scheduling order and asynchronous effects
   bool shuffle = false; ///< run lanes, warps and blocks in random order
   AsyncEffects asyncEffects = AsyncEffects::Random;
-  bool check = true;         ///< detectors and counters; needs a kernel compiled with checks
+  bool nameSignals =
+      true;          ///< say on standard error in which kernel a SIGSEGV or the like arose, and hand it on
+  bool check = true; ///< detectors and counters; needs a kernel compiled with checks
   unsigned maxFindings = 32; ///< distinct findings kept; all are counted
 };
 
@@ -84,7 +86,8 @@ struct Report {
   std::array<uint64_t, 6> totals{};
   Counters counters;
   double seconds = 0;
-  std::string error; ///< the launch itself was impossible; nothing ran
+  std::string error;        ///< the launch was impossible, or ended early: results are not there
+  bool outOfMemory = false; ///< that is the error
 
   uint64_t total(FindingKind k) const { return totals[size_t(k)]; }
   bool clean() const;
@@ -92,7 +95,10 @@ struct Report {
   void merge(const Report &other, unsigned maxFindings = 32);
 };
 
-/// Runs the grid to its end. `args` holds a pointer to each parameter's value.
+/// Runs the grid to its end, or to that of the process: native code is not confined, and what it does to
+/// addresses that are not its own may end in a signal (runtime/src/host/Signals.h). `args` holds a pointer to
+/// each parameter's value. What goes wrong in the runtime is an error of the report; std::bad_alloc leaves
+/// only where there is no memory to say so.
 Report launch(const HostKernel &kernel, Dim3 grid, Dim3 block, uint32_t sharedBytes, void **args,
               MemoryMap &memory, const LaunchOptions &options = {});
 

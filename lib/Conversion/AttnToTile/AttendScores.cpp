@@ -6,7 +6,8 @@
 // that make a soft cap, c * tanh(s / c), cheap:
 //
 // Constant factors cost nothing. Those in front merge with the scale, and one at
-// the end becomes the unit in which the softmax gets its scores.
+// the end becomes the unit in which the softmax gets its scores. Other products are
+// what they say, rounded: they may decide what to_int or a comparison gives.
 //
 // tanh has a short form near 0. Computed exactly it takes two of the slow
 // instructions of the special-function unit where the exponential of the softmax
@@ -50,6 +51,28 @@ static std::optional<double> constantFactor(arith::MulFOp product, Value &other)
     return constant.getValueAsDouble();
   }
   return std::nullopt;
+}
+
+/// Whether a product is a constant times the score, or times such a product: a factor in front.
+static bool scalesScore(Value value, Value score) {
+  Value other = value;
+  while (auto product = other.getDefiningOp<arith::MulFOp>())
+    if (!constantFactor(product, other))
+      return false;
+  return other == score;
+}
+
+/// Whether nothing but the region's result is made of a product, by other constant factors: one at the end.
+static bool scalesResult(arith::MulFOp product) {
+  for (Operation *op = product; op->hasOneUse(); op = *op->user_begin()) {
+    if (isa<attn::YieldOp>(*op->user_begin()))
+      return true;
+    Value other;
+    auto next = dyn_cast<arith::MulFOp>(*op->user_begin());
+    if (!next || !constantFactor(next, other))
+      return false;
+  }
+  return false;
 }
 
 /// Sets `form`. What does not differ from score to score is computed here, at the start of the kernel.
@@ -111,8 +134,9 @@ Value AttendKernel::score(ValueRange arguments, bool shortForm) {
       for (Value operand : op.getOperands())
         (void)inside(operand);
       Operation *copy = b.clone(op, mapping);
-      if (auto product = dyn_cast<arith::MulFOp>(copy))
-        product.setFastmath(product.getFastmath() | mergesFactors);
+      auto product = dyn_cast<arith::MulFOp>(op);
+      if (product && (scalesScore(product, block.getArgument(0)) || scalesResult(product)))
+        cast<arith::MulFOp>(copy).setFastmath(product.getFastmath() | mergesFactors);
     }
   }
   return inside(block.getTerminator()->getOperand(0));

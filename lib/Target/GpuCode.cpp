@@ -15,12 +15,15 @@
 //===----------------------------------------------------------------------===//
 #include "attn/Target/GpuCode.h"
 #include "attn/Target/PTX.h"
+#include "attn_rt/Threads.h"
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
 using namespace mlir;
 using namespace mlir::attn;
+namespace rt = ::attn::rt;
 
 namespace {
 
@@ -38,7 +41,8 @@ struct Job {
     kernel.walk([&](Operation *) { ++operations; });
   }
   void print(const Chip &chip);
-  void assemble(const Chip &chip);
+  /// `tooLate`: whether ptxas was, with any kernel; then it is not waited for again.
+  void assemble(const Chip &chip, std::atomic<bool> &tooLate);
 };
 
 } // namespace
@@ -52,22 +56,26 @@ void Job::print(const Chip &chip) {
     fault = llvm::toString(ptx.takeError());
 }
 
-void Job::assemble(const Chip &chip) {
-  if (!fault.empty())
+void Job::assemble(const Chip &chip, std::atomic<bool> &tooLate) {
+  if (!fault.empty() || tooLate)
     return;
-  if (llvm::Expected<Cubin> cubin = attn::assemble(code.ptx, chip))
+  if (llvm::Expected<Cubin> cubin = mlir::attn::assemble(code.ptx, chip)) {
     code.cubin = std::move(*cubin);
-  else
-    refusal = llvm::toString(cubin.takeError());
+  } else {
+    llvm::Error error = cubin.takeError();
+    if (error.isA<PtxasTooLate>())
+      tooLate = true;
+    refusal = llvm::toString(std::move(error));
+  }
 }
 
 /// One thread's share of the work.
-static void run(ArrayRef<Job *> jobs, const Chip &chip, bool assembles) {
+static void run(ArrayRef<Job *> jobs, const Chip &chip, bool assembles, std::atomic<bool> &tooLate) {
   for (Job *job : jobs)
     job->print(chip);
   for (Job *job : jobs)
     if (assembles)
-      job->assemble(chip);
+      job->assemble(chip, tooLate);
 }
 
 std::string GpuCode::ptx() const {
@@ -84,7 +92,7 @@ std::string GpuCode::log() const {
   return all;
 }
 
-FailureOr<GpuCode> attn::emitGpuCode(gpu::GPUModuleOp module, const Chip &chip, bool assembles) {
+FailureOr<GpuCode> mlir::attn::emitGpuCode(gpu::GPUModuleOp module, const Chip &chip, bool assembles) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<Job> jobs;
   for (auto kernel : module.getOps<LLVM::LLVMFuncOp>())
@@ -95,23 +103,27 @@ FailureOr<GpuCode> attn::emitGpuCode(gpu::GPUModuleOp module, const Chip &chip, 
   llvm::sort(order, [](Job *a, Job *b) { return std::pair(b->operations, a) < std::pair(a->operations, b); });
 
   const size_t helpers = std::max(1u, std::thread::hardware_concurrency()) - 1;
-  std::vector<std::thread> threads;
+  rt::Threads threads;
+  size_t started = 0;
   SmallVector<Job *> own;
   bool translated = true;
-  for (Job *job : order) {
-    FailureOr<KernelIR> ir = translateKernel(job->kernel, chip);
-    if (translated = succeeded(ir); !translated)
-      break;
-    job->ir = std::move(*ir);
-    if (threads.size() < helpers && job != order.back())
-      threads.emplace_back([job, &chip, assembles] { run(job, chip, assembles); });
-    else
-      own.push_back(job);
-  }
-  if (translated)
-    run(own, chip, assembles);
-  for (std::thread &thread : threads)
-    thread.join();
+  std::atomic<bool> tooLate = false;
+  // What this throws (memory may run out) waits until no thread reads the jobs any more.
+  threads.here([&] {
+    for (Job *job : order) {
+      FailureOr<KernelIR> ir = translateKernel(job->kernel, chip);
+      if (translated = succeeded(ir); !translated)
+        return;
+      job->ir = std::move(*ir);
+      auto work = [job, &chip, assembles, &tooLate] { run(job, chip, assembles, tooLate); };
+      if (started < helpers && job != order.back() && threads.start(work))
+        ++started;
+      else
+        own.push_back(job);
+    }
+    run(own, chip, assembles, tooLate);
+  });
+  threads.wait();
   if (!translated)
     return failure();
 

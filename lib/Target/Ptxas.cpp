@@ -1,14 +1,19 @@
 //===- Ptxas.cpp - NVIDIA's assembler, where there is one -----------------===//
 #include "attn/Target/Ptxas.h"
+#include "ChildProcess.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
+
+char mlir::attn::PtxasTooLate::ID = 0;
 
 std::string mlir::attn::findPtxas() {
   if (std::optional<std::string> given = sys::Process::GetEnv("ATTN_PTXAS"))
@@ -20,12 +25,49 @@ std::string mlir::attn::findPtxas() {
   return {};
 }
 
+/// Seconds that ptxas may take, from ATTN_PTXAS_SECONDS; 0: any number of them.
+static Expected<double> patience() {
+  // The largest kernels here take two seconds on a slow core.
+  constexpr double usual = 120;
+  std::optional<std::string> given = sys::Process::GetEnv("ATTN_PTXAS_SECONDS");
+  if (!given || given->empty())
+    return usual;
+  double seconds = 0;
+  if (!to_float(*given, seconds) || !(seconds >= 0))
+    return createStringError("ATTN_PTXAS_SECONDS: expected seconds, or 0 for no limit, got '" +
+                             Twine(*given) + "'");
+  return seconds;
+}
+
+/// How it went wrong, in words.
+static std::string faultOf(const mlir::attn::ChildEnd &end, double seconds) {
+  using mlir::attn::ChildEnd;
+  switch (end.kind) {
+  case ChildEnd::TooLate: {
+    std::string text;
+    raw_string_ostream(text) << "ptxas had not ended after " << format("%g", seconds)
+                             << " s and was killed (ATTN_PTXAS_SECONDS sets the limit, 0 none)\n";
+    return text;
+  }
+  case ChildEnd::Signalled:
+    return "ptxas failed: signal " + std::to_string(end.number) + " ended it\n";
+  case ChildEnd::Exited:
+    return "ptxas failed: ";
+  case ChildEnd::NotRun:
+    return "ptxas failed: " + end.problem + "\n";
+  }
+  llvm_unreachable("unknown end");
+}
+
 Expected<mlir::attn::Cubin> mlir::attn::assemble(StringRef ptx, const Chip &chip) {
   std::string program = findPtxas();
   if (program.empty())
     return createStringError(
         "no ptxas: put it on the PATH or set ATTN_PTXAS (the CUDA toolkit has it, and so does "
         "the Python package nvidia-cuda-nvcc)");
+  Expected<double> seconds = patience();
+  if (!seconds)
+    return seconds.takeError();
   SmallString<128> source, object, log;
   if (std::error_code error = sys::fs::createTemporaryFile("attn", "ptx", source))
     return createStringError(error, "cannot create a temporary file");
@@ -47,18 +89,17 @@ Expected<mlir::attn::Cubin> mlir::attn::assemble(StringRef ptx, const Chip &chip
   std::string arch = ("-arch=" + chip.name).str();
   // Kernels of a module, where it has several, side by side.
   StringRef arguments[] = {program, "-v", "-O3", "--split-compile=0", arch, source, "-o", object};
-  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
-  std::string failure;
-  // No limit of time: that takes a timer, of which a process has one, and others assemble beside this.
-  int status =
-      sys::ExecuteAndWait(program, arguments, std::nullopt, redirects, /*SecondsToWait=*/0, 0, &failure);
+  ChildEnd end = runChild(program, arguments, log, *seconds);
   Cubin cubin;
   if (auto text = MemoryBuffer::getFile(log))
     cubin.log = (*text)->getBuffer().str();
-  if (status != 0) {
+  if (!end.succeeded()) {
     removeSource.releaseFile(); // kept, so that the command below can be repeated
-    return createStringError(Twine("ptxas failed: ") + failure + cubin.log + "\nto repeat: " + program +
-                             " -v -O3 " + arch + " " + source + " -o /dev/null");
+    std::string text = faultOf(end, *seconds) + cubin.log + "\nto repeat: " + program + " -v -O3 " + arch +
+                       " " + std::string(source) + " -o /dev/null";
+    if (end.kind == ChildEnd::TooLate)
+      return make_error<PtxasTooLate>(text, inconvertibleErrorCode());
+    return createStringError(text);
   }
   auto bytes = MemoryBuffer::getFile(object, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!bytes)

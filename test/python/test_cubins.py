@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import time
+from pathlib import Path
 
 import pytest
 
@@ -30,17 +32,18 @@ printf %s "$*" > "$output"
 """
 
 
-def compile_in_process(tmp_path, act, forms=("ptx", "cubin")):
-    """Compiles with a ptxas that does what the shell's words in `act` say. Returns the artifact and what ptxas said, or
-    the error's kind and message."""
+def compile_in_process(tmp_path, act, forms=("ptx", "cubin"), before="", **variables):
+    """Compiles with a ptxas that does what the shell's words in `act` say, after what `before` does in Python. Returns
+    the artifact and what ptxas said, or the error's kind and message."""
     script = tmp_path / "ptxas"
     script.write_text(STAND_IN.replace("{act}", act))
     script.chmod(0o755)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     program = f"""
-        import json, sys
+        import json, signal, sys
         from attn import _attn
+        {before}
         try:
             made = _attn.compile({DECODE!r}, target="sm_90a", forms={list(forms)!r})
             print(json.dumps([json.loads(bytes(made.artifact)), made.ptxas]))
@@ -48,6 +51,7 @@ def compile_in_process(tmp_path, act, forms=("ptx", "cubin")):
             print(json.dumps([str(a) for a in failure.args]))
     """
     environment = {**os.environ, "ATTN_PTXAS": str(script), "TMPDIR": str(scratch), "MARKS": str(tmp_path)}
+    environment |= variables
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True,
@@ -87,6 +91,57 @@ def test_one_refusal_is_an_error_that_can_be_repeated(tmp_path):
     (kept,) = scratch.iterdir()  # the refused kernel's text, and nothing else
     assert f"-arch=sm_90a {kept} -o /dev/null" in message and message.count("to repeat") == 1
     assert ".entry decode_rows16(" in kept.read_text() and "rows192" not in kept.read_text()
+
+
+def lives(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_ptxas_that_hangs_is_killed_with_what_it_started(tmp_path):
+    hang = 'echo "began $1"; sleep 1000 & echo $! > $MARKS/$1.child; wait'
+    begin = time.monotonic()
+    (kind, message), scratch = compile_in_process(tmp_path, hang, ATTN_PTXAS_SECONDS="1.5")
+    assert time.monotonic() - begin < 100
+    assert kind == "device"
+    said = "ptxas had not ended after 1.5 s and was killed (ATTN_PTXAS_SECONDS sets the limit, 0 none)\nbegan decode_"
+    assert message.startswith(said)
+    kept = list(scratch.iterdir())
+    assert kept and all(f"-arch=sm_90a {source} -o /dev/null" in message for source in kept)
+    assert len(kept) < len(KERNELS), "what hung once is not waited for again on the same thread"
+    children = [int(path.read_text()) for path in tmp_path.glob("*.child")]
+    assert len(children) == len(kept) and not any(map(lives, children))
+
+
+def test_a_slow_ptxas_is_waited_for(tmp_path):
+    made, _ = compile_in_process(tmp_path, "sleep 1", ATTN_PTXAS_SECONDS="0")
+    assert isinstance(made[0], dict), made
+
+
+@pytest.mark.parametrize(
+    "act,before,seconds,said",
+    [
+        ("kill -SEGV $$", "", "", "ptxas failed: signal 11 ended it\n"),
+        (
+            "true",
+            "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+            "",
+            "ended: No child processes (does this process ignore SIGCHLD, or wait for children that are not its own?)",
+        ),
+        ("true", "", "soon", "ATTN_PTXAS_SECONDS: expected seconds, or 0 for no limit, got 'soon'"),
+        ("true", "", "-1", "ATTN_PTXAS_SECONDS: expected seconds, or 0 for no limit, got '-1'"),
+    ],
+)
+def test_other_ends_of_ptxas_are_named(tmp_path, act, before, seconds, said):
+    (kind, message), _ = compile_in_process(tmp_path, act, before=before, ATTN_PTXAS_SECONDS=seconds)
+    assert kind == "device" and said in message
+
+
+def test_a_ptxas_that_cannot_be_run_is_named(tmp_path):
+    (kind, message), _ = compile_in_process(tmp_path, "true", ATTN_PTXAS=str(tmp_path))
+    assert kind == "device" and f"ptxas failed: cannot run {tmp_path}: Permission denied" in message
 
 
 @pytest.mark.skipif(not PTXAS, reason="there is no ptxas")

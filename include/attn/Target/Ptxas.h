@@ -15,10 +15,18 @@ struct Cubin {
   std::string log; ///< what ptxas -v printed: registers, spills, warnings
 };
 
+/// ptxas did not end in time, and would probably not with the next kernel either.
+class PtxasTooLate : public llvm::ErrorInfo<PtxasTooLate, llvm::StringError> {
+public:
+  static char ID;
+  using ErrorInfo::ErrorInfo;
+};
+
 /// Path of ptxas: $ATTN_PTXAS, the PATH, then the usual place of the CUDA toolkit. Empty when there is none.
 std::string findPtxas();
 
-/// Assembles PTX. Fails with ptxas's own words and the command that repeats it (the PTX is kept for that).
+/// Assembles PTX. Fails with ptxas's own words and the command that repeats it (the PTX is kept for that),
+/// also where ptxas does not end: after $ATTN_PTXAS_SECONDS (120; 0: never) it is killed (PtxasTooLate).
 llvm::Expected<Cubin> assemble(llvm::StringRef ptx, const Chip &chip);
 
 } // namespace mlir::attn

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from .classes import heads as heads
     from .jit import compile as compile
     from .jit import forbid_compiling as forbid_compiling
+    from .jit import limit_kernels as limit_kernels
     from .kernel import Kernel as Kernel
     from .paged import CacheClass as CacheClass
     from .paged import PagedCache as PagedCache
@@ -79,6 +80,7 @@ _LAZY: dict[str, str] = {
     "forbid_compiling": "jit",
     "from_bfloat16_bits": "tensors",
     "heads": "classes",
+    "limit_kernels": "jit",
     "load_bundle": "bundle",
     "recent": "visibility",
     "sample": "samples",

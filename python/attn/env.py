@@ -96,9 +96,11 @@ def _ptxas() -> dict[str, str]:
 
 
 def _cache() -> dict[str, object]:
-    from .jit import disk_cache
+    from . import jit
 
-    return disk_cache().state()
+    return jit.disk_cache().state() | {
+        "in memory": f"{jit.kernels_in_memory()} of at most {jit._most} kernels"
+    }
 
 
 def _lines(value: object, indent: int = 2):

@@ -3,7 +3,7 @@
 What decides a kernel's code is a Request, and with the compiler's identity its key: the same text,
 target and schedule give the same key in every process and on every machine with this build of attn.
 
-    memory     this process's kernels, by what `compile` was given
+    memory     this process's kernels, by what `compile` was given: those that were used last
     bundles    what load_bundle brought (bundle.py)
     disk       what any process of the user compiled (disk.py)
     compiler   one thread of one process, while others wait for what it makes
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import os
 import sys
@@ -23,14 +24,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from . import _attn
+from . import _attn, checks
 from .devices import device_name, failed, get_device
 from .disk import DiskCache, Entry
-from .errors import CacheMiss, CompileError, SpecError, closest, expected
+from .errors import CacheMiss, CompileError, Error, SpecError, closest, expected
 from .kernel import Kernel
 from .locks import ThreadLocks
 
 _KEY_FORMAT = 1
+_USUAL_KERNELS = 256  # in memory: some 70 MB on the host device
+_MOST_KEYS = 64  # of one of them: sizes of windows, ways to say the same
 _QUIET_SECONDS = 0.5  # a compilation that takes no longer is not spoken of
 
 
@@ -69,8 +72,20 @@ class Request(NamedTuple):
         return f"{entry} for {self.target}" + (" on the host device" if self.form == "host" else "")
 
 
+class Kept:
+    """Code that is in memory for `compile`, and under which keys: what it was given (with sizes of windows and sinks,
+    so that each is a Kernel of its own), and the request and device."""
+
+    __slots__ = ("keys", "used")
+
+    def __init__(self) -> None:
+        self.keys: dict[tuple, None] = {}
+        self.used = 0
+
+
 counts = Counts()
-_kernels: dict[tuple, Kernel] = {}  # by what was given, and by request and device
+_kernels: dict[tuple, tuple[Kernel, Kept]] = {}
+_clock = itertools.count()
 _bundled: dict[str, Entry] = {}
 _flights = ThreadLocks()
 _left_behind: list[dict] = []
@@ -107,12 +122,14 @@ def compile(
     entry     the function, where the text has several
     checked   host device: instrumented for its detectors, which find races and stray accesses; slower
 
-    The same arguments give the same object. Any thread may call it; while one compiles, others that ask for the same
+    The same arguments give the same object, as long as it is kept (limit_kernels). Any thread may call it; while one compiles, others that ask for the same
     wait. Errors: CompileError (the compiler's words), DeviceError, CacheMiss where compiling is forbidden.
     """
     given = (spec, target, schedule, device, entry, checked)
     try:
-        return _kernels[given]
+        kernel, kept = _kernels[given]
+        kept.used = next(_clock)
+        return kernel
     except (KeyError, TypeError):
         pass
     place = get_device(device)
@@ -126,15 +143,36 @@ def compile(
     )
     if place is not get_device(device_name(place)):  # a device of the caller's own: it is theirs to keep
         return _load(request, place).described_by(spec)
-    with _flights.hold((request, device_name(place))):
-        kernel = _kernels.get((request, device_name(place)))
-        if kernel is None:
-            kernel = _load(request, place)
-            _kernels[request, device_name(place)] = kernel
+    loaded = request, device_name(place)
+    with _flights.hold(loaded):
+        kernel, kept = _kernels.get(loaded) or (_load(request, place), Kept())
+        _keep(loaded, kernel, kept)
     described = kernel.described_by(spec)
     with contextlib.suppress(TypeError):
-        return _kernels.setdefault(given, described)
+        return _keep(given, described, kept)
     return described
+
+
+def _keep(key: tuple, kernel: Kernel, kept: Kept) -> Kernel:
+    """The kernel, or the one that another thread has put there meanwhile; at the cost of those used longest ago."""
+    with _guard:
+        kernel, kept = _kernels.setdefault(key, (kernel, kept))
+        kept.used = next(_clock)
+        kept.keys[key] = None
+        if len(kept.keys) == 1:
+            _forget_some()
+        elif len(kept.keys) > _MOST_KEYS:
+            _, oldest, *_ = kept.keys  # the first is the request
+            del kept.keys[oldest]
+            _kernels.pop(oldest, None)
+    return kernel
+
+
+def _forget_some() -> None:
+    all_kept = {id(kept): kept for _, kept in _kernels.values()}.values()
+    for kept in sorted(all_kept, key=lambda kept: kept.used)[: max(len(all_kept) - _most, 0)]:
+        for key in kept.keys:
+            _kernels.pop(key, None)
 
 
 def form_of(device: _attn.Device) -> str:
@@ -235,7 +273,40 @@ def load_native(request: Request, device: _attn.Device) -> tuple[_attn.Kernel, s
 
 def clear_kernels() -> None:
     """Forgets this process's kernels; those that are in use live on. What is on disk stays."""
-    _kernels.clear()
+    with _guard:
+        _kernels.clear()
+
+
+def kernels_in_memory() -> int:
+    """How many compiled kernels are kept; descriptions that differ in sizes of windows and sinks alone share one."""
+    with _guard:
+        return len({id(kept) for _, kept in _kernels.values()})
+
+
+def limit_kernels(most: int) -> None:
+    """Keeps at most so many compiled kernels in this process's memory, those that were used last. ATTN_KERNELS in the
+    environment says so from the start; 256 where nothing does.
+
+    A kernel that is forgotten lives on for whoever holds it, or a plan of it, and comes from disk where it is asked for
+    again. Errors: SpecError.
+    """
+    global _most
+    most = checks.integer("most", most, 1, 2**31 - 1)
+    with _guard:
+        _most = most
+        _forget_some()
+
+
+def _limit_of_environment() -> int:
+    text = os.environ.get("ATTN_KERNELS", "").strip()
+    if not text:
+        return _USUAL_KERNELS
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise Error(f"ATTN_KERNELS: expected the most kernels to keep in memory, at least 1, got {text!r}")
+    return int(text)
+
+
+_most = _limit_of_environment()
 
 
 # --- Compiling forbidden -------------------------------------------------------------------------------------

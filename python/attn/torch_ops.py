@@ -346,6 +346,7 @@ def padded_kernel(
     return jit.compile(spec, device=device)
 
 
+_MOST_PLANS = 256  # of a thread, as many as there are kernels
 _local = threading.local()
 os.register_at_fork(after_in_child=lambda: (padded_kernel.cache_clear(), _local.__dict__.clear()))
 
@@ -376,6 +377,8 @@ def _plan(kernel, q, spans, classes, batch, heads_apart, rows, tokens, value_dim
         plan = entry[0]
         plan.update(tables)
     known[kernel, stream] = (plan, wanted)
+    if len(known) > _MOST_PLANS:  # they hold kernels
+        del known[next(iter(known))]
     return plan
 
 

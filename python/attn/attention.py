@@ -48,6 +48,7 @@ def attend(
     layout: str = "bshd",
     return_lse: bool = False,
     out: Any = None,
+    **others: Any,
 ) -> Any:
     """Attention of dense tensors, or of packed sequences; on a GPU or, on CPU tensors, on the host device.
 
@@ -68,7 +69,7 @@ def attend(
                   on the CPU: those on a GPU are waited for
     return_lse    gives (out, lse): the logarithm of each row's softmax denominator, float32 `[batch, seq, heads]`, in
                   the order of `layout`; packed `[tokens, heads]`
-    out           where the output goes
+    out           where the output goes: memory in which no other argument lies
 
     Nothing is copied where each tensor lies in memory in one of the two layouts, whichever `layout` names its
     dimensions: k and v in one, and possibly as the front part of a longer cache. A q that lies in the other one than k
@@ -78,6 +79,10 @@ def attend(
     Neither waits for a GPU nor allocates more than the output once a call like it was made. Errors: TensorError,
     SpecError, before anything is launched; DeviceError.
     """
+    if others:
+        from .hints import refuse_options
+
+        refuse_options(others, attend.__kwdefaults__)
     if is_traced(q):
         from . import torch_ops
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from . import visibility
 from .arrange import Arrangement, arrange
-from .dtypes import DTYPES, storage_name
+from .dtypes import DTYPES, no_floats, storage_name
 from .errors import SpecError, TensorError, closest, expected
 from .jit import compile
-from .layouts import swapped
+from .layouts import overlaps, swapped
 from .score import Score, tensor_shapes, trace
 from .slots import Seen, check, look, seen, slots_of
 from .spec import Spec
@@ -56,6 +56,8 @@ class Call:
     device: str
     return_lse: bool
     gradient: bool
+    names: tuple[str, ...]
+    """Of what is looked at: q, k, v and the rest."""
     lock: Any = field(default_factory=threading.Lock)
     alive: bool = True
     """Until another call takes the plan."""
@@ -81,7 +83,7 @@ class Call:
             out = swap_axes(result) if made.swapped else result
             addresses.append(look("out", result, self.stream, keep)[0])
         else:
-            addresses.append(self._check_out(look("out", out, self.stream, keep)))
+            addresses.append(self._check_out(look("out", out, self.stream, keep), looks))
         if self.return_lse:
             lse = empty(q, made.shape[:-1], "f32")
             addresses.append(look("lse", lse, self.stream, keep)[0])
@@ -92,7 +94,7 @@ class Call:
             )
         return out
 
-    def _check_out(self, given: tuple) -> int:
+    def _check_out(self, given: tuple, looks: list) -> int:
         found, made = as_bfloat16(given[1]), self.arrangement
         shape = swapped(made.shape) if made.swapped else made.shape
         if found.dtype != self.dtype or found.shape != shape:
@@ -108,6 +110,14 @@ class Call:
             )
         if not given[1][4]:
             raise TensorError("out: expected memory that may be written, got a read-only array")
+        nbytes = 2 * math.prod(made.shape)
+        for name, (address, signature) in zip(self.names, looks, strict=True):
+            read = as_bfloat16(signature)
+            itemsize = DTYPES[read.dtype][1] if read.dtype else 0  # what has none, nothing reads
+            if overlaps(given[0], nbytes, address, read.shape, read.strides, itemsize):
+                raise TensorError(
+                    f"out: overlaps {name}, which other blocks still read when the first results are written"
+                )
         return given[0]
 
 
@@ -187,6 +197,10 @@ def make_call(options: Options, looks: list, tables: tuple, stream: int, spare_p
         device=q.device,
         return_lse=options.return_lse,
         gradient=any(signature[5] for _, signature in looks),
+        names=(
+            *"qkv",
+            *(name if name == "sink_logits" else f"tensors[{name!r}]" for name in options.names),
+        ),
     )
 
 
@@ -233,6 +247,12 @@ def read_tensors(options: Options, looks: list) -> tuple[tuple[str, tuple], ...]
     """Names and shapes of what a score function may read: an extent of as many as there are heads is compiled, all
     others are sizes of the run."""
     q = looks[0][1][1]
+    for name, (_, signature) in zip(options.names, looks[3:], strict=True):
+        found = seen(signature)
+        if name != "sink_logits" and found.dtype != "f32":
+            raise TensorError(
+                f"tensors[{name!r}]: expected float32, got {found.text()}{no_floats(found.dtype)}"
+            )
     by_token = (
         isinstance(options.layout, str) and options.layout == "bshd"
     )  # what else it may be is refused later

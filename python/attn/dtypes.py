@@ -54,3 +54,13 @@ def storage_name(argument: str, dtype: object, kind: type[Error] = SpecError) ->
     if short is None and isinstance(dtype, str):
         nearest = closest(dtype, ("bfloat16", "float16")) or nearest
     raise expected(kind, argument, "'bfloat16' or 'float16'", dtype, nearest=nearest)
+
+
+def no_floats(dtype: str | None) -> str:
+    """What a message says of integers and truth values where floats are expected."""
+    if not dtype or dtype[0] == "f" or dtype == "bf16":
+        return ""
+    return (
+        "; nearest legal: its float32 copy, which holds integers up to 2^24 and truth values (1 and 0) exactly. As an "
+        "index such an element is attn.math.to_int(table[i])"
+    )

@@ -48,6 +48,28 @@ def forms(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[Form]:
     return found
 
 
+def overlaps(
+    start: int, nbytes: int, address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+) -> bool:
+    """Whether nbytes from `start` on meet elements of a strided tensor. What lies between its outermost slices does not
+    count, such as the room behind the tokens of each sequence of a cache."""
+    if nbytes == 0 or 0 in shape:
+        return False
+    run, step, count = itemsize, 0, 1
+    for stride, n in sorted(
+        (abs(stride) * itemsize, n) for stride, n in zip(strides, shape, strict=True) if n > 1
+    ):
+        run, step, count = run + (count - 1) * step, stride, n
+    if step <= run:
+        run, count = run + (count - 1) * step, 1
+    # The slices [address + i * step, ... + run) that end behind `start` and begin before its end.
+    if count == 1:
+        return start < address + run and address < start + nbytes
+    first = max((start - address - run) // step + 1, 0)
+    last = min(-(-(start + nbytes - address) // step) - 1, count - 1)
+    return first <= last
+
+
 def swapped(axes: tuple) -> tuple:
     """The second and third exchanged."""
     return (axes[0], axes[2], axes[1], *axes[3:])

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from . import checks, operators
+from .dtypes import DTYPES, no_floats, short_name
 from .errors import SpecError, expected
 from .tracing import ARGUMENTS, Absent, Instruction, Table, Traced, Tracer
 
@@ -74,6 +75,8 @@ def tensor_shapes(
     for name, given in tensors.items():
         checks.name(f"tensors[{name!r}]", name, taken)
         shape = getattr(given, "shape", given)
+        if (dtype := short_name(getattr(given, "dtype", None))) and no_floats(dtype):
+            raise SpecError(f"tensors[{name!r}]: expected float32, got {DTYPES[dtype][0]}{no_floats(dtype)}")
         if not isinstance(shape, (tuple, list)) or not 1 <= len(shape) <= 8:
             legal = "a shape of 1 to 8 extents, or an array that has one"
             raise expected(SpecError, f"tensors[{name!r}]", legal, given)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from . import _attn
-from .dtypes import DTYPES, short_name
+from .dtypes import DTYPES, no_floats, short_name
 from .errors import TensorError, given
 
 # dtype, shape, strides, device, writable, needs a gradient: as the tensor's library gives them.
@@ -179,7 +179,8 @@ def check(slot: Slot, signature: Signature, sizes: dict[str, int], device: str) 
     found, name = seen(signature), {"o": "out"}.get(slot.name, slot.name)
     bits = found.dtype == "u16" and slot.dtype == "bf16"  # NumPy has no bfloat16 (tensors.py)
     if (found.dtype != slot.dtype and not bits) or not _fits(slot, found.shape, sizes):
-        raise TensorError(f"{name}: expected {slot.legal(sizes)}, got {found.text()}")
+        hint = no_floats(found.dtype) if slot.dtype == "f32" else ""
+        raise TensorError(f"{name}: expected {slot.legal(sizes)}, got {found.text()}{hint}")
     if found.device != device:
         raise TensorError(f"{name}: expected memory of {device}, where the kernel runs, got {found.device}")
     if not contiguous(found.shape, found.strides):

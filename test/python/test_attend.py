@@ -259,6 +259,22 @@ FLEX_MASKS = {
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_documents_in_one_sequence_by_a_table_of_floats():
+    """Integers in float32: as they are in a comparison, and as an index."""
+    document = numpy.repeat(numpy.arange(4), [20, 7, 30, 13]).astype(numpy.float32)
+    weight = numpy.array([0.5, -1, 2, 0], numpy.float32)
+
+    def score(s, h, qi, ki, document, weight):
+        own = attn.math.to_int(document[ki])
+        return attn.math.where(document[qi] == document[ki], s + weight[own], -attn.math.inf)
+
+    def wanted(s, h, qi, ki):
+        same = document[qi] == document[ki]
+        return numpy.where(same, s + weight[document[ki].astype(int)], -numpy.inf)
+
+    compare(qkv(rows=70), {"score": wanted}, score=score, tensors={"document": document, "weight": weight})
+
+
 @pytest.mark.parametrize("scored", ["plain", "softcap", "alibi", "blocks"])
 @pytest.mark.parametrize("mask", FLEX_MASKS)
 def test_flex_attention(mask, scored):

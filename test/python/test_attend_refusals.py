@@ -100,6 +100,35 @@ WRONG = [
     ),
     (
         lambda t: t,
+        {"attn_mask": None},
+        "attend: has no argument 'attn_mask'; attn has no mask tensors: say who",
+    ),
+    (
+        lambda t: t,
+        {"is_causal": True},
+        "attend: has no argument 'is_causal'; write causal=True. Rows are the last",
+    ),
+    (
+        lambda t: t,
+        {"enable_gqa": True},
+        "'enable_gqa'; leave it out: which query heads share a KV head follows from",
+    ),
+    (lambda t: t, {"dropout_p": 0.0}, "'dropout_p'; attn has no dropout: leave it out where it is 0"),
+    (lambda t: t, {"softmax_scale": 0.1}, "'softmax_scale'; write scale="),
+    (lambda t: t, {"casual": True}, "attend: has no argument 'casual'; nearest legal: causal"),
+    (lambda t: t, {"xyz": True}, "attend: has no argument 'xyz'; see help(attn.attend)"),
+    (
+        lambda t: t,
+        {"score": lambda s, h, qi, ki, doc: s * doc[qi], "tensors": {"doc": numpy.zeros(70, numpy.int32)}},
+        "tensors['doc']: expected float32, got int32 [70]; nearest legal: its float32 copy, which holds integers",
+    ),
+    (
+        lambda t: t,
+        {"score": lambda s, h, qi, ki, on: s * on[qi], "tensors": {"on": numpy.zeros(70, bool)}},
+        "tensors['on']: expected float32, got bool [70]; nearest legal: its float32 copy, which holds integers",
+    ),
+    (
+        lambda t: t,
         {"out": numpy.zeros((2, 5, 8, 32), numpy.float16)},
         "out: expected float16 [2, 5, 8, 64], got float16",
     ),
@@ -142,6 +171,62 @@ def test_read_only_outputs_are_refused():
     out.flags.writeable = False
     with pytest.raises(attn.TensorError, match="out: expected memory that may be written"):
         attn.attend(q, k, v, out=out)
+
+
+def inside(memory, shape, offset):
+    """An array of that shape in a piece of memory, so many elements behind its beginning."""
+    count = int(numpy.prod(shape))
+    return memory[offset : offset + count].reshape(shape)
+
+
+@pytest.mark.parametrize("offset", [0, 64, -64, 5 * 8 * 64 - 1])
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_outputs_in_the_memory_of_inputs_are_refused(name, offset):
+    tensors = dict(zip("qkv", qkv(), strict=True))
+    memory = numpy.zeros(60000, numpy.float16)
+    given = tensors[name] = inside(memory, tensors[name].shape, 20000)
+    size = tensors["q"].size
+    out = inside(memory, tensors["q"].shape, 20000 + offset)
+    with pytest.raises(attn.TensorError, match=f"^out: overlaps {name}, which other blocks still read"):
+        attn.attend(**tensors, out=out)
+    for legal in (20000 - size, 20000 + given.size):
+        attn.attend(**tensors, out=inside(memory, tensors["q"].shape, legal))
+
+
+def test_outputs_in_the_memory_of_other_inputs_are_refused():
+    q, k, v = qkv()
+    memory = numpy.zeros(q.size, numpy.float16)
+    floats = memory.view(numpy.float32)
+    out = inside(memory, q.shape, 0)
+    with pytest.raises(attn.TensorError, match="^out: overlaps sink_logits, which"):
+        attn.attend(q, k, v, sink_logits=floats[8:16], out=out)
+    with pytest.raises(attn.TensorError, match=r"^out: overlaps tensors\['slopes'\], which"):
+        attn.attend(
+            q,
+            k,
+            v,
+            score=lambda s, h, qi, ki, slopes: s * slopes[h],
+            tensors={"slopes": floats[-8:]},
+            out=out,
+        )
+
+
+def test_outputs_in_the_room_behind_the_tokens_of_a_cache_are_legal():
+    q, k, v = qkv(batch=3, rows=2, heads=2)
+    cache = numpy.zeros((3, 200, 2, 64), numpy.float16)
+    cache[:, :70] = k
+    for sequence in range(3):  # between two sequences, and behind the last
+        out = cache[sequence : sequence + 1, 80:82]
+        one = attn.attend(q[:1], cache[:, :70][:1], v[:1], out=out)
+        assert one is out
+    out = numpy.lib.stride_tricks.as_strided(cache[0, 100:], q.shape, q.strides)
+    wanted = attn.attend(q, k, v)
+    v_room = numpy.zeros((3, 200, 2, 64), numpy.float16)
+    v_room[:, :70] = v
+    assert (attn.attend(q, cache[:, :70], v_room[:, :70], out=out) == wanted).all()
+    out = numpy.lib.stride_tricks.as_strided(cache[0, 197:], q.shape, q.strides)  # reaches the second one
+    with pytest.raises(attn.TensorError, match="^out: overlaps k"):
+        attn.attend(q, cache[:, :70], v_room[:, :70], out=out)
 
 
 def test_tensors_of_no_memory_are_refused():

@@ -10,7 +10,7 @@ from test_visibility import VISIBILITIES
 pytest.importorskip("attn._attn", reason="the extension is not built")
 
 from attn.arrange import arrange  # noqa: E402
-from attn.layouts import Form, forms, swapped  # noqa: E402
+from attn.layouts import Form, forms, overlaps, swapped  # noqa: E402
 from attn.slots import Seen  # noqa: E402
 
 
@@ -211,3 +211,21 @@ def test_packed_arrangements_mean_attention(sizes, see, seed):
                 numpy.arange(tokens),
             )
             numpy.testing.assert_allclose(out[starts[i] : starts[i + 1], h], wanted, atol=1e-12)
+
+
+@settings(max_examples=500)
+@given(
+    st.tuples(*[st.integers(0, 4)] * 3),
+    st.integers(0, 7),
+    st.integers(60, 200),
+    st.integers(0, 30),
+    st.booleans(),
+)
+def test_overlaps_are_those_of_the_elements(shape, room, start, nbytes, swap):
+    strides = (shape[1] * shape[2] + room, shape[2], 1)
+    if swap:
+        shape, strides = swapped((*shape, 1))[:3], swapped((*strides, 1))[:3]
+    places = [sum(i * n for i, n in zip(index, strides, strict=True)) for index in numpy.ndindex(*shape)]
+    memory = {100 + 2 * place + half for place in places for half in (0, 1)}
+    met = any(start <= byte < start + nbytes for byte in memory)
+    assert overlaps(start, nbytes, 100, shape, strides, 2) == met

@@ -105,6 +105,11 @@ READS = [
     (lambda s, h, qi, ki, t: s + t[:], {"t": (32,)}, "no slices"),
     (lambda s, h, qi, ki: s, {"t": (32,)}, "called as score(s, h, qi, ki, t)"),
     (lambda s, h, qi, ki, t: s, {"t": 32}, "tensors['t']: expected a shape of 1 to 8 extents"),
+    (
+        lambda s, h, qi, ki, t: s,
+        {"t": numpy.zeros(3, bool)},
+        "tensors['t']: expected float32, got bool; nearest legal: its float32 copy, which holds",
+    ),
     (lambda s, h, qi, ki, t: s, {"t": ()}, "tensors['t']: expected a shape of 1 to 8 extents"),
     (lambda s, h, qi, ki, t: s, {"t": (0,)}, "tensors['t']: expected an integer from 1 to 2147483647, got 0"),
     (lambda s, h, qi, ki, **t: s, {"lse": (32,)}, "tensors['lse']: expected a name that no kernel reserves"),

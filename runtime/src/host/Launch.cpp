@@ -28,18 +28,17 @@ class BlockPool {
 public:
   std::unique_ptr<Block> take() {
     std::lock_guard lock(mutex);
-    if (idle.empty())
+    if (idle.empty()) {
+      idle.reserve(++made); // so that giving cannot fail
       return std::make_unique<Block>();
+    }
     auto block = std::move(idle.back());
     idle.pop_back();
     return block;
   }
   void give(std::unique_ptr<Block> block) {
     std::lock_guard lock(mutex);
-    try {
-      idle.push_back(std::move(block));
-    } catch (const std::bad_alloc &) { // then it goes
-    }
+    idle.push_back(std::move(block));
   }
   static BlockPool &get() {
     static BlockPool &pool = []() -> BlockPool & {
@@ -57,6 +56,7 @@ private:
   }
   std::mutex mutex;
   std::vector<std::unique_ptr<Block>> idle;
+  size_t made = 0;
 };
 
 struct BlockResult {

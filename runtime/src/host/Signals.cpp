@@ -149,7 +149,10 @@ struct Handlers {
   }
   void end() {
     std::lock_guard lock(mutex);
-    if (launches == 0 || --launches) // 0: this is a child, and the launch its parent's
+    if (launches == 0) // this is a child, and the launch its parent's
+      return;
+    --launches;
+    if (launches > 0)
       return;
     for (size_t i = 0; i < std::size(kSignals); ++i) {
       struct sigaction current = {};

@@ -57,7 +57,8 @@ class Instruction:
         return hash((self.op, self.type, self.operands, self.detail))
 
     def renumbered(self, number: Mapping[int, int]) -> Instruction:
-        return replace(self, operands=tuple(number[index] for index in self.operands))
+        operands = tuple([number[index] for index in self.operands])
+        return self if operands == self.operands else replace(self, operands=operands)
 
 
 def as_f32(value: float) -> float:

@@ -176,6 +176,13 @@ llvm::Error Rewriter::rewriteLLVM(Operation *op) {
     rewritePointerCasts(op);
     return llvm::Error::success();
   }
+  if (isa<LLVM::FPToSIOp, LLVM::FPToUIOp>(op)) { // PTX's conversions saturate, and make 0 of NaN
+    StringRef name = isa<LLVM::FPToSIOp>(op) ? "llvm.fptosi.sat" : "llvm.fptoui.sat";
+    auto fresh = LLVM::CallIntrinsicOp::create(b, loc, op->getResult(0).getType(), b.getStringAttr(name),
+                                               op->getOperands());
+    replace(op, fresh.getResult(0));
+    return llvm::Error::success();
+  }
   if (auto tanh = dyn_cast<LLVM::TanhOp>(op)) { // PTX has the approximate instruction only
     if (tanh.getType() != f32)
       return errorAt(op, "the host device executes tanh of f32 only");

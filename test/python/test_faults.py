@@ -1,6 +1,8 @@
 """Kernels of the host device that fault, or find no memory: what a Python process is told."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,8 +34,6 @@ wrong = [16 if name == "kv.k" else address for name, address in zip(kernel.slots
 
 
 def run(code, **variables):
-    import os
-
     environment = dict(os.environ, PYTHONPATH=str(Path(attn.__file__).parents[1])) | variables
     return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
@@ -46,14 +46,13 @@ def test_a_kernel_that_faults_is_named_before_python_says_where_it_was():
         + "faulthandler.enable()\nkernel.launch(addresses, nbytes, plan)\nkernel.launch(wrong, nbytes, plan)"
     )
     assert done.returncode == -signal.SIGSEGV
-    first, _, rest = done.stderr.partition("\n")
-    assert first.startswith("attn: SIGSEGV (a wrong address) at 0x"), done.stderr
-    assert (
-        "while the host device ran kernel 'mine_rows" in first
-        and ", block " in first
-        and ", thread " in first
+    named = re.match(
+        r"(attn: SIGSEGV \(a wrong address\) at 0x[0-9a-f]+ while the host device ran kernel 'mine_rows\d+', "
+        r"block \d+, thread \d+\n)+",  # one for each thread that faults
+        done.stderr,
     )
-    assert rest.startswith("Fatal Python error: Segmentation fault")
+    assert named, done.stderr
+    assert done.stderr[named.end() :].startswith("Fatal Python error: Segmentation fault")
 
 
 def test_handlers_are_left_alone_if_so_asked():

@@ -8,8 +8,9 @@
 using namespace attn::run;
 using Clock = std::chrono::steady_clock;
 
-Progress::Progress(std::string program)
-    : program(std::move(program)), terminal(isatty(STDERR_FILENO)), thread([this] { loop(); }) {}
+Progress::Progress(std::string program) : program(std::move(program)), terminal(isatty(STDERR_FILENO)) {
+  threads.start([this] { loop(); }); // without a thread nothing is said
+}
 
 Progress::~Progress() {
   {
@@ -17,7 +18,6 @@ Progress::~Progress() {
     stop = true;
   }
   wake.notify_all();
-  thread.join();
 }
 
 void Progress::stage(std::string next) {

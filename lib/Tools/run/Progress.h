@@ -2,10 +2,11 @@
 #ifndef ATTN_TOOLS_RUN_PROGRESS_H
 #define ATTN_TOOLS_RUN_PROGRESS_H
 
+#include "attn_rt/Threads.h"
+
 #include <condition_variable>
 #include <mutex>
 #include <string>
-#include <thread>
 
 namespace attn::run {
 
@@ -31,7 +32,7 @@ private:
   bool stop = false;
   bool shown = false;
   bool terminal;
-  std::thread thread;
+  rt::Threads threads;
 };
 
 } // namespace attn::run

@@ -35,10 +35,11 @@ class HeadGates:
         """Columns of the file."""
         return self.values.shape[1]
 
-    def above(self, threshold: float) -> numpy.ndarray:
-        """int32 [layers, kv_heads], the tensor `classes` of each layer: 0 (retrieval) where the gate is larger than
-        the threshold, else 1 (streaming)."""
-        return numpy.where(self.values > threshold, RETRIEVAL, STREAMING).astype(numpy.int32)
+    def at_least(self, threshold: float) -> numpy.ndarray:
+        """int32 [layers, kv_heads], the tensor `classes` of each layer: 0 (retrieval) where the gate, of which 0 to 1
+        counts, is the threshold or more, else 1 (streaming). So DuoAttention selects: what training left a little below
+        0 is 0."""
+        return numpy.where(self.values.clip(0, 1) >= threshold, RETRIEVAL, STREAMING).astype(numpy.int32)
 
     def by_share(self, share: float) -> numpy.ndarray:
         """The same, with this share of all heads (0 to 1, rounded to whole heads) retrieving: those with the largest

@@ -17,7 +17,7 @@ def test_reads_what_was_published(tmp_path):
     path.write_text("6.05e-01\t0.0\t1\n9.9e-01 2.5e-02\t0.0\n\n")
     gates = read_head_gates(path)
     assert (gates.layers, gates.kv_heads) == (2, 3)
-    assert gates.above(0.5).tolist() == [[0, 1, 0], [0, 1, 1]]
+    assert gates.at_least(0.5).tolist() == [[0, 1, 0], [0, 1, 1]]
     assert gates.by_share(1 / 6).tolist() == [[1, 1, 0], [1, 1, 1]]
 
 
@@ -65,6 +65,15 @@ def test_a_share_takes_the_largest_gates(values, share):
     assert not chosen.size or not others.size or chosen.min() >= others.max()
 
 
+def test_selects_as_published():
+    """From the threshold on, of gates clipped to 0 to 1."""
+    gates = head_gates([[0.5, -1.4e-3, 1.2], [0.49, 0.0, 1.0]])
+    assert gates.at_least(0.5).tolist() == [[0, 1, 0], [1, 1, 0]]
+    assert gates.at_least(0).tolist() == [[0, 0, 0], [0, 0, 0]]
+    assert gates.at_least(1).tolist() == [[1, 1, 0], [1, 1, 0]]
+    assert gates.at_least(1.1).tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
 def test_published_gates():
     folder = Path(os.environ.get("ATTN_DATA_DIR", "")) / "duo"
     files = sorted(folder.glob("*.full_attention_heads.tsv")) if os.environ.get("ATTN_DATA_DIR") else []
@@ -74,5 +83,8 @@ def test_published_gates():
         gates = read_head_gates(path)
         assert gates.layers == 32 and gates.kv_heads in (8, 32)
         assert 0 < (gates.by_share(0.5) == 0).mean() <= 0.5
+        assert (gates.at_least(0) == 0).all() and (gates.at_least(1.01) == 1).all()
+        if path.name.startswith("Llama-2-7B"):  # two of its gates are 0.5
+            assert (gates.at_least(0.5) == 0).sum() == 446 == (gates.values > 0.5).sum() + 2
         sink, recent = read_streaming_sizes(str(path).replace("full_attention_heads.tsv", "config.json"))
         assert 0 < sink < recent

@@ -40,8 +40,9 @@ Result<StreamingSizes> readStreamingSizes(std::string_view text, std::string_vie
 /// Classes of a model's heads: 0 retrieval, 1 streaming, as the tensor `classes` of each layer has them.
 using LayerClasses = std::vector<std::vector<int32_t>>;
 
-/// Gates above the threshold retrieve.
-LayerClasses classesAbove(const HeadGates &gates, double threshold);
+/// Gates retrieve from the threshold on. They count clipped to 0 to 1, as DuoAttention selects: what training
+/// left a little below 0 is 0.
+LayerClasses classesAtLeast(const HeadGates &gates, double threshold);
 /// This share of all heads retrieves (rounded to the nearest number of heads): those with the largest gates,
 /// of equal ones those of earlier layers, then of lower heads.
 LayerClasses classesByShare(const HeadGates &gates, double retrievalShare);

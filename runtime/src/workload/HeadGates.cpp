@@ -85,11 +85,12 @@ Result<StreamingSizes> readStreamingSizes(std::string_view text, std::string_vie
   return sizes;
 }
 
-LayerClasses classesAbove(const HeadGates &gates, double threshold) {
+LayerClasses classesAtLeast(const HeadGates &gates, double threshold) {
   LayerClasses classes(static_cast<size_t>(gates.layers));
   for (int32_t layer = 0; layer < gates.layers; ++layer)
     for (int32_t head = 0; head < gates.kvHeads; ++head)
-      classes[static_cast<size_t>(layer)].push_back(gates.at(layer, head) > threshold ? 0 : 1);
+      classes[static_cast<size_t>(layer)].push_back(
+          std::clamp(gates.at(layer, head), 0.0, 1.0) >= threshold ? 0 : 1);
   return classes;
 }
 

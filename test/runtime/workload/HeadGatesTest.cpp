@@ -17,8 +17,10 @@ TEST(HeadGates, readsAndSorts) {
   const auto gates = readHeadGates(good, "g.tsv", 2, 3);
   ASSERT_TRUE(gates) << gates.error().message;
   EXPECT_EQ(gates->at(1, 1), 0.25);
-  EXPECT_EQ(classesAbove(*gates, 0.5), (LayerClasses{{0, 1, 1}, {0, 1, 1}}));
-  EXPECT_EQ(classesAbove(*gates, 0.4), (LayerClasses{{0, 0, 1}, {0, 1, 0}}));
+  EXPECT_EQ(classesAtLeast(*gates, 0.5), (LayerClasses{{0, 0, 1}, {0, 1, 0}}));
+  EXPECT_EQ(classesAtLeast(*gates, 0.51), (LayerClasses{{0, 1, 1}, {0, 1, 1}}));
+  // A gate below 0 is 0.
+  EXPECT_EQ(classesAtLeast(*gates, 0), (LayerClasses{{0, 0, 0}, {0, 0, 0}}));
   // Equal gates: the earlier layer first.
   EXPECT_EQ(classesByShare(*gates, 0.5), (LayerClasses{{0, 0, 1}, {0, 1, 1}}));
   EXPECT_EQ(classesByShare(*gates, 0), (LayerClasses{{1, 1, 1}, {1, 1, 1}}));

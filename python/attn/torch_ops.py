@@ -4,6 +4,7 @@
     torch.ops.attn.run           a planned kernel on the tensors of a run: what Kernel.run is in compiled code
     torch.ops.attn.attend_spans  rows over the span of keys that each sequence of a padded batch has
     torch.ops.attn.spans         those spans, from a padding mask
+    torch.ops.attn.seen          the mask that spans stand for
 
 Tensors of the CPU run on the host device, tensors of a GPU on that GPU and the current stream. All are forward only:
 an input that requires a gradient is refused, and so is a backward pass through a result.
@@ -16,11 +17,11 @@ import functools
 import os
 import threading
 
-import numpy
 import torch
 from torch import Tensor
 
 from . import attention, jit, math
+from . import spans as of_batch
 from .classes import heads
 from .errors import TensorError
 from .kernel import Kernel
@@ -195,9 +196,7 @@ def spans(
     kv_length: int,
     causal: bool,
 ) -> Tensor:
-    """The keys that the rows of each sequence may see at all, i32[batch, 1, 1, 4] in CPU memory: index of the first,
-    index behind the last, position of index 0, position of the first row. (Four dimensions, as Transformers knows the
-    masks that it does not make again.)
+    """The keys that the rows of each sequence may see at all, i32[batch, 4] in CPU memory (spans.py).
 
     mask       bool[batch, positions] or None: which positions are not padding; the others lie before or behind them
     q_offset   position of the first query row; kv_offset of the first key: integers, 0-d or of one element
@@ -207,31 +206,43 @@ def spans(
     Reads a GPU's tensors, so it waits for them: once for all layers of a step. Errors: TensorError where padding has
     holes.
     """
+    given = None if mask is None else mask.cpu().numpy()
     first_row, first_key = int(q_offset), int(kv_offset)
-    limit = min(kv_length, first_row + q_length - first_key) if causal else kv_length
-    out = numpy.empty((batch, 4), numpy.int32)
-    out[:] = 0, max(limit, 0), first_key, first_row
-    if mask is not None:
-        seen = numpy.zeros((batch, kv_length), bool)
-        given = mask[:, first_key : first_key + kv_length].cpu().numpy().astype(bool)
-        seen[:, : given.shape[1]] = given
-        any_seen = seen.any(1)
-        first = numpy.where(any_seen, seen.argmax(1), 0)
-        end = numpy.where(any_seen, kv_length - seen[:, ::-1].argmax(1), 0)
-        for row in numpy.flatnonzero(seen.sum(1) != end - first):
-            hole = first[row] + int(seen[row, first[row] : end[row]].argmin())
-            raise TensorError(
-                f"attention_mask[{row}]: expected padding before and behind the tokens only, got padding at position "
-                f"{first_key + hole} between tokens"
-            )
-        out[:, 0], out[:, 1] = first, numpy.minimum(end, out[:, 1])
-        out[:, 0] = numpy.minimum(out[:, 0], out[:, 1])
-    return torch.from_numpy(out).view(batch, 1, 1, 4)
+    hole = of_batch.first_hole(of_batch.shown_tokens(given, kv_length, first_key))
+    if hole is not None:
+        raise TensorError(
+            f"attention_mask[{hole[0]}]: expected padding before and behind the tokens only, got padding at position "
+            f"{first_key + hole[1]} between tokens"
+        )
+    made = of_batch.make_spans(given, first_row, first_key, batch, q_length, kv_length, causal)
+    return torch.from_numpy(made)
 
 
 @spans.register_fake
 def _(mask, q_offset, kv_offset, batch, q_length, kv_length, causal):
-    return torch.empty((batch, 1, 1, 4), dtype=torch.int32, device="cpu")
+    return torch.empty((batch, 4), dtype=torch.int32, device="cpu")
+
+
+@torch.library.custom_op("attn::seen", mutates_args=())
+def seen(
+    spans: Tensor,
+    positions: Tensor | None,
+    batch: int,
+    causal: bool,
+    window: int,
+    shift: int,
+    rows: int,
+    tokens: int,
+) -> Tensor:
+    """The mask that spans stand for, bool[batch, 1, rows, tokens] in CPU memory: for those who cannot do without."""
+    given = None if positions is None else positions.numpy()
+    made = of_batch.seen(spans.numpy(), given, batch, causal, window, shift, rows, tokens)
+    return torch.from_numpy(made)[:, None].clone()
+
+
+@seen.register_fake
+def _(spans, positions, batch, causal, window, shift, rows, tokens):
+    return torch.empty((batch, 1, rows, tokens), dtype=torch.bool, device="cpu")
 
 
 @torch.library.custom_op("attn::attend_spans", mutates_args=(), tags=_PLANS_ANEW)
@@ -247,15 +258,19 @@ def attend_spans(
     sink_logits: Tensor | None = None,
     classes: list[int] | None = None,
     streaming: list[int] | None = None,
+    shift: int = 0,
+    positions: Tensor | None = None,
 ) -> Tensor:
     """Attention of a padded batch: `q [batch, q_heads, rows, dim]` over `k, v [batch, kv_heads, tokens, dim]`, of which
-    each sequence sees its span (`attn::spans`). Gives `[batch, rows, q_heads, value_dim]`; rows of padding are 0.
+    each sequence sees its span (`attn::spans`). Gives `[batch, rows, q_heads, value_dim]`, 0 where a row sees nothing.
 
     scale, softcap  of the scores; a cap of 0 is none
     causal, window  what rows see; a window of 0 is none
     sink_logits     f32[q_heads], a logit that joins each head's softmax
     classes         of each KV head: 0 sees all that, 1 (streaming) of it the first `streaming[0]` tokens and the
                     `streaming[1]` most recent ones
+    shift           rows stand that much further behind than the spans say
+    positions       of rows, where `spans` are segments (spans.py)
 
     Keys and values are read where they are if they are contiguous in this order or in `[batch, tokens, kv_heads, dim]`
     (without sink_logits and classes; with them only in the latter), and are copied otherwise.
@@ -279,7 +294,15 @@ def attend_spans(
         str(q.device),
     )
     plan = _plan(
-        kernel, q, spans, tuple(sorted(classes or ())), batch, kv_heads // inside, rows, tokens, v.shape[3]
+        kernel,
+        q,
+        (spans, positions, causal, shift),
+        tuple(sorted(classes or ())),
+        batch,
+        kv_heads // inside,
+        rows,
+        tokens,
+        v.shape[3],
     )
     group = q_heads // kv_heads
     if per_head:
@@ -297,12 +320,24 @@ def attend_spans(
     out = kernel.run(q, (k, v), plan, **extra)
     if per_head:
         out = out.view(batch, kv_heads, rows, group, -1).permute(0, 2, 1, 3, 4)
-    return out.reshape(batch, rows, q_heads, -1)
+    return out.reshape(batch, rows, q_heads, -1).contiguous()
 
 
 @attend_spans.register_fake
 def _(
-    q, k, v, spans, scale, causal=True, window=0, softcap=0.0, sink_logits=None, classes=None, streaming=None
+    q,
+    k,
+    v,
+    spans,
+    scale,
+    causal=True,
+    window=0,
+    softcap=0.0,
+    sink_logits=None,
+    classes=None,
+    streaming=None,
+    shift=0,
+    positions=None,
 ) -> Tensor:
     return q.new_empty(q.shape[0], q.shape[2], q.shape[1], v.shape[3])
 
@@ -351,16 +386,19 @@ _local = threading.local()
 os.register_at_fork(after_in_child=lambda: (padded_kernel.cache_clear(), _local.__dict__.clear()))
 
 
-def _plan(kernel, q, spans, classes, batch, heads_apart, rows, tokens, value_dim) -> Plan:
+def _plan(kernel, q, visible, classes, batch, heads_apart, rows, tokens, value_dim) -> Plan:
     """One plan per kernel, thread and stream, brought up to date where the batch is another: all layers of a step
     have the same, but for which heads are in which class."""
     stream = torch.cuda.current_stream(q.device).cuda_stream if q.is_cuda else 0
-    wanted = (spans.numpy().tobytes(), classes, batch, rows, tokens)
+    spans, positions, causal, shift = visible
+    spans, positions = spans.numpy(), None if positions is None else positions.numpy()
+    bytes_of = None if positions is None else positions.tobytes()
+    wanted = (spans.tobytes(), bytes_of, causal, shift, classes, batch, rows, tokens)
     known = _local.__dict__.setdefault("plans", {})
     entry = known.get((kernel, stream))
     if entry is not None and entry[1] == wanted:
         return entry[0]
-    tables = _tables(spans.numpy().reshape(-1, 4), heads_apart, rows, tokens)
+    tables = of_batch.tables(spans, positions, causal, shift, batch, heads_apart, rows, tokens)
     manifest = kernel.manifest
     dtype, inside = q.dtype, manifest["kv_heads"]
     sequences = batch * heads_apart
@@ -380,27 +418,3 @@ def _plan(kernel, q, spans, classes, batch, heads_apart, rows, tokens, value_dim
     if len(known) > _MOST_PLANS:  # they hold kernels
         del known[next(iter(known))]
     return plan
-
-
-def _tables(spans: numpy.ndarray, heads_apart: int, rows: int, tokens: int) -> dict[str, object]:
-    """A sequence's span as an instance of a packed store. What lies before it is an instance that no row sees, because
-    packed instances lie one behind the other."""
-    first, end, first_position, row_position = numpy.repeat(spans, heads_apart, 0).T
-    sequence = numpy.arange(len(first), dtype=numpy.int32)
-    position = first_position + first
-    hidden_rows = numpy.clip(position - row_position, 0, rows)
-    zero = numpy.zeros_like(first)
-
-    def both(hidden, shown):
-        return numpy.stack([hidden, shown], 1).reshape(-1)
-
-    return {
-        "q_start": numpy.arange(len(first) + 1, dtype=numpy.int32) * rows,
-        "q_pos": (row_position[:, None] + numpy.arange(rows, dtype=numpy.int32)).reshape(-1),
-        "kv.start": numpy.append(both(sequence * tokens, sequence * tokens + first), len(first) * tokens),
-        "kv.lengths": both(zero, end - first),
-        "kv.pos0": both(zero, position),
-        "kv.rows": numpy.stack(
-            [both(zero, sequence * rows + hidden_rows), both(zero, (sequence + 1) * rows)], 1
-        ),
-    }

@@ -6,31 +6,44 @@
     model.generate(**inputs, past_key_values=attn.transformers.PagedCache(model.config, pages=4096))
     attn.transformers.apply_head_gates(model, "full_attention_heads.tsv", share=0.5, sink=64, recent=256)
 
-What a model asks of its attention becomes a description: causal or not, sliding windows, soft caps, learned sinks,
-grouped heads. No mask is built: of padding only where each sequence begins and ends is kept. What has no description
-is refused, with the name of what the model asked for.
+What a model asks of its attention becomes a description: causal or not, sliding windows, chunks, packed sequences, images
+that see themselves both ways, soft caps, learned sinks, grouped heads. No mask is built: of padding only where each sequence
+begins and ends is kept. What has no description runs in PyTorch, with a FallbackWarning that names it, or is refused by
+that name:
+
+    attn.transformers.set_fallback(False)
+
 (Source: transformers' AttentionInterface and AttentionMaskInterface.)
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-import transformers.masking_utils as masking
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from . import torch_ops
 from .errors import SpecError, TensorError, expected
 from .head_gates import RETRIEVAL, HeadGates, head_gates, read_head_gates
-from .transformers_cache import PagedCache, attend_pages
+from .spec import Spec
+from .stores import Packed
+from .transformers_cache import PagedCache, attend_pages, layer_of
+from .transformers_fallback import (
+    NAME,
+    FallbackWarning,
+    attend_in_pytorch,
+    set_fallback,
+    unserved,
+    watch_models,
+)
+from .transformers_mask import SpanMask, make_mask
+from .visibility import all_tokens
 
-__all__ = ["PagedCache", "apply_head_gates", "attention_forward", "attention_mask"]
-
-NAME = "attn"
+__all__ = ["FallbackWarning", "PagedCache", "apply_head_gates", "attention_forward", "set_fallback"]
 
 
 def attention_forward(
@@ -48,125 +61,160 @@ def attention_forward(
     **kwargs: object,
 ) -> tuple[Tensor, None]:
     """What a model's layer calls: `query [batch, q_heads, rows, dim]` over `key, value [batch, kv_heads, tokens, dim]`.
-    Gives `[batch, rows, q_heads, value_dim]`, and no weights: they are never in memory."""
-    if dropout:
-        raise TensorError(
-            f"dropout: attn has none, got {dropout}; call model.eval(), or set attention_dropout to 0"
-        )
-    if query.dtype not in (torch.bfloat16, torch.float16):
-        raise TensorError(
-            f"query: expected bfloat16 or float16, got {query.dtype}; load the model with dtype=torch.bfloat16"
-        )
-    torch_ops.refuse_gradients(query=query, key=key, value=value)
-    if attention_mask is not None and not is_spans(attention_mask):
-        raise TensorError(
-            f"attention_mask: expected a mask of padding [batch, tokens], got one for each row and token, of shape "
-            f'{list(attention_mask.shape)}; attn_implementation="eager" takes those'
-        )
-    causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
-    if attention_mask is None:
-        zero = torch.zeros((), dtype=torch.int64)
-        behind = torch.tensor(key.shape[2] - query.shape[2] if causal else 0)
-        attention_mask = torch_ops.spans(
-            None, behind, zero, query.shape[0], query.shape[2], key.shape[2], bool(causal)
-        )
-    gates = getattr(module, "attn_head_gates", None)
+    Gives `[batch, rows, q_heads, value_dim]`, and no weights: they are never in memory.
+
+    What is seen is what the mask says, windows included; `is_causal` and `sliding_window` count where there is none.
+    What attn does not serve runs in PyTorch, or is refused with a TensorError (set_fallback).
+    """
+    for name in ("indices", "block_indices"):
+        if kwargs.get(name) is not None:
+            raise TensorError(
+                f"{name}: attn takes no list of tokens for each row; load the model with another attn_implementation"
+            )
     scale = scaling if scaling is not None else query.shape[3] ** -0.5
-    if (layer := getattr(key, "attn_layer", None)) is not None:
+    if attention_mask is None:
+        causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
+        causal, window, shift = bool(causal) and query.shape[2] > 1, sliding_window or 0, 0
+    elif isinstance(attention_mask, SpanMask):
+        causal, window, shift = attention_mask.causal, attention_mask.window, attention_mask.shift
+    else:
+        causal, window, shift = False, 0, 0
+    gates = getattr(module, "attn_head_gates", None)
+    layer = layer_of(key)
+    cause = _unserved_cause(
+        query, key, value, attention_mask, dropout, scale, causal, window, softcap or 0.0, s_aux, gates
+    )
+    if layer is not None:
+        if cause is None and (attention_mask is None or shift or attention_mask.positions is not None):
+            cause = "a mask that is more than causal with padding"
+        if cause is not None:
+            raise TensorError(
+                f"past_key_values: {_name(module)}: {cause}, which attn does not serve from pages"
+            )
         out = attend_pages(
             layer,
             query,
             key,
             value,
-            attention_mask,
+            attention_mask.spans,
             scale=scale,
-            causal=bool(causal),
-            window=sliding_window or 0,
+            causal=causal,
+            window=window,
             softcap=softcap or 0.0,
             sinks=s_aux,
             gates=gates,
         )
-    else:
-        out = torch_ops.attend_spans(
+        return out, None
+    if cause is not None:
+        if gates is not None:
+            raise TensorError(
+                f"head gates: {_name(module)}: {cause}, which attn does not serve, nor PyTorch beside gates"
+            )
+        unserved(_name(module), cause)
+        out = attend_in_pytorch(
             query,
             key,
             value,
-            attention_mask,
-            scale,
-            bool(causal),
-            sliding_window or 0,
-            softcap or 0.0,
-            s_aux,
-            list(gates.classes) if gates else None,
-            [gates.sink, gates.recent] if gates else None,
+            attention_mask.dense() if isinstance(attention_mask, SpanMask) else attention_mask,
+            dropout=dropout,
+            scale=scale,
+            causal=causal,
+            softcap=softcap or 0.0,
+            sinks=s_aux,
         )
+        return out, None
+    if attention_mask is None:
+        zero, behind = torch.zeros((), dtype=torch.int64), key.shape[2] - query.shape[2] if causal else 0
+        spans = torch_ops.spans(
+            None, torch.tensor(behind), zero, query.shape[0], query.shape[2], key.shape[2], causal
+        )
+        positions = None
+    else:
+        spans, positions = attention_mask.spans, attention_mask.positions
+    out = torch_ops.attend_spans(
+        query,
+        key,
+        value,
+        spans,
+        scale,
+        causal,
+        window,
+        softcap or 0.0,
+        s_aux,
+        list(gates.classes) if gates else None,
+        [gates.sink, gates.recent] if gates else None,
+        shift,
+        positions,
+    )
     return out, None
 
 
-def attention_mask(
-    batch_size: int,
-    q_length: int,
-    kv_length: int,
-    q_offset: int | Tensor = 0,
-    kv_offset: int | Tensor = 0,
-    mask_function: Callable = masking.causal_mask_function,
-    attention_mask: Tensor | None = None,
-    use_vmap: bool = False,
-    allow_is_causal_skip: bool = True,
-    **kwargs: object,
-) -> Tensor:
-    """In place of a mask: the span of keys of each sequence (`attn::spans`). TensorError where the model overlays
-    something on its mask that is neither padding nor a causal window."""
-    # Compiled code cannot look into a function. There a joined one is a sliding window: with packed sequences, the
-    # only other one, nothing may be skipped, more than one row is at hand, and no cache.
-    alone = not use_vmap and (allow_is_causal_skip or isinstance(q_offset, Tensor) or q_length == 1)
-    causal = is_causal(mask_function, joins_window=torch.compiler.is_compiling() and alone)
-    return torch_ops.spans(
-        attention_mask, _tensor(q_offset), _tensor(kv_offset), batch_size, q_length, kv_length, causal
+def _name(module: nn.Module) -> str:
+    return type(module).__name__
+
+
+def _unserved_cause(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    scale: float,
+    causal: bool,
+    window: int,
+    softcap: float,
+    sinks: Tensor | None,
+    gates: LayerGates | None,
+) -> str | None:
+    """What of a call attn does not serve; None if it serves all."""
+    if dropout:
+        return f"dropout of {dropout}"
+    if query.dtype not in (torch.bfloat16, torch.float16) or not query.dtype == key.dtype == value.dtype:
+        kinds = dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in (query, key, value))
+        return f"tensors of {', '.join(kinds)} (attn has bfloat16 and float16)"
+    if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
+        return "a backward pass (there is torch.no_grad())"
+    if mask is None:
+        if window and not causal and query.shape[2] > 1:
+            return "a window without a mask that says what it is"
+    elif not isinstance(mask, SpanMask):
+        return "a mask with a value for each row and token"
+    else:
+        if tuple(mask.shape) != (query.shape[0], 1, query.shape[2], key.shape[2]) and layer_of(key) is None:
+            return "a mask of another shape than the scores"
+        if gates is not None and (mask.shift or mask.positions is not None):
+            return "head gates beside a mask that is more than causal with padding"
+    return _refusal(
+        query.shape[1], key.shape[1], value.shape[1], query.shape[3], key.shape[3], value.shape[3], scale
     )
 
 
-def is_spans(mask: Tensor) -> bool:
-    return mask.dtype == torch.int32 and mask.dim() == 4 and tuple(mask.shape[1:]) == (1, 1, 4)
+@torch._dynamo.assume_constant_result
+def _refusal(*sizes: float) -> str | None:
+    """What a description would refuse. Compiled code asks when it is traced."""
+    return _refusal_of(*sizes)
 
 
-def _tensor(number: int | Tensor) -> Tensor:
-    return number if isinstance(number, Tensor) else torch.tensor(number)
-
-
-def is_causal(mask_function: Callable, joins_window: bool = False) -> bool:
-    """Whether a mask function of Transformers is causal or shows all. The window of a sliding one comes to
-    `attention_forward` as a number. `joins_window`: of functions that were joined it is known that they are one."""
-    if mask_function is masking.causal_mask_function:
-        return True
-    if mask_function is masking.bidirectional_mask_function:
-        return False
-    if joins_window and mask_function.__qualname__ == "and_masks.<locals>.and_mask":
-        return True
-    parts = _parts(mask_function)
-    if (
-        len(parts) == 2
-        and parts[1] is masking.causal_mask_function
-        and _made_by(parts[0]) == "sliding_window_overlay"
-    ):
-        return True
-    names = " & ".join(_made_by(part) for part in parts)
-    raise TensorError(
-        f"attention_mask: expected a causal mask, a sliding window or none, with padding, got {names}; "
-        'attn_implementation="eager" or "sdpa" takes others'
-    )
-
-
-def _parts(mask_function: Callable) -> tuple[Callable, ...]:
-    """The functions that and_masks joined."""
-    if _made_by(mask_function) != "and_masks":
-        return (mask_function,)
-    (joined,) = (cell.cell_contents for cell in mask_function.__closure__)
-    return joined
-
-
-def _made_by(function: Callable) -> str:
-    return getattr(function, "__qualname__", "a callable").partition(".<locals>")[0]
+@functools.lru_cache(maxsize=1024)
+def _refusal_of(
+    q_heads: int, k_heads: int, v_heads: int, q_dim: int, k_dim: int, v_dim: int, scale: float
+) -> str | None:
+    if k_heads != v_heads or q_dim != k_dim:
+        return f"keys [{k_heads}, {k_dim}] beside values [{v_heads}, {v_dim}] and queries of {q_dim} features"
+    try:
+        Spec(
+            q_heads=q_heads,
+            kv_heads=k_heads,
+            head_dim=q_dim,
+            value_dim=v_dim,
+            dtype="bfloat16",
+            kv=[Packed()],
+            see=all_tokens(),
+            scale=scale,
+        )
+    except SpecError as error:
+        return str(error)
+    return None
 
 
 # --- DuoAttention --------------------------------------------------------------------------------------------
@@ -196,7 +244,7 @@ def apply_head_gates(
     gates      a gate per layer and KV head: a HeadGates, a file as DuoAttention publishes it, numbers [layers,
                kv_heads]; None lets all heads see everything again
     share      of all heads that retrieve, 0 to 1; or
-    threshold  above which a gate makes its head retrieve
+    threshold  from which on a gate, clipped to 0 to 1, makes its head retrieve
 
     The model has to use attn_implementation="attn". One kernel serves all layers. Errors: SpecError.
     (Source: arXiv 2410.10819.)
@@ -229,7 +277,7 @@ def apply_head_gates(
     if (gates.layers, gates.kv_heads) != (len(layers), kv_heads):
         legal = f"{len(layers)} layers of {kv_heads} KV heads, as the model has"
         raise expected(SpecError, "gates", legal, f"{gates.layers} layers of {gates.kv_heads}")
-    classes = gates.by_share(share) if share is not None else gates.above(threshold)
+    classes = gates.by_share(share) if share is not None else gates.at_least(threshold)
     for layer in layers:
         own = tuple(classes[layer.layer_idx].tolist())
         all_retrieve = all(of_head == RETRIEVAL for of_head in own)
@@ -237,4 +285,5 @@ def apply_head_gates(
 
 
 AttentionInterface.register(NAME, attention_forward)
-AttentionMaskInterface.register(NAME, attention_mask)
+AttentionMaskInterface.register(NAME, make_mask)
+watch_models()

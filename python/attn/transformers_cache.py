@@ -1,7 +1,8 @@
 """A paged cache behind the interface of Transformers' caches.
 
 The model hands each layer's new keys and values to `update`, before attention is told which of them are padding: so
-`update` only passes them on, marked, and attention writes them into pages and reads those. Padding takes no page.
+`update` only passes them on, marked, and attention writes them into pages and reads those. Padding takes no page. What
+is passed on holds the new keys alone: nothing but attention by attn may compute with it.
 """
 
 from __future__ import annotations
@@ -15,18 +16,20 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from . import torch_ops
 from .cache_batch import CacheBatch
-from .errors import PlanError, TensorError
+from .errors import PlanError, TensorError, expected
 from .kernel import Kernel
 from .paged import CacheChange
 from .paged import PagedCache as Pages
 from .plan import Plan
 from .stores import Paged
 
+aten = torch.ops.aten
+
 
 class PagedCache(Cache):
     """Keys and values of a model in pages, for `generate(..., past_key_values=...)` with attn_implementation="attn".
 
-    config     of the model (a decoder with full attention or sliding windows in every layer)
+    config     of the model: a decoder with full attention or sliding windows, and keys of its own, in every layer
     pages      of the pool that all sequences share; a page holds `page_size` tokens, in every layer
     page_size  a power of two from 1 to 256
     dtype, device  of keys and values; by default those of the first that come
@@ -45,13 +48,8 @@ class PagedCache(Cache):
         device: torch.device | str | None = None,
     ):
         config = config.get_text_config(decoder=True)
-        self._shape = {
-            "layers": config.num_hidden_layers,
-            "pages": pages,
-            "page_size": page_size,
-            "kv_heads": config.num_key_value_heads,
-            "head_dim": getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
-        }
+        _check(config)
+        self._sizes = {"layers": config.num_hidden_layers, "pages": pages, "page_size": page_size}
         self._dtype, self._device = dtype, device
         self.pages: Pages | None = None
         self.nodes: list[int] = []
@@ -60,14 +58,19 @@ class PagedCache(Cache):
         self._plans: dict[tuple, _Planned] = {}
         super().__init__(layers=[PagedLayer(self, index) for index in range(config.num_hidden_layers)])
 
-    def _begin(self, key: Tensor) -> None:
+    def _begin(self, layer: int, key: Tensor, value: Tensor) -> None:
+        """The first keys and values say how large those of all layers are: configurations have many names for it."""
+        shape = {"kv_heads": key.shape[1], "head_dim": key.shape[3], "value_dim": value.shape[3]}
         if self.pages is None:
             dtype, device = self._dtype or key.dtype, self._device or key.device
-            self.pages = Pages(**self._shape, dtype=dtype, device=device)
+            self.pages = Pages(**self._sizes, **shape, dtype=dtype, device=device)
+        held = {name: getattr(self.pages, name) for name in shape}
+        if shape != held:
+            raise expected(TensorError, f"past_key_values: layer {layer}", f"{held}, as in layer 0", shape)
 
     def reset(self) -> None:
         """Gives all pages back."""
-        if self._step is not None:
+        if self._step is not None and self._step.change is not None:
             self._step.change.skip()  # of a forward pass that failed half way
         if self.pages is not None and self.nodes:
             self.pages.prune(*self.nodes)
@@ -105,9 +108,7 @@ class PagedLayer(CacheLayerMixin):
         self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
         """Passes them on to attention, marked."""
-        key_states = key_states.view(key_states.shape)
-        key_states.attn_layer = self
-        return key_states, value_states
+        return PagedKeys(key_states, self), value_states
 
     def get_seq_length(self) -> int:
         return self.cache.length
@@ -124,14 +125,65 @@ class PagedLayer(CacheLayerMixin):
         self.cache.reset()
 
 
+class PagedKeys(torch.Tensor):
+    """New keys of a layer, `[batch, kv_heads, rows, dim]`, on their way to attention, which finds those before them in
+    pages. Whatever else computes with them would miss those, and is refused."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, keys: Tensor, layer: PagedLayer) -> PagedKeys:
+        return torch.Tensor._make_wrapper_subclass(cls, keys.shape, dtype=keys.dtype, device=keys.device)
+
+    def __init__(self, keys: Tensor, layer: PagedLayer):
+        self.keys, self.layer = keys, layer
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        keys = args[0] if args else None
+        if isinstance(keys, PagedKeys) and function in (aten.detach.default, aten.alias.default):
+            return PagedKeys(keys.keys, keys.layer)
+        raise TensorError(
+            f"past_key_values: the model computes with its keys itself ({function}), and attn's PagedCache holds those "
+            'before them; load it with attn_implementation="attn", or take a dynamic or static cache'
+        )
+
+    def __repr__(self, **kwargs) -> str:
+        return f"<new keys {list(self.shape)} of layer {self.layer.index} of attn's PagedCache>"
+
+
+def layer_of(key: Tensor) -> PagedLayer | None:
+    """The layer of a paged cache that keys belong to."""
+    return key.layer if isinstance(key, PagedKeys) else None
+
+
+def _check(config: object) -> None:
+    """PlanError for models whose layers are not all alike."""
+    name = getattr(config, "model_type", type(config).__name__)
+    if getattr(config, "is_encoder_decoder", False):
+        raise PlanError(f"config: {name} is an encoder with a decoder; PagedCache is for decoders alone")
+    kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
+    others = [
+        kind
+        for kind in dict.fromkeys(kinds)
+        if kind not in ("full_attention", "sliding_attention", "attention")
+    ]
+    if others:
+        raise PlanError(
+            f"config: {name} has layers of {', '.join(map(str, others))}; PagedCache takes full and sliding attention "
+            "only: take a dynamic or static cache"
+        )
+    if getattr(config, "num_kv_shared_layers", 0):
+        raise PlanError(f"config: layers of {name} share keys and values; take a dynamic or static cache")
+
+
 class _Step:
     """What all layers of a forward pass share."""
 
     def __init__(self, cache: PagedCache, spans: Tensor, rows: int):
-        self.spans = spans
         table = spans.numpy().reshape(-1, 4)
-        first, end, _, begin = table.T.astype(numpy.int64)
-        pages = cache.pages
+        first, end = table.T[:2].astype(numpy.int64)
+        begin, pages = cache.length, cache.pages
         if cache.length == 0 and not cache.nodes:
             cache.nodes = [pages.add() for _ in range(len(table))]
         if len(table) != len(cache.nodes):
@@ -142,22 +194,24 @@ class _Step:
         shown = numpy.maximum(first, begin)
         self.counts = numpy.maximum(end - shown, 0)
         for index, node in enumerate(cache.nodes):
-            held, wanted = pages.tokens(node), max(int(shown[index] - first[index]), 0)
+            held, wanted = pages.tokens(node), max(int(min(end[index], begin) - first[index]), 0)
             if held != wanted:
                 raise TensorError(
                     f"attention_mask[{index}]: shows {wanted} tokens before this step, and the cache holds {held}"
                 )
         flat = [
-            numpy.arange(i * rows + s - b, i * rows + s - b + n)
-            for i, (s, b, n) in enumerate(zip(shown, begin, self.counts, strict=True))
+            numpy.arange(i * rows + s - begin, i * rows + s - begin + n)
+            for i, (s, n) in enumerate(zip(shown, self.counts, strict=True))
         ]
         index = numpy.concatenate(flat)
         self.whole = len(index) == len(table) * rows
         self.index = torch.from_numpy(index)
-        self.change: CacheChange = pages.append(cache.nodes, self.counts.tolist())
+        # A chunk of a prompt may be all padding to a sequence, or to all of them.
+        self.requests = [(node, int(n)) for node, n in zip(cache.nodes, self.counts, strict=True) if n]
+        nodes, counts = zip(*self.requests, strict=True) if self.requests else ((), ())
+        self.change: CacheChange | None = pages.append(list(nodes), list(counts)) if nodes else None
         cache.length += rows
         self.written: set[int] = set()
-        self.requests = [(node, int(n)) for node, n in zip(cache.nodes, self.counts, strict=True)]
 
     def take(self, tensor: Tensor) -> Tensor:
         """[batch, heads, rows, dim] -> [tokens, heads, dim], without padding."""
@@ -200,7 +254,7 @@ def _plan(cache: PagedCache, step: _Step, kernel: Kernel, classes: tuple[int, ..
 def attend_pages(
     layer: PagedLayer,
     query: Tensor,
-    key: Tensor,
+    key: PagedKeys,
     value: Tensor,
     spans: Tensor,
     *,
@@ -213,11 +267,14 @@ def attend_pages(
 ) -> Tensor:
     """Writes a layer's new keys and values into its pages and attends to all that is there."""
     cache, (batch, q_heads, rows, dim) = layer.cache, query.shape
-    cache._begin(key)
+    key = key.keys
+    cache._begin(layer.index, key, value)
     step = cache._step
     if step is None or layer.index in step.written:
         step = cache._step = _Step(cache, spans, rows)
     step.written.add(layer.index)
+    if step.change is None:
+        return query.new_zeros(batch, rows, q_heads, value.shape[3])
     step.change.write(layer.index, step.take(key).contiguous(), step.take(value).contiguous())
     kernel = torch_ops.padded_kernel(
         q_heads,

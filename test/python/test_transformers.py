@@ -174,7 +174,9 @@ def test_a_paged_cache_after_a_pass_that_failed():
     cache = attn.transformers.PagedCache(model.config, pages=64)
     second = model.model.layers[1].self_attn
     second.attention_dropout, second.training = 0.1, True
-    with pytest.raises(attn.TensorError, match="dropout: attn has none"):
+    with pytest.raises(
+        attn.TensorError, match="past_key_values: LlamaAttention: dropout of 0.1, which attn does not serve"
+    ):
         model(**inputs, past_key_values=cache)
     second.training = False
     cache.reset()
@@ -248,6 +250,21 @@ def test_gates_make_heads_differ(gates):
     assert torch.equal(model(**inputs).logits, plain(**inputs).logits)
 
 
+def test_gates_count_from_the_first_token(gates):
+    """Not from padding: the sinks of a padded sequence are those that it has alone."""
+    model, inputs = llama("attn", num_hidden_layers=3), prompt(40)
+
+    def errors():
+        together = model(**inputs).logits
+        for row, padding in enumerate((5, 0, 11)):
+            alone = model(inputs["input_ids"][row : row + 1, padding:]).logits
+            yield (together[row : row + 1, padding:] - alone).float().norm() / alone.float().norm()
+
+    rounding = max(errors())  # of other positions' rotations
+    attn.transformers.apply_head_gates(model, gates, threshold=0.5, sink=SINK, recent=RECENT)
+    assert max(errors()) <= 2 * rounding
+
+
 def test_gates_by_share(gates):
     model = llama("attn", num_hidden_layers=3)
     attn.transformers.apply_head_gates(model, gates, share=0.5)
@@ -278,24 +295,7 @@ def test_gates_of_a_model_that_does_not_use_attn(gates):
         attn.transformers.apply_head_gates(llama("eager", num_hidden_layers=3), gates, share=0.5)
 
 
-# --- What is refused -----------------------------------------------------------------------------------------
-
-
-def test_refuses_what_it_would_get_wrong():
-    model, inputs = llama("attn"), prompt()
-    with pytest.raises(attn.TensorError, match="expected a mask of padding"):
-        model(inputs["input_ids"], attention_mask=torch.zeros(3, 1, 20, 20, dtype=torch.bfloat16))
-    with pytest.raises(attn.TensorError, match="got padding at position 4 between tokens"):
-        holes = inputs["attention_mask"].clone()
-        holes[1, 4] = 0
-        model(inputs["input_ids"], attention_mask=holes)
-    with pytest.raises(attn.TensorError, match="expected bfloat16 or float16, got torch.float32"):
-        llama("attn").float()(**inputs)
-    packed = torch.cat([torch.arange(12), torch.arange(8)])[None].expand(3, -1)
-    with pytest.raises(attn.TensorError, match="packed_sequence_mask_function"):
-        model(inputs["input_ids"], position_ids=packed, use_cache=False)
-    with torch.enable_grad(), pytest.raises(attn.TensorError, match="no backward pass yet"):
-        model(**inputs)
+# --- Operators -----------------------------------------------------------------------------------------------
 
 
 def test_compiles_without_graph_breaks():
@@ -307,11 +307,16 @@ def test_compiles_without_graph_breaks():
 def test_spans():
     mask = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 0]], dtype=torch.bool)
     zero = torch.tensor(0)
-    spans = torch.ops.attn.spans(mask, zero, zero, 3, 6, 9, True).view(-1, 4)
-    assert spans.tolist() == [[2, 6, 0, 0], [0, 6, 0, 0], [0, 0, 0, 0]]
-    spans = torch.ops.attn.spans(mask, torch.tensor([5]), torch.tensor(3), 3, 1, 3, True).view(-1, 4)
-    assert spans.tolist() == [[0, 3, 3, 5], [0, 3, 3, 5], [0, 0, 3, 5]]
+    spans = torch.ops.attn.spans(mask, zero, zero, 3, 6, 9, True)
+    assert spans.tolist() == [[2, 6, -2, -2], [0, 6, 0, 0], [0, 0, 0, 0]]
+    spans = torch.ops.attn.spans(mask, torch.tensor([5]), torch.tensor(3), 3, 1, 3, True)
+    assert spans.tolist() == [[0, 3, 1, 3], [0, 3, 3, 5], [0, 0, 3, 5]]
     assert spans.dtype == torch.int32
+    mask[1, 4] = False
+    with pytest.raises(
+        attn.TensorError, match=r"attention_mask\[1\]: .* got padding at position 4 between tokens"
+    ):
+        torch.ops.attn.spans(mask, zero, zero, 3, 6, 9, True)
 
 
 @pytest.mark.parametrize("rows", [1, 6])
@@ -334,3 +339,4 @@ def test_its_operators_pass_the_checks_of_pytorch(rows):
     ]
     for option in options:
         torch.library.opcheck(torch.ops.attn.attend_spans.default, (q, k, v, spans, 0.1), option)
+    torch.library.opcheck(torch.ops.attn.seen.default, (spans, None, 2, True, 3, 0, rows, 6))

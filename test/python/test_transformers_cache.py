@@ -1,0 +1,130 @@
+"""attn's paged cache behind Transformers' models: those that it serves, and those that it refuses by name."""
+
+import inspect
+import os
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
+
+import attn  # noqa: E402
+import attn.transformers  # noqa: E402
+import model_zoo  # noqa: E402
+
+PADDING, ROWS = (5, 0, 11), 24
+# GPTNeoX and OPT have no num_key_value_heads, DeepSeek keys longer than values and than its head_dim, Gemma2 windows and
+# soft caps, GPT-OSS sinks.
+SERVED = ("GPTNeoX", "OPT", "DeepseekV3", "Gemma2", "GptOss")
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def build(name, implementation="attn", dtype=torch.float16, **changes):
+    return model_zoo.build(getattr(transformers, f"{name}ForCausalLM"), implementation, dtype, **changes)
+
+
+def prompt():
+    ids = torch.randint(3, 90, (3, ROWS), generator=torch.Generator().manual_seed(2))
+    mask = torch.ones_like(ids)
+    for row, count in enumerate(PADDING):
+        mask[row, :count] = 0
+    return ids, mask
+
+
+def in_chunks(model, cache, sizes):
+    """Logits of a prompt that comes in parts."""
+    ids, mask = prompt()
+    found, at = [], 0
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    takes = "position_ids" in inspect.signature(model.forward).parameters
+    for size in sizes:
+        part = {"position_ids": positions[:, at : at + size]} if takes else {}
+        shown = mask[:, : at + size]
+        out = model(ids[:, at : at + size], attention_mask=shown, past_key_values=cache, **part)
+        found.append(out.logits.float())
+        at += size
+    return torch.cat(found, 1), mask.bool()
+
+
+def error(ours, exact, mask):
+    return ((ours - exact).norm(dim=-1) / exact.norm(dim=-1))[mask].mean()
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_chunks_of_a_padded_prompt(name):
+    """The first chunk is all padding to one sequence, the second begins in the padding of none."""
+    model, chunks = build(name), (3, 7, 13, 1)
+    cache = attn.transformers.PagedCache(model.config, pages=64, page_size=4)
+    ours, mask = in_chunks(model, cache, chunks)
+    exact, _ = in_chunks(build(name, "eager", torch.float32), None, (ROWS,))
+    rounded, _ = in_chunks(build(name, "eager"), None, (ROWS,))
+    assert error(ours, exact, mask) <= 3 * error(rounded, exact, mask) + 4e-3
+    assert [cache.pages.tokens(node) for node in cache.nodes] == [ROWS - count for count in PADDING]
+    cache.reset()
+    assert cache.pages.free_pages() == 64
+
+
+def test_a_chunk_that_is_padding_to_all():
+    model = build("Llama")
+    ids, mask = torch.full((2, 8), 5), torch.tensor([[0] * 5 + [1] * 3, [0] * 4 + [1] * 4])
+    cache = attn.transformers.PagedCache(model.config, pages=8)
+    model(ids[:, :4], attention_mask=mask[:, :4], past_key_values=cache)
+    assert [cache.pages.tokens(node) for node in cache.nodes] == [0, 0]
+    model(ids[:, 4:], attention_mask=mask, past_key_values=cache)
+    assert [cache.pages.tokens(node) for node in cache.nodes] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    "name,changes,message",
+    [
+        ("Qwen3Next", {}, "qwen3_next has layers of linear_attention; PagedCache takes full and sliding"),
+        ("Llama4", {}, "llama4_text has layers of chunked_attention"),
+        ("Bart", {"is_encoder_decoder": True}, "bart is an encoder with a decoder"),
+        ("Gemma3n", {"num_kv_shared_layers": 2}, "layers of gemma3n_text share keys and values"),
+    ],
+)
+def test_models_that_it_refuses(name, changes, message):
+    kind = getattr(transformers, f"{name}ForCausalLM").config_class
+    kind = transformers.Llama4TextConfig if name == "Llama4" else kind
+    kind = transformers.Gemma3nTextConfig if name == "Gemma3n" else kind
+    with pytest.raises(attn.PlanError, match=message):
+        attn.transformers.PagedCache(model_zoo.tiny(kind, **changes), pages=64)
+
+
+@pytest.mark.parametrize(
+    "name,implementation",
+    [("Llama", "sdpa"), ("Llama", "eager"), ("GPTJ", "attn"), ("Bloom", "attn"), ("JetMoe", "attn")],
+)
+@pytest.mark.filterwarnings("ignore::attn.transformers.FallbackWarning")
+def test_no_other_attention_gets_its_keys(name, implementation):
+    """They are the new ones alone. JetMoE repeats them, each head for each of its experts, before attention."""
+    model = build(name, implementation)
+    cache = attn.transformers.PagedCache(model.config, pages=64)
+    with pytest.raises(attn.TensorError, match="the model computes with its keys itself"):
+        model(prompt()[0], past_key_values=cache)
+
+
+def test_what_attention_cannot_read_from_pages():
+    model = build("Llama", dtype=torch.float32)
+    with pytest.raises(attn.TensorError, match="past_key_values: LlamaAttention: tensors of float32"):
+        model(prompt()[0], past_key_values=attn.transformers.PagedCache(model.config, pages=64))
+    model, (ids, mask) = build("Llama"), prompt()
+    mask[1, 7] = 0
+    with pytest.raises(attn.TensorError, match="a mask that is more than causal with padding"):
+        model(ids, attention_mask=mask, past_key_values=attn.transformers.PagedCache(model.config, pages=64))
+
+
+def test_layers_of_other_sizes():
+    """Gemma4's full layers have longer heads than its windows."""
+    model = build("Gemma4", attention_k_eq_v=False, global_head_dim=64, num_kv_shared_layers=0)
+    cache = attn.transformers.PagedCache(model.config, pages=64)
+    with pytest.raises(
+        attn.TensorError, match="layer 1: expected .*'head_dim': 32.*, as in layer 0, got .*64"
+    ):
+        model(prompt()[0], past_key_values=cache)

@@ -316,6 +316,46 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK: tile.sync block
 // CHECK: func.func @score_merge(
 
+// Single tokens may come as a list of the plan, unless the scores depend on where a key stands.
+!tokens = !attn.kv<paged<1>, heads = 8, dim = 64, key = bf16, value = bf16>
+
+func.func @by_row(%q: !query8 {attn.name = "q"}, %kv: !tokens {attn.name = "kv"},
+                  %bias: tensor<8x?xf32> {attn.name = "bias"}) -> !query8 attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query8 -> !state8
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 score {
+  ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+    %b = attn.read %bias[%head, %q_pos] : tensor<8x?xf32>
+    %u = arith.addf %s, %b : f32
+    attn.yield %u : f32
+  } : !query8, !tokens -> !state8
+  %o = attn.finish %1 : !state8 -> !query8
+  return %o : !query8
+}
+
+// CHECK-LABEL: gpu.module @by_row_kernels
+// CHECK: func.func @by_row_rows16(
+// CHECK-SAME: #tile.parameter<buffer, "plan.slots">
+// CHECK-SAME: #tile.parameter<buffer, "plan.bits">
+
+func.func @by_key(%q: !query8 {attn.name = "q"}, %kv: !tokens {attn.name = "kv"},
+                  %bias: tensor<8x?xf32> {attn.name = "bias"}) -> !query8 attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query8 -> !state8
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 score {
+  ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+    %b = attn.read %bias[%head, %k_pos] : tensor<8x?xf32>
+    %u = arith.addf %s, %b : f32
+    attn.yield %u : f32
+  } : !query8, !tokens -> !state8
+  %o = attn.finish %1 : !state8 -> !query8
+  return %o : !query8
+}
+
+// CHECK-LABEL: gpu.module @by_key_kernels
+// CHECK: func.func @by_key_rows16(
+// CHECK-NOT: plan.slots
+// CHECK-NOT: plan.bits
+// CHECK: func.func @by_key_merge(
+
 // Head classes: a task names a slot, whose KV head is looked up, and a class, whose mask applies.
 func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
                    %classes: tensor<8xi32> {attn.name = "classes"}) -> !query8 attributes {tile.schedules = [#rows16]} {

@@ -3,11 +3,14 @@
 import numpy
 
 
-def attend(q, k, v):
-    """q [heads, dim], k and v [tokens, kv_heads, dim] of all tokens that the row sees. Gives o and lse, in float64."""
+def attend(q, k, v, score=None):
+    """q [heads, dim], k and v [tokens, kv_heads, dim] of all tokens that the row sees, in order, the row's own last.
+    `score(s, h, qi, ki)` changes scores, of arrays that broadcast. Gives o and lse, in float64."""
     heads, kv_heads = q.shape[0], k.shape[1]
     k, v = (numpy.repeat(x.astype(numpy.float64), heads // kv_heads, axis=1) for x in (k, v))
     scores = numpy.einsum("hd,thd->ht", q.astype(numpy.float64), k) / numpy.sqrt(q.shape[1])
+    if score is not None:
+        scores = score(scores, numpy.arange(heads)[:, None], len(k) - 1, numpy.arange(len(k)))
     lse = numpy.logaddexp.reduce(scores, axis=1)
     return numpy.einsum("ht,thd->hd", numpy.exp(scores - lse[:, None]), v), lse
 

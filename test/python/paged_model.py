@@ -96,7 +96,7 @@ class Model:
         parents = {parent for parent, _ in self.held.values()}
         return [node for node in self.held if node not in parents]
 
-    def expected(self, requests, q, layer):
+    def expected(self, requests, q, layer, score=None):
         row, results = 0, []
         for request in requests:
             node, rows, draft = (
@@ -110,18 +110,18 @@ class Model:
                     for token in range(len(self.drafts[node][0]))
                 ]
             for tokens in seen:
-                results.append(oracle.attend(q[row], tokens[:, layer, 0], tokens[:, layer, 1]))
+                results.append(oracle.attend(q[row], tokens[:, layer, 0], tokens[:, layer, 1], score))
                 row += 1
         assert row == len(q)
         return numpy.array([o for o, _ in results]), numpy.array([lse for _, lse in results])
 
-    def check(self, kernel, requests, batch=None, plan=None):
+    def check(self, kernel, requests, batch=None, plan=None, score=None, **tensors):
         batch = batch or self.cache.batch(requests)
         plan = plan or kernel.plan(batch)
         q = draw(self.rng, batch.rows, Q_HEADS, DIM)
         for layer in range(LAYERS):
-            o, lse = kernel.run(q, self.cache.layer(layer), plan, return_lse=True)
-            expected, of_rows = self.expected(requests, q, layer)
+            o, lse = kernel.run(q, self.cache.layer(layer), plan, return_lse=True, **tensors)
+            expected, of_rows = self.expected(requests, q, layer, score)
             assert oracle.error(o, expected) < 2e-3
             assert numpy.abs(lse - of_rows).max() < 2e-3
         return batch, plan

@@ -155,6 +155,10 @@ protected:
   }
   /// Whether scores enter the softmax as the dots leave them.
   bool rawScores() { return chain.updates.empty() || chain.updates.front().getScore().empty(); }
+  /// Whether the score region asks where a key stands: its last argument.
+  bool readsKeyPosition() {
+    return !rawScores() && !chain.updates.front().getScore().front().getArguments().back().use_empty();
+  }
 
   Chain &chain;
   tile::ScheduleAttr schedule;
@@ -210,9 +214,11 @@ private:
   /// The same, where slots are of one head in the store of a class.
   Value lineOf(UpdateOp update, const Segment &segment, Value token);
   /// Whether a segment may be a list of single tokens (see runtime/src/plan/Lists.cpp), and whether it is.
-  /// Long heads leave no registers for another mask; the planner sees by the parameters that there is none.
+  /// Long heads leave no registers for another mask, and a list has places where a score region would read
+  /// positions; the planner sees by the parameters that there is none.
   bool mayList() {
-    return chain.keyDim() + chain.valueDim() <= 320 && llvm::any_of(chain.updates, [](UpdateOp update) {
+    return !readsKeyPosition() && chain.keyDim() + chain.valueDim() <= 320 &&
+           llvm::any_of(chain.updates, [](UpdateOp update) {
              KVType type = update.getKv().getType();
              return type.getStore() == Store::Paged && type.getPage() == 1;
            });

@@ -14,6 +14,9 @@
 // the instance -1, and its tokens are places in `slots`. `bits` holds a word for 32
 // tokens of the list and one row of the tile, rows side by side.
 //
+// A list does not say where its tokens stand. Kernels whose scores depend on a key's
+// position take none.
+//
 //===----------------------------------------------------------------------===//
 #include "plan/Work.h"
 
@@ -76,12 +79,16 @@ bool UnitBuilder::addToList(const Group &group, int32_t firstRow, const KernelIn
       toTokens(possible_, operand.pos0[instance], lengthOf(seen));
       for (const Interval &range : possible_)
         for (int64_t token = range.begin; token < range.end; ++token) {
-          // Lists are short: a search is less than a table.
-          auto known = std::find_if(list_.begin(), list_.end(),
-                                    [&](const Listed &other) { return other.slot == table[token]; });
+          // Lists are short: a search is less than a table. A slot that a row sees twice, by two instances or
+          // by two entries of a table, counts twice.
+          const int32_t ofTile = row - firstRow;
+          auto known = std::find_if(list_.begin(), list_.end(), [&](const Listed &other) {
+            return other.slot == table[token] &&
+                   std::find(other.rows.begin(), other.rows.end(), ofTile) == other.rows.end();
+          });
           if (known == list_.end())
             known = list_.insert(known, Listed{table[token], {}});
-          known->rows.push_back(row - firstRow);
+          known->rows.push_back(ofTile);
         }
     }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <set>
 
 using namespace attn::rt;
 using namespace attn::rt::test;
@@ -117,6 +118,52 @@ TEST(Lists, AreNotOfOtherStrategiesNorOfFixedSplits) {
   EXPECT_FALSE(makePlan(m, batch, options)->slots.empty());
   options.fixedSplit = 256;
   EXPECT_TRUE(makePlan(m, batch, options)->slots.empty());
+}
+
+// Each row of a random tree sees a slot of another row's a second time, and one of the draft's under two
+// entries of its table: softmax counts both.
+TEST(Lists, SlotsThatARowSeesTwiceCountTwice) {
+  Rng rng(9);
+  const Manifest m =
+      draftManifest({.visibility = visibility(Visibility::Kind::All), .operands = 2, .bigRows = 64});
+  Batch batch = draftBatch(rng, 1, 24, 500);
+  OperandBatch &drafts = batch.operands[1];
+  const size_t instances = drafts.instances();
+  const auto columns = static_cast<size_t>(drafts.maxPages);
+  for (size_t i = 0; i < instances; i += 2) { // a second instance for the same row
+    drafts.lengths.push_back(2);
+    drafts.pos0.push_back(500);
+    drafts.rowFirst.push_back(drafts.rowFirst[i]);
+    drafts.rowLast.push_back(drafts.rowLast[i]);
+    const int32_t first = drafts.blockTable[i * columns];
+    drafts.blockTable.resize(drafts.blockTable.size() + columns, 1 << 30);
+    drafts.blockTable[drafts.blockTable.size() - columns] = first;
+    drafts.blockTable[drafts.blockTable.size() - columns + 1] = first;
+  }
+  const Plan plan = *makePlan(m, batch, {});
+  ASSERT_FALSE(plan.slots.empty());
+  const KernelInfo &kernel = m.kernels[static_cast<size_t>(plan.kernel)];
+  std::vector<std::multiset<int32_t>> seen(static_cast<size_t>(batch.rows)), wanted = seen;
+  for (size_t i = 0; i < drafts.instances(); ++i)
+    for (int32_t row = drafts.rowFirst[i]; row < drafts.rowLast[i]; ++row)
+      for (int32_t t = 0; t < drafts.lengths[i]; ++t)
+        wanted[static_cast<size_t>(row)].insert(drafts.blockTable[i * columns + static_cast<size_t>(t)]);
+  for (const PlanTask &task : plan.tasks)
+    for (int32_t s = task.segmentBegin; s < task.segmentEnd && task.slot == 0; ++s) {
+      const PlanSegment &segment = plan.segments[static_cast<size_t>(s)];
+      const int32_t firstRow = task.packedBegin / m.groupSize();
+      for (int32_t row = firstRow; row < firstRow + task.packedCount / m.groupSize(); ++row)
+        for (int32_t t = segment.kvBegin; t < segment.kvEnd; ++t) {
+          const auto tile = static_cast<size_t>(kernel.rows / m.groupSize());
+          const auto word = static_cast<size_t>(t / 32) * tile + static_cast<size_t>(row - firstRow);
+          if (segment.instance < 0 && plan.bits[word] >> (t % 32) & 1)
+            seen[static_cast<size_t>(row)].insert(plan.slots[static_cast<size_t>(t)]);
+          else if (segment.instance >= 0 && segment.operand == 1)
+            seen[static_cast<size_t>(row)].insert(
+                drafts.blockTable[static_cast<size_t>(segment.instance) * columns + static_cast<size_t>(t)]);
+        }
+    }
+  EXPECT_EQ(seen, wanted);
 }
 
 // Leaves that see nothing yet make no list: an update could not find them again.

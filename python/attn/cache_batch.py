@@ -64,15 +64,18 @@ class CacheBatch:
         """The way back: the batch's row of each of the user's."""
         return numpy.frombuffer(self._prepare_for(kernel).native.batch_row, dtype=numpy.int32)
 
-    def operands(self, kernel: Kernel) -> tuple[tuple[int, bool, bool, int], ...]:
-        """What each operand of the kernel shows: head class, nodes, drafts, tokens of a page."""
+    def operands(self, kernel: Kernel) -> tuple[tuple[int, bool, bool, int] | None, ...]:
+        """What each operand of the kernel shows: head class, nodes, drafts, tokens of a page. None for an operand of
+        which no row sees anything."""
         self._prepare_for(kernel)
         return self._made[kernel][2]
 
     def _prepare_for(self, kernel: Kernel) -> Prepared:
         if kernel not in self._made:
             operands = operands_of(self.cache, kernel)
-            builder = _attn.BatchBuilder(kernel._native, operands=[operand[:3] for operand in operands])
+            shown = dict(zip(kernel._operands, operands, strict=True))
+            read = [shown[operand["argument"]][:3] for operand in kernel.manifest["operands"]]
+            builder = _attn.BatchBuilder(kernel._native, operands=read)
             try:
                 self._make(kernel, builder, operands)
             except _attn.Failure as failure:
@@ -83,7 +86,10 @@ class CacheBatch:
         ends = self.ends or kernel.ends
         native = builder.build(self.cache._native, self.groups, classes=self.classes, ends=ends)
         sizes = {"rows": native.rows}
-        for name, (head_class, _, _, page) in zip(kernel._operands, operands, strict=True):
+        for name, operand in zip(kernel._operands, operands, strict=True):
+            if operand is None:
+                continue
+            head_class, _, _, page = operand
             sizes[f"{name}.pages"] = self.cache._classes[head_class].pages * self.cache.page_size // page
         order = RowOrder.of(native.user_row, native.batch_row)
         self._made[kernel] = builder, Prepared(native, sizes, self.classes, order), operands
@@ -105,15 +111,19 @@ def _group(index: int, request: object) -> tuple[int, int, bool]:
     return int(node), int(rows), draft
 
 
-def operands_of(cache: PagedCache, kernel: Kernel) -> tuple[tuple[int, bool, bool, int], ...]:
+def operands_of(cache: PagedCache, kernel: Kernel) -> tuple[tuple[int, bool, bool, int] | None, ...]:
     """Which part of the cache each operand shows: its head class, by name; nodes where its pages are the nodes', drafts
-    where they are the drafts'. Refuses what cannot be."""
+    where they are the drafts'; None where no kernel reads it. Refuses what cannot be."""
     arguments = [argument for argument in kernel.manifest["arguments"] if argument["role"] == "kv"]
     names = [head_class.name for head_class in cache._classes]
     if cache.device != kernel.device:
         raise PlanError(f"batch: a cache on {cache.device} for a kernel on {kernel.device}")
-    found = []
+    found: list[tuple[int, bool, bool, int] | None] = []
+    read = {operand["argument"] for operand in kernel.manifest["operands"]}
     for argument in arguments:
+        if argument["name"] not in read:
+            found.append(None)
+            continue
         name, wanted = argument["name"], argument.get("head_class")
         if wanted is None and len(names) > 1:
             raise PlanError(

@@ -17,7 +17,7 @@ from .errors import SpecError, TensorError, closest, expected
 from .jit import compile
 from .layouts import overlaps, swapped
 from .score import Score, tensor_shapes, trace
-from .slots import Seen, check, look, seen, slots_of
+from .slots import Seen, check, look, seen, tensors_of
 from .spec import Spec
 from .tensors import contiguous, empty, room_behind, swap_axes
 
@@ -171,7 +171,7 @@ def make_call(options: Options, looks: list, tables: tuple, stream: int, spare_p
         return_lse=options.return_lse,
     )
     kernel = compile(spec, device=q.device)
-    slots = {slot.name: slot for slot in slots_of(kernel.manifest, kernel.slots)}
+    slots = tensors_of(kernel.manifest)
     nbytes = {name: check(slots[name], extras[name], {}, q.device) for name in extras if name in slots}
     for name in ("q", "kv.k", "kv.v"):
         nbytes[name] = 2 * math.prod(made.operands[name][1])

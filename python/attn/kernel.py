@@ -20,8 +20,8 @@ from .devices import device_name, failed, stream_number
 from .errors import CompileError, DeviceError, PlanError, TensorError, closest, expected, given
 from .plan import Plan, Prepared
 from .report import KernelReport, make_report
-from .slots import Look, check, is_traced, look, slots_of
-from .tables import describe
+from .slots import NOTHING, Look, check, is_traced, look, tensors_of
+from .tables import describe, int32_array
 
 if TYPE_CHECKING:
     from .jit import Request
@@ -46,22 +46,31 @@ class Kernel:
         self.device = device_name(native.device)
         """Where it runs: "host", "cuda:0"."""
         self._generation = devices.generation
-        self._slots = slots_of(self.manifest, native.slots)
-        self._operands = [a["name"] for a in self.manifest["arguments"] if a["role"] == "kv"]
-        fixed = {"q", "o", "lse", "slot_heads"}
-        own = {s.name for s in self._slots if s.name.partition(".")[0] in self._operands}
-        self.extras = tuple(s.name for s in self._slots if s.name not in fixed | own)
+        arguments = self.manifest["arguments"]
+        self._tensors = tensors_of(self.manifest)
+        self._slots = tuple(self._tensors[name] for name in native.slots)
+        self._operands = [argument["name"] for argument in arguments if argument["role"] == "kv"]
+        self.extras = tuple(a["name"] for a in arguments if a["role"] in ("sink", "tensor"))
         """Names of the tensors that a run takes beside q and the operands: sinks, biases."""
-        # Where in a list (q, operands' tensors, extras, o, lse, slot_heads) each slot's tensor stands.
+        # A run looks at all that the description takes, and binds what kernels read. Where in a list (q, operands'
+        # tensors, extras, o, lse, slot_heads) the tensor of each slot stands, and those that nobody reads.
+        own = [name for name in self._tensors if name.partition(".")[0] in self._operands]
         last = [name for name in ("o", "lse", "slot_heads") if name in native.slots]
-        order = ["q", *(s.name for s in self._slots if s.name in own), *self.extras, *last]
+        order = ["q", *own, *self.extras, *last]
         self._order = [order.index(slot.name) for slot in self._slots]
+        self._unread = [
+            (self._tensors[name], place) for place, name in enumerate(order) if name not in native.slots
+        ]
         self._q_and_o = native.slots.index("q"), native.slots.index("o")
         self._has_lse = "lse" in native.slots
         self._has_classes = "slot_heads" in native.slots
+        self._takes_classes = any(argument["role"] == "classes" for argument in arguments)
         # Where heads of all classes have lengths of their own, which head is in which class decides the plan.
+        read = {operand["argument"] for operand in self.manifest["operands"]}
         self._plans_by_head = self._has_classes and any(
-            argument.get("ragged") and "head_class" not in argument for argument in self.manifest["arguments"]
+            argument.get("ragged") and "head_class" not in argument
+            for argument in arguments
+            if argument["name"] in read
         )
         self._heads: dict[tuple[int, ...], _attn.Memory] = {}
 
@@ -190,7 +199,7 @@ class Kernel:
                 return prepare(self)
             if not isinstance(batch, Mapping):
                 raise expected(PlanError, "batch", "PagedCache.batch(...) or tensors by name", batch)
-            tensors, sizes, classes = describe(self._slots, self.manifest, batch)
+            tensors, sizes, classes = describe(self._tensors, self.manifest, batch)
             native = self._native.batch(tensors, ends=self.ends)
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None
@@ -272,7 +281,7 @@ class Kernel:
         if self._has_classes:
             looks.append(plan._look_classes(classes))
         elif classes is not None:
-            raise TensorError("classes: the heads of this description have no classes")
+            self._check_unread_classes(classes)
         signatures = tuple([signature for _, signature in looks])
         nbytes = plan._accepted.get(signatures) or self._accept(plan, signatures)
         addresses = [looks[place][0] for place in self._order]
@@ -310,6 +319,9 @@ class Kernel:
             check(slot, signatures[place], plan._sizes, self.device)
             for slot, place in zip(self._slots, self._order, strict=True)
         )
+        for slot, place in self._unread:
+            if signatures[place] != NOTHING[1]:
+                check(slot, signatures[place], plan._sizes, self.device)
         if not any(signature[5] for signature in signatures):  # gradients may be turned on between two calls
             plan._accepted[signatures] = nbytes
         return nbytes
@@ -355,6 +367,14 @@ class Kernel:
         out = plan._order.scatter(o, out)
         lse = plan._order.scatter(of_rows, lse) if want_lse else None
         return (out, lse) if return_lse else out
+
+    def _check_unread_classes(self, classes: Sequence[int]) -> None:
+        """Where all classes see alike, kernels do not ask which head is in which."""
+        if not self._takes_classes:
+            raise TensorError("classes: the heads of this description have no classes")
+        heads, found = self.manifest["kv_heads"], int32_array("classes", classes)
+        if found.shape != (heads,):
+            raise TensorError(f"classes: expected {heads}, one per KV head, got {list(found.shape)}")
 
     def _slot_heads(self, classes: tuple[int, ...]) -> Look:
         """The KV head of each of the plan's slots, on the device."""

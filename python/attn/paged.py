@@ -30,7 +30,7 @@ from .errors import OutOfPages, PlanError, TensorError, expected
 from .integers import integers, items, node_number, whole
 from .pages import Run, Shape, dtype_of_cache
 from .plan import Plan
-from .slots import Look
+from .slots import NOTHING, Look
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,8 +356,12 @@ class CacheLayer:
         if found is None:
             found = self._found[operands] = [
                 of_part
-                for head_class, _, _, page in operands
-                for of_part in self._run(head_class).looks_at(self.index, page)
+                for operand in operands
+                for of_part in (
+                    (NOTHING, NOTHING)
+                    if operand is None
+                    else self._run(operand[0]).looks_at(self.index, operand[3])
+                )
             ]
         return found
 

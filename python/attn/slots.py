@@ -8,7 +8,7 @@ tensor is checked in full once, and then costs a look up.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from . import _attn
@@ -18,6 +18,9 @@ from .errors import TensorError, given
 # dtype, shape, strides, device, writable, needs a gradient: as the tensor's library gives them.
 Signature = tuple
 Look = tuple[int, Signature]
+
+NOTHING: Look = 0, (None,) * 6
+"""Stands for a tensor that no kernel reads."""
 
 
 class Slot(NamedTuple):
@@ -33,15 +36,11 @@ class Slot(NamedTuple):
         return f"{DTYPES[self.dtype][0]} [{dims}]"
 
 
-def slots_of(manifest: dict, names: Sequence[str]) -> tuple[Slot, ...]:
-    """The slots of a kernel, from its manifest."""
+def tensors_of(manifest: dict) -> dict[str, Slot]:
+    """What a description takes and gives, by name: q, then what it takes in its order, then o, lse, slot_heads. Kernels
+    read no tensor that came to have no part in the result, as of an operand that no row sees."""
     dtype, heads = manifest["dtype"], manifest["q_heads"]
-    known = {
-        "q": Slot("q", dtype, ("rows", heads, manifest["key_dim"])),
-        "o": Slot("o", dtype, ("rows", heads, manifest["value_dim"]), True),
-        "lse": Slot("lse", "f32", ("rows", heads), True),
-        "slot_heads": Slot("slot_heads", "i32", (manifest["kv_heads"],)),
-    }
+    known = {"q": Slot("q", dtype, ("rows", heads, manifest["key_dim"]))}
     for argument in manifest["arguments"]:
         name = argument["name"]
         if argument["role"] == "kv":
@@ -57,9 +56,13 @@ def slots_of(manifest: dict, names: Sequence[str]) -> tuple[Slot, ...]:
                 known[f"{name}.{letter}{suffix}"] = Slot(
                     f"{name}.{letter}{suffix}", argument[f"{part}_dtype"], dims
                 )
-        elif argument["role"] != "query":
+        elif argument["role"] not in ("query", "classes"):
             known[name] = Slot(name, argument["dtype"], tuple(argument["dims"]))
-    return tuple(known[name] for name in names)
+    return known | {
+        "o": Slot("o", dtype, ("rows", heads, manifest["value_dim"]), True),
+        "lse": Slot("lse", "f32", ("rows", heads), True),
+        "slot_heads": Slot("slot_heads", "i32", (manifest["kv_heads"],)),
+    }
 
 
 # --- Looks ---------------------------------------------------------------------------------------------------

@@ -16,13 +16,14 @@ _INT32 = numpy.iinfo(numpy.int32)
 
 
 def describe(
-    slots: tuple[Slot, ...], manifest: dict, tensors: Mapping[str, object]
+    taken: Mapping[str, Slot], manifest: dict, tensors: Mapping[str, object]
 ) -> tuple[dict[str, tuple], dict[str, int], tuple[int, ...]]:
-    """What Kernel.batch of the extension takes; the sizes of dimensions that have names; the heads' classes."""
-    data = {slot.name: slot for slot in slots if not slot.written and slot.name != "slot_heads"}
+    """What Kernel.batch of the extension takes; the sizes of dimensions that have names; the heads' classes. `taken`:
+    what the description takes and gives (slots.py), whether kernels read it or not."""
+    data = {name: slot for name, slot in taken.items() if not slot.written and name != "slot_heads"}
     operands = [argument["name"] for argument in manifest["arguments"] if argument["role"] == "kv"]
     tables = ["q_start", "q_pos"] + [f"{name}.{suffix}" for name in operands for suffix in _SUFFIXES]
-    tables += ["classes"] * bool(manifest["head_classes"])
+    tables += [argument["name"] for argument in manifest["arguments"] if argument["role"] == "classes"]
     described: dict[str, tuple] = {}
     sizes: dict[str, int] = {}
     for name, tensor in tensors.items():
@@ -41,8 +42,8 @@ def describe(
             raise expected(
                 PlanError, "batch", f"tensors named {', '.join(known)}", name, nearest=closest(name, known)
             )
-    classes = described["classes"][2].tolist() if "classes" in described else ()
-    return described, sizes, tuple(classes)
+    classes = described["classes"][2] if "classes" in described else numpy.empty(0)
+    return described, sizes, tuple(classes.ravel().tolist())
 
 
 def _described(name: str, tensor: object, wanted: str) -> tuple[str, tuple[int, ...]]:

@@ -114,6 +114,78 @@ def test_prefill_over_packed_tokens():
         kernel.run(q, (k, v), plan, return_lse=True)
 
 
+def packed_problem(rng, names, starts=(0, 20, 50)):
+    """Two sequences, causal; an operand of its own for each name."""
+    q = rng.standard_normal((50, Q_HEADS, DIM)).astype(numpy.float16)
+    pairs = [[rng.standard_normal((50, KV_HEADS, DIM)).astype(numpy.float16) for _ in "kv"] for _ in names]
+    batch = {"q": q, "q_start": list(starts)}
+    for name, (k, v) in zip(names, pairs, strict=True):
+        batch |= {f"{name}.k": k, f"{name}.v": v, f"{name}.start": list(starts), f"{name}.pos0": [0, 0]}
+    return q, pairs, batch
+
+
+def causal_rows(q, k, v):
+    for row in range(50):
+        first = 0 if row < 20 else 20
+        yield oracle.attend(q[row], k[first : row + 1], v[first : row + 1])[0]
+
+
+@pytest.mark.parametrize("unseen", ["a", "z"])
+@pytest.mark.parametrize("see", [attn.window(0), attn.sink(0), attn.causal() & attn.sink(0)])
+def test_an_operand_that_no_row_sees(unseen, see):
+    """It is planned, checked and given like any other, and has no part in the result."""
+    stores = [attn.Packed(name="kv", see=attn.causal()), attn.Packed(name=unseen, see=see)]
+    stores.sort(key=lambda store: store.name)
+    kernel = attn.compile(spec(kv=stores, see=None), device="host")
+    names = [store.name for store in stores]
+    q, pairs, batch = packed_problem(numpy.random.default_rng(4), names)
+    before = [[tensor.copy() for tensor in pair] for pair in pairs]
+    out = numpy.full_like(q, numpy.nan)
+    assert kernel.run(q, *pairs, kernel.plan(batch), out=out) is out
+    expected = numpy.array(list(causal_rows(q, *pairs[names.index("kv")])))
+    assert oracle.error(out, expected) < 2e-3
+    for pair, was in zip(pairs, before, strict=True):
+        assert all(numpy.array_equal(tensor, old) for tensor, old in zip(pair, was, strict=True))
+    plan = kernel.plan(batch)
+    wrong = [
+        pair if name == "kv" else [x.astype(numpy.float32) for x in pair]
+        for name, pair in zip(names, pairs, strict=True)
+    ]
+    with pytest.raises(attn.TensorError, match=rf"{unseen}.k: expected float16 \[50, 2, 64\], got float32"):
+        kernel.run(q, *wrong, plan)
+    assert attn.check(spec(kv=stores, see=None), batch=2, kv_len=[30, 7]).right
+
+
+def test_classes_that_see_alike():
+    """Which head is in which class is asked for, and does not matter."""
+    alike = spec(kv=[attn.Packed(name="kv")], heads=attn.heads(a=attn.all_tokens(), b=attn.causal()))
+    assert attn.check(alike, batch=2, kv_len=[30, 7]).right
+    kernel = attn.compile(alike, device="host")
+    q, pairs, batch = packed_problem(numpy.random.default_rng(5), ["kv"])
+    plan = kernel.plan(batch | {"classes": [1, 0]})
+    out = kernel.run(q, *pairs, plan, classes=(0, 0))
+    assert oracle.error(out, numpy.array(list(causal_rows(q, *pairs[0])))) < 2e-3
+    with pytest.raises(attn.TensorError, match=r"classes: expected 2, one per KV head, got \[3\]"):
+        kernel.run(q, *pairs, plan, classes=(0, 0, 1))
+    with pytest.raises(attn.PlanError, match=r"'classes': expected shape \[2\], got \[3\]"):
+        kernel.plan(batch | {"classes": [1, 0, 0]})
+
+
+def test_a_tensor_that_came_to_be_unread():
+    """The compiler finds what a score function does not: the tensor is taken all the same."""
+    unread = spec(
+        kv=[attn.Packed(name="kv")],
+        score=lambda s, h, qi, ki, bias: attn.math.where((h - h) == 0, s, bias[h]),
+        tensors={"bias": (Q_HEADS,)},
+    )
+    assert attn.check(unread, batch=2, kv_len=[30, 7]).right
+    kernel = attn.compile(unread, device="host")
+    q, pairs, batch = packed_problem(numpy.random.default_rng(6), ["kv"])
+    bias = numpy.zeros(Q_HEADS, numpy.float32)
+    out = kernel.run(q, *pairs, kernel.plan(batch | {"bias": bias}), bias=bias)
+    assert oracle.error(out, numpy.array(list(causal_rows(q, *pairs[0])))) < 2e-3
+
+
 def empty_batch(q):
     shape = (PAGES, 16, KV_HEADS, DIM)
     tables = {"kv.lengths": numpy.zeros(0, int), "kv.block_table": numpy.zeros((0, 1), int), "q_start": [0]}

@@ -1,6 +1,7 @@
 """PagedCache against lists of tokens: whatever happens to sequences, attention sees what they hold."""
 
 import random
+from dataclasses import replace
 
 import attn
 import numpy
@@ -86,6 +87,58 @@ def test_drafts_in_pages_of_one():
     model.commit(node, 5)
     assert model.cache.free_pages() >= before - 1
     model.check(kernel, [(node, 3)])
+
+
+SLOPES = numpy.linspace(0.1, 1, Q_HEADS, dtype=numpy.float32)
+BIAS = numpy.linspace(-2, 2, 64, dtype=numpy.float32)
+
+
+@pytest.mark.parametrize(
+    "score, tensors",
+    [
+        (lambda s, h, qi, ki, slopes: s + slopes[h] * (ki - qi), {"slopes": SLOPES}),
+        (lambda s, h, qi, ki, bias: s + bias[abs(qi - ki)], {"bias": BIAS}),
+        (lambda s, h, qi, ki: numpy.where(ki // 4 == qi // 4, s, s - 9.0), {}),
+        (lambda s, h, qi, ki, slopes: s * slopes[h] * (qi * 0.02), {"slopes": SLOPES}),
+    ],
+    ids=["alibi", "relative bias", "blocks", "of the row's position only"],
+)
+@pytest.mark.parametrize("strategy", ["flatten", "by-query"])
+def test_scores_of_drafts_in_pages_of_one(score, tensors, strategy):
+    """A key's position is where it stands in its sequence, however the planner puts tokens together."""
+    kernel = attn.compile(
+        spec(
+            kv=[attn.Paged(name="nodes"), attn.Paged(name="drafts", page_size=1)],
+            score=score,
+            tensors={name: values.shape for name, values in tensors.items()} or None,
+        ),
+        device="host",
+    )
+    model = Model(make(draft_page=1))
+    node = model.add()
+    model.append([node], [40])
+    model.speculate(node, [-1, -1, 0, 0, 1, 2, 4])
+    requests = [(node, 0, True)]
+    plan = kernel.plan(model.cache.batch(requests), strategy=strategy)
+
+    def of_arrays(s, h, qi, ki):
+        return score(s, h, qi, ki, *(values.astype(float) for values in tensors.values()))
+
+    model.check(kernel, requests, plan=plan, score=of_arrays, **tensors)
+
+
+def test_operands_that_nobody_sees():
+    """They are no part of the batch, whatever their pages are like."""
+    model = Model(make())
+    node = model.add()
+    model.append([node], [21])
+    for unseen in (attn.Paged(name="a", page_size=1), attn.Paged(name="z")):
+        stores = sorted([attn.Paged(name="kv"), unseen], key=lambda store: store.name)
+        stores = [replace(store, see=attn.window(0)) if store is unseen else store for store in stores]
+        kernel = attn.compile(spec(kv=stores), device="host")
+        batch, _ = model.check(kernel, [(node, 2)])
+        shown = dict(zip((store.name for store in stores), batch.operands(kernel), strict=True))
+        assert shown["kv"] == (0, True, True, 16) and shown[unseen.name] is None
 
 
 def test_forks_go_on_alone(kernel):

@@ -1,6 +1,8 @@
 #include "capi/CacheObjects.h"
 #include "capi/Objects.h"
 
+#include <algorithm>
+
 using namespace attn::rt;
 using namespace attn::rt::capi;
 
@@ -86,12 +88,16 @@ AttnStatus attnBatchBuilderBuild(AttnBatchBuilder *builder, const AttnCache *cac
     if (Status status = builder->builder.build(cache->cache, rows, shared->content); !status)
       return status;
     Batch &content = shared->content.batch;
-    content.classes.assign(classes, classes + classCount);
-    if (!manifest.headClasses.empty() && classCount != static_cast<size_t>(manifest.kvHeads))
+    const bool takesClasses =
+        std::any_of(manifest.arguments.begin(), manifest.arguments.end(),
+                    [](const Argument &argument) { return argument.role == Argument::Role::Classes; });
+    if (!takesClasses && classCount)
+      return inputError("classes: '" + manifest.entry + "' has no head classes");
+    if ((!manifest.headClasses.empty() || classCount) && classCount != static_cast<size_t>(manifest.kvHeads))
       return inputError("classes: expected one for each of the " + std::to_string(manifest.kvHeads) +
                         " KV heads, got " + std::to_string(classCount));
-    if (manifest.headClasses.empty() && classCount)
-      return inputError("classes: '" + manifest.entry + "' has no head classes");
+    if (!manifest.headClasses.empty()) // else they came to see alike
+      content.classes.assign(classes, classes + classCount);
     if (Status status = checkClasses(manifest, content.classes); !status)
       return status;
     if (Status status = checkBatch(manifest, content); !status)

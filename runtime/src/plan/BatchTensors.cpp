@@ -167,6 +167,9 @@ Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensor
     const std::vector<int32_t> heads = classHeads(manifest, batch);
     for (size_t c = 0; c < heads.size(); ++c)
       binder.set(headsOf(manifest.headClasses[c]), heads[c]);
+  } else if (tensors.count("classes")) { // that came to see alike
+    if (auto classes = binder.find("classes", DType::I32, {{"", manifest.kvHeads}}); !classes)
+      return classes.error();
   }
   for (const OperandInfo &operand : manifest.operands) {
     batch.operands.emplace_back();

@@ -162,13 +162,17 @@ def _add(key: tuple, call: Call) -> Call:
 def _plan_of_another(kernel: Any, stream: int) -> Any:
     """The plan of the call that was used longest ago, where a kernel has many; that call is forgotten."""
     with _guard:
-        alike = [key for key, call in _calls.items() if call.kernel is kernel and call.stream == stream]
+        alike = [
+            key
+            for key, call in _calls.items()
+            if call.kernel is kernel and call.stream == stream and not call.pinned
+        ]
         if len(alike) < _MOST_PLANS:
             return None
         call = _calls.pop(min(alike, key=lambda key: _calls[key].used))
     with call.lock:
         call.alive = False
-    return call.plan
+        return None if call.pinned else call.plan
 
 
 def _stream(q: Any) -> int:

@@ -10,7 +10,7 @@ import numpy
 from . import _attn
 from .devices import failed
 from .errors import PlanError, expected
-from .integers import items
+from .integers import items, whole
 from .plan import Prepared
 from .rows import RowOrder
 from .tables import int32_array
@@ -25,9 +25,15 @@ class CacheBatch:
     (`user_row`)."""
 
     def __init__(
-        self, cache: PagedCache, requests: Sequence, classes: Sequence[int] | None, ends: Sequence[int] | None
+        self,
+        cache: PagedCache,
+        requests: Sequence,
+        classes: Sequence[int] | None,
+        ends: Sequence[int] | None,
+        max_pages: int = 0,
     ):
         self.cache = cache
+        self.max_pages = whole("max_pages", max_pages, 0)
         if not isinstance(requests, Sequence) or isinstance(requests, (str, bytes)):
             requests = items("requests", requests)
         self.groups = [_group(index, request) for index, request in enumerate(requests)]
@@ -75,7 +81,7 @@ class CacheBatch:
             operands = operands_of(self.cache, kernel)
             shown = dict(zip(kernel._operands, operands, strict=True))
             read = [shown[operand["argument"]][:3] for operand in kernel.manifest["operands"]]
-            builder = _attn.BatchBuilder(kernel._native, operands=read)
+            builder = _attn.BatchBuilder(kernel._native, operands=read, max_pages=self.max_pages)
             try:
                 self._make(kernel, builder, operands)
             except _attn.Failure as failure:

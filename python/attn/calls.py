@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from . import visibility
 from .arrange import Arrangement, arrange
 from .dtypes import DTYPES, no_floats, storage_name
-from .errors import SpecError, TensorError, closest, expected
+from .errors import PlanError, SpecError, TensorError, closest, expected
 from .jit import compile
 from .layouts import overlaps, swapped
 from .score import Score, tensor_shapes, trace
@@ -36,6 +36,9 @@ class Options(NamedTuple):
     return_lse: bool
     names: tuple[str, ...]
     """Of the tensors beside q, k and v."""
+
+
+_pinned: list[Call] = []
 
 
 @dataclass
@@ -61,6 +64,8 @@ class Call:
     lock: Any = field(default_factory=threading.Lock)
     alive: bool = True
     """Until another call takes the plan."""
+    pinned: bool = False
+    """Was captured in a graph."""
     used: int = 0
 
     def run(self, q: Any, k: Any, v: Any, looks: list, out: Any, keep: list) -> Any:
@@ -89,10 +94,22 @@ class Call:
             addresses.append(look("lse", lse, self.stream, keep)[0])
             out = (out, swap_axes(lse) if made.swapped else lse)
         if self.plan is not None:
-            self.kernel.launch(
-                [addresses[place] for place in self.places], self.nbytes, self.plan, self.stream
-            )
+            addresses = [addresses[place] for place in self.places]
+            try:
+                self.kernel.launch(addresses, self.nbytes, self.plan, self.stream)
+            except PlanError:
+                if self.pinned:
+                    raise
+                self._pin()
+                self.kernel.launch(addresses, self.nbytes, self.plan, self.stream)
         return out
+
+    def _pin(self) -> None:
+        """The stream is being captured: no other call may get the plan, which a graph will read for as long as it
+        lives, and nobody says how long that is."""
+        self.plan.fix()
+        self.pinned = True
+        _pinned.append(self)
 
     def _check_out(self, given: tuple, looks: list) -> int:
         found, made = as_bfloat16(given[1]), self.arrangement

@@ -54,14 +54,13 @@ class Kernel:
         """Names of the tensors that a run takes beside q and the operands: sinks, biases."""
         # A run looks at all that the description takes, and binds what kernels read. Where in a list (q, operands'
         # tensors, extras, o, lse, slot_heads) the tensor of each slot stands, and those that nobody reads.
-        own = [name for name in self._tensors if name.partition(".")[0] in self._operands]
+        self._own = [name for name in self._tensors if name.partition(".")[0] in self._operands]
         last = [name for name in ("o", "lse", "slot_heads") if name in native.slots]
-        order = ["q", *own, *self.extras, *last]
+        order = ["q", *self._own, *self.extras, *last]
         self._order = [order.index(slot.name) for slot in self._slots]
         self._unread = [
             (self._tensors[name], place) for place, name in enumerate(order) if name not in native.slots
         ]
-        self._q_and_o = native.slots.index("q"), native.slots.index("o")
         self._has_lse = "lse" in native.slots
         self._has_classes = "slot_heads" in native.slots
         self._takes_classes = any(argument["role"] == "classes" for argument in arguments)
@@ -233,8 +232,9 @@ class Kernel:
         stream      a torch.cuda.Stream or a CUstream as int; by default PyTorch's current one
         tensors     what else the description takes, by name: sinks, biases
 
-        Neither waits nor, where `out` is given, allocates (the first run of a plan may). Errors, before anything is
-        launched: TensorError, PlanError; DeviceError.
+        Neither waits nor, where `out` is given, allocates (the first run of a plan may). In a CUDA graph's capture the plan
+        has to be fixed (Plan.fix). Errors, before anything is launched: TensorError, also for results over what is
+        read; PlanError, also where the cache has given pages of the plan to others; DeviceError.
         """
         if plan is None and operands:
             plan = operands[-1]
@@ -285,18 +285,10 @@ class Kernel:
         signatures = tuple([signature for _, signature in looks])
         nbytes = plan._accepted.get(signatures) or self._accept(plan, signatures)
         addresses = [looks[place][0] for place in self._order]
-        at_q, at_o = self._q_and_o
-        if (
-            addresses[at_o] < addresses[at_q] + nbytes[at_q]
-            and addresses[at_q] < addresses[at_o] + nbytes[at_o]
-        ):
-            raise TensorError(
-                "out: overlaps q, which other blocks still read when the first results are written"
-            )
         try:
             plan._native.run(addresses, nbytes, launch_on)
         except _attn.Failure as failure:
-            raise failed(failure, TensorError) from None
+            raise _run_failed(failure) from None
         return (out, lse) if return_lse else out
 
     def launch(self, addresses: Sequence[int], nbytes: Sequence[int], plan: Plan, stream: int = 0) -> None:
@@ -307,7 +299,7 @@ class Kernel:
         try:
             plan._native.run(addresses, nbytes, stream)
         except _attn.Failure as failure:
-            raise failed(failure, TensorError) from None
+            raise _run_failed(failure) from None
 
     def _accept(self, plan: Plan, signatures: tuple) -> tuple[int, ...]:
         """Bytes of each slot's tensor, in the order of slots; remembered."""
@@ -354,11 +346,13 @@ class Kernel:
 
     def _run_reordered(self, q, operands, plan, out, lse, return_lse, named) -> object:
         """Gathers the user's rows into the batch's order, and scatters the results back."""
+        results = {"o": out, "lse": lse}
+        keep: list = []
         for slot in self._slots:
-            given_there = {"o": out, "lse": lse}.get(slot.name)
-            if given_there is not None:
-                _, signature = look(slot.name, given_there, 0, [])
-                check(slot, signature, plan._sizes, self.device)
+            if results.get(slot.name) is not None:
+                address, signature = look(slot.name, results[slot.name], 0, keep)
+                nbytes = check(slot, signature, plan._sizes, self.device)
+                self._refuse_overlaps(slot.name, address, nbytes, q, operands, plan, keep)
         want_lse = return_lse or lse is not None
         results = self.run(
             plan._order.gather(q), *operands, plan=plan, rows="batch", return_lse=want_lse, **named
@@ -367,6 +361,23 @@ class Kernel:
         out = plan._order.scatter(o, out)
         lse = plan._order.scatter(of_rows, lse) if want_lse else None
         return (out, lse) if return_lse else out
+
+    def _refuse_overlaps(self, name, address, nbytes, q, operands, plan, keep) -> None:
+        """What a run in the batch's own order is refused for (Plan.cc)."""
+        looks = [look("q", q, 0, keep)]
+        if len(operands) == 1 and (of_layer := getattr(operands[0], "_looks", None)) is not None:
+            looks += of_layer(plan)
+        else:
+            self._look_operands(operands, looks, 0, keep)
+        for other, (begin, signature) in zip(("q", *self._own), looks, strict=True):
+            if signature == NOTHING[1]:
+                continue
+            size = check(self._tensors[other], signature, plan._sizes, self.device)
+            if nbytes and size and begin < address + nbytes and address < begin + size:
+                shown = {"o": "out"}.get(name, f"'{name}'")
+                raise TensorError(
+                    f"{shown}: overlaps '{other}', which results in the user's order would be written over"
+                )
 
     def _check_unread_classes(self, classes: Sequence[int]) -> None:
         """Where all classes see alike, kernels do not ask which head is in which."""
@@ -407,3 +418,9 @@ class Kernel:
             f"plan: made by {plan.kernel!r}, which is not this one; make it with this kernel's plan(), or call that "
             "kernel's run()"
         )
+
+
+def _run_failed(failure: _attn.Failure) -> Exception:
+    """What the runtime says of a plan, or of a tensor, which is `out` here where it says 'o'."""
+    said = failed(failure, PlanError if failure.message.startswith("plan: ") else TensorError)
+    return type(said)(str(said).replace("'o': ", "out: ", 1)) if str(said).startswith("'o': ") else said

@@ -239,11 +239,14 @@ class PagedCache:
         *,
         classes: Sequence[int] | None = None,
         ends: Sequence[int] | None = None,
+        max_pages: int = 0,
     ) -> CacheBatch:
         """The query rows of a step: a node stands for its last token (decoding), (node, rows) for its last rows (a
         chunk of a prompt), (node, rows, True) for these and all tokens of its draft. `classes`: of each KV head,
-        where the kernel has head classes. `ends`: sizes of windows and sinks instead of the compiled ones."""
-        return CacheBatch(self, requests, classes, ends)
+        where the kernel has head classes. `ends`: sizes of windows and sinks instead of the compiled ones.
+        `max_pages`: columns of block tables, for plans that are fixed and whose sequences grow (a longer run of tokens
+        is cut into several instances); 0: as many as the longest run has pages."""
+        return CacheBatch(self, requests, classes, ends, max_pages)
 
     def layer(self, index: int) -> CacheLayer:
         """Keys and values of a layer, as Kernel.run takes them. Nothing is copied."""
@@ -351,7 +354,9 @@ class CacheLayer:
             raise TensorError(
                 "operands: this layer is of another cache than the one that the plan was made from"
             )
-        operands = batch._made[plan.kernel][2]
+        _, prepared, operands = batch._made[plan.kernel]
+        if prepared is not plan._prepared:
+            raise PlanError("plan: its batch has changed since it was planned; call plan.update() first")
         found = self._found.get(operands)
         if found is None:
             found = self._found[operands] = [

@@ -94,8 +94,9 @@ class Plan:
         return extended
 
     def fix(self) -> None:
-        """From now on launches depend on the contents of buffers only, as CUDA graphs need it: updates that do not
-        fit are refused. Give `limits` to Kernel.plan for the largest batch to come."""
+        """From now on launches depend on the contents of buffers only, as CUDA graphs need it: runs may be captured, and
+        updates that do not fit are refused. Give `limits` to Kernel.plan for the largest batch to come, and its block
+        tables as many columns as the longest sequence will need: cache.batch(..., max_pages=...)."""
         try:
             self._native.fix()
         except _attn.Failure as failure:

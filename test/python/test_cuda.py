@@ -151,6 +151,12 @@ def test_a_step_can_be_captured(decode):
     )
     out = torch.empty_like(q)
     decode.run(q, (k, v), plan, out=out)
+    with (
+        pytest.raises(attn.PlanError, match=r"the stream is being captured.*plan\.fix\(\)"),
+        torch.cuda.graph(torch.cuda.CUDAGraph()),
+    ):
+        decode.run(q, (k, v), plan, out=out)
+    plan.fix()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         decode.run(q, (k, v), plan, out=out)

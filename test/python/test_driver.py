@@ -76,6 +76,74 @@ for odd in ("x", 1.5, -1, 1 << 64, True):
 """)
 
 
+CAPTURE = """
+import contextlib
+
+@contextlib.contextmanager
+def capture(stream):
+    assert fake.cuStreamBeginCapture_v2(ctypes.c_void_p(stream), 1) == 0
+    try:
+        yield
+    finally:
+        assert fake.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(ctypes.c_void_p())) == 0
+
+def refused(act, *words):
+    try:
+        act()
+    except attn.Error as error:
+        assert all(word in str(error) for word in words), str(error)
+        return type(error)
+    raise AssertionError("not refused: " + ", ".join(words))
+"""
+
+
+def test_what_is_captured_must_be_fixed():
+    """Launches of other plans change with their updates, and a graph would replay the old ones."""
+    in_process(
+        CAPTURE
+        + """
+run = lambda: kernel.run(q, cache.layer(0), plan, out=out, lse=lse, stream=5)
+run()
+with capture(5):
+    assert refused(run, "plan: the stream is being captured", "plan.fix()") is attn.PlanError
+    kernel.run(q, cache.layer(0), plan, out=out, lse=lse, stream=6)  # which nobody captures
+plan.fix()
+with capture(5):
+    run()
+    # Copies would be replayed from memory that holds something else by then.
+    assert refused(lambda: plan.update(stream=5), "plan: expected to be made and updated before") is attn.PlanError
+    batch = cache.batch([node])
+    assert refused(lambda: kernel.plan(batch, stream=5), "plan: expected to be made and updated before") is attn.PlanError
+    change = cache.append(node)
+    refused(lambda: change.write(0, zeros(1, 2, 64), zeros(1, 2, 64), stream=5), "being captured")
+"""
+    )
+
+
+def test_a_captured_call_keeps_its_plan():
+    """Others that look alike get the plans of calls that were used long ago, but not that of one in a graph."""
+    in_process(
+        CAPTURE
+        + """
+from attn import attention
+attention._stream = lambda q: 5
+def call(tokens):
+    q, k, v, out = (zeros(1, tokens, heads, 64) for heads in (4, 2, 2, 4))
+    attn.attend(q, k, v, causal=True, out=out)
+call(33)
+with capture(5):
+    call(33)
+    refused(lambda: call(34), "plan: expected to be made and updated before")
+(captured,) = [call for call in attention._calls.values() if call.pinned]
+plan, rows = captured.plan, captured.plan.rows
+for tokens in range(40, 140):
+    call(tokens)
+assert captured.alive and plan.rows == rows
+assert all(call is captured or call.plan is not plan for call in attention._calls.values())
+"""
+    )
+
+
 def test_memory_of_the_host_is_refused():
     in_process("""
 for given in (dict(q=numpy.zeros((2, 4, 64), numpy.float16)), dict(out=numpy.zeros((2, 4, 64), numpy.float16))):

@@ -22,7 +22,7 @@ def problem():
 def bad_runs(problem):
     q, k, v = problem.q, problem.k, problem.v
     big = numpy.zeros((6, Q_HEADS, DIM), numpy.float16)
-    frozen = numpy.empty_like(q)
+    frozen, both = numpy.empty_like(q), numpy.empty_like(q)
     frozen.flags.writeable = False
     return {
         "q of another dtype": ((q.astype(numpy.float32), (k, v)), {}, r"q: expected float16 \[3, 4, 64\], got float32"),
@@ -44,7 +44,11 @@ def bad_runs(problem):
         "out of another dtype": ((q, (k, v)), dict(out=numpy.empty((3, 4, 64), numpy.float32)), "out: expected float16"),
         "out too small": ((q, (k, v)), dict(out=q[:1].copy()), "out: expected"),
         "out read only": ((q, (k, v)), dict(out=frozen), "out: expected memory that may be written"),
-        "out on q": ((q, (k, v)), dict(out=q), "out: overlaps q"),
+        "out on q": ((q, (k, v)), dict(out=q), "out: overlaps 'q'"),
+        "out on k": ((q, (k, v)), dict(out=k.reshape(-1)[: q.size].reshape(q.shape)), "out: overlaps 'kv.k_pages'"),
+        "out on the end of v": ((q, (k, v)), dict(out=v.reshape(-1)[-q.size :].reshape(q.shape)), "out: overlaps 'kv.v_pages'"),
+        "lse on k": ((q, (k, v)), dict(lse=k.view(numpy.float32).reshape(-1)[-12:].reshape(3, 4)), "'lse': overlaps 'kv.k_pages'"),
+        "lse on out": ((q, (k, v)), dict(out=both, lse=both.view(numpy.float32).reshape(-1)[-12:].reshape(3, 4)), "out: overlaps 'lse'"),
         "lse of another dtype": ((q, (k, v)), dict(lse=numpy.empty((3, 4), numpy.float16)), "lse: expected float32"),
         "unknown": ((q, (k, v)), dict(sinks=q), "sinks"),
         "classes": ((q, (k, v)), dict(classes=[0, 1]), "classes: the heads of this description have no classes"),

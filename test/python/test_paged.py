@@ -56,6 +56,10 @@ def test_rows_come_in_the_users_order(kernel):
     out, lse = numpy.empty_like(q), numpy.empty((4, Q_HEADS), numpy.float32)
     assert kernel.run(q, model.cache.layer(0), plan, out=out, lse=lse) is out
     assert numpy.array_equal(out, o)
+    pages = numpy.asarray(model.cache.layer(0).k).reshape(-1)[: q.size].reshape(q.shape)
+    for over in (q, pages):
+        with pytest.raises(attn.TensorError, match="out: overlaps '(q|kv.k_pages)'"):
+            kernel.run(q, model.cache.layer(0), plan, out=over)
     with pytest.raises(attn.TensorError, match=r"out: expected float16 \[4, 4, 64\], got float32"):
         kernel.run(q, model.cache.layer(0), plan, out=out.astype(numpy.float32))
 
@@ -139,6 +143,80 @@ def test_operands_that_nobody_sees():
         batch, _ = model.check(kernel, [(node, 2)])
         shown = dict(zip((store.name for store in stores), batch.operands(kernel), strict=True))
         assert shown["kv"] == (0, True, True, 16) and shown[unseen.name] is None
+
+
+def test_a_plan_of_pages_that_were_given_back(kernel):
+    """It is refused for as long as it reads one, and for no other change of the cache."""
+    model = Model(make())
+    a, b, other = model.add(), model.add(), model.add()
+    model.append([a, b, other], [40, 21, 30])
+    batch, plan = model.check(kernel, [a, b])
+    model.prune(other)
+    c = model.add()
+    model.append([c], [50])
+    model.check(kernel, [a, b], batch, plan)
+    q = draw(model.rng, 2, Q_HEADS, DIM)
+    model.prune(b)
+    for _ in range(2):
+        with pytest.raises(
+            attn.PlanError, match="plan: the cache has taken back page .*, which the batch reads from node"
+        ):
+            kernel.run(q, model.cache.layer(0), plan)
+    plan.update(model.cache.batch([a, c]))
+    kernel.run(q, model.cache.layer(0), plan)
+
+
+def test_a_plan_of_a_draft_that_was_committed():
+    kernel = attn.compile(
+        spec(kv=[attn.Paged(name="nodes"), attn.Paged(name="drafts", page_size=1)]), device="host"
+    )
+    model = Model(make(draft_page=1))
+    node = model.add()
+    model.append([node], [21])
+    model.speculate(node, [-1, 0, 0])
+    _, plan = model.check(kernel, [(node, 0, True)])
+    model.commit(node, 1)
+    with pytest.raises(attn.PlanError, match="the cache has taken back page"):
+        kernel.run(draw(model.rng, 3, Q_HEADS, DIM), model.cache.layer(0), plan)
+
+
+def test_a_plan_of_a_batch_that_went_on(kernel):
+    """Whether the batch was extended or had to be made anew."""
+    for more in (1, 40):
+        model = Model(make())
+        node = model.add()
+        model.append([node], [20])
+        batch, plan = model.check(kernel, [node])
+        model.append([node], [more])
+        batch.update()
+        with pytest.raises(attn.PlanError, match="plan: its batch has changed since it was planned"):
+            kernel.run(draw(model.rng, 1, Q_HEADS, DIM), model.cache.layer(0), plan)
+        plan.update()
+        model.check(kernel, [node], batch, plan)
+
+
+def test_a_fixed_plan_of_sequences_that_grow(kernel):
+    """As many columns in the tables from the start as the longest will need; and what says so where there are not."""
+    for columns, refused_at in ((0, 11), (8, None)):
+        model = Model(make())
+        nodes = [model.add() for _ in range(3)]
+        model.append(nodes, [37, 5, 16])
+        batch = model.cache.batch(nodes, max_pages=columns)
+        plan = kernel.plan(batch, limits=dict(rows=3, groups=3, tokens_per_row=128))
+        plan.fix()
+        for step in range(60):
+            model.append(nodes, [1, 1, 1])
+            batch.update()
+            if step == refused_at:
+                with pytest.raises(attn.PlanError, match=r"fixed.*cache.batch\(..., max_pages=...\)"):
+                    plan.update()
+                break
+            plan.update()
+            if step % 12 == 0 or step == 59:
+                model.check(kernel, nodes, batch, plan)
+    for wrong in (-1, 1.5, "8"):
+        with pytest.raises(attn.PlanError, match="max_pages: expected a whole number from 0"):
+            model.cache.batch(nodes, max_pages=wrong)
 
 
 def test_forks_go_on_alone(kernel):

@@ -53,12 +53,28 @@ struct CacheBatchOptions {
   int32_t maxPages = 0;
 };
 
+class PageLog;
+
 struct CacheBatch {
   Batch batch;
   /// The user's row of each row of the batch, and the way back. Users count the rows of their groups through.
   std::vector<int32_t> userRow, batchRow;
   std::vector<std::vector<NodeId>> nodes; ///< by operand: where each instance begins
+
+  /// The pages that an operand's tables are of, so that it can be told when the cache has taken one back.
+  struct Source {
+    std::shared_ptr<const PageLog> log;
+    int32_t page = 0;    ///< tokens of the table's pages,
+    int32_t perPage = 1; ///< of which one of the cache's is as many
+    uint64_t losses = 0; ///< of the log, when the tables were made
+  };
+  std::vector<Source> sources; ///< by operand; none where the batch is not of a cache
 };
+
+/// That the cache still holds all that the batch reads; else names a page and the node where its run of pages
+/// begins. `losses` are those of the logs when that was found last: where nothing was lost since, nothing is
+/// looked at. Any thread may ask, whatever the cache does meanwhile.
+Status checkHeld(const CacheBatch &batch, std::vector<uint64_t> &losses);
 
 /// Makes batches, keeping its scratch memory between them.
 class BatchBuilder {

@@ -117,6 +117,8 @@ public:
   virtual Status beginRecording() = 0;
   /// Ends it also where it fails: a launch in between was refused, or the device cannot record.
   virtual Result<std::unique_ptr<Recording>> endRecording() = 0;
+  /// Whether launches are noted instead of done: between these two, or as the caller captures the stream.
+  virtual bool isRecording() = 0;
   /// Does the recorded launches in their order, at the cost of about one.
   virtual Status replay(const Recording &recording) = 0;
 

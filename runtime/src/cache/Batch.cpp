@@ -1,4 +1,5 @@
 #include "cache/BatchState.h"
+#include "cache/PageLog.h"
 
 #include <algorithm>
 
@@ -109,6 +110,7 @@ Status BatchBuilder::State::build(std::span<const RowGroup> rowGroups, CacheBatc
   numberRows(groups, out);
   out.batch.operands.resize(options.operands.size());
   out.nodes.resize(options.operands.size());
+  out.sources.resize(options.operands.size());
   tails.assign(options.operands.size(), std::vector<int32_t>(groups.size(), -1));
   for (size_t o = 0; o < options.operands.size(); ++o) {
     const CacheOperand &operand = options.operands[o];
@@ -132,11 +134,33 @@ Status BatchBuilder::State::build(std::span<const RowGroup> rowGroups, CacheBatc
       if (operand.drafts && node.draftRow >= 0)
         addDraft(node, c, page);
     }
-    out.batch.operands[o].pages = int64_t{cache->pools[c].size()} * (cache->options.pageTokens / page);
+    const int32_t perPage = cache->options.pageTokens / page;
+    out.batch.operands[o].pages = int64_t{cache->pools[c].size()} * perPage;
+    out.sources[o] = {cache->pools[c].log(), page, perPage, cache->pools[c].log()->losses()};
     writeOperand(o, page, out);
   }
   serial = cache->serial;
   shape = cache->shape;
+  return {};
+}
+
+Status checkHeld(const CacheBatch &batch, std::vector<uint64_t> &losses) {
+  for (size_t o = 0; o < batch.sources.size(); ++o) {
+    const CacheBatch::Source &source = batch.sources[o];
+    const uint64_t now = source.log->losses();
+    if (now == losses[o])
+      continue;
+    const OperandBatch &operand = batch.batch.operands[o];
+    for (size_t i = 0; i < operand.instances(); ++i) {
+      const int32_t *table = operand.blockTable.data() + i * static_cast<size_t>(operand.maxPages);
+      const int32_t tokens = operand.lengths[i];
+      for (int32_t p = 0; int64_t{p} * source.page < tokens; ++p)
+        if (const int32_t page = table[p] / source.perPage; source.log->lostSince(page, source.losses))
+          return inputError("the cache has taken back page " + std::to_string(page) +
+                            ", which the batch reads from " + nodeText(batch.nodes[o][i]) + " on");
+    }
+    losses[o] = now;
+  }
   return {};
 }
 

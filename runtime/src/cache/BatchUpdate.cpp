@@ -43,6 +43,8 @@ bool BatchBuilder::State::update(CacheBatch &out) const {
       operand.lengths[instance] += tokens;
     }
   }
+  for (CacheBatch::Source &source : out.sources)
+    source.losses = source.log->losses();
   return true;
 }
 

@@ -2,8 +2,11 @@
 #ifndef ATTN_RT_CACHE_PAGEPOOL_H
 #define ATTN_RT_CACHE_PAGEPOOL_H
 
+#include "cache/PageLog.h"
+
 #include <cassert>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace attn::rt {
@@ -18,7 +21,8 @@ public:
     bool operator==(const Owner &) const = default;
   };
 
-  explicit PagePool(int32_t pages) : owners_(static_cast<size_t>(pages)) {
+  explicit PagePool(int32_t pages)
+      : owners_(static_cast<size_t>(pages)), log_(std::make_shared<PageLog>(pages)) {
     for (int32_t page = pages; page-- > 0;)
       free_.push_back(page);
   }
@@ -38,13 +42,18 @@ public:
   }
   void assign(int32_t page, Owner owner) { owners_[static_cast<size_t>(page)] = owner; }
   void give(int32_t page) {
+    lose(page);
     assign(page, {});
     free_.push_back(page);
   }
+  /// What the page holds is no node's any more; `give` says so, too.
+  void lose(int32_t page) { log_->lose(page); }
+  std::shared_ptr<const PageLog> log() const { return log_; }
 
 private:
   std::vector<int32_t> free_; // the next one last
   std::vector<Owner> owners_;
+  std::shared_ptr<PageLog> log_;
 };
 
 } // namespace attn::rt

@@ -66,6 +66,7 @@ void Cache::State::dropUnseen(int32_t slot, size_t c) {
   const int32_t count = unseenPages(node, c);
   const auto first = run.pages.begin() + std::min<int64_t>(sinkPages(node, c), std::ssize(run.pages));
   for (auto page = first; page != first + count; ++page) {
+    pools[c].lose(*page);
     pools[c].assign(*page, {slot, -1});
     run.spare.push_back(*page);
   }

@@ -16,6 +16,7 @@
 #include "capi/Guard.h"
 #include "capi/Lock.h"
 
+#include <atomic>
 #include <functional>
 
 namespace attn::rt::capi {
@@ -62,7 +63,7 @@ struct SharedBatch {
   std::string contentHash, entry; ///< of the kernel that it was made for
   CacheBatch content;
   std::map<std::string, std::vector<int64_t>> shapes; ///< of tensors that scores read
-  uint64_t version = 0;                               ///< changes with the content
+  std::atomic<uint64_t> version = 0;                  ///< changes with the content
   bool built = false;                                 ///< from a cache
   Lock lock;
 
@@ -91,10 +92,12 @@ struct PlannedBatch {
   std::optional<Planner> planner;
   std::optional<Session> session;
   Plan plan;
-  std::vector<int> slots; ///< of the session, by the kernel's
+  std::vector<int> slots;      ///< of the session, by the kernel's
+  std::vector<size_t> written; ///< of the kernel's slots: results
   std::vector<SlotNeed> needs;
   std::shared_ptr<SharedBatch> batch; ///< of the last update, as of this version
   uint64_t version = 0;
+  std::vector<uint64_t> losses; ///< see checkHeld
   int64_t rows = 0;
   int extended = 0;
   bool ready = false, fixed = false;
@@ -108,6 +111,10 @@ struct PlannedBatch {
 private:
   Status upload(const SharedBatch &given, uintptr_t stream, bool grow);
   Status checkAddress(size_t slot, uint64_t address, size_t bytes) const;
+  /// That results overwrite nothing that blocks may still have to read, nor each other.
+  Status checkOverlaps(const uint64_t *addresses, const size_t *bytes) const;
+  /// That what the plan reads is there, and that a recording of it may be replayed.
+  Status checkCurrent();
 };
 
 } // namespace attn::rt::capi

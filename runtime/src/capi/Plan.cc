@@ -1,4 +1,5 @@
 #include "attn_rt/Picture.h"
+#include "cache/PageLog.h"
 #include "capi/Adopted.h"
 #include "capi/Objects.h"
 
@@ -75,6 +76,17 @@ Result<PlanOptions> readOptions(const AttnPlanOptions &given, const LoadedKernel
   return options;
 }
 
+/// Planning allocates and copies, which no graph can do again.
+Status checkPlanning(const LoadedKernel &kernel, uintptr_t stream) {
+  auto held = kernel.device->use(stream);
+  if (!held)
+    return held.error();
+  if (kernel.device->device->isRecording())
+    return inputError(
+        "plan: expected to be made and updated before the stream is captured, or between replays");
+  return {};
+}
+
 /// Kernels index partials and records with 32 bits.
 Status checkCapacity(const PlanCapacity &capacity) {
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
@@ -116,6 +128,8 @@ Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream
     return held.error();
   if (Status status = given->fits(manifest); !status)
     return status;
+  if (Status status = checkPlanning(*kernel, stream); !status)
+    return status;
   std::vector<SlotNeed> needed;
   for (const std::string &slot : kernel->slots) {
     Result<SlotNeed> need = given->need(manifest, slot);
@@ -153,6 +167,9 @@ Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream
   needs = std::move(needed);
   rows = content.rows;
   version = given->version;
+  losses.clear();
+  for (const CacheBatch::Source &source : given->content.sources)
+    losses.push_back(source.losses);
   batch = std::move(given);
   ready = true;
   return {};
@@ -176,15 +193,50 @@ Status PlannedBatch::checkAddress(size_t slot, uint64_t address, size_t bytes) c
   return {};
 }
 
+Status PlannedBatch::checkOverlaps(const uint64_t *addresses, const size_t *bytes) const {
+  for (size_t out : written)
+    for (size_t i = 0; i < needs.size(); ++i)
+      if (i != out && addresses[i] < addresses[out] + bytes[out] &&
+          addresses[out] < addresses[i] + bytes[i] && bytes[i] && bytes[out])
+        return inputError("'" + kernel->slots[out] + "': overlaps '" + kernel->slots[i] +
+                          "', which other blocks still read or write when the first results are written");
+  return {};
+}
+
+Status PlannedBatch::checkCurrent() {
+  if (batch->version != version)
+    return inputError("plan: its batch has changed since it was planned: update the plan first");
+  const CacheBatch &content = batch->content;
+  bool lost = false;
+  for (size_t o = 0; o < losses.size(); ++o)
+    lost |= content.sources[o].log->losses() != losses[o];
+  if (!lost)
+    return {};
+  auto held = hold();
+  if (!held)
+    return held.error();
+  if (Status status = checkHeld(content, losses); !status)
+    return inputError("plan: " + status.error().message +
+                      ": make a batch of the nodes that there are, and update the plan with it");
+  return {};
+}
+
 Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, size_t count, uintptr_t stream) {
   if (!ready)
-    return inputError("the plan's last update failed: update it before it is run");
+    return inputError("plan: its last update failed: update it before it is run");
   if (count != needs.size())
     return inputError("expected an address for each of the " + std::to_string(needs.size()) +
                       " buffers, got " + std::to_string(count));
+  if (Status status = checkCurrent(); !status)
+    return status;
   auto held = kernel->device->use(stream);
   if (!held)
     return held.error();
+  if (!fixed && kernel->device->device->isRecording())
+    return inputError(
+        "plan: the stream is being captured, and launches of a plan that is not fixed change with "
+        "its updates, so that replays would go wrong: call plan.fix() (attnPlanFix) before the "
+        "capture");
   HostDevice *host = kernel->device->host;
   std::optional<Adopted> adopted;
   if (host)
@@ -198,6 +250,8 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, size_t 
     if (host && !own)
       adopted->add(addresses[i], bytes[i], kernel->slots[i].c_str());
   }
+  if (Status status = checkOverlaps(addresses, bytes); !status)
+    return status;
   if (host)
     if (Status status = adopted->adopt(); !status)
       return status;
@@ -216,6 +270,8 @@ AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const Attn
     Result<PlanOptions> read = readOptions(given, *loaded);
     if (!read)
       return read.error();
+    if (Status status = checkPlanning(*loaded, stream); !status)
+      return status;
     const auto make = [&]() -> Result<std::shared_ptr<PlannedBatch>> {
       auto held = loaded->device->use(stream);
       if (!held)
@@ -233,6 +289,8 @@ AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const Attn
       if (!slot)
         return slot.error();
       (*planned)->slots.push_back(*slot);
+      if (name == "o" || name == "lse")
+        (*planned)->written.push_back((*planned)->slots.size() - 1);
     }
     const AttnPlanLimits &limits = given.limits;
     (*planned)->limits = {limits.rows,

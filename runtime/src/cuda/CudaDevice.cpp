@@ -64,6 +64,10 @@ public:
     Current current(api_, context_);
     if (bytes == 0)
       return {};
+    // A graph would read the source when it is replayed: memory of ours that holds something else by then.
+    if (isCaptured())
+      return inputError("cuda: the stream is being captured, and a copy to the device cannot be: plan, "
+                        "update plans and write keys before the capture, or between replays");
     return staging_->copyIn(to, from, bytes, stream_);
   }
   Status copyOut(void *to, DeviceAddress from, size_t bytes) override {
@@ -142,6 +146,7 @@ public:
     Current current(api_, context_);
     return recorder_->end();
   }
+  bool isRecording() override { return recorder_->stream() || isCaptured(); }
   Status replay(const Recording &recording) override {
     Current current(api_, context_);
     return recorder_->replay(recording, stream_);
@@ -171,6 +176,13 @@ public:
   }
 
 private:
+  /// Whether the caller captures the stream into a graph of his own. The legacy default stream cannot be.
+  bool isCaptured() const {
+    int status = 0; // CUstreamCaptureStatus: 0 is none
+    return stream_ && api_.cuStreamIsCapturing && api_.cuStreamIsCapturing(stream_, &status) == success &&
+           status != 0;
+  }
+
   const Api &api_;
   CUdevice device_;
   CUcontext context_;

@@ -176,6 +176,7 @@ public:
       return recording->failed.error();
     return std::unique_ptr<Recording>(std::move(recording));
   }
+  bool isRecording() override { return recording_ != nullptr; }
   Status replay(const Recording &recording) override {
     for (const HostLaunch &launch : static_cast<const HostRecording &>(recording).launches) {
       std::vector<void *> args;

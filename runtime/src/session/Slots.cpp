@@ -51,7 +51,7 @@ Status Session::State::setTable(const std::string &name, std::span<const int32_t
     if (fixed)
       return inputError("'" + name + "' has room for " + std::to_string(table.buffer.bytes()) +
                         " bytes, at an address that launches were fixed with, and the batch's takes " +
-                        std::to_string(bytes) + ": bind the largest batch before fixLaunch");
+                        std::to_string(bytes) + ": " + fixedAdvice);
     const size_t room = std::max(bytes, table.buffer.bytes() * 3 / 2);
     table.bytes.clear();
     Result<Buffer> made = Buffer::create(device, room, name);

@@ -38,6 +38,11 @@ struct Table {
   std::vector<uint8_t> bytes;
 };
 
+/// What to do where a batch does not fit launches that were fixed.
+inline constexpr const char *fixedAdvice =
+    "fix launches after the largest batch to come was planned, with tables as wide as its longest sequence "
+    "needs (Kernel.plan, cache.batch(..., max_pages=...), then plan.fix())";
+
 /// What all launches have in common once they are fixed.
 struct FixedLaunch {
   int kernel, blocks;

@@ -1,4 +1,5 @@
 #include "Mirror.h"
+#include "attn_rt/CacheBatch.h"
 
 #include <gtest/gtest.h>
 
@@ -39,6 +40,34 @@ TEST(Streaming, prefillInChunksIsExact) {
       m.verify(); // the first row of the chunk is at the frontier
     }
   }
+}
+
+// A batch reads what a class has kept for its rows, and no later than the next change to their node. That its
+// pages were given away it finds out in the class that did so, and only when a page of its own was.
+TEST(Streaming, batchesNoticeWhatWasGivenBack) {
+  Mirror m(streaming(1000, 64, 32));
+  const NodeId root = m.createRoot(), other = m.createRoot();
+  ASSERT_TRUE(m.append(root, 500));
+  ASSERT_TRUE(m.append(other, 300));
+  CacheBatch batches[2];
+  std::vector<uint64_t> losses[2];
+  const std::vector<RowGroup> rows = {{root, 1}};
+  for (int32_t c = 0; c < 2; ++c) {
+    CacheBatchOptions options;
+    options.operands = {{c, true, false}};
+    ASSERT_TRUE(BatchBuilder(options).build(m.cache, rows, batches[c]));
+    losses[c] = {batches[c].sources[0].losses};
+  }
+  ASSERT_TRUE(m.append(other, 1)); // gives back most of its prompt
+  for (int32_t c = 0; c < 2; ++c)
+    EXPECT_TRUE(checkHeld(batches[c], losses[c]));
+  ASSERT_TRUE(m.append(root, 1));
+  EXPECT_TRUE(checkHeld(batches[0], losses[0]));
+  const Status lost = checkHeld(batches[1], losses[1]);
+  ASSERT_FALSE(lost);
+  EXPECT_NE(lost.error().message.find(", which the batch reads from " + nodeText(root) + " on"),
+            std::string::npos)
+      << lost.error().message;
 }
 
 // A sequence beside others that hold every other page: once its ring has turned it asks for nothing.

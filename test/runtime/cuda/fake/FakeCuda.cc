@@ -262,6 +262,10 @@ EXPORT int cuStreamEndCapture(void *, void **graph) {
   ++counters[3];
   return 0;
 }
+EXPORT int cuStreamIsCapturing(void *stream, int *status) {
+  *status = capturing && stream == capturing;
+  return 0;
+}
 EXPORT int cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long) {
   *executable = new Graph(*static_cast<Graph *>(graph));
   ++counters[3];

@@ -191,10 +191,12 @@ def _packed(q: Seen, k: Seen, v: Seen, starts: Any, starts_k: Any, of_positions:
 
 def _first_positions(rows: numpy.ndarray, lengths: numpy.ndarray, of_positions: str) -> numpy.ndarray:
     """Rows are the last positions of their sequence. Where there are more rows than tokens, the first of them are
-    before the first token and see nothing of a causal sequence: all positions move up until none is negative."""
+    before the first token and see nothing of a causal sequence: all positions move up until none is negative. Of a
+    sequence without tokens nobody asks where they stand."""
     pos0 = numpy.maximum(rows - lengths, 0).astype(numpy.int32)
-    if of_positions and pos0.any():
-        i = int(pos0.argmax())
+    moved = numpy.where(lengths > 0, pos0, 0)
+    if of_positions and moved.any():
+        i = int(moved.argmax())
         raise TensorError(
             f"q: expected at most as many rows as tokens, which {of_positions} needs, got {rows[i]} rows beside "
             f"{lengths[i]} tokens in sequence {i}"

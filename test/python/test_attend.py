@@ -56,6 +56,27 @@ def test_heads_and_dims(heads, kv_heads, dim, value_dim):
     compare(tensors, {"see": attn.causal()}, causal=True)
 
 
+@pytest.mark.parametrize("name", SEES)
+def test_sequences_without_tokens(name):
+    """Their rows see nothing, and the other sequences see what they do without them."""
+    given, see = SEES[name]
+    tensors, lengths = qkv(batch=3, rows=1, tokens=20), [0, 5, 20]
+    compare(tensors, {"see": see, "lengths": lengths}, kv_lengths=lengths, **given)
+    q, k, v = (x.reshape(-1, *x.shape[2:]) for x in tensors)
+    out, lse = attn.attend(
+        q, k, v, cu_seqlens=[0, 1, 2, 3], cu_seqlens_k=[0, 0, 20, 60], return_lse=True, **given
+    )
+    assert not out[0].any() and numpy.isneginf(lse[0]).all() and numpy.isfinite(lse[1:]).all()
+
+
+def test_positions_of_sequences_without_tokens():
+    def score(s, h, qi, ki):
+        return s - 0.1 * (qi - ki)
+
+    tensors, lengths = qkv(batch=3, rows=1, tokens=20), [0, 5, 20]
+    compare(tensors, {"score": score, "lengths": lengths}, kv_lengths=lengths, score=score)
+
+
 def test_scale_and_softcap():
     meaning = {"score": lambda s, h, qi, ki: 2 * numpy.tanh(s / 2), "scale": 0.3}
     compare(qkv(), meaning, scale=0.3, softcap=2.0)

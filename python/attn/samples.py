@@ -229,11 +229,13 @@ class Sampler:
         random = self._random(f"{store.name}.places")
         suffix = ""
         if store.kind == "dense":
-            shape: tuple[int, ...] = (count, most + 3)
-            first = numpy.arange(count) * (most + 3)
+            shape: tuple[int, ...] = (count, most)
+            first = numpy.arange(count) * most
         elif store.kind == "packed":
             longest = lengths.max(axis=1, initial=0)
-            first = numpy.concatenate([[0], numpy.cumsum(longest + numpy.arange(count) % 3)])  # with gaps
+            gaps = numpy.arange(count) % 3  # between instances, none behind the last
+            gaps[-1:] = 0
+            first = numpy.concatenate([[0], numpy.cumsum(longest + gaps)])
             shape = (max(int(first[-1]), 1),)
             self._put(store, "start", first)
         else:
@@ -241,9 +243,13 @@ class Sampler:
             pages = -(-lengths // page)
             used = int(pages.sum(axis=0).max(initial=0))
             pool = used + used // 8 + 2
-            table = numpy.full((count, lists, -(-most // page) + 1), NO_PAGE)
+            table = numpy.full((count, lists, -(-most // page)), NO_PAGE)
             for h in range(lists):
-                free = iter(random.permutation(pool))
+                order, listed = random.permutation(pool), int(pages[:, h].sum())
+                if listed:  # the pool ends with a page that is read: whoever reads on behind its tokens leaves it
+                    last = int((order == pool - 1).argmax())
+                    order[[last, listed - 1]] = order[[listed - 1, last]]
+                free = iter(order)
                 for i in range(count):
                     table[i, h, : pages[i, h]] = [next(free) for _ in range(pages[i, h])]
             shape, suffix = (pool, page), "_pages"

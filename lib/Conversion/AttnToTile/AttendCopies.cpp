@@ -195,16 +195,19 @@ void AttendKernel::sendOutput(Value output, Value queries, Value firstRow, Value
 }
 
 Value AttendKernel::fetchSlot(UpdateOp update, const Segment &segment, Value firstKey) {
-  int64_t lines = fetchLines(update.getKv().getType(), keys);
+  KVType type = update.getKv().getType();
+  int64_t lines = fetchLines(type, keys);
+  Value last = b.sub(segment.kvEnd, b.i32(1));
+  // Tiles are looked up one ahead. Behind the last there may be no table entry, and nobody takes the slot.
   if (lines == keys)
-    return slotOf(update, segment, firstKey);
+    return slotOf(update, segment, type.getStore() == Store::Paged ? b.min(firstKey, last) : firstKey);
   // Boxes past the last token lie outside the tensor, which costs no memory: the copy engine writes zeros.
   // Their table entries need not exist.
-  Value last = b.sub(segment.kvEnd, b.i32(1)), lane = LaneIdOp::create(b, b.getI32Type());
+  Value lane = LaneIdOp::create(b, b.getI32Type());
   Value token = b.add(firstKey, b.mul(lane, b.i32(lines)));
   Value exists = b.less(token, segment.kvEnd);
   Value there = slotOf(update, segment, b.min(token, b.sub(last, b.rem(last, lines))),
-                       lines == update.getKv().getType().getPage());
+                       lines == type.getPage());
   return b.select(exists, there, b.i32(outside));
 }
 

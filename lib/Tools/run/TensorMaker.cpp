@@ -87,7 +87,7 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
     tensors[kv.name + ".rows"] = i32Tensor({count, 2}, instances.rows);
 
   if (kv.store == Store::Paged) {
-    lists.push_back((longestOf(lengths) + kv.page - 1) / kv.page + 1);
+    lists.push_back((longestOf(lengths) + kv.page - 1) / kv.page);
     if (rt::Status status = checkMemory(kv.name + ".block_table", lists, rt::DType::I32); !status)
       return status;
   }
@@ -128,15 +128,15 @@ std::vector<int64_t> TensorMaker::placeTokens(const KVArgument &kv, const Instan
         slots.push_back(slotOf(i, t) * heads + i % heads);
   };
   if (kv.store == Store::Dense) {
-    const int64_t capacity = longestOf(runs) + 3;
+    const int64_t capacity = longestOf(runs);
     place([&](int64_t i, int64_t t) { return i / heads * capacity + t; });
     return {static_cast<int64_t>(instances.pos0.size()), capacity};
   }
   if (kv.store == Store::Packed) {
     std::vector<int32_t> starts(instances.pos0.size() + 1);
     const std::vector<int64_t> longest = instances.longest();
-    for (size_t i = 0; i < longest.size(); ++i)
-      starts[i + 1] = static_cast<int32_t>(starts[i] + longest[i] + i % 3);
+    for (size_t i = 0; i < longest.size(); ++i) // gaps between instances, none behind the last
+      starts[i + 1] = static_cast<int32_t>(starts[i] + longest[i] + (i + 1 < longest.size() ? i % 3 : 0));
     place([&](int64_t i, int64_t t) { return starts[i / heads] + t; });
     tensors[kv.name + ".start"] = i32Tensor({static_cast<int64_t>(starts.size())}, starts);
     return {std::max<int64_t>(starts.back(), 1)};
@@ -155,11 +155,15 @@ std::vector<int64_t> TensorMaker::placeTokens(const KVArgument &kv, const Instan
     for (int64_t i = pool - 1; i > 0; --i)
       std::swap(pages[i], pages[random.below(i + 1)]);
   }
+  // The pool ends with a page that is listed: whoever reads on behind its tokens leaves the pool.
+  for (int64_t h = 0; h < heads; ++h)
+    if (used[h] > 0)
+      std::iter_swap(std::find(order[h].begin(), order[h].end(), pool - 1), order[h].begin() + used[h] - 1);
   place(
       [&](int64_t i, int64_t t) { return order[i % heads][first[i] + t / kv.page] * kv.page + t % kv.page; });
 
   const std::vector<int64_t> lengths = instances.lengths();
-  const int64_t columns = pagesOf(longestOf(lengths)) + 1;
+  const int64_t columns = pagesOf(longestOf(lengths));
   const auto lists = static_cast<int64_t>(lengths.size());
   std::vector<int32_t> table(lists * columns, noPage);
   for (int64_t i = 0; i < lists; ++i) {

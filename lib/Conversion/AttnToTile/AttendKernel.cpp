@@ -372,14 +372,15 @@ void AttendKernel::writeResults(Value max, Value sum, Value acc, Value column, I
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
   Value lines = b.sub(packedCount, warpRow);
   auto outType = cast<FragmentType>(acc.getType());
+  // A sum that is NaN is something: it must reach the LSE, too, or that would depend on where keys were cut.
   Value inverse = b.map(rowsOf(f32), ValueRange{sum}, [&](ValueRange v) -> Value {
-    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, v[0], b.f32(0));
+    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[0], b.f32(0));
     return b.select(some, ReciprocalOp::create(b, v[0]), b.f32(0));
   });
   Value output = b.map(outType, ValueRange{acc, inverse},
                        [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
   Value lse = b.map(rowsOf(f32), ValueRange{max, sum}, [&](ValueRange v) -> Value {
-    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, v[1], b.f32(0));
+    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[1], b.f32(0));
     Value log =
         arith::AddFOp::create(b, arith::MulFOp::create(b, v[0], toLog2), math::Log2Op::create(b, v[1]));
     return b.select(some, arith::MulFOp::create(b, log, b.f32(ln2)), b.f32(-infinity));

@@ -150,7 +150,7 @@ void attn::writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef nam
   }
 
   Value max = parts.getResult(0), sum = parts.getResult(1);
-  Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, sum, b.f32(0));
+  Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, sum, b.f32(0)); // a NaN is
   Value inverse = b.select(some, ReciprocalOp::create(b, sum), b.f32(0));
   for (int64_t c = 0; c < chunks; ++c) {
     auto write = [&] {

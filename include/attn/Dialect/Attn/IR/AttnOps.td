@@ -75,6 +75,23 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     moves a score by up to 0.025, and the tolerance of such an op is 3e-2.
     `usesApproximateFunctions` in `Score.h` tells.
 
+    *Range.* A score is an f32, so one of size s is known to s * 2^-24 at best,
+    and its weight to that relative error: the tolerances are for scores up to
+    1000 or so, `lse` included. Beyond, outputs are right to what is left of the
+    difference of two scores. Where the type of values is f16, scores must stay
+    below 9e7 in size (1.5e9 for bf16): from there on the rounding of
+    s * log2(e) alone moves a weight out of the type's range, and a row may
+    become zero or NaN.
+
+    Queries, keys and values that are seen should be finite. A row that sees a
+    score of NaN or +inf has NaN in its output and its `lse`, in this head, no
+    matter how its keys were cut. Keys that a row does not see may hold
+    anything. Values may not: a value of infinity or NaN makes NaN of its
+    feature in other rows that do not see it, where another row of the same
+    tile of rows sees a token of its tile of keys, because masked weights are
+    zeros and zero times infinity is NaN. Memory without tokens (behind an
+    instance's last, in pages that nobody lists) may hold anything.
+
     ```mlir
     %o, %lse = attn.attend %q over (%context see all), (%response see causal) scale 0.08838835
         : !q, !dense, !paged -> !q, tensor<?x32xf32>

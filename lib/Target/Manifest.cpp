@@ -7,6 +7,8 @@
 #include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 
+#include "attn_rt/Version.h"
+
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/Config/llvm-config.h"
 
@@ -177,7 +179,7 @@ FailureOr<rt::Manifest> mlir::attn::describeProblem(func::FuncOp function) {
       copy ? describeRowCopy(function, copy->type()) : describeAttention(function);
   if (failed(manifest))
     return failure();
-  manifest->producer = "attn 0.1.0 (LLVM " LLVM_VERSION_STRING ")";
+  manifest->producer = std::string("attn ") + rt::version() + " (LLVM " LLVM_VERSION_STRING ")";
   manifest->entry = function.getName().str();
   return manifest;
 }

@@ -9,8 +9,11 @@
 #include "attn/Target/Chip.h"
 #include "attn/Tools.h"
 
+#include "attn_rt/Version.h"
+
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/SourceMgr.h"
@@ -50,8 +53,40 @@ cl::opt<bool> ptxasVerbose("ptxas-verbose", cl::desc("with --emit=cubin: print w
                            cl::cat(category));
 
 int usageError(const llvm::Twine &message) {
-  llvm::errs() << "attn-opt: " << message << "\n";
+  llvm::errs() << "attn-opt: error: " << message << "\n";
   return badInput;
+}
+
+/// What --help shows: our options. Those of MLIR and LLVM, and the passes, are some three hundred lines.
+void hideOthers() {
+  for (auto &[name, option] : cl::getRegisteredOptions())
+    if (name != "help" && name != "version" && name != "help-hidden" &&
+        !llvm::is_contained(option->Categories, &category) && option->getOptionHiddenFlag() == cl::NotHidden)
+      option->setHiddenFlag(cl::Hidden);
+}
+
+void printVersion(llvm::raw_ostream &out) {
+  out << "attn-opt " << ::attn::rt::version() << " (LLVM " LLVM_VERSION_STRING ")\n";
+}
+
+/// LLVM's words about a bad command line, as an error of ours. Some it writes to the stream it is given, some
+/// to standard error; both begin with the program's name, which therefore ends in "error".
+bool parseCommandLine(int argc, char **argv, llvm::StringRef overview) {
+  SmallVector<const char *> arguments(argv, argv + argc);
+  auto asksForHelp = [](const char *argument) {
+    return llvm::StringRef(argument).ltrim('-').starts_with("help");
+  };
+  if (llvm::none_of(arguments, asksForHelp)) // which prints the name, too
+    arguments[0] = "attn-opt: error";
+  std::string said;
+  llvm::raw_string_ostream errors(said);
+  if (cl::ParseCommandLineOptions(argc, arguments.data(), overview, &errors))
+    return true;
+  SmallVector<llvm::StringRef> lines;
+  llvm::StringRef(said).split(lines, '\n', -1, /*KeepEmpty=*/false);
+  for (llvm::StringRef line : lines)
+    llvm::errs() << line.split(".  Try: ").first << "\n";
+  return false;
 }
 
 int emitFile(DialectRegistry &registry) {
@@ -87,7 +122,15 @@ int emitFile(DialectRegistry &registry) {
 int runPasses(DialectRegistry &registry) {
   std::string error;
   std::unique_ptr<llvm::MemoryBuffer> source = openInputFile(input, &error);
-  std::unique_ptr<llvm::ToolOutputFile> file = source ? openOutputFile(output, &error) : nullptr;
+  if (!source)
+    return usageError(error);
+  // MLIR's parser would not survive everything that can be written.
+  if (auto fault = findSourceFault(source->getBuffer())) {
+    llvm::errs() << input << ":" << fault->line << ":" << fault->column << ": error: " << fault->message
+                 << "\n";
+    return badInput;
+  }
+  std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(output, &error);
   if (!file)
     return usageError(error);
   if (failed(MlirOptMain(file->os(), acceptAmpersand(std::move(source)), registry,
@@ -104,10 +147,13 @@ int mlir::attn::attnOptMain(int argc, char **argv) {
   DialectRegistry registry;
   registerEverything(registry);
   std::string help = registerCLIOptions(
-      "attn-opt: the attention compiler\n\n  attn-opt FILE --emit=ptx --target=sm_90a -o kernel.ptx\n",
+      "attn-opt: the attention compiler\n\n  attn-opt FILE --emit=ptx --target=sm_90a -o kernel.ptx\n\n"
+      "Without --emit it runs passes, as mlir-opt does: --help-hidden lists them, and the options of MLIR.\n",
       registry);
+  hideOthers();
+  cl::SetVersionPrinter(printVersion);
   // Not MLIR's parseCLIOptions: that exits with 1 on a bad command line.
-  if (!cl::ParseCommandLineOptions(argc, argv, help, &llvm::errs()))
+  if (!parseCommandLine(argc, argv, help))
     return badInput;
   if (emitted.getNumOccurrences())
     return emitFile(registry);

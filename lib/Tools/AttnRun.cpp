@@ -16,6 +16,7 @@
 #include "attn_rt/Picture.h"
 #include "attn_rt/Safetensors.h"
 #include "attn_rt/Session.h"
+#include "attn_rt/Version.h"
 
 #include "run/CacheRun.h"
 #include "run/Flush.h"
@@ -25,6 +26,7 @@
 #include "run/Report.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/Support/SourceMgr.h"
 
 #include <algorithm>
@@ -389,6 +391,10 @@ int mlir::attn::attnRunMain(int argc, char **argv) {
   auto options = parseOptions(std::vector<std::string>(argv + 1, argv + argc));
   if (options && options->help) {
     std::fputs(helpText().c_str(), stdout);
+    return right;
+  }
+  if (options && options->version) {
+    std::printf("attn-run %s (LLVM %s)\n", rt::version(), LLVM_VERSION_STRING);
     return right;
   }
   auto status = options ? Run(std::move(*options)).run() : rt::Result<int>(options.error());

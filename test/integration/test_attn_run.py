@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -355,3 +356,26 @@ def test_warpgroups_without_rows_compute_nothing():
         assert status == 0, errors
         flops[rows] = report["flops"]
     assert flops[32] == 2 * flops[16]
+
+
+@pytest.mark.parametrize("name", ["attn-run", "attn-plan", "attn-workload", "attn-opt"])
+def test_every_program_says_its_version(name):
+    result = subprocess.run([program(name), "--version"], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and result.stderr == ""
+    assert re.fullmatch(name + r" \d+\.\d+\.\d+( \(LLVM [\d.]+\))?\n", result.stdout)
+
+
+@pytest.mark.skipif(DEVICE != "host", reason="counters exist on the host device only")
+def test_a_missed_budget_is_said_and_is_no_mistake(small):
+    """Far more blocks than there is work for, each of which reads that it has none."""
+    result = run(small, "--check", "--dim=batch=1", "--dim=kv_len=512", "--blocks=2000")
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"times the floor \(budget 1\.03: missed\)", result.stdout)
+    assert "reference; a budget is missed" in result.stdout
+    result = run(small, "--check", "--dim=batch=1", "--dim=kv_len=100", "--blocks=2000")
+    assert "(budget 1.03 is for lengths from 512 on" in result.stdout and "missed" not in result.stdout
+    result = run(small, "--check", "--dim=batch=1", "--dim=kv_len=2048")
+    assert "(budget 1.03)" in result.stdout and "missed" not in result.stdout
+    sizes = ["--dim=batch=1", "--blocks=2000"]
+    assert attn_run(small, *sizes, "--dim=kv_len=512")[1]["missed_budgets"][0] == "amplification"
+    assert attn_run(small, *sizes, "--dim=kv_len=100")[1]["missed_budgets"] is None

@@ -12,6 +12,10 @@ rt::Result<Options> parseOptions(const std::vector<std::string> &arguments) {
       options.help = true;
       continue;
     }
+    if (argument == "--version") {
+      options.version = true;
+      continue;
+    }
     if (argument.empty() || argument[0] != '-' || argument == "-") {
       if (!options.file.empty())
         return rt::inputError("expected one file, got '" + options.file + "' and '" + argument + "'");
@@ -22,7 +26,7 @@ rt::Result<Options> parseOptions(const std::vector<std::string> &arguments) {
     const std::string name = argument.substr(0, equals);
     if (name != "--strategy" && name != "--blocks" && name != "--json" && name != "--svg")
       return rt::inputError("there is no option '" + name +
-                            "', expected one of --strategy, --blocks, --json, --svg, --help");
+                            "', expected one of --strategy, --blocks, --json, --svg, --version, --help");
     if (equals == std::string::npos && i + 1 == arguments.size())
       return rt::inputError(name + " expects a value");
     const std::string value = equals == std::string::npos ? arguments[++i] : argument.substr(equals + 1);
@@ -46,7 +50,7 @@ rt::Result<Options> parseOptions(const std::vector<std::string> &arguments) {
                               value + "'");
     }
   }
-  if (!options.help && options.file.empty())
+  if (!options.help && !options.version && options.file.empty())
     return rt::inputError("expected a file with a workload; --help shows the usage");
   if (options.json == "-" && options.svg == "-")
     return rt::inputError("--json and --svg cannot both go to standard output");
@@ -63,6 +67,7 @@ shared, how long it takes at least. - reads the workload from standard input.
   --blocks N        thread blocks that share the work (132)
   --json F          write the figures, each step's too; - is standard output, without the table
   --svg F           draw who does what in the longest step; of flatten unless --strategy says else
+  --version         of attn
 
 Strategies (the ablation of DeFT, arXiv 2404.00242):
   by-query          each query row reads its whole path: Radix attention, Flash-Decoding

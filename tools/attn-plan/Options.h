@@ -12,7 +12,7 @@ struct Options {
   std::string file, json, svg;
   std::optional<rt::Strategy> strategy; ///< none: all four are compared
   int blocks = 132;
-  bool help = false;
+  bool help = false, version = false;
 };
 
 /// The arguments after the program's name. `--name value` and `--name=value` are the same.

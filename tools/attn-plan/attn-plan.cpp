@@ -1,6 +1,7 @@
 //===- attn-plan.cpp - Plans of forests, without running them -------------===//
 #include "Report.h"
 #include "attn_rt/File.h"
+#include "attn_rt/Version.h"
 
 #include <cstdio>
 #include <iostream>
@@ -68,6 +69,8 @@ int main(int argc, char **argv) {
     status = options.error();
   else if (options->help)
     fputs(plan::helpText().c_str(), stdout);
+  else if (options->version)
+    printf("attn-plan %s\n", rt::version());
   else
     status = run(*options);
   if (status)

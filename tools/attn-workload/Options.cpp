@@ -63,7 +63,7 @@ rt::Status setNumber(Options &options, const std::string &name, const std::strin
                           std::to_string(number.most) + ", got '" + value + "'");
   }
   return rt::inputError("there is no option '" + name + "' of " + options.kind + ", expected one of " +
-                        legal + "-o, --help");
+                        legal + "-o, --version, --help");
 }
 
 } // namespace
@@ -74,6 +74,10 @@ rt::Result<Options> parseOptions(const std::vector<std::string> &arguments) {
     const std::string &argument = arguments[i];
     if (argument == "--help" || argument == "-h") {
       options.help = true;
+      return options;
+    }
+    if (argument == "--version") {
+      options.version = true;
       return options;
     }
     if (options.kind.empty()) {
@@ -134,6 +138,7 @@ same for a --seed everywhere.
   -o F                where to write (-, standard output)
   --seed N (1)  --q-heads N (32)  --kv-heads N (32)  --dim N (128)  --layers N (32)
   --bytes N           of K and V per token and KV head (4 x dim: 16 bits each)
+  --version           of attn
 
 Exit status: 0 right, 2 bad usage or bad input.
 )";

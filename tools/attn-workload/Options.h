@@ -13,7 +13,7 @@ struct Options {
   std::string kind, file; ///< file: empty where data is generated
   std::string out = "-";
   std::map<std::string, int64_t> numbers; ///< every option of the kind and of the model, by name
-  bool help = false;
+  bool help = false, version = false;
 
   int32_t operator[](const std::string &name) const { return static_cast<int32_t>(numbers.at(name)); }
 };

@@ -5,6 +5,7 @@
 #include "attn_rt/File.h"
 #include "attn_rt/Requests.h"
 #include "attn_rt/Speculation.h"
+#include "attn_rt/Version.h"
 
 #include <algorithm>
 #include <cmath>
@@ -131,6 +132,8 @@ int main(int argc, char **argv) {
     status = options.error();
   else if (options->help)
     fputs(workload::helpText().c_str(), stdout);
+  else if (options->version)
+    printf("attn-workload %s\n", rt::version());
   else
     status = run(*options);
   if (status)

@@ -206,8 +206,8 @@ Value AttendKernel::fetchSlot(UpdateOp update, const Segment &segment, Value fir
   Value lane = LaneIdOp::create(b, b.getI32Type());
   Value token = b.add(firstKey, b.mul(lane, b.i32(lines)));
   Value exists = b.less(token, segment.kvEnd);
-  Value there = slotOf(update, segment, b.min(token, b.sub(last, b.rem(last, lines))),
-                       lines == type.getPage());
+  Value there =
+      slotOf(update, segment, b.min(token, b.sub(last, b.rem(last, lines))), lines == type.getPage());
   return b.select(exists, there, b.i32(outside));
 }
 

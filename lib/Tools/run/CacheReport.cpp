@@ -55,9 +55,10 @@ std::string run::cacheSummary(const CacheRecord &record) {
   out << "\n";
   if (record.host) {
     const rt::host::Counters &c = record.host->counters;
-    out << formatv("  memory    read {0} B, wrote {1} B: {2:f3} times the floor (budget 1.03)\n", c.bytesRead,
-                   c.bytesWritten, record.amplification());
-    out << formatv("  access    {0:f3} of every sector used (budget 0.97)\n", c.sectorEfficiency());
+    out << formatv("  memory    read {0} B, wrote {1} B: {2:f3} times the floor ({3})\n", c.bytesRead,
+                   c.bytesWritten, record.amplification(), budgetText(record.amplification(), 1.03, true));
+    out << formatv("  access    {0:f3} of every sector used ({1})\n", c.sectorEfficiency(),
+                   budgetText(c.sectorEfficiency(), 0.97, false));
     out << detectorsLine(*record.host);
   }
   if (!record.failure.empty())

@@ -12,6 +12,14 @@ llvm::json::Value run::number(double value) {
   return std::isfinite(value) ? llvm::json::Value(value) : llvm::json::Value(nullptr);
 }
 
+std::string run::budgetText(double counted, double budget, bool atMost, bool holds) {
+  const bool missed = atMost ? counted > budget : counted < budget;
+  return llvm::formatv("budget {0:f2}{1}", budget,
+                       !missed ? ""
+                       : holds ? ": missed"
+                               : " is for lengths from 512 on and whole sectors");
+}
+
 std::string run::detectorsLine(const rt::host::Report &report) {
   const uint64_t races = report.total(FindingKind::Race);
   return llvm::formatv("  detectors {0} race{1}, {2} uninitialized, {3} out of bounds\n", races,

@@ -132,6 +132,7 @@ const std::vector<Option> &table() {
        [](Options &o, const std::string &text) { return setNumber<int64_t>("--repeat", text, 1, o.repeat); }},
       switchOption("--replay", "record the launch (on a GPU as a graph) and let every run replay it",
                    &Options::replay),
+      switchOption("--version", "of attn and of the LLVM in it", &Options::version),
       switchOption("--help", "this text", &Options::help),
   };
   return options;
@@ -181,7 +182,7 @@ rt::Result<Options> run::parseOptions(const std::vector<std::string> &arguments)
     return rt::inputError("--workload generates tensors, and --inputs reads them: give one of the two");
   if (options.step && options.workload.empty())
     return rt::inputError("--step chooses a step of a --workload, and there is none");
-  if (options.file.empty() && !options.help)
+  if (options.file.empty() && !options.help && !options.version)
     return rt::inputError("expected a file of MLIR; --help shows the usage");
   return options;
 }

@@ -31,6 +31,7 @@ struct Options {
   int64_t repeat = 1;
   bool replay = false;
   bool help = false;
+  bool version = false;
 };
 
 /// Parses the arguments after the program's name. `--name value` and `--name=value` are the same.

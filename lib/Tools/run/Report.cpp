@@ -73,6 +73,30 @@ double RunRecord::amplificationBudget() const {
   return amplificationLimit * static_cast<double>(packed <= 16 ? 1 : (packed + 127) / 128);
 }
 
+bool RunRecord::hasBudgets() const {
+  constexpr int64_t sector = 32;
+  constexpr int32_t shortest = 512;
+  const auto element = static_cast<int64_t>(rt::dtypeSize(manifest.dtype));
+  return manifest.keyDim * element % sector == 0 && manifest.valueDim * element % sector == 0 &&
+         std::all_of(batch.operands.begin(), batch.operands.end(), [&](const rt::OperandBatch &operand) {
+           return std::all_of(operand.lengths.begin(), operand.lengths.end(),
+                              [&](int32_t length) { return length >= shortest; });
+         });
+}
+
+std::vector<std::string> RunRecord::missedBudgets() const {
+  std::vector<std::string> missed;
+  if (!host || !hasBudgets())
+    return missed;
+  if (amplification() > amplificationBudget())
+    missed.push_back("amplification");
+  if (host->counters.sectorEfficiency() < sectorBudget)
+    missed.push_back("sector_efficiency");
+  if (host->counters.bankConflicts() > bankBudget)
+    missed.push_back("bank_conflicts");
+  return missed;
+}
+
 std::string run::summaryText(const RunRecord &record) {
   const rt::Manifest &m = record.manifest;
   const rt::Batch &batch = record.batch;
@@ -117,19 +141,22 @@ std::string run::summaryText(const RunRecord &record) {
   }
   if (record.host) {
     const rt::host::Counters &c = record.host->counters;
-    out << formatv("  memory    read {0}, wrote {1}: {2:f3} times the floor (budget {3:f2}); partials {4}\n",
+    const bool holds = record.hasBudgets();
+    out << formatv("  memory    read {0}, wrote {1}: {2:f3} times the floor ({3}); partials {4}\n",
                    bytesText(static_cast<double>(c.bytesRead)),
                    bytesText(static_cast<double>(c.bytesWritten)), record.amplification(),
-                   record.amplificationBudget(), bytesText(static_cast<double>(c.bytesPartials)));
-    out << formatv(
-        "  access    {0:f3} of every sector used (budget {1:f2}), bank conflicts {2:f3} (budget {3:f2})\n",
-        c.sectorEfficiency(), sectorBudget, c.bankConflicts(), bankBudget);
+                   budgetText(record.amplification(), record.amplificationBudget(), true, holds),
+                   bytesText(static_cast<double>(c.bytesPartials)));
+    out << formatv("  access    {0:f3} of every sector used ({1}), bank conflicts {2:f3} ({3})\n",
+                   c.sectorEfficiency(), budgetText(c.sectorEfficiency(), sectorBudget, false, holds),
+                   c.bankConflicts(), budgetText(c.bankConflicts(), bankBudget, true, holds));
     out << detectorsLine(*record.host);
   }
   if (!record.failure.empty())
     out << "wrong: " << record.failure << "\n";
   else if (record.comparison)
-    out << "right: within tolerance of the float64 reference\n";
+    out << "right: within tolerance of the float64 reference"
+        << (record.missedBudgets().empty() ? "\n" : "; a budget is missed\n");
   return text;
 }
 
@@ -181,6 +208,7 @@ std::string run::reportJson(const RunRecord &record) {
     rt::ProblemFloor floor = rt::problemFloor(m, record.batch);
     addHostCounters(object, *record.host, record.amplification());
     object["host_code_ms"] = number(record.hostCodeMs);
+    object["missed_budgets"] = record.hasBudgets() ? llvm::json::Value(record.missedBudgets()) : nullptr;
     object["bytes_floor"] = floor.bytes();
     object["flops_useful"] = number(floor.usefulFlops);
   }

@@ -1,0 +1,11 @@
+#ifndef ATTN_RT_VERSION_H
+#define ATTN_RT_VERSION_H
+
+namespace attn::rt {
+
+/// Of attn: "0.1.0".
+const char *version();
+
+} // namespace attn::rt
+
+#endif

@@ -1,0 +1,3 @@
+#include "attn_rt/Version.h"
+
+const char *attn::rt::version() { return ATTN_VERSION; }

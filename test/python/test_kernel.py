@@ -1,7 +1,9 @@
 """Kernels and plans: right results on anyone's tensors, what is inside, threads and memory."""
 
+import re
 import threading
 import tracemalloc
+from xml.etree import ElementTree
 
 import attn
 import numpy
@@ -297,6 +299,15 @@ def test_plans_explain_themselves(kernel, problem, tmp_path):
     assert "tasks" in plan.explain()
     path = plan.draw(tmp_path / "plan.svg")
     assert path.read_text().lstrip().startswith("<svg") and path.read_text() == plan.svg()
+    # Colours that every viewer knows, numbers on the axes, and what is what.
+    root = ElementTree.fromstring(plan.svg())
+    fills = {rect.get("fill") for rect in root.iter("{*}rect")}
+    assert len(fills) > 3 and all(re.fullmatch(r"#[0-9a-f]{3}([0-9a-f]{3})?", fill) for fill in fills)
+    upper, lower = ([t.text for t in g.findall("{*}text")] for g in root.findall("{*}g"))
+    assert {"query rows", "position", "0", "1", "2", "3"} <= set(upper)
+    assert {"block", "cost of what a block does, in tiles of 64 keys", "0"} <= set(lower)
+    legend = [t.text for t in root.findall("{*}text")]
+    assert {"kv[0]", "kv[1]", "kv[2]", "a task starts"} <= set(legend)
     stats = plan.stats
     assert stats["kv_bytes"] > 0 and stats["balance"] >= 1 and plan.rows == 3
     assert "3 rows" in repr(plan) and "decode for sm_90a" in repr(kernel)

@@ -53,8 +53,18 @@ public:
   }
 
   std::string text(const std::string &title) {
-    return shares_.text({&title, 1}, "time: key tiles of " + std::to_string(rt::forestTileKeys) +
-                                         " tokens; rows: blocks; colours: nodes");
+    rt::SharesPicture::Words words;
+    words.lines = {title};
+    words.axis = "what a block reads, in tiles of " + std::to_string(rt::forestTileKeys) + " tokens";
+    constexpr size_t most = 8;
+    for (size_t node = 0; node < std::min(nodes_.size(), most); ++node)
+      words.legend.emplace_back(
+          rt::SharesPicture::colour(static_cast<int32_t>(node), 0),
+          "node " + std::to_string(node) +
+              (node + 1 == most && nodes_.size() > most
+                   ? ", ... to " + std::to_string(nodes_.size() - 1) + ", each in its colour"
+                   : ""));
+    return shares_.text(words);
   }
 
 private:

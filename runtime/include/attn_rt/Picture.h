@@ -42,11 +42,20 @@ public:
   /// Whether the block has a line: of very many only the first have.
   bool isDrawn(int block) const { return block < drawn_; }
 
-  /// The whole picture. `lines` stand above it, then `panel`, SVG of this height and panelWidth.
-  std::string text(std::span<const std::string> lines, const std::string &caption,
-                   const std::string &panel = "", double panelHeight = 0);
+  /// What a picture says about itself.
+  struct Words {
+    std::vector<std::string> lines; ///< above it
+    std::string axis;               ///< what lengths are, in units of `unit`
+    double unit = 1;
+    std::vector<std::pair<std::string, std::string>> legend; ///< colours, and what they are
+    bool partials = false;                                   ///< whether outlines are in the legend
+    std::string caption;                                     ///< below it
+  };
+  /// The whole picture, below `panel`, SVG of this height and panelWidth with an axis of its own beneath and
+  /// beside it.
+  std::string text(const Words &words, const std::string &panel = "", double panelHeight = 0);
   static constexpr double panelWidth = 908;
-  /// Neighbouring nodes get distant hues.
+  /// Neighbouring nodes get distant hues. As #rrggbb: viewers without CSS know no other form.
   static std::string colour(int32_t node, int32_t headClass);
 
 private:

@@ -34,17 +34,20 @@ public:
     for (int block = 0; block < plan_.blocks; ++block)
       forEachTask(block, [&](int32_t task) { addTask(picture, block, task); });
 
-    std::vector<std::string> lines = {manifest_.entry + " for " + manifest_.target};
+    SharesPicture::Words words;
+    std::vector<std::string> &lines = words.lines;
+    lines = {manifest_.entry + " for " + manifest_.target};
     const std::string explained = explainPlan(manifest_, batch_, plan_, gpu);
     for (size_t begin = 0, end; (end = explained.find('\n', begin)) != std::string::npos; begin = end + 1)
       lines.push_back(explained.substr(begin, end - begin));
     if (!plan_.mergeRows.empty())
       lines.push_back(mergeText());
-    std::string caption = "above: instances, rows x positions; below: blocks x cost; grey: a task starts; "
-                          "black outline: to be merged";
-    if (manifest_.headClasses.size() > 1)
-      caption += "; paler: later head classes";
-    return picture.text(lines, caption, regions(), regionsHeight);
+    words.axis = "cost of what a block does, in tiles of " + std::to_string(keys_) + " keys";
+    words.unit = std::max(static_cast<double>(plan_.stats.tileCost), 1.0);
+    words.legend = legend();
+    words.partials = plan_.partialRows > 0;
+    words.caption = "above: the instances that rows see; below: which block reads them";
+    return picture.text(words, regions(), regionsHeight);
   }
 
 private:
@@ -114,6 +117,26 @@ private:
     return run.node < 0 ? text + ", starts" : text + "; " + instanceText(run.node);
   }
 
+  /// Instances by name, the first few of each operand; and what colours are that are no instance's.
+  std::vector<std::pair<std::string, std::string>> legend() const {
+    constexpr int32_t most = 6;
+    std::vector<std::pair<std::string, std::string>> entries;
+    for (size_t o = 0; o < batch_.operands.size(); ++o) {
+      const auto count = static_cast<int32_t>(batch_.operands[o].instances());
+      for (int32_t i = 0; i < std::min(count, most); ++i)
+        entries.emplace_back(SharesPicture::colour(firstNode_[o] + i, 0),
+                             manifest_.operands[o].argument + "[" + std::to_string(i) + "]" +
+                                 (i + 1 == most && count > most
+                                      ? ", ... to [" + std::to_string(count - 1) + "], each in its colour"
+                                      : ""));
+    }
+    for (size_t c = 1; c < manifest_.headClasses.size(); ++c)
+      entries.emplace_back(SharesPicture::colour(0, static_cast<int32_t>(c)),
+                           "paler: heads of class " + manifest_.headClasses[c].name);
+    entries.emplace_back(SharesPicture::colour(-1, 0), "a task starts");
+    return entries;
+  }
+
   std::string regions() const {
     double last = 1;
     for (const OperandBatch &operand : batch_.operands)
@@ -138,7 +161,10 @@ private:
         ++boxes;
       }
     }
-    return out;
+    return out +
+           svg::axis(0, regionsHeight, SharesPicture::panelWidth, static_cast<double>(batch_.rows),
+                     "query rows", false) +
+           svg::axis(0, 0, regionsHeight, last, "position", true);
   }
 
   std::string mergeText() const {

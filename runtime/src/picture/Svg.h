@@ -47,6 +47,42 @@ inline std::string box(double x, double y, double width, double height, const st
          escaped(title) + "</title></rect>\n";
 }
 
+/// Of a legend.
+inline std::string swatch(double x, double y, const std::string &fill, const char *stroke) {
+  return "<rect x=\"" + number(x) + "\" y=\"" + number(y) + "\" width=\"10\" height=\"9\" fill=\"" + fill +
+         "\" stroke=\"" + stroke + "\" stroke-width=\"0.6\"/>\n";
+}
+
+inline std::string line(double x0, double y0, double x1, double y1) {
+  return "<path d=\"M" + number(x0) + " " + number(y0) + "L" + number(x1) + " " + number(y1) +
+         "\" stroke=\"#444\" stroke-width=\"0.6\" fill=\"none\"/>\n";
+}
+
+/// A round distance of some `count` ticks from 0 to `last`: 1, 2 or 5 times a power of ten, and no fraction.
+inline double tick(double last, double count) {
+  double step = 1;
+  for (int i = 0; step * count < last; ++i)
+    step *= i % 3 == 1 ? 2.5 : 2;
+  return step;
+}
+
+/// Numbers from 0 to `last` along a line from (x, y) on, of this length: to the right, below the line, or
+/// downwards, left of it. `what` they count stands behind or above them.
+inline std::string axis(double x, double y, double length, double last, const std::string &what,
+                        bool downwards) {
+  std::string out = downwards ? line(x, y, x, y + length) : line(x, y, x + length, y);
+  const double step = tick(last, downwards ? length / 36 : length / 90);
+  char words[32];
+  for (double value = 0; value <= last; value += step) {
+    const double at = last > 0 ? value / last * length : 0;
+    snprintf(words, sizeof(words), "%.0f", value);
+    out += downwards ? line(x - 3, y + at, x, y + at) + text(x - 5, y + at + 3, words, {9, "end"})
+                     : line(x + at, y, x + at, y + 3) + text(x + at, y + 12, words, {9, "middle"});
+  }
+  return out +
+         (downwards ? text(x - 5, y - 8, what, {9, "end"}) : text(x + length, y + 23, what, {9, "end"}));
+}
+
 inline std::string moved(double x, double y, const std::string &what) {
   return "<g transform=\"translate(" + number(x) + "," + number(y) + ")\">\n" + what + "</g>\n";
 }

@@ -128,6 +128,10 @@ def test_picture(strategy, tmp_path):
     assert len(blocks) == 40
     assert all(float(r.get("width")) > 0 for r in boxes)
     assert max(float(r.get("x")) + float(r.get("width")) for r in boxes) <= float(picture.get("width"))
+    assert "hsl" not in (tmp_path / "plan.svg").read_text()
+    words = {text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"block", "0", "node 0", "node 1"} <= words
+    assert any(text.startswith("what a block reads, in tiles of") for text in words)
 
 
 def step(i):
@@ -159,6 +163,9 @@ BAD = {
         ["steps[0].nodes[2].tokens"],
     ),
     "missing": (spoiled(lambda w: w["steps"][0]["nodes"][2].pop("rows")), ["steps[0].nodes[2].rows"]),
+    "decoding trees": ("[[]]", ["got decoding trees", "attn-workload reasoning FILE"]),
+    "published trees": ('[{"data": {}}]', ["got decoding trees", "attn-workload reasoning FILE"]),
+    "speculated trees": ('{"Tree_Structure": [[0]]}', ["attn-workload tokens FILE"]),
     "unknown": (spoiled(lambda w: w.update(head=3)), ["unknown field 'head'"]),
     "not whole": (spoiled(lambda w: w["steps"][0]["nodes"][1].update(rows=0.5)), ["nodes[1].rows", "0.5"]),
     "sums overflow": (

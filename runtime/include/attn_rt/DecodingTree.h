@@ -30,9 +30,9 @@ struct DecodingTree {
   std::vector<WorkloadStep> steps(int32_t every = 1) const;
 };
 
-/// DeFT's files: a list of trees, each a list of nodes {id, tokens, start, end, children}. Refuses, naming
-/// tree and node: an id given twice, a child that is no node, two parents, a cycle, tokens that are not end -
-/// start
+/// DeFT's files: a list of trees, each a list of nodes {id, tokens, start, end, children} or, as published,
+/// {"prompt", "data": nodes by id}, in which `tokens` are called `value`. Refuses, naming tree and node: an
+/// id given twice, a child that is no node, two parents, a cycle, tokens that are not end - start
 /// + 1 (they may be none), a node that starts before its parent is done.
 Result<std::vector<DecodingTree>> readDecodingTrees(std::string_view text, std::string_view name);
 

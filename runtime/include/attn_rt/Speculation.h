@@ -23,7 +23,9 @@ struct Verification {
   TokenTree tree;                             ///< without the token before it, which a step verifies too
   std::vector<std::vector<int32_t>> accepted; ///< of each run: tokens that each step gained, from 1 on
 };
-/// DeFT's files: {"tree": paths, "size": tokens with the one before, "records": [{"Accept_length": …}, …]}.
+/// DeFT's files: {"tree": paths, "size": tokens with the one before, "records": [{"Accept_length": …}, …]},
+/// or as published
+/// {"Tree_Structure", "Token_Tree_size", "Records"}.
 /// Refuses, naming run and step, lengths that the tree does not have.
 Result<Verification> readVerification(std::string_view text, std::string_view name);
 

@@ -27,15 +27,17 @@ std::vector<ReadNode> readNodes(const Cursor &tree, const std::vector<Cursor> &e
   for (const Cursor &element : elements) {
     ReadNode read;
     read.id = element["id"].integer(0);
-    const int64_t tokens = element["tokens"].integer(0, timeLimit);
+    const char *count =
+        element.has("value") ? "value" : "tokens"; // as published, and as reduced to the trees
+    const int64_t tokens = element[count].integer(0, timeLimit);
     read.node.start = static_cast<int32_t>(element["start"].integer(-timeLimit + 1, timeLimit));
     read.node.end = static_cast<int32_t>(element["end"].integer(-timeLimit, timeLimit));
     if (tree.failed())
       return nodes;
     if (tokens != int64_t{read.node.end} - read.node.start + 1)
-      element["tokens"].fail("expected " + std::to_string(int64_t{read.node.end} - read.node.start + 1) +
-                             " (from start " + std::to_string(read.node.start) + " to end " +
-                             std::to_string(read.node.end) + "), got " + std::to_string(tokens));
+      element[count].fail("expected " + std::to_string(int64_t{read.node.end} - read.node.start + 1) +
+                          " (from start " + std::to_string(read.node.start) + " to end " +
+                          std::to_string(read.node.end) + "), got " + std::to_string(tokens));
     if (!indexOf.emplace(read.id, static_cast<int32_t>(nodes.size())).second)
       element["id"].fail("node " + std::to_string(read.id) + " comes twice");
     nodes.push_back(std::move(read));
@@ -68,9 +70,22 @@ void readChildren(const Cursor &tree, const std::vector<Cursor> &elements,
   }
 }
 
-DecodingTree readTree(const Cursor &cursor) {
+/// A list of nodes; or, as DeFT publishes it, an object of them by id beside the prompt's text.
+std::vector<Cursor> nodesOf(const Cursor &tree, std::optional<Error> &error) {
+  if (!tree.value().is_object())
+    return tree.elements();
+  const Cursor data = tree["data"];
+  if (!error && !data.value().is_object())
+    data.expected("an object of nodes");
+  std::vector<Cursor> nodes;
+  for (auto node = data.value().begin(); !error && node != data.value().end(); ++node)
+    nodes.emplace_back(*node, data.path() + "['" + node.key().substr(0, 64) + "']", error);
+  return nodes;
+}
+
+DecodingTree readTree(const Cursor &cursor, std::optional<Error> &error) {
   std::unordered_map<int64_t, int32_t> indexOf;
-  const std::vector<Cursor> elements = cursor.elements();
+  const std::vector<Cursor> elements = nodesOf(cursor, error);
   std::vector<ReadNode> nodes = readNodes(cursor, elements, indexOf);
   readChildren(cursor, elements, indexOf, nodes);
   DecodingTree tree;
@@ -105,7 +120,8 @@ Result<std::vector<DecodingTree>> readDecodingTrees(std::string_view text, std::
   const Cursor root(*json, "trees", error);
   std::vector<DecodingTree> trees;
   for (const Cursor &tree : root.elements())
-    trees.push_back(readTree(tree));
+    if (!tree.has("data") || !tree.value()["data"].is_object() || !tree.value()["data"].empty())
+      trees.push_back(readTree(tree, error)); // else a published run that ended before its first node
   if (!error && trees.empty())
     root.fail("expected at least one, got none");
   if (error)

@@ -58,20 +58,22 @@ Result<Verification> readVerification(std::string_view text, std::string_view na
   std::optional<Error> error;
   const Cursor root(*json, "verification", error);
   Verification result;
-  result.tree = readPaths(root["tree"], error);
+  const bool published = root.has("Tree_Structure"); // else reduced to what counts
+  result.tree = readPaths(root[published ? "Tree_Structure" : "tree"], error);
+  const char *total = published ? "Token_Tree_size" : "size", *all = published ? "Records" : "records";
   if (!error)
-    if (const int64_t size = root["size"].integer(1); !error && size != result.tree.size() + 1)
-      root["size"].fail("expected " + std::to_string(result.tree.size() + 1) + " (" +
-                        std::to_string(result.tree.size()) + " paths and the token before them), got " +
-                        std::to_string(size));
+    if (const int64_t size = root[total].integer(1); !error && size != result.tree.size() + 1)
+      root[total].fail("expected " + std::to_string(result.tree.size() + 1) + " (" +
+                       std::to_string(result.tree.size()) + " paths and the token before them), got " +
+                       std::to_string(size));
   if (!error)
-    for (const Cursor &record : root["records"].elements()) {
+    for (const Cursor &record : root[all].elements()) {
       result.accepted.emplace_back();
       for (const Cursor &length : record["Accept_length"].elements())
         result.accepted.back().push_back(static_cast<int32_t>(length.integer(1, result.tree.height() + 1)));
     }
   if (!error && result.accepted.empty())
-    root["records"].fail("expected at least one, got none");
+    root[all].fail("expected at least one, got none");
   if (error)
     return inputError(std::string(name) + ": " + error->message);
   return result;

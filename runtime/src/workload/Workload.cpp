@@ -99,6 +99,11 @@ Result<Workload> readWorkload(std::string_view text, std::string_view name) {
     return json.error();
   std::optional<Error> error;
   const Cursor root(*json, "workload", error);
+  if (json->is_array() && !json->empty() && (json->front().is_array() || json->front().contains("data")))
+    root.fail("expected a workload, got decoding trees: attn-workload reasoning FILE makes one of them");
+  else if (root.has("Tree_Structure") || root.has("tree"))
+    root.fail(
+        "expected a workload, got a tree of speculated tokens: attn-workload tokens FILE makes one of it");
   onlyKeys(root, {"q_heads", "kv_heads", "dim", "bytes_per_token_per_head", "layers", "steps"});
   Workload workload;
   if (!error) {

@@ -44,6 +44,33 @@ TEST(DecodingTree, readsDepthFirst) {
   EXPECT_EQ(tree.iterations(), 7);
 }
 
+// The layout of DeFT's dataset/generation/Reasoning: texts beside the trees, nodes by id, another name for
+// tokens.
+TEST(DecodingTree, readsWhatIsPublished) {
+  const std::string published = R"([{"incompleted": false, "prompt": "Sort [3, 1]", "data": {
+  "0": {"id": 0, "value": 100, "start": -99, "end": 0, "children": [5, 2]},
+  "2": {"id": 2, "value": 7, "start": 1, "end": 7, "children": []},
+  "5": {"id": 5, "value": 4, "start": 1, "end": 4, "children": [9]},
+  "9": {"id": 9, "value": 2, "start": 5, "end": 6, "children": []}}},
+ {"incompleted": true, "prompt": "Sort []", "data": {}},
+ {"incompleted": true, "prompt": "", "data": {
+  "0": {"id": 0, "value": 3, "start": 1, "end": 3, "children": []}}}])";
+  const auto trees = readDecodingTrees(published, "t.json"), reduced = readDecodingTrees(good, "t.json");
+  ASSERT_TRUE(trees) << trees.error().message;
+  ASSERT_EQ(trees->size(), reduced->size());
+  for (size_t i = 0; i < trees->size(); ++i)
+    for (int32_t iteration = 1; iteration < 9; ++iteration)
+      EXPECT_EQ(rowsOf((*trees)[i].step(iteration)), rowsOf((*reduced)[i].step(iteration)));
+  const auto error = [&](const std::string &from, const std::string &to) {
+    std::string text = published;
+    return readDecodingTrees(text.replace(text.find(from), from.size(), to), "t.json").error().message;
+  };
+  EXPECT_EQ(error("\"value\": 7", "\"value\": 8"),
+            "t.json: trees[0].data['2'].value: expected 7 (from start 1 to end 7), got 8");
+  EXPECT_EQ(error("\"data\"", "\"dat\""), "t.json: trees[0].data: missing");
+  EXPECT_EQ(error("[9]", "[8]"), "t.json: trees[0].data['5'].children[0]: there is no node 8");
+}
+
 TEST(DecodingTree, stepsAreForests) {
   const DecodingTree tree = (*readDecodingTrees(good, "t.json"))[0];
   using Rows = std::vector<std::vector<int32_t>>;

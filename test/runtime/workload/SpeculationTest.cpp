@@ -28,6 +28,13 @@ TEST(Speculation, reads) {
   ASSERT_TRUE(run) << run.error().message;
   EXPECT_EQ(run->tree.size(), 4);
   EXPECT_EQ(run->accepted, (std::vector<std::vector<int32_t>>{{1, 3, 2}, {2}}));
+  // As DeFT publishes it, beside the texts.
+  std::string published = replaced(goodRun, "\"tree\"", "\"Tree_ID\": 1, \"Tree_Structure\"");
+  published = replaced(replaced(published, "\"size\"", "\"Token_Tree_size\""), "\"records\"", "\"Records\"");
+  const auto same = readVerification(published, "r.json");
+  ASSERT_TRUE(same) << same.error().message;
+  EXPECT_TRUE(std::ranges::equal(same->tree.parent(), run->tree.parent()));
+  EXPECT_EQ(same->accepted, run->accepted);
   const std::vector<WorkloadStep> steps = speculationSteps(run->tree, run->accepted[0], 100);
   ASSERT_EQ(steps.size(), 3U);
   EXPECT_EQ(steps[2].nodes[0].tokens, 104);

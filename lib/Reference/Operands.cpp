@@ -155,6 +155,10 @@ private:
       for (size_t i = 1; i < start.size(); ++i)
         region.lengths.push_back(start[i] - start[i - 1]);
       instances = region.lengths.size();
+    } else if (type.getStore() == Store::Dense && !type.getRagged() && region.keys &&
+               !tensors.count(name + ".lengths")) {
+      instances = region.keys->shape[0];
+      region.lengths.assign(instances, region.keys->shape[1]);
     } else if (const rt::Tensor *lengths =
                    find(name + ".lengths", rt::DType::I32,
                         type.getRagged() ? std::vector<int64_t>{-1, heads} : std::vector<int64_t>{-1})) {

@@ -81,8 +81,14 @@ Status checkBatch(const Manifest &manifest, const Batch &batch);
 
 /// Adds the tensors that may be left out, where they are missing: q_start (one row per sequence), q_pos (the
 /// last rows of each sequence), <arg>.pos0 (0, where there is one operand), <arg>.rows (one instance per
-/// sequence) and <arg>.lengths of a packed store.
+/// sequence) and <arg>.lengths of a packed store and, where all tokens of all instances are valid, of a dense
+/// one. An error says why one cannot be made up, and names all that is missing.
 Status addDefaults(const Manifest &manifest, TensorMap &tensors);
+
+/// The names of all tensors that batchFromTensors would miss.
+std::vector<std::string> missingTensors(const Manifest &manifest, const TensorMap &tensors);
+/// "'a', 'b'".
+std::string quotedNames(const std::vector<std::string> &names);
 
 /// Checks every tensor's presence, dtype and shape, and their contents with checkBatch. Tensors that may be
 /// left out must be there: call addDefaults first. The data (queries, keys, values, what scores read) may be

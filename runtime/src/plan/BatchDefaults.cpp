@@ -57,6 +57,20 @@ void addLengthsOfPacked(const Argument &argument, TensorMap &tensors) {
   tensors.emplace(argument.name + ".lengths", Tensor::ofI32({std::ssize(lengths)}, lengths));
 }
 
+/// All tokens of every instance. No more instances are believed than there are rows: a file may claim any
+/// number.
+void addLengthsOfDense(const Manifest &manifest, const Argument &argument, TensorMap &tensors) {
+  auto keys = tensors.find(argument.name + ".k");
+  if (argument.store != Argument::Store::Dense || argument.ragged || keys == tensors.end() ||
+      keys->second.shape.size() != 4)
+    return;
+  const int64_t instances = keys->second.shape[0], tokens = keys->second.shape[1];
+  if (instances > std::max<int64_t>(rowsOf(manifest, tensors), 0) || tokens > mostRows)
+    return;
+  const std::vector<int32_t> lengths(static_cast<size_t>(instances), static_cast<int32_t>(tokens));
+  tensors.emplace(argument.name + ".lengths", Tensor::ofI32({instances}, lengths));
+}
+
 Status addRows(const Argument &argument, TensorMap &tensors) {
   const Tensor *qStart = findI32(tensors, "q_start");
   const int64_t instances = instancesOf(tensors, argument);
@@ -131,19 +145,30 @@ void addPositions(const Manifest &manifest, TensorMap &tensors) {
 } // namespace
 
 Status addDefaults(const Manifest &manifest, TensorMap &tensors) {
+  Status status;
+  std::string named; // in the status
+  const auto fail = [&](Status why, const std::string &name) {
+    if (status)
+      status = std::move(why), named = name;
+  };
   for (const Argument &argument : manifest.arguments)
-    if (argument.role == Argument::Role::KV && !tensors.count(argument.name + ".lengths"))
+    if (argument.role == Argument::Role::KV && !tensors.count(argument.name + ".lengths")) {
       addLengthsOfPacked(argument, tensors);
+      addLengthsOfDense(manifest, argument, tensors);
+    }
   if (const int64_t rows = rowsOf(manifest, tensors); !tensors.count("q_start") && rows >= 0) {
     const Argument &argument = manifest.argumentOf(manifest.operands.front());
-    if (instancesOf(tensors, argument) != rows)
-      return inputError("tensor 'q_start' is missing, and there is not one row per sequence: 'q' has " +
-                        std::to_string(rows) + " rows, '" + argument.name + ".lengths' " +
-                        std::to_string(std::max<int64_t>(instancesOf(tensors, argument), 0)) + " instances");
-    std::vector<int32_t> offsets;
-    for (int64_t row = 0; row <= rows; ++row)
-      offsets.push_back(static_cast<int32_t>(row));
-    tensors.emplace("q_start", Tensor::ofI32({rows + 1}, offsets));
+    if (const int64_t instances = instancesOf(tensors, argument); instances == rows) {
+      std::vector<int32_t> offsets;
+      for (int64_t row = 0; row <= rows; ++row)
+        offsets.push_back(static_cast<int32_t>(row));
+      tensors.emplace("q_start", Tensor::ofI32({rows + 1}, offsets));
+    } else if (tensors.count(argument.name + ".lengths")) {
+      fail(inputError("tensor 'q_start' is missing, and there is not one row per sequence: 'q' has " +
+                      std::to_string(rows) + " rows, '" + argument.name + ".lengths' " +
+                      std::to_string(std::max<int64_t>(instances, 0)) + " instances"),
+           "q_start");
+    }
   }
   for (const Argument &argument : manifest.arguments) {
     if (argument.role != Argument::Role::KV)
@@ -153,11 +178,20 @@ Status addDefaults(const Manifest &manifest, TensorMap &tensors) {
       tensors.emplace(argument.name + ".pos0", Tensor(DType::I32, {instances}));
     if (!tensors.count(argument.name + ".rows"))
       if (Status s = addRows(argument, tensors); !s)
-        return s;
+        fail(s, argument.name + ".rows");
   }
   if (!tensors.count("q_pos"))
     addPositions(manifest, tensors);
-  return {};
+  if (status)
+    return {};
+  // What else is missing, but for what the one that was named would bring.
+  std::vector<std::string> others;
+  for (const std::string &name : missingTensors(manifest, tensors))
+    if (name != named && name != "q_pos" && !(named == "q_start" && name.ends_with(".rows")))
+      others.push_back(name);
+  if (others.empty())
+    return status;
+  return inputError(status.error().message + "; missing besides: " + quotedNames(others));
 }
 
 } // namespace attn::rt

@@ -147,7 +147,44 @@ Status readOperand(const Manifest &manifest, const Argument &argument, Binder &b
 
 } // namespace
 
+std::string quotedNames(const std::vector<std::string> &names) {
+  std::string text;
+  for (const std::string &name : names)
+    text += (text.empty() ? "'" : ", '") + name + "'";
+  return text;
+}
+
+std::vector<std::string> missingTensors(const Manifest &manifest, const TensorMap &tensors) {
+  std::vector<std::string> missing;
+  const auto want = [&](const std::string &name) {
+    if (!tensors.count(name))
+      missing.push_back(name);
+  };
+  for (const char *name : {"q", "q_start", "q_pos"})
+    want(name);
+  if (!manifest.headClasses.empty())
+    want("classes");
+  for (const OperandInfo &operand : manifest.operands) {
+    const Argument &argument = manifest.argumentOf(operand);
+    const bool paged = argument.store == Argument::Store::Paged;
+    std::vector<const char *> parts = {"lengths", "pos0", "rows", paged ? "k_pages" : "k",
+                                       paged ? "v_pages" : "v"};
+    if (argument.store != Argument::Store::Dense)
+      parts.push_back(paged ? "block_table" : "start");
+    for (const char *part : parts)
+      want(argument.name + "." + part);
+  }
+  for (const Argument &argument : manifest.arguments)
+    if (argument.role == Argument::Role::Sink || argument.role == Argument::Role::Tensor)
+      want(argument.name);
+  return missing;
+}
+
 Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensors) {
+  if (const std::vector<std::string> names = missingTensors(manifest, tensors); names.size() > 1)
+    return inputError("tensors " + quotedNames(names) + " are missing");
+  else if (names.size() == 1)
+    return missing(names.front());
   Binder binder(tensors);
   Batch batch;
   const DimInfo rows{"rows", 0};

@@ -43,6 +43,55 @@ TEST(Batch, DefaultsAreFilledIn) {
   EXPECT_EQ(batch->operands[0].maxPages, 3);
 }
 
+TEST(Batch, AllThatIsMissingIsNamedAtOnce) {
+  const Manifest m = sampleManifest({.operands = 2, .sinkLogits = true});
+  TensorMap tensors = pagedTensors(m);
+  const auto error = [&](TensorMap of) {
+    const Status added = addDefaults(m, of);
+    const Result<Batch> batch = added ? batchFromTensors(m, of) : Result<Batch>(added.error());
+    return batch ? "" : batch.error().message;
+  };
+  EXPECT_EQ(error(tensors), "tensors 'kv.pos0', 'kv1.lengths', 'kv1.pos0', 'kv1.rows', 'kv1.k_pages', "
+                            "'kv1.v_pages', 'kv1.block_table', 'sink_logits' are missing");
+  EXPECT_EQ(error({}),
+            "tensors 'q', 'q_start', 'q_pos', 'kv.lengths', 'kv.pos0', 'kv.rows', 'kv.k_pages', "
+            "'kv.v_pages', 'kv.block_table', 'kv1.lengths', 'kv1.pos0', 'kv1.rows', 'kv1.k_pages', "
+            "'kv1.v_pages', 'kv1.block_table', 'sink_logits' are missing");
+  TensorMap shared = tensors;
+  for (const char *name : {".k_pages", ".v_pages", ".block_table", ".lengths"})
+    shared[std::string("kv1") + name] = tensors[std::string("kv") + name];
+  shared["kv.lengths"] = i32({2}, {40, 5});
+  shared["sink_logits"] = Tensor(DType::F32, {m.qHeads});
+  EXPECT_EQ(error(shared),
+            "tensor 'kv.rows' is missing, and only one instance per sequence has rows of its own "
+            "accord: 'kv.lengths' has 2 instances, 'q_start' 3 sequences; missing besides: "
+            "'kv.pos0', 'kv1.pos0'");
+  shared.erase("q_start");
+  EXPECT_EQ(error(shared),
+            "tensor 'q_start' is missing, and there is not one row per sequence: 'q' has 5 rows, "
+            "'kv.lengths' 2 instances; missing besides: 'kv.pos0', 'kv1.pos0'");
+}
+
+TEST(Batch, DenseTokensAreValidUnlessLengthsSayOtherwise) {
+  const Manifest m = sampleManifest({.store = Argument::Store::Dense});
+  TensorMap tensors;
+  tensors["q"] = Tensor(m.dtype, {4, m.qHeads, m.keyDim});
+  tensors["q_start"] = i32({3}, {0, 1, 4});
+  tensors["kv.k"] = Tensor(DType::BF16, {2, 30, m.kvHeads, m.keyDim});
+  tensors["kv.v"] = Tensor(DType::BF16, {2, 30, m.kvHeads, m.valueDim});
+  ASSERT_TRUE(addDefaults(m, tensors));
+  Result<Batch> batch = batchFromTensors(m, tensors);
+  ASSERT_TRUE(batch) << batch.error().message;
+  EXPECT_EQ(batch->operands[0].lengths, (std::vector<int32_t>{30, 30}));
+  EXPECT_EQ(batch->qPos, (std::vector<int32_t>{29, 27, 28, 29}));
+  // Of no tokens a file may claim any number of instances.
+  tensors = {{"q", tensors["q"]}, {"q_start", tensors["q_start"]}};
+  for (const char *name : {"kv.k", "kv.v"})
+    tensors[name] = Tensor(DType::BF16, {int64_t{1} << 40, 0, m.kvHeads, m.keyDim});
+  EXPECT_TRUE(addDefaults(m, tensors));
+  EXPECT_FALSE(batchFromTensors(m, tensors));
+}
+
 TEST(Batch, OneRowPerSequenceNeedsNoStarts) {
   const Manifest m = sampleManifest();
   TensorMap tensors = pagedTensors(m);

@@ -12,15 +12,18 @@ int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Rows between two neighbouring boundaries see the same instances.
 void UnitBuilder::findGroups() {
-  boundaries_.assign(batch_->qStart.begin(), batch_->qStart.end());
+  isBoundary_.assign(static_cast<size_t>(batch_->rows) + 1, false);
+  for (int32_t row : batch_->qStart)
+    isBoundary_[static_cast<size_t>(row)] = true;
   for (const OperandBatch &operand : batch_->operands)
     for (size_t i = 0; i < operand.instances(); ++i)
-      if (operand.rowFirst[i] < operand.rowLast[i]) {
-        boundaries_.push_back(operand.rowFirst[i]);
-        boundaries_.push_back(operand.rowLast[i]);
-      }
-  std::sort(boundaries_.begin(), boundaries_.end());
-  boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
+      if (operand.rowFirst[i] < operand.rowLast[i])
+        isBoundary_[static_cast<size_t>(operand.rowFirst[i])] =
+            isBoundary_[static_cast<size_t>(operand.rowLast[i])] = true;
+  boundaries_.clear();
+  for (size_t row = 0; row < isBoundary_.size(); ++row)
+    if (isBoundary_[row])
+      boundaries_.push_back(static_cast<int32_t>(row));
   groups_.clear();
   groupOfRow_.resize(static_cast<size_t>(batch_->rows) + 1);
   for (size_t i = 1; i < boundaries_.size(); ++i) {
@@ -31,12 +34,14 @@ void UnitBuilder::findGroups() {
     groups_.push_back({boundaries_[i - 1], boundaries_[i], *least, *greatest});
   }
   groupOfRow_[static_cast<size_t>(batch_->rows)] = static_cast<int32_t>(groups_.size());
-  nested_ = false;
-  for (const OperandBatch &operand : batch_->operands)
-    for (size_t i = 0; i < operand.instances() && !nested_; ++i)
-      nested_ = groupOfRow_[static_cast<size_t>(operand.rowLast[i])] -
-                    groupOfRow_[static_cast<size_t>(operand.rowFirst[i])] >
-                1;
+  nested_.clear();
+  for (size_t o = 0; o < batch_->operands.size(); ++o)
+    for (size_t i = 0; i < batch_->operands[o].instances(); ++i)
+      if (const OperandBatch &operand = batch_->operands[o];
+          groupOfRow_[static_cast<size_t>(operand.rowLast[i])] -
+              groupOfRow_[static_cast<size_t>(operand.rowFirst[i])] >
+          1)
+        nested_.push_back({static_cast<int32_t>(o), static_cast<int32_t>(i)});
 }
 
 void UnitBuilder::setHeads(const SlotRange &slots) {
@@ -124,14 +129,16 @@ int UnitBuilder::chooseKernel(std::span<const SlotRange> ranges) {
   int64_t rows = 0;
   for (const Group &group : groups_)
     rows = std::max<int64_t>(rows, group.rowEnd - group.rowBegin);
-  for (size_t r = 0; r < ranges.size() && nested_ && strategy_ != Strategy::ByQuery; ++r) {
+  for (size_t r = 0; r < ranges.size() && !nested_.empty() && strategy_ != Strategy::ByQuery; ++r) {
     if (r > 0 && ranges[r].headClass == slots_.headClass && !sharingDependsOnLengths())
       continue;
     setHeads(ranges[r]);
-    for (size_t o = 0; o < batch_->operands.size(); ++o)
-      for (size_t i = 0; sees(o) && i < batch_->operands[o].instances(); ++i)
-        if (const Seen seen{static_cast<int32_t>(o), static_cast<int32_t>(i)}; isShared(seen, largest))
-          rows = std::max<int64_t>(rows, batch_->operands[o].rowLast[i] - batch_->operands[o].rowFirst[i]);
+    for (const Seen &seen : nested_) { // the others have the rows of a group
+      const OperandBatch &operand = batch_->operands[static_cast<size_t>(seen.operand)];
+      const auto i = static_cast<size_t>(seen.instance);
+      if (sees(static_cast<size_t>(seen.operand)) && isShared(seen, largest))
+        rows = std::max<int64_t>(rows, operand.rowLast[i] - operand.rowFirst[i]);
+    }
   }
   for (int kernel : kernels)
     if (rows * manifest_->groupSize() <= manifest_->kernels[static_cast<size_t>(kernel)].rows)
@@ -141,9 +148,21 @@ int UnitBuilder::chooseKernel(std::span<const SlotRange> ranges) {
 
 /// Each instance goes to the shared ones or into the list of every group that sees it (CSR by counting).
 void UnitBuilder::spreadInstances(int64_t tileRows) {
-  if (spreadClass_ == slots_.headClass && !sharingDependsOnLengths())
-    return;
+  if (spreadClass_ == slots_.headClass) {
+    if (!sharingDependsOnLengths())
+      return;
+    // By lengths only what several groups see is shared or not. Where all of it was and is, nothing else
+    // moves.
+    if (allNestedShared_ && !fixedSplit_) {
+      const auto isStill = [&](const Seen &seen) { return isShared(seen, tileRows); };
+      if (std::all_of(shared_.begin(), shared_.end(), isStill))
+        return;
+    }
+  }
   spreadClass_ = slots_.headClass;
+  size_t seenNested = 0;
+  for (const Seen &seen : nested_)
+    seenNested += sees(static_cast<size_t>(seen.operand));
   shared_.clear();
   for (Group &group : groups_)
     group.seenBegin = group.seenEnd = group.units = 0;
@@ -186,6 +205,7 @@ void UnitBuilder::spreadInstances(int64_t tileRows) {
     }
     seen_.resize(static_cast<size_t>(total));
   }
+  allNestedShared_ = strategy_ == Strategy::Flatten && shared_.size() == seenNested;
 }
 
 void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, const KernelInfo &kernel,
@@ -195,6 +215,18 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
   const int32_t pos0 = operand.pos0[static_cast<size_t>(seen.instance)];
   const int32_t length = lengthOf(seen);
   const bool ofClass = argumentOf(seen.operand).headClass >= 0;
+  if (visibility.kind == Visibility::Kind::Causal) { // nearly always: one interval, from the first token on
+    const int64_t end = std::min<int64_t>(qMax + 1 - pos0, length);
+    if (end <= 0)
+      return;
+    const auto full = static_cast<int32_t>(std::clamp<int64_t>(qMin + 1 - pos0, 0, end));
+    segments.push_back({seen.operand, seen.instance, 0, static_cast<int32_t>(end), 0, full, pos0,
+                        ofClass ? unit.slots.classBegin : 0});
+    const auto tokens = static_cast<uint32_t>(end), keys = static_cast<uint32_t>(kernel.keys);
+    unit.tiles += static_cast<int32_t>((tokens + keys - 1) / keys);
+    rangeTokens_ += end;
+    return;
+  }
   possiblePositions(visibility, ends_, qMin, qMax, possible_);
   toTokens(possible_, pos0, length);
   const bool oneRow = qMin == qMax;
@@ -244,11 +276,12 @@ void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t row
   const auto seenEnd = static_cast<int32_t>(work.seen.size());
   for (int64_t packed = rowBegin * group; packed < rowEnd * group; packed += kernel.rows) {
     const int64_t count = std::min<int64_t>(kernel.rows, rowEnd * group - packed);
+    const bool whole = count == (rowEnd - rowBegin) * group; // nearly always, and divisions are slow
     Unit unit{slots,
               static_cast<int32_t>(packed),
               static_cast<int32_t>(count),
-              static_cast<int32_t>(packed / group),
-              static_cast<int32_t>((packed + count - 1) / group + 1),
+              static_cast<int32_t>(whole ? rowBegin : packed / group),
+              static_cast<int32_t>(whole ? rowEnd : (packed + count - 1) / group + 1),
               seenBegin,
               seenEnd,
               static_cast<int32_t>(work.segments.size()),

@@ -11,8 +11,6 @@
 #include "attn_rt/Plan.h"
 #include "attn_rt/Visibility.h"
 
-#include <cmath>
-
 namespace attn::rt {
 
 /// An instance that rows read.
@@ -104,12 +102,14 @@ private:
     int32_t seenBegin = 0, seenEnd = 0;      ///< into seen_: the instances read for this group alone
     int32_t units = 0;                       ///< shared units that cover it
   };
+  std::vector<uint8_t> isBoundary_; ///< by row
   std::vector<int32_t> boundaries_;
   std::vector<Group> groups_;
   std::vector<int32_t> groupOfRow_;
   std::vector<Seen> seen_, shared_;
   int32_t spreadClass_ = -1; ///< the class of which these are
-  bool nested_ = false;      ///< some instance is seen by several groups
+  bool allNestedShared_ = false;
+  std::vector<Seen> nested_; ///< instances that several groups see
   struct Listed {
     int32_t slot;
     std::vector<int32_t> rows; ///< counted from the tile's first
@@ -145,7 +145,9 @@ private:
   int32_t lengthOf(const Seen &seen) const {
     return batch_->operands[static_cast<size_t>(seen.operand)].lengths[listOf(seen)];
   }
-  bool sharingDependsOnLengths() const { return fixedSplit_ || (strategy_ == Strategy::Flatten && nested_); }
+  bool sharingDependsOnLengths() const {
+    return fixedSplit_ || (strategy_ == Strategy::Flatten && !nested_.empty());
+  }
   bool isShared(const Seen &seen, int64_t tileRows);
   bool isSeenAlike(const Seen &seen);
   bool worthSharing(const Seen &seen, int64_t tileRows);
@@ -168,7 +170,7 @@ int launchBlocks(const KernelInfo &kernel, const PlanOptions &options);
 struct CostModel {
   static constexpr int64_t tile = 16;
   int64_t fixed = 0, partial = 0; ///< `partial`: of the unit with the most rows
-  int64_t partialOf(int32_t packedRows) const { return std::llround(costPerRow * packedRows); }
+  int64_t partialOf(int32_t packedRows) const { return static_cast<int64_t>(costPerRow * packedRows + 0.5); }
   double secondsPerCost = 0;
   int64_t shareTiles = 1;    ///< the shortest share
   double mergeSeconds = 0;   ///< of starting the merge,

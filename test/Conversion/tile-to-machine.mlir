@@ -103,9 +103,26 @@ gpu.module @kernels {
     return
   }
   // One lane arrives, where the condition holds; all of them come together before.
+  // One thread sets barriers up, and tells the async proxy of all of them at once.
+  // CHECK-LABEL: func.func @set_up(
+  // CHECK: scf.if
+  // CHECK: nvvm.mbarrier.init
+  // CHECK: nvvm.mbarrier.init
+  // CHECK-NOT: nvvm.fence
+  // CHECK: scf.if
+  // CHECK-NEXT: nvvm.fence.mbarrier.init
+  // CHECK-NEXT: }
+  // CHECK-NEXT: nvvm.barrier
+  func.func @set_up() {
+    %barriers = tile.alloc {offset = 0 : i64} : !tile.barriers<2>
+    tile.init_barriers %barriers count 4 : !tile.barriers<2>
+    tile.publish_barriers
+    tile.sync block
+    return
+  }
   // CHECK-LABEL: func.func @arrive(
   // CHECK-SAME: %{{.*}}: i32, %[[C:.*]]: i1
-  // CHECK: nvvm.bar.warp.sync
+  // CHECK-NOT: nvvm.bar.warp.sync
   // CHECK: %[[FIRST:.*]] = arith.cmpi eq, %{{.*}}, %c0_i32
   // CHECK: %[[BOTH:.*]] = arith.andi %[[FIRST]], %[[C]] : i1
   // CHECK: scf.if %[[BOTH]]

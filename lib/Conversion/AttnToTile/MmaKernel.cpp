@@ -137,7 +137,10 @@ void MmaKernel::mergeAndWrite(const State &state) {
   Value lines = b.sub(packedCount, warpRow);
   if (!schedule.getSplitKeys()) {
     writeResults(state.max, sum, state.acc, Value(), IntegerAttr(), lines);
-    SyncOp::create(b, Scope::Block); // the next task overwrites the queries that slower warps may still read
+    // The next task overwrites queries that slower warps may still read, unless they met behind the last
+    // loop.
+    if (schedule.getStages() == 1)
+      SyncOp::create(b, Scope::Block);
     return;
   }
   // Every warp writes a share of the columns, two blocks of 8 at least.

@@ -83,8 +83,8 @@ private:
   struct Ring {
     Value tiles, full, empty;
   };
-  /// A fetched ring has one barrier more, for a tile that must be cleared before it is handed on.
-  Ring makeRing(int64_t features, int64_t boxes);
+  /// A ring whose tiles may have to be cleared before they are handed on has one barrier more.
+  Ring makeRing(int64_t features, int64_t boxes, bool clears);
   int64_t valueBoxes();
   Value alloc(Type type) { return AllocOp::create(b, type, Value(), false, IntegerAttr()); }
   Value slotOf(Value tile) { return b.rem(tile, schedule.getStages()); }
@@ -118,7 +118,7 @@ private:
   /// Returns the number of the next tile, too.
   std::pair<State, Value> walkSegment(const Segment &segment, Value firstTile, const State &state);
   Value startScores(Value tile);
-  Value startOutput(Value weights, Value acc, Value tile);
+  Value startOutput(Value weights, Value acc, Value tile, bool fenced);
   Value finish(Value started, int64_t pending) {
     return FinishDotsOp::create(b, TypeRange{started.getType()}, pending, ValueRange{started}).getResult(0);
   }
@@ -165,11 +165,11 @@ private:
   Ring keyRing, valueRing;
 };
 
-WgmmaKernel::Ring WgmmaKernel::makeRing(int64_t features, int64_t boxes) {
+WgmmaKernel::Ring WgmmaKernel::makeRing(int64_t features, int64_t boxes, bool clears) {
   auto type =
       RingType::get(b.getContext(), schedule.getStages(), sharedType(Axis::Key, keys, features, boxes));
   int64_t stages = schedule.getStages();
-  return {alloc(type), alloc(BarriersType::get(b.getContext(), fetches ? stages + 1 : stages)),
+  return {alloc(type), alloc(BarriersType::get(b.getContext(), clears ? stages + 1 : stages)),
           alloc(BarriersType::get(b.getContext(), stages))};
 }
 
@@ -198,8 +198,8 @@ void WgmmaKernel::write() {
   queryRing = alloc(
       RingType::get(b.getContext(), queryTiles,
                     sharedType(Axis::Query, schedule.getRows(), chain.keyDim(), sends ? groupRows : 0)));
-  keyRing = makeRing(chain.keyDim(), 0);
-  valueRing = makeRing(chain.valueDim(), valueBoxes());
+  keyRing = makeRing(chain.keyDim(), 0, /*clears=*/false);
+  valueRing = makeRing(chain.valueDim(), valueBoxes(), /*clears=*/fetches);
   auto barriers = BarriersType::get(b.getContext(), queryTiles);
   queryFull = alloc(barriers);
   queryEmpty = alloc(barriers);
@@ -209,6 +209,8 @@ void WgmmaKernel::write() {
     InitBarriersOp::create(b, full, fetches ? 1 : producerWarps * 32);
   for (Value empty : {queryEmpty, keyRing.empty, valueRing.empty})
     InitBarriersOp::create(b, empty, schedule.getWarps());
+  if (fetches)
+    PublishBarriersOp::create(b);
   SyncOp::create(b, Scope::Block);
 
   readStart();
@@ -272,8 +274,10 @@ void WgmmaKernel::produceTasks(StringRef part, bool queries) {
   Value seen = b.createOrFold<arith::AndIOp>(b.add(counts[1], b.i32(1)), b.i32(3));
   scf::YieldOp::create(b, ValueRange{counts[0], b.createOrFold<arith::OrIOp>(cleared, seen)});
   b.setInsertionPointAfter(tasks);
-  if (!fetchesQuery)
-    WaitOp::create(b, 0); // no thread leaves with copies under way
+  if (!fetchesQuery) { // no thread leaves with copies under way
+    CommitOp::create(b);
+    WaitOp::create(b, 0);
+  }
 }
 
 void WgmmaKernel::produceQueries(Value phases) {
@@ -372,6 +376,7 @@ void WgmmaKernel::fetchTile(UpdateOp update, Value left, Value source, StringRef
   AwaitOp::create(b, ring.full, landed, b.div(phases, 4));
   ClearOp::create(b, target, left);
   FenceAsyncOp::create(b);
+  SyncOp::create(b, Scope::Warp); // all lanes have cleared
   ArriveOp::create(b, ring.full, slot, Value());
 }
 
@@ -395,11 +400,12 @@ void WgmmaKernel::consume() {
   State initial = initialState();
   if (sends) { // meanwhile the results before have left, and their slot is free
     FinishSendsOp::create(b);
+    SyncOp::create(b, Scope::Warp); // lanes themselves read a box that was not full
     ArriveOp::create(b, queryEmpty, querySlot(b.add(taskCount, one)), Value());
   }
   AwaitOp::create(b, queryFull, querySlot(taskCount), queryParity(taskCount));
   queryTile = queryAt(taskCount);
-  if (!fetchesQuery)
+  if (fetches && !fetchesQuery) // gathered keys bring a fence of their own
     FenceAsyncOp::create(b);
 
   SmallVector<Value> carried = initial.values();
@@ -465,11 +471,12 @@ Value WgmmaKernel::startScores(Value tile) {
   return StartDotOp::create(b, scoresType(), queryTile, warpgroupRow, tileIn(keyRing, slot), Value());
 }
 
-/// Waits for the values of a tile and starts adding its share of the output.
-Value WgmmaKernel::startOutput(Value weights, Value acc, Value tile) {
+/// Waits for the values of a tile and starts adding its share of the output. `fenced`: the fence behind the wait
+/// for later keys serves both, because a producer arrives with all that it has gathered so far.
+Value WgmmaKernel::startOutput(Value weights, Value acc, Value tile, bool fenced) {
   Value slot = slotOf(tile);
   AwaitOp::create(b, valueRing.full, slot, parityOf(tile));
-  if (!fetches)
+  if (!fetches && !fenced)
     FenceAsyncOp::create(b);
   return StartDotOp::create(b, accType(), weights, Value(), tileIn(valueRing, slot), acc);
 }
@@ -510,7 +517,7 @@ std::pair<State, Value> WgmmaKernel::walkSegment(const Segment &segment, Value f
     {
       OpBuilder::InsertionGuard inBranch(b);
       b.setInsertionPointToStart(dots.thenBlock());
-      Value output = startOutput(weights, before.acc, previous);
+      Value output = startOutput(weights, before.acc, previous, /*fenced=*/true);
       passTurn();
       scf::YieldOp::create(b, ValueRange{finish(started, 1), output});
       b.setInsertionPointToStart(dots.elseBlock());
@@ -528,7 +535,7 @@ std::pair<State, Value> WgmmaKernel::walkSegment(const Segment &segment, Value f
   }
   ValueRange out = loop.getResults();
   Value last = b.add(out[4], minusOne);
-  Value acc = finish(startOutput(out[3], out[2], last), 0);
+  Value acc = finish(startOutput(out[3], out[2], last, /*fenced=*/false), 0);
   release(valueRing, last);
   return {{out[0], out[1], acc}, out[4]};
 }

@@ -12,19 +12,35 @@ template <typename OpT> Value barrierAddress(Emitter &e, OpT op, typename OpT::A
   return e.sharedAt(adaptor.getBarriers(), e.mul(adaptor.getIndex(), 8));
 }
 
+/// The thread that sets up barriers.
+Value isFirstThread(Emitter &e) {
+  Value thread = e.add(e.mul(e.lanes.warp, 32), e.lanes.lane);
+  return e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, thread, e.i32(0));
+}
+
 struct InitBarriersPattern : TilePattern<InitBarriersOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(InitBarriersOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    Value thread = e.add(e.mul(e.lanes.warp, 32), e.lanes.lane);
-    Value first =
-        rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, thread, e.i32(0));
-    scf::IfOp::create(rewriter, op.getLoc(), first, [&](OpBuilder &builder, Location loc) {
+    scf::IfOp::create(rewriter, op.getLoc(), isFirstThread(e), [&](OpBuilder &builder, Location loc) {
       Emitter inner(builder, loc, e.lanes);
       for (int64_t i = 0; i < op.getBarriers().getType().getCount(); ++i)
         NVVM::MBarrierInitOp::create(builder, loc, inner.sharedAt(adaptor.getBarriers(), i * 8),
                                      inner.i32(op.getCount()), Value());
+      scf::YieldOp::create(builder, loc);
+    });
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+struct PublishBarriersPattern : TilePattern<PublishBarriersOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(PublishBarriersOp op, OpAdaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    scf::IfOp::create(rewriter, op.getLoc(), isFirstThread(e), [&](OpBuilder &builder, Location loc) {
       NVVM::FenceMbarrierInitOp::create(builder, loc);
       scf::YieldOp::create(builder, loc);
     });
@@ -39,7 +55,6 @@ struct ArrivePattern : TilePattern<ArriveOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Value barrier = barrierAddress(e, op, adaptor);
-    NVVM::SyncWarpOp::create(rewriter, op.getLoc(), e.i32(-1));
     Value first = e.isFirstLane();
     if (Value condition = adaptor.getCondition())
       first = rewriter.createOrFold<arith::AndIOp>(op.getLoc(), first, condition);
@@ -159,7 +174,8 @@ struct SetRegistersPattern : TilePattern<SetRegistersOp> {
 
 void tile::populateAsyncPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                  const LaneMap &lanes) {
-  patterns.add<InitBarriersPattern, ArrivePattern, ClearPattern, ArriveOnCopiesPattern, AwaitPattern,
-               FenceAsyncPattern, MeetPattern, PassByPattern, SetRegistersPattern>(
-      converter, patterns.getContext(), lanes);
+  patterns
+      .add<InitBarriersPattern, PublishBarriersPattern, ArrivePattern, ClearPattern, ArriveOnCopiesPattern,
+           AwaitPattern, FenceAsyncPattern, MeetPattern, PassByPattern, SetRegistersPattern>(
+          converter, patterns.getContext(), lanes);
 }

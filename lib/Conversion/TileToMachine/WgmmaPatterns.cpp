@@ -103,6 +103,8 @@ struct StartDotPattern : TilePattern<StartDotOp> {
     SmallVector<Value> registers(adaptor.getAcc());
     bool fresh = registers.empty();
     registers.resize(result.getRegisters());
+    // Where another dot was started just before, its fence has ordered these registers, too. ptxas takes a
+    // fence for the start of a stage of wgmma, so each dot has one.
     NVVM::WgmmaFenceAlignedOp::create(rewriter, op.getLoc());
     auto multiply = [&](int64_t k, int64_t column, int64_t columns, Value rhsDescriptor) {
       MutableArrayRef<Value> acc = MutableArrayRef<Value>(registers).slice(column / 2, columns / 2);

@@ -54,7 +54,6 @@ gpu.module @kernels {
     // CHECK: %[[TILE:.*]] = tile.slot %[[RING]][%[[SLOT]]]
     // CHECK-NEXT: "test.compute"(%[[TILE]])
     // CHECK-NEXT: }
-    // CHECK-NEXT: tile.wait 0
     // CHECK-NEXT: tile.sync warp
     // CHECK-NEXT: return
     scf.for %i = %c0 to %n step %c1 : i32 {

@@ -9,7 +9,9 @@
 //                       if i+S-1 < n: gather tile i+S-1 into slot (i-1) mod S
 //                       commit
 //                       compute on slot i mod S
-//   wait for all; sync
+//   sync
+//
+// Behind the loop there is nothing to wait for: the groups that are left are empty. The sync frees the slots.
 //
 // One barrier per tile serves both directions: it publishes the arrived tile
 // and proves the slot of the previous one free.
@@ -235,7 +237,6 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
       slotOp.getIndexMutable().assign(slot);
 
     b.setInsertionPointAfter(loop);
-    WaitOp::create(b, loc, 0);
     SyncOp::create(b, loc, scope);
     return success();
   }

@@ -31,8 +31,21 @@ def Tile_InitBarriersOp : Tile_Op<"init_barriers"> {
   let assemblyFormat = "$barriers `count` $count attr-dict `:` type($barriers)";
 }
 
+def Tile_PublishBarriersOp : Tile_Op<"publish_barriers"> {
+  let summary = "the barriers that were set up so far may be signalled by bulk copies";
+  let description = [{
+    Bulk copies signal from the async proxy, which must be told of what the thread that set them up has written through
+    the generic one. Stands in front of the `tile.sync block`.
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
 def Tile_ArriveOp : Tile_Op<"arrive"> {
-  let summary = "one lane of the warp arrives, after all lanes of the warp got here";
+  let summary = "one lane of the warp arrives";
+  let description = [{
+    It speaks for all lanes about dots that were finished, because those are read by the warpgroup as one. What lanes
+    have read or written themselves needs a `tile.sync warp` in front.
+  }];
   let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "which of them">:$index,
                        Arg<Optional<I1>, "whether it does; uniform over the warp">:$condition);
   let assemblyFormat = "$barriers `[` $index `]` (`if` $condition^)? attr-dict `:` type($barriers)";

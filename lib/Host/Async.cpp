@@ -113,11 +113,16 @@ llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
          {lane, constant(wait.getGroup()), constant(wait.getRead().value_or(false))});
     return done();
   }
-  // Prefetches change nothing that a kernel could see; launches follow one another here.
-  if (isa<NVVM::PrefetchOp, NVVM::GriddepcontrolOp>(op))
+  if (isa<NVVM::PrefetchOp>(op)) // changes nothing that a kernel could see
     return done();
-  if (isa<NVVM::FenceMbarrierInitOp>(op)) // for other blocks of a cluster; there are none
+  if (auto grid = dyn_cast<NVVM::GriddepcontrolOp>(op)) {
+    // Letting dependents start is a hint: it makes nothing visible to them.
+    if (grid.getKind() == NVVM::GridDepActionKind::wait)
+      call("attn_host_grid_wait", none, {lane});
     return done();
+  }
+  if (isa<NVVM::FenceMbarrierInitOp>(op))
+    return call("attn_host_fence_mbarrier", none, {lane}), done();
   if (auto fence = dyn_cast<NVVM::FenceProxyOp>(op)) {
     if (fence.getKind() != NVVM::ProxyKind::async && fence.getKind() != NVVM::ProxyKind::async_shared)
       return errorAt(op, "the host device knows the generic and the async proxy only");

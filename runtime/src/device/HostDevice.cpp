@@ -89,9 +89,13 @@ public:
       memory_.setTag(*memory, host::Tag::Partials);
     return reinterpret_cast<DeviceAddress>(*memory);
   }
-  Status free(DeviceAddress address) override { return memory_.free(pointer(address)); }
+  Status free(DeviceAddress address) override {
+    inFlight_.settle();
+    return memory_.free(pointer(address));
+  }
 
   Status copyIn(DeviceAddress to, const void *from, size_t bytes) override {
+    inFlight_.settle();
     if (Status s = check(to, bytes, "copy to"); !s)
       return s;
     if (bytes)
@@ -100,6 +104,7 @@ public:
     return {};
   }
   Status copyOut(void *to, DeviceAddress from, size_t bytes) override {
+    inFlight_.settle();
     if (Status s = check(from, bytes, "copy from"); !s)
       return s;
     if (bytes)
@@ -107,6 +112,7 @@ public:
     return {};
   }
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override {
+    inFlight_.settle();
     Status s = check(to, bytes, "copy to");
     if (s)
       s = check(from, bytes, "copy from");
@@ -118,6 +124,7 @@ public:
     return {};
   }
   Status fill(DeviceAddress to, uint8_t byte, size_t bytes) override {
+    inFlight_.settle();
     if (Status s = check(to, bytes, "fill"); !s)
       return s;
     std::memset(pointer(to), byte, bytes);
@@ -125,6 +132,7 @@ public:
     return {};
   }
   Status poison(DeviceAddress address, size_t bytes) override {
+    inFlight_.settle();
     if (Status s = check(address, bytes, "poison"); !s)
       return s;
     memory_.poison(pointer(address));
@@ -151,12 +159,15 @@ public:
       recording_->failed = noted;
     return noted;
   }
-  Status synchronize() override { return {}; }
+  Status synchronize() override {
+    inFlight_.settle();
+    return {};
+  }
   Status useStream(void *) override { return {}; }
   Status adopt(void *memory, size_t bytes, const std::string &label) override {
     return memory_.adopt(memory, bytes, label);
   }
-  Status release(void *memory) override { return memory_.free(memory); }
+  Status release(void *memory) override { return free(reinterpret_cast<DeviceAddress>(memory)); }
   bool holds(const void *memory, size_t bytes) const override {
     const host::Allocation *allocation = memory_.find(memory);
     return allocation && allocation->contains(memory, bytes);
@@ -209,11 +220,14 @@ private:
   host::Report report_;
   host::MemoryMap memory_;
   std::unique_ptr<HostRecording> recording_; ///< the one that has begun
+  host::InFlight inFlight_;                  ///< written by launches that the next one may overlap
 
   Status run(const host::HostKernel &kernel, const LaunchShape &shape, void **args) {
+    if (!shape.overlapsPrevious)
+      inFlight_.settle();
     host::Report report = host::launch(kernel, {shape.grid[0], shape.grid[1], shape.grid[2]},
                                        {shape.block[0], shape.block[1], shape.block[2]}, shape.sharedBytes,
-                                       args, memory_, options_);
+                                       args, memory_, options_, &inFlight_);
     if (!report.error.empty())
       return Error{report.outOfMemory ? ErrorKind::Memory : ErrorKind::Device,
                    "host: launching '" + kernel.name + "': " + report.error};

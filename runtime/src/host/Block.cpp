@@ -122,6 +122,7 @@ void Block::run(const Grid &g, uint64_t index) {
       lane.copies.clear();
       lane.copiesHead = lane.openGroup = 0;
       lane.copiesDone = lane.copySequence = lane.wgmmaCommits = 0;
+      lane.landedGroup = lane.landedSequence = 0;
       lane.openBulkGroup = lane.bulkStores = 0;
       lane.arrivals.clear();
       lane.wgmmaFence = false;

@@ -90,6 +90,8 @@ void attn_host_bulk_copy(LaneAbi *abi, uint32_t op, void *to, const void *map, v
     return;
   copy.barrier = b->offset;
   copy.phase = b->phase;
+  if (block.checker)
+    block.checker->mbarrierSignalled(lane, op, *b);
   // A copy that cannot be made is taken for done, so that who waits for it goes on.
   copy.moved = copy.offset % 128 || copy.offset + copy.map.boxBytes() > kArenaBytes;
   if (block.checker && !block.checker->bulkIssued(lane, copy, *b))

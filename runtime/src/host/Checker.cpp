@@ -12,6 +12,7 @@ void Checker::beginBlock(Block &b) {
   dynamicStart = dynamicSharedOffset(staticEnd, grid->kernel.sharedAlignment);
   dynamicEnd = dynamicStart + grid->sharedBytes;
   clocks.reset(b.warpCount, grid->kernel.wgmmaPrograms.empty() ? 0 : b.warpCount / 4);
+  previousGrids = grid->inFlight && !grid->inFlight->empty() ? clocks.track() : ~0u;
   shadow.reset(clocks, dynamicEnd);
   global.reset();
   log.reset(*grid, writes);
@@ -94,6 +95,8 @@ void *Checker::globalAccess(Lane &lane, uint32_t op, void *p) {
   }
   checkAlignment(lane, op, reinterpret_cast<uintptr_t>(p), info.alignment, false);
   clocks.touch(lane);
+  touchGlobal(lane, op, reinterpret_cast<uintptr_t>(p), info.bytes,
+              info.access == Access::Load ? "reads" : "writes");
   unsigned warp = lane.warp->index;
   size_t offset = static_cast<size_t>(static_cast<uint8_t *>(p) - a->base);
   Conflict c;
@@ -158,6 +161,7 @@ bool Checker::copyIssued(Lane &lane, uint32_t op, uint32_t offset, const void *s
     reportShared(lane, op, shadow.write(clocks, warp, lane.index, offset, bytes, op, false, /*pending=*/true),
                  true);
   if (sourceBytes) {
+    touchGlobal(lane, op, reinterpret_cast<uintptr_t>(source), sourceBytes, "copies");
     Conflict c = global.read(clocks, warp, lane.index, reinterpret_cast<uintptr_t>(source), sourceBytes);
     if (c.kind)
       block->reportWith(FindingKind::Race, op, lane.thread, c.op, [&](LocalFinding &f) {
@@ -204,6 +208,11 @@ void Checker::laneExit(Lane &lane) {
   if (lane.copiesHead < lane.copies.size())
     block->report(FindingKind::Sync, lane.copies[lane.copiesHead].op, lane,
                   "the thread exits with copies that were not waited for");
+  // An arrival that covers copies waits for them in nobody's name: the thread must have seen its phase.
+  else if (lane.landedSequence && !clocks.copyOrdered(lane.warp->index, lane.index, lane.landedSequence,
+                                                      lane.warp->index, lane.index))
+    block->report(FindingKind::Sync, lane.landedOp, lane,
+                  "the thread exits with copies that only an mbarrier waits for");
   for (const BulkStore &store : block->bulkStores)
     if (store.thread == lane.thread && !store.released)
       block->report(FindingKind::Sync, store.op, lane,

@@ -47,6 +47,9 @@ public:
   void mbarrierCompleted(Mbarrier &b);
   void mbarrierPassed(Lane &lane, const Mbarrier &b);
   void mbarrierLag(Lane &lane, uint32_t op, const Mbarrier &b, uint32_t parity);
+  /// An operation of the async proxy is to signal the mbarrier.
+  void mbarrierSignalled(Lane &lane, uint32_t op, const Mbarrier &b);
+  void publishMbarriers(Lane &lane);
   void fenceAsync(Lane &lane);
   // CheckerBulk.cpp
   /// Whether the copy may be made; `accessible` is cleared where its source must not be read.
@@ -61,6 +64,11 @@ public:
   void wgmmaView(Warp &warp, AsyncView &view);
   void wgmmaIssued(const Issue &issue, unsigned group);
   void wgmmaRetired(Warp &warp, uint32_t groups);
+
+  // Overlap.cpp
+  void gridWaited(Lane &lane);
+  /// Did a lane of any block since the checker was made?
+  bool waitedForGrids() const { return waited; }
 
   // Synchronization
   void laneExit(Lane &lane);
@@ -85,6 +93,12 @@ private:
     return false;
   }
   uint32_t validBytes(const PendingCopy &copy);
+  /// Bytes of global memory that the lane is about to access.
+  void touchGlobal(Lane &lane, uint32_t op, uint64_t address, uint32_t bytes, const char *verb) {
+    if (previousGrids != ~0u)
+      touchInFlight(lane, op, address, bytes, verb);
+  }
+  void touchInFlight(Lane &lane, uint32_t op, uint64_t address, uint32_t bytes, const char *verb);
   Allocation *bulkMemory(Lane &lane, BulkBox &box, const char *what);
   bool bulkShared(Lane &lane, const BulkBox &box, const char *what);
   void bulkRead(Lane &lane, const BulkCopy &copy);
@@ -105,6 +119,8 @@ private:
   const WriteSet &writes;
   Block *block = nullptr;
   const Grid *grid = nullptr;
+  unsigned previousGrids = ~0u; ///< the agent that grids in front are, where some are in flight
+  bool waited = false;
   uint32_t staticEnd = 0, dynamicStart = 0, dynamicEnd = 0;
   Clocks clocks;
   SharedShadow shadow;

@@ -21,6 +21,7 @@ bool Checker::mbarrierMade(Lane &lane, uint32_t op, Mbarrier &b) {
   b.warp = warp;
   b.lane = lane.index;
   b.tick = clocks.tick(warp);
+  b.published = 0;
   b.gathered = b.passed = Knowledge();
   if (!again)
     b.agent = clocks.track();
@@ -70,6 +71,31 @@ void Checker::mbarrierLag(Lane &lane, uint32_t op, const Mbarrier &b, uint32_t p
     });
 }
 
+/// What a bulk copy does to an mbarrier happens in the async proxy, which the initialization, a write through
+/// the generic one, has to be made known to: by the thread that initialized it, or by the one that issues the
+/// copy.
+void Checker::mbarrierSignalled(Lane &lane, uint32_t op, const Mbarrier &b) {
+  const unsigned warp = lane.warp->index;
+  if ((b.published && clocks.ordered(b.warp, b.lane, b.published, warp, lane.index)) ||
+      clocks.orderedAsync(b.warp, b.lane, b.tick, warp, lane.index))
+    return;
+  block->reportWith(FindingKind::Race, op, lane.thread, b.op, [&](LocalFinding &f) {
+    f.address = "shared + " + std::to_string(b.offset - dynamicStart);
+    f.message =
+        "signals an mbarrier through the async proxy without fence.mbarrier_init or fence.proxy.async "
+        "since its initialization by thread " +
+        std::to_string(b.warp * kLanes + b.lane);
+  });
+}
+
+void Checker::publishMbarriers(Lane &lane) {
+  const unsigned warp = lane.warp->index;
+  for (const auto &b : block->mbarriers)
+    if (b->warp == warp && b->lane == lane.index && !b->published)
+      b->published = clocks.tick(warp);
+  clocks.touch(lane);
+}
+
 void Checker::fenceAsync(Lane &lane) { clocks.fenceLane(lane); }
 
 uint32_t Checker::validBytes(const PendingCopy &copy) {
@@ -87,6 +113,8 @@ uint32_t Checker::validBytes(const PendingCopy &copy) {
 
 void Checker::copyLanded(Lane &lane, const PendingCopy &copy, uint32_t sequence) {
   lane.landedGroup = copy.group;
+  lane.landedSequence = sequence;
+  lane.landedOp = copy.op;
   shadow.land(lane.warp->index, lane.index, copy.offset, copy.bytes, copy.op, validBytes(copy), sequence);
 }
 

@@ -54,6 +54,7 @@ void Checker::bulkRead(Lane &lane, const BulkCopy &copy) {
       return;
     requests.bulkRun(start, end, copy.op, lane.thread, /*writes=*/false);
     const auto bytes = static_cast<uint32_t>(end - start);
+    touchGlobal(lane, copy.op, start, bytes, "copies");
     Conflict c = global.read(clocks, lane.warp->index, lane.index, start, bytes);
     if (c.kind)
       block->reportWith(FindingKind::Race, copy.op, lane.thread, c.op, [&](LocalFinding &f) {
@@ -150,6 +151,7 @@ bool Checker::bulkStored(Lane &lane, BulkStore &store) {
     }
     if (!row.bytes() || !target)
       return;
+    touchGlobal(lane, store.op, row.address, row.bytes(), "writes");
     Conflict c = global.writeBulk(clocks, warp, lane.index, row.address, row.bytes(), store);
     if (c.kind && !onTarget.kind)
       onTarget = c, conflictAt = row.address;

@@ -45,6 +45,9 @@ void attn_host_mbarrier_expect(LaneAbi *, uint32_t op, void *, uint32_t bytes);
 void attn_host_mbarrier_wait(LaneAbi *, uint32_t op, void *, uint32_t parity);
 void attn_host_cp_mbarrier(LaneAbi *, uint32_t op, void *, uint32_t counted); ///< counted: .noinc
 void attn_host_fence_async(LaneAbi *);
+void attn_host_fence_mbarrier(LaneAbi *); ///< fence.mbarrier_init
+// Overlap.cpp
+void attn_host_grid_wait(LaneAbi *);
 // Wgmma.cpp; operands and results in the exchange buffer
 uint32_t attn_host_wgmma(LaneAbi *, uint32_t op, uint32_t program); ///< what stands for its accumulators
 void attn_host_wgmma_fence(LaneAbi *);

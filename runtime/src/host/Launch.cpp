@@ -59,6 +59,18 @@ private:
   size_t made = 0;
 };
 
+/// A grid that waited has ended after those in front; else they may be in flight as long as it is.
+void passOn(InFlight &inFlight, const std::vector<std::vector<LoggedRange>> &logs, bool waited) {
+  if (waited)
+    inFlight.settle();
+  std::vector<std::pair<uint64_t, uint64_t>> written;
+  for (const auto &log : logs)
+    for (const LoggedRange &range : log)
+      if (range.kind >= LoggedRange::Write)
+        written.emplace_back(range.start, range.end);
+  inFlight.add(std::move(written));
+}
+
 struct BlockResult {
   std::vector<LocalFinding> findings;
   std::vector<DeferredAdd> adds;
@@ -90,6 +102,7 @@ void runGrid(const Grid &grid, Report &report, std::optional<uint64_t> &failed) 
   }
   std::vector<BlockResult> results(blocks);
   std::atomic<uint64_t> next{0};
+  std::atomic<bool> waited{false};
   std::mutex mutex;
   const bool check = options.check && grid.kernel.checked;
   WriteSet writes;
@@ -118,6 +131,8 @@ void runGrid(const Grid &grid, Report &report, std::optional<uint64_t> &failed) 
       }
       block->checker = nullptr;
       watched.reset();
+      if (checker && checker->waitedForGrids())
+        waited = true;
       std::lock_guard lock(mutex);
       report.counters += counters;
       BlockPool::get().give(std::move(block));
@@ -137,6 +152,8 @@ void runGrid(const Grid &grid, Report &report, std::optional<uint64_t> &failed) 
     for (uint64_t b = 0; b < blocks; ++b)
       std::move(found[b].begin(), found[b].end(), std::back_inserter(results[b].findings));
   }
+  if (grid.inFlight)
+    passOn(*grid.inFlight, logs, waited || !check);
   for (uint64_t b = 0; b < blocks; ++b) {
     for (const DeferredAdd &add : results[b].adds)
       *add.address += add.value;
@@ -168,13 +185,13 @@ void describeFailure(Report &report, const Grid &grid, std::optional<uint64_t> f
 } // namespace
 
 Report launch(const HostKernel &kernel, Dim3 gridDim, Dim3 blockDim, uint32_t sharedBytes, void **args,
-              MemoryMap &memory, const LaunchOptions &options) {
+              MemoryMap &memory, const LaunchOptions &options, InFlight *inFlight) {
   Report report;
   report.error = validate(kernel, gridDim, blockDim, sharedBytes);
   if (!report.error.empty())
     return report;
   auto start = std::chrono::steady_clock::now();
-  const Grid grid{kernel, gridDim, blockDim, sharedBytes, args, memory, options};
+  const Grid grid{kernel, gridDim, blockDim, sharedBytes, args, memory, options, inFlight};
   const SignalNotes notes(options.nameSignals);
   std::optional<uint64_t> failed;
   try {

@@ -40,7 +40,7 @@
 // allocation; both hold poison (all ones: NaN in every float format) and a map of
 // the bytes that were written. A copy moves unwritten bytes without complaint, a
 // load or ldmatrix of them is a finding. Bounds are exact; an access that would
-// fault is reported and diverted, so a launch ends whatever the kernel does.
+// fault is reported and diverted, so that the launch goes on.
 // Dynamic shared memory starts at exactly its declared alignment.
 //
 // *Cost.* Accesses are counted as a warp's requests (Requests.h): each distinct
@@ -56,7 +56,13 @@
 // and an increase waits until enough are free (Registers.cpp). A bulk copy (BulkCopy.cpp)
 // writes in the name of the phase of its mbarrier: only who waited for that phase may
 // touch what it wrote. The other way round (BulkStore.cpp) it reads in the name of its lane,
-// whose wait says when the memory is free, and when the result may be read.
+// whose wait says when the memory is free, and when the result may be read. A launch may
+// begin before the one in front has ended (Overlap.cpp): until griddepcontrol.wait nothing
+// may be touched that this one writes.
+//
+// *What is not protected.* Native code runs in this process. Checked code has its accesses
+// diverted where they would fault, but nothing else: a kernel that was compiled wrong may end
+// the process with a signal or never return. Run what is in doubt in a process of its own.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_SRC_HOST_MACHINE_H
@@ -96,6 +102,7 @@ struct Grid {
   void **args;
   MemoryMap &memory;
   const LaunchOptions &options;
+  const InFlight *inFlight = nullptr; ///< what launches in front may still write; null: nothing
 };
 
 /// A deferred global reduction: float additions are applied in block order, so that

@@ -216,3 +216,9 @@ void attn_host_fence_async(LaneAbi *abi) {
   if (lane.block->checker)
     lane.block->checker->fenceAsync(lane);
 }
+
+void attn_host_fence_mbarrier(LaneAbi *abi) {
+  Lane &lane = laneOf(abi);
+  if (lane.block->checker)
+    lane.block->checker->publishMbarriers(lane);
+}

@@ -17,6 +17,7 @@ struct Mbarrier {
   int64_t bytes = 0;                             ///< transactions expected and not yet complete
   uint64_t phase = 0;                            ///< the open one
   uint32_t op = 0, warp = 0, lane = 0, tick = 0; ///< its initialization
+  uint32_t published = 0; ///< tick of the fence behind it that tells the async proxy; 0: none yet
   unsigned agent = ~0u;
   std::vector<Lane *> waiting;
   Knowledge gathered; ///< by arrivals of the open phase

@@ -103,6 +103,11 @@ void Block::endAsync() {
       report(FindingKind::Sync, copy.op, warps[copy.thread / kLanes]->lanes[copy.thread % kLanes],
              "the block ends with a bulk copy that was not waited for");
   }
+  for (uint32_t id = 0; id < kBarriers; ++id)
+    if (barriers[id].warps)
+      report(FindingKind::Sync, barriers[id].op, warps[std::countr_zero(barriers[id].warps)]->lanes[0],
+             "the block ends with " + std::to_string(barriers[id].arrived) + " threads of " +
+                 std::to_string(barriers[id].expected) + " at barrier " + std::to_string(id));
   for (const auto &b : mbarriers)
     if (b->pending != b->expected || b->bytes)
       report(FindingKind::Sync, b->op, warps[b->warp]->lanes[b->lane],

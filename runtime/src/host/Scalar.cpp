@@ -81,6 +81,8 @@ static const Symbol kSymbols[] = {
     SYMBOL(attn_host_mbarrier_wait),
     SYMBOL(attn_host_cp_mbarrier),
     SYMBOL(attn_host_fence_async),
+    SYMBOL(attn_host_fence_mbarrier),
+    SYMBOL(attn_host_grid_wait),
     SYMBOL(attn_host_wgmma),
     SYMBOL(attn_host_wgmma_fence),
     SYMBOL(attn_host_wgmma_commit),

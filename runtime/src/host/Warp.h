@@ -88,6 +88,7 @@ struct Lane : LaneAbi {
   std::deque<CopyArrival> arrivals;
   uint32_t copySequence = 0;                  ///< arrivals made
   uint32_t landedGroup = 0;                   ///< of the last copy an arrival covered
+  uint32_t landedSequence = 0, landedOp = 0;  ///< the number of that arrival, and the copy's operation
   uint32_t openBulkGroup = 0, bulkStores = 0; ///< groups committed, stores issued
   bool wgmmaFence = false;                    ///< executed since registers were last handed back
   uint32_t wgmmaCommits = 0;

@@ -95,12 +95,28 @@ struct Report {
   void merge(const Report &other, unsigned maxFindings = 32);
 };
 
+/// Global memory that launches wrote which may not have ended when the next one begins (programmatic
+/// dependent launch). Launches do follow one another here; whether the next one would have had to wait is
+/// what is checked.
+class InFlight {
+public:
+  void settle() { ranges.clear(); }
+  bool empty() const { return ranges.empty(); }
+  bool overlaps(uint64_t start, uint64_t end) const;
+  /// Ranges as pairs of first byte and end, in any order.
+  void add(std::vector<std::pair<uint64_t, uint64_t>> written);
+
+private:
+  std::vector<std::pair<uint64_t, uint64_t>> ranges; ///< sorted, apart from each other
+};
+
 /// Runs the grid to its end, or to that of the process: native code is not confined, and what it does to
 /// addresses that are not its own may end in a signal (runtime/src/host/Signals.h). `args` holds a pointer to
 /// each parameter's value. What goes wrong in the runtime is an error of the report; std::bad_alloc leaves
-/// only where there is no memory to say so.
+/// only where there is no memory to say so. What `inFlight` holds may be accessed after griddepcontrol.wait
+/// only; it is left with what the next launch must wait for. Without checks it is left empty.
 Report launch(const HostKernel &kernel, Dim3 grid, Dim3 block, uint32_t sharedBytes, void **args,
-              MemoryMap &memory, const LaunchOptions &options = {});
+              MemoryMap &memory, const LaunchOptions &options = {}, InFlight *inFlight = nullptr);
 
 } // namespace attn::rt::host
 

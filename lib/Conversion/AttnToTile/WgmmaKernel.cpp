@@ -490,8 +490,9 @@ Value WgmmaKernel::passSegment(const Segment &segment, Value firstTile) {
   awaitTurn();
   AwaitOp::create(b, keyRing.full, slot, parityOf(tile));
   passTurn();
-  release(keyRing, tile);
   AwaitOp::create(b, valueRing.full, slot, parityOf(tile));
+  SyncOp::create(b, Scope::Warp); // all lanes have seen these phases before one ends them
+  release(keyRing, tile);
   release(valueRing, tile);
   scf::YieldOp::create(b, ValueRange{b.add(tile, b.i32(1))});
   return loop.getResult(0);

@@ -90,7 +90,7 @@ std::string validate(const HostKernel &kernel, Dim3 grid, Dim3 block, uint32_t s
 }
 
 /// Runs the grid; `failed` is the block in which something threw what this throws.
-void runGrid(const Grid &grid, Report &report, std::optional<uint64_t> &failed) {
+void runGrid(const Grid &grid, InFlight *inFlight, Report &report, std::optional<uint64_t> &failed) {
   const LaunchOptions &options = grid.options;
   const uint64_t blocks = grid.grid.count();
   std::vector<uint32_t> order(blocks);
@@ -152,8 +152,8 @@ void runGrid(const Grid &grid, Report &report, std::optional<uint64_t> &failed) 
     for (uint64_t b = 0; b < blocks; ++b)
       std::move(found[b].begin(), found[b].end(), std::back_inserter(results[b].findings));
   }
-  if (grid.inFlight)
-    passOn(*grid.inFlight, logs, waited || !check);
+  if (inFlight)
+    passOn(*inFlight, logs, waited || !check);
   for (uint64_t b = 0; b < blocks; ++b) {
     for (const DeferredAdd &add : results[b].adds)
       *add.address += add.value;
@@ -195,7 +195,7 @@ Report launch(const HostKernel &kernel, Dim3 gridDim, Dim3 blockDim, uint32_t sh
   const SignalNotes notes(options.nameSignals);
   std::optional<uint64_t> failed;
   try {
-    runGrid(grid, report, failed);
+    runGrid(grid, inFlight, report, failed);
   } catch (...) {
     describeFailure(report, grid, failed);
   }

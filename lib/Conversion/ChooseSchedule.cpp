@@ -21,7 +21,8 @@ namespace {
 
 /// What decides how much memory and how many registers a schedule needs; all elements have 16 bits.
 struct Shape {
-  int64_t keyDim, valueDim, masks, group;
+  int64_t keyDim, valueDim; ///< as tiles hold them
+  int64_t masks, group;
   bool plain;               ///< scores go to the softmax as they are, and no visibility has a size
   SmallVector<KVType> kept; ///< types of the operands
 
@@ -83,7 +84,12 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     }
     auto query = cast<RankedTensorType>((*inits.begin()).getQuery().getType());
     auto updates = function.getOps<UpdateOp>();
-    Shape shape{query.getDimSize(2), (*finish.begin()).getState().getType().getValueDim(), 0, 1, true, {}};
+    Shape shape{paddedDim(query.getDimSize(2)),
+                paddedDim((*finish.begin()).getState().getType().getValueDim()),
+                0,
+                1,
+                true,
+                {}};
     for (UpdateOp update : updates) {
       shape.group = query.getDimSize(1) / update.getKVHeads();
       SmallVector<int64_t> ends;

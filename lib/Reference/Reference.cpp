@@ -101,9 +101,12 @@ ATTN_WIDE void addScaled(double *sum, double weight, const float *value, int64_t
 /// Sixteen partial sums, so that the loop vectorizes without leave to reorder.
 ATTN_WIDE double dot(const float *a, const float *b, int64_t count) {
   double partial[16] = {};
-  for (int64_t i = 0; i < count; i += 16)
+  const int64_t whole = count / 16 * 16;
+  for (int64_t i = 0; i < whole; i += 16)
     for (int64_t j = 0; j < 16; ++j)
       partial[j] += double(a[i + j]) * double(b[i + j]);
+  for (int64_t i = whole; i < count; ++i)
+    partial[i - whole] += double(a[i]) * double(b[i]);
   double sum = 0;
   for (double p : partial)
     sum += p;

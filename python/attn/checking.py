@@ -128,7 +128,8 @@ def check(
     names = ("races", "uninitialized", "out_of_bounds")
     report = CheckReport(
         rel_err=rel_err,
-        tolerance=max(TOLERANCES[dtype], manifest_tolerance),
+        # Of few features a row's output may be small beside its values by chance.
+        tolerance=max(TOLERANCES[dtype] * max(1, 32 / spec.value_dim), manifest_tolerance),
         worst=worst,
         max_err_lse=None if lse is None else absolute_error(lse, _array(wanted["lse"])),
         lse_tolerance=max(LSE_TOLERANCE, manifest_tolerance),

@@ -25,15 +25,15 @@ def integer(argument: str, value: object, low: int, high: int) -> int:
 
 
 def features(argument: str, value: object) -> int:
-    """A number of features: a multiple of 16 from 32 to 256."""
-    legal = "a multiple of 16 from 32 to 256"
+    """A number of features: a multiple of 8 from 8 to 256."""
+    legal = "a multiple of 8 from 8 to 256"
     try:
         dim = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise expected(SpecError, argument, legal, value) from None
-    if isinstance(value, bool) or not 32 <= dim <= 256 or dim % 16:
-        below = min(max(dim // 16 * 16, 32), 256)
-        nearest = str(below) if not 32 <= dim <= 256 else f"{below} or {below + 16}"
+    if isinstance(value, bool) or not 8 <= dim <= 256 or dim % 8:
+        below = min(max(dim // 8 * 8, 8), 256)
+        nearest = str(below) if not 8 <= dim <= 256 else f"{below} or {below + 8}"
         raise expected(SpecError, argument, legal, value, nearest=nearest)
     return dim
 

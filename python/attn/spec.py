@@ -31,7 +31,7 @@ class Spec:
 
     q_heads      query heads, a multiple of kv_heads: head h reads KV head h // (q_heads // kv_heads)
     kv_heads     KV heads
-    head_dim     features of queries and keys, a multiple of 16 from 32 to 256
+    head_dim     features of queries and keys, a multiple of 8 from 8 to 256
     value_dim    features of values and output, likewise; by default head_dim
     dtype        of queries, keys, values and output: "bfloat16" or "float16", or PyTorch's or NumPy's of that name
     kv           the operands, one or more of `Dense`, `Packed`, `Paged`

@@ -31,6 +31,11 @@ def points():
     yield CacheProblem("move", 1, 32, 256, "f16", "packed")
     yield CacheProblem("gather", 7, 48, 112)
     yield CacheProblem("move", 40, 80, 80)
+    # Heads that are no whole sectors, and rows of them that are and are not.
+    yield CacheProblem("append", 2, 8, 8)
+    yield CacheProblem("append", 3, 72, 40, "f16", "packed")
+    yield CacheProblem("move", 1, 72, 104, "f16")
+    yield CacheProblem("gather", 8, 40, 200)
 
 
 POINTS = list(points())
@@ -70,7 +75,8 @@ def test_point(runs, point):
     if DEVICE == "host":
         assert (report["races"], report["uninitialized"], report["out_of_bounds"]) == (0, 0, 0)
         assert report["amplification"] <= 1.03
-        assert report["sector_efficiency"] >= 0.97
+        if point.heads * point.dim % 16 == 0 and point.heads * point.value_dim % 16 == 0:
+            assert report["sector_efficiency"] >= 0.97
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,8 @@ TEST(Inputs, PagesAreScatteredAndEverythingUnlistedIsNaN) {
         written.insert(page * 16 + t % 16);
     }
   EXPECT_FALSE(sorted) << "pages are shuffled";
+  EXPECT_EQ(columns, (*std::max_element(lengths.begin(), lengths.end()) + 15) / 16) << "no column to spare";
+  EXPECT_TRUE(listed.count(static_cast<int32_t>(keys.shape[0] - 1))) << "the pool ends with a listed page";
   EXPECT_GT(keys.shape[0], static_cast<int64_t>(listed.size())) << "the pool has pages nobody lists";
   for (int64_t slot = 0; slot < keys.shape[0] * 16; ++slot)
     for (int64_t f = 0; f < token; ++f)
@@ -133,7 +135,9 @@ TEST(Inputs, PackedTokensHaveGapsOfNaN) {
   arguments.kv.front().store = Store::Packed;
   auto tensors = generate(arguments, {"batch=3", "kv_len=4"});
   auto start = tensors.at("kv.start").as<int32_t>();
-  EXPECT_EQ(std::vector<int32_t>(start.begin(), start.end()), (std::vector<int32_t>{0, 4, 9, 15}));
+  EXPECT_EQ(std::vector<int32_t>(start.begin(), start.end()), (std::vector<int32_t>{0, 4, 9, 13}))
+      << "and none behind the last";
+  EXPECT_EQ(tensors.at("kv.v").shape[0], 13);
   EXPECT_TRUE(std::isnan(tensors.at("kv.v").get(8 * 2 * 32)));
   EXPECT_FALSE(std::isnan(tensors.at("kv.v").get(7 * 2 * 32)));
 }

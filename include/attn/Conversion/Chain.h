@@ -8,6 +8,9 @@
 
 namespace mlir::attn {
 
+/// Tensor cores multiply features by sixteens: tiles hold so many, and zeros behind those that exist.
+inline int64_t paddedDim(int64_t dim) { return llvm::alignTo(dim, 16); }
+
 /// A chain of updates from one init to one finish: what one kernel computes.
 struct Chain {
   func::FuncOp function;
@@ -20,6 +23,9 @@ struct Chain {
   int64_t queryHeads() { return queryType().getDimSize(1); }
   int64_t keyDim() { return queryType().getDimSize(2); }
   int64_t valueDim() { return init.getState().getType().getValueDim(); }
+  /// Features of a line in shared memory and registers.
+  int64_t paddedKeyDim() { return paddedDim(keyDim()); }
+  int64_t paddedValueDim() { return paddedDim(valueDim()); }
   int64_t kvHeads() { return updates.empty() ? 1 : updates.front().getKVHeads(); }
   int64_t group() { return queryHeads() / kvHeads(); }
   Type element() { return queryType().getElementType(); }

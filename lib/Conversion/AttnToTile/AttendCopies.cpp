@@ -72,10 +72,18 @@ Value AttendKernel::slotOf(UpdateOp update, const Segment &segment, Value token,
   llvm_unreachable("unknown store");
 }
 
+/// What a gather must know where lines of its targets are longer than those of the tensors.
+static DenseI64ArrayAttr featuresOf(ValueRange targets, ArrayRef<int64_t> features) {
+  bool padded = llvm::any_of(llvm::zip(targets, features), [](auto pair) {
+    return cast<SharedType>(std::get<0>(pair).getType()).getCols() != std::get<1>(pair);
+  });
+  return padded ? DenseI64ArrayAttr::get(targets.front().getContext(), features) : DenseI64ArrayAttr();
+}
+
 void AttendKernel::gatherQueries(Value target, Scope scope) {
   auto gather = GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
                                  ValueRange{b.i64(0)}, ValueRange{target}, ArrayRef<int64_t>{chain.keyDim()},
-                                 Value(), scope);
+                                 Value(), scope, featuresOf(target, chain.keyDim()));
   b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
     auto [row, head] = unpack(line[0]);
     return b.add(b.mul(row, b.i32(chain.queryHeads())), head);
@@ -104,39 +112,46 @@ void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value f
                                 ArrayRef<StringRef> parts, ValueRange targets, Scope scope) {
   KVType type = update.getKv().getType();
   SmallVector<Value> sources, origins;
-  SmallVector<int64_t> strides;
+  SmallVector<int64_t> strides, features;
   for (StringRef part : parts) {
     int64_t dim = part == "k" ? type.getKeyDim() : type.getValueDim();
     std::string name = tensor(update, type.getStore() == Store::Paged ? (part + "_pages").str() : part.str());
     sources.push_back(b.buffer(name, chain.element()));
     origins.push_back(type.isOfClass() ? b.i64(0) : b.wide(b.mul(kvHead, b.i32(dim))));
     strides.push_back(type.isOfClass() ? dim : type.getHeads() * dim);
+    features.push_back(dim);
   }
-  auto gather =
-      GatherOp::create(b, firstKey, segment.kvEnd, sources, origins, targets, strides, slots, scope);
+  auto gather = GatherOp::create(b, firstKey, segment.kvEnd, sources, origins, targets, strides, slots, scope,
+                                 featuresOf(targets, features));
   if (!slots)
     b.fill(gather.getSlot(), {b.getI32Type()},
            [&](ValueRange token) { return lineOf(update, segment, token[0]); });
 }
 
 /// A map for each width of the tile's panels. Axes: features of a panel, then `inner`, then slots, panels and
-/// heads; boxes hold whole panels, all of one width where they are as long as the tile.
+/// heads; boxes hold whole panels, all of one width where they are as long as the tile. Where the tile's
+/// lines are padded, the first axis is all features that exist, so that what is behind them is outside of the
+/// tensor, and there is one panel.
 SmallVector<Value> AttendKernel::tensorMaps(StringRef name, StringRef buffer, SharedType tile, int64_t lines,
                                             std::optional<MapAxis> inner, MapAxis slots, int64_t features,
                                             int64_t heads, int64_t headStride) {
   tile = SharedType::get(b.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(), tile.getCols(),
                          tile.getElement(), /*swizzled=*/true, tile.getBoxes());
   int64_t size = tile.getElement().getIntOrFloatBitWidth() / 8;
+  bool padded = isPadded(tile, features);
   SmallVector<Value> maps;
   for (int64_t width : {128, 64, 32}) {
     int64_t panels = llvm::count_if(tile.getPanels(), [&](auto &panel) { return panel.width == width; });
     if (panels == 0)
       continue;
-    SmallVector<MapAxis> axes{{width / size, {}, size, width / size}};
+    SmallVector<MapAxis> axes{{padded ? features : width / size, {}, size, width / size}};
     if (inner)
       axes.push_back(*inner);
     axes.push_back(slots);
-    axes.push_back({features * size / width, {}, width, lines == tile.getBoxLines() ? panels : 1});
+    if (padded)
+      axes.push_back({1, {}, width, 1});
+    else
+      axes.push_back({features * size / width, {}, width, lines == tile.getBoxLines() ? panels : 1});
     axes.push_back({heads, {}, headStride, 1});
     SmallVector<int64_t> extents, strides, box;
     SmallVector<Attribute> dims;
@@ -157,8 +172,8 @@ SmallVector<Value> AttendKernel::tensorMaps(StringRef name, StringRef buffer, Sh
 bool AttendKernel::fetchesQueries() { return schedule.getRows() % chain.group() == 0; }
 
 /// Packed rows: the heads of a group, then the next query row.
-SmallVector<Value> AttendKernel::rowMaps(StringRef buffer, SharedType tile) {
-  int64_t group = chain.group(), dim = tile.getCols(), lines = tile.getBoxLines();
+SmallVector<Value> AttendKernel::rowMaps(StringRef buffer, SharedType tile, int64_t dim) {
+  int64_t group = chain.group(), lines = tile.getBoxLines();
   int64_t size = chain.element().getIntOrFloatBitWidth() / 8;
   return tensorMaps((buffer + ".map").str(), buffer, tile, lines, MapAxis{group, {}, dim * size, group},
                     {1, {"rows"}, chain.queryHeads() * dim * size, lines / group}, dim, chain.kvHeads(),
@@ -170,12 +185,13 @@ void AttendKernel::fetchQueries(Value target, Value barriers, Value index) {
   Value row = b.div(packedBegin, chain.group());
   if (int64_t lines = tile.getBoxes())
     row = b.add(row, b.mul(LaneIdOp::create(b, b.getI32Type()), b.i32(lines / chain.group())));
-  FetchOp::create(b, rowMaps("q", tile), row, kvHead, target, barriers, index, tile.getBoxLines());
+  FetchOp::create(b, rowMaps("q", tile, chain.keyDim()), row, kvHead, target, barriers, index,
+                  tile.getBoxLines(), isPadded(tile, chain.keyDim()));
 }
 
 void AttendKernel::sendOutput(Value output, Value queries, Value firstRow, Value barrier) {
   int64_t lines = cast<SharedType>(queries.getType()).getBoxLines();
-  SharedType type = sharedType(Axis::Query, lines, chain.valueDim());
+  SharedType type = sharedType(Axis::Query, lines, chain.paddedValueDim());
   Value tile = OverlayOp::create(b, type, queries, firstRow);
   Value line = b.sub(warpRow, firstRow), left = b.sub(packedCount, firstRow);
   StageOp::create(b, output, tile, line);
@@ -185,13 +201,15 @@ void AttendKernel::sendOutput(Value output, Value queries, Value firstRow, Value
                                  /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(whole.elseYield());
-  auto scatter = ScatterOp::create(b, tile, line, rows, left, b.buffer("o", chain.element()));
+  auto scatter =
+      ScatterOp::create(b, tile, line, rows, left, b.buffer("o", chain.element()), outputColumns());
   b.fill(scatter.getIndex(), {b.getI32Type()},
          [&](ValueRange row) { return outputIndex(b.add(firstRow, row[0])); });
   b.setInsertionPoint(whole.thenYield());
   auto first = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, line, b.i32(0)));
   b.setInsertionPoint(first.thenYield());
-  SendOp::create(b, rowMaps("o", type), b.div(b.add(packedBegin, firstRow), chain.group()), kvHead, tile);
+  SendOp::create(b, rowMaps("o", type, chain.valueDim()), b.div(b.add(packedBegin, firstRow), chain.group()),
+                 kvHead, tile, isPadded(type, chain.valueDim()));
 }
 
 Value AttendKernel::fetchSlot(UpdateOp update, const Segment &segment, Value firstKey) {
@@ -234,5 +252,5 @@ void AttendKernel::fetchTokens(UpdateOp update, Value slot, StringRef part, Valu
   std::string buffer = tensor(update, type.getStore() == Store::Paged ? (part + "_pages").str() : part.str());
   SmallVector<Value> maps = tensorMaps(tensor(update, (part + ".map").str()), buffer, tile, lines,
                                        std::nullopt, slots, dim, type.getHeads(), dim * size);
-  FetchOp::create(b, maps, slot, kvHead, target, barriers, index, lines);
+  FetchOp::create(b, maps, slot, kvHead, target, barriers, index, lines, isPadded(tile, dim));
 }

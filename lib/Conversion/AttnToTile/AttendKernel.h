@@ -57,10 +57,12 @@ protected:
     return b.fragment({tile::Axis::Query, tile::Axis::Key}, {rows, keys}, b.getF32Type());
   }
   tile::FragmentType accType() {
-    return b.fragment({tile::Axis::Query, tile::Axis::Feature}, {rows, chain.valueDim()}, b.getF32Type());
+    return b.fragment({tile::Axis::Query, tile::Axis::Feature}, {rows, chain.paddedValueDim()},
+                      b.getF32Type());
   }
   tile::FragmentType queryType() {
-    return b.fragment({tile::Axis::Query, tile::Axis::Feature}, {rows, chain.keyDim()}, chain.element());
+    return b.fragment({tile::Axis::Query, tile::Axis::Feature}, {rows, chain.paddedKeyDim()},
+                      chain.element());
   }
   tile::SharedType sharedType(tile::Axis axis, int64_t lines, int64_t features, int64_t boxes = 0) {
     return tile::SharedType::get(b.getContext(), axis, lines, tile::Axis::Feature, features, chain.element(),
@@ -133,6 +135,11 @@ protected:
   /// `writeRows`, if there is one, writes the output where it is no part of a result.
   void writeResults(Value max, Value sum, Value acc, Value column, IntegerAttr columns, Value lseLines,
                     llvm::function_ref<void(Value)> writeRows = {});
+  /// Columns of the output that exist, where tiles have more.
+  IntegerAttr outputColumns() {
+    bool padded = chain.paddedValueDim() != chain.valueDim();
+    return padded ? b.getI64IntegerAttr(chain.valueDim()) : IntegerAttr();
+  }
   /// Element of the output where a packed row of the task begins.
   Value outputIndex(Value row) { return b.mul(rowAndHead(row), b.i64(chain.valueDim())); }
   Value rowAndHead(Value row) {
@@ -188,7 +195,9 @@ private:
   SmallVector<Value> tensorMaps(StringRef name, StringRef buffer, tile::SharedType tile, int64_t lines,
                                 std::optional<MapAxis> inner, MapAxis slots, int64_t features, int64_t heads,
                                 int64_t headStride);
-  SmallVector<Value> rowMaps(StringRef buffer, tile::SharedType tile);
+  SmallVector<Value> rowMaps(StringRef buffer, tile::SharedType tile, int64_t dim);
+  /// Whether a tile's lines are longer than those of the tensor it is copied from or to.
+  static bool isPadded(tile::SharedType tile, int64_t features) { return tile.getCols() != features; }
   struct TileBounds;
   void addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds);
   Value visible(VisibilityAttr visibility, Value column, Value last, Value exists, ArrayRef<Value> &ends);
@@ -217,7 +226,7 @@ private:
   /// Long heads leave no registers for another mask, and a list has places where a score region would read
   /// positions; the planner sees by the parameters that there is none.
   bool mayList() {
-    return !readsKeyPosition() && chain.keyDim() + chain.valueDim() <= 320 &&
+    return !readsKeyPosition() && chain.paddedKeyDim() + chain.paddedValueDim() <= 320 &&
            llvm::any_of(chain.updates, [](UpdateOp update) {
              KVType type = update.getKv().getType();
              return type.getStore() == Store::Paged && type.getPage() == 1;

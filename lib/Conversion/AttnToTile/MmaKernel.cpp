@@ -46,13 +46,13 @@ void MmaKernel::write() {
     auto type = RingType::get(b.getContext(), schedule.getStages(), sharedType(Axis::Key, keys, features));
     return AllocOp::create(b, type, Value(), /*per_warp=*/split, IntegerAttr());
   };
-  queryTile = AllocOp::create(b, sharedType(Axis::Query, schedule.getRows(), chain.keyDim()), Value(), false,
-                              IntegerAttr());
-  keyRing = ring(chain.keyDim());
-  valueRing = ring(chain.valueDim());
+  queryTile = AllocOp::create(b, sharedType(Axis::Query, schedule.getRows(), chain.paddedKeyDim()), Value(),
+                              false, IntegerAttr());
+  keyRing = ring(chain.paddedKeyDim());
+  valueRing = ring(chain.paddedValueDim());
   if (split) {
     // Accumulators of all warps, and a (max, sum) pair per row.
-    int64_t bytes = schedule.getWarps() * (rows * chain.valueDim() * 4 + rows * 8);
+    int64_t bytes = schedule.getWarps() * (rows * chain.paddedValueDim() * 4 + rows * 8);
     scratch = AllocOp::create(b, ScratchType::get(b.getContext(), bytes), keyRing, false, IntegerAttr());
   }
   readStart();
@@ -136,7 +136,7 @@ void MmaKernel::mergeAndWrite(const State &state) {
   Value sum = CompleteOp::create(b, rowsOf(f32), state.sum);
   Value lines = b.sub(packedCount, warpRow);
   if (!schedule.getSplitKeys()) {
-    writeResults(state.max, sum, state.acc, Value(), IntegerAttr(), lines);
+    writeResults(state.max, sum, state.acc, Value(), outputColumns(), lines);
     // The next task overwrites queries that slower warps may still read, unless they met behind the last
     // loop.
     if (schedule.getStages() == 1)
@@ -144,7 +144,7 @@ void MmaKernel::mergeAndWrite(const State &state) {
     return;
   }
   // Every warp writes a share of the columns, two blocks of 8 at least.
-  int64_t share = llvm::alignTo(llvm::divideCeil(chain.valueDim(), schedule.getWarps()), 16);
+  int64_t share = llvm::alignTo(llvm::divideCeil(chain.paddedValueDim(), schedule.getWarps()), 16);
   FragmentType outType = b.fragment({Axis::Query, Axis::Feature}, {rows, share}, f32);
   SyncOp::create(b, Scope::Block); // the rings are free for the exchange
   auto merge = MergeWarpsOp::create(b, rowsOf(f32), rowsOf(f32), outType, state.max, sum, state.acc, scratch,

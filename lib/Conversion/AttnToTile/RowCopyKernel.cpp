@@ -5,8 +5,9 @@
 // of their list; both keys and values, because they share it; 512 bytes, because
 // each lane then has a 16-byte load of every row in flight before it stores the
 // first. Rows of more bytes are copied by several warps, and of shorter rows as
-// many share a load as fit into one. Rows are whole sectors (a head has a multiple
-// of 32 bytes), and so is everything that a warp touches.
+// many share a load as fit into one. Rows are whole sectors, and so is everything
+// that a warp touches, where the heads of a row have a multiple of 32 bytes
+// together; else neighbouring rows share one.
 //
 //   work(layer, eight rows, piece)       walked by all warps of the grid in turn
 //

@@ -73,9 +73,9 @@ public:
   WgmmaKernel(Chain &chain, ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name)
       : AttendKernel(chain, schedule, module, name), fetches(mayFetch(chain, schedule.getKeys())),
         fetchesQuery(fetches && fetchesQueries()),
-        queryTiles(schedule.getQueryTiles(chain.keyDim(), chain.valueDim())),
+        queryTiles(schedule.getQueryTiles(chain.paddedKeyDim(), chain.paddedValueDim())),
         sends(fetchesQuery && queryTiles == 2 && groupRows % chain.group() == 0 &&
-              chain.valueDim() <= chain.keyDim()) {}
+              chain.paddedValueDim() <= chain.paddedKeyDim()) {}
   void write();
 
 private:
@@ -130,7 +130,8 @@ private:
   /// beside the dots: heads shorter than 128 and score regions lost 1 to 10 % without turns on an H200,
   /// longer heads 1 to 2 %, and heads of 128 gained 1 % (5 % at 32K tokens without a mask).
   bool takesTurns() {
-    bool freely = consumers() == 2 && chain.keyDim() == 128 && chain.valueDim() == 128 && rawScores();
+    bool freely =
+        consumers() == 2 && chain.paddedKeyDim() == 128 && chain.paddedValueDim() == 128 && rawScores();
     return consumers() > 1 && !freely;
   }
   void awaitTurn() {
@@ -180,7 +181,7 @@ int64_t WgmmaKernel::valueBoxes() {
   int64_t boxes = 0;
   for (UpdateOp update : chain.updates) {
     int64_t lines = fetchLines(update.getKv().getType(), keys);
-    if (lines == 0 || lines % 16 != 0 || lines == keys || lines * chain.valueDim() * 2 % 1024 != 0 ||
+    if (lines == 0 || lines % 16 != 0 || lines == keys || lines * chain.paddedValueDim() * 2 % 1024 != 0 ||
         (boxes && lines != boxes))
       return 0;
     boxes = lines;
@@ -195,11 +196,11 @@ void WgmmaKernel::write() {
   warpgroup = b.div(consumer, 4);
   warpgroupRow = b.mul(warpgroup, b.i32(4 * rows));
 
-  queryRing = alloc(
-      RingType::get(b.getContext(), queryTiles,
-                    sharedType(Axis::Query, schedule.getRows(), chain.keyDim(), sends ? groupRows : 0)));
-  keyRing = makeRing(chain.keyDim(), 0, /*clears=*/false);
-  valueRing = makeRing(chain.valueDim(), valueBoxes(), /*clears=*/fetches);
+  queryRing = alloc(RingType::get(
+      b.getContext(), queryTiles,
+      sharedType(Axis::Query, schedule.getRows(), chain.paddedKeyDim(), sends ? groupRows : 0)));
+  keyRing = makeRing(chain.paddedKeyDim(), 0, /*clears=*/false);
+  valueRing = makeRing(chain.paddedValueDim(), valueBoxes(), /*clears=*/fetches);
   auto barriers = BarriersType::get(b.getContext(), queryTiles);
   queryFull = alloc(barriers);
   queryEmpty = alloc(barriers);
@@ -214,7 +215,7 @@ void WgmmaKernel::write() {
   SyncOp::create(b, Scope::Block);
 
   readStart();
-  Registers registers = Registers::of(consumers(), !fetchesQuery, chain.valueDim());
+  Registers registers = Registers::of(consumers(), !fetchesQuery, chain.paddedValueDim());
   Value produces = b.less(warp, b.i32(producerWarps));
   auto roles = scf::IfOp::create(b, produces, /*withElseRegion=*/true);
   b.setInsertionPoint(roles.thenYield());
@@ -448,7 +449,7 @@ void WgmmaKernel::consume() {
   auto send = [&](Value output) {
     sendOutput(output, queryTile, warpgroupRow, b.add(b.i32(1 + consumers()), warpgroup));
   };
-  writeResults(segments.getResult(0), sum, segments.getResult(2), Value(), IntegerAttr(),
+  writeResults(segments.getResult(0), sum, segments.getResult(2), Value(), outputColumns(),
                b.sub(packedCount, warpRow), sends ? function_ref<void(Value)>(send) : nullptr);
   SmallVector<Value> results{b.add(taskCount, one), segments.getResult(3)};
   SmallVector<Value> firstSegment = firstSegmentOf(after);
@@ -471,8 +472,8 @@ Value WgmmaKernel::startScores(Value tile) {
   return StartDotOp::create(b, scoresType(), queryTile, warpgroupRow, tileIn(keyRing, slot), Value());
 }
 
-/// Waits for the values of a tile and starts adding its share of the output. `fenced`: the fence behind the wait
-/// for later keys serves both, because a producer arrives with all that it has gathered so far.
+/// Waits for the values of a tile and starts adding its share of the output. `fenced`: the fence behind the
+/// wait for later keys serves both, because a producer arrives with all that it has gathered so far.
 Value WgmmaKernel::startOutput(Value weights, Value acc, Value tile, bool fenced) {
   Value slot = slotOf(tile);
   AwaitOp::create(b, valueRing.full, slot, parityOf(tile));

@@ -16,13 +16,14 @@ using namespace mlir::tile;
 namespace {
 
 /// What `lines` lines of a tile from `line` on are copied in: a piece for each map's panels, or for each of
-/// its panels where the lines are fewer than a box's. A piece lies in one run of shared memory.
+/// its panels where the lines are fewer than a box's, or padded. A piece lies in one run of shared memory.
 struct Piece {
   size_t map;
-  int64_t panel, offset; ///< coordinate along the axis of panels; bytes from the tile's start
+  int64_t feature, panel; ///< coordinates: of the first feature, and along the axis of panels
+  int64_t offset;         ///< bytes from the tile's start
 };
 
-SmallVector<Piece> piecesOf(SharedType tile, int64_t line, int64_t lines) {
+SmallVector<Piece> piecesOf(SharedType tile, int64_t line, int64_t lines, bool padded) {
   SmallVector<Piece> pieces;
   size_t map = 0;
   int64_t width = 0, boxLines = tile.getBoxLines(), box = line / boxLines * boxLines;
@@ -31,17 +32,20 @@ SmallVector<Piece> piecesOf(SharedType tile, int64_t line, int64_t lines) {
     if (width && next)
       ++map;
     width = panel.width;
-    if (!next && lines == boxLines)
+    if (!next && lines == boxLines && !padded)
       continue; // was part of the piece before
+    int64_t offset = box * tile.getLineBytes() + panel.offset + (line - box) * width;
+    int64_t perChunk = 128 / tile.getElement().getIntOrFloatBitWidth();
     pieces.push_back(
-        {map, panel.chunk * 16 / width, box * tile.getLineBytes() + panel.offset + (line - box) * width});
+        {map, padded ? panel.chunk * perChunk : 0, padded ? 0 : panel.chunk * 16 / width, offset});
   }
   return pieces;
 }
 
-/// Features begin at a panel; of what lies between them and slots all is wanted.
+/// Of what lies between features and slots all is wanted.
 SmallVector<Value> coordinatesOf(Emitter &e, Value map, const Piece &piece, Value slot, Value head) {
   SmallVector<Value> coordinates(cast<TensorMapType>(map.getType()).getRank() - 3, e.i32(0));
+  coordinates.front() = e.i32(piece.feature);
   coordinates.append({slot, e.i32(piece.panel), head});
   return coordinates;
 }
@@ -79,7 +83,7 @@ struct FetchPattern : TilePattern<FetchOp> {
   static void issue(Emitter &e, FetchOp op, OneToNOpAdaptor adaptor, Value barrier, int64_t line,
                     Value slot) {
     auto cluster = LLVM::LLVMPointerType::get(op.getContext(), 7);
-    for (const Piece &piece : piecesOf(op.getTarget().getType(), line, op.getLines())) {
+    for (const Piece &piece : piecesOf(op.getTarget().getType(), line, op.getLines(), op.getPadded())) {
       Value to = e.sharedAt(adaptor.getTarget().front(), piece.offset);
       NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
           e.b, e.loc, LLVM::AddrSpaceCastOp::create(e.b, e.loc, cluster, to),
@@ -99,7 +103,7 @@ struct SendPattern : TilePattern<SendOp> {
     SharedType tile = op.getTile().getType();
     scf::IfOp::create(rewriter, op.getLoc(), e.isFirstLane(), [&](OpBuilder &builder, Location loc) {
       Emitter at(builder, loc, e.lanes);
-      for (const Piece &piece : piecesOf(tile, 0, tile.getRows()))
+      for (const Piece &piece : piecesOf(tile, 0, tile.getRows(), op.getPadded()))
         NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(
             builder, loc, adaptor.getMaps()[piece.map].front(),
             at.sharedAt(adaptor.getTile().front(), piece.offset),

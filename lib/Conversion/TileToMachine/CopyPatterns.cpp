@@ -135,6 +135,9 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     Value bytes = e.add(e.mul(line, panel.width), e.mul(e.bxor(chunk, swizzle), 16));
     Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset);
     Value exists = e.less(e.add(adaptor.getBegin(), line), adaptor.getEnd());
+    if (op.getFeatures()) // of a chunk behind them nothing is read
+      if (int64_t left = (*op.getFeatures())[i] * size / 16 - panel.chunk; left < chunks)
+        exists = e.both(exists, e.less(chunk, e.i32(left)));
     NVVM::CpAsyncOp::create(e.b, op.getLoc(), to, from, 16, NVVM::LoadCacheModifierKind::CG,
                             e.select(exists, e.i32(16), e.i32(0)));
   }
@@ -168,7 +171,19 @@ struct ScatterPattern : TilePattern<ScatterOp> {
         for (const SharedType::Panel &panel : panels) {
           Value loaded = LLVM::LoadOp::create(builder, loc, VectorType::get(4, builder.getI32Type()),
                                               at.sharedAt(from, panel.offset), 16);
-          at.storeGlobal(loaded, at.globalAt(to, element, at.i64(panel.chunk * perChunk)), 16);
+          auto store = [&](OpBuilder &inner) {
+            Emitter in(inner, loc, e.lanes);
+            in.storeGlobal(loaded, in.globalAt(to, element, in.i64(panel.chunk * perChunk)), 16);
+          };
+          int64_t left = op.getColumns().value_or(tile.getCols()) / perChunk - panel.chunk;
+          if (left >= chunks) {
+            store(builder);
+            continue;
+          }
+          scf::IfOp::create(builder, loc, at.less(chunk, at.i32(left)), [&](OpBuilder &inner, Location) {
+            store(inner);
+            scf::YieldOp::create(inner, loc);
+          });
         }
         scf::YieldOp::create(builder, loc);
       };

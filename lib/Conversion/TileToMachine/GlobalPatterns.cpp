@@ -199,13 +199,17 @@ struct StorePattern : TilePattern<StoreOp> {
       auto pairOf = [&](int64_t block) {
         return registers.slice(((row / 2) * blocks + block) * 4 + (row % 2) * 2, 2);
       };
-      SmallVector<std::pair<Value, Value>> stores; // (column in the fragment, value)
+      struct Part {
+        Value column, value; ///< column in the fragment
+        int64_t end;         ///< no lane writes columns from here on
+      };
+      SmallVector<Part> stores;
       if (element.isF32()) {
         for (int64_t block = 0; block < blocks; ++block) {
           Value vector = LLVM::PoisonOp::create(rewriter, op.getLoc(), VectorType::get(2, element));
           for (int64_t i = 0; i < 2; ++i)
             vector = LLVM::InsertElementOp::create(rewriter, op.getLoc(), vector, pairOf(block)[i], e.i32(i));
-          stores.push_back({e.add(e.mul(e.lanes.quad, 2), block * 8), vector});
+          stores.push_back({e.add(e.mul(e.lanes.quad, 2), block * 8), vector, block * 8 + 8});
         }
       } else {
         for (int64_t block = 0; block < blocks; block += 2) {
@@ -218,19 +222,19 @@ struct StorePattern : TilePattern<StoreOp> {
           vector = LLVM::InsertElementOp::create(rewriter, op.getLoc(), vector, low, e.i32(0));
           vector = LLVM::InsertElementOp::create(rewriter, op.getLoc(), vector, high, e.i32(1));
           Value firstColumn = e.add(e.mul(e.sub(e.lanes.quad, odd), 2), e.mul(odd, 8));
-          stores.push_back({e.add(firstColumn, block * 8), vector});
+          stores.push_back({e.add(firstColumn, block * 8), vector, block * 8 + 16});
         }
       }
       guarded(e.less(line, lines), [&](OpBuilder &builder) {
         Emitter inner(builder, op.getLoc(), e.lanes);
         Value index = inlineRegion(op.getIndex(), line, builder);
-        for (auto [local, value] : stores) {
+        for (auto [local, value, end] : stores) {
           Value col = column ? inner.add(local, column) : local;
           auto store = [&](OpBuilder &at) {
             Emitter atom(at, op.getLoc(), e.lanes);
             atom.storeGlobal(value, atom.globalAt(buffer, element, atom.add(index, atom.widen(col))), 8);
           };
-          if (!op.getColumns()) {
+          if (!op.getColumns() || (!column && end <= static_cast<int64_t>(*op.getColumns()))) {
             store(builder);
             continue;
           }

@@ -12,12 +12,12 @@ llvm::json::Value run::number(double value) {
   return std::isfinite(value) ? llvm::json::Value(value) : llvm::json::Value(nullptr);
 }
 
-std::string run::budgetText(double counted, double budget, bool atMost, bool holds) {
+std::string run::budgetText(double counted, double budget, bool atMost, const std::string &without) {
   const bool missed = atMost ? counted > budget : counted < budget;
   return llvm::formatv("budget {0:f2}{1}", budget,
-                       !missed ? ""
-                       : holds ? ": missed"
-                               : " is for lengths from 512 on and whole sectors");
+                       !missed           ? ""
+                       : without.empty() ? ": missed"
+                                         : " " + without);
 }
 
 std::string run::detectorsLine(const rt::host::Report &report) {

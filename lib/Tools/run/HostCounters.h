@@ -13,9 +13,8 @@ namespace attn::run {
 /// Null where it is not finite: JSON knows no such numbers.
 llvm::json::Value number(double value);
 
-/// "budget 1.03", and whether what was counted misses it. `holds`: whether the budget is one for this
-/// problem.
-std::string budgetText(double counted, double budget, bool atMost, bool holds = true);
+/// "budget 1.03", and where what was counted misses it that, or why the budget does not hold here.
+std::string budgetText(double counted, double budget, bool atMost, const std::string &without = "");
 
 /// "  detectors 0 races, …", a line for people.
 std::string detectorsLine(const rt::host::Report &report);

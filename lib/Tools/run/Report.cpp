@@ -50,7 +50,8 @@ std::string storeText(const rt::Argument &argument) {
 } // namespace
 
 Tolerances Tolerances::of(const rt::Manifest &manifest) {
-  double relErr = manifest.dtype == rt::DType::F16 ? 1e-3 : 8e-3;
+  // Of few features a row's output may be small beside its values by chance: see attn.attend, "Numerics".
+  double relErr = (manifest.dtype == rt::DType::F16 ? 1e-3 : 8e-3) * std::max(1.0, 32.0 / manifest.valueDim);
   if (!manifest.tolerance)
     return {relErr, lseTolerance};
   return {std::max(relErr, *manifest.tolerance), std::max(lseTolerance, *manifest.tolerance)};
@@ -73,24 +74,30 @@ double RunRecord::amplificationBudget() const {
   return amplificationLimit * static_cast<double>(packed <= 16 ? 1 : (packed + 127) / 128);
 }
 
-bool RunRecord::hasBudgets() const {
-  constexpr int64_t sector = 32;
+std::string RunRecord::withoutBudgets() const {
   constexpr int32_t shortest = 512;
+  for (const rt::OperandBatch &operand : batch.operands)
+    for (int32_t length : operand.lengths)
+      if (length < shortest)
+        return "is for lengths from 512 on";
+  return "";
+}
+
+std::string RunRecord::withoutSectorBudget() const {
+  constexpr int64_t sector = 32;
   const auto element = static_cast<int64_t>(rt::dtypeSize(manifest.dtype));
-  return manifest.keyDim * element % sector == 0 && manifest.valueDim * element % sector == 0 &&
-         std::all_of(batch.operands.begin(), batch.operands.end(), [&](const rt::OperandBatch &operand) {
-           return std::all_of(operand.lengths.begin(), operand.lengths.end(),
-                              [&](int32_t length) { return length >= shortest; });
-         });
+  if (manifest.keyDim * element % sector || manifest.valueDim * element % sector)
+    return "is for heads of whole sectors";
+  return withoutBudgets();
 }
 
 std::vector<std::string> RunRecord::missedBudgets() const {
   std::vector<std::string> missed;
-  if (!host || !hasBudgets())
+  if (!host || !withoutBudgets().empty())
     return missed;
   if (amplification() > amplificationBudget())
     missed.push_back("amplification");
-  if (host->counters.sectorEfficiency() < sectorBudget)
+  if (withoutSectorBudget().empty() && host->counters.sectorEfficiency() < sectorBudget)
     missed.push_back("sector_efficiency");
   if (host->counters.bankConflicts() > bankBudget)
     missed.push_back("bank_conflicts");
@@ -141,15 +148,16 @@ std::string run::summaryText(const RunRecord &record) {
   }
   if (record.host) {
     const rt::host::Counters &c = record.host->counters;
-    const bool holds = record.hasBudgets();
+    const std::string without = record.withoutBudgets();
     out << formatv("  memory    read {0}, wrote {1}: {2:f3} times the floor ({3}); partials {4}\n",
                    bytesText(static_cast<double>(c.bytesRead)),
                    bytesText(static_cast<double>(c.bytesWritten)), record.amplification(),
-                   budgetText(record.amplification(), record.amplificationBudget(), true, holds),
+                   budgetText(record.amplification(), record.amplificationBudget(), true, without),
                    bytesText(static_cast<double>(c.bytesPartials)));
     out << formatv("  access    {0:f3} of every sector used ({1}), bank conflicts {2:f3} ({3})\n",
-                   c.sectorEfficiency(), budgetText(c.sectorEfficiency(), sectorBudget, false, holds),
-                   c.bankConflicts(), budgetText(c.bankConflicts(), bankBudget, true, holds));
+                   c.sectorEfficiency(),
+                   budgetText(c.sectorEfficiency(), sectorBudget, false, record.withoutSectorBudget()),
+                   c.bankConflicts(), budgetText(c.bankConflicts(), bankBudget, true, without));
     out << detectorsLine(*record.host);
   }
   if (!record.failure.empty())
@@ -208,7 +216,8 @@ std::string run::reportJson(const RunRecord &record) {
     rt::ProblemFloor floor = rt::problemFloor(m, record.batch);
     addHostCounters(object, *record.host, record.amplification());
     object["host_code_ms"] = number(record.hostCodeMs);
-    object["missed_budgets"] = record.hasBudgets() ? llvm::json::Value(record.missedBudgets()) : nullptr;
+    object["missed_budgets"] =
+        record.withoutBudgets().empty() ? llvm::json::Value(record.missedBudgets()) : nullptr;
     object["bytes_floor"] = floor.bytes();
     object["flops_useful"] = number(floor.usefulFlops);
   }

@@ -42,8 +42,10 @@ struct RunRecord {
   /// What amplification may be where every length is at least 512: the cache is read once for each tile of
   /// rows.
   double amplificationBudget() const;
-  /// Whether budgets hold: those are for lengths from 512 tokens on, and for heads of whole sectors.
-  bool hasBudgets() const;
+  /// Why budgets do not hold, as "is for lengths from 512 on"; empty where they do. That of sectors is for
+  /// heads of whole sectors, too.
+  std::string withoutBudgets() const;
+  std::string withoutSectorBudget() const;
   /// The budgets that hold and were missed, by the names that --json gives to what is counted.
   std::vector<std::string> missedBudgets() const;
 };

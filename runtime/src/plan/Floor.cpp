@@ -112,12 +112,13 @@ ProblemFloor problemFloor(const Manifest &m, const Batch &batch) {
   }
   if (positions)
     floor.tableBytes += batch.rows * 4;
+  // Heads of 16 features and multiples of that are whole sectors; others share theirs with their neighbours.
   for (size_t r = 0; r < ranges.size(); ++r)
     for (size_t a = 0; a < m.arguments.size(); ++a) {
       const Argument &argument = m.arguments[a];
       floor.kvBytes += seen[r][a].count * ranges[r].count() *
-                       (sectors(argument.keyDim * static_cast<int64_t>(dtypeSize(argument.keyDType))) +
-                        sectors(argument.valueDim * static_cast<int64_t>(dtypeSize(argument.valueDType))));
+                       (argument.keyDim * static_cast<int64_t>(dtypeSize(argument.keyDType)) +
+                        argument.valueDim * static_cast<int64_t>(dtypeSize(argument.valueDType)));
     }
   floor.usefulFlops = 2.0 * pairs * m.groupSize() * (m.keyDim + m.valueDim);
   return floor;

@@ -35,17 +35,17 @@ func.func private @heads(!attn.kv<dense, heads = 5000, dim = 128, key = bf16, va
 
 // -----
 
-// expected-error @below {{expected key dim to be a multiple of 16 from 32 to 256, got 100; nearest legal: 96 or 112}}
+// expected-error @below {{expected key dim to be a multiple of 8 from 8 to 256, got 100; nearest legal: 96 or 104}}
 func.func private @dim(!attn.kv<dense, heads = 8, dim = 100, key = bf16, value = bf16>)
 
 // -----
 
-// expected-error @below {{expected key dim to be a multiple of 16 from 32 to 256, got 16; nearest legal: 32}}
-func.func private @dim(!attn.kv<dense, heads = 8, dim = 16, key = bf16, value = bf16>)
+// expected-error @below {{expected key dim to be a multiple of 8 from 8 to 256, got 4; nearest legal: 8}}
+func.func private @dim(!attn.kv<dense, heads = 8, dim = 4, key = bf16, value = bf16>)
 
 // -----
 
-// expected-error @below {{expected value dim to be a multiple of 16 from 32 to 256, got 512; nearest legal: 256}}
+// expected-error @below {{expected value dim to be a multiple of 8 from 8 to 256, got 512; nearest legal: 256}}
 func.func private @dim(!attn.kv<dense, heads = 8, dim = 128, value_dim = 512, key = bf16, value = bf16>)
 
 // -----
@@ -65,5 +65,5 @@ func.func private @state(!attn.state<heads = 0, value_dim = 64>)
 
 // -----
 
-// expected-error @below {{expected state value dim to be a multiple of 16 from 32 to 256, got 40; nearest legal: 32 or 48}}
-func.func private @state(!attn.state<heads = 1, value_dim = 40>)
+// expected-error @below {{expected state value dim to be a multiple of 8 from 8 to 256, got 44; nearest legal: 40 or 48}}
+func.func private @state(!attn.state<heads = 1, value_dim = 44>)

@@ -92,6 +92,30 @@ func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, 
 
 // -----
 
+func.func @features(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, feature 64, bf16>) {
+  // expected-error @+1 {{expected features in chunks of 8, at most the 64 of a line, got 60}}
+  tile.gather warp %i to %i at %i from %b origins %z strides [64] features [60] into %k : !tile.buffer<bf16> -> !tile.shared<key 16, feature 64, bf16>
+  return
+}
+
+// -----
+
+func.func @features(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, feature 64, bf16>) {
+  // expected-error @+1 {{expected features in chunks of 8, at most the 64 of a line, got 72}}
+  tile.gather warp %i to %i at %i from %b origins %z strides [72] features [72] into %k : !tile.buffer<bf16> -> !tile.shared<key 16, feature 64, bf16>
+  return
+}
+
+// -----
+
+func.func @features(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, feature 64, bf16>) {
+  // expected-error @+1 {{expected the features of 1 sources, got 2}}
+  tile.gather warp %i to %i at %i from %b origins %z strides [64] features [56, 56] into %k : !tile.buffer<bf16> -> !tile.shared<key 16, feature 64, bf16>
+  return
+}
+
+// -----
+
 func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, feature 64, bf16>) {
   // expected-error @+1 {{expected a stride of at least a line's 64 elements, got 32}}
   tile.gather warp %i to %i from %b origins %z strides [32] into %k {

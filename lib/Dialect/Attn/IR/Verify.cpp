@@ -12,16 +12,16 @@ LogicalResult attn::detail::verifyHeads(EmitError emitError, StringRef what, int
 }
 
 LogicalResult attn::detail::verifyDim(EmitError emitError, StringRef what, int64_t dim) {
-  if (dim >= 32 && dim <= 256 && dim % 16 == 0)
+  if (dim >= 8 && dim <= 256 && dim % 8 == 0)
     return success();
   InFlightDiagnostic error = emitError()
-                             << "expected " << what << " to be a multiple of 16 from 32 to 256, got " << dim
+                             << "expected " << what << " to be a multiple of 8 from 8 to 256, got " << dim
                              << "; nearest legal: ";
-  if (dim < 32)
-    return error << 32;
+  if (dim < 8)
+    return error << 8;
   if (dim > 256)
     return error << 256;
-  return error << dim / 16 * 16 << " or " << dim / 16 * 16 + 16;
+  return error << dim / 8 * 8 << " or " << dim / 8 * 8 + 8;
 }
 
 LogicalResult attn::detail::verifyElement(EmitError emitError, StringRef what, Type type) {

@@ -17,7 +17,7 @@ using EmitError = function_ref<InFlightDiagnostic()>;
 constexpr int64_t kMaxHeads = 4096;
 
 LogicalResult verifyHeads(EmitError emitError, StringRef what, int64_t heads);
-/// A number of features: a multiple of 16 from 32 to 256.
+/// A number of features: a multiple of 8 from 8 to 256.
 LogicalResult verifyDim(EmitError emitError, StringRef what, int64_t dim);
 LogicalResult verifyElement(EmitError emitError, StringRef what, Type type);
 

@@ -127,9 +127,16 @@ LogicalResult GatherOp::verify() {
     return emitOpError("expected as many sources, origins and strides as targets (")
            << count << "), got " << getSources().size() << ", " << getOrigins().size() << " and "
            << getStrides().size();
+  if (getFeatures() && getFeatures()->size() != count)
+    return emitOpError("expected the features of ") << count << " sources, got " << getFeatures()->size();
   int64_t rows = cast<SharedType>(getTargets()[0].getType()).getRows();
-  for (auto [source, target, stride] : llvm::zip(getSources(), getTargets(), getStrides())) {
+  for (auto [i, source, target, stride] : llvm::enumerate(getSources(), getTargets(), getStrides())) {
     auto tile = cast<SharedType>(target.getType());
+    int64_t features = getFeatures() ? (*getFeatures())[i] : tile.getCols();
+    int64_t chunk = 128 / tile.getElement().getIntOrFloatBitWidth();
+    if (features < chunk || features > tile.getCols() || (getFeatures() && features % chunk != 0))
+      return emitOpError("expected features in chunks of ")
+             << chunk << ", at most the " << tile.getCols() << " of a line, got " << features;
     if (cast<BufferType>(source.getType()).getElement() != tile.getElement())
       return emitOpError("expected the element type of source and target to agree, got ")
              << source.getType() << " and " << tile;
@@ -137,9 +144,9 @@ LogicalResult GatherOp::verify() {
       return emitOpError("cannot fill a tile cut into boxes, ") << tile << "; tile.fetch can";
     if (tile.getRows() != rows)
       return emitOpError("expected all targets to have ") << rows << " lines, got " << tile.getRows();
-    if (stride < tile.getCols())
+    if (stride < features)
       return emitOpError("expected a stride of at least a line's ")
-             << tile.getCols() << " elements, got " << stride;
+             << features << " elements, got " << stride;
   }
   return success();
 }
@@ -386,6 +393,11 @@ LogicalResult ScatterOp::verify() {
            << tile << " and " << getBuffer().getType();
   if (tile.getBoxes())
     return emitOpError("expected a tile in one piece, got ") << tile;
+  int64_t chunk = 128 / tile.getElement().getIntOrFloatBitWidth();
+  if (int64_t columns = getColumns().value_or(chunk);
+      columns < chunk || columns > tile.getCols() || columns % chunk != 0)
+    return emitOpError("expected columns in chunks of ")
+           << chunk << ", at most the " << tile.getCols() << " of a line, got " << columns;
   if (count < 8 || count % 8 != 0 || tile.getRows() % count != 0)
     return emitOpError("expected a multiple of 8 lines that divides the tile's ")
            << tile.getRows() << ", got " << count;

@@ -65,7 +65,7 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     TypeParameter<"int64_t", "tokens per page, a power of two from 1 to 256; 0 unless paged">:$page,
     TypeParameter<"bool", "whether every KV head has a length and pages of its own">:$ragged,
     TypeParameter<"int64_t", "KV heads, dynamic in the store of one head class">:$heads,
-    TypeParameter<"int64_t", "features of a key, a multiple of 16 from 32 to 256">:$keyDim,
+    TypeParameter<"int64_t", "features of a key, a multiple of 8 from 8 to 256">:$keyDim,
     TypeParameter<"int64_t", "features of a value, like those of a key and by default as many">:$valueDim,
     TypeParameter<"::mlir::Type", "element type of keys: f16 or bf16">:$key,
     TypeParameter<"::mlir::Type", "element type of values: f16 or bf16">:$value);

@@ -63,6 +63,9 @@ def Tile_FetchOp : Tile_Op<"fetch"> {
     The tile is cut into boxes of `lines` lines, which lie in consecutive slots of the source; lane i knows the first
     slot of box i. One lane arrives at the barrier once, with the bytes of the whole tile to expect. There is a map for each width of the target's panels, the wide ones first; its last three axes are slots,
     panels and heads. What lies outside the source arrives as zeros.
+
+    Where the tile's lines are `padded`, longer than those of the source, the innermost axis of each map is all
+    features that exist, and that of panels is 1 long: panels are copied one by one.
   }];
   let arguments = (ins
     Arg<Variadic<Tile_TensorMapType>, "one per width of panel">:$maps,
@@ -71,7 +74,8 @@ def Tile_FetchOp : Tile_Op<"fetch"> {
     Arg<Tile_SharedType, "the tile to fill">:$target,
     Arg<Tile_BarriersType, "the barriers">:$barriers,
     Arg<I32, "which of them">:$index,
-    I64Attr:$lines);
+    I64Attr:$lines,
+    UnitAttr:$padded);
   let assemblyFormat = [{
     $maps `from` $slot `head` $head `lines` $lines `into` $target `on` $barriers `[` $index `]` attr-dict
     `:` type($maps) `->` type($target) `,` type($barriers)
@@ -111,7 +115,8 @@ def Tile_SendOp : Tile_Op<"send"> {
     Arg<Variadic<Tile_TensorMapType>, "one per width of panel">:$maps,
     Arg<I32, "the first slot">:$slot,
     Arg<I32, "coordinate along the axis of heads">:$head,
-    Arg<Tile_SharedType, "the tile, in one box">:$tile);
+    Arg<Tile_SharedType, "the tile, in one box">:$tile,
+    UnitAttr:$padded);
   let assemblyFormat = "$tile `to` $maps `from` $slot `head` $head attr-dict `:` type($tile) `->` type($maps)";
   let hasVerifier = 1;
 }

@@ -170,6 +170,7 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     read. The region maps a line index (always below `end`) to a slot of the source, where all sources share the
     map: keys and values of a token lie at the same slot. The line starts at element `slot * stride + origin` of its
     source. Where slots come from a table, `tile.lookup` of the same lines reads it ahead, and there is no region.
+    Where a target's lines are longer than the `features` of its source, zeros follow those.
 
     With scope `block` all warps of the block take part, each copying a contiguous share of the lines; with `warp`
     the destination belongs to this warp. Copies belong to the next `tile.commit` of the same thread.
@@ -182,11 +183,12 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     Arg<Variadic<Tile_SharedType>, "the tiles to fill, all with the same lines">:$targets,
     Arg<DenseI64ArrayAttr, "elements from one slot to the next, one per source">:$strides,
     Arg<Optional<I32>, "slots of the lines, as a lookup gives them">:$slots,
-    Arg<Tile_Scope, "the threads that copy">:$scope);
+    Arg<Tile_Scope, "the threads that copy">:$scope,
+    Arg<OptionalAttr<DenseI64ArrayAttr>, "elements of a line that exist, one per source; by default all">:$features);
   let regions = (region AnyRegion:$slot);
   let assemblyFormat = [{
-    $scope $begin `to` $end (`at` $slots^)? `from` $sources `origins` $origins `strides` $strides `into` $targets
-    ($slot^)? attr-dict `:` type($sources) `->` type($targets)
+    $scope $begin `to` $end (`at` $slots^)? `from` $sources `origins` $origins `strides` $strides (`features` $features^)?
+    `into` $targets ($slot^)? attr-dict `:` type($sources) `->` type($targets)
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
@@ -429,14 +431,15 @@ def Tile_ScatterOp : Tile_Op<"scatter", [SingleBlock]> {
   let summary = "a warp writes lines of a shared tile to global memory, 16 bytes per lane";
   let description = [{
     `count` lines from `line` on, but none from `end` on. The region maps a line of the tile to the element index of
-    its first column, a multiple of 16 bytes.
+    its first column, a multiple of 16 bytes. Columns from `columns` on are not written.
   }];
   let arguments = (ins
     Arg<Tile_SharedType, "the tile">:$tile,
     Arg<I32, "the warp's first line">:$line,
     I64Attr:$count,
     Arg<I32, "end of the lines that exist">:$end,
-    Arg<Tile_BufferType, "the tensor, of the tile's elements">:$buffer);
+    Arg<Tile_BufferType, "the tensor, of the tile's elements">:$buffer,
+    Arg<OptionalAttr<I64Attr>, "columns that exist, in whole chunks of 16 bytes">:$columns);
   let regions = (region SizedRegion<1>:$index);
   let assemblyFormat = [{
     $tile `from` $line `count` $count `end` $end `to` $buffer $index attr-dict `:` type($tile) `->` type($buffer)

@@ -301,7 +301,7 @@ def test_plans_explain_themselves(kernel, problem, tmp_path):
     assert path.read_text().lstrip().startswith("<svg") and path.read_text() == plan.svg()
     # Colours that every viewer knows, numbers on the axes, and what is what.
     root = ElementTree.fromstring(plan.svg())
-    fills = {rect.get("fill") for rect in root.iter("{*}rect")}
+    fills = {rect.get("fill") for rect in root.findall(".//{*}rect")}
     assert len(fills) > 3 and all(re.fullmatch(r"#[0-9a-f]{3}([0-9a-f]{3})?", fill) for fill in fills)
     upper, lower = ([t.text for t in g.findall("{*}text")] for g in root.findall("{*}g"))
     assert {"query rows", "position", "0", "1", "2", "3"} <= set(upper)

@@ -156,10 +156,13 @@ def test_a_plan_of_pages_that_were_given_back(kernel):
     model.append([c], [50])
     model.check(kernel, [a, b], batch, plan)
     q = draw(model.rng, 2, Q_HEADS, DIM)
+    before = kernel.run(q, model.cache.layer(0), plan)
     model.prune(b)
+    assert numpy.array_equal(kernel.run(q, model.cache.layer(0), plan), before)  # old pages, but pages
+    model.append([c], [20])
     for _ in range(2):
         with pytest.raises(
-            attn.PlanError, match="plan: the cache has taken back page .*, which the batch reads from node"
+            attn.PlanError, match="plan: page .* of the cache, which the batch reads from node .* on, was given"
         ):
             kernel.run(q, model.cache.layer(0), plan)
     plan.update(model.cache.batch([a, c]))
@@ -176,7 +179,8 @@ def test_a_plan_of_a_draft_that_was_committed():
     model.speculate(node, [-1, 0, 0])
     _, plan = model.check(kernel, [(node, 0, True)])
     model.commit(node, 1)
-    with pytest.raises(attn.PlanError, match="the cache has taken back page"):
+    model.append([node], [40])
+    with pytest.raises(attn.PlanError, match="plan: page .* was given to others"):
         kernel.run(draw(model.rng, 3, Q_HEADS, DIM), model.cache.layer(0), plan)
 
 

@@ -61,20 +61,21 @@ struct CacheBatch {
   std::vector<int32_t> userRow, batchRow;
   std::vector<std::vector<NodeId>> nodes; ///< by operand: where each instance begins
 
-  /// The pages that an operand's tables are of, so that it can be told when the cache has taken one back.
+  /// The pages that an operand's tables are of, so that it can be told when the cache has given one to
+  /// others.
   struct Source {
     std::shared_ptr<const PageLog> log;
     int32_t page = 0;    ///< tokens of the table's pages,
     int32_t perPage = 1; ///< of which one of the cache's is as many
-    uint64_t losses = 0; ///< of the log, when the tables were made
+    uint64_t count = 0;  ///< of the log, when the tables were made
   };
   std::vector<Source> sources; ///< by operand; none where the batch is not of a cache
 };
 
-/// That the cache still holds all that the batch reads; else names a page and the node where its run of pages
-/// begins. `losses` are those of the logs when that was found last: where nothing was lost since, nothing is
-/// looked at. Any thread may ask, whatever the cache does meanwhile.
-Status checkHeld(const CacheBatch &batch, std::vector<uint64_t> &losses);
+/// That no page that the batch reads was given to others since; else names it and the node where its run of
+/// pages begins. `counts` are those of the logs when that was found last: where nothing was given out since,
+/// nothing is looked at. Any thread may ask, whatever the cache does meanwhile.
+Status checkHeld(const CacheBatch &batch, std::vector<uint64_t> &counts);
 
 /// Makes batches, keeping its scratch memory between them.
 class BatchBuilder {

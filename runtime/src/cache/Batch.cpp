@@ -136,7 +136,7 @@ Status BatchBuilder::State::build(std::span<const RowGroup> rowGroups, CacheBatc
     }
     const int32_t perPage = cache->options.pageTokens / page;
     out.batch.operands[o].pages = int64_t{cache->pools[c].size()} * perPage;
-    out.sources[o] = {cache->pools[c].log(), page, perPage, cache->pools[c].log()->losses()};
+    out.sources[o] = {cache->pools[c].log(), page, perPage, cache->pools[c].log()->count()};
     writeOperand(o, page, out);
   }
   serial = cache->serial;
@@ -144,22 +144,22 @@ Status BatchBuilder::State::build(std::span<const RowGroup> rowGroups, CacheBatc
   return {};
 }
 
-Status checkHeld(const CacheBatch &batch, std::vector<uint64_t> &losses) {
+Status checkHeld(const CacheBatch &batch, std::vector<uint64_t> &counts) {
   for (size_t o = 0; o < batch.sources.size(); ++o) {
     const CacheBatch::Source &source = batch.sources[o];
-    const uint64_t now = source.log->losses();
-    if (now == losses[o])
+    const uint64_t now = source.log->count();
+    if (now == counts[o])
       continue;
     const OperandBatch &operand = batch.batch.operands[o];
     for (size_t i = 0; i < operand.instances(); ++i) {
       const int32_t *table = operand.blockTable.data() + i * static_cast<size_t>(operand.maxPages);
       const int32_t tokens = operand.lengths[i];
       for (int32_t p = 0; int64_t{p} * source.page < tokens; ++p)
-        if (const int32_t page = table[p] / source.perPage; source.log->lostSince(page, source.losses))
-          return inputError("the cache has taken back page " + std::to_string(page) +
-                            ", which the batch reads from " + nodeText(batch.nodes[o][i]) + " on");
+        if (const int32_t page = table[p] / source.perPage; source.log->givenOutSince(page, source.count))
+          return inputError("page " + std::to_string(page) + " of the cache, which the batch reads from " +
+                            nodeText(batch.nodes[o][i]) + " on, was given to others since");
     }
-    losses[o] = now;
+    counts[o] = now;
   }
   return {};
 }

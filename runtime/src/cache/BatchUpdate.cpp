@@ -44,7 +44,7 @@ bool BatchBuilder::State::update(CacheBatch &out) const {
     }
   }
   for (CacheBatch::Source &source : out.sources)
-    source.losses = source.log->losses();
+    source.count = source.log->count();
   return true;
 }
 

@@ -122,8 +122,6 @@ Result<Movement> Cache::commit(NodeId leaf, int32_t token) {
       }
       movement.copies.push_back({static_cast<int32_t>(c), from, to, 1});
     }
-    for (int32_t page : pages.tokens)
-      s.pools[c].lose(page);
     for (const std::vector<int32_t> *rest : {&pages.tokens, &pages.reserve})
       run.spare.insert(run.spare.end(), rest->begin(), rest->end());
     s.trimSpares(slot, c, s.ringRoom(node, c));

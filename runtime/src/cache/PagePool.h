@@ -37,17 +37,17 @@ public:
     assert(!free_.empty());
     const int32_t page = free_.back();
     free_.pop_back();
+    reuse(page);
     assign(page, owner);
     return page;
   }
   void assign(int32_t page, Owner owner) { owners_[static_cast<size_t>(page)] = owner; }
   void give(int32_t page) {
-    lose(page);
     assign(page, {});
     free_.push_back(page);
   }
-  /// What the page holds is no node's any more; `give` says so, too.
-  void lose(int32_t page) { log_->lose(page); }
+  /// The page gets other contents; `take` says so, too.
+  void reuse(int32_t page) { log_->giveOut(page); }
   std::shared_ptr<const PageLog> log() const { return log_; }
 
 private:

@@ -56,6 +56,7 @@ int32_t Cache::State::takePage(int32_t slot, size_t c, int32_t page) {
     return pools[c].take({slot, page});
   const int32_t taken = spare.back();
   spare.pop_back();
+  pools[c].reuse(taken);
   pools[c].assign(taken, {slot, page});
   return taken;
 }
@@ -66,7 +67,6 @@ void Cache::State::dropUnseen(int32_t slot, size_t c) {
   const int32_t count = unseenPages(node, c);
   const auto first = run.pages.begin() + std::min<int64_t>(sinkPages(node, c), std::ssize(run.pages));
   for (auto page = first; page != first + count; ++page) {
-    pools[c].lose(*page);
     pools[c].assign(*page, {slot, -1});
     run.spare.push_back(*page);
   }

@@ -97,7 +97,7 @@ struct PlannedBatch {
   std::vector<SlotNeed> needs;
   std::shared_ptr<SharedBatch> batch; ///< of the last update, as of this version
   uint64_t version = 0;
-  std::vector<uint64_t> losses; ///< see checkHeld
+  std::vector<uint64_t> counts; ///< see checkHeld
   int64_t rows = 0;
   int extended = 0;
   bool ready = false, fixed = false;

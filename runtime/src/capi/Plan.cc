@@ -167,9 +167,9 @@ Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream
   needs = std::move(needed);
   rows = content.rows;
   version = given->version;
-  losses.clear();
+  counts.clear();
   for (const CacheBatch::Source &source : given->content.sources)
-    losses.push_back(source.losses);
+    counts.push_back(source.count);
   batch = std::move(given);
   ready = true;
   return {};
@@ -207,15 +207,15 @@ Status PlannedBatch::checkCurrent() {
   if (batch->version != version)
     return inputError("plan: its batch has changed since it was planned: update the plan first");
   const CacheBatch &content = batch->content;
-  bool lost = false;
-  for (size_t o = 0; o < losses.size(); ++o)
-    lost |= content.sources[o].log->losses() != losses[o];
-  if (!lost)
+  bool same = true;
+  for (size_t o = 0; o < counts.size(); ++o)
+    same &= content.sources[o].log->count() == counts[o];
+  if (same)
     return {};
   auto held = hold();
   if (!held)
     return held.error();
-  if (Status status = checkHeld(content, losses); !status)
+  if (Status status = checkHeld(content, counts); !status)
     return inputError("plan: " + status.error().message +
                       ": make a batch of the nodes that there are, and update the plan with it");
   return {};

@@ -43,31 +43,33 @@ TEST(Streaming, prefillInChunksIsExact) {
 }
 
 // A batch reads what a class has kept for its rows, and no later than the next change to their node. That its
-// pages were given away it finds out in the class that did so, and only when a page of its own was.
-TEST(Streaming, batchesNoticeWhatWasGivenBack) {
-  Mirror m(streaming(1000, 64, 32));
+// pages were given to others it finds out in the class that did so, and only when a page of its own was.
+TEST(Streaming, batchesNoticeWhoseTheirPagesAre) {
+  Mirror m(streaming(60, 64, 32));
   const NodeId root = m.createRoot(), other = m.createRoot();
   ASSERT_TRUE(m.append(root, 500));
   ASSERT_TRUE(m.append(other, 300));
   CacheBatch batches[2];
-  std::vector<uint64_t> losses[2];
+  std::vector<uint64_t> counts[2];
   const std::vector<RowGroup> rows = {{root, 1}};
   for (int32_t c = 0; c < 2; ++c) {
     CacheBatchOptions options;
     options.operands = {{c, true, false}};
     ASSERT_TRUE(BatchBuilder(options).build(m.cache, rows, batches[c]));
-    losses[c] = {batches[c].sources[0].losses};
+    counts[c] = {batches[c].sources[0].count};
   }
-  ASSERT_TRUE(m.append(other, 1)); // gives back most of its prompt
-  for (int32_t c = 0; c < 2; ++c)
-    EXPECT_TRUE(checkHeld(batches[c], losses[c]));
+  ASSERT_TRUE(m.append(other, 1));  // gives back most of its prompt,
+  ASSERT_TRUE(m.append(other, 20)); // and takes some of it
   ASSERT_TRUE(m.append(root, 1));
-  EXPECT_TRUE(checkHeld(batches[0], losses[0]));
-  const Status lost = checkHeld(batches[1], losses[1]);
-  ASSERT_FALSE(lost);
-  EXPECT_NE(lost.error().message.find(", which the batch reads from " + nodeText(root) + " on"),
+  for (int32_t c = 0; c < 2; ++c)
+    EXPECT_TRUE(checkHeld(batches[c], counts[c]));
+  ASSERT_TRUE(m.append(other, 500));
+  EXPECT_TRUE(checkHeld(batches[0], counts[0]));
+  const Status given = checkHeld(batches[1], counts[1]);
+  ASSERT_FALSE(given);
+  EXPECT_NE(given.error().message.find("which the batch reads from " + nodeText(root) + " on, was given"),
             std::string::npos)
-      << lost.error().message;
+      << given.error().message;
 }
 
 // A sequence beside others that hold every other page: once its ring has turned it asks for nothing.

@@ -162,7 +162,8 @@ def test_a_plan_of_pages_that_were_given_back(kernel):
     model.append([c], [20])
     for _ in range(2):
         with pytest.raises(
-            attn.PlanError, match="plan: page .* of the cache, which the batch reads from node .* on, was given"
+            attn.PlanError,
+            match="plan: page .* of the cache, which the batch reads from node .* on, was given",
         ):
             kernel.run(q, model.cache.layer(0), plan)
     plan.update(model.cache.batch([a, c]))

@@ -144,7 +144,7 @@ MORE = {
     "lfm2": {"layer_types": ["conv", "full_attention"]},
     "longcat_flash": {"zero_expert_num": 1, "ffn_hidden_size": 96},
     "luke": {"entity_vocab_size": 20, "entity_emb_size": 32},
-    "mamba2": {"num_heads": 8, "head_dim": 32},
+    "mamba2": {"num_heads": 8, "head_dim": 32, "state_size": 16, "n_groups": 1, "chunk_size": 16},
     "musicgen_decoder": {"num_codebooks": 1},
     "musicgen_melody_decoder": {"num_codebooks": 1},
     "nemotron_h": {
@@ -156,6 +156,7 @@ MORE = {
         "chunk_size": 16,
     },
     "olmo_hybrid": LINEAR,
+    "pegasus_x": {"block_size": 8, "num_global_tokens": 4},
     "qwen3_5": LINEAR,
     "qwen3_5_moe": LINEAR,
     "qwen3_5_moe_text": LINEAR,
@@ -187,6 +188,8 @@ def tiny(kind, **changes):
     return kind(**(arguments | MORE.get(default.model_type, {}) | changes))
 
 
+# Fewer tokens than this are none to a model, in eager attention too.
+LEAST = {"funnel": 5}
 # Models whose SDPA is not their eager attention, in Transformers itself: attn falls back to what they take by default.
 APART = ("moshi",)
 # Left out, and why.

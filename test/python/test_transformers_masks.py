@@ -244,6 +244,14 @@ def test_soft_caps_and_sinks_fall_back_whole():
     assert (served - fallen)[shown].abs().max() < 3e-3
 
 
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_outputs_are_contiguous(kv_heads):
+    """JetMoE and others take a view of them."""
+    q, k = torch.randn(2, 4, 9, DIM).half(), torch.randn(2, kv_heads, 9, DIM).half()
+    out, _ = attn.transformers.attention_forward(torch.nn.Module(), q, k, k, None, is_causal=True)
+    assert out.shape == (2, 9, 4, DIM) and out.is_contiguous()
+
+
 def test_lists_of_tokens_are_refused():
     with pytest.raises(attn.TensorError, match="indices: attn takes no list of tokens for each row"):
         attend(both("causal")[0], indices=torch.zeros(1))

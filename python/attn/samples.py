@@ -246,9 +246,8 @@ class Sampler:
             table = numpy.full((count, lists, -(-most // page)), NO_PAGE)
             for h in range(lists):
                 order, listed = random.permutation(pool), int(pages[:, h].sum())
-                if (
-                    listed
-                ):  # the pool ends with a page that is read: whoever reads on behind its tokens leaves it
+                # The pool ends with a page that is read: whoever reads on behind its tokens leaves it.
+                if listed:
                     last = int((order == pool - 1).argmax())
                     order[[last, listed - 1]] = order[[listed - 1, last]]
                 free = iter(order)

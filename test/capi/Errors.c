@@ -73,7 +73,7 @@ static const char *runtimeErrors(AttnDevice *device, AttnKernel *kernel) {
   const int64_t shape[] = {2, 32, 128}, negative[] = {-2, 32, 128};
   AttnTensor tensor = {"q", AttnBF16, 3, shape, NULL};
   REFUSED(attnBatchCreate(kernel, &tensor, 1, NULL, 0, &batch), AttnStatusInput,
-          "tensor 'q_start' is missing");
+          "tensors 'kv.k_pages', 'kv.v_pages', 'kv.block_table', 'kv.lengths' are missing");
   REFUSED(attnBatchCreate(kernel, NULL, 1, NULL, 0, &batch), AttnStatusInput, "got null");
   tensor.shape = negative;
   REFUSED(attnBatchCreate(kernel, &tensor, 1, NULL, 0, &batch), AttnStatusInput,

@@ -85,7 +85,7 @@ Status checkBatch(const Manifest &manifest, const Batch &batch);
 /// one. An error says why one cannot be made up, and names all that is missing.
 Status addDefaults(const Manifest &manifest, TensorMap &tensors);
 
-/// The names of all tensors that batchFromTensors would miss.
+/// The names of the tensors that are missing, without those that addDefaults makes once the others are there.
 std::vector<std::string> missingTensors(const Manifest &manifest, const TensorMap &tensors);
 /// "'a', 'b'".
 std::string quotedNames(const std::vector<std::string> &names);

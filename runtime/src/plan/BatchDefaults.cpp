@@ -184,10 +184,9 @@ Status addDefaults(const Manifest &manifest, TensorMap &tensors) {
     addPositions(manifest, tensors);
   if (status)
     return {};
-  // What else is missing, but for what the one that was named would bring.
   std::vector<std::string> others;
   for (const std::string &name : missingTensors(manifest, tensors))
-    if (name != named && name != "q_pos" && !(named == "q_start" && name.ends_with(".rows")))
+    if (name != named)
       others.push_back(name);
   if (others.empty())
     return status;

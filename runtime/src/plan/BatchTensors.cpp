@@ -160,17 +160,26 @@ std::vector<std::string> missingTensors(const Manifest &manifest, const TensorMa
     if (!tensors.count(name))
       missing.push_back(name);
   };
-  for (const char *name : {"q", "q_start", "q_pos"})
-    want(name);
+  const auto hasLengths = [&](const OperandInfo &operand) {
+    return tensors.count(operand.argument + ".lengths") > 0;
+  };
+  want("q");
+  if (tensors.count("q") && hasLengths(manifest.operands.front()))
+    want("q_start");
   if (!manifest.headClasses.empty())
     want("classes");
   for (const OperandInfo &operand : manifest.operands) {
     const Argument &argument = manifest.argumentOf(operand);
     const bool paged = argument.store == Argument::Store::Paged;
-    std::vector<const char *> parts = {"lengths", "pos0", "rows", paged ? "k_pages" : "k",
-                                       paged ? "v_pages" : "v"};
+    std::vector<const char *> parts = {paged ? "k_pages" : "k", paged ? "v_pages" : "v"};
     if (argument.store != Argument::Store::Dense)
       parts.push_back(paged ? "block_table" : "start");
+    if (paged || argument.ragged)
+      parts.push_back("lengths");
+    if (hasLengths(operand) || manifest.operands.size() > 1)
+      parts.push_back("pos0");
+    if (hasLengths(operand) && tensors.count("q_start"))
+      parts.push_back("rows");
     for (const char *part : parts)
       want(argument.name + "." + part);
   }

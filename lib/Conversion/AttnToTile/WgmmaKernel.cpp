@@ -437,9 +437,12 @@ void WgmmaKernel::consume() {
     llvm::append_range(out, recordIf(b.less(next, segmentEnd), "plan.segments", next));
     scf::YieldOp::create(b, out);
   }
-  // The producer may fetch the next task's queries while this one's results are written.
-  if (!sends)
+  // The producer may fetch the next task's queries while this one's results are written. No lane may still be
+  // waiting for this one's: where a task has no tokens, there was no dot to meet at.
+  if (!sends) {
+    SyncOp::create(b, Scope::Warp);
     ArriveOp::create(b, queryEmpty, querySlot(taskCount), Value());
+  }
   // The next task's records are asked for while this one's results are written: its task first, and when that
   // is there its first segment.
   Value next = b.add(tasks.getInductionVar(), one);

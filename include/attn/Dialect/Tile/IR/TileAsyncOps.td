@@ -43,8 +43,8 @@ def Tile_PublishBarriersOp : Tile_Op<"publish_barriers"> {
 def Tile_ArriveOp : Tile_Op<"arrive"> {
   let summary = "one lane of the warp arrives";
   let description = [{
-    It speaks for all lanes about dots that were finished, because those are read by the warpgroup as one. What lanes
-    have read or written themselves needs a `tile.sync warp` in front.
+    It speaks for all lanes where a dot was finished since they waited, because a warpgroup starts and finishes dots as
+    one. What lanes have read, written or waited for themselves needs a `tile.sync warp` in front.
   }];
   let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "which of them">:$index,
                        Arg<Optional<I1>, "whether it does; uniform over the warp">:$condition);

@@ -1,6 +1,8 @@
 """How `bench gpu` takes time, against a PyTorch that only writes down what it was asked for."""
 
 import contextlib
+import gc
+import weakref
 
 import pytest
 from timing import Timer
@@ -173,3 +175,13 @@ def test_what_cannot_be_recorded_is_started_each_time():
     times = Timer(torch, 20).sustained(functions, {"attn": 0.01, "flash": 0.05}, functions.get, declined)
     assert times == pytest.approx({"attn": 0.01, "flash": 0.05})
     assert list(declined) == ["flash, recorded"] and "capturing" in str(declined["flash, recorded"])
+
+
+def test_what_was_recorded_lives_as_long_as_its_replays():
+    torch = FakeTorch()
+    record = taking(torch, attn=0.01)["attn"]
+    alive = weakref.ref(record)
+    replay = Timer(torch, 20).graph(record)
+    del record
+    gc.collect()
+    assert alive() is not None and callable(replay)

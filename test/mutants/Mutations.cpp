@@ -1,0 +1,75 @@
+#include "Mutations.h"
+
+#include "attn/Dialect/Tile/IR/Tile.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+
+namespace attn::test {
+
+static bool writes(Operation *op) {
+  return isa<LLVM::StoreOp, NVVM::StMatrixOp, NVVM::CpAsyncOp, NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp,
+             NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp>(op);
+}
+
+static bool synchronizes(Operation *op) {
+  return isa<NVVM::Barrier0Op, NVVM::BarrierOp, NVVM::BarrierArriveOp, NVVM::SyncWarpOp,
+             NVVM::CpAsyncCommitGroupOp, NVVM::CpAsyncWaitGroupOp, NVVM::CpAsyncMBarrierArriveOp,
+             NVVM::CpAsyncBulkCommitGroupOp, NVVM::CpAsyncBulkWaitGroupOp, NVVM::MBarrierInitOp,
+             NVVM::MBarrierArriveOp, NVVM::MBarrierArriveExpectTxOp, NVVM::MBarrierTryWaitParityOp,
+             NVVM::FenceMbarrierInitOp, NVVM::FenceProxyOp, NVVM::WgmmaFenceAlignedOp,
+             NVVM::WgmmaGroupSyncAlignedOp, tile::WgmmaWaitOp, NVVM::GriddepcontrolOp,
+             NVVM::SetMaxRegisterOp>(op);
+}
+
+/// Doubled stores, barriers, waits and fences say the same thing twice, which is no mistake. Neither is a
+/// doubled commit: its group is empty, and a wait that leaves it unfinished covers one group more of the
+/// others.
+static bool counts(Operation *op) {
+  return (writes(op) && !isa<LLVM::StoreOp, NVVM::StMatrixOp>(op)) ||
+         isa<NVVM::BarrierArriveOp, NVVM::CpAsyncMBarrierArriveOp, NVVM::MBarrierInitOp,
+             NVVM::MBarrierArriveOp, NVVM::MBarrierArriveExpectTxOp>(op);
+}
+
+std::vector<Mutant> listMutants(LLVM::LLVMFuncOp kernel) {
+  std::vector<Mutant> mutants;
+  std::map<std::string, unsigned> ordinals;
+  size_t position = 0;
+  kernel.walk([&](Operation *op) {
+    const size_t here = position++;
+    if (!writes(op) && !synchronizes(op))
+      return;
+    Mutant mutant{Mutation::Drop, here, op->getName().getStringRef().str(), 0, {}};
+    mutant.ordinal = ordinals[mutant.op]++;
+    llvm::raw_string_ostream(mutant.text) << *op;
+    mutants.push_back(mutant);
+    if (counts(op)) {
+      mutant.mutation = Mutation::Double;
+      mutants.push_back(std::move(mutant));
+    }
+  });
+  return mutants;
+}
+
+void mutate(LLVM::LLVMFuncOp kernel, const Mutant &mutant) {
+  Operation *found = nullptr;
+  size_t position = 0;
+  kernel.walk([&](Operation *op) {
+    if (position++ == mutant.position)
+      found = op;
+  });
+  OpBuilder b(found);
+  if (mutant.mutation == Mutation::Double) {
+    b.clone(*found);
+    return;
+  }
+  if (auto wait =
+          dyn_cast<tile::WgmmaWaitOp>(found)) // whoever would use what it hands back uses what it takes
+    wait->replaceAllUsesWith(wait.getRegisters());
+  found->dropAllUses();
+  found->erase();
+}
+
+} // namespace attn::test

@@ -1,0 +1,32 @@
+//===- Mutations.h - Kernels with one operation too few or too many -------===//
+#ifndef ATTN_TEST_MUTANTS_MUTATIONS_H
+#define ATTN_TEST_MUTANTS_MUTATIONS_H
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+#include <string>
+#include <vector>
+
+namespace attn::test {
+
+enum class Mutation { Drop, Double };
+
+/// What is done to one operation of a kernel at the machine level.
+struct Mutant {
+  Mutation mutation;
+  size_t position;  ///< of the operation in a walk over its kernel
+  std::string op;   ///< its name
+  unsigned ordinal; ///< among the kernel's operations of that name, from 0
+  std::string text; ///< as printed
+};
+
+/// Every synchronizing operation and everything that writes memory, dropped; every copy and every arrival,
+/// doubled.
+std::vector<Mutant> listMutants(mlir::LLVM::LLVMFuncOp kernel);
+
+/// Does it, in a kernel with the same operations as the one that the list was made of.
+void mutate(mlir::LLVM::LLVMFuncOp kernel, const Mutant &mutant);
+
+} // namespace attn::test
+
+#endif

@@ -1,0 +1,80 @@
+"""Kernels whose mutants are made, and the runs that reach all of their code.
+
+Runs are small and few. Together those of a case go through several tasks per block, tasks of several segments, of one
+tile and of none, tiles with a tail, rows that do not fill a tile, and results that are parts to be merged.
+"""
+
+import json
+from dataclasses import dataclass
+
+from attnlab import Problem
+
+# Trees of (parent, tokens, rows). Read by node, the tokens that nodes share give parts to merge; read by query, rows
+# have a segment for each node above them.
+DECODE_TREE = ((-1, 150, 0), (0, 150, 1), (0, 160, 3), (-1, 104, 4), (-1, 5, 1))
+PREFILL_TREE = ((-1, 150, 0), (0, 100, 60), (0, 70, 40), (-1, 50, 50))
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    problem: Problem
+    schedule: str
+    runs: tuple[str, ...]
+    tree: tuple = PREFILL_TREE
+
+    def tree_json(self):
+        problem = self.problem
+        nodes = [{"parent": parent, "tokens": tokens, "rows": rows} for parent, tokens, rows in self.tree]
+        return json.dumps(
+            {
+                "q_heads": problem.q_heads,
+                "kv_heads": problem.kv_heads,
+                "dim": problem.dim,
+                "bytes_per_token_per_head": 4 * problem.dim,
+                "layers": 1,
+                "steps": [{"nodes": nodes, "repeat": 1}],
+            }
+        )
+
+
+def small(store="paged<16>", see="causal", heads=(4, 1)):
+    return Problem(*heads, 64, 64, store=store, see=see)
+
+
+BY_NODE, BY_QUERY = "workload=TREE strategy=by-node blocks=2", "workload=TREE strategy=by-query blocks=1"
+PREFILL_RUNS = ("batch=2 q_len=70 kv_len=70..400 blocks=1", BY_NODE, BY_QUERY)
+# Where every row sees every token, sequences may be empty, and their tasks have no segments.
+EMPTY_RUNS = (
+    "batch=2 q_len=70 kv_len=70..400 blocks=1",
+    "batch=3 q_len=33 kv_len=0 blocks=1",
+    BY_NODE,
+    BY_QUERY,
+)
+
+CASES = (
+    Case(
+        "decode, mma",
+        small(see="all"),
+        "mma",
+        (
+            "batch=3 q_len=1 kv_len=100..300 blocks=1",
+            "batch=2 q_len=4 kv_len=4..90",
+            "batch=2 q_len=3 kv_len=0 blocks=1",
+            "workload=TREE strategy=by-node",
+            BY_QUERY,
+        ),
+        DECODE_TREE,
+    ),
+    Case("prefill, mma", small(see="all"), "mma", EMPTY_RUNS),
+    Case("prefill, wgmma, boxes of pages", small(), "wgmma", PREFILL_RUNS),
+    Case("prefill, wgmma, boxes of a dense store", small(store="dense"), "wgmma", PREFILL_RUNS),
+    Case("prefill, wgmma, gathered pages", small(store="paged<1>", see="all"), "wgmma", EMPTY_RUNS),
+    Case(
+        "prefill, wgmma, gathered queries",
+        small(see="all", heads=(7, 1)),
+        "wgmma",
+        ("batch=2 q_len=40 kv_len=70..400 blocks=1", "batch=3 q_len=33 kv_len=0 blocks=1", BY_NODE, BY_QUERY),
+        ((-1, 150, 0), (0, 100, 30), (0, 70, 20), (-1, 50, 30)),
+    ),
+)

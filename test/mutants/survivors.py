@@ -1,0 +1,45 @@
+"""Mutants that nothing is wrong with, and why."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Survivor:
+    mutation: str
+    op: str
+    reason: str
+    text: str = ""  # a part of the operation's text
+    cases: str = ""  # a part of the names of the cases that have it
+    ordinal: int | None = None  # among the kernel's operations of that name
+
+    def is_this(self, case, mutant):
+        return (
+            (self.mutation, self.op) == (mutant["mutation"], mutant["op"])
+            and self.text in mutant["text"]
+            and self.cases in case.name
+            and self.ordinal in (None, mutant["ordinal"])
+        )
+
+
+SURVIVORS = (
+    Survivor(
+        "drop",
+        "nvvm.griddepcontrol",
+        "a hint: the next launch may begin. Without it, it begins when this one has ended",
+        text="launch_dependents",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.setmaxregister",
+        "room for ptxas: without it consumers have the registers of the launch, and spill. What they compute is the same",
+        text="increase",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.wgmma.fence.aligned",
+        "a pair of dots: what the second one takes was written in front of the first one's fence. ptxas gets a fence "
+        "for each dot, because it takes a fence for the start of a stage (WgmmaPatterns.cpp)",
+        cases="wgmma",
+        ordinal=1,
+    ),
+)

@@ -1,0 +1,75 @@
+"""Kernels with one operation too few or too many must be found wrong: by a detector, by the float64 reference, by
+crashing or by hanging. What survives must be known to be right (survivors.py). Part of `./dev test --full`.
+"""
+
+import collections
+import json
+import os
+import subprocess
+
+import pytest
+from attnlab import BUILD
+from cases import CASES
+from survivors import SURVIVORS
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("ATTN_FULL"), reason="hundreds of kernels, each compiled and run: ./dev test --full"
+)
+DETECTORS = ("race", "uninitialized", "out of bounds", "misaligned", "synchronization", "deadlock")
+
+
+@pytest.fixture(scope="module")
+def tally():
+    """Per case, how many mutants met which end."""
+    return {}
+
+
+def run_mutants(case, folder):
+    problem, tree = folder / "problem.mlir", folder / "tree.json"
+    problem.write_text(case.problem.text())
+    tree.write_text(case.tree_json())
+    command = [BUILD / "test-tools" / "attn-mutants", problem, f"--schedule={case.schedule}"]
+    command += [run.replace("TREE", str(tree)) for run in case.runs]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def name_of(mutant):
+    return f"{mutant['kernel']}: {mutant['mutation']} {mutant['op']} #{mutant['ordinal']}: {mutant['text']}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_mutants_are_found(case, tmp_path, tally):
+    mutants = run_mutants(case, tmp_path)
+    assert len(mutants) > 10
+    refused = [mutant["detail"] for mutant in mutants if mutant["outcome"] == "refused"]
+    assert not refused
+    known, unknown = collections.Counter(), []
+    for mutant in mutants:
+        if mutant["outcome"] != "survived":
+            continue
+        reasons = [survivor for survivor in SURVIVORS if survivor.is_this(case, mutant)]
+        known.update(reasons)
+        if not reasons:
+            unknown.append(name_of(mutant))
+    ends = collections.Counter(
+        "detector" if mutant["outcome"] in DETECTORS else mutant["outcome"] for mutant in mutants
+    )
+    tally[case.name] = (ends, known)
+    assert not unknown
+
+
+def test_summary(tally, capsys):
+    """Says how many there were, and that no reason is given for a mutant that does not survive."""
+    with capsys.disabled():
+        print()
+        for name, (ends, _) in tally.items():
+            print(
+                f"    {name}: {sum(ends.values())} mutants, {ends['detector']} found by detectors, "
+                f"{ends['wrong result']} by their results, {ends['crash']} by crashing, {ends['hang']} by hanging; "
+                f"{ends['survived']} survive"
+            )
+    if len(tally) == len(CASES):
+        known = sum((counts for _, counts in tally.values()), collections.Counter())
+        assert [survivor for survivor in SURVIVORS if not known[survivor]] == []

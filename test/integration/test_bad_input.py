@@ -33,7 +33,7 @@ TEXTS = {
     "empty": ("", ["no attention function"]),
     "no attention": ("func.func @f() { return }", ["no attention function"]),
     "heads": (DECODE.replace("32x128", "30x128"), ["multiple of the 8 KV heads, got 30", "24 or 32"]),
-    "dim": (DECODE.replace("x128x", "x100x").replace("dim = 128", "dim = 100"), ["got 100", "96 or 112"]),
+    "dim": (DECODE.replace("x128x", "x100x").replace("dim = 128", "dim = 100"), ["got 100", "96 or 104"]),
     "page": (DECODE.replace("paged<16>", "paged<24>"), ["power of two", "got 24", "16 or 32"]),
     "page too large": (DECODE.replace("paged<16>", "paged<512>"), ["got 512", "256"]),
     "format": (DECODE.replace("bf16", "f32"), ["f16 or bf16"]),

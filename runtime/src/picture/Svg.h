@@ -73,8 +73,8 @@ inline std::string axis(double x, double y, double length, double last, const st
   std::string out = downwards ? line(x, y, x, y + length) : line(x, y, x + length, y);
   const double step = tick(last, downwards ? length / 36 : length / 90);
   char words[32];
-  for (double value = 0; value <= last; value += step) {
-    const double at = last > 0 ? value / last * length : 0;
+  for (int i = 0; step * i <= last; ++i) {
+    const double value = step * i, at = last > 0 ? value / last * length : 0;
     snprintf(words, sizeof(words), "%.0f", value);
     out += downwards ? line(x - 3, y + at, x, y + at) + text(x - 5, y + at + 3, words, {9, "end"})
                      : line(x + at, y, x + at, y + 3) + text(x + at, y + 12, words, {9, "middle"});

@@ -11,6 +11,8 @@
 #include "attn_rt/Plan.h"
 #include "attn_rt/Visibility.h"
 
+#include <cmath>
+
 namespace attn::rt {
 
 /// An instance that rows read.
@@ -170,7 +172,7 @@ int launchBlocks(const KernelInfo &kernel, const PlanOptions &options);
 struct CostModel {
   static constexpr int64_t tile = 16;
   int64_t fixed = 0, partial = 0; ///< `partial`: of the unit with the most rows
-  int64_t partialOf(int32_t packedRows) const { return static_cast<int64_t>(costPerRow * packedRows + 0.5); }
+  int64_t partialOf(int32_t packedRows) const { return llround(costPerRow * packedRows); }
   double secondsPerCost = 0;
   int64_t shareTiles = 1;    ///< the shortest share
   double mergeSeconds = 0;   ///< of starting the merge,

@@ -293,6 +293,23 @@ TEST(PlantedNumbers, delayedCopiesShowOldBytes) {
   }
 }
 
+// Who comes late where is drawn from the seed.
+TEST(PlantedTime, aLaneThatComesLateMissesAPhase) {
+  auto program = test::Program::fromFile(path("23_late_lane"));
+  unsigned found = 0;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    LaunchOptions options;
+    options.shuffle = true;
+    options.seed = seed;
+    Report right = runOnce(program->kernel("right"), options).report;
+    EXPECT_TRUE(right.clean()) << right.describe();
+    Report wrong = runOnce(program->kernel("wrong"), options).report;
+    found += !wrong.clean();
+    EXPECT_EQ(wrong.total(FindingKind::Race), 0u) << wrong.describe();
+  }
+  EXPECT_GE(found, 6u);
+}
+
 // Bytes that nobody expected hang the block where they come early; where they come late, the phase completes
 // without them.
 TEST(PlantedNumbers, bytesThatNobodyExpected) {

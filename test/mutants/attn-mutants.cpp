@@ -5,12 +5,11 @@
 // Compiles a problem and, of each kernel that one of the runs launches, makes every mutant of Mutations.h.
 // Each is run on the host device, checked and compared with the float64 reference, in every run under a few
 // seeds until something is wrong with it; of all mutants, every Nth. A RUN is what attn-run takes as --dim,
-// --blocks, --strategy,
-// --fixed-split and --workload, in one argument: "batch=2 kv_len=100..300 blocks=4", "workload=F
-// strategy=by-node".
+// --blocks, --strategy and --workload, in one argument: "batch=2 kv_len=100..300 blocks=4",
+// "workload=F.json strategy=by-node".
 //
 // Nothing protects a process from native code that was made wrong, so each mutant has a process of its own,
-// and a limit on its time. Prints a line of JSON for each, tab-free, as it ends.
+// and a limit on its time. Prints a line of JSON for each as it ends.
 //
 //===----------------------------------------------------------------------===//
 #include "Mutations.h"
@@ -31,6 +30,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -65,6 +65,13 @@ template <typename T> T must(rt::Result<T> result) {
 void must(const rt::Status &status) {
   if (!status)
     fail(status.error().message);
+}
+
+rt::Strategy strategyNamed(const std::string &name) {
+  std::optional<rt::Strategy> strategy = rt::parseStrategy(name);
+  if (!strategy)
+    fail("there is no strategy '" + name + "'");
+  return *strategy;
 }
 
 /// A problem with tensors, and what must come out.
@@ -141,10 +148,8 @@ void Program::addWorkload(const std::string &text) {
   for (llvm::StringRef word : words)
     if (word.consume_front("blocks="))
       workload.options.blocks = std::stoi(word.str());
-    else if (word.consume_front("fixed_split="))
-      workload.options.fixedSplit = std::stoi(word.str());
     else if (word.consume_front("strategy="))
-      workload.options.strategy = rt::parseStrategy(word.str()).value();
+      workload.options.strategy = strategyNamed(word.str());
     else if (word.consume_front("workload="))
       forest = word.str();
     else

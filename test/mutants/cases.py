@@ -69,6 +69,12 @@ CASES = (
     Case("prefill, mma", small(see="all"), "mma", EMPTY_RUNS),
     Case("prefill, wgmma, boxes of pages", small(), "wgmma", PREFILL_RUNS),
     Case("prefill, wgmma, boxes of a dense store", small(store="dense"), "wgmma", PREFILL_RUNS),
+    Case(  # heads for which consumers take no turns
+        "prefill, wgmma, heads of 128",
+        Problem(4, 1, 128, 128, store="dense", see="causal"),
+        "wgmma",
+        PREFILL_RUNS,
+    ),
     Case("prefill, wgmma, gathered pages", small(store="paged<1>", see="all"), "wgmma", EMPTY_RUNS),
     Case(
         "prefill, wgmma, gathered queries",

@@ -1,5 +1,7 @@
 """Kernels with one operation too few or too many must be found wrong: by a detector, by the float64 reference, by
-crashing or by hanging. What survives must be known to be right (survivors.py). Part of `./dev test --full`.
+crashing or by hanging. What survives must be known to be right (survivors.py).
+
+CI takes a sample, --full every mutant.
 """
 
 import collections
@@ -12,9 +14,8 @@ from attnlab import BUILD
 from cases import CASES
 from survivors import SURVIVORS
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("ATTN_FULL"), reason="hundreds of kernels, each compiled and run: ./dev test --full"
-)
+FULL = bool(os.environ.get("ATTN_FULL"))
+SAMPLE = 6  # every so many mutants in CI
 DETECTORS = ("race", "uninitialized", "out of bounds", "misaligned", "synchronization", "deadlock")
 
 
@@ -29,6 +30,7 @@ def run_mutants(case, folder):
     problem.write_text(case.problem.text())
     tree.write_text(case.tree_json())
     command = [BUILD / "test-tools" / "attn-mutants", problem, f"--schedule={case.schedule}"]
+    command += [f"--every={1 if FULL else SAMPLE}"]
     command += [run.replace("TREE", str(tree)) for run in case.runs]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -57,11 +59,12 @@ def test_mutants_are_found(case, tmp_path, tally):
         "detector" if mutant["outcome"] in DETECTORS else mutant["outcome"] for mutant in mutants
     )
     tally[case.name] = (ends, known)
+    assert ends["detector"] > len(mutants) / 2
     assert not unknown
 
 
 def test_summary(tally, capsys):
-    """Says how many there were, and that no reason is given for a mutant that does not survive."""
+    """Says how many there were; with --full, sees that no reason is given for a mutant that does not survive."""
     with capsys.disabled():
         print()
         for name, (ends, _) in tally.items():
@@ -70,6 +73,6 @@ def test_summary(tally, capsys):
                 f"{ends['wrong result']} by their results, {ends['crash']} by crashing, {ends['hang']} by hanging; "
                 f"{ends['survived']} survive"
             )
-    if len(tally) == len(CASES):
+    if FULL and len(tally) == len(CASES):
         known = sum((counts for _, counts in tally.values()), collections.Counter())
         assert [survivor for survivor in SURVIVORS if not known[survivor]] == []

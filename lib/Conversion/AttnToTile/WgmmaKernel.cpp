@@ -112,8 +112,11 @@ private:
   void consume();
   /// Whether some of the task's rows are this warpgroup's.
   Value hasRows() { return b.less(warpgroupRow, packedCount); }
-  /// Hands a segment's tiles back as they come and computes nothing: a task of few rows costs the tensor
-  /// cores no more than these. Returns the number of the next tile.
+  /// Hands a segment's tiles back and computes nothing: a task of few rows costs the tensor cores no more than
+  /// these. A slot may be handed back before its tile has come, but not before all have handed back the tile
+  /// before, or phases would be confused. Turns see to that, for who has started a tile's dots has handed back
+  /// all but the last tile; without turns values do, which no one hands back before the keys. Returns the
+  /// number of the next tile.
   Value passSegment(const Segment &segment, Value firstTile);
   /// Returns the number of the next tile, too.
   std::pair<State, Value> walkSegment(const Segment &segment, Value firstTile, const State &state);
@@ -491,11 +494,13 @@ Value WgmmaKernel::passSegment(const Segment &segment, Value firstTile) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value tile = loop.getRegionIterArg(0), slot = slotOf(tile);
-  awaitTurn();
-  AwaitOp::create(b, keyRing.full, slot, parityOf(tile));
-  passTurn();
-  AwaitOp::create(b, valueRing.full, slot, parityOf(tile));
-  SyncOp::create(b, Scope::Warp); // all lanes have seen these phases before one ends them
+  if (takesTurns()) {
+    awaitTurn();
+    passTurn();
+  } else {
+    AwaitOp::create(b, valueRing.full, slot, parityOf(tile));
+    SyncOp::create(b, Scope::Warp); // all lanes have seen this phase before one ends it
+  }
   release(keyRing, tile);
   release(valueRing, tile);
   scf::YieldOp::create(b, ValueRange{b.add(tile, b.i32(1))});

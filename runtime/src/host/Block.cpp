@@ -79,7 +79,7 @@ void Block::run(const Grid &g, uint64_t index) {
     warps.push_back(std::unique_ptr<Warp>(new Warp)); // not zeroed: the exchange buffer is large
   for (Barrier &b : barriers)
     b = Barrier();
-  readyWarps = throttledWarps = 0;
+  readyWarps = throttledWarps = lateWarps = 0;
   currentWarp = 0;
   aliveLanes = threads;
   // Memory of the previous block must not be mistaken for this one's.
@@ -90,7 +90,7 @@ void Block::run(const Grid &g, uint64_t index) {
     warp.block = this;
     warp.index = w;
     warp.groupCount = 0;
-    warp.throttled = warp.exited = 0;
+    warp.throttled = warp.late = warp.exited = 0;
     uint32_t lanes = std::min(kLanes, threads - w * kLanes);
     warp.alive = warp.all = lanes == kLanes ? ~0u : (1u << lanes) - 1;
     warp.ready = 0;
@@ -161,6 +161,16 @@ static unsigned bitFrom(uint32_t mask, unsigned position) {
          32;
 }
 
+bool Block::releaseLate() {
+  if (!lateWarps)
+    return false;
+  Warp &warp = *warps[bitFrom(lateWarps, schedule.next() & 31)];
+  lateWarps &= ~(1u << warp.index);
+  wake(warp, warp.late);
+  warp.late = 0;
+  return true;
+}
+
 bool Block::releaseThrottled() {
   for (; throttledWarps; throttledWarps &= throttledWarps - 1) {
     Warp &warp = *warps[static_cast<unsigned>(std::countr_zero(throttledWarps))];
@@ -172,7 +182,7 @@ bool Block::releaseThrottled() {
 }
 
 Lane *Block::pick() {
-  if (!readyWarps && !fireEvents() && !releaseThrottled() && !finishDelayedWaits())
+  if (!readyWarps && !fireEvents() && !releaseLate() && !releaseThrottled() && !finishDelayedWaits())
     return nullptr;
   unsigned w = currentWarp;
   bool here = readyWarps >> w & 1;

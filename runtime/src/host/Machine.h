@@ -20,9 +20,9 @@
 //
 // *Time that a GPU is free to choose.* A wrong kernel often works on the schedule
 // at hand. So the free choices are made from a seed: which lane, warp and block
-// runs next (`shuffle`), and when between its issue and the wait that covers it an
-// asynchronous copy moves its bytes (AsyncCopy.cpp). A right kernel gives the same
-// bits under every choice.
+// runs next (`shuffle`), which lanes come to an mbarrier long after their warp, and when between its issue
+// and the wait that covers it an asynchronous copy moves its bytes (AsyncCopy.cpp). A right kernel gives the
+// same bits under every choice.
 //
 // *Order.* A race is found whether or not the schedule made it bite, because what
 // is tracked is not time but the right to rely on something (Clocks.h): lanes
@@ -125,7 +125,7 @@ struct Block {
   uint64_t linear = 0; ///< index of the block in the grid
   uint32_t ctaid[3] = {};
   unsigned warpCount = 0;
-  uint32_t readyWarps = 0, throttledWarps = 0;
+  uint32_t readyWarps = 0, throttledWarps = 0, lateWarps = 0;
   unsigned currentWarp = 0;
   uint32_t aliveLanes = 0;
   bool shuffle = false;
@@ -172,6 +172,8 @@ struct Block {
   bool fireEvents();
   /// Lets wgmma waits end that were drawn out as long as possible.
   bool finishDelayedWaits();
+  /// Lets lanes of a warp that were held back in front of an mbarrier go on; false if there are none.
+  bool releaseLate();
   /// Lets lanes that ran ahead of their warp go on; false if there are none.
   bool releaseThrottled();
   /// Records a finding, or counts it if its operation did the same before. The message

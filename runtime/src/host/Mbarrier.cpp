@@ -171,6 +171,13 @@ void attn_host_mbarrier_expect(LaneAbi *abi, uint32_t op, void *p, uint32_t byte
 void attn_host_mbarrier_wait(LaneAbi *abi, uint32_t op, void *p, uint32_t parity) {
   Lane &lane = laneOf(abi);
   Block &block = *lane.block;
+  // A lane may get here long after the others: if the phases it must not miss can go by meanwhile, they do
+  // now.
+  if (block.shuffle && (block.schedule.next() & 127) == 0) {
+    lane.warp->late |= lane.bit();
+    block.lateWarps |= 1u << lane.warp->index;
+    block.switchAway(lane);
+  }
   Mbarrier *b = useMbarrier(lane, op, p);
   if (!b)
     return;

@@ -110,6 +110,7 @@ struct Warp {
   uint32_t index = 0;
   uint32_t all = 0, alive = 0, ready = 0, exited = 0; ///< lanes
   uint32_t throttled = 0;                             ///< yielded until their warp caught up (see Requests.h)
+  uint32_t late = 0;                                  ///< come to an mbarrier when nobody else can go on
   unsigned groupCount = 0;
   Group groups[kLanes];
   Lane lanes[kLanes];

@@ -69,11 +69,12 @@ CASES = (
     Case("prefill, mma", small(see="all"), "mma", EMPTY_RUNS),
     Case("prefill, wgmma, boxes of pages", small(), "wgmma", PREFILL_RUNS),
     Case("prefill, wgmma, boxes of a dense store", small(store="dense"), "wgmma", PREFILL_RUNS),
-    Case(  # heads for which consumers take no turns
+    Case(  # heads for which consumers take no turns; tasks of few rows before some of many
         "prefill, wgmma, heads of 128",
         Problem(4, 1, 128, 128, store="dense", see="causal"),
         "wgmma",
-        PREFILL_RUNS,
+        (*PREFILL_RUNS, "workload=TREE strategy=by-node blocks=1"),
+        ((-1, 700, 0), (0, 300, 3), (0, 170, 60), (0, 500, 40), (-1, 300, 5)),
     ),
     Case("prefill, wgmma, gathered pages", small(store="paged<1>", see="all"), "wgmma", EMPTY_RUNS),
     Case(

@@ -112,11 +112,10 @@ private:
   void consume();
   /// Whether some of the task's rows are this warpgroup's.
   Value hasRows() { return b.less(warpgroupRow, packedCount); }
-  /// Hands a segment's tiles back and computes nothing: a task of few rows costs the tensor cores no more than
-  /// these. A slot may be handed back before its tile has come, but not before all have handed back the tile
-  /// before, or phases would be confused. Turns see to that, for who has started a tile's dots has handed back
-  /// all but the last tile; without turns values do, which no one hands back before the keys. Returns the
-  /// number of the next tile.
+  /// Hands a segment's tiles back and computes nothing: a task of few rows costs the tensor cores no more
+  /// than these. Nobody may be two phases of a barrier ahead, or parities would be confused. Turns see to
+  /// that, for who has started a tile's dots has awaited its keys and the values before; without turns waits
+  /// do. Returns the number of the next tile.
   Value passSegment(const Segment &segment, Value firstTile);
   /// Returns the number of the next tile, too.
   std::pair<State, Value> walkSegment(const Segment &segment, Value firstTile, const State &state);
@@ -287,8 +286,11 @@ void WgmmaKernel::produceTasks(StringRef part, bool queries) {
 void WgmmaKernel::produceQueries(Value phases) {
   Value task = b.rem(phases, 4), slot = querySlot(task), target = queryAt(task);
   AwaitOp::create(b, queryEmpty, slot, freeParity(task));
-  if (fetchesQuery)
+  if (fetchesQuery) {
+    SyncOp::create(b,
+                   Scope::Warp); // all lanes have seen this phase before a copy lets consumers end the next
     return fetchQueries(target, queryFull, slot);
+  }
   gatherQueries(target, Scope::Producers);
   ArriveOnCopiesOp::create(b, queryFull, slot);
 }
@@ -369,6 +371,7 @@ void WgmmaKernel::fetchTile(UpdateOp update, Value left, Value source, StringRef
   const Ring &ring = part == "k" ? keyRing : valueRing;
   Value slot = slotOf(tile), target = tileIn(ring, slot);
   AwaitOp::create(b, ring.empty, slot, b.sub(b.i32(1), parityOf(tile)));
+  SyncOp::create(b, Scope::Warp); // all lanes have seen this phase before a copy lets consumers end the next
   if (part == "k")
     return fetchTokens(update, source, part, target, ring.full, slot);
   Value landed = b.i32(schedule.getStages()); // the ring's additional barrier
@@ -498,8 +501,9 @@ Value WgmmaKernel::passSegment(const Segment &segment, Value firstTile) {
     awaitTurn();
     passTurn();
   } else {
+    AwaitOp::create(b, keyRing.full, slot, parityOf(tile));
     AwaitOp::create(b, valueRing.full, slot, parityOf(tile));
-    SyncOp::create(b, Scope::Warp); // all lanes have seen this phase before one ends it
+    SyncOp::create(b, Scope::Warp); // all lanes have seen these phases before one ends them
   }
   release(keyRing, tile);
   release(valueRing, tile);

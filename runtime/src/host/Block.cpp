@@ -63,6 +63,7 @@ void Block::run(const Grid &g, uint64_t index) {
   ctaid[2] = static_cast<uint32_t>(index / g.grid.x / g.grid.y);
   shuffle = g.options.shuffle;
   schedule.reseed(g.options.seed * 0x9e3779b97f4a7c15ull + index);
+  lateness = shuffle && (schedule.next() & 1) ? 7 : 127;
   effects.reseed((g.options.seed ^ 0x5bd1e995) * 0xd1342543de82ef95ull + index);
   adds.clear();
   flops = 0;
@@ -182,7 +183,7 @@ bool Block::releaseThrottled() {
 }
 
 Lane *Block::pick() {
-  if (!readyWarps && !fireEvents() && !releaseLate() && !releaseThrottled() && !finishDelayedWaits())
+  if (!readyWarps && !fireEvents() && !releaseThrottled() && !finishDelayedWaits() && !releaseLate())
     return nullptr;
   unsigned w = currentWarp;
   bool here = readyWarps >> w & 1;

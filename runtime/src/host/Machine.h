@@ -130,6 +130,7 @@ struct Block {
   uint32_t aliveLanes = 0;
   bool shuffle = false;
   Random schedule, effects;
+  uint32_t lateness = 0; ///< one in so many waits for an mbarrier is late, less one
   Barrier barriers[kBarriers];
   std::vector<std::unique_ptr<Warp>> warps;
   std::vector<DeferredAdd> adds;

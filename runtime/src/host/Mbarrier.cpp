@@ -173,7 +173,7 @@ void attn_host_mbarrier_wait(LaneAbi *abi, uint32_t op, void *p, uint32_t parity
   Block &block = *lane.block;
   // A lane may get here long after the others: if the phases it must not miss can go by meanwhile, they do
   // now.
-  if (block.shuffle && (block.schedule.next() & 127) == 0) {
+  if (block.shuffle && (block.schedule.next() & block.lateness) == 0) {
     lane.warp->late |= lane.bit();
     block.lateWarps |= 1u << lane.warp->index;
     block.switchAway(lane);

@@ -110,7 +110,8 @@ void SectionOrder::order(const Manifest &manifest, const Work &work, std::span<c
     const Family &family = familyOf(part);
     for (int32_t s = 0; s < family.sections; ++s) {
       ++next_[static_cast<size_t>(family.section + s) + 1];
-      tasks_[static_cast<size_t>(family.section + s)] += family.firstSlot(s + 1) - family.firstSlot(s);
+      tasks_[static_cast<size_t>(family.section) + static_cast<size_t>(s)] +=
+          family.firstSlot(s + 1) - family.firstSlot(s);
     }
   }
   // The last sections become one that has enough short tasks to even out the blocks.

@@ -6,16 +6,20 @@
 using namespace mlir;
 using namespace mlir::attn;
 
-/// What one kernel needs its updates to agree on. `attn.attend` guarantees it; IR at the online level may be
+/// What one kernel needs its operations to agree on. `attn.attend` guarantees it; IR at the online level may be
 /// anything.
 static LogicalResult verifyChain(Chain &chain) {
   if (chain.updates.empty())
     return chain.finish.emitOpError("expected a region of which something is visible");
-  if (argumentName(chain.query()).empty())
-    return chain.init.emitOpError("expected the query to be an argument of the function, with an attn.name");
-  if (Value sinks = chain.init.getSinks(); sinks && argumentName(sinks).empty())
-    return chain.init.emitOpError(
-        "expected the sink logits to be an argument of the function, with an attn.name");
+  for (InitOp init : chain.inits) {
+    if (argumentName(init.getQuery()).empty())
+      return init.emitOpError("expected the query to be an argument of the function, with an attn.name");
+    if (init.getQuery() != chain.query())
+      return init.emitOpError("expected the query of the first attn.init: one kernel has one query");
+    if (Value sinks = init.getSinks(); sinks && argumentName(sinks).empty())
+      return init.emitOpError(
+          "expected the sink logits to be an argument of the function, with an attn.name");
+  }
   if (cast<RankedTensorType>(chain.finish.getOutput().getType()).getElementType() != chain.element())
     return chain.finish.emitOpError("expected output elements of the query's type, ")
            << chain.element() << ", got " << chain.finish.getOutput().getType();
@@ -44,6 +48,17 @@ static LogicalResult verifyChain(Chain &chain) {
   return success();
 }
 
+static void addToChain(Chain &chain, Operation *op) {
+  if (auto init = dyn_cast<InitOp>(op))
+    chain.inits.push_back(init);
+  else if (auto update = dyn_cast<UpdateOp>(op))
+    chain.updates.push_back(update);
+  else if (auto merge = dyn_cast<MergeOp>(op))
+    chain.merges.push_back(merge);
+  else if (auto finish = dyn_cast<FinishOp>(op))
+    chain.finish = finish;
+}
+
 FailureOr<Chain> attn::findChain(func::FuncOp function) {
   Chain chain;
   chain.function = function;
@@ -54,21 +69,39 @@ FailureOr<Chain> attn::findChain(func::FuncOp function) {
   }
   if (!chain.finish)
     return function.emitOpError("has no attention at the online level");
-  Value state = chain.finish.getState();
-  while (auto update = state.getDefiningOp<UpdateOp>()) {
-    chain.updates.insert(chain.updates.begin(), update);
-    state = update.getState();
+  // What the finished state is made of, in the order of the text.
+  SetVector<Operation *> found;
+  SmallVector<Value> states{chain.finish.getState()};
+  while (!states.empty()) {
+    Value state = states.pop_back_val();
+    Operation *op = state.getDefiningOp();
+    if (!isa_and_nonnull<InitOp, UpdateOp, MergeOp>(op)) {
+      InFlightDiagnostic diagnostic =
+          chain.finish.emitOpError("expected a state that is made by attn.init, attn.update and attn.merge");
+      if (op)
+        diagnostic.attachNote(op->getLoc()) << "this one is not";
+      return diagnostic;
+    }
+    if (found.insert(op))
+      for (Value operand : op->getOperands())
+        if (isa<StateType>(operand.getType()))
+          states.push_back(operand);
   }
-  chain.init = state.getDefiningOp<InitOp>();
-  if (!chain.init) {
-    InFlightDiagnostic diagnostic =
-        chain.finish.emitOpError("expected a chain of updates from one attn.init");
-    if (Operation *op = state.getDefiningOp())
-      diagnostic.attachNote(op->getLoc()) << "the chain ends here; --canonicalize turns merges into chains";
-    return diagnostic;
-  }
+  for (Operation &op : function.getFunctionBody().front())
+    if (found.contains(&op))
+      addToChain(chain, &op);
+  chain.init = chain.inits.front();
   if (failed(verifyChain(chain)))
     return failure();
+  return chain;
+}
+
+Chain attn::findChainInKernel(func::FuncOp kernel) {
+  Chain chain;
+  chain.function = kernel;
+  kernel.walk([&](Operation *op) { addToChain(chain, op); });
+  if (!chain.inits.empty())
+    chain.init = chain.inits.front();
   return chain;
 }
 
@@ -106,6 +139,11 @@ int64_t Chain::firstEndOfClass(unsigned headClass) {
 }
 
 StringRef attn::argumentName(Value argument) {
+  while (Operation *part = argument.getDefiningOp()) {
+    if (!isa<RowsOp, TokensOp, StagedOp>(part))
+      return {};
+    argument = part->getOperand(0);
+  }
   auto block = dyn_cast<BlockArgument>(argument);
   if (!block)
     return {};

@@ -19,6 +19,16 @@
 using namespace mlir;
 using namespace mlir::attn;
 
+/// From online operations to tile operations; returns where passes on kernels may follow.
+static OpPassManager &addKernelPasses(OpPassManager &manager) {
+  manager.addPass(createMakeKernelsPass());
+  OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();
+  kernels.addPass(createWalkPlanPass());
+  kernels.addPass(createStageOperandsPass());
+  kernels.addPass(createExpandOnlinePass());
+  return kernels;
+}
+
 void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &options) {
   switch (stage) {
   case Stage::Problem:
@@ -31,16 +41,17 @@ void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &
     return;
   case Stage::Tile: {
     manager.addNestedPass<func::FuncOp>(createChooseSchedulePass({options.target, options.schedule}));
-    manager.addPass(createAttnToTilePass());
-    OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();
+    OpPassManager &kernels = addKernelPasses(manager);
     kernels.addPass(tile::createAssignLayoutsPass());
     kernels.addPass(tile::createSkipFullMasksPass());
     kernels.addPass(tile::createPipelineCopiesPass());
     kernels.addPass(tile::createAllocateSharedPass());
+    kernels.addPass(tile::createFoldConstantsPass());
     return;
   }
   case Stage::Machine: {
     OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();
+    kernels.addPass(tile::createUnrollLoopsPass());
     kernels.addPass(createTileToMachinePass());
     kernels.addPass(createCSEPass());
     kernels.addPass(createMachineToLLVMPass());
@@ -61,6 +72,7 @@ void attn::registerDialects(DialectRegistry &registry) {
   registry
       .insert<AttnDialect, tile::TileDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
               gpu::GPUDialect, LLVM::LLVMDialect, NVVM::NVVMDialect, math::MathDialect, scf::SCFDialect>();
+  registerOnlineModels(registry);
 }
 
 void attn::registerEverything(DialectRegistry &registry) {
@@ -70,6 +82,10 @@ void attn::registerEverything(DialectRegistry &registry) {
   tile::registerTilePasses();
   registerCanonicalizerPass();
   registerCSEPass();
+  PassPipelineRegistration<>("attn-to-tile",
+                             "From functions with schedules to kernels of tile operations: "
+                             "attn-make-kernels, attn-walk-plan, attn-stage-operands, attn-expand-online",
+                             [](OpPassManager &manager) { addKernelPasses(manager); });
   PassPipelineRegistration<>("attn-pipeline",
                              "All passes from the problem level to the machine level, for sm_90a",
                              [](OpPassManager &manager) { addStagesUpTo(manager, Stage::Machine, {}); });

@@ -18,14 +18,19 @@
 // CHECK-NEXT:  func.func(
 // CHECK-NEXT:    attn-choose-schedule{schedule=auto target=sm_90a}
 // CHECK-NEXT:  ),
-// CHECK-NEXT:  attn-to-tile,
+// CHECK-NEXT:  attn-make-kernels,
 // CHECK-NEXT:  gpu.module(
+// CHECK-NEXT:    attn-walk-plan,
+// CHECK-NEXT:    attn-stage-operands,
+// CHECK-NEXT:    attn-expand-online,
 // CHECK-NEXT:    tile-assign-layouts,
 // CHECK-NEXT:    tile-skip-full-masks,
 // CHECK-NEXT:    tile-pipeline-copies,
-// CHECK-NEXT:    tile-allocate-shared
+// CHECK-NEXT:    tile-allocate-shared,
+// CHECK-NEXT:    tile-fold-constants
 // CHECK-NEXT:  ),
 // CHECK-NEXT:  gpu.module(
+// CHECK-NEXT:    tile-unroll-loops,
 // CHECK-NEXT:    tile-to-machine,
 // CHECK-NEXT:    cse,
 // CHECK-NEXT:    machine-to-llvm

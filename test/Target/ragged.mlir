@@ -15,8 +15,7 @@
 // CHECK: scf.for {{.*}} iter_args({{[^,]*, [^,]*, }}%[[HEAD:[a-z0-9]+]] =
 // CHECK: scf.for {{.*}} iter_args({{[^,]*, [^,]*, [^,]*, [^,]*, }}%[[INSTANCE:[a-z0-9]+]] =
 // CHECK: tile.lookup warp
-// CHECK: %[[FOUR:.*]] = arith.constant 4
-// CHECK-NEXT: %[[FIRST:.*]] = arith.muli %[[INSTANCE]], %[[FOUR]] : i32
+// CHECK: %[[FIRST:.*]] = arith.muli %[[INSTANCE]], %c4_i32 : i32
 // CHECK-NEXT: %[[LIST:.*]] = arith.addi %[[FIRST]], %[[HEAD]] : i32
 // CHECK-NEXT: %[[ROW:.*]] = arith.extsi %[[LIST]]
 // CHECK-NEXT: %[[COLUMNS:.*]] = arith.extsi

@@ -11,12 +11,15 @@ namespace mlir::attn {
 /// Tensor cores multiply features by sixteens: tiles hold so many, and zeros behind those that exist.
 inline int64_t paddedDim(int64_t dim) { return llvm::alignTo(dim, 16); }
 
-/// A chain of updates from one init to one finish: what one kernel computes.
+/// What one kernel computes: updates of states that begin with inits, are merged, and end with one finish.
+/// Wgmma's kernel takes a single chain, from one init and without merges.
 struct Chain {
   func::FuncOp function;
-  InitOp init;
+  InitOp init; ///< the first
   SmallVector<UpdateOp> updates;
   FinishOp finish;
+  SmallVector<InitOp> inits;
+  SmallVector<MergeOp> merges;
 
   Value query() { return init.getQuery(); }
   RankedTensorType queryType() { return cast<RankedTensorType>(query().getType()); }
@@ -29,6 +32,10 @@ struct Chain {
   int64_t kvHeads() { return updates.empty() ? 1 : updates.front().getKVHeads(); }
   int64_t group() { return queryHeads() / kvHeads(); }
   Type element() { return queryType().getElementType(); }
+  /// Whether a state begins with a sink.
+  bool countsSinks() {
+    return llvm::any_of(inits, [](InitOp init) { return init.getSinks(); });
+  }
 
   /// Null where all heads see alike.
   HeadClassesAttr headClasses() {
@@ -51,10 +58,12 @@ int64_t fetchLines(KVType type, int64_t keys);
 /// Whether the tiles of all operands can.
 bool mayFetch(Chain &chain, int64_t keys);
 
-/// The chain that the function computes, or an error at the operation that breaks it.
+/// What the function computes, or an error at the operation that no kernel can be made of.
 FailureOr<Chain> findChain(func::FuncOp function);
+/// The same of a kernel in which the operations stand in loops and on parts of tensors.
+Chain findChainInKernel(func::FuncOp kernel);
 
-/// Name of a function argument, by which its tensors are bound.
+/// Name of a function argument, or of that which the value is a part of: by it tensors are bound.
 StringRef argumentName(Value argument);
 
 } // namespace mlir::attn

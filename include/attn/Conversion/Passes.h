@@ -4,10 +4,15 @@
 
 #include "mlir/Pass/Pass.h"
 
+#include "mlir/IR/DialectRegistry.h"
+
 namespace mlir::attn {
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "attn/Conversion/Passes.h.inc"
+
+/// What online operations do to a tile (OnlineOpInterface.td).
+void registerOnlineModels(DialectRegistry &registry);
 } // namespace mlir::attn
 
 #endif

@@ -18,17 +18,46 @@ def ChooseSchedulePass : Pass<"attn-choose-schedule", "func::FuncOp"> {
   let dependentDialects = ["tile::TileDialect"];
 }
 
-def AttnToTilePass : Pass<"attn-to-tile", "ModuleOp"> {
-  let summary = "Write the kernels of a chain of online updates, or of an operation on a cache";
+def MakeKernelsPass : Pass<"attn-make-kernels", "ModuleOp"> {
+  let summary = "Make a function's kernels: copies of it, each with one schedule, and one that merges";
   let description = [{
     For every function with schedules, makes a `gpu.module` of its name with one attend kernel per schedule and the
-    merge kernel. The kernels walk the plan: tasks (rows that share an accumulator) made of segments (token ranges of
-    one instance). Reassociates: partial softmax states are merged per tile, warp and share.
+    merge kernel. A kernel is the function itself, with a `tile.schedule`; that which merges finishes `attn.parts`
+    instead. Kernels on wgmma are written as a whole. Exact.
 
     A function with an operation on a cache becomes one kernel, of the function's name, that copies rows. Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "gpu::GPUDialect", "arith::ArithDialect", "scf::SCFDialect",
                            "math::MathDialect"];
+}
+
+def WalkPlanPass : Pass<"attn-walk-plan", "gpu::GPUModuleOp"> {
+  let summary = "Put loops over the plan around a kernel's online operations";
+  let description = [{
+    A kernel walks the plan: tasks (rows that share a state) made of segments (token ranges of one instance) made of
+    tiles. In the loops stand the kernel's updates, on parts of the query and of the regions; behind them its merges and
+    its finish. A kernel that merges walks the plan's lists of stored states. Reassociates: states are merged per tile,
+    warp and task.
+  }];
+  let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
+}
+
+def StageOperandsPass : Pass<"attn-stage-operands", "gpu::GPUModuleOp"> {
+  let summary = "Copy the rows and tokens that online operations read to the chip";
+  let description = [{
+    Allocates shared memory for a task's queries and for rings of key and value tiles, and gathers into them where a
+    task and where an iteration begins, as a region's store says where tokens lie. Exact.
+  }];
+  let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
+}
+
+def ExpandOnlinePass : Pass<"attn-expand-online", "gpu::GPUModuleOp"> {
+  let summary = "Let every online operation become what it does to one tile";
+  let description = [{
+    By `OnlineOpInterface`, on fragments of sixteen rows or, in a kernel without schedule, on one row per warp. Loops
+    carry what stands for their states. Reassociates.
+  }];
+  let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect", "math::MathDialect"];
 }
 
 def TileToMachinePass : Pass<"tile-to-machine", "gpu::GPUModuleOp"> {

@@ -11,7 +11,7 @@ static constexpr double infinity = std::numeric_limits<double>::infinity();
 /// In log2. A sum of 2^31 exponentials of such scores is a number of f32, and each of them one of bf16.
 static constexpr double fixedUnitBound = 80;
 
-void AttendKernel::begin(Value warpRow, Value countsSink) {
+void AttendKernel::declareParameters() {
   // The order of parameters: what the user passes, what the plan says, scalars.
   Type element = chain.element(), i32 = b.getI32Type(), f32 = b.getF32Type();
   b.buffer("q", element);
@@ -25,14 +25,22 @@ void AttendKernel::begin(Value warpRow, Value countsSink) {
     b.buffer("slot_heads", i32);
   b.buffer("partial.o", f32);
   b.buffer("partial.lse", f32);
+  b.scale();
+}
+
+void AttendKernel::computeConstants() {
   readScoreRegion();
   scoreUnit = rawScores() ? b.scale() : b.f32(form.unitValue);
   toLog2 = b.createOrFold<arith::MulFOp>(scoreUnit, b.f32(log2e));
-  fixedUnit = !rawScores() && !chain.init.getSinks() && element.isBF16() &&
+  fixedUnit = !rawScores() && !chain.countsSinks() && chain.element().isBF16() &&
               scoreBound(chain.updates.front().getScore().front()) * log2e <= fixedUnitBound;
+}
+
+void AttendKernel::begin(Value warpRow) {
+  declareParameters();
+  computeConstants();
   StartNextOp::create(b); // the merge may take its place in the multiprocessors and wait there
   this->warpRow = warpRow;
-  this->countsSink = countsSink;
 }
 
 void AttendKernel::end(int64_t threads) {
@@ -73,6 +81,12 @@ void AttendKernel::setTask(ValueRange fields) {
     kvHead = b.read(b.buffer("slot_heads", b.getI32Type()), b.wide(slot)), headClass = fields[7];
 }
 
+void AttendKernel::setRows(RowsOp queryRows) {
+  packedBegin = queryRows.getBegin(), packedCount = queryRows.getCount();
+  kvHead = queryRows.getHead(), slot = queryRows.getSlot(), warpRow = queryRows.getFirst();
+  headClass = queryRows.getHeadClass(), sinkCounts = queryRows.getSink();
+}
+
 void AttendKernel::readRows() {
   Type i32 = b.getI32Type();
   // Rows past the task's last repeat it: their positions must be readable, their results are dropped.
@@ -84,24 +98,19 @@ void AttendKernel::readRows() {
                     [&](ValueRange line) { return unpack(packedRow(line[0])).second; });
 }
 
-State AttendKernel::initialState() {
+State AttendKernel::initialState(Value sinks, Value counts) {
   Type f32 = b.getF32Type();
   State state{b.splat(b.f32(fixedUnit ? 0 : -infinity), rowsOf(f32)),
               b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)), b.splat(b.f32(0), accType())};
-  if (!chain.init.getSinks())
+  if (!sinks)
     return state;
 
   // The sink is a token with a score and no value. One share of a row's keys counts it, in one warp and one
   // lane.
-  Value sinks = b.buffer(argumentName(chain.init.getSinks()), f32);
-  Value counts =
-      b.compare(arith::CmpIPredicate::ne, b.createOrFold<arith::AndIOp>(flags, b.i32(1)), b.i32(0));
-  if (countsSink)
-    counts = b.createOrFold<arith::AndIOp>(counts, countsSink);
   Value oneLane =
       b.compare(arith::CmpIPredicate::eq,
                 b.createOrFold<arith::AndIOp>(LaneIdOp::create(b, b.getI32Type()), b.i32(3)), b.i32(0));
-  auto logits = LoadVectorOp::create(b, rowsOf(f32), sinks);
+  auto logits = LoadVectorOp::create(b, rowsOf(f32), b.buffer(argumentName(sinks), f32));
   b.fill(logits.getIndex(), {b.getI32Type()},
          [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).second); });
   state.max = b.map(rowsOf(f32), ValueRange{logits}, [&](ValueRange logit) -> Value {
@@ -363,14 +372,55 @@ Value AttendKernel::rescale(function_ref<Value()> acc, const Step &step) {
   return branch.getResult(0);
 }
 
+/// Sums may be shares of lanes: all of a row have the same unit.
+State AttendKernel::mergeStates(const State &x, const State &y) {
+  Type f32 = b.getF32Type();
+  auto added = [&](Value left, Value right) {
+    return b.map(cast<FragmentType>(left.getType()), ValueRange{left, right},
+                 [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
+  };
+  if (fixedUnit)
+    return {x.max, added(x.sum, y.sum), added(x.acc, y.acc)};
+  Value max = b.map(rowsOf(f32), ValueRange{x.max, y.max},
+                    [&](ValueRange v) -> Value { return arith::MaxNumFOp::create(b, v[0], v[1]); });
+  auto decay = [&](Value old) {
+    return b.map(rowsOf(f32), ValueRange{old, max}, [&](ValueRange v) -> Value {
+      Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, v[1], b.f32(-infinity));
+      Value center = b.select(nothing, b.f32(0), v[1]);
+      Value distance = arith::SubFOp::create(b, v[0], center);
+      return math::Exp2Op::create(b, arith::MulFOp::create(b, distance, toLog2));
+    });
+  };
+  Value decayOfX = decay(x.max), decayOfY = decay(y.max);
+  auto weighted = [&](Value left, Value right) {
+    return b.map(cast<FragmentType>(left.getType()), ValueRange{left, decayOfX, right, decayOfY},
+                 [&](ValueRange v) -> Value {
+                   return math::FmaOp::create(b, v[0], v[1], arith::MulFOp::create(b, v[2], v[3]));
+                 });
+  };
+  return {max, weighted(x.sum, y.sum), weighted(x.acc, y.acc)};
+}
+
+Value AttendKernel::exchangeMemory() {
+  // Accumulators of all warps, and a (max, sum) pair per row.
+  int64_t bytes = schedule.getWarps() * (rows * chain.paddedValueDim() * 4 + rows * 8);
+  AllocOp ring, last;
+  for (auto alloc : b.kernel.front().getOps<AllocOp>()) {
+    if (!ring && isa<RingType>(alloc.getMemory().getType()))
+      ring = alloc;
+    last = alloc;
+  }
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfter(last);
+  return AllocOp::create(b, ScratchType::get(b.getContext(), bytes), ring, false, IntegerAttr());
+}
+
 Value AttendKernel::packWeights(Value weights) {
   return CastOp::create(b, scoresType().withElement(chain.element()), weights);
 }
 
-void AttendKernel::writeResults(Value max, Value sum, Value acc, Value column, IntegerAttr columns,
-                                Value lseLines, function_ref<void(Value)> writeRows) {
-  Type f32 = b.getF32Type(), i32 = b.getI32Type();
-  Value lines = b.sub(packedCount, warpRow);
+AttendKernel::Results AttendKernel::finishState(Value max, Value sum, Value acc) {
+  Type f32 = b.getF32Type();
   auto outType = cast<FragmentType>(acc.getType());
   // A sum that is NaN is something: it must reach the LSE, too, or that would depend on where keys were cut.
   Value inverse = b.map(rowsOf(f32), ValueRange{sum}, [&](ValueRange v) -> Value {
@@ -385,7 +435,14 @@ void AttendKernel::writeResults(Value max, Value sum, Value acc, Value column, I
         arith::AddFOp::create(b, arith::MulFOp::create(b, v[0], toLog2), math::Log2Op::create(b, v[1]));
     return b.select(some, arith::MulFOp::create(b, log, b.f32(ln2)), b.f32(-infinity));
   });
+  return {output, lse};
+}
 
+void AttendKernel::writeResults(Results results, Value column, IntegerAttr columns, Value lseLines,
+                                function_ref<void(Value)> writeRows) {
+  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  auto [output, lse] = results;
+  Value lines = b.sub(packedCount, warpRow);
   auto store = [&](Value fragment, Value buffer, Value lineCount, Value col, IntegerAttr cols,
                    function_ref<Value(Value)> index) {
     auto op = StoreOp::create(b, fragment, buffer, lineCount, col, cols);

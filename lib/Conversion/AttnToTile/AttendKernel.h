@@ -44,8 +44,11 @@ public:
   AttendKernel(Chain &chain, tile::ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name)
       : chain(chain), schedule(schedule), b(module, name, chain.finish.getLoc()),
         rows(schedule.getWarpRows()), keys(schedule.getWarpKeys()) {}
+  /// Goes on with a kernel that a pass before has begun.
+  AttendKernel(Chain &chain, func::FuncOp kernel)
+      : chain(chain), schedule(kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule")), b(kernel),
+        rows(schedule.getWarpRows()), keys(schedule.getWarpKeys()) {}
 
-protected:
   /// Of a task, and of a segment.
   static constexpr unsigned fieldsOfRecord = 8;
 
@@ -69,9 +72,11 @@ protected:
                                  false, boxes);
   }
 
-  /// Declares the parameters every schedule has, in the order of the manifest, and the values of the whole
-  /// kernel.
-  void begin(Value warpRow, Value countsSink);
+  /// Declares the parameters every schedule has, in the order of the manifest.
+  void declareParameters();
+  /// Computes what is the same for the whole kernel.
+  void computeConstants();
+  void begin(Value warpRow);
   void end(int64_t threads);
   /// Reads what PlanStart has for this block: its range of tasks, and the records of its first task and of
   /// that one's first segment.
@@ -93,6 +98,19 @@ protected:
   static Segment segmentOf(ValueRange fields) {
     return {fields[0], fields[1], fields[2], fields[3], fields[4], fields[5], fields[6], fields[7]};
   }
+  /// Of the segment that a tile's tokens are of.
+  static Segment segmentOf(TokensOp tokens) {
+    return {Value(),
+            tokens.getInstance(),
+            Value(),
+            tokens.getEnd(),
+            tokens.getFullBegin(),
+            tokens.getFullEnd(),
+            tokens.getPos0(),
+            tokens.getFirstSlot()};
+  }
+  /// The rows that a kernel's loop works on.
+  void setRows(RowsOp queryRows);
   /// Copies the task's queries to `target`.
   void gatherQueries(Value target, tile::Scope scope);
   /// Where the tokens of the tile from `firstKey` on lie, where a table says that; else null.
@@ -111,7 +129,16 @@ protected:
   /// Where this lane's box of the tile from `firstKey` on begins, of keys and values alike.
   Value fetchSlot(UpdateOp update, const Segment &segment, Value firstKey);
   void readRows();
-  State initialState();
+  /// Whether the task's rows count the sink.
+  Value countsSink() {
+    return b.compare(arith::CmpIPredicate::ne, b.createOrFold<arith::AndIOp>(flags, b.i32(1)), b.i32(0));
+  }
+  /// A state before any token; `sinks` are the logits of one token that `counts` says whether to count.
+  State initialState(Value sinks, Value counts);
+  /// The union of two states of the same rows.
+  State mergeStates(const State &x, const State &y);
+  /// Memory in which the warps of a block exchange their states, in place of what they copy to.
+  Value exchangeMemory();
   /// End of a segment's tokens, and its tiles: none where it belongs to another operand.
   Value endOf(const Segment &segment, unsigned operand);
   Value tilesOf(const Segment &segment, unsigned operand);
@@ -131,9 +158,14 @@ protected:
   /// did, so that a wait for a dot in flight can stand there.
   Value rescale(llvm::function_ref<Value()> acc, const Step &step);
   Value packWeights(Value weights);
-  /// Divides and writes; `column`/`columns`/`lseLines` restrict what this warp writes of its rows.
-  /// `writeRows`, if there is one, writes the output where it is no part of a result.
-  void writeResults(Value max, Value sum, Value acc, Value column, IntegerAttr columns, Value lseLines,
+  /// Output and LSE of a state.
+  struct Results {
+    Value output, lse;
+  };
+  Results finishState(Value max, Value sum, Value acc);
+  /// Writes them; `column`/`columns`/`lseLines` restrict what this warp writes of its rows. `writeRows`, if
+  /// there is one, writes the output where it is no part of a result.
+  void writeResults(Results results, Value column, IntegerAttr columns, Value lseLines,
                     llvm::function_ref<void(Value)> writeRows = {});
   /// Columns of the output that exist, where tiles have more.
   IntegerAttr outputColumns() {
@@ -177,12 +209,12 @@ protected:
   Value toLog2;           ///< the same in log2
   bool fixedUnit = false; ///< whether weights are exp(score): bounded scores need no maximum
   Value warpRow;          ///< this warp's first row, counted from the task's first
-  Value countsSink;       ///< whether this warp may count the sink (null: yes)
   // Values of the block.
   Value tasksBegin, tasksEnd;
   SmallVector<Value> firstRecords; ///< of its first task, and of that one's first segment
   // Values of the task being written.
   Value packedBegin, packedCount, slot, kvHead, segmentBegin, segmentEnd, partial, flags, headClass;
+  Value sinkCounts; ///< whether this warp's rows count the sink
   Value queryPosition, queryHead;
 
 private:

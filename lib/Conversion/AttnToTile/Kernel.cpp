@@ -12,10 +12,18 @@ KernelBuilder::KernelBuilder(gpu::GPUModuleOp module, StringRef name, Location l
   setInsertionPointToEnd(kernel.addEntryBlock());
 }
 
+KernelBuilder::KernelBuilder(func::FuncOp kernel)
+    : ImplicitLocOpBuilder(kernel.getLoc(), kernel.getContext()), kernel(kernel) {
+  if (auto known = kernel->getAttrOfType<ArrayAttr>("tile.parameters"))
+    llvm::append_range(parameters, known);
+  if (auto known = kernel->getAttrOfType<ArrayAttr>("tile.tensor_maps"))
+    tensorMaps.insert(known.begin(), known.end());
+}
+
 Value KernelBuilder::parameter(ParameterAttr attribute, Type type) {
   auto known = llvm::find(parameters, attribute);
   if (known != parameters.end())
-    return kernel.getArgument(known - parameters.begin());
+    return kernel.getArgument(kernel.getNumArguments() - (parameters.end() - known));
   parameters.push_back(attribute);
   (void)kernel.insertArgument(kernel.getNumArguments(), type, DictionaryAttr(), getLoc());
   return kernel.getArguments().back();
@@ -41,11 +49,15 @@ Value KernelBuilder::tensorMap(TensorMapAttr map) {
                    TensorMapType::get(getContext(), map.getExtents().size()));
 }
 
-void KernelBuilder::finish(int64_t threads) {
-  func::ReturnOp::create(*this);
+void KernelBuilder::describeParameters() {
   if (!tensorMaps.empty())
     kernel->setAttr("tile.tensor_maps", getArrayAttr(tensorMaps.getArrayRef()));
   kernel->setAttr("tile.parameters", getArrayAttr(parameters));
+}
+
+void KernelBuilder::finish(int64_t threads) {
+  func::ReturnOp::create(*this);
+  describeParameters();
   kernel->setAttr("tile.threads", getI32IntegerAttr(threads));
 }
 

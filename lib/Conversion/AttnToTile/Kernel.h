@@ -14,10 +14,13 @@
 
 namespace mlir::attn {
 
-/// Adds arithmetic with constants to the location-carrying builder, and keeps a kernel's parameters.
+/// Adds arithmetic with constants to the location-carrying builder, and keeps a kernel's parameters: its last
+/// arguments. Those of the function it came from may stand in front.
 class KernelBuilder : public ImplicitLocOpBuilder {
 public:
   KernelBuilder(gpu::GPUModuleOp module, StringRef name, Location loc);
+  /// Goes on with a kernel whose `tile.parameters` say what it has so far.
+  explicit KernelBuilder(func::FuncOp kernel);
 
   func::FuncOp kernel;
 
@@ -28,6 +31,8 @@ public:
   Value scale();
   /// The map is described in the kernel's `tile.tensor_maps`.
   Value tensorMap(tile::TensorMapAttr map);
+  /// Sets the attributes that describe its parameters.
+  void describeParameters();
   /// Sets the attributes of the finished kernel and its terminator.
   void finish(int64_t threads);
 
@@ -76,11 +81,8 @@ private:
   SetVector<Attribute> tensorMaps;
 };
 
-/// Write the attend kernel of one schedule.
-void writeMmaKernel(Chain &chain, tile::ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name);
+/// Writes the attend kernel of a schedule on wgmma.
 void writeWgmmaKernel(Chain &chain, tile::ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name);
-/// Writes the kernel that merges the partial results of tasks that were cut.
-void writeMergeKernel(Chain &chain, gpu::GPUModuleOp module, StringRef name);
 /// Writes the kernel of an operation on a cache.
 void writeRowCopyKernel(const RowCopy &copy, gpu::GPUModuleOp module, StringRef name);
 

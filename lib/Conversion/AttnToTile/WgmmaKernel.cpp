@@ -194,7 +194,7 @@ int64_t WgmmaKernel::valueBoxes() {
 void WgmmaKernel::write() {
   warp = WarpIdOp::create(b, b.getI32Type());
   Value consumer = b.sub(warp, b.i32(producerWarps));
-  begin(b.mul(consumer, b.i32(rows)), Value());
+  begin(b.mul(consumer, b.i32(rows)));
   warpgroup = b.div(consumer, 4);
   warpgroupRow = b.mul(warpgroup, b.i32(4 * rows));
 
@@ -404,7 +404,8 @@ void WgmmaKernel::consume() {
   ValueRange records = tasks.getRegionIterArgs().drop_front(2);
   setTask(records.take_front(fieldsOfRecord));
   readRows();
-  State initial = initialState();
+  Value sinks = chain.init.getSinks();
+  State initial = initialState(sinks, sinks ? countsSink() : Value());
   if (sends) { // meanwhile the results before have left, and their slot is free
     FinishSendsOp::create(b);
     SyncOp::create(b, Scope::Warp); // lanes themselves read a box that was not full
@@ -458,8 +459,10 @@ void WgmmaKernel::consume() {
   auto send = [&](Value output) {
     sendOutput(output, queryTile, warpgroupRow, b.add(b.i32(1 + consumers()), warpgroup));
   };
-  writeResults(segments.getResult(0), sum, segments.getResult(2), Value(), outputColumns(),
-               b.sub(packedCount, warpRow), sends ? function_ref<void(Value)>(send) : nullptr);
+  Value lines = b.sub(packedCount, warpRow);
+  Results finished = finishState(segments.getResult(0), sum, segments.getResult(2));
+  writeResults(finished, Value(), outputColumns(), lines,
+               sends ? function_ref<void(Value)>(send) : nullptr);
   SmallVector<Value> results{b.add(taskCount, one), segments.getResult(3)};
   SmallVector<Value> firstSegment = firstSegmentOf(after);
   llvm::append_range(results, after);

@@ -60,7 +60,7 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     if (!isListOf([](Attribute a) { return isa<TensorMapAttr>(a); }))
       return expected("a list of #tile.tensor_map");
   } else if (name == "tile.threads" || name == "tile.blocks_per_sm" || name == "tile.stages" ||
-             name == "tile.key_align" || name == "tile.pieces") {
+             name == "tile.unroll" || name == "tile.key_align" || name == "tile.pieces") {
     auto count = dyn_cast<IntegerAttr>(value);
     if (!count || count.getValue().getSignificantBits() > 32 || count.getValue().slt(1))
       return expected("a positive integer");

@@ -45,7 +45,7 @@ using namespace mlir::tile;
 
 namespace {
 
-/// A loop as `--attn-to-tile` writes it.
+/// A loop as `--attn-stage-operands` leaves it.
 struct TileLoop {
   scf::ForOp loop;
   GatherOp gather;

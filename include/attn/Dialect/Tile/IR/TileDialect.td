@@ -29,6 +29,7 @@ def Tile_Dialect : Dialect {
     | `tile.row_copy` | a kernel that copies rows of a cache | `"append"`, `"move"` or `"gather"` |
     | `tile.pieces` | such a kernel | warps that share a row |
     | `tile.stages` | a loop | copies to keep in flight, see `--tile-pipeline-copies` |
+    | `tile.unroll` | a loop | iterations to do at once, see `--tile-unroll-loops` |
   }];
   let hasOperationAttrVerify = 1;
   let useDefaultTypePrinterParser = 1;

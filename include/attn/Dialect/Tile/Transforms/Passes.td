@@ -37,6 +37,29 @@ def PipelineCopiesPass : Pass<"tile-pipeline-copies", "gpu::GPUModuleOp"> {
   let statistics = [Statistic<"loops", "loops", "Loops pipelined">];
 }
 
+def FoldConstantsPass : Pass<"tile-fold-constants", "gpu::GPUModuleOp"> {
+  let summary = "Compute what is known, have each constant once, and drop what nothing uses";
+  let description = [{
+    A canonicalizer without patterns, in two walks over a kernel. Exact.
+  }];
+  let dependentDialects = ["arith::ArithDialect"];
+  let statistics = [
+    Statistic<"folded", "folded", "Operations folded, or constants found to be there">,
+    Statistic<"erased", "erased", "Operations that nothing used">
+  ];
+}
+
+def UnrollLoopsPass : Pass<"tile-unroll-loops", "gpu::GPUModuleOp"> {
+  let summary = "Do several iterations of a loop at once, reads first";
+  let description = [{
+    A loop marked `tile.unroll = N` counts from 0 in steps of 1. It becomes one in steps of N, whose iterations' reads
+    are started one after the other before the first is used, and loops in steps of N/2, N/4 and so on to 1 for what is
+    left. Exact: what a loop carries is computed in the same order.
+  }];
+  let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [Statistic<"loops", "loops", "Loops unrolled">];
+}
+
 def AllocateSharedPass : Pass<"tile-allocate-shared", "gpu::GPUModuleOp"> {
   let summary = "Place a kernel's tiles in the block's shared memory";
   let description = [{

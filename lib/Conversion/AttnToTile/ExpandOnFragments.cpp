@@ -1,0 +1,170 @@
+//===- ExpandOnFragments.cpp - Online operations on sixteen rows ----------===//
+#include "Expansion.h"
+#include "OnlineModels.h"
+
+#include "attn/Conversion/Passes.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+void FragmentExpansion::setRows(Value rows) {
+  if (auto staged = rows.getDefiningOp<StagedOp>())
+    rows = staged.getPart();
+  AttendKernel::setRows(rows.getDefiningOp<RowsOp>());
+  ArrayRef<Value> values = pieces.of(rows);
+  queryPosition = values[0], queryHead = values[1];
+}
+
+namespace {
+
+struct RowsModel : OnlineOpInterface::ExternalModel<RowsModel, RowsOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto rows = cast<RowsOp>(op);
+    e.AttendKernel::setRows(rows);
+    e.readRows();
+    e.pieces.set(rows, {e.queryPosition, e.queryHead});
+    return success();
+  }
+};
+
+struct TokensModel : OnlineOpInterface::ExternalModel<TokensModel, TokensOp> {
+  LogicalResult expandOnFragments(Operation *, FragmentExpansion &) const {
+    return success(); // it is its operands
+  }
+};
+
+struct StagedModel : OnlineOpInterface::ExternalModel<StagedModel, StagedOp> {
+  LogicalResult expandOnFragments(Operation *, FragmentExpansion &) const { return success(); }
+};
+
+struct UpdateModel : OnlineOpInterface::ExternalModel<UpdateModel, UpdateOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto update = cast<UpdateOp>(op);
+    auto staged = update.getKv().getDefiningOp<StagedOp>();
+    auto tokens = staged ? staged.getPart().getDefiningOp<TokensOp>() : TokensOp();
+    if (!tokens || staged.getCopies().size() != 2 || !update.getQuery().getDefiningOp<StagedOp>())
+      return update.emitOpError("expected rows and tokens that are staged: --attn-stage-operands does it");
+    e.setRows(update.getQuery());
+    KernelBuilder &b = e.b;
+    State state = e.stateOf(update.getState());
+    unsigned operand = llvm::find(e.chain.updates, update) - e.chain.updates.begin();
+    Value query = FragmentExpansion::copyOf(update.getQuery(), 0);
+    Value line = isa<SharedType>(query.getType()) ? e.warpRow : Value();
+    Value scores = DotOp::create(b, e.scoresType(), query, line, staged.getCopies()[0],
+                                 b.splat(b.f32(0), e.scoresType()));
+    scores = e.finishScores(scores, operand, AttendKernel::segmentOf(tokens), tokens.getFirst());
+    AttendKernel::Step step = e.softmax(scores, state);
+    Value acc = e.rescale([&] { return state.acc; }, step);
+    acc = DotOp::create(b, e.accType(), e.packWeights(step.weights), Value(), staged.getCopies()[1], acc);
+    e.pieces.set(update.getResult(), {step.max, step.sum, acc});
+    return success();
+  }
+};
+
+struct WarpsModel : OnlineOpInterface::ExternalModel<WarpsModel, WarpsOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto warps = cast<WarpsOp>(op);
+    KernelBuilder &b = e.b;
+    int64_t count = e.schedule.getWarps();
+    State state = e.stateOf(warps.getPart());
+    Type f32 = b.getF32Type();
+    Value warp = WarpIdOp::create(b, b.getI32Type());
+    Value sum = CompleteOp::create(b, e.rowsOf(f32), state.sum);
+    // Every warp gets a share of the columns, two blocks of 8 at least.
+    int64_t share = llvm::alignTo(llvm::divideCeil(e.chain.paddedValueDim(), count), 16);
+    FragmentType shareType = b.fragment({Axis::Query, Axis::Feature}, {e.rows, share}, f32);
+    SyncOp::create(b, Scope::Block); // the rings are free for the exchange
+    auto merge =
+        MergeWarpsOp::create(b, e.rowsOf(f32), e.rowsOf(f32), shareType, state.max, sum, state.acc,
+                             e.exchangeMemory(), e.toLog2, warp, b.getI64IntegerAttr(count));
+    e.pieces.set(warps.getState(), {merge.getMergedMax(), merge.getMergedSum(), merge.getMergedAcc(),
+                                    b.mul(warp, b.i32(share))});
+    return success();
+  }
+};
+
+struct InitModel : OnlineOpInterface::ExternalModel<InitModel, InitOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto init = cast<InitOp>(op);
+    e.setRows(init.getQuery());
+    e.pieces.set(init.getState(), e.initialState(init.getSinks(), e.sinkCounts).values());
+    return success();
+  }
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const { return attn::expandOnLanes(cast<InitOp>(op), e); }
+};
+
+struct MergeModel : OnlineOpInterface::ExternalModel<MergeModel, MergeOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto merge = cast<MergeOp>(op);
+    State state = e.mergeStates(e.stateOf(merge.getLhs()), e.stateOf(merge.getRhs()));
+    e.pieces.set(merge.getResult(), state.values());
+    return success();
+  }
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const { return attn::expandOnLanes(cast<MergeOp>(op), e); }
+};
+
+struct FinishModel : OnlineOpInterface::ExternalModel<FinishModel, FinishOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto finish = cast<FinishOp>(op);
+    State state = e.stateOf(finish.getState());
+    if (cast<FragmentType>(state.sum.getType()).getPartial())
+      state.sum = CompleteOp::create(e.b, e.rowsOf(e.b.getF32Type()), state.sum);
+    AttendKernel::Results results = e.finishState(state.max, state.sum, state.acc);
+    SmallVector<Value> output{results.output};
+    llvm::append_range(output, e.pieces.of(finish.getState()).drop_front(3));
+    // The LSE is a part of a state that is stored, whether or not it is a result.
+    output.push_back(results.lse);
+    e.pieces.set(finish.getOutput(), output);
+    if (finish.getLse())
+      e.pieces.set(finish.getLse(), {results.lse});
+    return success();
+  }
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const { return attn::expandOnLanes(cast<FinishOp>(op), e); }
+};
+
+struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, attn::WriteOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto write = cast<attn::WriteOp>(op);
+    KernelBuilder &b = e.b;
+    e.setRows(write.getRows());
+    e.partial = write.getPart();
+    ArrayRef<Value> output = e.pieces.of(write.getOutput());
+    Value column = output.size() == 3 ? output[1] : Value();
+    int64_t features = cast<FragmentType>(output[0].getType()).getSizes()[1];
+    Value lines = b.sub(e.packedCount, e.warpRow);
+    IntegerAttr columns;
+    if (features * (column ? e.schedule.getWarps() : 1) != e.chain.valueDim())
+      columns = b.getI64IntegerAttr(e.chain.valueDim());
+    if (column) { // all warps have these rows
+      Value warp = WarpIdOp::create(b, b.getI32Type());
+      lines = b.select(b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)), lines, b.i32(0));
+    }
+    e.writeResults({output.front(), output.back()}, column, columns, lines);
+    return success();
+  }
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const { return attn::expandOnLanes(cast<attn::WriteOp>(op), e); }
+};
+
+struct StoredModel : OnlineOpInterface::ExternalModel<StoredModel, StoredOp> {
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const { return attn::expandOnLanes(cast<StoredOp>(op), e); }
+};
+
+} // namespace
+
+void attn::registerOnlineModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
+    RowsOp::attachInterface<RowsModel>(*context);
+    TokensOp::attachInterface<TokensModel>(*context);
+    StagedOp::attachInterface<StagedModel>(*context);
+    InitOp::attachInterface<InitModel>(*context);
+    UpdateOp::attachInterface<UpdateModel>(*context);
+    MergeOp::attachInterface<MergeModel>(*context);
+    WarpsOp::attachInterface<WarpsModel>(*context);
+    FinishOp::attachInterface<FinishModel>(*context);
+    attn::WriteOp::attachInterface<WriteModel>(*context);
+    StoredOp::attachInterface<StoredModel>(*context);
+  });
+}
+
+#include "attn/Conversion/OnlineOpInterface.cpp.inc"

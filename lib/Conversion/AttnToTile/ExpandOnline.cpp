@@ -1,0 +1,160 @@
+//===- ExpandOnline.cpp - Online operations become tile operations --------===//
+//
+// Every online operation gives way to what it says of itself, in place. Loops that
+// carry states carry what stands for them. When nothing is left that needs them,
+// the arguments of the function that the kernel came from go.
+//
+//===----------------------------------------------------------------------===//
+#include "Expansion.h"
+
+#include "attn/Conversion/Passes.h"
+
+namespace mlir::attn {
+#define GEN_PASS_DEF_EXPANDONLINEPASS
+#include "attn/Conversion/Passes.h.inc"
+} // namespace mlir::attn
+
+using namespace mlir;
+using namespace mlir::attn;
+
+namespace {
+
+bool isState(Value value) { return isa<StateType>(value.getType()); }
+
+template <typename ExpansionT> class Expander {
+public:
+  Expander(ExpansionT &expansion) : expansion(expansion), b(expansion.b) {}
+
+  LogicalResult run() {
+    if (failed(expand(expansion.b.kernel.front())))
+      return failure();
+    for (Operation *op : llvm::reverse(left)) {
+      op->dropAllUses();
+      op->erase();
+    }
+    return success();
+  }
+
+private:
+  LogicalResult expand(Block &block) {
+    for (Operation &op : llvm::make_early_inc_range(block)) {
+      b.setInsertionPoint(&op);
+      if (auto online = dyn_cast<OnlineOpInterface>(op)) {
+        if (failed(expandOne(online)))
+          return failure();
+        left.push_back(&op);
+      } else if (auto loop = dyn_cast<scf::ForOp>(op); loop && llvm::any_of(loop.getInitArgs(), isState)) {
+        if (failed(expandLoop(loop)))
+          return failure();
+      } else {
+        for (Region &region : op.getRegions())
+          for (Block &inner : region)
+            if (failed(expand(inner)))
+              return failure();
+      }
+    }
+    return success();
+  }
+
+  LogicalResult expandOne(OnlineOpInterface op) {
+    if constexpr (std::is_same_v<ExpansionT, FragmentExpansion>)
+      return op.expandOnFragments(expansion);
+    else
+      return op.expandOnLanes(expansion);
+  }
+
+  SmallVector<Value> flatten(ValueRange values) {
+    SmallVector<Value> flat;
+    for (Value value : values)
+      if (isState(value))
+        llvm::append_range(flat, expansion.pieces.of(value));
+      else
+        flat.push_back(value);
+    return flat;
+  }
+
+  /// Lets `flat` stand for `values`: pieces for a state, a value for any other.
+  void stand(ValueRange values, ValueRange flat, ValueRange inits) {
+    for (auto [value, init] : llvm::zip(values, inits)) {
+      size_t count = isState(value) ? expansion.pieces.of(init).size() : 1;
+      if (isState(value))
+        expansion.pieces.set(value, SmallVector<Value>(flat.take_front(count)));
+      else
+        value.replaceAllUsesWith(flat.front());
+      flat = flat.drop_front(count);
+    }
+  }
+
+  LogicalResult expandLoop(scf::ForOp loop) {
+    auto carried = scf::ForOp::create(b, loop.getLowerBound(), loop.getUpperBound(), loop.getStep(),
+                                      flatten(loop.getInitArgs()));
+    carried->setDiscardableAttrs(loop->getDiscardableAttrDictionary());
+    Block &body = *carried.getBody();
+    if (!body.empty())
+      body.getTerminator()->erase();
+    body.getOperations().splice(body.end(), loop.getBody()->getOperations());
+    loop.getInductionVar().replaceAllUsesWith(carried.getInductionVar());
+    stand(loop.getRegionIterArgs(), carried.getRegionIterArgs(), loop.getInitArgs());
+    stand(loop.getResults(), carried.getResults(), loop.getInitArgs());
+    left.push_back(loop);
+    if (failed(expand(body)))
+      return failure();
+    Operation *yield = body.getTerminator();
+    b.setInsertionPoint(yield);
+    scf::YieldOp::create(b, flatten(yield->getOperands()));
+    yield->erase();
+    return success();
+  }
+
+  ExpansionT &expansion;
+  KernelBuilder &b;
+  SmallVector<Operation *> left; ///< that nothing needs any more; what uses them comes behind them
+};
+
+/// The arguments in front of the kernel's parameters.
+void eraseOnlineArguments(func::FuncOp kernel) {
+  size_t parameters = kernel->getAttrOfType<ArrayAttr>("tile.parameters").size();
+  BitVector online(kernel.getNumArguments());
+  online.set(0, kernel.getNumArguments() - parameters);
+  (void)kernel.eraseArguments(online);
+}
+
+struct ExpandOnline : attn::impl::ExpandOnlinePassBase<ExpandOnline> {
+  void runOnOperation() override {
+    for (auto kernel : getOperation().getOps<func::FuncOp>()) {
+      FinishOp finish;
+      kernel.walk([&](FinishOp op) { finish = op; });
+      if (!finish)
+        continue;
+      if (!kernel->hasAttr("tile.parameters")) {
+        kernel.emitError("expected a kernel that walks the plan: --attn-walk-plan makes it");
+        return signalPassFailure();
+      }
+      if (failed(kernel->hasAttr("tile.schedule") ? expandOnFragments(kernel)
+                                                  : expandOnLanes(kernel, finish.getState().getType())))
+        return signalPassFailure();
+      eraseOnlineArguments(kernel);
+    }
+  }
+
+  static LogicalResult expandOnFragments(func::FuncOp kernel) {
+    Chain chain = findChainInKernel(kernel);
+    FragmentExpansion expansion(chain, kernel);
+    expansion.b.setInsertionPointToStart(&kernel.front());
+    expansion.computeConstants();
+    if (failed(Expander(expansion).run()))
+      return failure();
+    expansion.b.describeParameters();
+    return success();
+  }
+
+  static LogicalResult expandOnLanes(func::FuncOp kernel, StateType type) {
+    LaneExpansion expansion(type, kernel);
+    if (failed(Expander(expansion).run()))
+      return failure();
+    expansion.b.describeParameters();
+    return success();
+  }
+};
+
+} // namespace

@@ -1,0 +1,94 @@
+//===- MakeKernels.cpp - The kernels of a function ------------------------===//
+#include "Kernel.h"
+
+#include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Attn/IR/Signature.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+namespace mlir::attn {
+#define GEN_PASS_DEF_MAKEKERNELSPASS
+#include "attn/Conversion/Passes.h.inc"
+} // namespace mlir::attn
+
+using namespace mlir;
+using namespace mlir::attn;
+
+namespace {
+
+struct MakeKernels : attn::impl::MakeKernelsPassBase<MakeKernels> {
+  void runOnOperation() override {
+    SmallVector<func::FuncOp> functions;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (function->hasAttr("tile.schedules") || findRowCopy(function))
+        functions.push_back(function);
+    for (func::FuncOp function : functions) {
+      std::optional<RowCopy> copy = findRowCopy(function);
+      if (failed(copy ? makeRowCopy(function, *copy) : makeAttention(function)))
+        return signalPassFailure();
+      function.erase();
+    }
+  }
+
+  static LogicalResult makeRowCopy(func::FuncOp function, const RowCopy &copy) {
+    if (failed(readSignature(function)))
+      return failure();
+    writeRowCopyKernel(copy, makeModule(function), function.getName());
+    return success();
+  }
+
+  static LogicalResult makeAttention(func::FuncOp function) {
+    FailureOr<Chain> chain = findChain(function);
+    if (failed(chain))
+      return failure();
+    for (BlockArgument argument : function.getArguments())
+      if (argumentName(argument).empty())
+        return function.emitError() << "argument #" << argument.getArgNumber()
+                                    << " has no name: expected an attribute attn.name = \"...\"";
+    gpu::GPUModuleOp module = makeModule(function);
+    for (auto schedule : function->getAttrOfType<ArrayAttr>("tile.schedules").getAsRange<tile::ScheduleAttr>()) {
+      std::string name = (function.getName() + "_rows" + Twine(schedule.getRows())).str();
+      if (schedule.getKind() == tile::ScheduleKind::Mma) {
+        func::FuncOp kernel = copyInto(module, function, name);
+        kernel->setAttr("tile.schedule", schedule);
+        continue;
+      }
+      if (!chain->merges.empty() || chain->inits.size() > 1) {
+        Operation *op = chain->merges.empty() ? chain->inits.back() : chain->merges.front().getOperation();
+        return op->emitOpError("expected a single chain of updates for ")
+               << schedule << "; --canonicalize turns merges into chains, and mma takes them as they are";
+      }
+      writeWgmmaKernel(*chain, schedule, module, name);
+    }
+    makeMerge(*chain, copyInto(module, function, (function.getName() + "_merge").str()));
+    return success();
+  }
+
+  /// The copy finishes what other kernels have stored, instead of a state of its own.
+  static void makeMerge(Chain &chain, func::FuncOp kernel) {
+    FinishOp finish = findChainInKernel(kernel).finish;
+    OpBuilder b(finish);
+    finish.getStateMutable().assign(PartsOp::create(b, finish.getLoc(), finish.getState().getType(),
+                                                    kernel.getArgument(queryNumber(chain)), chain.kvHeads(),
+                                                    chain.headClasses() != nullptr));
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(kernel.getFunctionBody().front())))
+      if (isa<InitOp, UpdateOp, MergeOp>(op))
+        op.erase();
+  }
+  static unsigned queryNumber(Chain &chain) { return cast<BlockArgument>(chain.query()).getArgNumber(); }
+
+  static func::FuncOp copyInto(gpu::GPUModuleOp module, func::FuncOp function, StringRef name) {
+    func::FuncOp copy = function.clone();
+    copy.setName(name);
+    copy->removeAttr("tile.schedules");
+    module.push_back(copy);
+    return copy;
+  }
+
+  static gpu::GPUModuleOp makeModule(func::FuncOp function) {
+    OpBuilder builder(function);
+    return gpu::GPUModuleOp::create(builder, function.getLoc(), (function.getName() + "_kernels").str());
+  }
+};
+
+} // namespace

@@ -1,0 +1,154 @@
+//===- StageOperands.cpp - Copies of rows and tokens on the chip ----------===//
+//
+// Dots read shared memory, or registers. Where an online operation takes rows or
+// tokens, this pass puts copies of them on the chip in front of it:
+//
+//   rows     one gather by the block where the task begins; each loop over tiles
+//            waits for it, and loads it into registers if the schedule says so
+//   tokens   a gather of keys and values at the start of each iteration, into a
+//            slot of two rings, with the waits of a program that copies first and
+//            computes then. --tile-pipeline-copies lets the two overlap.
+//
+// Where the keys of a tile are split between warps, each warp copies its own
+// and nothing but these holds it up.
+//
+//===----------------------------------------------------------------------===//
+#include "AttendKernel.h"
+
+#include "attn/Conversion/Passes.h"
+
+namespace mlir::attn {
+#define GEN_PASS_DEF_STAGEOPERANDSPASS
+#include "attn/Conversion/Passes.h.inc"
+} // namespace mlir::attn
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+namespace {
+
+class Staging : public AttendKernel {
+public:
+  Staging(Chain &chain, func::FuncOp kernel)
+      : AttendKernel(chain, kernel), scope(schedule.getSplitKeys() ? Scope::Warp : Scope::Block) {}
+
+  void run(RowsOp queryRows);
+
+private:
+  void allocate();
+  void stageRows(RowsOp queryRows);
+  void stageTokens(UpdateOp update);
+  void awaitRows(UpdateOp update, scf::ForOp tiles);
+
+  Scope scope;
+  Value queryTile, keyRing, valueRing;
+};
+
+void Staging::run(RowsOp queryRows) {
+  b.setInsertionPointAfter(*b.kernel.front().getOps<StartNextOp>().begin());
+  allocate();
+  stageRows(queryRows);
+  for (UpdateOp update : chain.updates) {
+    awaitRows(update, cast<scf::ForOp>(update->getParentOp()));
+    stageTokens(update);
+  }
+  b.describeParameters();
+}
+
+void Staging::allocate() {
+  auto ring = [&](int64_t features) {
+    auto type = RingType::get(b.getContext(), schedule.getStages(), sharedType(Axis::Key, keys, features));
+    return AllocOp::create(b, type, Value(), /*per_warp=*/schedule.getSplitKeys(), IntegerAttr());
+  };
+  queryTile = AllocOp::create(b, sharedType(Axis::Query, schedule.getRows(), chain.paddedKeyDim()), Value(),
+                              false, IntegerAttr());
+  keyRing = ring(chain.paddedKeyDim());
+  valueRing = ring(chain.paddedValueDim());
+}
+
+void Staging::stageRows(RowsOp queryRows) {
+  setRows(queryRows);
+  b.setInsertionPoint(queryRows);
+  gatherQueries(queryTile, Scope::Block);
+  CommitOp::create(b);
+  // A task without segments has not waited for its queries.
+  scf::ForOp segments = chain.updates.front()->getParentOfType<scf::ForOp>()->getParentOfType<scf::ForOp>();
+  b.setInsertionPointAfter(segments);
+  WaitOp::create(b, 0);
+  // The next task overwrites queries that slower warps may still read, unless they met behind the last loop or
+  // exchange results.
+  if (schedule.getStages() == 1 && !schedule.getSplitKeys()) {
+    b.setInsertionPoint(segments->getBlock()->getTerminator());
+    for (Operation &op : llvm::reverse(*segments->getBlock()))
+      if (isa<attn::WriteOp>(op)) {
+        b.setInsertionPointAfter(&op);
+        break;
+      }
+    SyncOp::create(b, Scope::Block);
+  }
+}
+
+/// Waits for queries in front of the loop that reads them, and not where they were asked for, because the
+/// pipeline starts the first tiles of keys in front of a wait that precedes its loop.
+void Staging::awaitRows(UpdateOp update, scf::ForOp tiles) {
+  b.setInsertionPoint(tiles);
+  WaitOp::create(b, 0);
+  SyncOp::create(b, Scope::Block);
+  Value copy = queryTile;
+  if (schedule.getQueryInRegisters())
+    copy = LoadOp::create(b, queryType(), queryTile, warpRow);
+  Value query = update.getQuery();
+  update.getQueryMutable().assign(StagedOp::create(b, query.getType(), query, copy));
+}
+
+void Staging::stageTokens(UpdateOp update) {
+  auto tokens = update.getKv().getDefiningOp<TokensOp>();
+  Segment segment = segmentOf(tokens);
+  b.setInsertionPointAfter(tokens);
+  auto slot = [&](Value ring) {
+    return SlotOp::create(b, cast<RingType>(ring.getType()).getTile(), ring, b.i32(0));
+  };
+  Value keyTile = slot(keyRing), valueTile = slot(valueRing);
+  Value slots = lookupTokens(update, segment, tokens.getFirst(), scope);
+  gatherTokens(update, segment, tokens.getFirst(), slots, {"k", "v"}, ValueRange{keyTile, valueTile}, scope);
+  CommitOp::create(b);
+  WaitOp::create(b, 0);
+  SyncOp::create(b, scope);
+  auto staged = StagedOp::create(b, tokens.getType(), tokens, ValueRange{keyTile, valueTile});
+  update.getKvMutable().assign(staged);
+  b.setInsertionPointAfter(update);
+  SyncOp::create(b, scope); // the slot may be filled again
+}
+
+/// What --attn-walk-plan leaves.
+LogicalResult verify(func::FuncOp kernel, Chain &chain) {
+  if (!kernel->hasAttr("tile.schedule") || !kernel->hasAttr("tile.parameters"))
+    return kernel.emitError("expected a kernel with a tile.schedule and tile.parameters");
+  if (chain.inits.empty() || !chain.finish || kernel.front().getOps<StartNextOp>().empty())
+    return kernel.emitError("expected a kernel that walks the plan: --attn-walk-plan makes it");
+  for (UpdateOp update : chain.updates) {
+    auto tiles = dyn_cast<scf::ForOp>(update->getParentOp());
+    if (!tiles || !isa<scf::ForOp>(tiles->getParentOp()))
+      return update.emitOpError("expected a loop over tiles in one over segments around it");
+    if (!update.getKv().getDefiningOp<TokensOp>() || !update.getQuery().getDefiningOp<RowsOp>())
+      return update.emitOpError("expected attn.rows and attn.tokens as its operands");
+  }
+  return success();
+}
+
+struct StageOperands : attn::impl::StageOperandsPassBase<StageOperands> {
+  void runOnOperation() override {
+    SmallVector<RowsOp> found;
+    getOperation().walk([&](RowsOp rows) { found.push_back(rows); });
+    for (RowsOp queryRows : found) {
+      auto kernel = queryRows->getParentOfType<func::FuncOp>();
+      Chain chain = findChainInKernel(kernel);
+      if (failed(verify(kernel, chain)))
+        return signalPassFailure();
+      Staging(chain, kernel).run(queryRows);
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,44 @@
+//===- FoldConstants.cpp - Each constant once, and nothing that is not used ===//
+#include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/Iterators.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Transforms/FoldUtils.h"
+
+namespace mlir::tile {
+#define GEN_PASS_DEF_FOLDCONSTANTSPASS
+#include "attn/Dialect/Tile/Transforms/Passes.h.inc"
+} // namespace mlir::tile
+
+using namespace mlir;
+
+namespace {
+
+struct FoldConstants : tile::impl::FoldConstantsPassBase<FoldConstants> {
+  void runOnOperation() override {
+    for (auto kernel : getOperation().getOps<func::FuncOp>()) {
+      OperationFolder folder(&getContext());
+      kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
+        if (op != kernel && succeeded(folder.tryToFold(op)))
+          ++folded;
+      });
+      eraseUnused(kernel);
+    }
+  }
+
+  /// Users stand behind what they use: the last ones go first.
+  void eraseUnused(func::FuncOp kernel) {
+    kernel.walk<WalkOrder::PostOrder, mlir::ReverseIterator>([&](Operation *op) {
+      if (op != kernel && isOpTriviallyDead(op)) {
+        op->erase();
+        ++erased;
+      }
+    });
+  }
+};
+
+} // namespace

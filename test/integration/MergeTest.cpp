@@ -1,0 +1,164 @@
+//===- MergeTest.cpp - Merges of states in a kernel -----------------------===//
+//
+// The canonicalizer turns merges into chains of updates, so what a user writes has
+// none in its kernels. Kernels take them all the same: here functions at the online
+// level are compiled as they are, without it, and give what attend gives.
+//
+//===----------------------------------------------------------------------===//
+#include "attn/Host/Host.h"
+#include "attn/Pipelines/Compile.h"
+#include "attn/Pipelines/Pipelines.h"
+#include "attn/Reference/Reference.h"
+#include "attn/Target/Manifest.h"
+#include "attn_rt/HostDevice.h"
+#include "attn_rt/Session.h"
+#include "run/Check.h"
+#include "run/Problem.h"
+#include "run/Report.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include <gtest/gtest.h>
+
+using namespace attn;
+using mlir::attn::Stage;
+
+namespace {
+
+const std::string arguments = R"(
+    !q = tensor<?x8x64xbf16>
+    !pages = !attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>
+    !dense = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+    !lse = tensor<?x8xf32>
+    !s = !attn.state<heads = 8, value_dim = 64>
+    func.func @merged(%q: !q {attn.name = "q", attn.dims = ["rows"]},
+                      %a: !pages {attn.name = "a", attn.dims = ["batch", "a_len"]},
+                      %b: !dense {attn.name = "b", attn.dims = ["batch", "b_len"]},
+                      %sinks: tensor<8xf32> {attn.name = "sink_logits"}) -> (!q, !lse) {
+)";
+
+const std::string problem = arguments + R"(
+      %o, %l = attn.attend %q over (%a see causal), (%b see causal) scale 0.125 sinks %sinks
+          : !q, !pages, !dense, tensor<8xf32> -> !q, !lse
+      return %o, %l : !q, !lse
+    })";
+
+std::string online(const std::string &body) {
+  return arguments + body + R"(
+      %o, %l = attn.finish %state : !s -> !q, !lse
+      return %o, %l : !q, !lse
+    })";
+}
+
+const std::string twoChains = online(R"(
+      %0 = attn.init %q sinks %sinks : !q, tensor<8xf32> -> !s
+      %1 = attn.update %0, %q, %a see causal scale 0.125 : !q, !pages -> !s
+      %2 = attn.init %q : !q -> !s
+      %3 = attn.update %2, %q, %b see causal scale 0.125 : !q, !dense -> !s
+      %state = attn.merge %1, %3 : !s)");
+
+/// The sink is a state of its own, and a merge is updated.
+const std::string updatedMerge = online(R"(
+      %0 = attn.init %q sinks %sinks : !q, tensor<8xf32> -> !s
+      %1 = attn.init %q : !q -> !s
+      %2 = attn.update %1, %q, %a see causal scale 0.125 : !q, !pages -> !s
+      %3 = attn.merge %0, %2 : !s
+      %state = attn.update %3, %q, %b see causal scale 0.125 : !q, !dense -> !s)");
+
+struct Kernels {
+  mlir::OwningOpRef<mlir::ModuleOp> machine;
+  rt::Manifest manifest;
+  std::unique_ptr<rt::host::LoadedCode> code;
+};
+
+class Merge : public testing::TestWithParam<std::string> {
+protected:
+  Merge()
+      : context(
+            [] {
+              mlir::DialectRegistry registry;
+              mlir::attn::registerDialects(registry);
+              return registry;
+            }(),
+            mlir::MLIRContext::Threading::DISABLED) {}
+
+  void runStage(mlir::ModuleOp module, Stage stage) {
+    mlir::PassManager manager(&context);
+    mlir::attn::addStage(manager, stage, {"sm_90a", "mma"});
+    ASSERT_TRUE(mlir::succeeded(manager.run(module)));
+  }
+
+  /// From the online level on.
+  void compile(const std::string &text, Kernels &kernels) {
+    kernels.machine = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+    ASSERT_TRUE(kernels.machine);
+    auto manifest =
+        mlir::attn::describeProblem(*kernels.machine->getOps<mlir::func::FuncOp>().begin());
+    ASSERT_TRUE(mlir::succeeded(manifest));
+    kernels.manifest = std::move(*manifest);
+    runStage(*kernels.machine, Stage::Tile);
+    runStage(*kernels.machine, Stage::Machine);
+    auto module = *kernels.machine->getOps<mlir::gpu::GPUModuleOp>().begin();
+    mlir::attn::describeKernels(module, *mlir::attn::findChip("sm_90a"), kernels.manifest);
+    auto code = host::loadForHost(module);
+    ASSERT_TRUE(static_cast<bool>(code));
+    kernels.code = std::move(*code);
+  }
+
+  void check(const Kernels &kernels, const std::string &dims, const rt::PlanOptions &options) {
+    auto module = mlir::parseSourceString<mlir::ModuleOp>(problem, &context);
+    ASSERT_TRUE(module);
+    auto function = *module->getOps<mlir::func::FuncOp>().begin();
+    run::Dims given;
+    llvm::SmallVector<llvm::StringRef> words;
+    llvm::StringRef(dims).split(words, ' ');
+    for (llvm::StringRef word : words)
+      ASSERT_TRUE(given.add(word.str()));
+    auto inputs = run::generateInputs(*run::readArguments(function), given, /*seed=*/0);
+    ASSERT_TRUE(inputs) << inputs.error().message;
+    ASSERT_TRUE(rt::addDefaults(kernels.manifest, *inputs));
+    auto reference = mlir::attn::evaluateReference(function, *inputs);
+    ASSERT_TRUE(reference) << reference.error().message;
+
+    auto device = rt::makeHostDevice({});
+    rt::ModuleSource source;
+    source.name = kernels.manifest.entry;
+    source.hostKernels = kernels.code->kernels();
+    auto batch = rt::batchFromTensors(kernels.manifest, *inputs);
+    auto session = rt::Session::create(*device, kernels.manifest, source);
+    ASSERT_TRUE(batch && session);
+    auto plan = rt::makePlan(kernels.manifest, *batch, options);
+    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_TRUE(session->bind(*inputs, *batch));
+    const auto limits = rt::PlanLimits::of(kernels.manifest, *batch);
+    ASSERT_TRUE(session->reserve(rt::planCapacity(kernels.manifest, limits, options)));
+    ASSERT_TRUE(session->run(*plan));
+    auto outputs = session->outputs();
+    ASSERT_TRUE(outputs);
+    EXPECT_TRUE(device->report().clean()) << device->report().describe();
+    auto comparison = run::compare(outputs->at("o"), &outputs->at("lse"), reference->output, &reference->lse);
+    ASSERT_TRUE(comparison);
+    EXPECT_LT(comparison->relErr, 8e-3) << comparison->worst;
+    EXPECT_LT(*comparison->maxErrLse, 2e-3) << comparison->worstLse;
+  }
+
+  mlir::MLIRContext context;
+};
+
+TEST_P(Merge, isWhatAttendGives) {
+  Kernels kernels;
+  compile(GetParam(), kernels);
+  if (HasFatalFailure())
+    return;
+  rt::PlanOptions options;
+  options.gpu = &rt::defaultGpu();
+  check(kernels, "batch=2 q_len=3 a_len=40..300 b_len=1..90", options);
+  check(kernels, "batch=2 q_len=40 a_len=70..200 b_len=90", options);
+  options.fixedSplit = 64; // results are parts, merged by the other kernel
+  check(kernels, "batch=2 q_len=2 a_len=300 b_len=200", options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Online, Merge, testing::Values(twoChains, updatedMerge));
+
+} // namespace

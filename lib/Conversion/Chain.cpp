@@ -6,8 +6,8 @@
 using namespace mlir;
 using namespace mlir::attn;
 
-/// What one kernel needs its operations to agree on. `attn.attend` guarantees it; IR at the online level may be
-/// anything.
+/// What one kernel needs its operations to agree on. `attn.attend` guarantees it; IR at the online level may
+/// be anything.
 static LogicalResult verifyChain(Chain &chain) {
   if (chain.updates.empty())
     return chain.finish.emitOpError("expected a region of which something is visible");

@@ -38,6 +38,7 @@ static FailureOr<std::string> emitModule(ModuleOp module, Stage stage, StringRef
         function.erase();
   }
   PassManager manager(module.getContext());
+  (void)applyPassManagerCLOptions(manager); // --mlir-print-ir-after and its like, where a program has them
   addStagesUpTo(manager, stage, {options.target, options.schedule});
   if (failed(manager.run(module)))
     return failure();

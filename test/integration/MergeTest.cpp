@@ -93,8 +93,7 @@ protected:
   void compile(const std::string &text, Kernels &kernels) {
     kernels.machine = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
     ASSERT_TRUE(kernels.machine);
-    auto manifest =
-        mlir::attn::describeProblem(*kernels.machine->getOps<mlir::func::FuncOp>().begin());
+    auto manifest = mlir::attn::describeProblem(*kernels.machine->getOps<mlir::func::FuncOp>().begin());
     ASSERT_TRUE(mlir::succeeded(manifest));
     kernels.manifest = std::move(*manifest);
     runStage(*kernels.machine, Stage::Tile);

@@ -100,14 +100,9 @@ public:
   }
   /// Of the segment that a tile's tokens are of.
   static Segment segmentOf(TokensOp tokens) {
-    return {Value(),
-            tokens.getInstance(),
-            Value(),
-            tokens.getEnd(),
-            tokens.getFullBegin(),
-            tokens.getFullEnd(),
-            tokens.getPos0(),
-            tokens.getFirstSlot()};
+    return {Value(),          tokens.getInstance(),  Value(),
+            tokens.getEnd(),  tokens.getFullBegin(), tokens.getFullEnd(),
+            tokens.getPos0(), tokens.getFirstSlot()};
   }
   /// The rows that a kernel's loop works on.
   void setRows(RowsOp queryRows);

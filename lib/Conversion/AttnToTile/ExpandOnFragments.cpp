@@ -75,9 +75,8 @@ struct WarpsModel : OnlineOpInterface::ExternalModel<WarpsModel, WarpsOp> {
     int64_t share = llvm::alignTo(llvm::divideCeil(e.chain.paddedValueDim(), count), 16);
     FragmentType shareType = b.fragment({Axis::Query, Axis::Feature}, {e.rows, share}, f32);
     SyncOp::create(b, Scope::Block); // the rings are free for the exchange
-    auto merge =
-        MergeWarpsOp::create(b, e.rowsOf(f32), e.rowsOf(f32), shareType, state.max, sum, state.acc,
-                             e.exchangeMemory(), e.toLog2, warp, b.getI64IntegerAttr(count));
+    auto merge = MergeWarpsOp::create(b, e.rowsOf(f32), e.rowsOf(f32), shareType, state.max, sum, state.acc,
+                                      e.exchangeMemory(), e.toLog2, warp, b.getI64IntegerAttr(count));
     e.pieces.set(warps.getState(), {merge.getMergedMax(), merge.getMergedSum(), merge.getMergedAcc(),
                                     b.mul(warp, b.i32(share))});
     return success();
@@ -91,7 +90,9 @@ struct InitModel : OnlineOpInterface::ExternalModel<InitModel, InitOp> {
     e.pieces.set(init.getState(), e.initialState(init.getSinks(), e.sinkCounts).values());
     return success();
   }
-  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const { return attn::expandOnLanes(cast<InitOp>(op), e); }
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
+    return attn::expandOnLanes(cast<InitOp>(op), e);
+  }
 };
 
 struct MergeModel : OnlineOpInterface::ExternalModel<MergeModel, MergeOp> {
@@ -101,7 +102,9 @@ struct MergeModel : OnlineOpInterface::ExternalModel<MergeModel, MergeOp> {
     e.pieces.set(merge.getResult(), state.values());
     return success();
   }
-  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const { return attn::expandOnLanes(cast<MergeOp>(op), e); }
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
+    return attn::expandOnLanes(cast<MergeOp>(op), e);
+  }
 };
 
 struct FinishModel : OnlineOpInterface::ExternalModel<FinishModel, FinishOp> {
@@ -120,7 +123,9 @@ struct FinishModel : OnlineOpInterface::ExternalModel<FinishModel, FinishOp> {
       e.pieces.set(finish.getLse(), {results.lse});
     return success();
   }
-  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const { return attn::expandOnLanes(cast<FinishOp>(op), e); }
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
+    return attn::expandOnLanes(cast<FinishOp>(op), e);
+  }
 };
 
 struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, attn::WriteOp> {
@@ -143,11 +148,15 @@ struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, attn::WriteOp> 
     e.writeResults({output.front(), output.back()}, column, columns, lines);
     return success();
   }
-  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const { return attn::expandOnLanes(cast<attn::WriteOp>(op), e); }
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
+    return attn::expandOnLanes(cast<attn::WriteOp>(op), e);
+  }
 };
 
 struct StoredModel : OnlineOpInterface::ExternalModel<StoredModel, StoredOp> {
-  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const { return attn::expandOnLanes(cast<StoredOp>(op), e); }
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
+    return attn::expandOnLanes(cast<StoredOp>(op), e);
+  }
 };
 
 } // namespace

@@ -25,9 +25,9 @@ private:
   DenseMap<Value, SmallVector<Value>> pieces;
 };
 
-/// Sixteen rows to a warp. Pieces of a state are maximum, sum and accumulator and, where warps share the columns,
-/// this warp's first; of rows their positions and query heads; of an output its fragment and the first column, if
-/// there is one; of an LSE its fragment.
+/// Sixteen rows to a warp. Pieces of a state are maximum, sum and accumulator and, where warps share the
+/// columns, this warp's first; of rows their positions and query heads; of an output its fragment and the
+/// first column, if there is one; of an LSE its fragment.
 struct FragmentExpansion : AttendKernel {
   FragmentExpansion(Chain &chain, func::FuncOp kernel) : AttendKernel(chain, kernel) {}
 
@@ -45,8 +45,9 @@ struct FragmentExpansion : AttendKernel {
   Pieces pieces;
 };
 
-/// One row to a warp, its columns four adjacent ones of each 128 to a lane. Pieces of a state are maximum, sum and
-/// columns; of stored states which is this lane's, and their count; of an output its columns, of an LSE a number.
+/// One row to a warp, its columns four adjacent ones of each 128 to a lane. Pieces of a state are maximum,
+/// sum and columns; of stored states which is this lane's, and their count; of an output its columns, of an
+/// LSE a number.
 struct LaneExpansion {
   LaneExpansion(StateType type, func::FuncOp kernel);
 

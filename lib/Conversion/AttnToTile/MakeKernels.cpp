@@ -46,7 +46,8 @@ struct MakeKernels : attn::impl::MakeKernelsPassBase<MakeKernels> {
         return function.emitError() << "argument #" << argument.getArgNumber()
                                     << " has no name: expected an attribute attn.name = \"...\"";
     gpu::GPUModuleOp module = makeModule(function);
-    for (auto schedule : function->getAttrOfType<ArrayAttr>("tile.schedules").getAsRange<tile::ScheduleAttr>()) {
+    for (auto schedule :
+         function->getAttrOfType<ArrayAttr>("tile.schedules").getAsRange<tile::ScheduleAttr>()) {
       std::string name = (function.getName() + "_rows" + Twine(schedule.getRows())).str();
       if (schedule.getKind() == tile::ScheduleKind::Mma) {
         func::FuncOp kernel = copyInto(module, function, name);

@@ -76,8 +76,8 @@ void Staging::stageRows(RowsOp queryRows) {
   scf::ForOp segments = chain.updates.front()->getParentOfType<scf::ForOp>()->getParentOfType<scf::ForOp>();
   b.setInsertionPointAfter(segments);
   WaitOp::create(b, 0);
-  // The next task overwrites queries that slower warps may still read, unless they met behind the last loop or
-  // exchange results.
+  // The next task overwrites queries that slower warps may still read, unless they met behind the last loop
+  // or exchange results.
   if (schedule.getStages() == 1 && !schedule.getSplitKeys()) {
     b.setInsertionPoint(segments->getBlock()->getTerminator());
     for (Operation &op : llvm::reverse(*segments->getBlock()))

@@ -9,8 +9,8 @@ using namespace mlir::tile;
 static constexpr int64_t warps = 4;
 /// Stored states that a warp looks up at once, one per lane.
 static constexpr int64_t lanes = 32;
-/// Blocks on a multiprocessor: registers for loads in flight, and few enough (102) to wait beside two blocks of
-/// decode.
+/// Blocks on a multiprocessor: registers for loads in flight, and few enough (102) to wait beside two blocks
+/// of decode.
 static constexpr int64_t blocks = 5;
 
 namespace {
@@ -21,8 +21,8 @@ struct PartsWalk {
   bool bySlot;
   Value starts, outputs, numbers, count, lane;
 
-  /// The (row, head) that the plan's number of a row and a slot means: query heads of a group are neighbours in
-  /// both.
+  /// The (row, head) that the plan's number of a row and a slot means: query heads of a group are neighbours
+  /// in both.
   Value outputOf(Value number) {
     if (!bySlot)
       return number;
@@ -67,8 +67,8 @@ struct PartsWalk {
     Value stored = StoredOp::create(b, state.getType(), loop.getRegionIterArg(1), b.sub(end, first));
     Value merged = MergeOp::create(b, state.getType(), soFar, stored);
     Value following = b.add(first, b.i32(lanes));
-    SmallVector<Value> next = readIf(b.less(following, end), 1,
-                                     [&]() -> SmallVector<Value> { return {numberOf(following, end)}; });
+    SmallVector<Value> next =
+        readIf(b.less(following, end), 1, [&]() -> SmallVector<Value> { return {numberOf(following, end)}; });
     scf::YieldOp::create(b, ValueRange{merged, next[0]});
     return loop.getResult(0);
   }
@@ -80,8 +80,15 @@ void attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &argume
   auto finish = cast<FinishOp>(*parts.getState().user_begin());
   int64_t heads = cast<RankedTensorType>(parts.getQuery().getType()).getDimSize(1);
   auto output = cast<RankedTensorType>(finish.getOutput().getType());
-  PartsWalk walk{KernelBuilder(kernel), heads, heads / static_cast<int64_t>(parts.getKvHeads()),
-                 parts.getBySlot(), {}, {}, {}, {}, {}};
+  PartsWalk walk{KernelBuilder(kernel),
+                 heads,
+                 heads / static_cast<int64_t>(parts.getKvHeads()),
+                 parts.getBySlot(),
+                 {},
+                 {},
+                 {},
+                 {},
+                 {}};
   KernelBuilder &b = walk.b;
   b.setInsertionPointToEnd(&kernel.front());
   Type i32 = b.getI32Type(), f32 = b.getF32Type();

@@ -66,8 +66,8 @@ private:
   DenseMap<Value, unsigned> lineOf; ///< the line that leaves a state
 };
 
-/// An update continues the line of its state, unless another operation uses that, too, or a merge made it. Then
-/// it starts a line of its own, which is merged with that state behind the loops: update(a, R) =
+/// An update continues the line of its state, unless another operation uses that, too, or a merge made it.
+/// Then it starts a line of its own, which is merged with that state behind the loops: update(a, R) =
 /// merge(a, update(init, R)).
 void Walk::findLines() {
   for (auto [number, update] : llvm::enumerate(chain.updates)) {
@@ -165,9 +165,8 @@ void Walk::walkTiles(unsigned operand, Line &line, const Segment &segment, Value
     firstKey = b.add(firstKey, b.mul(warp, b.i32(keys)));
   UpdateOp update = chain.updates[operand];
   Value region = mapping.lookup(update.getKv());
-  Value tokens =
-      TokensOp::create(b, region.getType(), region, segment.instance, firstKey, segment.kvEnd,
-                       segment.fullBegin, segment.fullEnd, segment.pos0, segment.firstSlot);
+  Value tokens = TokensOp::create(b, region.getType(), region, segment.instance, firstKey, segment.kvEnd,
+                                  segment.fullBegin, segment.fullEnd, segment.pos0, segment.firstSlot);
   IRMapping onTile = mapping;
   onTile.map(update.getState(), loop.getRegionIterArg(0));
   onTile.map(update.getQuery(), queryRows);

@@ -461,8 +461,7 @@ void WgmmaKernel::consume() {
   };
   Value lines = b.sub(packedCount, warpRow);
   Results finished = finishState(segments.getResult(0), sum, segments.getResult(2));
-  writeResults(finished, Value(), outputColumns(), lines,
-               sends ? function_ref<void(Value)>(send) : nullptr);
+  writeResults(finished, Value(), outputColumns(), lines, sends ? function_ref<void(Value)>(send) : nullptr);
   SmallVector<Value> results{b.add(taskCount, one), segments.getResult(3)};
   SmallVector<Value> firstSegment = firstSegmentOf(after);
   llvm::append_range(results, after);

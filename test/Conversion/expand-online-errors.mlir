@@ -1,0 +1,49 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics --attn-expand-online
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+
+gpu.module @kernels {
+  // expected-error @+1 {{expected a kernel that walks the plan: --attn-walk-plan makes it}}
+  func.func @walk(%q: !query {attn.name = "q"}) {
+    %0 = attn.init %q : !query -> !state
+    %o = attn.finish %0 : !state -> !query
+    return
+  }
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true>
+
+gpu.module @kernels {
+  func.func @unstaged(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %i: i32) attributes {tile.parameters = [], tile.schedule = #rows16} {
+    %r = attn.rows %q [%i for %i] head %i slot %i from %i : !query
+    %0 = attn.init %r : !query -> !state
+    %t = attn.tokens %kv [%i] from %i to %i full %i to %i pos0 %i first_slot %i : !kv
+    // expected-error @+1 {{expected rows and tokens that are staged: --attn-stage-operands does it}}
+    %1 = attn.update %0, %r, %t see causal scale 1.0 : !query, !kv -> !state
+    %o = attn.finish %1 : !state -> !query
+    return
+  }
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+
+gpu.module @kernels {
+  func.func @lanes(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.parameters = []} {
+    %0 = attn.init %q : !query -> !state
+    // expected-error @+1 {{has no form where a warp holds one row}}
+    %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+    %o = attn.finish %1 : !state -> !query
+    return
+  }
+}

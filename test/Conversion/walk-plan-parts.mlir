@@ -1,0 +1,35 @@
+// RUN: attn-opt %s --attn-walk-plan | FileCheck %s
+
+// A kernel that merges walks the plan's list of rows, and of a row's states 32 at a time.
+
+!query = tensor<?x8x64xbf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+
+gpu.module @kernels {
+  func.func @merge(%q: !query {attn.name = "q"}) -> (!query, tensor<?x8xf32>) {
+    %s = attn.parts %q kv_heads 2 : !query -> !state
+    %o, %lse = attn.finish %s : !state -> !query, tensor<?x8xf32>
+    return %o, %lse : !query, tensor<?x8xf32>
+  }
+}
+
+// CHECK: func.func @merge(%[[Q:arg0]]:
+// CHECK-SAME: tile.blocks_per_sm = 5
+// CHECK-SAME: #tile.parameter<buffer, "plan.merge_start">, #tile.parameter<buffer, "plan.merge_rows">,
+// CHECK-SAME: #tile.parameter<buffer, "plan.merge_partials">
+// How many rows there are stands before the starts of their lists.
+// CHECK: %[[COUNT:.*]] = tile.read %{{.*}}[%c0_i64]
+// What the plan says of the first row is read while the attention still runs.
+// CHECK: %[[PLANNED:.*]]:4 = scf.if
+// CHECK: tile.read_range
+// CHECK: tile.await_previous
+// CHECK-NEXT: scf.for {{.*}} to %[[COUNT]] {{.*}} iter_args(%[[BEGIN:[^ ]*]] = %[[PLANNED]]#0, %[[END:[^ ]*]] = %[[PLANNED]]#1, %[[ROW:[^ ]*]] = %[[PLANNED]]#2, %[[FIRST:[^ ]*]] = %[[PLANNED]]#3)
+// CHECK: %[[TARGET:.*]] = arith.extsi %[[ROW]]
+// CHECK-NEXT: %[[EMPTY:.*]] = attn.init %[[Q]]
+// CHECK: %[[ALL:.*]]:2 = scf.for %[[I:.*]] = %[[BEGIN]] to %[[END]] {{.*}} iter_args(%[[SO_FAR:[^ ]*]] = %[[EMPTY]], %[[NUMBER:[^ ]*]] = %[[FIRST]])
+// CHECK: %[[LEFT:.*]] = arith.subi %[[END]], %[[I]]
+// CHECK-NEXT: %[[STORED:.*]] = attn.stored[%[[NUMBER]]] count %[[LEFT]]
+// CHECK-NEXT: %[[MERGED:.*]] = attn.merge %[[SO_FAR]], %[[STORED]]
+// CHECK: scf.yield %[[MERGED]],
+// CHECK: %[[O:.*]], %[[LSE:.*]] = attn.finish %[[ALL]]#0
+// CHECK-NEXT: attn.write %[[O]], %[[LSE]] to %[[TARGET]]

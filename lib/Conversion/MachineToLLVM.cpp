@@ -94,7 +94,7 @@ struct MachineToLLVM : attn::impl::MachineToLLVMPassBase<MachineToLLVM> {
     patterns.add<KernelPattern, ReturnPattern>(converter, context);
     ConversionTarget target(*context);
     target.addLegalDialect<LLVM::LLVMDialect, NVVM::NVVMDialect>();
-    target.addLegalOp<gpu::GPUModuleOp, tile::WgmmaOp, tile::WgmmaWaitOp>();
+    target.addLegalOp<gpu::GPUModuleOp, tile::MoveMatrixOp, tile::WgmmaOp, tile::WgmmaWaitOp>();
     if (failed(applyFullConversion(getOperation(), target, std::move(patterns), config)))
       signalPassFailure();
   }

@@ -111,7 +111,8 @@ static bool classify(Operation *op, const DataLayout &layout, HostOpInfo &info) 
     return true;
   }
   return isa<NVVM::ShflOp, NVVM::VoteSyncOp, NVVM::MmaOp, NVVM::ElectSyncOp, NVVM::MBarrierArriveOp,
-             NVVM::MBarrierArriveExpectTxOp, NVVM::MBarrierTryWaitOp, tile::WgmmaOp, tile::WgmmaWaitOp>(op);
+             NVVM::MBarrierArriveExpectTxOp, NVVM::MBarrierTryWaitOp, tile::MoveMatrixOp, tile::WgmmaOp,
+             tile::WgmmaWaitOp>(op);
 }
 
 llvm::Expected<ModuleLayout> layOut(Operation *module) {

@@ -153,6 +153,10 @@ llvm::Error Rewriter::rewriteOp(Operation *op) {
     return rewriteLLVM(op);
   if (auto wait = dyn_cast<tile::WgmmaWaitOp>(op))
     return rewriteWgmmaWait(wait);
+  if (isa<tile::MoveMatrixOp>(op)) {
+    replace(op, call("attn_host_movmatrix", i32, {lane, opId(op), op->getOperand(0)}));
+    return llvm::Error::success();
+  }
   return errorAt(op, "the host device cannot execute '" + op->getName().getStringRef() + "'");
 }
 

@@ -14,6 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Target/GpuCode.h"
+#include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Target/PTX.h"
 #include "attn_rt/Threads.h"
 
@@ -92,8 +93,18 @@ std::string GpuCode::log() const {
   return all;
 }
 
-FailureOr<GpuCode> mlir::attn::emitGpuCode(gpu::GPUModuleOp module, const Chip &chip, bool assembles) {
+/// The chip, with the PTX version that the module needs there: all its kernels print the same.
+static Chip chipFor(gpu::GPUModuleOp module, Chip chip) {
+  constexpr unsigned withMovmatrix = 78;
+  WalkResult found = module.walk([](tile::MoveMatrixOp) { return WalkResult::interrupt(); });
+  if (found.wasInterrupted())
+    chip.ptxVersion = std::max(chip.ptxVersion, withMovmatrix);
+  return chip;
+}
+
+FailureOr<GpuCode> mlir::attn::emitGpuCode(gpu::GPUModuleOp module, const Chip &target, bool assembles) {
   const auto start = std::chrono::steady_clock::now();
+  const Chip chip = chipFor(module, target);
   std::vector<Job> jobs;
   for (auto kernel : module.getOps<LLVM::LLVMFuncOp>())
     jobs.emplace_back(kernel);

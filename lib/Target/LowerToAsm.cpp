@@ -2,7 +2,7 @@
 //
 // The last step before LLVM: wgmma with its left operand in registers, and the
 // wait that returns its accumulators, become inline assembly whose inputs are
-// tied to its outputs. Nothing else runs between this and instruction selection,
+// tied to its outputs, and so does movmatrix. Nothing else runs between this and instruction selection,
 // so the text is never a barrier to a rewrite, and the host device, which
 // executes the machine level, never sees it.
 //
@@ -37,7 +37,7 @@ static std::string constraintList(size_t outputs, size_t tied, StringRef rest) {
   return text;
 }
 
-/// Replaces `op` by inline assembly with one f32 result per result of the operation.
+/// Replaces `op` by inline assembly with the results of the operation.
 static void replaceByAsm(RewriterBase &rewriter, Operation *op, ValueRange operands, StringRef text,
                          StringRef constraints) {
   Location loc = op->getLoc();
@@ -89,13 +89,15 @@ void mlir::attn::lowerToAsm(gpu::GPUModuleOp module) {
   IRRewriter rewriter(module.getContext());
   SmallVector<Operation *> found;
   module.walk([&](Operation *op) {
-    if (isa<tile::WgmmaOp, tile::WgmmaWaitOp>(op))
+    if (isa<tile::MoveMatrixOp, tile::WgmmaOp, tile::WgmmaWaitOp>(op))
       found.push_back(op);
   });
   for (Operation *op : found) {
     rewriter.setInsertionPoint(op);
     if (auto wgmma = dyn_cast<tile::WgmmaOp>(op))
       lowerWgmma(rewriter, wgmma);
+    else if (isa<tile::MoveMatrixOp>(op))
+      replaceByAsm(rewriter, op, op->getOperands(), "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;", "=r,r");
     else
       lowerWait(rewriter, cast<tile::WgmmaWaitOp>(op));
   }

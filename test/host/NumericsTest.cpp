@@ -131,6 +131,18 @@ TEST_P(Numerics, stmatrixUndoesLdmatrix) {
   }
 }
 
+TEST_P(Numerics, movmatrixTransposes) {
+  std::vector<uint16_t> matrix(64);
+  for (size_t i = 0; i < matrix.size(); ++i)
+    matrix[i] = static_cast<uint16_t>(300 + i);
+  auto *in = launcher.upload("in", matrix);
+  auto *out = launcher.output<uint16_t>("out", 64);
+  run("movmatrix", in, out);
+  for (int row = 0; row < 8; ++row)
+    for (int col = 0; col < 8; ++col)
+      EXPECT_EQ(out[8 * row + col], matrix[8 * col + row]) << row << "," << col;
+}
+
 TEST_P(Numerics, shuffles) {
   std::vector<uint32_t> values(32);
   for (uint32_t i = 0; i < 32; ++i)

@@ -124,6 +124,7 @@ const Planted kBugs[] = {
     {"18_shuffle_mask", "wrong1", kSync, "nvvm.shfl", "shuffle reads lane 16"},
     {"18_shuffle_mask", "wrong2", kDeadlock, "nvvm.shfl", "never come"},
     {"18_shuffle_mask", "wrong3", kSync, "nvvm.shfl", "does not name it"},
+    {"18_movmatrix_exited", "wrong", kSync, "tile.move_matrix", "needs all 32 lanes"},
     {"18_shuffle_exited", "wrong", kSync, "nvvm.shfl", "has exited"},
     {"19_setmaxnreg", "wrong1", kDeadlock, "nvvm.setmaxregister", "registers", 384},
     {"19_setmaxnreg", "wrong2", kSync, "nvvm.setmaxregister", "a decrease from 168 to 176", 384},

@@ -603,6 +603,16 @@ gpu.module @kernels {
     llvm.return
   }
 
+  llvm.func @movmatrix(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>) attributes {nvvm.kernel} {
+    %lane = nvvm.read.ptx.sreg.laneid : i32
+    %p_i = llvm.getelementptr %in[%lane] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
+    %x = llvm.load %p_i : !llvm.ptr<1> -> i32
+    %y = tile.move_matrix %x
+    %p_o = llvm.getelementptr %out[%lane] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
+    llvm.store %y, %p_o : i32, !llvm.ptr<1>
+    llvm.return
+  }
+
   llvm.func @add_everywhere(%out: !llvm.ptr<1>) attributes {nvvm.kernel} {
     %tid = nvvm.read.ptx.sreg.tid.x : i32
     %c1 = llvm.mlir.constant(1.0 : f32) : f32

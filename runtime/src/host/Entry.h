@@ -24,6 +24,7 @@ uint32_t attn_host_vote(LaneAbi *, uint32_t op, uint32_t kind, uint32_t mask, ui
 // Matrix.cpp; operands and results in the exchange buffer
 void attn_host_program(LaneAbi *, uint32_t op, uint32_t program);
 void attn_host_stmatrix(LaneAbi *, uint32_t op, void *row, uint32_t count, uint32_t transposed);
+uint32_t attn_host_movmatrix(LaneAbi *, uint32_t op, uint32_t value);
 // AsyncCopy.cpp
 void attn_host_cp_async(LaneAbi *, uint32_t op, void *to, const void *from, uint32_t bytes,
                         uint32_t sourceBytes);

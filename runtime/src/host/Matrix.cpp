@@ -1,4 +1,4 @@
-//===- Matrix.cpp - ldmatrix, stmatrix and mma.sync -----------------------===//
+//===- Matrix.cpp - ldmatrix, stmatrix, movmatrix and mma.sync ------------===//
 //
 // With g = lane / 4 and q = lane % 4, element h of register r of lane is
 //   A: row g + 8 (r & 1), k = 2q + h + 8 (r >> 1)     B: k = 2q + h + 8r, column g
@@ -158,6 +158,15 @@ bool runStmatrix(Warp &warp, const Group &g) {
   return true;
 }
 
+/// Word 0 is replaced.
+bool runMovmatrix(Warp &warp, const Group &g) {
+  wantWholeWarp(warp, g);
+  uint16_t transposed[8][8];
+  transpose(reinterpret_cast<const uint16_t *>(warp.word(0)), transposed);
+  std::memcpy(warp.word(0), transposed, sizeof transposed);
+  return true;
+}
+
 } // namespace
 
 void attn_host_program(LaneAbi *abi, uint32_t op, uint32_t program) {
@@ -168,4 +177,11 @@ void attn_host_stmatrix(LaneAbi *abi, uint32_t op, void *row, uint32_t count, ui
   Lane &lane = laneOf(abi);
   lane.exchange[0] = static_cast<uint32_t>(static_cast<uint8_t *>(row) - lane.shared);
   rendezvous(lane, runStmatrix, meetKey(Meet::Matrix, op), ~0u, op, count, transposed);
+}
+
+uint32_t attn_host_movmatrix(LaneAbi *abi, uint32_t op, uint32_t value) {
+  Lane &lane = laneOf(abi);
+  lane.exchange[0] = value;
+  rendezvous(lane, runMovmatrix, meetKey(Meet::Matrix, op), ~0u, op);
+  return lane.exchange[0];
 }

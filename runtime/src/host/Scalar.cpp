@@ -67,6 +67,7 @@ static const Symbol kSymbols[] = {
     SYMBOL(attn_host_vote),
     SYMBOL(attn_host_program),
     SYMBOL(attn_host_stmatrix),
+    SYMBOL(attn_host_movmatrix),
     SYMBOL(attn_host_cp_async),
     SYMBOL(attn_host_cp_commit),
     SYMBOL(attn_host_cp_wait),

@@ -224,6 +224,16 @@ def Tile_WgmmaOp : Tile_Op<"wgmma", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
+def Tile_MoveMatrixOp : Tile_Op<"move_matrix"> {
+  let summary = "movmatrix: the warp transposes an 8x8 matrix of 16-bit elements, as one lane sees it";
+  let description = [{
+    Lane 4g + q holds columns 2q and 2q + 1 of row g, of the matrix and of the transposed one. Needs the whole warp.
+  }];
+  let arguments = (ins Arg<I32, "two elements of the matrix">:$source);
+  let results = (outs Res<I32, "two elements of the transposed one">:$result);
+  let assemblyFormat = "$source attr-dict";
+}
+
 def Tile_WgmmaWaitOp : Tile_Op<"wgmma_wait"> {
   let summary = "wgmma.wait_group that hands its registers back as new values";
   let description = [{

@@ -9,7 +9,7 @@ gpu.module @kernels {
 
 gpu.module @kernels {
   func.func @layout(%x: f32) {
-    // expected-error @+1 {{expected fragments to have a layout, got '!tile.fragment<[query 16], f32>'; --tile-assign-layouts gives them one}}
+    // expected-error @+1 {{expected fragments to have a layout, got '!tile.fragment<[query 16], f32>'; --tile-infer-layouts gives them one}}
     %0 = tile.splat %x : f32 -> !tile.fragment<[query 16], f32>
     return
   }
@@ -84,11 +84,25 @@ gpu.module @kernels {
 !keys = !tile.shared<key 16, feature 64, bf16>
 gpu.module @kernels {
   func.func @swizzle(%k: !keys, %n: i32, %b: !tile.buffer<bf16>, %z: i64) {
-    // expected-error @+1 {{expected swizzled tiles, got '!tile.shared<key 16, feature 64, bf16>'; --tile-assign-layouts swizzles them}}
+    // expected-error @+1 {{expected swizzled tiles, got '!tile.shared<key 16, feature 64, bf16>'; --tile-infer-layouts swizzles them}}
     tile.gather warp %n to %n from %b origins %z strides [64] into %k {
     ^bb0(%line: i32):
       tile.yield %line : i32
     } : !tile.buffer<bf16> -> !keys
+    return
+  }
+}
+
+// -----
+
+gpu.module @kernels {
+  func.func @floats_of_8_bits(%x: !tile.fragment<[query 16, key 16], f8E4M3FN, acc>) {
+    // expected-error @+1 {{cannot compute with floats of 8 bits, got '!tile.fragment<[query 16, key 16], f8E4M3FN, acc>'}}
+    %0 = tile.map %x {
+    ^bb0(%y: f8E4M3FN):
+      %z = arith.extf %y : f8E4M3FN to f32
+      tile.yield %z : f32
+    } : !tile.fragment<[query 16, key 16], f8E4M3FN, acc> -> <[query 16, key 16], f32, acc>
     return
   }
 }

@@ -79,7 +79,7 @@ struct LoadPattern : TilePattern<LoadOp> {
     LhsFromShared source(e, op.getTile().getType(), adaptor.getTile(), adaptor.getLine());
     SmallVector<Value> registers;
     for (int64_t row = 0; row < type.getSizes()[0]; row += 16)
-      for (int64_t chunk = 0; chunk < type.getSizes()[1] / 8; chunk += 2)
+      for (int64_t chunk = 0; chunk < op.getTile().getType().getLineBytes() / 16; chunk += 2)
         llvm::append_range(registers, source.block(row, chunk));
     rewriter.replaceOpWithMultiple(op, {registers});
     return success();

@@ -85,6 +85,8 @@ public:
   SmallVector<Value, 4> loadMatrices(Value address, bool transposed);
   /// The opposite, from registers to memory.
   void storeMatrices(Value address, ValueRange registers);
+  /// An 8x8 matrix of 16-bit elements, two in each lane's register, transposed.
+  Value moveMatrix(Value source) { return MoveMatrixOp::create(b, loc, b.getI32Type(), source); }
   /// acc + a * b for one 16x8x16 block; `acc` is replaced.
   void multiply(ArrayRef<Value> a, ArrayRef<Value> rhs, MutableArrayRef<Value> acc, Type element);
 

@@ -121,9 +121,10 @@ Value combine(Emitter &e, Combine kind, Value x, Value y) {
   return kind == Combine::Add ? e.fadd(x, y) : e.fmax(x, y);
 }
 
-/// Butterfly over the four lanes that share a row.
-Value overQuad(Emitter &e, Combine kind, Value value) {
-  for (int64_t distance : {1, 2})
+/// Butterfly over the lanes that share a row, those of a quad, or a column, one of each quad.
+Value overLanes(Emitter &e, Combine kind, Layout layout, Value value) {
+  static constexpr int64_t inQuad[] = {1, 2}, acrossQuads[] = {4, 8, 16};
+  for (int64_t distance : layout == Layout::Row ? ArrayRef(inQuad) : ArrayRef(acrossQuads))
     value = combine(e, kind, value, e.shuffle(NVVM::ShflKind::bfly, value, e.i32(distance)));
   return value;
 }
@@ -138,16 +139,17 @@ struct ReducePattern : TilePattern<ReduceOp> {
     for (int64_t i = 0; i < source.getRegisters(); ++i)
       parts[operandRegister(source, result, i)].push_back(adaptor.getSource()[i]);
     SmallVector<Value> values;
-    for (SmallVector<Value> &row : parts) {
-      while (row.size() > 1) { // a balanced tree: short dependency chains
+    for (SmallVector<Value> &line : parts) {
+      while (line.size() > 1) { // a balanced tree: short dependency chains
         SmallVector<Value> next;
-        for (size_t i = 0; i + 1 < row.size(); i += 2)
-          next.push_back(combine(e, op.getKind(), row[i], row[i + 1]));
-        if (row.size() % 2)
-          next.push_back(row.back());
-        row = std::move(next);
+        for (size_t i = 0; i + 1 < line.size(); i += 2)
+          next.push_back(combine(e, op.getKind(), line[i], line[i + 1]));
+        if (line.size() % 2)
+          next.push_back(line.back());
+        line = std::move(next);
       }
-      values.push_back(result.getPartial() ? row[0] : overQuad(e, op.getKind(), row[0]));
+      values.push_back(result.getPartial() ? line[0]
+                                           : overLanes(e, op.getKind(), result.getLayout(), line[0]));
     }
     rewriter.replaceOpWithMultiple(op, {values});
     return success();
@@ -161,7 +163,7 @@ struct CompletePattern : TilePattern<CompleteOp> {
     Emitter e = emitter(op, rewriter);
     SmallVector<Value> values;
     for (Value value : adaptor.getSource())
-      values.push_back(overQuad(e, Combine::Add, value));
+      values.push_back(overLanes(e, Combine::Add, op.getResult().getType().getLayout(), value));
     rewriter.replaceOpWithMultiple(op, {values});
     return success();
   }

@@ -177,8 +177,9 @@ struct StorePattern : TilePattern<StoreOp> {
     };
 
     if (type.getRank() == 1) {
+      Value place = type.getLayout() == Layout::Row ? e.lanes.quad : e.lanes.group;
       Value first =
-          rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, e.lanes.quad, e.i32(0));
+          rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, place, e.i32(0));
       for (auto [i, value] : llvm::enumerate(registers)) {
         Value line = lineOfRegister(e, type.getLayout(), i);
         guarded(e.both(first, e.less(line, lines)), [&](OpBuilder &builder) {

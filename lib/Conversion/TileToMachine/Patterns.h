@@ -10,6 +10,17 @@ namespace mlir::tile {
 
 using LaneMap = DenseMap<Operation *, LaneValues>;
 
+/// What one register of a fragment holds: an element, or 32 bits of a left operand. The machine level has no
+/// floats of 8 bits.
+inline Type registerType(FragmentType type) {
+  Type element = type.getElement();
+  if (type.getLayout() == Layout::Lhs)
+    return IntegerType::get(type.getContext(), 32);
+  if (isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8)
+    return IntegerType::get(type.getContext(), 8);
+  return element;
+}
+
 /// A pattern that can find the lane values of the kernel it works in.
 template <typename OpT> class TilePattern : public OpConversionPattern<OpT> {
 public:
@@ -39,6 +50,7 @@ void populateLanePatterns(const TypeConverter &, RewritePatternSet &, const Lane
 void populateCopyPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateGlobalPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateFragmentPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateConvertPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateDotPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateMergeWarpsPattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateAsyncPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);

@@ -37,9 +37,7 @@ TypeConverter makeTypeConverter(MLIRContext *context) {
       [=](FragmentType type, SmallVectorImpl<Type> &types) -> std::optional<LogicalResult> {
         if (type.getLayout() == Layout::Unassigned)
           return failure();
-        bool packed = type.getLayout() == Layout::Lhs;
-        Type element = packed ? IntegerType::get(type.getContext(), 32) : type.getElement();
-        types.append(type.getRegisters(), element);
+        types.append(type.getRegisters(), registerType(type));
         return success();
       });
   return converter;
@@ -64,6 +62,9 @@ LaneValues makeLaneValues(func::FuncOp kernel) {
   return values;
 }
 
+/// The machine level has none: they are bytes there.
+bool isSmallFloat(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() == 8; }
+
 /// What the patterns take for granted. Earlier passes see to it; IR from a file may be anything.
 LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
   if (!isa_and_nonnull<TileDialect>(op->getDialect()))
@@ -76,7 +77,9 @@ LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
   for (Type type : types)
     if (auto fragment = dyn_cast<FragmentType>(type); fragment && fragment.getLayout() == Layout::Unassigned)
       return op->emitOpError("expected fragments to have a layout, got ")
-             << fragment << "; --tile-assign-layouts gives them one";
+             << fragment << "; --tile-infer-layouts gives them one";
+    else if (fragment && isSmallFloat(fragment.getElement()) && !isa<LoadOp, ConvertOp, UndefinedOp>(op))
+      return op->emitOpError("cannot compute with floats of 8 bits, got ") << fragment;
   if (auto alloc = dyn_cast<AllocOp>(op); alloc && !alloc.getOffset())
     return op->emitOpError("expected an offset; --tile-allocate-shared sets it");
   auto gather = dyn_cast<GatherOp>(op);
@@ -102,7 +105,7 @@ LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
   for (Value target : gather.getTargets())
     if (auto tile = cast<SharedType>(target.getType()); !tile.getSwizzled())
       return op->emitOpError("expected swizzled tiles, got ")
-             << tile << "; --tile-assign-layouts swizzles them";
+             << tile << "; --tile-infer-layouts swizzles them";
   return success();
 }
 
@@ -138,6 +141,7 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
     populateCopyPatterns(converter, patterns, lanes);
     populateGlobalPatterns(converter, patterns, lanes);
     populateFragmentPatterns(converter, patterns, lanes);
+    populateConvertPatterns(converter, patterns, lanes);
     populateDotPatterns(converter, patterns, lanes);
     populateMergeWarpsPattern(converter, patterns, lanes);
     populateAsyncPatterns(converter, patterns, lanes);
@@ -149,7 +153,7 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
     ConversionTarget target(*context);
     target.addLegalDialect<arith::ArithDialect, LLVM::LLVMDialect, NVVM::NVVMDialect>();
     target.addIllegalDialect<TileDialect, math::MathDialect>();
-    target.addLegalOp<WgmmaOp, WgmmaWaitOp>();
+    target.addLegalOp<MoveMatrixOp, WgmmaOp, WgmmaWaitOp>();
     target.addLegalOp<func::ReturnOp>();
     target.addDynamicallyLegalOp<func::FuncOp>(
         [&](func::FuncOp op) { return converter.isSignatureLegal(op.getFunctionType()); });

@@ -184,7 +184,7 @@ func.func @f(%i: i32) {
 // -----
 
 func.func @f(%q: !tile.shared<query 16, feature 64, bf16, swizzled>, %i: i32) {
-  // expected-error @+1 {{expected tile and fragment of f16 or bf16, got}}
+  // expected-error @+1 {{expected tile and fragment of one element type of 8, 16 or 32 bits, got}}
   %0 = tile.load %q at %i : <query 16, feature 64, bf16, swizzled> -> <[query 16, feature 64], f16, lhs>
   return
 }
@@ -369,8 +369,56 @@ func.func @f(%s: !tile.fragment<[query 16], f32, row>) {
 // -----
 
 func.func @f(%s: !tile.fragment<[query 16, key 32], f32, acc>) {
-  // expected-error @+1 {{expected the first axis of '!tile.fragment<[query 16, key 32], f32, acc>' as result, got '!tile.fragment<[key 32], f32, col>'}}
-  %0 = tile.reduce max %s : <[query 16, key 32], f32, acc> -> <[key 32], f32, col>
+  // expected-error @+1 {{expected the first axis of '!tile.fragment<[query 16, key 32], f32, acc>' along rows or the second along columns as result, got '!tile.fragment<[key 32], f32, row>'}}
+  %0 = tile.reduce max %s : <[query 16, key 32], f32, acc> -> <[key 32], f32, row>
+  return
+}
+
+// -----
+
+func.func @f(%s: !tile.fragment<[query 16, key 32], f32, acc>) {
+  // expected-error @+1 {{along columns as result, got '!tile.fragment<[feature 32], f32, col>'}}
+  %0 = tile.reduce add %s : <[query 16, key 32], f32, acc> -> <[feature 32], f32, col>
+  return
+}
+
+// -----
+
+func.func @f(%s: !tile.fragment<[query 16], f32, row, partial>) {
+  // expected-error @+1 {{moves complete elements only, got '!tile.fragment<[query 16], f32, row, partial>' and}}
+  %0 = tile.convert %s : <[query 16], f32, row, partial> -> <[query 16], f32, col>
+  return
+}
+
+// -----
+
+func.func @f(%s: !tile.fragment<[query 16], f32, row>) {
+  // expected-error @+1 {{expected one element type of 8, 16 or 32 bits, got '!tile.fragment<[query 16], f32, row>' and '!tile.fragment<[query 16], f16, col>'}}
+  %0 = tile.convert %s : <[query 16], f32, row> -> <[query 16], f16, col>
+  return
+}
+
+// -----
+
+func.func @f(%s: !tile.fragment<[query 16], i64, row>) {
+  // expected-error @+1 {{expected one element type of 8, 16 or 32 bits, got}}
+  %0 = tile.convert %s : <[query 16], i64, row> -> <[query 16], i64, col>
+  return
+}
+
+// -----
+
+func.func @f(%s: !tile.fragment<[query 16, key 32], f32, acc>) {
+  // expected-error @+1 {{expected source and result of the same axes, got}}
+  %0 = tile.convert %s : <[query 16, key 32], f32, acc> -> <[key 16, query 32], f32, acc>
+  return
+}
+
+// -----
+
+func.func @f(%s: !tile.fragment<[query 16, key 32], f32, acc>) {
+  // expected-error @+1 {{expected source and result of the same axes, got}}
+  %0 = tile.convert %s : <[query 16, key 32], f32, acc> -> <[query 16], f32, row>
   return
 }
 

@@ -98,6 +98,10 @@ func.func @fragments(%q: !queries, %k: !keys, %acc: !scores, %i: i32, %x: f32, %
   %7 = tile.complete %6 : !tile.fragment<[query 16], f32, row, partial> -> !rows
   // CHECK: tile.cast %{{.*}} : <[query 16, key 32], f32, acc> -> <[query 16, key 32], bf16, lhs>
   %8 = tile.cast %4 : !scores -> !tile.fragment<[query 16, key 32], bf16, lhs>
+  // CHECK: tile.convert %{{.*}} : <[query 16, key 32], bf16, lhs> -> <[key 32, query 16], bf16, lhs>
+  %turned = tile.convert %8 : <[query 16, key 32], bf16, lhs> -> <[key 32, query 16], bf16, lhs>
+  // CHECK: tile.reduce add %{{.*}} : <[query 16, key 32], f32, acc> -> <[key 32], f32, col, partial>
+  %shares = tile.reduce add %4 : !scores -> !tile.fragment<[key 32], f32, col, partial>
   return
 }
 

@@ -100,6 +100,21 @@ func.func private @lhs_size(!tile.fragment<[query 16, key 24], bf16, lhs>)
 
 // -----
 
+// expected-error @+1 {{expected a multiple of 32 along key, got 48}}
+func.func private @lhs_bytes(!tile.fragment<[query 16, key 48], i8, lhs>)
+
+// -----
+
+// expected-error @+1 {{expected a multiple of 8 along key, got 12}}
+func.func private @lhs_words(!tile.fragment<[query 16, key 12], f32, lhs>)
+
+// -----
+
+// expected-error @+1 {{expected elements of 8, 16 or 32 bits in layout 'lhs', got 'f64'}}
+func.func private @lhs_element(!tile.fragment<[query 16, key 32], f64, lhs>)
+
+// -----
+
 // expected-error @+1 {{only a one-axis fragment can be partial}}
 func.func private @partial(!tile.fragment<[query 16, key 16], f32, acc, partial>)
 

@@ -46,7 +46,8 @@ static LogicalResult verifyBroadcast(Operation *op, ValueRange inputs, FragmentT
   auto isPacked = [](FragmentType type) { return type.getLayout() == Layout::Lhs; };
   if (isPacked(result) ||
       llvm::any_of(inputs, [&](Value v) { return isPacked(cast<FragmentType>(v.getType())); }))
-    return op->emitOpError("has no scalars in a fragment of layout 'lhs': two elements share a register");
+    return op->emitOpError(
+        "has no scalars in a fragment of layout 'lhs': its registers are operands of dots");
   for (Value input : inputs) {
     auto type = cast<FragmentType>(input.getType());
     for (auto [axis, size] : llvm::zip(type.getAxes(), type.getSizes())) {
@@ -170,11 +171,14 @@ LogicalResult LookupOp::verifyRegions() {
 LogicalResult LoadOp::verify() {
   SharedType tile = getTile().getType();
   FragmentType fragment = getFragment().getType();
-  if (!isHalf(tile.getElement()) || fragment.getElement() != tile.getElement())
-    return emitOpError("expected tile and fragment of f16 or bf16, got ") << tile << " and " << fragment;
+  int64_t bits = tile.getElement().getIntOrFloatBitWidth();
+  if (bits > 32 || fragment.getElement() != tile.getElement())
+    return emitOpError("expected tile and fragment of one element type of 8, 16 or 32 bits, got ")
+           << tile << " and " << fragment;
   if (fragment.getRank() != 2 || fragment.getAxes()[0] != tile.getRowAxis() ||
       fragment.getAxes()[1] != tile.getColAxis() || fragment.getSizes()[1] != tile.getCols() ||
-      fragment.getSizes()[0] > tile.getRows() || fragment.getSizes()[0] % 16 != 0 || tile.getCols() % 16 != 0)
+      fragment.getSizes()[0] > tile.getRows() || fragment.getSizes()[0] % 16 != 0 ||
+      tile.getCols() * bits % 256 != 0)
     return emitOpError("expected whole lines, a multiple of 16 of them, of ") << tile << ", got " << fragment;
   if (!mayHaveLayout(fragment, Layout::Lhs))
     return emitOpError("expected layout 'lhs', got ") << fragment;
@@ -188,7 +192,7 @@ LogicalResult LoadOp::verify() {
 LogicalResult SplatOp::verify() {
   FragmentType fragment = getFragment().getType();
   if (fragment.getLayout() == Layout::Lhs)
-    return emitOpError("has no scalars in a fragment of layout 'lhs': two elements share a register");
+    return emitOpError("has no scalars in a fragment of layout 'lhs': its registers are operands of dots");
   if (getValue().getType() != fragment.getElement())
     return emitOpError("expected a scalar of ") << fragment.getElement() << ", got " << getValue().getType();
   return success();
@@ -240,10 +244,12 @@ LogicalResult ReduceOp::verify() {
   FragmentType source = getSource().getType(), result = getResult().getType();
   if (source.getRank() != 2 || !source.getElement().isF32() || !mayHaveLayout(source, Layout::Acc))
     return emitOpError("expected an accumulator of f32 with two axes, got ") << source;
-  if (result.getRank() != 1 || result.getAxes()[0] != source.getAxes()[0] ||
-      result.getSizes()[0] != source.getSizes()[0] || result.getElement() != source.getElement() ||
-      !mayHaveLayout(result, Layout::Row))
-    return emitOpError("expected the first axis of ") << source << " as result, got " << result;
+  int64_t kept = result.getAxes()[0] == source.getAxes()[0] ? 0 : 1;
+  if (result.getRank() != 1 || result.getAxes()[0] != source.getAxes()[kept] ||
+      result.getSizes()[0] != source.getSizes()[kept] || result.getElement() != source.getElement() ||
+      !mayHaveLayout(result, kept == 0 ? Layout::Row : Layout::Col))
+    return emitOpError("expected the first axis of ")
+           << source << " along rows or the second along columns as result, got " << result;
   if (result.getPartial() && getKind() != Combine::Add)
     return emitOpError("only sums can be partial, got '") << stringifyCombine(getKind()) << "'";
   return success();
@@ -269,6 +275,25 @@ LogicalResult CastOp::verify() {
     return emitOpError("expected source and result of the same axes, got ") << source << " and " << result;
   if (llvm::any_of(source.getSizes(), [](int64_t size) { return size % 16 != 0; }))
     return emitOpError("expected multiples of 16 along both axes, got ") << source;
+  return success();
+}
+
+LogicalResult ConvertOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (source.getPartial() || result.getPartial())
+    return emitOpError("moves complete elements only, got ") << source << " and " << result;
+  int64_t bits = source.getElement().getIntOrFloatBitWidth();
+  if (source.getElement() != result.getElement() || (bits != 8 && bits != 16 && bits != 32))
+    return emitOpError("expected one element type of 8, 16 or 32 bits, got ") << source << " and " << result;
+  auto extents = [](FragmentType type) {
+    SmallVector<std::pair<Axis, int64_t>> pairs;
+    for (auto [axis, size] : llvm::zip_equal(type.getAxes(), type.getSizes()))
+      pairs.emplace_back(axis, size);
+    llvm::sort(pairs);
+    return pairs;
+  };
+  if (extents(source) != extents(result))
+    return emitOpError("expected source and result of the same axes, got ") << source << " and " << result;
   return success();
 }
 

@@ -223,9 +223,14 @@ LogicalResult FragmentType::verify(function_ref<InFlightDiagnostic()> emitError,
                        << ", got " << sizes[0];
   if (layout == Layout::Acc && sizes[1] % 8 != 0)
     return emitError() << "expected a multiple of 8 along " << stringifyAxis(axes[1]) << ", got " << sizes[1];
-  if (layout == Layout::Lhs && sizes[1] % 16 != 0)
-    return emitError() << "expected a multiple of 16 along " << stringifyAxis(axes[1]) << ", got "
-                       << sizes[1];
+  if (layout == Layout::Lhs) {
+    int64_t bits = element.getIntOrFloatBitWidth();
+    if (bits != 8 && bits != 16 && bits != 32)
+      return emitError() << "expected elements of 8, 16 or 32 bits in layout 'lhs', got " << element;
+    if (int64_t columns = 256 / bits; sizes[1] % columns != 0)
+      return emitError() << "expected a multiple of " << columns << " along " << stringifyAxis(axes[1])
+                         << ", got " << sizes[1];
+  }
   if (partial && axes.size() != 1)
     return emitError() << "only a one-axis fragment can be partial";
   return success();
@@ -236,7 +241,7 @@ int64_t FragmentType::getRegisters() const {
   case Layout::Acc:
     return getSizes()[0] / 16 * (getSizes()[1] / 8) * 4;
   case Layout::Lhs:
-    return getSizes()[0] / 16 * (getSizes()[1] / 16) * 4;
+    return getSizes()[0] / 16 * (getSizes()[1] / getLhsColumns()) * 4;
   case Layout::Row:
     return getSizes()[0] / 16 * 2;
   case Layout::Col:

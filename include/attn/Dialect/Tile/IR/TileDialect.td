@@ -13,8 +13,8 @@ def Tile_Dialect : Dialect {
     `scf`, scalars are `arith`.
 
     Tile code speaks of the axes `query`, `key` and `feature`, never of rows and columns. Which axis lies along the
-    rows of the tensor cores' accumulators is decided by a dot's operands, and everything else follows, so a
-    transposed kernel (keys as rows) is another layout of the same operations.
+    rows of an accumulator is decided by its dot's operands, and all else follows, value by value: a transposed kernel
+    (keys as rows) is the same operations with other layouts, and one kernel may have both (`--tile-infer-layouts`).
 
     Attributes that passes hand on:
 

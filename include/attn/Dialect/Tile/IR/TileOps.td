@@ -217,6 +217,7 @@ def Tile_SyncOp : Tile_Op<"sync"> {
 
 def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>]> {
   let summary = "reads lines of a shared tile as the left operand of a dot";
+  let description = [{ Elements of 8, 16 or 32 bits. }];
   let arguments = (ins Arg<Tile_SharedType, "the tile">:$tile, Arg<I32, "first line">:$line);
   let results = (outs Res<Tile_FragmentType, "as many lines as its type says">:$fragment);
   let assemblyFormat = "$tile `at` $line attr-dict `:` type($tile) `->` type($fragment)";
@@ -307,15 +308,16 @@ def Tile_YieldOp
 }
 
 def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
-  let summary = "combines the elements along the second axis";
+  let summary = "combines the elements along the axis that the result lacks";
   let description = [{
+    Along columns lanes of a quad meet, along rows lanes of different quads: two exchanges per row, or three per column.
     A result of `partial` type holds each lane's own share (no communication); `tile.complete` adds the shares.
     Reassociates.
   }];
   let arguments = (ins
     Arg<Tile_Combine, "how elements are combined">:$kind,
     Arg<Tile_FragmentType, "f32, two axes">:$source);
-  let results = (outs Res<Tile_FragmentType, "the first axis of the source">:$result);
+  let results = (outs Res<Tile_FragmentType, "one axis of the source">:$result);
   let assemblyFormat = "$kind $source attr-dict `:` type($source) `->` type($result)";
   let hasVerifier = 1;
 }
@@ -323,7 +325,7 @@ def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
 def Tile_CompleteOp : Tile_Op<"complete", [Pure]> {
   let summary = "adds the lanes' shares of a partial fragment";
   let arguments = (ins Arg<Tile_FragmentType, "f32 shares">:$source);
-  let results = (outs Res<Tile_FragmentType, "their sums, the same in all lanes of a quad">:$result);
+  let results = (outs Res<Tile_FragmentType, "their sums, the same in all lanes of a quad, or in all quads">:$result);
   let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
   let hasVerifier = 1;
 }
@@ -341,6 +343,20 @@ def Tile_CastOp : Tile_Op<"cast", [Pure]> {
   let description = [{ Rounds to nearest even. Costs no communication: the two layouts place elements alike. }];
   let arguments = (ins Arg<Tile_FragmentType, "f32, two axes">:$source);
   let results = (outs Res<Tile_FragmentType, "f16 or bf16, the same axes">:$result);
+  let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_ConvertOp : Tile_Op<"convert", [Pure]> {
+  let summary = "the same elements in another layout, or with the two axes exchanged";
+  let description = [{
+    Elements of 8, 16 or 32 bits move between lanes, unchanged. Between `acc` and `lhs` of 16-bit elements nothing
+    moves: registers are packed or taken apart. Elements of 16 bits are transposed by `movmatrix`, one per 8x8 matrix,
+    others by one exchange per element. `--tile-infer-layouts` inserts conversions where a value is needed in two layouts;
+    to exchange axes is for the program.
+  }];
+  let arguments = (ins Arg<Tile_FragmentType, "complete">:$source);
+  let results = (outs Res<Tile_FragmentType, "the same axes, in any order, and element">:$result);
   let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
   let hasVerifier = 1;
 }
@@ -410,7 +426,7 @@ def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
   let description = [{
     The region maps a line of the fragment (its first axis, counted from 0) to the element index of its first
     column. Lines from `lines` on are not written, nor columns from `columns` on; `column` is the column of the
-    fragment's first. One-axis fragments are written by one lane of each quad.
+    fragment's first. Of the lanes that hold one element of a one-axis fragment, the first writes it.
   }];
   let arguments = (ins
     Arg<Tile_FragmentType, "f32">:$fragment,

@@ -116,12 +116,24 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     | layout | lane holds, in register i |
     |--------|---------------------------|
     | `acc`  | per 16x8 block: row g + 8*(i/2), column 2q + i%2 (the tensor cores' C and D) |
-    | `lhs`  | per 16x16 block: 32-bit register i holds row g + 8*(i%2), columns 2q + 8*(i/2) and the next (A) |
+    | `lhs`  | per block of 16 lines of 32 bytes: row g + 8*(i%2), bytes 4q + 16*(i/2) and the next three (A) |
     | `row`  | per 16 rows: row g + 8*i; the same value in the four lanes of a quad |
     | `col`  | per 8 columns: column 2q + i; the same value in the eight quads |
 
-    The first axis of a two-axis fragment lies along rows. `partial` marks a one-axis fragment whose value is the
-    sum over the four lanes of a quad, not yet taken: row sums of probabilities are kept so until the last tile.
+    A register of `lhs` has 32 bits, and its elements are those that a line has in these four bytes, the first lowest:
+
+    | bits of an element | block | register i holds columns |
+    |---|---|---|
+    | 32 | 16x8 (m16n8k8)   | q + 4*(i/2) |
+    | 16 | 16x16 (m16n8k16) | 2q + 8*(i/2) and the next |
+    | 8  | 16x32 (m16n8k32) | 4q + 16*(i/2) and the next three |
+
+    In the other layouts a register holds one element, of any width. Blocks follow each other along columns, then along
+    rows.
+
+    The first axis of a two-axis fragment lies along rows. `partial` marks a one-axis fragment whose value is a sum
+    over lanes that is not yet taken: over the four lanes of a quad where it lies along rows, over the eight quads
+    where it lies along columns. Row sums of probabilities are kept so until the last tile.
   }];
   let parameters = (ins ArrayRefParameter<"Axis">:$axes, ArrayRefParameter<"int64_t">:$sizes, "Type":$element,
                         DefaultValuedParameter<"Layout", "Layout::Unassigned">:$layout,
@@ -130,8 +142,10 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     int64_t getRank() const { return getSizes().size(); }
-    /// 32-bit registers that one lane uses.
+    /// Registers that one lane uses.
     int64_t getRegisters() const;
+    /// Columns of a block in layout `lhs`: as many elements as 32 bytes hold.
+    int64_t getLhsColumns() const { return 256 / getElement().getIntOrFloatBitWidth(); }
     /// Null, with an error, where the sizes do not allow the layout.
     FragmentType withLayout(Layout layout, function_ref<InFlightDiagnostic()> emitError) const;
     FragmentType withElement(Type element) const;

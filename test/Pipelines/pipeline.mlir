@@ -23,7 +23,7 @@
 // CHECK-NEXT:    attn-walk-plan,
 // CHECK-NEXT:    attn-stage-operands,
 // CHECK-NEXT:    attn-expand-online,
-// CHECK-NEXT:    tile-assign-layouts,
+// CHECK-NEXT:    tile-infer-layouts,
 // CHECK-NEXT:    tile-skip-full-masks,
 // CHECK-NEXT:    tile-pipeline-copies,
 // CHECK-NEXT:    tile-allocate-shared,

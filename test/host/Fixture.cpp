@@ -1,10 +1,13 @@
 #include "Fixture.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+#include "attn/Pipelines/Pipelines.h"
 #include "mlir/Dialect/DLTI/DLTI.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -20,20 +23,31 @@ std::unique_ptr<Program> Program::fromText(const std::string &text, bool check, 
   program->context = std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
   program->module = mlir::parseSourceString<mlir::ModuleOp>(text, mlir::ParserConfig(program->context.get()),
                                                             "kernel.mlir");
-  if (!program->module)
-    return nullptr;
+  return program->module && program->load(check, error) ? std::move(program) : nullptr;
+}
+
+bool Program::load(bool check, std::string *error) {
   mlir::Operation *gpuModule = nullptr;
-  program->module->walk([&](mlir::gpu::GPUModuleOp op) { gpuModule = op; });
-  auto code = host::loadForHost(gpuModule, {check, ""});
-  if (!code) {
-    std::string message = llvm::toString(code.takeError());
-    if (error)
-      *error = message;
-    else
-      std::cerr << message << "\n";
-    return nullptr;
+  module->walk([&](mlir::gpu::GPUModuleOp op) { gpuModule = op; });
+  auto loaded = host::loadForHost(gpuModule, {check, ""});
+  if (loaded) {
+    code = std::move(*loaded);
+    return true;
   }
-  program->code = std::move(*code);
+  std::string message = llvm::toString(loaded.takeError());
+  if (error)
+    *error = message;
+  else
+    std::cerr << message << "\n";
+  return false;
+}
+
+/// Tests cannot go on without the program.
+static std::unique_ptr<Program> orAbort(std::unique_ptr<Program> program, const std::string &name) {
+  if (!program) {
+    std::cerr << "cannot compile " << name << "\n";
+    std::abort();
+  }
   return program;
 }
 
@@ -41,12 +55,23 @@ std::unique_ptr<Program> Program::fromFile(const std::string &name, bool check) 
   std::ifstream file(std::string(ATTN_HOST_TEST_DIR) + "/" + name);
   std::stringstream text;
   text << file.rdbuf();
-  auto program = file ? fromText(text.str(), check) : nullptr;
-  if (!program) {
-    std::cerr << "cannot compile " << name << "\n";
-    std::abort();
-  }
-  return program;
+  return orAbort(file ? fromText(text.str(), check) : nullptr, name);
+}
+
+std::unique_ptr<Program> Program::fromTileFile(const std::string &name, bool check) {
+  auto program = std::make_unique<Program>();
+  mlir::DialectRegistry registry;
+  mlir::attn::registerDialects(registry);
+  program->context = std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
+  program->module = mlir::parseSourceFile<mlir::ModuleOp>(std::string(ATTN_HOST_TEST_DIR) + "/" + name,
+                                                          program->context.get());
+  mlir::PassManager manager(program->context.get());
+  mlir::OpPassManager &kernels = manager.nest<mlir::gpu::GPUModuleOp>();
+  kernels.addPass(mlir::tile::createInferLayoutsPass());
+  kernels.addPass(mlir::tile::createAllocateSharedPass());
+  mlir::attn::addStage(manager, mlir::attn::Stage::Machine, {});
+  bool lowered = program->module && mlir::succeeded(manager.run(*program->module));
+  return orAbort(lowered && program->load(check, nullptr) ? std::move(program) : nullptr, name);
 }
 
 const rt::host::HostKernel &Program::kernel(const std::string &name) const {

@@ -1,4 +1,4 @@
-//===- Fixture.h - Machine-level text to a launch ---------------*- C++ -*-===//
+//===- Fixture.h - Machine- or tile-level text to a launch ------*- C++ -*-===//
 #ifndef ATTN_TEST_HOST_FIXTURE_H
 #define ATTN_TEST_HOST_FIXTURE_H
 
@@ -17,6 +17,8 @@ namespace attn::test {
 class Program {
 public:
   static std::unique_ptr<Program> fromFile(const std::string &name, bool check = true);
+  /// Of tile-level text: layouts, shared memory and the machine level are the compiler's.
+  static std::unique_ptr<Program> fromTileFile(const std::string &name, bool check = true);
   static std::unique_ptr<Program> fromText(const std::string &text, bool check = true,
                                            std::string *error = nullptr);
   const rt::host::HostKernel &kernel(const std::string &name) const;
@@ -24,6 +26,10 @@ public:
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::unique_ptr<rt::host::LoadedCode> code;
+
+private:
+  /// False, with a message, where the module cannot be executed.
+  bool load(bool check, std::string *error);
 };
 
 /// Memory and arguments of one launch.

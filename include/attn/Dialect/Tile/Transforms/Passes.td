@@ -3,16 +3,21 @@
 
 include "mlir/Pass/PassBase.td"
 
-def AssignLayoutsPass : Pass<"tile-assign-layouts", "gpu::GPUModuleOp"> {
+def InferLayoutsPass : Pass<"tile-infer-layouts", "gpu::GPUModuleOp"> {
   let summary = "Give every fragment a layout and every shared tile its swizzle";
   let description = [{
-    Left operands of dots get `lhs`, other two-axis fragments `acc`. The first axis of the dots' results lies along
-    rows, the second along columns, so one-axis fragments get `row` or `col` by their axis; a kernel in which an
-    axis is both is an error. Tiles that dots or loads read are swizzled. Exact.
+    A layout belongs to a value. Dots, loads, casts, reductions and maps over two axes fix those of their operands and
+    results: left operands are `lhs`, other two-axis fragments `acc`, one-axis fragments `row` or `col` by the place of
+    their axis in the two-axis fragment that they meet. Values that loops, branches and maps over one axis hand on take
+    the layout that reaches them, the loop's own before what enters it; values that can have any (a scalar in all
+    elements, coordinates, what is read from memory) take the one their users need. Where a user needs another layout,
+    the value is made twice if that takes no memory, else converted once (`tile.convert`), behind its definition.
+    Layouts that are given stay. Shared tiles are swizzled. Exact.
   }];
   let dependentDialects = ["tile::TileDialect"];
   let statistics = [
     Statistic<"fragments", "fragments", "Values given a layout">,
+    Statistic<"conversions", "conversions", "Values needed in a second layout">,
     Statistic<"swizzled", "swizzled", "Shared tiles swizzled">
   ];
 }

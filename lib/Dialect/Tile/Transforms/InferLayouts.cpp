@@ -34,7 +34,7 @@ namespace {
 FragmentType fragmentOf(Value value) { return dyn_cast<FragmentType>(value.getType()); }
 
 /// The layout of a one-axis fragment beside a two-axis one: along its rows or its columns.
-Layout besides(FragmentType oneAxis, FragmentType twoAxes) {
+Layout layoutBeside(FragmentType oneAxis, FragmentType twoAxes) {
   return oneAxis.getAxes()[0] == twoAxes.getAxes()[0] ? Layout::Row : Layout::Col;
 }
 
@@ -145,7 +145,7 @@ void LayoutGraph::visitElementwise(Operation *op) {
   define(op->getResult(0), Layout::Acc);
   for (OpOperand &use : op->getOpOperands())
     if (auto type = fragmentOf(use.get()))
-      need(use, type.getRank() == 2 ? Layout::Acc : besides(type, result));
+      need(use, type.getRank() == 2 ? Layout::Acc : layoutBeside(type, result));
 }
 
 void LayoutGraph::visitBranch(RegionBranchOpInterface op) {
@@ -196,7 +196,7 @@ void LayoutGraph::visit(Operation *op) {
       })
       .Case([&](ReduceOp reduce) {
         need(op, Layout::Acc);
-        defineAll(besides(reduce.getResult().getType(), reduce.getSource().getType()));
+        defineAll(layoutBeside(reduce.getResult().getType(), reduce.getSource().getType()));
       })
       .Case<MapOp, MaskOp>([&](auto) { visitElementwise(op); })
       .Case([&](CompleteOp complete) { flow(op, complete.getResult()); })

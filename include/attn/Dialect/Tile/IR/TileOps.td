@@ -352,8 +352,8 @@ def Tile_ConvertOp : Tile_Op<"convert", [Pure]> {
   let description = [{
     Elements of 8, 16 or 32 bits move between lanes, unchanged. Between `acc` and `lhs` of 16-bit elements nothing
     moves: registers are packed or taken apart. Elements of 16 bits are transposed by `movmatrix`, one per 8x8 matrix,
-    others by one exchange per element. `--tile-infer-layouts` inserts conversions where a value is needed in two layouts;
-    to exchange axes is for the program.
+    others by one exchange per element. `--tile-infer-layouts` inserts conversions where a value is needed in two
+    layouts; to exchange axes is for the program.
   }];
   let arguments = (ins Arg<Tile_FragmentType, "complete">:$source);
   let results = (outs Res<Tile_FragmentType, "the same axes, in any order, and element">:$result);

@@ -55,7 +55,7 @@ Value AttendKernel::slotOf(UpdateOp update, const Segment &segment, Value token,
       auto branch = scf::IfOp::create(b, TypeRange{i32}, isList(segment), /*withElseRegion=*/true);
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(branch.thenBlock());
-      scf::YieldOp::create(b, b.read(b.buffer("plan.slots", i32), b.wide(token)));
+      scf::YieldOp::create(b, b.read(planArray(b, PlanArray::Slots), b.wide(token)));
       b.setInsertionPointToStart(branch.elseBlock());
       Value row = tableRowOf(update, segment);
       scf::YieldOp::create(b,

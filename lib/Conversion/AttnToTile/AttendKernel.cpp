@@ -19,12 +19,12 @@ void AttendKernel::declareParameters() {
   b.buffer("o", element);
   if (chain.finish.getLse())
     b.buffer("lse", f32);
-  for (StringRef name : {"plan.tasks", "plan.segments"})
-    b.buffer(name, i32);
+  for (PlanArray array : {PlanArray::Tasks, PlanArray::Segments})
+    planArray(b, array);
   if (chain.headClasses())
     b.buffer("slot_heads", i32);
-  b.buffer("partial.o", f32);
-  b.buffer("partial.lse", f32);
+  for (PlanArray array : ::attn::rt::planPartials)
+    planArray(b, array);
   b.scale();
 }
 
@@ -49,36 +49,27 @@ void AttendKernel::end(int64_t threads) {
   b.finish(threads);
 }
 
-void AttendKernel::readStart() {
-  Type i32 = b.getI32Type();
-  firstRecords = b.record(b.buffer("plan.starts", i32), BlockIdOp::create(b, i32), 2 * fieldsOfRecord + 2);
-  tasksEnd = firstRecords.pop_back_val();
-  tasksBegin = firstRecords.pop_back_val();
-}
-
 scf::ForOp AttendKernel::beginTasks(ValueRange carried) {
-  auto loop = scf::ForOp::create(b, tasksBegin, tasksEnd, b.i32(1), carried);
+  auto loop = scf::ForOp::create(b, start.tasksBegin, start.tasksEnd, b.i32(1), carried);
   b.setInsertionPointToStart(loop.getBody());
   return loop;
 }
 
-SmallVector<Value> AttendKernel::recordIf(Value exists, StringRef buffer, Value index) {
-  Type i32 = b.getI32Type();
-  Value records = b.buffer(buffer, i32);
-  auto branch = scf::IfOp::create(b, SmallVector<Type>(fieldsOfRecord, i32), exists, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  scf::YieldOp::create(b, b.record(records, index));
-  b.setInsertionPointToStart(branch.elseBlock());
-  scf::YieldOp::create(b, SmallVector<Value>(fieldsOfRecord, b.i32(0)));
-  return SmallVector<Value>(branch.getResults());
+void AttendKernel::setTask(const Task &task) {
+  packedBegin = task.packedBegin, packedCount = task.packedCount, slot = kvHead = task.slot;
+  segmentBegin = task.segmentBegin, segmentEnd = task.segmentEnd, partial = task.partial, flags = task.flags;
+  if (chain.headClasses())
+    kvHead = b.read(b.buffer("slot_heads", b.getI32Type()), b.wide(slot)), headClass = task.headClass;
 }
 
-void AttendKernel::setTask(ValueRange fields) {
-  packedBegin = fields[0], packedCount = fields[1], slot = kvHead = fields[2];
-  segmentBegin = fields[3], segmentEnd = fields[4], partial = fields[5], flags = fields[6];
-  if (chain.headClasses())
-    kvHead = b.read(b.buffer("slot_heads", b.getI32Type()), b.wide(slot)), headClass = fields[7];
+Segment AttendKernel::segmentOf(TokensOp tokens) {
+  Segment segment;
+  segment.instance = tokens.getInstance();
+  segment.kvEnd = tokens.getEnd();
+  segment.fullBegin = tokens.getFullBegin(), segment.fullEnd = tokens.getFullEnd();
+  segment.pos0 = tokens.getPos0();
+  segment.firstSlot = tokens.getFirstSlot();
+  return segment;
 }
 
 void AttendKernel::setRows(RowsOp queryRows) {
@@ -261,7 +252,7 @@ Value AttendKernel::maskForList(Value scores, const Segment &segment, Value firs
   Value firstRow = b.div(packedBegin, chain.group()), firstWord = b.div(firstKey, bits);
   SmallVector<Value> inputs{lane.getOffsets()};
   for (int64_t word = 0; word * bits < keys; ++word) {
-    auto words = LoadVectorOp::create(b, rowsOf(i32), b.buffer("plan.bits", i32));
+    auto words = LoadVectorOp::create(b, rowsOf(i32), planArray(b, PlanArray::Bits));
     b.fill(words.getIndex(), {i32}, [&](ValueRange line) {
       Value row = b.sub(unpack(packedRow(line[0])).first, firstRow);
       return b.wide(b.add(b.mul(b.add(firstWord, b.i32(word)), rowsOfTile), row));
@@ -450,8 +441,8 @@ void AttendKernel::writeResults(Results results, Value column, IntegerAttr colum
   };
   auto partialRow = [&](Value line) { return b.wide(b.add(b.add(partial, warpRow), line)); };
   Value isPart = b.compare(arith::CmpIPredicate::sge, partial, b.i32(0));
-  Value outBuffer = b.buffer("o", chain.element()), partBuffer = b.buffer("partial.o", f32),
-        partLse = b.buffer("partial.lse", f32);
+  Value outBuffer = b.buffer("o", chain.element()), partBuffer = planArray(b, PlanArray::PartialO),
+        partLse = planArray(b, PlanArray::PartialLse);
   auto branch = scf::IfOp::create(b, isPart, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(branch.thenYield());

@@ -22,16 +22,11 @@
 #ifndef ATTN_CONVERSION_ATTNTOTILE_ATTENDKERNEL_H
 #define ATTN_CONVERSION_ATTNTOTILE_ATTENDKERNEL_H
 
-#include "Kernel.h"
+#include "PlanAccess.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
 namespace mlir::attn {
-
-/// The fields of a segment of the plan (see attn_rt/Plan.h).
-struct Segment {
-  Value operand, instance, kvBegin, kvEnd, fullBegin, fullEnd, pos0, firstSlot;
-};
 
 /// A partial softmax of one warp's rows.
 struct State {
@@ -48,9 +43,6 @@ public:
   AttendKernel(Chain &chain, func::FuncOp kernel)
       : chain(chain), schedule(kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule")), b(kernel),
         rows(schedule.getWarpRows()), keys(schedule.getWarpKeys()) {}
-
-  /// Of a task, and of a segment.
-  static constexpr unsigned fieldsOfRecord = 8;
 
   // Types of the fragments that one warp holds.
   tile::FragmentType rowsOf(Type element, bool partial = false) {
@@ -78,32 +70,19 @@ public:
   void computeConstants();
   void begin(Value warpRow);
   void end(int64_t threads);
-  /// Reads what PlanStart has for this block: its range of tasks, and the records of its first task and of
-  /// that one's first segment.
-  void readStart();
+  /// Reads what this block starts with: its range of tasks, its first task and that one's first segment.
+  void readStart() { start = readRecord<Start>(b, tile::BlockIdOp::create(b, b.getI32Type())); }
   /// The loop over this block's tasks; leaves the insertion point in it.
   scf::ForOp beginTasks(ValueRange carried);
-  /// The fields of a record; zeros where it does not exist.
-  SmallVector<Value> recordIf(Value exists, StringRef buffer, Value index);
-  /// Those of a task's first segment.
-  SmallVector<Value> firstSegmentOf(ValueRange task) {
-    return recordIf(b.less(task[3], task[4]), "plan.segments", task[3]);
+  /// A task's first segment; zeros where it has none.
+  Segment firstSegmentOf(const Task &task) {
+    return readRecordIf<Segment>(b, b.less(task.segmentBegin, task.segmentEnd), task.segmentBegin);
   }
   /// Reads a task's fields, again where the kernel would rather not keep them in registers meanwhile.
-  void readTask(Value index) { setTask(b.record(b.buffer("plan.tasks", b.getI32Type()), index)); }
-  void setTask(ValueRange fields);
-  Segment readSegment(Value index) {
-    return segmentOf(b.record(b.buffer("plan.segments", b.getI32Type()), index));
-  }
-  static Segment segmentOf(ValueRange fields) {
-    return {fields[0], fields[1], fields[2], fields[3], fields[4], fields[5], fields[6], fields[7]};
-  }
-  /// Of the segment that a tile's tokens are of.
-  static Segment segmentOf(TokensOp tokens) {
-    return {Value(),          tokens.getInstance(),  Value(),
-            tokens.getEnd(),  tokens.getFullBegin(), tokens.getFullEnd(),
-            tokens.getPos0(), tokens.getFirstSlot()};
-  }
+  void readTask(Value index) { setTask(readRecord<Task>(b, index)); }
+  void setTask(const Task &task);
+  /// What a tile's tokens say of the segment they are of.
+  static Segment segmentOf(TokensOp tokens);
   /// The rows that a kernel's loop works on.
   void setRows(RowsOp queryRows);
   /// Copies the task's queries to `target`.
@@ -126,7 +105,8 @@ public:
   void readRows();
   /// Whether the task's rows count the sink.
   Value countsSink() {
-    return b.compare(arith::CmpIPredicate::ne, b.createOrFold<arith::AndIOp>(flags, b.i32(1)), b.i32(0));
+    return b.compare(arith::CmpIPredicate::ne,
+                     b.createOrFold<arith::AndIOp>(flags, b.i32(::attn::rt::taskHasSink)), b.i32(0));
   }
   /// A state before any token; `sinks` are the logits of one token that `counts` says whether to count.
   State initialState(Value sinks, Value counts);
@@ -205,8 +185,7 @@ public:
   bool fixedUnit = false; ///< whether weights are exp(score): bounded scores need no maximum
   Value warpRow;          ///< this warp's first row, counted from the task's first
   // Values of the block.
-  Value tasksBegin, tasksEnd;
-  SmallVector<Value> firstRecords; ///< of its first task, and of that one's first segment
+  Start start;
   // Values of the task being written.
   Value packedBegin, packedCount, slot, kvHead, segmentBegin, segmentEnd, partial, flags, headClass;
   Value sinkCounts; ///< whether this warp's rows count the sink

@@ -65,7 +65,7 @@ static bool scalesScore(Value value, Value score) {
 /// Whether nothing but the region's result is made of a product, by other constant factors: one at the end.
 static bool scalesResult(arith::MulFOp product) {
   for (Operation *op = product; op->hasOneUse(); op = *op->user_begin()) {
-    if (isa<attn::YieldOp>(*op->user_begin()))
+    if (isa<mlir::attn::YieldOp>(*op->user_begin()))
       return true;
     Value other;
     auto next = dyn_cast<arith::MulFOp>(*op->user_begin());
@@ -128,7 +128,7 @@ Value AttendKernel::score(ValueRange arguments, bool shortForm) {
       for (Value coefficient : ArrayRef(form.coefficients).drop_front())
         sum = math::FmaOp::create(b, sum, square, coefficient);
       mapping.map(op.getResult(0), arith::MulFOp::create(b, raw, sum));
-    } else if (auto read = dyn_cast<attn::ReadOp>(op)) {
+    } else if (auto read = dyn_cast<mlir::attn::ReadOp>(op)) {
       mapping.map(read.getResult(), readTensor(read, inside));
     } else {
       for (Value operand : op.getOperands())
@@ -143,7 +143,7 @@ Value AttendKernel::score(ValueRange arguments, bool shortForm) {
 }
 
 /// Row-major element index; each index is clamped into its extent.
-Value AttendKernel::readTensor(attn::ReadOp read, function_ref<Value(Value)> inside) {
+Value AttendKernel::readTensor(mlir::attn::ReadOp read, function_ref<Value(Value)> inside) {
   auto type = cast<RankedTensorType>(read.getTensor().getType());
   StringRef name = argumentName(read.getTensor());
   Value index = b.i64(0);

@@ -91,7 +91,7 @@ struct InitModel : OnlineOpInterface::ExternalModel<InitModel, InitOp> {
     return success();
   }
   LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
-    return attn::expandOnLanes(cast<InitOp>(op), e);
+    return mlir::attn::expandOnLanes(cast<InitOp>(op), e);
   }
 };
 
@@ -103,7 +103,7 @@ struct MergeModel : OnlineOpInterface::ExternalModel<MergeModel, MergeOp> {
     return success();
   }
   LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
-    return attn::expandOnLanes(cast<MergeOp>(op), e);
+    return mlir::attn::expandOnLanes(cast<MergeOp>(op), e);
   }
 };
 
@@ -124,13 +124,13 @@ struct FinishModel : OnlineOpInterface::ExternalModel<FinishModel, FinishOp> {
     return success();
   }
   LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
-    return attn::expandOnLanes(cast<FinishOp>(op), e);
+    return mlir::attn::expandOnLanes(cast<FinishOp>(op), e);
   }
 };
 
-struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, attn::WriteOp> {
+struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, mlir::attn::WriteOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
-    auto write = cast<attn::WriteOp>(op);
+    auto write = cast<mlir::attn::WriteOp>(op);
     KernelBuilder &b = e.b;
     e.setRows(write.getRows());
     e.partial = write.getPart();
@@ -149,19 +149,19 @@ struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, attn::WriteOp> 
     return success();
   }
   LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
-    return attn::expandOnLanes(cast<attn::WriteOp>(op), e);
+    return mlir::attn::expandOnLanes(cast<mlir::attn::WriteOp>(op), e);
   }
 };
 
 struct StoredModel : OnlineOpInterface::ExternalModel<StoredModel, StoredOp> {
   LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
-    return attn::expandOnLanes(cast<StoredOp>(op), e);
+    return mlir::attn::expandOnLanes(cast<StoredOp>(op), e);
   }
 };
 
 } // namespace
 
-void attn::registerOnlineModels(DialectRegistry &registry) {
+void mlir::attn::registerOnlineModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
     RowsOp::attachInterface<RowsModel>(*context);
     TokensOp::attachInterface<TokensModel>(*context);
@@ -171,7 +171,7 @@ void attn::registerOnlineModels(DialectRegistry &registry) {
     MergeOp::attachInterface<MergeModel>(*context);
     WarpsOp::attachInterface<WarpsModel>(*context);
     FinishOp::attachInterface<FinishModel>(*context);
-    attn::WriteOp::attachInterface<WriteModel>(*context);
+    mlir::attn::WriteOp::attachInterface<WriteModel>(*context);
     StoredOp::attachInterface<StoredModel>(*context);
   });
 }

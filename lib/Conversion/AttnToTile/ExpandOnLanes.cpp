@@ -1,5 +1,6 @@
 //===- ExpandOnLanes.cpp - Online operations on one row -------------------===//
 #include "OnlineModels.h"
+#include "PlanAccess.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -15,7 +16,7 @@ LaneExpansion::LaneExpansion(StateType type, func::FuncOp kernel) : b(kernel), d
   lane = LaneIdOp::create(b, b.getI32Type());
 }
 
-LogicalResult attn::expandOnLanes(InitOp init, LaneExpansion &e) {
+LogicalResult mlir::attn::expandOnLanes(InitOp init, LaneExpansion &e) {
   if (init.getSinks())
     return init.emitOpError("has no form where a warp holds one row: sinks are counted where rows begin");
   SmallVector<Value> empty(4 * e.chunks() + 2, e.b.f32(0)); // max, sum, columns
@@ -25,7 +26,7 @@ LogicalResult attn::expandOnLanes(InitOp init, LaneExpansion &e) {
 }
 
 /// Where a state was stored is all there is to know before the next one is merged with others.
-LogicalResult attn::expandOnLanes(StoredOp stored, LaneExpansion &e) {
+LogicalResult mlir::attn::expandOnLanes(StoredOp stored, LaneExpansion &e) {
   e.pieces.set(stored.getState(), {stored.getNumber(), stored.getCount()});
   return success();
 }
@@ -37,7 +38,7 @@ static SmallVector<Value> addStored(LaneExpansion &e, Value number, Value weight
   KernelBuilder &b = e.b;
   Type f32 = b.getF32Type();
   int64_t dim = e.dim, chunks = e.chunks();
-  Value partO = b.buffer("partial.o", f32);
+  Value partO = planArray(b, PlanArray::PartialO);
   auto loop = scf::ForOp::create(b, b.i32(0), count, b.i32(1), columns);
   // As many at once as there are registers for: a round is a latency.
   loop->setAttr("tile.unroll", b.getI64IntegerAttr(chunks == 1 ? 16 : 8));
@@ -60,7 +61,7 @@ static SmallVector<Value> addStored(LaneExpansion &e, Value number, Value weight
 }
 
 /// With stored states, whose sums are 1 in their units: what is stored are LSEs and outputs.
-LogicalResult attn::expandOnLanes(MergeOp merge, LaneExpansion &e) {
+LogicalResult mlir::attn::expandOnLanes(MergeOp merge, LaneExpansion &e) {
   KernelBuilder &b = e.b;
   Type f32 = b.getF32Type();
   if (!merge.getRhs().getDefiningOp<StoredOp>())
@@ -68,7 +69,7 @@ LogicalResult attn::expandOnLanes(MergeOp merge, LaneExpansion &e) {
   SmallVector<Value> state(e.pieces.of(merge.getLhs()));
   ArrayRef<Value> stored = e.pieces.of(merge.getRhs());
   Value number = stored[0], count = stored[1];
-  Value written = tile::ReadOp::create(b, f32, b.buffer("partial.lse", f32), b.wide(number), b.getUnitAttr());
+  Value written = tile::ReadOp::create(b, f32, planArray(b, PlanArray::PartialLse), b.wide(number), b.getUnitAttr());
   Value lse = b.select(b.less(e.lane, count), written, b.f32(-infinity));
   Value max = arith::MaxNumFOp::create(b, state[0], ReduceLanesOp::create(b, f32, Combine::Max, lse));
   Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, max, b.f32(-infinity));
@@ -88,7 +89,7 @@ LogicalResult attn::expandOnLanes(MergeOp merge, LaneExpansion &e) {
   return success();
 }
 
-LogicalResult attn::expandOnLanes(FinishOp finish, LaneExpansion &e) {
+LogicalResult mlir::attn::expandOnLanes(FinishOp finish, LaneExpansion &e) {
   KernelBuilder &b = e.b;
   SmallVector<Value> state(e.pieces.of(finish.getState()));
   Value max = state[0], sum = state[1];
@@ -105,7 +106,7 @@ LogicalResult attn::expandOnLanes(FinishOp finish, LaneExpansion &e) {
   return success();
 }
 
-LogicalResult attn::expandOnLanes(WriteOp write, LaneExpansion &e) {
+LogicalResult mlir::attn::expandOnLanes(WriteOp write, LaneExpansion &e) {
   KernelBuilder &b = e.b;
   Value row = write.getRow();
   if (!row)

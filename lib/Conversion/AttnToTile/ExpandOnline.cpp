@@ -119,7 +119,7 @@ void eraseOnlineArguments(func::FuncOp kernel) {
   (void)kernel.eraseArguments(online);
 }
 
-struct ExpandOnline : attn::impl::ExpandOnlinePassBase<ExpandOnline> {
+struct ExpandOnline : mlir::attn::impl::ExpandOnlinePassBase<ExpandOnline> {
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
       FinishOp finish;

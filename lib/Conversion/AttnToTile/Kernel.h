@@ -59,7 +59,7 @@ public:
     return tile::ReadOp::create(*this, cast<tile::BufferType>(buffer.getType()).getElement(), buffer, index,
                                 UnitAttr());
   }
-  SmallVector<Value> record(Value buffer, Value index, unsigned fields = 8) {
+  SmallVector<Value> record(Value buffer, Value index, unsigned fields) {
     return SmallVector<Value>(
         tile::RecordOp::create(*this, SmallVector<Type>(fields, getI32Type()), buffer, index).getFields());
   }

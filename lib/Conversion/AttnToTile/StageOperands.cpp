@@ -81,7 +81,7 @@ void Staging::stageRows(RowsOp queryRows) {
   if (schedule.getStages() == 1 && !schedule.getSplitKeys()) {
     b.setInsertionPoint(segments->getBlock()->getTerminator());
     for (Operation &op : llvm::reverse(*segments->getBlock()))
-      if (isa<attn::WriteOp>(op)) {
+      if (isa<mlir::attn::WriteOp>(op)) {
         b.setInsertionPointAfter(&op);
         break;
       }
@@ -137,7 +137,7 @@ LogicalResult verify(func::FuncOp kernel, Chain &chain) {
   return success();
 }
 
-struct StageOperands : attn::impl::StageOperandsPassBase<StageOperands> {
+struct StageOperands : mlir::attn::impl::StageOperandsPassBase<StageOperands> {
   void runOnOperation() override {
     SmallVector<RowsOp> found;
     getOperation().walk([&](RowsOp rows) { found.push_back(rows); });

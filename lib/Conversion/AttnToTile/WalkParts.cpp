@@ -1,5 +1,6 @@
 //===- WalkParts.cpp - Loops over what attend kernels have stored ---------===//
 #include "WalkParts.h"
+#include "PlanAccess.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -76,7 +77,7 @@ struct PartsWalk {
 
 } // namespace
 
-void attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &arguments) {
+void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &arguments) {
   auto finish = cast<FinishOp>(*parts.getState().user_begin());
   int64_t heads = cast<RankedTensorType>(parts.getQuery().getType()).getDimSize(1);
   auto output = cast<RankedTensorType>(finish.getOutput().getType());
@@ -95,11 +96,11 @@ void attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &argume
   b.buffer("o", output.getElementType());
   if (finish.getLse())
     b.buffer("lse", f32);
-  walk.starts = b.buffer("plan.merge_start", i32);
-  walk.outputs = b.buffer("plan.merge_rows", i32);
-  walk.numbers = b.buffer("plan.merge_partials", i32);
-  b.buffer("partial.o", f32);
-  b.buffer("partial.lse", f32);
+  walk.starts = planArray(b, PlanArray::MergeStart);
+  walk.outputs = planArray(b, PlanArray::MergeRows);
+  walk.numbers = planArray(b, PlanArray::MergePartials);
+  for (PlanArray array : ::attn::rt::planPartials)
+    planArray(b, array);
   // How many there are is part of the plan, too: a launch that was recorded serves every plan. Starts follow.
   walk.count = b.read(walk.starts, b.i64(0));
   Value warp = WarpIdOp::create(b, i32);
@@ -116,7 +117,7 @@ void attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &argume
   IRMapping mapping = arguments;
   mapping.map(finish.getState(), walk.mergeStates(row[0], row[1], row[3], empty));
   auto finished = cast<FinishOp>(b.clone(*finish, mapping));
-  attn::WriteOp::create(b, finished.getOutput(), finished.getLse(), Value(), Value(), target);
+  mlir::attn::WriteOp::create(b, finished.getOutput(), finished.getLse(), Value(), Value(), target);
   scf::YieldOp::create(b, walk.planOf(b.add(rows.getInductionVar(), step)));
   b.setInsertionPointAfter(rows);
   kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(blocks));

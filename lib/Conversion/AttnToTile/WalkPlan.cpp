@@ -54,7 +54,7 @@ private:
   };
 
   void findLines();
-  void walkTask(ValueRange firstSegment);
+  void walkTask(const Segment &firstSegment);
   RowsOp makeRows();
   Value beginLine(const Line &line, Value queryRows);
   void walkTiles(unsigned operand, Line &line, const Segment &segment, Value queryRows);
@@ -95,14 +95,13 @@ void Walk::run(IRMapping &arguments) {
   declareParameters();
   StartNextOp::create(b); // the merge may take its place in the multiprocessors and wait there
   readStart();
-  scf::ForOp tasks = beginTasks(firstRecords);
+  scf::ForOp tasks = beginTasks(flatten(start.task, start.segment));
   ValueRange records = tasks.getRegionIterArgs();
-  setTask(records.take_front(fieldsOfRecord));
-  walkTask(records.drop_front(fieldsOfRecord));
+  setTask(takeRecord<Task>(records));
+  walkTask(takeRecord<Segment>(records));
   Value next = b.add(tasks.getInductionVar(), b.i32(1));
-  SmallVector<Value> after = recordIf(b.less(next, tasksEnd), "plan.tasks", next);
-  llvm::append_range(after, firstSegmentOf(after));
-  scf::YieldOp::create(b, after);
+  Task after = readRecordIf<Task>(b, b.less(next, start.tasksEnd), next);
+  scf::YieldOp::create(b, flatten(after, firstSegmentOf(after)));
   b.setInsertionPointAfter(tasks);
   b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
   b.finish(schedule.getWarps() * 32);
@@ -127,12 +126,12 @@ Value Walk::beginLine(const Line &line, Value queryRows) {
   return InitOp::create(b, state, queryRows, sinks ? mapping.lookup(sinks) : Value());
 }
 
-void Walk::walkTask(ValueRange firstSegment) {
+void Walk::walkTask(const Segment &firstSegment) {
   Value queryRows = makeRows();
   SmallVector<Value> carried;
   for (Line &line : lines)
     carried.push_back(beginLine(line, queryRows));
-  llvm::append_range(carried, firstSegment);
+  llvm::append_range(carried, flatten(firstSegment));
   auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, b.i32(1), carried);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -140,14 +139,15 @@ void Walk::walkTask(ValueRange firstSegment) {
     ValueRange in = segments.getRegionIterArgs();
     for (auto [line, state] : llvm::zip(lines, in))
       line.state = state;
-    Segment segment = segmentOf(in.drop_front(lines.size()));
+    in = in.drop_front(lines.size());
+    Segment segment = takeRecord<Segment>(in);
     for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
       for (Line &line : lines)
         if (llvm::is_contained(line.updates, operand))
           walkTiles(operand, line, segment, queryRows);
     SmallVector<Value> out = llvm::map_to_vector(lines, [](Line &line) { return line.state; });
     Value next = b.add(segments.getInductionVar(), b.i32(1));
-    llvm::append_range(out, recordIf(b.less(next, segmentEnd), "plan.segments", next));
+    llvm::append_range(out, flatten(readRecordIf<Segment>(b, b.less(next, segmentEnd), next)));
     scf::YieldOp::create(b, out);
   }
   for (auto [line, state] : llvm::zip(lines, segments.getResults()))
@@ -205,10 +205,10 @@ void Walk::finishTask(Value queryRows) {
     state = WarpsOp::create(b, state.getType(), state);
   left.map(chain.finish.getState(), state);
   auto finish = cast<FinishOp>(b.clone(*chain.finish, left));
-  attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, partial, Value());
+  mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, partial, Value());
 }
 
-struct WalkPlan : attn::impl::WalkPlanPassBase<WalkPlan> {
+struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> kernels;
     for (auto kernel : getOperation().getOps<func::FuncOp>())

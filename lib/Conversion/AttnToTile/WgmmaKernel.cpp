@@ -300,7 +300,7 @@ ValueRange WgmmaKernel::produceTokens(StringRef part, Value tile, Value phases) 
   auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, one, ValueRange{tile, phases});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(segments.getBody());
-  Segment segment = readSegment(segments.getInductionVar());
+  Segment segment = readRecord<Segment>(b, segments.getInductionVar());
   tile = segments.getRegionIterArg(0);
   phases = segments.getRegionIterArg(1);
   for (auto [operand, update] : llvm::enumerate(chain.updates)) {
@@ -398,11 +398,11 @@ void WgmmaKernel::consume() {
   if (takesTurns()) // the first turn is the first warpgroup's
     only(consumers() - 1, [&] { PassByOp::create(b, turnOfNext(), turnThreads); });
   SmallVector<Value> counts{zero, zero};
-  llvm::append_range(counts, firstRecords);
+  llvm::append_range(counts, flatten(start.task, start.segment));
   scf::ForOp tasks = beginTasks(counts);
   Value taskCount = tasks.getRegionIterArg(0), tileCount = tasks.getRegionIterArg(1);
   ValueRange records = tasks.getRegionIterArgs().drop_front(2);
-  setTask(records.take_front(fieldsOfRecord));
+  setTask(takeRecord<Task>(records));
   readRows();
   Value sinks = chain.init.getSinks();
   State initial = initialState(sinks, sinks ? countsSink() : Value());
@@ -418,13 +418,14 @@ void WgmmaKernel::consume() {
 
   SmallVector<Value> carried = initial.values();
   carried.push_back(tileCount);
-  llvm::append_range(carried, records.drop_front(fieldsOfRecord));
+  llvm::append_range(carried, records);
   auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, one, carried);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(segments.getBody());
     ValueRange in = segments.getRegionIterArgs().take_front(4);
-    Segment segment = segmentOf(segments.getRegionIterArgs().drop_front(4));
+    ValueRange record = segments.getRegionIterArgs().drop_front(4);
+    Segment segment = takeRecord<Segment>(record);
     // An empty segment has no first tile to start with.
     Value computes = b.createOrFold<arith::AndIOp>(b.less(segment.kvBegin, segment.kvEnd), hasRows());
     auto some = scf::IfOp::create(b, TypeRange(in), computes, /*withElseRegion=*/true);
@@ -441,7 +442,7 @@ void WgmmaKernel::consume() {
     }
     SmallVector<Value> out(some.getResults());
     Value next = b.add(segments.getInductionVar(), one);
-    llvm::append_range(out, recordIf(b.less(next, segmentEnd), "plan.segments", next));
+    llvm::append_range(out, flatten(readRecordIf<Segment>(b, b.less(next, segmentEnd), next)));
     scf::YieldOp::create(b, out);
   }
   // The producer may fetch the next task's queries while this one's results are written. No lane may still be
@@ -453,7 +454,7 @@ void WgmmaKernel::consume() {
   // The next task's records are asked for while this one's results are written: its task first, and when that
   // is there its first segment.
   Value next = b.add(tasks.getInductionVar(), one);
-  SmallVector<Value> after = recordIf(b.less(next, tasksEnd), "plan.tasks", next);
+  Task after = readRecordIf<Task>(b, b.less(next, start.tasksEnd), next);
   Value sum = CompleteOp::create(b, rowsOf(b.getF32Type()), segments.getResult(1));
   readTask(tasks.getInductionVar());
   auto send = [&](Value output) {
@@ -463,9 +464,7 @@ void WgmmaKernel::consume() {
   Results finished = finishState(segments.getResult(0), sum, segments.getResult(2));
   writeResults(finished, Value(), outputColumns(), lines, sends ? function_ref<void(Value)>(send) : nullptr);
   SmallVector<Value> results{b.add(taskCount, one), segments.getResult(3)};
-  SmallVector<Value> firstSegment = firstSegmentOf(after);
-  llvm::append_range(results, after);
-  llvm::append_range(results, firstSegment);
+  llvm::append_range(results, flatten(after, firstSegmentOf(after)));
   scf::YieldOp::create(b, results);
   b.setInsertionPointAfter(tasks);
   if (sends)
@@ -558,6 +557,7 @@ std::pair<State, Value> WgmmaKernel::walkSegment(const Segment &segment, Value f
 
 } // namespace
 
-void attn::writeWgmmaKernel(Chain &chain, ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name) {
+void mlir::attn::writeWgmmaKernel(Chain &chain, ScheduleAttr schedule, gpu::GPUModuleOp module,
+                                  StringRef name) {
   WgmmaKernel(chain, schedule, module, name).write();
 }

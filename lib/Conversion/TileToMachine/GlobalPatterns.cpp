@@ -1,6 +1,8 @@
 //===- GlobalPatterns.cpp - Global memory: plans, positions, results --------===//
 #include "Patterns.h"
 
+#include "attn_rt/PlanRecords.h"
+
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -95,7 +97,7 @@ struct RecordPattern : TilePattern<RecordOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Type i32 = rewriter.getI32Type();
-    int64_t count = op.getNumResults(), width = std::max<int64_t>(8, llvm::PowerOf2Ceil(count));
+    int64_t count = op.getNumResults(), width = ::attn::rt::planRecordWords(count);
     Value field = width == 8 ? e.band(e.lanes.lane, 7) : e.min(e.lanes.lane, e.i32(count - 1));
     Value index = e.add(e.mul(e.widen(adaptor.getIndex()), width), e.widen(field));
     Value mine = e.loadGlobal(adaptor.getBuffer(), i32, index, i32, 4);

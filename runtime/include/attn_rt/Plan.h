@@ -52,43 +52,12 @@
 
 #include "attn_rt/Batch.h"
 #include "attn_rt/Gpu.h"
+#include "attn_rt/PlanRecords.h"
 #include "attn_rt/Strategy.h"
 
 #include <memory>
 
 namespace attn::rt {
-
-/// The records that kernels read; eight i32 each.
-struct PlanTask {
-  int32_t packedBegin,
-      packedCount; ///< packed row p of KV head h is query row p / G, query head h * G + p % G
-  int32_t slot;    ///< the KV head; with head classes the number of `slot_heads` that holds it
-  int32_t segmentBegin, segmentEnd;
-  int32_t partial; ///< first partial row, or -1: results are written directly
-  int32_t flags;   ///< bit 0: includes the sink logit
-  int32_t headClass;
-};
-inline constexpr int32_t taskHasSink = 1;
-
-struct PlanSegment {
-  int32_t operand, instance;  ///< -1: tokens are places in Plan::slots, and `bits` says which rows see them
-  int32_t kvBegin, kvEnd;     ///< tokens; tiles start at kvBegin
-  int32_t fullBegin, fullEnd; ///< tokens that every row of the task sees: a tile inside needs no mask
-  int32_t pos0; ///< position of the instance's first token; of a list, one of the instances it was made of
-  int32_t firstSlot; ///< of the class whose heads alone the operand holds: they lie in it from 0 on; else 0
-};
-static_assert(sizeof(PlanTask) == 32 && sizeof(PlanSegment) == 32);
-
-/// What a block starts with: its first task, that one's first segment and its range of tasks, zeros where
-/// there is none. A copy in a cache line, so that three dependent loads at the start of a launch become one;
-/// Session::setPlan makes it.
-struct PlanStart {
-  PlanTask task;
-  PlanSegment segment;
-  int32_t tasksBegin, tasksEnd;
-  int32_t unused[14];
-};
-static_assert(sizeof(PlanStart) == 128);
 
 /// What a plan costs, as the cost model sees it.
 struct PlanStats {
@@ -104,6 +73,7 @@ struct PlanStats {
   int64_t bytes() const { return kvBytes + qBytes + partialBytes + metadataBytes + outputBytes; }
 };
 
+/// What becomes of it on a device stands in PlanRecords.def.
 struct Plan {
   int kernel = 0; ///< index into Manifest::kernels of the attend kernel this plan is for
   Strategy strategy = Strategy::Flatten; ///< it was made by
@@ -115,8 +85,7 @@ struct Plan {
   std::vector<int32_t> mergeRows;  ///< row * q_heads + slot * group + member of the group
   std::vector<int32_t> mergePartials;
   int64_t partialRows = 0;
-  /// Lists of single tokens, each beginning at a multiple of 32: where they lie in their operand's store,
-  /// and, for each 32 of them, a word for each query row of a tile, whose bit t says that it sees token t.
+  /// Lists of single tokens, and who sees which.
   std::vector<int32_t> slots;
   std::vector<uint32_t> bits;
   std::vector<int32_t> ends;       ///< the sizes of windows and sinks it was made with

@@ -118,7 +118,11 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
   plan.tasks.reserve(assignment.pieces.size());
   for (const Piece &piece : assignment.pieces) {
     const Unit &unit = work.units[static_cast<size_t>(piece.unit)];
-    PlanTask task{unit.packedBegin, unit.packedCount, piece.slot, 0, 0, -1, 0, unit.slots.headClass};
+    PlanTask task{.packedBegin = unit.packedBegin,
+                  .packedCount = unit.packedCount,
+                  .slot = piece.slot,
+                  .partial = -1,
+                  .headClass = unit.slots.headClass};
     // All slots that do the same part read the same segments.
     if (int32_t *known = piece.part < 0 ? nullptr : &partTasks_[static_cast<size_t>(piece.part)];
         known && *known >= 0) {

@@ -47,7 +47,7 @@ int64_t listRows(const KernelInfo &kernel, int group) { return (kernel.rows + gr
 
 bool takesLists(const KernelInfo &kernel) {
   return std::any_of(kernel.params.begin(), kernel.params.end(),
-                     [](const Parameter &param) { return param.name == "plan.slots"; });
+                     [](const Parameter &param) { return param.name == planArrayName(PlanArray::Slots); });
 }
 
 /// May the tokens that a group sees alone stand in a list?
@@ -138,8 +138,14 @@ size_t UnitBuilder::addListed(const SlotRange &slots, size_t g, Work &work) {
   addUnits(slots, firstRow, rowEnd, {}, true, true, work);
   Unit &unit = work.units.back();
   const bool ofClass = argumentOf(first.operand).headClass >= 0;
-  work.segments.push_back({first.operand, -1, begin, begin + tokens, begin, begin, first.instance,
-                           ofClass ? slots.classBegin : 0});
+  work.segments.push_back({.operand = first.operand,
+                           .instance = -1,
+                           .kvBegin = begin,
+                           .kvEnd = begin + tokens,
+                           .fullBegin = begin,
+                           .fullEnd = begin,
+                           .pos0 = first.instance,
+                           .firstSlot = ofClass ? slots.classBegin : 0});
   unit.segmentEnd = static_cast<int32_t>(work.segments.size());
   unit.tiles = static_cast<int32_t>((tokens + kernel.keys - 1) / kernel.keys);
   work.tiles += int64_t{unit.tiles} * slots.count();

@@ -220,8 +220,12 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
     if (end <= 0)
       return;
     const auto full = static_cast<int32_t>(std::clamp<int64_t>(qMin + 1 - pos0, 0, end));
-    segments.push_back({seen.operand, seen.instance, 0, static_cast<int32_t>(end), 0, full, pos0,
-                        ofClass ? unit.slots.classBegin : 0});
+    segments.push_back({.operand = seen.operand,
+                        .instance = seen.instance,
+                        .kvEnd = static_cast<int32_t>(end),
+                        .fullEnd = full,
+                        .pos0 = pos0,
+                        .firstSlot = ofClass ? unit.slots.classBegin : 0});
     const auto tokens = static_cast<uint32_t>(end), keys = static_cast<uint32_t>(kernel.keys);
     unit.tiles += static_cast<int32_t>((tokens + keys - 1) / keys);
     rangeTokens_ += end;
@@ -257,9 +261,14 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
       if (common.size() > full.size())
         full = common;
     }
-    segments.push_back({seen.operand, seen.instance, static_cast<int32_t>(range.begin),
-                        static_cast<int32_t>(range.end), static_cast<int32_t>(full.begin),
-                        static_cast<int32_t>(full.end), pos0, ofClass ? unit.slots.classBegin : 0});
+    segments.push_back({.operand = seen.operand,
+                        .instance = seen.instance,
+                        .kvBegin = static_cast<int32_t>(range.begin),
+                        .kvEnd = static_cast<int32_t>(range.end),
+                        .fullBegin = static_cast<int32_t>(full.begin),
+                        .fullEnd = static_cast<int32_t>(full.end),
+                        .pos0 = pos0,
+                        .firstSlot = ofClass ? unit.slots.classBegin : 0});
     const auto tokens = static_cast<uint32_t>(range.size()), keys = static_cast<uint32_t>(kernel.keys);
     unit.tiles += static_cast<int32_t>((tokens + keys - 1) / keys); // narrow: this division is the time
     rangeTokens_ += range.size();

@@ -25,19 +25,21 @@ Manifest llama(bool classes) {
   m.qHeads = 32;
   m.kvHeads = 8;
   m.keyDim = m.valueDim = 128;
-  m.returnsLse = true;
+  m.results = {{"o", m.dtype, {{"rows", 0}, {"", m.qHeads}, {"", m.valueDim}}},
+               {"lse", DType::F32, {{"rows", 0}, {"", m.qHeads}}}};
   for (int rows : {16, 128}) {
     KernelInfo kernel;
     kernel.name = "decode_rows" + std::to_string(rows);
     kernel.rows = rows;
     kernel.keys = 64;
     kernel.blocksPerSM = rows == 16 ? 2 : 1;
-    m.kernels.push_back(kernel);
+    m.addKernel(kernel, {.grid = PlanArray::Starts});
   }
   KernelInfo merge;
   merge.role = KernelInfo::Role::Merge;
-  merge.rowsPerBlock = 4;
-  m.kernels.push_back(merge);
+  merge.warps = 4;
+  merge.rowsPerWarp = 1;
+  m.addKernel(merge, {.grid = PlanArray::MergeRows, .onlyIfFilled = true, .overlapsPrevious = true});
   for (const char *name : {"kv", "prompt"}) {
     Argument kv;
     kv.name = name;

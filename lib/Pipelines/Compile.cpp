@@ -58,9 +58,7 @@ FailureOr<func::FuncOp> mlir::attn::findEntry(ModuleOp module, StringRef entry) 
 /// What the manifest calls the schedule: that of the kernel for many rows.
 static std::string scheduleOf(gpu::GPUModuleOp kernels) {
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
-    if (kernel->hasAttr("tile.row_copy"))
-      return "copy";
-    else if (auto schedule = kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule"))
+    if (auto schedule = kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule"))
       if (schedule.getKind() == tile::ScheduleKind::Wgmma)
         return "wgmma";
   return "mma";
@@ -103,8 +101,9 @@ FailureOr<CompiledKernel> mlir::attn::compileProblem(ModuleOp module, StringRef 
     return failure();
 
   auto kernels = *kernel.machine->getOps<gpu::GPUModuleOp>().begin();
-  describeKernels(kernels, *chip, *manifest);
-  manifest->schedule = scheduleOf(kernels);
+  if (failed(describeKernels(kernels, *chip, *manifest)))
+    return failure();
+  manifest->schedule = manifest->rowCopy() ? "copy" : scheduleOf(kernels);
   llvm::raw_string_ostream(manifest->problem) << *kernel.problem;
   manifest->contentHash = rt::computeContentHash(*manifest);
   kernel.manifest = rt::writeManifest(*manifest);

@@ -5,6 +5,7 @@
 #include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Score.h"
 #include "attn/Dialect/Attn/IR/Signature.h"
+#include "attn/Dialect/Tile/IR/Launch.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 
 #include "attn_rt/Version.h"
@@ -125,12 +126,18 @@ static LogicalResult describeArguments(func::FuncOp function, rt::Manifest &mani
   return success();
 }
 
-static FailureOr<rt::Manifest> describeRowCopy(func::FuncOp function, KVType type) {
+static FailureOr<rt::Manifest> describeRowCopy(func::FuncOp function, const RowCopy &copy) {
+  KVType type = copy.type();
   rt::Manifest manifest;
   manifest.qHeads = manifest.kvHeads = type.getHeads();
   manifest.keyDim = type.getKeyDim();
   manifest.valueDim = type.getValueDim();
   manifest.dtype = dtypeOf(type.getKey());
+  if (!copy.to) // gather leaves rows of its own, the others change the cache
+    for (auto [name, element, dim] : {std::tuple("k", type.getKey(), manifest.keyDim),
+                                      std::tuple("v", type.getValue(), manifest.valueDim)})
+      manifest.results.push_back(
+          {name, dtypeOf(element), {{"layers", 0}, {"rows", 0}, {"", manifest.kvHeads}, {"", dim}}});
   if (failed(describeArguments(function, manifest)))
     return failure();
   return manifest;
@@ -147,7 +154,10 @@ static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
   manifest.keyDim = chain.keyDim();
   manifest.valueDim = chain.valueDim();
   manifest.dtype = dtypeOf(chain.element());
-  manifest.returnsLse = static_cast<bool>(chain.finish.getLse());
+  manifest.results.push_back(
+      {"o", manifest.dtype, {{"rows", 0}, {"", manifest.qHeads}, {"", manifest.valueDim}}});
+  if (chain.finish.getLse())
+    manifest.results.push_back({"lse", rt::DType::F32, {{"rows", 0}, {"", manifest.qHeads}}});
   manifest.sinkLogits = static_cast<bool>(chain.init.getSinks());
   if (failed(describeArguments(function, manifest)))
     return failure();
@@ -175,8 +185,7 @@ static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
 
 FailureOr<rt::Manifest> mlir::attn::describeProblem(func::FuncOp function) {
   std::optional<RowCopy> copy = findRowCopy(function);
-  FailureOr<rt::Manifest> manifest =
-      copy ? describeRowCopy(function, copy->type()) : describeAttention(function);
+  FailureOr<rt::Manifest> manifest = copy ? describeRowCopy(function, *copy) : describeAttention(function);
   if (failed(manifest))
     return failure();
   manifest->producer = std::string("attn ") + rt::version() + " (LLVM " LLVM_VERSION_STRING ")";
@@ -225,36 +234,31 @@ static rt::TensorMapInfo tensorMapOf(tile::TensorMapAttr attribute) {
   return map;
 }
 
-void mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &chip, rt::Manifest &manifest) {
+LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &chip,
+                                          rt::Manifest &manifest) {
   manifest.target = chip.name.str();
   manifest.ptxVersion = chip.ptxVersion;
   for (auto kernel : machine.getOps<LLVM::LLVMFuncOp>()) {
     auto parameters = kernel->getAttrOfType<ArrayAttr>("tile.parameters");
     if (!parameters)
       continue;
+    std::optional<tile::KernelLaunch> described = tile::launchOf(kernel);
+    if (!described)
+      return kernel.emitError("expected a kernel to say how it is launched: tile.launch");
     rt::KernelInfo info;
+    info.role = described->role;
+    info.rowsPerWarp = described->rowsPerWarp;
+    info.pieces = described->pieces;
     info.name = kernel.getName().str();
     info.threads = kernel->getAttrOfType<IntegerAttr>("tile.threads").getInt();
     info.warps = info.threads / 32;
     info.sharedBytes = kernel->getAttrOfType<IntegerAttr>("tile.shared_bytes").getInt();
-    auto blocks = kernel->getAttrOfType<IntegerAttr>("tile.blocks_per_sm");
+    info.blocksPerSM = kernel->getAttrOfType<IntegerAttr>("tile.blocks_per_sm").getInt();
     if (auto schedule = kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule")) {
-      info.role = rt::KernelInfo::Role::Attend;
       info.rows = schedule.getRows();
       info.keys = schedule.getKeys();
-      info.blocksPerSM = blocks.getInt();
       if (auto align = kernel->getAttrOfType<IntegerAttr>("tile.key_align"))
         info.keyAlign = align.getInt();
-    } else if (auto copies = kernel->getAttrOfType<StringAttr>("tile.row_copy")) {
-      info.role = copies == "append" ? rt::KernelInfo::Role::Append
-                  : copies == "move" ? rt::KernelInfo::Role::Move
-                                     : rt::KernelInfo::Role::Gather;
-      info.blocksPerSM = blocks.getInt();
-      info.pieces = kernel->getAttrOfType<IntegerAttr>("tile.pieces").getInt();
-    } else {
-      info.role = rt::KernelInfo::Role::Merge;
-      info.rowsPerBlock = info.warps;
-      info.blocksPerSM = blocks.getInt();
     }
     for (auto parameter : parameters.getAsRange<tile::ParameterAttr>())
       info.params.push_back(parameterOf(parameter));
@@ -262,6 +266,7 @@ void mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &chip, rt:
       for (auto map : maps.getAsRange<tile::TensorMapAttr>())
         if (!manifest.findTensorMap(map.getName().str()))
           manifest.tensorMaps.push_back(tensorMapOf(map));
-    manifest.kernels.push_back(std::move(info));
+    manifest.addKernel(std::move(info), std::move(described->launch));
   }
+  return success();
 }

@@ -322,7 +322,7 @@ rt::Status Run::compareWithReference() {
                                                  tensors, std::max(1u, std::thread::hardware_concurrency()));
   if (!reference)
     return reference.error();
-  bool lse = manifest.returnsLse;
+  bool lse = manifest.findResult("lse");
   auto comparison = compare(outputs.at("o"), lse ? &outputs.at("lse") : nullptr, reference->output,
                             lse ? &reference->lse : nullptr);
   if (!comparison)

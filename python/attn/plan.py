@@ -132,7 +132,7 @@ class Plan:
 
     def _empty(self, name: str, like: object) -> object:
         """Memory for a result, of the library and on the device that q is of."""
-        return empty(like, self._shapes[name], self.kernel.manifest["dtype"] if name == "o" else "f32")
+        return empty(like, self._shapes[name], self.kernel._tensors[name].dtype)
 
     def _spare_lse(self, like: object) -> object:
         """Where the kernel may write what nobody asked for."""

@@ -37,10 +37,11 @@ class Slot(NamedTuple):
 
 
 def tensors_of(manifest: dict) -> dict[str, Slot]:
-    """What a description takes and gives, by name: q, then what it takes in its order, then o, lse, slot_heads. Kernels
+    """What a description takes and gives, by name: q, then what it takes in its order, its results, slot_heads. Kernels
     read no tensor that came to have no part in the result, as of an operand that no row sees."""
     dtype, heads = manifest["dtype"], manifest["q_heads"]
     known = {"q": Slot("q", dtype, ("rows", heads, manifest["key_dim"]))}
+    written = [Slot(each["name"], each["dtype"], tuple(each["dims"]), True) for each in manifest["results"]]
     for argument in manifest["arguments"]:
         name = argument["name"]
         if argument["role"] == "kv":
@@ -58,11 +59,11 @@ def tensors_of(manifest: dict) -> dict[str, Slot]:
                 )
         elif argument["role"] not in ("query", "classes"):
             known[name] = Slot(name, argument["dtype"], tuple(argument["dims"]))
-    return known | {
-        "o": Slot("o", dtype, ("rows", heads, manifest["value_dim"]), True),
-        "lse": Slot("lse", "f32", ("rows", heads), True),
-        "slot_heads": Slot("slot_heads", "i32", (manifest["kv_heads"],)),
-    }
+    return (
+        known
+        | {result.name: result for result in written}
+        | {"slot_heads": Slot("slot_heads", "i32", (manifest["kv_heads"],))}
+    )
 
 
 # --- Looks ---------------------------------------------------------------------------------------------------

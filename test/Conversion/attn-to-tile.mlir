@@ -29,6 +29,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-SAME: %[[START:arg13]]: !tile.buffer<i32>, %[[K1:arg14]]: !tile.buffer<f16>, %[[V1:arg15]]: !tile.buffer<f16>,
 // CHECK-SAME: %[[SINKS:arg16]]: !tile.buffer<f32>, %[[END0:arg17]]: i32, %[[END1:arg18]]: i32, %[[END2:arg19]]: i32)
 // CHECK-SAME: tile.blocks_per_sm = 2 : i32
+// CHECK-SAME: tile.launch = {grid = "plan.starts", role = "attend"}
 // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "q">, #tile.parameter<buffer, "q_pos">,
 // CHECK-SAME: #tile.parameter<buffer, "o">, #tile.parameter<buffer, "lse">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.tasks">, #tile.parameter<buffer, "plan.segments">,
@@ -208,6 +209,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 
 // The merge kernel: 80 columns are four for each of twenty lanes.
 // CHECK: func.func @regions_merge(
+// CHECK-SAME: tile.launch = {grid = "plan.merge_rows", if_filled, overlaps, pieces = 1 : i32, role = "merge", rows_per_warp = 1 : i32}
 // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "o">, #tile.parameter<buffer, "lse">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_start">, #tile.parameter<buffer, "plan.merge_rows">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_partials">, #tile.parameter<buffer, "partial.o">,

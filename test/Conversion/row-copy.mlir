@@ -5,9 +5,8 @@
 // CHECK-LABEL: gpu.module @append_kernels
 // CHECK: func.func @append(%[[COUNT:[a-z0-9]+]]: !tile.buffer<i32>
 // CHECK-SAME: tile.blocks_per_sm = 4
+// CHECK-SAME: tile.launch = {grid = "rows", pieces = 4 : i32, role = "append", rows_per_warp = 8 : i32}
 // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "row_count">, #tile.parameter<buffer, "k">, #tile.parameter<dim, "k.layer">, #tile.parameter<buffer, "kv.k_pages">, #tile.parameter<dim, "kv.k_layer">
-// CHECK-SAME: tile.pieces = 4
-// CHECK-SAME: tile.row_copy = "append"
 // CHECK-SAME: tile.threads = 128
 // How many rows there are is no parameter.
 // CHECK: tile.read %[[COUNT]][%{{.*}}] : <i32> -> i32
@@ -30,9 +29,8 @@ func.func @append(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv:
 
 // Rows of 160 bytes: 80 lanes' worth in three loads; values of 64 bytes: one load for all eight.
 // CHECK-LABEL: gpu.module @move_kernels
-// CHECK: tile.parameters = [#tile.parameter<buffer, "row_count">, #tile.parameter<buffer, "kv.k">, #tile.parameter<dim, "kv.k_layer">, #tile.parameter<buffer, "kv.v">, #tile.parameter<dim, "kv.v_layer">, #tile.parameter<dim, "layers">, #tile.parameter<buffer, "from">, #tile.parameter<buffer, "to">]
-// CHECK-SAME: tile.pieces = 1
-// CHECK-SAME: tile.row_copy = "move"
+// CHECK: tile.launch = {grid = "rows", pieces = 1 : i32, role = "move", rows_per_warp = 8 : i32}
+// CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "row_count">, #tile.parameter<buffer, "kv.k">, #tile.parameter<dim, "kv.k_layer">, #tile.parameter<buffer, "kv.v">, #tile.parameter<dim, "kv.v_layer">, #tile.parameter<dim, "layers">, #tile.parameter<buffer, "from">, #tile.parameter<buffer, "to">]
 // CHECK-COUNT-4: tile.read_adjacent
 // CHECK-NOT: tile.read_adjacent
 // CHECK-COUNT-4: tile.write_adjacent

@@ -42,7 +42,7 @@
 // CHECK-NEXT: 64
 // CHECK-NEXT: 256
 // CHECK: "entry": "everything"
-// CHECK: "format": 1
+// CHECK: "format": 2
 // CHECK: "kernels": [
 // CHECK: "name": "everything_rows16"
 // CHECK: "params": [
@@ -64,11 +64,28 @@
 // CHECK: "blocks_per_sm": 5
 // CHECK-NEXT: "name": "everything_merge"
 // CHECK: "name": "plan.merge_rows"
-// CHECK: "role": "merge"
-// CHECK: "rows_per_block": 4
+// CHECK: "pieces": 1
+// CHECK-NEXT: "role": "merge"
+// CHECK-NEXT: "rows_per_warp": 1
 // CHECK-NEXT: "shared_bytes": 0
 // CHECK: "key_dim": 192
 // CHECK: "kv_heads": 4
+// A run is a launch of one of the attend kernels, and of the merge where there is something to merge.
+// CHECK: "launches": [
+// CHECK-NEXT: {
+// CHECK-NEXT: "grid": "plan.starts"
+// CHECK-NEXT: "kernels": [
+// CHECK-NEXT: "everything_rows16"
+// CHECK-NEXT: "everything_rows{{64|128}}"
+// CHECK-NEXT: ]
+// CHECK-NEXT: "overlaps_previous": false
+// CHECK-NEXT: "when": "always"
+// CHECK: "grid": "plan.merge_rows"
+// CHECK-NEXT: "kernels": [
+// CHECK-NEXT: "everything_merge"
+// CHECK-NEXT: ]
+// CHECK-NEXT: "overlaps_previous": true
+// CHECK-NEXT: "when": "filled"
 // CHECK: "operands": [
 // CHECK: "argument": "context"
 // CHECK: "end": 0
@@ -79,11 +96,41 @@
 // CHECK-NEXT: "kind": "sink"
 // CHECK: "end": 2
 // CHECK-NEXT: "kind": "recent"
+// What the kernels read of a plan, field by field; of what they do not read there is nothing.
+// CHECK: "plan": {
+// CHECK-NEXT: "arrays": [
+// CHECK-NOT: plan.block_tasks
+// CHECK: "fields": [
+// CHECK-NEXT: "task.packedBegin"
+// CHECK: "tasksBegin"
+// CHECK-NEXT: "tasksEnd"
+// CHECK-NEXT: ]
+// CHECK-NEXT: "name": "plan.starts"
+// CHECK-NEXT: "words": 32
+// CHECK-NOT: plan.slots
+// CHECK: "packedBegin"
+// CHECK: "name": "plan.tasks"
+// CHECK-NEXT: "words": 8
+// CHECK: "dtype": "i32"
+// CHECK-NEXT: "name": "plan.merge_start"
+// CHECK: "dtype": "f32"
+// CHECK-NEXT: "name": "partial.o"
 // CHECK: "problem": "{{.*}}attn.attend
 // CHECK: "producer": "attn {{.*}} (LLVM 22
 // CHECK: "ptx_version": 70
 // CHECK: "q_heads": 28
-// CHECK: "returns_lse": true
+// CHECK: "results": [
+// CHECK: "rows"
+// CHECK-NEXT: 28
+// CHECK-NEXT: 128
+// CHECK-NEXT: ]
+// CHECK-NEXT: "dtype": "f16"
+// CHECK-NEXT: "name": "o"
+// CHECK: "rows"
+// CHECK-NEXT: 28
+// CHECK-NEXT: ]
+// CHECK-NEXT: "dtype": "f32"
+// CHECK-NEXT: "name": "lse"
 // CHECK: "scale": 0.125
 // CHECK: "schedule": "mma"
 // CHECK: "sink_logits": true

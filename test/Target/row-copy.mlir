@@ -16,7 +16,20 @@
 // MANIFEST: "name": "kv.k_layer"
 // MANIFEST: "pieces": 1
 // MANIFEST-NEXT: "role": "gather"
+// MANIFEST-NEXT: "rows_per_warp": 8
+// MANIFEST: "launches": [
+// MANIFEST: "grid": "rows"
 // MANIFEST: "operands": []
+// MANIFEST: "plan": {
+// MANIFEST-NEXT: "arrays": []
+// MANIFEST: "results": [
+// MANIFEST: "layers"
+// MANIFEST-NEXT: "rows"
+// MANIFEST-NEXT: 2
+// MANIFEST-NEXT: 80
+// MANIFEST-NEXT: ]
+// MANIFEST-NEXT: "dtype": "bf16"
+// MANIFEST-NEXT: "name": "k"
 // MANIFEST: "schedule": "copy"
 
 // Sixteen bytes at a time, not through the constant path: the cache is written between launches that may overlap.

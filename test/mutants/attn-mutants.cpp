@@ -190,9 +190,9 @@ std::string Program::runOnce(const Workload &workload, Way way,
   if (!device->report().clean())
     return std::string(rt::host::toString(device->report().findings.front().kind)) + ": " +
            device->report().findings.front().message;
-  auto comparison =
-      must(run::compare(outputs.at("o"), manifest.returnsLse ? &outputs.at("lse") : nullptr,
-                        workload.reference.output, manifest.returnsLse ? &workload.reference.lse : nullptr));
+  auto comparison = must(run::compare(
+      outputs.at("o"), manifest.findResult("lse") ? &outputs.at("lse") : nullptr, workload.reference.output,
+      manifest.findResult("lse") ? &workload.reference.lse : nullptr));
   run::Tolerances tolerance = run::Tolerances::of(manifest);
   if (!(comparison.relErr <= tolerance.relErr))
     return "wrong result: " + comparison.worst;

@@ -55,7 +55,8 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
   m.kvHeads = options.kvHeads;
   m.keyDim = m.valueDim = options.dim;
   m.scale = 0.125;
-  m.returnsLse = true;
+  m.results = {{"o", m.dtype, {{"rows", 0}, {"", m.qHeads}, {"", m.valueDim}}},
+               {"lse", DType::F32, {{"rows", 0}, {"", m.qHeads}}}};
   m.sinkLogits = options.sinkLogits;
   m.ends = options.ends;
   m.contentHash = computeContentHash(m);
@@ -116,18 +117,19 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
       kernel.params.push_back({Parameter::Kind::Map, "kv.k.map0", 0});
     return kernel;
   };
-  m.kernels = {attend(16), attend(options.bigRows)};
+  for (int rows : {16, options.bigRows})
+    m.addKernel(attend(rows), {.grid = PlanArray::Starts});
   if (options.tensorMap)
     m.tensorMaps.push_back(sampleTensorMap(options, m.dtype));
   KernelInfo merge;
   merge.name = "decode_merge";
   merge.role = KernelInfo::Role::Merge;
-  merge.rowsPerBlock = 4;
+  merge.rowsPerWarp = 1;
   merge.blocksPerSM = 5;
   merge.threads = 128;
   merge.warps = 4;
   merge.params = {buffer("plan.merge_start"), buffer("partial.o"), {Parameter::Kind::Dim, "rows", 0}};
-  m.kernels.push_back(merge);
+  m.addKernel(merge, {.grid = PlanArray::MergeRows, .onlyIfFilled = true, .overlapsPrevious = true});
   return m;
 }
 
@@ -181,6 +183,7 @@ inline Manifest cacheManifest(KernelInfo::Role role, Argument::Store store = Arg
   kernel.warps = 4;
   kernel.threads = 128;
   kernel.blocksPerSM = 4;
+  kernel.rowsPerWarp = 8;
   kernel.pieces = 2;
   const auto buffer = [&](std::string name) { kernel.params.push_back({Parameter::Kind::Buffer, name, 0}); };
   const auto dim = [&](std::string name) { kernel.params.push_back({Parameter::Kind::Dim, name, 0}); };
@@ -205,6 +208,8 @@ inline Manifest cacheManifest(KernelInfo::Role role, Argument::Store store = Arg
     rows.dims = {{"layers", 0}, {"rows", 0}, {"", 2}, {"", *name == 'k' ? 64 : 32}};
     if (role == Role::Append)
       m.arguments.push_back(rows);
+    else
+      m.results.push_back({rows.name, rows.dtype, rows.dims});
   }
   const std::string pages = store == Argument::Store::Paged ? "_pages" : "";
   buffer("kv.k" + pages);
@@ -219,7 +224,7 @@ inline Manifest cacheManifest(KernelInfo::Role role, Argument::Store store = Arg
   }
   dim("kv.k_layer");
   dim("kv.v_layer");
-  m.kernels.push_back(std::move(kernel));
+  m.addKernel(std::move(kernel), {});
   return m;
 }
 

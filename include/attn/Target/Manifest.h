@@ -16,8 +16,9 @@ namespace mlir::attn {
 /// an argument has no name.
 FailureOr<::attn::rt::Manifest> describeProblem(func::FuncOp function);
 
-/// Adds the kernels of a machine-level module: their shapes, launch bounds and parameters.
-void describeKernels(gpu::GPUModuleOp machine, const Chip &chip, ::attn::rt::Manifest &manifest);
+/// Adds the kernels of a machine-level module, their shapes, launch bounds and parameters, and their
+/// launches.
+LogicalResult describeKernels(gpu::GPUModuleOp machine, const Chip &chip, ::attn::rt::Manifest &manifest);
 
 } // namespace mlir::attn
 

@@ -2,6 +2,8 @@
 #include "AttendKernel.h"
 #include "ScoreBound.h"
 
+#include "attn/Dialect/Tile/IR/Launch.h"
+
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
@@ -46,6 +48,7 @@ void AttendKernel::begin(Value warpRow) {
 void AttendKernel::end(int64_t threads) {
   b.kernel->setAttr("tile.schedule", schedule);
   b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
+  setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Attend, .launch = {.grid = PlanArray::Starts}});
   b.finish(threads);
 }
 

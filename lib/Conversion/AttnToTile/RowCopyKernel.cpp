@@ -17,6 +17,8 @@
 //===----------------------------------------------------------------------===//
 #include "Kernel.h"
 
+#include "attn/Dialect/Tile/IR/Launch.h"
+
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
@@ -72,8 +74,9 @@ public:
         store(mine);
     }
     b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(4)); // 128 registers, of which loads take 64
-    b.kernel->setAttr("tile.row_copy", b.getStringAttr(copy.name()));
-    b.kernel->setAttr("tile.pieces", b.getI32IntegerAttr(pieces));
+    setLaunch(b.kernel, {.role = *::attn::rt::parseKernelRole(copy.name()),
+                         .rowsPerWarp = kRows,
+                         .pieces = static_cast<int>(pieces)});
     b.finish(kWarps * kLanes);
   }
 
@@ -174,6 +177,6 @@ private:
 
 } // namespace
 
-void attn::writeRowCopyKernel(const RowCopy &copy, gpu::GPUModuleOp module, StringRef name) {
+void mlir::attn::writeRowCopyKernel(const RowCopy &copy, gpu::GPUModuleOp module, StringRef name) {
   Writer(copy, module, name).write();
 }

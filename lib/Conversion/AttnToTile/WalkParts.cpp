@@ -2,6 +2,8 @@
 #include "WalkParts.h"
 #include "PlanAccess.h"
 
+#include "attn/Dialect/Tile/IR/Launch.h"
+
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
@@ -121,5 +123,8 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   scf::YieldOp::create(b, walk.planOf(b.add(rows.getInductionVar(), step)));
   b.setInsertionPointAfter(rows);
   kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(blocks));
+  setLaunch(kernel, {.role = ::attn::rt::KernelInfo::Role::Merge,
+                     .rowsPerWarp = 1,
+                     .launch = {.grid = PlanArray::MergeRows, .onlyIfFilled = true, .overlapsPrevious = true}});
   b.finish(warps * 32);
 }

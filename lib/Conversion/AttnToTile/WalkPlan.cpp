@@ -24,6 +24,7 @@
 #include "WalkParts.h"
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Tile/IR/Launch.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -104,6 +105,7 @@ void Walk::run(IRMapping &arguments) {
   scf::YieldOp::create(b, flatten(after, firstSegmentOf(after)));
   b.setInsertionPointAfter(tasks);
   b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
+  setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Attend, .launch = {.grid = PlanArray::Starts}});
   b.finish(schedule.getWarps() * 32);
 }
 

@@ -132,8 +132,12 @@ rt::Status Runner::prepare() {
   const rt::Argument &cache = kernel->cache();
   std::string k = rt::cacheTensorName(cache, true), v = rt::cacheTensorName(cache, false);
   if (gathers()) {
-    outputs["k"] = rt::Tensor(cache.keyDType, {sizes.layers, sizes.rows, cache.kvHeads, cache.keyDim});
-    outputs["v"] = rt::Tensor(cache.valueDType, {sizes.layers, sizes.rows, cache.kvHeads, cache.valueDim});
+    for (const rt::ResultInfo &result : run.manifest.results) {
+      auto shape = result.shape({{"layers", sizes.layers}, {"rows", static_cast<int32_t>(sizes.rows)}});
+      if (!shape)
+        return shape.error();
+      outputs[result.name] = rt::Tensor(result.dtype, std::move(*shape));
+    }
   } else {
     outputs[k] = rt::Tensor(tensors.at(k).dtype, tensors.at(k).shape);
     outputs[v] = rt::Tensor(tensors.at(v).dtype, tensors.at(v).shape);

@@ -1,21 +1,20 @@
 //===- Artifact.h - A compiled kernel and all there is to know --*- C++ -*-===//
 //
 // The manifest is what plan, session and tools need to know about a compiled
-// attention, or operation on a cache (CacheKernel.h): the problem it solves, the parameters of its kernels in
-// order, its tile sizes. An artifact is the manifest with the code, in one file. It is code that will be
-// executed, so the file begins with a hash of all its other bytes, and nothing is parsed before that hash was
-// found to be right.
+// attention, or operation on a cache (CacheKernel.h): the problem, kernels with parameters and tile sizes,
+// what a run launches, reads of a plan and leaves behind. An artifact is the manifest with the code, in one
+// file. It is code that will be executed, so the file begins with a hash of all its other bytes, and nothing
+// is parsed before that hash was found to be right.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_ARTIFACT_H
 #define ATTN_RT_ARTIFACT_H
 
-#include "attn_rt/Tensor.h"
+#include "attn_rt/PlanRecords.h"
 
 namespace attn::rt {
 
-inline constexpr int manifestFormat = 1;
-inline constexpr int planVersion = 2;
+inline constexpr int manifestFormat = 2;
 
 /// Who sees a token, as a form; its sizes are run-time values (`end` indexes Manifest::ends).
 struct Visibility {
@@ -33,7 +32,9 @@ struct Parameter {
   int index = 0;    ///< of an end
 };
 
+/// A kernel works on tiles, a block for each element of its launch, or its warps walk all elements.
 struct KernelInfo {
+  /// What it does, for people and for operations on a cache. How it is launched says its LaunchInfo.
   enum class Role : uint8_t { Attend, Merge, Append, Move, Gather };
   std::string name;
   Role role = Role::Attend;
@@ -43,11 +44,41 @@ struct KernelInfo {
   int threads = 0;
   int64_t sharedBytes = 0;
   int blocksPerSM = 1;
-  int keyAlign = 1;     ///< segments begin at a multiple of this many tokens: boxes must not straddle pages
-  int rowsPerBlock = 0; ///< of a merge kernel
-  int pieces = 0;       ///< warps that share a row of a cache: of append, move and gather
+  int keyAlign = 1;    ///< segments begin at a multiple of this many tokens: boxes must not straddle pages
+  int rowsPerWarp = 0; ///< elements that a walking warp takes at a time; 0: the kernel has tiles
+  int pieces = 1;      ///< walking warps that share those
   std::vector<Parameter> params;
 };
+
+/// The manifest's names of roles, in their order.
+inline constexpr std::string_view kernelRoleNames[] = {"attend", "merge", "append", "move", "gather"};
+inline std::string_view kernelRoleName(KernelInfo::Role role) {
+  return kernelRoleNames[static_cast<size_t>(role)];
+}
+std::optional<KernelInfo::Role> parseKernelRole(std::string_view name);
+
+/// One of the launches that make a run, in the order of Manifest::launches.
+struct LaunchInfo {
+  std::vector<int> kernels = {}; ///< into Manifest::kernels: one, or one for each of Manifest::plannedKernels
+  /// What it has elements for: an array of the plan; empty: the rows that an operation on a cache is given.
+  std::optional<PlanArray> grid = {};
+  /// Left out where there are none, unless launches are fixed.
+  bool onlyIfFilled = false;
+  bool overlapsPrevious = false; ///< LaunchShape::overlapsPrevious
+
+  /// Whether but for their kernels both are the same.
+  bool isLike(const LaunchInfo &other) const {
+    return grid == other.grid && onlyIfFilled == other.onlyIfFilled &&
+           overlapsPrevious == other.overlapsPrevious;
+  }
+  /// The manifest's name of its grid: that of the array, or "rows".
+  std::string_view gridName() const;
+  /// The kernel where a plan is for number `choice` of Manifest::plannedKernels.
+  int kernelFor(size_t choice) const { return kernels[kernels.size() == 1 ? 0 : choice]; }
+};
+
+/// The grid of a name; an error says what else there is.
+Result<std::optional<PlanArray>> parseGrid(std::string_view name);
 
 /// A tensor that bulk copies read boxes of (BulkTensor.h), over one of the buffers. Dimensions are counted
 /// from the innermost one.
@@ -69,6 +100,15 @@ struct TensorMapInfo {
 struct DimInfo {
   std::string name;
   int64_t value = 0;
+};
+
+/// A tensor that a run leaves behind. Its named dimensions are those that kernels know ("rows").
+struct ResultInfo {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<DimInfo> dims;
+  /// Its shape where dimensions have these sizes; an error names one that has none.
+  Result<std::vector<int64_t>> shape(const std::map<std::string, int32_t> &sizes) const;
 };
 
 struct Argument {
@@ -110,18 +150,30 @@ struct Manifest {
   int qHeads = 1, kvHeads = 1, keyDim = 0, valueDim = 0;
   DType dtype = DType::BF16;
   double scale = 1;
-  bool returnsLse = false, sinkLogits = false;
+  bool sinkLogits = false;
   bool approximate = false; ///< the score region uses approximate functions
   std::optional<double> tolerance;
   std::vector<int32_t> ends;
   std::vector<Argument> arguments;
+  std::vector<ResultInfo> results;
   std::vector<OperandInfo> operands;
   std::vector<HeadClassInfo> headClasses; ///< empty: all heads see alike
   std::vector<KernelInfo> kernels;
+  std::vector<LaunchInfo> launches; ///< of a run, in order
   std::vector<TensorMapInfo> tensorMaps;
 
   /// The kernel of an operation on a cache; null for an attention.
   const KernelInfo *rowCopy() const;
+  /// Adds a kernel to the last launch, where that is like this one and of the same role, else behind it.
+  void addKernel(KernelInfo kernel, LaunchInfo launch);
+  /// The first launch over an array of the plan; null where there is none.
+  const LaunchInfo *findLaunch(PlanArray grid) const;
+  /// The kernels among which a planner chooses: those of the launch with a block for each of the plan's.
+  std::span<const int> plannedKernels() const;
+  bool isPlanned(int kernel) const;
+  const ResultInfo *findResult(std::string_view name) const;
+  /// Bytes of all results of so many query rows.
+  int64_t resultBytes(int64_t rows) const;
   int groupSize() const { return qHeads / kvHeads; }
   size_t classCount() const { return headClasses.empty() ? 1 : headClasses.size(); }
   /// What heads of a class see of an operand: the intersection of what both say. Of an operand of another

@@ -75,7 +75,7 @@ struct PlanStats {
 
 /// What becomes of it on a device stands in PlanRecords.def.
 struct Plan {
-  int kernel = 0; ///< index into Manifest::kernels of the attend kernel this plan is for
+  int kernel = 0; ///< index into Manifest::kernels of the one of Manifest::plannedKernels this plan is for
   Strategy strategy = Strategy::Flatten; ///< it was made by
   int blocks = 0;
   std::vector<int32_t> blockTasks; ///< [blocks + 1]
@@ -126,7 +126,7 @@ struct PlanOptions {
   /// Of the launch. 0: as many as are resident at once, by kernel and multiprocessors, less those that would
   /// have nothing to do.
   int blocks = 0;
-  /// Index into Manifest::kernels of the attend kernel. -1: the one that suits the batch's rows.
+  /// One of Manifest::plannedKernels. -1: the one that suits the batch's rows.
   int kernel = -1;
   /// Tokens, a multiple of the kernel's key tile; 0: none. Work is then cut where the tokens of an instance
   /// are a multiple of this, only what all of its rows see alike is shared, parts are merged in the order of

@@ -82,7 +82,7 @@ public:
   /// Launches the kernels of the last plan; neither allocates nor waits.
   Status launch();
   /// From now on launches differ in nothing but what buffers hold: kernel, blocks and sizes of windows are
-  /// those of the plan that was set, the merge is launched whether there is something to merge or not, and
+  /// those of the plan that was set, all launches are made whether they have elements or not (a merge), and
   /// buffers stay where they are. What does not fit is refused: plans by setPlan, larger tensors by bind.
   Status fixLaunch();
   /// Makes results and partials useless (NaN, and unwritten on the host device), so that nothing old passes
@@ -91,7 +91,7 @@ public:
   /// poison, setPlan, launch.
   Status run(const Plan &plan);
 
-  /// Waits, and copies "o" and, where the attention returns it, "lse".
+  /// Waits, and copies the results that the manifest lists: "o" and, where it is returned, "lse".
   Result<TensorMap> outputs();
   /// Null where nothing is bound under this name.
   DeviceAddress address(const std::string &name) const;

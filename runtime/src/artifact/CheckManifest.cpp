@@ -10,29 +10,17 @@ namespace {
 
 // The buffers and dimensions that a kernel may ask for by name.
 struct Names {
-  std::set<std::string> buffers{"q",
-                                "q_start",
-                                "q_pos",
-                                "o",
-                                "lse",
-                                "plan.block_tasks",
-                                "plan.starts",
-                                "plan.slots",
-                                "plan.bits",
-                                "plan.tasks",
-                                "plan.segments",
-                                "plan.merge_start",
-                                "plan.merge_rows",
-                                "plan.merge_partials",
-                                "partial.o",
-                                "partial.lse"};
+  std::set<std::string> buffers{"q", "q_start", "q_pos"};
   std::set<std::string> dims{"rows", "sequences"};
 
   explicit Names(const Manifest &manifest) {
+    buffers.insert(std::begin(planArrayNames), std::end(planArrayNames));
     if (manifest.rowCopy()) {
-      buffers = {"k", "v", "row_count"};
+      buffers = {"row_count"};
       dims = {"layers", "k.layer", "v.layer"};
     }
+    for (const ResultInfo &result : manifest.results)
+      buffers.insert(result.name);
     if (!manifest.headClasses.empty())
       buffers.insert("slot_heads");
     for (const Argument &argument : manifest.arguments) {
@@ -167,6 +155,7 @@ void checkManifest(const Manifest &m, const Cursor &root) {
     if (argument.page & (argument.page - 1))
       arguments[i]["page"].fail("expected a power of two, got " + std::to_string(argument.page));
   }
+  checkResults(m, root);
   if (m.rowCopy())
     checkRowCopy(m, root);
   else if (m.operands.empty())
@@ -186,20 +175,16 @@ void checkManifest(const Manifest &m, const Cursor &root) {
       maps[i]["name"].fail("duplicate tensor map '" + m.tensorMaps[i].name + "'");
     checkTensorMap(m.tensorMaps[i], names, maps[i]);
   }
-  bool attends = m.rowCopy(), merges = attends;
   const std::vector<Cursor> kernels = root["kernels"].elements();
   for (size_t i = 0; i < m.kernels.size() && !root.failed(); ++i) {
     if (m.kernels[i].role >= KernelInfo::Role::Append && !m.rowCopy())
-      kernels[i]["role"].fail("expected \"attend\" or \"merge\" beside the kernels of an attention");
-    (m.kernels[i].role == KernelInfo::Role::Attend ? attends : merges) = true;
-    if (m.findKernel(m.kernels[i].name) != &m.kernels[i])
-      kernels[i]["name"].fail("duplicate kernel '" + m.kernels[i].name + "'");
+      kernels[i]["role"].fail("expected no operation on a cache beside the kernels of an attention");
     const std::vector<Cursor> params = kernels[i]["params"].elements();
     for (size_t p = 0; p < m.kernels[i].params.size(); ++p)
       checkParameter(m.kernels[i].params[p], m, names, params[p]);
   }
-  if (!attends || !merges)
-    root["kernels"].fail("expected a kernel of role \"attend\" and one of role \"merge\"");
+  checkPlanArrays(m, root);
+  checkLaunches(m, root);
 }
 
 } // namespace attn::rt

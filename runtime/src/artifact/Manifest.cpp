@@ -14,6 +14,68 @@ const KernelInfo *Manifest::rowCopy() const {
   return !kernels.empty() && kernels[0].role >= KernelInfo::Role::Append ? &kernels[0] : nullptr;
 }
 
+std::optional<KernelInfo::Role> parseKernelRole(std::string_view name) {
+  const auto *found = std::find(std::begin(kernelRoleNames), std::end(kernelRoleNames), name);
+  if (found == std::end(kernelRoleNames))
+    return std::nullopt;
+  return static_cast<KernelInfo::Role>(found - std::begin(kernelRoleNames));
+}
+
+void Manifest::addKernel(KernelInfo kernel, LaunchInfo launch) {
+  const auto index = static_cast<int>(kernels.size());
+  if (launches.empty() || !launches.back().isLike(launch) ||
+      kernels[static_cast<size_t>(launches.back().kernels.front())].role != kernel.role) {
+    launch.kernels.clear();
+    launches.push_back(std::move(launch));
+  }
+  launches.back().kernels.push_back(index);
+  kernels.push_back(std::move(kernel));
+}
+
+const LaunchInfo *Manifest::findLaunch(PlanArray grid) const {
+  auto found = std::find_if(launches.begin(), launches.end(),
+                            [&](const LaunchInfo &launch) { return launch.grid == grid; });
+  return found == launches.end() ? nullptr : &*found;
+}
+
+std::span<const int> Manifest::plannedKernels() const {
+  const LaunchInfo *launch = findLaunch(PlanArray::Starts);
+  return launch ? std::span<const int>(launch->kernels) : std::span<const int>();
+}
+
+bool Manifest::isPlanned(int kernel) const {
+  const std::span<const int> planned = plannedKernels();
+  return std::find(planned.begin(), planned.end(), kernel) != planned.end();
+}
+
+const ResultInfo *Manifest::findResult(std::string_view name) const {
+  auto found =
+      std::find_if(results.begin(), results.end(), [&](const ResultInfo &r) { return r.name == name; });
+  return found == results.end() ? nullptr : &*found;
+}
+
+int64_t Manifest::resultBytes(int64_t rows) const {
+  int64_t bytes = 0;
+  for (const ResultInfo &result : results) {
+    auto size = static_cast<int64_t>(dtypeSize(result.dtype));
+    for (const DimInfo &dim : result.dims)
+      size *= dim.name.empty() ? dim.value : rows;
+    bytes += size;
+  }
+  return bytes;
+}
+
+Result<std::vector<int64_t>> ResultInfo::shape(const std::map<std::string, int32_t> &sizes) const {
+  std::vector<int64_t> shape;
+  for (const DimInfo &dim : dims) {
+    const auto size = sizes.find(dim.name);
+    if (!dim.name.empty() && size == sizes.end())
+      return inputError("result '" + name + "' has a dimension '" + dim.name + "', which is not set");
+    shape.push_back(dim.name.empty() ? dim.value : size->second);
+  }
+  return shape;
+}
+
 const TensorMapInfo *Manifest::findTensorMap(std::string_view name) const {
   auto found = std::find_if(tensorMaps.begin(), tensorMaps.end(),
                             [&](const TensorMapInfo &map) { return map.name == name; });
@@ -68,20 +130,19 @@ Json parameterToJson(const Parameter &param) {
 
 Json kernelToJson(const KernelInfo &kernel) {
   Json json{{"name", kernel.name},
-            {"role", word(kernelRoleWords, kernel.role)},
+            {"role", kernelRoleName(kernel.role)},
             {"warps", kernel.warps},
             {"threads", kernel.threads},
             {"shared_bytes", kernel.sharedBytes},
             {"blocks_per_sm", kernel.blocksPerSM},
             {"params", Json::array()}};
-  if (kernel.role == KernelInfo::Role::Attend) {
+  if (kernel.rowsPerWarp > 0) {
+    json["rows_per_warp"] = kernel.rowsPerWarp;
+    json["pieces"] = kernel.pieces;
+  } else {
     json["rows"] = kernel.rows;
     json["keys"] = kernel.keys;
     json["key_align"] = kernel.keyAlign;
-  } else if (kernel.pieces) {
-    json["pieces"] = kernel.pieces;
-  } else {
-    json["rows_per_block"] = kernel.rowsPerBlock;
   }
   for (const Parameter &param : kernel.params)
     json["params"].push_back(parameterToJson(param));
@@ -120,13 +181,18 @@ Json argumentToJson(const Manifest &m, const Argument &argument) {
     return json;
   }
   json["dtype"] = dtypeName(argument.dtype);
-  json["dims"] = Json::array();
-  for (const DimInfo &dim : argument.dims)
-    json["dims"].push_back(dim.name.empty() ? Json(dim.value) : Json(dim.name));
+  json["dims"] = dimsToJson(argument.dims);
   return json;
 }
 
 } // namespace
+
+Json dimsToJson(const std::vector<DimInfo> &dims) {
+  Json json = Json::array();
+  for (const DimInfo &dim : dims)
+    json.push_back(dim.name.empty() ? Json(dim.value) : Json(dim.name));
+  return json;
+}
 
 Json manifestToJson(const Manifest &m) {
   Json json{{"format", manifestFormat},
@@ -143,7 +209,6 @@ Json manifestToJson(const Manifest &m) {
             {"value_dim", m.valueDim},
             {"dtype", dtypeName(m.dtype)},
             {"scale", m.scale},
-            {"returns_lse", m.returnsLse},
             {"sink_logits", m.sinkLogits},
             {"approximate", m.approximate},
             {"tolerance", m.tolerance ? Json(*m.tolerance) : Json()},
@@ -152,7 +217,9 @@ Json manifestToJson(const Manifest &m) {
             {"operands", Json::array()},
             {"head_classes", Json::array()},
             {"kernels", Json::array()},
-            {"plan", {{"version", planVersion}}}};
+            {"launches", Json::array()},
+            {"results", Json::array()},
+            {"plan", planToJson(m)}};
   for (const Argument &argument : m.arguments)
     json["arguments"].push_back(argumentToJson(m, argument));
   for (const OperandInfo &operand : m.operands)
@@ -163,6 +230,10 @@ Json manifestToJson(const Manifest &m) {
         {{"name", headClass.name}, {"visibility", visibilityToJson(headClass.visibility)}});
   for (const KernelInfo &kernel : m.kernels)
     json["kernels"].push_back(kernelToJson(kernel));
+  for (const LaunchInfo &launch : m.launches)
+    json["launches"].push_back(launchToJson(m, launch));
+  for (const ResultInfo &result : m.results)
+    json["results"].push_back(resultToJson(result));
   for (const TensorMapInfo &map : m.tensorMaps)
     json["tensor_maps"].push_back(tensorMapToJson(map));
   return json;

@@ -10,7 +10,6 @@ namespace attn::rt {
 inline constexpr std::string_view visibilityWords[] = {"all",  "causal", "window", "recent",
                                                        "sink", "or",     "and"};
 inline constexpr std::string_view parameterWords[] = {"buffer", "dim", "end", "scale", "map"};
-inline constexpr std::string_view kernelRoleWords[] = {"attend", "merge", "append", "move", "gather"};
 inline constexpr std::string_view argumentRoleWords[] = {"query",   "kv",   "sink", "tensor",
                                                          "classes", "rows", "slots"};
 inline constexpr std::string_view storeWords[] = {"paged", "packed", "dense"};
@@ -33,12 +32,30 @@ template <typename E, size_t N> std::string word(const std::string_view (&words)
 }
 
 Manifest readManifest(const Cursor &root);
+DType readDType(const Cursor &cursor);
+std::vector<DimInfo> readDims(const Cursor &cursor);
+Json dimsToJson(const std::vector<DimInfo> &dims);
 Json manifestToJson(const Manifest &manifest);
 /// What parseManifest does with a document that was parsed.
 Result<Manifest> manifestFromJson(const Json &json);
 
 /// Relations between fields that no single field can break; the first one broken is recorded.
 void checkManifest(const Manifest &manifest, const Cursor &root);
+
+// Launches and results (Launches.cpp).
+Json launchToJson(const Manifest &manifest, const LaunchInfo &launch);
+LaunchInfo readLaunch(const Manifest &manifest, const Cursor &cursor);
+void checkLaunches(const Manifest &manifest, const Cursor &root);
+Json resultToJson(const ResultInfo &result);
+ResultInfo readResult(const Cursor &cursor);
+void checkResults(const Manifest &manifest, const Cursor &root);
+
+// The arrays of a plan that kernels read (PlanLayout.cpp).
+Json planToJson(const Manifest &manifest);
+/// What is described looks as this runtime's plans do.
+void checkPlanLayout(const Cursor &root);
+/// And all that is read is described.
+void checkPlanArrays(const Manifest &manifest, const Cursor &root);
 
 } // namespace attn::rt
 

@@ -2,19 +2,30 @@
 
 namespace attn::rt {
 
+DType readDType(const Cursor &cursor) {
+  if (std::optional<DType> parsed = parseDType(cursor.string()))
+    return *parsed;
+  cursor.expected("the name of a dtype (f16, bf16, f32, i32, …)");
+  return DType::F32;
+}
+
+std::vector<DimInfo> readDims(const Cursor &cursor) {
+  std::vector<DimInfo> dims;
+  for (const Cursor &dim : cursor.elements()) {
+    if (dim.value().is_string())
+      dims.push_back({dim.string(), 0});
+    else
+      dims.push_back({"", dim.integer(0, int64_t{1} << 40)});
+  }
+  return dims;
+}
+
 namespace {
 
 // Far above any chip, so that products of two stay far below 2^63.
 constexpr int64_t sizeLimit = 1 << 20;
 
 int size(const Cursor &cursor, int64_t low = 1) { return static_cast<int>(cursor.integer(low, sizeLimit)); }
-
-DType dtype(const Cursor &cursor) {
-  if (std::optional<DType> parsed = parseDType(cursor.string()))
-    return *parsed;
-  cursor.expected("the name of a dtype (f16, bf16, f32, i32, …)");
-  return DType::F32;
-}
 
 Visibility visibility(const Cursor &cursor) {
   Visibility result;
@@ -56,7 +67,7 @@ TensorMapInfo tensorMap(const Cursor &cursor) {
   TensorMapInfo result;
   result.name = cursor["name"].string();
   result.buffer = cursor["buffer"].string();
-  result.dtype = dtype(cursor["dtype"]);
+  result.dtype = readDType(cursor["dtype"]);
   for (const Cursor &dim : cursor["dims"].elements()) {
     TensorMapInfo::Extent &extent = result.dims.emplace_back();
     extent.value = dim["value"].integer(1, int64_t{1} << 32);
@@ -75,25 +86,22 @@ TensorMapInfo tensorMap(const Cursor &cursor) {
 KernelInfo kernel(const Cursor &cursor) {
   KernelInfo result;
   result.name = cursor["name"].string();
-  result.role = static_cast<KernelInfo::Role>(cursor["role"].oneOf(kernelRoleWords));
-  result.threads = static_cast<int>(cursor.has("threads") || result.role == KernelInfo::Role::Attend
-                                        ? cursor["threads"].integer(1, 1024)
-                                        : 128);
+  result.role = static_cast<KernelInfo::Role>(cursor["role"].oneOf(kernelRoleNames));
+  result.threads = static_cast<int>(cursor["threads"].integer(1, 1024));
   result.warps = cursor.has("warps") ? size(cursor["warps"]) : (result.threads + 31) / 32;
   result.sharedBytes = cursor.has("shared_bytes") ? size(cursor["shared_bytes"], 0) : 0;
   result.blocksPerSM =
       cursor.has("blocks_per_sm") ? static_cast<int>(cursor["blocks_per_sm"].integer(1, 64)) : 1;
-  if (result.role == KernelInfo::Role::Attend) {
+  if (cursor.has("rows_per_warp")) {
+    result.rowsPerWarp = size(cursor["rows_per_warp"]);
+    result.pieces = size(cursor["pieces"]);
+  } else {
     result.rows = size(cursor["rows"]);
     result.keys = size(cursor["keys"]);
     if (cursor.has("key_align"))
       result.keyAlign = size(cursor["key_align"]);
     if (result.keys % result.keyAlign != 0)
       cursor["key_align"].expected("a divisor of the tile's " + std::to_string(result.keys) + " keys");
-  } else if (result.role >= KernelInfo::Role::Append) {
-    result.pieces = size(cursor["pieces"]);
-  } else {
-    result.rowsPerBlock = size(cursor["rows_per_block"]);
   }
   for (const Cursor &param : cursor["params"].elements())
     result.params.push_back(parameter(param));
@@ -124,17 +132,12 @@ Argument argument(const Cursor &cursor, const std::vector<HeadClassInfo> &classe
     result.ragged = cursor.has("ragged") && cursor["ragged"].boolean();
     result.keyDim = size(cursor["key_dim"]);
     result.valueDim = size(cursor["value_dim"]);
-    result.keyDType = dtype(cursor["key_dtype"]);
-    result.valueDType = dtype(cursor["value_dtype"]);
+    result.keyDType = readDType(cursor["key_dtype"]);
+    result.valueDType = readDType(cursor["value_dtype"]);
     return result;
   }
-  result.dtype = dtype(cursor["dtype"]);
-  for (const Cursor &dim : cursor["dims"].elements()) {
-    if (dim.value().is_string())
-      result.dims.push_back({dim.string(), 0});
-    else
-      result.dims.push_back({"", dim.integer(0, int64_t{1} << 40)});
-  }
+  result.dtype = readDType(cursor["dtype"]);
+  result.dims = readDims(cursor["dims"]);
   return result;
 }
 
@@ -145,9 +148,7 @@ Manifest readManifest(const Cursor &root) {
   const Cursor format = root["format"];
   if (format.integer() != manifestFormat)
     format.expected("format " + std::to_string(manifestFormat) + ", which this runtime reads");
-  const Cursor version = root["plan"]["version"];
-  if (version.integer() != planVersion)
-    version.expected("plan version " + std::to_string(planVersion) + ", which this runtime writes");
+  checkPlanLayout(root);
   m.producer = root["producer"].string();
   m.entry = root["entry"].string();
   m.target = root["target"].string();
@@ -159,9 +160,8 @@ Manifest readManifest(const Cursor &root) {
   m.kvHeads = size(root["kv_heads"]);
   m.keyDim = size(root["key_dim"]);
   m.valueDim = size(root["value_dim"]);
-  m.dtype = dtype(root["dtype"]);
+  m.dtype = readDType(root["dtype"]);
   m.scale = root["scale"].number();
-  m.returnsLse = root["returns_lse"].boolean();
   m.sinkLogits = root.has("sink_logits") && root["sink_logits"].boolean();
   m.approximate = root.has("approximate") && root["approximate"].boolean();
   if (root.has("tolerance") && !root["tolerance"].isNull())
@@ -173,14 +173,22 @@ Manifest readManifest(const Cursor &root) {
       m.headClasses.push_back({entry["name"].string(), visibility(entry["visibility"])});
   for (const Cursor &entry : root["arguments"].elements())
     m.arguments.push_back(argument(entry, m.headClasses));
+  for (const Cursor &entry : root["results"].elements())
+    m.results.push_back(readResult(entry));
   for (const Cursor &entry : root["operands"].elements()) {
     OperandInfo operand;
     operand.argument = entry["argument"].string();
     operand.visibility = visibility(entry["visibility"]);
     m.operands.push_back(std::move(operand));
   }
-  for (const Cursor &entry : root["kernels"].elements())
-    m.kernels.push_back(kernel(entry));
+  for (const Cursor &entry : root["kernels"].elements()) {
+    KernelInfo read = kernel(entry);
+    if (m.findKernel(read.name))
+      entry["name"].fail("duplicate kernel '" + read.name + "'");
+    m.kernels.push_back(std::move(read));
+  }
+  for (const Cursor &entry : root["launches"].elements())
+    m.launches.push_back(readLaunch(m, entry));
   if (root.has("tensor_maps"))
     for (const Cursor &entry : root["tensor_maps"].elements())
       m.tensorMaps.push_back(tensorMap(entry));

@@ -19,10 +19,12 @@ Result<SlotNeed> SharedBatch::need(const Manifest &manifest, const std::string &
     const size_t size = dtypeSize(dtype);
     return SlotNeed{static_cast<size_t>(elements) * size, size == 2 ? 16 : size};
   };
-  if (slot == "o")
-    return of(batch.rows * manifest.qHeads * manifest.valueDim, manifest.dtype);
-  if (slot == "lse")
-    return of(batch.rows * manifest.qHeads, DType::F32);
+  if (const ResultInfo *result = manifest.findResult(slot)) {
+    Result<std::vector<int64_t>> shape = result->shape({{"rows", static_cast<int32_t>(batch.rows)}});
+    if (!shape)
+      return shape.error();
+    return of(elementCount(*shape).value_or(0), result->dtype);
+  }
   if (slot == "slot_heads")
     return of(manifest.kvHeads, DType::I32);
   for (const Argument &argument : manifest.arguments) {

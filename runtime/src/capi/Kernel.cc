@@ -46,8 +46,9 @@ std::vector<std::string> slotsOf(const Manifest &manifest) {
     add(argument.name + ".k" + pages);
     add(argument.name + ".v" + pages);
   }
-  for (const char *name : {"slot_heads", "o", "lse"})
-    add(name);
+  add("slot_heads");
+  for (const ResultInfo &result : manifest.results)
+    add(result.name);
   return slots;
 }
 

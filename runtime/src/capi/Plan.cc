@@ -59,9 +59,7 @@ Result<PlanOptions> readOptions(const AttnPlanOptions &given, const LoadedKernel
   for (const auto &[name, value, bound] : fields)
     if (Status status = inRange(name, value, bound); !status)
       return status.error();
-  if (given.kernel < 0 || given.kernel > std::ssize(kernel.manifest.kernels) ||
-      (given.kernel &&
-       kernel.manifest.kernels[static_cast<size_t>(given.kernel - 1)].role != KernelInfo::Role::Attend))
+  if (given.kernel < 0 || (given.kernel && !kernel.manifest.isPlanned(given.kernel - 1)))
     return inputError("kernel: expected the index of an attend kernel of '" + kernel.manifest.entry +
                       "', got " + std::to_string(int64_t{given.kernel} - 1));
   options.blocks = given.blocks;
@@ -289,7 +287,7 @@ AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const Attn
       if (!slot)
         return slot.error();
       (*planned)->slots.push_back(*slot);
-      if (name == "o" || name == "lse")
+      if (loaded->manifest.findResult(name))
         (*planned)->written.push_back((*planned)->slots.size() - 1);
     }
     const AttnPlanLimits &limits = given.limits;

@@ -90,10 +90,10 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
   // A chunk of an instance ends where its tokens are a multiple of the chunk's, or where a segment does.
   const int64_t chunk = chunkOf(options), chunks = chunk > 0 ? ceilDiv(limits.tokensPerRow, chunk) : 0;
   PlanCapacity capacity;
-  for (const KernelInfo &kernel : m.kernels) {
-    const bool unused = options.kernel >= 0 && &kernel != &m.kernels.front() + options.kernel;
-    if (kernel.role != KernelInfo::Role::Attend || unused)
+  for (int planned : m.plannedKernels()) {
+    if (options.kernel >= 0 && planned != options.kernel)
       continue;
+    const KernelInfo &kernel = m.kernels[static_cast<size_t>(planned)];
     const int64_t blocks = launchBlocks(kernel, options);
     capacity.blocks = std::max(capacity.blocks, blocks);
     // A group of n packed rows takes at most n / rows + 1 tiles, rounded down; so does a shared instance.

@@ -68,11 +68,11 @@ KernelRates ratesOf(const Manifest &m, const KernelInfo &kernel, const GpuModel 
 
 /// Rows that are merged at once.
 double mergeWaveRows(const Manifest &m, const GpuModel &gpu) {
-  double rows = 0;
-  for (const KernelInfo &kernel : m.kernels)
-    if (kernel.role == KernelInfo::Role::Merge)
-      rows = static_cast<double>(gpu.multiprocessors) * kernel.blocksPerSM * kernel.rowsPerBlock;
-  return rows;
+  const LaunchInfo *launch = m.findLaunch(PlanArray::MergeRows);
+  if (!launch)
+    return 0;
+  const KernelInfo &kernel = m.kernels[static_cast<size_t>(launch->kernels.front())];
+  return static_cast<double>(gpu.multiprocessors) * kernel.blocksPerSM * kernel.warps * kernel.rowsPerWarp;
 }
 
 /// Launches overlap from sm_90 on.

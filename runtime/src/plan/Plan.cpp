@@ -36,16 +36,12 @@ struct Planner::State {
   uint64_t planned = 0; ///< the structure of the last plan
 
   Status checkKernel() const {
-    if (options.kernel < 0)
+    if (options.kernel < 0 || manifest.isPlanned(options.kernel))
       return {};
     std::string legal;
-    for (size_t i = 0; i < manifest.kernels.size(); ++i) {
-      if (manifest.kernels[i].role != KernelInfo::Role::Attend)
-        continue;
-      if (static_cast<int>(i) == options.kernel)
-        return {};
-      legal += (legal.empty() ? "" : ", ") + std::to_string(i) + " ('" + manifest.kernels[i].name + "')";
-    }
+    for (int i : manifest.plannedKernels())
+      legal += (legal.empty() ? "" : ", ") + std::to_string(i) + " ('" +
+               manifest.kernels[static_cast<size_t>(i)].name + "')";
     return inputError("PlanOptions::kernel is " + std::to_string(options.kernel) +
                       "; the attend kernels of '" + manifest.entry + "' are " + legal);
   }
@@ -124,7 +120,7 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
       warps * (static_cast<int64_t>(plan.blockTasks.size() * 4 + plan.tasks.size() * sizeof(PlanTask)) +
                segmentReads * static_cast<int64_t>(sizeof(PlanSegment))) +
       static_cast<int64_t>((plan.mergeStart.size() + plan.mergeRows.size() + plan.mergePartials.size()) * 4);
-  stats.outputBytes = batch.rows * m.qHeads * (m.valueDim * element + (m.returnsLse ? 4 : 0));
+  stats.outputBytes = m.resultBytes(batch.rows);
   fillBalance(plan, stats);
 }
 

@@ -114,10 +114,8 @@ bool UnitBuilder::isShared(const Seen &seen, int64_t tileRows) {
 /// shared instance), else the largest. A larger tile reads keys less often; a smaller one wastes less
 /// on padding.
 int UnitBuilder::chooseKernel(std::span<const SlotRange> ranges) {
-  std::vector<int> kernels;
-  for (size_t i = 0; i < manifest_->kernels.size(); ++i)
-    if (manifest_->kernels[i].role == KernelInfo::Role::Attend)
-      kernels.push_back(static_cast<int>(i));
+  const std::span<const int> planned = manifest_->plannedKernels();
+  std::vector<int> kernels(planned.begin(), planned.end());
   std::sort(kernels.begin(), kernels.end(), [&](int a, int b) {
     const int left = manifest_->kernels[static_cast<size_t>(a)].rows;
     const int right = manifest_->kernels[static_cast<size_t>(b)].rows;

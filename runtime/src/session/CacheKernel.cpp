@@ -1,5 +1,7 @@
 #include "attn_rt/CacheKernel.h"
 
+#include "session/Grid.h"
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -9,7 +11,7 @@ namespace attn::rt {
 
 namespace {
 
-constexpr int64_t rowsPerWarp = 8, chunkBytes = 16;
+constexpr int64_t chunkBytes = 16;
 constexpr int64_t mostWork = std::numeric_limits<int32_t>::max() / 2; ///< what a warp's counter may reach
 
 int64_t tokenBytes(const Argument &cache, bool keys) {
@@ -28,6 +30,7 @@ struct CacheKernel::State {
   Device &device;
   std::string entry;
   KernelInfo info;
+  LaunchInfo launch;
   Argument cache;
   std::shared_ptr<Module> module;
   Kernel *kernel = nullptr;
@@ -112,8 +115,16 @@ Result<CacheKernel> CacheKernel::create(Device &device, const Manifest &manifest
   Result<Kernel *> kernel = module->kernel(info->name, info->sharedBytes);
   if (!kernel)
     return kernel.error();
-  std::unique_ptr<State> state(
-      new State{device, manifest.entry, *info, cacheOf(manifest), std::move(module), *kernel, {}, {}, {}});
+  std::unique_ptr<State> state(new State{device,
+                                         manifest.entry,
+                                         *info,
+                                         manifest.launches.front(),
+                                         cacheOf(manifest),
+                                         std::move(module),
+                                         *kernel,
+                                         {},
+                                         {},
+                                         {}});
   state->values.resize(info->params.size());
   for (uint64_t &value : state->values)
     state->args.push_back(&value);
@@ -131,11 +142,11 @@ Status CacheKernel::reserve(int64_t rows, int32_t layers, std::optional<int> blo
   if (rows < 0 || layers < 1 || (blocks && *blocks < 1))
     return s.error("expected rows, at least 1 layer and at least 1 block, got " + std::to_string(rows) +
                    ", " + std::to_string(layers) + " and " + std::to_string(blocks.value_or(1)));
-  const int64_t perLayer = (rows + rowsPerWarp - 1) / rowsPerWarp * s.info.pieces;
+  const int64_t perLayer = walkTurns(s.info, rows), together = s.info.rowsPerWarp;
   if (perLayer > mostWork / layers)
-    return s.error("expected at most " + std::to_string(mostWork / layers / s.info.pieces * rowsPerWarp) +
+    return s.error("expected at most " + std::to_string(mostWork / layers / s.info.pieces * together) +
                    " rows of " + std::to_string(layers) + " layers at once, got " + std::to_string(rows));
-  const int64_t capacity = (rows + rowsPerWarp - 1) / rowsPerWarp * rowsPerWarp;
+  const int64_t capacity = (rows + together - 1) / together * together;
   const int64_t words = 8 + capacity * (s.reads() && s.writes() ? 2 : 1);
   Result<Buffer> made = Buffer::create(s.device, static_cast<size_t>(words) * 4, "rows of '" + s.entry + "'");
   if (!made)
@@ -146,8 +157,7 @@ Status CacheKernel::reserve(int64_t rows, int32_t layers, std::optional<int> blo
   s.capacity = capacity;
   s.layers = layers;
   const int64_t filled = int64_t{s.device.properties().multiprocessors} * s.info.blocksPerSM;
-  const int64_t useful = (perLayer * layers + s.info.warps - 1) / s.info.warps;
-  s.blocks = blocks ? *blocks : static_cast<int>(std::clamp<int64_t>(useful, 1, filled));
+  s.blocks = blocks ? *blocks : static_cast<int>(gridBlocks(s.info, rows, layers, filled));
   const DeviceAddress first = s.lists.address() + 32;
   s.bound = {{"row_count", s.lists.address()},
              {"layers", static_cast<uint64_t>(layers)},
@@ -213,7 +223,8 @@ Status CacheKernel::launch() {
       return status;
   const LaunchShape shape{{static_cast<uint32_t>(s.blocks), 1, 1},
                           {static_cast<uint32_t>(s.info.threads), 1, 1},
-                          static_cast<uint32_t>(s.info.sharedBytes)};
+                          static_cast<uint32_t>(s.info.sharedBytes),
+                          s.launch.overlapsPrevious};
   return s.device.launch(*s.kernel, shape, s.args.data());
 }
 

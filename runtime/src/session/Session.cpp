@@ -64,7 +64,7 @@ Result<Session> Session::create(Device &device, const Manifest &manifest, std::s
 Status Session::bind(const TensorMap &tensors, const Batch &batch) {
   State &s = *state_;
   for (const auto &[name, tensor] : tensors) {
-    if (!s.wanted.count(name) || name == "o" || name == "lse")
+    if (!s.wanted.count(name) || s.manifest.findResult(name))
       continue;
     if (Status status = s.allocate(name, static_cast<int64_t>(tensor.bytes.size())); !status)
       return status;
@@ -84,18 +84,19 @@ Status Session::bind(const TensorMap &tensors, const Batch &batch) {
       if (argument.headClass >= 0)
         s.dims[argument.name + ".heads"] = s.classHeads[static_cast<size_t>(argument.headClass)];
   }
-  s.rows = batch.rows;
   s.dims["rows"] = static_cast<int32_t>(batch.rows);
   s.dims["sequences"] = static_cast<int32_t>(batch.sequences());
   for (const Argument &argument : s.manifest.arguments)
     s.setDimsOf(argument, tensors);
-  const int64_t results = batch.rows * s.manifest.qHeads;
-  const auto element = static_cast<int64_t>(dtypeSize(s.manifest.dtype));
-  if (Status status = s.allocate("o", results * s.manifest.valueDim * element); !status)
-    return status;
-  if (s.manifest.returnsLse || s.wanted.count("lse"))
-    if (Status status = s.allocate("lse", results * 4); !status)
+  for (const ResultInfo &result : s.manifest.results) {
+    Result<std::vector<int64_t>> shape = result.shape(s.dims);
+    if (!shape)
+      return shape.error();
+    const int64_t elements = elementCount(*shape).value_or(0);
+    const auto size = static_cast<int64_t>(dtypeSize(result.dtype));
+    if (Status status = s.allocate(result.name, elements * size); !status)
       return status;
+  }
   return s.checkFixedDims();
 }
 
@@ -124,48 +125,20 @@ void Session::setDim(const std::string &name, int32_t value) {
 
 Status Session::reserve(const PlanCapacity &capacity) {
   State &s = *state_;
-  const struct {
-    const char *name;
-    int64_t bytes;
-    MemoryUse use = MemoryUse::Plain;
-  } sizes[] = {{"plan.block_tasks", (capacity.blocks + 1) * 4},
-               {"plan.starts", capacity.blocks * static_cast<int64_t>(sizeof(PlanStart))},
-               {"plan.slots", capacity.slots * 4},
-               {"plan.bits", capacity.bits * 4},
-               {"plan.tasks", capacity.tasks * static_cast<int64_t>(sizeof(PlanTask))},
-               {"plan.segments", capacity.segments * static_cast<int64_t>(sizeof(PlanSegment))},
-               {"plan.merge_start", (capacity.mergeRows + 2) * 4},
-               {"plan.merge_rows", capacity.mergeRows * 4},
-               {"plan.merge_partials", capacity.mergePartials * 4},
-               {"partial.o", capacity.partialRows * s.manifest.valueDim * 4, MemoryUse::Partials},
-               {"partial.lse", capacity.partialRows * 4, MemoryUse::Partials}};
-  for (const auto &size : sizes)
-    if (Status status = s.allocate(size.name, size.bytes, size.use); !status)
+  const auto buffers = planBuffers(capacity, s.manifest);
+  for (size_t i = 0; i < planArrayCount; ++i)
+    if (Status status = s.allocate(std::string(planArrayNames[i]),
+                                   buffers[i].elements * buffers[i].elementBytes, buffers[i].use);
+        !status)
       return status;
   s.capacity = capacity;
   s.planStructure = 0;
   return {};
 }
 
-static void fillStarts(const Plan &plan, std::vector<PlanStart> &starts) {
-  starts.assign(static_cast<size_t>(plan.blocks), PlanStart{});
-  for (size_t block = 0; block < starts.size(); ++block) {
-    const int32_t first = plan.blockTasks[block];
-    if (first == plan.blockTasks[block + 1])
-      continue;
-    starts[block].tasksBegin = first;
-    starts[block].tasksEnd = plan.blockTasks[block + 1];
-    const PlanTask &task = starts[block].task = plan.tasks[static_cast<size_t>(first)];
-    if (task.segmentBegin < task.segmentEnd)
-      starts[block].segment = plan.segments[static_cast<size_t>(task.segmentBegin)];
-  }
-}
-
 Status Session::setPlan(const Plan &plan) {
   State &s = *state_;
-  if (plan.kernel < 0 || plan.kernel >= static_cast<int>(s.kernels.size()) ||
-      s.kernels[static_cast<size_t>(plan.kernel)].info->role != KernelInfo::Role::Attend ||
-      plan.ends.size() != s.manifest.ends.size())
+  if (!s.manifest.isPlanned(plan.kernel) || plan.ends.size() != s.manifest.ends.size())
     return inputError("the plan was made for another kernel than '" + s.manifest.entry + "'");
   if (Status status = s.checkFixed(plan); !status)
     return status;
@@ -176,37 +149,34 @@ Status Session::setPlan(const Plan &plan) {
     s.mergeStart.insert(s.mergeStart.end(), plan.mergeStart.begin(), plan.mergeStart.end());
   }
   fillStarts(plan, s.starts);
-  const struct {
-    const char *name;
-    const void *data;
-    size_t count, size;
-    int64_t room;
-  } arrays[] = {
-      {"plan.block_tasks", plan.blockTasks.data(), plan.blockTasks.size(), 4, s.capacity.blocks + 1},
-      {"plan.starts", s.starts.data(), s.starts.size(), sizeof(PlanStart), s.capacity.blocks},
-      {"plan.slots", plan.slots.data(), plan.slots.size(), 4, s.capacity.slots},
-      {"plan.bits", plan.bits.data(), plan.bits.size(), 4, s.capacity.bits},
-      {"plan.tasks", plan.tasks.data(), plan.tasks.size(), sizeof(PlanTask), s.capacity.tasks},
-      {"plan.segments", plan.segments.data(), plan.segments.size(), sizeof(PlanSegment), s.capacity.segments},
-      {"plan.merge_start", s.mergeStart.data(), plan.mergeStart.size() + 1, 4, s.capacity.mergeRows + 2},
-      {"plan.merge_rows", plan.mergeRows.data(), plan.mergeRows.size(), 4, s.capacity.mergeRows},
-      {"plan.merge_partials", plan.mergePartials.data(), plan.mergePartials.size(), 4,
-       s.capacity.mergePartials},
-      {"partial.o", nullptr, static_cast<size_t>(plan.partialRows), 0, s.capacity.partialRows}};
-  for (const auto &array : arrays)
-    if (!s.addresses.count(array.name) || static_cast<int64_t>(array.count) > array.room)
-      return inputError("the plan fills " + std::to_string(array.count) + " elements of '" + array.name +
-                        "', but the session has reserved " + std::to_string(array.room));
+  const auto contents = planContents({.blockTasks = plan.blockTasks,
+                                      .starts = s.starts,
+                                      .slots = plan.slots,
+                                      .bits = plan.bits,
+                                      .tasks = plan.tasks,
+                                      .segments = plan.segments,
+                                      .mergeStart = s.mergeStart,
+                                      .mergeRows = plan.mergeRows,
+                                      .mergePartials = plan.mergePartials},
+                                     plan.partialRows);
+  const auto buffers = planBuffers(s.capacity, s.manifest);
+  for (size_t i = 0; i < planArrayCount; ++i)
+    if (const std::string name(planArrayNames[i]);
+        !s.addresses.count(name) || contents[i].elements > buffers[i].elements)
+      return inputError("the plan fills " + std::to_string(contents[i].elements) + " elements of '" + name +
+                        "', but the session has reserved " + std::to_string(buffers[i].elements));
   s.planStructure = 0;
-  for (const auto &array : arrays)
-    if (array.data)
-      if (!extended || array.data == plan.segments.data() || array.data == s.starts.data())
-        if (Status status = s.copy(array.name, array.data, array.count * array.size); !status)
-          return status;
+  for (size_t i = 0; i < planArrayCount; ++i)
+    if (contents[i].data && (!extended || extends(static_cast<PlanArray>(i))))
+      if (Status status = s.copy(std::string(planArrayNames[i]), contents[i].data,
+                                 static_cast<size_t>(contents[i].elements * buffers[i].elementBytes));
+          !status)
+        return status;
   s.planStructure = plan.structure;
   s.planKernel = plan.kernel;
   s.planBlocks = plan.blocks;
-  s.mergeRows = static_cast<int64_t>(plan.mergeRows.size());
+  for (size_t i = 0; i < planArrayCount; ++i)
+    s.planElements[i] = contents[i].elements;
   s.ends.assign(plan.ends.begin(), plan.ends.end());
   s.planClassHeads = plan.classHeads;
   s.planSlotHeads = plan.slotHeads;
@@ -232,9 +202,10 @@ Status Session::launch() {
       if (Status status = s.fillValues(kernel); !status)
         return status;
   s.stale = false;
-  if (Status status = s.launch(s.kernels[static_cast<size_t>(s.planKernel)], s.planBlocks); !status)
-    return status;
-  return s.mergeRows == 0 && !s.fixed ? Status() : s.launchMerge();
+  for (const LaunchInfo &launch : s.manifest.launches)
+    if (Status status = s.launch(launch); !status)
+      return status;
+  return {};
 }
 
 Status Session::fixLaunch() {
@@ -247,10 +218,18 @@ Status Session::fixLaunch() {
 
 Status Session::poison() {
   State &s = *state_;
-  for (const char *name : {"o", "lse", "partial.o", "partial.lse"})
-    if (auto found = s.buffers.find(name); found != s.buffers.end() && found->second.bytes() > 0)
-      if (Status status = s.device.poison(found->second.address(), found->second.bytes()); !status)
-        return status;
+  const auto poisonBuffer = [&](const std::string &name) -> Status {
+    auto found = s.buffers.find(name);
+    if (found == s.buffers.end() || found->second.bytes() == 0)
+      return {};
+    return s.device.poison(found->second.address(), found->second.bytes());
+  };
+  for (const ResultInfo &result : s.manifest.results)
+    if (Status status = poisonBuffer(result.name); !status)
+      return status;
+  for (PlanArray array : planPartials)
+    if (Status status = poisonBuffer(std::string(planArrayName(array))); !status)
+      return status;
   return {};
 }
 
@@ -265,13 +244,14 @@ Status Session::run(const Plan &plan) {
 Result<TensorMap> Session::outputs() {
   State &s = *state_;
   TensorMap results;
-  results["o"] = Tensor(s.manifest.dtype, {s.rows, s.manifest.qHeads, s.manifest.valueDim});
-  if (s.manifest.returnsLse)
-    results["lse"] = Tensor(DType::F32, {s.rows, s.manifest.qHeads});
-  for (auto &[name, tensor] : results) {
-    auto found = s.addresses.find(name);
+  for (const ResultInfo &result : s.manifest.results) {
+    auto found = s.addresses.find(result.name);
     if (found == s.addresses.end())
-      return inputError("'" + name + "' is not bound");
+      return inputError("'" + result.name + "' is not bound");
+    Result<std::vector<int64_t>> shape = result.shape(s.dims);
+    if (!shape)
+      return shape.error();
+    Tensor &tensor = results[result.name] = Tensor(result.dtype, std::move(*shape));
     if (Status status = s.device.copyOut(tensor.bytes.data(), found->second, tensor.bytes.size()); !status)
       return status.error();
   }

@@ -83,7 +83,6 @@ Status Session::bindTables(const Batch &batch) {
   };
   set("rows", batch.rows);
   set("sequences", static_cast<int64_t>(batch.sequences()));
-  s.rows = batch.rows;
   if (Status status = s.setTable("q_start", batch.qStart); !status)
     return status;
   if (Status status = s.setTable("q_pos", batch.qPos); !status)

@@ -1,5 +1,6 @@
 #include "session/State.h"
 
+#include "session/Grid.h"
 #include "session/TensorMaps.h"
 
 #include <algorithm>
@@ -130,27 +131,29 @@ Status Session::State::fillMaps(BoundKernel &kernel) {
   return {};
 }
 
-Status Session::State::launch(BoundKernel &kernel, int64_t blocks) {
+/// Walking kernels of a launch that was fixed have as many blocks as are resident at once, for as many
+/// elements as a plan may have.
+Status Session::State::launch(const LaunchInfo &launch) {
+  const std::span<const int> planned = manifest.plannedKernels();
+  const auto choice =
+      static_cast<size_t>(std::find(planned.begin(), planned.end(), planKernel) - planned.begin());
+  BoundKernel &kernel = kernels[static_cast<size_t>(launch.kernelFor(choice))];
+  const KernelInfo &info = *kernel.info;
+  const auto grid = static_cast<size_t>(*launch.grid);
+  int64_t elements = planElements[grid], most = 65535;
+  if (elements == 0 && launch.onlyIfFilled && !fixed)
+    return {};
+  if (fixed && info.rowsPerWarp > 0) {
+    elements = planBuffers(capacity, manifest)[grid].elements;
+    most = int64_t{device.properties().multiprocessors} * info.blocksPerSM;
+  }
   if (Status status = fillMaps(kernel); !status)
     return status;
-  const LaunchShape shape{{static_cast<uint32_t>(blocks), 1, 1},
-                          {static_cast<uint32_t>(kernel.info->threads), 1, 1},
-                          static_cast<uint32_t>(kernel.info->sharedBytes),
-                          kernel.info->role == KernelInfo::Role::Merge};
+  const LaunchShape shape{{static_cast<uint32_t>(gridBlocks(info, elements, 1, most)), 1, 1},
+                          {static_cast<uint32_t>(info.threads), 1, 1},
+                          static_cast<uint32_t>(info.sharedBytes),
+                          launch.overlapsPrevious};
   return device.launch(*kernel.kernel, shape, kernel.args.data());
-}
-
-/// A warp takes a row after the other. A launch that was fixed has as many blocks as are resident at once.
-Status Session::State::launchMerge() {
-  for (BoundKernel &kernel : kernels) {
-    if (kernel.info->role != KernelInfo::Role::Merge)
-      continue;
-    const int64_t rows = fixed ? capacity.mergeRows : mergeRows, perBlock = kernel.info->rowsPerBlock;
-    const int64_t most =
-        fixed ? int64_t{device.properties().multiprocessors} * kernel.info->blocksPerSM : 65535;
-    return launch(kernel, std::clamp<int64_t>((rows + perBlock - 1) / perBlock, 1, most));
-  }
-  return {};
 }
 
 Status Session::State::checkFixed(const Plan &plan) const {

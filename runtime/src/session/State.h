@@ -3,6 +3,7 @@
 #define ATTN_RT_SESSION_STATE_H
 
 #include "attn_rt/Session.h"
+#include "session/PlanBuffers.h"
 
 #include <set>
 
@@ -68,11 +69,10 @@ struct Session::State {
   std::vector<int32_t> slotHeads = {}, planSlotHeads = {}; ///< the same, where plans are made by head
   PlanCapacity capacity;
   std::vector<PlanStart> starts; ///< of the last plan
-  int64_t rows = 0;
   int planKernel = -1, planBlocks = 0;
-  int64_t mergeRows = 0;
-  uint64_t planStructure = 0;           ///< of the plan that the device has
-  std::vector<int32_t> mergeStart = {}; ///< as it was last copied, or was to be
+  std::array<int64_t, planArrayCount> planElements = {}; ///< of each of its arrays
+  uint64_t planStructure = 0;                            ///< of the plan that the device has
+  std::vector<int32_t> mergeStart = {};                  ///< as it was last copied, or was to be
   std::optional<FixedLaunch> fixed = {};
   bool stale = true; ///< addresses, dimensions or the plan changed since values were filled
 
@@ -86,8 +86,8 @@ struct Session::State {
   /// Addresses or dimensions have changed, who knows which.
   void forget();
   Status setTable(const std::string &name, std::span<const int32_t> values);
-  Status launch(BoundKernel &kernel, int64_t blocks);
-  Status launchMerge();
+  /// Launches the plan's kernel of it.
+  Status launch(const LaunchInfo &launch);
   std::string kernelName(int kernel) const { return manifest.kernels[static_cast<size_t>(kernel)].name; }
   Status checkFixed(const Plan &plan) const;
   Status checkFixedDims() const;

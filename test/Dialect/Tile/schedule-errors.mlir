@@ -92,6 +92,41 @@ module attributes {tile.blocks_per_sm = 4294967296 : i64} {}
 
 // -----
 
+// expected-error @+1 {{expected 'tile.launch' to be a dictionary, got "merge"}}
+module attributes {tile.launch = "merge"} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.launch' to have a 'role' that the runtime knows}}
+module attributes {tile.launch = {role = "backward", grid = "plan.starts"}} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.launch' to have a 'grid': an array of a plan, or rows}}
+module attributes {tile.launch = {role = "merge", grid = "plan.merged"}} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.launch' to have both 'rows_per_warp' and 'pieces', positive integers, or neither}}
+module attributes {tile.launch = {role = "merge", grid = "plan.merge_rows", rows_per_warp = 1 : i32}} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.launch' to have both 'rows_per_warp' and 'pieces', positive integers, or neither}}
+module attributes {tile.launch = {role = "merge", grid = "plan.merge_rows", rows_per_warp = 1 : i32, pieces = 0 : i32}} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.launch' to have 'overlaps' without a value}}
+module attributes {tile.launch = {role = "merge", grid = "plan.merge_rows", overlaps = true}} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.launch' to have no 'overlap'}}
+module attributes {tile.launch = {role = "merge", grid = "plan.merge_rows", overlap}} {}
+
+// -----
+
 // expected-error @+1 {{expected 'tile.shared_bytes' to be an integer that is not negative, got -1}}
 module attributes {tile.shared_bytes = -1 : i64} {}
 

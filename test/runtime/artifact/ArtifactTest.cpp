@@ -41,7 +41,7 @@ TEST(Manifest, RoundTrip) {
   EXPECT_EQ(manifest->visibilityOf(0, 0).kind, Visibility::Kind::And);
   EXPECT_EQ(manifest->visibilityOf(0, 1).of[1].kind, Visibility::Kind::Window);
   EXPECT_EQ(manifest->visibilityOf(1, 1).kind, Visibility::Kind::Window); // kv1 shows all
-  EXPECT_EQ(manifest->findKernel("decode_merge")->rowsPerBlock, 4);
+  EXPECT_EQ(manifest->findKernel("decode_merge")->rowsPerWarp, 1);
   EXPECT_EQ(manifest->findKernel("decode_rows16")->keyAlign, 16);
   EXPECT_EQ(manifest->findKernel("nothing"), nullptr);
   const TensorMapInfo *map = manifest->findTensorMap("kv.k.map0");
@@ -53,7 +53,7 @@ TEST(Manifest, RoundTrip) {
 }
 
 TEST(Manifest, UnknownFieldsAreIgnored) {
-  EXPECT_TRUE(parseManifest(replaced(sampleText(), "\"format\": 1", "\"format\": 1, \"later\": [1, {}]")));
+  EXPECT_TRUE(parseManifest(replaced(sampleText(), "\"format\": 2", "\"format\": 2, \"later\": [1, {}]")));
 }
 
 TEST(Manifest, TensorMapsAreOptional) {
@@ -131,9 +131,8 @@ TEST(Manifest, Errors) {
   struct Case {
     const char *from, *to, *message;
   } cases[] = {
-      {"\"format\": 1", "\"format\": 2",
-       "manifest.format: expected format 1, which this runtime reads, got 2"},
-      {"\"version\": 2", "\"version\": 9", "manifest.plan.version: expected plan version 2"},
+      {"\"format\": 2", "\"format\": 1",
+       "manifest.format: expected format 2, which this runtime reads, got 1"},
       {"\"entry\"", "\"entri\"", "manifest.entry: missing"},
       {"\"q_heads\": 8", "\"q_heads\": \"8\"",
        "manifest.q_heads: expected an integer between 1 and 1048576, got \"8\""},
@@ -152,7 +151,6 @@ TEST(Manifest, Errors) {
       {"\"end\": 1", "\"end\": 2",
        "manifest.operands[0].visibility.of[1].of[1].end: end 2 does not exist; the manifest has 2"},
       {"\"scale\": 0.125", "\"scale\": \"x\"", "manifest.scale: expected a number, got \"x\""},
-      {"\"returns_lse\": true", "\"returns_lse\": 1", "manifest.returns_lse: expected true or false, got 1"},
       {"\"name\": \"q_pos\"", "\"name\": \"q_poz\"",
        "manifest.kernels[0].params[1].name: unknown buffer 'q_poz'"},
       {"\"name\": \"rows\"", "\"name\": \"rowz\"",
@@ -166,15 +164,13 @@ TEST(Manifest, Errors) {
        "manifest.kernels[0].key_align: expected a divisor of the tile's 64 keys, got 48"},
       {"\"key_align\": 16", "\"key_align\": 0", "manifest.kernels[0].key_align: expected"},
       {"decode_rows128", "decode_rows16", "manifest.kernels[1].name: duplicate kernel 'decode_rows16'"},
-      {"\"role\": \"merge\",\n   \"rows_per_block\": 4", "\"role\": \"attend\", \"rows\": 1, \"keys\": 1",
-       "expected a kernel of role \"attend\" and one of role \"merge\""},
       {"\"name\": \"streaming\"", "\"name\": \"retrieval\"",
        "manifest.head_classes[1].name: duplicate head class 'retrieval'"},
       {"\"end\": 0,\n    \"kind\": \"window\"", "\"end\": 7,\n    \"kind\": \"window\"",
        "manifest.head_classes[1].visibility.end: end 7 does not exist; the manifest has 2"},
       {"\"role\": \"classes\"", "\"role\": \"tensor\"",
        "manifest.head_classes: expected one argument of role \"classes\", i32[2]"},
-      {"{", "{\"format\": 1, ", "manifest: duplicate key \"format\""},
+      {"{", "{\"format\": 2, ", "manifest: duplicate key \"format\""},
       {"{", "[", "manifest: parse error"},
   };
   for (const Case &c : cases) {
@@ -196,6 +192,117 @@ TEST(Manifest, Errors) {
             std::string::npos);
 }
 
+struct Refusal {
+  const char *from, *to, *message;
+};
+void expectRefused(std::span<const Refusal> cases) {
+  for (const Refusal &c : cases) {
+    Result<Manifest> result = parseManifest(replaced(sampleText(), c.from, c.to));
+    EXPECT_EQ(result ? "no error" : result.error().message, c.message);
+  }
+}
+
+// A kernel that was compiled against other records than this runtime's, by what differs.
+TEST(Manifest, PlanLayoutErrors) {
+  const Refusal cases[] = {
+      {"\"packedCount\"", "\"rowCount\"",
+       "manifest.plan.arrays[0].fields[1]: expected \"packedCount\", as in 'plan.tasks' of this runtime's "
+       "plans, got \"rowCount\""},
+      {"\"packedCount\",\n     \"slot\"", "\"slot\",\n     \"packedCount\"",
+       "manifest.plan.arrays[0].fields[1]: expected \"packedCount\", as in 'plan.tasks' of this runtime's "
+       "plans, got \"slot\""},
+      {"\"headClass\"", "\"headClass\", \"priority\"",
+       "manifest.plan.arrays[0].fields[8]: 'plan.tasks' has no field 'priority' in this runtime's plans"},
+      {",\n     \"headClass\"", "",
+       "manifest.plan.arrays[0].fields: 'plan.tasks' has a field 'headClass' in this runtime's plans, which "
+       "the "
+       "kernels do not know"},
+      {"\"words\": 8", "\"words\": 16",
+       "manifest.plan.arrays[0].words: expected 8 words from a record of 'plan.tasks' to the next, got 16"},
+      {"\"name\": \"plan.tasks\",\n    \"words\"", "\"name\": \"plan.jobs\", \"words\"",
+       "manifest.plan.arrays[0].name: this runtime's plans have no array 'plan.jobs'"},
+      {"\"dtype\": \"i32\",\n    \"name\": \"plan.merge_start\"",
+       "\"dtype\": \"i64\", \"name\": \"plan.merge_start\"",
+       "manifest.plan.arrays[1].dtype: expected \"i32\", of which 'plan.merge_start' is, got \"i64\""},
+      {"\"dtype\": \"f32\",\n    \"name\": \"partial.o\"", "\"dtype\": \"f32\", \"name\": \"partial.lse\"",
+       "manifest.plan.arrays: a kernel reads 'partial.o', which is not described"},
+  };
+  expectRefused(cases);
+}
+
+TEST(Manifest, Launches) {
+  const Manifest m = *parseManifest(sampleText());
+  ASSERT_EQ(m.launches.size(), 2u);
+  EXPECT_EQ(m.launches[0].kernels, (std::vector<int>{0, 1}));
+  EXPECT_EQ(m.launches[0].gridName(), "plan.starts");
+  EXPECT_EQ(m.launches[0].kernelFor(1), 1);
+  EXPECT_FALSE(m.launches[0].onlyIfFilled || m.launches[0].overlapsPrevious);
+  EXPECT_EQ(m.launches[1].kernels, std::vector<int>{2});
+  EXPECT_EQ(m.launches[1].gridName(), "plan.merge_rows");
+  EXPECT_EQ(m.launches[1].kernelFor(1), 2);
+  EXPECT_TRUE(m.launches[1].onlyIfFilled && m.launches[1].overlapsPrevious);
+  EXPECT_EQ(m.findLaunch(PlanArray::MergeRows), &m.launches[1]);
+  EXPECT_EQ(m.findLaunch(PlanArray::Slots), nullptr);
+  EXPECT_TRUE(m.isPlanned(0) && m.isPlanned(1) && !m.isPlanned(2) && !m.isPlanned(-1));
+
+  const Refusal cases[] = {
+      {"\"decode_merge\"\n   ]", "\"decode_merg\"]",
+       "manifest.launches[1].kernels[0]: unknown kernel 'decode_merg'"},
+      {"\"grid\": \"plan.merge_rows\"", "\"grid\": \"plan.merged\"",
+       "manifest.launches[1].grid: unknown grid 'plan.merged': expected an array of a plan, or \"rows\""},
+      {"\"grid\": \"plan.merge_rows\"", "\"grid\": \"rows\"",
+       "manifest.launches[1].grid: expected an array of the attention's plan, got \"rows\""},
+      {"\"grid\": \"plan.merge_rows\"", "\"grid\": \"plan.tasks\"",
+       "manifest.launches: expected one over 'plan.merge_rows'"},
+      {"\"grid\": \"plan.merge_rows\"", "\"grid\": \"plan.starts\"",
+       "manifest.launches[1].kernels[0]: kernel 'decode_merge' walks and has no tiles: it cannot be launched "
+       "over 'plan.starts'"},
+      {"\"rows_per_warp\": 1", "\"rows\": 1, \"keys\": 1",
+       "manifest.launches[1].kernels[0]: kernel 'decode_merge' has tiles: it cannot be launched over "
+       "'plan.merge_rows'"},
+      {"\"rows_per_warp\": 1", "\"rows_per_warp\": 0",
+       "manifest.kernels[2].rows_per_warp: expected an integer between 1 and 1048576, got 0"},
+      {"\"decode_rows16\",\n    \"decode_rows128\"", "\"decode_rows16\"",
+       "manifest.launches: kernel 'decode_rows128' is in none of them"},
+      {"\"decode_rows16\",\n    \"decode_rows128\"",
+       "\"decode_rows16\", \"decode_rows128\", \"decode_merge\"",
+       "manifest.launches[0].kernels[2]: kernel 'decode_merge' is of another role than the first"},
+      {"\"decode_merge\"\n   ]", "\"decode_merge\", \"decode_merge\", \"decode_merge\"]",
+       "manifest.launches[1].kernels: expected one kernel, or one for each of the 2 among which plans "
+       "choose, "
+       "got 3"},
+      {"\"decode_merge\"\n   ]", "]",
+       "manifest.launches[1].kernels: expected at least one kernel, got an array of 0"},
+      {"\"when\": \"filled\"", "\"when\": \"never\"",
+       "manifest.launches[1].when: expected one of \"always\", \"filled\", got \"never\""},
+      {"\"overlaps_previous\": true", "\"overlaps_previous\": 1",
+       "manifest.launches[1].overlaps_previous: expected true or false, got 1"},
+  };
+  expectRefused(cases);
+}
+
+TEST(Manifest, Results) {
+  const Manifest m = *parseManifest(sampleText());
+  ASSERT_EQ(m.results.size(), 2u);
+  EXPECT_EQ(*m.findResult("o")->shape({{"rows", 7}}), (std::vector<int64_t>{7, 8, 64}));
+  EXPECT_EQ(*m.findResult("lse")->shape({{"rows", 7}}), (std::vector<int64_t>{7, 8}));
+  EXPECT_EQ(m.findResult("lse")->shape({}).error().message,
+            "result 'lse' has a dimension 'rows', which is not set");
+  EXPECT_EQ(m.findResult("significance"), nullptr);
+  EXPECT_EQ(m.resultBytes(7), 7 * 8 * (64 * 2 + 4));
+  const Refusal cases[] = {
+      {"\"name\": \"lse\"\n  }\n ],", "\"name\": \"kv\"\n  }\n ],",
+       "manifest.results[1].name: an argument or another result is named 'kv'"},
+      {"\"name\": \"lse\"\n  }\n ],", "\"name\": \"o\"\n  }\n ],",
+       "manifest.results[1].name: an argument or another result is named 'o'"},
+      {"\"dtype\": \"f32\",\n   \"name\": \"lse\"", "\"dtype\": \"f33\", \"name\": \"lse\"",
+       "manifest.results[1].dtype: expected the name of a dtype (f16, bf16, f32, i32, …), got \"f33\""},
+      {"\"rows\",\n    8\n   ],", "\"tokens\", 8],",
+       "manifest.results[1].dims[0]: unknown dimension 'tokens' of a result"},
+  };
+  expectRefused(cases);
+}
+
 TEST(Manifest, OperationsOnACache) {
   using Role = KernelInfo::Role;
   for (Role role : {Role::Append, Role::Move, Role::Gather}) {
@@ -206,6 +313,11 @@ TEST(Manifest, OperationsOnACache) {
     ASSERT_TRUE(back->rowCopy());
     EXPECT_EQ(back->rowCopy()->role, role);
     EXPECT_EQ(back->rowCopy()->pieces, 2);
+    EXPECT_EQ(back->rowCopy()->rowsPerWarp, 8);
+    EXPECT_EQ(back->results.size(), role == Role::Gather ? 2u : 0u);
+    ASSERT_EQ(back->launches.size(), 1u);
+    EXPECT_EQ(back->launches[0].gridName(), "rows");
+    EXPECT_TRUE(back->plannedKernels().empty());
   }
   EXPECT_FALSE(parseManifest(sampleText())->rowCopy());
 
@@ -219,6 +331,8 @@ TEST(Manifest, OperationsOnACache) {
        "manifest.kernels[0].params[1].name: unknown buffer 'kv.k'"},
       {"\"name\": \"kv.k_layer\"", "\"name\": \"kv.pages\"",
        "manifest.kernels[0].params[6].name: unknown dimension 'kv.pages'"},
+      {"\"grid\": \"rows\"", "\"grid\": \"plan.tasks\"",
+       "manifest.launches[0].grid: expected \"rows\", which operations on a cache are given"},
       {"\"name\": \"row_count\"", "\"name\": \"plan.tasks\"",
        "manifest.kernels[0].params[0].name: unknown buffer 'plan.tasks'"},
       {"\"store\": \"paged\"", "\"store\": \"dense\"",
@@ -233,6 +347,7 @@ TEST(Manifest, OperationsOnACache) {
   }
   Manifest two = cacheManifest(Role::Move);
   two.kernels.push_back(two.kernels[0]);
+  two.kernels.back().name = "move2";
   EXPECT_NE(parseManifest(writeManifest(two))
                 .error()
                 .message.find("expected one kernel where the first is of role"),
@@ -241,7 +356,7 @@ TEST(Manifest, OperationsOnACache) {
   Manifest mixed = sampleManifest();
   mixed.kernels.push_back(cacheManifest(Role::Move).kernels[0]);
   EXPECT_EQ(parseManifest(writeManifest(mixed)).error().message,
-            "manifest.kernels[3].role: expected \"attend\" or \"merge\" beside the kernels of an attention");
+            "manifest.kernels[3].role: expected no operation on a cache beside the kernels of an attention");
 }
 
 Artifact sampleArtifact() {

@@ -150,6 +150,8 @@ Manifest scalarManifest(const SampleOptions &given) {
   options.sinkLogits = true;
   Manifest m = sampleManifest(options);
   m.dtype = DType::F32;
+  for (ResultInfo &result : m.results)
+    result.dtype = DType::F32;
   for (Argument &argument : m.arguments)
     if (argument.role != Argument::Role::Classes)
       argument.dtype = argument.keyDType = argument.valueDType = DType::F32;

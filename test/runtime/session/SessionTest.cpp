@@ -165,6 +165,62 @@ TEST(Session, LayersOfRaggedHeadsDoNotShareAPlan) {
   EXPECT_FALSE(sampleManifest(options).plansByHead());
 }
 
+std::vector<uint32_t> noted; ///< blocks of each launch of the kernel that follows
+void noteGrid(host::LaneAbi *lane, void **) {
+  if (lane->special[host::CtaidX] == 0 && lane->special[host::TidX] == 0)
+    noted.push_back(lane->special[host::NctaidX]);
+}
+
+// A launch that no code of the runtime knows: warps that walk the rows to merge once more, two at a time.
+TEST(Session, WalksTheListOfLaunches) {
+  Rng rng(61);
+  Fixture f(1 << 30);
+  KernelInfo after = f.manifest.kernels.back();
+  after.name = "after_merge";
+  after.params.clear();
+  after.rowsPerWarp = 2;
+  after.warps = 1;
+  host::HostKernel &noting = f.kernels.emplace_back();
+  noting.name = after.name;
+  noting.entry = noteGrid;
+  for (bool onlyIfFilled : {true, false}) {
+    Manifest &m = f.manifest;
+    m.kernels.resize(3);
+    m.launches.resize(2);
+    m.addKernel(after, {.grid = PlanArray::MergeRows, .onlyIfFilled = onlyIfFilled});
+    ASSERT_EQ(m.launches.size(), 3u);
+    ASSERT_TRUE(parseManifest(writeManifest(m)));
+    Session session = *f.session();
+    for (int32_t length : {900, 10}) { // cut, and whole
+      TensorMap tensors = problem(m, {length}, {1}, rng);
+      ASSERT_TRUE(addDefaults(m, tensors));
+      const Batch batch = *batchFromTensors(m, tensors);
+      PlanOptions options;
+      options.blocks = 9;
+      options.gpu = &slowGpu;
+      const Plan plan = *makePlan(m, batch, options);
+      ASSERT_EQ(plan.mergeRows.empty(), length == 10);
+      const PlanCapacity capacity = planCapacity(m, PlanLimits::of(m, batch), options);
+      ASSERT_TRUE(session.bind(tensors, batch));
+      ASSERT_TRUE(session.reserve(capacity));
+      noted.clear();
+      ASSERT_TRUE(session.run(plan));
+      expectClose(*session.outputs(), attendReference(m, batch, tensors));
+      const auto blocks = static_cast<uint32_t>(std::max<size_t>((plan.mergeRows.size() + 1) / 2, 1));
+      EXPECT_EQ(noted, plan.mergeRows.empty() && onlyIfFilled ? std::vector<uint32_t>()
+                                                              : std::vector<uint32_t>{blocks});
+    }
+    // A fixed launch is made whether there are elements or not, for as many as there may be.
+    noted.clear();
+    ASSERT_TRUE(session.fixLaunch());
+    ASSERT_TRUE(session.launch());
+    ASSERT_EQ(noted.size(), 1u);
+    const int64_t resident = int64_t{f.device->properties().multiprocessors} * after.blocksPerSM;
+    EXPECT_LE(noted[0], resident);
+    EXPECT_GE(noted[0], 1u);
+  }
+}
+
 TEST(Session, PoisonLeavesNothingOld) {
   Rng rng(31);
   Fixture f(1 << 30);
@@ -328,7 +384,7 @@ TEST(Session, Errors) {
             "host: module 'scalar' has no code for this device");
   Session session = *f.session();
   EXPECT_EQ(session.launch().error().message, "launch of 'decode' before a plan was set");
-  EXPECT_EQ(session.outputs().error().message, "'lse' is not bound");
+  EXPECT_EQ(session.outputs().error().message, "'o' is not bound");
   TensorMap tensors = problem(f.manifest, {10}, {1}, rng);
   ASSERT_TRUE(addDefaults(f.manifest, tensors));
   Batch batch = *batchFromTensors(f.manifest, tensors);

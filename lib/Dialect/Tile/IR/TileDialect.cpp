@@ -1,6 +1,8 @@
 //===- TileDialect.cpp - Registration of the tile dialect -----------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"
 
+#include "attn/Dialect/Tile/IR/Launch.h"
+
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/SmallSet.h"
@@ -60,14 +62,12 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     if (!isListOf([](Attribute a) { return isa<TensorMapAttr>(a); }))
       return expected("a list of #tile.tensor_map");
   } else if (name == "tile.threads" || name == "tile.blocks_per_sm" || name == "tile.stages" ||
-             name == "tile.unroll" || name == "tile.key_align" || name == "tile.pieces") {
+             name == "tile.unroll" || name == "tile.key_align") {
     auto count = dyn_cast<IntegerAttr>(value);
     if (!count || count.getValue().getSignificantBits() > 32 || count.getValue().slt(1))
       return expected("a positive integer");
-  } else if (name == "tile.row_copy") {
-    auto kind = dyn_cast<StringAttr>(value);
-    if (!kind || (kind != "append" && kind != "move" && kind != "gather"))
-      return expected("append, move or gather");
+  } else if (name == "tile.launch") {
+    return verifyLaunch(op, value);
   } else if (name == "tile.shared_bytes") {
     auto bytes = dyn_cast<IntegerAttr>(value);
     if (!bytes || bytes.getValue().getSignificantBits() > 32 || bytes.getValue().isNegative())

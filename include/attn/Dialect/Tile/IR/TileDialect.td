@@ -26,8 +26,7 @@ def Tile_Dialect : Dialect {
     | `tile.threads` | a kernel | threads per block |
     | `tile.blocks_per_sm` | a kernel | blocks that should share a multiprocessor |
     | `tile.shared_bytes` | a kernel | dynamic shared memory of a block |
-    | `tile.row_copy` | a kernel that copies rows of a cache | `"append"`, `"move"` or `"gather"` |
-    | `tile.pieces` | such a kernel | warps that share a row |
+    | `tile.launch` | a kernel | its role, and what its launch has blocks for (`Launch.h`) |
     | `tile.stages` | a loop | copies to keep in flight, see `--tile-pipeline-copies` |
     | `tile.unroll` | a loop | iterations to do at once, see `--tile-unroll-loops` |
   }];

@@ -1,0 +1,27 @@
+//===- Grid.h - Blocks of a launch ------------------------------*- C++ -*-===//
+#ifndef ATTN_RT_SESSION_GRID_H
+#define ATTN_RT_SESSION_GRID_H
+
+#include "attn_rt/Artifact.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+/// Turns of a walking kernel's warps over so many elements.
+constexpr int64_t walkTurns(const KernelInfo &kernel, int64_t elements) {
+  return (elements + kernel.rowsPerWarp - 1) / kernel.rowsPerWarp * kernel.pieces;
+}
+
+/// Blocks of a launch over so many elements in each of `layers`: one for each element, or, where warps walk,
+/// what they have to do at once, `most` at most and one at least.
+constexpr int64_t gridBlocks(const KernelInfo &kernel, int64_t elements, int64_t layers, int64_t most) {
+  if (kernel.rowsPerWarp == 0)
+    return elements;
+  const int64_t turns = walkTurns(kernel, elements) * layers;
+  return std::clamp<int64_t>((turns + kernel.warps - 1) / kernel.warps, 1, most);
+}
+
+} // namespace attn::rt
+
+#endif

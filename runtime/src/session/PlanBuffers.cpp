@@ -1,0 +1,36 @@
+#include "session/PlanBuffers.h"
+
+namespace attn::rt {
+
+std::array<PlanBuffer, planArrayCount> planBuffers(const PlanCapacity &capacity, const Manifest &manifest) {
+  return {{
+#define ATTN_PLAN_ARRAY(Id, name, member, Element, room, meaning) {room, sizeof(Element), MemoryUse::Plain},
+#define ATTN_PLAN_PARTIAL(Id, name, columns, meaning)                                                        \
+  {capacity.partialRows, int64_t{columns} * static_cast<int64_t>(sizeof(float)), MemoryUse::Partials},
+#include "attn_rt/PlanRecords.def"
+  }};
+}
+
+std::array<PlanContent, planArrayCount> planContents(const PlanView &view, int64_t partialRows) {
+  return {{
+#define ATTN_PLAN_ARRAY(Id, name, member, ...) {view.member.data(), std::ssize(view.member)},
+#define ATTN_PLAN_PARTIAL(...) {nullptr, partialRows},
+#include "attn_rt/PlanRecords.def"
+  }};
+}
+
+void fillStarts(const Plan &plan, std::vector<PlanStart> &starts) {
+  starts.assign(static_cast<size_t>(plan.blocks), PlanStart{});
+  for (size_t block = 0; block < starts.size(); ++block) {
+    const int32_t first = plan.blockTasks[block];
+    if (first == plan.blockTasks[block + 1])
+      continue;
+    starts[block].tasksBegin = first;
+    starts[block].tasksEnd = plan.blockTasks[block + 1];
+    const PlanTask &task = starts[block].task = plan.tasks[static_cast<size_t>(first)];
+    if (task.segmentBegin < task.segmentEnd)
+      starts[block].segment = plan.segments[static_cast<size_t>(task.segmentBegin)];
+  }
+}
+
+} // namespace attn::rt

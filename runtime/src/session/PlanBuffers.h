@@ -1,0 +1,45 @@
+//===- PlanBuffers.h - A plan's arrays in device memory ---------*- C++ -*-===//
+//
+// The arrays of PlanRecords.def with sizes and contents: what a session allocates,
+// and what it copies. Neither knows one of them by name.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_SESSION_PLANBUFFERS_H
+#define ATTN_RT_SESSION_PLANBUFFERS_H
+
+#include "attn_rt/Device.h"
+#include "attn_rt/Plan.h"
+
+namespace attn::rt {
+
+/// What an array's buffer is made for.
+struct PlanBuffer {
+  int64_t elements = 0;     ///< of partial arrays: rows
+  int64_t elementBytes = 0; ///< of one of those
+  MemoryUse use = MemoryUse::Plain;
+};
+std::array<PlanBuffer, planArrayCount> planBuffers(const PlanCapacity &capacity, const Manifest &manifest);
+
+/// The arrays of a plan on the host, in the form that the device has them in.
+struct PlanView {
+#define ATTN_PLAN_ARRAY(Id, name, member, Element, ...) std::span<const Element> member;
+#include "attn_rt/PlanRecords.def"
+};
+
+/// What an array of a plan holds. Partial arrays have rows and no contents.
+struct PlanContent {
+  const void *data = nullptr;
+  int64_t elements = 0;
+};
+std::array<PlanContent, planArrayCount> planContents(const PlanView &view, int64_t partialRows);
+
+/// Whether an array may differ in a plan that was only extended (Planner::update): what tasks read does, of
+/// which blocks start with a copy.
+constexpr bool extends(PlanArray array) { return array == PlanArray::Segments || array == PlanArray::Starts; }
+
+/// A record for each block: its first task and that one's first segment.
+void fillStarts(const Plan &plan, std::vector<PlanStart> &starts);
+
+} // namespace attn::rt
+
+#endif

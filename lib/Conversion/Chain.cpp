@@ -113,11 +113,6 @@ int64_t attn::fetchLines(KVType type, int64_t keys) {
   return lines % 8 == 0 && keys / lines <= 32 ? lines : 0;
 }
 
-bool attn::mayFetch(Chain &chain, int64_t keys) {
-  return llvm::all_of(chain.updates,
-                      [&](UpdateOp update) { return fetchLines(update.getKv().getType(), keys) > 0; });
-}
-
 static int64_t endsOf(VisibilityAttr visibility) {
   SmallVector<int64_t> ends;
   visibility.collectEnds(ends);

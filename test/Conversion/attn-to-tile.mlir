@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --attn-to-tile --cse | FileCheck %s
+// RUN: attn-opt %s --attn-choose-schedule --attn-to-tile --cse | FileCheck %s
 
 #rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true>
 #rows128 = #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>

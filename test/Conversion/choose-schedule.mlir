@@ -19,8 +19,8 @@
 // HOPPER-SAME: #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2,
 
 // CHECK-LABEL: @d64
-// CHECK-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 2, split_keys = true, query_in_registers = true>
-// CHECK-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true>
+// CHECK-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = {{[0-9]+}}>
+// CHECK-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true, shared_bytes = {{[0-9]+}}>
 func.func @d64(%q: tensor<?x8x64xbf16> {attn.name = "q"},
                 %kv: !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x64xbf16> {
   %0 = attn.init %q : tensor<?x8x64xbf16> -> !attn.state<heads = 8, value_dim = 64>
@@ -30,10 +30,10 @@ func.func @d64(%q: tensor<?x8x64xbf16> {attn.name = "q"},
 }
 
 // CHECK-LABEL: @d128
-// LARGE-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 2, split_keys = true, query_in_registers = true>
-// LARGE-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true>
-// SMALL-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = true>
-// SMALL-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true>
+// LARGE-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = {{[0-9]+}}>
+// LARGE-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true, shared_bytes = {{[0-9]+}}>
+// SMALL-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = true, shared_bytes = {{[0-9]+}}>
+// SMALL-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true, shared_bytes = {{[0-9]+}}>
 func.func @d128(%q: tensor<?x8x128xbf16> {attn.name = "q"},
                 %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
@@ -43,10 +43,10 @@ func.func @d128(%q: tensor<?x8x128xbf16> {attn.name = "q"},
 }
 
 // CHECK-LABEL: @d192
-// LARGE-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 2, split_keys = true, query_in_registers = true>
-// LARGE-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true>
-// SMALL-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = true>
-// SMALL-SAME: #tile.schedule<mma, rows = 128, keys = 32, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true>
+// LARGE-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = {{[0-9]+}}>
+// LARGE-SAME: #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true, shared_bytes = {{[0-9]+}}>
+// SMALL-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = true, shared_bytes = {{[0-9]+}}>
+// SMALL-SAME: #tile.schedule<mma, rows = 128, keys = 32, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = true, shared_bytes = {{[0-9]+}}>
 func.func @d192(%q: tensor<?x8x192xbf16> {attn.name = "q"},
                 %kv: !attn.kv<dense, heads = 8, dim = 192, value_dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
   %0 = attn.init %q : tensor<?x8x192xbf16> -> !attn.state<heads = 8, value_dim = 128>
@@ -57,10 +57,10 @@ func.func @d192(%q: tensor<?x8x192xbf16> {attn.name = "q"},
 
 // Queries leave the registers where the accumulator needs them.
 // CHECK-LABEL: @d256
-// LARGE-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = false>
-// LARGE-SAME: #tile.schedule<mma, rows = 128, keys = 32, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = false>
-// SMALL-SAME: #tile.schedule<mma, rows = 16, keys = 32, warps = 2, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = false>
-// SMALL-SAME: #tile.schedule<mma, rows = 64, keys = 32, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = false>
+// LARGE-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = false, shared_bytes = {{[0-9]+}}>
+// LARGE-SAME: #tile.schedule<mma, rows = 128, keys = 32, warps = 8, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = false, shared_bytes = {{[0-9]+}}>
+// SMALL-SAME: #tile.schedule<mma, rows = 16, keys = 32, warps = 2, stages = {{[2-4]}}, blocks = 1, split_keys = true, query_in_registers = false, shared_bytes = {{[0-9]+}}>
+// SMALL-SAME: #tile.schedule<mma, rows = 64, keys = 32, warps = 4, stages = {{[2-4]}}, blocks = 1, split_keys = false, query_in_registers = false, shared_bytes = {{[0-9]+}}>
 func.func @d256(%q: tensor<?x8x256xbf16> {attn.name = "q"},
                 %kv: !attn.kv<dense, heads = 8, dim = 256, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x256xbf16> {
   %0 = attn.init %q : tensor<?x8x256xbf16> -> !attn.state<heads = 8, value_dim = 256>
@@ -71,7 +71,7 @@ func.func @d256(%q: tensor<?x8x256xbf16> {attn.name = "q"},
 
 // What the user chose stays.
 // CHECK-LABEL: @given
-// CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 32, keys = 32, warps = 2, stages = 1, blocks = 1, split_keys = false, query_in_registers = false>]
+// CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 32, keys = 32, warps = 2, stages = 1, blocks = 1, split_keys = false, query_in_registers = false, shared_bytes = {{[0-9]+}}>]
 func.func @given(%q: tensor<?x8x128xbf16> {attn.name = "q"},
                 %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
     attributes {tile.schedules = [#tile.schedule<mma, rows = 32, keys = 32, warps = 2, stages = 1, blocks = 1, split_keys = false, query_in_registers = false>]} {

@@ -39,7 +39,7 @@ gpu.module @kernels {
 !state = !attn.state<heads = 8, value_dim = 64>
 
 gpu.module @kernels {
-  func.func @lanes(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.parameters = []} {
+  func.func @lanes(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.parameters = [], tile.merge_schedule = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16>} {
     %0 = attn.init %q : !query -> !state
     // expected-error @+1 {{has no form where a warp holds one row}}
     %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state

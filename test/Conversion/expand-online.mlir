@@ -4,6 +4,7 @@
 
 !query = tensor<?x8x64xbf16>
 !kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+#merge = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16>
 !state = !attn.state<heads = 8, value_dim = 64>
 #rows128 = #tile.schedule<mma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = true>
 
@@ -17,7 +18,7 @@ gpu.module @kernels {
     %o = attn.finish %4 : !state -> !query
     return %o : !query
   }
-  func.func @merge(%q: !query {attn.name = "q"}) -> !query {
+  func.func @merge(%q: !query {attn.name = "q"}) -> !query attributes {tile.merge_schedule = #merge} {
     %s = attn.parts %q kv_heads 2 : !query -> !state
     %o = attn.finish %s : !state -> !query
     return %o : !query

@@ -269,3 +269,38 @@ func.func @classes_argument(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = 
   %o = attn.finish %1 : !state -> !query
   return
 }
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+
+// What the merge does is open.
+// expected-error @+1 {{has schedules that leave something open; --attn-choose-schedule completes them}}
+func.func @no_merge(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !query attributes {
+    tile.schedules = [#tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true,
+                                     query_in_registers = true>]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !query, !kv -> !state
+  %o = attn.finish %1 : !state -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+
+// And here who copies.
+// expected-error @+1 {{has schedules that leave something open; --attn-choose-schedule completes them}}
+func.func @no_roles(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !query attributes {
+    tile.merge_schedule = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16>,
+    tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false,
+                                     query_in_registers = false>]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !query, !kv -> !state
+  %o = attn.finish %1 : !state -> !query
+  return %o : !query
+}

@@ -5,7 +5,7 @@
 !state = !attn.state<heads = 8, value_dim = 64>
 
 gpu.module @kernels {
-  // expected-error @+1 {{expected a kernel with a tile.schedule of mma, or one that finishes attn.parts}}
+  // expected-error @+1 {{expected a kernel with a tile.schedule of mma, or one that finishes attn.parts with a tile.merge_schedule}}
   func.func @none(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !query {
     %0 = attn.init %q : !query -> !state
     %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
@@ -22,7 +22,7 @@ gpu.module @kernels {
 #rows128 = #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>
 
 gpu.module @kernels {
-  // expected-error @+1 {{expected a kernel with a tile.schedule of mma, or one that finishes attn.parts}}
+  // expected-error @+1 {{expected a kernel with a tile.schedule of mma, or one that finishes attn.parts with a tile.merge_schedule}}
   func.func @wgmma(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !query attributes {tile.schedule = #rows128} {
     %0 = attn.init %q : !query -> !state
     %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state

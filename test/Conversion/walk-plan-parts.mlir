@@ -3,10 +3,11 @@
 // A kernel that merges walks the plan's list of rows, and of a row's states 32 at a time.
 
 !query = tensor<?x8x64xbf16>
+#merge = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16>
 !state = !attn.state<heads = 8, value_dim = 64>
 
 gpu.module @kernels {
-  func.func @merge(%q: !query {attn.name = "q"}) -> (!query, tensor<?x8xf32>) {
+  func.func @merge(%q: !query {attn.name = "q"}) -> (!query, tensor<?x8xf32>) attributes {tile.merge_schedule = #merge} {
     %s = attn.parts %q kv_heads 2 : !query -> !state
     %o, %lse = attn.finish %s : !state -> !query, tensor<?x8xf32>
     return %o, %lse : !query, tensor<?x8xf32>

@@ -55,8 +55,6 @@ struct Chain {
 /// Lines of the boxes in which a tile of `keys` tokens can be copied in bulk; 0: its tokens lie apart, or
 /// nobody knows how far before the kernel runs.
 int64_t fetchLines(KVType type, int64_t keys);
-/// Whether the tiles of all operands can.
-bool mayFetch(Chain &chain, int64_t keys);
 
 /// What the function computes, or an error at the operation that no kernel can be made of.
 FailureOr<Chain> findChain(func::FuncOp function);

@@ -9,7 +9,8 @@ def ChooseSchedulePass : Pass<"attn-choose-schedule", "func::FuncOp"> {
     Sets `tile.schedules` on functions at the online level: one schedule for up to 16 packed rows (decode) and one for
     more (prefill), the largest tiles whose shared memory fits the target. On a target that has them prefill uses
     Hopper's asynchronous tensor cores, unless `schedule=mma`; a remark says so, or why it could not. A function that
-    already carries schedules keeps them; they are checked against the target. Exact.
+    already carries schedules keeps them: what they leave open is chosen, and an error says what no kernel or no launch
+    on the target could do. Sets `tile.merge_schedule`, too, where there is none. Exact.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"sm_90a\"", "the chip whose limits apply">,
@@ -21,7 +22,7 @@ def ChooseSchedulePass : Pass<"attn-choose-schedule", "func::FuncOp"> {
 def MakeKernelsPass : Pass<"attn-make-kernels", "ModuleOp"> {
   let summary = "Make a function's kernels: copies of it, each with one schedule, and one that merges";
   let description = [{
-    For every function with schedules, makes a `gpu.module` of its name with one attend kernel per schedule and the
+    For every function with complete schedules, makes a `gpu.module` of its name with one attend kernel per schedule and the
     merge kernel. A kernel is the function itself, with a `tile.schedule`; that which merges finishes `attn.parts`
     instead. Kernels on wgmma are written as a whole. Exact.
 

@@ -169,8 +169,6 @@ SmallVector<Value> AttendKernel::tensorMaps(StringRef name, StringRef buffer, Sh
   return maps;
 }
 
-bool AttendKernel::fetchesQueries() { return schedule.getRows() % chain.group() == 0; }
-
 /// Packed rows: the heads of a group, then the next query row.
 SmallVector<Value> AttendKernel::rowMaps(StringRef buffer, SharedType tile, int64_t dim) {
   int64_t group = chain.group(), lines = tile.getBoxLines();
@@ -214,7 +212,7 @@ void AttendKernel::sendOutput(Value output, Value queries, Value firstRow, Value
 
 Value AttendKernel::fetchSlot(UpdateOp update, const Segment &segment, Value firstKey) {
   KVType type = update.getKv().getType();
-  int64_t lines = fetchLines(type, keys);
+  int64_t lines = linesOf(update, "k");
   Value last = b.sub(segment.kvEnd, b.i32(1));
   // Tiles are looked up one ahead. Behind the last there may be no table entry, and nobody takes the slot.
   if (lines == keys)
@@ -235,7 +233,7 @@ void AttendKernel::fetchTokens(UpdateOp update, Value slot, StringRef part, Valu
   int64_t dim = part == "k" ? type.getKeyDim() : type.getValueDim();
   int64_t size = chain.element().getIntOrFloatBitWidth() / 8, stride = type.getHeads() * dim * size;
   auto tile = cast<SharedType>(target.getType());
-  int64_t lines = fetchLines(type, tile.getRows());
+  int64_t lines = linesOf(update, part);
   MapAxis slots{1, {}, stride, lines};
   switch (type.getStore()) {
   case Store::Dense:

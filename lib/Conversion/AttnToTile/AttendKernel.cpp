@@ -396,8 +396,7 @@ State AttendKernel::mergeStates(const State &x, const State &y) {
 }
 
 Value AttendKernel::exchangeMemory() {
-  // Accumulators of all warps, and a (max, sum) pair per row.
-  int64_t bytes = schedule.getWarps() * (rows * chain.paddedValueDim() * 4 + rows * 8);
+  int64_t bytes = schedule.getExchangeBytes(chain.paddedValueDim());
   AllocOp ring, last;
   for (auto alloc : b.kernel.front().getOps<AllocOp>()) {
     if (!ring && isa<RingType>(alloc.getMemory().getType()))

@@ -93,7 +93,6 @@ public:
   void gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, Value slots,
                     ArrayRef<StringRef> parts, ValueRange targets, tile::Scope scope);
   /// The same as bulk copies that complete a phase of a barrier; a warp does it.
-  bool fetchesQueries();
   void fetchQueries(Value target, Value barriers, Value index);
   /// Writes a warpgroup's rows of the output, from the task's `firstRow` on, by way of their box of the
   /// queries, which nobody else uses. Its warps meet at the barrier; until finish_sends the box must stay as
@@ -158,6 +157,11 @@ public:
   std::pair<Value, Value> unpack(Value packed) {
     return {b.div(packed, chain.group()),
             b.add(b.mul(kvHead, b.i32(chain.group())), b.rem(packed, chain.group()))};
+  }
+  /// Lines of the boxes in which a region's keys or values come.
+  int64_t linesOf(UpdateOp update, StringRef part) {
+    ArrayRef<int64_t> copies = part == "k" ? schedule.getKeyCopies() : schedule.getValueCopies();
+    return copies[llvm::find(chain.updates, update) - chain.updates.begin()];
   }
   std::string tensor(UpdateOp update, StringRef part) {
     return (argumentName(update.getKv()) + "." + part).str();

@@ -71,8 +71,7 @@ struct WarpsModel : OnlineOpInterface::ExternalModel<WarpsModel, WarpsOp> {
     Type f32 = b.getF32Type();
     Value warp = WarpIdOp::create(b, b.getI32Type());
     Value sum = CompleteOp::create(b, e.rowsOf(f32), state.sum);
-    // Every warp gets a share of the columns, two blocks of 8 at least.
-    int64_t share = llvm::alignTo(llvm::divideCeil(e.chain.paddedValueDim(), count), 16);
+    int64_t share = e.schedule.getColumnShare(e.chain.paddedValueDim());
     FragmentType shareType = b.fragment({Axis::Query, Axis::Feature}, {e.rows, share}, f32);
     SyncOp::create(b, Scope::Block); // the rings are free for the exchange
     auto merge = MergeWarpsOp::create(b, e.rowsOf(f32), e.rowsOf(f32), shareType, state.max, sum, state.acc,

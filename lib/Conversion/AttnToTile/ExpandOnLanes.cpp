@@ -11,7 +11,9 @@ using namespace mlir::tile;
 static constexpr double log2e = 1.4426950408889634;
 static constexpr double infinity = std::numeric_limits<double>::infinity();
 
-LaneExpansion::LaneExpansion(StateType type, func::FuncOp kernel) : b(kernel), dim(type.getValueDim()) {
+LaneExpansion::LaneExpansion(StateType type, func::FuncOp kernel)
+    : b(kernel), dim(type.getValueDim()),
+      partsAtOnce(kernel->getAttrOfType<MergeScheduleAttr>("tile.merge_schedule").getParts()) {
   b.setInsertionPointToStart(&kernel.front());
   lane = LaneIdOp::create(b, b.getI32Type());
 }
@@ -40,8 +42,7 @@ static SmallVector<Value> addStored(LaneExpansion &e, Value number, Value weight
   int64_t dim = e.dim, chunks = e.chunks();
   Value partO = planArray(b, PlanArray::PartialO);
   auto loop = scf::ForOp::create(b, b.i32(0), count, b.i32(1), columns);
-  // As many at once as there are registers for: a round is a latency.
-  loop->setAttr("tile.unroll", b.getI64IntegerAttr(chunks == 1 ? 16 : 8));
+  loop->setAttr("tile.unroll", b.getI64IntegerAttr(e.partsAtOnce)); // a round is a latency
   OpBuilder::InsertionGuard inner(b);
   b.setInsertionPointToStart(loop.getBody());
   Value which = loop.getInductionVar();

@@ -126,7 +126,8 @@ struct ExpandOnline : mlir::attn::impl::ExpandOnlinePassBase<ExpandOnline> {
       kernel.walk([&](FinishOp op) { finish = op; });
       if (!finish)
         continue;
-      if (!kernel->hasAttr("tile.parameters")) {
+      if (!kernel->hasAttr("tile.parameters") ||
+          (!kernel->hasAttr("tile.schedule") && !kernel->hasAttr("tile.merge_schedule"))) {
         kernel.emitError("expected a kernel that walks the plan: --attn-walk-plan makes it");
         return signalPassFailure();
       }

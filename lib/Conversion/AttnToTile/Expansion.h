@@ -59,6 +59,7 @@ struct LaneExpansion {
 
   KernelBuilder b;
   int64_t dim;
+  int64_t partsAtOnce; ///< stored states that are read before the first is used
   Value lane;
   Pieces pieces;
 };

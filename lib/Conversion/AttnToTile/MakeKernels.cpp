@@ -45,9 +45,13 @@ struct MakeKernels : attn::impl::MakeKernelsPassBase<MakeKernels> {
       if (argumentName(argument).empty())
         return function.emitError() << "argument #" << argument.getArgNumber()
                                     << " has no name: expected an attribute attn.name = \"...\"";
+    auto merge = function->getAttrOfType<tile::MergeScheduleAttr>("tile.merge_schedule");
+    auto schedules = function->getAttrOfType<ArrayAttr>("tile.schedules").getAsRange<tile::ScheduleAttr>();
+    if (!merge || !llvm::all_of(schedules, [](tile::ScheduleAttr each) { return each.isComplete(); }))
+      return function.emitError()
+             << "has schedules that leave something open; --attn-choose-schedule completes them";
     gpu::GPUModuleOp module = makeModule(function);
-    for (auto schedule :
-         function->getAttrOfType<ArrayAttr>("tile.schedules").getAsRange<tile::ScheduleAttr>()) {
+    for (tile::ScheduleAttr schedule : schedules) {
       std::string name = (function.getName() + "_rows" + Twine(schedule.getRows())).str();
       if (schedule.getKind() == tile::ScheduleKind::Mma) {
         func::FuncOp kernel = copyInto(module, function, name);
@@ -61,7 +65,9 @@ struct MakeKernels : attn::impl::MakeKernelsPassBase<MakeKernels> {
       }
       writeWgmmaKernel(*chain, schedule, module, name);
     }
-    makeMerge(*chain, copyInto(module, function, (function.getName() + "_merge").str()));
+    func::FuncOp merging = copyInto(module, function, (function.getName() + "_merge").str());
+    merging->setAttr("tile.merge_schedule", merge);
+    makeMerge(*chain, merging);
     return success();
   }
 
@@ -82,6 +88,7 @@ struct MakeKernels : attn::impl::MakeKernelsPassBase<MakeKernels> {
     func::FuncOp copy = function.clone();
     copy.setName(name);
     copy->removeAttr("tile.schedules");
+    copy->removeAttr("tile.merge_schedule");
     module.push_back(copy);
     return copy;
   }

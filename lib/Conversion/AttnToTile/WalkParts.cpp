@@ -8,13 +8,8 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// Warps of a block, each with rows of its own.
-static constexpr int64_t warps = 4;
 /// Stored states that a warp looks up at once, one per lane.
 static constexpr int64_t lanes = 32;
-/// Blocks on a multiprocessor: registers for loads in flight, and few enough (102) to wait beside two blocks
-/// of decode.
-static constexpr int64_t blocks = 5;
 
 namespace {
 
@@ -93,6 +88,8 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
                  {},
                  {}};
   KernelBuilder &b = walk.b;
+  auto schedule = kernel->getAttrOfType<MergeScheduleAttr>("tile.merge_schedule");
+  int64_t warps = schedule.getWarps();
   b.setInsertionPointToEnd(&kernel.front());
   Type i32 = b.getI32Type(), f32 = b.getF32Type();
   b.buffer("o", output.getElementType());
@@ -122,7 +119,7 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   mlir::attn::WriteOp::create(b, finished.getOutput(), finished.getLse(), Value(), Value(), target);
   scf::YieldOp::create(b, walk.planOf(b.add(rows.getInductionVar(), step)));
   b.setInsertionPointAfter(rows);
-  kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(blocks));
+  kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
   setLaunch(kernel, {.role = ::attn::rt::KernelInfo::Role::Merge,
                      .rowsPerWarp = 1,
                      .launch = {.grid = PlanArray::MergeRows, .onlyIfFilled = true, .overlapsPrevious = true}});

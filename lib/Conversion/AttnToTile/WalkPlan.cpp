@@ -106,7 +106,7 @@ void Walk::run(IRMapping &arguments) {
   b.setInsertionPointAfter(tasks);
   b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
   setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Attend, .launch = {.grid = PlanArray::Starts}});
-  b.finish(schedule.getWarps() * 32);
+  b.finish(schedule.getThreads());
 }
 
 RowsOp Walk::makeRows() {
@@ -218,9 +218,11 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
         kernels.push_back(kernel);
     for (func::FuncOp source : kernels) {
       auto schedule = source->getAttrOfType<ScheduleAttr>("tile.schedule");
+      auto merge = source->getAttrOfType<MergeScheduleAttr>("tile.merge_schedule");
       bool merges = !source.getOps<PartsOp>().empty();
-      if (!merges && (!schedule || schedule.getKind() != ScheduleKind::Mma)) {
-        source.emitError("expected a kernel with a tile.schedule of mma, or one that finishes attn.parts");
+      if (merges ? !merge : !schedule || schedule.getKind() != ScheduleKind::Mma) {
+        source.emitError("expected a kernel with a tile.schedule of mma, or one that finishes attn.parts with a "
+                         "tile.merge_schedule");
         return signalPassFailure();
       }
       // The new kernel has the arguments of the old one in front of its parameters.
@@ -228,7 +230,9 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
       auto kernel = func::FuncOp::create(builder, source.getLoc(), source.getName(),
                                          builder.getFunctionType(source.getArgumentTypes(), {}));
       kernel.setArgAttrsAttr(source.getArgAttrsAttr());
-      if (schedule)
+      if (merges)
+        kernel->setAttr("tile.merge_schedule", merge);
+      else
         kernel->setAttr("tile.schedule", schedule);
       builder.setInsertionPointToEnd(kernel.addEntryBlock());
       IRMapping mapping;

@@ -28,7 +28,7 @@
 // Between consumers the same overlap may be arranged by turns (ping-pong): one
 // warpgroup starts its dots, then lets the next start, and computes its softmax
 // while the tensor cores work for the others. A named barrier each: waiting for
-// one's own turn, passing by the next one's. takesTurns() says where that pays.
+// one's own turn, passing by the next one's.
 //
 // P(t) is rounded to 16 bits only after the wait for O: its registers are the
 // left operand of the dot still in flight, and ptxas would serialise every
@@ -49,33 +49,14 @@ using namespace mlir::tile;
 
 namespace {
 
-/// Producer threads: a warpgroup, because registers are given and taken by warpgroups.
-constexpr int64_t producerWarps = ScheduleAttr::producerWarps;
-/// Rows of a consumer warpgroup.
-constexpr int64_t groupRows = 64;
 /// Threads of the two consumer warpgroups that pass a turn on.
 constexpr int64_t turnThreads = 256;
-/// Registers per thread of the two roles, which share the 65,536: what ptxas 13.0 needs to spill nothing
-/// (2026-11-20). A producer that gathers computes addresses; wide values leave consumers short.
-struct Registers {
-  int64_t producer, consumer;
-  static Registers of(int64_t consumers, bool gathers, int64_t valueDim) {
-    if (consumers > 2)
-      return {32, 160};
-    if (!gathers)
-      return {40, 232};
-    return valueDim > 208 ? Registers{40, 232} : Registers{56, 224};
-  }
-};
-
 class WgmmaKernel : public AttendKernel {
 public:
   WgmmaKernel(Chain &chain, ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name)
-      : AttendKernel(chain, schedule, module, name), fetches(mayFetch(chain, schedule.getKeys())),
-        fetchesQuery(fetches && fetchesQueries()),
-        queryTiles(schedule.getQueryTiles(chain.paddedKeyDim(), chain.paddedValueDim())),
-        sends(fetchesQuery && queryTiles == 2 && groupRows % chain.group() == 0 &&
-              chain.paddedValueDim() <= chain.paddedKeyDim()) {}
+      : AttendKernel(chain, schedule, module, name), producerWarps(schedule.getProducerWarps()),
+        fetches(schedule.fetchesTokens()), fetchesQuery(schedule.fetchesQueries()),
+        queryTiles(*schedule.getQuerySlots()), sends(schedule.sendsResults()) {}
   void write();
 
 private:
@@ -85,7 +66,6 @@ private:
   };
   /// A ring whose tiles may have to be cleared before they are handed on has one barrier more.
   Ring makeRing(int64_t features, int64_t boxes, bool clears);
-  int64_t valueBoxes();
   Value alloc(Type type) { return AllocOp::create(b, type, Value(), false, IntegerAttr()); }
   Value slotOf(Value tile) { return b.rem(tile, schedule.getStages()); }
   Value parityOf(Value tile) { return b.rem(b.div(tile, schedule.getStages()), 2); }
@@ -127,15 +107,8 @@ private:
   /// Named barrier that says it is the turn of this warpgroup, and of the next one.
   Value turnOfThis() { return b.add(b.i32(1), warpgroup); }
   Value turnOfNext() { return b.add(b.i32(1), b.rem(b.add(warpgroup, b.i32(1)), consumers())); }
-  int64_t consumers() { return schedule.getWarps() / 4; }
-  /// Whether one consumer's dots wait for another's to be started. They should where the softmax is long
-  /// beside the dots: heads shorter than 128 and score regions lost 1 to 10 % without turns on an H200,
-  /// longer heads 1 to 2 %, and heads of 128 gained 1 % (5 % at 32K tokens without a mask).
-  bool takesTurns() {
-    bool freely =
-        consumers() == 2 && chain.paddedKeyDim() == 128 && chain.paddedValueDim() == 128 && rawScores();
-    return consumers() > 1 && !freely;
-  }
+  int64_t consumers() { return schedule.getConsumers(); }
+  bool takesTurns() { return *schedule.getTurns(); }
   void awaitTurn() {
     if (takesTurns())
       MeetOp::create(b, turnOfThis(), turnThreads);
@@ -161,6 +134,7 @@ private:
     ArriveOp::create(b, ring.empty, slotOf(tile), condition);
   }
 
+  int64_t producerWarps;
   bool fetches, fetchesQuery;
   int64_t queryTiles;
   bool sends; ///< results leave by bulk copies
@@ -176,21 +150,6 @@ WgmmaKernel::Ring WgmmaKernel::makeRing(int64_t features, int64_t boxes, bool cl
           alloc(BarriersType::get(b.getContext(), stages))};
 }
 
-/// Values may lie in shared memory as their pages arrive: the dot reads them along tokens, sixteen at a time.
-/// (Keys are read along features, all tokens at once.) One copy for each page then does, instead of one for
-/// each panel.
-int64_t WgmmaKernel::valueBoxes() {
-  int64_t boxes = 0;
-  for (UpdateOp update : chain.updates) {
-    int64_t lines = fetchLines(update.getKv().getType(), keys);
-    if (lines == 0 || lines % 16 != 0 || lines == keys || lines * chain.paddedValueDim() * 2 % 1024 != 0 ||
-        (boxes && lines != boxes))
-      return 0;
-    boxes = lines;
-  }
-  return boxes;
-}
-
 void WgmmaKernel::write() {
   warp = WarpIdOp::create(b, b.getI32Type());
   Value consumer = b.sub(warp, b.i32(producerWarps));
@@ -200,9 +159,9 @@ void WgmmaKernel::write() {
 
   queryRing = alloc(RingType::get(
       b.getContext(), queryTiles,
-      sharedType(Axis::Query, schedule.getRows(), chain.paddedKeyDim(), sends ? groupRows : 0)));
+      sharedType(Axis::Query, schedule.getRows(), chain.paddedKeyDim(), schedule.getQueryBoxes())));
   keyRing = makeRing(chain.paddedKeyDim(), 0, /*clears=*/false);
-  valueRing = makeRing(chain.paddedValueDim(), valueBoxes(), /*clears=*/fetches);
+  valueRing = makeRing(chain.paddedValueDim(), *schedule.getValueBoxes(), /*clears=*/fetches);
   auto barriers = BarriersType::get(b.getContext(), queryTiles);
   queryFull = alloc(barriers);
   queryEmpty = alloc(barriers);
@@ -217,24 +176,23 @@ void WgmmaKernel::write() {
   SyncOp::create(b, Scope::Block);
 
   readStart();
-  Registers registers = Registers::of(consumers(), !fetchesQuery, chain.paddedValueDim());
   Value produces = b.less(warp, b.i32(producerWarps));
   auto roles = scf::IfOp::create(b, produces, /*withElseRegion=*/true);
   b.setInsertionPoint(roles.thenYield());
-  SetRegistersOp::create(b, registers.producer, false);
+  SetRegistersOp::create(b, *schedule.getProducerRegisters(), false);
   produce();
   b.setInsertionPoint(roles.elseYield());
-  SetRegistersOp::create(b, registers.consumer, true);
+  SetRegistersOp::create(b, *schedule.getConsumerRegisters(), true);
   consume();
   b.setInsertionPointAfter(roles);
   if (fetches) {
     int64_t align = 1;
-    for (UpdateOp update : chain.updates)
-      if (KVType type = update.getKv().getType(); type.getStore() == Store::Paged)
-        align = std::lcm(align, fetchLines(type, keys));
+    for (auto [update, lines] : llvm::zip_equal(chain.updates, schedule.getKeyCopies()))
+      if (update.getKv().getType().getStore() == Store::Paged)
+        align = std::lcm(align, lines);
     b.kernel->setAttr("tile.key_align", b.getI32IntegerAttr(align));
   }
-  end((producerWarps + schedule.getWarps()) * 32);
+  end(schedule.getThreads());
 }
 
 /// One warp fetches keys, another values, a third queries, so that none waits for a slot of another's ring:

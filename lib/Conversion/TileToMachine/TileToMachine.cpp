@@ -93,6 +93,8 @@ LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
     if (!schedule)
       return op->emitOpError("is shared by warps, but the kernel has no tile.schedule that says how many");
     int64_t warps = schedule.getCopyWarps(scope);
+    if (warps == 0)
+      return op->emitOpError("is the producers', and the kernel's tile.schedule has none");
     if (lines % warps != 0)
       return op->emitOpError("expected lines that ") << warps << " warps can share, got " << lines;
     share = lines / warps;

@@ -139,3 +139,113 @@ module attributes {a = #tile.schedule<wgmma, rows = 96, keys = 64, warps = 6, st
 
 // expected-error @+1 {{expected at most 256 keys, what one wgmma multiplies, got 272}}
 module attributes {a = #tile.schedule<wgmma, rows = 128, keys = 272, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>} {}
+
+// -----
+
+// expected-error @+1 {{expected mma or wgmma, got 'simd'}}
+module attributes {a = #tile.schedule<simd, rows = 16>} {}
+
+// -----
+
+// expected-error @+1 {{expected a schedule to say 'keys'}}
+module attributes {a = #tile.schedule<mma, rows = 16>} {}
+
+// -----
+
+// expected-error @+1 {{'rows' is said twice}}
+module attributes {a = #tile.schedule<mma, rows = 16, rows = 32>} {}
+
+// -----
+
+// expected-error @+1 {{a schedule has no field 'lanes'}}
+module attributes {a = #tile.schedule<mma, rows = 16, lanes = 32>} {}
+
+// -----
+
+// expected-error @+1 {{expected true or false, got 'yes'}}
+module attributes {a = #tile.schedule<mma, rows = 16, turns = yes>} {}
+
+// -----
+
+// expected-error @+1 {{expected gather or boxes, got 'panels'}}
+module attributes {a = #tile.schedule<mma, rows = 16, key_copies = [panels]>} {}
+
+// -----
+
+// expected-error @+1 {{expected boxes of a multiple of 8 lines up to 256, got 12}}
+module attributes {a = #tile.schedule<mma, rows = 16, query_copy = boxes 12>} {}
+
+// -----
+
+// expected-error @+1 {{expected store or send, got 'keep'}}
+module attributes {a = #tile.schedule<mma, rows = 16, epilogue = keep>} {}
+
+// -----
+
+// expected-error @+1 {{under mma all warps gather, compute and store}}
+module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true, producers = 4>} {}
+
+// -----
+
+// expected-error @+1 {{under mma all warps gather, compute and store}}
+module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true, turns = true>} {}
+
+// -----
+
+// expected-error @+1 {{under mma all warps gather, compute and store}}
+module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true, epilogue = send>} {}
+
+// -----
+
+// expected-error @+1 {{under mma all warps gather, compute and store}}
+module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true, query_slots = 2>} {}
+
+// -----
+
+// expected-error @+1 {{under mma all warps gather, compute and store}}
+module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true, key_copies = [boxes 16]>} {}
+
+// -----
+
+// expected-error @+1 {{expected 4 producers, a warpgroup, to which registers are given, got 1}}
+module attributes {a = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 1>} {}
+
+// -----
+
+// expected-error @+1 {{expected 1 or 2 query_slots, got 3}}
+module attributes {a = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_slots = 3>} {}
+
+// -----
+
+// expected-error @+1 {{expected key_copies and value_copies to be the same}}
+module attributes {a = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, key_copies = [gather], value_copies = [boxes 64]>} {}
+
+// -----
+
+// expected-error @+1 {{expected registers of a role to be a multiple of 8 from 24 to 256, got 100}}
+module attributes {a = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producer_registers = 100>} {}
+
+// -----
+
+// expected-error @+1 {{expected shared_bytes that are not negative, got -1}}
+module attributes {a = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, shared_bytes = -1>} {}
+
+// -----
+
+// expected-error @+1 {{expected 1 to 32 warps, got 0}}
+module attributes {a = #tile.merge_schedule<warps = 0, blocks = 5, parts = 16>} {}
+
+// -----
+
+// expected-error @+1 {{expected 1 to 32 blocks per multiprocessor, got 33}}
+module attributes {a = #tile.merge_schedule<warps = 4, blocks = 33, parts = 16>} {}
+
+// -----
+
+// expected-error @+1 {{expected a power of two up to 32 as the parts that are read at once, got 12}}
+module attributes {a = #tile.merge_schedule<warps = 4, blocks = 5, parts = 12>} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.merge_schedule' to be a #tile.merge_schedule, got 4}}
+module attributes {tile.merge_schedule = 4} {}

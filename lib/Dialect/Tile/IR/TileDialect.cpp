@@ -55,6 +55,9 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   } else if (name == "tile.schedule") {
     if (!isa<ScheduleAttr>(value))
       return expected("a #tile.schedule");
+  } else if (name == "tile.merge_schedule") {
+    if (!isa<MergeScheduleAttr>(value))
+      return expected("a #tile.merge_schedule");
   } else if (name == "tile.parameters") {
     if (!isListOf([](Attribute a) { return isa<ParameterAttr>(a); }))
       return expected("a list of #tile.parameter");
@@ -105,37 +108,5 @@ LogicalResult TensorMapAttr::verify(function_ref<InFlightDiagnostic()> emitError
     return emitError()
            << "expected a swizzle of 32, 64 or 128 bytes, as long as the box's innermost axis, got "
            << swizzle << " for " << box[0] * size;
-  return success();
-}
-
-LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, ScheduleKind kind,
-                                   int64_t rows, int64_t keys, int64_t warps, int64_t stages, int64_t blocks,
-                                   bool splitKeys, bool queryInRegisters) {
-  if (warps < 1 || warps > 16)
-    return emitError() << "expected 1 to 16 warps, got " << warps;
-  if (stages < 1 || stages > 8)
-    return emitError() << "expected 1 to 8 stages, got " << stages;
-  if (blocks < 1 || blocks > 8)
-    return emitError() << "expected 1 to 8 blocks per multiprocessor, got " << blocks;
-  int64_t warpRows = splitKeys ? rows : rows / warps;
-  int64_t warpKeys = splitKeys ? keys / warps : keys;
-  if (kind == ScheduleKind::Wgmma && (warps % 4 != 0 || splitKeys || queryInRegisters))
-    return emitError()
-           << "wgmma computes with whole warpgroups on queries in shared memory: expected warps a multiple "
-              "of 4, split_keys and query_in_registers false";
-  if (warpRows != 16 || (!splitKeys && rows % warps != 0))
-    return emitError() << "expected 16 rows per warp, got " << warpRows << " (rows = " << rows
-                       << ", warps = " << warps << ")";
-  if (splitKeys && rows % warps != 0) // every warp copies a share of the queries
-    return emitError() << "expected the number of warps to divide the " << rows << " rows, got " << warps;
-  if (warpKeys < 16 || warpKeys % 16 != 0 || (kind == ScheduleKind::Mma && keys % warps != 0))
-    return emitError() << "expected the keys of a warp to be a multiple of 16, got " << warpKeys
-                       << " (keys = " << keys << ", warps = " << warps << ")";
-  if (kind == ScheduleKind::Wgmma && keys > 256)
-    return emitError() << "expected at most 256 keys, what one wgmma multiplies, got " << keys;
-  // The lanes of a warp look up one line each.
-  if (int64_t copied = keys / warps; kind == ScheduleKind::Mma && (copied < 4 || copied > 32))
-    return emitError() << "expected 4 to 32 keys for each warp to copy, got " << copied << " (keys = " << keys
-                       << ", warps = " << warps << ")";
   return success();
 }

@@ -13,6 +13,22 @@
 
 #include "attn/Dialect/Tile/IR/TileDialect.h.inc"
 #include "attn/Dialect/Tile/IR/TileEnums.h.inc"
+
+namespace mlir::tile {
+/// The fields of a #tile.schedule (TileSchedule.td) while they are read or chosen.
+struct ScheduleFields {
+  ScheduleKind kind = ScheduleKind::Mma;
+  std::optional<int64_t> rows, keys, warps, stages, blocks;
+  std::optional<bool> splitKeys, queryInRegisters;
+  std::optional<int64_t> producers, producerRegisters, consumerRegisters, querySlots, queryCopy;
+  SmallVector<int64_t> keyCopies, valueCopies;
+  std::optional<int64_t> valueBoxes;
+  std::optional<bool> turns;
+  std::optional<Epilogue> epilogue;
+  std::optional<int64_t> sharedBytes;
+};
+} // namespace mlir::tile
+
 #define GET_ATTRDEF_CLASSES
 #include "attn/Dialect/Tile/IR/TileAttributes.h.inc"
 #define GET_TYPEDEF_CLASSES

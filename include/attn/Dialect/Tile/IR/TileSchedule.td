@@ -11,45 +11,128 @@ def Tile_ScheduleKind : I32EnumAttr<"ScheduleKind", "the family of instructions 
   let cppNamespace = "::mlir::tile";
 }
 
+def Tile_Epilogue : I32EnumAttr<"Epilogue", "how the rows of a result leave a kernel", [
+    I32EnumAttrCase<"Store", 0, "store">,
+    I32EnumAttrCase<"Send", 1, "send">]> {
+  let cppNamespace = "::mlir::tile";
+}
+
+class Tile_Unsaid<string type, string desc> : OptionalParameter<"std::optional<" # type # ">", desc>;
+
 def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
   let mnemonic = "schedule";
   let summary = "how one kernel is cut into tiles, warps and stages";
   let description = [{
+    Everything that is decided about an attend kernel; who writes the kernel decides nothing.
+
     `rows` packed query rows and `keys` tokens per tile. With `split_keys` every warp holds all rows and a slice of
     the keys, copies its own slice and keeps a partial softmax of its own, merged when the task ends (decode).
     Without it every warp holds 16 rows and reads the block's common tile (prefill). `stages` tiles are in flight.
     `blocks` of them share a multiprocessor.
-    Under `wgmma` the warps counted are those that compute, four to a warpgroup; four more only copy.
+    Under `wgmma` the `warps` counted are those that compute, four to a warpgroup.
     `query_in_registers` keeps the query fragments in registers over the whole loop.
 
-    A function may carry its own list as `tile.schedules = [#tile.schedule<...>, ...]`; otherwise
-    `--attn-choose-schedule` picks one per shape from the target's shared memory.
+    What follows may be left out. Under `mma` that means what the parentheses say, and nothing else can be said;
+    under `wgmma` that `--attn-choose-schedule` completes it.
+
+    | field | meaning |
+    |---|---|
+    | `producers` | warps that only copy (0: all copy and compute) |
+    | `producer_registers`, `consumer_registers` | of a thread of each role, once they part (what ptxas gives) |
+    | `query_slots` | tiles of queries in shared memory: with 2 the next task's come while this one is computed (1) |
+    | `query_copy` | `gather`, an address for every 16 bytes, or `boxes n`, of n lines each, by the copy engine (gather) |
+    | `key_copies`, `value_copies` | the same, of each region's keys and values (gather) |
+    | `value_boxes` | values lie in shared memory box by box of so many lines, as they come; 0: as one tile (0) |
+    | `turns` | a warpgroup starts its dots when the one before has started its own (false) |
+    | `epilogue` | `store`, by the threads that hold the rows, or `send`, by the copy engine from the queries' slot (store) |
+
+    `shared_bytes` is what all of that needs, by the model that chose it. `--tile-allocate-shared` refuses a kernel
+    that needs anything else.
+
+    A function may carry its own list as `tile.schedules = [#tile.schedule<...>, ...]`, complete or not; otherwise
+    `--attn-choose-schedule` chooses one per shape. Fields come in any order behind the kind.
   }];
   let parameters = (ins "ScheduleKind":$kind, "int64_t":$rows, "int64_t":$keys, "int64_t":$warps,
-                        "int64_t":$stages, "int64_t":$blocks, "bool":$splitKeys, "bool":$queryInRegisters);
-  let assemblyFormat = [{
-    `<` $kind `,` `rows` `=` $rows `,` `keys` `=` $keys `,` `warps` `=` $warps `,` `stages` `=` $stages `,`
-    `blocks` `=` $blocks `,`
-    `split_keys` `=` $splitKeys `,` `query_in_registers` `=` $queryInRegisters `>`
-  }];
+                        "int64_t":$stages, "int64_t":$blocks, "bool":$splitKeys, "bool":$queryInRegisters,
+                        Tile_Unsaid<"int64_t", "warps that only copy">:$producers,
+                        Tile_Unsaid<"int64_t", "of a thread that copies">:$producerRegisters,
+                        Tile_Unsaid<"int64_t", "of a thread that computes">:$consumerRegisters,
+                        Tile_Unsaid<"int64_t", "tiles of queries in shared memory">:$querySlots,
+                        Tile_Unsaid<"int64_t", "lines of a box of queries, or `gathered`">:$queryCopy,
+                        OptionalArrayRefParameter<"int64_t", "the same for each region's keys">:$keyCopies,
+                        OptionalArrayRefParameter<"int64_t", "and for its values">:$valueCopies,
+                        Tile_Unsaid<"int64_t", "lines of values that lie together">:$valueBoxes,
+                        Tile_Unsaid<"bool", "whether warpgroups start their dots in turns">:$turns,
+                        Tile_Unsaid<"::mlir::tile::Epilogue", "how results leave">:$epilogue,
+                        Tile_Unsaid<"int64_t", "shared memory of a block">:$sharedBytes);
+  let builders = [
+    AttrBuilder<(ins "ScheduleKind":$kind, "int64_t":$rows, "int64_t":$keys, "int64_t":$warps, "int64_t":$stages,
+                     "int64_t":$blocks, "bool":$splitKeys, "bool":$queryInRegisters), [{
+      return $_get($_ctxt, kind, rows, keys, warps, stages, blocks, splitKeys, queryInRegisters, std::nullopt,
+                   std::nullopt, std::nullopt, std::nullopt, std::nullopt, ArrayRef<int64_t>(),
+                   ArrayRef<int64_t>(), std::nullopt, std::nullopt, std::nullopt, std::nullopt);
+    }]>,
+    AttrBuilder<(ins "const ScheduleFields &":$f), [{
+      return $_get($_ctxt, f.kind, *f.rows, *f.keys, *f.warps, *f.stages, *f.blocks, *f.splitKeys,
+                   *f.queryInRegisters, f.producers, f.producerRegisters, f.consumerRegisters, f.querySlots,
+                   f.queryCopy, ArrayRef<int64_t>(f.keyCopies), ArrayRef<int64_t>(f.valueCopies), f.valueBoxes,
+                   f.turns, f.epilogue, f.sharedBytes);
+    }]>
+  ];
+  let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
+    /// What `query_copy`, `key_copies` and `value_copies` say of an operand that is gathered; else the lines of
+    /// a box.
+    static constexpr int64_t gathered = 0;
+    /// Warps of a warpgroup: what wgmma computes with and what registers are given to.
+    static constexpr int64_t groupWarps = 4;
+    /// Rows of a consumer warpgroup.
+    static constexpr int64_t groupRows = 16 * groupWarps;
+
+    ScheduleFields getFields() const;
     /// Packed rows that one warp holds, and keys of a tile that one warp scores.
     int64_t getWarpRows() const { return getSplitKeys() ? getRows() : getRows() / getWarps(); }
-    /// Warps that only copy: the first ones of a block under `wgmma`.
-    static constexpr int64_t producerWarps = 4;
+    int64_t getWarpKeys() const { return getSplitKeys() ? getKeys() / getWarps() : getKeys(); }
+    int64_t getProducerWarps() const { return getProducers().value_or(0); }
+    /// Warpgroups that compute.
+    int64_t getConsumers() const { return getWarps() / groupWarps; }
+    int64_t getThreads() const { return (getProducerWarps() + getWarps()) * 32; }
     /// Warps that share a copy of this scope.
     int64_t getCopyWarps(Scope scope) const {
-      return scope == Scope::Block ? getWarps() : scope == Scope::Producers ? producerWarps : 1;
+      return scope == Scope::Block ? getWarps() : scope == Scope::Producers ? getProducerWarps() : 1;
     }
-    /// Tiles of queries in shared memory. Under `wgmma` the next task's come while this one is computed, where 227 KiB
-    /// (what a block of sm_90 may have, less a KiB for barriers) hold two.
-    int64_t getQueryTiles(int64_t keyDim, int64_t valueDim) const {
-      int64_t queries = getRows() * keyDim * 2, rings = getStages() * getKeys() * 2 * (keyDim + valueDim);
-      return getKind() == ScheduleKind::Wgmma && 2 * queries + rings <= 226 * 1024 ? 2 : 1;
+    /// Whether queries, and keys and values of all regions, come in boxes.
+    bool fetchesQueries() const { return getQueryCopy().value_or(gathered) != gathered; }
+    bool fetchesTokens() const {
+      return !getKeyCopies().empty() && !llvm::is_contained(getKeyCopies(), gathered);
     }
-    int64_t getWarpKeys() const { return getSplitKeys() ? getKeys() / getWarps() : getKeys(); }
+    bool sendsResults() const { return getEpilogue() == Epilogue::Send; }
+    /// Lines of queries that lie together in a slot; 0: all of them.
+    int64_t getQueryBoxes() const { return sendsResults() ? groupRows : 0; }
+    /// Under `split_keys` the warps exchange their accumulators and a (max, sum) pair per row when a task ends,
+    /// in the place of the rings, and each writes a share of the columns, two blocks of 8 at least.
+    int64_t getExchangeBytes(int64_t valueDim) const {
+      return getSplitKeys() ? getWarps() * getRows() * (valueDim + 2) * 4 : 0;
+    }
+    int64_t getColumnShare(int64_t valueDim) const {
+      return llvm::alignTo(llvm::divideCeil(valueDim, getWarps()), 16);
+    }
+    /// Whether nothing is left for `--attn-choose-schedule` to say but the shared memory.
+    bool isComplete() const;
   }];
+}
+
+def Tile_MergeScheduleAttr : AttrDef<Tile_Dialect, "MergeSchedule"> {
+  let mnemonic = "merge_schedule";
+  let summary = "how the kernel that merges parts is cut into warps and loads";
+  let description = [{
+    A warp merges one (row, head) at a time, `warps` of them make a block, and `blocks` share a multiprocessor.
+    `parts` of a row are read at once. A function carries it as `tile.merge_schedule`.
+  }];
+  let parameters = (ins "int64_t":$warps, "int64_t":$blocks, "int64_t":$parts);
+  let assemblyFormat = "`<` `warps` `=` $warps `,` `blocks` `=` $blocks `,` `parts` `=` $parts `>`";
+  let genVerifyDecl = 1;
 }
 
 def Tile_ParameterKind : I32EnumAttr<"ParameterKind", "what a kernel's parameter is", [

@@ -1,0 +1,310 @@
+//===- TileSchedule.cpp - Schedules: syntax, and what any chip asks of them ===//
+#include "attn/Dialect/Tile/IR/Tile.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/SmallSet.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <array>
+
+using namespace mlir;
+using namespace mlir::tile;
+
+//===----------------------------------------------------------------------===//
+// Syntax
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class ScheduleParser {
+public:
+  ScheduleParser(AsmParser &parser, ScheduleFields &fields) : parser(parser), fields(fields) {}
+
+  /// `name = value`
+  ParseResult parseField() {
+    StringRef name;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&name))
+      return failure();
+    if (!seen.insert(name).second)
+      return parser.emitError(loc, "'") << name << "' is said twice";
+    if (parser.parseEqual())
+      return failure();
+    for (auto [known, value] : integers())
+      if (name == known)
+        return parseInteger(*value);
+    for (auto [known, value] : booleans())
+      if (name == known)
+        return parseBool(*value);
+    if (name == "query_copy")
+      return parseCopy(fields.queryCopy.emplace());
+    if (name == "key_copies" || name == "value_copies")
+      return parseCopies(name == "key_copies" ? fields.keyCopies : fields.valueCopies);
+    if (name == "epilogue")
+      return parseEpilogue();
+    return parser.emitError(loc, "a schedule has no field '") << name << "'";
+  }
+
+  ParseResult checkRequired(SMLoc loc) {
+    for (StringRef name : {"rows", "keys", "warps", "stages", "blocks", "split_keys", "query_in_registers"})
+      if (!seen.contains(name))
+        return parser.emitError(loc, "expected a schedule to say '") << name << "'";
+    return success();
+  }
+
+private:
+  using Integer = std::pair<StringRef, std::optional<int64_t> *>;
+  std::array<Integer, 11> integers() {
+    return {Integer{"rows", &fields.rows},
+            {"keys", &fields.keys},
+            {"warps", &fields.warps},
+            {"stages", &fields.stages},
+            {"blocks", &fields.blocks},
+            {"producers", &fields.producers},
+            {"producer_registers", &fields.producerRegisters},
+            {"consumer_registers", &fields.consumerRegisters},
+            {"query_slots", &fields.querySlots},
+            {"value_boxes", &fields.valueBoxes},
+            {"shared_bytes", &fields.sharedBytes}};
+  }
+  using Boolean = std::pair<StringRef, std::optional<bool> *>;
+  std::array<Boolean, 3> booleans() {
+    return {Boolean{"split_keys", &fields.splitKeys},
+            {"query_in_registers", &fields.queryInRegisters},
+            {"turns", &fields.turns}};
+  }
+
+  ParseResult parseInteger(std::optional<int64_t> &value) { return parser.parseInteger(value.emplace()); }
+  ParseResult parseBool(std::optional<bool> &value) {
+    StringRef word;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&word))
+      return failure();
+    if (word != "true" && word != "false")
+      return parser.emitError(loc, "expected true or false, got '") << word << "'";
+    value = word == "true";
+    return success();
+  }
+  /// `gather` or `boxes n`
+  ParseResult parseCopy(int64_t &lines) {
+    StringRef word;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&word))
+      return failure();
+    lines = ScheduleAttr::gathered;
+    if (word == "gather")
+      return success();
+    if (word != "boxes")
+      return parser.emitError(loc, "expected gather or boxes, got '") << word << "'";
+    loc = parser.getCurrentLocation();
+    if (parser.parseInteger(lines))
+      return failure();
+    if (lines < 8 || lines > 256 || lines % 8 != 0)
+      return parser.emitError(loc, "expected boxes of a multiple of 8 lines up to 256, got ") << lines;
+    return success();
+  }
+  ParseResult parseCopies(SmallVectorImpl<int64_t> &copies) {
+    return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                          [&] { return parseCopy(copies.emplace_back()); });
+  }
+  ParseResult parseEpilogue() {
+    StringRef word;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&word))
+      return failure();
+    fields.epilogue = symbolizeEpilogue(word);
+    return fields.epilogue ? ParseResult(success())
+                           : parser.emitError(loc, "expected store or send, got '") << word << "'";
+  }
+
+  AsmParser &parser;
+  ScheduleFields &fields;
+  llvm::SmallSet<StringRef, 24> seen;
+};
+
+} // namespace
+
+Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
+  SMLoc loc = parser.getCurrentLocation();
+  StringRef word;
+  if (parser.parseLess() || parser.parseKeyword(&word))
+    return {};
+  std::optional<ScheduleKind> kind = symbolizeScheduleKind(word);
+  if (!kind) {
+    parser.emitError(loc, "expected mma or wgmma, got '") << word << "'";
+    return {};
+  }
+  ScheduleFields read;
+  read.kind = *kind;
+  ScheduleParser fields(parser, read);
+  while (succeeded(parser.parseOptionalComma()))
+    if (fields.parseField())
+      return {};
+  if (parser.parseGreater() || fields.checkRequired(loc))
+    return {};
+  return parser.getChecked<ScheduleAttr>(loc, parser.getContext(), read);
+}
+
+static void printCopy(AsmPrinter &printer, int64_t lines) {
+  if (lines == ScheduleAttr::gathered)
+    printer << "gather";
+  else
+    printer << "boxes " << lines;
+}
+
+void ScheduleAttr::print(AsmPrinter &printer) const {
+  auto word = [](bool value) { return value ? "true" : "false"; };
+  auto integer = [&](StringRef name, std::optional<int64_t> value) {
+    if (value)
+      printer << ", " << name << " = " << *value;
+  };
+  auto copies = [&](StringRef name, ArrayRef<int64_t> lines) {
+    if (lines.empty())
+      return;
+    printer << ", " << name << " = [";
+    llvm::interleaveComma(lines, printer, [&](int64_t each) { printCopy(printer, each); });
+    printer << "]";
+  };
+  printer << "<" << stringifyScheduleKind(getKind()) << ", rows = " << getRows() << ", keys = " << getKeys()
+          << ", warps = " << getWarps() << ", stages = " << getStages() << ", blocks = " << getBlocks()
+          << ", split_keys = " << word(getSplitKeys())
+          << ", query_in_registers = " << word(getQueryInRegisters());
+  integer("producers", getProducers());
+  integer("producer_registers", getProducerRegisters());
+  integer("consumer_registers", getConsumerRegisters());
+  integer("query_slots", getQuerySlots());
+  if (std::optional<int64_t> lines = getQueryCopy()) {
+    printer << ", query_copy = ";
+    printCopy(printer, *lines);
+  }
+  copies("key_copies", getKeyCopies());
+  copies("value_copies", getValueCopies());
+  integer("value_boxes", getValueBoxes());
+  if (std::optional<bool> turns = getTurns())
+    printer << ", turns = " << word(*turns);
+  if (std::optional<Epilogue> epilogue = getEpilogue())
+    printer << ", epilogue = " << stringifyEpilogue(*epilogue);
+  integer("shared_bytes", getSharedBytes());
+  printer << ">";
+}
+
+ScheduleFields ScheduleAttr::getFields() const {
+  return {getKind(),
+          getRows(),
+          getKeys(),
+          getWarps(),
+          getStages(),
+          getBlocks(),
+          getSplitKeys(),
+          getQueryInRegisters(),
+          getProducers(),
+          getProducerRegisters(),
+          getConsumerRegisters(),
+          getQuerySlots(),
+          getQueryCopy(),
+          SmallVector<int64_t>(getKeyCopies()),
+          SmallVector<int64_t>(getValueCopies()),
+          getValueBoxes(),
+          getTurns(),
+          getEpilogue(),
+          getSharedBytes()};
+}
+
+bool ScheduleAttr::isComplete() const {
+  return getKind() == ScheduleKind::Mma ||
+         (getProducers() && getProducerRegisters() && getConsumerRegisters() && getQuerySlots() &&
+          getQueryCopy() && !getKeyCopies().empty() && !getValueCopies().empty() && getValueBoxes() &&
+          getTurns() && getEpilogue());
+}
+
+//===----------------------------------------------------------------------===//
+// Verification
+//===----------------------------------------------------------------------===//
+
+using EmitError = function_ref<InFlightDiagnostic()>;
+
+static LogicalResult verifyTiles(EmitError emitError, ScheduleKind kind, int64_t rows, int64_t keys,
+                                 int64_t warps, int64_t stages, int64_t blocks, bool splitKeys,
+                                 bool queryInRegisters) {
+  if (warps < 1 || warps > 16)
+    return emitError() << "expected 1 to 16 warps, got " << warps;
+  if (stages < 1 || stages > 8)
+    return emitError() << "expected 1 to 8 stages, got " << stages;
+  if (blocks < 1 || blocks > 8)
+    return emitError() << "expected 1 to 8 blocks per multiprocessor, got " << blocks;
+  int64_t warpRows = splitKeys ? rows : rows / warps;
+  int64_t warpKeys = splitKeys ? keys / warps : keys;
+  if (kind == ScheduleKind::Wgmma && (warps % ScheduleAttr::groupWarps != 0 || splitKeys || queryInRegisters))
+    return emitError()
+           << "wgmma computes with whole warpgroups on queries in shared memory: expected warps a multiple "
+              "of 4, split_keys and query_in_registers false";
+  if (warpRows != 16 || (!splitKeys && rows % warps != 0))
+    return emitError() << "expected 16 rows per warp, got " << warpRows << " (rows = " << rows
+                       << ", warps = " << warps << ")";
+  if (splitKeys && rows % warps != 0) // every warp copies a share of the queries
+    return emitError() << "expected the number of warps to divide the " << rows << " rows, got " << warps;
+  if (warpKeys < 16 || warpKeys % 16 != 0 || (kind == ScheduleKind::Mma && keys % warps != 0))
+    return emitError() << "expected the keys of a warp to be a multiple of 16, got " << warpKeys
+                       << " (keys = " << keys << ", warps = " << warps << ")";
+  if (kind == ScheduleKind::Wgmma && keys > 256)
+    return emitError() << "expected at most 256 keys, what one wgmma multiplies, got " << keys;
+  // The lanes of a warp look up one line each.
+  if (int64_t copied = keys / warps; kind == ScheduleKind::Mma && (copied < 4 || copied > 32))
+    return emitError() << "expected 4 to 32 keys for each warp to copy, got " << copied << " (keys = " << keys
+                       << ", warps = " << warps << ")";
+  return success();
+}
+
+/// What setmaxnreg takes (PTX ISA).
+static constexpr int64_t leastRegisters = 24, mostRegisters = 256;
+
+LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64_t rows, int64_t keys,
+                                   int64_t warps, int64_t stages, int64_t blocks, bool splitKeys,
+                                   bool queryInRegisters, std::optional<int64_t> producers,
+                                   std::optional<int64_t> producerRegisters,
+                                   std::optional<int64_t> consumerRegisters,
+                                   std::optional<int64_t> querySlots, std::optional<int64_t> queryCopy,
+                                   ArrayRef<int64_t> keyCopies, ArrayRef<int64_t> valueCopies,
+                                   std::optional<int64_t> valueBoxes, std::optional<bool> turns,
+                                   std::optional<Epilogue> epilogue, std::optional<int64_t> sharedBytes) {
+  if (failed(verifyTiles(emitError, kind, rows, keys, warps, stages, blocks, splitKeys, queryInRegisters)))
+    return failure();
+  if (sharedBytes && *sharedBytes < 0)
+    return emitError() << "expected shared_bytes that are not negative, got " << *sharedBytes;
+  auto fetches = [](ArrayRef<int64_t> copies) {
+    return llvm::any_of(copies, [](int64_t lines) { return lines != gathered; });
+  };
+  if (kind == ScheduleKind::Mma) {
+    if (producers.value_or(0) != 0 || producerRegisters || consumerRegisters || querySlots.value_or(1) != 1 ||
+        queryCopy.value_or(gathered) != gathered || fetches(keyCopies) || fetches(valueCopies) ||
+        valueBoxes.value_or(0) != 0 || turns.value_or(false) || epilogue == Epilogue::Send)
+      return emitError() << "under mma all warps gather, compute and store, and queries have one slot: "
+                            "producers, registers of roles, boxes, turns and sends are wgmma's";
+    return success();
+  }
+  if (producers && *producers != groupWarps)
+    return emitError() << "expected " << groupWarps << " producers, a warpgroup, to which registers are "
+                       << "given, got " << *producers;
+  if (querySlots && *querySlots != 1 && *querySlots != 2)
+    return emitError() << "expected 1 or 2 query_slots, got " << *querySlots;
+  if (!keyCopies.empty() && !valueCopies.empty() && keyCopies != valueCopies)
+    return emitError() << "expected key_copies and value_copies to be the same: a region's keys and values "
+                          "lie alike";
+  for (std::optional<int64_t> registers : {producerRegisters, consumerRegisters})
+    if (registers && (*registers < leastRegisters || *registers > mostRegisters || *registers % 8 != 0))
+      return emitError() << "expected registers of a role to be a multiple of 8 from " << leastRegisters
+                         << " to " << mostRegisters << ", got " << *registers;
+  return success();
+}
+
+LogicalResult MergeScheduleAttr::verify(EmitError emitError, int64_t warps, int64_t blocks, int64_t parts) {
+  if (warps < 1 || warps > 32)
+    return emitError() << "expected 1 to 32 warps, got " << warps;
+  if (blocks < 1 || blocks > 32)
+    return emitError() << "expected 1 to 32 blocks per multiprocessor, got " << blocks;
+  // A lane knows of one part each, and what is left of a row is read in halves.
+  if (parts < 1 || parts > 32 || !llvm::isPowerOf2_64(parts))
+    return emitError() << "expected a power of two up to 32 as the parts that are read at once, got "
+                       << parts;
+  return success();
+}

@@ -1,0 +1,229 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics --attn-choose-schedule=target=sm_90a
+
+// Schedules that a user gave and that nobody can write or launch.
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, key_copies = [gather, gather]>
+// expected-error @+1 {{has copies of 2 regions, and there are 1}}
+func.func @regions(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, key_copies = [boxes 64]>
+// expected-error @+1 {{copies by boxes 64, and tiles of 64 tokens of '!attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>' come by boxes 16}}
+func.func @torn(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, value_copies = [boxes 8]>
+// expected-error @+1 {{copies by boxes 8, and tiles of 64 tokens of '!attn.kv<paged<4>, heads = 8, dim = 128, key = bf16, value = bf16>' come by gather}}
+func.func @apart(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<paged<4>, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<paged<4>, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, value_boxes = 32>
+// expected-error @+1 {{has value_boxes = 32, expected 0 or 16}}
+func.func @value_boxes(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_copy = boxes 128, key_copies = [gather]>
+// expected-error @+1 {{fetches queries and gathers tokens: expected query_copy = gather}}
+func.func @query_boxes(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_copy = boxes 64, epilogue = store>
+// expected-error @+1 {{has query_copy = boxes 64, expected boxes 128, the rows of a tile}}
+func.func @query_lines(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_copy = boxes 128>
+// expected-error @+1 {{has boxes of 128 queries, which the 7 heads of a group do not fill evenly}}
+func.func @group(%q: tensor<?x28x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 4, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x28x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x28x128xbf16> -> !attn.state<heads = 28, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x28x128xbf16>, !attn.kv<dense, heads = 4, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 28, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 28, value_dim = 128> -> tensor<?x28x128xbf16>
+  return %o : tensor<?x28x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_copy = gather, epilogue = send>
+// expected-error @+1 {{sends results in boxes: expected query_copy = boxes 64}}
+func.func @send_gathered(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_slots = 1, epilogue = send>
+// expected-error @+1 {{sends results from the queries' slot: expected 2 query_slots}}
+func.func @send_slots(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, epilogue = send>
+// expected-error @+1 {{sends rows of 192 features from the queries' slots, which have 128}}
+func.func @send_wide(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, value_dim = 192, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x192xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 192>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, value_dim = 192, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 192>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 192> -> tensor<?x8x192xbf16>
+  return %o : tensor<?x8x192xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 64, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, turns = true>
+// expected-error @+1 {{has a single warpgroup that computes, which takes no turns}}
+func.func @turns(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 192, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, consumer_registers = 200>
+// expected-error @+1 {{needs 208 registers of a thread for fragments alone, and it has 200}}
+func.func @registers(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, shared_bytes = 1000>
+// expected-error @+1 {{needs 132168 bytes of shared memory, and says 1000}}
+func.func @said(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 96, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_slots = 2>
+// expected-error @+1 {{needs 328776 bytes of shared memory, sm_90a has 232448 per block}}
+func.func @slots(%q: tensor<?x8x256xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 256, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x256xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x256xbf16> -> !attn.state<heads = 8, value_dim = 256>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x256xbf16>, !attn.kv<dense, heads = 8, dim = 256, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 256>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 256> -> tensor<?x8x256xbf16>
+  return %o : tensor<?x8x256xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 4, blocks = 2, split_keys = true, query_in_registers = true>
+// expected-error @+1 {{needs 135168 bytes of shared memory and 1024 of the system's in each of 2 blocks, sm_90a has 233472 per multiprocessor}}
+func.func @blocks(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<mma, rows = 128, keys = 128, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = true>
+// expected-error @+1 {{needs 288 registers of a thread for fragments alone, and it has 255}}
+func.func @fragments(%q: tensor<?x8x256xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 256, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x256xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x256xbf16> -> !attn.state<heads = 8, value_dim = 256>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x256xbf16>, !attn.kv<dense, heads = 8, dim = 256, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 256>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 256> -> tensor<?x8x256xbf16>
+  return %o : tensor<?x8x256xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producer_registers = 48, consumer_registers = 232>
+// expected-error @+1 {{gives 65536 registers to its roles, and a block begins with 64512}}
+func.func @roles(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 2, split_keys = false, query_in_registers = false>
+// expected-error @+1 {{gives 64512 registers to its roles, and a block begins with 30720}}
+func.func @roles_of_blocks(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, consumer_registers = 160>
+// expected-error @+1 {{has threads that begin with 168 registers: expected consumer_registers to be no fewer, got 160}}
+func.func @decrease(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}

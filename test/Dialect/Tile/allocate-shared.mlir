@@ -1,12 +1,12 @@
 // RUN: attn-opt %s --tile-allocate-shared | FileCheck %s
 
 gpu.module @kernels {
-  // Offsets are multiples of 1024; a per-warp ring takes its place once per warp.
+  // What the schedule was chosen for. Offsets are multiples of 1024; a per-warp ring takes its place once per warp.
   // CHECK: func.func @kernel() attributes {
   // CHECK-SAME: tile.shared_bytes = 26624 : i64
   func.func @kernel() attributes {
     tile.schedule = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true,
-                                   query_in_registers = true>} {
+                                   query_in_registers = true, shared_bytes = 26624>} {
     // CHECK-NEXT: tile.alloc {offset = 0 : i64} : !tile.shared<query 16, feature 80
     %q = tile.alloc : !tile.shared<query 16, feature 80, bf16, swizzled>  // 2560 bytes
     // CHECK-NEXT: %[[K:.*]] = tile.alloc {offset = 3072 : i64, per_warp} : !tile.ring

@@ -1,10 +1,9 @@
 //===- AllocateShared.cpp - Offsets in the block's shared memory ----------===//
-#include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/IR/SharedMemory.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "llvm/Support/MathExtras.h"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_ALLOCATESHAREDPASS
@@ -20,39 +19,42 @@ struct AllocateShared : tile::impl::AllocateSharedPassBase<AllocateShared> {
   void runOnOperation() override {
     Builder builder(&getContext());
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
-      int64_t next = 0, total = 0;
       auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
-      WalkResult result = kernel.walk([&](AllocOp alloc) {
-        int64_t bytes = memoryBytes(alloc.getMemory().getType());
-        if (alloc.getPerWarp()) {
-          if (!schedule) {
-            alloc.emitOpError(
-                "is per warp, but the kernel has no tile.schedule that says how many there are");
-            return WalkResult::interrupt();
-          }
-          bytes *= schedule.getWarps();
-        }
-        // Swizzles repeat every 1024 bytes; barriers only want their own eight.
-        bool tiles = !isa<BarriersType>(alloc.getMemory().getType());
-        int64_t offset = llvm::alignTo(next, tiles ? 1024 : 8);
-        if (Value base = alloc.getOverlays()) {
-          auto under = base.getDefiningOp<AllocOp>();
-          if (!under || !under.getOffset()) {
-            alloc.emitOpError("overlays memory that is not allocated before it");
-            return WalkResult::interrupt();
-          }
-          offset = *under.getOffset();
-        } else {
-          next = offset + bytes;
-        }
-        total = std::max(total, offset + bytes);
-        alloc.setOffset(offset);
-        return WalkResult::advance();
-      });
-      if (result.wasInterrupted())
+      SharedMemory memory;
+      WalkResult result =
+          kernel.walk([&](AllocOp alloc) { return WalkResult(allocate(alloc, schedule, memory)); });
+      if (result.wasInterrupted() || failed(verify(kernel, schedule, memory)))
         return signalPassFailure();
-      kernel->setAttr("tile.shared_bytes", builder.getI64IntegerAttr(total));
+      kernel->setAttr("tile.shared_bytes", builder.getI64IntegerAttr(memory.getBytes()));
     }
+  }
+
+  static LogicalResult allocate(AllocOp alloc, ScheduleAttr schedule, SharedMemory &memory) {
+    if (alloc.getPerWarp() && !schedule)
+      return alloc.emitOpError(
+          "is per warp, but the kernel has no tile.schedule that says how many there are");
+    int64_t copies = alloc.getPerWarp() ? schedule.getWarps() : 1;
+    Type type = alloc.getMemory().getType();
+    Value base = alloc.getOverlays();
+    if (!base) {
+      alloc.setOffset(memory.place(type, copies));
+      return success();
+    }
+    auto under = base.getDefiningOp<AllocOp>();
+    if (!under || !under.getOffset())
+      return alloc.emitOpError("overlays memory that is not allocated before it");
+    memory.overlay(*under.getOffset(), type, copies);
+    alloc.setOffset(*under.getOffset());
+    return success();
+  }
+
+  /// What was chosen by a prediction is what was predicted: else a launch might ask for more than there is.
+  static LogicalResult verify(func::FuncOp kernel, ScheduleAttr schedule, const SharedMemory &memory) {
+    if (!schedule || !schedule.getSharedBytes() || *schedule.getSharedBytes() == memory.getBytes())
+      return success();
+    return kernel.emitError() << "internal error: takes " << memory.getBytes()
+                              << " bytes of shared memory, and its schedule was chosen for "
+                              << *schedule.getSharedBytes();
   }
 };
 

@@ -69,7 +69,8 @@ def AllocateSharedPass : Pass<"tile-allocate-shared", "gpu::GPUModuleOp"> {
   let summary = "Place a kernel's tiles in the block's shared memory";
   let description = [{
     Sets the offset of every `tile.alloc`, in order, 1024 bytes aligned (the period of the widest swizzle), overlays
-    where their base is, and the kernel's `tile.shared_bytes`. Exact.
+    where their base is, and the kernel's `tile.shared_bytes`. A kernel whose schedule says `shared_bytes` must take
+    just these: its tiles were chosen to fit. Exact.
   }];
   let dependentDialects = ["tile::TileDialect"];
 }

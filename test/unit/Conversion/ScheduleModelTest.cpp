@@ -1,0 +1,142 @@
+//===- ScheduleModelTest.cpp - Kernels take what their schedules say ------===//
+#include "attn/Conversion/ScheduleModel.h"
+#include "attn/Pipelines/Pipelines.h"
+
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace mlir::attn;
+using tile::ScheduleAttr;
+
+namespace {
+
+struct Problem {
+  int64_t heads, kvHeads, keyDim, valueDim;
+  const char *store;
+
+  std::string text() const {
+    std::string dims = std::to_string(keyDim), values = std::to_string(valueDim);
+    std::string all = std::to_string(heads), stored = std::to_string(kvHeads);
+    return "!query = tensor<?x" + all + "x" + dims + "xf16>\n!output = tensor<?x" + all + "x" + values +
+           "xf16>\n!kv = !attn.kv<" + store + ", heads = " + stored + ", dim = " + dims +
+           (valueDim == keyDim ? "" : ", value_dim = " + values) + ", key = f16, value = f16>\n" + R"(
+      func.func @f(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !output {
+        %o = attn.attend %q over (%kv see causal) : !query, !kv -> !output
+        return %o : !output
+      })";
+  }
+};
+
+/// What the attend kernels of a problem take, as allocated. A kernel that takes anything else than its
+/// schedule says is an error of the pipeline.
+class Kernels {
+public:
+  Kernels(MLIRContext &context, const Problem &problem, StringRef target, StringRef schedule)
+      : module(parseSourceString<ModuleOp>(problem.text(), &context)) {
+    PassManager manager(&context);
+    addStagesUpTo(manager, Stage::Tile, {target.str(), schedule.str()});
+    compiled = module && succeeded(manager.run(*module));
+  }
+
+  template <typename Function> void forEach(Function function) {
+    module->walk([&](func::FuncOp kernel) {
+      if (auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule"))
+        function(schedule, kernel->getAttrOfType<IntegerAttr>("tile.shared_bytes").getInt());
+    });
+  }
+
+  OwningOpRef<ModuleOp> module;
+  bool compiled = false;
+};
+
+TEST(ScheduleModelTest, KernelsTakeWhatTheirSchedulesSay) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  ScopedDiagnosticHandler remarks(&context, [](Diagnostic &diagnostic) {
+    return success(diagnostic.getSeverity() == DiagnosticSeverity::Remark);
+  });
+  int compiled = 0;
+  for (int64_t keyDim = 8; keyDim <= 256; keyDim += 8) {
+    for (int64_t valueDim : {keyDim, (keyDim * 5 + 88) % 256 + 8}) {
+      if (valueDim % 8 != 0)
+        continue;
+      const char *stores[] = {"dense", "paged<1>", "paged<16>", "packed", "paged<64>"};
+      const Problem problem{keyDim % 16 ? 28 : 32, keyDim % 16 ? 4 : 8, keyDim, valueDim,
+                            stores[(keyDim / 8 + valueDim / 8) % 5]};
+      for (auto [target, schedule] : {std::pair{"sm_80", "mma"}, {"sm_89", "mma"}, {"sm_90a", "auto"}}) {
+        Kernels kernels(context, problem, target, schedule);
+        ASSERT_TRUE(kernels.compiled) << target << " " << problem.text();
+        kernels.forEach([&](ScheduleAttr said, int64_t takes) {
+          EXPECT_TRUE(said.isComplete());
+          EXPECT_EQ(said.getSharedBytes(), takes) << target << " " << problem.text();
+          EXPECT_LE(takes, findChip(target)->sharedPerBlock) << target << " " << problem.text();
+          ++compiled;
+        });
+      }
+    }
+  }
+  EXPECT_GT(compiled, 300);
+}
+
+// Two tiles of queries and the rings are 226 KiB of the 227; the barriers do not fit the last.
+TEST(ScheduleModelTest, BarriersCount) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+  auto kv = cast<KVType>(
+      parseType("!attn.kv<dense, heads = 8, dim = 176, value_dim = 192, key = f16, value = f16>", &context));
+  ScheduleShape shape;
+  shape.keyDim = 176;
+  shape.valueDim = 192;
+  shape.element = Float16Type::get(&context);
+  shape.regions = {kv};
+  ScheduleModel model(shape, *findChip("sm_90a"));
+  ScheduleAttr open = ScheduleAttr::get(&context, tile::ScheduleKind::Wgmma, 128, 96, 8, 2, 1, false, false);
+  tile::ScheduleFields two = open.getFields();
+  two.querySlots = 2;
+  ScheduleAttr largest = model.complete(ScheduleAttr::get(&context, two));
+  EXPECT_EQ(largest.getSharedBytes(), 226 * 1024 + 1024 + 72);
+  EXPECT_FALSE(model.fitsBlock(largest));
+  EXPECT_EQ(model.complete(open).getQuerySlots(), 1);
+}
+
+// What a user says stays, and what follows from it is chosen.
+TEST(ScheduleModelTest, CompletionKeepsWhatIsSaid) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+  ScheduleShape shape;
+  shape.keyDim = shape.valueDim = 128;
+  shape.element = Float16Type::get(&context);
+  shape.regions = {
+      cast<KVType>(parseType("!attn.kv<paged<16>, heads = 8, dim = 128, key = f16, value = f16>", &context))};
+  ScheduleModel model(shape, *findChip("sm_90a"));
+  tile::ScheduleFields fields =
+      ScheduleAttr::get(&context, tile::ScheduleKind::Wgmma, 128, 64, 8, 2, 1, false, false).getFields();
+  auto complete = [&] { return model.complete(ScheduleAttr::get(&context, fields)); };
+  EXPECT_EQ(complete().getKeyCopies(), ArrayRef<int64_t>{16});
+  EXPECT_TRUE(complete().sendsResults());
+  EXPECT_EQ(complete().getProducerRegisters(), 40);
+  fields.keyCopies = {ScheduleAttr::gathered};
+  EXPECT_FALSE(complete().fetchesTokens());
+  EXPECT_FALSE(complete().fetchesQueries());
+  EXPECT_EQ(complete().getValueBoxes(), 0);
+  EXPECT_FALSE(complete().sendsResults());
+  EXPECT_EQ(complete().getProducerRegisters(), 56);
+  fields.keyCopies.clear();
+  fields.epilogue = tile::Epilogue::Store;
+  fields.turns = true;
+  EXPECT_EQ(complete().getQueryCopy(), 128);
+  EXPECT_EQ(complete().getQuerySlots(), 2);
+  EXPECT_EQ(complete().getTurns(), true);
+}
+
+} // namespace

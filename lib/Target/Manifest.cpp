@@ -255,6 +255,8 @@ LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &
     info.sharedBytes = kernel->getAttrOfType<IntegerAttr>("tile.shared_bytes").getInt();
     info.blocksPerSM = kernel->getAttrOfType<IntegerAttr>("tile.blocks_per_sm").getInt();
     if (auto schedule = kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule")) {
+      info.schedule = schedule.getKind() == tile::ScheduleKind::Wgmma ? rt::KernelInfo::Schedule::Wgmma
+                                                                      : rt::KernelInfo::Schedule::Mma;
       info.rows = schedule.getRows();
       info.keys = schedule.getKeys();
       if (auto align = kernel->getAttrOfType<IntegerAttr>("tile.key_align"))
@@ -266,6 +268,7 @@ LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &
       for (auto map : maps.getAsRange<tile::TensorMapAttr>())
         if (!manifest.findTensorMap(map.getName().str()))
           manifest.tensorMaps.push_back(tensorMapOf(map));
+    described->launch.overlapsPrevious &= chip.overlapsLaunches;
     manifest.addKernel(std::move(info), std::move(described->launch));
   }
   return success();

@@ -36,10 +36,12 @@ struct Parameter {
 struct KernelInfo {
   /// What it does, for people and for operations on a cache. How it is launched says its LaunchInfo.
   enum class Role : uint8_t { Attend, Merge, Append, Move, Gather };
+  enum class Schedule : uint8_t { Mma, Wgmma };
   std::string name;
   Role role = Role::Attend;
-  int rows = 0; ///< packed query rows of a tile
-  int keys = 0; ///< keys of a tile
+  Schedule schedule = Schedule::Mma; ///< instructions of an attend kernel
+  int rows = 0;                      ///< packed query rows of a tile
+  int keys = 0;                      ///< keys of a tile
   int warps = 0;
   int threads = 0;
   int64_t sharedBytes = 0;

@@ -140,6 +140,7 @@ Json kernelToJson(const KernelInfo &kernel) {
     json["rows_per_warp"] = kernel.rowsPerWarp;
     json["pieces"] = kernel.pieces;
   } else {
+    json["schedule"] = word(kernelScheduleWords, kernel.schedule);
     json["rows"] = kernel.rows;
     json["keys"] = kernel.keys;
     json["key_align"] = kernel.keyAlign;

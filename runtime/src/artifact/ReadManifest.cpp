@@ -96,6 +96,7 @@ KernelInfo kernel(const Cursor &cursor) {
     result.rowsPerWarp = size(cursor["rows_per_warp"]);
     result.pieces = size(cursor["pieces"]);
   } else {
+    result.schedule = static_cast<KernelInfo::Schedule>(cursor["schedule"].oneOf(kernelScheduleWords));
     result.rows = size(cursor["rows"]);
     result.keys = size(cursor["keys"]);
     if (cursor.has("key_align"))

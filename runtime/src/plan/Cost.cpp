@@ -21,7 +21,6 @@
 #include "plan/Work.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 namespace attn::rt {
@@ -54,11 +53,8 @@ constexpr double rereadLimit = 0.015;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// A manifest's schedule is that of its kernel for many rows; the one for few is always mma.
-KernelRates ratesOf(const Manifest &m, const KernelInfo &kernel, const GpuModel &gpu) {
-  const bool few = std::any_of(m.kernels.begin(), m.kernels.end(),
-                               [&](const KernelInfo &other) { return other.rows > kernel.rows; });
-  KernelRates rates = m.schedule == "wgmma" && !few ? gpu.wgmma : gpu.mma;
+KernelRates ratesOf(const KernelInfo &kernel, const GpuModel &gpu) {
+  KernelRates rates = kernel.schedule == KernelInfo::Schedule::Wgmma ? gpu.wgmma : gpu.mma;
   if (rates.flopsPerSecond <= 0)
     rates.flopsPerSecond = gpu.flopsPerSecond;
   if (rates.exponentialsPerSecond <= 0)
@@ -75,12 +71,10 @@ double mergeWaveRows(const Manifest &m, const GpuModel &gpu) {
   return static_cast<double>(gpu.multiprocessors) * kernel.blocksPerSM * kernel.warps * kernel.rowsPerWarp;
 }
 
-/// Launches overlap from sm_90 on.
 double mergeSecondsOf(const Manifest &m) {
-  int generation = 0;
-  if (m.target.starts_with("sm_"))
-    std::from_chars(m.target.data() + 3, m.target.data() + m.target.size(), generation);
-  return generation >= 90 ? mergeBesideSeconds : mergeBehindSeconds;
+  const bool beside = std::any_of(m.launches.begin(), m.launches.end(),
+                                  [](const LaunchInfo &launch) { return launch.overlapsPrevious; });
+  return beside ? mergeBesideSeconds : mergeBehindSeconds;
 }
 
 } // namespace
@@ -105,7 +99,7 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
   const double l2Seconds = l2BytesPerSecond > 0 ? blocks * tileBytes / l2BytesPerSecond : 0;
   const double byteSeconds = std::max({blocks * once * tileBytes / bytesPerSecond, l2Seconds, aloneSeconds});
 
-  const KernelRates rates = ratesOf(m, kernel, gpu);
+  const KernelRates rates = ratesOf(kernel, gpu);
   const int places = std::max(blocks, gpu.multiprocessors * kernel.blocksPerSM);
   const double computeSeconds =
       places * std::max(tileFlops / rates.flopsPerSecond, scores / rates.exponentialsPerSecond);

@@ -52,6 +52,15 @@ TEST(Manifest, RoundTrip) {
   EXPECT_EQ(manifest->findTensorMap("kv.k.map1"), nullptr);
 }
 
+TEST(Manifest, KernelsSayWhatThePlannersCostsDependOn) {
+  Manifest m = sampleManifest();
+  m.kernels[1].schedule = KernelInfo::Schedule::Wgmma;
+  Result<Manifest> read = parseManifest(writeManifest(m));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->kernels[0].schedule, KernelInfo::Schedule::Mma);
+  EXPECT_EQ(read->kernels[1].schedule, KernelInfo::Schedule::Wgmma);
+}
+
 TEST(Manifest, UnknownFieldsAreIgnored) {
   EXPECT_TRUE(parseManifest(replaced(sampleText(), "\"format\": 2", "\"format\": 2, \"later\": [1, {}]")));
 }
@@ -163,6 +172,8 @@ TEST(Manifest, Errors) {
       {"\"key_align\": 16", "\"key_align\": 48",
        "manifest.kernels[0].key_align: expected a divisor of the tile's 64 keys, got 48"},
       {"\"key_align\": 16", "\"key_align\": 0", "manifest.kernels[0].key_align: expected"},
+      {"\"schedule\": \"mma\"", "\"schedule\": \"simd\"",
+       "manifest.kernels[0].schedule: expected one of \"mma\", \"wgmma\", got \"simd\""},
       {"decode_rows128", "decode_rows16", "manifest.kernels[1].name: duplicate kernel 'decode_rows16'"},
       {"\"name\": \"streaming\"", "\"name\": \"retrieval\"",
        "manifest.head_classes[1].name: duplicate head class 'retrieval'"},

@@ -70,7 +70,8 @@ LogicalResult mlir::attn::expandOnLanes(MergeOp merge, LaneExpansion &e) {
   SmallVector<Value> state(e.pieces.of(merge.getLhs()));
   ArrayRef<Value> stored = e.pieces.of(merge.getRhs());
   Value number = stored[0], count = stored[1];
-  Value written = tile::ReadOp::create(b, f32, planArray(b, PlanArray::PartialLse), b.wide(number), b.getUnitAttr());
+  Value written =
+      tile::ReadOp::create(b, f32, planArray(b, PlanArray::PartialLse), b.wide(number), b.getUnitAttr());
   Value lse = b.select(b.less(e.lane, count), written, b.f32(-infinity));
   Value max = arith::MaxNumFOp::create(b, state[0], ReduceLanesOp::create(b, f32, Combine::Max, lse));
   Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, max, b.f32(-infinity));

@@ -120,8 +120,9 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   scf::YieldOp::create(b, walk.planOf(b.add(rows.getInductionVar(), step)));
   b.setInsertionPointAfter(rows);
   kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
-  setLaunch(kernel, {.role = ::attn::rt::KernelInfo::Role::Merge,
-                     .rowsPerWarp = 1,
-                     .launch = {.grid = PlanArray::MergeRows, .onlyIfFilled = true, .overlapsPrevious = true}});
+  setLaunch(kernel,
+            {.role = ::attn::rt::KernelInfo::Role::Merge,
+             .rowsPerWarp = 1,
+             .launch = {.grid = PlanArray::MergeRows, .onlyIfFilled = true, .overlapsPrevious = true}});
   b.finish(warps * 32);
 }

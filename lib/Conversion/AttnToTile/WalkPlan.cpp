@@ -221,8 +221,9 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
       auto merge = source->getAttrOfType<MergeScheduleAttr>("tile.merge_schedule");
       bool merges = !source.getOps<PartsOp>().empty();
       if (merges ? !merge : !schedule || schedule.getKind() != ScheduleKind::Mma) {
-        source.emitError("expected a kernel with a tile.schedule of mma, or one that finishes attn.parts with a "
-                         "tile.merge_schedule");
+        source.emitError(
+            "expected a kernel with a tile.schedule of mma, or one that finishes attn.parts with a "
+            "tile.merge_schedule");
         return signalPassFailure();
       }
       // The new kernel has the arguments of the old one in front of its parameters.

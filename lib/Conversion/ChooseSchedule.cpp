@@ -52,14 +52,16 @@ struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
     // Where there are many rows the tensor cores are the limit, and only wgmma reaches it: on an H200 it
     // was 1.8 to 2.8 times as fast as mma at every shape (benchmarks/results).
     if (schedule == "wgmma" || (schedule == "auto" && chip.hasWgmma)) {
-      if (ScheduleAttr hopper = chip.hasWgmma ? hopperPrefill(model, shape) : ScheduleAttr()) {
+      const bool merges = !function.getOps<MergeOp>().empty();
+      if (ScheduleAttr hopper = chip.hasWgmma && !merges ? hopperPrefill(model, shape) : ScheduleAttr()) {
         many = hopper;
         if (schedule == "auto")
           explain(function, shape, many);
       } else {
         function.emitRemark() << "schedule mma instead of wgmma: "
-                              << (chip.hasWgmma ? "no tile of this dim fits shared memory and registers"
-                                                : "wgmma needs sm_90a");
+                              << (!chip.hasWgmma ? "wgmma needs sm_90a"
+                                  : merges       ? "its kernel takes a single chain of updates"
+                                                 : "no tile of this dim fits shared memory and registers");
       }
     }
     chosen.assign({decode(model), many});

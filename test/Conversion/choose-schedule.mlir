@@ -81,6 +81,19 @@ func.func @given(%q: tensor<?x8x128xbf16> {attn.name = "q"},
   return %o : tensor<?x8x128xbf16>
 }
 
+// Merged states are for kernels on mma.
+// CHECK-LABEL: @merged
+// CHECK-SAME: #tile.schedule<mma, rows = 16,
+// CHECK-SAME: #tile.schedule<mma, rows =
+func.func @merged(%q: tensor<?x8x128xbf16> {attn.name = "q"},
+                  %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %2 = attn.merge %1, %1 : !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %2 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
 // Functions without attention are left alone.
 // CHECK-LABEL: @other
 // CHECK-NOT: tile.schedules

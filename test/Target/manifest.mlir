@@ -64,7 +64,6 @@
 // CHECK: "name": "everything_rows{{64|128}}"
 // CHECK: "blocks_per_sm": 5
 // CHECK-NEXT: "name": "everything_merge"
-// CHECK-NEXT: "overlaps_previous": false
 // CHECK: "name": "plan.merge_rows"
 // CHECK: "pieces": 1
 // CHECK-NEXT: "role": "merge"
@@ -86,7 +85,7 @@
 // CHECK-NEXT: "kernels": [
 // CHECK-NEXT: "everything_merge"
 // CHECK-NEXT: ]
-// CHECK-NEXT: "overlaps_previous": true
+// CHECK-NEXT: "overlaps_previous": false
 // CHECK-NEXT: "when": "filled"
 // CHECK: "operands": [
 // CHECK: "argument": "context"

@@ -268,7 +268,7 @@ TEST(Manifest, Launches) {
       {"\"grid\": \"plan.merge_rows\"", "\"grid\": \"plan.starts\"",
        "manifest.launches[1].kernels[0]: kernel 'decode_merge' walks and has no tiles: it cannot be launched "
        "over 'plan.starts'"},
-      {"\"rows_per_warp\": 1", "\"rows\": 1, \"keys\": 1",
+      {"\"rows_per_warp\": 1", "\"schedule\": \"mma\", \"rows\": 1, \"keys\": 1",
        "manifest.launches[1].kernels[0]: kernel 'decode_merge' has tiles: it cannot be launched over "
        "'plan.merge_rows'"},
       {"\"rows_per_warp\": 1", "\"rows_per_warp\": 0",

@@ -21,7 +21,8 @@ TEST(Balance, LongSequenceIsCutIntoEqualShares) {
 }
 
 TEST(Balance, NoShareIsShorterThan256Tokens) {
-  const Manifest m = sampleManifest();
+  Manifest m = sampleManifest();
+  m.launches[1].overlapsPrevious = false; // else a merge costs so little that shorter ones pay
   for (int32_t length : {1, 200, 511, 512, 1000, 3000}) {
     const Plan plan = *makePlan(m, simpleBatch({length}, {1}));
     for (int b = 0; b < plan.blocks && plan.stats.cuts > 0; ++b) {

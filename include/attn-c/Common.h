@@ -57,6 +57,8 @@ typedef enum AttnDType {
   AttnU32,
   AttnU64,
   AttnBool,
+  AttnF8E4M3FN,
+  AttnF8E5M2,
 } AttnDType;
 
 /* A tensor in CPU memory, dense and row-major. Where only its size matters, data is null. */

@@ -12,11 +12,12 @@
 //===----------------------------------------------------------------------===//
 #include "Rewriter.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Support/Elements.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
-using namespace attn::rt;
+using namespace ::attn::rt;
 
 namespace attn::host {
 
@@ -109,7 +110,7 @@ llvm::Error Rewriter::batchWgmma(Block &block) {
       WgmmaStep &step = program.steps.emplace_back();
       step.op = layout.opIds.lookup(op);
       step.chain = static_cast<uint8_t>(chain);
-      step.half = op.getElement().isF16();
+      step.half = mlir::attn::elementOf(op.getElement()).dtype == rt::DType::F16;
       step.transposed = op.getTransposed();
       if (op.getLhsDescriptor())
         step.lhsAddress = passDescriptor(op.getLhsDescriptor());

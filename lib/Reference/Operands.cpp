@@ -1,6 +1,8 @@
 //===- Operands.cpp - The tensors of a problem ----------------------------===//
 #include "Operands.h"
 
+#include "attn/Support/Elements.h"
+
 #include <numeric>
 
 using namespace mlir;
@@ -47,7 +49,7 @@ public:
     operands.keyDim = attend->getKeyDim();
     operands.valueDim = attend->getValueDim();
 
-    rt::DType dtype = elementType(attend->getQueryType().getElementType());
+    rt::DType dtype = elementOf(attend->getQueryType().getElementType()).dtype;
     operands.query = find("q", dtype, {-1, operands.queryHeads, operands.keyDim});
     operands.rows = operands.query ? operands.query->shape[0] : 0;
     for (const Argument &argument : signature->arguments)
@@ -71,8 +73,6 @@ public:
   }
 
 private:
-  static rt::DType elementType(Type type) { return type.isF16() ? rt::DType::F16 : rt::DType::BF16; }
-
   void fail(std::string message) {
     if (status)
       status = rt::inputError(std::move(message));
@@ -131,7 +131,7 @@ private:
     for (StringAttr of : classNames)
       region.headPlaces.push_back(!headClass || of == headClass ? region.heads++ : -1);
     int64_t heads = region.heads;
-    rt::DType key = elementType(type.getKey()), value = elementType(type.getValue());
+    rt::DType key = elementOf(type.getKey()).dtype, value = elementOf(type.getValue()).dtype;
     switch (type.getStore()) {
     case Store::Dense:
       region.keys = find(name + ".k", key, {-1, -1, heads, type.getKeyDim()});

@@ -10,6 +10,7 @@
 #include "attn/Target/PTX.h"
 
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Support/Elements.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/PatternMatch.h"
@@ -59,7 +60,7 @@ static void replaceByAsm(RewriterBase &rewriter, Operation *op, ValueRange opera
 static void lowerWgmma(RewriterBase &rewriter, tile::WgmmaOp op) {
   size_t n = op.getResults().size(), tied = op.getAcc().size(), next = n + tied;
   SmallVector<Value> operands(op.getAcc());
-  std::string element = op.getElement().isBF16() ? "bf16" : "f16";
+  std::string element(mlir::attn::elementOf(op.getElement()).name); // PTX calls the two that there are alike
   std::string text = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(op.getN()) + "k16.f32." + element +
                      "." + element + " " + registerList(0, n) + ", ";
   std::string rest;

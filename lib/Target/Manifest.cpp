@@ -7,6 +7,7 @@
 #include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Tile/IR/Launch.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Support/Elements.h"
 
 #include "attn_rt/Version.h"
 
@@ -16,14 +17,6 @@
 using namespace mlir;
 using namespace mlir::attn;
 namespace rt = ::attn::rt;
-
-static rt::DType dtypeOf(Type type) {
-  if (type.isBF16())
-    return rt::DType::BF16;
-  if (type.isF16())
-    return rt::DType::F16;
-  return type.isF32() ? rt::DType::F32 : rt::DType::I32;
-}
 
 /// Ends are numbered in the order of the text; `sizes` collects them.
 static rt::Visibility visibilityOf(VisibilityAttr attribute, std::vector<int32_t> &sizes) {
@@ -113,12 +106,15 @@ static LogicalResult describeArguments(func::FuncOp function, rt::Manifest &mani
       entry.ragged = kv.getRagged();
       entry.keyDim = kv.getKeyDim();
       entry.valueDim = kv.getValueDim();
-      entry.keyDType = dtypeOf(kv.getKey());
-      entry.valueDType = dtypeOf(kv.getValue());
+      entry.keyDType = elementOf(kv.getKey()).dtype;
+      entry.valueDType = elementOf(kv.getValue()).dtype;
     } else {
       auto type = cast<RankedTensorType>(argument.getType());
       entry.role = roleOf(known.role);
-      entry.dtype = dtypeOf(type.getElementType());
+      FailureOr<rt::DType> dtype = dtypeOf(type.getElementType(), [&] { return function.emitError(); });
+      if (failed(dtype))
+        return failure();
+      entry.dtype = *dtype;
       entry.dims = dimsOf(type, known.dims);
     }
     manifest.arguments.push_back(std::move(entry));
@@ -132,12 +128,12 @@ static FailureOr<rt::Manifest> describeRowCopy(func::FuncOp function, const RowC
   manifest.qHeads = manifest.kvHeads = type.getHeads();
   manifest.keyDim = type.getKeyDim();
   manifest.valueDim = type.getValueDim();
-  manifest.dtype = dtypeOf(type.getKey());
+  manifest.dtype = elementOf(type.getKey()).dtype;
   if (!copy.to) // gather leaves rows of its own, the others change the cache
     for (auto [name, element, dim] : {std::tuple("k", type.getKey(), manifest.keyDim),
                                       std::tuple("v", type.getValue(), manifest.valueDim)})
       manifest.results.push_back(
-          {name, dtypeOf(element), {{"layers", 0}, {"rows", 0}, {"", manifest.kvHeads}, {"", dim}}});
+          {name, elementOf(element).dtype, {{"layers", 0}, {"rows", 0}, {"", manifest.kvHeads}, {"", dim}}});
   if (failed(describeArguments(function, manifest)))
     return failure();
   return manifest;
@@ -153,7 +149,7 @@ static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
   manifest.kvHeads = chain.kvHeads();
   manifest.keyDim = chain.keyDim();
   manifest.valueDim = chain.valueDim();
-  manifest.dtype = dtypeOf(chain.element());
+  manifest.dtype = elementOf(chain.element()).dtype;
   manifest.results.push_back(
       {"o", manifest.dtype, {{"rows", 0}, {"", manifest.qHeads}, {"", manifest.valueDim}}});
   if (chain.finish.getLse())
@@ -221,7 +217,7 @@ static rt::TensorMapInfo tensorMapOf(tile::TensorMapAttr attribute) {
   rt::TensorMapInfo map;
   map.name = attribute.getName().str();
   map.buffer = attribute.getBuffer().str();
-  map.dtype = dtypeOf(attribute.getElement());
+  map.dtype = elementOf(attribute.getElement()).dtype;
   for (auto [value, names] : llvm::zip_equal(attribute.getExtents().asArrayRef(), attribute.getDims())) {
     rt::TensorMapInfo::Extent extent{value, {}};
     for (auto name : cast<ArrayAttr>(names).getAsRange<StringAttr>())

@@ -21,6 +21,8 @@ DTYPES = {
     "u32": ("uint32", 4),
     "u64": ("uint64", 8),
     "bool": ("bool", 1),
+    "f8e4m3fn": ("float8_e4m3fn", 1),
+    "f8e5m2": ("float8_e5m2", 1),
 }
 _SHORT = (
     {long: short for short, (long, _) in DTYPES.items()}

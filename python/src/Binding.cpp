@@ -66,10 +66,10 @@ struct DTypeInfo {
   size_t size;
   const char *formats; ///< of Python's struct module
 };
-constexpr DTypeInfo dtypes[] = {{"f16", 2, "e"}, {"bf16", 2, ""},   {"f32", 4, "f"},    {"f64", 8, "d"},
-                                {"i8", 1, "b"},  {"i16", 2, "hil"}, {"i32", 4, "hilq"}, {"i64", 8, "ilq"},
-                                {"u8", 1, "Bc"}, {"u16", 2, "HIL"}, {"u32", 4, "HILQ"}, {"u64", 8, "ILQ"},
-                                {"bool", 1, "?"}};
+constexpr DTypeInfo dtypes[] = {{"f16", 2, "e"},  {"bf16", 2, ""},     {"f32", 4, "f"},    {"f64", 8, "d"},
+                                {"i8", 1, "b"},   {"i16", 2, "hil"},   {"i32", 4, "hilq"}, {"i64", 8, "ilq"},
+                                {"u8", 1, "Bc"},  {"u16", 2, "HIL"},   {"u32", 4, "HILQ"}, {"u64", 8, "ILQ"},
+                                {"bool", 1, "?"}, {"f8e4m3fn", 1, ""}, {"f8e5m2", 1, ""}};
 
 } // namespace
 

@@ -1,7 +1,6 @@
 #include "attn_rt/Tensor.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cmath>
 #include <cstring>
@@ -10,48 +9,6 @@
 namespace attn::rt {
 
 namespace {
-
-struct DTypeInfo {
-  std::string_view name;
-  size_t size;
-};
-// In the order of the enumeration.
-constexpr DTypeInfo dtypeInfo[] = {{"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}, {"i8", 1},
-                                   {"i16", 2}, {"i32", 4},  {"i64", 8}, {"u8", 1},  {"u16", 2},
-                                   {"u32", 4}, {"u64", 8},  {"bool", 1}};
-
-// One rounding for every 16-bit format: a double's 53-bit significand is shifted down to `mantissaBits`
-// (further for subnormals) and the discarded bits decide; the carry then walks into the exponent by itself.
-uint16_t roundTo16(double value, int mantissaBits, int bias) {
-  const uint64_t bits = std::bit_cast<uint64_t>(value);
-  const uint16_t sign = static_cast<uint16_t>((bits >> 63) << 15);
-  const int rawExponent = static_cast<int>((bits >> 52) & 0x7ff);
-  const uint64_t fraction = bits & ((uint64_t{1} << 52) - 1);
-  const uint16_t infinity = static_cast<uint16_t>((2 * bias + 1) << mantissaBits);
-  if (rawExponent == 0x7ff) {
-    if (fraction == 0)
-      return sign | infinity;
-    const uint16_t quiet = static_cast<uint16_t>(1 << (mantissaBits - 1));
-    return static_cast<uint16_t>(sign | infinity | quiet | (fraction >> (52 - mantissaBits)));
-  }
-  const int exponent = rawExponent - 1023;
-  if (rawExponent == 0 || exponent < -bias - mantissaBits - 1)
-    return sign;
-  if (exponent > bias)
-    return sign | infinity;
-  const int smallest = 1 - bias;
-  const bool subnormal = exponent < smallest;
-  const int shift = 52 - mantissaBits + (subnormal ? smallest - exponent : 0);
-  const uint64_t significand = (uint64_t{1} << 52) | fraction;
-  uint64_t kept = significand >> shift;
-  const uint64_t dropped = significand & ((uint64_t{1} << shift) - 1);
-  const uint64_t half = uint64_t{1} << (shift - 1);
-  if (dropped > half || (dropped == half && (kept & 1)))
-    ++kept;
-  if (!subnormal)
-    kept += static_cast<uint64_t>(exponent + bias - 1) << mantissaBits;
-  return static_cast<uint16_t>(sign | std::min<uint64_t>(kept, infinity));
-}
 
 template <typename T> T load(const uint8_t *bytes, int64_t index) {
   T value;
@@ -76,38 +33,6 @@ template <typename T> T toInteger(double value) {
 }
 
 } // namespace
-
-std::string_view dtypeName(DType dtype) { return dtypeInfo[static_cast<size_t>(dtype)].name; }
-
-std::optional<DType> parseDType(std::string_view name) {
-  for (size_t i = 0; i < std::size(dtypeInfo); ++i)
-    if (dtypeInfo[i].name == name)
-      return static_cast<DType>(i);
-  return std::nullopt;
-}
-
-size_t dtypeSize(DType dtype) { return dtypeInfo[static_cast<size_t>(dtype)].size; }
-
-bool isFloat(DType dtype) { return dtype <= DType::F64; }
-
-uint16_t toF16(double value) { return roundTo16(value, 10, 15); }
-uint16_t toBF16(double value) { return roundTo16(value, 7, 127); }
-
-double fromF16(uint16_t bits) {
-  const int exponent = (bits >> 10) & 0x1f;
-  const int mantissa = bits & 0x3ff;
-  double magnitude;
-  if (exponent == 0x1f)
-    magnitude = mantissa ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
-  else if (exponent == 0)
-    magnitude = std::ldexp(mantissa, -24);
-  else
-    magnitude = std::bit_cast<double>((static_cast<uint64_t>(exponent - 15 + 1023) << 52) |
-                                      (static_cast<uint64_t>(mantissa) << 42));
-  return std::copysign(magnitude, bits & 0x8000 ? -1.0 : 1.0);
-}
-
-double fromBF16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
 std::optional<int64_t> elementCount(std::span<const int64_t> shape) {
   int64_t count = 1;
@@ -168,6 +93,9 @@ double Tensor::get(int64_t index) const {
   case DType::U8:
   case DType::Bool:
     return load<uint8_t>(base, index);
+  case DType::F8E4M3FN:
+  case DType::F8E5M2:
+    return fromFloatBits(load<uint8_t>(base, index), elementType(dtype));
   case DType::U16:
     return load<uint16_t>(base, index);
   case DType::U32:
@@ -207,6 +135,9 @@ void Tensor::set(int64_t index, double value) {
     return store(base, index, toInteger<uint64_t>(value));
   case DType::Bool:
     return store(base, index, static_cast<uint8_t>(value != 0));
+  case DType::F8E4M3FN:
+  case DType::F8E5M2:
+    return store(base, index, static_cast<uint8_t>(toFloatBits(value, elementType(dtype))));
   }
 }
 

@@ -12,11 +12,45 @@ namespace {
 const double inf = std::numeric_limits<double>::infinity();
 
 TEST(Tensor, DTypeNamesRoundTrip) {
-  for (int i = 0; i <= static_cast<int>(DType::Bool); ++i) {
-    auto dtype = static_cast<DType>(i);
-    EXPECT_EQ(parseDType(dtypeName(dtype)), dtype);
+  for (const ElementType &type : elementTypes()) {
+    EXPECT_EQ(parseDType(type.name), type.dtype);
+    EXPECT_EQ(&elementType(type.dtype), &type);
+    EXPECT_EQ(dtypeSize(type.dtype) * 8, static_cast<size_t>(type.bits));
   }
   EXPECT_FALSE(parseDType("float32"));
+  EXPECT_EQ(multipliedNames(), "f16 or bf16");
+}
+
+// All 256 codes of both 8-bit floats, and the middles between neighbours.
+TEST(Tensor, EightBitFloats) {
+  EXPECT_EQ(elementType(DType::F8E4M3FN).largest(), 448);
+  EXPECT_EQ(elementType(DType::F8E5M2).largest(), 57344);
+  for (DType dtype : {DType::F8E4M3FN, DType::F8E5M2}) {
+    const ElementType &type = elementType(dtype);
+    for (int bits = 0; bits < 256; ++bits) {
+      const double value = fromFloatBits(static_cast<uint16_t>(bits), type);
+      const uint16_t back = toFloatBits(value, type);
+      if (std::isnan(value))
+        EXPECT_TRUE(std::isnan(fromFloatBits(back, type)));
+      else
+        EXPECT_EQ(back, bits);
+      const double above = fromFloatBits(static_cast<uint16_t>(bits + 1), type);
+      if ((bits & 127) == 127 || !std::isfinite(value) || !std::isfinite(above))
+        continue;
+      const double middle = (value + above) / 2, outwards = bits & 128 ? -inf : inf;
+      EXPECT_EQ(toFloatBits(middle, type), bits & 1 ? bits + 1 : bits);
+      EXPECT_EQ(toFloatBits(std::nextafter(middle, 0), type), bits);
+      EXPECT_EQ(toFloatBits(std::nextafter(middle, outwards), type), bits + 1);
+    }
+  }
+  const ElementType &e4m3 = elementType(DType::F8E4M3FN), &e5m2 = elementType(DType::F8E5M2);
+  EXPECT_EQ(fromFloatBits(1, e4m3), std::ldexp(1, -9));
+  EXPECT_TRUE(std::isnan(fromFloatBits(0x7f, e4m3)) && std::isnan(fromFloatBits(0xff, e4m3)));
+  EXPECT_EQ(fromFloatBits(0x78, e4m3), 256); // the largest exponent is one of numbers
+  EXPECT_EQ(toFloatBits(1e9, e4m3), 0x7e);
+  EXPECT_EQ(toFloatBits(-inf, e4m3), 0xfe);
+  EXPECT_EQ(toFloatBits(inf, e5m2), 0x7c);
+  EXPECT_EQ(fromFloatBits(0xfc, e5m2), -inf);
 }
 
 // Every 16-bit pattern survives the way through double, NaNs as some quiet NaN.

@@ -3,6 +3,7 @@
 #include "ScoreBound.h"
 
 #include "attn/Dialect/Tile/IR/Launch.h"
+#include "attn/Support/Elements.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -34,7 +35,8 @@ void AttendKernel::computeConstants() {
   readScoreRegion();
   scoreUnit = rawScores() ? b.scale() : b.f32(form.unitValue);
   toLog2 = b.createOrFold<arith::MulFOp>(scoreUnit, b.f32(log2e));
-  fixedUnit = !rawScores() && !chain.countsSinks() && chain.element().isBF16() &&
+  fixedUnit = !rawScores() && !chain.countsSinks() &&
+              elementOf(chain.element()).exponentBits >= elementOf(b.getF32Type()).exponentBits &&
               scoreBound(chain.updates.front().getScore().front()) * log2e <= fixedUnitBound;
 }
 

@@ -1,8 +1,20 @@
 //===- Emitter.cpp - Per-lane code, in few words --------------------------===//
 #include "Emitter.h"
 
+#include "attn/Support/Elements.h"
+
 using namespace mlir;
 using namespace mlir::tile;
+
+/// How mma.sync calls an element type that a verifier has found to be multiplied.
+static NVVM::MMATypes mmaTypeOf(Type element) {
+  const attn::rt::ElementType &type = attn::elementOf(element);
+  if (type.dtype == attn::rt::DType::BF16)
+    return NVVM::MMATypes::bf16;
+  if (type.dtype == attn::rt::DType::F16)
+    return NVVM::MMATypes::f16;
+  llvm::report_fatal_error(llvm::Twine("mma.sync of ") + type.name + " is not emitted");
+}
 
 Value Emitter::sharedAt(Value base, Value bytes) {
   return LLVM::GEPOp::create(b, loc, base.getType(), b.getI8Type(), base, ValueRange{bytes});
@@ -41,7 +53,7 @@ Value Emitter::shuffle(NVVM::ShflKind kind, Value value, Value operand) {
 Value Emitter::pack(Value low, Value high, Type element) {
   // The first operand of the conversion becomes the high half.
   Value vector;
-  if (element.isBF16())
+  if (mmaTypeOf(element) == NVVM::MMATypes::bf16)
     vector = NVVM::ConvertF32x2ToBF16x2Op::create(b, loc, VectorType::get(2, element), high, low, Value(),
                                                   NVVM::FPRoundingMode::RN);
   else
@@ -70,15 +82,14 @@ void Emitter::storeMatrices(Value address, ValueRange registers) {
 
 void Emitter::multiply(ArrayRef<Value> a, ArrayRef<Value> rhs, MutableArrayRef<Value> acc, Type element) {
   auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getF32Type()));
-  bool bf16 = element.isBF16();
+  NVVM::MMATypes kind = mmaTypeOf(element);
   auto operand = [&](ArrayRef<Value> registers) {
     SmallVector<Value, 4> values(registers);
-    if (!bf16) // the f16 form takes vectors
+    if (kind == NVVM::MMATypes::f16) // the f16 form takes vectors
       for (Value &value : values)
         value = LLVM::BitcastOp::create(b, loc, VectorType::get(2, element), value);
     return values;
   };
-  NVVM::MMATypes kind = bf16 ? NVVM::MMATypes::bf16 : NVVM::MMATypes::f16;
   Value result = NVVM::MmaOp::create(
       b, loc, type, operand(a), operand(rhs), ValueRange(acc), ArrayRef<int64_t>{16, 8, 16}, std::nullopt,
       std::nullopt, std::array<NVVM::MMATypes, 2>{kind, kind},

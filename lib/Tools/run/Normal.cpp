@@ -51,10 +51,14 @@ NormalSource::NormalSource(rt::DType dtype, double factor) : size(rt::dtypeSize(
 }
 
 void NormalSource::draw(uint8_t *out, int64_t count, rt::Random random) const {
-  if (size == 2)
+  if (size == 1)
+    pick(out, table.data(), count, random);
+  else if (size == 2)
     pick(reinterpret_cast<uint16_t *>(out), reinterpret_cast<const uint16_t *>(table.data()), count, random);
-  else
+  else if (size == 4)
     pick(reinterpret_cast<uint32_t *>(out), reinterpret_cast<const uint32_t *>(table.data()), count, random);
+  else
+    pick(reinterpret_cast<uint64_t *>(out), reinterpret_cast<const uint64_t *>(table.data()), count, random);
 }
 
 void NormalSource::fill(uint8_t *out, std::span<const int64_t> slots, int64_t length,

@@ -2,6 +2,7 @@
 #include "Problem.h"
 
 #include "attn/Dialect/Attn/IR/Signature.h"
+#include "attn/Support/Elements.h"
 
 using namespace attn;
 using namespace attn::run;
@@ -10,19 +11,11 @@ using mlir::attn::Role;
 
 namespace {
 
-rt::DType dtypeOf(mlir::Type type) {
-  if (type.isF16())
-    return rt::DType::F16;
-  if (type.isBF16())
-    return rt::DType::BF16;
-  return type.isInteger(32) ? rt::DType::I32 : rt::DType::F32;
-}
-
 TensorArgument tensorArgument(const mlir::attn::Argument &argument) {
   auto type = mlir::cast<mlir::RankedTensorType>(argument.type);
   TensorArgument result;
   result.name = argument.name;
-  result.dtype = dtypeOf(type.getElementType());
+  result.dtype = mlir::attn::elementOf(type.getElementType()).dtype; // checked with the signature
   for (int64_t dim : type.getShape())
     result.shape.push_back(mlir::ShapedType::isDynamic(dim) ? -1 : dim);
   result.dims.assign(argument.dims.begin(), argument.dims.end());
@@ -50,8 +43,8 @@ KVArgument kvArgument(const mlir::attn::Argument &argument) {
   result.heads = type.isOfClass() ? 0 : type.getHeads();
   result.keyDim = type.getKeyDim();
   result.valueDim = type.getValueDim();
-  result.key = dtypeOf(type.getKey());
-  result.value = dtypeOf(type.getValue());
+  result.key = mlir::attn::elementOf(type.getKey()).dtype;
+  result.value = mlir::attn::elementOf(type.getValue()).dtype;
   result.ragged = type.getRagged();
   return result;
 }

@@ -51,7 +51,7 @@ std::string storeText(const rt::Argument &argument) {
 
 Tolerances Tolerances::of(const rt::Manifest &manifest) {
   // Of few features a row's output may be small beside its values by chance: see attn.attend, "Numerics".
-  double relErr = (manifest.dtype == rt::DType::F16 ? 1e-3 : 8e-3) * std::max(1.0, 32.0 / manifest.valueDim);
+  double relErr = rt::elementType(manifest.dtype).tolerance * std::max(1.0, 32.0 / manifest.valueDim);
   if (!manifest.tolerance)
     return {relErr, lseTolerance};
   return {std::max(relErr, *manifest.tolerance), std::max(lseTolerance, *manifest.tolerance)};

@@ -8,6 +8,7 @@
 #ifndef ATTN_RT_TENSOR_H
 #define ATTN_RT_TENSOR_H
 
+#include "attn_rt/ElementType.h"
 #include "attn_rt/Status.h"
 
 #include <cstddef>
@@ -19,21 +20,6 @@
 #include <vector>
 
 namespace attn::rt {
-
-enum class DType : uint8_t { F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool };
-
-/// The manifest's name of a dtype ("bf16", "i32", …) and the way back.
-std::string_view dtypeName(DType dtype);
-std::optional<DType> parseDType(std::string_view name);
-size_t dtypeSize(DType dtype);
-bool isFloat(DType dtype);
-
-/// Conversions round to nearest, ties to even, straight from double (one rounding). Overflow gives an
-/// infinity, NaN stays a quiet NaN, subnormals are kept.
-uint16_t toF16(double value);
-uint16_t toBF16(double value);
-double fromF16(uint16_t bits);
-double fromBF16(uint16_t bits);
 
 /// Product of a shape; empty where it overflows or a dimension is negative.
 std::optional<int64_t> elementCount(std::span<const int64_t> shape);

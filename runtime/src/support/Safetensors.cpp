@@ -13,16 +13,6 @@ namespace {
 // allocation.
 constexpr uint64_t headerLimit = 100'000'000;
 
-struct FormatName {
-  DType dtype;
-  std::string_view name;
-};
-constexpr FormatName formatNames[] = {{DType::F16, "F16"},  {DType::BF16, "BF16"}, {DType::F32, "F32"},
-                                      {DType::F64, "F64"},  {DType::I8, "I8"},     {DType::I16, "I16"},
-                                      {DType::I32, "I32"},  {DType::I64, "I64"},   {DType::U8, "U8"},
-                                      {DType::U16, "U16"},  {DType::U32, "U32"},   {DType::U64, "U64"},
-                                      {DType::Bool, "BOOL"}};
-
 struct Extent {
   uint64_t begin, end;
   std::string name;
@@ -34,12 +24,12 @@ void readEntry(const Cursor &entry, const std::string &name, std::string_view da
                std::vector<Extent> &extents) {
   static const std::vector<std::string_view> words = [] {
     std::vector<std::string_view> list;
-    for (const FormatName &format : formatNames)
-      list.push_back(format.name);
+    for (const ElementType &type : elementTypes())
+      list.push_back(type.fileName);
     return list;
   }();
   Tensor tensor;
-  tensor.dtype = formatNames[entry["dtype"].oneOf(words)].dtype;
+  tensor.dtype = elementTypes()[entry["dtype"].oneOf(words)].dtype;
   for (const Cursor &dim : entry["shape"].elements())
     tensor.shape.push_back(dim.integer(0));
   const Cursor offsets = entry["data_offsets"];
@@ -147,7 +137,7 @@ std::string writeSafetensors(const TensorMap &tensors) {
   for (const auto *entry : order) {
     const Tensor &tensor = entry->second;
     const uint64_t end = position + tensor.bytes.size();
-    header[entry->first] = {{"dtype", formatNames[static_cast<size_t>(tensor.dtype)].name},
+    header[entry->first] = {{"dtype", elementType(tensor.dtype).fileName},
                             {"shape", tensor.shape},
                             {"data_offsets", {position, end}}};
     position = end;

@@ -1,6 +1,8 @@
 //===- Verify.cpp - What the verifiers share ------------------------------===//
 #include "Verify.h"
 
+#include "attn/Support/Elements.h"
+
 using namespace mlir;
 using namespace mlir::attn;
 
@@ -25,7 +27,7 @@ LogicalResult attn::detail::verifyDim(EmitError emitError, StringRef what, int64
 }
 
 LogicalResult attn::detail::verifyElement(EmitError emitError, StringRef what, Type type) {
-  if (type.isF16() || type.isBF16())
+  if (isMultiplied(type))
     return success();
   return emitError() << "expected " << what << " to be f16 or bf16, got " << type;
 }

@@ -1,5 +1,6 @@
 //===- TileAsyncOps.cpp - Verifiers of bulk copies and asynchronous dots --===//
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Support/Elements.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -52,7 +53,7 @@ LogicalResult OverlayOp::verify() {
 LogicalResult StageOp::verify() {
   SharedType tile = getTile().getType();
   FragmentType fragment = getFragment().getType();
-  if (!tile.getElement().isF16() && !tile.getElement().isBF16())
+  if (!mlir::attn::isMultiplied(tile.getElement()))
     return emitOpError("expected a tile of f16 or bf16, got ") << tile;
   if (!fragment.getElement().isF32() || fragment.getRank() != 2 ||
       (fragment.getLayout() != Layout::Unassigned && fragment.getLayout() != Layout::Acc))
@@ -127,7 +128,7 @@ LogicalResult WgmmaOp::verify() {
   size_t registers = getN() / 2;
   if (getN() % 8 != 0 || getN() < 8 || getN() > 256)
     return emitOpError("expected n a multiple of 8 from 8 to 256, got ") << getN();
-  if (!getElement().isF16() && !getElement().isBF16())
+  if (!mlir::attn::isMultiplied(getElement()))
     return emitOpError("expected f16 or bf16, got ") << getElement();
   if (getResults().size() != registers || (!getAcc().empty() && getAcc().size() != registers))
     return emitOpError("expected ") << registers << " accumulators, got " << getAcc().size() << " and "

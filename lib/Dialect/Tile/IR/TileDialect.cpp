@@ -1,5 +1,6 @@
 //===- TileDialect.cpp - Registration of the tile dialect -----------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Support/Elements.h"
 
 #include "attn/Dialect/Tile/IR/Launch.h"
 
@@ -94,7 +95,9 @@ LogicalResult TensorMapAttr::verify(function_ref<InFlightDiagnostic()> emitError
     return emitError() << "expected a list of names, a stride and a box size for each of " << rank << " axes";
   if (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8 != 0)
     return emitError() << "expected an element of whole bytes, got " << element;
-  int64_t size = element.getIntOrFloatBitWidth() / 8;
+  if (failed(mlir::attn::dtypeOf(element, emitError)))
+    return failure();
+  int64_t size = mlir::attn::bytesOf(element);
   if (strides[0] != size)
     return emitError() << "expected the innermost stride to be the element's " << size << " bytes, got "
                        << strides[0];

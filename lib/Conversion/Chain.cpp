@@ -1,7 +1,7 @@
 //===- Chain.cpp - The chain of updates that becomes a kernel -------------===//
 #include "attn/Conversion/Chain.h"
 
-#include <numeric>
+#include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -59,7 +59,7 @@ static void addToChain(Chain &chain, Operation *op) {
     chain.finish = finish;
 }
 
-FailureOr<Chain> attn::findChain(func::FuncOp function) {
+FailureOr<Chain> mlir::attn::findChain(func::FuncOp function) {
   Chain chain;
   chain.function = function;
   for (auto finish : function.getOps<FinishOp>()) {
@@ -96,7 +96,7 @@ FailureOr<Chain> attn::findChain(func::FuncOp function) {
   return chain;
 }
 
-Chain attn::findChainInKernel(func::FuncOp kernel) {
+Chain mlir::attn::findChainInKernel(func::FuncOp kernel) {
   Chain chain;
   chain.function = kernel;
   kernel.walk([&](Operation *op) { addToChain(chain, op); });
@@ -105,13 +105,7 @@ Chain attn::findChainInKernel(func::FuncOp kernel) {
   return chain;
 }
 
-int64_t attn::fetchLines(KVType type, int64_t keys) {
-  if (type.isOfClass())
-    return 0;
-  int64_t lines = type.getStore() == Store::Paged ? std::gcd(type.getPage(), keys) : keys;
-  // Swizzles repeat after eight lines; the lanes of a warp issue one box each.
-  return lines % 8 == 0 && keys / lines <= 32 ? lines : 0;
-}
+int64_t mlir::attn::fetchLines(KVType type, int64_t keys) { return storeOf(type).boxLines(keys); }
 
 static int64_t endsOf(VisibilityAttr visibility) {
   SmallVector<int64_t> ends;
@@ -133,7 +127,7 @@ int64_t Chain::firstEndOfClass(unsigned headClass) {
   return end;
 }
 
-StringRef attn::argumentName(Value argument) {
+StringRef mlir::attn::argumentName(Value argument) {
   while (Operation *part = argument.getDefiningOp()) {
     if (!isa<RowsOp, TokensOp, StagedOp>(part))
       return {};

@@ -17,18 +17,15 @@ int64_t KVRegion::longest(size_t instance) const {
 }
 
 int64_t KVRegion::slot(size_t instance, int64_t place, int64_t token) const {
-  switch (type.getStore()) {
-  case Store::Dense:
-    return int64_t(instance) * keys->shape[1] + token;
-  case Store::Packed:
-    return start->as<int32_t>()[instance] + token;
-  case Store::Paged: {
-    int64_t page = type.getPage(), columns = blockTable->shape.back();
-    int64_t entry = int64_t(listOf(instance, place)) * columns + token / page;
-    return int64_t(blockTable->as<int32_t>()[entry]) * page + token % page;
-  }
-  }
-  llvm_unreachable("unknown store");
+  rt::StoreNumbers numbers;
+  if (table)
+    numbers.table = table->as<int32_t>();
+  if (store.kind == rt::StoreKind::Dense)
+    numbers.tokens = keys->shape[1];
+  if (store.isPaged())
+    numbers.maxPages = table->shape.back();
+  numbers.heads = heads, numbers.head = place;
+  return store.slotOf(numbers, int64_t(instance), token);
 }
 
 namespace {
@@ -97,6 +94,14 @@ private:
     return nullptr;
   }
 
+  /// Sizes that tensors decide stand for themselves.
+  static std::vector<int64_t> shapeOf(const rt::StoreTensor &tensor, int64_t heads) {
+    std::vector<int64_t> shape;
+    for (const rt::StoreDim &dim : tensor.dims)
+      shape.push_back(!dim.size ? dim.value : *dim.size == rt::StoreSize::Heads ? heads : -1);
+    return shape;
+  }
+
   const rt::Tensor *findTensor(const Argument &argument) {
     std::vector<int64_t> shape;
     for (int64_t size : cast<RankedTensorType>(argument.type).getShape())
@@ -131,27 +136,22 @@ private:
     for (StringAttr of : classNames)
       region.headPlaces.push_back(!headClass || of == headClass ? region.heads++ : -1);
     int64_t heads = region.heads;
-    rt::DType key = elementOf(type.getKey()).dtype, value = elementOf(type.getValue()).dtype;
-    switch (type.getStore()) {
-    case Store::Dense:
-      region.keys = find(name + ".k", key, {-1, -1, heads, type.getKeyDim()});
-      region.values = find(name + ".v", value, {-1, -1, heads, type.getValueDim()});
-      break;
-    case Store::Packed:
-      region.keys = find(name + ".k", key, {-1, heads, type.getKeyDim()});
-      region.values = find(name + ".v", value, {-1, heads, type.getValueDim()});
-      region.start = find(name + ".start", rt::DType::I32, {-1});
-      break;
-    case Store::Paged:
-      region.keys = find(name + ".k_pages", key, {-1, type.getPage(), heads, type.getKeyDim()});
-      region.values = find(name + ".v_pages", value, {-1, type.getPage(), heads, type.getValueDim()});
-      region.blockTable = type.getRagged() ? find(name + ".block_table", rt::DType::I32, {-1, heads, -1})
-                                           : find(name + ".block_table", rt::DType::I32, {-1, -1});
-      break;
+    region.store = storeOf(type);
+    region.store.heads = heads;
+    for (const rt::StoreTensor &tensor : region.store.data()) {
+      const rt::Tensor *found = find(name + "." + tensor.name, tensor.dtype, shapeOf(tensor, heads));
+      bool ofKeys = tensor.name.front() == region.store.keys.letter;
+      (tensor.isScales ? ofKeys ? region.keyScales : region.valueScales
+       : ofKeys        ? region.keys
+                       : region.values) = found;
     }
+    for (const rt::StoreTensor &tensor : region.store.tables())
+      if (region.store.table() && tensor.name == rt::tableName(*region.store.table()))
+        region.table = find(name + "." + tensor.name, tensor.dtype, shapeOf(tensor, heads));
     int64_t instances = 0;
-    if (region.start && !type.getRagged() && !tensors.count(name + ".lengths")) {
-      auto start = region.start->as<int32_t>();
+    if (region.table && type.getStore() == Store::Packed && !type.getRagged() &&
+        !tensors.count(name + ".lengths")) {
+      auto start = region.table->as<int32_t>();
       for (size_t i = 1; i < start.size(); ++i)
         region.lengths.push_back(start[i] - start[i - 1]);
       instances = region.lengths.size();
@@ -213,16 +213,14 @@ private:
       std::string which = "instance " + std::to_string(i) +
                           (region.type.getRagged() ? ", head " + std::to_string(place) : "");
       int64_t length = region.length(i, place), capacity = slots;
-      if (region.type.getStore() == Store::Paged)
-        capacity = int64_t(i) < region.blockTable->shape[0]
-                       ? region.blockTable->shape.back() * region.type.getPage()
-                       : 0;
+      if (region.store.isPaged())
+        capacity = int64_t(i) < region.table->shape[0] ? region.table->shape.back() * region.store.page : 0;
       else if (region.type.getStore() == Store::Dense)
         capacity = int64_t(i) < region.keys->shape[0] ? region.keys->shape[1] : 0;
       if (length < 0 || length > capacity)
         return fail("length of " + which + " of '" + name + "': expected 0 to " + std::to_string(capacity) +
                     ", got " + std::to_string(length));
-      if (region.start && int64_t(i) >= region.start->elements())
+      if (region.type.getStore() == Store::Packed && int64_t(i) >= region.table->elements())
         return fail("tensor '" + name + ".start': expected an entry for instance " + std::to_string(i));
       for (int64_t t = 0; t < length; ++t)
         if (int64_t slot = region.slot(i, place, t); slot < 0 || slot >= slots)

@@ -3,6 +3,7 @@
 #define ATTN_LIB_REFERENCE_OPERANDS_H
 
 #include "attn/Dialect/Attn/IR/Signature.h"
+#include "attn/Dialect/Attn/IR/Stores.h"
 #include "attn_rt/Tensor.h"
 
 namespace mlir::attn::reference {
@@ -13,13 +14,14 @@ namespace rt = ::attn::rt;
 struct KVRegion {
   KVType type;
   VisibilityAttr visibility;
-  const rt::Tensor *keys = nullptr, *values = nullptr;
-  std::vector<int32_t> pos0, rowFirst, rowLast; ///< per instance
-  std::vector<int32_t> lengths;                 ///< [instances], or [instances, heads] where ragged
-  const rt::Tensor *blockTable = nullptr;       ///< paged
-  const rt::Tensor *start = nullptr;            ///< packed
-  int64_t heads = 0;                            ///< in the store
-  std::vector<int64_t> headPlaces; ///< which of those a KV head is; -1: none, it does not see the region
+  rt::Store store;                                               ///< of `heads` heads
+  const rt::Tensor *keys = nullptr, *values = nullptr;           ///< codes
+  const rt::Tensor *keyScales = nullptr, *valueScales = nullptr; ///< of formats that have some
+  std::vector<int32_t> pos0, rowFirst, rowLast;                  ///< per instance
+  std::vector<int32_t> lengths;      ///< [instances], or [instances, heads] where ragged
+  const rt::Tensor *table = nullptr; ///< that says where tokens lie: block_table, start
+  int64_t heads = 0;                 ///< in the store
+  std::vector<int64_t> headPlaces;   ///< which of those a KV head is; -1: none, it does not see the region
 
   size_t instances() const { return pos0.size(); }
   /// Of `place`, one of the heads in the store.
@@ -29,6 +31,10 @@ struct KVRegion {
 
   /// Where token t of an instance lies: the index of its first element is this times `heads` times dim.
   int64_t slot(size_t instance, int64_t place, int64_t token) const;
+  /// The factor of a head's codes.
+  static float scaleOf(const rt::Tensor *scales, int64_t place) {
+    return scales ? scales->as<float>()[place] : 1;
+  }
 
 private:
   /// The heads of an instance share one list of tokens, or each has its own.

@@ -63,39 +63,6 @@ struct Softmax {
   }
 };
 
-/// Widens floats of 8 and 16 bits; f32 holds each of them exactly.
-class Widener {
-public:
-  /// Must have been called with the dtype of whatever is widened.
-  void know(rt::DType dtype) {
-    std::vector<float> &table = tables[dtype];
-    const rt::ElementType &type = rt::elementType(dtype);
-    for (size_t bits = table.size(); bits < size_t(1) << type.bits; ++bits)
-      table.push_back(float(rt::fromFloatBits(uint16_t(bits), type)));
-  }
-
-  void widen(const rt::Tensor &tensor, int64_t offset, int64_t count, float *out) const {
-    if (tensor.dtype == rt::DType::BF16) { // its bits are those of an f32: this loop vectorizes
-      const uint16_t *in = tensor.data<uint16_t>() + offset;
-      for (int64_t i = 0; i < count; ++i)
-        out[i] = std::bit_cast<float>(uint32_t(in[i]) << 16);
-    } else if (rt::dtypeSize(tensor.dtype) == 2) {
-      look(tables.at(tensor.dtype), tensor.data<uint16_t>() + offset, count, out);
-    } else {
-      look(tables.at(tensor.dtype), tensor.data<uint8_t>() + offset, count, out);
-    }
-  }
-
-private:
-  template <typename Bits>
-  static void look(const std::vector<float> &table, const Bits *in, int64_t count, float *out) {
-    for (int64_t i = 0; i < count; ++i)
-      out[i] = table[in[i]];
-  }
-
-  std::map<rt::DType, std::vector<float>> tables;
-};
-
 // 256-bit vectors make the whole 1.7 times as fast (EPYC, 2026-11-20), which the full grid of tests is worth.
 #if defined(__x86_64__)
 #define ATTN_WIDE __attribute__((target_clones("arch=x86-64-v3", "default")))
@@ -131,12 +98,12 @@ public:
         score(attend.getScore(), operands) {
     result.output = rt::Tensor(rt::DType::F64, {operands.rows, operands.queryHeads, operands.valueDim});
     result.lse = rt::Tensor(rt::DType::F64, {operands.rows, operands.queryHeads});
-    widener.know(operands.query->dtype);
     for (const KVRegion &region : operands.regions)
-      for (const rt::Tensor *tensor : {region.keys, region.values})
-        widener.know(tensor->dtype);
+      decoders.push_back(
+          {rt::RowDecoder(region.store.keys.format), rt::RowDecoder(region.store.values.format)});
     query.resize(operands.rows * operands.queryHeads * operands.keyDim);
-    widener.widen(*operands.query, 0, int64_t(query.size()), query.data());
+    rt::RowDecoder({operands.query->dtype, rt::Format::Scales::None})
+        .decode(operands.query->bytes.data(), 1, query);
   }
 
   ReferenceResult evaluate(unsigned threads) {
@@ -176,18 +143,19 @@ private:
       for (int64_t head = first; head < last; ++head)
         states[row * (last - first) + head - first].values = outputOf(row, head);
 
-    for (const KVRegion &region : operands.regions)
+    for (size_t r = 0; r < operands.regions.size(); ++r) {
+      const KVRegion &region = operands.regions[r];
       for (size_t i = 0; i < region.instances() && region.headPlaces[keyHead] >= 0; ++i) {
         int64_t place = region.headPlaces[keyHead], length = region.length(i, place);
         for (int64_t token = 0; token < length && region.rowFirst[i] < region.rowLast[i];
              token += ScoreProgram::kChunk) {
           int64_t count = std::min<int64_t>(ScoreProgram::kChunk, length - token);
           for (int64_t t = 0; t < count; ++t) {
-            int64_t slot = region.slot(i, place, token + t) * region.heads + place;
-            widener.widen(*region.keys, slot * operands.keyDim, operands.keyDim,
-                          &scratch.keys[t * operands.keyDim]);
-            widener.widen(*region.values, slot * operands.valueDim, operands.valueDim,
-                          &scratch.values[t * operands.valueDim]);
+            int64_t line = region.slot(i, place, token + t) * region.heads + place;
+            decode(region.store.keys, decoders[r].keys, *region.keys, line,
+                   KVRegion::scaleOf(region.keyScales, place), &scratch.keys[t * operands.keyDim]);
+            decode(region.store.values, decoders[r].values, *region.values, line,
+                   KVRegion::scaleOf(region.valueScales, place), &scratch.values[t * operands.valueDim]);
           }
           for (int64_t row = region.rowFirst[i]; row < region.rowLast[i]; ++row) {
             findVisible(region.visibility, operands.seen[keyHead], operands.queryPositions[row],
@@ -197,10 +165,18 @@ private:
           }
         }
       }
+    }
 
     for (int64_t row = 0; row < operands.rows; ++row)
       for (int64_t head = first; head < last; ++head)
         finish(row, head, states[row * (last - first) + head - first]);
+  }
+
+  /// One head of a token, as its format says what it is.
+  static void decode(const rt::StorePart &part, const rt::RowDecoder &decoder, const rt::Tensor &codes,
+                     int64_t line, float scale, float *out) {
+    decoder.decode(codes.bytes.data() + line * part.format.rowBytes(part.dim), scale,
+                   std::span(out, size_t(part.dim)));
   }
 
   std::span<double> outputOf(int64_t row, int64_t head) {
@@ -253,7 +229,10 @@ private:
   const Operands &operands;
   double scale;
   ScoreProgram score;
-  Widener widener;
+  struct Decoders {
+    rt::RowDecoder keys, values;
+  };
+  std::vector<Decoders> decoders; ///< of each region
   std::vector<float> query;
   ReferenceResult result;
 };

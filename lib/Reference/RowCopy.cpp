@@ -1,6 +1,7 @@
 //===- RowCopy.cpp - What operations on a cache mean ----------------------===//
 #include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Signature.h"
+#include "attn/Dialect/Attn/IR/Stores.h"
 #include "attn/Reference/Reference.h"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ rt::Result<rt::TensorMap> mlir::attn::evaluateRowCopy(func::FuncOp func, const r
   for (const Argument &argument : signature->arguments)
     if (argument.role == Role::KV)
       cache = argument.name;
-  bool paged = copy->type().getStore() == Store::Paged;
+  rt::Store store = storeOf(copy->type());
   auto find = [&](const std::string &name) -> const rt::Tensor * {
     auto found = tensors.find(name);
     return found == tensors.end() ? nullptr : &found->second;
@@ -33,12 +34,12 @@ rt::Result<rt::TensorMap> mlir::attn::evaluateRowCopy(func::FuncOp func, const r
 
   rt::TensorMap results;
   for (std::string part : {"k", "v"}) {
-    std::string pool = cache + "." + part + (paged ? "_pages" : "");
+    std::string pool = cache + "." + store.codesName(store.part(part == "k"));
     const rt::Tensor *slots = find(pool), *rows = find(part);
     const rt::Tensor *from = find(copy->to ? "from" : "slots"), *to = find(copy->from ? "to" : "slots");
     if (!slots || (copy->from && !from) || (copy->to && !to) || (copy->to && !copy->from && !rows))
       return rt::inputError("a tensor of '" + part + "' is missing");
-    int64_t layers = slots->shape[0], perLayer = slots->shape[1] * (paged ? slots->shape[2] : 1);
+    int64_t layers = slots->shape[0], perLayer = store.slots(1, slots->shape[1], slots->shape[1]);
     int64_t count = (copy->from ? from : to)->elements();
     rt::Tensor memory = *slots, given = rows ? *rows : rt::Tensor();
     if (copy->from && !copy->to) {

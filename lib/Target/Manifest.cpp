@@ -6,6 +6,7 @@
 #include "attn/Dialect/Attn/IR/Score.h"
 #include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Tile/IR/Launch.h"
+#include "attn/Dialect/Attn/IR/Stores.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Support/Elements.h"
 
@@ -98,9 +99,7 @@ static LogicalResult describeArguments(func::FuncOp function, rt::Manifest &mani
     entry.name = known.name;
     if (auto kv = dyn_cast<KVType>(argument.getType())) {
       entry.role = rt::Argument::Role::KV;
-      entry.store = kv.getStore() == Store::Paged    ? rt::Argument::Store::Paged
-                    : kv.getStore() == Store::Packed ? rt::Argument::Store::Packed
-                                                     : rt::Argument::Store::Dense;
+      entry.store = storeOf(kv).kind;
       entry.page = kv.getPage();
       entry.kvHeads = kv.isOfClass() ? 0 : kv.getHeads();
       entry.ragged = kv.getRagged();

@@ -16,6 +16,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "AttendKernel.h"
+#include "StoreValues.h"
+
+#include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -29,47 +32,28 @@ Value AttendKernel::placeOf(UpdateOp update, const Segment &segment) {
   return update.getKv().getType().isOfClass() ? b.sub(slot, segment.firstSlot) : kvHead;
 }
 
-/// Where the pages of a paged operand begin in its block table.
-Value AttendKernel::tableRowOf(UpdateOp update, const Segment &segment) {
-  KVType type = update.getKv().getType();
-  Value row = segment.instance;
-  if (type.getRagged()) {
-    Value heads = type.isOfClass() ? b.dimension(tensor(update, "heads")) : b.i32(type.getHeads());
-    row = b.add(b.mul(row, heads), placeOf(update, segment));
-  }
-  return b.mul(b.wide(row), b.wide(b.dimension(tensor(update, "max_pages"))));
+bool AttendKernel::mayList() {
+  return !readsKeyPosition() && chain.paddedKeyDim() + chain.paddedValueDim() <= 320 &&
+         llvm::any_of(chain.updates,
+                      [](UpdateOp update) { return storeOf(update.getKv().getType()).hasSingleTokens(); });
 }
 
 /// Slot of a token in the operand's store: the same for keys and values.
 Value AttendKernel::slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage) {
-  KVType type = update.getKv().getType();
+  rt::Store store = storeOf(update.getKv().getType());
+  auto place = [&] { return placeOf(update, segment); };
+  StoreValues values{b, argumentName(update.getKv()), place};
+  if (startsPage || !store.hasSingleTokens() || !mayList())
+    return store.slotOf(values, segment.instance, token, startsPage);
+  // The plan may have a list of its own.
   Type i32 = b.getI32Type();
-  switch (type.getStore()) {
-  case Store::Dense:
-    return b.add(b.mul(segment.instance, b.dimension(tensor(update, "tokens"))), token);
-  case Store::Packed:
-    return b.add(b.read(b.buffer(tensor(update, "start"), i32), b.wide(segment.instance)), token);
-  case Store::Paged: {
-    if (type.getPage() == 1 && !startsPage && mayList()) {
-      // The plan may have a list of its own.
-      auto branch = scf::IfOp::create(b, TypeRange{i32}, isList(segment), /*withElseRegion=*/true);
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPointToStart(branch.thenBlock());
-      scf::YieldOp::create(b, b.read(planArray(b, PlanArray::Slots), b.wide(token)));
-      b.setInsertionPointToStart(branch.elseBlock());
-      Value row = tableRowOf(update, segment);
-      scf::YieldOp::create(b,
-                           b.read(b.buffer(tensor(update, "block_table"), i32), b.add(row, b.wide(token))));
-      return branch.getResult(0);
-    }
-    Value row = tableRowOf(update, segment);
-    Value index = b.add(row, b.wide(b.div(token, type.getPage())));
-    Value page = b.read(b.buffer(tensor(update, "block_table"), i32), index);
-    Value first = b.mul(page, b.i32(type.getPage()));
-    return startsPage ? first : b.add(first, b.rem(token, type.getPage()));
-  }
-  }
-  llvm_unreachable("unknown store");
+  auto branch = scf::IfOp::create(b, TypeRange{i32}, isList(segment), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, b.read(planArray(b, PlanArray::Slots), b.wide(token)));
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, store.slotOf(values, segment.instance, token));
+  return branch.getResult(0);
 }
 
 /// What a gather must know where lines of its targets are longer than those of the tensors.
@@ -94,12 +78,13 @@ Value AttendKernel::lineOf(UpdateOp update, const Segment &segment, Value token)
   Value ofToken = slotOf(update, segment, token);
   if (!update.getKv().getType().isOfClass())
     return ofToken;
-  Value heads = b.dimension(tensor(update, "heads"));
-  return b.add(b.mul(ofToken, heads), placeOf(update, segment));
+  auto place = [&] { return placeOf(update, segment); };
+  StoreValues values{b, argumentName(update.getKv()), place};
+  return storeOf(update.getKv().getType()).lineOf(values, ofToken);
 }
 
 Value AttendKernel::lookupTokens(UpdateOp update, const Segment &segment, Value firstKey, Scope scope) {
-  if (update.getKv().getType().getStore() == Store::Dense)
+  if (!storeOf(update.getKv().getType()).table())
     return {};
   auto lookup = LookupOp::create(b, b.getI32Type(), firstKey, segment.kvEnd,
                                  scope == Scope::Warp ? keys : schedule.getKeys(), scope);
@@ -110,16 +95,15 @@ Value AttendKernel::lookupTokens(UpdateOp update, const Segment &segment, Value 
 
 void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, Value slots,
                                 ArrayRef<StringRef> parts, ValueRange targets, Scope scope) {
-  KVType type = update.getKv().getType();
+  rt::Store store = storeOf(update.getKv().getType());
   SmallVector<Value> sources, origins;
   SmallVector<int64_t> strides, features;
-  for (StringRef part : parts) {
-    int64_t dim = part == "k" ? type.getKeyDim() : type.getValueDim();
-    std::string name = tensor(update, type.getStore() == Store::Paged ? (part + "_pages").str() : part.str());
-    sources.push_back(b.buffer(name, chain.element()));
-    origins.push_back(type.isOfClass() ? b.i64(0) : b.wide(b.mul(kvHead, b.i32(dim))));
-    strides.push_back(type.isOfClass() ? dim : type.getHeads() * dim);
-    features.push_back(dim);
+  for (StringRef which : parts) {
+    const rt::StorePart &part = store.part(which == "k");
+    sources.push_back(b.buffer(tensor(update, store.codesName(part)), storedElement(update, which)));
+    origins.push_back(store.isOfClass() ? b.i64(0) : b.wide(b.mul(kvHead, b.i32(part.dim))));
+    strides.push_back(store.isOfClass() ? part.dim : store.heads * part.dim);
+    features.push_back(part.dim);
   }
   auto gather = GatherOp::create(b, firstKey, segment.kvEnd, sources, origins, targets, strides, slots, scope,
                                  featuresOf(targets, features));
@@ -211,44 +195,34 @@ void AttendKernel::sendOutput(Value output, Value queries, Value firstRow, Value
 }
 
 Value AttendKernel::fetchSlot(UpdateOp update, const Segment &segment, Value firstKey) {
-  KVType type = update.getKv().getType();
+  rt::Store store = storeOf(update.getKv().getType());
   int64_t lines = linesOf(update, "k");
   Value last = b.sub(segment.kvEnd, b.i32(1));
   // Tiles are looked up one ahead. Behind the last there may be no table entry, and nobody takes the slot.
   if (lines == keys)
-    return slotOf(update, segment, type.getStore() == Store::Paged ? b.min(firstKey, last) : firstKey);
+    return slotOf(update, segment, store.isPaged() ? b.min(firstKey, last) : firstKey);
   // Boxes past the last token lie outside the tensor, which costs no memory: the copy engine writes zeros.
   // Their table entries need not exist.
   Value lane = LaneIdOp::create(b, b.getI32Type());
   Value token = b.add(firstKey, b.mul(lane, b.i32(lines)));
   Value exists = b.less(token, segment.kvEnd);
-  Value there =
-      slotOf(update, segment, b.min(token, b.sub(last, b.rem(last, lines))), lines == type.getPage());
+  Value there = slotOf(update, segment, b.min(token, b.sub(last, b.rem(last, lines))), lines == store.page);
   return b.select(exists, there, b.i32(outside));
 }
 
 void AttendKernel::fetchTokens(UpdateOp update, Value slot, StringRef part, Value target, Value barriers,
                                Value index) {
-  KVType type = update.getKv().getType();
-  int64_t dim = part == "k" ? type.getKeyDim() : type.getValueDim();
-  int64_t size = chain.element().getIntOrFloatBitWidth() / 8, stride = type.getHeads() * dim * size;
+  rt::Store store = storeOf(update.getKv().getType());
+  const rt::StorePart &stored = store.part(part == "k");
+  int64_t dim = stored.dim, bytes = stored.format.rowBytes(dim);
   auto tile = cast<SharedType>(target.getType());
   int64_t lines = linesOf(update, part);
-  MapAxis slots{1, {}, stride, lines};
-  switch (type.getStore()) {
-  case Store::Dense:
-    slots.dims = {tensor(update, "instances"), tensor(update, "tokens")};
-    break;
-  case Store::Packed:
-    slots.dims = {tensor(update, "tokens")};
-    break;
-  case Store::Paged:
-    slots.extent = type.getPage();
-    slots.dims = {tensor(update, "pages")};
-    break;
-  }
-  std::string buffer = tensor(update, type.getStore() == Store::Paged ? (part + "_pages").str() : part.str());
+  rt::Store::SlotAxis axis = store.slotAxis();
+  MapAxis slots{axis.extent, {}, store.heads * bytes, lines};
+  for (rt::StoreSize size : axis.times)
+    slots.dims.push_back(tensor(update, rt::sizeName(size)));
+  std::string buffer = tensor(update, store.codesName(stored));
   SmallVector<Value> maps = tensorMaps(tensor(update, (part + ".map").str()), buffer, tile, lines,
-                                       std::nullopt, slots, dim, type.getHeads(), dim * size);
+                                       std::nullopt, slots, dim, store.heads, bytes);
   FetchOp::create(b, maps, slot, kvHead, target, barriers, index, lines, isPadded(tile, dim));
 }

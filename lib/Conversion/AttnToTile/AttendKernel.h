@@ -166,6 +166,11 @@ public:
   std::string tensor(UpdateOp update, StringRef part) {
     return (argumentName(update.getKv()) + "." + part).str();
   }
+  /// The type in which an operand's store holds keys ("k") or values ("v").
+  static Type storedElement(UpdateOp update, StringRef part) {
+    KVType type = update.getKv().getType();
+    return part == "k" ? type.getKey() : type.getValue();
+  }
   Value taskEnd() { return b.add(packedBegin, packedCount); }
   /// Packed row of a line of this warp; lines past the task's last repeat it.
   Value packedRow(Value line) {
@@ -228,20 +233,13 @@ private:
   Value applyScoreRegion(Value scores, const Segment &segment, Value firstKey);
   ScoreForm form;
   Value placeOf(UpdateOp update, const Segment &segment);
-  Value tableRowOf(UpdateOp update, const Segment &segment);
   Value slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage = false);
   /// The same, where slots are of one head in the store of a class.
   Value lineOf(UpdateOp update, const Segment &segment, Value token);
   /// Whether a segment may be a list of single tokens (see runtime/src/plan/Lists.cpp), and whether it is.
   /// Long heads leave no registers for another mask, and a list has places where a score region would read
   /// positions; the planner sees by the parameters that there is none.
-  bool mayList() {
-    return !readsKeyPosition() && chain.paddedKeyDim() + chain.paddedValueDim() <= 320 &&
-           llvm::any_of(chain.updates, [](UpdateOp update) {
-             KVType type = update.getKv().getType();
-             return type.getStore() == Store::Paged && type.getPage() == 1;
-           });
-  }
+  bool mayList();
   Value isList(const Segment &segment) { return b.less(segment.instance, b.i32(0)); }
   Value maskForList(Value scores, const Segment &segment, Value firstKey);
   Value maskFor(unsigned operand, unsigned headClass, Value scores, const Segment &segment, Value firstKey,

@@ -18,6 +18,7 @@
 #include "Kernel.h"
 
 #include "attn/Dialect/Tile/IR/Launch.h"
+#include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -92,9 +93,10 @@ private:
     auto memory = [&](bool slots) {
       if (!slots)
         return std::pair(b.buffer(which, i32), b.dimension((which + ".layer").str()));
-      std::string name = (argumentName(copy.cache) + "." + which).str();
-      bool paged = copy.type().getStore() == Store::Paged;
-      return std::pair(b.buffer(paged ? name + "_pages" : name, i32), b.dimension(name + "_layer"));
+      rt::Store store = storeOf(copy.type());
+      std::string prefix = (argumentName(copy.cache) + ".").str();
+      return std::pair(b.buffer(prefix + store.codesName(store.part(which == "k")), i32),
+                       b.dimension(prefix + which.str() + "_layer"));
     };
     auto [source, sourceLayer] = memory(bool(copy.from));
     auto [target, targetLayer] = memory(bool(copy.to));

@@ -141,8 +141,7 @@ rt::Status checkShape(const Arguments &arguments, const rt::Workload &workload, 
            std::to_string(dim) + ", " + std::to_string(bytes) + " bytes per token and head";
   };
   for (const KVArgument &kv : arguments.kv) {
-    const auto bytes = kv.keyDim * static_cast<int64_t>(rt::dtypeSize(kv.key)) +
-                       kv.valueDim * static_cast<int64_t>(rt::dtypeSize(kv.value));
+    const auto bytes = kv.layout(kv.heads).tokenBytes();
     const int64_t heads = kv.headClass < 0 ? kv.heads : arguments.classes->heads;
     const std::string problem = text(arguments.query.shape[1], heads, kv.keyDim, bytes);
     const std::string given =

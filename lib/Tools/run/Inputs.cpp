@@ -156,12 +156,10 @@ private:
 std::vector<std::string> tensorNames(const Arguments &arguments) {
   std::vector<std::string> names = {"q", "q_start", "q_pos"};
   for (const KVArgument &kv : arguments.kv) {
-    bool paged = kv.store == Store::Paged;
-    for (const char *part :
-         {paged ? ".k_pages" : ".k", paged ? ".v_pages" : ".v", ".lengths", ".pos0", ".rows"})
-      names.push_back(kv.name + part);
-    if (kv.store != Store::Dense)
-      names.push_back(kv.name + (paged ? ".block_table" : ".start"));
+    const rt::Store store = kv.layout(kv.heads);
+    for (const auto &tensors : {store.data(), store.tables()})
+      for (const rt::StoreTensor &tensor : tensors)
+        names.push_back(kv.name + "." + tensor.name);
   }
   for (const TensorArgument &other : arguments.others)
     names.push_back(other.name);

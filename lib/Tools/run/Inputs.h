@@ -12,6 +12,7 @@
 
 #include "Dims.h"
 
+#include "attn_rt/Store.h"
 #include "attn_rt/Tensor.h"
 #include "attn_rt/Workload.h"
 
@@ -21,7 +22,7 @@
 
 namespace attn::run {
 
-enum class Store { Dense, Packed, Paged };
+using Store = rt::StoreKind;
 
 struct KVArgument {
   std::string name;
@@ -33,6 +34,16 @@ struct KVArgument {
   /// class whose region has vanished from the problem, because nothing of it is seen.
   int headClass = -1;
   bool ragged = false; ///< each head has lengths and pages of its own
+
+  /// With so many heads; 0: nobody knows yet.
+  rt::Store layout(int64_t heads) const {
+    return {store,
+            page,
+            ragged,
+            heads,
+            {'k', keyDim, rt::Format::of(key).value_or(rt::Format{key})},
+            {'v', valueDim, rt::Format::of(value).value_or(rt::Format{value})}};
+  }
 };
 
 /// The query, sink logits, or a table that a score region reads. A dynamic dimension is -1 in `shape` and has

@@ -2,6 +2,7 @@
 #include "Problem.h"
 
 #include "attn/Dialect/Attn/IR/Signature.h"
+#include "attn/Dialect/Attn/IR/Stores.h"
 #include "attn/Support/Elements.h"
 
 using namespace attn;
@@ -28,17 +29,7 @@ KVArgument kvArgument(const mlir::attn::Argument &argument) {
   result.name = argument.name;
   result.instancesDim = argument.dims[0];
   result.tokensDim = argument.dims[1];
-  switch (type.getStore()) {
-  case mlir::attn::Store::Dense:
-    result.store = Store::Dense;
-    break;
-  case mlir::attn::Store::Packed:
-    result.store = Store::Packed;
-    break;
-  case mlir::attn::Store::Paged:
-    result.store = Store::Paged;
-    break;
-  }
+  result.store = mlir::attn::storeOf(type).kind;
   result.page = type.getPage();
   result.heads = type.isOfClass() ? 0 : type.getHeads();
   result.keyDim = type.getKeyDim();

@@ -44,7 +44,13 @@ std::string storeText(const rt::Argument &argument) {
   std::string store(rt::storeName(argument.store));
   if (argument.store == rt::Argument::Store::Paged)
     store = formatv("{0}<{1}>", store, argument.page).str();
-  return argument.ragged ? store + " ragged" : store;
+  if (argument.ragged)
+    store += " ragged";
+  const rt::Format keys = rt::storeOf(argument).keys.format, values = rt::storeOf(argument).values.format;
+  if (keys.isPlain() && values.isPlain())
+    return store;
+  return formatv("{0} of {1}{2}", store, rt::dtypeName(keys.codes),
+                 keys == values ? "" : formatv("/{0}", rt::dtypeName(values.codes)).str());
 }
 
 } // namespace
@@ -85,9 +91,12 @@ std::string RunRecord::withoutBudgets() const {
 
 std::string RunRecord::withoutSectorBudget() const {
   constexpr int64_t sector = 32;
-  const auto element = static_cast<int64_t>(rt::dtypeSize(manifest.dtype));
-  if (manifest.keyDim * element % sector || manifest.valueDim * element % sector)
-    return "is for heads of whole sectors";
+  for (const rt::OperandInfo &operand : manifest.operands) {
+    const rt::Store store = rt::storeOf(manifest.argumentOf(operand));
+    if (store.keys.format.rowBytes(store.keys.dim) % sector ||
+        store.values.format.rowBytes(store.values.dim) % sector)
+      return "is for heads of whole sectors";
+  }
   return withoutBudgets();
 }
 

@@ -4,6 +4,7 @@
 #include "Normal.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <unistd.h>
@@ -19,6 +20,18 @@ constexpr int32_t noPage = std::numeric_limits<int32_t>::max();
 /// 0 where there are none: a ragged argument of a class without heads.
 int64_t longestOf(const std::vector<int64_t> &lengths) {
   return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+}
+
+/// No normal number that is drawn is as large.
+constexpr double normalReach = 8;
+
+/// Scales that differ by up to 4 from head to head, so that whoever takes another head's is found out.
+rt::Tensor scalesOf(rt::Format format, int64_t heads, rt::Random random) {
+  rt::Tensor scales(rt::DType::F32, {heads});
+  for (int64_t h = 0; h < heads; ++h)
+    scales.set(h,
+               format.scaleFor(normalReach) * std::exp2(static_cast<double>(random.below(2001)) / 1000 - 1));
+  return scales;
 }
 
 rt::Tensor i32Tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values) {
@@ -86,62 +99,73 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
   if (!instances.rows.empty())
     tensors[kv.name + ".rows"] = i32Tensor({count, 2}, instances.rows);
 
-  if (kv.store == Store::Paged) {
-    lists.push_back((longestOf(lengths) + kv.page - 1) / kv.page);
+  const rt::Store store = kv.layout(heads);
+  if (store.isPaged()) {
+    lists.push_back((longestOf(lengths) + store.page - 1) / store.page);
     if (rt::Status status = checkMemory(kv.name + ".block_table", lists, rt::DType::I32); !status)
       return status;
   }
   std::vector<int64_t> slots; // of every token of every run: in units of `together` heads
-  const std::vector<int64_t> shape = placeTokens(kv, instances, slots);
-  const std::string suffix = kv.store == Store::Paged ? "_pages" : "";
-  const auto add = [&](const char *part, int64_t dim, rt::DType dtype) {
-    std::vector<int64_t> full = shape;
-    full.insert(full.end(), {heads, dim});
-    return addTokens(kv.name + part + suffix, std::move(full), dtype, slots, together * dim);
-  };
-  if (rt::Status status = add(".k", kv.keyDim, kv.key); !status)
-    return status;
-  return add(".v", kv.valueDim, kv.value);
+  Sizes sizes = placeTokens(kv.name, store, instances, slots);
+  sizes[rt::StoreSize::Heads] = heads;
+  for (const rt::StoreTensor &tensor : store.data()) {
+    std::vector<int64_t> shape;
+    for (const rt::StoreDim &dim : tensor.dims)
+      shape.push_back(dim.size ? sizes[*dim.size] : dim.value);
+    const std::string name = kv.name + "." + tensor.name;
+    const rt::StorePart &part = store.part(tensor.name.front() == store.keys.letter);
+    if (tensor.isScales)
+      tensors[name] = scalesOf(part.format, heads, rt::Random(seed, name));
+    else if (rt::Status status = addTokens(name, shape, part.format, slots, together * part.dim); !status)
+      return status;
+  }
+  return {};
 }
 
-rt::Status TensorMaker::addTokens(const std::string &name, std::vector<int64_t> shape, rt::DType dtype,
-                                  const std::vector<int64_t> &slots, int64_t line) {
-  if (rt::Status status = checkMemory(name, shape, dtype); !status)
+rt::Status TensorMaker::addTokens(const std::string &name, const std::vector<int64_t> &shape,
+                                  rt::Format format, const std::vector<int64_t> &slots, int64_t line) {
+  if (rt::Status status = checkMemory(name, shape, format.codes); !status)
     return status;
-  rt::Tensor tensor(dtype, shape);
+  rt::Tensor tensor(format.codes, shape);
   tensor.fill(std::numeric_limits<double>::quiet_NaN());
-  NormalSource(dtype).fill(tensor.bytes.data(), slots, line, rt::Random(seed, name));
+  // A format with scales holds normal numbers quantized for the largest that could be drawn.
+  NormalSource(format.codes, 1 / format.scaleFor(normalReach))
+      .fill(tensor.bytes.data(), slots, line, rt::Random(seed, name));
   tensors[name] = std::move(tensor);
   return {};
 }
 
-/// Finds a slot for every token and adds the tensors that say where they are. Returns the dimensions of the
-/// key and value tensors before [kv_heads, dim].
-std::vector<int64_t> TensorMaker::placeTokens(const KVArgument &kv, const Instances &instances,
-                                              std::vector<int64_t> &slots) {
+/// Finds a slot for every token and adds the tensors that say where they are.
+TensorMaker::Sizes TensorMaker::placeTokens(const std::string &name, const rt::Store &store,
+                                            const Instances &instances, std::vector<int64_t> &slots) {
   const std::vector<int64_t> &runs = instances.runs;
   const auto count = static_cast<int64_t>(runs.size()), heads = instances.heads;
-  const auto place = [&](auto slotOf) {
+  // A run is looked up as an instance of which `numbersOf` knows the table.
+  const auto place = [&](auto numbersOf) {
     slots.reserve(std::accumulate(runs.begin(), runs.end(), int64_t(0)));
-    for (int64_t i = 0; i < count; ++i)
+    for (int64_t i = 0; i < count; ++i) {
+      const rt::StoreNumbers numbers = numbersOf(i);
       for (int64_t t = 0; t < runs[i]; ++t)
-        slots.push_back(slotOf(i, t) * heads + i % heads);
+        slots.push_back(store.slotOf(numbers, store.isPaged() ? 0 : i / heads, t) * heads + i % heads);
+    }
   };
-  if (kv.store == Store::Dense) {
-    const int64_t capacity = longestOf(runs);
-    place([&](int64_t i, int64_t t) { return i / heads * capacity + t; });
-    return {static_cast<int64_t>(instances.pos0.size()), capacity};
+  Sizes sizes{{rt::StoreSize::Instances, static_cast<int64_t>(instances.pos0.size())}};
+  if (store.kind == Store::Dense) {
+    const int64_t capacity = sizes[rt::StoreSize::Tokens] = longestOf(runs);
+    place([&](int64_t) { return rt::StoreNumbers{.table = {}, .tokens = capacity}; });
+    return sizes;
   }
-  if (kv.store == Store::Packed) {
+  if (store.kind == Store::Packed) {
     std::vector<int32_t> starts(instances.pos0.size() + 1);
     const std::vector<int64_t> longest = instances.longest();
     for (size_t i = 0; i < longest.size(); ++i) // gaps between instances, none behind the last
       starts[i + 1] = static_cast<int32_t>(starts[i] + longest[i] + (i + 1 < longest.size() ? i % 3 : 0));
-    place([&](int64_t i, int64_t t) { return starts[i / heads] + t; });
-    tensors[kv.name + ".start"] = i32Tensor({static_cast<int64_t>(starts.size())}, starts);
-    return {std::max<int64_t>(starts.back(), 1)};
+    place([&](int64_t) { return rt::StoreNumbers{.table = starts}; });
+    tensors[name + ".start"] = i32Tensor({static_cast<int64_t>(starts.size())}, starts);
+    sizes[rt::StoreSize::Tokens] = std::max<int64_t>(starts.back(), 1);
+    return sizes;
   }
-  const auto pagesOf = [&](int64_t length) { return (length + kv.page - 1) / kv.page; };
+  const auto pagesOf = [&](int64_t length) { return (length + store.page - 1) / store.page; };
   std::vector<int64_t> first(count), used(heads); // of each run the first of its places in its head's `order`
   for (int64_t i = 0; i < count; ++i) {
     first[i] = used[i % heads];
@@ -149,7 +173,7 @@ std::vector<int64_t> TensorMaker::placeTokens(const KVArgument &kv, const Instan
   }
   const int64_t most = longestOf(used), pool = most + most / 8 + 2;
   std::vector<std::vector<int32_t>> order(heads, std::vector<int32_t>(pool));
-  rt::Random random(seed, kv.name + ".block_table");
+  rt::Random random(seed, name + ".block_table");
   for (std::vector<int32_t> &pages : order) {
     std::iota(pages.begin(), pages.end(), 0);
     for (int64_t i = pool - 1; i > 0; --i)
@@ -159,8 +183,9 @@ std::vector<int64_t> TensorMaker::placeTokens(const KVArgument &kv, const Instan
   for (int64_t h = 0; h < heads; ++h)
     if (used[h] > 0)
       std::iter_swap(std::find(order[h].begin(), order[h].end(), pool - 1), order[h].begin() + used[h] - 1);
-  place(
-      [&](int64_t i, int64_t t) { return order[i % heads][first[i] + t / kv.page] * kv.page + t % kv.page; });
+  place([&](int64_t i) {
+    return rt::StoreNumbers{.table = std::span(order[i % heads]).subspan(static_cast<size_t>(first[i]))};
+  });
 
   const std::vector<int64_t> lengths = instances.lengths();
   const int64_t columns = pagesOf(longestOf(lengths));
@@ -177,10 +202,11 @@ std::vector<int64_t> TensorMaker::placeTokens(const KVArgument &kv, const Instan
       std::for_each(instances.paths[i].begin(), instances.paths[i].end(), append);
   }
   std::vector<int64_t> shape = {static_cast<int64_t>(instances.pos0.size()), columns};
-  if (kv.ragged)
+  if (store.ragged)
     shape.insert(shape.begin() + 1, heads);
-  tensors[kv.name + ".block_table"] = i32Tensor(shape, table);
-  return {pool, kv.page};
+  tensors[name + ".block_table"] = i32Tensor(shape, table);
+  sizes[rt::StoreSize::Pages] = pool;
+  return sizes;
 }
 
 rt::Status TensorMaker::addRest() {

@@ -47,9 +47,10 @@ public:
   rt::TensorMap take() { return std::move(tensors); }
 
 private:
-  std::vector<int64_t> placeTokens(const KVArgument &kv, const Instances &instances,
-                                   std::vector<int64_t> &slots);
-  rt::Status addTokens(const std::string &name, std::vector<int64_t> shape, rt::DType dtype,
+  using Sizes = std::map<rt::StoreSize, int64_t>;
+  Sizes placeTokens(const std::string &name, const rt::Store &store, const Instances &instances,
+                    std::vector<int64_t> &slots);
+  rt::Status addTokens(const std::string &name, const std::vector<int64_t> &shape, rt::Format format,
                        const std::vector<int64_t> &slots, int64_t line);
   rt::Status addOther(const TensorArgument &other);
   bool namesDimension(const std::string &name) const;

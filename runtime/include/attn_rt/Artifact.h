@@ -11,6 +11,8 @@
 #define ATTN_RT_ARTIFACT_H
 
 #include "attn_rt/PlanRecords.h"
+#include "attn_rt/Store.h"
+#include "attn_rt/Tensor.h"
 
 namespace attn::rt {
 
@@ -115,7 +117,7 @@ struct ResultInfo {
 
 struct Argument {
   enum class Role : uint8_t { Query, KV, Sink, Tensor, Classes, Rows, Slots };
-  enum class Store : uint8_t { Paged, Packed, Dense };
+  using Store = StoreKind;
   std::string name;
   Role role = Role::Tensor;
   // Of a plain tensor:
@@ -209,7 +211,8 @@ std::string hashBytes(std::string_view bytes);
 /// The hash of what decides the code: problem, target, schedule and producer.
 std::string computeContentHash(const Manifest &manifest);
 
-std::string_view storeName(Argument::Store store);
+/// The store of a KV operand.
+Store storeOf(const Argument &argument);
 
 /// Reads a manifest and checks that it describes something this runtime can plan and launch. Errors carry the
 /// path of what is wrong: "manifest.kernels[1].rows: …".

@@ -30,29 +30,18 @@ struct Names {
           dims.insert(argument.name + ".dim" + std::to_string(axis));
         continue;
       }
-      const auto add = [&](std::set<std::string> &set, std::initializer_list<const char *> names) {
-        for (const char *name : names)
-          set.insert(argument.name + "." + name);
-      };
+      const Store store = storeOf(argument);
+      const std::string prefix = argument.name + ".";
       if (manifest.rowCopy()) {
-        add(dims, {"k_layer", "v_layer"});
-        add(buffers, argument.store == Argument::Store::Paged
-                         ? std::initializer_list<const char *>{"k_pages", "v_pages"}
-                         : std::initializer_list<const char *>{"k", "v"});
+        dims.insert({prefix + "k_layer", prefix + "v_layer"});
+        buffers.insert({prefix + store.codesName(store.keys), prefix + store.codesName(store.values)});
         continue;
       }
-      add(buffers, {"lengths", "pos0", "rows"});
-      add(dims, {"instances", "tokens"});
-      if (argument.headClass >= 0)
-        add(dims, {"heads"});
-      if (argument.store == Argument::Store::Paged) {
-        add(buffers, {"k_pages", "v_pages", "block_table"});
-        add(dims, {"pages", "max_pages"});
-      } else {
-        add(buffers, {"k", "v"});
-      }
-      if (argument.store == Argument::Store::Packed)
-        add(buffers, {"start"});
+      for (const auto &tensors : {store.data(), store.tables()})
+        for (const StoreTensor &tensor : tensors)
+          buffers.insert(prefix + tensor.name);
+      for (StoreSize size : store.sizes())
+        dims.insert(prefix + std::string(sizeName(size)));
     }
   }
 };

@@ -104,7 +104,17 @@ bool Manifest::plansByHead() const {
          });
 }
 
-std::string_view storeName(Argument::Store store) { return storeWords[static_cast<size_t>(store)]; }
+Store storeOf(const Argument &argument) {
+  const auto part = [](char letter, int dim, DType dtype) {
+    return StorePart{letter, dim, Format::of(dtype).value_or(Format{dtype, Format::Scales::None})};
+  };
+  return {argument.store,
+          argument.page,
+          argument.ragged,
+          argument.headClass < 0 ? argument.kvHeads : 0,
+          part('k', argument.keyDim, argument.keyDType),
+          part('v', argument.valueDim, argument.valueDType)};
+}
 
 namespace {
 

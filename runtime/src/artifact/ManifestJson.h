@@ -13,7 +13,6 @@ inline constexpr std::string_view parameterWords[] = {"buffer", "dim", "end", "s
 inline constexpr std::string_view kernelScheduleWords[] = {"mma", "wgmma"};
 inline constexpr std::string_view argumentRoleWords[] = {"query",   "kv",   "sink", "tensor",
                                                          "classes", "rows", "slots"};
-inline constexpr std::string_view storeWords[] = {"paged", "packed", "dense"};
 
 /// The type of a scalar parameter; addresses and maps have none.
 inline std::string_view scalarType(Parameter::Kind kind) {

@@ -108,7 +108,8 @@ private:
 } // namespace
 
 std::string cacheTensorName(const Argument &cache, bool keys) {
-  return cache.name + (keys ? ".k" : ".v") + (cache.store == Argument::Store::Paged ? "_pages" : "");
+  const Store store = storeOf(cache);
+  return cache.name + "." + store.codesName(store.part(keys));
 }
 
 Result<CacheTensors> readCacheTensors(const Manifest &manifest, const TensorMap &tensors) {

@@ -46,19 +46,18 @@ Result<SlotNeed> SharedBatch::need(const Manifest &manifest, const std::string &
   for (size_t o = 0; o < batch.operands.size(); ++o) {
     const Argument &argument = manifest.argumentOf(manifest.operands[o]);
     const OperandBatch &operand = batch.operands[o];
-    const bool paged = argument.store == Argument::Store::Paged;
-    const std::string pages = paged ? "_pages" : "";
-    const bool keys = slot == argument.name + ".k" + pages;
-    if (!keys && slot != argument.name + ".v" + pages)
-      continue;
-    const int64_t tokens = paged ? operand.pages * argument.page
-                           : argument.store == Argument::Store::Dense
-                               ? operand.tokens * static_cast<int64_t>(operand.instances())
-                               : operand.tokens;
+    const Store store = storeOf(argument);
+    const int64_t tokens =
+        store.slots(static_cast<int64_t>(operand.instances()), operand.tokens, operand.pages);
     const int64_t ofHeads =
-        argument.headClass >= 0 ? heads[static_cast<size_t>(argument.headClass)] : argument.kvHeads;
-    return of(tokens * ofHeads * (keys ? argument.keyDim : argument.valueDim),
-              keys ? argument.keyDType : argument.valueDType);
+        store.isOfClass() ? heads[static_cast<size_t>(argument.headClass)] : argument.kvHeads;
+    for (bool keys : {true, false}) {
+      const StorePart &part = store.part(keys);
+      if (slot == argument.name + "." + store.codesName(part))
+        return of(tokens * ofHeads * part.dim, part.format.codes);
+      if (!part.format.isPlain() && slot == argument.name + "." + Store::scalesName(part))
+        return of(ofHeads, DType::F32);
+    }
   }
   return inputError("'" + manifest.entry + "' has no buffer '" + slot + "'");
 }
@@ -95,8 +94,8 @@ Status readTensors(const AttnTensor *given, size_t count, const Manifest &manife
   const auto isData = [&](const std::string &name) {
     for (const Argument &argument : manifest.arguments)
       if (argument.role == Argument::Role::KV) {
-        for (const char *part : {".k", ".v", ".k_pages", ".v_pages"})
-          if (name == argument.name + part)
+        for (const StoreTensor &tensor : storeOf(argument).data())
+          if (name == argument.name + "." + tensor.name)
             return true;
       } else if (argument.name == name && argument.role != Argument::Role::Classes) {
         return true;
@@ -125,17 +124,12 @@ Status checkNames(const Manifest &manifest, const TensorMap &tensors) {
         names += ", " + argument.name;
         continue;
       }
-      std::vector<const char *> parts = {".lengths", ".pos0", ".rows"};
-      if (argument.store == Argument::Store::Paged)
-        parts.insert(parts.end(), {".k_pages", ".v_pages", ".block_table"});
-      else
-        parts.insert(parts.end(), {".k", ".v"});
-      if (argument.store == Argument::Store::Packed)
-        parts.push_back(".start");
-      for (const char *part : parts) {
-        known |= name == argument.name + part;
-        names += ", " + argument.name + part;
-      }
+      const Store store = storeOf(argument);
+      for (const auto &owned : {store.tables(), store.data()})
+        for (const StoreTensor &tensor : owned) {
+          known |= name == argument.name + "." + tensor.name;
+          names += ", " + argument.name + "." + tensor.name;
+        }
     }
     if (!known)
       return inputError("tensor '" + name + "' is none of '" + manifest.entry + "', which has " + names);

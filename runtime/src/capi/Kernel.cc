@@ -42,9 +42,8 @@ std::vector<std::string> slotsOf(const Manifest &manifest) {
       add(argument.name);
       continue;
     }
-    const char *pages = argument.store == Argument::Store::Paged ? "_pages" : "";
-    add(argument.name + ".k" + pages);
-    add(argument.name + ".v" + pages);
+    for (const StoreTensor &tensor : storeOf(argument).data())
+      add(argument.name + "." + tensor.name);
   }
   add("slot_heads");
   for (const ResultInfo &result : manifest.results)

@@ -1,6 +1,7 @@
 #include "attn_rt/Batch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace attn::rt {
@@ -91,57 +92,62 @@ private:
 /// The number of heads as shapes call it where the store is that of one class.
 std::string headsOf(const HeadClassInfo &headClass) { return headClass.name + " heads"; }
 
+/// Kernels divide by scales and fold them into others. Where they are on a device, their owner vouches.
+Status checkScales(const std::string &name, const Tensor &scales) {
+  for (int64_t i = 0; i < scales.elements(); ++i)
+    if (const double scale = scales.get(i); !std::isfinite(scale) || scale <= 0)
+      return inputError("tensor '" + name + "': expected finite scales above 0, got " +
+                        std::to_string(scale) + " at " + std::to_string(i));
+  return {};
+}
+
 Status readOperand(const Manifest &manifest, const Argument &argument, Binder &binder,
                    OperandBatch &operand) {
   const std::string prefix = argument.name + ".";
-  const DimInfo instances{prefix + "instances", 0};
-  DimInfo heads{"", argument.kvHeads};
-  if (argument.headClass >= 0)
-    heads.name = headsOf(manifest.headClasses[static_cast<size_t>(argument.headClass)]);
-  const DimInfo keyDim{"", argument.keyDim}, valueDim{"", argument.valueDim};
-  std::vector<DimInfo> lists{instances}; // of tokens: one for each instance, or for each of its heads
-  if (argument.ragged) {
-    lists.push_back(heads);
-    operand.heads = static_cast<int32_t>(argument.headClass < 0 ? argument.kvHeads : binder.dim(heads.name));
-  }
-  if (Status s = binder.read(prefix + "lengths", lists, operand.lengths); !s)
-    return s;
-  if (Status s = binder.read(prefix + "pos0", {instances}, operand.pos0); !s)
-    return s;
+  const Store store = storeOf(argument);
+  std::string heads; // what shapes call a number that the classes of heads decide
+  if (store.isOfClass())
+    heads = headsOf(manifest.headClasses[static_cast<size_t>(argument.headClass)]);
+  if (argument.ragged)
+    operand.heads = static_cast<int32_t>(store.isOfClass() ? binder.dim(heads) : argument.kvHeads);
+  const auto dimsOf = [&](const StoreTensor &tensor) {
+    std::vector<DimInfo> dims;
+    for (const StoreDim &dim : tensor.dims) {
+      if (!dim.size)
+        dims.push_back({"", dim.value});
+      else if (*dim.size == StoreSize::Heads)
+        dims.push_back({heads, 0});
+      else
+        dims.push_back(
+            {prefix + std::string(sizeName(*dim.size)) + (dim.value ? " + " + std::to_string(dim.value) : ""),
+             0});
+    }
+    return dims;
+  };
   std::vector<int32_t> ranges;
-  if (Status s = binder.read(prefix + "rows", {instances, {"", 2}}, ranges); !s)
-    return s;
+  std::map<std::string, std::vector<int32_t> *> lists = {{"lengths", &operand.lengths},
+                                                         {"pos0", &operand.pos0},
+                                                         {"rows", &ranges},
+                                                         {"start", &operand.start},
+                                                         {"block_table", &operand.blockTable}};
+  for (const StoreTensor &tensor : store.tables())
+    if (Status s = binder.read(prefix + tensor.name, dimsOf(tensor), *lists.at(tensor.name)); !s)
+      return s;
   for (size_t i = 0; i < ranges.size(); i += 2) {
     operand.rowFirst.push_back(ranges[i]);
     operand.rowLast.push_back(ranges[i + 1]);
   }
-  if (argument.store == Argument::Store::Paged) {
-    lists.push_back({prefix + "max_pages", 0});
-    if (Status s = binder.read(prefix + "block_table", lists, operand.blockTable); !s)
-      return s;
-    const DimInfo pages{prefix + "pages", 0}, page{"", argument.page};
-    if (auto t = binder.find(prefix + "k_pages", argument.keyDType, {pages, page, heads, keyDim}); !t)
-      return t.error();
-    if (auto t = binder.find(prefix + "v_pages", argument.valueDType, {pages, page, heads, valueDim}); !t)
-      return t.error();
-    operand.pages = binder.dim(pages.name);
-    operand.maxPages = binder.dim(prefix + "max_pages");
-    return {};
+  for (const StoreTensor &tensor : store.data()) {
+    auto found = binder.find(prefix + tensor.name, tensor.dtype, dimsOf(tensor));
+    if (!found)
+      return found.error();
+    if (tensor.isScales)
+      if (Status s = checkScales(prefix + tensor.name, **found); !s)
+        return s;
   }
-  const DimInfo tokens{prefix + "tokens", 0};
-  std::vector<DimInfo> k{tokens, heads, keyDim}, v{tokens, heads, valueDim};
-  if (argument.store == Argument::Store::Dense) {
-    k.insert(k.begin(), instances);
-    v.insert(v.begin(), instances);
-  } else {
-    if (Status s = binder.read(prefix + "start", {{prefix + "instances + 1", 0}}, operand.start); !s)
-      return s;
-  }
-  if (auto t = binder.find(prefix + "k", argument.keyDType, k); !t)
-    return t.error();
-  if (auto t = binder.find(prefix + "v", argument.valueDType, v); !t)
-    return t.error();
-  operand.tokens = binder.dim(tokens.name);
+  operand.pages = binder.dim(prefix + "pages");
+  operand.maxPages = binder.dim(prefix + "max_pages");
+  operand.tokens = binder.dim(prefix + "tokens");
   return {};
 }
 
@@ -170,17 +176,19 @@ std::vector<std::string> missingTensors(const Manifest &manifest, const TensorMa
     want("classes");
   for (const OperandInfo &operand : manifest.operands) {
     const Argument &argument = manifest.argumentOf(operand);
-    const bool paged = argument.store == Argument::Store::Paged;
-    std::vector<const char *> parts = {paged ? "k_pages" : "k", paged ? "v_pages" : "v"};
-    if (argument.store != Argument::Store::Dense)
-      parts.push_back(paged ? "block_table" : "start");
-    if (paged || argument.ragged)
-      parts.push_back("lengths");
+    const Store store = storeOf(argument);
+    std::vector<std::string> parts;
+    for (const StoreTensor &tensor : store.data())
+      parts.push_back(tensor.name);
+    if (store.table())
+      parts.emplace_back(tableName(*store.table()));
+    if (store.isPaged() || argument.ragged)
+      parts.emplace_back("lengths");
     if (hasLengths(operand) || manifest.operands.size() > 1)
-      parts.push_back("pos0");
+      parts.emplace_back("pos0");
     if (hasLengths(operand) && tensors.count("q_start"))
-      parts.push_back("rows");
-    for (const char *part : parts)
+      parts.emplace_back("rows");
+    for (const std::string &part : parts)
       want(argument.name + "." + part);
   }
   for (const Argument &argument : manifest.arguments)
@@ -221,6 +229,9 @@ Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensor
     batch.operands.emplace_back();
     if (Status s = readOperand(manifest, manifest.argumentOf(operand), binder, batch.operands.back()); !s)
       return s.error();
+    for (const StoreTensor &tensor : storeOf(manifest.argumentOf(operand)).data())
+      if (tensor.isScales)
+        batch.otherBytes += *bytesOf(tensors.at(operand.argument + "." + tensor.name));
   }
   for (const Argument &argument : manifest.arguments)
     if (argument.role == Argument::Role::Sink || argument.role == Argument::Role::Tensor) {

@@ -131,10 +131,8 @@ Status checkRows(const Argument &argument, const OperandBatch &operand, int64_t 
 
 /// Kernels count the slots of one head in 32 bits.
 Status checkSlots(const Argument &argument, const OperandBatch &operand, int64_t heads) {
-  const int64_t tokens = argument.store == Argument::Store::Paged ? operand.pages * argument.page
-                         : argument.store == Argument::Store::Packed
-                             ? operand.tokens
-                             : operand.tokens * static_cast<int64_t>(operand.instances());
+  const int64_t tokens =
+      storeOf(argument).slots(static_cast<int64_t>(operand.instances()), operand.tokens, operand.pages);
   if (heads == 0 || tokens <= int32Limit / heads)
     return {};
   return inputError("'" + argument.name + "': expected at most " + std::to_string(int32Limit / heads) +

@@ -84,8 +84,8 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
     : mergeSeconds(mergeSecondsOf(m)),
       bytesPerSecond(gpu.memoryBytesPerSecond > 0 ? gpu.memoryBytesPerSecond : gpu.bytesPerSecond),
       l2BytesPerSecond(gpu.l2BytesPerSecond) {
-  const auto elementBytes = static_cast<double>(dtypeSize(m.dtype));
-  const double tokenBytes = (m.keyDim + m.valueDim) * elementBytes;
+  const auto elementBytes = static_cast<double>(dtypeSize(m.dtype)); // of queries
+  const auto tokenBytes = static_cast<double>(storeOf(m.argumentOf(m.operands.front())).tokenBytes());
   const double tileBytes = kernel.keys * tokenBytes;
   const double scores = static_cast<double>(kernel.rows) * kernel.keys;
   const double tileFlops = 2.0 * scores * (m.keyDim + m.valueDim);

@@ -27,22 +27,6 @@ bool needsPositions(const Visibility &visibility) {
              : std::any_of(visibility.of.begin(), visibility.of.end(), needsPositions);
 }
 
-/// Where a token lies, in tokens of the store.
-int64_t slotOf(const Argument &argument, const OperandBatch &operand, size_t instance, int32_t place,
-               int64_t token) {
-  switch (argument.store) {
-  case Argument::Store::Dense:
-    return static_cast<int64_t>(instance) * operand.tokens + token;
-  case Argument::Store::Packed:
-    return operand.start[instance] + token;
-  case Argument::Store::Paged:
-    break;
-  }
-  const int64_t entry =
-      static_cast<int64_t>(operand.listOf(instance, place)) * operand.maxPages + token / argument.page;
-  return int64_t{operand.blockTable[static_cast<size_t>(entry)]} * argument.page + token % argument.page;
-}
-
 /// Pages of an instance that hold some of these tokens.
 int64_t pagesOf(const IntervalList &tokens, int64_t page) {
   int64_t count = 0, next = 0;
@@ -75,7 +59,8 @@ ProblemFloor problemFloor(const Manifest &m, const Batch &batch) {
   for (size_t o = 0; o < m.operands.size(); ++o) {
     const Argument &argument = m.argumentOf(m.operands[o]);
     const OperandBatch &operand = batch.operands[o];
-    const bool paged = argument.store == Argument::Store::Paged;
+    const Store store = storeOf(argument);
+    const bool paged = store.isPaged();
     floor.tableBytes += static_cast<int64_t>(operand.lengths.size()) * 4;
     for (size_t i = 0; i < operand.instances(); ++i) {
       all.clear();
@@ -95,10 +80,12 @@ ProblemFloor problemFloor(const Manifest &m, const Batch &batch) {
           unite(rangeSees, rowSees, united);
           std::swap(rangeSees, united);
         }
-        Seen &store = seen[r][static_cast<size_t>(m.operands[o].argumentIndex)];
+        Seen &tokens = seen[r][static_cast<size_t>(m.operands[o].argumentIndex)];
+        const StoreNumbers numbers{paged ? operand.blockTable : operand.start, operand.tokens,
+                                   operand.maxPages, operand.heads, place};
         for (const Interval &range : rangeSees)
           for (int64_t t = range.begin; t < range.end; ++t)
-            store.add(slotOf(argument, operand, i, place, t));
+            tokens.add(store.slotOf(numbers, static_cast<int64_t>(i), t));
         if (paged && argument.ragged) {
           floor.tableBytes += 4 * pagesOf(rangeSees, argument.page);
           continue;
@@ -115,10 +102,7 @@ ProblemFloor problemFloor(const Manifest &m, const Batch &batch) {
   // Heads of 16 features and multiples of that are whole sectors; others share theirs with their neighbours.
   for (size_t r = 0; r < ranges.size(); ++r)
     for (size_t a = 0; a < m.arguments.size(); ++a) {
-      const Argument &argument = m.arguments[a];
-      floor.kvBytes += seen[r][a].count * ranges[r].count() *
-                       (argument.keyDim * static_cast<int64_t>(dtypeSize(argument.keyDType)) +
-                        argument.valueDim * static_cast<int64_t>(dtypeSize(argument.valueDType)));
+      floor.kvBytes += seen[r][a].count * ranges[r].count() * storeOf(m.arguments[a]).tokenBytes();
     }
   floor.usefulFlops = 2.0 * pairs * m.groupSize() * (m.keyDim + m.valueDim);
   return floor;

@@ -33,10 +33,7 @@ struct Unit {
 };
 
 /// Bytes that a token of one KV head has.
-inline int64_t tokenBytes(const Argument &argument) {
-  return argument.keyDim * static_cast<int64_t>(dtypeSize(argument.keyDType)) +
-         argument.valueDim * static_cast<int64_t>(dtypeSize(argument.valueDType));
-}
+inline int64_t tokenBytes(const Argument &argument) { return storeOf(argument).tokenBytes(); }
 
 /// Where tasks are cut whatever the blocks: at multiples of so many tokens of an instance. 0: they are not.
 inline int64_t chunkOf(const PlanOptions &options) {

@@ -32,18 +32,21 @@ Status Session::State::copy(const std::string &name, const void *from, size_t by
 }
 
 void Session::State::setDimsOf(const Argument &argument, const TensorMap &tensors) {
-  const auto set = [&](const char *dim, const char *tensor, size_t axis) {
-    auto found = tensors.find(argument.name + "." + tensor);
-    if (found != tensors.end() && found->second.shape.size() > axis)
-      dims[argument.name + "." + dim] = static_cast<int32_t>(found->second.shape[axis]);
-  };
   if (auto found = tensors.find(argument.name); found != tensors.end())
     for (size_t axis = 0; axis < found->second.shape.size(); ++axis)
       dims[argument.name + ".dim" + std::to_string(axis)] = static_cast<int32_t>(found->second.shape[axis]);
-  set("instances", "lengths", 0);
-  set("pages", "k_pages", 0);
-  set("max_pages", "block_table", argument.ragged ? 2 : 1);
-  set("tokens", "k", argument.store == Argument::Store::Dense ? 1 : 0);
+  if (argument.role != Argument::Role::KV)
+    return;
+  const Store store = storeOf(argument);
+  for (const auto &owned : {store.data(), store.tables()})
+    for (const StoreTensor &tensor : owned) {
+      auto found = tensors.find(argument.name + "." + tensor.name);
+      for (size_t axis = 0; found != tensors.end() && axis < tensor.dims.size(); ++axis)
+        if (const StoreDim &dim = tensor.dims[axis];
+            dim.size && dim.value == 0 && found->second.shape.size() > axis)
+          dims[argument.name + "." + std::string(sizeName(*dim.size))] =
+              static_cast<int32_t>(found->second.shape[axis]);
+    }
 }
 
 Result<uint64_t> Session::State::valueOf(const Parameter &param, const KernelInfo &kernel) const {

@@ -7,6 +7,7 @@
 #include "CacheSignature.h"
 
 #include "attn/Dialect/Attn/IR/RowCopy.h"
+#include "attn/Dialect/Attn/IR/Stores.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -85,7 +86,7 @@ private:
     argument.name = name.str();
 
     if (cache)
-      argument.dims = {"layers", copy->type().getStore() == Store::Paged ? "pages" : "tokens"};
+      argument.dims = {"layers", std::string(rt::sizeName(*storeOf(copy->type()).slotDims().front().size))};
     else if (rows)
       argument.dims = {"layers", "rows"};
     else
@@ -109,4 +110,6 @@ private:
 };
 } // namespace
 
-FailureOr<Signature> attn::detail::readCacheSignature(func::FuncOp func) { return CacheReader(func).read(); }
+FailureOr<Signature> mlir::attn::detail::readCacheSignature(func::FuncOp func) {
+  return CacheReader(func).read();
+}

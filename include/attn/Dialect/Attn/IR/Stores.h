@@ -1,0 +1,17 @@
+//===- Stores.h - The store of a KV type ------------------------*- C++ -*-===//
+#ifndef ATTN_DIALECT_ATTN_IR_STORES_H
+#define ATTN_DIALECT_ATTN_IR_STORES_H
+
+#include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Support/Elements.h"
+
+#include "attn_rt/Store.h"
+
+namespace mlir::attn {
+
+/// What the runtime's Store says of a KV type: tensors, addresses, boxes, formats.
+rt::Store storeOf(KVType type);
+
+} // namespace mlir::attn
+
+#endif

@@ -1,0 +1,170 @@
+//===- Store.h - Where the tokens of a KV operand lie -----------*- C++ -*-===//
+//
+// One place knows what a store is: its tensors with their names and shapes, where
+// a token lies, what a bulk copy can take in one piece, and what a token weighs.
+// Compiler, reference, planner, session and the makers of test tensors ask it.
+//
+// Where a token lies is written once, over an algebra of integers: kernels evaluate
+// it by emitting arithmetic, a CPU by computing. An algebra has
+//
+//   Value            a number of 32 bits (wide: 64)
+//   number(n)        a constant
+//   add, mul         of two values
+//   div, rem         by a constant
+//   wide(x)          x in 64 bits
+//   size(StoreSize)  a run-time size of the operand
+//   read(StoreTable, index)   an entry of one of its tables
+//   place()          which of the store's heads is meant
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_STORE_H
+#define ATTN_RT_STORE_H
+
+#include "attn_rt/Format.h"
+
+namespace attn::rt {
+
+enum class StoreKind : uint8_t { Dense, Packed, Paged };
+/// "dense", "packed", "paged", and the words in the order of the enumeration.
+std::string_view storeName(StoreKind kind);
+inline constexpr std::string_view storeWords[] = {"dense", "packed", "paged"};
+
+/// Sizes that are known when tensors are.
+enum class StoreSize : uint8_t { Instances, Tokens, Pages, MaxPages, Heads };
+/// The tables that say where tokens lie.
+enum class StoreTable : uint8_t { Start, BlockTable };
+/// What kernels call them, after the operand's name and a point: "max_pages", "block_table".
+std::string_view sizeName(StoreSize size);
+std::string_view tableName(StoreTable table);
+
+/// A dimension of a tensor: a number, or a run-time size and a number more.
+struct StoreDim {
+  std::optional<StoreSize> size;
+  int64_t value = 0;
+};
+
+/// A tensor of an operand `kv`, called `kv.<name>`.
+struct StoreTensor {
+  std::string name;
+  DType dtype = DType::I32;
+  std::vector<StoreDim> dims;
+  bool isScales = false; ///< of codes: finite numbers above 0
+};
+
+/// The keys or the values of a store.
+struct StorePart {
+  char letter;
+  int64_t dim = 0;
+  Format format = {};
+};
+
+struct Store {
+  StoreKind kind = StoreKind::Dense;
+  int64_t page = 0;    ///< tokens of a page; 0 unless paged
+  bool ragged = false; ///< each head has lengths and pages of its own
+  int64_t heads = 0;   ///< of each slot; 0: as many as its head class has, StoreSize::Heads
+  StorePart keys{'k'}, values{'v'};
+
+  bool isPaged() const { return kind == StoreKind::Paged; }
+  bool isOfClass() const { return heads == 0; }
+  /// Whether any list of slots could stand in for its table: pages hold one token each.
+  bool hasSingleTokens() const { return isPaged() && page == 1; }
+  const StorePart &part(bool ofKeys) const { return ofKeys ? keys : values; }
+
+  // Tensors.
+  std::string codesName(const StorePart &part) const {
+    return std::string(1, part.letter) + (isPaged() ? "_pages" : "");
+  }
+  static std::string scalesName(const StorePart &part) { return std::string(1, part.letter) + "_scales"; }
+  /// The dimensions of codes in front of [heads, dim], whose product is the number of slots.
+  std::vector<StoreDim> slotDims() const;
+  /// What the user owns: codes of keys and values, and the scales of formats that have some.
+  std::vector<StoreTensor> data() const;
+  /// The table that says where tokens lie, where one does.
+  std::optional<StoreTable> table() const;
+  /// What says which tokens there are and where: lengths, pos0, rows, and the table.
+  std::vector<StoreTensor> tables() const;
+  /// Run-time sizes that its tensors have.
+  std::vector<StoreSize> sizes() const;
+
+  /// Bytes that a token of one head has.
+  int64_t tokenBytes() const { return keys.format.rowBytes(keys.dim) + values.format.rowBytes(values.dim); }
+  /// Slots of a memory of these sizes.
+  int64_t slots(int64_t instances, int64_t tokens, int64_t pages) const {
+    return isPaged() ? pages * page : kind == StoreKind::Dense ? instances * tokens : tokens;
+  }
+
+  // Bulk copies.
+  /// Lines of the boxes in which a tile of `tokens` can be copied in bulk; 0: its tokens lie apart, or nobody
+  /// knows how far before the kernel runs.
+  int64_t boxLines(int64_t tokens) const;
+  /// Slots along the axis of a box, as a number times run-time sizes.
+  struct SlotAxis {
+    int64_t extent;
+    std::vector<StoreSize> times;
+  };
+  SlotAxis slotAxis() const;
+
+  // Addresses.
+  /// The slot of a token, the same for keys and values; of the first token of its page, where `pageStart`.
+  template <typename Algebra>
+  typename Algebra::Value slotOf(Algebra &a, typename Algebra::Value instance, typename Algebra::Value token,
+                                 bool pageStart = false) const {
+    switch (kind) {
+    case StoreKind::Dense:
+      return a.add(a.mul(instance, a.size(StoreSize::Tokens)), token);
+    case StoreKind::Packed:
+      return a.add(a.read(StoreTable::Start, a.wide(instance)), token);
+    case StoreKind::Paged:
+      break;
+    }
+    const auto row = tableRowOf(a, instance);
+    const auto index = a.add(row, a.wide(a.div(token, page)));
+    const auto first = a.mul(a.read(StoreTable::BlockTable, index), a.number(page));
+    return pageStart ? first : a.add(first, a.rem(token, page));
+  }
+  /// The line of one head of a slot, counted in heads from the start of the tensor.
+  template <typename Algebra> typename Algebra::Value lineOf(Algebra &a, typename Algebra::Value slot) const {
+    const auto all = headCount(a);
+    return a.add(a.mul(slot, all), a.place());
+  }
+
+private:
+  template <typename Algebra> typename Algebra::Value headCount(Algebra &a) const {
+    return isOfClass() ? a.size(StoreSize::Heads) : a.number(heads);
+  }
+  /// Where the pages of an instance, or of one of its heads, begin in the block table.
+  template <typename Algebra>
+  typename Algebra::Value tableRowOf(Algebra &a, typename Algebra::Value instance) const {
+    auto row = instance;
+    if (ragged) {
+      const auto all = headCount(a);
+      row = a.add(a.mul(row, all), a.place());
+    }
+    const auto begin = a.wide(row);
+    return a.mul(begin, a.wide(a.size(StoreSize::MaxPages)));
+  }
+};
+
+/// The algebra of a CPU, over tables in memory.
+struct StoreNumbers {
+  using Value = int64_t;
+  std::span<const int32_t> table; ///< the store's
+  int64_t tokens = 0, maxPages = 0, heads = 0, head = 0;
+
+  static Value number(int64_t n) { return n; }
+  static Value add(Value x, Value y) { return x + y; }
+  static Value mul(Value x, Value y) { return x * y; }
+  static Value div(Value x, int64_t y) { return x / y; }
+  static Value rem(Value x, int64_t y) { return x % y; }
+  static Value wide(Value x) { return x; }
+  Value size(StoreSize size) const {
+    return size == StoreSize::Tokens ? tokens : size == StoreSize::MaxPages ? maxPages : heads;
+  }
+  Value read(StoreTable, Value index) const { return table[static_cast<size_t>(index)]; }
+  Value place() const { return head; }
+};
+
+} // namespace attn::rt
+
+#endif

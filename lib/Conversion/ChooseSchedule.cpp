@@ -16,7 +16,7 @@ using tile::ScheduleKind;
 
 namespace {
 
-struct ChooseSchedule : attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
+struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
   using ChooseSchedulePassBase::ChooseSchedulePassBase;
 
   void runOnOperation() override {

@@ -8,10 +8,10 @@ using namespace mlir::tile;
 
 /// How mma.sync calls an element type that a verifier has found to be multiplied.
 static NVVM::MMATypes mmaTypeOf(Type element) {
-  const attn::rt::ElementType &type = attn::elementOf(element);
-  if (type.dtype == attn::rt::DType::BF16)
+  const mlir::attn::rt::ElementType &type = mlir::attn::elementOf(element);
+  if (type.dtype == mlir::attn::rt::DType::BF16)
     return NVVM::MMATypes::bf16;
-  if (type.dtype == attn::rt::DType::F16)
+  if (type.dtype == mlir::attn::rt::DType::F16)
     return NVVM::MMATypes::f16;
   llvm::report_fatal_error(llvm::Twine("mma.sync of ") + type.name + " is not emitted");
 }

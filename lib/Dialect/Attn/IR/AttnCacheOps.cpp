@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace mlir::attn;
 
-std::optional<RowCopy> attn::rowCopyOf(Operation *op) {
+std::optional<RowCopy> mlir::attn::rowCopyOf(Operation *op) {
   return TypeSwitch<Operation *, std::optional<RowCopy>>(op)
       .Case([&](AppendRowsOp append) {
         return RowCopy{op, append.getKv(), Value(), append.getSlots(), append.getK(), append.getV()};
@@ -21,7 +21,7 @@ std::optional<RowCopy> attn::rowCopyOf(Operation *op) {
       .Default(std::nullopt);
 }
 
-std::optional<RowCopy> attn::findRowCopy(func::FuncOp func) {
+std::optional<RowCopy> mlir::attn::findRowCopy(func::FuncOp func) {
   std::optional<RowCopy> found;
   func.walk([&](Operation *op) {
     found = rowCopyOf(op);

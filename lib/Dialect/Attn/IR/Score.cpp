@@ -65,7 +65,7 @@ static LogicalResult verifyTruthValues(Operation *owner, Operation *op) {
   return success();
 }
 
-LogicalResult attn::detail::verifyScore(Operation *owner, Region &score) {
+LogicalResult mlir::attn::detail::verifyScore(Operation *owner, Region &score) {
   if (score.empty())
     return success();
   Block &block = score.front();

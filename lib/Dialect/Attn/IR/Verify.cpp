@@ -6,14 +6,14 @@
 using namespace mlir;
 using namespace mlir::attn;
 
-LogicalResult attn::detail::verifyHeads(EmitError emitError, StringRef what, int64_t heads) {
+LogicalResult mlir::attn::detail::verifyHeads(EmitError emitError, StringRef what, int64_t heads) {
   if (heads >= 1 && heads <= kMaxHeads)
     return success();
   return emitError() << "expected " << what << " from 1 to " << kMaxHeads << ", got " << heads
                      << "; nearest legal: " << (heads < 1 ? 1 : kMaxHeads);
 }
 
-LogicalResult attn::detail::verifyDim(EmitError emitError, StringRef what, int64_t dim) {
+LogicalResult mlir::attn::detail::verifyDim(EmitError emitError, StringRef what, int64_t dim) {
   if (dim >= 8 && dim <= 256 && dim % 8 == 0)
     return success();
   InFlightDiagnostic error = emitError()
@@ -26,13 +26,13 @@ LogicalResult attn::detail::verifyDim(EmitError emitError, StringRef what, int64
   return error << dim / 8 * 8 << " or " << dim / 8 * 8 + 8;
 }
 
-LogicalResult attn::detail::verifyElement(EmitError emitError, StringRef what, Type type) {
+LogicalResult mlir::attn::detail::verifyElement(EmitError emitError, StringRef what, Type type) {
   if (isMultiplied(type))
     return success();
   return emitError() << "expected " << what << " to be f16 or bf16, got " << type;
 }
 
-LogicalResult attn::detail::verifyQuery(Operation *op, StringRef what, Type type) {
+LogicalResult mlir::attn::detail::verifyQuery(Operation *op, StringRef what, Type type) {
   auto emitError = [&] { return op->emitOpError(); };
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || tensor.getRank() != 3 || tensor.getEncoding() || !tensor.isDynamicDim(0) ||
@@ -46,14 +46,14 @@ LogicalResult attn::detail::verifyQuery(Operation *op, StringRef what, Type type
   return verifyDim(emitError, (what + " dim").str(), tensor.getDimSize(2));
 }
 
-int64_t attn::detail::kvHeadsOf(KVType region, Value classes) {
+int64_t mlir::attn::detail::kvHeadsOf(KVType region, Value classes) {
   if (!region.isOfClass())
     return region.getHeads();
   auto tensor = classes ? dyn_cast<RankedTensorType>(classes.getType()) : RankedTensorType();
   return tensor && tensor.getRank() == 1 && !tensor.isDynamicDim(0) ? tensor.getDimSize(0) : 0;
 }
 
-LogicalResult attn::detail::verifyRegionClass(Operation *op, KVType region, StringAttr name,
+LogicalResult mlir::attn::detail::verifyRegionClass(Operation *op, KVType region, StringAttr name,
                                               HeadClassesAttr classes) {
   if (!name) {
     if (!region.isOfClass())
@@ -80,7 +80,7 @@ LogicalResult attn::detail::verifyRegionClass(Operation *op, KVType region, Stri
   return success();
 }
 
-LogicalResult attn::detail::verifyRegion(Operation *op, RankedTensorType query, KVType region,
+LogicalResult mlir::attn::detail::verifyRegion(Operation *op, RankedTensorType query, KVType region,
                                          int64_t heads) {
   int64_t queryHeads = query.getDimSize(1);
   if (heads < 1)
@@ -103,7 +103,7 @@ LogicalResult attn::detail::verifyRegion(Operation *op, RankedTensorType query, 
   return success();
 }
 
-LogicalResult attn::detail::verifyOutput(Operation *op, Type output, int64_t heads, int64_t valueDim) {
+LogicalResult mlir::attn::detail::verifyOutput(Operation *op, Type output, int64_t heads, int64_t valueDim) {
   auto tensor = dyn_cast<RankedTensorType>(output);
   int64_t expected[] = {ShapedType::kDynamic, heads, valueDim};
   if (!tensor || tensor.getEncoding() || tensor.getShape() != ArrayRef(expected))
@@ -112,7 +112,7 @@ LogicalResult attn::detail::verifyOutput(Operation *op, Type output, int64_t hea
   return verifyElement([&] { return op->emitOpError(); }, "output elements", tensor.getElementType());
 }
 
-LogicalResult attn::detail::verifyLse(Operation *op, Type lse, int64_t heads) {
+LogicalResult mlir::attn::detail::verifyLse(Operation *op, Type lse, int64_t heads) {
   auto expected = RankedTensorType::get({ShapedType::kDynamic, heads}, Float32Type::get(op->getContext()));
   // Text may leave the number of heads to the query.
   if (lse == expected || lse == RankedTensorType::get({ShapedType::kDynamic, ShapedType::kDynamic},
@@ -121,7 +121,7 @@ LogicalResult attn::detail::verifyLse(Operation *op, Type lse, int64_t heads) {
   return op->emitOpError("expected the LSE to be ") << expected << ", got " << lse;
 }
 
-LogicalResult attn::detail::verifySinks(Operation *op, Type sinks, int64_t heads) {
+LogicalResult mlir::attn::detail::verifySinks(Operation *op, Type sinks, int64_t heads) {
   auto expected = RankedTensorType::get({heads}, Float32Type::get(op->getContext()));
   if (sinks == expected)
     return success();
@@ -129,7 +129,7 @@ LogicalResult attn::detail::verifySinks(Operation *op, Type sinks, int64_t heads
          << expected << ", one per query head, got " << sinks;
 }
 
-LogicalResult attn::detail::verifyClasses(Operation *op, Value tensor, HeadClassesAttr classes,
+LogicalResult mlir::attn::detail::verifyClasses(Operation *op, Value tensor, HeadClassesAttr classes,
                                           int64_t heads) {
   if (bool(tensor) != bool(classes))
     return op->emitOpError("expected head classes and the tensor that assigns heads to them, got ")
@@ -141,7 +141,7 @@ LogicalResult attn::detail::verifyClasses(Operation *op, Value tensor, HeadClass
          << expected << ", one element per KV head, got " << tensor.getType();
 }
 
-LogicalResult attn::detail::verifyScale(Operation *op, APFloat scale) {
+LogicalResult mlir::attn::detail::verifyScale(Operation *op, APFloat scale) {
   if (scale.isFinite() && !scale.isZero() && !scale.isNegative())
     return success();
   SmallString<16> text;

@@ -82,7 +82,7 @@ LogicalResult ReadOp::verify() {
 
 LogicalResult WriteOp::verify() {
   Type value = getValue().getType(), element = getBuffer().getType().getElement();
-  if (value == element || (value.isF32() && attn::isMultiplied(element)))
+  if (value == element || (value.isF32() && mlir::attn::isMultiplied(element)))
     return success();
   return emitOpError("expected ") << element << " or an f32 that is rounded to it, got " << value;
 }
@@ -91,7 +91,7 @@ static LogicalResult verifyAdjacent(Operation *op, ValueRange values, Type eleme
   if (values.size() != 2 && values.size() != 4)
     return op->emitOpError("expected two or four elements, got ") << values.size();
   for (Type type : values.getTypes())
-    if (type != element && !(mayRound && type.isF32() && attn::isMultiplied(element)))
+    if (type != element && !(mayRound && type.isF32() && mlir::attn::isMultiplied(element)))
       return op->emitOpError("expected elements of the buffer, ") << element << ", got " << type;
   return success();
 }
@@ -268,7 +268,7 @@ LogicalResult CastOp::verify() {
   FragmentType source = getSource().getType(), result = getResult().getType();
   if (source.getRank() != 2 || !source.getElement().isF32() || !mayHaveLayout(source, Layout::Acc))
     return emitOpError("expected an accumulator of f32 with two axes, got ") << source;
-  if (!attn::isMultiplied(result.getElement()) || !mayHaveLayout(result, Layout::Lhs))
+  if (!mlir::attn::isMultiplied(result.getElement()) || !mayHaveLayout(result, Layout::Lhs))
     return emitOpError("expected a left operand of f16 or bf16, got ") << result;
   if (source.getAxes() != result.getAxes() || source.getSizes() != result.getSizes())
     return emitOpError("expected source and result of the same axes, got ") << source << " and " << result;
@@ -320,7 +320,7 @@ LogicalResult DotOp::verify() {
     if (rows > shared.getRows())
       return emitOpError("expected at most the ") << shared.getRows() << " lines of the tile, got " << rows;
   }
-  if (!attn::isMultiplied(element) || rhs.getElement() != element || !acc.getElement().isF32())
+  if (!mlir::attn::isMultiplied(element) || rhs.getElement() != element || !acc.getElement().isF32())
     return emitOpError("expected operands of one type, f16 or bf16, and an accumulator of f32, got ")
            << element << ", " << rhs.getElement() << " and " << acc.getElement();
   bool overCols = rhs.getColAxis() == contracted, overRows = rhs.getRowAxis() == contracted;
@@ -389,7 +389,7 @@ LogicalResult LoadVectorOp::verifyRegions() {
 LogicalResult StoreOp::verify() {
   FragmentType fragment = getFragment().getType();
   Type element = getBuffer().getType().getElement();
-  bool half = attn::isMultiplied(element);
+  bool half = mlir::attn::isMultiplied(element);
   if (!fragment.getElement().isF32() || fragment.getPartial() ||
       !mayHaveLayout(fragment, fragment.getRank() == 2 ? Layout::Acc : fragment.getLayout()))
     return emitOpError("expected a complete fragment of f32, got ") << fragment;

@@ -5,8 +5,8 @@
 #include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Score.h"
 #include "attn/Dialect/Attn/IR/Signature.h"
-#include "attn/Dialect/Tile/IR/Launch.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
+#include "attn/Dialect/Tile/IR/Launch.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Support/Elements.h"
 

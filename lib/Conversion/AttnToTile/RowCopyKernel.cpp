@@ -17,8 +17,8 @@
 //===----------------------------------------------------------------------===//
 #include "Kernel.h"
 
-#include "attn/Dialect/Tile/IR/Launch.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
+#include "attn/Dialect/Tile/IR/Launch.h"
 
 using namespace mlir;
 using namespace mlir::attn;

@@ -152,7 +152,7 @@ TEST(Manifest, Errors) {
       {"\"key_dtype\": \"bf16\"", "\"key_dtype\": \"fp7\"",
        "manifest.arguments[1].key_dtype: expected the name of a dtype"},
       {"\"store\": \"paged\"", "\"store\": \"heap\"",
-       "manifest.arguments[1].store: expected one of \"paged\", \"packed\", \"dense\", got \"heap\""},
+       "manifest.arguments[1].store: expected one of \"dense\", \"packed\", \"paged\", got \"heap\""},
       {"\"argument\": \"kv\"", "\"argument\": \"kw\"",
        "manifest.operands[0].argument: no KV argument is named 'kw'"},
       {"\"name\": \"sink_logits\"", "\"name\": \"kv\"",

@@ -54,7 +54,7 @@ int64_t mlir::attn::detail::kvHeadsOf(KVType region, Value classes) {
 }
 
 LogicalResult mlir::attn::detail::verifyRegionClass(Operation *op, KVType region, StringAttr name,
-                                              HeadClassesAttr classes) {
+                                                    HeadClassesAttr classes) {
   if (!name) {
     if (!region.isOfClass())
       return success();
@@ -81,7 +81,7 @@ LogicalResult mlir::attn::detail::verifyRegionClass(Operation *op, KVType region
 }
 
 LogicalResult mlir::attn::detail::verifyRegion(Operation *op, RankedTensorType query, KVType region,
-                                         int64_t heads) {
+                                               int64_t heads) {
   int64_t queryHeads = query.getDimSize(1);
   if (heads < 1)
     return op->emitOpError("expected one or more KV heads, got ") << heads;
@@ -130,7 +130,7 @@ LogicalResult mlir::attn::detail::verifySinks(Operation *op, Type sinks, int64_t
 }
 
 LogicalResult mlir::attn::detail::verifyClasses(Operation *op, Value tensor, HeadClassesAttr classes,
-                                          int64_t heads) {
+                                                int64_t heads) {
   if (bool(tensor) != bool(classes))
     return op->emitOpError("expected head classes and the tensor that assigns heads to them, got ")
            << (tensor ? "only the tensor" : "only the classes");

@@ -55,7 +55,7 @@ def test_bfloat16_agrees_with_pytorch():
 def test_dtype_names(short):
     long = DTYPES[short][0]
     assert short_name(short) == short_name(long) == short
-    if short != "bf16":
+    if hasattr(numpy, long if short != "bool" else "bool_"):  # NumPy has no bf16 and no floats of 8 bits
         assert (
             short_name(numpy.dtype(long))
             == short_name(getattr(numpy, long if short != "bool" else "bool_"))

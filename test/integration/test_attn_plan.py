@@ -129,7 +129,7 @@ def test_picture(strategy, tmp_path):
     assert all(float(r.get("width")) > 0 for r in boxes)
     assert max(float(r.get("x")) + float(r.get("width")) for r in boxes) <= float(picture.get("width"))
     assert "hsl" not in (tmp_path / "plan.svg").read_text()
-    words = {text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")}
+    words = {text.text or "" for text in picture.iter("{http://www.w3.org/2000/svg}text")}
     assert {"block", "0", "node 0", "node 1"} <= words
     assert any(text.startswith("what a block reads, in tiles of") for text in words)
 

@@ -54,6 +54,8 @@ struct FetchPattern : TilePattern<FetchOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(FetchOp op, OneToNOpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
+    if (!op.getBarriers())
+      return op.emitOpError("completes no barrier: --tile-insert-barriers gives it one");
     Emitter e = emitter(op, rewriter);
     SharedType tile = op.getTarget().getType();
     int64_t lines = op.getLines(), boxes = tile.getRows() / lines;

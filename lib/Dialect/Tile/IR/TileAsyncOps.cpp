@@ -22,7 +22,33 @@ static LogicalResult verifyMaps(Operation *op, ValueRange maps, SharedType tile)
   return success();
 }
 
+LogicalResult FillOp::verify() {
+  SharedType tile = getRing().getType().getTile();
+  Block &copies = getCopies().front();
+  if (getTile().getType() != tile || copies.getNumArguments() != 1 || copies.getArgument(0).getType() != tile)
+    return emitOpError("expected the ring's tile as argument and result, ") << tile;
+  return success();
+}
+
+LogicalResult TakeOp::verify() {
+  if (getTile().getType() == getRing().getType().getTile())
+    return success();
+  return emitOpError("expected the ring's tile, ") << getRing().getType().getTile() << ", got "
+                                                   << getTile().getType();
+}
+
+LogicalResult AheadOp::verify() {
+  Block &body = getBody().front();
+  auto yield = body.empty() ? YieldOp() : dyn_cast<YieldOp>(body.back());
+  if (body.getArgumentTypes() != getOperation()->getOperandTypes() || !yield ||
+      yield.getValue().getType() != getValue().getType())
+    return emitOpError("expected a region from ") << getAt().getType() << " to " << getValue().getType();
+  return success();
+}
+
 LogicalResult FetchOp::verify() {
+  if (!getBarriers() != !getIndex())
+    return emitOpError("expected barriers and which of them, or neither");
   SharedType tile = getTarget().getType();
   int64_t lines = getLines();
   if (lines < 8 || lines % 8 != 0 || tile.getRows() % lines != 0 || tile.getRows() / lines > 32)

@@ -57,7 +57,63 @@ def Tile_ArriveOnCopiesOp : Tile_Op<"arrive_on_copies"> {
   let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` type($barriers)";
 }
 
-def Tile_FetchOp : Tile_Op<"fetch"> {
+def Tile_FillOp : Tile_Op<"fill", [SingleBlock, NoTerminator]> {
+  let summary = "a tile of a ring, with what its region copies into it";
+  let description = [{
+    The region's argument is the tile. Copies of it stand in the region, gathers or one fetch without a barrier, and
+    behind a fetch perhaps a `tile.clear` of lines that are not the store's. The result is the tile when all that has
+    landed, until the last use of it in the block around. How often a ring can be filled before a tile of it is given
+    back is up to its slots: `--tile-specialize-warps` lets other warps than those that use a tile fill it, and
+    `--tile-insert-barriers` lets them wait for each other.
+
+    Where the producer's warps share the work, `warp` says which of them copies; else all do.
+
+    ```mlir
+    %k = tile.fill %ring warp 0 {
+    ^bb0(%tile: !tile.shared<...>):
+      tile.fetch %map from %slot head %head lines 64 into %tile : ...
+    } : !tile.ring<...> -> !tile.shared<...>
+    ```
+  }];
+  let arguments = (ins Arg<Tile_RingType, "the ring">:$ring,
+                       Arg<OptionalAttr<I64Attr>, "number of the producer warp that copies">:$warp);
+  let regions = (region SizedRegion<1>:$copies);
+  let results = (outs Res<Tile_SharedType, "the filled tile">:$tile);
+  let assemblyFormat = "$ring (`warp` $warp^)? $copies attr-dict `:` type($ring) `->` type($tile)";
+  let hasVerifier = 1;
+}
+
+def Tile_TakeOp : Tile_Op<"take"> {
+  let summary = "the next tile of a ring that other warps fill";
+  let description = [{ What is left of a `tile.fill` in the warps that use the tile. }];
+  let arguments = (ins Arg<Tile_RingType, "the ring">:$ring);
+  let results = (outs Res<Tile_SharedType, "the filled tile">:$tile);
+  let assemblyFormat = "$ring attr-dict `:` type($ring) `->` type($tile)";
+  let hasVerifier = 1;
+}
+
+def Tile_AheadOp : Tile_Op<"ahead", [SingleBlock, RecursiveMemoryEffects]> {
+  let summary = "a value of an iteration that a loop may compute one iteration early";
+  let description = [{
+    The region maps the iteration's `at` to the value; it must be able to do so for the iteration behind the last.
+    `--tile-look-ahead` lets the loop around carry the value where `at` is what the loop counts.
+
+    ```mlir
+    %slot = tile.ahead %token {
+    ^bb0(%t: i32):
+      %read = tile.read %table[%t] : ...
+      tile.yield %read : i32
+    } : i32
+    ```
+  }];
+  let arguments = (ins Arg<I32, "what differs between iterations">:$at);
+  let regions = (region SizedRegion<1>:$body);
+  let results = (outs Res<AnyType, "the value">:$value);
+  let assemblyFormat = "$at $body attr-dict `:` type($value)";
+  let hasVerifier = 1;
+}
+
+def Tile_FetchOp : Tile_Op<"fetch", [AttrSizedOperandSegments]> {
   let summary = "a warp starts bulk copies of a shared tile's lines; they complete a phase of a barrier";
   let description = [{
     The tile is cut into boxes of `lines` lines, which lie in consecutive slots of the source; lane i knows the first
@@ -72,13 +128,13 @@ def Tile_FetchOp : Tile_Op<"fetch"> {
     Arg<I32, "each lane's own: first slot of its box">:$slot,
     Arg<I32, "coordinate along the axis of heads">:$head,
     Arg<Tile_SharedType, "the tile to fill">:$target,
-    Arg<Tile_BarriersType, "the barriers">:$barriers,
-    Arg<I32, "which of them">:$index,
+    Arg<Optional<Tile_BarriersType>, "the barriers">:$barriers,
+    Arg<Optional<I32>, "which of them">:$index,
     I64Attr:$lines,
     UnitAttr:$padded);
   let assemblyFormat = [{
-    $maps `from` $slot `head` $head `lines` $lines `into` $target `on` $barriers `[` $index `]` attr-dict
-    `:` type($maps) `->` type($target) `,` type($barriers)
+    $maps `from` $slot `head` $head `lines` $lines `into` $target (`on` $barriers^ `[` $index `]`)? attr-dict
+    `:` type($maps) `->` type($target) (`,` type($barriers)^)?
   }];
   let hasVerifier = 1;
 }

@@ -300,8 +300,8 @@ def Tile_MaskOp : Tile_Op<"mask", [SingleBlock]> {
 
 def Tile_YieldOp
     : Tile_Op<"yield", [Pure, Terminator,
-                        ParentOneOf<["GatherOp", "LoadVectorOp", "LookupOp", "MapOp", "MaskOp", "ScatterOp",
-                                     "StoreOp"]>]> {
+                        ParentOneOf<["AheadOp", "GatherOp", "LoadVectorOp", "LookupOp", "MapOp", "MaskOp",
+                                     "ScatterOp", "StoreOp"]>]> {
   let summary = "ends the region of a tile operation with its value";
   let arguments = (ins Arg<AnyType, "the value">:$value);
   let assemblyFormat = "$value attr-dict `:` type($value)";

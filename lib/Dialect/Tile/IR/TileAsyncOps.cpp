@@ -33,8 +33,8 @@ LogicalResult FillOp::verify() {
 LogicalResult TakeOp::verify() {
   if (getTile().getType() == getRing().getType().getTile())
     return success();
-  return emitOpError("expected the ring's tile, ") << getRing().getType().getTile() << ", got "
-                                                   << getTile().getType();
+  return emitOpError("expected the ring's tile, ")
+         << getRing().getType().getTile() << ", got " << getTile().getType();
 }
 
 LogicalResult AheadOp::verify() {

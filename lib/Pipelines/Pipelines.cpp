@@ -42,6 +42,8 @@ void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &
   case Stage::Tile: {
     manager.addNestedPass<func::FuncOp>(createChooseSchedulePass({options.target, options.schedule}));
     OpPassManager &kernels = addKernelPasses(manager);
+    kernels.addPass(tile::createLookAheadPass());
+    kernels.addPass(tile::createReadAheadPass());
     kernels.addPass(tile::createInferLayoutsPass());
     kernels.addPass(tile::createSkipFullMasksPass());
     kernels.addPass(tile::createPipelineCopiesPass());

@@ -162,12 +162,12 @@ SmallVector<Value> AttendKernel::rowMaps(StringRef buffer, SharedType tile, int6
                     group * dim * size);
 }
 
-void AttendKernel::fetchQueries(Value target, Value barriers, Value index) {
+void AttendKernel::fetchQueries(Value target) {
   auto tile = cast<SharedType>(target.getType());
   Value row = b.div(packedBegin, chain.group());
   if (int64_t lines = tile.getBoxes())
     row = b.add(row, b.mul(LaneIdOp::create(b, b.getI32Type()), b.i32(lines / chain.group())));
-  FetchOp::create(b, rowMaps("q", tile, chain.keyDim()), row, kvHead, target, barriers, index,
+  FetchOp::create(b, rowMaps("q", tile, chain.keyDim()), row, kvHead, target, Value(), Value(),
                   tile.getBoxLines(), isPadded(tile, chain.keyDim()));
 }
 
@@ -210,8 +210,7 @@ Value AttendKernel::fetchSlot(UpdateOp update, const Segment &segment, Value fir
   return b.select(exists, there, b.i32(outside));
 }
 
-void AttendKernel::fetchTokens(UpdateOp update, Value slot, StringRef part, Value target, Value barriers,
-                               Value index) {
+void AttendKernel::fetchTokens(UpdateOp update, Value slot, StringRef part, Value target) {
   rt::Store store = storeOf(update.getKv().getType());
   const rt::StorePart &stored = store.part(part == "k");
   int64_t dim = stored.dim, bytes = stored.format.rowBytes(dim);
@@ -224,5 +223,5 @@ void AttendKernel::fetchTokens(UpdateOp update, Value slot, StringRef part, Valu
   std::string buffer = tensor(update, store.codesName(stored));
   SmallVector<Value> maps = tensorMaps(tensor(update, (part + ".map").str()), buffer, tile, lines,
                                        std::nullopt, slots, dim, store.heads, bytes);
-  FetchOp::create(b, maps, slot, kvHead, target, barriers, index, lines, isPadded(tile, dim));
+  FetchOp::create(b, maps, slot, kvHead, target, Value(), Value(), lines, isPadded(tile, dim));
 }

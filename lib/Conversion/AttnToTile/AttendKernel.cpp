@@ -40,26 +40,6 @@ void AttendKernel::computeConstants() {
               scoreBound(chain.updates.front().getScore().front()) * log2e <= fixedUnitBound;
 }
 
-void AttendKernel::begin(Value warpRow) {
-  declareParameters();
-  computeConstants();
-  StartNextOp::create(b); // the merge may take its place in the multiprocessors and wait there
-  this->warpRow = warpRow;
-}
-
-void AttendKernel::end(int64_t threads) {
-  b.kernel->setAttr("tile.schedule", schedule);
-  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
-  setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Attend, .launch = {.grid = PlanArray::Starts}});
-  b.finish(threads);
-}
-
-scf::ForOp AttendKernel::beginTasks(ValueRange carried) {
-  auto loop = scf::ForOp::create(b, start.tasksBegin, start.tasksEnd, b.i32(1), carried);
-  b.setInsertionPointToStart(loop.getBody());
-  return loop;
-}
-
 void AttendKernel::setTask(const Task &task) {
   packedBegin = task.packedBegin, packedCount = task.packedCount, slot = kvHead = task.slot;
   segmentBegin = task.segmentBegin, segmentEnd = task.segmentEnd, partial = task.partial, flags = task.flags;
@@ -80,7 +60,7 @@ Segment AttendKernel::segmentOf(TokensOp tokens) {
 void AttendKernel::setRows(RowsOp queryRows) {
   packedBegin = queryRows.getBegin(), packedCount = queryRows.getCount();
   kvHead = queryRows.getHead(), slot = queryRows.getSlot(), warpRow = queryRows.getFirst();
-  headClass = queryRows.getHeadClass(), sinkCounts = queryRows.getSink();
+  groupRow = queryRows.getGroup(), headClass = queryRows.getHeadClass(), sinkCounts = queryRows.getSink();
 }
 
 void AttendKernel::readRows() {

@@ -36,9 +36,6 @@ struct State {
 
 class AttendKernel {
 public:
-  AttendKernel(Chain &chain, tile::ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name)
-      : chain(chain), schedule(schedule), b(module, name, chain.finish.getLoc()),
-        rows(schedule.getWarpRows()), keys(schedule.getWarpKeys()) {}
   /// Goes on with a kernel that a pass before has begun.
   AttendKernel(Chain &chain, func::FuncOp kernel)
       : chain(chain), schedule(kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule")), b(kernel),
@@ -68,18 +65,6 @@ public:
   void declareParameters();
   /// Computes what is the same for the whole kernel.
   void computeConstants();
-  void begin(Value warpRow);
-  void end(int64_t threads);
-  /// Reads what this block starts with: its range of tasks, its first task and that one's first segment.
-  void readStart() { start = readRecord<Start>(b, tile::BlockIdOp::create(b, b.getI32Type())); }
-  /// The loop over this block's tasks; leaves the insertion point in it.
-  scf::ForOp beginTasks(ValueRange carried);
-  /// A task's first segment; zeros where it has none.
-  Segment firstSegmentOf(const Task &task) {
-    return readRecordIf<Segment>(b, b.less(task.segmentBegin, task.segmentEnd), task.segmentBegin);
-  }
-  /// Reads a task's fields, again where the kernel would rather not keep them in registers meanwhile.
-  void readTask(Value index) { setTask(readRecord<Task>(b, index)); }
   void setTask(const Task &task);
   /// What a tile's tokens say of the segment they are of.
   static Segment segmentOf(TokensOp tokens);
@@ -92,13 +77,13 @@ public:
   /// Copies keys, values or both of that tile, whose tokens were looked up.
   void gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, Value slots,
                     ArrayRef<StringRef> parts, ValueRange targets, tile::Scope scope);
-  /// The same as bulk copies that complete a phase of a barrier; a warp does it.
-  void fetchQueries(Value target, Value barriers, Value index);
+  /// The same as bulk copies, by one warp.
+  void fetchQueries(Value target);
   /// Writes a warpgroup's rows of the output, from the task's `firstRow` on, by way of their box of the
   /// queries, which nobody else uses. Its warps meet at the barrier; until finish_sends the box must stay as
   /// it is.
   void sendOutput(Value output, Value queries, Value firstRow, Value barrier);
-  void fetchTokens(UpdateOp update, Value slot, StringRef part, Value target, Value barriers, Value index);
+  void fetchTokens(UpdateOp update, Value slot, StringRef part, Value target);
   /// Where this lane's box of the tile from `firstKey` on begins, of keys and values alike.
   Value fetchSlot(UpdateOp update, const Segment &segment, Value firstKey);
   void readRows();
@@ -193,11 +178,10 @@ public:
   Value toLog2;           ///< the same in log2
   bool fixedUnit = false; ///< whether weights are exp(score): bounded scores need no maximum
   Value warpRow;          ///< this warp's first row, counted from the task's first
-  // Values of the block.
-  Start start;
   // Values of the task being written.
   Value packedBegin, packedCount, slot, kvHead, segmentBegin, segmentEnd, partial, flags, headClass;
   Value sinkCounts; ///< whether this warp's rows count the sink
+  Value groupRow;   ///< first row of this warp's warpgroup, where there are such
   Value queryPosition, queryHead;
 
 private:

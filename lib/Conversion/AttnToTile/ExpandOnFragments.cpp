@@ -16,6 +16,15 @@ void FragmentExpansion::setRows(Value rows) {
   queryPosition = values[0], queryHead = values[1];
 }
 
+Value FragmentExpansion::dot(FragmentType type, Value lhs, Value rhs, Value acc) {
+  bool shared = isa<SharedType>(lhs.getType());
+  if (schedule.getKind() == ScheduleKind::Wgmma) {
+    Value started = StartDotOp::create(b, type, lhs, shared ? groupRow : Value(), rhs, acc);
+    return FinishDotsOp::create(b, TypeRange{type}, 0, ValueRange{started}).getResult(0);
+  }
+  return DotOp::create(b, type, lhs, shared ? warpRow : Value(), rhs, acc ? acc : b.splat(b.f32(0), type));
+}
+
 namespace {
 
 struct RowsModel : OnlineOpInterface::ExternalModel<RowsModel, RowsOp> {
@@ -38,27 +47,44 @@ struct StagedModel : OnlineOpInterface::ExternalModel<StagedModel, StagedOp> {
   LogicalResult expandOnFragments(Operation *, FragmentExpansion &) const { return success(); }
 };
 
+/// Expands the update by a tile of one region, or that by a tile of one of several, of which `segment` says
+/// which.
+LogicalResult expandUpdate(UpdateOp update, std::optional<unsigned> operand, Value which, Value result,
+                           FragmentExpansion &e) {
+  auto staged = update.getKv().getDefiningOp<StagedOp>();
+  auto tokens = staged ? staged.getPart().getDefiningOp<TokensOp>() : TokensOp();
+  if (!tokens || staged.getCopies().size() != 2 || !update.getQuery().getDefiningOp<StagedOp>())
+    return update.emitOpError("expected rows and tokens that are staged: --attn-stage-operands does it");
+  e.setRows(update.getQuery());
+  State state = e.stateOf(update.getState());
+  Segment segment = AttendKernel::segmentOf(tokens);
+  segment.operand = which;
+  Value scores =
+      e.dot(e.scoresType(), FragmentExpansion::copyOf(update.getQuery(), 0), staged.getCopies()[0], Value());
+  scores = e.finishScores(scores, operand, segment, tokens.getFirst());
+  AttendKernel::Step step = e.softmax(scores, state);
+  Value acc = e.rescale([&] { return state.acc; }, step);
+  acc = e.dot(e.accType(), e.packWeights(step.weights), staged.getCopies()[1], acc);
+  e.pieces.set(result, {step.max, step.sum, acc});
+  return success();
+}
+
 struct UpdateModel : OnlineOpInterface::ExternalModel<UpdateModel, UpdateOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto update = cast<UpdateOp>(op);
-    auto staged = update.getKv().getDefiningOp<StagedOp>();
-    auto tokens = staged ? staged.getPart().getDefiningOp<TokensOp>() : TokensOp();
-    if (!tokens || staged.getCopies().size() != 2 || !update.getQuery().getDefiningOp<StagedOp>())
-      return update.emitOpError("expected rows and tokens that are staged: --attn-stage-operands does it");
-    e.setRows(update.getQuery());
-    KernelBuilder &b = e.b;
-    State state = e.stateOf(update.getState());
+    if (llvm::any_of(update->getUsers(), llvm::IsaPred<OneOfOp>))
+      return success(); // that one does
     unsigned operand = llvm::find(e.chain.updates, update) - e.chain.updates.begin();
-    Value query = FragmentExpansion::copyOf(update.getQuery(), 0);
-    Value line = isa<SharedType>(query.getType()) ? e.warpRow : Value();
-    Value scores = DotOp::create(b, e.scoresType(), query, line, staged.getCopies()[0],
-                                 b.splat(b.f32(0), e.scoresType()));
-    scores = e.finishScores(scores, operand, AttendKernel::segmentOf(tokens), tokens.getFirst());
-    AttendKernel::Step step = e.softmax(scores, state);
-    Value acc = e.rescale([&] { return state.acc; }, step);
-    acc = DotOp::create(b, e.accType(), e.packWeights(step.weights), Value(), staged.getCopies()[1], acc);
-    e.pieces.set(update.getResult(), {step.max, step.sum, acc});
-    return success();
+    return expandUpdate(update, operand, Value(), update.getResult(), e);
+  }
+};
+
+struct OneOfModel : OnlineOpInterface::ExternalModel<OneOfModel, OneOfOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto one = cast<OneOfOp>(op);
+    if (one.getStates().size() != e.chain.updates.size())
+      return one.emitOpError("expected all updates of the kernel");
+    return expandUpdate(e.chain.updates.front(), std::nullopt, one.getOperand(), one.getResult(), e);
   }
 };
 
@@ -144,7 +170,13 @@ struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, mlir::attn::Wri
       Value warp = WarpIdOp::create(b, b.getI32Type());
       lines = b.select(b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)), lines, b.i32(0));
     }
-    e.writeResults({output.front(), output.back()}, column, columns, lines);
+    // Where the copy engine takes the results, warpgroups meet at barriers behind those of their turns.
+    auto send = [&](Value fragment) {
+      Value barrier = b.add(b.i32(1 + e.schedule.getConsumers()), b.div(e.groupRow, ScheduleAttr::groupRows));
+      e.sendOutput(fragment, FragmentExpansion::copyOf(write.getRows(), 0), e.groupRow, barrier);
+    };
+    e.writeResults({output.front(), output.back()}, column, columns, lines,
+                   e.schedule.sendsResults() ? function_ref<void(Value)>(send) : nullptr);
     return success();
   }
   LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
@@ -167,6 +199,7 @@ void mlir::attn::registerOnlineModels(DialectRegistry &registry) {
     StagedOp::attachInterface<StagedModel>(*context);
     InitOp::attachInterface<InitModel>(*context);
     UpdateOp::attachInterface<UpdateModel>(*context);
+    OneOfOp::attachInterface<OneOfModel>(*context);
     MergeOp::attachInterface<MergeModel>(*context);
     WarpsOp::attachInterface<WarpsModel>(*context);
     FinishOp::attachInterface<FinishModel>(*context);

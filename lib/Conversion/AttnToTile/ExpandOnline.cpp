@@ -46,6 +46,10 @@ private:
       } else if (auto loop = dyn_cast<scf::ForOp>(op); loop && llvm::any_of(loop.getInitArgs(), isState)) {
         if (failed(expandLoop(loop)))
           return failure();
+      } else if (auto branch = dyn_cast<scf::IfOp>(op);
+                 branch && llvm::any_of(branch.getResults(), isState)) {
+        if (failed(expandBranch(branch)))
+          return failure();
       } else {
         for (Region &region : op.getRegions())
           for (Block &inner : region)
@@ -103,6 +107,25 @@ private:
     b.setInsertionPoint(yield);
     scf::YieldOp::create(b, flatten(yield->getOperands()));
     yield->erase();
+    return success();
+  }
+
+  LogicalResult expandBranch(scf::IfOp branch) {
+    for (Block *block : {branch.thenBlock(), branch.elseBlock()})
+      if (failed(expand(*block)))
+        return failure();
+    SmallVector<Value> states(branch.thenYield().getOperands()); // as many pieces as in the other branch
+    b.setInsertionPoint(branch);
+    auto expanded = scf::IfOp::create(b, TypeRange(flatten(states)), branch.getCondition(), true);
+    for (auto [from, to] : llvm::zip_equal(branch->getRegions(), expanded->getRegions())) {
+      to.takeBody(from);
+      Operation *yield = to.front().getTerminator();
+      b.setInsertionPoint(yield);
+      scf::YieldOp::create(b, flatten(yield->getOperands()));
+      yield->erase();
+    }
+    stand(branch.getResults(), expanded.getResults(), states);
+    left.push_back(branch);
     return success();
   }
 

@@ -35,6 +35,9 @@ struct FragmentExpansion : AttendKernel {
     ArrayRef<Value> values = pieces.of(state);
     return {values[0], values[1], values[2]};
   }
+  /// acc + lhs * rhs, lines of a shared left operand from the warp's or, where four multiply as one, from the
+  /// warpgroup's first row on. Without `acc` the product.
+  Value dot(tile::FragmentType type, Value lhs, Value rhs, Value acc);
   /// From here on these are the rows that the methods of AttendKernel speak of.
   void setRows(Value rows);
   /// The copy of a staged part.

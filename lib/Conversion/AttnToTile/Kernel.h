@@ -59,9 +59,10 @@ public:
     return tile::ReadOp::create(*this, cast<tile::BufferType>(buffer.getType()).getElement(), buffer, index,
                                 UnitAttr());
   }
-  SmallVector<Value> record(Value buffer, Value index, unsigned fields) {
+  SmallVector<Value> record(Value buffer, Value index, unsigned fields, ValueRange first = {}) {
     return SmallVector<Value>(
-        tile::RecordOp::create(*this, SmallVector<Type>(fields, getI32Type()), buffer, index).getFields());
+        tile::RecordOp::create(*this, SmallVector<Type>(fields, getI32Type()), buffer, index, first)
+            .getFields());
   }
 
   tile::FragmentType fragment(ArrayRef<tile::Axis> axes, ArrayRef<int64_t> sizes, Type element,
@@ -81,8 +82,6 @@ private:
   SetVector<Attribute> tensorMaps;
 };
 
-/// Writes the attend kernel of a schedule on wgmma.
-void writeWgmmaKernel(Chain &chain, tile::ScheduleAttr schedule, gpu::GPUModuleOp module, StringRef name);
 /// Writes the kernel of an operation on a cache.
 void writeRowCopyKernel(const RowCopy &copy, gpu::GPUModuleOp module, StringRef name);
 

@@ -53,17 +53,14 @@ struct MakeKernels : attn::impl::MakeKernelsPassBase<MakeKernels> {
     gpu::GPUModuleOp module = makeModule(function);
     for (tile::ScheduleAttr schedule : schedules) {
       std::string name = (function.getName() + "_rows" + Twine(schedule.getRows())).str();
-      if (schedule.getKind() == tile::ScheduleKind::Mma) {
-        func::FuncOp kernel = copyInto(module, function, name);
-        kernel->setAttr("tile.schedule", schedule);
-        continue;
-      }
-      if (!chain->merges.empty() || chain->inits.size() > 1) {
+      if (schedule.getKind() == tile::ScheduleKind::Wgmma &&
+          (!chain->merges.empty() || chain->inits.size() > 1)) {
         Operation *op = chain->merges.empty() ? chain->inits.back() : chain->merges.front().getOperation();
         return op->emitOpError("expected a single chain of updates for ")
                << schedule << "; --canonicalize turns merges into chains, and mma takes them as they are";
       }
-      writeWgmmaKernel(*chain, schedule, module, name);
+      func::FuncOp kernel = copyInto(module, function, name);
+      kernel->setAttr("tile.schedule", schedule);
     }
     func::FuncOp merging = copyInto(module, function, (function.getName() + "_merge").str());
     merging->setAttr("tile.merge_schedule", merge);

@@ -10,10 +10,11 @@
 //            computes then. --tile-pipeline-copies lets the two overlap.
 //
 // Where the keys of a tile are split between warps, each warp copies its own
-// and nothing but these holds it up.
+// and nothing but these holds it up. Where some warps only copy, see StageFills.cpp.
 //
 //===----------------------------------------------------------------------===//
 #include "AttendKernel.h"
+#include "StageFills.h"
 
 #include "attn/Conversion/Passes.h"
 
@@ -128,25 +129,29 @@ LogicalResult verify(func::FuncOp kernel, Chain &chain) {
   if (chain.inits.empty() || !chain.finish || kernel.front().getOps<StartNextOp>().empty())
     return kernel.emitError("expected a kernel that walks the plan: --attn-walk-plan makes it");
   for (UpdateOp update : chain.updates) {
-    auto tiles = dyn_cast<scf::ForOp>(update->getParentOp());
-    if (!tiles || !isa<scf::ForOp>(tiles->getParentOp()))
-      return update.emitOpError("expected a loop over tiles in one over segments around it");
     if (!update.getKv().getDefiningOp<TokensOp>() || !update.getQuery().getDefiningOp<RowsOp>())
       return update.emitOpError("expected attn.rows and attn.tokens as its operands");
+    auto tiles = dyn_cast<scf::ForOp>(update.getKv().getDefiningOp()->getParentOp());
+    if (!tiles || !isa<scf::ForOp>(tiles->getParentOp()))
+      return update.emitOpError("expected a loop over tiles in one over segments around it");
   }
   return success();
 }
 
 struct StageOperands : mlir::attn::impl::StageOperandsPassBase<StageOperands> {
   void runOnOperation() override {
-    SmallVector<RowsOp> found;
-    getOperation().walk([&](RowsOp rows) { found.push_back(rows); });
-    for (RowsOp queryRows : found) {
-      auto kernel = queryRows->getParentOfType<func::FuncOp>();
+    SetVector<Operation *> kernels;
+    getOperation().walk([&](RowsOp rows) { kernels.insert(rows->getParentOfType<func::FuncOp>()); });
+    for (Operation *op : kernels) {
+      auto kernel = cast<func::FuncOp>(op);
       Chain chain = findChainInKernel(kernel);
       if (failed(verify(kernel, chain)))
         return signalPassFailure();
-      Staging(chain, kernel).run(queryRows);
+      auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+      if (schedule.getKind() == ScheduleKind::Wgmma)
+        stageFills(chain, kernel);
+      else
+        Staging(chain, kernel).run(cast<RowsOp>(chain.init.getQuery().getDefiningOp()));
     }
   }
 };

@@ -13,11 +13,15 @@
 // A short launch is mostly waiting: for the plan to say which tasks, for the task
 // to say which segment, for the segment to say which pages, for the pages. So a
 // block finds its tasks, the first of them and that one's first segment in a
-// record of its own, `plan.starts`, and asks for every later record while what is
-// before it still computes.
+// record of its own, `plan.starts`; --tile-read-ahead lets loops ask for every later
+// record while what is before it still computes.
 //
-// A segment is of one operand. Each update has a loop over its tiles, which has
-// none where the segment is another's.
+// A segment is of one operand. Under mma each update has a loop over its tiles, which
+// has none where the segment is another's. Where warpgroups compute, one loop does
+// the updates of all operands (attn.one_of), because ptxas takes its time for code;
+// a warpgroup whose rows a task does not reach computes nothing, but the loops are
+// the block's: its producers copy for all. Such kernels read a task again when its
+// results are written, for they are short of registers meanwhile.
 //
 //===----------------------------------------------------------------------===//
 #include "AttendKernel.h"
@@ -55,13 +59,21 @@ private:
   };
 
   void findLines();
-  void walkTask(const Segment &firstSegment);
+  void placeWarp();
+  void walkTask();
   RowsOp makeRows();
   Value beginLine(const Line &line, Value queryRows);
+  /// The tokens of the tile from `firstKey` on, in the region of an operand.
+  Value tokensOf(unsigned operand, const Segment &segment, Value firstKey);
+  Value update(unsigned operand, Value state, Value queryRows, Value tokens);
   void walkTiles(unsigned operand, Line &line, const Segment &segment, Value queryRows);
+  void walkTilesOfAll(Line &line, const Segment &segment, Value queryRows);
   void finishTask(Value queryRows);
 
-  Value warp;
+  bool inGroups() { return schedule.getKind() == ScheduleKind::Wgmma; }
+
+  Start start;
+  Value warp, groupRow; ///< groupRow: the first row of this warp's warpgroup, if there are such
   IRMapping mapping;
   SmallVector<Line> lines;
   DenseMap<Value, unsigned> lineOf; ///< the line that leaves a state
@@ -87,23 +99,32 @@ void Walk::findLines() {
   }
 }
 
+/// Which rows this warp computes, counted from a task's first.
+void Walk::placeWarp() {
+  warp = WarpIdOp::create(b, b.getI32Type());
+  if (!inGroups()) {
+    warpRow = schedule.getSplitKeys() ? b.i32(0) : b.mul(warp, b.i32(rows));
+    return;
+  }
+  Value consumer = b.sub(warp, b.i32(schedule.getProducerWarps()));
+  warpRow = b.mul(consumer, b.i32(rows));
+  groupRow = b.mul(b.div(consumer, ScheduleAttr::groupWarps), b.i32(ScheduleAttr::groupRows));
+}
+
 void Walk::run(IRMapping &arguments) {
   mapping = arguments;
   findLines();
-  bool split = schedule.getSplitKeys();
-  warp = WarpIdOp::create(b, b.getI32Type());
-  warpRow = split ? b.i32(0) : b.mul(warp, b.i32(rows));
+  placeWarp();
   declareParameters();
   StartNextOp::create(b); // the merge may take its place in the multiprocessors and wait there
-  readStart();
-  scf::ForOp tasks = beginTasks(flatten(start.task, start.segment));
-  ValueRange records = tasks.getRegionIterArgs();
-  setTask(takeRecord<Task>(records));
-  walkTask(takeRecord<Segment>(records));
-  Value next = b.add(tasks.getInductionVar(), b.i32(1));
-  Task after = readRecordIf<Task>(b, b.less(next, start.tasksEnd), next);
-  scf::YieldOp::create(b, flatten(after, firstSegmentOf(after)));
-  b.setInsertionPointAfter(tasks);
+  start = readRecord<Start>(b, BlockIdOp::create(b, b.getI32Type()));
+  auto tasks = scf::ForOp::create(b, start.tasksBegin, start.tasksEnd, b.i32(1));
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(tasks.getBody()->getTerminator());
+    setTask(readRecord<Task>(b, tasks.getInductionVar(), fieldsOf(start.task)));
+    walkTask();
+  }
   b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
   setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Attend, .launch = {.grid = PlanArray::Starts}});
   b.finish(schedule.getThreads());
@@ -117,8 +138,8 @@ RowsOp Walk::makeRows() {
       sink = b.createOrFold<arith::AndIOp>(sink, b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)));
   }
   Value query = mapping.lookup(chain.query());
-  return RowsOp::create(b, query.getType(), query, packedBegin, packedCount, kvHead, slot, warpRow, headClass,
-                        sink);
+  return RowsOp::create(b, query.getType(), query, packedBegin, packedCount, kvHead, slot, warpRow, groupRow,
+                        headClass, sink);
 }
 
 Value Walk::beginLine(const Line &line, Value queryRows) {
@@ -128,33 +149,50 @@ Value Walk::beginLine(const Line &line, Value queryRows) {
   return InitOp::create(b, state, queryRows, sinks ? mapping.lookup(sinks) : Value());
 }
 
-void Walk::walkTask(const Segment &firstSegment) {
+void Walk::walkTask() {
   Value queryRows = makeRows();
   SmallVector<Value> carried;
   for (Line &line : lines)
     carried.push_back(beginLine(line, queryRows));
-  llvm::append_range(carried, flatten(firstSegment));
   auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, b.i32(1), carried);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(segments.getBody());
-    ValueRange in = segments.getRegionIterArgs();
-    for (auto [line, state] : llvm::zip(lines, in))
+    for (auto [line, state] : llvm::zip(lines, segments.getRegionIterArgs()))
       line.state = state;
-    in = in.drop_front(lines.size());
-    Segment segment = takeRecord<Segment>(in);
-    for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
-      for (Line &line : lines)
-        if (llvm::is_contained(line.updates, operand))
-          walkTiles(operand, line, segment, queryRows);
-    SmallVector<Value> out = llvm::map_to_vector(lines, [](Line &line) { return line.state; });
-    Value next = b.add(segments.getInductionVar(), b.i32(1));
-    llvm::append_range(out, flatten(readRecordIf<Segment>(b, b.less(next, segmentEnd), next)));
-    scf::YieldOp::create(b, out);
+    auto segment = readRecord<Segment>(b, segments.getInductionVar(), fieldsOf(start.segment));
+    if (inGroups())
+      walkTilesOfAll(lines.front(), segment, queryRows);
+    else
+      for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
+        for (Line &line : lines)
+          if (llvm::is_contained(line.updates, operand))
+            walkTiles(operand, line, segment, queryRows);
+    scf::YieldOp::create(b, llvm::map_to_vector(lines, [](Line &line) { return line.state; }));
   }
   for (auto [line, state] : llvm::zip(lines, segments.getResults()))
     line.state = state;
+  if (inGroups()) {
+    auto tasks = cast<scf::ForOp>(segments->getParentOp());
+    setTask(readRecord<Task>(b, tasks.getInductionVar()));
+    queryRows = makeRows();
+  }
   finishTask(queryRows);
+}
+
+Value Walk::tokensOf(unsigned operand, const Segment &segment, Value firstKey) {
+  Value region = mapping.lookup(chain.updates[operand].getKv());
+  return TokensOp::create(b, region.getType(), region, segment.instance, firstKey, segment.kvEnd,
+                          segment.fullBegin, segment.fullEnd, segment.pos0, segment.firstSlot);
+}
+
+Value Walk::update(unsigned operand, Value state, Value queryRows, Value tokens) {
+  UpdateOp source = chain.updates[operand];
+  IRMapping onTile = mapping;
+  onTile.map(source.getState(), state);
+  onTile.map(source.getQuery(), queryRows);
+  onTile.map(source.getKv(), tokens);
+  return b.clone(*source, onTile)->getResult(0);
 }
 
 void Walk::walkTiles(unsigned operand, Line &line, const Segment &segment, Value queryRows) {
@@ -165,15 +203,32 @@ void Walk::walkTiles(unsigned operand, Line &line, const Segment &segment, Value
   Value firstKey = b.add(segment.kvBegin, b.mul(loop.getInductionVar(), b.i32(schedule.getKeys())));
   if (schedule.getSplitKeys())
     firstKey = b.add(firstKey, b.mul(warp, b.i32(keys)));
-  UpdateOp update = chain.updates[operand];
-  Value region = mapping.lookup(update.getKv());
-  Value tokens = TokensOp::create(b, region.getType(), region, segment.instance, firstKey, segment.kvEnd,
-                                  segment.fullBegin, segment.fullEnd, segment.pos0, segment.firstSlot);
-  IRMapping onTile = mapping;
-  onTile.map(update.getState(), loop.getRegionIterArg(0));
-  onTile.map(update.getQuery(), queryRows);
-  onTile.map(update.getKv(), tokens);
-  scf::YieldOp::create(b, b.clone(*update, onTile)->getResults());
+  Value tokens = tokensOf(operand, segment, firstKey);
+  scf::YieldOp::create(b, update(operand, loop.getRegionIterArg(0), queryRows, tokens));
+  line.state = loop.getResult(0);
+}
+
+void Walk::walkTilesOfAll(Line &line, const Segment &segment, Value queryRows) {
+  Value hasRows = b.less(groupRow, packedCount);
+  auto loop = scf::ForOp::create(b, segment.kvBegin, segment.kvEnd, b.i32(schedule.getKeys()),
+                                 ValueRange{line.state});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  SmallVector<Value> tokens, updated;
+  for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
+    tokens.push_back(tokensOf(operand, segment, loop.getInductionVar()));
+  Value state = loop.getRegionIterArg(0);
+  auto some = scf::IfOp::create(b, TypeRange{state.getType()}, hasRows, /*withElseRegion=*/true);
+  scf::YieldOp::create(b, some.getResults());
+  b.setInsertionPointToStart(some.elseBlock());
+  scf::YieldOp::create(b, state);
+  b.setInsertionPointToStart(some.thenBlock());
+  for (auto [operand, tile] : llvm::enumerate(tokens))
+    updated.push_back(update(operand, state, queryRows, tile));
+  Value one = updated.front();
+  if (updated.size() > 1)
+    one = OneOfOp::create(b, state.getType(), segment.operand, updated);
+  scf::YieldOp::create(b, one);
   line.state = loop.getResult(0);
 }
 
@@ -220,10 +275,9 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
       auto schedule = source->getAttrOfType<ScheduleAttr>("tile.schedule");
       auto merge = source->getAttrOfType<MergeScheduleAttr>("tile.merge_schedule");
       bool merges = !source.getOps<PartsOp>().empty();
-      if (merges ? !merge : !schedule || schedule.getKind() != ScheduleKind::Mma) {
-        source.emitError(
-            "expected a kernel with a tile.schedule of mma, or one that finishes attn.parts with a "
-            "tile.merge_schedule");
+      if (merges ? !merge : !schedule) {
+        source.emitError("expected a kernel with a tile.schedule, or one that finishes attn.parts with a "
+                         "tile.merge_schedule");
         return signalPassFailure();
       }
       // The new kernel has the arguments of the old one in front of its parameters.

@@ -109,6 +109,9 @@ LogicalResult RecordOp::verify() {
     return emitOpError("expected a buffer of i32, got ") << getBuffer().getType();
   if (getNumResults() < 1 || getNumResults() > 32)
     return emitOpError("expected 1 to 32 fields, got ") << getNumResults();
+  if (!getFirst().empty() && getFirst().size() != getNumResults())
+    return emitOpError("expected all ") << getNumResults() << " fields of the first iteration, or none, got "
+                                        << getFirst().size();
   return success();
 }
 

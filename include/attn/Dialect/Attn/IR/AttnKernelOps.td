@@ -11,6 +11,7 @@
 //   attn.rows      the rows of one task of the plan, a part of the query
 //   attn.tokens    the tokens of one tile, a part of a region
 //   attn.staged    either, with copies of it on the chip
+//   attn.one_of    one of several updates of a state: a tile is of one region
 //
 // A part has the type of the whole; how many rows and tokens it has is up to the
 // kernel's schedule. States of parts need not be finished by the kernel that began
@@ -36,7 +37,8 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
   let description = [{
     `count` packed rows of one KV head from `begin` on: packed row `p` of KV head `h` is query row `p / G` and query head
     `h * G + p % G`, G query heads to a KV head. This warp holds those from the task's row `first` on, as many as the
-    schedule gives it. Lines behind the last row repeat it; what they compute is dropped.
+    schedule gives it. Lines behind the last row repeat it; what they compute is dropped. Where four warps multiply as
+    one, `group` is the first row of this warp's four.
 
     `sink`, where there are sink logits: whether these rows count the sink, which one share of a row's keys does.
 
@@ -51,12 +53,13 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
     Arg<I32, "the KV head">:$head,
     Arg<I32, "its number among the heads, in the order of their classes">:$slot,
     Arg<I32, "this warp's first row, counted from the task's">:$first,
+    Arg<Optional<I32>, "its warpgroup's first row">:$group,
     Arg<Optional<I32>, "its class">:$headClass,
     Arg<Optional<I1>, "whether this warp's rows count the sink">:$sink);
   let results = (outs Attn_Described<AnyRankedTensor, "these rows">:$result);
   let assemblyFormat = [{
-    $query `[` $begin `for` $count `]` `head` $head `slot` $slot `from` $first (`class` $headClass^)? (`sink` $sink^)?
-    attr-dict `:` type($query)
+    $query `[` $begin `for` $count `]` `head` $head `slot` $slot `from` $first (`group` $group^)?
+    (`class` $headClass^)? (`sink` $sink^)? attr-dict `:` type($query)
   }];
 }
 
@@ -102,6 +105,27 @@ def Attn_StagedOp : Attn_Op<"staged", [Pure, AllTypesMatch<["part", "result"]>]>
     Variadic<AnyType>:$copies);
   let results = (outs Attn_Described<AnyType, "the same">:$result);
   let assemblyFormat = "$part `in` $copies attr-dict `:` qualified(type($part)) `in` type($copies)";
+}
+
+def Attn_OneOfOp : Attn_Op<"one_of"> {
+  let summary = "one of several updates of a state";
+  let description = [{
+    A tile of a kernel's loop is of one region. That which `operand` says, in the order of the text, updates the state;
+    the others are never computed. All update the same state and differ in their tokens and in what is seen of them, so
+    that their code may stand once.
+
+    ```mlir
+    %u0 = attn.update %s, %rows, %tile0 see all : ...
+    %u1 = attn.update %s, %rows, %tile1 see causal : ...
+    %t = attn.one_of %operand of %u0, %u1 : !s, !s -> !s
+    ```
+  }];
+  let arguments = (ins
+    Arg<I32, "which of them">:$operand,
+    Variadic<Attn_Described<Attn_StateType, "the updated states">>:$states);
+  let results = (outs Attn_Described<Attn_StateType, "that one">:$result);
+  let assemblyFormat = "$operand `of` $states attr-dict `:` type($states) `->` qualified(type($result))";
+  let hasVerifier = 1;
 }
 
 def Attn_PartsOp : Attn_Op<"parts"> {

@@ -110,11 +110,13 @@ def Tile_RecordOp : Tile_Op<"record", [MemoryEffects<[MemRead]>]> {
   let summary = "reads one record of the plan in one request";
   let description = [{
     Records have 8 integers (a task, a segment), or 16 or 32 where more fields are asked for, and lie one behind the
-    other.
+    other. Of a record that a loop's first iteration reads, the fields may be known: they are `first`, of which
+    `--tile-read-ahead` makes use.
   }];
-  let arguments = (ins Arg<Tile_BufferType, "the array of records">:$buffer, Arg<I32, "record index">:$index);
+  let arguments = (ins Arg<Tile_BufferType, "the array of records">:$buffer, Arg<I32, "record index">:$index,
+                       Arg<Variadic<I32>, "fields in the first iteration, where they are known">:$first);
   let results = (outs Res<Variadic<I32>, "the record's first fields, up to 32">:$fields);
-  let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($fields)";
+  let assemblyFormat = "$buffer `[` $index `]` (`first` $first^)? attr-dict `:` type($buffer) `->` type($fields)";
   let hasVerifier = 1;
 }
 

@@ -42,6 +42,26 @@ def PipelineCopiesPass : Pass<"tile-pipeline-copies", "gpu::GPUModuleOp"> {
   let statistics = [Statistic<"loops", "loops", "Loops pipelined">];
 }
 
+def ReadAheadPass : Pass<"tile-read-ahead", "gpu::GPUModuleOp"> {
+  let summary = "Let loops that compute carry the record that their next iteration reads";
+  let description = [{
+    A loop whose body reads the `tile.record` of its own iteration carries it: the next one is asked for while this one
+    is computed. A loop in its body over a range that the record names finds its first record carried, too. What is
+    `first` of a record is not read. Exact.
+  }];
+  let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [Statistic<"loops", "loops", "Outer loops that carry records">];
+}
+
+def LookAheadPass : Pass<"tile-look-ahead", "gpu::GPUModuleOp"> {
+  let summary = "Compute each tile.ahead one iteration before its loop uses it";
+  let description = [{
+    A `tile.ahead` of what its loop counts is carried by the loop; any other is computed where it stands. Exact.
+  }];
+  let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [Statistic<"values", "values", "Values computed ahead">];
+}
+
 def FoldConstantsPass : Pass<"tile-fold-constants", "gpu::GPUModuleOp"> {
   let summary = "Compute what is known, have each constant once, and drop what nothing uses";
   let description = [{

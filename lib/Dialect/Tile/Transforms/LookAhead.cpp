@@ -1,0 +1,81 @@
+//===- LookAhead.cpp - Loops carry what they look up for the next tile ----===//
+//
+//   for i = a to b:              x = a < b ? f(a) : 0
+//     x = ahead f(i)             for i = a to b carrying x:
+//     use x               =>       next = f(i + step)
+//                                  use x
+//
+// What f reads is on its way while the loop waits for something else, a free tile
+// for example. Elsewhere f(i) is computed where it stands.
+//
+//===----------------------------------------------------------------------===//
+#include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/PatternMatch.h"
+
+namespace mlir::tile {
+#define GEN_PASS_DEF_LOOKAHEADPASS
+#include "attn/Dialect/Tile/Transforms/Passes.h.inc"
+} // namespace mlir::tile
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
+  void runOnOperation() override {
+    SmallVector<AheadOp> found;
+    getOperation().walk([&](AheadOp ahead) { found.push_back(ahead); });
+    for (AheadOp ahead : found) {
+      auto loop = dyn_cast<scf::ForOp>(ahead->getParentOp());
+      if (loop && ahead.getAt() == loop.getInductionVar()) {
+        carry(ahead, loop);
+        ++values;
+      } else {
+        ImplicitLocOpBuilder b(ahead.getLoc(), ahead);
+        ahead.getValue().replaceAllUsesWith(compute(b, ahead, ahead.getAt()));
+        ahead.erase();
+      }
+    }
+  }
+
+  static Value compute(OpBuilder &b, AheadOp ahead, Value at) {
+    Block &body = ahead.getBody().front();
+    IRMapping mapping;
+    mapping.map(body.getArgument(0), at);
+    for (Operation &op : body.without_terminator())
+      b.clone(op, mapping);
+    return mapping.lookupOrDefault(cast<YieldOp>(body.getTerminator()).getValue());
+  }
+
+  static void carry(AheadOp ahead, scf::ForOp loop) {
+    ImplicitLocOpBuilder b(ahead.getLoc(), loop);
+    Type type = ahead.getValue().getType();
+    Value some =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::slt, loop.getLowerBound(), loop.getUpperBound());
+    auto first = scf::IfOp::create(b, TypeRange{type}, some, /*withElseRegion=*/true);
+    b.setInsertionPointToStart(first.thenBlock());
+    scf::YieldOp::create(b, compute(b, ahead, loop.getLowerBound()));
+    b.setInsertionPointToStart(first.elseBlock());
+    scf::YieldOp::create(b, Value(arith::ConstantOp::create(b, b.getZeroAttr(type))));
+
+    IRRewriter rewriter(loop.getContext());
+    auto yields = [&](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) -> SmallVector<Value> {
+      b.setInsertionPoint(ahead);
+      Value next = compute(b, ahead, arith::AddIOp::create(b, loop.getInductionVar(), loop.getStep()));
+      rewriter.replaceOp(ahead, arguments.front());
+      return {next};
+    };
+    (void)cast<LoopLikeOpInterface>(*loop).replaceWithAdditionalYields(rewriter, first.getResults(), false,
+                                                                       yields);
+  }
+};
+
+} // namespace

@@ -1,0 +1,183 @@
+//===- ReadAhead.cpp - Loops carry the next iteration's record ------------===//
+//
+//   for i = a to b:              r = record[a]
+//     r = record[i]              for i = a to b carrying r:
+//     use r               =>       use r
+//                                  next = i + 1 < b ? record[i + 1] : zeros
+//
+// A loop that stands in such a loop, and runs over a range that the outer record
+// names, finds its own first record carried, too: the outer loop asks for it when
+// the record that names it is there. So an inner loop starts without waiting for a
+// record, unless there was no time to read it.
+//
+// The next record is asked for at the end of an iteration, or, where the body reads
+// its own record again, in front of that: there the kernel has registers again.
+//
+// Loops without a dot are left alone. Warps that only copy have few registers, and
+// time to wait.
+//
+//===----------------------------------------------------------------------===//
+#include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/PatternMatch.h"
+
+namespace mlir::tile {
+#define GEN_PASS_DEF_READAHEADPASS
+#include "attn/Dialect/Tile/Transforms/Passes.h.inc"
+} // namespace mlir::tile
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+/// The records of an iteration that its body reads, in order: the first at least, if it reads any.
+SmallVector<RecordOp> recordsOf(scf::ForOp loop) {
+  SmallVector<RecordOp> records;
+  for (auto record : loop.getBody()->getOps<RecordOp>())
+    if (record.getIndex() == loop.getInductionVar() &&
+        (records.empty() || record.getBuffer() == records.front().getBuffer()))
+      records.push_back(record);
+  return records;
+}
+
+/// A loop in the body of another, over records [begin, end) that two fields of the other's record name.
+struct Inner {
+  scf::ForOp loop;
+  RecordOp record;
+  unsigned begin, end;
+};
+
+class Reader {
+public:
+  Reader(scf::ForOp loop) : rewriter(loop.getContext()), loop(loop) {}
+
+  /// Lets the loop carry its record and the first ones of loops in it.
+  void run();
+
+private:
+  SmallVector<Inner> innerLoops(RecordOp record);
+  /// Record `index` of those that `like` reads, where `exists`; else zeros.
+  SmallVector<Value> readIf(ImplicitLocOpBuilder &b, Value exists, RecordOp like, Value index);
+  Value less(ImplicitLocOpBuilder &b, Value x, Value y) {
+    return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt, x, y);
+  }
+  /// The record behind the iteration's own.
+  SmallVector<Value> readNext(ImplicitLocOpBuilder &b, scf::ForOp loop, RecordOp like) {
+    Value next = b.createOrFold<arith::AddIOp>(loop.getInductionVar(), loop.getStep());
+    return readIf(b, less(b, next, loop.getUpperBound()), like, next);
+  }
+  /// What the first iteration reads, in front of the loop.
+  SmallVector<Value> readFirst(ImplicitLocOpBuilder &b, RecordOp record, Value begin, Value end) {
+    if (!record.getFirst().empty())
+      return SmallVector<Value>(record.getFirst());
+    return readIf(b, less(b, begin, end), record, begin);
+  }
+
+  IRRewriter rewriter;
+  scf::ForOp loop;
+};
+
+SmallVector<Inner> Reader::innerLoops(RecordOp record) {
+  SmallVector<Inner> found;
+  auto field = [&](Value value) {
+    auto result = dyn_cast<OpResult>(value);
+    return result && result.getOwner() == record ? std::optional(result.getResultNumber()) : std::nullopt;
+  };
+  for (auto inner : loop.getBody()->getOps<scf::ForOp>()) {
+    auto begin = field(inner.getLowerBound()), end = field(inner.getUpperBound());
+    SmallVector<RecordOp> records = recordsOf(inner);
+    if (begin && end && !records.empty())
+      found.push_back({inner, records.front(), *begin, *end});
+  }
+  return found;
+}
+
+SmallVector<Value> Reader::readIf(ImplicitLocOpBuilder &b, Value exists, RecordOp like, Value index) {
+  TypeRange types(like.getFields());
+  auto branch = scf::IfOp::create(b, types, exists, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  auto read = RecordOp::create(b, types, like.getBuffer(), index, ValueRange());
+  scf::YieldOp::create(b, read.getFields());
+  b.setInsertionPointToStart(branch.elseBlock());
+  Value zero = b.createOrFold<arith::ConstantIntOp>(0, 32);
+  scf::YieldOp::create(b, SmallVector<Value>(types.size(), zero));
+  return SmallVector<Value>(branch.getResults());
+}
+
+void Reader::run() {
+  SmallVector<RecordOp> records = recordsOf(loop);
+  RecordOp record = records.front();
+  SmallVector<Inner> inners = innerLoops(record);
+  size_t fields = record.getNumResults();
+  ImplicitLocOpBuilder b(loop.getLoc(), loop);
+  SmallVector<Value> inits = readFirst(b, record, loop.getLowerBound(), loop.getUpperBound());
+  for (Inner &inner : inners)
+    llvm::append_range(inits, readFirst(b, inner.record, inits[inner.begin], inits[inner.end]));
+
+  SmallVector<Value> carried;
+  auto yields = [&](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) {
+    llvm::append_range(carried, arguments);
+    Operation *yield = loop.getBody()->getTerminator();
+    b.setInsertionPoint(records.size() > 1 ? records[1].getOperation() : yield);
+    SmallVector<Value> next = readNext(b, loop, record);
+    b.setInsertionPoint(yield);
+    for (Inner &inner : inners)
+      llvm::append_range(
+          next, readIf(b, less(b, next[inner.begin], next[inner.end]), inner.record, next[inner.begin]));
+    rewriter.replaceOp(record, ValueRange(carried).take_front(fields));
+    return next;
+  };
+  loop = cast<scf::ForOp>(*cast<LoopLikeOpInterface>(*loop).replaceWithAdditionalYields(
+      rewriter, inits, /*replaceInitOperandUsesInLoop=*/false, yields));
+
+  // The inner loops' first records are among what this loop carries now.
+  ValueRange firsts = loop.getRegionIterArgs().take_back(inits.size() - fields);
+  for (Inner &inner : inners) {
+    size_t count = inner.record.getNumResults();
+    auto innerYields = [&](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) {
+      b.setInsertionPoint(inner.loop.getBody()->getTerminator());
+      SmallVector<Value> next = readNext(b, inner.loop, inner.record);
+      rewriter.replaceOp(inner.record, SmallVector<Value>(arguments.begin(), arguments.end()));
+      return next;
+    };
+    (void)cast<LoopLikeOpInterface>(*inner.loop)
+        .replaceWithAdditionalYields(rewriter, firsts.take_front(count), false, innerYields);
+    firsts = firsts.drop_front(count);
+  }
+}
+
+struct ReadAhead : tile::impl::ReadAheadPassBase<ReadAhead> {
+  void runOnOperation() override {
+    SmallVector<scf::ForOp> found;
+    for (auto kernel : getOperation().getOps<func::FuncOp>())
+      kernel.walk<WalkOrder::PreOrder>([&](scf::ForOp loop) {
+        if (!computes(loop))
+          return WalkResult::skip();
+        if (recordsOf(loop).empty())
+          return WalkResult::advance();
+        found.push_back(loop);
+        return WalkResult::skip();
+      });
+    for (scf::ForOp loop : found)
+      Reader(loop).run();
+    loops += found.size();
+  }
+
+  static bool computes(scf::ForOp loop) {
+    return loop
+        .walk([](Operation *op) {
+          return isa<DotOp, StartDotOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
+        })
+        .wasInterrupted();
+  }
+};
+
+} // namespace

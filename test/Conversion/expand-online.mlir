@@ -33,7 +33,7 @@ gpu.module @kernels {
 // CHECK: %[[M:.*]] = tile.splat %[[INF]]
 // CHECK: %[[L:.*]] = tile.splat {{.*}} partial>
 // CHECK: %[[ACC:.*]] = tile.splat
-// CHECK: %[[ALL:.*]]:14 = scf.for {{.*}} iter_args(%[[M1:[^ ]*]] = %[[M]], %[[L1:[^ ]*]] = %[[L]], %[[A1:[^ ]*]] = %[[ACC]],
+// CHECK: %[[ALL:.*]]:6 = scf.for {{.*}} iter_args(%[[M1:[^ ]*]] = %[[M]], %[[L1:[^ ]*]] = %[[L]], %[[A1:[^ ]*]] = %[[ACC]],
 // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[M1]], %{{.*}} = %[[L1]], %[[SUM:.*]] = %[[A1]])
 // CHECK: %[[S:.*]] = tile.dot
 // CHECK: tile.mask %[[S]]

@@ -26,12 +26,14 @@ gpu.module @kernels {
 // CHECK: tile.start_next
 // CHECK: %[[START:.*]]:18 = tile.record
 // CHECK: scf.for {{.*}} = %[[START]]#16 to %[[START]]#17
+// CHECK-NEXT: tile.record %{{.*}} first %[[START]]#0,
 // The sink is counted by one warp of the task that is flagged.
 // CHECK: %[[ROWS:.*]] = attn.rows %[[Q]][{{.*}}] head %{{.*}} slot %{{.*}} from %{{.*}} sink %{{.*}} :
 // An update of a merge has a state of its own, merged with that behind the loops; so segments carry two.
 // CHECK: %[[S1:.*]] = attn.init %[[ROWS]] :
 // CHECK: %[[S2:.*]] = attn.init %[[ROWS]] :
-// CHECK: %[[SEGMENTS:.*]]:10 = scf.for {{.*}} iter_args(%[[I1:[^ ]*]] = %[[S1]], %[[I2:[^ ]*]] = %[[S2]],
+// CHECK: %[[SEGMENTS:.*]]:2 = scf.for {{.*}} iter_args(%[[I1:[^ ]*]] = %[[S1]], %[[I2:[^ ]*]] = %[[S2]])
+// CHECK-NEXT: tile.record %{{.*}} first %[[START]]#8,
 // CHECK: %[[T1:.*]] = scf.for {{.*}} iter_args(%[[J1:.*]] = %[[I1]])
 // CHECK: %[[TILE1:.*]] = attn.tokens %[[A]]
 // CHECK-NEXT: %[[U1:.*]] = attn.update %[[J1]], %[[ROWS]], %[[TILE1]] see causal
@@ -40,14 +42,10 @@ gpu.module @kernels {
 // CHECK: %[[T2:.*]] = scf.for {{.*}} iter_args(%[[J2:.*]] = %[[I2]])
 // CHECK: %[[TILE2:.*]] = attn.tokens %[[B]]
 // CHECK-NEXT: attn.update %[[J2]], %[[ROWS]], %[[TILE2]] see causal
-// The next segment is asked for behind this one's tiles.
-// CHECK: tile.record
-// CHECK: scf.yield %[[T1]], %[[T2]],
+// CHECK: scf.yield %[[T1]], %[[T2]]
 // CHECK: %[[SINK:.*]] = attn.init %[[ROWS]] sinks %[[SINKS]]
 // CHECK-NEXT: %[[M1:.*]] = attn.merge %[[SINK]], %[[SEGMENTS]]#0
 // CHECK-NEXT: %[[M2:.*]] = attn.merge %[[M1]], %[[SEGMENTS]]#1
 // CHECK-NEXT: %[[ALL:.*]] = attn.warps %[[M2]]
 // CHECK-NEXT: %[[O:.*]] = attn.finish %[[ALL]]
 // CHECK-NEXT: attn.write %[[O]] of %[[ROWS]] part
-// And the next task behind this one's results.
-// CHECK: tile.record

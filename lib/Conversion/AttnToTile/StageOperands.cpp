@@ -129,11 +129,13 @@ LogicalResult verify(func::FuncOp kernel, Chain &chain) {
   if (chain.inits.empty() || !chain.finish || kernel.front().getOps<StartNextOp>().empty())
     return kernel.emitError("expected a kernel that walks the plan: --attn-walk-plan makes it");
   for (UpdateOp update : chain.updates) {
-    if (!update.getKv().getDefiningOp<TokensOp>() || !update.getQuery().getDefiningOp<RowsOp>())
-      return update.emitOpError("expected attn.rows and attn.tokens as its operands");
-    auto tiles = dyn_cast<scf::ForOp>(update.getKv().getDefiningOp()->getParentOp());
+    auto tokens = update.getKv().getDefiningOp<TokensOp>();
+    Operation *tile = tokens ? tokens.getOperation() : update.getOperation();
+    auto tiles = dyn_cast<scf::ForOp>(tile->getParentOp());
     if (!tiles || !isa<scf::ForOp>(tiles->getParentOp()))
       return update.emitOpError("expected a loop over tiles in one over segments around it");
+    if (!tokens || !update.getQuery().getDefiningOp<RowsOp>())
+      return update.emitOpError("expected attn.rows and attn.tokens as its operands");
   }
   return success();
 }

@@ -21,6 +21,13 @@ func.func @uniform(%b: !tile.buffer<i32>, %o: !tile.buffer<bf16>, %i: i32, %j: i
   %4 = tile.read %b[%j] : <i32> -> i32
   // CHECK: tile.record %{{.*}}[%{{.*}}] : <i32> -> i32, i32
   %5:2 = tile.record %b[%i] : <i32> -> i32, i32
+  // CHECK: tile.record %{{.*}}[%{{.*}}] first %{{.*}} : <i32> -> i32
+  %first = tile.record %b[%i] first %i : <i32> -> i32
+  // CHECK: tile.ahead %{{.*}} {
+  %ahead = tile.ahead %i {
+  ^bb0(%at: i32):
+    tile.yield %at : i32
+  } : i32
   // CHECK: tile.reciprocal %{{.*}}
   %6 = tile.reciprocal %x
   // CHECK: tile.write %{{.*}} to %{{.*}}[%{{.*}}] : f32 -> <bf16>

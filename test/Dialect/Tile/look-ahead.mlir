@@ -1,0 +1,47 @@
+// RUN: attn-opt %s --tile-look-ahead | FileCheck %s
+
+// The loop carries the value for its next iteration; an empty loop looks nothing up.
+gpu.module @kernels {
+  func.func @loop(%table: !tile.buffer<i32>, %out: !tile.buffer<i32>, %a: i32, %b: i32, %at: i64) {
+    %step = arith.constant 64 : i32
+    scf.for %i = %a to %b step %step : i32 {
+      %x = tile.ahead %i {
+      ^bb0(%j: i32):
+        %w = arith.extsi %j : i32 to i64
+        %r = tile.read %table[%w] : <i32> -> i32
+        tile.yield %r : i32
+      } : i32
+      tile.write %x to %out[%at] : i32 -> <i32>
+    }
+    return
+  }
+  // Of what the loop does not count, the value is computed where it stands.
+  func.func @elsewhere(%table: !tile.buffer<i32>, %out: !tile.buffer<i32>, %a: i32, %at: i64) {
+    %x = tile.ahead %a {
+    ^bb0(%j: i32):
+      %w = arith.extsi %j : i32 to i64
+      %r = tile.read %table[%w] : <i32> -> i32
+      tile.yield %r : i32
+    } : i32
+    tile.write %x to %out[%at] : i32 -> <i32>
+    return
+  }
+}
+
+// CHECK-LABEL: func.func @loop(
+// CHECK: %[[SOME:.*]] = arith.cmpi slt, %arg2, %arg3
+// CHECK: %[[FIRST:.*]] = scf.if %[[SOME]] -> (i32) {
+// CHECK: %[[A:.*]] = arith.extsi %arg2
+// CHECK-NEXT: %[[R:.*]] = tile.read %arg0[%[[A]]]
+// CHECK-NEXT: scf.yield %[[R]]
+// CHECK: scf.for %[[I:.*]] = %arg2 to %arg3 {{.*}} iter_args(%[[X:.*]] = %[[FIRST]])
+// CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[I]], %{{.*}}
+// CHECK-NEXT: %[[W:.*]] = arith.extsi %[[NEXT]]
+// CHECK-NEXT: %[[READ:.*]] = tile.read %arg0[%[[W]]]
+// CHECK-NEXT: tile.write %[[X]]
+// CHECK-NEXT: scf.yield %[[READ]]
+
+// CHECK-LABEL: func.func @elsewhere(
+// CHECK-NEXT: %[[W:.*]] = arith.extsi %arg2
+// CHECK-NEXT: %[[R:.*]] = tile.read %arg0[%[[W]]]
+// CHECK-NEXT: tile.write %[[R]]

@@ -32,6 +32,27 @@ def SkipFullMasksPass : Pass<"tile-skip-full-masks", "gpu::GPUModuleOp"> {
   let statistics = [Statistic<"masks", "masks", "Masks put behind a branch">];
 }
 
+def SpecializeWarpsPass : Pass<"tile-specialize-warps", "gpu::GPUModuleOp"> {
+  let summary = "Let some warps fill rings and the others use the tiles";
+  let description = [{
+    A kernel whose schedule is of wgmma and that has a `tile.fill` is parted from the first operation with one on: what
+    stands in front is every warp's. The schedule's producers do what fills need, the consumers all the rest, where each
+    `tile.fill` becomes a `tile.take`. A loop or branch is in a role with only those carried values and results that
+    the role needs. What both need is computed in both, so it must be free of effects, and no tile may be among it.
+
+    Fills that name a warp are that warp's, in a branch of its own, in the order of the warps' numbers. Fills that name
+    none are all producers': the branches of named warps then exclude each other, and each makes those fills, too. A
+    fetch needs a named warp; the gathers of a fill have scope `warp` where it names one, else `producers`, and where
+    any fill gathers, producers wait for their copies at the end. All fills of a ring name the same warp, or none.
+
+    A fill may stand in loops (`scf.for`), whose bounds must be the same in all warps, and in no branch: both sides of a
+    ring count its tiles. Branches inside of a fill are free. Registers are given from one role to the other as the
+    schedule says. Kernels without fills stay. Exact.
+  }];
+  let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
+  let statistics = [Statistic<"kernels", "kernels", "Kernels whose warps were given roles">];
+}
+
 def PipelineCopiesPass : Pass<"tile-pipeline-copies", "gpu::GPUModuleOp"> {
   let summary = "Let copies of later tiles run while this one is computed";
   let description = [{

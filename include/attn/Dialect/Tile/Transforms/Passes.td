@@ -53,6 +53,19 @@ def SpecializeWarpsPass : Pass<"tile-specialize-warps", "gpu::GPUModuleOp"> {
   let statistics = [Statistic<"kernels", "kernels", "Kernels whose warps were given roles">];
 }
 
+def UnswitchLoopsPass : Pass<"tile-unswitch-loops", "gpu::GPUModuleOp"> {
+  let summary = "Decide in front of a loop over tiles what is the same for all of them";
+  let description = [{
+    A loop with a `tile.fill` or `tile.take` in its body, and there or in the copies of such a fill an `scf.if` whose
+    condition is from outside of the loop, becomes an `scf.if` between two loops, in which all branches on that
+    condition are resolved; what a side does not need leaves its loop, and so do carried values that all iterations
+    hand on. Repeated, inner loops first, until there is no such condition. Branches in other regions (the map of a
+    gather, of a lookup) are decided tile by tile as before. Only in kernels whose schedule is of wgmma. Exact.
+  }];
+  let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
+  let statistics = [Statistic<"loops", "loops", "Loops that became two">];
+}
+
 def PipelineCopiesPass : Pass<"tile-pipeline-copies", "gpu::GPUModuleOp"> {
   let summary = "Let copies of later tiles run while this one is computed";
   let description = [{

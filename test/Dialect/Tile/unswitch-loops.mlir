@@ -1,0 +1,111 @@
+// RUN: attn-opt %s --allow-unregistered-dialect --tile-unswitch-loops | FileCheck %s
+
+!k = !tile.shared<key 32, feature 64, bf16, swizzled>
+!map = !tile.tensor_map<4>
+!table = !tile.buffer<i32>
+#schedule = #tile.schedule<wgmma, rows = 64, keys = 32, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>
+#mma = #tile.schedule<mma, rows = 64, keys = 32, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>
+
+gpu.module @kernels {
+  // A consumer whose rows may not exist: with them a flat loop; without, one that takes tiles, counts what is counted
+  // for them all, and leaves the sum as it was. Who asks for the condition itself gets a constant. What nobody uses
+  // behind the loop is not its result.
+  // CHECK-LABEL: func.func @consumer(
+  // CHECK-SAME: %[[RING:[^:]*]]: !tile.ring<{{.*}}, %[[N:[^:]*]]: i32, %[[ROWS:[^:]*]]: i1, %[[F:[^:]*]]: f32)
+  // CHECK: %[[OUT:.*]]:2 = scf.if %[[ROWS]] -> (f32, i32) {
+  // CHECK-NEXT: %[[TRUE:.*]] = arith.constant true
+  // CHECK-NEXT: %[[LOOP:.*]]:3 = scf.for %[[I:.*]] = %{{.*}} to %[[N]] step %{{.*}} iter_args(%[[S:.*]] = %[[F]], %[[C:.*]] = %{{.*}}, %[[M:.*]] = %[[F]]) -> (f32, i32, f32)
+  // CHECK-NEXT: %[[K:.*]] = tile.take %[[RING]]
+  // CHECK-NEXT: %[[D:.*]] = arith.sitofp %[[I]]
+  // CHECK-NEXT: %[[S1:.*]] = "test.dot"(%[[S]], %[[K]], %[[M]], %[[D]])
+  // CHECK-NEXT: %[[M1:.*]] = arith.mulf %[[S1]], %[[D]]
+  // CHECK-NEXT: "test.note"(%[[TRUE]])
+  // CHECK-NEXT: %[[C1:.*]] = arith.addi %[[C]], %[[I]]
+  // CHECK-NEXT: scf.yield %[[S1]], %[[C1]], %[[M1]]
+  // CHECK-NEXT: }
+  // CHECK-NEXT: scf.yield %[[LOOP]]#0, %[[LOOP]]#1 : f32, i32
+  // CHECK-NEXT: } else {
+  // CHECK-NEXT: %[[FALSE:.*]] = arith.constant false
+  // CHECK-NEXT: %[[COUNT:.*]] = scf.for %[[I:.*]] = %{{.*}} to %[[N]] step %{{.*}} iter_args(%[[C:.*]] = %{{.*}}) -> (i32)
+  // CHECK-NEXT: tile.take %[[RING]]
+  // CHECK-NEXT: "test.note"(%[[FALSE]])
+  // CHECK-NEXT: %[[C1:.*]] = arith.addi %[[C]], %[[I]]
+  // CHECK-NEXT: scf.yield %[[C1]]
+  // CHECK-NEXT: }
+  // CHECK-NEXT: scf.yield %[[F]], %[[COUNT]] : f32, i32
+  // CHECK-NEXT: }
+  // CHECK-NEXT: "test.use"(%[[OUT]]#0, %[[OUT]]#1)
+  func.func @consumer(%ring: !tile.ring<2, !k>, %n: i32, %rows: i1, %f: f32) attributes {tile.schedule = #schedule} {
+    %zero = arith.constant 0 : i32
+    %one = arith.constant 1 : i32
+    %sum, %count, %max = scf.for %i = %zero to %n step %one iter_args(%s = %f, %c = %zero, %m = %f) -> (f32, i32, f32) : i32 {
+      %k = tile.take %ring : !tile.ring<2, !k> -> !k
+      %d = arith.sitofp %i : i32 to f32
+      %s1, %m1 = scf.if %rows -> (f32, f32) {
+        %added = "test.dot"(%s, %k, %m, %d) : (f32, !k, f32, f32) -> f32
+        %more = arith.mulf %added, %d : f32
+        scf.yield %added, %more : f32, f32
+      } else {
+        scf.yield %s, %m : f32, f32
+      }
+      "test.note"(%rows) : (i1) -> ()
+      %c1 = arith.addi %c, %i : i32
+      scf.yield %s1, %c1, %m1 : f32, i32, f32
+    }
+    "test.use"(%sum, %count) : (f32, i32) -> ()
+    return
+  }
+
+  // A producer that fetches from one of three tensors: the place is found by a branch in the loop, the tensor chosen in
+  // the copies. Three loops, each with what its own tensor needs. What differs between tiles is decided in the loop.
+  // CHECK-LABEL: func.func @producer(
+  // CHECK-SAME: %[[A:[^:]*]]: !tile.tensor_map<4>, %[[B:[^:]*]]: !tile.tensor_map<4>, %[[C:[^:]*]]: !tile.tensor_map<4>, %[[TABLE:[^:]*]]: !tile.buffer<i32>, %[[FIRST:[^:]*]]: i1, %[[SECOND:[^:]*]]: i1
+  // CHECK: scf.if %[[FIRST]] {
+  // CHECK-NEXT: scf.for %[[I:.*]] = {{.*}} : i32 {
+  // CHECK-NEXT: tile.fill
+  // CHECK-NEXT: ^bb0(%[[T:.*]]: !tile
+  // CHECK-NEXT: tile.fetch %[[A]] from %[[I]]
+  // CHECK-NEXT: %[[TAIL:.*]] = arith.cmpi eq, %[[I]]
+  // CHECK-NEXT: scf.if %[[TAIL]] {
+  // CHECK-NEXT: tile.clear %[[T]]
+  // CHECK: } else {
+  // CHECK-NEXT: scf.if %[[SECOND]] {
+  // CHECK-NEXT: scf.for %[[I:.*]] = {{.*}} : i32 {
+  // CHECK-NEXT: arith.extsi %[[I]]
+  // CHECK-NEXT: %[[SLOT:.*]] = tile.read %[[TABLE]]
+  // CHECK-NEXT: tile.fill
+  // CHECK-NEXT: ^bb0
+  // CHECK-NEXT: tile.fetch %[[B]] from %[[SLOT]]
+  // CHECK: } else {
+  // CHECK-NEXT: scf.for %[[I:.*]] = {{.*}} : i32 {
+  // CHECK-NEXT: tile.fill
+  // CHECK-NEXT: ^bb0
+  // CHECK-NEXT: tile.fetch %[[C]] from %[[I]]
+  // CHECK-NOT: scf.for
+  // CHECK: return
+  func.func @producer(%a: !map, %b: !map, %c: !map, %table: !table, %first: i1, %second: i1, %n: i32, %ring: !tile.ring<2, !k>) attributes {tile.schedule = #schedule} {
+    %zero = arith.constant 0 : i32
+    %one = arith.constant 1 : i32
+    scf.for %i = %zero to %n step %one : i32 {
+      %x = arith.extsi %i : i32 to i64
+      %read = tile.read %table[%x] : !table -> i32
+      %k = tile.fill %ring warp 0 {
+      ^bb0(%t: !k):
+        scf.if %first {
+          tile.fetch %a from %i head %zero lines 32 into %t : !map -> !k
+        } else {
+          scf.if %second {
+            tile.fetch %b from %read head %zero lines 32 into %t : !map -> !k
+          } else {
+            tile.fetch %c from %i head %zero lines 32 into %t : !map -> !k
+          }
+        }
+        %tail = arith.cmpi eq, %i, %n : i32
+        scf.if %tail {
+          tile.clear %t from %zero : !k
+        }
+      } : !tile.ring<2, !k> -> !k
+    }
+    return
+  }
+}

@@ -42,6 +42,11 @@ void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &
   case Stage::Tile: {
     manager.addNestedPass<func::FuncOp>(createChooseSchedulePass({options.target, options.schedule}));
     OpPassManager &kernels = addKernelPasses(manager);
+    kernels.addPass(tile::createSpecializeWarpsPass());
+    kernels.addPass(tile::createUnswitchLoopsPass());
+    kernels.addPass(tile::createInsertBarriersPass());
+    kernels.addPass(tile::createOverlapDotsPass());
+    kernels.addPass(tile::createTakeTurnsPass());
     kernels.addPass(tile::createLookAheadPass());
     kernels.addPass(tile::createReadAheadPass());
     kernels.addPass(tile::createInferLayoutsPass());

@@ -96,6 +96,29 @@ def LookAheadPass : Pass<"tile-look-ahead", "gpu::GPUModuleOp"> {
   let statistics = [Statistic<"values", "values", "Values computed ahead">];
 }
 
+def OverlapDotsPass : Pass<"tile-overlap-dots", "gpu::GPUModuleOp"> {
+  let summary = "Let a loop's second dot run beside the first of the next iteration";
+  let description = [{
+    In kernels on wgmma. A loop that starts and finishes two dots, of which the second adds to what the loop carries what
+    is computed from the result of the first, starts the second one an iteration later: before it finishes its own
+    first. What lies between the two dots is computed while the second is under way. With the dot move the waits for the
+    tile that it reads, and that tile's release. Other loops stay as they are. Exact.
+  }];
+  let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
+  let statistics = [Statistic<"loops", "loops", "Loops rotated">];
+}
+
+def TakeTurnsPass : Pass<"tile-take-turns", "gpu::GPUModuleOp"> {
+  let summary = "Let warpgroups start their dots one after the other";
+  let description = [{
+    In kernels on wgmma whose schedule says `turns`. In each innermost loop that starts dots or awaits tiles a warpgroup
+    waits for its turn before it awaits what its dots read, and hands the turn on when it has started them. A loop that
+    takes tiles without use waits for its turn alone. Exact.
+  }];
+  let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
+  let statistics = [Statistic<"loops", "loops", "Outermost loops in which warpgroups take turns">];
+}
+
 def FoldConstantsPass : Pass<"tile-fold-constants", "gpu::GPUModuleOp"> {
   let summary = "Compute what is known, have each constant once, and drop what nothing uses";
   let description = [{

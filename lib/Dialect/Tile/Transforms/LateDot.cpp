@@ -1,0 +1,150 @@
+//===- LateDot.cpp - A dot that may start an iteration later --------------===//
+#include "LateDot.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+FailureOr<std::optional<LateDot>> LateDot::find(scf::ForOp loop) {
+  LateDot found{loop};
+  if (!found.matchDots() || !found.matchTile())
+    return std::optional<LateDot>();
+  if (failed(found.check()))
+    return failure();
+  return std::optional(std::move(found));
+}
+
+bool LateDot::matchDots() {
+  SmallVector<Operation *> starts, finishes;
+  loop.walk([&](Operation *op) {
+    if (isa<StartDotOp, FinishDotsOp>(op))
+      (isa<StartDotOp>(op) ? starts : finishes).push_back(op);
+  });
+  auto stands = [&](Operation *op) { return op->getBlock() == loop.getBody(); };
+  if (starts.size() < 2 || finishes.size() != 2 || !llvm::all_of(starts, stands) ||
+      !llvm::all_of(finishes, stands))
+    return false;
+  first = cast<FinishDotsOp>(finishes[0]), finish = cast<FinishDotsOp>(finishes[1]);
+  start = cast<StartDotOp>(starts.back());
+  if (first.getPending() != 0 || finish.getPending() != 0 ||
+      finish.getStarted() != ValueRange(start.getResult()) || start->isBeforeInBlock(first) ||
+      first->isBeforeInBlock(starts[starts.size() - 2]))
+    return false;
+
+  Value sum = finish.getResult(0);
+  if (!start.getAcc() || !isa<FragmentType>(start.getLhs().getType()) || !sum.hasOneUse() ||
+      *sum.user_begin() != loop.getBody()->getTerminator())
+    return false;
+  carried = sum.use_begin()->getOperandNumber();
+  BlockArgument before = loop.getRegionIterArg(carried);
+  auto isEarly = [&](Operation *user) {
+    return loop.getBody()->findAncestorOpInBlock(*user)->isBeforeInBlock(first);
+  };
+  return reaches(before, start.getAcc()) && reaches(first.getResults(), start.getLhs()) &&
+         llvm::none_of(before.getUsers(), isEarly);
+}
+
+bool LateDot::reaches(ValueRange from, Value to) {
+  DenseSet<Value> reached(from.begin(), from.end());
+  for (Operation &op : *loop.getBody()) {
+    auto uses = [&](Operation *inner) {
+      bool some = llvm::any_of(inner->getOperands(), [&](Value v) { return reached.contains(v); });
+      return some ? WalkResult::interrupt() : WalkResult::advance();
+    };
+    if (op.walk(uses).wasInterrupted())
+      reached.insert(op.result_begin(), op.result_end());
+  }
+  return reached.contains(to);
+}
+
+/// A tile that other operations use, too, is awaited or given back somewhere else. Kept an iteration longer
+/// it might be the one that its producer needs for the next.
+bool LateDot::matchTile() {
+  size_t awaits = 0;
+  for (Operation *op = start->getPrevNode(); op && (isa<AwaitOp, FenceAsyncOp>(op) || isPure(op));
+       op = op->getPrevNode())
+    if (!isPure(op)) {
+      waits.insert(waits.begin(), op);
+      awaits += isa<AwaitOp>(op);
+    }
+  for (Operation *op = finish->getNextNode(); isa<ArriveOp>(op) || (isPure(op) && !isa<scf::YieldOp>(op));
+       op = op->getNextNode())
+    if (auto arrive = dyn_cast<ArriveOp>(op))
+      releases.push_back(arrive);
+  return awaits == releases.size();
+}
+
+LogicalResult LateDot::check() {
+  for (Value lhs = start.getLhs(); Operation *op = lhs.getDefiningOp(); lhs = op->getOperand(0)) {
+    if (!isa<CastOp, ConvertOp>(op) || !lhs.hasOneUse() || op->getBlock() != loop.getBody())
+      break;
+    rounding.push_back(op);
+    if (isa<CastOp>(op))
+      break;
+  }
+  if (rounding.empty() || !isa<CastOp>(rounding.back()))
+    return start.emitOpError("expected the left operand of a dot that starts an iteration later to be a cast "
+                             "in the loop, for this dot alone");
+  SmallVector<Operation *> moved(waits);
+  llvm::append_range(moved, releases);
+  for (Operation *op : moved)
+    for (Value operand : op->getOperands())
+      if (failed(checkPlace(operand)))
+        return failure();
+  return checkPlace(start.getRhs());
+}
+
+LogicalResult LateDot::checkPlace(Value value) {
+  if (!loop->isAncestor(value.getParentRegion()->getParentOp()))
+    return success();
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    unsigned number = argument.getArgNumber() - loop.getNumInductionVars();
+    if (argument != loop.getInductionVar())
+      if (std::optional<int64_t> step = stepOf(number)) {
+        counts.insert({number, *step});
+        return success();
+      }
+  } else if (Operation *op = value.getDefiningOp(); isPure(op) && op->getNumRegions() == 0) {
+    return success(llvm::all_of(op->getOperands(), [&](Value v) { return succeeded(checkPlace(v)); }));
+  }
+  return start.emitOpError(
+      "expected a dot that starts an iteration later to find its tile by values that the "
+      "loop carries and adds constants to");
+}
+
+std::optional<int64_t> LateDot::stepOf(unsigned number) {
+  auto add = loop.getYieldedValues()[number].getDefiningOp<arith::AddIOp>();
+  BlockArgument count = loop.getRegionIterArg(number);
+  if (!add || (add.getLhs() != count && add.getRhs() != count))
+    return {};
+  return getConstantIntValue(add.getLhs() == count ? add.getRhs() : add.getLhs());
+}
+
+scf::IfOp LateDot::branchAround() {
+  auto branch = dyn_cast<scf::IfOp>(loop->getParentOp());
+  if (!branch || loop->getBlock() != branch.thenBlock() || !branch.elseBlock())
+    return {};
+  for (Value bound : {loop.getLowerBound(), loop.getUpperBound()})
+    if (branch->isAncestor(bound.getParentRegion()->getParentOp()))
+      return {};
+  auto isNothing = [&](Operation &op) {
+    auto other = dyn_cast<scf::ForOp>(op);
+    return other ? other.getLowerBound() == loop.getLowerBound() &&
+                       other.getUpperBound() == loop.getUpperBound() &&
+                       other.getUnsignedCmp() == loop.getUnsignedCmp()
+                 : isPure(&op);
+  };
+  auto withoutIterations = [&](Value result) {
+    auto other = result.getDefiningOp<scf::ForOp>();
+    return other && branch->isProperAncestor(other)
+               ? other.getInitArgs()[cast<OpResult>(result).getResultNumber()]
+               : result;
+  };
+  bool isRight = llvm::all_of(branch.thenBlock()->without_terminator(), isNothing) &&
+                 llvm::all_of(branch.elseBlock()->without_terminator(), isNothing) &&
+                 llvm::equal(llvm::map_range(branch.thenYield().getOperands(), withoutIterations),
+                             llvm::map_range(branch.elseYield().getOperands(), withoutIterations));
+  return isRight ? branch : scf::IfOp();
+}

@@ -1,0 +1,47 @@
+//===- LateDot.h - A dot that may start an iteration later ------*- C++ -*-===//
+#ifndef ATTN_DIALECT_TILE_TRANSFORMS_LATEDOT_H
+#define ATTN_DIALECT_TILE_TRANSFORMS_LATEDOT_H
+
+#include "attn/Dialect/Tile/IR/Tile.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mlir::tile {
+
+/// The second of a loop's two dots, if it adds to what the loop carries a product of what is computed from
+/// the result of the first; and what moves with it.
+struct LateDot {
+  /// Finds such a dot in a loop; none where the loop has other dots. Fails, with an error, where there is one
+  /// that cannot be started an iteration later.
+  static FailureOr<std::optional<LateDot>> find(scf::ForOp loop);
+  /// A branch that has the loop on one side and whose other side is right, too, if the loop has no
+  /// iterations.
+  scf::IfOp branchAround();
+
+  scf::ForOp loop;
+  FinishDotsOp first = {};                ///< of the dot that stays
+  StartDotOp start = {};                  ///< of the dot that moves
+  FinishDotsOp finish = {};               ///< of that dot, too
+  unsigned carried = 0;                   ///< the carried value that it adds to
+  SmallVector<Operation *> waits = {};    ///< in front of the start: tile.await and tile.fence_async
+  SmallVector<ArriveOp> releases = {};    ///< behind the finish
+  SmallVector<Operation *> rounding = {}; ///< what makes the left operand's 16 bits, the last one first
+  llvm::MapVector<unsigned, int64_t> counts =
+      {}; ///< carried values that tell where the tile is, and their steps
+
+private:
+  bool matchDots();
+  bool matchTile();
+  LogicalResult check();
+  /// Checks that a value that tells where the tile is can be computed for the iteration before.
+  LogicalResult checkPlace(Value value);
+  /// Whether `to` is computed from a value of `from` in the same iteration.
+  bool reaches(ValueRange from, Value to);
+  /// What one iteration adds to a carried value, if that is a constant.
+  std::optional<int64_t> stepOf(unsigned number);
+};
+
+} // namespace mlir::tile
+
+#endif

@@ -1,0 +1,281 @@
+//===- OverlapDots.cpp - A loop's second dot runs beside the next first ---===//
+//
+// A warpgroup's loop that starts one dot, computes on its result, and adds a
+// second dot of what it computed to what it carries, keeps the tensor cores
+// waiting while it computes and computes nothing while they work. Rotated by
+// half an iteration it does both at once (FlashAttention-3, arXiv 2407.08608):
+//
+//   for t = 0 ..:                        for t = 0 ..:
+//     start S(t) = Q K(t)                  start S(t) = Q K(t)
+//     finish it, hand back K(t)            start O += P(t-1) V(t-1)   if t > 0
+//     P(t) = f(S(t)), O = g(O, S(t))  =>   finish S(t), hand back K(t)
+//     start O += P(t) V(t)                 P(t) = f(S(t))          | O under way
+//     finish it, hand back V(t)            finish O, hand back V(t-1) if t > 0
+//                                          O = g(O, S(t)), round P(t)
+//                                        O += P(last) V(last)
+//
+// The loop carries P beside O. Where V(t-1) lies is computed from what the loop
+// counts, less one step, and not carried: registers are short.
+//
+// f stands in the code once. The first iteration, which has no P and V to start
+// with, could be peeled; instead it goes through the loop with the others and
+// branches around the start. f is most of a kernel's code, and code is what
+// ptxas takes its time for.
+//
+// A loop without iterations has no last tile, and goes around all of this.
+//
+// Three places are not where they might be:
+//
+//  * Where g branches, as it does where O is rarely rescaled, the wait for O
+//    stands in both branches. In front of the branch it would share a basic
+//    block with f, and ptxas would hoist it to the front of f: nothing would
+//    overlap.
+//  * P is rounded behind the wait for O. The registers of a left operand are the
+//    tensor cores' until its dot is finished; P(t) is written to those of
+//    P(t-1), and were that before the wait, ptxas would run every wgmma of the
+//    kernel one after the other (warning C7513).
+//  * The fence that lets the tensor cores see a gathered V(t-1) is the one behind
+//    the wait for K(t). A producer gathers V(t-1) before K(t) and arrives with
+//    all that it has gathered so far, so who has seen K(t) arrive may read both.
+//    Behind the loop, where no K is waited for, V(last) has a fence of its own.
+//
+//===----------------------------------------------------------------------===//
+#include "LateDot.h"
+
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace mlir::tile {
+#define GEN_PASS_DEF_OVERLAPDOTSPASS
+#include "attn/Dialect/Tile/Transforms/Passes.h.inc"
+} // namespace mlir::tile
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+/// Rewrites a loop so that one of its dots starts an iteration later.
+class Rotation {
+public:
+  explicit Rotation(LateDot dot) : dot(std::move(dot)), b(this->dot.loop.getLoc(), this->dot.loop) {}
+  void rotate();
+
+private:
+  Block *body() { return dot.loop.getBody(); }
+  void skipIfEmpty();
+  Value isBelow(Value left, Value right) {
+    auto less = dot.loop.getUnsignedCmp() ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt;
+    return arith::CmpIOp::create(b, less, left, right);
+  }
+  /// The values that the loop counts, as they were an iteration ago.
+  IRMapping countBack(ValueRange carried);
+  /// Copies an operation of the body and what its operands are computed from, as far as they are not mapped.
+  Operation *copy(Operation *op, IRMapping &mapping);
+  /// Waits for the dot's tile and starts it.
+  Value startLate(Value lhs, Value acc, const IRMapping &counted, bool fences);
+  void releaseLate(const IRMapping &counted, Value condition);
+  Value finishAll(Value started) {
+    return FinishDotsOp::create(b, started.getType(), 0, started).getResult(0);
+  }
+  /// Starts the dot before the first is finished; returns the accumulator in flight.
+  Value startBesideFirst(const IRMapping &counted, Value isLater, Value lhs, Value acc);
+  /// Finishes the accumulator in flight where the body first uses the carried one, which it takes the place
+  /// of; returns the operation behind which that is done.
+  Operation *finishWhereUsed(Value acc, Value inFlight);
+  void finishBehindLoop();
+  void eraseMoved();
+
+  LateDot dot;
+  ImplicitLocOpBuilder b;
+};
+
+void Rotation::skipIfEmpty() {
+  scf::ForOp loop = dot.loop;
+  scf::IfOp branch = dot.branchAround();
+  if (branch)
+    b.setInsertionPoint(branch);
+  Value some = isBelow(loop.getLowerBound(), loop.getUpperBound());
+  if (branch) {
+    branch.getConditionMutable().assign(arith::AndIOp::create(b, some, branch.getCondition()));
+    return;
+  }
+  branch = scf::IfOp::create(b, loop.getResultTypes(), some, /*withElseRegion=*/true);
+  loop.replaceAllUsesWith(branch.getResults());
+  loop->moveBefore(branch.thenBlock(), branch.thenBlock()->begin());
+  b.setInsertionPointToEnd(branch.thenBlock());
+  scf::YieldOp::create(b, loop.getResults());
+  b.setInsertionPointToEnd(branch.elseBlock());
+  scf::YieldOp::create(b, loop.getInitArgs());
+}
+
+IRMapping Rotation::countBack(ValueRange carried) {
+  IRMapping mapping;
+  for (auto [number, step] : dot.counts) {
+    Value count = carried[number];
+    Value back = arith::ConstantOp::create(b, b.getIntegerAttr(count.getType(), -step));
+    Value earlier = arith::AddIOp::create(b, count, back);
+    mapping.map(dot.loop.getRegionIterArg(number), earlier);
+  }
+  return mapping;
+}
+
+Operation *Rotation::copy(Operation *op, IRMapping &mapping) {
+  for (Value operand : op->getOperands())
+    if (Operation *source = operand.getDefiningOp();
+        source && source->getBlock() == body() && !mapping.contains(operand))
+      copy(source, mapping);
+  return b.clone(*op, mapping);
+}
+
+Value Rotation::startLate(Value lhs, Value acc, const IRMapping &counted, bool fences) {
+  IRMapping mapping = counted;
+  for (Operation *wait : dot.waits)
+    if (fences || !isa<FenceAsyncOp>(wait))
+      copy(wait, mapping);
+  mapping.map(dot.start.getLhs(), lhs);
+  mapping.map(dot.start.getAcc(), acc);
+  return copy(dot.start, mapping)->getResult(0);
+}
+
+void Rotation::releaseLate(const IRMapping &counted, Value condition) {
+  IRMapping mapping = counted;
+  for (ArriveOp release : dot.releases) {
+    auto arrive = cast<ArriveOp>(copy(release, mapping));
+    if (!condition)
+      continue;
+    Value own = arrive.getCondition();
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(arrive);
+    arrive.getConditionMutable().assign(own ? arith::AndIOp::create(b, condition, own) : condition);
+  }
+}
+
+Value Rotation::startBesideFirst(const IRMapping &counted, Value isLater, Value lhs, Value acc) {
+  FinishDotsOp first = dot.first;
+  bool fenced = llvm::any_of(body()->getOps<FenceAsyncOp>(),
+                             [&](FenceAsyncOp fence) { return fence->isBeforeInBlock(first); });
+  SmallVector<Type> types(first.getResultTypes());
+  types.push_back(acc.getType());
+  b.setInsertionPoint(first);
+  auto dots = scf::IfOp::create(b, types, isLater, /*withElseRegion=*/true);
+  auto finishFirst = [&](Block *block, int64_t pending, function_ref<Value()> beside) {
+    b.setInsertionPointToEnd(block);
+    SmallVector<Value> left{beside()};
+    auto finished = FinishDotsOp::create(b, first.getResultTypes(), pending, first.getStarted());
+    left.insert(left.begin(), finished.result_begin(), finished.result_end());
+    scf::YieldOp::create(b, left);
+  };
+  finishFirst(dots.thenBlock(), 1, [&] { return startLate(lhs, acc, counted, /*fences=*/!fenced); });
+  finishFirst(dots.elseBlock(), 0, [&] { return acc; });
+  first.replaceAllUsesWith(dots.getResults().drop_back());
+  first.erase();
+  return dots.getResults().back();
+}
+
+Operation *Rotation::finishWhereUsed(Value acc, Value inFlight) {
+  // The first of some uses in a block, or what stands there already.
+  auto firstOf = [](ArrayRef<OpOperand *> uses, Block *block, Operation *place) {
+    for (OpOperand *use : uses)
+      if (Operation *user = block->findAncestorOpInBlock(*use->getOwner());
+          user && user->isBeforeInBlock(place))
+        place = user;
+    return place;
+  };
+  auto finishAt = [&](Operation *place, ArrayRef<OpOperand *> uses) {
+    b.setInsertionPoint(place);
+    Value finished = finishAll(inFlight);
+    for (OpOperand *use : uses)
+      if (place->getParentRegion()->isAncestor(use->getOwner()->getParentRegion()))
+        use->set(finished);
+    return finished.getDefiningOp();
+  };
+  SmallVector<OpOperand *> uses;
+  for (OpOperand &use : acc.getUses())
+    if (!inFlight.getDefiningOp()->isProperAncestor(use.getOwner()))
+      uses.push_back(&use);
+  Operation *place = firstOf(uses, body(), dot.start);
+  auto branch = dyn_cast<scf::IfOp>(place);
+  bool sinks = branch && branch.elseBlock() &&
+               llvm::all_of(uses, [&](OpOperand *use) { return branch->isProperAncestor(use->getOwner()); });
+  if (!sinks)
+    return finishAt(place, uses);
+  for (Block *block : {branch.thenBlock(), branch.elseBlock()})
+    finishAt(firstOf(uses, block, block->getTerminator()), uses);
+  return branch;
+}
+
+void Rotation::finishBehindLoop() {
+  b.setInsertionPointAfter(dot.loop);
+  Value acc = dot.loop.getResult(dot.carried);
+  IRMapping counted = countBack(dot.loop.getResults());
+  Value started = startLate(dot.loop.getResults().back(), acc, counted, /*fences=*/true);
+  Value finished = finishAll(started);
+  releaseLate(counted, Value());
+  acc.replaceAllUsesExcept(finished, started.getDefiningOp());
+}
+
+void Rotation::eraseMoved() {
+  dot.finish.erase();
+  dot.start.erase();
+  for (Operation *op : dot.waits)
+    op->erase();
+  for (ArriveOp op : dot.releases)
+    op.erase();
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*body())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+void Rotation::rotate() {
+  skipIfEmpty();
+  b.setInsertionPoint(dot.loop);
+  Value none = UndefinedOp::create(b, dot.start.getLhs().getType());
+  IRRewriter rewriter(b.getContext());
+  dot.loop = cast<scf::ForOp>(
+      *dot.loop.replaceWithAdditionalYields(rewriter, none, /*replaceInitOperandUsesInLoop=*/false,
+                                            [&](OpBuilder &, Location, ArrayRef<BlockArgument>) {
+                                              return SmallVector<Value>{dot.start.getLhs()};
+                                            }));
+  Value acc = dot.loop.getRegionIterArg(dot.carried), lhs = dot.loop.getRegionIterArgs().back();
+
+  b.setInsertionPointToStart(body());
+  IRMapping counted = countBack(dot.loop.getRegionIterArgs());
+  Value isLater = isBelow(dot.loop.getLowerBound(), dot.loop.getInductionVar());
+  Value inFlight = startBesideFirst(counted, isLater, lhs, acc);
+  b.setInsertionPointAfter(finishWhereUsed(acc, inFlight));
+  releaseLate(counted, isLater);
+  for (Operation *op : llvm::reverse(dot.rounding))
+    op->moveBefore(dot.start);
+  // What the dot would have added to goes on to the iteration that starts it.
+  body()->getTerminator()->setOperand(dot.carried, dot.start.getAcc());
+  finishBehindLoop();
+  eraseMoved();
+}
+
+struct OverlapDots : tile::impl::OverlapDotsPassBase<OverlapDots> {
+  void runOnOperation() override {
+    SmallVector<scf::ForOp> found;
+    for (auto kernel : getOperation().getOps<func::FuncOp>())
+      if (auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+          schedule && schedule.getKind() == ScheduleKind::Wgmma)
+        kernel.walk([&](scf::ForOp loop) { found.push_back(loop); });
+    for (scf::ForOp loop : found) {
+      FailureOr<std::optional<LateDot>> dot = LateDot::find(loop);
+      if (failed(dot))
+        return signalPassFailure();
+      if (*dot) {
+        Rotation(**dot).rotate();
+        ++loops;
+      }
+    }
+  }
+};
+
+} // namespace

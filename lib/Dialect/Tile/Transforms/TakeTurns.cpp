@@ -1,0 +1,171 @@
+//===- TakeTurns.cpp - Warpgroups start their dots one after the other ----===//
+//
+// Warpgroups that compute the same loop on different rows need the tensor cores
+// at the same time, and leave them idle at the same time. Where the schedule
+// says turns, they take them (ping-pong, FlashAttention-3): a warpgroup starts
+// an iteration's dots, lets the next warpgroup start its own, and computes while
+// the tensor cores work for the others.
+//
+//   for each consumer loop:   meet(mine); await; start dots; pass_by(next's);
+//                             finish them, compute
+//
+// A named barrier for each warpgroup is its turn. It is complete when the
+// warpgroup waits at it and the one before has passed by. All warpgroups must
+// take as many turns: the first one is the first warpgroup's, for which the last
+// passes by before the outermost loop; so in the end a turn is left over, and
+// the first warpgroup waits for it behind that loop.
+//
+// A loop that takes tiles and computes nothing hands its turn on at once, and
+// gives the tiles back without having awaited them. Nobody may be two phases of
+// a barrier ahead of it, or parities would be confused, and turns see to that:
+// who has started the dots of an iteration has awaited its tiles, or those that
+// its late dot reads and hence all older ones, and only then passes the turn on.
+//
+//===----------------------------------------------------------------------===//
+#include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace mlir::tile {
+#define GEN_PASS_DEF_TAKETURNSPASS
+#include "attn/Dialect/Tile/Transforms/Passes.h.inc"
+} // namespace mlir::tile
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+/// Threads of the two warpgroups that pass a turn on.
+constexpr int64_t turnThreads = 2 * ScheduleAttr::groupWarps * 32;
+
+bool startsDots(Operation *op) {
+  return op->walk([](StartDotOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
+/// Puts turns into the loops inside an outermost loop of the consumers.
+class Turns {
+public:
+  Turns(scf::ForOp outermost, ScheduleAttr schedule)
+      : outermost(outermost), schedule(schedule), b(outermost.getLoc(), outermost) {}
+  void insert();
+
+private:
+  Value i32(int64_t value) { return arith::ConstantIntOp::create(b, value, 32); }
+  /// The number of this warp, as the kernel has it already if it has.
+  Value warp();
+  void await() { MeetOp::create(b, arith::AddIOp::create(b, warpgroup, i32(1)), turnThreads); }
+  void passOn() {
+    Value next = arith::AddIOp::create(b, warpgroup, i32(1));
+    next = arith::RemUIOp::create(b, next, i32(schedule.getConsumers()));
+    PassByOp::create(b, arith::AddIOp::create(b, next, i32(1)), turnThreads);
+  }
+  /// What only one warpgroup does.
+  void only(int64_t which, function_ref<void()> body);
+  void insert(scf::ForOp loop);
+  /// Hands the turn on where the block, or branches in it, first wait for dots.
+  void passOnBeforeFinish(Block *block);
+
+  scf::ForOp outermost;
+  ScheduleAttr schedule;
+  ImplicitLocOpBuilder b;
+  Value warpgroup;
+};
+
+Value Turns::warp() {
+  Block &entry = outermost->getParentOfType<func::FuncOp>().front();
+  for (auto known : entry.getOps<WarpIdOp>())
+    if (known->isBeforeInBlock(entry.findAncestorOpInBlock(*outermost)))
+      return known;
+  return WarpIdOp::create(b, b.getI32Type());
+}
+
+void Turns::only(int64_t which, function_ref<void()> body) {
+  Value isIt = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, warpgroup, i32(which));
+  auto branch = scf::IfOp::create(b, isIt, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenYield());
+  body();
+}
+
+void Turns::insert() {
+  Value consumer = arith::SubIOp::create(b, warp(), i32(schedule.getProducerWarps()));
+  warpgroup = arith::DivUIOp::create(b, consumer, i32(ScheduleAttr::groupWarps));
+  only(schedule.getConsumers() - 1, [&] { passOn(); });
+  outermost.walk([&](scf::ForOp loop) {
+    if (loop.getBody()->walk([](scf::ForOp) { return WalkResult::interrupt(); }).wasInterrupted())
+      return;
+    insert(loop);
+  });
+  b.setInsertionPointAfter(outermost);
+  only(0, [&] { await(); });
+}
+
+void Turns::insert(scf::ForOp loop) {
+  Block *body = loop.getBody();
+  auto awaits = body->getOps<AwaitOp>();
+  bool computes = startsDots(loop);
+  if (awaits.empty() && !computes)
+    return;
+  auto first = llvm::find_if(*body, [](Operation &op) { return isa<AwaitOp>(op) || startsDots(&op); });
+  b.setInsertionPoint(body, first);
+  await();
+  if (computes)
+    return passOnBeforeFinish(body);
+  passOn();
+  // What stands here besides says whether a tile is used.
+  auto isWait = [](Operation &op) { return isa<AwaitOp, SyncOp>(op); };
+  if (!llvm::all_of(body->without_terminator(), [&](Operation &op) {
+        return isWait(op) || isa<ArriveOp, MeetOp, PassByOp>(op) || isPure(&op);
+      }))
+    return;
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*body)))
+    if (isWait(op) || isOpTriviallyDead(&op))
+      op.erase();
+}
+
+void Turns::passOnBeforeFinish(Block *block) {
+  auto finishes = [](Operation &op) {
+    return op.walk([](FinishDotsOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  };
+  auto place = llvm::find_if(block->without_terminator(), finishes);
+  auto branch = dyn_cast<scf::IfOp>(*place);
+  if (branch && branch.elseBlock()) {
+    passOnBeforeFinish(branch.thenBlock());
+    return passOnBeforeFinish(branch.elseBlock());
+  }
+  b.setInsertionPoint(block, place);
+  passOn();
+}
+
+struct TakeTurns : tile::impl::TakeTurnsPassBase<TakeTurns> {
+  void runOnOperation() override {
+    for (auto kernel : getOperation().getOps<func::FuncOp>()) {
+      auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+      if (!schedule || schedule.getKind() != ScheduleKind::Wgmma || !schedule.getTurns().value_or(false))
+        continue;
+      SmallVector<scf::ForOp> found;
+      kernel.walk<WalkOrder::PreOrder>([&](scf::ForOp loop) {
+        if (startsDots(loop))
+          found.push_back(loop);
+        return WalkResult::skip();
+      });
+      if (found.empty()) {
+        kernel.emitOpError("expected a loop that starts dots: its schedule says that warpgroups take turns");
+        return signalPassFailure();
+      }
+      for (scf::ForOp loop : found) {
+        Turns(loop, schedule).insert();
+        ++loops;
+      }
+    }
+  }
+};
+
+} // namespace

@@ -7,7 +7,9 @@
 //
 // A loop that fills or takes tiles then does the same for each of them, which
 // barriers and overlaps need; what is decided inside of one tile (in a gather's
-// map of lines, in a branch) stays where it is.
+// map of lines, in a branch) stays where it is. So does, where tiles are taken, a
+// branch that reads none of them: what is computed from tiles is most of a kernel's
+// code, and stands once.
 //
 //===----------------------------------------------------------------------===//
 #include "Slice.h"
@@ -27,6 +29,20 @@ namespace mlir::tile {
 using namespace mlir;
 using namespace mlir::tile;
 
+/// Whether a branch reads a tile that the loop around takes. Where tiles are filled all branches are about
+/// that.
+static bool concernsTiles(scf::IfOp branch) {
+  if (branch->getBlock()->getOps<TakeOp>().empty())
+    return true;
+  auto readsTile = [](Operation *op) {
+    return llvm::any_of(op->getOperands(),
+                        [](Value value) { return value.getDefiningOp<TakeOp>() != nullptr; });
+  };
+  return branch
+      .walk([&](Operation *op) { return readsTile(op) ? WalkResult::interrupt() : WalkResult::advance(); })
+      .wasInterrupted();
+}
+
 /// Condition, known before the loop starts, of a branch in its body or in the copies of a fill there.
 static Value findCondition(scf::ForOp loop) {
   SmallVector<Block *> blocks{loop.getBody()};
@@ -34,7 +50,7 @@ static Value findCondition(scf::ForOp loop) {
     blocks.push_back(&fill.getCopies().front());
   for (Block *block : blocks)
     for (auto branch : block->getOps<scf::IfOp>())
-      if (loop.isDefinedOutsideOfLoop(branch.getCondition()))
+      if (loop.isDefinedOutsideOfLoop(branch.getCondition()) && concernsTiles(branch))
         return branch.getCondition();
   return {};
 }

@@ -44,7 +44,7 @@ void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &
     OpPassManager &kernels = addKernelPasses(manager);
     kernels.addPass(tile::createSpecializeWarpsPass());
     kernels.addPass(tile::createUnswitchLoopsPass());
-    //BAR
+    kernels.addPass(tile::createInsertBarriersPass());
     kernels.addPass(tile::createOverlapDotsPass());
     kernels.addPass(tile::createTakeTurnsPass());
     kernels.addPass(tile::createLookAheadPass());

@@ -119,6 +119,18 @@ def TakeTurnsPass : Pass<"tile-take-turns", "gpu::GPUModuleOp"> {
   let statistics = [Statistic<"loops", "loops", "Outermost loops in which warpgroups take turns">];
 }
 
+def InsertBarriersPass : Pass<"tile-insert-barriers", "gpu::GPUModuleOp"> {
+  let summary = "Let warps that fill rings and warps that take tiles wait for each other";
+  let description = [{
+    Of a kernel with roles whose `tile.schedule` is of kind wgmma. Each ring that is filled gets a barrier `full` and a
+    barrier `empty` per slot, and both sides count its tiles: fills become an await of the slot, the copies into it and
+    an arrival, takes an await in front of the tile's first use and an arrival behind the last one. Rings that the same
+    loops fill or take share a counter, which all loops and branches around carry. Exact.
+  }];
+  let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
+  let statistics = [Statistic<"rings", "rings", "Rings given barriers">];
+}
+
 def FoldConstantsPass : Pass<"tile-fold-constants", "gpu::GPUModuleOp"> {
   let summary = "Compute what is known, have each constant once, and drop what nothing uses";
   let description = [{

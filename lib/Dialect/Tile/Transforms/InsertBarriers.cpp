@@ -1,0 +1,300 @@
+//===- InsertBarriers.cpp - Warps that fill rings and warps that use them -===//
+//
+// Each ring that some warps fill and others take gets two barriers per slot:
+// `full` completes a phase when a tile's copies have landed, `empty` when every
+// warp that takes tiles has read it. Both sides count tiles, t: its slot is
+// t mod S, and the parity of its round is (t / S) mod 2.
+//
+//   fill:  await empty[slot] parity 1 - parity      at first it returns at once
+//          copies into the slot                     they arrive at full[slot]
+//   take:  await full[slot] parity                  in front of the first use
+//          uses
+//          arrive empty[slot]                       behind the last one
+//
+// Lines that a fetch must not hand on are cleared when it has landed, so that
+// the fetch of such a tile arrives at one barrier more, which only the warp that
+// fetches waits for. That one counts the tiles it has cleared, by their parity.
+//
+// What was sent from a slot may have left it only when the next tile is taken,
+// and nobody waits for it before: the slot is handed back then. So the first
+// take hands back a slot that nobody has filled, and the producer's wait for the
+// ring's last slot is a round later.
+//
+// A gather writes through the generic proxy, and dots read through the async
+// one: whoever has awaited the copies fences, once for all that it has awaited.
+//
+//===----------------------------------------------------------------------===//
+#include "RingCounters.h"
+
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/Matchers.h"
+
+namespace mlir::tile {
+#define GEN_PASS_DEF_INSERTBARRIERSPASS
+#include "attn/Dialect/Tile/Transforms/Passes.h.inc"
+} // namespace mlir::tile
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+class RingBarriers {
+public:
+  RingBarriers(func::FuncOp kernel, ScheduleAttr schedule)
+      : kernel(kernel), schedule(schedule), b(kernel.getLoc(), kernel.getContext()) {}
+  LogicalResult run();
+  int64_t count() const { return rings.size(); }
+
+private:
+  void allocate();
+  void lower(RingCounters &counters, ArrayRef<Operation *> operations);
+  void lowerFill(RingCounters &counters, FillOp fill);
+  /// Hands a tile on when its lines from the clear's on are zeros; returns the parity behind it.
+  Value fetchAndClear(const FillCopies &copies, Ring &ring, Value slot, Value cleared);
+  void lowerTake(RingCounters &counters, TakeOp take, const TileUses &uses);
+  void passTakes(RingCounters &counters, ArrayRef<TakeOp> takes);
+  bool needsFence(TakeOp take, const TileUses &uses);
+  void finishSends(TakeOp take);
+
+  Ring &ringOf(Operation *op) { return rings.find(tile::ringOf(op))->second; }
+  void at(Operation *op) { b.setInsertionPoint(op), b.setLoc(op->getLoc()); }
+  Value i32(int64_t value) { return arith::ConstantIntOp::create(b, value, 32); }
+  Value slotOf(Ring &ring, Value tile);
+  Value parityOf(Ring &ring, Value tile);
+  Value later(Value tile, int64_t tiles) { return b.createOrFold<arith::AddIOp>(tile, i32(tiles)); }
+  Value tileIn(Ring &ring, Value slot) {
+    return SlotOp::create(b, ring.getType().getTile(), ring.tiles, slot);
+  }
+  void release(Ring &ring, Value tile) { ArriveOp::create(b, ring.empty, slotOf(ring, tile), Value()); }
+
+  func::FuncOp kernel;
+  ScheduleAttr schedule;
+  ImplicitLocOpBuilder b;
+  Rings rings;
+  DenseSet<Operation *> finished; ///< loops behind which sends are awaited
+};
+
+//===----------------------------------------------------------------------===//
+// Barriers
+//===----------------------------------------------------------------------===//
+
+/// Barriers of inner loops' rings come first, each behind its ring.
+void RingBarriers::allocate() {
+  SmallVector<Ring *> inOrder = llvm::map_to_vector(rings, [](auto &entry) { return &entry.second; });
+  llvm::sort(inOrder,
+             [](Ring *x, Ring *y) { return std::pair(-x->getDepth(), x) < std::pair(-y->getDepth(), y); });
+  Operation *last = nullptr;
+  auto alloc = [&](int64_t count) {
+    auto op = AllocOp::create(b, BarriersType::get(b.getContext(), count), Value(), false, IntegerAttr());
+    last = op;
+    return op.getMemory();
+  };
+  for (Ring *ring : inOrder) {
+    if (!last || last->isBeforeInBlock(ring->tiles))
+      last = ring->tiles;
+    b.setInsertionPointAfter(last);
+    b.setLoc(ring->tiles.getLoc());
+    ring->full = alloc(ring->getSlots() + (ring->clears ? 1 : 0));
+    ring->empty = alloc(ring->getSlots());
+  }
+  b.setInsertionPointAfter(last);
+  // A fetch arrives once; of a gather each producer thread arrives with its copies.
+  for (auto &[tiles, ring] : rings)
+    InitBarriersOp::create(b, ring.full, ring.gathers ? schedule.getProducerWarps() * 32 : 1);
+  for (auto &[tiles, ring] : rings)
+    InitBarriersOp::create(b, ring.empty, schedule.getWarps());
+  if (llvm::any_of(rings, [](auto &entry) { return !entry.second.gathers; }))
+    PublishBarriersOp::create(b);
+  SyncOp::create(b, Scope::Block);
+}
+
+//===----------------------------------------------------------------------===//
+// Fills and takes
+//===----------------------------------------------------------------------===//
+
+/// Never a constant: LLVM would make the addresses of the slot's barriers constants, and ptxas, which finds
+/// those in branches of one lane, would then keep no address or descriptor of the kernel in uniform
+/// registers.
+Value RingBarriers::slotOf(Ring &ring, Value tile) {
+  Value slot = ring.getSlots() == 1 ? i32(0) : b.createOrFold<arith::RemUIOp>(tile, i32(ring.getSlots()));
+  return matchPattern(slot, m_Constant()) ? FromLaneOp::create(b, slot, i32(0)) : slot;
+}
+
+Value RingBarriers::parityOf(Ring &ring, Value tile) {
+  Value round = ring.getSlots() == 1 ? tile : b.createOrFold<arith::DivUIOp>(tile, i32(ring.getSlots()));
+  return b.createOrFold<arith::RemUIOp>(round, i32(2));
+}
+
+void RingBarriers::lowerFill(RingCounters &counters, FillOp fill) {
+  Ring &ring = ringOf(fill);
+  FillCopies copies = *copiesOf(fill);
+  at(fill);
+  Value tile = counters.tileOf(fill), slot = slotOf(ring, tile), target = tileIn(ring, slot);
+  Value parity = parityOf(ring, ring.sent ? later(tile, 1) : tile);
+  AwaitOp::create(b, ring.empty, slot, b.createOrFold<arith::SubIOp>(i32(1), parity));
+  if (!ring.gathers) // all lanes have seen this phase before a copy lets others end the next
+    SyncOp::create(b, Scope::Warp);
+  Block &block = fill.getCopies().front();
+  block.getArgument(0).replaceAllUsesWith(target);
+  if (copies.clear)
+    counters.clearedOf(fill) = fetchAndClear(copies, ring, slot, counters.clearedOf(fill));
+  else
+    block.walk([&](FetchOp fetch) {
+      fetch.getBarriersMutable().assign(ring.full);
+      fetch.getIndexMutable().assign(slot);
+    });
+  fill->getBlock()->getOperations().splice(fill->getIterator(), block.getOperations());
+  if (ring.gathers) {
+    at(fill);
+    ArriveOnCopiesOp::create(b, ring.full, slot);
+  }
+  fill.erase();
+}
+
+Value RingBarriers::fetchAndClear(const FillCopies &copies, Ring &ring, Value slot, Value cleared) {
+  FetchOp fetch = copies.fetch;
+  ClearOp clear = copies.clear;
+  at(clear);
+  Value landed = i32(ring.getSlots()); // the ring's additional barrier
+  Value isTail = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, clear.getLine(),
+                                       i32(clear.getTile().getType().getRows()));
+  fetch.getBarriersMutable().assign(ring.full);
+  fetch.getIndexMutable().assign(arith::SelectOp::create(b, isTail, landed, slot));
+  fetch->moveBefore(clear);
+  auto branch = scf::IfOp::create(b, isTail);
+  Value next = arith::XOrIOp::create(b, cleared, arith::ExtUIOp::create(b, b.getI32Type(), isTail));
+  b.setInsertionPoint(branch.thenYield());
+  AwaitOp::create(b, ring.full, landed, cleared);
+  clear->moveBefore(branch.thenYield());
+  FenceAsyncOp::create(b);
+  SyncOp::create(b, Scope::Warp); // all lanes have cleared
+  ArriveOp::create(b, ring.full, slot, Value());
+  return next;
+}
+
+void RingBarriers::lower(RingCounters &counters, ArrayRef<Operation *> operations) {
+  SmallVector<TakeOp> unused;
+  for (Operation *op : operations) {
+    if (auto fill = dyn_cast<FillOp>(op)) {
+      lowerFill(counters, fill);
+      continue;
+    }
+    auto take = cast<TakeOp>(op);
+    TileUses uses = *usesOf(take);
+    if (uses.first)
+      lowerTake(counters, take, uses);
+    else
+      unused.push_back(take);
+  }
+  if (!unused.empty())
+    passTakes(counters, unused);
+}
+
+/// Tiles of loops within may bring a fence of their own: it is behind this wait, too.
+bool RingBarriers::needsFence(TakeOp take, const TileUses &uses) {
+  auto isFenced = [&](StartDotOp dot) {
+    return llvm::any_of(dot->getOperands(), [&](Value operand) {
+      auto other = operand.getDefiningOp<TakeOp>();
+      return other && other->getBlock() != take->getBlock() && ringOf(other).gathers;
+    });
+  };
+  return ringOf(take).gathers && !llvm::all_of(uses.dots, isFenced);
+}
+
+void RingBarriers::lowerTake(RingCounters &counters, TakeOp take, const TileUses &uses) {
+  Ring &ring = ringOf(take);
+  Value tile = counters.tileOf(take);
+  at(uses.first);
+  b.setLoc(take.getLoc());
+  if (ring.sent) { // meanwhile what was sent from the slot before has left it
+    FinishSendsOp::create(b);
+    SyncOp::create(b, Scope::Warp); // lanes themselves may have read the tile
+    release(ring, later(tile, ring.getSlots() - 1));
+  }
+  Value slot = slotOf(ring, tile);
+  AwaitOp::create(b, ring.full, slot, parityOf(ring, tile));
+  if (needsFence(take, uses))
+    FenceAsyncOp::create(b);
+  Value taken = tileIn(ring, slot);
+  if (ring.sent) {
+    finishSends(take);
+  } else {
+    b.setInsertionPointAfter(uses.last);
+    if (!uses.endsWithDot) // no lane may still be waiting, or reading
+      SyncOp::create(b, Scope::Warp);
+    release(ring, tile);
+  }
+  take.getTile().replaceAllUsesWith(taken);
+  take.erase();
+}
+
+/// The outermost loop ends with sends under way.
+void RingBarriers::finishSends(TakeOp take) {
+  scf::ForOp outermost;
+  for (auto loop = take->getParentOfType<scf::ForOp>(); loop; loop = loop->getParentOfType<scf::ForOp>())
+    outermost = loop;
+  b.setInsertionPointAfter(outermost);
+  if (finished.insert(outermost).second)
+    FinishSendsOp::create(b);
+}
+
+/// Hands tiles back that nobody uses. Nobody may be two phases of a barrier ahead, or parities would be
+/// confused.
+void RingBarriers::passTakes(RingCounters &counters, ArrayRef<TakeOp> takes) {
+  at(takes.back());
+  for (TakeOp take : takes) {
+    Value tile = counters.tileOf(take), slot = slotOf(ringOf(take), tile);
+    AwaitOp::create(b, ringOf(take).full, slot, parityOf(ringOf(take), tile));
+  }
+  SyncOp::create(b, Scope::Warp); // all lanes have seen these phases before one ends them
+  for (TakeOp take : takes)
+    release(ringOf(take), counters.tileOf(take));
+  for (TakeOp take : takes)
+    take.erase();
+}
+
+LogicalResult RingBarriers::run() {
+  FailureOr<Rings> found = findRings(kernel);
+  if (failed(found))
+    return failure();
+  rings = *found;
+  if (rings.empty())
+    return success();
+  allocate();
+  SmallVector<Operation *> operations;
+  kernel.walk([&](Operation *op) {
+    if (tile::ringOf(op))
+      operations.push_back(op);
+  });
+  SmallVector<RingRole> roles;
+  findRingRoles(kernel.front(), operations, roles);
+  auto lowerBlock = [&](RingCounters &counters, ArrayRef<Operation *> inBlock) { lower(counters, inBlock); };
+  for (const RingRole &role : roles)
+    RingCounters(role).run(lowerBlock);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// The pass
+//===----------------------------------------------------------------------===//
+
+struct InsertBarriers : tile::impl::InsertBarriersPassBase<InsertBarriers> {
+  void runOnOperation() override {
+    for (auto kernel : getOperation().getOps<func::FuncOp>()) {
+      auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
+      if (!schedule || schedule.getKind() != ScheduleKind::Wgmma)
+        continue;
+      RingBarriers barriers(kernel, schedule);
+      if (failed(barriers.run()))
+        return signalPassFailure();
+      rings += barriers.count();
+    }
+  }
+};
+
+} // namespace

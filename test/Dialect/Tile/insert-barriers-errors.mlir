@@ -1,0 +1,2 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics --tile-insert-barriers
+

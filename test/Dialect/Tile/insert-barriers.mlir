@@ -1,0 +1,128 @@
+// RUN: attn-opt %s --tile-insert-barriers --tile-fold-constants | FileCheck %s
+
+// One ring, one loop: what it gets and where.
+
+#schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 40, consumer_registers = 232>
+!keys = !tile.shared<key 64, feature 64, bf16>
+!queries = !tile.shared<query 128, feature 64, bf16>
+!scores = !tile.fragment<[query 16, key 64], f32>
+
+gpu.module @kernels {
+  // A fetch arrives once, each of eight warps hands slots back.
+  // CHECK-LABEL: @fetch
+  // CHECK: %[[RING:.*]] = tile.alloc : !tile.ring<3,
+  // CHECK-NEXT: %[[FULL:.*]] = tile.alloc : !tile.barriers<3>
+  // CHECK-NEXT: %[[EMPTY:.*]] = tile.alloc : !tile.barriers<3>
+  // CHECK-NEXT: tile.init_barriers %[[FULL]] count 1
+  // CHECK-NEXT: tile.init_barriers %[[EMPTY]] count 8
+  // CHECK-NEXT: tile.publish_barriers
+  // CHECK-NEXT: tile.sync block
+  // CHECK-NEXT: tile.warp_id
+  // CHECK: scf.for %[[I:.*]] = {{.*}} iter_args(%[[T:.*]] = %c0_i32) -> (i32)
+  // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[T]], %c3_i32
+  // CHECK-NEXT: %[[TILE:.*]] = tile.slot %[[RING]][%[[SLOT]]]
+  // CHECK-NEXT: %[[ROUND:.*]] = arith.divui %[[T]], %c3_i32
+  // CHECK-NEXT: %[[PARITY:.*]] = arith.remui %[[ROUND]], %c2_i32
+  // CHECK-NEXT: %[[BEFORE:.*]] = arith.subi %c1_i32, %[[PARITY]]
+  // CHECK-NEXT: tile.await %[[EMPTY]][%[[SLOT]]] parity %[[BEFORE]]
+  // CHECK-NEXT: tile.sync warp
+  // CHECK-NEXT: tile.fetch %{{.*}} from %[[I]] {{.*}} into %[[TILE]] on %[[FULL]][%[[SLOT]]]
+  // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[T]], %c1_i32
+  // CHECK-NEXT: scf.yield %[[NEXT]]
+  // CHECK: scf.for {{.*}} iter_args(%[[ACC:.*]] = %{{.*}}, %[[U:.*]] = %c0_i32)
+  // CHECK-NEXT: %[[TAKEN:.*]] = arith.remui %[[U]], %c3_i32
+  // CHECK-NEXT: %[[ROUND:.*]] = arith.divui %[[U]], %c3_i32
+  // CHECK-NEXT: %[[PARITY:.*]] = arith.remui %[[ROUND]], %c2_i32
+  // CHECK-NEXT: tile.await %[[FULL]][%[[TAKEN]]] parity %[[PARITY]]
+  // CHECK-NEXT: %[[TILE:.*]] = tile.slot %[[RING]][%[[TAKEN]]]
+  // CHECK-NEXT: tile.start_dot %{{.*}} at %{{.*}}, %[[TILE]] plus %[[ACC]]
+  // CHECK-NEXT: %[[DONE:.*]] = tile.finish_dots 0
+  // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[U]], %c3_i32
+  // CHECK-NEXT: tile.arrive %[[EMPTY]][%[[SLOT]]]
+  // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[U]], %c1_i32
+  // CHECK-NEXT: scf.yield %[[DONE]], %[[NEXT]]
+  func.func @fetch(%n: i32, %map: !tile.tensor_map<4>, %q: !queries) attributes {tile.schedule = #schedule} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c4 = arith.constant 4 : i32
+    %zero = arith.constant 0.0 : f32
+    %ring = tile.alloc : !tile.ring<3, !keys>
+    %warp = tile.warp_id : i32
+    %produces = arith.cmpi slt, %warp, %c4 : i32
+    scf.if %produces {
+      %first = arith.cmpi eq, %warp, %c0 : i32
+      scf.if %first {
+        scf.for %i = %c0 to %n step %c1 : i32 {
+          %t = tile.fill %ring warp 0 {
+          ^bb0(%tile: !keys):
+            tile.fetch %map from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+          } : !tile.ring<3, !keys> -> !keys
+        }
+      }
+    } else {
+      %init = tile.splat %zero : f32 -> !scores
+      %sum = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %init) -> (!scores) : i32 {
+        %t = tile.take %ring : !tile.ring<3, !keys> -> !keys
+        %started = tile.start_dot %q at %c0, %t plus %acc : !queries, !keys, !scores -> !scores
+        %s = tile.finish_dots 0 %started : !scores -> !scores
+        scf.yield %s : !scores
+      }
+    }
+    return
+  }
+
+  // Every thread of the producer warps arrives with its own copies, and dots need a fence behind the wait for them.
+  // CHECK-LABEL: @gather
+  // CHECK: %[[FULL:.*]] = tile.alloc : !tile.barriers<3>
+  // CHECK-NEXT: %[[EMPTY:.*]] = tile.alloc : !tile.barriers<3>
+  // CHECK-NEXT: tile.init_barriers %[[FULL]] count 128
+  // CHECK-NEXT: tile.init_barriers %[[EMPTY]] count 8
+  // CHECK-NEXT: tile.sync block
+  // CHECK: tile.await %[[EMPTY]][%[[SLOT:.*]]] parity
+  // CHECK-NEXT: tile.gather
+  // CHECK: tile.arrive_on_copies %[[FULL]][%[[SLOT]]]
+  // CHECK: tile.await %[[FULL]]
+  // CHECK-NEXT: tile.fence_async
+  // CHECK-NEXT: tile.slot
+  // CHECK-NEXT: tile.start_dot
+  // CHECK-NEXT: tile.finish_dots
+  // CHECK-NEXT: arith.remui
+  // CHECK-NEXT: tile.arrive %[[EMPTY]]
+  func.func @gather(%n: i32, %b: !tile.buffer<bf16>, %z: i64, %q: !queries) attributes {tile.schedule = #schedule} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c4 = arith.constant 4 : i32
+    %ring = tile.alloc : !tile.ring<3, !keys>
+    %warp = tile.warp_id : i32
+    %produces = arith.cmpi slt, %warp, %c4 : i32
+    scf.if %produces {
+      scf.for %i = %c0 to %n step %c1 : i32 {
+        %t = tile.fill %ring {
+        ^bb0(%tile: !keys):
+          tile.gather producers %i to %n from %b origins %z strides [64] into %tile {
+          ^bb0(%line: i32):
+            tile.yield %line : i32
+          } : !tile.buffer<bf16> -> !keys
+        } : !tile.ring<3, !keys> -> !keys
+      }
+      tile.commit
+      tile.wait 0
+    } else {
+      scf.for %i = %c0 to %n step %c1 : i32 {
+        %t = tile.take %ring : !tile.ring<3, !keys> -> !keys
+        %started = tile.start_dot %q at %c0, %t : !queries, !keys -> !scores
+        %s = tile.finish_dots 0 %started : !scores -> !scores
+      }
+    }
+    return
+  }
+
+  // A kernel of another kind, and one that has no rings to fill, stay.
+  // CHECK-LABEL: @none
+  // CHECK-NEXT: tile.alloc
+  // CHECK-NEXT: return
+  func.func @none() attributes {tile.schedule = #schedule} {
+    %ring = tile.alloc : !tile.ring<3, !keys>
+    return
+  }
+}

@@ -108,23 +108,23 @@ void Slice::needCarried(scf::ForOp loop, unsigned number) {
 // Its copy
 //===----------------------------------------------------------------------===//
 
-void Slice::cloneTo(OpBuilder &b, IRMapping &mapping) const {
+void Slice::cloneTo(OpBuilder &b, IRMapping &mapping, Instead instead) const {
   for (Operation &op : llvm::make_range(Block::iterator(first), std::next(Block::iterator(last))))
-    clone(b, op, mapping);
+    clone(b, op, mapping, instead);
 }
 
-void Slice::clone(OpBuilder &b, Operation &op, IRMapping &mapping) const {
-  if (!operations.contains(&op))
+void Slice::clone(OpBuilder &b, Operation &op, IRMapping &mapping, Instead instead) const {
+  if (!operations.contains(&op) || (instead && instead(b, op, mapping)))
     return;
   if (auto loop = dyn_cast<scf::ForOp>(op))
-    cloneLoop(b, loop, mapping);
+    cloneLoop(b, loop, mapping, instead);
   else if (auto branch = dyn_cast<scf::IfOp>(op))
-    cloneBranch(b, branch, mapping);
+    cloneBranch(b, branch, mapping, instead);
   else
     b.clone(op, mapping);
 }
 
-void Slice::cloneLoop(OpBuilder &b, scf::ForOp loop, IRMapping &mapping) const {
+void Slice::cloneLoop(OpBuilder &b, scf::ForOp loop, IRMapping &mapping, Instead instead) const {
   SmallVector<unsigned> carried;
   SmallVector<Value> inits;
   for (auto [number, argument] : llvm::enumerate(loop.getRegionIterArgs())) {
@@ -146,20 +146,20 @@ void Slice::cloneLoop(OpBuilder &b, scf::ForOp loop, IRMapping &mapping) const {
                                    mapping.map(loop.getInductionVar(), iteration);
                                    for (auto [number, argument] : llvm::zip_equal(carried, arguments))
                                      mapping.map(loop.getRegionIterArg(number), argument);
-                                   cloneBody(inner, *loop.getBody(), carried, mapping);
+                                   cloneBody(inner, *loop.getBody(), carried, mapping, instead);
                                  });
   copy->setAttrs(loop->getAttrDictionary());
   for (auto [number, result] : llvm::zip_equal(carried, copy.getResults()))
     mapping.map(loop.getResult(number), result);
 }
 
-void Slice::cloneBranch(OpBuilder &b, scf::IfOp branch, IRMapping &mapping) const {
+void Slice::cloneBranch(OpBuilder &b, scf::IfOp branch, IRMapping &mapping, Instead instead) const {
   SmallVector<unsigned> kept;
   for (OpResult result : branch.getResults())
     if (needed.contains(result))
       kept.push_back(result.getResultNumber());
   auto cloneRegion = [&](Region &region) {
-    return [&](OpBuilder &inner, Location) { cloneBody(inner, region.front(), kept, mapping); };
+    return [&](OpBuilder &inner, Location) { cloneBody(inner, region.front(), kept, mapping, instead); };
   };
   auto isKept = [&](Operation &op) { return operations.contains(&op); };
   bool hasElse = !kept.empty() || llvm::any_of(branch.getElseRegion().getOps(), isKept);
@@ -172,9 +172,10 @@ void Slice::cloneBranch(OpBuilder &b, scf::IfOp branch, IRMapping &mapping) cons
     mapping.map(branch.getResult(number), result);
 }
 
-void Slice::cloneBody(OpBuilder &b, Block &body, ArrayRef<unsigned> kept, IRMapping &mapping) const {
+void Slice::cloneBody(OpBuilder &b, Block &body, ArrayRef<unsigned> kept, IRMapping &mapping,
+                      Instead instead) const {
   for (Operation &op : body.without_terminator())
-    clone(b, op, mapping);
+    clone(b, op, mapping, instead);
   Operation *yield = body.getTerminator();
   SmallVector<Value> values;
   for (unsigned number : kept)

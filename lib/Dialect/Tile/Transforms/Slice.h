@@ -34,8 +34,13 @@ public:
   bool needs(Value value) const { return needed.contains(value); }
   ArrayRef<Operation *> getOperations() const { return operations.getArrayRef(); }
 
+  /// Asked for each operation that is to be copied: whether it has written something in its place.
+  using Instead = function_ref<bool(OpBuilder &, Operation &, IRMapping &)>;
+
   /// `mapping` gets to know the copies.
-  void cloneTo(OpBuilder &b, IRMapping &mapping) const;
+  void cloneTo(OpBuilder &b, IRMapping &mapping, Instead instead = nullptr) const;
+  /// Copies one operation, if it is in the slice.
+  void clone(OpBuilder &b, Operation &op, IRMapping &mapping, Instead instead = nullptr) const;
 
 private:
   bool isOfPart(Operation *op) const;
@@ -45,11 +50,11 @@ private:
   void need(Value value);
   void needCarried(scf::ForOp loop, unsigned number);
 
-  void clone(OpBuilder &b, Operation &op, IRMapping &mapping) const;
-  void cloneLoop(OpBuilder &b, scf::ForOp loop, IRMapping &mapping) const;
-  void cloneBranch(OpBuilder &b, scf::IfOp branch, IRMapping &mapping) const;
+  void cloneLoop(OpBuilder &b, scf::ForOp loop, IRMapping &mapping, Instead instead) const;
+  void cloneBranch(OpBuilder &b, scf::IfOp branch, IRMapping &mapping, Instead instead) const;
   /// The block's operations, and a yield of those values whose numbers are in `kept`.
-  void cloneBody(OpBuilder &b, Block &body, ArrayRef<unsigned> kept, IRMapping &mapping) const;
+  void cloneBody(OpBuilder &b, Block &body, ArrayRef<unsigned> kept, IRMapping &mapping,
+                 Instead instead) const;
 
   Operation *first, *last;
   llvm::SetVector<Operation *> operations;

@@ -24,7 +24,8 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "llvm/ADT/SmallSet.h"
+
+#include <map>
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_SPECIALIZEWARPSPASS
@@ -54,8 +55,9 @@ private:
     return arith::CmpIOp::create(b, predicate, warp, arith::ConstantIntOp::create(b, number, 32));
   }
   LogicalResult produce();
-  /// What fills of one producer warp need, and of all; or of all alone.
-  LogicalResult produceFills(std::optional<int64_t> number);
+  LogicalResult produceTogether();
+  /// Writes what one producer warp does alone.
+  void produceAlone(OpBuilder &builder, int64_t number, function_ref<void(OpBuilder &)> body);
   LogicalResult verifySlice(const Slice &slice);
   void consume();
 
@@ -65,6 +67,8 @@ private:
   ImplicitLocOpBuilder b;
   Operation *first = nullptr, *last = nullptr; ///< of the kernel's operations that roles share out
   Value warp;
+  std::map<int64_t, Slice> slices; ///< what the fills of a producer warp need, by its number: warps wait for
+                                   ///< no other ring than their own
 };
 
 LogicalResult Roles::verify() {
@@ -151,41 +155,61 @@ LogicalResult Roles::write() {
   return success();
 }
 
-/// A warp of its own makes some fills, so that it waits for the rings of no other; where all warps make some,
-/// each of them does so between its own.
 LogicalResult Roles::produce() {
-  llvm::SmallSet<int64_t, 4> named;
   bool all = false;
   for (FillOp fill : fills) {
     if (std::optional<int64_t> number = fill.getWarp())
-      named.insert(*number);
+      slices.try_emplace(*number, first, last).first->second.add(fill.getOperation());
     else
       all = true;
   }
-  for (int64_t number = 0; number < schedule.getProducerWarps(); ++number) {
-    if (!named.contains(number))
-      continue;
-    auto branch = scf::IfOp::create(b, isWarp(arith::CmpIPredicate::eq, number), /*withElseRegion=*/all);
-    b.setInsertionPoint(branch.thenYield());
-    if (failed(produceFills(number)))
+  for (auto &[number, slice] : slices)
+    if (failed(verifySlice(slice)))
       return failure();
-    if (all)
-      b.setInsertionPoint(branch.elseYield());
-    else
-      b.setInsertionPointAfter(branch);
+  if (all)
+    return produceTogether();
+  for (auto &[number, slice] : slices) {
+    IRMapping mapping;
+    produceAlone(b, number, [&](OpBuilder &inner) { slice.cloneTo(inner, mapping); });
   }
-  return all ? produceFills(std::nullopt) : success();
+  return success();
 }
 
-LogicalResult Roles::produceFills(std::optional<int64_t> number) {
-  Slice slice(first, last);
+void Roles::produceAlone(OpBuilder &builder, int64_t number, function_ref<void(OpBuilder &)> body) {
+  Value isIt = arith::CmpIOp::create(builder, b.getLoc(), arith::CmpIPredicate::eq, warp,
+                                     arith::ConstantIntOp::create(builder, b.getLoc(), number, 32));
+  auto branch = scf::IfOp::create(builder, b.getLoc(), isIt);
+  OpBuilder inner(branch.thenYield());
+  body(inner);
+}
+
+/// Where all warps make some fills, they walk the loops around those together. They part where a loop has
+/// none: there each makes its own.
+LogicalResult Roles::produceTogether() {
+  Slice together(first, last);
   for (FillOp fill : fills)
-    if (!fill.getWarp() || fill.getWarp() == number)
-      slice.add(fill.getOperation());
-  if (failed(verifySlice(slice)))
+    together.add(fill.getOperation());
+  if (failed(verifySlice(together)))
     return failure();
+  auto part = [&](OpBuilder &builder, Operation &op, IRMapping &mapping) {
+    auto isOfAll = [](FillOp fill) {
+      return fill.getWarp() ? WalkResult::advance() : WalkResult::interrupt();
+    };
+    bool parts = isa<scf::ForOp>(op) &&
+                 llvm::none_of(op.getResults(), [&](Value result) { return together.needs(result); }) &&
+                 !op.walk(isOfAll).wasInterrupted();
+    if (!parts)
+      return false;
+    for (auto &[number, slice] : slices)
+      if (llvm::is_contained(slice.getOperations(), &op))
+        produceAlone(builder, number, [&](OpBuilder &inner) {
+          IRMapping own = mapping;
+          slice.clone(inner, op, own);
+        });
+    return true;
+  };
   IRMapping mapping;
-  slice.cloneTo(b, mapping);
+  together.cloneTo(b, mapping, part);
   return success();
 }
 

@@ -41,8 +41,8 @@ def SpecializeWarpsPass : Pass<"tile-specialize-warps", "gpu::GPUModuleOp"> {
     the role needs. What both need is computed in both, so it must be free of effects, and no tile may be among it.
 
     Fills that name a warp are that warp's, in a branch of its own, in the order of the warps' numbers. Fills that name
-    none are all producers': the branches of named warps then exclude each other, and each makes those fills, too. A
-    fetch needs a named warp; the gathers of a fill have scope `warp` where it names one, else `producers`, and where
+    none are all producers', who then walk the loops around them together and part where a loop has only fills that
+    name a warp. A fetch needs a named warp; the gathers of a fill have scope `warp` where it names one, else `producers`, and where
     any fill gathers, producers wait for their copies at the end. All fills of a ring name the same warp, or none.
 
     A fill may stand in loops (`scf.for`), whose bounds must be the same in all warps, and in no branch: both sides of a

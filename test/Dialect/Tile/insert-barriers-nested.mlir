@@ -71,7 +71,7 @@ gpu.module @kernels {
   // CHECK-NEXT: tile.arrive %[[QEMPTY]][%[[SLOT]]]
   // CHECK-NEXT: %[[QNEXT:.*]] = arith.addi %[[Q]], %c1_i32
   // CHECK-NEXT: scf.yield %[[QNEXT]], %[[BRANCH]]
-  func.func @mixed(%n: i32, %map: !tile.tensor_map<4>, %b: !tile.buffer<bf16>, %z: i64, %hasRows: i1) attributes {tile.schedule = #schedule} {
+  func.func @mixed(%n: i32, %map: !tile.tensor_map<4>, %b: !tile.buffer<bf16>, %z: i64, %slots: i32, %hasRows: i1) attributes {tile.schedule = #schedule} {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
     %c4 = arith.constant 4 : i32
@@ -85,10 +85,7 @@ gpu.module @kernels {
         scf.for %task = %c0 to %n step %c1 : i32 {
           %q = tile.fill %queries {
           ^bb0(%tile: !queries):
-            tile.gather producers %task to %n from %b origins %z strides [64] into %tile {
-            ^bb0(%line: i32):
-              tile.yield %line : i32
-            } : !tile.buffer<bf16> -> !queries
+            tile.gather producers %task to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !queries
           } : !query_ring -> !queries
           scf.for %key = %task to %n step %c1 : i32 {
             %k = tile.fill %keys warp 0 {
@@ -101,10 +98,7 @@ gpu.module @kernels {
         scf.for %task = %c0 to %n step %c1 : i32 {
           %q = tile.fill %queries {
           ^bb0(%tile: !queries):
-            tile.gather producers %task to %n from %b origins %z strides [64] into %tile {
-            ^bb0(%line: i32):
-              tile.yield %line : i32
-            } : !tile.buffer<bf16> -> !queries
+            tile.gather producers %task to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !queries
           } : !query_ring -> !queries
         }
       }

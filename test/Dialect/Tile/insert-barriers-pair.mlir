@@ -44,7 +44,7 @@ gpu.module @kernels {
   // CHECK: tile.sync warp
   // CHECK-NEXT: arith.remui %[[Q]], %c2_i32
   // CHECK-NEXT: tile.arrive
-  func.func @pair(%n: i32, %b: !tile.buffer<bf16>, %z: i64, %which: i1) attributes {tile.schedule = #schedule} {
+  func.func @pair(%n: i32, %b: !tile.buffer<bf16>, %z: i64, %slots: i32, %which: i1) attributes {tile.schedule = #schedule} {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
     %c4 = arith.constant 4 : i32
@@ -57,43 +57,28 @@ gpu.module @kernels {
       scf.for %task = %c0 to %n step %c1 : i32 {
         %q = tile.fill %queries {
         ^bb0(%tile: !queries):
-          tile.gather producers %task to %n from %b origins %z strides [64] into %tile {
-          ^bb0(%line: i32):
-            tile.yield %line : i32
-          } : !tile.buffer<bf16> -> !queries
+          tile.gather producers %task to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !queries
         } : !query_ring -> !queries
         scf.if %which {
           scf.for %key = %task to %n step %c1 : i32 {
             %k = tile.fill %keys {
             ^bb0(%tile: !keys):
-              tile.gather producers %key to %n from %b origins %z strides [64] into %tile {
-              ^bb0(%line: i32):
-                tile.yield %line : i32
-              } : !tile.buffer<bf16> -> !keys
+              tile.gather producers %key to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
             } : !key_ring -> !keys
             %v = tile.fill %more {
             ^bb0(%tile: !keys):
-              tile.gather producers %key to %n from %b origins %z strides [64] into %tile {
-              ^bb0(%line: i32):
-                tile.yield %line : i32
-              } : !tile.buffer<bf16> -> !keys
+              tile.gather producers %key to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
             } : !key_ring -> !keys
           }
         } else {
           scf.for %key = %n to %task step %c1 : i32 {
             %k = tile.fill %keys {
             ^bb0(%tile: !keys):
-              tile.gather producers %key to %n from %b origins %z strides [64] into %tile {
-              ^bb0(%line: i32):
-                tile.yield %line : i32
-              } : !tile.buffer<bf16> -> !keys
+              tile.gather producers %key to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
             } : !key_ring -> !keys
             %v = tile.fill %more {
             ^bb0(%tile: !keys):
-              tile.gather producers %key to %n from %b origins %z strides [64] into %tile {
-              ^bb0(%line: i32):
-                tile.yield %line : i32
-              } : !tile.buffer<bf16> -> !keys
+              tile.gather producers %key to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
             } : !key_ring -> !keys
           }
         }

@@ -117,7 +117,7 @@ gpu.module @kernels {
     return
   }
 
-  // A kernel of another kind, and one that has no rings to fill, stay.
+  // A ring that nobody fills or takes needs none.
   // CHECK-LABEL: @none
   // CHECK-NEXT: tile.alloc
   // CHECK-NEXT: return

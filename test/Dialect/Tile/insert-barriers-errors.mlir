@@ -587,3 +587,29 @@ gpu.module @kernels {
     return
   }
 }
+
+// -----
+
+#schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 40, consumer_registers = 232>
+!keys = !tile.shared<key 64, feature 64, bf16>
+!ring = !tile.ring<2, !keys>
+
+gpu.module @kernels {
+  func.func @same_warps(%n: i32, %produces: i1, %map: !tile.tensor_map<4>, %b: !tile.buffer<bf16>, %z: i64) attributes {tile.schedule = #schedule} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %ring = tile.alloc : !ring
+    scf.for %i = %c0 to %n step %c1 : i32 {
+      // expected-error @+1 {{is of a ring whose tiles the same warps take}}
+      %t = tile.fill %ring {
+      ^bb0(%tile: !keys):
+        tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+      } : !ring -> !keys
+    }
+    scf.for %i = %c0 to %n step %c1 : i32 {
+      // expected-note @+1 {{taken here}}
+      %k = tile.take %ring : !ring -> !keys
+    }
+    return
+  }
+}

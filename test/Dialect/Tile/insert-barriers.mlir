@@ -117,6 +117,39 @@ gpu.module @kernels {
     return
   }
 
+  // Each way through a fill fetches once.
+  // CHECK-LABEL: @ways
+  // CHECK: %[[FULL:.*]] = tile.alloc : !tile.barriers<3>
+  // CHECK: tile.sync warp
+  // CHECK-NEXT: arith.cmpi
+  // CHECK-NEXT: scf.if
+  // CHECK-NEXT: tile.fetch {{.*}} on %[[FULL]][%[[SLOT:.*]]]
+  // CHECK-NEXT: } else {
+  // CHECK-NEXT: tile.fetch {{.*}} on %[[FULL]][%[[SLOT]]]
+  func.func @ways(%n: i32, %produces: i1, %first: !tile.tensor_map<4>, %second: !tile.tensor_map<4>) attributes {tile.schedule = #schedule} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %ring = tile.alloc : !tile.ring<3, !keys>
+    scf.if %produces {
+      scf.for %i = %c0 to %n step %c1 : i32 {
+        %t = tile.fill %ring {
+        ^bb0(%tile: !keys):
+          %even = arith.cmpi eq, %i, %c0 : i32
+          scf.if %even {
+            tile.fetch %first from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+          } else {
+            tile.fetch %second from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+          }
+        } : !tile.ring<3, !keys> -> !keys
+      }
+    } else {
+      scf.for %i = %c0 to %n step %c1 : i32 {
+        %t = tile.take %ring : !tile.ring<3, !keys> -> !keys
+      }
+    }
+    return
+  }
+
   // A ring that nobody fills or takes needs none.
   // CHECK-LABEL: @none
   // CHECK-NEXT: tile.alloc

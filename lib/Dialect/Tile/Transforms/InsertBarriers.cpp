@@ -200,7 +200,9 @@ bool RingBarriers::needsFence(TakeOp take, const TileUses &uses) {
   auto isFenced = [&](StartDotOp dot) {
     return llvm::any_of(dot->getOperands(), [&](Value operand) {
       auto other = operand.getDefiningOp<TakeOp>();
-      return other && other->getBlock() != take->getBlock() && ringOf(other).gathers;
+      return other &&
+             isa_and_nonnull<scf::ForOp, scf::IfOp>(take->getBlock()->findAncestorOpInBlock(*other)) &&
+             ringOf(other).gathers;
     });
   };
   return ringOf(take).gathers && !llvm::all_of(uses.dots, isFenced);
@@ -265,16 +267,12 @@ LogicalResult RingBarriers::run() {
   rings = *found;
   if (rings.empty())
     return success();
+  FailureOr<SmallVector<RingRole>> roles = findRingRoles(kernel);
+  if (failed(roles))
+    return failure();
   allocate();
-  SmallVector<Operation *> operations;
-  kernel.walk([&](Operation *op) {
-    if (tile::ringOf(op))
-      operations.push_back(op);
-  });
-  SmallVector<RingRole> roles;
-  findRingRoles(kernel.front(), operations, roles);
   auto lowerBlock = [&](RingCounters &counters, ArrayRef<Operation *> inBlock) { lower(counters, inBlock); };
-  for (const RingRole &role : roles)
+  for (const RingRole &role : *roles)
     RingCounters(role).run(lowerBlock);
   return success();
 }

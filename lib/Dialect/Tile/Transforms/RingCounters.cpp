@@ -25,7 +25,7 @@ static SmallVector<Operation *> partIn(Region &region, ArrayRef<Operation *> ope
   return llvm::to_vector(llvm::make_filter_range(operations, inRegion));
 }
 
-void tile::findRingRoles(Block &block, ArrayRef<Operation *> operations, SmallVectorImpl<RingRole> &roles) {
+static void findRoles(Block &block, ArrayRef<Operation *> operations, SmallVectorImpl<RingRole> &roles) {
   llvm::MapVector<Operation *, SmallVector<Operation *>> parts;
   for (Operation *op : operations)
     parts[block.findAncestorOpInBlock(*op)].push_back(op);
@@ -40,10 +40,29 @@ void tile::findRingRoles(Block &block, ArrayRef<Operation *> operations, SmallVe
     }
     for (Region &branch : part->getRegions())
       if (SmallVector<Operation *> inBranch = partIn(branch, inside); !inBranch.empty())
-        findRingRoles(branch.front(), inBranch, roles);
+        findRoles(branch.front(), inBranch, roles);
   }
   if (!role.operations.empty())
     roles.push_back(role);
+}
+
+FailureOr<SmallVector<RingRole>> tile::findRingRoles(func::FuncOp kernel) {
+  SmallVector<Operation *> operations;
+  kernel.walk([&](Operation *op) {
+    if (ringOf(op))
+      operations.push_back(op);
+  });
+  SmallVector<RingRole> roles;
+  findRoles(kernel.front(), operations, roles);
+  for (const RingRole &role : roles)
+    for (Operation *op : role.operations)
+      for (Operation *other : role.operations)
+        if (isa<FillOp>(op) && isa<TakeOp>(other) && ringOf(op) == ringOf(other)) {
+          auto diagnostic = op->emitOpError("is of a ring whose tiles the same warps take");
+          diagnostic.attachNote(other->getLoc()) << "taken here";
+          return diagnostic;
+        }
+  return roles;
 }
 
 //===----------------------------------------------------------------------===//

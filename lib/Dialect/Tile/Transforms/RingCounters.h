@@ -9,14 +9,15 @@
 
 namespace mlir::tile {
 
-/// A block in which the same warps do all that is done to some rings: their tiles are counted from its
-/// beginning.
+/// A block of the same warps, from whose beginning the tiles of some rings are counted: all that these warps
+/// fill or take of them is in it.
 struct RingRole {
   Block *block;
   SmallVector<Operation *> operations; ///< fills and takes, in order
 };
-/// Branches part roles where no ring of theirs is anyone else's in the block around.
-void findRingRoles(Block &block, ArrayRef<Operation *> operations, SmallVectorImpl<RingRole> &roles);
+/// The roles of a kernel; fails where one fills a ring and takes its tiles. Branches part roles where no ring
+/// of theirs is anyone else's in the block around.
+FailureOr<SmallVector<RingRole>> findRingRoles(func::FuncOp kernel);
 
 /// The numbers of a role's tiles, carried by the loops and branches around fills and takes. Rings that are
 /// filled or taken in the same blocks are counted together.
@@ -35,9 +36,7 @@ public:
 
 private:
   SmallVector<unsigned> numbersOf(ArrayRef<Operation *> operations) const;
-  SmallVector<Operation *> within(Operation *op) const;
   void enter(Block &block, ArrayRef<Operation *> operations);
-  void pass(Operation *op);
   Operation *passLoop(scf::ForOp loop, ArrayRef<unsigned> numbers, ArrayRef<Operation *> operations);
   Operation *passBranch(scf::IfOp branch, ArrayRef<unsigned> numbers, ArrayRef<Operation *> operations);
   SmallVector<Value> pick(ArrayRef<unsigned> numbers) const;

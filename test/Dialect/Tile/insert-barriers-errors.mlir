@@ -12,7 +12,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
@@ -62,7 +62,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected a ring that the kernel's body allocates}}
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
@@ -90,7 +90,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{has uses where it is filled: --tile-specialize-warps parts them}}
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
@@ -118,7 +118,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
@@ -150,7 +150,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
@@ -182,7 +182,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         scf.if %produces {
-          %t = tile.fill %ring {
+          %t = tile.fill %ring warp 0 {
           ^bb0(%tile: !keys):
             tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           } : !ring -> !keys
@@ -245,7 +245,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected a fetch, or gathers}}
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           tile.gather producers %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
@@ -274,7 +274,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected one fetch on each way through its region}}
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           scf.if %produces {
             tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
@@ -304,7 +304,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected one fetch on each way through its region}}
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           scf.for %j = %c0 to %n step %c1 : i32 {
             tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
@@ -362,7 +362,7 @@ gpu.module @kernels {
     %full = tile.alloc : !tile.barriers<2>
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           // expected-error @+1 {{expected no barriers in a tile.fill}}
           tile.fetch %map from %c0 head %c0 lines 64 into %tile on %full[%c0] : !tile.tensor_map<4> -> !keys, !tile.barriers<2>
@@ -390,7 +390,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           tile.clear %tile from %n : !keys
@@ -449,7 +449,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           // expected-error @+1 {{expected to be the last operation of a tile.fill}}
           tile.clear %tile from %n : !keys
@@ -478,7 +478,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           // expected-error @+1 {{expected pure operations between a fetch and a clear}}
@@ -508,7 +508,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
@@ -539,7 +539,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
@@ -573,7 +573,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
@@ -601,7 +601,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.for %i = %c0 to %n step %c1 : i32 {
       // expected-error @+1 {{is of a ring whose tiles the same warps take}}
-      %t = tile.fill %ring {
+      %t = tile.fill %ring warp 0 {
       ^bb0(%tile: !keys):
         tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
       } : !ring -> !keys
@@ -609,6 +609,62 @@ gpu.module @kernels {
     scf.for %i = %c0 to %n step %c1 : i32 {
       // expected-note @+1 {{taken here}}
       %k = tile.take %ring : !ring -> !keys
+    }
+    return
+  }
+}
+
+// -----
+
+#schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 40, consumer_registers = 232>
+!keys = !tile.shared<key 64, feature 64, bf16>
+!ring = !tile.ring<2, !keys>
+
+gpu.module @kernels {
+  func.func @all_fetch(%n: i32, %produces: i1, %map: !tile.tensor_map<4>, %b: !tile.buffer<bf16>, %z: i64) attributes {tile.schedule = #schedule} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %ring = tile.alloc : !ring
+    scf.if %produces {
+      scf.for %i = %c0 to %n step %c1 : i32 {
+        // expected-error @+1 {{fetches: expected the number of the only warp that does}}
+        %t = tile.fill %ring {
+        ^bb0(%tile: !keys):
+          tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
+        } : !ring -> !keys
+      }
+    } else {
+      scf.for %i = %c0 to %n step %c1 : i32 {
+        %k = tile.take %ring : !ring -> !keys
+      }
+    }
+    return
+  }
+}
+
+// -----
+
+#schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 40, consumer_registers = 232>
+!keys = !tile.shared<key 64, feature 64, bf16>
+!ring = !tile.ring<2, !keys>
+
+gpu.module @kernels {
+  func.func @one_gathers(%n: i32, %produces: i1, %map: !tile.tensor_map<4>, %b: !tile.buffer<bf16>, %z: i64) attributes {tile.schedule = #schedule} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %ring = tile.alloc : !ring
+    scf.if %produces {
+      scf.for %i = %c0 to %n step %c1 : i32 {
+        // expected-error @+1 {{gathers: expected no warp, because all producers do}}
+        %t = tile.fill %ring warp 0 {
+        ^bb0(%tile: !keys):
+          tile.gather producers %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
+        } : !ring -> !keys
+      }
+    } else {
+      scf.for %i = %c0 to %n step %c1 : i32 {
+        %k = tile.take %ring : !ring -> !keys
+      }
     }
     return
   }

@@ -132,7 +132,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !tile.ring<3, !keys>
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
+        %t = tile.fill %ring warp 0 {
         ^bb0(%tile: !keys):
           %even = arith.cmpi eq, %i, %c0 : i32
           scf.if %even {

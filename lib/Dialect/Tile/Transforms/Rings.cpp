@@ -77,6 +77,9 @@ FailureOr<FillCopies> tile::copiesOf(FillOp fill) {
     return failure();
   if (copies.gathers == fetches)
     return fill.emitOpError("expected a fetch, or gathers");
+  if (fetches != fill.getWarp().has_value())
+    return fill.emitOpError() << (fetches ? "fetches: expected the number of the only warp that does"
+                                          : "gathers: expected no warp, because all producers do");
   if (fetches && fetchesOf(block) != 1)
     return fill.emitOpError("expected one fetch on each way through its region");
   if (copies.clear && failed(verifyClear(fill, copies)))

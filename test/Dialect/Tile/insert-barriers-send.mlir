@@ -1,4 +1,5 @@
 // RUN: attn-opt %s --tile-insert-barriers --tile-fold-constants | FileCheck %s
+// RUN: sed 's/ring<2/ring<3/' %s | attn-opt --tile-insert-barriers --tile-fold-constants | FileCheck %s --check-prefix=THREE
 
 // A tile whose memory is sent: its slot is handed back when the next tile is taken.
 
@@ -40,6 +41,14 @@ gpu.module @kernels {
   // CHECK-NEXT: scf.yield
   // CHECK-NEXT: }
   // CHECK-NEXT: tile.finish_sends
+  // Of three slots it is that of the tile before, too.
+  // THREE: scf.for {{.*}} iter_args(%[[T:.*]] = %c0_i32)
+  // THREE: %[[LATER:.*]] = arith.addi %[[T]], %c1_i32
+  // THREE-NEXT: arith.divui %[[LATER]], %c3_i32
+  // THREE: scf.for {{.*}} iter_args(%[[T:.*]] = %c0_i32)
+  // THREE: %[[OTHER:.*]] = arith.addi %[[T]], %c2_i32
+  // THREE-NEXT: %[[FREE:.*]] = arith.remui %[[OTHER]], %c3_i32
+  // THREE-NEXT: tile.arrive %{{.*}}[%[[FREE]]]
   func.func @send(%n: i32, %map: !tile.tensor_map<4>, %k: !keys, %o: !tile.fragment<[query 16, feature 64], f32>, %sends: i1) attributes {tile.schedule = #schedule} {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32

@@ -26,6 +26,13 @@ static OpPassManager &addKernelPasses(OpPassManager &manager) {
   kernels.addPass(createWalkPlanPass());
   kernels.addPass(createStageOperandsPass());
   kernels.addPass(createExpandOnlinePass());
+  kernels.addPass(tile::createSpecializeWarpsPass());
+  kernels.addPass(tile::createUnswitchLoopsPass());
+  kernels.addPass(tile::createInsertBarriersPass());
+  kernels.addPass(tile::createOverlapDotsPass());
+  kernels.addPass(tile::createTakeTurnsPass());
+  kernels.addPass(tile::createLookAheadPass());
+  kernels.addPass(tile::createReadAheadPass());
   return kernels;
 }
 
@@ -42,13 +49,6 @@ void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &
   case Stage::Tile: {
     manager.addNestedPass<func::FuncOp>(createChooseSchedulePass({options.target, options.schedule}));
     OpPassManager &kernels = addKernelPasses(manager);
-    kernels.addPass(tile::createSpecializeWarpsPass());
-    kernels.addPass(tile::createUnswitchLoopsPass());
-    kernels.addPass(tile::createInsertBarriersPass());
-    kernels.addPass(tile::createOverlapDotsPass());
-    kernels.addPass(tile::createTakeTurnsPass());
-    kernels.addPass(tile::createLookAheadPass());
-    kernels.addPass(tile::createReadAheadPass());
     kernels.addPass(tile::createInferLayoutsPass());
     kernels.addPass(tile::createSkipFullMasksPass());
     kernels.addPass(tile::createPipelineCopiesPass());
@@ -90,8 +90,8 @@ void attn::registerEverything(DialectRegistry &registry) {
   registerCanonicalizerPass();
   registerCSEPass();
   PassPipelineRegistration<>("attn-to-tile",
-                             "From functions with schedules to kernels of tile operations: "
-                             "attn-make-kernels, attn-walk-plan, attn-stage-operands, attn-expand-online",
+                             "From functions with schedules to kernels of tile operations without layouts: "
+                             "from attn-make-kernels to tile-read-ahead",
                              [](OpPassManager &manager) { addKernelPasses(manager); });
   PassPipelineRegistration<>("attn-pipeline",
                              "All passes from the problem level to the machine level, for sm_90a",

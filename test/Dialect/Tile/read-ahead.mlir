@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --tile-read-ahead | FileCheck %s
 
-!rows = !tile.fragment<[query 16, key 8], f32>
-!keys = !tile.shared<key 8, feature 16, bf16>
+!rows = !tile.fragment<[query 16, key 16], f32>
+!keys = !tile.shared<key 16, feature 16, bf16>
 !queries = !tile.fragment<[query 16, feature 16], bf16>
 
 // What is known of the first record is carried from the start; the next is asked for where this one is read again.

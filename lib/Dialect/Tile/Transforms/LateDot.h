@@ -27,8 +27,8 @@ struct LateDot {
   SmallVector<Operation *> waits = {};    ///< in front of the start: tile.await and tile.fence_async
   SmallVector<ArriveOp> releases = {};    ///< behind the finish
   SmallVector<Operation *> rounding = {}; ///< what makes the left operand's 16 bits, the last one first
-  llvm::MapVector<unsigned, int64_t> counts =
-      {}; ///< carried values that tell where the tile is, and their steps
+  /// Carried values that tell where the tile is, by number, and what an iteration adds to them.
+  llvm::MapVector<unsigned, int64_t> counts = {};
 
 private:
   bool matchDots();

@@ -13,13 +13,14 @@
 // warpgroup waits at it and the one before has passed by. All warpgroups must
 // take as many turns: the first one is the first warpgroup's, for which the last
 // passes by before the outermost loop; so in the end a turn is left over, and
-// the first warpgroup waits for it behind that loop.
+// the first warpgroup waits for it when it has nothing else left to do.
 //
 // A loop that takes tiles and computes nothing hands its turn on at once, and
 // gives the tiles back without having awaited them. Nobody may be two phases of
-// a barrier ahead of it, or parities would be confused, and turns see to that:
-// who has started the dots of an iteration has awaited its tiles, or those that
-// its late dot reads and hence all older ones, and only then passes the turn on.
+// a barrier ahead, or parities would be confused, and turns see to that: who has
+// started an iteration's dots has awaited what they read, tiles of this
+// iteration and, of a dot that starts late, of the one before, and only then is
+// it the next warpgroup's turn.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"
@@ -103,7 +104,7 @@ void Turns::insert() {
       return;
     insert(loop);
   });
-  b.setInsertionPointAfter(outermost);
+  b.setInsertionPoint(outermost->getBlock()->getTerminator());
   only(0, [&] { await(); });
 }
 
@@ -156,14 +157,13 @@ struct TakeTurns : tile::impl::TakeTurnsPassBase<TakeTurns> {
           found.push_back(loop);
         return WalkResult::skip();
       });
-      if (found.empty()) {
-        kernel.emitOpError("expected a loop that starts dots: its schedule says that warpgroups take turns");
+      if (found.size() != 1) {
+        kernel.emitOpError("expected one outermost loop that starts dots, got ")
+            << found.size() << ": its schedule says that warpgroups take turns";
         return signalPassFailure();
       }
-      for (scf::ForOp loop : found) {
-        Turns(loop, schedule).insert();
-        ++loops;
-      }
+      Turns(found.front(), schedule).insert();
+      ++kernels;
     }
   }
 };

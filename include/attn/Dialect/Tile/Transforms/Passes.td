@@ -116,7 +116,7 @@ def TakeTurnsPass : Pass<"tile-take-turns", "gpu::GPUModuleOp"> {
     takes tiles without use waits for its turn alone. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
-  let statistics = [Statistic<"loops", "loops", "Outermost loops in which warpgroups take turns">];
+  let statistics = [Statistic<"kernels", "kernels", "Kernels whose warpgroups take turns">];
 }
 
 def InsertBarriersPass : Pass<"tile-insert-barriers", "gpu::GPUModuleOp"> {

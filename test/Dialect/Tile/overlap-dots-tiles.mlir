@@ -58,6 +58,30 @@ gpu.module @kernels {
     return %out : !o
   }
 
+  // Where the first tile is not gathered and brings no fence, the second keeps its own.
+  // CHECK-LABEL: func.func @own_fence
+  // CHECK: scf.for
+  // CHECK: tile.start_dot
+  // CHECK-NEXT: scf.if
+  // CHECK: tile.await
+  // CHECK-NEXT: tile.fence_async
+  // CHECK-NEXT: tile.start_dot
+  func.func @own_fence(%q: !q, %k: !tile, %full: !tile.barriers<1>, %empty: !tile.barriers<1>, %n: i32, %i: i32, %o: !o)
+      -> !o attributes {tile.schedule = #wgmma} {
+    %out = scf.for %key = %i to %n step %i iter_args(%acc = %o) -> !o : i32 {
+      %s0 = tile.start_dot %q at %i, %k : !q, !tile -> !s
+      %s = tile.finish_dots 0 %s0 : !s -> !s
+      %p = tile.cast %s : !s -> !p
+      tile.await %full[%i] parity %i : !tile.barriers<1>
+      tile.fence_async
+      %o0 = tile.start_dot %p, %k plus %acc : !p, !tile, !o -> !o
+      %o1 = tile.finish_dots 0 %o0 : !o -> !o
+      tile.arrive %empty[%i] : !tile.barriers<1>
+      scf.yield %o1 : !o
+    }
+    return %out : !o
+  }
+
   // Other kernels are left alone.
   // CHECK-LABEL: func.func @on_mma
   // CHECK-NOT: scf.if

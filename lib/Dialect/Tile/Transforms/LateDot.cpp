@@ -63,14 +63,14 @@ bool LateDot::reaches(ValueRange from, Value to) {
 /// it might be the one that its producer needs for the next.
 bool LateDot::matchTile() {
   size_t awaits = 0;
-  for (Operation *op = start->getPrevNode(); op && (isa<AwaitOp, FenceAsyncOp>(op) || isPure(op));
+  for (Operation *op = start->getPrevNode(); op && (isa<AwaitOp, FenceAsyncOp>(op) || isMemoryEffectFree(op));
        op = op->getPrevNode())
-    if (!isPure(op)) {
+    if (!isMemoryEffectFree(op)) {
       waits.insert(waits.begin(), op);
       awaits += isa<AwaitOp>(op);
     }
-  for (Operation *op = finish->getNextNode(); isa<ArriveOp>(op) || (isPure(op) && !isa<scf::YieldOp>(op));
-       op = op->getNextNode())
+  for (Operation *op = finish->getNextNode();
+       isa<ArriveOp>(op) || (isMemoryEffectFree(op) && !isa<scf::YieldOp>(op)); op = op->getNextNode())
     if (auto arrive = dyn_cast<ArriveOp>(op))
       releases.push_back(arrive);
   return awaits == releases.size();
@@ -106,7 +106,7 @@ LogicalResult LateDot::checkPlace(Value value) {
         counts.insert({number, *step});
         return success();
       }
-  } else if (Operation *op = value.getDefiningOp(); isPure(op) && op->getNumRegions() == 0) {
+  } else if (Operation *op = value.getDefiningOp(); isMemoryEffectFree(op) && op->getNumRegions() == 0) {
     return success(llvm::all_of(op->getOperands(), [&](Value v) { return succeeded(checkPlace(v)); }));
   }
   return start.emitOpError(
@@ -134,7 +134,7 @@ scf::IfOp LateDot::branchAround() {
     return other ? other.getLowerBound() == loop.getLowerBound() &&
                        other.getUpperBound() == loop.getUpperBound() &&
                        other.getUnsignedCmp() == loop.getUnsignedCmp()
-                 : isPure(&op);
+                 : isMemoryEffectFree(&op);
   };
   auto withoutIterations = [&](Value result) {
     auto other = result.getDefiningOp<scf::ForOp>();

@@ -123,7 +123,7 @@ void Turns::insert(scf::ForOp loop) {
   // What stands here besides says whether a tile is used.
   auto isWait = [](Operation &op) { return isa<AwaitOp, SyncOp>(op); };
   if (!llvm::all_of(body->without_terminator(), [&](Operation &op) {
-        return isWait(op) || isa<ArriveOp, MeetOp, PassByOp>(op) || isPure(&op);
+        return isWait(op) || isa<ArriveOp, MeetOp, PassByOp>(op) || isMemoryEffectFree(&op);
       }))
     return;
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*body)))

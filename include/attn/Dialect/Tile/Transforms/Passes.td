@@ -99,10 +99,10 @@ def LookAheadPass : Pass<"tile-look-ahead", "gpu::GPUModuleOp"> {
 def OverlapDotsPass : Pass<"tile-overlap-dots", "gpu::GPUModuleOp"> {
   let summary = "Let a loop's second dot run beside the first of the next iteration";
   let description = [{
-    In kernels on wgmma. A loop that starts and finishes two dots, of which the second adds to what the loop carries what
-    is computed from the result of the first, starts the second one an iteration later: before it finishes its own
-    first. What lies between the two dots is computed while the second is under way. With the dot move the waits for the
-    tile that it reads, and that tile's release. Other loops stay as they are. Exact.
+    In kernels on wgmma. A loop that starts and finishes two dots, of which the second adds to what the loop carries a
+    product of what is computed from the result of the first, starts the second one an iteration later, before the next
+    first one is finished. What lies between the two is computed while the second is under way. With it move the waits
+    for the tile that it reads, and that tile's release. Other loops stay as they are. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
   let statistics = [Statistic<"loops", "loops", "Loops rotated">];

@@ -48,6 +48,32 @@ static LogicalResult verifyChain(Chain &chain) {
   return success();
 }
 
+bool mlir::attn::isQuantized(KVType type) {
+  const rt::Store store = storeOf(type);
+  return !store.keys.format.isPlain() || !store.values.format.isPlain();
+}
+
+/// Rings hold tiles of one type, and the scales of a head are those of one store.
+static LogicalResult verifyFormats(Chain &chain) {
+  UpdateOp first = chain.updates.front();
+  for (UpdateOp update : chain.updates) {
+    KVType type = update.getKv().getType();
+    if (!isQuantized(type) && !isQuantized(first.getKv().getType()))
+      continue;
+    if (type.isOfClass())
+      return update.emitOpError("expected a region with scales to hold all KV heads, got ")
+             << type << "; nearest legal: heads = " << first.getKVHeads() << ", or elements of f16 or bf16";
+    if (update.getKv() == first.getKv())
+      continue;
+    InFlightDiagnostic diagnostic =
+        update.emitOpError("expected one region where keys or values come with scales, got a second: ")
+        << type << "; nearest legal: elements of f16 or bf16 in all regions";
+    diagnostic.attachNote(first.getLoc()) << "the first region";
+    return diagnostic;
+  }
+  return success();
+}
+
 static void addToChain(Chain &chain, Operation *op) {
   if (auto init = dyn_cast<InitOp>(op))
     chain.inits.push_back(init);
@@ -91,7 +117,7 @@ FailureOr<Chain> mlir::attn::findChain(func::FuncOp function) {
     if (found.contains(&op))
       addToChain(chain, &op);
   chain.init = chain.inits.front();
-  if (failed(verifyChain(chain)))
+  if (failed(verifyChain(chain)) || failed(verifyFormats(chain)))
     return failure();
   return chain;
 }

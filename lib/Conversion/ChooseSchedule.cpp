@@ -48,20 +48,19 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
 
   LogicalResult choose(func::FuncOp function, const ScheduleModel &model, const ScheduleShape &shape,
                        const Chip &chip, SmallVectorImpl<ScheduleAttr> &chosen) {
-    ScheduleAttr many = prefill(model);
+    ScheduleAttr many = prefill(model, shape);
     // Where there are many rows the tensor cores are the limit, and only wgmma reaches it: on an H200 it
     // was 1.8 to 2.8 times as fast as mma at every shape (benchmarks/results).
     if (schedule == "wgmma" || (schedule == "auto" && chip.hasWgmma)) {
-      const bool merges = !function.getOps<MergeOp>().empty();
-      if (ScheduleAttr hopper = chip.hasWgmma && !merges ? hopperPrefill(model, shape) : ScheduleAttr()) {
+      std::string missing = wgmmaMissing(function, shape, chip);
+      if (ScheduleAttr hopper = missing.empty() ? hopperPrefill(model, shape) : ScheduleAttr()) {
         many = hopper;
         if (schedule == "auto")
           explain(function, shape, many);
       } else {
         function.emitRemark() << "schedule mma instead of wgmma: "
-                              << (!chip.hasWgmma ? "wgmma needs sm_90a"
-                                  : merges       ? "its kernel takes a single chain of updates"
-                                                 : "no tile of this dim fits shared memory and registers");
+                              << (missing.empty() ? "no tile of this dim fits shared memory and registers"
+                                                  : missing);
       }
     }
     chosen.assign({decode(model), many});
@@ -70,6 +69,21 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     return function.emitError() << "no schedule for dim " << shape.keyDim << " and value dim "
                                 << shape.valueDim << " fits the " << chip.sharedPerBlock
                                 << " bytes of shared memory of " << chip.name;
+  }
+
+  /// Why an attention of any size has no kernel on wgmma; empty where it has.
+  static std::string wgmmaMissing(func::FuncOp function, const ScheduleShape &shape, const Chip &chip) {
+    if (!chip.hasWgmma)
+      return "wgmma needs sm_90a";
+    if (!function.getOps<MergeOp>().empty())
+      return "its kernel takes a single chain of updates";
+    if (!shape.converted())
+      return "";
+    std::string text;
+    llvm::raw_string_ostream(text) << "wgmma reads keys and values from shared memory as they are, and does "
+                                      "not multiply "
+                                   << shape.converted();
+    return text;
   }
 
   static void explain(func::FuncOp function, const ScheduleShape &shape, ScheduleAttr many) {
@@ -132,9 +146,11 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   }
 
   /// Prefill lives on reuse: the most rows, then the longest key tile.
-  ScheduleAttr prefill(const ScheduleModel &model) {
+  ScheduleAttr prefill(const ScheduleModel &model, const ScheduleShape &shape) {
     for (int64_t rows : {128, 64}) {
-      for (int64_t keys : {64, 32}) {
+      for (int64_t keys : {64, 32, 16}) {
+        if (keys == 16 && !shape.converted()) // only what codes take may be worth so short a tile
+          continue;
         ScheduleAttr schedule = mma(model, rows, keys, rows / 16, 2, 1, /*splitKeys=*/false);
         if (model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule))
           return schedule;

@@ -2,6 +2,7 @@
 #include "attn/Conversion/ScheduleModel.h"
 
 #include "attn/Dialect/Tile/IR/SharedMemory.h"
+#include "attn/Support/Elements.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -43,10 +44,15 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
   FinishOp finish = *finishes.begin();
   auto query = cast<RankedTensorType>((*inits.begin()).getQuery().getType());
   ScheduleShape shape;
-  shape.keyDim = paddedDim(query.getDimSize(2));
-  shape.valueDim = paddedDim(finish.getState().getType().getValueDim());
-  shape.element = query.getElementType();
-  for (UpdateOp update : updatesOf(function, finish)) {
+  shape.element = shape.key = shape.value = query.getElementType();
+  SmallVector<UpdateOp> updates = updatesOf(function, finish);
+  if (!updates.empty()) { // findChain refuses regions that store their elements otherwise
+    KVType first = updates.front().getKv().getType();
+    shape.key = first.getKey(), shape.value = first.getValue();
+  }
+  shape.keyDim = paddedDim(query.getDimSize(2), shape.key);
+  shape.valueDim = paddedDim(finish.getState().getType().getValueDim(), shape.value);
+  for (UpdateOp update : updates) {
     shape.group = query.getDimSize(1) / update.getKVHeads();
     SmallVector<int64_t> ends;
     update.getVisibility().collectEnds(ends);
@@ -58,6 +64,10 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
     shape.plain &= !classes;
   }
   return shape;
+}
+
+Type ScheduleShape::converted() const {
+  return !isMultiplied(key) ? key : !isMultiplied(value) ? value : Type();
 }
 
 bool ScheduleShape::hasClassStore() const {
@@ -88,8 +98,7 @@ bool ScheduleModel::fetchesSimply(int64_t keys) const {
 }
 
 bool ScheduleModel::alignsTiles(int64_t keys) const {
-  return tileOf(Axis::Key, keys, shape.keyDim).getBytes() % swizzlePeriod == 0 &&
-         tileOf(Axis::Key, keys, shape.valueDim).getBytes() % swizzlePeriod == 0;
+  return keyTile(keys).getBytes() % swizzlePeriod == 0 && valueTile(keys).getBytes() % swizzlePeriod == 0;
 }
 
 /// Values may lie in shared memory as their pages arrive: the dot reads them along tokens, sixteen at a time.
@@ -99,7 +108,7 @@ int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) cons
   int64_t boxes = 0;
   for (int64_t lines : copies) {
     if (lines == ScheduleAttr::gathered || lines % 16 != 0 || lines == keys ||
-        tileOf(Axis::Key, lines, shape.valueDim).getBytes() % swizzlePeriod != 0 || (boxes && lines != boxes))
+        valueTile(lines).getBytes() % swizzlePeriod != 0 || (boxes && lines != boxes))
       return 0;
     boxes = lines;
   }
@@ -117,9 +126,21 @@ bool ScheduleModel::maySend(ScheduleAttr schedule) const {
 // Shared memory
 //===----------------------------------------------------------------------===//
 
-SharedType ScheduleModel::tileOf(Axis axis, int64_t lines, int64_t features, int64_t boxes) const {
-  return SharedType::get(shape.element.getContext(), axis, lines, Axis::Feature, features, shape.element,
-                         /*swizzled=*/false, boxes);
+static SharedType tileOf(Axis axis, int64_t lines, int64_t features, Type element) {
+  return SharedType::get(element.getContext(), axis, lines, Axis::Feature, features, element,
+                         /*swizzled=*/false, /*boxes=*/0);
+}
+
+SharedType ScheduleModel::queryTile(int64_t lines) const {
+  return tileOf(Axis::Query, lines, shape.keyDim, shape.element);
+}
+
+SharedType ScheduleModel::keyTile(int64_t lines) const {
+  return tileOf(Axis::Key, lines, shape.keyDim, shape.key);
+}
+
+SharedType ScheduleModel::valueTile(int64_t lines) const {
+  return tileOf(Axis::Key, lines, shape.valueDim, shape.value);
 }
 
 /// In the order in which kernels allocate.
@@ -127,15 +148,14 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
   MLIRContext *context = shape.element.getContext();
   SharedMemory memory;
   int64_t stages = schedule.getStages();
-  auto ring = [&](int64_t features) {
-    return RingType::get(context, stages, tileOf(Axis::Key, schedule.getWarpKeys(), features));
-  };
-  SharedType queries = tileOf(Axis::Query, schedule.getRows(), shape.keyDim);
+  RingType keys = RingType::get(context, stages, keyTile(schedule.getWarpKeys()));
+  RingType values = RingType::get(context, stages, valueTile(schedule.getWarpKeys()));
+  SharedType queries = queryTile(schedule.getRows());
   if (schedule.getKind() == ScheduleKind::Mma) {
     int64_t copies = schedule.getSplitKeys() ? schedule.getWarps() : 1;
     memory.place(queries);
-    int64_t rings = memory.place(ring(shape.keyDim), copies);
-    memory.place(ring(shape.valueDim), copies);
+    int64_t rings = memory.place(keys, copies);
+    memory.place(values, copies);
     if (int64_t bytes = schedule.getExchangeBytes(shape.valueDim))
       memory.overlay(rings, ScratchType::get(context, bytes));
     return memory.getBytes();
@@ -143,10 +163,10 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
   auto barriers = [&](int64_t count) { memory.place(BarriersType::get(context, count)); };
   int64_t slots = *schedule.getQuerySlots();
   memory.place(RingType::get(context, slots, queries));
-  memory.place(ring(shape.keyDim));
+  memory.place(keys);
   barriers(stages); // full
   barriers(stages); // empty
-  memory.place(ring(shape.valueDim));
+  memory.place(values);
   barriers(schedule.fetchesTokens() ? stages + 1 : stages); // one more for tiles that are cleared first
   barriers(stages);
   barriers(slots);
@@ -191,6 +211,9 @@ bool ScheduleModel::keepsQueries() const {
 namespace room {
 /// Of mma's 255 registers ptxas needs some 80 for the rest; masks of several regions and classes 8 more.
 constexpr int64_t mma = 164, mmaOfManyMasks = 156;
+/// Codes on their way to a dot take some, and so does the arithmetic that converts them where no instruction
+/// does.
+constexpr int64_t ofCodes = 16;
 /// Of 160 with three consumers: scores that are plain, that are computed or masked, and by several masks.
 constexpr int64_t threePlain = 128, three = 104, threeOfMasks = 92;
 /// Of 224 or 232 with two, where boxes come: rows that fill boxes or wide values (whose kernel has 232 in any
@@ -207,7 +230,7 @@ constexpr int64_t narrowValues = 208;
 int64_t ScheduleModel::fragmentRoom(ScheduleAttr schedule) const {
   bool severalMasks = shape.masks > 1, manyMasks = shape.masks > 3;
   if (schedule.getKind() == ScheduleKind::Mma)
-    return manyMasks ? room::mmaOfManyMasks : room::mma;
+    return (manyMasks ? room::mmaOfManyMasks : room::mma) - (shape.converted() ? room::ofCodes : 0);
   bool simple = shape.plain && !severalMasks;
   if (schedule.getConsumers() > 2)
     return simple ? room::threePlain : severalMasks ? room::threeOfMasks : room::three;
@@ -394,6 +417,9 @@ LogicalResult ScheduleModel::verify(ScheduleAttr schedule,
   if (schedule.getKind() == ScheduleKind::Wgmma) {
     if (!chip.hasWgmma)
       return emitError() << schedule << " needs sm_90a, the only chip with wgmma; got " << chip.name;
+    if (Type converted = shape.converted())
+      return emitError() << schedule << " multiplies keys and values as they are stored, f16 or bf16; got "
+                         << converted << "; nearest legal: a schedule of kind mma";
     if (!alignsTiles(schedule.getKeys()))
       return emitError() << schedule << " has tiles of keys and values that are no multiples of 1024 bytes, "
                          << "after which swizzles repeat; the nearest number of keys that has is "

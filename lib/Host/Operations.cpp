@@ -97,6 +97,12 @@ llvm::Error Rewriter::rewriteNVVM(Operation *op) {
                         {op->getOperand(0), op->getOperand(1)});
     return done(cast(packed, op->getResult(0).getType()));
   }
+  if (auto widen = dyn_cast<NVVM::ConvertF8x2ToF16x2Op>(op)) {
+    if (widen.getRelu() || !isa<Float8E4M3FNType>(widen.getSrcType()))
+      return errorAt(op, "the host device converts pairs of f8E4M3FN to f16, without relu, and no others");
+    Value codes = LLVM::ZExtOp::create(b, loc, i32, cast(widen.getSrc(), b.getI16Type()));
+    return done(cast(call("attn_host_widen_e4m3", i32, codes), op->getResult(0).getType()));
+  }
   if (isa<NVVM::RcpApproxFtzF32Op>(op))
     return done(call("attn_host_rcp", f32, {op->getOperand(0)}));
   llvm::Expected<bool> rewritten = rewriteAsync(op);

@@ -7,9 +7,11 @@
 using namespace mlir::attn;
 
 static constexpr Chip chips[] = {
-    {"sm_80", 70, 163 * 1024, 164 * 1024, false, false}, {"sm_89", 78, 99 * 1024, 100 * 1024, false, false},
-    {"sm_90a", 80, 227 * 1024, 228 * 1024, true, true},  {"sm_100a", 86, 227 * 1024, 228 * 1024, false, true},
-    {"sm_120a", 87, 99 * 1024, 100 * 1024, false, true},
+    {"sm_80", 70, 163 * 1024, 164 * 1024, false, false, false},
+    {"sm_89", 78, 99 * 1024, 100 * 1024, false, false, false}, // it has from PTX 8.1 on
+    {"sm_90a", 80, 227 * 1024, 228 * 1024, true, true, true},
+    {"sm_100a", 86, 227 * 1024, 228 * 1024, false, true, true},
+    {"sm_120a", 87, 99 * 1024, 100 * 1024, false, true, true},
 };
 
 const Chip *mlir::attn::findChip(llvm::StringRef name) {

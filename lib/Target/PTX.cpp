@@ -95,6 +95,8 @@ FailureOr<KernelIR> attn::translateKernel(LLVM::LLVMFuncOp kernel, const Chip &c
   // The machine level stays as it is, for the host device; what is PTX only happens in a copy.
   OwningOpRef<gpu::GPUModuleOp> copy = moduleOf(kernel);
   lowerToAsm(*copy);
+  if (!chip.convertsE4M3)
+    expandConversions(*copy);
   if (!chip.overlapsLaunches) // launches follow one another there: nothing to say about it, nor to use the
                               // time for
     copy->walk([](Operation *op) {

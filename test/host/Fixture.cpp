@@ -15,7 +15,8 @@
 
 namespace attn::test {
 
-std::unique_ptr<Program> Program::fromText(const std::string &text, bool check, std::string *error) {
+std::unique_ptr<Program> Program::fromText(const std::string &text, bool check, std::string *error,
+                                           void (*prepare)(mlir::gpu::GPUModuleOp)) {
   auto program = std::make_unique<Program>();
   mlir::DialectRegistry registry;
   registry.insert<mlir::LLVM::LLVMDialect, mlir::NVVM::NVVMDialect, mlir::gpu::GPUDialect, mlir::DLTIDialect,
@@ -23,7 +24,11 @@ std::unique_ptr<Program> Program::fromText(const std::string &text, bool check, 
   program->context = std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
   program->module = mlir::parseSourceString<mlir::ModuleOp>(text, mlir::ParserConfig(program->context.get()),
                                                             "kernel.mlir");
-  return program->module && program->load(check, error) ? std::move(program) : nullptr;
+  if (!program->module)
+    return nullptr;
+  if (prepare)
+    program->module->walk([&](mlir::gpu::GPUModuleOp kernels) { prepare(kernels); });
+  return program->load(check, error) ? std::move(program) : nullptr;
 }
 
 bool Program::load(bool check, std::string *error) {

@@ -4,6 +4,7 @@
 
 #include "attn/Host/Host.h"
 #include "attn_rt/host/Launch.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -20,7 +21,8 @@ public:
   /// Of tile-level text: layouts, shared memory and the machine level are the compiler's.
   static std::unique_ptr<Program> fromTileFile(const std::string &name, bool check = true);
   static std::unique_ptr<Program> fromText(const std::string &text, bool check = true,
-                                           std::string *error = nullptr);
+                                           std::string *error = nullptr,
+                                           void (*prepare)(mlir::gpu::GPUModuleOp) = nullptr);
   const rt::host::HostKernel &kernel(const std::string &name) const;
 
   std::unique_ptr<mlir::MLIRContext> context;

@@ -39,6 +39,8 @@ class Problem:
     approximate: bool = False  # the soft cap by the hardware's tanh
     sinks: bool = False  # a learned logit per head
     draft_store: str = ""  # of a second KV argument, which takes the new nodes of a forest
+    key: str = ""  # how keys are stored, and values; by default in `dtype`
+    value: str = ""
 
     @property
     def group(self):
@@ -48,7 +50,7 @@ class Problem:
         value_dim = "" if self.value_dim == self.dim else f"value_dim = {self.value_dim}, "
         return (
             f"!attn.kv<{store}, heads = {heads}, dim = {self.dim}, "
-            f"{value_dim}key = {self.dtype}, value = {self.dtype}>"
+            f"{value_dim}key = {self.key or self.dtype}, value = {self.value or self.dtype}>"
         )
 
     def text(self):

@@ -8,8 +8,11 @@
 
 namespace mlir::attn {
 
-/// Tensor cores multiply features by sixteens: tiles hold so many, and zeros behind those that exist.
-inline int64_t paddedDim(int64_t dim) { return llvm::alignTo(dim, 16); }
+/// Features that a line of a tile holds, with zeros behind those that exist: tensor cores multiply them by
+/// sixteens, and copies swizzle lines of 32 bytes and multiples of that, whichever way they are stored.
+inline int64_t paddedDim(int64_t dim, Type stored) {
+  return llvm::alignTo(dim, 256 / stored.getIntOrFloatBitWidth());
+}
 
 /// What one kernel computes: updates of states that begin with inits, are merged, and end with one finish.
 /// Wgmma's kernel takes a single chain, from one init and without merges.
@@ -27,8 +30,11 @@ struct Chain {
   int64_t keyDim() { return queryType().getDimSize(2); }
   int64_t valueDim() { return init.getState().getType().getValueDim(); }
   /// Features of a line in shared memory and registers.
-  int64_t paddedKeyDim() { return paddedDim(keyDim()); }
-  int64_t paddedValueDim() { return paddedDim(valueDim()); }
+  int64_t paddedKeyDim() { return paddedDim(keyDim(), keyElement()); }
+  int64_t paddedValueDim() { return paddedDim(valueDim(), valueElement()); }
+  /// Elements of the tiles of keys and values: all regions store them alike.
+  Type keyElement() { return updates.empty() ? element() : updates.front().getKv().getType().getKey(); }
+  Type valueElement() { return updates.empty() ? element() : updates.front().getKv().getType().getValue(); }
   int64_t kvHeads() { return updates.empty() ? 1 : updates.front().getKVHeads(); }
   int64_t group() { return queryHeads() / kvHeads(); }
   Type element() { return queryType().getElementType(); }
@@ -52,6 +58,8 @@ struct Chain {
   int64_t firstEndOfClass(unsigned headClass);
 };
 
+/// Whether keys or values are stored as codes that come with scales.
+bool isQuantized(KVType type);
 /// Lines of the boxes in which a tile of `keys` tokens can be copied in bulk; 0: its tokens lie apart, or
 /// nobody knows how far before the kernel runs.
 int64_t fetchLines(KVType type, int64_t keys);

@@ -21,13 +21,16 @@ struct ScheduleShape {
   int64_t keyDim = 0, valueDim = 0; ///< as tiles hold them
   int64_t group = 1;                ///< query heads of a KV head
   int64_t masks = 0;                ///< a mask for each region, and each class of heads in it
-  Type element;                     ///< of queries, keys, values and outputs
+  Type element;                     ///< of queries and outputs
+  Type key, value;                  ///< of keys and values, as tiles hold them
   bool rawScores = true;            ///< scores go to the softmax as they are
   bool plain = true;                ///< and no visibility has a size
   SmallVector<KVType> regions;
 
   /// The shape of a function's attention; none where it has none at the online level.
   static std::optional<ScheduleShape> of(func::FuncOp function);
+  /// Elements of keys or values that tensor cores do not multiply as they are stored, and null.
+  Type converted() const;
   /// Whether some region is the store of one class of heads.
   bool hasClassStore() const;
 };
@@ -70,7 +73,9 @@ public:
   bool alignsTiles(int64_t keys) const;
 
 private:
-  tile::SharedType tileOf(tile::Axis axis, int64_t lines, int64_t features, int64_t boxes = 0) const;
+  tile::SharedType queryTile(int64_t lines) const;
+  tile::SharedType keyTile(int64_t lines) const;
+  tile::SharedType valueTile(int64_t lines) const;
   tile::ScheduleAttr completeRoles(tile::ScheduleAttr schedule, int64_t querySlots) const;
   bool maySend(tile::ScheduleAttr schedule) const;
   bool takesTurns(tile::ScheduleAttr schedule) const;

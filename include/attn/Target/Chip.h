@@ -18,6 +18,7 @@ struct Chip {
   int64_t sharedPerBlock;   ///< bytes of dynamic shared memory one block can opt in to
   int64_t sharedPerMultiprocessor;
   bool hasWgmma;         ///< Hopper's asynchronous tensor cores, which later chips do not have
+  bool convertsE4M3;     ///< has an instruction, at that PTX version, that makes f16 of e4m3
   bool overlapsLaunches; ///< a launch may begin before the one in front has ended (griddepcontrol)
 };
 

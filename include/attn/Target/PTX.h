@@ -14,6 +14,8 @@ namespace mlir::attn {
 
 /// Turns the machine operations that NVVM lacks into inline assembly.
 void lowerToAsm(gpu::GPUModuleOp module);
+/// Turns conversions of f8E4M3FN into arithmetic, for chips that have no instruction.
+void expandConversions(gpu::GPUModuleOp module);
 
 /// A kernel in LLVM IR, in a context of its own: any thread may go on with it.
 struct KernelIR {

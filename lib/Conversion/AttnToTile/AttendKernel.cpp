@@ -32,9 +32,8 @@ void AttendKernel::declareParameters() {
 }
 
 void AttendKernel::computeConstants() {
-  readScoreRegion();
-  scoreUnit = rawScores() ? b.scale() : b.f32(form.unitValue);
-  toLog2 = b.createOrFold<arith::MulFOp>(scoreUnit, b.f32(log2e));
+  if (!hasScales()) // else when the task's head is known
+    setUnits();
   fixedUnit = !rawScores() && !chain.countsSinks() &&
               elementOf(chain.element()).exponentBits >= elementOf(b.getF32Type()).exponentBits &&
               scoreBound(chain.updates.front().getScore().front()) * log2e <= fixedUnitBound;
@@ -72,6 +71,13 @@ void AttendKernel::readRows() {
   queryPosition = positions;
   queryHead = b.map(rowsOf(i32), ValueRange{CoordinatesOp::create(b, rowsOf(i32), b.i32(0))},
                     [&](ValueRange line) { return unpack(packedRow(line[0])).second; });
+}
+
+void AttendKernel::setUnits(Value keyScale) {
+  dotScale = keyScale ? arith::MulFOp::create(b, b.scale(), keyScale).getResult() : b.scale();
+  readScoreRegion();
+  scoreUnit = rawScores() ? dotScale : b.f32(form.unitValue);
+  toLog2 = b.createOrFold<arith::MulFOp>(scoreUnit, b.f32(log2e));
 }
 
 State AttendKernel::initialState(Value sinks, Value counts) {
@@ -400,7 +406,10 @@ AttendKernel::Results AttendKernel::finishState(Value max, Value sum, Value acc)
   // A sum that is NaN is something: it must reach the LSE, too, or that would depend on where keys were cut.
   Value inverse = b.map(rowsOf(f32), ValueRange{sum}, [&](ValueRange v) -> Value {
     Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[0], b.f32(0));
-    return b.select(some, ReciprocalOp::create(b, v[0]), b.f32(0));
+    Value factor = ReciprocalOp::create(b, v[0]);
+    if (valueScale)
+      factor = arith::MulFOp::create(b, factor, valueScale);
+    return b.select(some, factor, b.f32(0));
   });
   Value output = b.map(outType, ValueRange{acc, inverse},
                        [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });

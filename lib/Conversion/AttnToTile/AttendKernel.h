@@ -56,10 +56,22 @@ public:
     return b.fragment({tile::Axis::Query, tile::Axis::Feature}, {rows, chain.paddedKeyDim()},
                       chain.element());
   }
-  tile::SharedType sharedType(tile::Axis axis, int64_t lines, int64_t features, int64_t boxes = 0) {
-    return tile::SharedType::get(b.getContext(), axis, lines, tile::Axis::Feature, features, chain.element(),
-                                 false, boxes);
+  /// Of elements of the query's type, if no other is named.
+  tile::SharedType sharedType(tile::Axis axis, int64_t lines, int64_t features, int64_t boxes = 0,
+                              Type element = {}) {
+    return tile::SharedType::get(b.getContext(), axis, lines, tile::Axis::Feature, features,
+                                 element ? element : chain.element(), false, boxes);
   }
+
+  // Stores of codes (Dequantize.cpp).
+  /// What a dot takes of a tile of keys or values, of which it keeps `kept`: the tile, or its codes widened.
+  Value rightOperand(Value tile, tile::Axis kept);
+  /// Whether keys or values come with scales.
+  bool hasScales();
+  /// Reads those of the task's head, and sets the units by them.
+  void readScales();
+  /// Sets what scores are multiplied by, and in which units they enter the softmax.
+  void setUnits(Value keyScale = {});
 
   /// Declares the parameters every schedule has, in the order of the manifest.
   void declareParameters();
@@ -174,6 +186,7 @@ public:
   int64_t rows, keys;
 
   // Values of the kernel.
+  Value dotScale;         ///< what the dot of a query and a key is multiplied by to be a score
   Value scoreUnit;        ///< what a score of 1 is, as it enters the softmax
   Value toLog2;           ///< the same in log2
   bool fixedUnit = false; ///< whether weights are exp(score): bounded scores need no maximum
@@ -183,8 +196,10 @@ public:
   Value sinkCounts; ///< whether this warp's rows count the sink
   Value groupRow;   ///< first row of this warp's warpgroup, where there are such
   Value queryPosition, queryHead;
+  Value valueScale; ///< of the task's head, which results are multiplied by; null where there is none
 
 private:
+  Value scaleOfHead(StringRef part);
   /// `extent` elements times the named dimensions, `stride` bytes apart, `box` of them in a copy.
   struct MapAxis {
     int64_t extent;

@@ -75,8 +75,10 @@ static bool scalesResult(arith::MulFOp product) {
   return false;
 }
 
-/// Sets `form`. What does not differ from score to score is computed here, at the start of the kernel.
+/// Sets `form`. What does not differ from score to score is computed here, in front of the loops
+/// over tiles.
 void AttendKernel::readScoreRegion() {
+  form = ScoreForm();
   if (rawScores())
     return;
   // All updates of a chain come from one attend: they have the same score region.
@@ -84,7 +86,7 @@ void AttendKernel::readScoreRegion() {
   Value other;
   for (auto product : block.getOps<arith::MulFOp>())
     if (auto constant = constantFactor(product, other); constant && other == block.getArgument(0))
-      form.factors[product] = arith::MulFOp::create(b, b.scale(), b.f32(*constant), mergesFactors);
+      form.factors[product] = arith::MulFOp::create(b, dotScale, b.f32(*constant), mergesFactors);
   if (auto last = block.getTerminator()->getOperand(0).getDefiningOp<arith::MulFOp>())
     if (auto constant = constantFactor(last, other); constant && *constant > 0 && std::isfinite(*constant))
       form.unit = last, form.unitValue = *constant;
@@ -107,7 +109,7 @@ Value AttendKernel::score(ValueRange arguments, bool shortForm) {
   Block &block = chain.updates.front().getScore().front();
   mapping.map(block.getArguments().drop_front(), arguments.drop_front());
   Value raw = arguments.front();
-  mapping.map(block.getArgument(0), arith::MulFOp::create(b, raw, b.scale(), mergesFactors));
+  mapping.map(block.getArgument(0), arith::MulFOp::create(b, raw, dotScale, mergesFactors));
   auto inside = [&](Value value) -> Value {
     if (Value mapped = mapping.lookupOrNull(value))
       return mapped;

@@ -32,6 +32,8 @@ struct RowsModel : OnlineOpInterface::ExternalModel<RowsModel, RowsOp> {
     auto rows = cast<RowsOp>(op);
     e.AttendKernel::setRows(rows);
     e.readRows();
+    if (e.hasScales())
+      e.readScales();
     e.pieces.set(rows, {e.queryPosition, e.queryHead});
     return success();
   }
@@ -59,12 +61,13 @@ LogicalResult expandUpdate(UpdateOp update, std::optional<unsigned> operand, Val
   State state = e.stateOf(update.getState());
   Segment segment = AttendKernel::segmentOf(tokens);
   segment.operand = which;
-  Value scores =
-      e.dot(e.scoresType(), FragmentExpansion::copyOf(update.getQuery(), 0), staged.getCopies()[0], Value());
+  Value keys = e.rightOperand(staged.getCopies()[0], Axis::Key);
+  Value scores = e.dot(e.scoresType(), FragmentExpansion::copyOf(update.getQuery(), 0), keys, Value());
   scores = e.finishScores(scores, operand, segment, tokens.getFirst());
   AttendKernel::Step step = e.softmax(scores, state);
   Value acc = e.rescale([&] { return state.acc; }, step);
-  acc = e.dot(e.accType(), e.packWeights(step.weights), staged.getCopies()[1], acc);
+  Value weights = e.packWeights(step.weights);
+  acc = e.dot(e.accType(), weights, e.rightOperand(staged.getCopies()[1], Axis::Feature), acc);
   e.pieces.set(result, {step.max, step.sum, acc});
   return success();
 }

@@ -58,14 +58,15 @@ void Staging::run(RowsOp queryRows) {
 }
 
 void Staging::allocate() {
-  auto ring = [&](int64_t features) {
-    auto type = RingType::get(b.getContext(), schedule.getStages(), sharedType(Axis::Key, keys, features));
+  auto ring = [&](int64_t features, Type element) {
+    SharedType tile = sharedType(Axis::Key, keys, features, /*boxes=*/0, element);
+    auto type = RingType::get(b.getContext(), schedule.getStages(), tile);
     return AllocOp::create(b, type, Value(), /*per_warp=*/schedule.getSplitKeys(), IntegerAttr());
   };
   queryTile = AllocOp::create(b, sharedType(Axis::Query, schedule.getRows(), chain.paddedKeyDim()), Value(),
                               false, IntegerAttr());
-  keyRing = ring(chain.paddedKeyDim());
-  valueRing = ring(chain.paddedValueDim());
+  keyRing = ring(chain.paddedKeyDim(), chain.keyElement());
+  valueRing = ring(chain.paddedValueDim(), chain.valueElement());
 }
 
 void Staging::stageRows(RowsOp queryRows) {

@@ -118,7 +118,9 @@ struct DotPattern : TilePattern<DotOp> {
   LogicalResult matchAndRewrite(DotOp op, OneToNOpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    SharedType rhs = op.getRhs().getType();
+    auto rhs = dyn_cast<SharedType>(op.getRhs().getType());
+    if (!rhs)
+      return multiplyRegisters(op, adaptor, rewriter);
     FragmentType result = op.getResult().getType();
     SmallVector<Value> acc(adaptor.getAcc());
     int64_t rowBlocks = result.getSizes()[0] / 16, colBlocks = result.getSizes()[1] / 8;
@@ -128,18 +130,9 @@ struct DotPattern : TilePattern<DotOp> {
     int64_t depth = (transposed ? rhs.getRows() : rhs.getCols()) / 16;
     MatrixAddresses rhsAddresses(e, rhs, adaptor.getRhs().front(), /*lineBit=*/transposed ? 0 : 1);
 
-    std::optional<LhsFromShared> lhsShared;
-    if (auto shared = dyn_cast<SharedType>(op.getLhs().getType()))
-      lhsShared.emplace(e, shared, adaptor.getLhs().front(), adaptor.getLine().front());
-
+    LeftOperand lhs(e, op, adaptor, depth);
     for (int64_t k = 0; k < depth; ++k) {
-      SmallVector<SmallVector<Value, 4>> a;
-      for (int64_t m = 0; m < rowBlocks; ++m) {
-        if (lhsShared)
-          a.push_back(lhsShared->block(m * 16, k * 2));
-        else
-          a.emplace_back(adaptor.getLhs().slice((m * depth + k) * 4, 4));
-      }
+      SmallVector<SmallVector<Value, 4>> a = lhs.blocks(rowBlocks, k);
       for (int64_t n = 0; n < colBlocks; n += 2) {
         SmallVector<Value, 4> matrices = e.loadMatrices(
             transposed ? rhsAddresses.at(k * 16, n) : rhsAddresses.at(n * 8, k * 2), transposed);
@@ -149,6 +142,51 @@ struct DotPattern : TilePattern<DotOp> {
                        MutableArrayRef<Value>(acc).slice((m * colBlocks + n + half) * 4, 4),
                        rhs.getElement());
       }
+    }
+    rewriter.replaceOpWithMultiple(op, {acc});
+    return success();
+  }
+
+private:
+  /// The left operand, from registers or from shared memory.
+  struct LeftOperand {
+    LeftOperand(Emitter &e, DotOp op, OneToNOpAdaptor adaptor, int64_t depth)
+        : registers(adaptor.getLhs()), depth(depth) {
+      if (auto shared = dyn_cast<SharedType>(op.getLhs().getType()))
+        memory.emplace(e, shared, adaptor.getLhs().front(), adaptor.getLine().front());
+    }
+    /// Its blocks of all rows at step k.
+    SmallVector<SmallVector<Value, 4>> blocks(int64_t rowBlocks, int64_t k) {
+      SmallVector<SmallVector<Value, 4>> a;
+      for (int64_t m = 0; m < rowBlocks; ++m) {
+        if (memory)
+          a.push_back(memory->block(m * 16, k * 2));
+        else
+          a.emplace_back(registers.slice((m * depth + k) * 4, 4));
+      }
+      return a;
+    }
+
+    ValueRange registers;
+    int64_t depth;
+    std::optional<LhsFromShared> memory;
+  };
+
+  /// The same for a right operand that is in registers: two per block of 8 columns and 16 contracted.
+  LogicalResult multiplyRegisters(DotOp op, OneToNOpAdaptor adaptor,
+                                  ConversionPatternRewriter &rewriter) const {
+    Emitter e = emitter(op, rewriter);
+    auto rhs = cast<FragmentType>(op.getRhs().getType());
+    SmallVector<Value> acc(adaptor.getAcc()), b(adaptor.getRhs());
+    int64_t rowBlocks = op.getResult().getType().getSizes()[0] / 16, colBlocks = rhs.getSizes()[0] / 8;
+    int64_t depth = rhs.getSizes()[1] / 16;
+    LeftOperand lhs(e, op, adaptor, depth);
+    for (int64_t k = 0; k < depth; ++k) {
+      SmallVector<SmallVector<Value, 4>> a = lhs.blocks(rowBlocks, k);
+      for (int64_t n = 0; n < colBlocks; ++n)
+        for (int64_t m = 0; m < rowBlocks; ++m)
+          e.multiply(a[m], ArrayRef<Value>(b).slice((n * depth + k) * 2, 2),
+                     MutableArrayRef<Value>(acc).slice((m * colBlocks + n) * 4, 4), rhs.getElement());
     }
     rewriter.replaceOpWithMultiple(op, {acc});
     return success();

@@ -28,6 +28,8 @@ Value Emitter::sharedAt(Value base, int64_t bytes) {
 }
 
 Value Emitter::globalAt(Value base, Type element, Value index) {
+  if (!LLVM::isCompatibleType(element)) // floats of 8 bits are bytes to LLVM
+    element = b.getIntegerType(element.getIntOrFloatBitWidth());
   return LLVM::GEPOp::create(b, loc, base.getType(), element, base, ValueRange{index});
 }
 

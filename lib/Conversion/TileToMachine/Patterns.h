@@ -10,11 +10,11 @@ namespace mlir::tile {
 
 using LaneMap = DenseMap<Operation *, LaneValues>;
 
-/// What one register of a fragment holds: an element, or 32 bits of a left operand. The machine level has no
-/// floats of 8 bits.
+/// What one register of a fragment holds: an element, or 32 bits of an operand of a dot. The machine level
+/// has no floats of 8 bits.
 inline Type registerType(FragmentType type) {
   Type element = type.getElement();
-  if (type.getLayout() == Layout::Lhs)
+  if (type.getLayout() == Layout::Lhs || type.getLayout() == Layout::Rhs)
     return IntegerType::get(type.getContext(), 32);
   if (isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8)
     return IntegerType::get(type.getContext(), 8);
@@ -51,6 +51,7 @@ void populateCopyPatterns(const TypeConverter &, RewritePatternSet &, const Lane
 void populateGlobalPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateFragmentPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateConvertPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateRhsPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateDotPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateMergeWarpsPattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateAsyncPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);

@@ -78,7 +78,8 @@ LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
     if (auto fragment = dyn_cast<FragmentType>(type); fragment && fragment.getLayout() == Layout::Unassigned)
       return op->emitOpError("expected fragments to have a layout, got ")
              << fragment << "; --tile-infer-layouts gives them one";
-    else if (fragment && isSmallFloat(fragment.getElement()) && !isa<LoadOp, ConvertOp, UndefinedOp>(op))
+    else if (fragment && isSmallFloat(fragment.getElement()) &&
+             !isa<LoadOp, LoadRhsOp, WidenOp, ConvertOp, UndefinedOp>(op))
       return op->emitOpError("cannot compute with floats of 8 bits, got ") << fragment;
   if (auto alloc = dyn_cast<AllocOp>(op); alloc && !alloc.getOffset())
     return op->emitOpError("expected an offset; --tile-allocate-shared sets it");
@@ -144,6 +145,7 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
     populateGlobalPatterns(converter, patterns, lanes);
     populateFragmentPatterns(converter, patterns, lanes);
     populateConvertPatterns(converter, patterns, lanes);
+    populateRhsPatterns(converter, patterns, lanes);
     populateDotPatterns(converter, patterns, lanes);
     populateMergeWarpsPattern(converter, patterns, lanes);
     populateAsyncPatterns(converter, patterns, lanes);

@@ -30,6 +30,18 @@ uint32_t attn_host_pack_f16(float high, float low) {
 uint32_t attn_host_pack_bf16(float high, float low) {
   return uint32_t(floatToBfloat(high)) << 16 | floatToBfloat(low);
 }
+// Two codes in 16 bits, the first in the low byte. Of e4m3 only the code of all ones is a NaN; PTX's
+// canonical one.
+static uint32_t widenE4M3(uint32_t code) {
+  const uint32_t magnitude = code & 0x7f, sign = (code & 0x80) << 8;
+  if (magnitude == 0x7f)
+    return 0x7fff;
+  // Exponent and mantissa moved to their f16 places are 2^8 too small; f32 holds the product exactly.
+  return sign | floatToHalf(halfToFloat(static_cast<uint16_t>(magnitude << 7)) * 0x1p8f);
+}
+uint32_t attn_host_widen_e4m3(uint32_t codes) {
+  return widenE4M3(codes >> 8 & 0xff) << 16 | widenE4M3(codes & 0xff);
+}
 
 // What LLVM calls for 16-bit floats on CPUs without the instructions. libgcc has some of
 // them in some versions; ours round alike everywhere. A 16-bit float travels in the low
@@ -102,6 +114,7 @@ static const Symbol kSymbols[] = {
     SYMBOL(attn_host_tanh),
     SYMBOL(attn_host_pack_f16),
     SYMBOL(attn_host_pack_bf16),
+    SYMBOL(attn_host_widen_e4m3),
     {"__extendhfsf2", reinterpret_cast<void *>(&extendHalf)},
     {"__truncsfhf2", reinterpret_cast<void *>(&truncateToHalf)},
     {"__truncsfbf2", reinterpret_cast<void *>(&truncateToBfloat)},

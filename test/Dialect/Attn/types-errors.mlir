@@ -50,12 +50,12 @@ func.func private @dim(!attn.kv<dense, heads = 8, dim = 128, value_dim = 512, ke
 
 // -----
 
-// expected-error @below {{expected key elements to be f16 or bf16, got 'f32'}}
+// expected-error @below {{expected key elements to be f16, bf16 or f8e4m3fn, got 'f32'}}
 func.func private @key(!attn.kv<dense, heads = 8, dim = 128, key = f32, value = bf16>)
 
 // -----
 
-// expected-error @below {{expected value elements to be f16 or bf16, got 'i8'}}
+// expected-error @below {{expected value elements to be f16, bf16 or f8e4m3fn, got 'i8'}}
 func.func private @value(!attn.kv<dense, heads = 8, dim = 128, key = bf16, value = i8>)
 
 // -----
@@ -67,3 +67,13 @@ func.func private @state(!attn.state<heads = 0, value_dim = 64>)
 
 // expected-error @below {{expected state value dim to be a multiple of 8 from 8 to 256, got 44; nearest legal: 40 or 48}}
 func.func private @state(!attn.state<heads = 1, value_dim = 44>)
+
+// -----
+
+// expected-error @below {{expected key elements to be f16, bf16 or f8e4m3fn, got 'f8E5M2'}}
+func.func private @f() -> !attn.kv<dense, heads = 8, dim = 64, key = f8E5M2, value = f8E4M3FN>
+
+// -----
+
+// expected-error @below {{expected a value dim of whole 16 bytes, a multiple of 16 elements of 'f8E4M3FN', got 24; nearest legal: 16 or 32}}
+func.func private @f() -> !attn.kv<dense, heads = 8, dim = 64, value_dim = 24, key = bf16, value = f8E4M3FN>

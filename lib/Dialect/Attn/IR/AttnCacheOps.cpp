@@ -1,6 +1,7 @@
 //===- AttnCacheOps.cpp - Rows into, within and out of a cache ------------===//
 #include "Verify.h"
 #include "attn/Dialect/Attn/IR/RowCopy.h"
+#include "attn/Support/Elements.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -36,6 +37,10 @@ static LogicalResult verifyRowCopy(const RowCopy &copy) {
   if (type.getStore() == Store::Dense)
     return op->emitOpError("expected a paged or a packed cache, got ")
            << type << "; dense memory is a packed cache of instances * tokens slots";
+  for (Type element : {type.getKey(), type.getValue()})
+    if (!isMultiplied(element))
+      return op->emitOpError("expected a cache of f16 or bf16, got ")
+             << type << "; codes and their scales are attended, and not yet written, moved or gathered";
   if (type.isOfClass())
     return op->emitOpError("expected a cache that says how many KV heads it holds, got ")
            << type << "; heads = ? is for attentions: say how many heads the class has";

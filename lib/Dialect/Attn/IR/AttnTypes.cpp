@@ -92,9 +92,9 @@ LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store
   if ((!ShapedType::isDynamic(heads) && failed(detail::verifyHeads(emitError, "KV heads", heads))) ||
       failed(detail::verifyDim(emitError, "key dim", keyDim)) ||
       failed(detail::verifyDim(emitError, "value dim", valueDim)) ||
-      failed(detail::verifyElement(emitError, "key elements", key)))
+      failed(detail::verifyStored(emitError, "key", key, keyDim)))
     return failure();
-  return detail::verifyElement(emitError, "value elements", value);
+  return detail::verifyStored(emitError, "value", value, valueDim);
 }
 
 LogicalResult StateType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t heads,

@@ -3,6 +3,8 @@
 
 #include "attn/Support/Elements.h"
 
+#include "attn_rt/Format.h"
+
 using namespace mlir;
 using namespace mlir::attn;
 
@@ -30,6 +32,27 @@ LogicalResult mlir::attn::detail::verifyElement(EmitError emitError, StringRef w
   if (isMultiplied(type))
     return success();
   return emitError() << "expected " << what << " to be f16 or bf16, got " << type;
+}
+
+static std::optional<rt::Format> formatOf(Type type) {
+  const rt::ElementType *element = findElement(type);
+  return element ? rt::Format::of(element->dtype) : std::nullopt;
+}
+
+LogicalResult mlir::attn::detail::verifyStored(EmitError emitError, StringRef what, Type type, int64_t dim) {
+  std::optional<rt::Format> format = formatOf(type);
+  if (!format)
+    return emitError() << "expected " << what << " elements to be " << rt::Format::names() << ", got "
+                       << type;
+  int64_t chunk = format->codesPerChunk();
+  if (dim % chunk == 0)
+    return success();
+  InFlightDiagnostic error = emitError()
+                             << "expected a " << what << " dim of whole 16 bytes, a multiple of " << chunk
+                             << " elements of " << type << ", got " << dim << "; nearest legal: ";
+  if (dim > chunk)
+    error << dim / chunk * chunk << " or ";
+  return error << dim / chunk * chunk + chunk;
 }
 
 LogicalResult mlir::attn::detail::verifyQuery(Operation *op, StringRef what, Type type) {
@@ -97,7 +120,7 @@ LogicalResult mlir::attn::detail::verifyRegion(Operation *op, RankedTensorType q
     return op->emitOpError("expected the query dim to be the key dim, ")
            << region.getKeyDim() << ", got " << query.getDimSize(2);
   for (auto [what, type] : {std::pair("key", region.getKey()), std::pair("value", region.getValue())})
-    if (type != query.getElementType())
+    if (type != query.getElementType() && formatOf(type)->isPlain())
       return op->emitOpError("expected ")
              << what << " elements of the query's type, " << query.getElementType() << ", got " << type;
   return success();

@@ -21,6 +21,8 @@ LogicalResult verifyHeads(EmitError emitError, StringRef what, int64_t heads);
 LogicalResult verifyDim(EmitError emitError, StringRef what, int64_t dim);
 LogicalResult verifyElement(EmitError emitError, StringRef what, Type type);
 
+/// Keys or values in an element type that stands for a format, of a dim that copies can take.
+LogicalResult verifyStored(EmitError emitError, StringRef what, Type type, int64_t dim);
 /// [rows, heads, dim] with dynamic rows in f16 or bf16.
 LogicalResult verifyQuery(Operation *op, StringRef what, Type type);
 /// That the query can attend to the region: ratio of heads, dimension and element types.

@@ -42,11 +42,13 @@ static SmallVector<Type> elementsOf(ValueRange fragments) {
 
 /// Inputs of an elementwise operation have the result's axes, or one of them.
 static LogicalResult verifyBroadcast(Operation *op, ValueRange inputs, FragmentType result) {
-  auto isPacked = [](FragmentType type) { return type.getLayout() == Layout::Lhs; };
+  auto isPacked = [](FragmentType type) {
+    return type.getLayout() == Layout::Lhs || type.getLayout() == Layout::Rhs;
+  };
   if (isPacked(result) ||
       llvm::any_of(inputs, [&](Value v) { return isPacked(cast<FragmentType>(v.getType())); }))
     return op->emitOpError(
-        "has no scalars in a fragment of layout 'lhs': its registers are operands of dots");
+        "has no scalars in a fragment of layout 'lhs' or 'rhs': elements share a register");
   for (Value input : inputs) {
     auto type = cast<FragmentType>(input.getType());
     for (auto [axis, size] : llvm::zip(type.getAxes(), type.getSizes())) {
@@ -187,14 +189,34 @@ LogicalResult LoadOp::verify() {
   return success();
 }
 
+LogicalResult LoadRhsOp::verify() {
+  SharedType tile = getTile().getType();
+  FragmentType fragment = getFragment().getType();
+  if (tile.getElement().getIntOrFloatBitWidth() != 8 || fragment.getElement() != tile.getElement())
+    return emitOpError("expected tile and fragment of one type of 8 bits, got ")
+           << tile << " and " << fragment;
+  if (tile.getBoxes())
+    return emitOpError("cannot read a tile cut into boxes, ") << tile;
+  auto isTile = [&](unsigned rows, unsigned cols) {
+    return fragment.getAxes()[rows] == tile.getRowAxis() && fragment.getAxes()[cols] == tile.getColAxis() &&
+           fragment.getSizes()[rows] == tile.getRows() && fragment.getSizes()[cols] == tile.getCols();
+  };
+  if (fragment.getRank() != 2 || !(isTile(0, 1) || isTile(1, 0)) || tile.getRows() % 16 != 0 ||
+      tile.getCols() % 16 != 0)
+    return emitOpError("expected all of ") << tile << ", multiples of 16 along both axes, got " << fragment;
+  if (!mayHaveLayout(fragment, Layout::Rhs))
+    return emitOpError("expected layout 'rhs', got ") << fragment;
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Fragments
 //===----------------------------------------------------------------------===//
 
 LogicalResult SplatOp::verify() {
   FragmentType fragment = getFragment().getType();
-  if (fragment.getLayout() == Layout::Lhs)
-    return emitOpError("has no scalars in a fragment of layout 'lhs': its registers are operands of dots");
+  if (fragment.getLayout() == Layout::Lhs || fragment.getLayout() == Layout::Rhs)
+    return emitOpError("has no scalars in a fragment of layout 'lhs' or 'rhs': elements share a register");
   if (getValue().getType() != fragment.getElement())
     return emitOpError("expected a scalar of ") << fragment.getElement() << ", got " << getValue().getType();
   return success();
@@ -284,6 +306,9 @@ LogicalResult ConvertOp::verify() {
   FragmentType source = getSource().getType(), result = getResult().getType();
   if (source.getPartial() || result.getPartial())
     return emitOpError("moves complete elements only, got ") << source << " and " << result;
+  if (source.getLayout() == Layout::Rhs || result.getLayout() == Layout::Rhs)
+    return emitOpError("moves no elements of layout 'rhs': right operands come from memory; got ")
+           << source << " and " << result;
   int64_t bits = source.getElement().getIntOrFloatBitWidth();
   if (source.getElement() != result.getElement() || (bits != 8 && bits != 16 && bits != 32))
     return emitOpError("expected one element type of 8, 16 or 32 bits, got ") << source << " and " << result;
@@ -299,8 +324,45 @@ LogicalResult ConvertOp::verify() {
   return success();
 }
 
+LogicalResult WidenOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (!isa<Float8E4M3FNType>(source.getElement()) || !mlir::attn::isMultiplied(result.getElement()))
+    return emitOpError("expected f8E4M3FN to become f16 or bf16, got ") << source << " and " << result;
+  if (source.getAxes() != result.getAxes() || source.getSizes() != result.getSizes() ||
+      source.getRank() != 2 || !mayHaveLayout(source, Layout::Rhs) || !mayHaveLayout(result, Layout::Rhs))
+    return emitOpError("expected right operands of the same axes, got ") << source << " and " << result;
+  return success();
+}
+
+namespace {
+/// The right operand of a dot, in memory or in registers.
+struct RightOperand {
+  Axis kept;
+  int64_t width, depth;
+};
+} // namespace
+
+/// Empty, with an error, where it cannot be contracted over that axis.
+static std::optional<RightOperand> rightOperand(DotOp dot, Axis contracted) {
+  if (auto fragment = dyn_cast<FragmentType>(dot.getRhs().getType())) {
+    if (fragment.getRank() == 2 && fragment.getAxes()[1] == contracted &&
+        mayHaveLayout(fragment, Layout::Rhs))
+      return RightOperand{fragment.getAxes()[0], fragment.getSizes()[0], fragment.getSizes()[1]};
+    dot.emitOpError("expected a right operand of two axes, '")
+        << stringifyAxis(contracted) << "' the second, got " << fragment;
+    return std::nullopt;
+  }
+  auto tile = cast<SharedType>(dot.getRhs().getType());
+  if (tile.getColAxis() == contracted)
+    return RightOperand{tile.getRowAxis(), tile.getRows(), tile.getCols()};
+  if (tile.getRowAxis() == contracted)
+    return RightOperand{tile.getColAxis(), tile.getCols(), tile.getRows()};
+  dot.emitOpError("operands share no axis to contract: '")
+      << stringifyAxis(contracted) << "' is not in " << tile;
+  return std::nullopt;
+}
+
 LogicalResult DotOp::verify() {
-  auto rhs = getRhs().getType();
   auto acc = getAcc().getType();
   Axis lhsRow, contracted;
   int64_t rows, depth;
@@ -323,24 +385,24 @@ LogicalResult DotOp::verify() {
     if (rows > shared.getRows())
       return emitOpError("expected at most the ") << shared.getRows() << " lines of the tile, got " << rows;
   }
-  if (!mlir::attn::isMultiplied(element) || rhs.getElement() != element || !acc.getElement().isF32())
+  Type rhsElement = isa<FragmentType>(getRhs().getType())
+                        ? cast<FragmentType>(getRhs().getType()).getElement()
+                        : cast<SharedType>(getRhs().getType()).getElement();
+  if (!mlir::attn::isMultiplied(element) || rhsElement != element || !acc.getElement().isF32())
     return emitOpError("expected operands of one type, f16 or bf16, and an accumulator of f32, got ")
-           << element << ", " << rhs.getElement() << " and " << acc.getElement();
-  bool overCols = rhs.getColAxis() == contracted, overRows = rhs.getRowAxis() == contracted;
-  if (!overCols && !overRows)
-    return emitOpError("operands share no axis to contract: '")
-           << stringifyAxis(contracted) << "' is not in " << rhs;
-  int64_t rhsDepth = overCols ? rhs.getCols() : rhs.getRows();
-  Axis rhsKept = overCols ? rhs.getRowAxis() : rhs.getColAxis();
-  int64_t width = overCols ? rhs.getRows() : rhs.getCols();
-  if (rhsDepth != depth)
+           << element << ", " << rhsElement << " and " << acc.getElement();
+  std::optional<RightOperand> rhs = rightOperand(*this, contracted);
+  if (!rhs)
+    return failure();
+  int64_t width = rhs->width;
+  if (rhs->depth != depth)
     return emitOpError("expected ") << depth << " along '" << stringifyAxis(contracted) << "', got "
-                                    << rhsDepth;
-  if (acc.getRank() != 2 || acc.getAxes()[0] != lhsRow || acc.getAxes()[1] != rhsKept ||
+                                    << rhs->depth;
+  if (acc.getRank() != 2 || acc.getAxes()[0] != lhsRow || acc.getAxes()[1] != rhs->kept ||
       acc.getSizes()[0] != rows || acc.getSizes()[1] != width || acc != getResult().getType() ||
       !mayHaveLayout(acc, Layout::Acc))
     return emitOpError("expected accumulator and result of [")
-           << stringifyAxis(lhsRow) << " " << rows << ", " << stringifyAxis(rhsKept) << " " << width
+           << stringifyAxis(lhsRow) << " " << rows << ", " << stringifyAxis(rhs->kept) << " " << width
            << "], got " << acc;
   if (rows % 16 != 0 || depth % 16 != 0 || width % 16 != 0)
     return emitOpError("expected multiples of 16 along all axes, got ")

@@ -217,7 +217,7 @@ LogicalResult FragmentType::verify(function_ref<InFlightDiagnostic()> emitError,
   if (layout != Layout::Unassigned && oneAxis != (axes.size() == 1))
     return emitError() << "layout '" << stringifyLayout(layout) << "' needs "
                        << (oneAxis ? "one axis" : "two axes");
-  int64_t first = layout == Layout::Col ? 8 : 16;
+  int64_t first = layout == Layout::Col || layout == Layout::Rhs ? 8 : 16;
   if (layout != Layout::Unassigned && sizes[0] % first != 0)
     return emitError() << "expected a multiple of " << first << " along " << stringifyAxis(axes[0])
                        << ", got " << sizes[0];
@@ -231,6 +231,13 @@ LogicalResult FragmentType::verify(function_ref<InFlightDiagnostic()> emitError,
       return emitError() << "expected a multiple of " << columns << " along " << stringifyAxis(axes[1])
                          << ", got " << sizes[1];
   }
+  if (layout == Layout::Rhs) {
+    if (int64_t bits = element.getIntOrFloatBitWidth(); bits != 8 && bits != 16)
+      return emitError() << "expected elements of 8 or 16 bits in layout 'rhs', got " << element;
+    if (sizes[1] % 16 != 0)
+      return emitError() << "expected a multiple of 16 along " << stringifyAxis(axes[1]) << ", got "
+                         << sizes[1];
+  }
   if (partial && axes.size() != 1)
     return emitError() << "only a one-axis fragment can be partial";
   return success();
@@ -242,6 +249,8 @@ int64_t FragmentType::getRegisters() const {
     return getSizes()[0] / 16 * (getSizes()[1] / 8) * 4;
   case Layout::Lhs:
     return getSizes()[0] / 16 * (getSizes()[1] / getLhsColumns()) * 4;
+  case Layout::Rhs: // a lane has four elements of a block
+    return getSizes()[0] / 8 * (getSizes()[1] / 16) * getElement().getIntOrFloatBitWidth() / 8;
   case Layout::Row:
     return getSizes()[0] / 16 * 2;
   case Layout::Col:

@@ -182,7 +182,7 @@ void LayoutGraph::visit(Operation *op) {
         if (fragmentOf(dot.getLhs()))
           need(op->getOpOperand(0), Layout::Lhs);
         for (OpOperand &use : op->getOpOperands().drop_front())
-          need(use, Layout::Acc);
+          need(use, use.get() == dot.getRhs() ? Layout::Rhs : Layout::Acc);
         defineAll(Layout::Acc);
       })
       .Case([&](FinishDotsOp) {
@@ -190,6 +190,11 @@ void LayoutGraph::visit(Operation *op) {
         defineAll(Layout::Acc);
       })
       .Case([&](LoadOp) { defineAll(Layout::Lhs); })
+      .Case([&](LoadRhsOp) { defineAll(Layout::Rhs); })
+      .Case([&](WidenOp) {
+        need(op, Layout::Rhs);
+        defineAll(Layout::Rhs);
+      })
       .Case([&](CastOp) {
         need(op, Layout::Acc);
         defineAll(Layout::Lhs);
@@ -344,6 +349,8 @@ FailureOr<Value> LayoutGraph::inLayout(Value value, Layout layout, Operation *us
     return diagnostic;
   };
   FragmentType type = fragmentOf(value);
+  if (type.getLayout() == Layout::Rhs || layout == Layout::Rhs)
+    return refuse("for right operands come from memory");
   FragmentType wanted = type.withLayout(layout, [&] { return emitError(user->getLoc()); });
   if (!wanted)
     return failure();

@@ -36,7 +36,7 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     | `packed` | row `start[i] + t` | `kv.k`, `kv.v`: `[tokens, heads, dim]`, `kv.start i32[instances + 1]` |
     | `paged<P>` | slot `t % P` of page `block_table[i][t / P]` | `kv.k_pages`, `kv.v_pages`: `[pages, P, heads, dim]`, `kv.block_table i32[instances, max_pages]` |
 
-    all with `kv.lengths` and `kv.pos0`, both `i32[instances]`, and optionally
+    (written once for all in `attn_rt/Store.h`), all with `kv.lengths` and `kv.pos0`, both `i32[instances]`, and optionally
     `kv.rows i32[instances, 2]`.
 
     *Ragged* stores keep for each head what that head needs: their lengths are
@@ -49,6 +49,12 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     positions. Where no `q_pos` says otherwise, the rows of a sequence end
     where its longest head does.
 
+    Elements of f16 and bf16 are stored as they are, in the type of the queries.
+    Those of f8E4M3FN are *codes*: with them come `kv.k_scales` and
+    `kv.v_scales`, `f32[heads]`, finite and above 0, and a key or value is its
+    code times the scale of its head. Keys and values may be stored differently.
+    Rows of codes are copied 16 at a time, so their dims are multiples of 16.
+
     `heads = ?` is the store of one head class (`AttnHeadClasses.td`): it holds
     the heads of that class only, in their order, and `heads` in the table is
     how many the run-time tensor `classes` puts into it.
@@ -58,6 +64,7 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     !attn.kv<dense, heads = 1, dim = 192, value_dim = 128, key = f16, value = f16>
     !attn.kv<paged<16>, heads = ?, dim = 128, key = bf16, value = bf16>
     !attn.kv<paged<16>, ragged, heads = 8, dim = 128, key = bf16, value = bf16>
+    !attn.kv<paged<16>, heads = 8, dim = 128, key = f8E4M3FN, value = f8E4M3FN>
     ```
   }];
   let parameters = (ins
@@ -67,8 +74,8 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     TypeParameter<"int64_t", "KV heads, dynamic in the store of one head class">:$heads,
     TypeParameter<"int64_t", "features of a key, a multiple of 8 from 8 to 256">:$keyDim,
     TypeParameter<"int64_t", "features of a value, like those of a key and by default as many">:$valueDim,
-    TypeParameter<"::mlir::Type", "element type of keys: f16 or bf16">:$key,
-    TypeParameter<"::mlir::Type", "element type of values: f16 or bf16">:$value);
+    TypeParameter<"::mlir::Type", "element type of keys: f16, bf16 or f8E4M3FN">:$key,
+    TypeParameter<"::mlir::Type", "element type of values: f16, bf16 or f8E4M3FN">:$value);
   let extraClassDeclaration = [{
     /// Whether this is the store of one head class.
     bool isOfClass() const { return ShapedType::isDynamic(getHeads()); }

@@ -226,6 +226,19 @@ def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>]> {
   let hasVerifier = 1;
 }
 
+def Tile_LoadRhsOp : Tile_Op<"load_rhs", [MemoryEffects<[MemRead]>]> {
+  let summary = "reads a shared tile of 8-bit elements as the right operand of a dot";
+  let description = [{
+    The fragment's first axis is the one that the dot keeps, its second the one that is contracted: the tile's lines
+    and columns, or its columns and lines. Elements stay what they are; `tile.widen` makes them what tensor cores
+    multiply. Tiles of 16-bit elements need no such step: `tile.dot` reads them by itself.
+  }];
+  let arguments = (ins Arg<Tile_SharedType, "the tile">:$tile);
+  let results = (outs Res<Tile_FragmentType, "all of it">:$fragment);
+  let assemblyFormat = "$tile attr-dict `:` type($tile) `->` type($fragment)";
+  let hasVerifier = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Fragments
 //===----------------------------------------------------------------------===//
@@ -355,7 +368,8 @@ def Tile_ConvertOp : Tile_Op<"convert", [Pure]> {
     Elements of 8, 16 or 32 bits move between lanes, unchanged. Between `acc` and `lhs` of 16-bit elements nothing
     moves: registers are packed or taken apart. Elements of 16 bits are transposed by `movmatrix`, one per 8x8 matrix,
     others by one exchange per element. `--tile-infer-layouts` inserts conversions where a value is needed in two
-    layouts; to exchange axes is for the program.
+    layouts; to exchange axes is for the program. Nothing is converted to `rhs`, nor from it: right operands come from
+    memory.
   }];
   let arguments = (ins Arg<Tile_FragmentType, "complete">:$source);
   let results = (outs Res<Tile_FragmentType, "the same axes, in any order, and element">:$result);
@@ -363,16 +377,28 @@ def Tile_ConvertOp : Tile_Op<"convert", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_WidenOp : Tile_Op<"widen", [Pure]> {
+  let summary = "converts codes of 8 bits to the floats of 16 bits that a dot multiplies";
+  let description = [{
+    Exact: f16 and bf16 hold every number of e4m3, a NaN stays one. What scales the codes is no part of it: a factor
+    that a whole head shares belongs to the scores, or to the result.
+  }];
+  let arguments = (ins Arg<Tile_FragmentType, "f8E4M3FN, a right operand">:$source);
+  let results = (outs Res<Tile_FragmentType, "f16 or bf16, the same axes">:$result);
+  let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 def Tile_DotOp : Tile_Op<"dot", [MemoryEffects<[MemRead]>]> {
   let summary = "acc + lhs * rhs on the tensor cores, contracted over the axis that the operands share";
   let description = [{
-    `lhs` is a fragment, or a shared tile read from line `line` on. The axis of `rhs` that is not contracted becomes
-    the second axis of the result. fp32 accumulation.
+    `lhs` is a fragment, or a shared tile read from line `line` on; `rhs` a shared tile or a fragment. The axis of
+    `rhs` that is not contracted becomes the second axis of the result. fp32 accumulation.
   }];
   let arguments = (ins
     Arg<AnyTypeOf<[Tile_FragmentType, Tile_SharedType]>, "f16 or bf16">:$lhs,
     Arg<Optional<I32>, "first line of `lhs`, where it is a shared tile">:$line,
-    Arg<Tile_SharedType, "the right operand, in the element type of `lhs`">:$rhs,
+    Arg<AnyTypeOf<[Tile_SharedType, Tile_FragmentType]>, "the right operand, in the element type of `lhs`">:$rhs,
     Arg<Tile_FragmentType, "f32, what the product is added to">:$acc);
   let results = (outs Res<Tile_FragmentType, "the sum">:$result);
   let assemblyFormat = [{

@@ -17,7 +17,8 @@ def Tile_Layout : I32EnumAttr<"Layout", "how a fragment is spread over the lanes
     I32EnumAttrCase<"Acc", 1, "acc">,
     I32EnumAttrCase<"Lhs", 2, "lhs">,
     I32EnumAttrCase<"Row", 3, "row">,
-    I32EnumAttrCase<"Col", 4, "col">]> {
+    I32EnumAttrCase<"Col", 4, "col">,
+    I32EnumAttrCase<"Rhs", 5, "rhs">]> {
   let cppNamespace = "::mlir::tile";
 }
 
@@ -117,6 +118,7 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     |--------|---------------------------|
     | `acc`  | per 16x8 block: row g + 8*(i/2), column 2q + i%2 (the tensor cores' C and D) |
     | `lhs`  | per block of 16 lines of 32 bytes: row g + 8*(i%2), bytes 4q + 16*(i/2) and the next three (A) |
+    | `rhs`  | per 8x16 block: 32-bit register i holds row g, columns 2q + 8*i and the next (B); elements of 8 bits: one register holds all four |
     | `row`  | per 16 rows: row g + 8*i; the same value in the four lanes of a quad |
     | `col`  | per 8 columns: column 2q + i; the same value in the eight quads |
 
@@ -128,12 +130,15 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     | 16 | 16x16 (m16n8k16) | 2q + 8*(i/2) and the next |
     | 8  | 16x32 (m16n8k32) | 4q + 16*(i/2) and the next three |
 
+    `rhs` is for elements of 16 bits, and for those of 8 that become such: a lane holds the four that it will multiply.
+
     In the other layouts a register holds one element, of any width. Blocks follow each other along columns, then along
     rows.
 
-    The first axis of a two-axis fragment lies along rows. `partial` marks a one-axis fragment whose value is a sum
-    over lanes that is not yet taken: over the four lanes of a quad where it lies along rows, over the eight quads
-    where it lies along columns. Row sums of probabilities are kept so until the last tile.
+    The first axis of a two-axis fragment lies along rows; that of `rhs` is the one that a dot keeps, and the second is
+    contracted. `partial` marks a one-axis fragment whose value is a sum over lanes that is not yet taken: over the four
+    lanes of a quad where it lies along rows, over the eight quads where it lies along columns. Row sums of
+    probabilities are kept so until the last tile.
   }];
   let parameters = (ins ArrayRefParameter<"Axis">:$axes, ArrayRefParameter<"int64_t">:$sizes, "Type":$element,
                         DefaultValuedParameter<"Layout", "Layout::Unassigned">:$layout,

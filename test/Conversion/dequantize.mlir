@@ -1,0 +1,36 @@
+// RUN: attn-opt %s --emit=tile --schedule=mma | FileCheck %s
+// RUN: attn-opt %s --emit=ptx -o - 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: attn-opt %s --emit=ptx --target=sm_80 | FileCheck %s --check-prefix=SM80
+// RUN: attn-opt %s --emit=ptx --target=sm_90a --schedule=mma | FileCheck %s --check-prefix=SM90
+
+// Tiles hold codes, dots get what they stand for, and the scales of the task's head are folded into the unit of the
+// scores and into the division at its end: nothing of them is in the loop.
+// CHECK-LABEL: @decode_rows16(
+// CHECK: tile.alloc {{.*}} : !tile.ring<{{.*}}, <key 16, feature 64, f8E4M3FN, swizzled>>
+// CHECK: tile.alloc {{.*}} : !tile.ring<{{.*}}, <key 16, feature 64, f8E4M3FN, swizzled>>
+// CHECK: scf.for
+// CHECK: %[[KS:.*]] = tile.read %{{.*}} : <f32> -> f32
+// CHECK: %[[VS:.*]] = tile.read %{{.*}} : <f32> -> f32
+// CHECK: %[[UNIT:.*]] = arith.mulf %{{.*}}, %[[KS]] : f32
+// CHECK: tile.gather {{.*}} : !tile.buffer<f8E4M3FN>, !tile.buffer<f8E4M3FN>
+// CHECK: tile.load_rhs {{.*}} -> <[key 16, feature 64], f8E4M3FN, rhs>
+// CHECK: tile.widen {{.*}} -> <[key 16, feature 64], bf16, rhs>
+// CHECK: tile.dot
+// CHECK: tile.load_rhs {{.*}} -> <[feature 64, key 16], f8E4M3FN, rhs>
+// CHECK: tile.widen
+// CHECK: tile.dot
+// CHECK: tile.merge_warps
+// CHECK: %[[INVERSE:.*]] = tile.reciprocal
+// CHECK-NEXT: arith.mulf %[[INVERSE]], %[[VS]] : f32
+
+// REMARK: schedule mma instead of wgmma: wgmma reads keys and values from shared memory as they are, and does not multiply f8E4M3FN
+
+// SM80-NOT: cvt.rn.f16x2.e4m3x2
+// SM80: mma.sync
+// SM90: cvt.rn.f16x2.e4m3x2
+!query = tensor<?x8x64xbf16>
+!cache = !attn.kv<paged<16>, heads = 2, dim = 64, key = f8E4M3FN, value = f8E4M3FN>
+func.func @decode(%q: !query {attn.name = "q"}, %kv: !cache {attn.name = "kv"}) -> !query {
+  %o = attn.attend %q over (%kv see causal) : !query, !cache -> !query
+  return %o : !query
+}

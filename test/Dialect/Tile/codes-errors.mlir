@@ -71,3 +71,11 @@ func.func @f(%q: !tile.fragment<[query 16, feature 64], bf16>, %c: !wide, %s: !t
   %0 = tile.dot %q, %c, %s : !tile.fragment<[query 16, feature 64], bf16>, !wide, !tile.fragment<[query 16, key 16], f32> -> !tile.fragment<[query 16, key 16], f32>
   return
 }
+
+// -----
+
+func.func @f(%c: !tile.fragment<[key 16, feature 64], bf16, lhs>) {
+  // expected-error @+1 {{moves no elements of layout 'rhs': right operands come from memory; got}}
+  %0 = tile.convert %c : <[key 16, feature 64], bf16, lhs> -> <[key 16, feature 64], bf16, rhs>
+  return
+}

@@ -89,3 +89,36 @@ gpu.module @kernels {
     return
   }
 }
+
+// -----
+
+// A right operand is for dots; elements of it are for nobody else.
+gpu.module @kernels {
+  func.func @right(%x: f32, %i: i32, %t: !tile.shared<query 16, feature 64, bf16>, %k: !tile.shared<key 16, feature 64, f8E4M3FN>) {
+    %q = tile.load %t at %i : !tile.shared<query 16, feature 64, bf16> -> !tile.fragment<[query 16, feature 64], bf16>
+    %codes = tile.load_rhs %k : !tile.shared<key 16, feature 64, f8E4M3FN> -> !tile.fragment<[key 16, feature 64], f8E4M3FN>
+    // expected-error @+1 {{expected one layout for '!tile.fragment<[key 16, feature 64], bf16, rhs>', for right operands come from memory}}
+    %wide = tile.widen %codes : !tile.fragment<[key 16, feature 64], f8E4M3FN> -> !tile.fragment<[key 16, feature 64], bf16>
+    %none = tile.splat %x : f32 -> !tile.fragment<[query 16, key 16], f32>
+    %s = tile.dot %q, %wide, %none : !tile.fragment<[query 16, feature 64], bf16>, !tile.fragment<[key 16, feature 64], bf16>, <[query 16, key 16], f32> -> <[query 16, key 16], f32>
+    // expected-note @+1 {{needed in layout 'acc' here}}
+    %0 = tile.map %wide {
+    ^bb0(%e: bf16):
+      tile.yield %e : bf16
+    } : !tile.fragment<[key 16, feature 64], bf16> -> !tile.fragment<[key 16, feature 64], bf16>
+    return
+  }
+}
+
+// -----
+
+gpu.module @kernels {
+  func.func @left(%x: f32, %q: !tile.fragment<[query 16, feature 64], bf16>, %s: !tile.fragment<[key 16, feature 64], f32>) {
+    // expected-error @+1 {{expected one layout for '!tile.fragment<[key 16, feature 64], bf16, lhs>', for right operands come from memory}}
+    %k = tile.cast %s : !tile.fragment<[key 16, feature 64], f32> -> !tile.fragment<[key 16, feature 64], bf16>
+    %none = tile.splat %x : f32 -> !tile.fragment<[query 16, key 16], f32>
+    // expected-note @+1 {{needed in layout 'rhs' here}}
+    %0 = tile.dot %q, %k, %none : !tile.fragment<[query 16, feature 64], bf16>, !tile.fragment<[key 16, feature 64], bf16>, <[query 16, key 16], f32> -> <[query 16, key 16], f32>
+    return
+  }
+}

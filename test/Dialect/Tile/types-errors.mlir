@@ -115,6 +115,21 @@ func.func private @lhs_element(!tile.fragment<[query 16, key 32], f64, lhs>)
 
 // -----
 
+// expected-error @+1 {{expected a multiple of 8 along key, got 12}}
+func.func private @rhs_kept(!tile.fragment<[key 12, feature 16], bf16, rhs>)
+
+// -----
+
+// expected-error @+1 {{expected a multiple of 16 along feature, got 24}}
+func.func private @rhs_contracted(!tile.fragment<[key 8, feature 24], bf16, rhs>)
+
+// -----
+
+// expected-error @+1 {{expected elements of 8 or 16 bits in layout 'rhs', got 'f32'}}
+func.func private @rhs_element(!tile.fragment<[key 8, feature 16], f32, rhs>)
+
+// -----
+
 // expected-error @+1 {{only a one-axis fragment can be partial}}
 func.func private @partial(!tile.fragment<[query 16, key 16], f32, acc, partial>)
 

@@ -32,9 +32,11 @@ module attributes {
   // CHECK: @fragments(!tile.fragment<[query 16, key 8], f32>, !tile.fragment<[query 16, key 8], f32, acc>,
   // CHECK-SAME: !tile.fragment<[query 16, feature 32], bf16, lhs>, !tile.fragment<[query 32], i32, row>,
   // CHECK-SAME: !tile.fragment<[key 8], i32, col>, !tile.fragment<[query 16], f32, row, partial>,
-  // CHECK-SAME: !tile.fragment<[query 16, key 32], f8E4M3FN, lhs>, !tile.fragment<[query 16, key 8], f32, lhs>)
+  // CHECK-SAME: !tile.fragment<[query 16, key 32], f8E4M3FN, lhs>, !tile.fragment<[query 16, key 8], f32, lhs>,
+  // CHECK-SAME: !tile.fragment<[key 8, feature 16], f8E4M3FN, rhs>)
   func.func private @fragments(!tile.fragment<[query 16, key 8], f32>, !tile.fragment<[query 16, key 8], f32, acc>,
                                !tile.fragment<[query 16, feature 32], bf16, lhs>, !tile.fragment<[query 32], i32, row>,
                                !tile.fragment<[key 8], i32, col>, !tile.fragment<[query 16], f32, row, partial>,
-                               !tile.fragment<[query 16, key 32], f8E4M3FN, lhs>, !tile.fragment<[query 16, key 8], f32, lhs>)
+                               !tile.fragment<[query 16, key 32], f8E4M3FN, lhs>, !tile.fragment<[query 16, key 8], f32, lhs>,
+                               !tile.fragment<[key 8, feature 16], f8E4M3FN, rhs>)
 }

@@ -1,0 +1,24 @@
+// RUN: attn-opt %s --attn-choose-schedule="target=sm_90a schedule=mma" | FileCheck %s
+
+// Tiles of codes take a byte per element, and lines of 32 bytes and multiples of that; queries stay what they are:
+// 16 * 96 * 2 bytes, and 4 warps * 4 stages * 16 keys * (96 + 96 * 2) bytes.
+// CHECK-LABEL: @keys
+// CHECK-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 4, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = 76800>
+func.func @keys(%q: tensor<?x8x80xbf16> {attn.name = "q"},
+                %kv: !attn.kv<dense, heads = 8, dim = 80, value_dim = 96, key = f8E4M3FN, value = bf16> {attn.name = "kv"}) -> tensor<?x8x96xbf16> {
+  %0 = attn.init %q : tensor<?x8x80xbf16> -> !attn.state<heads = 8, value_dim = 96>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x80xbf16>, !attn.kv<dense, heads = 8, dim = 80, value_dim = 96, key = f8E4M3FN, value = bf16> -> !attn.state<heads = 8, value_dim = 96>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 96> -> tensor<?x8x96xbf16>
+  return %o : tensor<?x8x96xbf16>
+}
+
+// What codes take on their way to a dot leaves no registers for 32 keys, which the same heads of bf16 get.
+// CHECK-LABEL: @registers
+// CHECK-SAME: #tile.schedule<mma, rows = 128, keys = 16, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false,
+func.func @registers(%q: tensor<?x8x256xbf16> {attn.name = "q"},
+                     %kv: !attn.kv<dense, heads = 8, dim = 256, key = f8E4M3FN, value = f8E4M3FN> {attn.name = "kv"}) -> tensor<?x8x256xbf16> {
+  %0 = attn.init %q : tensor<?x8x256xbf16> -> !attn.state<heads = 8, value_dim = 256>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x256xbf16>, !attn.kv<dense, heads = 8, dim = 256, key = f8E4M3FN, value = f8E4M3FN> -> !attn.state<heads = 8, value_dim = 256>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 256> -> tensor<?x8x256xbf16>
+  return %o : tensor<?x8x256xbf16>
+}

@@ -44,15 +44,8 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
   FinishOp finish = *finishes.begin();
   auto query = cast<RankedTensorType>((*inits.begin()).getQuery().getType());
   ScheduleShape shape;
-  shape.element = shape.key = shape.value = query.getElementType();
-  SmallVector<UpdateOp> updates = updatesOf(function, finish);
-  if (!updates.empty()) { // findChain refuses regions that store their elements otherwise
-    KVType first = updates.front().getKv().getType();
-    shape.key = first.getKey(), shape.value = first.getValue();
-  }
-  shape.keyDim = paddedDim(query.getDimSize(2), shape.key);
-  shape.valueDim = paddedDim(finish.getState().getType().getValueDim(), shape.value);
-  for (UpdateOp update : updates) {
+  shape.element = query.getElementType();
+  for (UpdateOp update : updatesOf(function, finish)) {
     shape.group = query.getDimSize(1) / update.getKVHeads();
     SmallVector<int64_t> ends;
     update.getVisibility().collectEnds(ends);
@@ -63,11 +56,13 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
     shape.masks += classes && !update.getClassOfRegion() ? classes.size() : 1;
     shape.plain &= !classes;
   }
+  shape.keyDim = paddedDim(query.getDimSize(2), shape.key());
+  shape.valueDim = paddedDim(finish.getState().getType().getValueDim(), shape.value());
   return shape;
 }
 
 Type ScheduleShape::converted() const {
-  return !isMultiplied(key) ? key : !isMultiplied(value) ? value : Type();
+  return !isMultiplied(key()) ? key() : !isMultiplied(value()) ? value() : Type();
 }
 
 bool ScheduleShape::hasClassStore() const {
@@ -136,11 +131,11 @@ SharedType ScheduleModel::queryTile(int64_t lines) const {
 }
 
 SharedType ScheduleModel::keyTile(int64_t lines) const {
-  return tileOf(Axis::Key, lines, shape.keyDim, shape.key);
+  return tileOf(Axis::Key, lines, shape.keyDim, shape.key());
 }
 
 SharedType ScheduleModel::valueTile(int64_t lines) const {
-  return tileOf(Axis::Key, lines, shape.valueDim, shape.value);
+  return tileOf(Axis::Key, lines, shape.valueDim, shape.value());
 }
 
 /// In the order in which kernels allocate.

@@ -66,13 +66,45 @@ const std::string updatedMerge = online(R"(
       %3 = attn.merge %0, %2 : !s
       %state = attn.update %3, %q, %b see causal scale 0.125 : !q, !dense -> !s)");
 
+// One region of codes: what is merged is in the units of one scale.
+const std::string argumentsOfCodes = R"(
+    !q = tensor<?x8x64xbf16>
+    !codes = !attn.kv<paged<16>, heads = 2, dim = 64, key = f8E4M3FN, value = f8E4M3FN>
+    !lse = tensor<?x8xf32>
+    !s = !attn.state<heads = 8, value_dim = 64>
+    func.func @merged(%q: !q {attn.name = "q", attn.dims = ["rows"]},
+                      %a: !codes {attn.name = "a", attn.dims = ["batch", "a_len"]},
+                      %sinks: tensor<8xf32> {attn.name = "sink_logits"}) -> (!q, !lse) {
+)";
+
+const std::string problemOfCodes = argumentsOfCodes + R"(
+      %o, %l = attn.attend %q over (%a see causal) scale 0.125 sinks %sinks
+          : !q, !codes, tensor<8xf32> -> !q, !lse
+      return %o, %l : !q, !lse
+    })";
+
+const std::string mergedCodes = argumentsOfCodes + R"(
+      %0 = attn.init %q sinks %sinks : !q, tensor<8xf32> -> !s
+      %1 = attn.init %q : !q -> !s
+      %2 = attn.update %1, %q, %a see causal scale 0.125 : !q, !codes -> !s
+      %state = attn.merge %2, %0 : !s
+      %o, %l = attn.finish %state : !s -> !q, !lse
+      return %o, %l : !q, !lse
+    })";
+
+/// What is asked, how it is computed, and whether it has a region `b`.
+struct Case {
+  std::string problem, online;
+  bool twoRegions;
+};
+
 struct Kernels {
   mlir::OwningOpRef<mlir::ModuleOp> machine;
   rt::Manifest manifest;
   std::unique_ptr<rt::host::LoadedCode> code;
 };
 
-class Merge : public testing::TestWithParam<std::string> {
+class Merge : public testing::TestWithParam<Case> {
 protected:
   Merge()
       : context(
@@ -106,7 +138,7 @@ protected:
   }
 
   void check(const Kernels &kernels, const std::string &dims, const rt::PlanOptions &options) {
-    auto module = mlir::parseSourceString<mlir::ModuleOp>(problem, &context);
+    auto module = mlir::parseSourceString<mlir::ModuleOp>(GetParam().problem, &context);
     ASSERT_TRUE(module);
     auto function = *module->getOps<mlir::func::FuncOp>().begin();
     run::Dims given;
@@ -147,17 +179,22 @@ protected:
 
 TEST_P(Merge, isWhatAttendGives) {
   Kernels kernels;
-  compile(GetParam(), kernels);
+  compile(GetParam().online, kernels);
   if (HasFatalFailure())
     return;
   rt::PlanOptions options;
   options.gpu = &rt::defaultGpu();
-  check(kernels, "batch=2 q_len=3 a_len=40..300 b_len=1..90", options);
-  check(kernels, "batch=2 q_len=40 a_len=70..200 b_len=90", options);
+  auto dims = [](const std::string &others, const std::string &ofB) {
+    return GetParam().twoRegions ? others + " b_len=" + ofB : others;
+  };
+  check(kernels, dims("batch=2 q_len=3 a_len=40..300", "1..90"), options);
+  check(kernels, dims("batch=2 q_len=40 a_len=70..200", "90"), options);
   options.fixedSplit = 64; // results are parts, merged by the other kernel
-  check(kernels, "batch=2 q_len=2 a_len=300 b_len=200", options);
+  check(kernels, dims("batch=2 q_len=2 a_len=300", "200"), options);
 }
 
-INSTANTIATE_TEST_SUITE_P(Online, Merge, testing::Values(twoChains, updatedMerge));
+INSTANTIATE_TEST_SUITE_P(Online, Merge,
+                         testing::Values(Case{problem, twoChains, true}, Case{problem, updatedMerge, true},
+                                         Case{problemOfCodes, mergedCodes, false}));
 
 } // namespace

@@ -22,13 +22,15 @@ struct ScheduleShape {
   int64_t group = 1;                ///< query heads of a KV head
   int64_t masks = 0;                ///< a mask for each region, and each class of heads in it
   Type element;                     ///< of queries and outputs
-  Type key, value;                  ///< of keys and values, as tiles hold them
   bool rawScores = true;            ///< scores go to the softmax as they are
   bool plain = true;                ///< and no visibility has a size
   SmallVector<KVType> regions;
 
   /// The shape of a function's attention; none where it has none at the online level.
   static std::optional<ScheduleShape> of(func::FuncOp function);
+  /// Elements of keys and values, as tiles hold them: findChain refuses regions that differ.
+  Type key() const { return regions.empty() ? element : regions.front().getKey(); }
+  Type value() const { return regions.empty() ? element : regions.front().getValue(); }
   /// Elements of keys or values that tensor cores do not multiply as they are stored, and null.
   Type converted() const;
   /// Whether some region is the store of one class of heads.

@@ -18,13 +18,15 @@ namespace {
 struct Problem {
   int64_t heads, kvHeads, keyDim, valueDim;
   const char *store;
+  const char *key = "f16", *value = "f16";
 
   std::string text() const {
     std::string dims = std::to_string(keyDim), values = std::to_string(valueDim);
     std::string all = std::to_string(heads), stored = std::to_string(kvHeads);
     return "!query = tensor<?x" + all + "x" + dims + "xf16>\n!output = tensor<?x" + all + "x" + values +
            "xf16>\n!kv = !attn.kv<" + store + ", heads = " + stored + ", dim = " + dims +
-           (valueDim == keyDim ? "" : ", value_dim = " + values) + ", key = f16, value = f16>\n" + R"(
+           (valueDim == keyDim ? "" : ", value_dim = " + values) + ", key = " + key + ", value = " + value +
+           ">\n" + R"(
       func.func @f(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !output {
         %o = attn.attend %q over (%kv see causal) : !query, !kv -> !output
         return %o : !output
@@ -54,14 +56,37 @@ public:
   bool compiled = false;
 };
 
-TEST(ScheduleModelTest, KernelsTakeWhatTheirSchedulesSay) {
-  DialectRegistry registry;
-  registerDialects(registry);
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  ScopedDiagnosticHandler remarks(&context, [](Diagnostic &diagnostic) {
-    return success(diagnostic.getSeverity() == DiagnosticSeverity::Remark);
-  });
+class KernelsTakeWhatTheirSchedulesSay : public testing::Test {
+protected:
+  KernelsTakeWhatTheirSchedulesSay()
+      : context(
+            [] {
+              DialectRegistry registry;
+              registerDialects(registry);
+              return registry;
+            }(),
+            MLIRContext::Threading::DISABLED),
+        remarks(&context, [](Diagnostic &diagnostic) {
+          return success(diagnostic.getSeverity() == DiagnosticSeverity::Remark);
+        }) {}
+
+  void check(const Problem &problem, StringRef target, StringRef schedule) {
+    Kernels kernels(context, problem, target, schedule);
+    ASSERT_TRUE(kernels.compiled) << target.str() << " " << problem.text();
+    kernels.forEach([&](ScheduleAttr said, int64_t takes) {
+      EXPECT_TRUE(said.isComplete());
+      EXPECT_EQ(said.getSharedBytes(), takes) << target.str() << " " << problem.text();
+      EXPECT_LE(takes, findChip(target)->sharedPerBlock) << target.str() << " " << problem.text();
+      ++compiled;
+    });
+  }
+
+  MLIRContext context;
+  ScopedDiagnosticHandler remarks;
   int compiled = 0;
+};
+
+TEST_F(KernelsTakeWhatTheirSchedulesSay, floats) {
   for (int64_t keyDim = 8; keyDim <= 256; keyDim += 8) {
     for (int64_t valueDim : {keyDim, (keyDim * 5 + 88) % 256 + 8}) {
       if (valueDim % 8 != 0)
@@ -69,19 +94,22 @@ TEST(ScheduleModelTest, KernelsTakeWhatTheirSchedulesSay) {
       const char *stores[] = {"dense", "paged<1>", "paged<16>", "packed", "paged<64>"};
       const Problem problem{keyDim % 16 ? 28 : 32, keyDim % 16 ? 4 : 8, keyDim, valueDim,
                             stores[(keyDim / 8 + valueDim / 8) % 5]};
-      for (auto [target, schedule] : {std::pair{"sm_80", "mma"}, {"sm_89", "mma"}, {"sm_90a", "auto"}}) {
-        Kernels kernels(context, problem, target, schedule);
-        ASSERT_TRUE(kernels.compiled) << target << " " << problem.text();
-        kernels.forEach([&](ScheduleAttr said, int64_t takes) {
-          EXPECT_TRUE(said.isComplete());
-          EXPECT_EQ(said.getSharedBytes(), takes) << target << " " << problem.text();
-          EXPECT_LE(takes, findChip(target)->sharedPerBlock) << target << " " << problem.text();
-          ++compiled;
-        });
-      }
+      for (auto [target, schedule] : {std::pair{"sm_80", "mma"}, {"sm_89", "mma"}, {"sm_90a", "auto"}})
+        ASSERT_NO_FATAL_FAILURE(check(problem, target, schedule));
     }
   }
   EXPECT_GT(compiled, 300);
+}
+
+TEST_F(KernelsTakeWhatTheirSchedulesSay, codes) {
+  for (int64_t keyDim = 16; keyDim <= 256; keyDim += 16) {
+    const int64_t valueDim = keyDim % 64 ? keyDim : 272 - keyDim;
+    const char *key = keyDim % 48 ? "f8E4M3FN" : "f16";
+    const char *value = keyDim % 80 && keyDim % 48 ? "f16" : "f8E4M3FN";
+    for (auto [target, schedule] : {std::pair{"sm_89", "mma"}, {"sm_90a", "auto"}})
+      ASSERT_NO_FATAL_FAILURE(check({32, 8, keyDim, valueDim, "paged<16>", key, value}, target, schedule));
+  }
+  EXPECT_EQ(compiled, 64);
 }
 
 // Two tiles of queries and the rings are 226 KiB of the 227; the barriers do not fit the last.

@@ -41,19 +41,21 @@ COMPILE = (
     SPECS
     + """
 import json, sys, time
-from attn import jit
+from attn.compiler import artifacts
+from attn.memory import devices
+from attn.run import kernels
 spec = globals()[sys.argv[1]]
-attn.devices.get_device("host")
+devices.get_device("host")
 begin = time.perf_counter()
 attn.compile(spec, device="host")
 seconds = time.perf_counter() - begin
 again = []
 for _ in range(20):
-    jit.clear_kernels()
+    kernels.clear_kernels()
     begin = time.perf_counter()
     attn.compile(spec, device="host")
     again.append(time.perf_counter() - begin)
-print(json.dumps([seconds, min(again), jit.counts.compiled, jit.counts.from_disk]))
+print(json.dumps([seconds, min(again), artifacts.counts.compiled, artifacts.counts.from_disk]))
 """
 )
 
@@ -170,7 +172,8 @@ RUN_ON_DRIVER = (
     SPECS
     + """
 import ctypes, json, sys, timeit, torch
-from attn import _attn, devices, slots
+from attn import _attn
+from attn.memory import devices, slots
 devices._devices["cuda:0"] = _attn.Device.cuda(0, library=sys.argv[1])
 look = slots._look_torch
 def look_on_gpu(tensor):

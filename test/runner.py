@@ -88,7 +88,8 @@ def main():
     junit = results / "lit.xml"
     lit = [LIT, "-sv", "--xunit-xml-output", junit, "--param", f"build={args.build}", "test"]
     suites.append(("lit", lit, junit))
-    for room in sorted({path.parent for path in (ROOT / "test").rglob("test_*.py")}):
+    tests = ROOT / "test"
+    for room in sorted({tests / path.relative_to(tests).parts[0] for path in tests.rglob("test_*.py")}):
         junit = results / f"python-{room.name}.xml"
         pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={junit}", room]
         suites.append((f"python {room.name}", pytest, junit))

@@ -21,11 +21,11 @@ MODULES = (
 )
 # What calls give and nobody makes.
 GIVEN = {
-    "attn.paged": ["CacheLayer"],
-    "attn.cache_change": ["CacheChange"],
-    "attn.cache_batch": ["CacheBatch"],
-    "attn.report": ["KernelReport"],
-    "attn.bundle": ["Bundle"],
+    "attn.cache.layer": ["CacheLayer"],
+    "attn.cache.change": ["CacheChange"],
+    "attn.cache.batch": ["CacheBatch"],
+    "attn.run.report": ["KernelReport"],
+    "attn.compiler.bundle": ["Bundle"],
 }
 NEEDS = {"attn.torch_ops": "torch", "attn.transformers": "transformers"}
 

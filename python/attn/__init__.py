@@ -26,66 +26,66 @@ from .errors import (
 
 if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from . import math as math
-    from .attention import attend as attend
-    from .bundle import load_bundle as load_bundle
-    from .checking import CheckReport as CheckReport
-    from .checking import check as check
-    from .classes import HeadClasses as HeadClasses
-    from .classes import heads as heads
-    from .jit import compile as compile
-    from .jit import forbid_compiling as forbid_compiling
-    from .jit import limit_kernels as limit_kernels
-    from .kernel import Kernel as Kernel
-    from .paged import CacheClass as CacheClass
-    from .paged import PagedCache as PagedCache
-    from .plan import Plan as Plan
-    from .samples import sample as sample
-    from .score import Score as Score
-    from .spec import Spec as Spec
-    from .stores import Dense as Dense
-    from .stores import Packed as Packed
-    from .stores import Paged as Paged
-    from .stores import Store as Store
-    from .tensors import bfloat16_bits as bfloat16_bits
-    from .tensors import from_bfloat16_bits as from_bfloat16_bits
-    from .visibility import Visibility as Visibility
-    from .visibility import all_tokens as all_tokens
-    from .visibility import causal as causal
-    from .visibility import recent as recent
-    from .visibility import sink as sink
-    from .visibility import window as window
+    from .cache.paged import PagedCache as PagedCache
+    from .cache.state import CacheClass as CacheClass
+    from .compiler.artifacts import forbid_compiling as forbid_compiling
+    from .compiler.bundle import load_bundle as load_bundle
+    from .describe.classes import HeadClasses as HeadClasses
+    from .describe.classes import heads as heads
+    from .describe.score import Score as Score
+    from .describe.spec import Spec as Spec
+    from .describe.stores import Dense as Dense
+    from .describe.stores import Packed as Packed
+    from .describe.stores import Paged as Paged
+    from .describe.stores import Store as Store
+    from .describe.visibility import Visibility as Visibility
+    from .describe.visibility import all_tokens as all_tokens
+    from .describe.visibility import causal as causal
+    from .describe.visibility import recent as recent
+    from .describe.visibility import sink as sink
+    from .describe.visibility import window as window
+    from .memory.tensors import bfloat16_bits as bfloat16_bits
+    from .memory.tensors import from_bfloat16_bits as from_bfloat16_bits
+    from .run.attention import attend as attend
+    from .run.checking import CheckReport as CheckReport
+    from .run.checking import check as check
+    from .run.kernel import Kernel as Kernel
+    from .run.kernels import compile as compile
+    from .run.kernels import limit_kernels as limit_kernels
+    from .run.plan import Plan as Plan
+    from .run.samples import sample as sample
 
-# Where each public name lies. No module has the name of something public it defines: importing the one would
-# replace the other.
+# Where each public name lies. No module or room has the name of something public: importing the one would replace the
+# other.
 _LAZY: dict[str, str] = {
-    "CacheClass": "paged",
-    "CheckReport": "checking",
-    "Dense": "stores",
-    "HeadClasses": "classes",
-    "Kernel": "kernel",
-    "Packed": "stores",
-    "Paged": "stores",
-    "PagedCache": "paged",
-    "Plan": "plan",
-    "Score": "score",
-    "Spec": "spec",
-    "Store": "stores",
-    "Visibility": "visibility",
-    "all_tokens": "visibility",
-    "attend": "attention",
-    "bfloat16_bits": "tensors",
-    "causal": "visibility",
-    "check": "checking",
-    "compile": "jit",
-    "forbid_compiling": "jit",
-    "from_bfloat16_bits": "tensors",
-    "heads": "classes",
-    "limit_kernels": "jit",
-    "load_bundle": "bundle",
-    "recent": "visibility",
-    "sample": "samples",
-    "sink": "visibility",
-    "window": "visibility",
+    "CacheClass": "cache.state",
+    "CheckReport": "run.checking",
+    "Dense": "describe.stores",
+    "HeadClasses": "describe.classes",
+    "Kernel": "run.kernel",
+    "Packed": "describe.stores",
+    "Paged": "describe.stores",
+    "PagedCache": "cache.paged",
+    "Plan": "run.plan",
+    "Score": "describe.score",
+    "Spec": "describe.spec",
+    "Store": "describe.stores",
+    "Visibility": "describe.visibility",
+    "all_tokens": "describe.visibility",
+    "attend": "run.attention",
+    "bfloat16_bits": "memory.tensors",
+    "causal": "describe.visibility",
+    "check": "run.checking",
+    "compile": "run.kernels",
+    "forbid_compiling": "compiler.artifacts",
+    "from_bfloat16_bits": "memory.tensors",
+    "heads": "describe.classes",
+    "limit_kernels": "run.kernels",
+    "load_bundle": "compiler.bundle",
+    "recent": "describe.visibility",
+    "sample": "run.samples",
+    "sink": "describe.visibility",
+    "window": "describe.visibility",
 }
 
 _MODULES: tuple[str, ...] = ("math",)

@@ -33,7 +33,7 @@ def specs_of(path: Path) -> list[object]:
 
 
 def _specs_in(value: object) -> Iterator[object]:
-    from .spec import Spec
+    from .describe.spec import Spec
 
     if isinstance(value, Spec):
         yield value
@@ -69,21 +69,22 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _compile_all(options: argparse.Namespace) -> int:
-    from . import jit
-    from .bundle import write_bundle
+    from .compiler.artifacts import artifact
+    from .compiler.bundle import write_bundle
+    from .compiler.requests import Request, request_for
 
     forms = ["host", "cuda"] if options.device == "both" else [options.device]
     requests = dict.fromkeys(
-        jit.request_for(spec, target=target, schedule=options.schedule, form=form)
+        request_for(spec, target=target, schedule=options.schedule, form=form)
         for path in options.files
         for spec in specs_of(path)
         for target in options.target or ["sm_90a"]
         for form in forms
     )
 
-    def compiled(request: jit.Request) -> tuple:
+    def compiled(request: Request) -> tuple:
         begin = time.perf_counter()
-        key, entry = jit.artifact(request)
+        key, entry = artifact(request)
         print(
             f"{key}  {request.name()}: {len(entry.payload)} bytes, {time.perf_counter() - begin:.2f} s",
             flush=True,

@@ -79,7 +79,7 @@ def _devices() -> dict[str, object]:
 
 
 def _device(name: str) -> dict[str, object]:
-    from .devices import get_device
+    from .memory.devices import get_device
 
     device = get_device(name)
     return {"name": device.name, "target": device.target, "code": device.form} | dict(device.properties)
@@ -96,10 +96,11 @@ def _ptxas() -> dict[str, str]:
 
 
 def _cache() -> dict[str, object]:
-    from . import jit
+    from .compiler.artifacts import disk_cache
+    from .run import kernels
 
-    return jit.disk_cache().state() | {
-        "in memory": f"{jit.kernels_in_memory()} of at most {jit._most} kernels"
+    return disk_cache().state() | {
+        "in memory": f"{kernels.kernels_in_memory()} of at most {kernels._most} kernels"
     }
 
 

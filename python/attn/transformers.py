@@ -27,12 +27,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from . import torch_ops
-from .errors import SpecError, TensorError, expected
-from .head_gates import RETRIEVAL, HeadGates, head_gates, read_head_gates
-from .spec import Spec
-from .stores import Packed
-from .transformers_cache import PagedCache, attend_pages, layer_of
-from .transformers_fallback import (
+from .adapters.transformers_cache import PagedCache, attend_pages, layer_of
+from .adapters.transformers_fallback import (
     NAME,
     FallbackWarning,
     attend_in_pytorch,
@@ -40,8 +36,12 @@ from .transformers_fallback import (
     unserved,
     watch_models,
 )
-from .transformers_mask import SpanMask, make_mask
-from .visibility import all_tokens
+from .adapters.transformers_mask import SpanMask, make_mask
+from .describe.spec import Spec
+from .describe.stores import Packed
+from .describe.visibility import all_tokens
+from .errors import SpecError, TensorError, expected
+from .head_gates import RETRIEVAL, HeadGates, head_gates, read_head_gates
 
 __all__ = ["FallbackWarning", "PagedCache", "apply_head_gates", "attention_forward", "set_fallback"]
 

@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = Path(os.environ.get("ATTN_BUILD", ROOT / "build")) / "python"
 
@@ -13,3 +15,18 @@ if not os.environ.get("ATTN_INSTALLED"):
     sys.path.insert(0, package)
     # For the processes that tests start.
     os.environ["PYTHONPATH"] = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+@pytest.fixture
+def fresh(tmp_path, monkeypatch):
+    """A process that has compiled nothing, and an empty disk."""
+    from attn.compiler import artifacts
+    from attn.run import kernels
+
+    monkeypatch.setenv("ATTN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(kernels, "_kernels", {})
+    monkeypatch.setattr(artifacts, "_bundled", {})
+    monkeypatch.setattr(artifacts, "counts", artifacts.Counts())
+    artifacts.disk_cache.cache_clear()
+    yield tmp_path
+    artifacts.disk_cache.cache_clear()

@@ -18,7 +18,10 @@ import ctypes, os, sys
 sys.path[:0] = sys.argv[1:2]
 import numpy
 import attn
-from attn import _attn, devices, pages, slots
+from attn import _attn
+from attn.cache import pages
+from attn.compiler import requests
+from attn.memory import devices, slots
 
 fake = ctypes.CDLL(sys.argv[2])
 fake.fakeCudaStream.restype = ctypes.c_void_p
@@ -125,8 +128,8 @@ def test_a_captured_call_keeps_its_plan():
     in_process(
         CAPTURE
         + """
-from attn import attention
-attention._stream = lambda q: 5
+from attn.run import direct
+direct._stream = lambda q: 5
 def call(tokens):
     q, k, v, out = (zeros(1, tokens, heads, 64) for heads in (4, 2, 2, 4))
     attn.attend(q, k, v, causal=True, out=out)
@@ -134,12 +137,12 @@ call(33)
 with capture(5):
     call(33)
     refused(lambda: call(34), "plan: expected to be made and updated before")
-(captured,) = [call for call in attention._calls.values() if call.pinned]
+(captured,) = [call for call in direct._calls.values() if call.pinned]
 plan, rows = captured.plan, captured.plan.rows
 for tokens in range(40, 140):
     call(tokens)
 assert captured.alive and plan.rows == rows
-assert all(call is captured or call.plan is not plan for call in attention._calls.values())
+assert all(call is captured or call.plan is not plan for call in direct._calls.values())
 """
     )
 
@@ -184,7 +187,7 @@ def test_reports_of_gpu_kernels_have_what_ptxas_said():
     in_process("""
 report = kernel.report(q, cache.layer(0), plan, out=out, lse=lse)
 assert report.measured_seconds > 0 and report.predicted_seconds > 0
-if attn.jit.build_info()["ptxas"]:
+if requests.build_info()["ptxas"]:
     assert kernel.about["forms"] == ["ptx", "cubin"]
     assert all(f.registers > 0 and f.spill_bytes == 0 for f in report.functions), str(report)
 """)

@@ -12,6 +12,7 @@ import numpy
 import pytest
 
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+from attn.run import kernels  # noqa: E402
 from kernel_problem import DIM, KV_HEADS, LENGTHS, PAGES, Q_HEADS, Problem, spec  # noqa: E402
 
 ODD = [
@@ -186,7 +187,7 @@ def test_what_was_let_go_of_lives_as_long_as_it_is_used(kernel):
     own = attn.compile(spec(name="let_go"), device="host")
     plan = own.plan(batch)
     del cache, batch, own
-    attn.jit.clear_kernels()
+    kernels.clear_kernels()
     gc.collect()
     o = plan.kernel.run(numpy.ones((1, Q_HEADS, DIM), numpy.float16), layer, plan)
     assert numpy.array_equal(o, numpy.ones_like(o))
@@ -256,7 +257,7 @@ def test_threads_that_share_everything(kernel):
         lambda: kernel.run(problem.q, (problem.k, problem.v), plan),
         lambda: plan.update(problem.batch | {"kv.lengths": [length - 1 for length in LENGTHS]}),
         lambda: (plan.explain(), plan.stats, plan.svg()),
-        lambda: (attn.jit.clear_kernels(), attn.compile(spec(), device="host")),
+        lambda: (kernels.clear_kernels(), attn.compile(spec(), device="host")),
         change,
         change,
     ]

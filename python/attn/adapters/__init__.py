@@ -1,0 +1,1 @@
+"""attn inside of PyTorch's and Transformers' own programs. What needs either stands here or in torch_*.py of run."""

@@ -1,0 +1,153 @@
+"""What models of Transformers ask for and attn does not serve: it runs in PyTorch, or is refused by name.
+
+`set_fallback` says which. Masks reach attention as objects (transformers_mask.py) that become real masks where a model
+computes with them; models with attention of their own are told apart when they are made, since they would never ask.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from ..errors import TensorError
+
+NAME = "attn"
+
+
+class FallbackWarning(UserWarning):
+    """Something ran in PyTorch because attn does not serve it. Once for each model and cause."""
+
+
+_falls_back = True
+_warned: set[tuple[str, str]] = set()
+_guard = threading.Lock()
+
+
+def set_fallback(allowed: bool) -> bool:
+    """What happens where a model asks for attention that attn does not serve.
+
+    True (the default): it runs in PyTorch (SDPA, or plain operations where SDPA has no soft cap or sinks), and a
+    FallbackWarning names the model and the cause, once for each. False: TensorError, which names both. Gives what was
+    set before. Holds for the process; models whose attention is their own are told apart when they are made.
+    """
+    global _falls_back
+    before, _falls_back = _falls_back, bool(allowed)
+    return before
+
+
+@torch._dynamo.assume_constant_result
+def unserved(model: str, cause: str, detail: str = "") -> None:
+    """Warns, or refuses. Compiled code says so when it is traced."""
+    told = f"{model}: {cause}{detail}, which attn does not serve"
+    if not _falls_back:
+        raise TensorError(
+            f"{told}; take another attn_implementation, or allow PyTorch's with attn.transformers.set_fallback(True)"
+        )
+    with _guard:
+        if (model, cause) in _warned:
+            return
+        _warned.add((model, cause))
+    warnings.warn(
+        f"attn: {told}: it runs in PyTorch (attn.transformers.set_fallback(False) refuses instead)",
+        FallbackWarning,
+        stacklevel=2,
+    )
+
+
+# --- Attention in PyTorch ------------------------------------------------------------------------------------
+
+
+def attend_in_pytorch(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    dropout: float,
+    scale: float,
+    causal: bool,
+    softcap: float,
+    sinks: Tensor | None,
+) -> Tensor:
+    """`attention_forward` without attn. `mask`, bool or added, `[batch, 1 or q_heads, rows, tokens]`; `causal` where
+    there is none."""
+    group = query.shape[1] // key.shape[1]
+    if group > 1:
+        key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
+    rows, tokens = query.shape[2], key.shape[2]
+    if mask is None and causal:  # the rows are the last ones
+        mask = torch.ones(rows, tokens, dtype=torch.bool, device=query.device).tril(tokens - rows)
+    if not softcap and sinks is None:
+        if mask is not None and mask.dtype != torch.bool:
+            mask = mask.to(query.dtype)
+        out = nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=dropout, scale=scale
+        )
+        return out.transpose(1, 2).contiguous()
+    scores = (query @ key.transpose(2, 3)).float() * scale
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    if sinks is not None:
+        of_heads = sinks.float().reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+        scores = torch.cat([scores, of_heads], -1)
+    weights = torch.softmax(scores, -1).nan_to_num(0.0)[..., :tokens].to(query.dtype)
+    return (nn.functional.dropout(weights, dropout) @ value).transpose(1, 2).contiguous()
+
+
+# --- Models with attention of their own ----------------------------------------------------------------------
+
+
+def own_attention(model: type[nn.Module]) -> str | None:
+    """Why a model's attention never reaches an implementation that was registered; None if it does. It can only be read
+    from the file that the model is written in: Transformers asks the same way whether an implementation can be set."""
+    home = sys.modules.get(model.__module__)
+    try:
+        source = inspect.getsource(home)
+    except (OSError, TypeError):  # written in a notebook, for example
+        return None
+    for of_module in vars(home).values():
+        table = isinstance(of_module, dict) and "eager" in of_module and NAME not in of_module
+        if table and all(isinstance(layer, type) for layer in of_module.values()):
+            return "has a class of attention for each implementation that it knows"
+    if '_attn_implementation in ("eager", "sdpa")' in source:
+        return "selects tokens in a mask that it makes for eager attention and SDPA only"
+    layers = (
+        layer
+        for layer in vars(home).values()
+        if isinstance(layer, type) and layer.__module__ == home.__name__ and "Attention" in layer.__name__
+    )
+    if "ALL_ATTENTION_FUNCTIONS" not in source and any(issubclass(layer, nn.Module) for layer in layers):
+        return "has attention of its own that calls no attn_implementation"
+    return None
+
+
+def _checked(ask: Callable) -> Callable:
+    """PreTrainedModel.get_correct_attn_implementation, which also replaces SDPA by eager attention where a model has no
+    SDPA: likewise for attn."""
+
+    def get_correct_attn_implementation(
+        self: PreTrainedModel, requested_attention: str | None, is_init_check: bool = False
+    ) -> str:
+        if requested_attention == NAME and (cause := own_attention(type(self))):
+            unserved(type(self).__name__, cause)
+            requested_attention = None
+        return ask(self, requested_attention, is_init_check)
+
+    get_correct_attn_implementation.attn_asks = ask
+    return get_correct_attn_implementation
+
+
+def watch_models() -> None:
+    """From now on models with attention of their own fall back when they are made, or are refused."""
+    ask = PreTrainedModel.get_correct_attn_implementation
+    if not hasattr(ask, "attn_asks"):
+        PreTrainedModel.get_correct_attn_implementation = _checked(ask)

@@ -1,0 +1,1 @@
+"""Paged caches: sequences that grow, branch and speculate, and their rows as kernels take them."""

@@ -1,0 +1,155 @@
+"""The rows of one step over a cache, for any kernel whose operands show that cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy
+
+from .. import _attn
+from ..errors import PlanError, expected
+from ..memory.devices import failed
+from ..memory.tables import int32_array
+from ..run.kernel import Kernel
+from ..run.prepared import Prepared
+from ..run.rows import RowOrder
+from .integers import items, whole
+from .state import CacheState
+
+
+class CacheBatch:
+    """Made by `PagedCache.batch`. Rows are those of the requests in their order; a plan may number them otherwise
+    (`user_row`)."""
+
+    def __init__(
+        self,
+        cache: CacheState,
+        requests: Sequence,
+        classes: Sequence[int] | None,
+        ends: Sequence[int] | None,
+        max_pages: int = 0,
+    ):
+        self.cache = cache
+        self.max_pages = whole("max_pages", max_pages, 0)
+        if not isinstance(requests, Sequence) or isinstance(requests, (str, bytes)):
+            requests = items("requests", requests)
+        self.groups = [_group(index, request) for index, request in enumerate(requests)]
+        if not self.groups:
+            raise PlanError("requests: expected one or more nodes, got none")
+        self.classes = tuple(int32_array("classes", classes).tolist()) if classes is not None else ()
+        self.ends = tuple(int32_array("ends", ends).tolist()) if ends is not None else ()
+        self._made: dict[Kernel, tuple[_attn.BatchBuilder, Prepared, tuple]] = {}
+
+    @property
+    def rows(self) -> int:
+        """Query rows of all requests."""
+        return sum(
+            rows + (self.cache.draft_tokens(node) if draft else 0) for node, rows, draft in self.groups
+        )
+
+    def update(self) -> None:
+        """The next step of decoding, after the requests' nodes were appended to: the same rows, which are the last
+        ones of their nodes wherever these end now. Then update the plans. Costs no more than what has changed."""
+        for kernel in list(self._made):
+            builder, prepared, operands = self._made[kernel]
+            try:
+                if not builder.update(self.cache._native, prepared.native):
+                    self._make(kernel, builder, operands)
+            except _attn.Failure as failure:
+                raise failed(failure, PlanError) from None
+
+    def user_row(self, kernel: Kernel) -> numpy.ndarray:
+        """The user's row of each row of the kernel's batch, int32 [rows]; `Kernel.run` with rows="batch" takes queries
+        in this order, and gives results in it."""
+        return numpy.frombuffer(self._prepare_for(kernel).native.user_row, dtype=numpy.int32)
+
+    def batch_row(self, kernel: Kernel) -> numpy.ndarray:
+        """The way back: the batch's row of each of the user's."""
+        return numpy.frombuffer(self._prepare_for(kernel).native.batch_row, dtype=numpy.int32)
+
+    def operands(self, kernel: Kernel) -> tuple[tuple[int, bool, bool, int] | None, ...]:
+        """What each operand of the kernel shows: head class, nodes, drafts, tokens of a page. None for an operand of
+        which no row sees anything."""
+        self._prepare_for(kernel)
+        return self._made[kernel][2]
+
+    def _prepare_for(self, kernel: Kernel) -> Prepared:
+        if kernel not in self._made:
+            operands = operands_of(self.cache, kernel)
+            shown = dict(zip(kernel._operands, operands, strict=True))
+            read = [shown[operand["argument"]][:3] for operand in kernel.manifest["operands"]]
+            builder = _attn.BatchBuilder(kernel._native, operands=read, max_pages=self.max_pages)
+            try:
+                self._make(kernel, builder, operands)
+            except _attn.Failure as failure:
+                raise failed(failure, PlanError) from None
+        return self._made[kernel][1]
+
+    def _make(self, kernel: Kernel, builder: _attn.BatchBuilder, operands: tuple) -> None:
+        ends = self.ends or kernel.ends
+        native = builder.build(self.cache._native, self.groups, classes=self.classes, ends=ends)
+        sizes = {"rows": native.rows}
+        for name, operand in zip(kernel._operands, operands, strict=True):
+            if operand is None:
+                continue
+            head_class, _, _, page = operand
+            sizes[f"{name}.pages"] = self.cache._classes[head_class].pages * self.cache.page_size // page
+        order = RowOrder.of(native.user_row, native.batch_row)
+        self._made[kernel] = builder, Prepared(native, sizes, self.classes, order), operands
+
+    def __repr__(self) -> str:
+        return f"<attn.CacheBatch of {len(self.groups)} requests, {self.rows} rows>"
+
+
+def _group(index: int, request: object) -> tuple[int, int, bool]:
+    """A node stands for its last token; (node, rows) for its last rows; (node, rows, True) for these and its draft."""
+    parts = request if isinstance(request, (tuple, list)) else (request, 1)
+    node, rows, draft = (
+        (*parts, False) if len(parts) == 2 else parts if len(parts) == 3 else (None, None, None)
+    )
+    whole = all(isinstance(n, (int, numpy.integer)) and not isinstance(n, bool) for n in (node, rows))
+    if not whole or not isinstance(draft, bool) or not 0 <= rows < 1 << 31 or not 0 <= node < 1 << 64:
+        legal = "a node, (node, rows) or (node, rows, draft)"
+        raise expected(PlanError, f"requests[{index}]", legal, request)
+    return int(node), int(rows), draft
+
+
+def operands_of(cache: CacheState, kernel: Kernel) -> tuple[tuple[int, bool, bool, int] | None, ...]:
+    """Which part of the cache each operand shows: its head class, by name; nodes where its pages are the nodes', drafts
+    where they are the drafts'; None where no kernel reads it. Refuses what cannot be."""
+    arguments = [argument for argument in kernel.manifest["arguments"] if argument["role"] == "kv"]
+    names = [head_class.name for head_class in cache._classes]
+    if cache.device != kernel.device:
+        raise PlanError(f"batch: a cache on {cache.device} for a kernel on {kernel.device}")
+    found: list[tuple[int, bool, bool, int] | None] = []
+    read = {operand["argument"] for operand in kernel.manifest["operands"]}
+    for argument in arguments:
+        if argument["name"] not in read:
+            found.append(None)
+            continue
+        name, wanted = argument["name"], argument.get("head_class")
+        if wanted is None and len(names) > 1:
+            raise PlanError(
+                f"{name}: the cache has a store for each of {', '.join(names)}, and this operand shows no class; "
+                "describe it with Paged(head_class=...)"
+            )
+        if wanted is not None and wanted not in names:
+            raise PlanError(f"{name}: shows head class {wanted!r}, and the cache has {', '.join(names)}")
+        head_class = names.index(wanted) if wanted is not None else 0
+        store = "paged" if argument["store"] == "paged" else argument["store"]
+        page, legal = argument.get("page", 0), {cache.page_size, cache.draft_page}
+        facts = {
+            "kv_heads": (argument.get("kv_heads") or cache.kv_heads, cache.kv_heads),
+            "head_dim": (argument["key_dim"], cache.head_dim),
+            "value_dim": (argument["value_dim"], cache.value_dim),
+            "dtype": (argument["key_dtype"], cache._dtype),
+        }
+        for fact, (of_kernel, of_cache) in facts.items():
+            if of_kernel != of_cache:
+                raise PlanError(f"{name}: the kernel has {fact} {of_kernel}, and the cache {of_cache}")
+        if store != "paged" or page not in legal:
+            given_store = f"paged<{page}>" if store == "paged" else store
+            pages = " or ".join(f"paged<{size}>" for size in sorted(legal))
+            raise PlanError(f"{name}: the kernel's store is {given_store}, and the cache is {pages}")
+        found.append((head_class, page == cache.page_size, page == cache.draft_page, page))
+    return tuple(found)

@@ -1,0 +1,123 @@
+"""New tokens of a paged cache, on their way into its pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy
+
+from .. import _attn
+from ..errors import PlanError, expected
+from ..memory.devices import stream_number
+from ..memory.tables import int32_array
+from .pages import look_rows, take_heads
+from .state import CacheState
+
+
+class CacheChange:
+    """New tokens, for which there is room and whose keys and values are still to be written: all layers before the
+    next change."""
+
+    def __init__(self, cache: CacheState, movement: _attn.Movement):
+        self._cache = cache
+        self._movement = movement
+        self._missing = set(range(cache.layers)) if movement.rows else set()
+
+    @property
+    def rows(self) -> int:
+        """New tokens."""
+        return self._movement.rows
+
+    def slots(self, head_class: int = 0) -> numpy.ndarray:
+        """Where the row of each new token goes, for those who write themselves: page * page_size + place in the page,
+        int64; -1 where the class does not keep it."""
+        found = numpy.full(self.rows, -1, numpy.int64)
+        for of_class, row, page, place, count in self._movement.writes:
+            if of_class == head_class:
+                begin = page * self._cache.page_size + place
+                found[row : row + count] = numpy.arange(begin, begin + count)
+        return found
+
+    def write(
+        self, layer: int, k: object, v: object, *, classes: Sequence[int] | None = None, stream: object = None
+    ) -> None:
+        """Writes a layer's new keys and values, [rows, kv_heads, head_dim] and [rows, kv_heads, value_dim], contiguous
+        and where the cache is. `classes`: of each KV head in this layer, where classes have stores of their own."""
+        self._write(self._cache._layer_number(layer), 1, k, v, (), classes, stream)
+
+    def write_all(
+        self, k: object, v: object, *, classes: Sequence[int] | None = None, stream: object = None
+    ) -> None:
+        """The same for all layers at once: [layers, rows, kv_heads, head_dim]."""
+        self._write(0, self._cache.layers, k, v, (self._cache.layers,), classes, stream)
+
+    def skip(self) -> None:
+        """Says that the caller writes the keys and values itself, to `slots` of `cache.layer(i).k` and `.v`."""
+        self._missing.clear()
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self._missing and self._cache._unwritten is self:
+            self._cache._unwritten = None
+
+    def _write(self, first: int, layers: int, k, v, front: tuple, classes, stream) -> None:
+        cache, keep = self._cache, []
+        done = sorted(set(range(first, first + layers)) - self._missing)
+        if self.rows and done:
+            raise PlanError(f"layer: the keys and values of this change were written before in layers {done}")
+        number = stream_number(cache.device, stream)
+        heads = self._heads(first, layers, classes)
+        moves = []
+        for index, of_class in enumerate(heads):
+            looks = []
+            for name, tensor, dim in (("k", k, cache.head_dim), ("v", v, cache.value_dim)):
+                sizes = (*front, self.rows, cache.kv_heads, dim)
+                shape = cache._runs[index][0].shape
+                found = look_rows(name, tensor, sizes, shape, number, keep)
+                if of_class is not None:
+                    tensor = take_heads(name, tensor, of_class, len(front) + 1)
+                    keep.append(tensor)
+                    found = look_rows(name, tensor, (*sizes[:-2], len(of_class), dim), shape, number, keep)
+                looks.append(found)
+            for run in cache._runs[index]:
+                begin, end = max(first, run.first), min(first + layers, run.first + run.layers)
+                if begin < end:
+                    size = [self.rows * n * (begin - first) for n in run.token_bytes]
+                    moves.append(
+                        (
+                            run,
+                            index,
+                            begin,
+                            end - begin,
+                            [(at[0] + n, at[1]) for at, n in zip(looks, size, strict=True)],
+                        )
+                    )
+        for run, index, begin, count, rows in moves:
+            run.move(self._movement, index, begin, count, tuple(rows), number)
+        self._missing -= set(range(first, first + layers))
+        self._settle()
+
+    def _heads(self, first: int, layers: int, classes: Sequence[int] | None) -> list[list[int] | None]:
+        """Of each class its KV heads, in order; None: all of them."""
+        cache = self._cache
+        if not cache._own_stores:
+            if classes is not None:
+                raise PlanError("classes: this cache has one store for all heads")
+            return [None]
+        if classes is None:
+            raise PlanError(
+                "classes: expected the class of each KV head, since classes have stores of their own"
+            )
+        classes = int32_array("classes", classes).tolist()
+        found = [[h for h, c in enumerate(classes) if c == i] for i in range(len(cache._classes))]
+        for layer in range(first, first + layers):
+            legal = [c.heads[layer] for c in cache._classes]
+            if len(classes) != cache.kv_heads or [len(heads) for heads in found] != legal:
+                text = ", ".join(f"{n} of {c.name}" for n, c in zip(legal, cache._classes, strict=True))
+                raise expected(
+                    PlanError,
+                    "classes",
+                    f"the classes of {cache.kv_heads} heads, {text} in layer {layer}",
+                    classes,
+                )
+        return found

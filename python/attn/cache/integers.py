@@ -1,0 +1,37 @@
+"""Whole numbers from outside: no bool, no float, within 32 bits."""
+
+from __future__ import annotations
+
+import numpy
+
+from ..errors import PlanError, expected
+
+_MOST = (1 << 31) - 1
+
+
+def whole(name: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)) or not least <= value <= _MOST:
+        nearest = least if not isinstance(value, int) or value < least else _MOST
+        raise expected(PlanError, name, f"a whole number from {least} to {_MOST}", value, nearest=nearest)
+    return int(value)
+
+
+def node_number(node: object) -> int:
+    if isinstance(node, bool) or not isinstance(node, (int, numpy.integer)):
+        raise expected(PlanError, "node", "a node, as add, branch and fork give it", node)
+    return int(node)
+
+
+def items(name: str, values: object) -> list:
+    try:
+        return list(values)
+    except TypeError:
+        raise expected(PlanError, name, "a sequence", values) from None
+
+
+def integers(name: str, values: object) -> list[int]:
+    values = items(name, values)
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)):
+            raise expected(PlanError, name, "whole numbers", value)
+    return [int(value) for value in values]

@@ -1,0 +1,65 @@
+"""One layer of a paged cache, as Kernel.run takes it."""
+
+from __future__ import annotations
+
+from ..errors import PlanError, TensorError
+from ..memory.slots import NOTHING, Look
+from ..run.plan import Plan
+from .batch import CacheBatch
+from .pages import Run
+from .state import CacheState
+
+
+class CacheLayer:
+    """Keys and values of one layer, for Kernel.run in place of all operands."""
+
+    def __init__(self, cache: CacheState, index: int):
+        self.cache = cache
+        self.index = index
+        self._found: dict[tuple, list[Look]] = {}
+
+    def _run(self, head_class: int) -> Run:
+        return next(run for run in reversed(self.cache._runs[head_class]) if run.first <= self.index)
+
+    @property
+    def k(self) -> object:
+        """[pages, page_size, kv_heads, head_dim], the pages themselves; of several classes the first's."""
+        return self.keys()
+
+    @property
+    def v(self) -> object:
+        """[pages, page_size, kv_heads, value_dim]"""
+        return self.values()
+
+    def keys(self, head_class: int = 0) -> object:
+        """Of a class with a store of its own."""
+        run = self._run(head_class)
+        return run.k[self.index - run.first]
+
+    def values(self, head_class: int = 0) -> object:
+        """Of a class with a store of its own."""
+        run = self._run(head_class)
+        return run.v[self.index - run.first]
+
+    def _looks(self, plan: Plan) -> list[Look]:
+        """Keys and values of each operand of the plan's kernel."""
+        batch = plan.batch
+        if type(batch) is not CacheBatch or batch.cache is not self.cache:
+            raise TensorError(
+                "operands: this layer is of another cache than the one that the plan was made from"
+            )
+        _, prepared, operands = batch._made[plan.kernel]
+        if prepared is not plan._prepared:
+            raise PlanError("plan: its batch has changed since it was planned; call plan.update() first")
+        found = self._found.get(operands)
+        if found is None:
+            found = self._found[operands] = [
+                of_part
+                for operand in operands
+                for of_part in (
+                    (NOTHING, NOTHING)
+                    if operand is None
+                    else self._run(operand[0]).looks_at(self.index, operand[3])
+                )
+            ]
+        return found

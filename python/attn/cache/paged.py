@@ -1,0 +1,167 @@
+"""A cache of keys and values in pages, for sequences that grow, branch and speculate.
+
+    cache = attn.PagedCache(layers=32, pages=4096, page_size=16, kv_heads=8, head_dim=128, dtype="bfloat16")
+    a, b = cache.add(), cache.add()                     # two empty sequences
+    change = cache.append([a, b], [100, 7])             # room for their prompts, in all layers
+    batch = cache.batch([(a, 100), (b, 7)])             # all those tokens are query rows
+    plan = kernel.plan(batch)
+    for i, layer in enumerate(model):
+        change.write(i, keys, values)                   # [107, kv_heads, head_dim]
+        out = kernel.run(q, cache.layer(i), plan)
+
+A *node* is a number that names a run of tokens; a sequence is a node without a parent. Branching a node
+gives children below it, which share its tokens: a tree of any shape. Everything that changes the cache is
+all or nothing, and OutOfPages changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy
+
+from .. import _attn
+from ..errors import PlanError
+from ..memory.devices import stream_number
+from .batch import CacheBatch
+from .change import CacheChange
+from .integers import integers, items, node_number, whole
+from .layer import CacheLayer
+from .state import CacheState
+
+
+class PagedCache(CacheState):
+    """Pages for `layers` layers, and who holds which.
+
+    pages         of the pool; a page holds `page_size` tokens, in every layer
+    kv_heads, head_dim, value_dim, dtype    as in the Spec
+    draft_page    chains of drafts begin at multiples of it. By default page_size: drafts and nodes are one operand.
+                  1 wastes no slot; drafts are then an operand of their own, Paged(page_size=1)
+    classes       head classes with stores of their own (CacheClass), instead of `pages`
+    device        as of attn.compile
+
+    What a streaming class gives back at the next change to a node, rows of the change before may still see: run them
+    first. Memory is PyTorch's where it was imported, else NumPy's (bfloat16 as uint16 bits, or ml_dtypes'). One thread at a
+    time. Errors: PlanError, OutOfPages, TensorError, each before anything has changed.
+    """
+
+    _layers: dict[int, CacheLayer]
+    _unwritten: CacheChange | None
+
+    # --- Changes ---------------------------------------------------------------------------------------------
+
+    def add(self) -> int:
+        """An empty sequence: a node without a parent."""
+        return self._change(self._native.create_root)
+
+    def append(self, nodes: int | Sequence[int], tokens: int | Sequence[int] = 1) -> CacheChange:
+        """Room for new tokens at the ends of leaves: as many at each, or a number for each. Rows of the change are
+        the tokens of the first node, then those of the second, and so on."""
+        _, change = self.apply(append=nodes, tokens=tokens)
+        return change
+
+    def branch(self, node: int, children: int = 2) -> list[int]:
+        """New empty children that share all tokens of the node, which grows no more while it has any. No copies."""
+        return self._change(self._native.branch, node_number(node), whole("children", children, 1))
+
+    def prune(self, *nodes: int) -> None:
+        """Removes nodes with all that is below them; of a sequence it frees all pages."""
+        self.apply(prune=nodes)
+
+    def fork(self, leaf: int) -> int:
+        """A second leaf with the same tokens; both go on as sequences. Copies the last partial page, at once."""
+        twin, movement = self._change(self._native.fork, node_number(leaf))
+        self._moved(movement)
+        return twin
+
+    def evict(self, node: int) -> None:
+        """Says that rows will come only below this node: streaming classes give back what those do not see."""
+        self._change(self._native.evict, node_number(node))
+
+    def speculate(self, leaf: int, parents: Sequence[int]) -> CacheChange:
+        """Gives a leaf a tree of speculated tokens: the token before each, or -1. Rows of the change are the tokens in
+        the order given. The leaf cannot change before `commit`."""
+        return self._moved(
+            self._change(self._native.speculate, node_number(leaf), integers("parents", parents))
+        )
+
+    def commit(self, leaf: int, token: int) -> None:
+        """Keeps of a draft the path that ends with `token` (-1: nothing), moved behind the leaf's own tokens, at once,
+        and drops the rest. Never out of pages."""
+        self._moved(self._change(self._native.commit, node_number(leaf), whole("token", token, -1)))
+
+    def apply(
+        self,
+        *,
+        prune: Sequence[int] = (),
+        append: int | Sequence[int] = (),
+        tokens: int | Sequence[int] = 1,
+        branch: Sequence[tuple[int, int, int]] = (),
+    ) -> tuple[list[int], CacheChange]:
+        """All of it or nothing: prune nodes first; append `tokens` to nodes; branch (node, children, tokens of each
+        child). Gives the children, and the change with the rows of appends, then those of children."""
+        nodes = (
+            [node_number(append)] if isinstance(append, (int, numpy.integer)) else integers("append", append)
+        )
+        counts = (
+            [tokens] * len(nodes) if isinstance(tokens, (int, numpy.integer)) else integers("tokens", tokens)
+        )
+        if len(counts) != len(nodes):
+            raise PlanError(
+                f"tokens: expected one number, or one for each of {len(nodes)} nodes, got {len(counts)}"
+            )
+        for count in counts:
+            whole("tokens", count, 0)
+        children, movement = self._change(
+            self._native.apply,
+            prune=integers("prune", prune),
+            append=list(zip(nodes, (int(count) for count in counts), strict=True)),
+            branch=[tuple(integers("branch", part)) for part in items("branch", branch)],
+        )
+        return children, self._moved(movement)
+
+    def _change(self, call, *arguments: object, **named: object):
+        if self._unwritten is not None:
+            missing = sorted(self._unwritten._missing)
+            raise PlanError(
+                f"cache: the keys and values of the last change were not written in layers {missing}; write them, or "
+                "say change.skip() where your own code does"
+            )
+        return self._ask(call, *arguments, **named)
+
+    def _moved(self, movement: _attn.Movement) -> CacheChange:
+        """What needs no new tokens happens at once, in all layers."""
+        change = CacheChange(self, movement)
+        if movement.rows > 0:
+            self._unwritten = change
+        elif movement.copies:
+            for index, runs in enumerate(self._runs):
+                for run in runs:
+                    run.move(movement, index, run.first, run.layers, None, stream_number(self.device, None))
+        return change
+
+    # --- For kernels -----------------------------------------------------------------------------------------
+
+    def batch(
+        self,
+        requests: Sequence[int | tuple],
+        *,
+        classes: Sequence[int] | None = None,
+        ends: Sequence[int] | None = None,
+        max_pages: int = 0,
+    ) -> CacheBatch:
+        """The query rows of a step: a node stands for its last token (decoding), (node, rows) for its last rows (a
+        chunk of a prompt), (node, rows, True) for these and all tokens of its draft. `classes`: of each KV head,
+        where the kernel has head classes. `ends`: sizes of windows and sinks instead of the compiled ones.
+        `max_pages`: columns of block tables, for plans that are fixed and whose sequences grow (a longer run of tokens
+        is cut into several instances); 0: as many as the longest run has pages."""
+        return CacheBatch(self, requests, classes, ends, max_pages)
+
+    def layer(self, index: int) -> CacheLayer:
+        """Keys and values of a layer, as Kernel.run takes them. Nothing is copied."""
+        try:
+            return self._layers[index]
+        except (KeyError, TypeError):
+            pass
+        index = self._layer_number(index)
+        return self._layers.setdefault(index, CacheLayer(self, index))

@@ -1,0 +1,238 @@
+"""The memory of a paged cache: keys and values of a head class, and how new tokens get there.
+
+Layers with equally many heads are one tensor [layers, pages, page_size, heads, dim], so that one call
+moves the tokens of all. On the host moves are plain copies; on a GPU they are kernels, compiled once for each kind
+of cache, that run in the order of the stream.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+
+import numpy
+
+from .. import _attn
+from ..compiler.artifacts import load_native
+from ..compiler.requests import form_of, request_for
+from ..errors import DeviceError, PlanError, TensorError
+from ..memory.devices import failed, get_device
+from ..memory.dtypes import DTYPES, short_name
+from ..memory.slots import Look, Slot, check, look
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of a head class."""
+
+    pages: int
+    page_size: int
+    key_dim: int
+    value_dim: int
+    dtype: str  # bf16 or f16
+    device: str
+
+
+class Run:
+    """Layers from `first` on with equally many heads: the keys and values of one head class."""
+
+    def __init__(self, first: int, layers: int, heads: int, shape: Shape, torch: object):
+        self.first, self.layers, self.heads, self.shape = first, layers, heads, shape
+        sizes = (layers, shape.pages, shape.page_size, heads)
+        self.k = _memory((*sizes, shape.key_dim), shape, torch)
+        self.v = _memory((*sizes, shape.value_dim), shape, torch)
+        self.looks = tuple(look(name, tensor, 0, []) for name, tensor in (("k", self.k), ("v", self.v)))
+        itemsize = DTYPES[shape.dtype][1]
+        self.token_bytes = (heads * shape.key_dim * itemsize, heads * shape.value_dim * itemsize)
+        self.layer_bytes = tuple(shape.pages * shape.page_size * size for size in self.token_bytes)
+        self._kernels: dict[tuple[int, int], _Mover] = {}
+
+    def looks_at(self, layer: int, page: int) -> tuple[Look, Look]:
+        """The pages of a layer, as a kernel binds them that counts in pages of `page` tokens."""
+        slots = self.shape.pages * self.shape.page_size
+        found = []
+        for (address, _), step, dim in zip(
+            self.looks, self.layer_bytes, (self.shape.key_dim, self.shape.value_dim), strict=True
+        ):
+            sizes = (slots // page, page, self.heads, dim)
+            strides = (page * self.heads * dim, self.heads * dim, dim, 1)
+            signature = (self.shape.dtype, sizes, strides, self.shape.device, True, False)
+            found.append((address + (layer - self.first) * step, signature))
+        return tuple(found)
+
+    def move(
+        self,
+        movement: _attn.Movement,
+        head_class: int,
+        layer: int,
+        layers: int,
+        rows: tuple | None,
+        stream: int,
+    ) -> None:
+        """Executes the class's part of a movement in some of the layers. `rows`: looks at the new keys and values,
+        [layers, rows, heads, dim]."""
+        if self.heads == 0:
+            return
+        try:
+            if self.shape.device == "host":
+                self._copy(movement, head_class, layer, layers, rows)
+            else:
+                self._launch(movement, head_class, layer, layers, rows, stream)
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
+
+    def _copy(self, movement, head_class, layer, layers, rows) -> None:
+        for part in (0, 1):
+            token = self.token_bytes[part]
+            movement.execute(
+                head_class=head_class,
+                page_tokens=self.shape.page_size,
+                address=self.looks[part][0] + (layer - self.first) * self.layer_bytes[part],
+                nbytes=layers * self.layer_bytes[part],
+                token_bytes=token,
+                layers=layers,
+                layer_bytes=self.layer_bytes[part],
+                rows_address=rows[part][0] if rows else 0,
+                rows_nbytes=layers * movement.rows * token if rows else 0,
+                rows_layer_bytes=movement.rows * token,
+            )
+
+    def _launch(self, movement, head_class, layer, layers, rows, stream) -> None:
+        mover = self._kernels.get((layer, layers))
+        if mover is None:
+            mover = self._kernels[layer, layers] = _Mover(self, head_class, layer, layers)
+        mover.execute(movement, rows, stream)
+
+
+class _Mover:
+    """Cache kernels with room for the largest movement so far."""
+
+    def __init__(self, run: Run, head_class: int, layer: int, layers: int):
+        self.run, self.head_class, self.layer, self.layers = run, head_class, layer, layers
+        texts = append_text(run.heads, run.shape), move_text(run.heads, run.shape)
+        self.kernels = _attn.CacheKernels(*(_cache_kernel(text, run.shape.device) for text in texts))
+        self.room = (0, 0)
+
+    def execute(self, movement: _attn.Movement, rows: tuple | None, stream: int) -> None:
+        copied = sum(copy[-1] for copy in movement.copies if copy[0] == self.head_class)
+        run, needed = self.run, (movement.rows, copied)
+        if any(need > room for need, room in zip(needed, self.room, strict=True)):
+            self.room = tuple(max(2 * need, room, 64) for need, room in zip(needed, self.room, strict=True))
+            (k, _), (v, _) = run.looks
+            behind = self.layer - run.first
+            get_device(run.shape.device).synchronize(stream)  # the lists that grow may be in use
+            self.kernels.reserve(
+                head_class=self.head_class,
+                pages=run.shape.pages,
+                page_tokens=run.shape.page_size,
+                layers=self.layers,
+                k=k + behind * run.layer_bytes[0],
+                v=v + behind * run.layer_bytes[1],
+                k_layer_bytes=run.layer_bytes[0],
+                v_layer_bytes=run.layer_bytes[1],
+                new_tokens=self.room[0],
+                copied_tokens=self.room[1],
+            )
+        sizes = [movement.rows * size for size in run.token_bytes]
+        new = (
+            dict(
+                k=rows[0][0], v=rows[1][0], rows=movement.rows, k_layer_bytes=sizes[0], v_layer_bytes=sizes[1]
+            )
+            if rows
+            else {}
+        )
+        self.kernels.execute(movement, stream=stream, **new)
+
+
+def _cache_kernel(text: str, device: str) -> _attn.Kernel:
+    place = get_device(device)
+    request = request_for(text, target=place.target, form=form_of(place))
+    return load_native(request, place)[0]
+
+
+def append_text(heads: int, shape: Shape) -> str:
+    """`attn.append` for this kind of cache: examples/07_cache/append.mlir."""
+    k, v = (f"tensor<?x?x{heads}x{dim}x{shape.dtype}>" for dim in (shape.key_dim, shape.value_dim))
+    return f"""!cache = {_store(heads, shape)}
+func.func @append(%k: {k} {{attn.name = "k"}}, %v: {v} {{attn.name = "v"}}, %kv: !cache {{attn.name = "kv"}},
+                  %slots: tensor<?xi32> {{attn.name = "slots"}}) {{
+  attn.append %k, %v to %kv at %slots : {k}, {v}, !cache, tensor<?xi32>
+  return
+}}
+"""
+
+
+def move_text(heads: int, shape: Shape) -> str:
+    """`attn.move` likewise: examples/07_cache/move.mlir."""
+    return f"""!cache = {_store(heads, shape)}
+!slots = tensor<?xi32>
+func.func @move(%kv: !cache {{attn.name = "kv"}}, %from: !slots {{attn.name = "from"}}, %to: !slots {{attn.name = "to"}}) {{
+  attn.move %kv from %from to %to : !cache, !slots, !slots
+  return
+}}
+"""
+
+
+def _store(heads: int, shape: Shape) -> str:
+    value_dim = "" if shape.value_dim == shape.key_dim else f"value_dim = {shape.value_dim}, "
+    return (
+        f"!attn.kv<paged<{shape.page_size}>, heads = {heads}, dim = {shape.key_dim}, {value_dim}key = {shape.dtype}, "
+        f"value = {shape.dtype}>"
+    )
+
+
+def _memory(sizes: tuple[int, ...], shape: Shape, torch: object) -> object:
+    name, itemsize = DTYPES[shape.dtype]
+    if torch is not None:
+        device = "cpu" if shape.device == "host" else shape.device
+        try:
+            return torch.empty(sizes, dtype=getattr(torch, name), device=device)
+        except (RuntimeError, TypeError, OverflowError) as error:
+            raise _too_large(sizes, itemsize, device, error) from None
+    if shape.device != "host":
+        raise DeviceError(
+            f"device: memory of {shape.device} comes from PyTorch; import torch first, or use device='host'"
+        )
+    dtype = numpy.dtype(numpy.float16 if shape.dtype == "f16" else _bfloat16())
+    try:
+        return numpy.empty(sizes, dtype)
+    except (MemoryError, ValueError) as error:
+        raise _too_large(sizes, itemsize, "host", error) from None
+
+
+def _too_large(sizes: tuple[int, ...], itemsize: int, device: str, error: Exception) -> DeviceError:
+    nbytes, why = itemsize * math.prod(sizes), str(error).partition("\n")[0]
+    return DeviceError(f"cache: {nbytes} bytes for {list(sizes)} on {device} are not to be had: {why}")
+
+
+def _bfloat16() -> type:
+    """Of ml_dtypes where the program uses it; else its bits, which NumPy calls uint16."""
+    package = sys.modules.get("ml_dtypes")
+    return numpy.uint16 if package is None else package.bfloat16
+
+
+def look_rows(
+    name: str, tensor: object, sizes: tuple[int, ...], shape: Shape, stream: int, keep: list
+) -> Look:
+    """New keys or values, checked: contiguous, of this shape, of the cache's dtype and device."""
+    address, signature = look(name, tensor, stream, keep)
+    check(Slot(name, shape.dtype, sizes), signature, {}, shape.device)
+    return address, signature
+
+
+def take_heads(name: str, tensor: object, heads: list[int], axis: int) -> object:
+    """The heads of one class, as a tensor of their own."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        return tensor.index_select(axis, torch.tensor(heads, device=tensor.device))
+    if isinstance(tensor, numpy.ndarray):
+        return numpy.take(tensor, heads, axis=axis)
+    raise TensorError(f"{name}: expected a tensor of PyTorch or NumPy where heads have classes of their own")
+
+
+def dtype_of_cache(dtype: object) -> str:
+    short = short_name(dtype)
+    if short not in ("bf16", "f16"):
+        raise PlanError(f"dtype: expected 'bfloat16' or 'float16', got {dtype!r}; nearest legal: 'bfloat16'")
+    return short

@@ -1,0 +1,192 @@
+"""What a cache consists of: sizes, head classes, the memory of their pages, and who holds which page.
+
+Batches, changes and layers read it; PagedCache (paged.py) makes all three, and changes it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy
+
+from .. import _attn
+from ..errors import OutOfPages, PlanError, expected
+from ..memory.devices import device_name, failed
+from .integers import integers, items, node_number, whole
+from .pages import Run, Shape, dtype_of_cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheClass:
+    """A head class with a store of its own, shown by an operand Paged(head_class=name).
+
+    pages   of its pool
+    heads   KV heads of it in each layer: a number, or one for each layer
+    recent  tokens that it keeps at distance 0 <= q - k < recent, and the first `sink`; 0: it keeps all
+    draft   tokens that the ring of an unbranched sequence has room for beyond `recent`
+    """
+
+    name: str
+    pages: int
+    heads: int | Sequence[int]
+    recent: int = 0
+    sink: int = 0
+    draft: int = 0
+
+
+class CacheState:
+    """The state that PagedCache changes, and the questions to it."""
+
+    def __init__(
+        self,
+        *,
+        layers: int,
+        kv_heads: int,
+        head_dim: int,
+        pages: int | None = None,
+        page_size: int = 16,
+        value_dim: int | None = None,
+        dtype: object = "bfloat16",
+        draft_page: int | None = None,
+        classes: Sequence[CacheClass] = (),
+        device: object = None,
+    ):
+        for name, value in dict(
+            layers=layers, kv_heads=kv_heads, head_dim=head_dim, page_size=page_size
+        ).items():
+            whole(name, value, 1)
+        if page_size & (page_size - 1) or page_size > 256:
+            nearest = min(256, 1 << (page_size.bit_length() - 1))
+            raise expected(PlanError, "page_size", "a power of two from 1 to 256", page_size, nearest=nearest)
+        self.layers, self.kv_heads, self.head_dim, self.page_size = layers, kv_heads, head_dim, page_size
+        self.value_dim = head_dim if value_dim is None else whole("value_dim", value_dim, 1)
+        self.draft_page = page_size if draft_page is None else whole("draft_page", draft_page, 1)
+        self.device = device_name(device)
+        self._dtype = dtype_of_cache(dtype)
+        classes = items("classes", classes)
+        if bool(classes) == (pages is not None):
+            raise PlanError("pages: give either pages, or classes that have each their own")
+        if pages is not None:
+            classes = [CacheClass(name="kv", pages=pages, heads=kv_heads)]
+        self._classes = [_checked(head_class, layers) for head_class in classes]
+        self._own_stores = pages is None
+        torch = sys.modules.get("torch")
+        self._runs = [self._allocate(head_class, torch) for head_class in self._classes]
+        try:
+            self._native = _attn.Cache(
+                page_tokens=page_size,
+                draft_page=0 if self.draft_page == page_size else self.draft_page,
+                classes=[(c.name, c.pages, c.recent, c.sink, c.draft) for c in self._classes],
+            )
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
+        except (TypeError, OverflowError):
+            raise PlanError(
+                "classes: names are text, and pages, recent, sink and draft whole numbers"
+            ) from None
+        self._layers: dict[int, object] = {}
+        """The CacheLayers that were asked for."""
+        self._unwritten: object = None
+        """The CacheChange whose keys and values are still to be written."""
+
+    def _allocate(self, head_class: CacheClass, torch: object) -> list[Run]:
+        """Layers in a row with as many heads share a tensor."""
+        shape = Shape(
+            head_class.pages, self.page_size, self.head_dim, self.value_dim, self._dtype, self.device
+        )
+        runs, first = [], 0
+        for layer in range(1, self.layers + 1):
+            if layer == self.layers or head_class.heads[layer] != head_class.heads[first]:
+                runs.append(Run(first, layer - first, head_class.heads[first], shape, torch))
+                first = layer
+        return runs
+
+    @staticmethod
+    def _ask(call, *arguments: object, **named: object):
+        try:
+            return call(*arguments, **named)
+        except _attn.Failure as failure:
+            raise (
+                failed(failure, PlanError) if failure.kind != "memory" else OutOfPages(failure.message)
+            ) from None
+        except (TypeError, OverflowError) as error:
+            raise PlanError(f"cache: {str(error).partition(chr(10))[0]}") from None
+
+    def _layer_number(self, index: object) -> int:
+        if not isinstance(index, (int, numpy.integer)) or not 0 <= index < self.layers:
+            nearest = min(max(index, 0), self.layers - 1) if isinstance(index, int) else 0
+            raise expected(
+                PlanError, "layer", f"a number from 0 to {self.layers - 1}", index, nearest=nearest
+            )
+        return int(index)
+
+    # --- Questions -------------------------------------------------------------------------------------------
+
+    def contains(self, node: int) -> bool:
+        """Whether the node lives: numbers of pruned nodes never name another one."""
+        return self._ask(self._native.contains, node_number(node))
+
+    def tokens(self, node: int) -> int:
+        """Of the sequence that ends with the node: its own and those above it."""
+        return self._ask(self._native.position, node_number(node)) + self._ask(
+            self._native.tokens, node_number(node)
+        )
+
+    def own_tokens(self, node: int) -> int:
+        """Of the node alone."""
+        return self._ask(self._native.tokens, node_number(node))
+
+    def draft_tokens(self, node: int) -> int:
+        """Of the node's draft; 0 where it has none."""
+        return self._ask(self._native.draft_tokens, node_number(node))
+
+    def parent(self, node: int) -> int | None:
+        """The node above; None of a sequence."""
+        return self._ask(self._native.parent, node_number(node))
+
+    def children(self, node: int) -> list[int]:
+        """The nodes right below."""
+        return self._ask(self._native.children, node_number(node))
+
+    @property
+    def sequences(self) -> list[int]:
+        """Nodes without a parent."""
+        return self._native.roots()
+
+    def free_pages(self, head_class: str | None = None) -> int:
+        """Of the pool of a class."""
+        names = [c.name for c in self._classes]
+        if head_class is not None and not (isinstance(head_class, str) and head_class in names):
+            raise expected(PlanError, "head_class", f"one of {', '.join(names)}", head_class)
+        return self._native.free_pages(names.index(head_class) if head_class is not None else 0)
+
+    def slots(self, node: int, head_class: int = 0) -> numpy.ndarray:
+        """Where the node's own tokens lie in each layer: page * page_size + place in the page, int64; -1 where a
+        streaming class has given a token back."""
+        found = numpy.full(self.own_tokens(node), -1, numpy.int64)
+        for first, count, page, place in self._ask(self._native.places, node_number(node), head_class):
+            begin = page * self.page_size + place
+            found[first : first + count] = numpy.arange(begin, begin + count)
+        return found
+
+    def __repr__(self) -> str:
+        pools = ", ".join(
+            f"{c.name} {self._native.free_pages(i)} of {c.pages} pages free"
+            for i, c in enumerate(self._classes)
+        )
+        return f"<attn.PagedCache of {self.layers} layers on {self.device}: {len(self.sequences)} sequences, {pools}>"
+
+
+def _checked(head_class: CacheClass, layers: int) -> CacheClass:
+    if not isinstance(head_class, CacheClass):
+        raise expected(PlanError, "classes", "attn.CacheClass(name=..., pages=..., heads=...)", head_class)
+    heads = head_class.heads
+    heads = [heads] * layers if isinstance(heads, int) else integers("heads", heads)
+    if len(heads) != layers:
+        raise PlanError(f"heads: expected a number, or one for each of {layers} layers, got {len(heads)}")
+    for value in heads:
+        whole("heads", value, 0)
+    whole("pages", head_class.pages, 1)
+    return replace(head_class, heads=tuple(heads))

@@ -1,0 +1,348 @@
+"""Compiled kernels on disk, shared by all processes of a user.
+
+A kernel is code that will be executed, so whoever can write here could run code as
+the user. Nothing is believed because it lies in the right place:
+
+    directory    the user's own, 0700, no symbolic link; else it is not used at all
+    entry        a plain file of the user's that nobody else may write, whose first bytes are a
+                 hash of all others, among them the key: a torn, changed, renamed or planted file
+                 is removed and built anew
+
+Writers write a file of their own and rename it, so a reader meets nothing or all of an entry, and
+a killed writer leaves a part that a later sweep removes. Who builds an entry holds a lock (locks.py),
+and others wait for the entry instead of building it too. Locks only save work: whoever has waited for
+long builds without one, and renames over the other's equal entry.
+
+Entries say nothing of where they lie: a directory may be copied or moved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import stat
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import Error
+from .locks import hold_byte
+
+_MAGIC = b"attn kernel 1\n"
+_DIGEST = 32
+_SUFFIX = ".attn"
+_LARGEST = 1 << 28  # bytes of one entry: more is no kernel
+_DEFAULT_LIMIT = 1 << 30
+_PATIENCE = 60.0  # seconds to wait for another process that builds the same
+_ABANDONED = 3600.0  # seconds after which a part of an entry has no writer any more
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An artifact, and what there is to know about how it was made."""
+
+    payload: bytes
+    about: dict
+
+
+@dataclass
+class Counts:
+    """What one DiskCache object has done."""
+
+    hits: int = 0
+    misses: int = 0
+    stored: int = 0
+    rejected: int = 0
+    evicted: int = 0
+
+
+class _Unusable(Exception):
+    """Why a directory cannot be used."""
+
+
+def default_directory() -> Path:
+    """ATTN_CACHE_DIR, else attn in XDG_CACHE_HOME, else ~/.cache/attn."""
+    if given := os.environ.get("ATTN_CACHE_DIR"):
+        return Path(given)
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(home) if os.path.isabs(home) else Path("~/.cache").expanduser()) / "attn"
+
+
+def default_limit() -> int:
+    """ATTN_CACHE_SIZE in bytes, or with K, M or G behind it; 1 GiB where it is not set. 0 turns the cache off."""
+    text = os.environ.get("ATTN_CACHE_SIZE", "").strip()
+    if not text:
+        return _DEFAULT_LIMIT
+    scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1].upper(), 1)
+    digits = text[:-1] if scale > 1 else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise Error(f"ATTN_CACHE_SIZE: expected bytes as 500000000, 500M or 1G, got {text!r}")
+    return int(digits) * scale
+
+
+class DiskCache:
+    """Entries by key, a string of hexadecimal digits. Errors of the file system are no errors here: what cannot
+    be kept is built each time, and said once as a RuntimeWarning. Threads and forked children may use it."""
+
+    def __init__(self, directory: str | os.PathLike | None = None, limit: int | None = None):
+        base = Path(directory) if directory is not None else default_directory()
+        self.directory = Path(os.path.abspath(base)) / "kernels"
+        self.limit = default_limit() if limit is None else limit
+        self.counts = Counts()
+        self.problem: str | None = None
+
+    def get(self, key: str, build: Callable[[], Entry]) -> tuple[Entry, bool]:
+        """The entry, and whether it was there; else what `build` makes, which is then kept."""
+        if entry := self.load(key):
+            return entry, True
+        with self.lock(key):
+            if entry := self.load(key):
+                return entry, True
+            self.counts.misses += 1
+            entry = build()
+            self.store(key, entry)
+            return entry, False
+
+    def load(self, key: str) -> Entry | None:
+        """None where there is no entry that can be believed."""
+        with self._folder(create=False) as folder:
+            if folder is None:
+                return None
+            try:
+                content = _read(folder, key + _SUFFIX)
+                entry = _unpack(key, content)
+            except FileNotFoundError:
+                return None
+            except (OSError, _Unusable):
+                self.counts.rejected += 1
+                _remove(folder, key + _SUFFIX)
+                return None
+        self.counts.hits += 1
+        return entry
+
+    def reject(self, key: str) -> None:
+        """Removes an entry that turned out to be no good."""
+        with self._folder(create=False) as folder:
+            if folder is not None:
+                self.counts.rejected += 1
+                _remove(folder, key + _SUFFIX)
+
+    def store(self, key: str, entry: Entry) -> bool:
+        """Keeps an entry, at the cost of those used longest ago. False where that was not possible."""
+        content = _pack(key, entry)
+        if len(content) > min(self.limit, _LARGEST):
+            return False
+        with self._folder(create=True) as folder:
+            if folder is None:
+                return False
+            part = f"{key}.{os.getpid()}.{secrets.token_hex(4)}.part"
+            try:
+                _write(folder, part, content)
+                os.replace(part, key + _SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError as error:
+                _remove(folder, part)
+                self._complain(f"cannot write {self.directory}: {error.strerror}")
+                return False
+            self.counts.stored += 1
+            self._sweep(folder)
+        return True
+
+    @contextlib.contextmanager
+    def lock(self, key: str, patience: float = _PATIENCE) -> Iterator[bool]:
+        """Keeps other threads and processes from building the same; False where that was not possible, or others
+        were waited for too long."""
+        with self._folder(create=True) as folder:
+            if folder is None:
+                yield False
+                return
+            with hold_byte(folder, "lock", key, patience) as locked:
+                yield locked
+
+    def entries(self) -> list[tuple[str, int, float]]:
+        """Key, bytes and time of the last use of each entry, the one used longest ago first."""
+        with self._folder(create=False) as folder:
+            return [] if folder is None else _entries(folder)
+
+    def state(self) -> dict:
+        """For reports: where, whether it can be used and why not, entries, bytes, limit in bytes."""
+        entries = self.entries()
+        return {
+            "directory": str(self.directory),
+            "problem": self.problem,
+            "entries": len(entries),
+            "bytes": sum(size for _, size, _ in entries),
+            "limit": self.limit,
+        }
+
+    def clear(self) -> None:
+        """Removes every entry."""
+        with self._folder(create=False) as folder:
+            for key, _, _ in [] if folder is None else _entries(folder):
+                _remove(folder, key + _SUFFIX)
+
+    @contextlib.contextmanager
+    def _folder(self, create: bool) -> Iterator[int | None]:
+        """The directory, opened and found to be private; None where it is not there, or not to be used."""
+        folder = None
+        if self.limit > 0:
+            try:
+                folder = _open_private(self.directory, create)
+                self.problem = None
+            except FileNotFoundError as error:
+                if create:
+                    self._complain(f"cannot make {self.directory}: {error.strerror}")
+            except OSError as error:
+                self._complain(f"cannot use {self.directory}: {error.strerror}")
+            except _Unusable as error:
+                self._complain(str(error))
+        try:
+            yield folder
+        finally:
+            if folder is not None:
+                os.close(folder)
+
+    def _complain(self, problem: str) -> None:
+        if self.problem != problem:
+            self.problem = problem
+            warnings.warn(f"attn keeps no compiled kernels on disk: {problem}", RuntimeWarning, stacklevel=2)
+
+    def _sweep(self, folder: int) -> None:
+        """Removes entries used longest ago until the rest fits with room to spare, and parts of entries whose
+        writers must have died."""
+        now = time.time()
+        with os.scandir(folder) as files:
+            parts = [file.name for file in files if file.name.endswith(".part")]
+        for name in parts:
+            with contextlib.suppress(OSError):
+                if now - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime > _ABANDONED:
+                    _remove(folder, name)
+        entries = _entries(folder)
+        total = sum(size for _, size, _ in entries)
+        if total <= self.limit:
+            return
+        for key, size, _ in entries[:-1]:
+            if total <= self.limit - self.limit // 10:
+                break
+            _remove(folder, key + _SUFFIX)
+            self.counts.evicted += 1
+            total -= size
+
+
+# --- Entries -------------------------------------------------------------------------------------------------
+
+
+def _pack(key: str, entry: Entry) -> bytes:
+    about = json.dumps(entry.about).encode()
+    name = key.encode()
+    rest = b"".join(
+        [len(name).to_bytes(4, "little"), name, len(about).to_bytes(4, "little"), about, entry.payload]
+    )
+    return _MAGIC + hashlib.blake2b(rest, digest_size=_DIGEST).digest() + rest
+
+
+def _unpack(key: str, content: bytes) -> Entry:
+    head = len(_MAGIC) + _DIGEST
+    rest = memoryview(content)[head:]
+    digest = hashlib.blake2b(rest, digest_size=_DIGEST).digest()
+    if content[: len(_MAGIC)] != _MAGIC or content[len(_MAGIC) : head] != digest:
+        raise _Unusable("the hash does not fit")
+    name, rest = _field(rest)
+    about, rest = _field(rest)
+    if name != key.encode():
+        raise _Unusable("an entry of another key")
+    return Entry(bytes(rest), json.loads(about))
+
+
+def _field(rest: memoryview) -> tuple[bytes, memoryview]:
+    end = 4 + int.from_bytes(rest[:4], "little")
+    return bytes(rest[4:end]), rest[end:]
+
+
+def _read(folder: int, name: str) -> bytes:
+    # Without O_NONBLOCK a planted pipe would keep us waiting.
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    with os.fdopen(file, "rb", buffering=0) as stream:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise _Unusable("not a file of this user's alone")
+        if status.st_size > _LARGEST:
+            raise _Unusable("too large for a kernel")
+        content = stream.read()
+        with contextlib.suppress(OSError):
+            os.utime(file)  # the time of the last use, whatever the file system says about reads
+    return content
+
+
+def _write(folder: int, name: str, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb", buffering=0) as stream:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[stream.write(rest) :]
+
+
+def _remove(folder: int, name: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=folder)
+
+
+def _entries(folder: int) -> list[tuple[str, int, float]]:
+    found = []
+    with os.scandir(folder) as files:
+        for file in files:
+            if file.name.endswith(_SUFFIX):
+                with contextlib.suppress(OSError):
+                    status = file.stat(follow_symlinks=False)
+                    found.append((file.name.removesuffix(_SUFFIX), status.st_size, status.st_mtime_ns / 1e9))
+    return sorted(found, key=lambda entry: entry[2])
+
+
+# --- The directory -------------------------------------------------------------------------------------------
+
+
+def _open_private(directory: Path, create: bool) -> int:
+    """Opens <base>/kernels. The base must belong to the user and be writable for nobody else, so that nobody can
+    exchange what is in it; others may read its names, nothing more."""
+    base = directory.parent
+    if create:
+        os.makedirs(base, mode=0o700, exist_ok=True)
+    status = os.lstat(base)
+    if stat.S_ISLNK(status.st_mode):
+        raise _Unusable(f"{base} is a symbolic link; set ATTN_CACHE_DIR to the directory itself")
+    if not stat.S_ISDIR(status.st_mode):
+        raise _Unusable(f"{base} is no directory")
+    _check_owner(base, status)
+    if status.st_mode & 0o022:
+        raise _Unusable(
+            f"{base} may be written by others (mode {status.st_mode & 0o777:o}); chmod go-w {base}"
+        )
+    if create:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
+    if stat.S_ISLNK(os.lstat(directory).st_mode):
+        raise _Unusable(f"{directory} is a symbolic link; remove it")
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(folder)
+        _check_owner(directory, status)
+        if status.st_mode & 0o077:
+            raise _Unusable(
+                f"{directory} is open to others (mode {status.st_mode & 0o777:o}); chmod 700 {directory}"
+            )
+    except _Unusable:
+        os.close(folder)
+        raise
+    return folder
+
+
+def _check_owner(path: Path, status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid():
+        raise _Unusable(
+            f"{path} belongs to user {status.st_uid}, not to user {os.geteuid()} who runs this; set "
+            "ATTN_CACHE_DIR to a directory of your own"
+        )

@@ -1,0 +1,73 @@
+"""What is compiled: a Request holds all that decides a kernel's code, but for the compiler.
+
+With the compiler's identity it makes the key of the caches: the same text, target and schedule give the same key in every
+process and on every machine with this build of attn.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from typing import NamedTuple
+
+from .. import _attn
+from ..errors import CompileError, SpecError, closest, expected
+
+_KEY_FORMAT = 1
+
+
+@functools.cache
+def build_info() -> dict[str, str]:
+    """Of the extension, read once."""
+    return _attn.build_info()
+
+
+class Request(NamedTuple):
+    """All that decides what the compiler makes, but for the compiler. `form`: "host" or "cuda"."""
+
+    text: str
+    entry: str
+    target: str
+    schedule: str
+    form: str
+    checked: bool
+
+    def key(self, cubin: bool = False) -> str:
+        """32 hexadecimal digits. `cubin`: with code for the target beside the PTX."""
+        info = build_info()
+        code = (
+            [info["host_target"], info["host_abi"]] if self.form == "host" else ["cubin" if cubin else "ptx"]
+        )
+        content = [_KEY_FORMAT, info["producer"], *self, *code]
+        return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
+
+    def name(self) -> str:
+        """How messages call it."""
+        _, _, rest = self.text.partition("func.func @")
+        entry = self.entry or rest.partition("(")[0].strip() or "spec"
+        return f"{entry} for {self.target}" + (" on the host device" if self.form == "host" else "")
+
+
+def form_of(device: _attn.Device) -> str:
+    return "host" if device.form == "host" else "cuda"
+
+
+def request_for(
+    spec: object, *, target: str, schedule: str = "auto", form: str, entry: str = "", checked: bool = False
+) -> Request:
+    """Checks everything but the text, which is the compiler's to judge. Of a Spec the form is compiled: sizes of
+    windows and sinks are a run's."""
+    spec = spec.form() if callable(getattr(spec, "form", None)) and not isinstance(spec, type) else spec
+    text = spec if isinstance(spec, str) else getattr(spec, "mlir", None)
+    if text is None or isinstance(spec, type):
+        raise expected(SpecError, "spec", "an attn.Spec or MLIR text", spec)
+    for argument, value, legal in (
+        ("target", target, _attn.targets()),
+        ("schedule", schedule, ["auto", "mma", "wgmma"]),
+    ):
+        if not isinstance(value, str) or value not in legal:
+            raise expected(CompileError, argument, ", ".join(legal), value, nearest=closest(value, legal))
+    if not isinstance(entry, str):
+        raise expected(CompileError, "entry", "the name of a function", entry)
+    return Request(text if isinstance(text, str) else text(), entry, target, schedule, form, bool(checked))

@@ -1,0 +1,56 @@
+"""Validation that the descriptions share."""
+
+from __future__ import annotations
+
+import operator
+import re
+
+from ..errors import SpecError, expected
+
+# Names that tensors of every kernel have (lib/Dialect/Attn/IR/Signature.cpp).
+RESERVED = ("q", "q_start", "q_pos", "o", "lse", "classes", "slot_heads", "sink_logits", "plan", "partial")
+MAX_HEADS = 4096
+MAX_EXTENT = 2**31 - 1
+
+
+def integer(argument: str, value: object, low: int, high: int) -> int:
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or not low <= number <= high:
+        nearest = None if number is None else min(max(number, low), high)
+        raise expected(SpecError, argument, f"an integer from {low} to {high}", value, nearest=nearest)
+    return number
+
+
+def features(argument: str, value: object) -> int:
+    """A number of features: a multiple of 8 from 8 to 256."""
+    legal = "a multiple of 8 from 8 to 256"
+    try:
+        dim = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise expected(SpecError, argument, legal, value) from None
+    if isinstance(value, bool) or not 8 <= dim <= 256 or dim % 8:
+        below = min(max(dim // 8 * 8, 8), 256)
+        nearest = str(below) if not 8 <= dim <= 256 else f"{below} or {below + 8}"
+        raise expected(SpecError, argument, legal, value, nearest=nearest)
+    return dim
+
+
+def boolean(argument: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise expected(SpecError, argument, "True or False", value)
+
+
+def name(argument: str, value: object, taken: tuple[str, ...] = ()) -> str:
+    """The name of an operand or a tensor: an identifier that nothing else has."""
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+        raise expected(SpecError, argument, "a name of letters, digits and _, as in 'kv'", value)
+    if value in RESERVED:
+        legal = "a name that no kernel reserves (" + ", ".join(RESERVED) + ")"
+        raise expected(SpecError, argument, legal, value, nearest=repr(value + "_"))
+    if value in taken:
+        raise expected(SpecError, argument, "a name of its own", value, nearest=repr(value + "_"))
+    return value

@@ -1,0 +1,153 @@
+"""A description as the MLIR it stands for."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING
+
+from .tracing import ARGUMENTS, as_f32
+
+if TYPE_CHECKING:
+    from .description import Description
+    from .score import Score
+
+
+def f32_text(value: float) -> str:
+    """The shortest decimal that reads back as the same float, with the point that MLIR wants; bits where there is none."""
+    value = as_f32(value)
+    if value - value != 0:
+        return f"0x{struct.unpack('I', struct.pack('f', value))[0]:08X}"
+    text = next(
+        text for text in (f"{value:.{digits}g}" for digits in range(1, 10)) if as_f32(float(text)) == value
+    )
+    mantissa, exponent, power = repr(float(text)).partition("e")
+    return mantissa + ("" if "." in mantissa else ".0") + exponent + power
+
+
+class Names:
+    """SSA names and aliases that nothing else has."""
+
+    def __init__(self, taken: tuple[str, ...]) -> None:
+        self.taken = set(taken)
+
+    def __call__(self, name: str) -> str:
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+
+def tensor_type(shape: tuple) -> str:
+    extents = "x".join("?" if isinstance(extent, str) else str(extent) for extent in shape)
+    return f"tensor<{extents}xf32>"
+
+
+def dims_text(dims: tuple[str, ...]) -> str:
+    return ", attn.dims = [" + ", ".join(json.dumps(dim) for dim in dims) + "]" if dims else ""
+
+
+def spec_text(spec: Description) -> str:
+    """One function, as README explains it."""
+    dtype = {"bfloat16": "bf16", "float16": "f16"}[spec.dtype]
+    aliases, ssa = (
+        Names(()),
+        Names(("q", "o", "lse", *(store.name for store in spec.operands), *dict(spec.tensors))),
+    )
+    query, output = aliases("query"), "query"
+    head = [f"!{query} = tensor<?x{spec.q_heads}x{spec.head_dim}x{dtype}>"]
+    if spec.value_dim != spec.head_dim:
+        output = aliases("output")
+        head.append(f"!{output} = tensor<?x{spec.q_heads}x{spec.value_dim}x{dtype}>")
+
+    arguments = [f'%q: !{query} {{attn.name = "q", attn.dims = ["rows"]}}']
+    regions, operands = [], [f"!{query}"]
+    stores: dict[str, str] = {}
+    for store in spec.operands:
+        width = "" if spec.value_dim == spec.head_dim else f"value_dim = {spec.value_dim}, "
+        held = spec.kv_heads if store.head_class is None else "?"
+        ragged = "ragged, " if store.ragged else ""
+        kv = f"!attn.kv<{store.layout()}, {ragged}heads = {held}, dim = {spec.head_dim}, {width}key = {dtype}, value = {dtype}>"
+        if kv not in stores:
+            stores[kv] = aliases(store.kind)
+            head.append(f"!{stores[kv]} = {kv}")
+        arguments.append(
+            f'%{store.name}: !{stores[kv]} {{attn.name = "{store.name}"{dims_text(store.dims)}}}'
+        )
+        operands.append(f"!{stores[kv]}")
+        only = f" for {class_name(store.head_class)}" if store.head_class else ""
+        regions.append(f"(%{store.name} see {store.see.mlir()}{only})")
+
+    attend = f"%q over {', '.join(regions)}"
+    if spec.heads:
+        values = f"tensor<{spec.kv_heads}xi32>"
+        arguments.append(f'%{ssa("classes")}: {values} {{attn.name = "classes"}}')
+        operands.append(values)
+        see = ", ".join(f"{class_name(name)}: see {see.mlir()}" for name, see in spec.heads.classes)
+        attend += f"\n      heads %classes {{{see}}}"
+    if spec.scale is not None:
+        attend += f" scale {f32_text(spec.scale)}"
+    if spec.sink_logits:
+        values = f"tensor<{spec.q_heads}xf32>"
+        arguments.append(f'%{ssa("sink_logits")}: {values} {{attn.name = "sink_logits"}}')
+        operands.append(values)
+        attend += " sinks %sink_logits"
+    for name, shape in spec.tensors:
+        dims = dims_text(tuple(extent for extent in shape if isinstance(extent, str)))
+        arguments.append(f'%{name}: {tensor_type(shape)} {{attn.name = "{name}"{dims}}}')
+    constants = []
+    if spec.score:
+        constants, region = score_text(spec.score, dict(spec.tensors), ssa)
+        attend += " score {\n" + region + "    }"
+
+    results = f"!{output}" + (f", tensor<?x{spec.q_heads}xf32>" if spec.return_lse else "")
+    names = "%o, %lse" if spec.return_lse else "%o"
+    returned = f"({results})" if spec.return_lse else results
+    start = f"func.func @{spec.name}("
+    listed = (",\n" + " " * len(start)).join(arguments)
+    body = "".join(f"  {line}\n" for line in constants)
+    return (
+        "\n".join(head)
+        + f"\n\n{start}{listed}) -> {returned} {{\n{body}  {names} = attn.attend {attend}\n"
+        + f"      : {', '.join(operands)} -> {results}\n  return {names} : {results}\n}}\n"
+    )
+
+
+def class_name(name: str) -> str:
+    return name if name.isidentifier() and name.isascii() else json.dumps(name)
+
+
+def score_text(score: Score, shapes: dict[str, tuple], ssa: Names) -> tuple[list[str], str]:
+    """The constants, which stand before the operation, and the region."""
+    arguments = [ssa(name) for name in ("s", "head", "q_pos", "k_pos")]
+    names = [f"%{name}" for name in arguments]
+    kinds = ("f32", "i32", "i32", "i32")
+    constants = []
+    lines = ["^bb0(" + ", ".join(f"{name}: {kind}" for name, kind in zip(names, kinds, strict=True)) + "):"]
+    for instruction in score.instructions:
+        constant = instruction.op == "arith.constant"
+        names.append("%" + ssa(f"c{len(constants)}" if constant else f"v{len(names) - len(ARGUMENTS)}"))
+        operands = [names[operand] for operand in instruction.operands]
+        (constants if constant else lines).append(
+            f"{names[-1]} = {_right_side(instruction, operands, shapes)}"
+        )
+    lines.append(f"attn.yield {names[score.result]} : f32")
+    return constants, "".join(f"    {'  ' if i else ''}{line}\n" for i, line in enumerate(lines))
+
+
+def _right_side(instruction, operands: list[str], shapes: dict[str, tuple]) -> str:
+    op, kind, detail = instruction.op, instruction.type, instruction.detail
+    if op == "arith.constant":
+        if kind == "i1":
+            return f"{op} {'true' if detail else 'false'}"
+        return f"{op} {f32_text(detail) if kind == 'f32' else detail} : {kind}"
+    if op == "attn.read":
+        return f"{op} %{detail}[{', '.join(operands)}] : {tensor_type(shapes[detail])}"
+    if op in ("arith.cmpf", "arith.cmpi"):
+        predicate, compared = detail
+        return f"{op} {predicate}, {', '.join(operands)} : {compared}"
+    if op in ("arith.sitofp", "arith.uitofp", "arith.extui", "arith.fptosi"):
+        source = detail if detail else "f32"
+        return f"{op} {operands[0]} : {source} to {kind}"
+    flag = " fastmath<afn>" if op == "math.tanh" and detail else ""
+    return f"{op} {', '.join(operands)}{flag} : {kind}"

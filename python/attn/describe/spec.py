@@ -1,0 +1,280 @@
+"""What is attended: the description that everything else starts from."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from ..errors import SpecError, closest, expected
+from ..memory.dtypes import storage_name
+from . import checks
+from .classes import HeadClasses
+from .stores import Store
+from .visibility import Visibility, check_visibility
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """Query rows attend to a set of KV operands, each with a store and a visibility.
+
+    For every query row and head, over the tokens of all operands together that the row sees:
+
+        s(t) = score(scale * dot(q, k(t))),  lse = log(sum(exp(s)) [+ exp(sink_logit)]),  o = sum(exp(s - lse) * v)
+
+    in f32, on `q [rows, q_heads, head_dim]`, giving `o [rows, q_heads, value_dim]` and `lse [rows, q_heads]`, f32,
+    natural logarithm, -inf where a row sees nothing.
+
+    q_heads      query heads, a multiple of kv_heads: head h reads KV head h // (q_heads // kv_heads)
+    kv_heads     KV heads
+    head_dim     features of queries and keys, a multiple of 8 from 8 to 256
+    value_dim    features of values and output, likewise; by default head_dim
+    dtype        of queries, keys, values and output: "bfloat16" or "float16", or PyTorch's or NumPy's of that name
+    kv           the operands, one or more of `Dense`, `Packed`, `Paged`
+    see          the visibility of the operands that have none of their own
+    heads        head classes, `attn.heads(...)`: KV heads that see less. Which head is in which class is data
+    score        a score function `(s, h, qi, ki, **tensors) -> s`: score, query head, positions of query and key and
+                 the tensors by name. Traced here
+    tensors      shapes of the f32 tensors that the score function reads: {"slopes": (32,)}. An extent may be the name
+                 of a dimension that a run chooses; of an array the shape is taken. Values are data of a run
+    sink_logits  whether a learned logit per query head joins the softmax: f32 [q_heads], data of a run
+    scale        factor of the dot products, positive; by default 1/sqrt(head_dim)
+    return_lse   whether the LSE is returned beside the output
+    name         of the function, and the first part of the names of its kernels
+
+    A Spec is frozen and hashable; equal descriptions are equal, whatever functions their scores came from. Errors:
+    SpecError, which names the argument, what was given, what is legal and the nearest legal value.
+    (Source: include/attn/Dialect/Attn/IR/AttnOps.td.)
+    """
+
+    q_heads: int
+    kv_heads: int
+    head_dim: int
+    dtype: str
+    kv: Sequence[Store]
+    value_dim: int | None = None
+    see: Visibility | None = field(default=None, repr=False)
+    heads: HeadClasses | None = None
+    score: Callable | None = None
+    tensors: Mapping[str, object] | None = None
+    sink_logits: bool = False
+    scale: float | None = None
+    return_lse: bool = True
+    name: str = "attention"
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        put("kv_heads", checks.integer("kv_heads", self.kv_heads, 1, checks.MAX_HEADS))
+        put("q_heads", _query_heads(self.q_heads, self.kv_heads))
+        put("head_dim", checks.features("head_dim", self.head_dim))
+        value_dim = self.head_dim if self.value_dim is None else checks.features("value_dim", self.value_dim)
+        put("value_dim", value_dim)
+        put("dtype", storage_name("dtype", self.dtype))
+        if self.see is not None:
+            check_visibility("see", self.see)
+        if self.heads is not None and not isinstance(self.heads, HeadClasses):
+            hint = "As in attn.heads(retrieval=all_tokens(), streaming=sink(64) | recent(256))"
+            raise expected(SpecError, "heads", "head classes", self.heads, hint=hint)
+        put("kv", self._operands())
+        self._check_visible()
+        put("see", None)  # it is the operands' now, so that equal descriptions are equal
+        put("sink_logits", checks.boolean("sink_logits", self.sink_logits))
+        put("return_lse", checks.boolean("return_lse", self.return_lse))
+        put("scale", _scale(self.scale))
+        checks.name("name", self.name)
+        self._trace(put)
+
+    @property
+    def operands(self) -> tuple[Store, ...]:
+        """The KV operands, each with its name, visibility and dtype."""
+        return self.kv  # type: ignore[return-value]
+
+    def mlir(self) -> str:
+        """The description as MLIR: one function, which `attn-opt` and `attn-run` take."""
+        return self._text
+
+    def key(self) -> str:
+        """A hash of the text, the same in every process: 32 hexadecimal digits."""
+        return self._key
+
+    def form(self) -> Spec:
+        """The description without its sizes, which is what is compiled: windows and sinks of 1, 2, 3, ... in the order
+        in which sizes appear. Two descriptions of one form share a kernel."""
+        return self._form
+
+    def ends(self, canonical: Sequence[int]) -> list[int]:
+        """This description's sizes in the place of its form's, which a manifest lists as `ends`."""
+        sizes = {small: size for size, small in self._sizes().items()}
+        return [sizes[small] for small in canonical]
+
+    def svg(self, *, q_len: int, kv_len: int | Mapping[str, int]) -> str:
+        """A picture of who sees what: the last `q_len` rows of a sequence with `kv_len` tokens (one number, or one for
+        each operand by name). Filled cells are seen by all their rows, pale ones by some."""
+        from .pictures import draw
+
+        return draw(self, q_len, kv_len)
+
+    def draw(self, path: str | os.PathLike, *, q_len: int, kv_len: int | Mapping[str, int]) -> Path:
+        """Writes the picture as an SVG file."""
+        path = Path(path)
+        if path.suffix != ".svg":
+            raise expected(
+                SpecError,
+                "path",
+                "a name that ends with .svg",
+                str(path),
+                nearest=str(path.with_suffix(".svg")),
+            )
+        path.write_text(self.svg(q_len=q_len, kv_len=kv_len), encoding="utf-8")
+        return path
+
+    def __repr__(self) -> str:
+        parts = [f"{name}={getattr(self, name)!r}" for name in ("q_heads", "kv_heads", "head_dim")]
+        if self.value_dim != self.head_dim:
+            parts.append(f"value_dim={self.value_dim}")
+        parts += [
+            f"dtype={self.dtype!r}",
+            "kv=[" + ", ".join(_store_text(store) for store in self.operands) + "]",
+        ]
+        defaults = (
+            ("heads", None),
+            ("score", None),
+            ("tensors", ()),
+            ("sink_logits", False),
+            ("scale", None),
+            ("return_lse", True),
+            ("name", "attention"),
+        )
+        parts += [
+            f"{name}={getattr(self, name)!r}" for name, default in defaults if getattr(self, name) != default
+        ]
+        return f"Spec({', '.join(parts)})"
+
+    @cached_property
+    def _text(self) -> str:
+        from .printing import spec_text
+
+        return spec_text(self)
+
+    @cached_property
+    def _key(self) -> str:
+        return hashlib.blake2b(self._text.encode(), digest_size=16).hexdigest()
+
+    @cached_property
+    def _form(self) -> Spec:
+        sizes = self._sizes()
+        if all(size == small for size, small in sizes.items()):
+            return self
+        heads = self.heads and HeadClasses(
+            tuple((name, see.resized(sizes)) for name, see in self.heads.classes)
+        )
+        kv = [replace(store, see=store.see.resized(sizes)) for store in self.operands]
+        return replace(self, kv=kv, heads=heads)
+
+    def _sizes(self) -> dict[int, int]:
+        """Equal sizes stay equal and 0 stays 0: more than that the compiler never asks of a size."""
+        sees = [store.see for store in self.operands]
+        sees += [see for _, see in self.heads.classes] if self.heads else []
+        distinct = dict.fromkeys(size for see in sees for size in see.sizes() if size)
+        return {0: 0} | {size: i + 1 for i, size in enumerate(distinct)}
+
+    def _operands(self) -> tuple[Store, ...]:
+        if isinstance(self.kv, Store) or not isinstance(self.kv, Sequence) or isinstance(self.kv, str):
+            raise expected(
+                SpecError, "kv", "a list of Dense, Packed or Paged", self.kv, hint="As in kv=[attn.Packed()]"
+            )
+        if not self.kv:
+            raise SpecError("kv: expected one or more operands, got none")
+        kv: list[Store] = []
+        for i, store in enumerate(self.kv):
+            if not isinstance(store, Store):
+                hint = f"Did you mean {store.__name__}()?" if isinstance(store, type) else ""
+                raise expected(SpecError, f"kv[{i}]", "Dense(), Packed() or Paged()", store, hint=hint)
+            default = "kv" if len(self.kv) == 1 else f"kv{i}"
+            store = store.resolved(name=default, see=self.see, dtype=self.dtype)
+            checks.name(f"kv[{i}].name", store.name, tuple(before.name for before in kv))
+            if store.see is None:
+                hint = "As in see=attn.causal(), of the Spec or of the operand"
+                raise expected(SpecError, f"kv[{i}].see", "a visibility", None, hint=hint)
+            if store.dtype != self.dtype:
+                legal = f"the dtype of the queries, {self.dtype!r}"
+                raise expected(SpecError, f"kv[{i}].dtype", legal, store.dtype, nearest=repr(self.dtype))
+            self._check_class(f"kv[{i}].head_class", store.head_class)
+            kv.append(store)
+        if self.see is not None and all(store.see is not None for store in self.kv):
+            raise SpecError(
+                "see: expected None, as every operand has a visibility of its own, which it would not change"
+            )
+        return tuple(kv)
+
+    def _check_visible(self) -> None:
+        by_class = {name: see.is_empty() for name, see in self.heads.classes} if self.heads else {"": False}
+        for store in self.operands:
+            classes = [store.head_class] if store.head_class else by_class
+            if not store.see.is_empty() and not all(by_class[name] for name in classes):
+                return
+        given = (
+            self.heads if self.heads and all(by_class.values()) else [store.see for store in self.operands]
+        )
+        raise expected(
+            SpecError, "see", "that some rows see something", given, hint="A size of 0 shows nothing"
+        )
+
+    def _check_class(self, argument: str, name: str | None) -> None:
+        if name is None or (self.heads and name in self.heads.names):
+            return
+        if not self.heads:
+            raise SpecError(
+                f"{argument}: expected head classes, as in heads=attn.heads({name}=...), beside {name!r}"
+            )
+        legal = "one of the head classes " + ", ".join(self.heads.names)
+        raise expected(SpecError, argument, legal, name, nearest=closest(name, self.heads.names))
+
+    def _trace(self, put: Callable[[str, object], None]) -> None:
+        if self.score is None:
+            if not (self.tensors is None or isinstance(self.tensors, (tuple, Mapping)) and not self.tensors):
+                raise SpecError("tensors: expected a score function that reads them, got none: score=...")
+            put("tensors", ())
+            return
+        from .score import tensor_shapes, trace
+
+        names = tuple(store.name for store in self.operands)
+        tensors = tensor_shapes(self.tensors, names)
+        score = trace(self.score, tensors)
+        put("score", score)
+        put("tensors", tuple((name, shape) for name, shape in tensors if name in score.reads))
+
+
+def _query_heads(q_heads: object, kv_heads: int) -> int:
+    heads = checks.integer("q_heads", q_heads, 1, checks.MAX_HEADS)
+    if heads % kv_heads:
+        below = heads // kv_heads * kv_heads
+        nearest = f"{below} or {below + kv_heads}" if below else str(kv_heads)
+        raise expected(SpecError, "q_heads", f"a multiple of kv_heads, {kv_heads}", heads, nearest=nearest)
+    return heads
+
+
+def _scale(scale: object) -> float | None:
+    if scale is None:
+        return None
+    try:
+        number = math.nan if isinstance(scale, (bool, str)) else float(scale)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 2.0**-126 <= number < 2.0**128:
+        raise expected(SpecError, "scale", "a positive, finite number, or None for 1/sqrt(head_dim)", scale)
+    return number
+
+
+def _store_text(store: Store) -> str:
+    page = f"page_size={store.page_size}, " if store.kind == "paged" else ""  # type: ignore[attr-defined]
+    only = ", ragged=True" if store.ragged else ""
+    only += f", head_class={store.head_class!r}" if store.head_class else ""
+    dims = f", dims={store.dims!r}" if store.dims != ("batch", "kv_len") else ""
+    return f"{type(store).__name__}({page}name={store.name!r}, see={store.see!r}{only}{dims})"

@@ -1,0 +1,125 @@
+"""The devices of this process: one object for each, opened when it is first asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+
+from .. import _attn
+from ..errors import DeviceError, Error, TensorError, expected
+
+_guard = threading.RLock()
+_devices: dict[str, _attn.Device] = {}
+_names: dict[object, str] = {}
+_left_behind: list[_attn.Device] = []  # of the process that forked: never used, never freed
+_cuda_before_fork = False
+generation = 0
+"""Of the process: forks between it and the one that imported attn. What was made before a fork is not used after."""
+
+
+def failed(failure: _attn.Failure, kind: type[Error]) -> Error:
+    """What to raise for a failure of the extension: `kind` where the input was wrong."""
+    kind_of = {"input": kind, "device": DeviceError, "memory": DeviceError, "internal": Error}
+    return kind_of.get(failure.kind, kind)(failure.message)
+
+
+def device_name(device: object = None) -> str:
+    """ "host" or "cuda:0" of what a user may call a device: None (a GPU where a driver finds one, else the host; or
+    what ATTN_DEVICE says), "host" or "cpu", "cuda", "cuda:1", a torch.device, or a Device of the extension."""
+    try:
+        return _names[device]
+    except (KeyError, TypeError):
+        pass
+    name = _find_name(device)
+    if device is None or isinstance(device, str):
+        _names[device] = name
+    return name
+
+
+def _find_name(device: object) -> str:
+    if device is None:
+        if wanted := os.environ.get("ATTN_DEVICE"):
+            return _find_name(wanted)
+        return "cuda:0" if _attn.cuda_devices() > 0 else "host"
+    if isinstance(device, _attn.Device):
+        return "host" if device.kind == "host" else f"cuda:{device.index}"
+    text = str(device)
+    if text in ("host", "cpu"):
+        return "host"
+    if text == "cuda":
+        # Of torch it is the current device.
+        return f"cuda:{_current_cuda()}" if not isinstance(device, str) else "cuda:0"
+    if re.fullmatch(r"cuda:\d{1,3}", text):
+        return text
+    raise expected(
+        DeviceError, "device", "'host', 'cuda', 'cuda:1' or a torch.device", device, nearest="host"
+    )
+
+
+def _current_cuda() -> int:
+    import torch
+
+    return torch.cuda.current_device()
+
+
+def get_device(device: object = None) -> _attn.Device:
+    """The device, opened once. DeviceError where it is not there, in the driver's words."""
+    if isinstance(device, _attn.Device):
+        return device
+    name = device_name(device)
+    try:
+        return _devices[name]
+    except KeyError:
+        pass
+    with _guard:
+        if name not in _devices:
+            if name != "host" and _cuda_before_fork:
+                raise DeviceError(
+                    f"device: {name} was in use before this process was forked, and GPUs do not survive that; start "
+                    "processes with multiprocessing's 'spawn' or 'forkserver', or use the GPU after the fork only"
+                )
+            try:
+                _devices[name] = (
+                    _attn.Device.host() if name == "host" else _attn.Device.cuda(int(name.partition(":")[2]))
+                )
+            except _attn.Failure as failure:
+                raise failed(failure, DeviceError) from None
+        return _devices[name]
+
+
+def checked_host(*, seed: int = 0, shuffle: bool = False) -> _attn.Device:
+    """A host device of its own with all detectors, for kernels compiled with `checked`."""
+    try:
+        return _attn.Device.host(checked=True, seed=seed, shuffle=shuffle)
+    except _attn.Failure as failure:
+        raise failed(failure, DeviceError) from None
+
+
+def stream_number(device: str, stream: object) -> int:
+    """A CUstream as a number: of a torch.cuda.Stream, of an int, and where none was given PyTorch's current one. The
+    host device has none."""
+    if device == "host":
+        return 0
+    if stream is None:
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_initialized():
+            return 0
+        return torch.cuda.current_stream(int(device.partition(":")[2])).cuda_stream
+    number = getattr(stream, "cuda_stream", stream)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 64:
+        raise expected(TensorError, "stream", "a torch.cuda.Stream, or a CUstream as int", stream)
+    return number
+
+
+def _after_fork() -> None:
+    global _guard, _cuda_before_fork, generation
+    generation += 1
+    _guard = threading.RLock()
+    _cuda_before_fork = _cuda_before_fork or any(name != "host" for name in _devices)
+    _left_behind.extend(_devices.values())
+    _devices.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

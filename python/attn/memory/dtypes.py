@@ -1,0 +1,68 @@
+"""Element types by the names that Python, MLIR, NumPy and PyTorch give them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ..errors import Error, SpecError, closest, expected
+
+# attn's name, which is also the manifest's: (Python's name, bytes).
+DTYPES = {
+    "bf16": ("bfloat16", 2),
+    "f16": ("float16", 2),
+    "f32": ("float32", 4),
+    "f64": ("float64", 8),
+    "i8": ("int8", 1),
+    "i16": ("int16", 2),
+    "i32": ("int32", 4),
+    "i64": ("int64", 8),
+    "u8": ("uint8", 1),
+    "u16": ("uint16", 2),
+    "u32": ("uint32", 4),
+    "u64": ("uint64", 8),
+    "bool": ("bool", 1),
+    "f8e4m3fn": ("float8_e4m3fn", 1),
+    "f8e5m2": ("float8_e5m2", 1),
+}
+_SHORT = (
+    {long: short for short, (long, _) in DTYPES.items()}
+    | {short: short for short in DTYPES}
+    | {"half": "f16"}
+)
+_known: dict[object, str] = {}
+
+
+def short_name(dtype: object) -> str | None:
+    """ "bf16" of "bfloat16", torch.bfloat16, ml_dtypes.bfloat16 or a NumPy dtype; None where it is no dtype of attn's."""
+    try:
+        return _known[dtype]
+    except (KeyError, TypeError):  # not met yet, or not hashable
+        pass
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or str(dtype)
+    if isinstance(dtype, type):
+        name = dtype.__name__
+    short = _SHORT.get(str(name).removeprefix("torch."))
+    if short and isinstance(dtype, Hashable):
+        _known[dtype] = short
+    return short
+
+
+def storage_name(argument: str, dtype: object, kind: type[Error] = SpecError) -> str:
+    """ "bfloat16" or "float16", what queries, keys and values may be."""
+    short = short_name(dtype)
+    if short in ("bf16", "f16"):
+        return DTYPES[short][0]
+    nearest = repr("bfloat16")
+    if short is None and isinstance(dtype, str):
+        nearest = closest(dtype, ("bfloat16", "float16")) or nearest
+    raise expected(kind, argument, "'bfloat16' or 'float16'", dtype, nearest=nearest)
+
+
+def no_floats(dtype: str | None) -> str:
+    """What a message says of integers and truth values where floats are expected."""
+    if not dtype or dtype[0] == "f" or dtype == "bf16":
+        return ""
+    return (
+        "; nearest legal: its float32 copy, which holds integers up to 2^24 and truth values (1 and 0) exactly. As an "
+        "index such an element is attn.math.to_int(table[i])"
+    )

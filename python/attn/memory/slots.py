@@ -1,0 +1,212 @@
+"""What a kernel takes addresses of, and whether a tensor may be bound there.
+
+A *look* at a tensor is its address and its signature: all that decides whether the kernel may read it,
+and nothing that changes from call to call. Signatures are compared with what was accepted before, so a
+tensor is checked in full once, and then costs a look up.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .. import _attn
+from ..errors import TensorError, given
+from .dtypes import DTYPES, no_floats, short_name
+
+# dtype, shape, strides, device, writable, needs a gradient: as the tensor's library gives them.
+Signature = tuple
+Look = tuple[int, Signature]
+
+NOTHING: Look = 0, (None,) * 6
+"""Stands for a tensor that no kernel reads."""
+
+
+class Slot(NamedTuple):
+    """`dims`: numbers, or names of what a run decides ("rows", "kv.pages", …)."""
+
+    name: str
+    dtype: str
+    dims: tuple[int | str, ...]
+    written: bool = False
+
+    def legal(self, sizes: dict[str, int]) -> str:
+        dims = ", ".join(str(sizes.get(dim, dim) if isinstance(dim, str) else dim) for dim in self.dims)
+        return f"{DTYPES[self.dtype][0]} [{dims}]"
+
+
+def tensors_of(manifest: dict) -> dict[str, Slot]:
+    """What a description takes and gives, by name: q, then what it takes in its order, its results, slot_heads. Kernels
+    read no tensor that came to have no part in the result, as of an operand that no row sees."""
+    dtype, heads = manifest["dtype"], manifest["q_heads"]
+    known = {"q": Slot("q", dtype, ("rows", heads, manifest["key_dim"]))}
+    written = [Slot(each["name"], each["dtype"], tuple(each["dims"]), True) for each in manifest["results"]]
+    for argument in manifest["arguments"]:
+        name = argument["name"]
+        if argument["role"] == "kv":
+            front = {
+                "paged": (f"{name}.pages", argument.get("page", 0)),
+                "dense": (f"{name}.instances", f"{name}.tokens"),
+                "packed": (f"{name}.tokens",),
+            }[argument["store"]]
+            middle = argument.get("kv_heads") or f"{name}.heads"
+            suffix = "_pages" if argument["store"] == "paged" else ""
+            for letter, part in (("k", "key"), ("v", "value")):
+                dims = (*front, middle, argument[f"{part}_dim"])
+                known[f"{name}.{letter}{suffix}"] = Slot(
+                    f"{name}.{letter}{suffix}", argument[f"{part}_dtype"], dims
+                )
+        elif argument["role"] not in ("query", "classes"):
+            known[name] = Slot(name, argument["dtype"], tuple(argument["dims"]))
+    return (
+        known
+        | {result.name: result for result in written}
+        | {"slot_heads": Slot("slot_heads", "i32", (manifest["kv_heads"],))}
+    )
+
+
+# --- Looks ---------------------------------------------------------------------------------------------------
+
+
+def _look_torch(tensor) -> Look:
+    return tensor.data_ptr(), (
+        tensor.dtype,
+        tensor.shape,
+        tensor.stride(),
+        tensor.device,
+        True,
+        tensor.requires_grad,
+    )
+
+
+def _look_numpy(array) -> Look:
+    return array.ctypes.data, (array.dtype, array.shape, array.strides, None, array.flags.writeable, False)
+
+
+def _look_nowhere(tensor) -> Look:
+    raise RuntimeError(f"{type(tensor).__name__} stands for others")
+
+
+def is_traced(tensor: object) -> bool:
+    """Whether PyTorch only looks at what is done with a tensor: compiled code, fake tensors. The operators of torch_ops
+    are for these."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    if type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter:
+        return torch.compiler.is_compiling()
+    dispatch = getattr(type(tensor), "__torch_dispatch__", None)
+    return isinstance(tensor, torch.Tensor) and dispatch is not torch.Tensor.__torch_dispatch__
+
+
+_lookers: dict[type, Callable[[object], Look]] = {}
+
+
+def _looker_of(tensor: object) -> Callable[[object], Look] | None:
+    """Remembered where objects of exactly this type have it."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            return _look_nowhere
+        if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+            _lookers[type(tensor)] = _look_torch
+        return _look_torch
+    if numpy is not None and isinstance(tensor, numpy.ndarray):
+        _lookers[type(tensor)] = _look_numpy
+        return _look_numpy
+    return None
+
+
+def look(name: str, tensor: object, stream: int, keep: list) -> Look:
+    """Of anything with numbers at an address. What has to live until the launch goes to `keep`."""
+    looker = _lookers.get(type(tensor)) or _looker_of(tensor)
+    if looker is not None:
+        try:
+            return looker(tensor)
+        except RuntimeError as error:  # fake, sparse and other tensors without an address
+            raise TensorError(f"{name}: a tensor without memory of its own: {error}") from None
+    if not (hasattr(tensor, "__dlpack__") or isinstance(tensor, (bytearray, memoryview))):
+        raise TensorError(
+            f"{name}: expected a tensor of PyTorch or NumPy, or one with __dlpack__, got {given(tensor)}"
+        )
+    try:
+        view = _attn.View(tensor, stream=stream or None)
+    except (_attn.Failure, TypeError, BufferError) as failure:
+        raise TensorError(f"{name}: {getattr(failure, 'message', failure)}") from None
+    keep.append(view)
+    place = "host" if view.device == "cpu" else f"cuda:{view.index}"
+    return view.address, (view.dtype, view.shape, view.strides, place, not view.readonly, False)
+
+
+class Seen(NamedTuple):
+    """A signature in attn's words. Strides in elements; None: NumPy counts bytes."""
+
+    dtype: str | None
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: str
+
+    def text(self) -> str:
+        dtype = DTYPES[self.dtype][0] if self.dtype else "an unknown dtype"
+        return f"{dtype} [{', '.join(map(str, self.shape))}]"
+
+
+def seen(signature: Signature) -> Seen:
+    dtype, shape, strides, device, _, _ = signature
+    shape = tuple(shape)
+    if device is None:
+        strides, place = (
+            tuple(stride // dtype.itemsize if dtype.itemsize else 0 for stride in strides),
+            "host",
+        )
+    else:
+        text = str(device)
+        place = "host" if text == "cpu" else text
+    return Seen(short_name(dtype), shape, tuple(strides), place)
+
+
+def contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != expected:
+            return 0 in shape
+        expected *= size
+    return True
+
+
+# --- Checks --------------------------------------------------------------------------------------------------
+
+
+def check(slot: Slot, signature: Signature, sizes: dict[str, int], device: str) -> int:
+    """Bytes of the tensor. Refuses what the kernel would misread; `sizes` are those the plan was made for."""
+    found, name = seen(signature), {"o": "out"}.get(slot.name, slot.name)
+    bits = found.dtype == "u16" and slot.dtype == "bf16"  # NumPy has no bfloat16 (tensors.py)
+    if (found.dtype != slot.dtype and not bits) or not _fits(slot, found.shape, sizes):
+        hint = no_floats(found.dtype) if slot.dtype == "f32" else ""
+        raise TensorError(f"{name}: expected {slot.legal(sizes)}, got {found.text()}{hint}")
+    if found.device != device:
+        raise TensorError(f"{name}: expected memory of {device}, where the kernel runs, got {found.device}")
+    if not contiguous(found.shape, found.strides):
+        raise TensorError(
+            f"{name}: expected a contiguous tensor, got strides {list(found.strides)} for {found.text()}; "
+            "nearest legal: its .contiguous() copy"
+        )
+    if slot.written and not signature[4]:
+        raise TensorError(f"{name}: expected memory that may be written, got a read-only array")
+    if signature[5] and sys.modules["torch"].is_grad_enabled():
+        raise TensorError(
+            f"{name}: requires a gradient, and attn has no backward pass yet; call under torch.no_grad(), or with "
+            f"{name}.detach()"
+        )
+    count = DTYPES[slot.dtype][1]
+    for size in found.shape:
+        count *= size
+    return count
+
+
+def _fits(slot: Slot, shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
+    return len(shape) == len(slot.dims) and all(
+        size == (sizes.get(dim, size) if isinstance(dim, str) else dim)
+        for size, dim in zip(shape, slot.dims, strict=True)
+    )

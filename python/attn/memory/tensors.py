@@ -1,0 +1,113 @@
+"""Tensors that attn makes itself: results beside the caller's tensors, and bfloat16 for NumPy, which has none.
+
+An array of uint16 stands for bfloat16 wherever that is expected, by its bits; ml_dtypes' bfloat16 is accepted too.
+What is done with tensors that are given lies in slots.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..errors import TensorError, given
+from .dtypes import DTYPES, short_name
+
+
+def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """A tensor for results, in the library and on the device of `like`; `dtype` by attn's name ("bf16", "f32"). For
+    arrays of other libraries that lie in CPU memory it is NumPy's. Errors: TensorError."""
+    if _is_torch(like):
+        torch = sys.modules["torch"]
+        return torch.empty(shape, dtype=getattr(torch, DTYPES[dtype][0]), device=like.device)
+    import numpy
+
+    device = getattr(like, "__dlpack_device__", lambda: (1, 0))()[0]
+    if not isinstance(like, numpy.ndarray) and device != 1:
+        raise TensorError(
+            f"out: expected where results go, as for arrays on a GPU of other libraries than PyTorch, got None beside "
+            f"{given(type(like).__name__)}"
+        )
+    if dtype != "bf16":
+        return numpy.empty(shape, DTYPES[dtype][0])
+    own = getattr(like, "dtype", None)
+    return numpy.empty(
+        shape, own if isinstance(own, numpy.dtype) and short_name(own) == "bf16" else numpy.uint16
+    )
+
+
+def as_numpy(name: str, tensor: Any) -> Any:
+    """A contiguous array of a tensor on the CPU, or of a list of integers; bfloat16 by its bits, integers as int32."""
+    import numpy
+
+    try:
+        if _is_torch(tensor):
+            torch = sys.modules["torch"]
+            tensor = tensor.detach()
+            array = (
+                tensor.contiguous().view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor
+            ).numpy()
+        elif hasattr(tensor, "__dlpack__") and not isinstance(tensor, numpy.ndarray):
+            array = numpy.from_dlpack(tensor)
+        else:
+            array = numpy.asarray(tensor)
+        if short_name(array.dtype) == "bf16":
+            array = array.view(numpy.uint16)
+        if array.dtype == numpy.int64:
+            array = array.astype(numpy.int32)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise TensorError(f"{name}: expected a tensor on the CPU: {error}") from None
+    if short_name(array.dtype) is None:
+        raise TensorError(f"{name}: expected numbers, got {given(tensor)}")
+    return numpy.ascontiguousarray(array)
+
+
+def swap_axes(tensor: Any) -> Any:
+    """The second and third dimension exchanged: a view."""
+    return tensor.transpose(1, 2) if _is_torch(tensor) else tensor.swapaxes(1, 2)
+
+
+def contiguous(tensor: Any, swapped: bool) -> Any:
+    """A copy whose dimensions lie in memory in their order; `swapped`: with the second and third exchanged."""
+    import numpy
+
+    if not (_is_torch(tensor) or isinstance(tensor, numpy.ndarray)):
+        library = type(tensor).__name__
+        raise TensorError(
+            f"q: expected memory in the order of k and v, as {library} cannot be copied by attn"
+        )
+    tensor = swap_axes(tensor) if swapped else tensor
+    return tensor.contiguous() if _is_torch(tensor) else numpy.ascontiguousarray(tensor)
+
+
+def room_behind(tensor: Any, address: int) -> int:
+    """Bytes from an address to the end of the memory that the tensor is a view of."""
+    if _is_torch(tensor):
+        storage = tensor.untyped_storage()
+        return storage.data_ptr() + storage.nbytes() - address
+    base = tensor
+    while type(getattr(base, "base", None)) is type(tensor):
+        base = base.base
+    return base.ctypes.data + base.nbytes - address if hasattr(base, "ctypes") else 0
+
+
+def _is_torch(tensor: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)
+
+
+def bfloat16_bits(values: Any) -> Any:
+    """Numbers as the bits of bfloat16 (uint16), rounded to nearest, ties to even; any shape."""
+    import numpy
+
+    bits = numpy.asarray(values, numpy.float32).view(numpy.uint32)
+    with numpy.errstate(over="ignore"):  # of NaN
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    is_nan = (bits & 0x7FFFFFFF) > 0x7F800000
+    return numpy.where(is_nan, (bits >> 16) | 0x40, rounded).astype(numpy.uint16)
+
+
+def from_bfloat16_bits(bits: Any) -> Any:
+    """The numbers (float32) that bits of bfloat16 (uint16) stand for; any shape."""
+    import numpy
+
+    return (numpy.asarray(bits, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)

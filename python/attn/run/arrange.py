@@ -1,0 +1,204 @@
+"""From the tensors that attend is given to the operands of a kernel: heads, tables, shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from ..describe.stores import Dense, Packed, Store
+from ..errors import TensorError, expected
+from ..memory.layouts import Form, forms, swapped
+from ..memory.slots import Seen
+
+_TOKEN_MAJOR, _HEAD_MAJOR = "[batch, seq, heads, dim]", "[batch, heads, seq, dim]"
+
+
+@dataclass
+class Arrangement:
+    store: Store
+    q_heads: int
+    kv_heads: int
+    operands: dict[str, Any]
+    """By name: (dtype, shape) of q, kv.k and kv.v as the kernel sees them, and the tables."""
+    shape: tuple[int, ...]
+    """Of the output in memory."""
+    order: str
+    """That memory's dimensions."""
+    swapped: bool = False
+    """Whether the caller names sequence and heads the other way round than they lie."""
+    copies_q: bool = False
+    slack: bool = False
+    """Whether k and v reach further in memory than their shapes say."""
+
+
+def arrange(
+    q: Seen, k: Seen, v: Seen, layout: str, tables: tuple, *, of_heads: str = "", of_positions: str = ""
+) -> Arrangement:
+    """`of_heads` says what, if anything, needs to know the head, `of_positions` what needs positions as they are."""
+    for name, found in (("q", q), ("k", k), ("v", v)):
+        if found.dtype != q.dtype:
+            raise TensorError(f"{name}: expected the dtype of q, {q.text()}, got {found.text()}")
+        if found.device != q.device:
+            raise TensorError(f"{name}: expected memory of {q.device}, where q is, got {found.device}")
+    lengths, starts, starts_k = tables
+    if starts is None and starts_k is not None:
+        raise TensorError("cu_seqlens: expected beside cu_seqlens_k, got None")
+    if starts is not None and lengths is not None:
+        raise TensorError("kv_lengths: expected None beside cu_seqlens, which says the lengths")
+    rank, dims = (3, "[tokens, heads, dim]") if starts is not None else (4, _dims(layout))
+    for name, found in (("q", q), ("k", k), ("v", v)):
+        if len(found.shape) != rank:
+            raise TensorError(f"{name}: expected {rank} dimensions, {dims}, got {found.text()}")
+    axis = 2 if rank == 4 and layout == "bshd" else 1
+    if k.shape[axis] == 0 or q.shape[axis] % k.shape[axis]:
+        raise expected(TensorError, "q", f"a multiple of the {k.shape[axis]} heads of k", q.shape[axis])
+    if starts is not None:
+        return _packed(q, k, v, starts, starts if starts_k is None else starts_k, of_positions)
+    return _dense(q, k, v, layout, lengths, of_heads, of_positions)
+
+
+def _dims(layout: str) -> str:
+    return _TOKEN_MAJOR if layout == "bshd" else _HEAD_MAJOR
+
+
+# --- Dense ---------------------------------------------------------------------------------------------------
+
+
+def _dense(
+    q: Seen, k: Seen, v: Seen, layout: str, lengths: Any, of_heads: str, of_positions: str
+) -> Arrangement:
+    logical = (lambda axes: axes) if layout == "bshd" else swapped
+    batch, rows, heads, dim = logical(q.shape)
+    _, tokens, kv_heads, value_dim = logical(v.shape)
+    for name, found, shape in (
+        ("k", k, (batch, tokens, kv_heads, dim)),
+        ("v", v, (batch, tokens, kv_heads, value_dim)),
+    ):
+        if logical(found.shape) != shape:
+            raise TensorError(
+                f"{name}: expected shape {list(logical(shape))} beside q and v, got {list(found.shape)}"
+            )
+    fits = {
+        name: forms(logical(found.shape), logical(found.strides))
+        for name, found in (("q", q), ("k", k), ("v", v))
+    }
+    form = _common_form(k, v, fits, of_heads, Form("token", rows) in fits["q"])
+    copies_q = Form(form.major, rows) not in fits["q"]
+    if copies_q and not any(capacity == rows for _, capacity in fits["q"]):
+        raise TensorError(
+            f"q: expected memory in the order {_TOKEN_MAJOR} or {_HEAD_MAJOR}, without room between rows, got strides "
+            f"{list(q.strides)} for {list(q.shape)} in layout {layout!r}; nearest legal: its .contiguous() copy"
+        )
+    if lengths is None:
+        lengths = numpy.full(batch, tokens, numpy.int32)
+    elif lengths.shape != (batch,) or (batch and not 0 <= lengths.min() <= lengths.max() <= tokens):
+        legal = f"{batch} lengths from 0 to the {tokens} tokens of k"
+        raise expected(TensorError, "kv_lengths", legal, lengths.tolist())
+    pos0 = _first_positions(numpy.full(batch, rows, numpy.int32), lengths, of_positions)
+    first_row = pos0 + lengths - rows
+    positions = first_row[:, None] + numpy.arange(rows, dtype=numpy.int32)
+
+    in_memory = (batch, rows, heads, value_dim)
+    if form.major == "token":
+        made = Arrangement(Dense(), heads, kv_heads, {}, in_memory, _TOKEN_MAJOR)
+        sequences = batch
+    else:  # a KV head of a sequence is a sequence, and so are the rows of the query heads that read it
+        made = Arrangement(Dense(), 1, 1, {}, swapped(in_memory), _HEAD_MAJOR)
+        sequences, group = batch * kv_heads, heads // kv_heads
+        lengths, pos0 = numpy.repeat(lengths, kv_heads), numpy.repeat(pos0, kv_heads)
+        positions = numpy.repeat(positions, heads, axis=0)
+        heads, kv_heads, rows = 1, 1, group * rows
+    made.operands = {
+        "q": (q.dtype, (sequences * rows, heads, dim)),
+        "kv.k": (k.dtype, (sequences, form.capacity, kv_heads, dim)),
+        "kv.v": (v.dtype, (sequences, form.capacity, kv_heads, value_dim)),
+        "q_start": numpy.arange(sequences + 1, dtype=numpy.int32) * numpy.int32(rows),
+        "q_pos": positions.reshape(-1),
+        "kv.lengths": lengths,
+        "kv.pos0": pos0,
+    }
+    made.swapped = (form.major == "token") != (layout == "bshd")
+    made.copies_q = copies_q
+    made.slack = form.capacity > tokens
+    return made
+
+
+def _common_form(
+    k: Seen, v: Seen, fits: dict[str, list[Form]], of_heads: str, q_is_token_major: bool
+) -> Form:
+    """One that k and v share; where both would do, the one in which q lies."""
+    common = [form for form in fits["k"] if form in fits["v"]]
+    usable = [form for form in common if form.major == "token" or not of_heads]
+    if usable:
+        return next((form for form in usable if (form.major == "token") == q_is_token_major), usable[0])
+    name, found = ("k", k) if not fits["k"] or fits["v"] else ("v", v)
+    if common:
+        raise TensorError(
+            f"k: expected memory in the order {_TOKEN_MAJOR}, which {of_heads} needs, got strides {list(k.strides)} for "
+            f"{list(k.shape)}; nearest legal: a copy in that order"
+        )
+    if fits["k"] and fits["v"]:
+        raise TensorError(
+            f"v: expected memory in the order of k and with as much room behind the last token, got strides "
+            f"{list(v.strides)} for {list(v.shape)} beside {list(k.strides)} for {list(k.shape)}; nearest legal: "
+            ".contiguous() copies of both"
+        )
+    raise TensorError(
+        f"{name}: expected memory in the order {_TOKEN_MAJOR} or {_HEAD_MAJOR}, got strides {list(found.strides)} for "
+        f"{list(found.shape)}; nearest legal: its .contiguous() copy"
+    )
+
+
+# --- Packed --------------------------------------------------------------------------------------------------
+
+
+def _packed(q: Seen, k: Seen, v: Seen, starts: Any, starts_k: Any, of_positions: str) -> Arrangement:
+    rows, heads, dim = q.shape
+    tokens, kv_heads, value_dim = v.shape
+    if k.shape != (tokens, kv_heads, dim):
+        raise TensorError(f"k: expected shape {[tokens, kv_heads, dim]} beside q and v, got {list(k.shape)}")
+    for name, found in (("q", q), ("k", k), ("v", v)):
+        one = Form("token", found.shape[0])
+        if one not in forms((1, *found.shape), (0, *found.strides)):
+            raise TensorError(
+                f"{name}: expected a contiguous tensor, got strides {list(found.strides)} for {list(found.shape)}; "
+                "nearest legal: its .contiguous() copy"
+            )
+    for name, offsets, total in (("cu_seqlens", starts, rows), ("cu_seqlens_k", starts_k, tokens)):
+        rising = (
+            offsets.ndim == 1 and len(offsets) > 0 and offsets[0] == 0 and (numpy.diff(offsets) >= 0).all()
+        )
+        if not rising or offsets[-1] != total or len(offsets) != len(starts):
+            legal = f"offsets that rise from 0 to the {total} rows, as many for k as for q"
+            raise expected(TensorError, name, legal, offsets.tolist())
+    q_lens, lengths = numpy.diff(starts), numpy.diff(starts_k)
+    pos0 = _first_positions(q_lens, lengths, of_positions)
+    row = numpy.arange(rows, dtype=numpy.int32) - numpy.repeat(starts[:-1], q_lens)
+    operands = {
+        "q": (q.dtype, q.shape),
+        "kv.k": (k.dtype, k.shape),
+        "kv.v": (v.dtype, v.shape),
+        "q_start": starts,
+        "q_pos": row + numpy.repeat(pos0 + lengths - q_lens, q_lens),
+        "kv.start": starts_k,
+        "kv.lengths": lengths,
+        "kv.pos0": pos0,
+    }
+    return Arrangement(Packed(), heads, kv_heads, operands, (rows, heads, value_dim), "[tokens, heads, dim]")
+
+
+def _first_positions(rows: numpy.ndarray, lengths: numpy.ndarray, of_positions: str) -> numpy.ndarray:
+    """Rows are the last positions of their sequence. Where there are more rows than tokens, the first of them are
+    before the first token and see nothing of a causal sequence: all positions move up until none is negative. Of a
+    sequence without tokens nobody asks where they stand."""
+    pos0 = numpy.maximum(rows - lengths, 0).astype(numpy.int32)
+    moved = numpy.where(lengths > 0, pos0, 0)
+    if of_positions and moved.any():
+        i = int(moved.argmax())
+        raise TensorError(
+            f"q: expected at most as many rows as tokens, which {of_positions} needs, got {rows[i]} rows beside "
+            f"{lengths[i]} tokens in sequence {i}"
+        )
+    return pos0

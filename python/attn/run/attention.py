@@ -1,0 +1,110 @@
+"""attend: attention on tensors as they are, without a description, a kernel or a plan to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..describe.visibility import Visibility
+from ..memory.slots import is_traced
+from .direct import attend_now
+
+
+def attend(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    window: int | None = None,
+    sink: int | None = None,
+    see: Visibility | None = None,
+    softcap: float | None = None,
+    score: Callable | None = None,
+    tensors: Mapping[str, Any] | None = None,
+    sink_logits: Any = None,
+    scale: float | None = None,
+    kv_lengths: Sequence[int] | Any = None,
+    cu_seqlens: Sequence[int] | Any = None,
+    cu_seqlens_k: Sequence[int] | Any = None,
+    layout: str = "bshd",
+    return_lse: bool = False,
+    out: Any = None,
+    **others: Any,
+) -> Any:
+    """Attention of dense tensors, or of packed sequences; on a GPU or, on CPU tensors, on the host device.
+
+    q, k, v       `[batch, seq, heads, dim]`; layout="bhsd": `[batch, heads, seq, dim]`. float16 or bfloat16 (NumPy: its
+                  bits as uint16, or ml_dtypes'), of PyTorch, NumPy or with __dlpack__. q may have more heads than k
+                  and v, a multiple of theirs; v may have another dim
+    causal        rows are the last positions of their sequence, and see what is up to their own
+    window        with causal: only the last `window` positions, the row's own among them
+    sink          with causal: the first `sink` positions, too
+    see           any other visibility, in place of the three
+    softcap       scores become softcap * tanh(score / softcap)
+    score         any other score function, see attn.Spec; `tensors`: what it reads, float32, by name
+    sink_logits   float32 [q heads]: a logit that joins each row's softmax and carries no value
+    scale         of the dot products; by default 1/sqrt(dim)
+    kv_lengths    valid tokens of each sequence, int32 [batch], where k and v have room for more
+    cu_seqlens    packed sequences: tensors are `[tokens, heads, dim]`, and sequence i has the rows from cu_seqlens[i]
+                  to cu_seqlens[i + 1], int32 [batch + 1]; of k and v these are cu_seqlens_k, where given. They are read
+                  on the CPU: those on a GPU are waited for
+    return_lse    gives (out, lse): the logarithm of each row's softmax denominator, float32 `[batch, seq, heads]`, in
+                  the order of `layout`; packed `[tokens, heads]`
+    out           where the output goes: memory in which no other argument lies
+
+    Nothing is copied where each tensor lies in memory in one of the two layouts, whichever `layout` names its
+    dimensions: k and v in one, and possibly as the front part of a longer cache. A q that lies in the other one than k
+    and v is copied. A score function that depends on the head, and sink logits, need `[batch, seq, heads, dim]`. What
+    cannot be read so is refused, not copied. The output lies as k and v do.
+
+    Neither waits for a GPU nor allocates more than the output once a call like it was made. Errors: TensorError,
+    SpecError, before anything is launched; DeviceError.
+    """
+    if others:
+        from .hints import refuse_options
+
+        refuse_options(others, attend.__kwdefaults__)
+    if is_traced(q):
+        from . import torch_attend
+
+        return torch_attend.attend(
+            q,
+            k,
+            v,
+            causal=causal,
+            window=window,
+            sink=sink,
+            see=see,
+            softcap=softcap,
+            score=score,
+            tensors=tensors,
+            sink_logits=sink_logits,
+            scale=scale,
+            kv_lengths=kv_lengths,
+            cu_seqlens=cu_seqlens,
+            cu_seqlens_k=cu_seqlens_k,
+            layout=layout,
+            return_lse=return_lse,
+            out=out,
+        )
+    return attend_now(
+        q,
+        k,
+        v,
+        causal,
+        window,
+        sink,
+        see,
+        softcap,
+        score,
+        tensors,
+        sink_logits,
+        scale,
+        kv_lengths,
+        cu_seqlens,
+        cu_seqlens_k,
+        layout,
+        return_lse,
+        out,
+    )

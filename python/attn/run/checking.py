@@ -1,0 +1,231 @@
+"""check: a description's kernel on the host device, under all detectors, against the float64 reference."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+
+from .. import _attn
+from ..describe.spec import Spec
+from ..describe.stores import Store
+from ..errors import CheckError, SpecError, TensorError, expected
+from ..memory.devices import checked_host, failed
+from ..memory.dtypes import DTYPES, short_name
+from ..memory.tensors import as_numpy, from_bfloat16_bits
+from .kernel import Kernel
+from .kernels import compile
+from .plan import Plan
+from .samples import sample
+
+TOLERANCES = {"f16": 1e-3, "bf16": 8e-3}
+LSE_TOLERANCE = 2e-3
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What was found. Errors are the largest of one row and head, relative to the reference's vector; those of the LSE
+    absolute."""
+
+    rel_err: float
+    tolerance: float
+    worst: str
+    """Where rel_err was found, and what was there."""
+    max_err_lse: float | None
+    """None where the description returns no LSE."""
+    lse_tolerance: float
+    races: int
+    uninitialized: int
+    out_of_bounds: int
+    findings: tuple[str, ...]
+    """What the detectors say, one line for each place in the kernel."""
+    counters: dict[str, Any] = field(repr=False)
+    """bytes_read, bytes_written, sector_efficiency, bank_conflicts, flops, ...: as attn-run's --json has them."""
+    plan: dict[str, Any] = field(repr=False)
+    """Of the plan: tasks, cuts, blocks, balance, ..."""
+    target: str = "sm_90a"
+    schedule: str = "auto"
+    seconds: float = 0.0
+    """Of the run alone, on the host device."""
+
+    @property
+    def failure(self) -> str:
+        """What is wrong; empty where nothing is."""
+        wrong = []
+        if not self.rel_err <= self.tolerance:
+            wrong.append(f"o is past its tolerance at {self.worst}")
+        if self.max_err_lse is not None and not self.max_err_lse <= self.lse_tolerance:
+            wrong.append(f"lse is {self.max_err_lse:.2e} off")
+        if self.races or self.uninitialized or self.out_of_bounds or self.findings:
+            wrong.append("the detectors found " + (self.findings[0] if self.findings else "faults"))
+        return "; ".join(wrong)
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.failure
+
+    def __str__(self) -> str:
+        lse = "" if self.max_err_lse is None else f", LSE {self.max_err_lse:.2e} ({self.lse_tolerance:.1e})"
+        return (
+            f"error      {self.rel_err:.2e} at the worst row and head (tolerance {self.tolerance:.1e}){lse}\n"
+            f"detectors  {self.races} races, {self.uninitialized} uninitialized, {self.out_of_bounds} out of bounds\n"
+            f"{'wrong: ' + self.failure if self.failure else 'right: within tolerance of the float64 reference'}"
+        )
+
+
+def check(
+    spec: Spec,
+    tensors: Mapping[str, Any] | None = None,
+    *,
+    target: str = "sm_90a",
+    schedule: str = "auto",
+    strategy: str = "flatten",
+    blocks: int = 0,
+    fixed_split: int = 0,
+    seed: int = 0,
+    shuffle: bool = False,
+    **dims: int | Sequence[int],
+) -> CheckReport:
+    """Runs the kernel of a description where every thread is a fiber and every access is watched, and compares.
+
+    tensors    by the names of the operand model, on the CPU: q, kv.k_pages, kv.lengths, ...; by default those of
+               `attn.sample(spec, seed=seed, **dims)`, and `dims` say how large they are
+    target     the chip that the kernel is compiled for, `schedule` the form: auto, mma, wgmma
+    strategy   and blocks, fixed_split: how the work is divided, see Kernel.plan
+    seed       of tensors, and of the order in which threads run and asynchronous copies take effect; shuffle=True makes
+               that order a random one
+
+    Errors: CheckError where something is wrong, with the report as its attribute `report`; SpecError, CompileError,
+    PlanError and TensorError where it cannot be run. For kernels of small problems: a CPU does what a GPU would.
+    """
+    if not isinstance(spec, Spec):
+        raise expected(SpecError, "spec", "an attn.Spec", spec)
+    if tensors is None:
+        tensors = sample(spec, seed=seed, **dims)
+    elif dims:
+        raise expected(SpecError, next(iter(dims)), "no sizes beside tensors, which have theirs", dims)
+    tensors = {name: as_numpy(name, tensor) for name, tensor in tensors.items()}
+    _require(spec, tensors)
+    device = checked_host(seed=seed, shuffle=shuffle)
+    kernel = compile(spec, target=target, schedule=schedule, device=device, checked=True)
+    plan = kernel.plan(tensors, strategy=strategy, blocks=blocks, fixed_split=fixed_split)
+    start = time.perf_counter()
+    out, lse = _run(spec, kernel, plan, device, tensors)
+    seconds = time.perf_counter() - start
+    found = device.report()
+    dtype = short_name(spec.dtype)
+
+    try:
+        wanted = _attn.reference(spec.mlir(), {name: _described(array) for name, array in tensors.items()})
+    except _attn.Failure as failure:
+        raise failed(failure, TensorError) from None
+    rel_err, worst = relative_error(_doubles(out, dtype), _array(wanted["o"]))
+    manifest_tolerance = kernel.manifest.get("tolerance") or 0.0
+    names = ("races", "uninitialized", "out_of_bounds")
+    report = CheckReport(
+        rel_err=rel_err,
+        # Of few features a row's output may be small beside its values by chance.
+        tolerance=max(TOLERANCES[dtype] * max(1, 32 / spec.value_dim), manifest_tolerance),
+        worst=worst,
+        max_err_lse=None if lse is None else absolute_error(lse, _array(wanted["lse"])),
+        lse_tolerance=max(LSE_TOLERANCE, manifest_tolerance),
+        **{name: found[name] for name in names},
+        findings=tuple(found["findings"]),
+        counters={name: value for name, value in found.items() if name not in (*names, "findings", "text")},
+        plan=plan.stats,
+        target=target,
+        schedule=kernel.schedule,
+        seconds=seconds,
+    )
+    if report.failure:
+        error = CheckError(f"{spec.name}: {report.failure}\n{report}")
+        error.report = report
+        raise error
+    return report
+
+
+def _run(spec: Spec, kernel: Kernel, plan: Plan, device: _attn.Device, tensors: dict) -> tuple:
+    """The results. In memory of the device: there bounds are exact, alignment is a GPU's, and what nobody wrote shows."""
+    shape = (len(tensors["q"]), spec.q_heads, spec.value_dim)
+    results = {"o": numpy.empty(shape, numpy.uint16 if spec.dtype == "bfloat16" else numpy.float16)}
+    if spec.return_lse:
+        results["lse"] = numpy.empty(shape[:2], numpy.float32)
+    if spec.heads and "slot_heads" in kernel.slots:
+        heads = kernel._native.slot_heads(tensors["classes"].tolist())
+        tensors = tensors | {"slot_heads": numpy.array(heads, numpy.int32)}
+    memory = []
+    for name in kernel.slots:
+        array = results[name] if name in results else tensors[name]
+        memory.append(device.allocate(max(array.nbytes, 1), name))
+        if name in results:
+            memory[-1].poison()
+        elif array.nbytes:
+            memory[-1].copy_in(array.view(numpy.uint8))
+    kernel.launch([m.address for m in memory], [m.nbytes for m in memory], plan)
+    for name, m in zip(kernel.slots, memory, strict=True):
+        if name in results and results[name].nbytes:
+            m.copy_out(results[name].view(numpy.uint8))
+    return results["o"], results.get("lse")
+
+
+def relative_error(got: numpy.ndarray, wanted: numpy.ndarray) -> tuple[float, str]:
+    """The largest |got - wanted| / |wanted| of the vectors of one row and head, and where that is. A vector that is
+    exactly zero has to be; equal infinities differ by 0; NaN never passes."""
+    if got.size == 0:
+        return 0.0, ""
+    difference = _difference(got, wanted)
+    error = numpy.sqrt((difference**2).sum(axis=-1))
+    norm = numpy.sqrt((numpy.where(numpy.isfinite(wanted), wanted, 0) ** 2).sum(axis=-1))
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        relative = numpy.where(error == 0, 0.0, error / norm)
+    row, head = numpy.unravel_index(int(relative.argmax()), relative.shape)
+    feature = int(difference[row, head].argmax())
+    where = (row, head, feature)
+    place = f"row {row}, head {head}: expected {wanted[where]:.9g}, got {got[where]:.9g} at feature {feature}"
+    return float(relative[row, head]), place
+
+
+def absolute_error(got: numpy.ndarray, wanted: numpy.ndarray) -> float:
+    """The largest |got - wanted|; equal infinities differ by 0, NaN is infinitely far."""
+    return float(_difference(got.astype(numpy.float64), wanted).max(initial=0.0))
+
+
+def _difference(got: numpy.ndarray, wanted: numpy.ndarray) -> numpy.ndarray:
+    with numpy.errstate(invalid="ignore"):
+        difference = numpy.where(got == wanted, 0.0, numpy.abs(got - wanted))
+    return numpy.where(numpy.isnan(got) | numpy.isnan(wanted), numpy.inf, difference)
+
+
+def _require(spec: Spec, tensors: Mapping[str, Any]) -> None:
+    """What planning does not miss."""
+    for name in ("q", *(name for store in spec.operands for name in _names(store)), *_extras(spec)):
+        if name not in tensors:
+            raise TensorError(f"{name}: expected among the tensors, got {', '.join(tensors) or 'none'}")
+
+
+def _extras(spec: Spec) -> list[str]:
+    return [name for name, _ in spec.tensors] + ["sink_logits"] * spec.sink_logits
+
+
+def _names(store: Store) -> tuple[str, str]:
+    pages = "_pages" if store.kind == "paged" else ""
+    return f"{store.name}.k{pages}", f"{store.name}.v{pages}"
+
+
+def _described(array: numpy.ndarray) -> tuple:
+    """What the extension takes: dtype, shape and memory."""
+    dtype = short_name(array.dtype)
+    return "bf16" if dtype == "u16" else dtype, array.shape, array
+
+
+def _array(tensor: tuple) -> numpy.ndarray:
+    dtype, shape, data = tensor
+    return numpy.frombuffer(data, DTYPES[dtype][0]).reshape(shape)
+
+
+def _doubles(array: numpy.ndarray, dtype: str) -> numpy.ndarray:
+    return (from_bfloat16_bits(array) if dtype == "bf16" else array).astype(numpy.float64)

@@ -1,0 +1,154 @@
+"""Compiled code on a device: what it is, which tensors it takes, and which batches are its."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy
+
+from .. import _attn
+from ..compiler.requests import Request
+from ..errors import CompileError, DeviceError, PlanError, TensorError, closest, expected
+from ..memory import devices
+from ..memory.devices import device_name, failed, stream_number
+from ..memory.slots import Look, tensors_of
+from ..memory.tables import describe, int32_array
+from .prepared import Prepared
+
+_LEVELS = ("problem", "online", "tile", "machine", "ptx", "cubin", "manifest")
+
+
+class Code:
+    """A Kernel, but for planning and running: what plans, reports and caches know of the kernel that they are of."""
+
+    def __init__(self, native: _attn.Kernel, *, request: Request, key: str, about: dict):
+        self._native = native
+        self._request = request
+        self.text = request.text
+        """The description as MLIR."""
+        self.ends: tuple[int, ...] = ()
+        """Sizes of windows and sinks, in the order of the manifest's; empty: as they stand in the text."""
+        self.key = key
+        """Of the caches: the description, target and schedule with the compiler's identity, hashed."""
+        self.about = about
+        """How it was compiled: seconds by stage, remarks."""
+        self.device = device_name(native.device)
+        """Where it runs: "host", "cuda:0"."""
+        self._generation = devices.generation
+        arguments = self.manifest["arguments"]
+        self._tensors = tensors_of(self.manifest)
+        self._slots = tuple(self._tensors[name] for name in native.slots)
+        self._operands = [argument["name"] for argument in arguments if argument["role"] == "kv"]
+        self.extras = tuple(a["name"] for a in arguments if a["role"] in ("sink", "tensor"))
+        """Names of the tensors that a run takes beside q and the operands: sinks, biases."""
+        # A run looks at all that the description takes, and binds what kernels read. Where in a list (q, operands'
+        # tensors, extras, o, lse, slot_heads) the tensor of each slot stands, and those that nobody reads.
+        self._own = [name for name in self._tensors if name.partition(".")[0] in self._operands]
+        last = [name for name in ("o", "lse", "slot_heads") if name in native.slots]
+        order = ["q", *self._own, *self.extras, *last]
+        self._order = [order.index(slot.name) for slot in self._slots]
+        self._unread = [
+            (self._tensors[name], place) for place, name in enumerate(order) if name not in native.slots
+        ]
+        self._has_lse = "lse" in native.slots
+        self._has_classes = "slot_heads" in native.slots
+        self._takes_classes = any(argument["role"] == "classes" for argument in arguments)
+        # Where heads of all classes have lengths of their own, which head is in which class decides the plan.
+        read = {operand["argument"] for operand in self.manifest["operands"]}
+        self._plans_by_head = self._has_classes and any(
+            argument.get("ragged") and "head_class" not in argument
+            for argument in arguments
+            if argument["name"] in read
+        )
+        self._heads: dict[tuple[int, ...], _attn.Memory] = {}
+
+    # --- What it is ------------------------------------------------------------------------------------------
+
+    @property
+    def entry(self) -> str:
+        """The function's name."""
+        return self._native.entry
+
+    @property
+    def target(self) -> str:
+        """The chip that it was compiled for."""
+        return self._request.target
+
+    @property
+    def schedule(self) -> str:
+        """As chosen: mma or wgmma."""
+        return self.manifest["schedule"]
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names of the tensors that a run binds, in the order of `launch`."""
+        return self._native.slots
+
+    @functools.cached_property
+    def manifest(self) -> dict:
+        """All that planning and launching need to know of the code (attn_rt/Artifact.h)."""
+        return json.loads(self._native.manifest)
+
+    def emit(self, level: str) -> str | bytes:
+        """The code at a level: problem, online, tile, machine, ptx, cubin (bytes; needs ptxas) or manifest."""
+        if not isinstance(level, str) or level not in _LEVELS:
+            raise expected(CompileError, "level", ", ".join(_LEVELS), level, nearest=closest(level, _LEVELS))
+        request = self._request
+        try:
+            out = _attn.emit(
+                self.text, level, entry=request.entry, target=request.target, schedule=request.schedule
+            )
+        except _attn.Failure as failure:
+            raise failed(failure, CompileError) from None
+        return out if level == "cubin" else out.decode()
+
+    def __repr__(self) -> str:
+        return (
+            f"<attn.Kernel {self.entry} for {self.target} ({self.schedule}) on {self.device}, key {self.key}>"
+        )
+
+    # --- For plans -------------------------------------------------------------------------------------------
+
+    def _prepare(self, batch: object) -> Prepared:
+        try:
+            if (prepare := getattr(batch, "_prepare_for", None)) is not None:
+                return prepare(self)
+            if not isinstance(batch, Mapping):
+                raise expected(PlanError, "batch", "PagedCache.batch(...) or tensors by name", batch)
+            tensors, sizes, classes = describe(self._tensors, self.manifest, batch)
+            native = self._native.batch(tensors, ends=self.ends)
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
+        return Prepared(native, sizes | {"rows": native.rows}, classes)
+
+    def _check_unread_classes(self, classes: Sequence[int]) -> None:
+        """Where all classes see alike, kernels do not ask which head is in which."""
+        if not self._takes_classes:
+            raise TensorError("classes: the heads of this description have no classes")
+        heads, found = self.manifest["kv_heads"], int32_array("classes", classes)
+        if found.shape != (heads,):
+            raise TensorError(f"classes: expected {heads}, one per KV head, got {list(found.shape)}")
+
+    def _slot_heads(self, classes: tuple[int, ...]) -> Look:
+        """The KV head of each of the plan's slots, on the device."""
+        if classes not in self._heads:
+            try:
+                order = numpy.array(self._native.slot_heads(classes), dtype=numpy.int32)
+                memory = self._native.device.allocate(order.nbytes, "slot_heads")
+                memory.copy_in(order)
+            except _attn.Failure as failure:
+                raise failed(failure, TensorError) from None
+            self._heads[classes] = memory
+        return self._heads[classes].address, ("i32", (len(classes),), (1,), self.device, True, False)
+
+    def _stream(self, stream: object) -> int:
+        return stream_number(self.device, stream)
+
+    def _check_alive(self) -> None:
+        if self._generation != devices.generation:
+            raise DeviceError(
+                f"kernel: {self.entry} was loaded before this process was forked; compile it here again, which takes it "
+                "from the cache"
+            )

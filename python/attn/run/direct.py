@@ -1,0 +1,126 @@
+"""What attend does with tensors that have memory.
+
+The description follows from the arguments, the kernel from the description, the plan from the shapes (calls.py). All of
+it is found again by the signatures of the tensors, so that a call like one before costs a look up, the allocation of
+the output and the launch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..describe.score import trace
+from ..describe.visibility import Visibility
+from ..errors import SpecError, expected
+from ..memory import devices
+from ..memory.slots import look
+from ..memory.tables import int32_array
+from .calls import Call, Options, make_call, read_tensors
+
+_MOST_CALLS = 64
+_MOST_PLANS = 8  # of one kernel on one stream; then the one that was used longest ago is planned anew
+_calls: dict[tuple, Call] = {}
+_clock = itertools.count()
+_guard = threading.Lock()
+
+
+def attend_now(
+    q: Any,
+    k: Any,
+    v: Any,
+    causal: bool,
+    window: int | None,
+    sink: int | None,
+    see: Visibility | None,
+    softcap: float | None,
+    score: Callable | None,
+    tensors: Mapping[str, Any] | None,
+    sink_logits: Any,
+    scale: float | None,
+    kv_lengths: Sequence[int] | Any,
+    cu_seqlens: Sequence[int] | Any,
+    cu_seqlens_k: Sequence[int] | Any,
+    layout: str,
+    return_lse: bool,
+    out: Any,
+) -> Any:
+    """`attn.attend` on tensors with memory: its arguments in its order."""
+    keep: list = []
+    stream = _stream(q)
+    looks = [look("q", q, stream, keep), look("k", k, stream, keep), look("v", v, stream, keep)]
+    names: tuple[str, ...] = ()
+    if sink_logits is not None:
+        names += ("sink_logits",)
+        looks.append(look("sink_logits", sink_logits, stream, keep))
+    if tensors is not None:
+        if not isinstance(tensors, Mapping):
+            raise expected(SpecError, "tensors", "a dict of names and tensors", tensors)
+        names += tuple(tensors)
+        looks += [look(f"tensors[{name!r}]", tensor, stream, keep) for name, tensor in tensors.items()]
+    options = Options(causal, window, sink, see, softcap, None, scale, layout, return_lse, names)
+    if score is not None:  # by what it does: a lambda is a new function in every call
+        options = options._replace(score=trace(score, read_tensors(options, looks)))
+    tables = tuple(
+        None if table is None else int32_array(name, table)
+        for name, table in (
+            ("kv_lengths", kv_lengths),
+            ("cu_seqlens", cu_seqlens),
+            ("cu_seqlens_k", cu_seqlens_k),
+        )
+    )
+    key = (
+        options,
+        tuple([signature for _, signature in looks]),
+        tuple([table if table is None else (table.shape, table.tobytes()) for table in tables]),
+        stream,
+        devices.generation,
+    )
+    while True:
+        try:
+            call = _calls.get(key)
+        except TypeError as error:
+            raise SpecError(f"attend: an argument is of a type that has no hash: {error}") from None
+        if call is None:
+            call = _add(key, make_call(options, looks, tables, stream, _plan_of_another))
+        with call.lock:
+            if call.alive:
+                call.used = next(_clock)
+                return call.run(q, k, v, looks, out, keep)
+
+
+def _add(key: tuple, call: Call) -> Call:
+    """The call, or the one that another thread has added meanwhile."""
+    with _guard:
+        call.used = next(_clock)
+        call = _calls.setdefault(key, call)
+        if len(_calls) > _MOST_CALLS:
+            _calls.pop(min(_calls, key=lambda other: _calls[other].used))
+    return call
+
+
+def _plan_of_another(kernel: Any, stream: int) -> Any:
+    """The plan of the call that was used longest ago, where a kernel has many; that call is forgotten."""
+    with _guard:
+        alike = [
+            key
+            for key, call in _calls.items()
+            if call.kernel is kernel and call.stream == stream and not call.pinned
+        ]
+        if len(alike) < _MOST_PLANS:
+            return None
+        call = _calls.pop(min(alike, key=lambda key: _calls[key].used))
+    with call.lock:
+        call.alive = False
+        return None if call.pinned else call.plan
+
+
+def _stream(q: Any) -> int:
+    """PyTorch's current stream on the GPU of q; 0 elsewhere."""
+    if not getattr(q, "is_cuda", False):
+        return 0
+    torch = sys.modules.get("torch")
+    return torch.cuda.current_stream(q.device).cuda_stream if torch is not None else 0

@@ -1,0 +1,290 @@
+"""A compiled kernel on a device: plan a batch, run it, look inside.
+
+`run` is on the path of every layer of every step, so all it does is to find addresses and to compare
+signatures with those accepted before (slots.py). It allocates nothing where `out` is given, waits for
+nothing, and copies nothing where the batch's rows are in the user's order.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Mapping, Sequence
+
+from .. import _attn
+from ..errors import PlanError, TensorError, closest, expected, given
+from ..memory import devices
+from ..memory.devices import failed
+from ..memory.slots import NOTHING, check, is_traced, look
+from .code import Code
+from .plan import Plan
+from .report import KernelReport, make_report
+
+
+class Kernel(Code):
+    """Made by `attn.compile`. May be used from several threads."""
+
+    def described_by(self, spec: object) -> Kernel:
+        """This kernel with the sizes of a description of the same form; itself, where there is nothing to change. The
+        code, and where the heads of layers are, is shared."""
+        if not hasattr(spec, "ends") or spec.mlir() == self.text:
+            return self
+        twin = copy.copy(self)
+        twin.text, twin.ends = spec.mlir(), tuple(spec.ends(self.manifest["ends"]))
+        return twin
+
+    def report(
+        self, *tensors: object, plan: Plan | None = None, repeat: int = 5, **named: object
+    ) -> KernelReport:
+        """What the kernel needs of a GPU: registers, shared memory, spills (needs ptxas), tiles. With a plan also the
+        predicted time; with the tensors of a run as well the measured one, the least of `repeat` runs."""
+        if plan is None and tensors and isinstance(tensors[-1], Plan):
+            *tensors, plan = tensors
+        run = functools.partial(self.run, *tensors, plan, **named) if tensors else None
+        return make_report(self, plan, run, repeat)
+
+    # --- Planning --------------------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        batch: object,
+        *,
+        strategy: str = "flatten",
+        blocks: int = 0,
+        fixed_split: int = 0,
+        limits: Mapping[str, int] | None = None,
+        stream: object = None,
+    ) -> Plan:
+        """Plans a batch and copies plan and tables to the device.
+
+        batch        PagedCache.batch(...); or the tensors of the run by name ("q", "kv.k", "kv.lengths", …), of which
+                     tables are read and of data only dtype and shape (a tuple of these does, too)
+        strategy     flatten, by-query, by-node, by-node-chunk: how shared tokens are read; auto: flatten or by-query,
+                     whichever is predicted to be quicker
+        blocks       of the launch; 0: as many as fill the device
+        fixed_split  tokens: cut only at multiples of it, so that a row's bits do not depend on its neighbours
+        limits       room for later batches: rows, groups, instances_per_row, shared_instances, shared_rows,
+                     tokens_per_row
+
+        Errors: PlanError, which names the table, the index and what is legal.
+        """
+        self._check_alive()
+        if not isinstance(strategy, str) or strategy not in (
+            "auto",
+            "flatten",
+            "by-query",
+            "by-node",
+            "by-node-chunk",
+        ):
+            legal = "auto, flatten, by-query, by-node or by-node-chunk"
+            raise expected(
+                PlanError, "strategy", legal, strategy, nearest=closest(strategy, legal.split(", "))
+            )
+        if limits is not None and not isinstance(limits, Mapping):
+            raise expected(PlanError, "limits", "numbers by name", limits)
+        prepared = self._prepare(batch)
+        try:
+            native = self._native.plan(
+                prepared.native,
+                strategy=strategy,
+                blocks=blocks,
+                fixed_split=fixed_split,
+                limits=dict(limits) if limits else None,
+                stream=self._stream(stream),
+            )
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
+        except (TypeError, OverflowError) as error:
+            raise PlanError(f"blocks, fixed_split and limits are numbers: {error}") from None
+        return Plan(self, batch, prepared, native)
+
+    # --- Running ---------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        q: object,
+        *operands: object,
+        plan: Plan | None = None,
+        out: object = None,
+        lse: object = None,
+        return_lse: bool = False,
+        classes: Sequence[int] | None = None,
+        rows: str = "user",
+        stream: object = None,
+        **tensors: object,
+    ) -> object:
+        """Attention of one layer.
+
+        q           [rows, q_heads, head_dim], contiguous, where the kernel runs
+        operands    of each KV operand (keys, values), shaped as it was planned; or one PagedCache.layer(i)
+        plan        the last positional argument, or by name
+        out, lse    where results go: [rows, q_heads, value_dim] of q's dtype, float32 [rows, q_heads]
+        return_lse  gives (out, lse) instead of out; lse is the natural logarithm, -inf where a row sees nothing
+        classes     of this layer's KV heads, where heads have classes; by default those of the plan
+        rows        "user": rows are in the order in which the batch named them; "batch": in the plan's own order
+                    (PagedCache.batch(...).user_row), which saves copying q and out where these differ
+        stream      a torch.cuda.Stream or a CUstream as int; by default PyTorch's current one
+        tensors     what else the description takes, by name: sinks, biases
+
+        Neither waits nor, where `out` is given, allocates (the first run of a plan may). In a CUDA graph's capture the plan
+        has to be fixed (Plan.fix). Errors, before anything is launched: TensorError, also for results over what is
+        read; PlanError, also where the cache has given pages of the plan to others; DeviceError.
+        """
+        if plan is None and operands:
+            plan = operands[-1]
+            operands = operands[:-1]
+        if is_traced(q):
+            from .torch_run import run_plan
+
+            return run_plan(
+                self,
+                q,
+                operands,
+                plan,
+                out=out,
+                lse=lse,
+                return_lse=return_lse,
+                classes=classes,
+                tensors=tensors,
+            )
+        if type(plan) is not Plan or plan.kernel is not self or self._generation != devices.generation:
+            raise self._refused(plan)
+        launch_on = 0 if self.device == "host" else self._stream(stream)
+        if not isinstance(rows, str) or rows not in ("user", "batch"):
+            raise expected(TensorError, "rows", "'user' or 'batch'", rows, nearest="user")
+        if plan._order is not None and rows == "user":
+            named = dict(classes=classes, stream=stream, **tensors)
+            return self._run_reordered(q, operands, plan, out, lse, return_lse, named)
+        keep: list = []
+        looks = [look("q", q, launch_on, keep)]
+        if len(operands) == 1 and (of_layer := getattr(operands[0], "_looks", None)) is not None:
+            looks += of_layer(plan)
+        else:
+            self._look_operands(operands, looks, launch_on, keep)
+        if tensors or self.extras:
+            self._look_extras(tensors, looks, launch_on, keep)
+        if out is None:
+            out = plan._empty("o", q)
+        looks.append(look("out", out, launch_on, keep))
+        if self._has_lse:
+            if lse is None:
+                lse = plan._empty("lse", q) if return_lse else plan._spare_lse(q)
+            looks.append(look("lse", lse, launch_on, keep))
+        elif lse is not None or return_lse:
+            raise TensorError("lse: this description returns none; write Spec(return_lse=True)")
+        if self._has_classes:
+            looks.append(plan._look_classes(classes))
+        elif classes is not None:
+            self._check_unread_classes(classes)
+        signatures = tuple([signature for _, signature in looks])
+        nbytes = plan._accepted.get(signatures) or self._accept(plan, signatures)
+        addresses = [looks[place][0] for place in self._order]
+        try:
+            plan._native.run(addresses, nbytes, launch_on)
+        except _attn.Failure as failure:
+            raise _run_failed(failure) from None
+        return (out, lse) if return_lse else out
+
+    def launch(self, addresses: Sequence[int], nbytes: Sequence[int], plan: Plan, stream: int = 0) -> None:
+        """The bottom of `run`: an address and a number of bytes for each of `slots`. Whoever gives an address vouches
+        for the memory behind it."""
+        if type(plan) is not Plan or plan.kernel is not self or self._generation != devices.generation:
+            raise self._refused(plan)
+        try:
+            plan._native.run(addresses, nbytes, stream)
+        except _attn.Failure as failure:
+            raise _run_failed(failure) from None
+
+    def _accept(self, plan: Plan, signatures: tuple) -> tuple[int, ...]:
+        """Bytes of each slot's tensor, in the order of slots; remembered."""
+        if plan._broken:
+            raise PlanError(
+                f"plan: its last update failed, so it holds no batch; update it with another: {plan._broken}"
+            )
+        nbytes = tuple(
+            check(slot, signatures[place], plan._sizes, self.device)
+            for slot, place in zip(self._slots, self._order, strict=True)
+        )
+        for slot, place in self._unread:
+            if signatures[place] != NOTHING[1]:
+                check(slot, signatures[place], plan._sizes, self.device)
+        if not any(signature[5] for signature in signatures):  # gradients may be turned on between two calls
+            plan._accepted[signatures] = nbytes
+        return nbytes
+
+    def _look_operands(self, operands: Sequence, looks: list, stream: int, keep: list) -> None:
+        if len(operands) != len(self._operands):
+            names = ", ".join(self._operands)
+            raise TensorError(
+                f"operands: expected (keys, values) for each of {names}, or one PagedCache.layer(i), got "
+                f"{len(operands)} between q and plan"
+            )
+        for name, operand in zip(self._operands, operands, strict=True):
+            if not isinstance(operand, (tuple, list)) or len(operand) != 2:
+                raise TensorError(
+                    f"{name}: expected (keys, values) or PagedCache.layer(i), got {given(operand)}"
+                )
+            looks.append(look(f"{name}.k", operand[0], stream, keep))
+            looks.append(look(f"{name}.v", operand[1], stream, keep))
+
+    def _look_extras(self, tensors: dict, looks: list, stream: int, keep: list) -> None:
+        for name in self.extras:
+            if name not in tensors:
+                raise TensorError(f"{name}: the description takes this tensor; give it as {name}=...")
+            looks.append(look(name, tensors[name], stream, keep))
+        for name in tensors:
+            if name not in self.extras:
+                nearest = closest(name, self.extras)
+                legal = f"one of {', '.join(self.extras)}" if self.extras else "no further tensor"
+                raise expected(TensorError, "argument", legal, name, nearest=nearest)
+
+    def _run_reordered(self, q, operands, plan, out, lse, return_lse, named) -> object:
+        """Gathers the user's rows into the batch's order, and scatters the results back."""
+        results = {"o": out, "lse": lse}
+        keep: list = []
+        for slot in self._slots:
+            if results.get(slot.name) is not None:
+                address, signature = look(slot.name, results[slot.name], 0, keep)
+                nbytes = check(slot, signature, plan._sizes, self.device)
+                self._refuse_overlaps(slot.name, address, nbytes, q, operands, plan, keep)
+        want_lse = return_lse or lse is not None
+        results = self.run(
+            plan._order.gather(q), *operands, plan=plan, rows="batch", return_lse=want_lse, **named
+        )
+        o, of_rows = results if want_lse else (results, None)
+        out = plan._order.scatter(o, out)
+        lse = plan._order.scatter(of_rows, lse) if want_lse else None
+        return (out, lse) if return_lse else out
+
+    def _refuse_overlaps(self, name, address, nbytes, q, operands, plan, keep) -> None:
+        """What a run in the batch's own order is refused for (Plan.cc)."""
+        looks = [look("q", q, 0, keep)]
+        if len(operands) == 1 and (of_layer := getattr(operands[0], "_looks", None)) is not None:
+            looks += of_layer(plan)
+        else:
+            self._look_operands(operands, looks, 0, keep)
+        for other, (begin, signature) in zip(("q", *self._own), looks, strict=True):
+            if signature == NOTHING[1]:
+                continue
+            size = check(self._tensors[other], signature, plan._sizes, self.device)
+            if nbytes and size and begin < address + nbytes and address < begin + size:
+                shown = {"o": "out"}.get(name, f"'{name}'")
+                raise TensorError(
+                    f"{shown}: overlaps '{other}', which results in the user's order would be written over"
+                )
+
+    def _refused(self, plan: object) -> Exception:
+        """Why a run cannot be."""
+        self._check_alive()
+        if not isinstance(plan, Plan):
+            return expected(PlanError, "plan", "an attn.Plan, as the last argument or plan=...", plan)
+        return PlanError(
+            f"plan: made by {plan.kernel!r}, which is not this one; make it with this kernel's plan(), or call that "
+            "kernel's run()"
+        )
+
+
+def _run_failed(failure: _attn.Failure) -> Exception:
+    """What the runtime says of a plan, or of a tensor, which is `out` here where it says 'o'."""
+    said = failed(failure, PlanError if failure.message.startswith("plan: ") else TensorError)
+    return type(said)(str(said).replace("'o': ", "out: ", 1)) if str(said).startswith("'o': ") else said

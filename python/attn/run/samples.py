@@ -1,0 +1,287 @@
+"""Tensors for a description: what `attn.check` computes on where it is given none.
+
+As attn-run's (lib/Tools/run/Inputs.h) they are made to find mistakes, not to flatter: pages are scattered over the pool
+and shuffled, and everything that a kernel has no business reading (unlisted pages, tails of listed ones, gaps) holds
+NaN, unused entries of a block table an index far out of range.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from ..describe.checks import integer
+from ..describe.spec import Spec
+from ..describe.stores import Store
+from ..errors import SpecError, closest, expected
+from ..memory.tensors import bfloat16_bits
+
+NO_PAGE = 2**31 - 1
+
+
+def sample(spec: Spec, *, seed: int = 0, **dims: int | Sequence[int]) -> dict[str, numpy.ndarray]:
+    """Random tensors by the names of the operand model: q, q_start, q_pos, <operand>.k, ..., classes, sink_logits.
+
+    batch    sequences; 4
+    q_len    query rows of each sequence, its last ones; 1
+    kv_len   tokens of each instance, where heads are ragged of each KV head of it; 512. And every name in the `dims` of an operand or a tensor
+    NAME     of a head class: how many KV heads are in it; by default heads take turns
+
+    A number, (low, high) to draw from for each sequence, or a list with one number for each. An operand whose first
+    dimension is not `batch` is shared: its instances divide the sequences among them in order. Tokens of an operand
+    follow those of the operands before that the same heads see. bfloat16 is given as its bits, uint16: see
+    `attn.from_bfloat16_bits`. Errors: SpecError.
+    """
+    if not isinstance(spec, Spec):
+        raise expected(SpecError, "spec", "an attn.Spec", spec)
+    return Sampler(spec, integer("seed", seed, 0, 2**63 - 1), dict(dims)).run()
+
+
+class Sampler:
+    def __init__(self, spec: Spec, seed: int, dims: dict[str, Any]) -> None:
+        self.spec, self.seed, self.dims = spec, seed, dims
+        self.tensors: dict[str, numpy.ndarray] = {}
+        self.sizes: dict[str, int] = {}
+
+    def run(self) -> dict[str, numpy.ndarray]:
+        spec = self.spec
+        self._check_names()
+        self.batch = self._one("batch", 4)
+        q_lens = self._many("q_len", self.batch, 1)
+        self.start = numpy.concatenate([[0], numpy.cumsum(q_lens)])
+        rows = int(self.start[-1])
+        self.classes = self._classes()
+        names = spec.heads.names if spec.heads else (None,)
+        # By class: the position behind the last token so far, of each sequence.
+        ends = {name: numpy.zeros(self.batch, numpy.int64) for name in names}
+        for store in spec.operands:
+            self._add_store(store, ends)
+        end = numpy.max(list(ends.values()), axis=0)
+        for name in names:
+            self._align(name, ends[name], end)
+        if (q_lens > end).any():
+            s = int((q_lens > end).argmax())
+            raise expected(SpecError, "q_len", f"at most the {end[s]} tokens of sequence {s}", int(q_lens[s]))
+        self.sizes |= {"batch": self.batch, "rows": rows, "q_len": int(q_lens.max())}
+
+        first = {"q": self._normal("q", (rows, spec.q_heads, spec.head_dim), spec.dtype)}
+        first["q_start"] = self.start.astype(numpy.int32)
+        first["q_pos"] = numpy.concatenate(
+            [numpy.arange(e - n, e) for e, n in zip(end, q_lens, strict=True)]
+        ).astype(numpy.int32)
+        if spec.heads:
+            self.tensors["classes"] = self.classes.astype(numpy.int32)
+        if spec.sink_logits:
+            self.tensors["sink_logits"] = self._normal("sink_logits", (spec.q_heads,), "float32")
+        for name, shape in spec.tensors:
+            extents = tuple(self._extent(name, extent) for extent in shape)
+            # Small numbers: a slope times thousands of tokens must leave the scores usable.
+            self.tensors[name] = self._normal(name, extents, "float32") * numpy.float32(0.1)
+        return first | self.tensors
+
+    # --- Sizes ----------------------------------------------------------------------------------------------
+
+    def _check_names(self) -> None:
+        known = ["batch", "q_len"]
+        for store in self.spec.operands:
+            known += store.dims
+        for _, shape in self.spec.tensors:
+            known += [extent for extent in shape if isinstance(extent, str)]
+        known += self.spec.heads.names if self.spec.heads else ()
+        for name in self.dims:
+            if name not in known:
+                legal = "one of " + ", ".join(dict.fromkeys(known))
+                raise expected(SpecError, "dimension", legal, name, nearest=closest(name, known))
+
+    def _many(self, name: str, count: int, default: int, least: int = 1) -> numpy.ndarray:
+        given = self.dims.get(name, default)
+        legal = f"a number of at least {least}, (low, high), or a list of {count}"
+        try:
+            values = numpy.asarray(given)
+            ok = values.dtype.kind in "iu" and (
+                values.size == 0 or least <= values.min() <= values.max() < 1 << 31
+            )
+        except (ValueError, TypeError):
+            ok = False
+        if not ok or values.ndim > 2:
+            raise expected(SpecError, name, legal, given)
+        if values.ndim == 0:
+            return numpy.full(count, values, numpy.int64)
+        if isinstance(given, tuple) and len(given) == 2:
+            if given[0] > given[1]:
+                raise expected(SpecError, name, "(low, high) with low <= high", given, nearest=given[::-1])
+            return self._random(name).integers(given[0], given[1], count, endpoint=True)
+        if values.size != count:
+            raise expected(SpecError, name, legal, given)
+        return values.reshape(-1).astype(numpy.int64)
+
+    def _one(self, name: str, default: int) -> int:
+        given = self.dims.get(name, default)
+        if isinstance(given, bool) or not isinstance(given, (int, numpy.integer)) or given < 1:
+            raise expected(SpecError, name, "a number of at least 1", given, nearest=default)
+        return int(given)
+
+    def _extent(self, tensor: str, extent: int | str) -> int:
+        if isinstance(extent, int):
+            return extent
+        if extent not in self.sizes and extent not in self.dims:
+            raise SpecError(
+                f"{extent}: expected the extent of {tensor!r} that is called so, as in {extent}=64"
+            )
+        if extent not in self.sizes:
+            self.sizes[extent] = self._one(extent, 1)
+        return self.sizes[extent]
+
+    @staticmethod
+    def _check_memory(name: str, numbers: int) -> None:
+        have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if 6 * numbers > have / 4:
+            raise SpecError(
+                f"{name}: {numbers} numbers are too many for this machine, which has {have >> 30} GiB"
+            )
+
+    def _random(self, name: str) -> numpy.random.Generator:
+        """Draws depend on the seed and the name only, so that another tensor changes none."""
+        return numpy.random.default_rng([self.seed, *name.encode()])
+
+    def _classes(self) -> numpy.ndarray:
+        if not self.spec.heads:
+            return numpy.zeros(self.spec.kv_heads, numpy.int64)
+        names, heads = self.spec.heads.names, self.spec.kv_heads
+        counts = {name: self.dims[name] for name in names if name in self.dims}
+        total = sum(counts.values())
+        free = [i for i, name in enumerate(names) if name not in counts]
+        if any(count < 0 for count in counts.values()) or total > heads or (not free and total != heads):
+            raise expected(SpecError, ", ".join(counts), f"numbers of heads that give {heads} in all", counts)
+        fixed = [i for i, name in enumerate(names) for _ in range(counts.get(name, 0))]
+        turns = fixed + [free[i % len(free)] for i in range(heads - total)]
+        return numpy.asarray(self._random("classes").permutation(turns) if counts else turns)
+
+    # --- Operands -------------------------------------------------------------------------------------------
+
+    def _members(self, instance: int, count: int) -> slice:
+        """The sequences that see an instance."""
+        first = -(-instance * self.batch // count)
+        return slice(first, -(-(instance + 1) * self.batch // count))
+
+    def _add_store(self, store: Store, ends: dict) -> None:
+        instances, tokens = store.dims
+        count = self.batch if instances == "batch" else self._one(instances, 1)
+        if count > self.batch:
+            raise expected(
+                SpecError, instances, f"at most the {self.batch} sequences", count, nearest=self.batch
+            )
+        # [instances, lists]: a list of tokens for each head, where they are ragged, else one for all.
+        lists = self._heads(store) if store.ragged else 1
+        lengths = self._many(tokens, count * lists, 512, least=0).reshape(count, lists)
+        width = max(self.spec.head_dim, self.spec.value_dim)
+        self._check_memory(store.name, int(lengths.sum()) * self._heads(store) // max(lists, 1) * width)
+        longest = lengths.max(axis=1, initial=0)
+        self.sizes |= {instances: count, tokens: int(longest.max())}
+        seen_by = [ends[store.head_class]] if store.head_class else list(ends.values())
+        pos0, rows = numpy.zeros(count, numpy.int64), numpy.zeros((count, 2), numpy.int64)
+        for i in range(count):
+            members = self._members(i, count)
+            before = {int(position) for end in seen_by for position in end[members]}
+            if len(before) > 1:
+                raise SpecError(
+                    f"{store.name}: expected sequences and head classes that share an instance to have as many tokens "
+                    f"before it, got {sorted(before)}; put shared operands first"
+                )
+            pos0[i] = before.pop()
+            for end in seen_by:
+                end[members] = pos0[i] + longest[i]
+            rows[i] = self.start[members.start], self.start[members.stop]
+        self._add_tokens(store, lengths)
+        self._put(store, "lengths", lengths if store.ragged else lengths[:, 0])
+        self._put(store, "pos0", pos0)
+        if instances != "batch":
+            self._put(store, "rows", rows)
+
+    def _align(self, name: str | None, own: numpy.ndarray, end: numpy.ndarray) -> None:
+        """A class that keeps fewer tokens keeps the last: what it has last ends where the sequence does."""
+        stores = [store for store in self.spec.operands if store.head_class == name]
+        if name is None or not stores:
+            return
+        pos0 = self.tensors[f"{stores[-1].name}.pos0"]
+        for i in range(len(pos0)):
+            missing = {int(n) for n in (end - own)[self._members(i, len(pos0))]}
+            if len(missing) > 1:
+                raise SpecError(
+                    f"{stores[-1].name}: expected an instance for each sequence, as other heads see more"
+                )
+            pos0[i] += missing.pop()
+
+    def _heads(self, store: Store) -> int:
+        """That a store holds."""
+        if not store.head_class:
+            return self.spec.kv_heads
+        return int((self.classes == self.spec.heads.names.index(store.head_class)).sum())
+
+    def _add_tokens(self, store: Store, lengths: numpy.ndarray) -> None:
+        """Finds a place for every token of every list, and fills it."""
+        spec, (count, lists) = self.spec, lengths.shape
+        most = int(lengths.max(initial=0))
+        random = self._random(f"{store.name}.places")
+        suffix = ""
+        if store.kind == "dense":
+            shape: tuple[int, ...] = (count, most)
+            first = numpy.arange(count) * most
+        elif store.kind == "packed":
+            longest = lengths.max(axis=1, initial=0)
+            gaps = numpy.arange(count) % 3  # between instances, none behind the last
+            gaps[-1:] = 0
+            first = numpy.concatenate([[0], numpy.cumsum(longest + gaps)])
+            shape = (max(int(first[-1]), 1),)
+            self._put(store, "start", first)
+        else:
+            page = store.page_size  # type: ignore[attr-defined]
+            pages = -(-lengths // page)
+            used = int(pages.sum(axis=0).max(initial=0))
+            pool = used + used // 8 + 2
+            table = numpy.full((count, lists, -(-most // page)), NO_PAGE)
+            for h in range(lists):
+                order, listed = random.permutation(pool), int(pages[:, h].sum())
+                # The pool ends with a page that is read: whoever reads on behind its tokens leaves it.
+                if listed:
+                    last = int((order == pool - 1).argmax())
+                    order[[last, listed - 1]] = order[[listed - 1, last]]
+                free = iter(order)
+                for i in range(count):
+                    table[i, h, : pages[i, h]] = [next(free) for _ in range(pages[i, h])]
+            shape, suffix = (pool, page), "_pages"
+            self._put(store, "block_table", table if store.ragged else table[:, 0])
+        places = []
+        for h in range(lists):
+            instance = numpy.repeat(numpy.arange(count), lengths[:, h])
+            token = numpy.concatenate([numpy.arange(n) for n in lengths[:, h]])
+            if suffix:
+                places.append(table[instance, h, token // page] * page + token % page)
+            else:
+                places.append(first[instance] + token)
+        heads = self._heads(store)
+        for part, dim in (("k", spec.head_dim), ("v", spec.value_dim)):
+            name = f"{store.name}.{part}{suffix}"
+            self.tensors[name] = self._normal(name, (*shape, heads, dim), spec.dtype, places)
+
+    def _put(self, store: Store, part: str, values: numpy.ndarray) -> None:
+        self.tensors[f"{store.name}.{part}"] = values.astype(numpy.int32)
+
+    def _normal(self, name: str, shape: tuple, dtype: str, places: list | None = None) -> numpy.ndarray:
+        """Standard normal numbers; with `places` (over the dimensions before the last two, one list for all heads or
+        one for each) only there, else NaN."""
+        random = self._random(name)
+        self._check_memory(name, math.prod(shape))
+        if places is None:
+            values = random.standard_normal(shape, numpy.float32)
+        else:
+            values = numpy.full((int(numpy.prod(shape[:-2])), *shape[-2:]), numpy.nan, numpy.float32)
+            for h, place in enumerate(places):
+                heads = slice(None) if len(places) == 1 else slice(h, h + 1)
+                values[place, heads] = random.standard_normal(values[place, heads].shape, numpy.float32)
+            values = values.reshape(shape)
+        return bfloat16_bits(values) if dtype == "bfloat16" else values.astype(dtype)

@@ -1,0 +1,31 @@
+"""What all of attn's operators of PyTorch have in common: no backward pass, and which of them graphs may hold."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import TensorError
+
+# What operators do that plan on the CPU by contents of tensors: a CUDA graph would replay the plan of the step in which
+# it was captured. torch.compile leaves them out of its graphs.
+PLANS_ANEW = tuple(tag for tag in (getattr(torch.Tag, "cudagraph_unsafe", None),) if tag is not None)
+
+NO_BACKWARD = "{}: requires a gradient, and attn has no backward pass yet; call under torch.no_grad(), or with {}.detach()"
+
+
+def refuse_gradients(**tensors: Tensor | None) -> None:
+    """TensorError where autograd would ask for what does not exist."""
+    if torch.is_grad_enabled():
+        for name, tensor in tensors.items():
+            if tensor is not None and tensor.requires_grad:
+                raise TensorError(NO_BACKWARD.format(name, name))
+
+
+def refuse_later(operator) -> None:
+    """The same for those who call an operator itself: as soon as autograd would record it."""
+
+    def refuse(ctx, inputs, output) -> None:
+        raise TensorError(NO_BACKWARD.format(operator._qualname, "its inputs"))
+
+    operator.register_autograd(lambda ctx, *grads: None, setup_context=refuse)

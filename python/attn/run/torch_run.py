@@ -1,0 +1,69 @@
+"""Kernel.run as an operator of PyTorch, torch.ops.attn.run: what a planned kernel is in compiled code."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import TensorError
+from .code import Code
+from .plan import Plan, living_plan
+from .torch_rules import refuse_gradients, refuse_later
+
+
+@torch.library.custom_op("attn::run", mutates_args=())
+def run(
+    q: Tensor,
+    operands: list[Tensor],
+    plan: int,
+    tensors: list[Tensor],
+    classes: list[int],
+) -> tuple[Tensor, Tensor]:
+    """`Kernel.run` with `Plan.handle`. `operands`: keys and values of each; `tensors`: what the description
+    takes besides, in its order; `classes` of this layer's KV heads, empty where they have none. Gives o [rows, q_heads,
+    value_dim] and lse f32[rows, q_heads] ([0] of a description without)."""
+    planned = living_plan(plan)
+    kernel = planned.kernel
+    pairs = list(zip(operands[::2], operands[1::2], strict=True))
+    named = dict(zip(kernel.extras, tensors, strict=True))
+    returns_lse = "lse" in kernel.slots
+    out = kernel.run(q, *pairs, planned, return_lse=returns_lse, classes=classes or None, **named)
+    return out if returns_lse else (out, q.new_empty(0, dtype=torch.float32))
+
+
+@run.register_fake
+def _(q, operands, plan, tensors, classes):
+    kernel = living_plan(plan).kernel
+    shape = (q.shape[0], kernel.manifest["q_heads"])
+    lse = q.new_empty(shape if "lse" in kernel.slots else 0, dtype=torch.float32)
+    return q.new_empty(*shape, kernel.manifest["value_dim"]), lse
+
+
+refuse_later(run)
+
+
+def run_plan(
+    kernel: Code,
+    q: Tensor,
+    operands: tuple,
+    plan: Plan,
+    *,
+    out: Tensor | None,
+    lse: Tensor | None,
+    return_lse: bool,
+    classes: tuple[int, ...] | None,
+    tensors: dict[str, Tensor],
+) -> object:
+    """`Kernel.run` as compiled code and fake tensors see it."""
+    refuse_gradients(q=q)
+    if len(operands) == 1 and hasattr(operands[0], "keys"):
+        pairs = [operands[0].k, operands[0].v]
+    else:
+        pairs = [tensor for operand in operands for tensor in operand]
+    extras = [tensors[name] for name in kernel.extras]
+    if not all(isinstance(tensor, Tensor) for tensor in (*pairs, *extras)):
+        raise TensorError("q: a tensor without memory of its own, beside others that have some")
+    result, of_rows = torch.ops.attn.run(q, pairs, plan.handle, extras, list(classes or ()))
+    result = result if out is None else out.copy_(result)
+    of_rows = of_rows if lse is None else lse.copy_(of_rows)
+    return (result, of_rows) if return_lse else result

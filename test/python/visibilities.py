@@ -1,0 +1,20 @@
+"""Visibilities of every kind, combined, for tests of what takes them."""
+
+import attn
+from hypothesis import strategies as st
+
+LEAVES = st.one_of(
+    st.just(attn.all_tokens()),
+    st.just(attn.causal()),
+    st.integers(0, 12).map(attn.window),
+    st.integers(0, 12).map(attn.recent),
+    st.integers(0, 12).map(attn.sink),
+)
+VISIBILITIES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda pair: pair[0] | pair[1]),
+        st.tuples(inner, inner).map(lambda pair: pair[0] & pair[1]),
+    ),
+    max_leaves=6,
+)

@@ -1,6 +1,4 @@
-"""Whatever is given, what is raised is attn's own, and the interpreter lives."""
-
-import contextlib
+"""Whatever is given, there is a result or an error of attn's own: never both, never neither. The interpreter lives."""
 
 import attn
 import numpy
@@ -48,15 +46,28 @@ LEGAL = {
     "return_lse": True,
     "name": "attention",
 }
+
+
+def outcome(call, *kinds):
+    """What a call gives: its result, or None and its error, which says something."""
+    try:
+        result = call()
+    except kinds as error:
+        assert str(error).strip(), f"{type(error).__name__} without a word"
+        return None, error
+    assert result is not None, "neither a result nor an error"
+    return result, None
+
+
 ONE_OR_TWO = st.lists(st.sampled_from(sorted(LEGAL)), min_size=1, max_size=2, unique=True)
 
 
 @settings(max_examples=400)
 @given(st.data(), ONE_OR_TWO)
 def test_specs(data, names):
-    try:
-        described = attn.Spec(**LEGAL | {name: data.draw(JUNK) for name in names})
-    except attn.SpecError as error:
+    given = LEGAL | {name: data.draw(JUNK) for name in names}
+    described, error = outcome(lambda: attn.Spec(**given), attn.SpecError)
+    if error is not None:
         assert any(str(error).startswith(name) for name in (*LEGAL, "Dense", "Paged")), str(error)
     else:
         assert described.mlir() and hash(described) == hash(described)
@@ -67,8 +78,13 @@ def test_specs(data, names):
 def test_stores(data, store):
     names = ["name", "see", "dtype", "ragged", "head_class", "dims"] + ["page_size"] * (store is attn.Paged)
     given = {name: data.draw(JUNK) for name in data.draw(st.lists(st.sampled_from(names), max_size=2))}
-    with contextlib.suppress(attn.SpecError):
-        attn.Spec(**LEGAL | {"kv": [store(**given)], "heads": attn.heads(a=attn.causal())})
+    heads = attn.heads(a=attn.causal())
+    described, error = outcome(
+        lambda: attn.Spec(**LEGAL | {"kv": [store(**given)], "heads": heads}), attn.SpecError
+    )
+    if error is None:
+        (operand,) = described.operands
+        assert type(operand) is store and f'attn.name = "{operand.name}"' in described.mlir()
 
 
 @settings(max_examples=300)
@@ -79,12 +95,11 @@ def test_visibilities(n, other, make):
         lambda: attn.causal() & other,
         lambda: other | attn.causal(),
     ):
-        try:
-            assert isinstance(attempt(), attn.Visibility)
-        except attn.SpecError:
-            pass
-        except TypeError:
+        see, error = outcome(attempt, attn.SpecError, TypeError)
+        if isinstance(error, TypeError):
             assert isinstance(other, numpy.ndarray)  # which combines its elements itself
+        elif error is None:
+            assert isinstance(see, attn.Visibility) and see.mlir()
 
 
 OPERATIONS = st.sampled_from(
@@ -118,9 +133,10 @@ OPERATIONS = st.sampled_from(
 @given(OPERATIONS, JUNK)
 def test_scores(operation, x):
     score = eval(f"lambda s, h, qi, ki, t: {operation}", {"am": attn.math, "x": x})
-    try:
-        described = attn.Spec(**LEGAL | {"score": score, "tensors": {"t": (4, 7)}})
-    except attn.SpecError as error:
+    described, error = outcome(
+        lambda: attn.Spec(**LEGAL | {"score": score, "tensors": {"t": (4, 7)}}), attn.SpecError
+    )
+    if error is not None:
         assert "score" in str(error) or "division" in str(error)
     else:
         assert described.mlir()
@@ -131,11 +147,11 @@ def test_scores(operation, x):
 def test_samples(dims):
     # What fits into memory is made, and takes its time.
     assume(not any(isinstance(n, int) and 2000 < n < 2**40 for n in dims.values()))
-    try:
-        tensors = attn.sample(attn.Spec(**LEGAL), **dims | {"batch": 2})
-    except attn.SpecError:
-        return
-    assert all(isinstance(tensor, numpy.ndarray) for tensor in tensors.values())
+    spec = attn.Spec(**LEGAL)
+    tensors, error = outcome(lambda: attn.sample(spec, **dims | {"batch": 2}), attn.SpecError)
+    if error is None:
+        assert {"q", "kv.k", "kv.v"} <= tensors.keys()
+        assert all(isinstance(tensor, numpy.ndarray) for tensor in tensors.values())
 
 
 Q, KV = numpy.zeros((2, 3, 4, 64), numpy.float16), numpy.zeros((2, 9, 2, 64), numpy.float16)
@@ -167,5 +183,15 @@ ARRAYS = st.builds(
 def test_attend(data, names):
     pytest.importorskip("attn._attn", reason="the extension is not built")
     given = {name: data.draw(st.one_of(JUNK, ARRAYS)) for name in names}
-    with contextlib.suppress(attn.TensorError, attn.SpecError, attn.PlanError):
-        attn.attend(**{"q": Q, "k": KV, "v": KV} | given)
+    untouched = numpy.full(Q.shape, 7, Q.dtype)
+    if data.draw(st.booleans()):
+        given.setdefault("out", untouched)
+    given = {"q": Q, "k": KV, "v": KV} | given
+    result, error = outcome(lambda: attn.attend(**given), attn.TensorError, attn.SpecError, attn.PlanError)
+    if error is not None:
+        assert (untouched == 7).all(), "an error, and results as well"
+        return
+    o, lse = result if given.get("return_lse") else (result, None)
+    assert o.shape == (*given["q"].shape[:-1], given["v"].shape[-1])
+    assert o is given["out"] if given.get("out") is not None else o is not untouched
+    assert lse is None or lse.shape == o.shape[:-1]

@@ -48,6 +48,12 @@ def test_type_checkers_see_every_name():
     assert all(alias.asname == alias.name for line in block.body for alias in line.names)
 
 
+def test_no_module_has_a_public_name():
+    """Importing the one would replace the other."""
+    modules = {path.stem for path in Path(attn.__file__).parent.iterdir()}
+    assert {"math", "run"} <= modules and not modules & attn._LAZY.keys()
+
+
 def test_unknown_name():
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = attn.nonsense

@@ -1,12 +1,15 @@
-"""The rooms of the Python package: which file imports which, and how many there are in each."""
+"""The rooms of the Python package and of the host device: which file needs which, and how many there are in each."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "attn"
+SOURCES = ROOT / "runtime" / "src"
+HOST = SOURCES / "host"
 MOST_FILES = 25
 
 
@@ -72,10 +75,24 @@ def graphs(package):
     return by_module, by_room
 
 
-def too_full(package):
-    rooms = [package, *(path for path in package.rglob("*") if path.is_dir())]
-    counts = {room: len([*room.glob("*.py"), *room.glob("*.pyi")]) for room in rooms}
-    return [f"{room.relative_to(package.parent)}: {n} files" for room, n in counts.items() if n > MOST_FILES]
+def include_graphs(folder, sources):
+    """What each file below the folder includes of it, and what each room does. `sources`: what paths begin at."""
+    by_file, by_room = {}, {}
+    for path in sorted([*folder.rglob("*.h"), *folder.rglob("*.cpp")]):
+        named = re.findall(r'^#include "(.+)"', path.read_text(), flags=re.M)
+        found = {place / name for name in named for place in (path.parent, sources)}
+        found = {file for file in found if file.is_file() and file.is_relative_to(folder)}
+        by_file[str(path.relative_to(sources))] = {str(file.relative_to(sources)) for file in found}
+        by_room.setdefault(path.parent.name, set()).update(
+            {file.parent.name for file in found} - {path.parent.name}
+        )
+    return by_file, by_room
+
+
+def too_full(folder, *suffixes):
+    rooms = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    counts = {room: sum(path.suffix in suffixes for path in room.iterdir()) for room in rooms}
+    return [f"{room.relative_to(folder.parent)}: {n} files" for room, n in counts.items() if n > MOST_FILES]
 
 
 def test_modules_import_no_cycle():
@@ -88,8 +105,20 @@ def test_rooms_import_no_cycle():
     assert found is None, " -> ".join(found)
 
 
+def test_files_of_the_host_device_include_no_cycle():
+    found = cycle(include_graphs(HOST, SOURCES)[0])
+    assert found is None, " -> ".join(found)
+
+
+def test_rooms_of_the_host_device_include_no_cycle():
+    graph = include_graphs(HOST, SOURCES)[1]
+    assert set(graph) == {"async", "count", "detect", "execute", "machine"}
+    found = cycle(graph)
+    assert found is None, " -> ".join(found)
+
+
 def test_rooms_are_small():
-    assert too_full(PACKAGE) == []
+    assert too_full(PACKAGE, ".py", ".pyi") + too_full(HOST, ".h", ".cpp") == []
 
 
 @pytest.fixture
@@ -148,4 +177,25 @@ def test_a_cycle_of_rooms_is_named(planted):
 def test_a_full_room_is_named(planted):
     for i in range(MOST_FILES):
         (planted / "low" / f"m{i}.py").write_text("")
-    assert too_full(planted) == [f"package/low: {MOST_FILES + 3} files"]
+    assert too_full(planted, ".py", ".pyi") == [f"package/low: {MOST_FILES + 3} files"]
+
+
+def test_a_cycle_of_includes_is_named(tmp_path):
+    files = {
+        "host/low/a.h": '#include "b.h"\n#include "attn_rt/Elsewhere.h"\n',
+        "host/low/b.h": "",
+        "host/low/b.cpp": '#include "host/high/c.h"\n',
+        "host/high/c.h": '#include "host/low/a.h"\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    by_file, by_room = include_graphs(tmp_path / "host", tmp_path)
+    assert by_file["host/high/c.h"] == {"host/low/a.h"} and cycle(by_file) is None
+    assert cycle(by_room) == ["high", "low", "high"]
+    (tmp_path / "host/low/b.h").write_text('#include "a.h"\n')
+    assert cycle(include_graphs(tmp_path / "host", tmp_path)[0]) == [
+        "host/low/a.h",
+        "host/low/b.h",
+        "host/low/a.h",
+    ]

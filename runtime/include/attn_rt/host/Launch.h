@@ -7,7 +7,7 @@
 //   Report report = launch(kernel, {blocks}, {128}, sharedBytes, args, memory, options);
 //   if (!report.clean()) fputs(report.describe().c_str(), stderr);
 //
-// How it works is told in runtime/src/host/Machine.h.
+// How it works is told in runtime/src/host/machine/Machine.h.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_HOST_LAUNCH_H
@@ -111,10 +111,11 @@ private:
 };
 
 /// Runs the grid to its end, or to that of the process: native code is not confined, and what it does to
-/// addresses that are not its own may end in a signal (runtime/src/host/Signals.h). `args` holds a pointer to
-/// each parameter's value. What goes wrong in the runtime is an error of the report; std::bad_alloc leaves
-/// only where there is no memory to say so. What `inFlight` holds may be accessed after griddepcontrol.wait
-/// only; it is left with what the next launch must wait for. Without checks it is left empty.
+/// addresses that are not its own may end in a signal (runtime/src/host/execute/Signals.h). `args` holds a
+/// pointer to each parameter's value. What goes wrong in the runtime is an error of the report;
+/// std::bad_alloc leaves only where there is no memory to say so. What `inFlight` holds may be accessed after
+/// griddepcontrol.wait only; it is left with what the next launch must wait for. Without checks it is left
+/// empty.
 Report launch(const HostKernel &kernel, Dim3 grid, Dim3 block, uint32_t sharedBytes, void **args,
               MemoryMap &memory, const LaunchOptions &options = {}, InFlight *inFlight = nullptr);
 

@@ -1,0 +1,17 @@
+//===- AsyncCopy.h - Copies of a lane on their way --------------*- C++ -*-===//
+#ifndef ATTN_RT_SRC_HOST_ASYNC_ASYNCCOPY_H
+#define ATTN_RT_SRC_HOST_ASYNC_ASYNCCOPY_H
+
+#include "host/machine/Machine.h"
+
+namespace attn::rt::host {
+
+void finishCopies(Lane &lane, uint32_t groupLimit);
+/// Copies up to the lane's `limit`-th have landed; `sequence` numbers the arrival that says so.
+void landCopies(Lane &lane, uint64_t limit, uint32_t sequence);
+/// The oldest arrival of the lane that waits for copies happens: they have landed.
+void fireArrival(Lane &lane);
+
+} // namespace attn::rt::host
+
+#endif

@@ -1,0 +1,102 @@
+//===- BulkStore.cpp - cp.async.bulk.tensor to global memory --------------===//
+//
+// Two moments are free: when the box is read, between the issue and the wait that
+// says it was, and when the bytes can be seen, between that reading and the wait
+// without `.read`, or the block's end where there is none.
+//
+//===----------------------------------------------------------------------===//
+#include "BulkCopy.h"
+#include "host/detect/Checker.h"
+#include "host/machine/Entry.h"
+#include "host/machine/Swizzle.h"
+#include <cstring>
+
+namespace attn::rt::host {
+
+static void read(Block &block, BulkStore &store) {
+  if (store.read)
+    return;
+  store.read = true;
+  const uint32_t rowBytes = store.rowBytes(), span = store.map.swizzle;
+  store.bytes.resize(store.map.boxBytes());
+  for (uint32_t at = 0; at < store.bytes.size(); at += rowBytes)
+    for (uint32_t i = at; i < at + rowBytes; i += 16)
+      std::memcpy(store.bytes.data() + i, block.shared + swizzle(store.offset + i, span), 16);
+}
+
+static void write(BulkStore &store) {
+  if (store.written)
+    return;
+  store.written = true;
+  if (!store.accessible)
+    return;
+  forRows(store, [&](const BulkRow &row) {
+    if (row.bytes())
+      std::memcpy(reinterpret_cast<void *>(row.address),
+                  store.bytes.data() + (row.offset - store.offset) + row.begin, row.bytes());
+  });
+}
+
+void abandonBulkStores(Lane &lane) {
+  for (BulkStore &store : lane.block->bulkStores)
+    if (store.thread == lane.thread && !store.read) {
+      store.read = true; // whatever the memory holds then
+      store.bytes.assign(store.map.boxBytes(), 0xff);
+    }
+}
+
+void finishBulkStores(Block &block) {
+  for (BulkStore &store : block.bulkStores)
+    write(store);
+}
+
+} // namespace attn::rt::host
+
+using namespace attn::rt::host;
+
+void attn_host_bulk_store(LaneAbi *abi, uint32_t op, const void *from, const void *map, uint32_t rank,
+                          int32_t c0, int32_t c1, int32_t c2, int32_t c3, int32_t c4) {
+  Lane &lane = laneOf(abi);
+  Block &block = *lane.block;
+  BulkStore store;
+  const int32_t at[] = {c0, c1, c2, c3, c4};
+  if (!makeBulkBox(lane, op, from, map, rank, at, store))
+    return;
+  store.group = lane.openBulkGroup;
+  store.sequence = ++lane.bulkStores;
+  if (store.offset % 128 || store.offset + store.map.boxBytes() > kArenaBytes)
+    store.read = store.written = true; // nothing is stored
+  if (block.checker && !block.checker->bulkStored(lane, store))
+    store.read = store.written = true;
+  const AsyncEffects effects = block.grid->options.asyncEffects;
+  const uint32_t draw = effects == AsyncEffects::Random  ? block.effects.below(3)
+                        : effects == AsyncEffects::Eager ? 0
+                                                         : 2;
+  if (draw < 2)
+    read(block, store);
+  if (draw < 1)
+    write(store);
+  block.bulkStores.push_back(std::move(store));
+}
+
+void attn_host_bulk_commit(LaneAbi *abi) { ++laneOf(abi).openBulkGroup; }
+
+void attn_host_bulk_wait(LaneAbi *abi, uint32_t newest, uint32_t reading) {
+  Lane &lane = laneOf(abi);
+  Block &block = *lane.block;
+  const auto covered = [&](const BulkStore &store) {
+    return store.thread == lane.thread && store.group + newest < lane.openBulkGroup;
+  };
+  for (BulkStore &store : block.bulkStores) {
+    if (!covered(store))
+      continue;
+    read(block, store);
+    if (!reading)
+      write(store);
+    if (block.checker)
+      block.checker->bulkWaited(lane, store, reading);
+    store.released = true;
+  }
+  std::erase_if(block.bulkStores,
+                [&](const BulkStore &store) { return covered(store) && store.read && store.written; });
+}

@@ -1,0 +1,178 @@
+//===- Clocks.h - What happened before what, in one block -------*- C++ -*-===//
+//
+// A warp has a tick that grows whenever its lanes synchronise (bar.warp.sync, a
+// block barrier) or one of them releases something, so an access is stamped (warp,
+// lane, tick). Two accesses are ordered if
+//   * one lane did both, or
+//   * in one warp: its lanes met after the first one's tick, or
+//   * a chain of barriers carried the first one's tick to the second lane.
+// shfl, vote, ldmatrix and mma are not synchronization: they leave the tick alone.
+//
+// *Agents.* What has an entry in a clock: warps; the wgmma queue of each warpgroup
+// (its committed groups, in order); the copy queues of each warp's lanes (arrivals
+// of cp.async on mbarriers, in order); mbarriers (completed phases). An entry says
+// up to where everything of that agent, of a warp all lanes, may be relied on.
+//
+// *Lanes.* What all lanes of a warp know is kept once. A lane that waited on an
+// mbarrier by itself knows more: then it has a clock of its own until its warp
+// meets. A lane that releases by itself can promise no more than its own accesses;
+// such promises travel beside the clock, one lane each (`Extra`), until they add up
+// to a whole warp.
+//
+// *Proxies.* Every clock is two: g for generic accesses, a for those of the async
+// proxy. fence.proxy.async raises a to g in the lane that executes it; barriers
+// carry both. What an async agent completed is in both from the start.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_SRC_HOST_DETECT_CLOCKS_H
+#define ATTN_RT_SRC_HOST_DETECT_CLOCKS_H
+
+#include "host/machine/Machine.h"
+#include <algorithm>
+
+namespace attn::rt::host {
+
+/// The lane field of an access that all lanes of a warp take part in.
+inline constexpr uint32_t kEveryLane = 63;
+
+inline constexpr unsigned kMaxQueues = kMaxWarps / 4;
+inline constexpr unsigned kMaxTracked = 32; ///< mbarriers whose phases are known; more run untracked
+inline constexpr unsigned kMaxAgents = 2 * kMaxWarps + kMaxQueues + kMaxTracked;
+
+/// What is known of one lane beyond what is known of its warp. Of its bulk stores nothing is known elsewhere.
+struct Extra {
+  uint32_t who; ///< thread; or its copy queue, or its bulk stores that were read, or written
+  uint32_t g, a;
+};
+
+struct Knowledge {
+  uint32_t g[kMaxAgents] = {}, a[kMaxAgents] = {};
+  std::vector<Extra> extras;
+
+  void join(const Knowledge &other, unsigned count);
+  void add(const Extra &extra);
+};
+
+class Clocks {
+public:
+  static constexpr uint32_t kCopyQueue = 1 << 16; ///< in Extra::who
+  static constexpr uint32_t kStoresRead = 1 << 17, kStoresWritten = 1 << 18;
+
+  void reset(unsigned warpCount, unsigned queueCount);
+
+  unsigned warpCount() const { return count; }
+  unsigned readers() const { return count + queues; } ///< warps and queues: agents that stamp reads
+  unsigned queue(unsigned q) const { return count + q; }
+  unsigned copies(unsigned w) const { return count + queues + w; }
+  unsigned mbarrier(unsigned i) const { return 2 * count + queues + i; }
+
+  uint32_t tick(unsigned w) const { return warps[w].tick; }
+  /// A lane made an access: its next release must speak for it.
+  void touch(const Lane &lane) { touch(lane.warp->index, lane.bit()); }
+  void touch(unsigned w, uint32_t lanes) {
+    warps[w].touched |= lanes;
+    warps[w].unfenced |= lanes;
+  }
+
+  /// May an access of `lane` of warp `w` rely on an access (w2, lane2, tick2)?
+  bool ordered(unsigned w2, uint32_t lane2, uint32_t tick2, unsigned w, uint32_t lane) const {
+    if (tick2 <= known(w, lane)[w2])
+      return true;
+    if (w2 == w && lane2 == lane && lane != kEveryLane)
+      return true;
+    return slowOrdered(w2, lane2, tick2, w, lane);
+  }
+  /// The same for a copy that landed, by its lane's sequence number.
+  bool copyOrdered(unsigned w2, uint32_t lane2, uint32_t sequence, unsigned w, uint32_t lane) const {
+    return sequence <= known(w, lane)[copies(w2)] ||
+           extraKnown(w, lane, (w2 * kLanes + lane2) | kCopyQueue, sequence, false);
+  }
+  /// Both for an access of the async proxy that the lane issues.
+  bool orderedAsync(unsigned w2, uint32_t lane2, uint32_t tick2, unsigned w, uint32_t lane) const {
+    return tick2 <= knownAsync(w, lane)[w2] || (w2 == w && lane2 == lane && tick2 <= fencedUpTo(w, lane)) ||
+           (lane2 < kLanes && extraKnown(w, lane, w2 * kLanes + lane2, tick2, true));
+  }
+  bool copyOrderedAsync(unsigned w2, uint32_t lane2, uint32_t sequence, unsigned w, uint32_t lane) const {
+    return sequence <= knownAsync(w, lane)[copies(w2)] ||
+           extraKnown(w, lane, (w2 * kLanes + lane2) | kCopyQueue, sequence, true);
+  }
+  /// May it rely on bulk stores of a thread, up to this one, having been read, or written (`what`)?
+  bool storeOrdered(uint32_t what, uint32_t thread, uint32_t sequence, unsigned w, uint32_t lane) const {
+    return extraKnown(w, lane, thread | what, sequence, false);
+  }
+  /// Do all lanes of these warps know it, by extras?
+  bool everyoneKnows(uint32_t warpMask, uint32_t who, uint32_t tick, bool async) const;
+
+  /// Per agent, the last of its ticks that a lane (or every lane) may rely on.
+  const uint32_t *known(unsigned w, uint32_t lane) const { return view(w, lane).g; }
+  const uint32_t *knownAsync(unsigned w, uint32_t lane) const { return view(w, lane).a; }
+  /// The clock of what the warp does as one.
+  const Knowledge &together(unsigned w) const { return warps[w].common; }
+  /// Lanes that all learnt something: the warp knows it.
+  void settle(const Warp &warp);
+
+  void syncLanes(const Warp &warp, uint32_t lanes);
+  void release(const Warp &warp, uint32_t barrier) {
+    syncLanes(warp, warp.alive);
+    barriers[barrier].join(warps[warp.index].common, agents());
+  }
+  void acquire(const Warp &warp, uint32_t barrier) {
+    warps[warp.index].common.join(barriers[barrier], agents());
+  }
+  void resetBarrier(uint32_t barrier) { barriers[barrier] = Knowledge(); }
+
+  // One lane by itself
+  void releaseLane(const Lane &lane, Knowledge &to);
+  void acquireLane(const Lane &lane, const Knowledge &from);
+  void fenceLane(const Lane &lane);
+  void learn(const Lane &lane, const Extra &extra) { own(lane).add(extra); }
+  void see(const Lane &lane, unsigned agent, uint32_t value);
+  /// Every lane of the warp observed it.
+  void seeTogether(const Warp &warp, unsigned agent, uint32_t value);
+  /// Extras that make up whole warps become entries.
+  void fold(const Block &block, Knowledge &knowledge) const;
+  unsigned agents() const { return 2 * count + queues + tracked; }
+  /// Makes room for one more mbarrier; its agent, or ~0 if there are too many.
+  unsigned track();
+
+private:
+  /// Of which agent it tells; ~0: of none.
+  unsigned agentOf(const Extra &e) const {
+    if (e.who & (kStoresRead | kStoresWritten))
+      return ~0u;
+    return (e.who & kCopyQueue ? copies(0) : 0) + (e.who & (kCopyQueue - 1)) / kLanes;
+  }
+  struct WarpClock {
+    uint32_t tick = 1;
+    bool partial = false;         ///< some lanes met since
+    uint32_t deviates = 0;        ///< lanes with clocks of their own
+    uint32_t touched = 0;         ///< lanes with accesses since all met
+    uint32_t unfenced = 0;        ///< lanes with accesses since their last proxy fence
+    uint32_t fenced[kLanes] = {}; ///< the tick of that fence
+    Knowledge common;
+    Knowledge lanes[kLanes];
+  };
+  struct PartialClock {
+    uint32_t known[kLanes][kLanes] = {};
+  };
+  /// Up to which tick a lane's own accesses are before the async proxy's next.
+  uint32_t fencedUpTo(unsigned w, uint32_t lane) const {
+    return warps[w].unfenced >> lane & 1 ? warps[w].fenced[lane] : warps[w].tick;
+  }
+  const Knowledge &view(unsigned w, uint32_t lane) const {
+    const WarpClock &clock = warps[w];
+    return lane < kLanes && (clock.deviates >> lane & 1) ? clock.lanes[lane] : clock.common;
+  }
+  Knowledge &own(const Lane &lane);
+  bool slowOrdered(unsigned w2, uint32_t lane2, uint32_t tick2, unsigned w, uint32_t lane) const;
+  bool extraKnown(unsigned w, uint32_t lane, uint32_t who, uint32_t tick, bool async) const;
+
+  unsigned count = 0, queues = 0, tracked = 0;
+  std::vector<WarpClock> warps = std::vector<WarpClock>(kMaxWarps);
+  PartialClock partials[kMaxWarps];
+  Knowledge barriers[kBarriers];
+};
+
+} // namespace attn::rt::host
+
+#endif

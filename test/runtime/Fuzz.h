@@ -1,14 +1,17 @@
 //===- Fuzz.h - Mutated input for the readers -------------------*- C++ -*-===//
 //
 // Byte flips, splices, truncations and the numbers that break length checks,
-// from a fixed seed: a failure repeats. What is asserted is only that a reader
-// returns; the sanitizers judge the rest.
+// from a fixed seed: a failure repeats. A reader gives a value that stands up
+// to use, or an error that says something; the sanitizers judge the rest.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_TEST_RUNTIME_FUZZ_H
 #define ATTN_TEST_RUNTIME_FUZZ_H
 
+#include "attn_rt/Status.h"
+
 #include <cstdlib>
+#include <gtest/gtest.h>
 #include <iterator>
 #include <random>
 #include <string>
@@ -23,6 +26,15 @@ inline size_t below(Rng &rng, size_t bound) { return bound ? rng() % bound : 0; 
 inline int rounds(int count) {
   const char *factor = getenv("ATTN_FUZZ");
   return count * (factor ? atoi(factor) : 1);
+}
+
+/// Whether a reader gave a value. Where it gave none, its error has to blame the input, in words.
+template <typename T> bool answered(const Result<T> &result) {
+  if (result)
+    return true;
+  EXPECT_EQ(result.error().kind, ErrorKind::Input);
+  EXPECT_FALSE(result.error().message.empty());
+  return false;
 }
 
 inline std::string mutate(std::string text, Rng &rng) {

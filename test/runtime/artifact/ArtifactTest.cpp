@@ -451,11 +451,24 @@ TEST(Artifact, Errors) {
 TEST(Artifact, MutatedInput) {
   Rng rng(5);
   const std::string manifest = sampleText(), artifact = writeArtifact(sampleArtifact());
+  int manifests = 0, artifacts = 0;
   for (int i = 0; i < rounds(3000); ++i) {
-    (void)parseManifest(mutate(manifest, rng));
+    if (const Result<Manifest> read = parseManifest(mutate(manifest, rng)); answered(read)) {
+      ++manifests;
+      const std::string text = writeManifest(*read);
+      const Result<Manifest> again = parseManifest(text);
+      ASSERT_TRUE(again) << again.error().message;
+      EXPECT_EQ(writeManifest(*again), text);
+    }
     std::string bytes = mutate(artifact, rng);
-    (void)readArtifact(i % 8 && bytes.size() > 43 ? rehashed(bytes) : bytes, "a");
+    bytes = i % 8 && bytes.size() > 43 ? rehashed(bytes) : bytes;
+    if (const Result<Artifact> read = readArtifact(bytes, "a"); answered(read)) {
+      ++artifacts;
+      EXPECT_TRUE(answered(readArtifact(writeArtifact(*read), "again")));
+    }
   }
+  EXPECT_GT(manifests, 20);
+  EXPECT_GT(artifacts, 30);
 }
 
 } // namespace

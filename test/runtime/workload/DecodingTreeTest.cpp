@@ -124,10 +124,8 @@ TEST(DecodingTree, mutantsAreReadOrRefused) {
   int read = 0;
   for (int round = 0; round < rounds(4000); ++round) {
     const auto trees = readDecodingTrees(mutate(good, rng), "mutant");
-    if (!trees) {
-      EXPECT_FALSE(trees.error().message.empty());
+    if (!answered(trees))
       continue;
-    }
     ++read;
     for (const DecodingTree &tree : *trees)
       for (int32_t iteration : {1, 5, tree.iterations()})

@@ -62,7 +62,7 @@ TEST(HeadGates, mutantsAreReadOrRefused) {
   Rng rng(41);
   int read = 0;
   for (int round = 0; round < rounds(4000); ++round)
-    if (const auto gates = readHeadGates(mutate(good, rng), "mutant")) {
+    if (const auto gates = readHeadGates(mutate(good, rng), "mutant"); answered(gates)) {
       ++read;
       EXPECT_EQ(std::ssize(gates->gates), int64_t{gates->layers} * gates->kvHeads);
       EXPECT_EQ(std::ssize(classesByShare(*gates, 0.5)), gates->layers);

@@ -66,7 +66,7 @@ TEST(Requests, mutantsAreReadOrRefused) {
   Rng rng(43);
   int read = 0;
   for (int round = 0; round < rounds(3000); ++round)
-    if (const auto requests = readRequestsJsonl(mutate(goodLines, rng), "mutant")) {
+    if (const auto requests = readRequestsJsonl(mutate(goodLines, rng), "mutant"); answered(requests)) {
       ++read;
       const WorkloadStep step = requestStep(*requests, 3);
       EXPECT_TRUE(checkForest(step.nodes, 32, "step"));

@@ -75,8 +75,8 @@ TEST(Speculation, mutantsAreReadOrRefused) {
   Rng rng(37);
   int read = 0;
   for (int round = 0; round < rounds(4000); ++round) {
-    read += static_cast<bool>(readTokenTrees(mutate(goodTrees, rng), "mutant"));
-    if (const auto run = readVerification(mutate(goodRun, rng), "mutant")) {
+    read += answered(readTokenTrees(mutate(goodTrees, rng), "mutant"));
+    if (const auto run = readVerification(mutate(goodRun, rng), "mutant"); answered(run)) {
       ++read;
       for (const std::vector<int32_t> &accepted : run->accepted)
         for (const WorkloadStep &step : speculationSteps(run->tree, accepted, 10))

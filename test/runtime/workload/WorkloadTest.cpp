@@ -106,10 +106,8 @@ TEST(Workload, mutantsAreReadOrRefused) {
   int read = 0;
   for (int round = 0; round < rounds(4000); ++round) {
     const Result<Workload> workload = readWorkload(mutate(good, rng), "mutant");
-    if (!workload) {
-      EXPECT_FALSE(workload.error().message.empty());
+    if (!answered(workload))
       continue;
-    }
     ++read;
     for (size_t s = 0; s < std::size(strategyNames); ++s) {
       ForestPlanner planner(*workload, {static_cast<Strategy>(s), 1 + static_cast<int>(below(rng, 200))});

@@ -1,8 +1,10 @@
 """Compiled code by its key: out of a bundle or the disk, and only else out of the compiler.
 
-bundles    what load_bundle brought (bundle.py)
-disk       what any process of the user compiled (disk.py)
-compiler   one thread of one process, while others wait for what it makes
+What is asked, in this order:
+
+    bundles    what load_bundle brought (bundle.py)
+    disk       what any process of the user compiled (disk.py)
+    compiler   one thread of one process, while others wait for what it makes
 """
 
 from __future__ import annotations

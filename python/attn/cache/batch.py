@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy
 
@@ -29,7 +30,8 @@ class CacheBatch:
         ends: Sequence[int] | None,
         max_pages: int = 0,
     ):
-        self.cache = cache
+        self.cache: Any = cache
+        """The PagedCache that made it."""
         self.max_pages = whole("max_pages", max_pages, 0)
         if not isinstance(requests, Sequence) or isinstance(requests, (str, bytes)):
             requests = items("requests", requests)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..errors import PlanError, TensorError
 from ..memory.slots import NOTHING, Look
 from ..run.plan import Plan
@@ -14,7 +16,8 @@ class CacheLayer:
     """Keys and values of one layer, for Kernel.run in place of all operands."""
 
     def __init__(self, cache: CacheState, index: int):
-        self.cache = cache
+        self.cache: Any = cache
+        """The PagedCache that made it."""
         self.index = index
         self._found: dict[tuple, list[Look]] = {}
 

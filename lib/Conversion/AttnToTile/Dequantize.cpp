@@ -10,7 +10,7 @@
 // and neither costs anything per element, nor per tile.
 //
 //===----------------------------------------------------------------------===//
-#include "AttendKernel.h"
+#include "Expansion.h"
 
 #include "attn/Dialect/Attn/IR/Stores.h"
 #include "attn/Support/Elements.h"
@@ -19,11 +19,11 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-bool AttendKernel::hasScales() {
+bool FragmentExpansion::hasScales() {
   return llvm::any_of(chain.updates, [](UpdateOp update) { return isQuantized(update.getKv().getType()); });
 }
 
-Value AttendKernel::scaleOfHead(StringRef which) {
+Value FragmentExpansion::scaleOfHead(StringRef which) {
   UpdateOp update = chain.updates.front(); // findChain sees to it that all read the same store
   const rt::Store store = storeOf(update.getKv().getType());
   const rt::StorePart &part = store.part(which == "k");
@@ -32,13 +32,13 @@ Value AttendKernel::scaleOfHead(StringRef which) {
   return b.read(b.buffer(tensor(update, rt::Store::scalesName(part)), b.getF32Type()), b.wide(kvHead));
 }
 
-void AttendKernel::readScales() {
+void FragmentExpansion::readScales() {
   Value keyScale = scaleOfHead("k");
   valueScale = scaleOfHead("v");
   setUnits(keyScale);
 }
 
-Value AttendKernel::rightOperand(Value tile, Axis kept) {
+Value FragmentExpansion::rightOperand(Value tile, Axis kept) {
   auto shared = cast<SharedType>(tile.getType());
   if (isMultiplied(shared.getElement()))
     return tile;

@@ -11,7 +11,7 @@ using namespace mlir::tile;
 void FragmentExpansion::setRows(Value rows) {
   if (auto staged = rows.getDefiningOp<StagedOp>())
     rows = staged.getPart();
-  AttendKernel::setRows(rows.getDefiningOp<RowsOp>());
+  TaskView::setRows(rows.getDefiningOp<RowsOp>());
   ArrayRef<Value> values = pieces.of(rows);
   queryPosition = values[0], queryHead = values[1];
 }
@@ -30,8 +30,7 @@ namespace {
 struct RowsModel : OnlineOpInterface::ExternalModel<RowsModel, RowsOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto rows = cast<RowsOp>(op);
-    e.AttendKernel::setRows(rows);
-    e.readRows();
+    e.readRows(rows);
     if (e.hasScales())
       e.readScales();
     e.pieces.set(rows, {e.queryPosition, e.queryHead});
@@ -59,13 +58,13 @@ LogicalResult expandUpdate(UpdateOp update, std::optional<unsigned> operand, Val
     return update.emitOpError("expected rows and tokens that are staged: --attn-stage-operands does it");
   e.setRows(update.getQuery());
   State state = e.stateOf(update.getState());
-  Segment segment = AttendKernel::segmentOf(tokens);
+  Segment segment = TaskView::segmentOf(tokens);
   segment.operand = which;
   Value keys = e.rightOperand(staged.getCopies()[0], Axis::Key);
   Value scores = e.dot(e.scoresType(), FragmentExpansion::copyOf(update.getQuery(), 0), keys, Value());
   scores = e.finishScores(scores, operand, segment, tokens.getFirst());
-  AttendKernel::Step step = e.softmax(scores, state);
-  Value acc = e.rescale([&] { return state.acc; }, step);
+  FragmentExpansion::Step step = e.softmax(scores, state);
+  Value acc = e.rescale(state.acc, step);
   Value weights = e.packWeights(step.weights);
   acc = e.dot(e.accType(), weights, e.rightOperand(staged.getCopies()[1], Axis::Feature), acc);
   e.pieces.set(result, {step.max, step.sum, acc});
@@ -141,7 +140,7 @@ struct FinishModel : OnlineOpInterface::ExternalModel<FinishModel, FinishOp> {
     State state = e.stateOf(finish.getState());
     if (cast<FragmentType>(state.sum.getType()).getPartial())
       state.sum = CompleteOp::create(e.b, e.rowsOf(e.b.getF32Type()), state.sum);
-    AttendKernel::Results results = e.finishState(state.max, state.sum, state.acc);
+    FragmentExpansion::Results results = e.finishState(state.max, state.sum, state.acc);
     SmallVector<Value> output{results.output};
     llvm::append_range(output, e.pieces.of(finish.getState()).drop_front(3));
     // The LSE is a part of a state that is stored, whether or not it is a result.
@@ -161,7 +160,6 @@ struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, mlir::attn::Wri
     auto write = cast<mlir::attn::WriteOp>(op);
     KernelBuilder &b = e.b;
     e.setRows(write.getRows());
-    e.partial = write.getPart();
     ArrayRef<Value> output = e.pieces.of(write.getOutput());
     Value column = output.size() == 3 ? output[1] : Value();
     int64_t features = cast<FragmentType>(output[0].getType()).getSizes()[1];
@@ -178,7 +176,7 @@ struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, mlir::attn::Wri
       Value barrier = b.add(b.i32(1 + e.schedule.getConsumers()), b.div(e.groupRow, ScheduleAttr::groupRows));
       e.sendOutput(fragment, FragmentExpansion::copyOf(write.getRows(), 0), e.groupRow, barrier);
     };
-    e.writeResults({output.front(), output.back()}, column, columns, lines,
+    e.writeResults({output.front(), output.back()}, write.getPart(), column, columns, lines,
                    e.schedule.sendsResults() ? function_ref<void(Value)>(send) : nullptr);
     return success();
   }

@@ -1,4 +1,5 @@
 //===- ExpandOnLanes.cpp - Online operations on one row -------------------===//
+#include "Log2.h"
 #include "OnlineModels.h"
 #include "PlanAccess.h"
 
@@ -7,9 +8,6 @@
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
-
-static constexpr double log2e = 1.4426950408889634;
-static constexpr double infinity = std::numeric_limits<double>::infinity();
 
 LaneExpansion::LaneExpansion(StateType type, func::FuncOp kernel)
     : b(kernel), dim(type.getValueDim()),

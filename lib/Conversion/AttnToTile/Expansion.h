@@ -7,7 +7,9 @@
 #ifndef ATTN_CONVERSION_ATTNTOTILE_EXPANSION_H
 #define ATTN_CONVERSION_ATTNTOTILE_EXPANSION_H
 
-#include "AttendKernel.h"
+#include "TileCopies.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
 
 namespace mlir::attn {
 
@@ -25,27 +27,115 @@ private:
   DenseMap<Value, SmallVector<Value>> pieces;
 };
 
+/// A partial softmax of one warp's rows.
+struct State {
+  Value max, sum, acc;
+  SmallVector<Value> values() const { return {max, sum, acc}; }
+};
+
 /// Sixteen rows to a warp. Pieces of a state are maximum, sum and accumulator and, where warps share the
 /// columns, this warp's first; of rows their positions and query heads; of an output its fragment and the
 /// first column, if there is one; of an LSE its fragment.
-struct FragmentExpansion : AttendKernel {
-  FragmentExpansion(Chain &chain, func::FuncOp kernel) : AttendKernel(chain, kernel) {}
+class FragmentExpansion : public TileCopies {
+public:
+  using TileCopies::TileCopies;
 
   State stateOf(Value state) const {
     ArrayRef<Value> values = pieces.of(state);
     return {values[0], values[1], values[2]};
   }
-  /// acc + lhs * rhs, lines of a shared left operand from the warp's or, where four multiply as one, from the
-  /// warpgroup's first row on. Without `acc` the product.
-  Value dot(tile::FragmentType type, Value lhs, Value rhs, Value acc);
-  /// From here on these are the rows that the methods of AttendKernel speak of.
-  void setRows(Value rows);
   /// The copy of a staged part.
   static Value copyOf(Value part, unsigned number) {
     return part.getDefiningOp<StagedOp>().getCopies()[number];
   }
+  /// acc + lhs * rhs, lines of a shared left operand from the warp's or, where four multiply as one, from the
+  /// warpgroup's first row on. Without `acc` the product.
+  Value dot(tile::FragmentType type, Value lhs, Value rhs, Value acc);
+
+  /// Computes what is the same for the whole kernel.
+  void computeConstants();
+  /// From here on these, which have been expanded, are the rows that the methods speak of.
+  void setRows(Value rows);
+  /// Reads what is known of each of them.
+  void readRows(RowsOp queryRows);
+
+  // Stores of codes (Dequantize.cpp).
+  /// What a dot takes of a tile of keys or values, of which it keeps `kept`: the tile, or its codes widened.
+  Value rightOperand(Value tile, tile::Axis kept);
+  /// Whether keys or values come with scales.
+  bool hasScales();
+  /// Reads those of the task's head, and sets the units by them.
+  void readScales();
+  /// Sets what scores are multiplied by, and in which units they enter the softmax.
+  void setUnits(Value keyScale = {});
+
+  // States (Softmax.cpp).
+  /// A state before any token; `sinks` are the logits of one token that `counts` says whether to count.
+  State initialState(Value sinks, Value counts);
+  /// The union of two states of the same rows.
+  State mergeStates(const State &x, const State &y);
+  /// Memory in which the warps of a block exchange their states, in place of what they copy to.
+  Value exchangeMemory();
+
+  /// Scores as they enter the softmax: score region and mask applied. `operand` null: the segment tells
+  /// which.
+  Value finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey);
+  struct Step {
+    Value max, sum, decay;
+    Value moved;   ///< whether the unit of some row moved; else decay is 1. Null under fixedUnit
+    Value weights; ///< of the tile's tokens
+  };
+  /// One step of the online softmax: new max and sum, the factor of what was accumulated, the tile's weights.
+  Step softmax(Value scores, const State &state);
+  /// Brings what was accumulated to the new unit, if it moved.
+  Value rescale(Value acc, const Step &step);
+  Value packWeights(Value weights);
+  /// Output and LSE of a state.
+  struct Results {
+    Value output, lse;
+  };
+  Results finishState(Value max, Value sum, Value acc);
+  /// Writes them, or, where `part` is not negative, the state of that number. `column`/`columns`/`lseLines`
+  /// restrict what this warp writes of its rows. `writeRows`, if there is one, writes an output that is
+  /// whole.
+  void writeResults(Results results, Value part, Value column, IntegerAttr columns, Value lseLines,
+                    llvm::function_ref<void(Value)> writeRows = {});
 
   Pieces pieces;
+
+  // Values of the kernel.
+  Value dotScale;         ///< what the dot of a query and a key is multiplied by to be a score
+  Value scoreUnit;        ///< what a score of 1 is, as it enters the softmax
+  Value toLog2;           ///< the same in log2
+  bool fixedUnit = false; ///< whether weights are exp(score): bounded scores need no maximum
+  // Values of the rows.
+  Value queryPosition, queryHead;
+  Value valueScale; ///< of the task's head, which results are multiplied by; null where there is none
+
+private:
+  Value scaleOfHead(StringRef part);
+  struct TileBounds;
+  void addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds);
+  Value visible(VisibilityAttr visibility, Value column, Value last, Value exists, ArrayRef<Value> &ends);
+  /// How a score region computes one score.
+  struct ScoreForm {
+    DenseMap<Operation *, Value>
+        factors;               ///< products of the score with a constant: scale and constant in one
+    Operation *unit = nullptr; ///< a last product with a constant, which is left to the softmax
+    double unitValue = 1;
+    math::TanhOp tanh;               ///< one that has a short form
+    Value tanhFactor;                ///< its argument over the raw score
+    SmallVector<Value> coefficients; ///< of the short form, in the raw score
+  };
+  void readScoreRegion();
+  Value score(ValueRange arguments, bool shortForm);
+  Value readTensor(attn::ReadOp read, llvm::function_ref<Value(Value)> inside);
+  /// Scores as the score region makes them, in units of scoreUnit (Scores.cpp).
+  Value applyScoreRegion(Value scores, const Segment &segment, Value firstKey);
+  ScoreForm form;
+  Value maskForList(Value scores, const Segment &segment, Value firstKey);
+  Value maskFor(unsigned operand, unsigned headClass, Value scores, const Segment &segment, Value firstKey,
+                Value partialTile);
 };
 
 /// One row to a warp, its columns four adjacent ones of each 128 to a lane. Pieces of a state are maximum,

@@ -15,7 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "StageFills.h"
-#include "AttendKernel.h"
+#include "TileCopies.h"
 
 #include "attn/Dialect/Attn/IR/Stores.h"
 
@@ -30,10 +30,10 @@ namespace {
 /// Which of the producer's warps fetches what.
 constexpr int64_t keyWarp = 0, valueWarp = 1, queryWarp = 2;
 
-class FillStaging : public AttendKernel {
+class FillStaging : public TileCopies {
 public:
   FillStaging(Chain &chain, func::FuncOp kernel)
-      : AttendKernel(chain, kernel), fetches(schedule.fetchesTokens()) {}
+      : TileCopies(chain, kernel), fetches(schedule.fetchesTokens()) {}
 
   void run();
 

@@ -13,8 +13,8 @@
 // and nothing but these holds it up. Where some warps only copy, see StageFills.cpp.
 //
 //===----------------------------------------------------------------------===//
-#include "AttendKernel.h"
 #include "StageFills.h"
+#include "TileCopies.h"
 
 #include "attn/Conversion/Passes.h"
 
@@ -29,10 +29,10 @@ using namespace mlir::tile;
 
 namespace {
 
-class Staging : public AttendKernel {
+class Staging : public TileCopies {
 public:
   Staging(Chain &chain, func::FuncOp kernel)
-      : AttendKernel(chain, kernel), scope(schedule.getSplitKeys() ? Scope::Warp : Scope::Block) {}
+      : TileCopies(chain, kernel), scope(schedule.getSplitKeys() ? Scope::Warp : Scope::Block) {}
 
   void run(RowsOp queryRows);
 

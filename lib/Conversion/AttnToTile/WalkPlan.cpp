@@ -24,7 +24,7 @@
 // results are written, for they are short of registers meanwhile.
 //
 //===----------------------------------------------------------------------===//
-#include "AttendKernel.h"
+#include "TaskView.h"
 #include "WalkParts.h"
 
 #include "attn/Conversion/Passes.h"
@@ -43,10 +43,10 @@ using namespace mlir::tile;
 
 namespace {
 
-class Walk : public AttendKernel {
+class Walk : public TaskView {
 public:
   /// `chain` is that of `source`, whose operations the loops of `kernel` get.
-  Walk(Chain &chain, func::FuncOp kernel) : AttendKernel(chain, kernel) {}
+  Walk(Chain &chain, func::FuncOp kernel) : TaskView(chain, kernel) {}
 
   void run(IRMapping &arguments);
 
@@ -59,6 +59,17 @@ private:
   };
 
   void findLines();
+  /// Declares the parameters every schedule has, in the order of the manifest.
+  void declareParameters();
+  void setTask(const Task &task);
+  /// Whether the task's rows count the sink.
+  Value countsSink() {
+    return b.compare(arith::CmpIPredicate::ne,
+                     b.createOrFold<arith::AndIOp>(flags, b.i32(::attn::rt::taskHasSink)), b.i32(0));
+  }
+  /// End of a segment's tokens, and its tiles: none where it belongs to another operand.
+  Value endOf(const Segment &segment, unsigned operand);
+  Value tilesOf(const Segment &segment, unsigned operand);
   void placeWarp();
   void walkTask();
   RowsOp makeRows();
@@ -73,7 +84,8 @@ private:
   bool inGroups() { return schedule.getKind() == ScheduleKind::Wgmma; }
 
   Start start;
-  Value warp, groupRow; ///< groupRow: the first row of this warp's warpgroup, if there are such
+  Value warp;
+  Value segmentBegin, segmentEnd, partial, flags; ///< of the task
   IRMapping mapping;
   SmallVector<Line> lines;
   DenseMap<Value, unsigned> lineOf; ///< the line that leaves a state
@@ -97,6 +109,42 @@ void Walk::findLines() {
     lineOf[update.getResult()] = lines.size();
     lines.push_back({begins ? state : Value(), {static_cast<unsigned>(number)}, {}});
   }
+}
+
+void Walk::declareParameters() {
+  // The order of parameters: what the user passes, what the plan says, scalars.
+  Type element = chain.element(), i32 = b.getI32Type(), f32 = b.getF32Type();
+  b.buffer("q", element);
+  b.buffer("q_pos", i32);
+  b.buffer("o", element);
+  if (chain.finish.getLse())
+    b.buffer("lse", f32);
+  for (PlanArray array : {PlanArray::Tasks, PlanArray::Segments})
+    planArray(b, array);
+  if (chain.headClasses())
+    b.buffer("slot_heads", i32);
+  for (PlanArray array : ::attn::rt::planPartials)
+    planArray(b, array);
+  b.scale();
+}
+
+void Walk::setTask(const Task &task) {
+  packedBegin = task.packedBegin, packedCount = task.packedCount, slot = kvHead = task.slot;
+  segmentBegin = task.segmentBegin, segmentEnd = task.segmentEnd, partial = task.partial, flags = task.flags;
+  if (chain.headClasses())
+    kvHead = b.read(b.buffer("slot_heads", b.getI32Type()), b.wide(slot)), headClass = task.headClass;
+}
+
+Value Walk::endOf(const Segment &segment, unsigned operand) {
+  if (chain.updates.size() == 1)
+    return segment.kvEnd;
+  Value mine = b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(operand));
+  return b.select(mine, segment.kvEnd, segment.kvBegin);
+}
+
+Value Walk::tilesOf(const Segment &segment, unsigned operand) {
+  Value tokens = b.sub(endOf(segment, operand), segment.kvBegin);
+  return b.div(b.add(tokens, b.i32(schedule.getKeys() - 1)), schedule.getKeys());
 }
 
 /// Which rows this warp computes, counted from a task's first.

@@ -1,4 +1,4 @@
-//===- AttendScores.cpp - Score regions in a kernel -----------------------===//
+//===- Scores.cpp - Score regions in a kernel -----------------------===//
 //
 // A score region is a function of one score. Here it becomes code for a whole
 // tile of them. Beside the dots a Hopper multiprocessor has time for some ten
@@ -19,10 +19,10 @@
 //
 // Scores below the cap need no maximum. Where sums of their exponentials cannot leave
 // f32, and weights are bf16, which has its range, the softmax keeps none (ScoreBound.h
-// finds the cap, AttendKernel::softmax does without).
+// finds the cap, softmax does without).
 //
 //===----------------------------------------------------------------------===//
-#include "AttendKernel.h"
+#include "Expansion.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -77,7 +77,7 @@ static bool scalesResult(arith::MulFOp product) {
 
 /// Sets `form`. What does not differ from score to score is computed here, in front of the loops
 /// over tiles.
-void AttendKernel::readScoreRegion() {
+void FragmentExpansion::readScoreRegion() {
   form = ScoreForm();
   if (rawScores())
     return;
@@ -104,7 +104,7 @@ void AttendKernel::readScoreRegion() {
 }
 
 /// The score region's result in units of scoreUnit, from the dot's result, head and positions.
-Value AttendKernel::score(ValueRange arguments, bool shortForm) {
+Value FragmentExpansion::score(ValueRange arguments, bool shortForm) {
   IRMapping mapping;
   Block &block = chain.updates.front().getScore().front();
   mapping.map(block.getArguments().drop_front(), arguments.drop_front());
@@ -145,7 +145,7 @@ Value AttendKernel::score(ValueRange arguments, bool shortForm) {
 }
 
 /// Row-major element index; each index is clamped into its extent.
-Value AttendKernel::readTensor(mlir::attn::ReadOp read, function_ref<Value(Value)> inside) {
+Value FragmentExpansion::readTensor(mlir::attn::ReadOp read, function_ref<Value(Value)> inside) {
   auto type = cast<RankedTensorType>(read.getTensor().getType());
   StringRef name = argumentName(read.getTensor());
   Value index = b.i64(0);
@@ -158,7 +158,7 @@ Value AttendKernel::readTensor(mlir::attn::ReadOp read, function_ref<Value(Value
   return b.read(b.buffer(name, type.getElementType()), index);
 }
 
-Value AttendKernel::applyScoreRegion(Value scores, const Segment &segment, Value firstKey) {
+Value FragmentExpansion::applyScoreRegion(Value scores, const Segment &segment, Value firstKey) {
   if (rawScores())
     return scores;
   Value token = CoordinatesOp::create(b, b.fragment({Axis::Key}, {keys}, b.getI32Type()), firstKey);

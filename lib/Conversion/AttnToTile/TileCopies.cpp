@@ -1,4 +1,4 @@
-//===- AttendCopies.cpp - What reaches shared memory, and results leave it ===//
+//===- TileCopies.cpp - What reaches shared memory, and results leave it ===//
 //
 // Two ways in for queries, keys and values. A *gather* computes an address for every 16 bytes, in many
 // threads: it takes every store. A *fetch* tells the hardware's copy engine which box of a tensor is wanted,
@@ -15,7 +15,7 @@
 // a page a head's slice lies does not change, so boxes serve it, too.
 //
 //===----------------------------------------------------------------------===//
-#include "AttendKernel.h"
+#include "TileCopies.h"
 #include "StoreValues.h"
 
 #include "attn/Dialect/Attn/IR/Stores.h"
@@ -28,18 +28,12 @@ using namespace mlir::tile;
 static constexpr int32_t outside = 0x7fff0000;
 
 /// The task's head among those of the operand's store.
-Value AttendKernel::placeOf(UpdateOp update, const Segment &segment) {
+Value TileCopies::placeOf(UpdateOp update, const Segment &segment) {
   return update.getKv().getType().isOfClass() ? b.sub(slot, segment.firstSlot) : kvHead;
 }
 
-bool AttendKernel::mayList() {
-  return !readsKeyPosition() && chain.paddedKeyDim() + chain.paddedValueDim() <= 320 &&
-         llvm::any_of(chain.updates,
-                      [](UpdateOp update) { return storeOf(update.getKv().getType()).hasSingleTokens(); });
-}
-
 /// Slot of a token in the operand's store: the same for keys and values.
-Value AttendKernel::slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage) {
+Value TileCopies::slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage) {
   rt::Store store = storeOf(update.getKv().getType());
   auto place = [&] { return placeOf(update, segment); };
   StoreValues values{b, argumentName(update.getKv()), place};
@@ -64,7 +58,7 @@ static DenseI64ArrayAttr featuresOf(ValueRange targets, ArrayRef<int64_t> featur
   return padded ? DenseI64ArrayAttr::get(targets.front().getContext(), features) : DenseI64ArrayAttr();
 }
 
-void AttendKernel::gatherQueries(Value target, Scope scope) {
+void TileCopies::gatherQueries(Value target, Scope scope) {
   auto gather = GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
                                  ValueRange{b.i64(0)}, ValueRange{target}, ArrayRef<int64_t>{chain.keyDim()},
                                  Value(), scope, featuresOf(target, chain.keyDim()));
@@ -74,7 +68,7 @@ void AttendKernel::gatherQueries(Value target, Scope scope) {
   });
 }
 
-Value AttendKernel::lineOf(UpdateOp update, const Segment &segment, Value token) {
+Value TileCopies::lineOf(UpdateOp update, const Segment &segment, Value token) {
   Value ofToken = slotOf(update, segment, token);
   if (!update.getKv().getType().isOfClass())
     return ofToken;
@@ -83,7 +77,7 @@ Value AttendKernel::lineOf(UpdateOp update, const Segment &segment, Value token)
   return storeOf(update.getKv().getType()).lineOf(values, ofToken);
 }
 
-Value AttendKernel::lookupTokens(UpdateOp update, const Segment &segment, Value firstKey, Scope scope) {
+Value TileCopies::lookupTokens(UpdateOp update, const Segment &segment, Value firstKey, Scope scope) {
   if (!storeOf(update.getKv().getType()).table())
     return {};
   auto lookup = LookupOp::create(b, b.getI32Type(), firstKey, segment.kvEnd,
@@ -93,8 +87,8 @@ Value AttendKernel::lookupTokens(UpdateOp update, const Segment &segment, Value 
   return lookup;
 }
 
-void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, Value slots,
-                                ArrayRef<StringRef> parts, ValueRange targets, Scope scope) {
+void TileCopies::gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, Value slots,
+                              ArrayRef<StringRef> parts, ValueRange targets, Scope scope) {
   rt::Store store = storeOf(update.getKv().getType());
   SmallVector<Value> sources, origins;
   SmallVector<int64_t> strides, features;
@@ -116,9 +110,9 @@ void AttendKernel::gatherTokens(UpdateOp update, const Segment &segment, Value f
 /// heads; boxes hold whole panels, all of one width where they are as long as the tile. Where the tile's
 /// lines are padded, the first axis is all features that exist, so that what is behind them is outside of the
 /// tensor, and there is one panel.
-SmallVector<Value> AttendKernel::tensorMaps(StringRef name, StringRef buffer, SharedType tile, int64_t lines,
-                                            std::optional<MapAxis> inner, MapAxis slots, int64_t features,
-                                            int64_t heads, int64_t headStride) {
+SmallVector<Value> TileCopies::tensorMaps(StringRef name, StringRef buffer, SharedType tile, int64_t lines,
+                                          std::optional<MapAxis> inner, MapAxis slots, int64_t features,
+                                          int64_t heads, int64_t headStride) {
   tile = SharedType::get(b.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(), tile.getCols(),
                          tile.getElement(), /*swizzled=*/true, tile.getBoxes());
   int64_t size = tile.getElement().getIntOrFloatBitWidth() / 8;
@@ -154,7 +148,7 @@ SmallVector<Value> AttendKernel::tensorMaps(StringRef name, StringRef buffer, Sh
 }
 
 /// Packed rows: the heads of a group, then the next query row.
-SmallVector<Value> AttendKernel::rowMaps(StringRef buffer, SharedType tile, int64_t dim) {
+SmallVector<Value> TileCopies::rowMaps(StringRef buffer, SharedType tile, int64_t dim) {
   int64_t group = chain.group(), lines = tile.getBoxLines();
   int64_t size = chain.element().getIntOrFloatBitWidth() / 8;
   return tensorMaps((buffer + ".map").str(), buffer, tile, lines, MapAxis{group, {}, dim * size, group},
@@ -162,7 +156,7 @@ SmallVector<Value> AttendKernel::rowMaps(StringRef buffer, SharedType tile, int6
                     group * dim * size);
 }
 
-void AttendKernel::fetchQueries(Value target) {
+void TileCopies::fetchQueries(Value target) {
   auto tile = cast<SharedType>(target.getType());
   Value row = b.div(packedBegin, chain.group());
   if (int64_t lines = tile.getBoxes())
@@ -171,7 +165,7 @@ void AttendKernel::fetchQueries(Value target) {
                   tile.getBoxLines(), isPadded(tile, chain.keyDim()));
 }
 
-void AttendKernel::sendOutput(Value output, Value queries, Value firstRow, Value barrier) {
+void TileCopies::sendOutput(Value output, Value queries, Value firstRow, Value barrier) {
   int64_t lines = cast<SharedType>(queries.getType()).getBoxLines();
   SharedType type = sharedType(Axis::Query, lines, chain.paddedValueDim());
   Value tile = OverlayOp::create(b, type, queries, firstRow);
@@ -194,7 +188,7 @@ void AttendKernel::sendOutput(Value output, Value queries, Value firstRow, Value
                  kvHead, tile, isPadded(type, chain.valueDim()));
 }
 
-Value AttendKernel::fetchSlot(UpdateOp update, const Segment &segment, Value firstKey) {
+Value TileCopies::fetchSlot(UpdateOp update, const Segment &segment, Value firstKey) {
   rt::Store store = storeOf(update.getKv().getType());
   int64_t lines = linesOf(update, "k");
   Value last = b.sub(segment.kvEnd, b.i32(1));
@@ -210,7 +204,7 @@ Value AttendKernel::fetchSlot(UpdateOp update, const Segment &segment, Value fir
   return b.select(exists, there, b.i32(outside));
 }
 
-void AttendKernel::fetchTokens(UpdateOp update, Value slot, StringRef part, Value target) {
+void TileCopies::fetchTokens(UpdateOp update, Value slot, StringRef part, Value target) {
   rt::Store store = storeOf(update.getKv().getType());
   const rt::StorePart &stored = store.part(part == "k");
   int64_t dim = stored.dim, bytes = stored.format.rowBytes(dim);

@@ -1,0 +1,71 @@
+//===- FragmentExpansion.cpp - Rows, units and results of fragments --------===//
+#include "Expansion.h"
+#include "Log2.h"
+#include "ScoreBound.h"
+
+#include "attn/Support/Elements.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+/// In log2. A sum of 2^31 exponentials of such scores is a number of f32, and each of them one of bf16.
+static constexpr double fixedUnitBound = 80;
+
+void FragmentExpansion::computeConstants() {
+  if (!hasScales()) // else when the task's head is known
+    setUnits();
+  fixedUnit = !rawScores() && !chain.countsSinks() &&
+              elementOf(chain.element()).exponentBits >= elementOf(b.getF32Type()).exponentBits &&
+              scoreBound(chain.updates.front().getScore().front()) * log2e <= fixedUnitBound;
+}
+
+void FragmentExpansion::setUnits(Value keyScale) {
+  dotScale = keyScale ? arith::MulFOp::create(b, b.scale(), keyScale).getResult() : b.scale();
+  readScoreRegion();
+  scoreUnit = rawScores() ? dotScale : b.f32(form.unitValue);
+  toLog2 = b.createOrFold<arith::MulFOp>(scoreUnit, b.f32(log2e));
+}
+
+void FragmentExpansion::readRows(RowsOp queryRows) {
+  TaskView::setRows(queryRows);
+  Type i32 = b.getI32Type();
+  // Rows past the task's last repeat it: their positions must be readable, their results are dropped.
+  auto positions = LoadVectorOp::create(b, rowsOf(i32), b.buffer("q_pos", i32));
+  b.fill(positions.getIndex(), {i32},
+         [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).first); });
+  queryPosition = positions;
+  queryHead = b.map(rowsOf(i32), ValueRange{CoordinatesOp::create(b, rowsOf(i32), b.i32(0))},
+                    [&](ValueRange line) { return unpack(packedRow(line[0])).second; });
+}
+
+void FragmentExpansion::writeResults(Results results, Value part, Value column, IntegerAttr columns,
+                                     Value lseLines, function_ref<void(Value)> writeRows) {
+  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  auto [output, lse] = results;
+  Value lines = b.sub(packedCount, warpRow);
+  auto store = [&](Value fragment, Value buffer, Value lineCount, Value col, IntegerAttr cols,
+                   function_ref<Value(Value)> index) {
+    auto op = StoreOp::create(b, fragment, buffer, lineCount, col, cols);
+    b.fill(op.getIndex(), {i32}, [&](ValueRange line) { return index(line[0]); });
+  };
+  auto partialRow = [&](Value line) { return b.wide(b.add(b.add(part, warpRow), line)); };
+  Value isPart = b.compare(arith::CmpIPredicate::sge, part, b.i32(0));
+  Value outBuffer = b.buffer("o", chain.element()), partBuffer = planArray(b, PlanArray::PartialO),
+        partLse = planArray(b, PlanArray::PartialLse);
+  auto branch = scf::IfOp::create(b, isPart, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenYield());
+  store(output, partBuffer, lines, column, columns,
+        [&](Value line) { return b.mul(partialRow(line), b.i64(chain.valueDim())); });
+  store(lse, partLse, lseLines, Value(), IntegerAttr(), [&](Value line) { return partialRow(line); });
+  b.setInsertionPoint(branch.elseYield());
+  if (writeRows)
+    writeRows(output);
+  else
+    store(output, outBuffer, lines, column, columns,
+          [&](Value line) { return outputIndex(b.add(warpRow, line)); });
+  if (chain.finish.getLse())
+    store(lse, b.buffer("lse", f32), lseLines, Value(), IntegerAttr(),
+          [&](Value line) { return rowAndHead(b.add(warpRow, line)); });
+}

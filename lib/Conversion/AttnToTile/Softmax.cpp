@@ -1,0 +1,164 @@
+//===- Softmax.cpp - States of sixteen rows, and what a tile adds to them --===//
+#include "Expansion.h"
+#include "Log2.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+State FragmentExpansion::initialState(Value sinks, Value counts) {
+  Type f32 = b.getF32Type();
+  State state{b.splat(b.f32(fixedUnit ? 0 : -infinity), rowsOf(f32)),
+              b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)), b.splat(b.f32(0), accType())};
+  if (!sinks)
+    return state;
+
+  // The sink is a token with a score and no value. One share of a row's keys counts it, in one warp and one
+  // lane.
+  Value oneLane =
+      b.compare(arith::CmpIPredicate::eq,
+                b.createOrFold<arith::AndIOp>(LaneIdOp::create(b, b.getI32Type()), b.i32(3)), b.i32(0));
+  auto logits = LoadVectorOp::create(b, rowsOf(f32), b.buffer(argumentName(sinks), f32));
+  b.fill(logits.getIndex(), {b.getI32Type()},
+         [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).second); });
+  state.max = b.map(rowsOf(f32), ValueRange{logits}, [&](ValueRange logit) -> Value {
+    Value scaled = arith::DivFOp::create(b, logit[0], scoreUnit);
+    return b.select(counts, scaled, b.f32(-infinity));
+  });
+  state.sum = b.map(rowsOf(f32, true), ValueRange{logits}, [&](ValueRange logit) -> Value {
+    Value finite = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, logit[0], b.f32(-infinity));
+    Value one =
+        b.select(b.createOrFold<arith::AndIOp>(b.createOrFold<arith::AndIOp>(counts, oneLane), finite),
+                 b.f32(1), b.f32(0));
+    return one;
+  });
+  return state;
+}
+
+FragmentExpansion::Step FragmentExpansion::softmax(Value scores, const State &state) {
+  Type f32 = b.getF32Type();
+  auto scaled = [&](Value x) -> Value { return arith::MulFOp::create(b, x, toLog2); };
+  // Under a soft cap nothing can run away, so the unit may be 1 for good: no maximum, nothing to rescale, and
+  // no exponential waits for the rest of its row.
+  if (fixedUnit) {
+    Value weights = b.map(scoresType(), ValueRange{scores},
+                          [&](ValueRange v) -> Value { return math::Exp2Op::create(b, scaled(v[0])); });
+    Value tileSum = ReduceOp::create(b, rowsOf(f32, true), Combine::Add, weights);
+    Value sum = b.map(rowsOf(f32, true), ValueRange{state.sum, tileSum},
+                      [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
+    return {state.max, sum, Value(), Value(), weights};
+  }
+  Value tileMax = ReduceOp::create(b, rowsOf(f32), Combine::Max, scores);
+  // The maximum is a unit, not a result: it moves only when it would be more than 2^8 too small, so that what
+  // was accumulated rarely needs rescaling. Weights stay below 2^8, which 16 bits hold as exactly as those
+  // below 1.
+  auto grows = [&](Value old, Value seen) -> Value {
+    return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, scaled(arith::SubFOp::create(b, seen, old)),
+                                 b.f32(8));
+  };
+  Value max = b.map(rowsOf(f32), ValueRange{state.max, tileMax},
+                    [&](ValueRange v) -> Value { return b.select(grows(v[0], v[1]), v[1], v[0]); });
+  Value grown = b.map(rowsOf(b.getI32Type()), ValueRange{state.max, tileMax}, [&](ValueRange v) -> Value {
+    return arith::ExtUIOp::create(b, b.getI32Type(), grows(v[0], v[1]));
+  });
+  // -inf - -inf must not become NaN in rows that have seen nothing yet.
+  Value center = b.map(rowsOf(f32), ValueRange{max}, [&](ValueRange v) -> Value {
+    Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, v[0], b.f32(-infinity));
+    return b.select(nothing, b.f32(0), v[0]);
+  });
+  Value base = b.map(rowsOf(f32), ValueRange{center},
+                     [&](ValueRange v) -> Value { return arith::NegFOp::create(b, scaled(v[0])); });
+  // Subtract before scaling: where the maximum stays, the decay is 1 to the bit, however products are fused.
+  Value decay = b.map(rowsOf(f32), ValueRange{state.max, center}, [&](ValueRange v) -> Value {
+    return math::Exp2Op::create(b, scaled(arith::SubFOp::create(b, v[0], v[1])));
+  });
+  Value weights = b.map(scoresType(), ValueRange{scores, base}, [&](ValueRange v) -> Value {
+    return math::Exp2Op::create(b, math::FmaOp::create(b, v[0], toLog2, v[1]));
+  });
+  Value tileSum = ReduceOp::create(b, rowsOf(f32, true), Combine::Add, weights);
+  Value sum = b.map(rowsOf(f32, true), ValueRange{state.sum, decay, tileSum},
+                    [&](ValueRange v) -> Value { return math::FmaOp::create(b, v[0], v[1], v[2]); });
+  return {max, sum, decay, AnyOp::create(b, b.getI1Type(), grown), weights};
+}
+
+Value FragmentExpansion::rescale(Value acc, const Step &step) {
+  if (fixedUnit)
+    return acc;
+  auto branch = scf::IfOp::create(b, accType(), step.moved, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  Value scaled = b.map(accType(), ValueRange{acc, step.decay},
+                       [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
+  scf::YieldOp::create(b, scaled);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, acc);
+  return branch.getResult(0);
+}
+
+Value FragmentExpansion::packWeights(Value weights) {
+  return CastOp::create(b, scoresType().withElement(chain.element()), weights);
+}
+
+/// Sums may be shares of lanes: all of a row have the same unit.
+State FragmentExpansion::mergeStates(const State &x, const State &y) {
+  Type f32 = b.getF32Type();
+  auto added = [&](Value left, Value right) {
+    return b.map(cast<FragmentType>(left.getType()), ValueRange{left, right},
+                 [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
+  };
+  if (fixedUnit)
+    return {x.max, added(x.sum, y.sum), added(x.acc, y.acc)};
+  Value max = b.map(rowsOf(f32), ValueRange{x.max, y.max},
+                    [&](ValueRange v) -> Value { return arith::MaxNumFOp::create(b, v[0], v[1]); });
+  auto decay = [&](Value old) {
+    return b.map(rowsOf(f32), ValueRange{old, max}, [&](ValueRange v) -> Value {
+      Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, v[1], b.f32(-infinity));
+      Value center = b.select(nothing, b.f32(0), v[1]);
+      Value distance = arith::SubFOp::create(b, v[0], center);
+      return math::Exp2Op::create(b, arith::MulFOp::create(b, distance, toLog2));
+    });
+  };
+  Value decayOfX = decay(x.max), decayOfY = decay(y.max);
+  auto weighted = [&](Value left, Value right) {
+    return b.map(cast<FragmentType>(left.getType()), ValueRange{left, decayOfX, right, decayOfY},
+                 [&](ValueRange v) -> Value {
+                   return math::FmaOp::create(b, v[0], v[1], arith::MulFOp::create(b, v[2], v[3]));
+                 });
+  };
+  return {max, weighted(x.sum, y.sum), weighted(x.acc, y.acc)};
+}
+
+Value FragmentExpansion::exchangeMemory() {
+  int64_t bytes = schedule.getExchangeBytes(chain.paddedValueDim());
+  AllocOp ring, last;
+  for (auto alloc : b.kernel.front().getOps<AllocOp>()) {
+    if (!ring && isa<RingType>(alloc.getMemory().getType()))
+      ring = alloc;
+    last = alloc;
+  }
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfter(last);
+  return AllocOp::create(b, ScratchType::get(b.getContext(), bytes), ring, false, IntegerAttr());
+}
+
+FragmentExpansion::Results FragmentExpansion::finishState(Value max, Value sum, Value acc) {
+  Type f32 = b.getF32Type();
+  auto outType = cast<FragmentType>(acc.getType());
+  // A sum that is NaN is something: it must reach the LSE, too, or that would depend on where keys were cut.
+  Value inverse = b.map(rowsOf(f32), ValueRange{sum}, [&](ValueRange v) -> Value {
+    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[0], b.f32(0));
+    Value factor = ReciprocalOp::create(b, v[0]);
+    if (valueScale)
+      factor = arith::MulFOp::create(b, factor, valueScale);
+    return b.select(some, factor, b.f32(0));
+  });
+  Value output = b.map(outType, ValueRange{acc, inverse},
+                       [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
+  Value lse = b.map(rowsOf(f32), ValueRange{max, sum}, [&](ValueRange v) -> Value {
+    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[1], b.f32(0));
+    Value log =
+        arith::AddFOp::create(b, arith::MulFOp::create(b, v[0], toLog2), math::Log2Op::create(b, v[1]));
+    return b.select(some, arith::MulFOp::create(b, log, b.f32(ln2)), b.f32(-infinity));
+  });
+  return {output, lse};
+}

@@ -1,0 +1,30 @@
+//===- TaskView.cpp - What a kernel is, and which rows it works on ---------===//
+#include "TaskView.h"
+
+#include "attn/Dialect/Attn/IR/Stores.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+Segment TaskView::segmentOf(TokensOp tokens) {
+  Segment segment;
+  segment.instance = tokens.getInstance();
+  segment.kvEnd = tokens.getEnd();
+  segment.fullBegin = tokens.getFullBegin(), segment.fullEnd = tokens.getFullEnd();
+  segment.pos0 = tokens.getPos0();
+  segment.firstSlot = tokens.getFirstSlot();
+  return segment;
+}
+
+void TaskView::setRows(RowsOp queryRows) {
+  packedBegin = queryRows.getBegin(), packedCount = queryRows.getCount();
+  kvHead = queryRows.getHead(), slot = queryRows.getSlot(), warpRow = queryRows.getFirst();
+  groupRow = queryRows.getGroup(), headClass = queryRows.getHeadClass(), sinkCounts = queryRows.getSink();
+}
+
+bool TaskView::mayList() {
+  return !readsKeyPosition() && chain.paddedKeyDim() + chain.paddedValueDim() <= 320 &&
+         llvm::any_of(chain.updates,
+                      [](UpdateOp update) { return storeOf(update.getKv().getType()).hasSingleTokens(); });
+}

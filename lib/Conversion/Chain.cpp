@@ -1,6 +1,7 @@
 //===- Chain.cpp - The chain of updates that becomes a kernel -------------===//
 #include "attn/Conversion/Chain.h"
 
+#include "attn/Conversion/OnlineOpInterface.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;
@@ -74,15 +75,47 @@ static LogicalResult verifyFormats(Chain &chain) {
   return success();
 }
 
+static SmallVector<Value> statesOf(Operation *op) {
+  return llvm::to_vector(llvm::make_filter_range(
+      op->getOperands(), [](Value operand) { return isa<StateType>(operand.getType()); }));
+}
+
+/// Whether the operation makes a state of states, and is not one by which tokens are seen.
+static bool isChange(Operation *op) {
+  if (isa<MergeOp>(op))
+    return true;
+  auto online = dyn_cast<OnlineOpInterface>(op);
+  return online && !isa<UpdateOp>(op) && op->getNumResults() == 1 &&
+         isa<StateType>(op->getResult(0).getType()) && !statesOf(op).empty();
+}
+
+/// What --attn-walk-plan needs of a change to put it behind loops.
+static LogicalResult verifyChange(Operation *op) {
+  if (isa<MergeOp>(op))
+    return success();
+  if (!cast<OnlineOpInterface>(op).commutesWithMerge())
+    return op->emitOpError(
+        "expected an operation that commutes with attn.merge: each part of a split task does it, "
+        "and the kernel that merges parts does not");
+  for (Value operand : op->getOperands()) {
+    if (isa<StateType>(operand.getType())
+            ? operand.getType() != op->getResult(0).getType()
+            : !operand.getDefiningOp() || !operand.getDefiningOp()->hasTrait<OpTrait::ConstantLike>())
+      return op->emitOpError("expected constants and states of its result's type as operands, got ")
+             << operand.getType();
+  }
+  return success();
+}
+
 static void addToChain(Chain &chain, Operation *op) {
   if (auto init = dyn_cast<InitOp>(op))
     chain.inits.push_back(init);
   else if (auto update = dyn_cast<UpdateOp>(op))
     chain.updates.push_back(update);
-  else if (auto merge = dyn_cast<MergeOp>(op))
-    chain.merges.push_back(merge);
   else if (auto finish = dyn_cast<FinishOp>(op))
     chain.finish = finish;
+  else if (isChange(op))
+    chain.changes.push_back(op);
 }
 
 FailureOr<Chain> mlir::attn::findChain(func::FuncOp function) {
@@ -101,17 +134,18 @@ FailureOr<Chain> mlir::attn::findChain(func::FuncOp function) {
   while (!states.empty()) {
     Value state = states.pop_back_val();
     Operation *op = state.getDefiningOp();
-    if (!isa_and_nonnull<InitOp, UpdateOp, MergeOp>(op)) {
-      InFlightDiagnostic diagnostic =
-          chain.finish.emitOpError("expected a state that is made by attn.init, attn.update and attn.merge");
+    if (!isa_and_nonnull<InitOp, UpdateOp>(op) && !(op && isChange(op))) {
+      InFlightDiagnostic diagnostic = chain.finish.emitOpError(
+          "expected a state that is made by attn.init, attn.update and attn.merge, or by "
+          "operations with OnlineOpInterface that take states and give one");
       if (op)
         diagnostic.attachNote(op->getLoc()) << "this one is not";
       return diagnostic;
     }
+    if (isChange(op) && failed(verifyChange(op)))
+      return failure();
     if (found.insert(op))
-      for (Value operand : op->getOperands())
-        if (isa<StateType>(operand.getType()))
-          states.push_back(operand);
+      llvm::append_range(states, statesOf(op));
   }
   for (Operation &op : function.getFunctionBody().front())
     if (found.contains(&op))
@@ -129,6 +163,20 @@ Chain mlir::attn::findChainInKernel(func::FuncOp kernel) {
   if (!chain.inits.empty())
     chain.init = chain.inits.front();
   return chain;
+}
+
+Operation *mlir::attn::findBranch(func::FuncOp function) {
+  for (auto finish : function.getOps<FinishOp>()) {
+    bool updated = false; // whether an update comes behind
+    for (Operation *op = finish.getState().getDefiningOp(); op;) {
+      SmallVector<Value> states = statesOf(op);
+      if (states.size() > 1 || !op->hasOneUse() || (updated && !isa<InitOp, UpdateOp>(op)))
+        return op;
+      updated |= isa<UpdateOp>(op);
+      op = states.empty() ? nullptr : states.front().getDefiningOp();
+    }
+  }
+  return nullptr;
 }
 
 int64_t mlir::attn::fetchLines(KVType type, int64_t keys) { return storeOf(type).boxLines(keys); }

@@ -1,4 +1,5 @@
 //===- ChooseSchedule.cpp - Tiles, warps and stages for each kernel -------===//
+#include "attn/Conversion/Chain.h"
 #include "attn/Conversion/Passes.h"
 #include "attn/Conversion/ScheduleModel.h"
 
@@ -75,7 +76,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   static std::string wgmmaMissing(func::FuncOp function, const ScheduleShape &shape, const Chip &chip) {
     if (!chip.hasWgmma)
       return "wgmma needs sm_90a";
-    if (!function.getOps<MergeOp>().empty())
+    if (findBranch(function))
       return "its kernel takes a single chain of updates";
     if (!shape.converted())
       return "";

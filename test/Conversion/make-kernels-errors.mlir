@@ -50,6 +50,22 @@ func.func @unknown(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) at
 !state = !attn.state<heads = 8, value_dim = 64>
 #rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
 
+func.func @warps(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  // expected-error @+1 {{expected an operation that commutes with attn.merge: each part of a split task does it, and the kernel that merges parts does not}}
+  %2 = attn.warps %1 : !state
+  %o = attn.finish %2 : !state -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
 func.func @two_queries(%q: !query {attn.name = "q"}, %p: !query {attn.name = "p"}, %kv: !kv {attn.name = "kv"}) attributes {tile.schedules = [#rows16]} {
   %0 = attn.init %q : !query -> !state
   %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state

@@ -14,15 +14,17 @@ inline int64_t paddedDim(int64_t dim, Type stored) {
   return llvm::alignTo(dim, 256 / stored.getIntOrFloatBitWidth());
 }
 
-/// What one kernel computes: updates of states that begin with inits, are merged, and end with one finish.
-/// Wgmma's kernel takes a single chain, from one init and without merges.
+/// What one kernel computes: updates of states that begin with inits, are merged and changed, and end with
+/// one finish. Wgmma's kernel takes a single chain: one init, the updates, and changes of a single state
+/// behind them.
 struct Chain {
   func::FuncOp function;
   InitOp init; ///< the first
   SmallVector<UpdateOp> updates;
   FinishOp finish;
   SmallVector<InitOp> inits;
-  SmallVector<MergeOp> merges;
+  /// Merges and other operations that make states of states: what stands behind the loops over tokens.
+  SmallVector<Operation *> changes;
 
   Value query() { return init.getQuery(); }
   RankedTensorType queryType() { return cast<RankedTensorType>(query().getType()); }
@@ -68,6 +70,9 @@ int64_t fetchLines(KVType type, int64_t keys);
 FailureOr<Chain> findChain(func::FuncOp function);
 /// The same of a kernel in which the operations stand in loops and on parts of tensors.
 Chain findChainInKernel(func::FuncOp kernel);
+/// The operation by which the function's updates are no single chain: one that takes several states, that
+/// stands in front of an update, or whose state is used twice. Null where they are one.
+Operation *findBranch(func::FuncOp function);
 
 /// Name of a function argument, or of that which the value is a part of: by it tensors are bound.
 StringRef argumentName(Value argument);

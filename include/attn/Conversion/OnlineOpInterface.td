@@ -12,6 +12,19 @@
 // the expansion which values stand for its results. It sees its operands the same
 // way. Loops that carry states, and their results, are none of its business.
 //
+// An operation beside attn.init, attn.update and attn.merge that takes and gives
+// states stands behind the loops over tokens. A kernel may see but a part of the
+// tokens of its rows: warps share them, a plan splits tasks, and an operation in
+// front of an update has its state merged with what the update sees. Every part
+// does the operation once, the kernel that merges parts does not. So it must not
+// matter whether it stands in front of a merge or behind it:
+//
+//   op(merge(a, b)) = merge(op(a), op(b))     op(the empty state) = the empty state
+//
+// An operation that says so (commutesWithMerge) is taken wherever it stands by
+// kernels on mma. Those on wgmma have one loop for all updates, and take it behind
+// the last one. It needs no form on lanes.
+//
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ONLINEOPINTERFACE_TD
 #define ATTN_CONVERSION_ONLINEOPINTERFACE_TD
@@ -33,6 +46,8 @@ def OnlineOpInterface : OpInterface<"OnlineOpInterface"> {
                     (ins "::mlir::attn::LaneExpansion &":$expansion), [{}], [{
       return $_op->emitOpError("has no form where a warp holds one row");
     }]>,
+    InterfaceMethod<"Whether an operation that takes and gives states commutes with merging them: see the file's comment.",
+                    "bool", "commutesWithMerge", (ins), [{}], [{ return false; }]>,
   ];
 }
 

@@ -24,7 +24,7 @@ def MakeKernelsPass : Pass<"attn-make-kernels", "ModuleOp"> {
   let description = [{
     For every function with complete schedules, makes a `gpu.module` of its name with one attend kernel per schedule and the
     merge kernel. A kernel is the function itself, with a `tile.schedule`; that which merges finishes `attn.parts`
-    instead. Kernels on wgmma are written as a whole. Exact.
+    instead. Kernels on wgmma take a single chain of updates, and other operations on its state behind it. Exact.
 
     A function with an operation on a cache becomes one kernel, of the function's name, that copies rows. Exact.
   }];
@@ -36,9 +36,9 @@ def WalkPlanPass : Pass<"attn-walk-plan", "gpu::GPUModuleOp"> {
   let summary = "Put loops over the plan around a kernel's online operations";
   let description = [{
     A kernel walks the plan: tasks (rows that share a state) made of segments (token ranges of one instance) made of
-    tiles. In the loops stand the kernel's updates, on parts of the query and of the regions; behind them its merges and
-    its finish. A kernel that merges walks the plan's lists of stored states. Reassociates: states are merged per tile,
-    warp and task.
+    tiles. In the loops stand the kernel's updates, on parts of the query and of the regions; behind them its merges,
+    what else makes states of states, and its finish. A kernel that merges walks the plan's lists of stored states.
+    Reassociates: states are merged per tile, warp and task.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
 }

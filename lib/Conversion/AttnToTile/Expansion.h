@@ -11,6 +11,8 @@
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
+#include "attn/Conversion/OnlineOpInterface.h"
+
 namespace mlir::attn {
 
 /// What stands for values of the online level: of a state, of rows, of results.
@@ -158,7 +160,5 @@ struct LaneExpansion {
 };
 
 } // namespace mlir::attn
-
-#include "attn/Conversion/OnlineOpInterface.h.inc"
 
 #endif

@@ -53,12 +53,13 @@ struct MakeKernels : attn::impl::MakeKernelsPassBase<MakeKernels> {
     gpu::GPUModuleOp module = makeModule(function);
     for (tile::ScheduleAttr schedule : schedules) {
       std::string name = (function.getName() + "_rows" + Twine(schedule.getRows())).str();
-      if (schedule.getKind() == tile::ScheduleKind::Wgmma &&
-          (!chain->merges.empty() || chain->inits.size() > 1)) {
-        Operation *op = chain->merges.empty() ? chain->inits.back() : chain->merges.front().getOperation();
-        return op->emitOpError("expected a single chain of updates for ")
-               << schedule << "; --canonicalize turns merges into chains, and mma takes them as they are";
-      }
+      bool inOneLoop = schedule.getKind() == tile::ScheduleKind::Wgmma;
+      if (Operation *branch = inOneLoop ? findBranch(function) : nullptr)
+        return branch->emitOpError("expected a single chain of updates for ")
+               << schedule
+               << (isa<MergeOp>(branch)
+                       ? "; --canonicalize turns merges into chains, and mma takes them as they are"
+                       : "; mma takes branches, and operations between updates");
       func::FuncOp kernel = copyInto(module, function, name);
       kernel->setAttr("tile.schedule", schedule);
     }
@@ -68,7 +69,7 @@ struct MakeKernels : attn::impl::MakeKernelsPassBase<MakeKernels> {
     return success();
   }
 
-  /// The copy finishes what other kernels have stored, instead of a state of its own.
+  /// The copy finishes what other kernels have stored, instead of a state of its own. They did what makes it.
   static void makeMerge(Chain &chain, func::FuncOp kernel) {
     FinishOp finish = findChainInKernel(kernel).finish;
     OpBuilder b(finish);
@@ -76,7 +77,7 @@ struct MakeKernels : attn::impl::MakeKernelsPassBase<MakeKernels> {
                                                     kernel.getArgument(queryNumber(chain)), chain.kvHeads(),
                                                     chain.headClasses() != nullptr));
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(kernel.getFunctionBody().front())))
-      if (isa<InitOp, UpdateOp, MergeOp>(op))
+      if (llvm::any_of(op.getResultTypes(), llvm::IsaPred<StateType>) && !isa<PartsOp>(op))
         op.erase();
   }
   static unsigned queryNumber(Chain &chain) { return cast<BlockArgument>(chain.query()).getArgNumber(); }

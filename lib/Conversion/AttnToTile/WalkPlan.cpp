@@ -91,7 +91,7 @@ private:
   DenseMap<Value, unsigned> lineOf; ///< the line that leaves a state
 };
 
-/// An update continues the line of its state, unless another operation uses that, too, or a merge made it.
+/// An update continues the line of its state, unless another operation uses that, too, or a change made it.
 /// Then it starts a line of its own, which is merged with that state behind the loops: update(a, R) =
 /// merge(a, update(init, R)).
 void Walk::findLines() {
@@ -280,7 +280,7 @@ void Walk::walkTilesOfAll(Line &line, const Segment &segment, Value queryRows) {
   line.state = loop.getResult(0);
 }
 
-/// Merges and the finish, on what the loops leave.
+/// Merges, other changes and the finish, on what the loops leave.
 void Walk::finishTask(Value queryRows) {
   IRMapping left = mapping;
   for (InitOp init : chain.inits) {
@@ -301,7 +301,7 @@ void Walk::finishTask(Value queryRows) {
         state = MergeOp::create(b, state.getType(),
                                 left.lookup(chain.updates[line.updates.front()].getState()), state);
       left.map(update.getResult(), state);
-    } else if (auto merge = dyn_cast<MergeOp>(op); merge && llvm::is_contained(chain.merges, merge)) {
+    } else if (llvm::is_contained(chain.changes, &op)) {
       b.clone(op, left);
     }
   }

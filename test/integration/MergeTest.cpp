@@ -5,24 +5,11 @@
 // level are compiled as they are, without it, and give what attend gives.
 //
 //===----------------------------------------------------------------------===//
-#include "attn/Host/Host.h"
-#include "attn/Pipelines/Compile.h"
-#include "attn/Pipelines/Pipelines.h"
-#include "attn/Reference/Reference.h"
-#include "attn/Target/Manifest.h"
-#include "attn_rt/HostDevice.h"
-#include "attn_rt/Session.h"
-#include "run/Check.h"
-#include "run/Problem.h"
-#include "run/Report.h"
+#include "OnlineKernels.h"
 
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
 #include <gtest/gtest.h>
 
 using namespace attn;
-using mlir::attn::Stage;
 
 namespace {
 
@@ -66,6 +53,7 @@ const std::string updatedMerge = online(R"(
       %3 = attn.merge %0, %2 : !s
       %state = attn.update %3, %q, %b see causal scale 0.125 : !q, !dense -> !s)");
 
+<<<<<<< HEAD
 // One region of codes: what is merged is in the units of one scale.
 const std::string argumentsOfCodes = R"(
     !q = tensor<?x8x64xbf16>
@@ -105,22 +93,18 @@ struct Kernels {
 };
 
 class Merge : public testing::TestWithParam<Case> {
+=======
+class Merge : public testing::TestWithParam<std::string> {
+>>>>>>> 794fbcf (tests: kernels of text at the online level are a library)
 protected:
-  Merge()
-      : context(
-            [] {
-              mlir::DialectRegistry registry;
-              mlir::attn::registerDialects(registry);
-              return registry;
-            }(),
-            mlir::MLIRContext::Threading::DISABLED) {}
-
-  void runStage(mlir::ModuleOp module, Stage stage) {
-    mlir::PassManager manager(&context);
-    mlir::attn::addStage(manager, stage, {"sm_90a", "mma"});
-    ASSERT_TRUE(mlir::succeeded(manager.run(module)));
+  void check(const std::string &dims, const rt::PlanOptions &options) {
+    test::OnlineResults results;
+    kernels->run(problem, dims, options, results);
+    if (!HasFatalFailure())
+      expectNear(results);
   }
 
+<<<<<<< HEAD
   /// From the online level on.
   void compile(const std::string &text, Kernels &kernels) {
     kernels.machine = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
@@ -180,10 +164,18 @@ protected:
 TEST_P(Merge, isWhatAttendGives) {
   Kernels kernels;
   compile(GetParam().online, kernels);
+=======
+  std::unique_ptr<test::OnlineKernels> kernels = test::OnlineKernels::with<>();
+};
+
+TEST_P(Merge, isWhatAttendGives) {
+  kernels->compile(GetParam(), "mma");
+>>>>>>> 794fbcf (tests: kernels of text at the online level are a library)
   if (HasFatalFailure())
     return;
   rt::PlanOptions options;
   options.gpu = &rt::defaultGpu();
+<<<<<<< HEAD
   auto dims = [](const std::string &others, const std::string &ofB) {
     return GetParam().twoRegions ? others + " b_len=" + ofB : others;
   };
@@ -191,6 +183,12 @@ TEST_P(Merge, isWhatAttendGives) {
   check(kernels, dims("batch=2 q_len=40 a_len=70..200", "90"), options);
   options.fixedSplit = 64; // results are parts, merged by the other kernel
   check(kernels, dims("batch=2 q_len=2 a_len=300", "200"), options);
+=======
+  check("batch=2 q_len=3 a_len=40..300 b_len=1..90", options);
+  check("batch=2 q_len=40 a_len=70..200 b_len=90", options);
+  options.fixedSplit = 64; // results are parts, merged by the other kernel
+  check("batch=2 q_len=2 a_len=300 b_len=200", options);
+>>>>>>> 794fbcf (tests: kernels of text at the online level are a library)
 }
 
 INSTANTIATE_TEST_SUITE_P(Online, Merge,

@@ -17,6 +17,27 @@
 
 using namespace attn;
 
+namespace changes {
+
+/// One that takes a tensor, too.
+struct GateOp : mlir::Op<GateOp, mlir::OpTrait::ZeroRegions, mlir::OpTrait::OneResult,
+                         mlir::OpTrait::NOperands<2>::Impl, mlir::attn::OnlineOpInterface::Trait> {
+  using Op::Op;
+  static llvm::StringRef getOperationName() { return "changes.gate"; }
+  static llvm::ArrayRef<llvm::StringRef> getAttributeNames() { return {}; }
+  bool commutesWithMerge() { return true; }
+};
+
+struct ChangesDialect : mlir::Dialect {
+  explicit ChangesDialect(mlir::MLIRContext *context)
+      : Dialect(getDialectNamespace(), context, mlir::TypeID::get<ChangesDialect>()) {
+    addOperations<GateOp>();
+  }
+  static llvm::StringRef getDialectNamespace() { return "changes"; }
+};
+
+} // namespace changes
+
 namespace {
 
 std::string function(const std::string &body, const std::string &attributes = "") {
@@ -107,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(Places, Changes, testing::Values(between, inFront, twoC
 std::string errorOf(const std::string &text) {
   mlir::DialectRegistry registry;
   mlir::attn::registerDialects(registry);
-  registry.insert<example::ExampleDialect>();
+  registry.insert<example::ExampleDialect, changes::ChangesDialect>();
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   std::string error;
   mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diagnostic) {
@@ -133,6 +154,14 @@ TEST(Changes, betweenUpdatesAreRefusedWhereWgmmaIsGiven) {
       std::string::npos)
       << error;
   EXPECT_NE(error.find("mma takes branches, and operations between updates"), std::string::npos) << error;
+}
+
+TEST(Changes, takeNothingThatLoopsDoNotLeave) {
+  std::string error = errorOf(online(updatePages + R"(
+      %state = "changes.gate"(%1, %sinks) : (!s, tensor<8xf32>) -> !s
+)"));
+  EXPECT_EQ(error, "'changes.gate' op expected constants and states of its result's type as operands, got "
+                   "'tensor<8xf32>'");
 }
 
 } // namespace

@@ -1,3 +1,4 @@
+//===- OnlineKernels.cpp - Kernels of text at the online level ------------===//
 #include "OnlineKernels.h"
 
 #include "attn/Pipelines/Pipelines.h"

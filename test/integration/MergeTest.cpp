@@ -53,7 +53,6 @@ const std::string updatedMerge = online(R"(
       %3 = attn.merge %0, %2 : !s
       %state = attn.update %3, %q, %b see causal scale 0.125 : !q, !dense -> !s)");
 
-<<<<<<< HEAD
 // One region of codes: what is merged is in the units of one scale.
 const std::string argumentsOfCodes = R"(
     !q = tensor<?x8x64xbf16>
@@ -86,109 +85,31 @@ struct Case {
   bool twoRegions;
 };
 
-struct Kernels {
-  mlir::OwningOpRef<mlir::ModuleOp> machine;
-  rt::Manifest manifest;
-  std::unique_ptr<rt::host::LoadedCode> code;
-};
-
 class Merge : public testing::TestWithParam<Case> {
-=======
-class Merge : public testing::TestWithParam<std::string> {
->>>>>>> 794fbcf (tests: kernels of text at the online level are a library)
 protected:
   void check(const std::string &dims, const rt::PlanOptions &options) {
     test::OnlineResults results;
-    kernels->run(problem, dims, options, results);
+    kernels->run(GetParam().problem, dims, options, results);
     if (!HasFatalFailure())
       expectNear(results);
   }
 
-<<<<<<< HEAD
-  /// From the online level on.
-  void compile(const std::string &text, Kernels &kernels) {
-    kernels.machine = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
-    ASSERT_TRUE(kernels.machine);
-    auto manifest = mlir::attn::describeProblem(*kernels.machine->getOps<mlir::func::FuncOp>().begin());
-    ASSERT_TRUE(mlir::succeeded(manifest));
-    kernels.manifest = std::move(*manifest);
-    runStage(*kernels.machine, Stage::Tile);
-    runStage(*kernels.machine, Stage::Machine);
-    auto module = *kernels.machine->getOps<mlir::gpu::GPUModuleOp>().begin();
-    mlir::attn::describeKernels(module, *mlir::attn::findChip("sm_90a"), kernels.manifest);
-    auto code = host::loadForHost(module);
-    ASSERT_TRUE(static_cast<bool>(code));
-    kernels.code = std::move(*code);
-  }
-
-  void check(const Kernels &kernels, const std::string &dims, const rt::PlanOptions &options) {
-    auto module = mlir::parseSourceString<mlir::ModuleOp>(GetParam().problem, &context);
-    ASSERT_TRUE(module);
-    auto function = *module->getOps<mlir::func::FuncOp>().begin();
-    run::Dims given;
-    llvm::SmallVector<llvm::StringRef> words;
-    llvm::StringRef(dims).split(words, ' ');
-    for (llvm::StringRef word : words)
-      ASSERT_TRUE(given.add(word.str()));
-    auto inputs = run::generateInputs(*run::readArguments(function), given, /*seed=*/0);
-    ASSERT_TRUE(inputs) << inputs.error().message;
-    ASSERT_TRUE(rt::addDefaults(kernels.manifest, *inputs));
-    auto reference = mlir::attn::evaluateReference(function, *inputs);
-    ASSERT_TRUE(reference) << reference.error().message;
-
-    auto device = rt::makeHostDevice({});
-    rt::ModuleSource source;
-    source.name = kernels.manifest.entry;
-    source.hostKernels = kernels.code->kernels();
-    auto batch = rt::batchFromTensors(kernels.manifest, *inputs);
-    auto session = rt::Session::create(*device, kernels.manifest, source);
-    ASSERT_TRUE(batch && session);
-    auto plan = rt::makePlan(kernels.manifest, *batch, options);
-    ASSERT_TRUE(plan) << plan.error().message;
-    ASSERT_TRUE(session->bind(*inputs, *batch));
-    const auto limits = rt::PlanLimits::of(kernels.manifest, *batch);
-    ASSERT_TRUE(session->reserve(rt::planCapacity(kernels.manifest, limits, options)));
-    ASSERT_TRUE(session->run(*plan));
-    auto outputs = session->outputs();
-    ASSERT_TRUE(outputs);
-    EXPECT_TRUE(device->report().clean()) << device->report().describe();
-    auto comparison = run::compare(outputs->at("o"), &outputs->at("lse"), reference->output, &reference->lse);
-    ASSERT_TRUE(comparison);
-    EXPECT_LT(comparison->relErr, 8e-3) << comparison->worst;
-    EXPECT_LT(*comparison->maxErrLse, 2e-3) << comparison->worstLse;
-  }
-
-  mlir::MLIRContext context;
-};
-
-TEST_P(Merge, isWhatAttendGives) {
-  Kernels kernels;
-  compile(GetParam().online, kernels);
-=======
   std::unique_ptr<test::OnlineKernels> kernels = test::OnlineKernels::with<>();
 };
 
 TEST_P(Merge, isWhatAttendGives) {
-  kernels->compile(GetParam(), "mma");
->>>>>>> 794fbcf (tests: kernels of text at the online level are a library)
+  kernels->compile(GetParam().online, "mma");
   if (HasFatalFailure())
     return;
   rt::PlanOptions options;
   options.gpu = &rt::defaultGpu();
-<<<<<<< HEAD
   auto dims = [](const std::string &others, const std::string &ofB) {
     return GetParam().twoRegions ? others + " b_len=" + ofB : others;
   };
-  check(kernels, dims("batch=2 q_len=3 a_len=40..300", "1..90"), options);
-  check(kernels, dims("batch=2 q_len=40 a_len=70..200", "90"), options);
+  check(dims("batch=2 q_len=3 a_len=40..300", "1..90"), options);
+  check(dims("batch=2 q_len=40 a_len=70..200", "90"), options);
   options.fixedSplit = 64; // results are parts, merged by the other kernel
-  check(kernels, dims("batch=2 q_len=2 a_len=300", "200"), options);
-=======
-  check("batch=2 q_len=3 a_len=40..300 b_len=1..90", options);
-  check("batch=2 q_len=40 a_len=70..200 b_len=90", options);
-  options.fixedSplit = 64; // results are parts, merged by the other kernel
-  check("batch=2 q_len=2 a_len=300 b_len=200", options);
->>>>>>> 794fbcf (tests: kernels of text at the online level are a library)
+  check(dims("batch=2 q_len=2 a_len=300", "200"), options);
 }
 
 INSTANTIATE_TEST_SUITE_P(Online, Merge,

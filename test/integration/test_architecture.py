@@ -97,8 +97,12 @@ def test_renewed():
     assert "%1 = y %0, %arg2 : long type" in renewed("%1 = y %0 : long type", PRINTED)
 
 
-@pytest.mark.parametrize("command,excerpt,start,line", STEPS, ids=lambda value: str(value).split("\n")[0])
-def test_excerpt(command, excerpt, start, line):
+@pytest.mark.parametrize(
+    "command,excerpt,line",
+    [(command, excerpt, line) for command, excerpt, _, line in STEPS],
+    ids=[f"{command.split('=')[-1].split()[0]}-{line}" for command, _, _, line in STEPS],
+)
+def test_excerpt(command, excerpt, line):
     output = outputs()[command]
     assert runs_of(excerpt) and len(excerpt.splitlines()) <= LONGEST
     assert is_printed(excerpt, output), (

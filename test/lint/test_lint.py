@@ -69,3 +69,28 @@ def test_nothing_unfinished():
             if mark.search(line):
                 found.append(f"{name}:{number}: {line.strip()}")
     assert not found, "\n".join(found)
+
+
+MOST_LINES = 80  # of a function in the middle of the compiler
+
+
+def functions(text):
+    """The functions of formatted C++, at the top level or in a class: first line and number of lines."""
+    start, indent = None, ""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        if start is not None and line == indent + "}":
+            yield lines[start].strip(), number - start + 1
+            start = None
+        # A signature of several lines has its brace on the last, which is indented further.
+        elif re.match(r"( {2})?[A-Za-z].*\(", line) and not line.endswith(";"):
+            start, indent = number, re.match(r" *", line)[0]
+
+
+def test_functions_are_short():
+    names = files("lib/Conversion/**.cpp", "lib/Dialect/*/Transforms/*.cpp")
+    assert len(names) > 40
+    found = [(name, *each) for name in names for each in functions((ROOT / name).read_text())]
+    assert len(found) > 300
+    long = [f"{name}: {lines} lines of {title}" for name, title, lines in found if lines > MOST_LINES]
+    assert not long, f"at most {MOST_LINES}: a pass that does more does it in steps\n" + "\n".join(long)

@@ -166,91 +166,108 @@ struct StorePattern : TilePattern<StoreOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     FragmentType type = op.getFragment().getType();
-    Type element = op.getBuffer().getType().getElement();
-    Value buffer = adaptor.getBuffer().front(), lines = adaptor.getLines().front();
-    Value column = adaptor.getColumn().empty() ? Value() : adaptor.getColumn().front();
-    ValueRange registers = adaptor.getFragment();
-
-    auto guarded = [&](Value condition, function_ref<void(OpBuilder &)> body) {
-      scf::IfOp::create(rewriter, op.getLoc(), condition, [&](OpBuilder &builder, Location loc) {
-        body(builder);
-        scf::YieldOp::create(builder, loc);
-      });
-    };
-
     if (type.getRank() == 1) {
-      Value place = type.getLayout() == Layout::Row ? e.lanes.quad : e.lanes.group;
-      Value first =
-          rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, place, e.i32(0));
-      for (auto [i, value] : llvm::enumerate(registers)) {
-        Value line = lineOfRegister(e, type.getLayout(), i);
-        guarded(e.both(first, e.less(line, lines)), [&](OpBuilder &builder) {
-          Emitter inner(builder, op.getLoc(), e.lanes);
-          Value index = inlineRegion(op.getIndex(), line, builder);
-          inner.storeGlobal(value, inner.globalAt(buffer, element, index), 4);
-        });
-      }
-      rewriter.eraseOp(op);
-      return success();
-    }
-
-    int64_t blocks = type.getSizes()[1] / 8;
-    Value odd = e.band(e.lanes.quad, 1);
-    Value isOdd = rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::ne, odd, e.i32(0));
-    for (int64_t row = 0; row < type.getSizes()[0] / 8; ++row) { // 8 lines at a time
-      Value line = e.add(e.lanes.group, row * 8);
-      auto pairOf = [&](int64_t block) {
-        return registers.slice(((row / 2) * blocks + block) * 4 + (row % 2) * 2, 2);
-      };
-      struct Part {
-        Value column, value; ///< column in the fragment
-        int64_t end;         ///< no lane writes columns from here on
-      };
-      SmallVector<Part> stores;
-      if (element.isF32()) {
-        for (int64_t block = 0; block < blocks; ++block) {
-          Value vector = LLVM::PoisonOp::create(rewriter, op.getLoc(), VectorType::get(2, element));
-          for (int64_t i = 0; i < 2; ++i)
-            vector = LLVM::InsertElementOp::create(rewriter, op.getLoc(), vector, pairOf(block)[i], e.i32(i));
-          stores.push_back({e.add(e.mul(e.lanes.quad, 2), block * 8), vector, block * 8 + 8});
-        }
-      } else {
-        for (int64_t block = 0; block < blocks; block += 2) {
-          Value even = e.pack(pairOf(block)[0], pairOf(block)[1], element);
-          Value next = e.pack(pairOf(block + 1)[0], pairOf(block + 1)[1], element);
-          Value received = e.shuffle(NVVM::ShflKind::bfly, e.select(isOdd, even, next), e.i32(1));
-          Value low = e.select(isOdd, received, even), high = e.select(isOdd, next, received);
-          Value vector =
-              LLVM::PoisonOp::create(rewriter, op.getLoc(), VectorType::get(2, rewriter.getI32Type()));
-          vector = LLVM::InsertElementOp::create(rewriter, op.getLoc(), vector, low, e.i32(0));
-          vector = LLVM::InsertElementOp::create(rewriter, op.getLoc(), vector, high, e.i32(1));
-          Value firstColumn = e.add(e.mul(e.sub(e.lanes.quad, odd), 2), e.mul(odd, 8));
-          stores.push_back({e.add(firstColumn, block * 8), vector, block * 8 + 16});
-        }
-      }
-      guarded(e.less(line, lines), [&](OpBuilder &builder) {
-        Emitter inner(builder, op.getLoc(), e.lanes);
-        Value index = inlineRegion(op.getIndex(), line, builder);
-        for (auto [local, value, end] : stores) {
-          Value col = column ? inner.add(local, column) : local;
-          auto store = [&](OpBuilder &at) {
-            Emitter atom(at, op.getLoc(), e.lanes);
-            atom.storeGlobal(value, atom.globalAt(buffer, element, atom.add(index, atom.widen(col))), 8);
-          };
-          if (!op.getColumns() || (!column && end <= static_cast<int64_t>(*op.getColumns()))) {
-            store(builder);
-            continue;
-          }
-          scf::IfOp::create(builder, op.getLoc(), inner.less(col, inner.i32(*op.getColumns())),
-                            [&](OpBuilder &at, Location loc) {
-                              store(at);
-                              scf::YieldOp::create(at, loc);
-                            });
-        }
-      });
+      storeVector(e, op, adaptor, rewriter);
+    } else {
+      for (int64_t row = 0; row < type.getSizes()[0] / 8; ++row) // 8 lines at a time
+        storeLines(e, op, adaptor, row, rewriter);
     }
     rewriter.eraseOp(op);
     return success();
+  }
+
+private:
+  using Guarded = function_ref<void(OpBuilder &)>;
+  static void guarded(OpBuilder &b, Location loc, Value condition, Guarded body) {
+    scf::IfOp::create(b, loc, condition, [&](OpBuilder &builder, Location inner) {
+      body(builder);
+      scf::YieldOp::create(builder, inner);
+    });
+  }
+
+  /// One lane of those that hold an element writes it.
+  static void storeVector(Emitter &e, StoreOp op, OneToNOpAdaptor adaptor,
+                          ConversionPatternRewriter &rewriter) {
+    FragmentType type = op.getFragment().getType();
+    Type element = op.getBuffer().getType().getElement();
+    Value place = type.getLayout() == Layout::Row ? e.lanes.quad : e.lanes.group;
+    Value first =
+        rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, place, e.i32(0));
+    for (auto [i, value] : llvm::enumerate(adaptor.getFragment())) {
+      Value line = lineOfRegister(e, type.getLayout(), i), lines = adaptor.getLines().front();
+      guarded(rewriter, op.getLoc(), e.both(first, e.less(line, lines)), [&](OpBuilder &builder) {
+        Emitter inner(builder, op.getLoc(), e.lanes);
+        Value index = inlineRegion(op.getIndex(), line, builder);
+        inner.storeGlobal(value, inner.globalAt(adaptor.getBuffer().front(), element, index), 4);
+      });
+    }
+  }
+
+  /// What a lane writes at once.
+  struct Part {
+    Value column, value; ///< column in the fragment
+    int64_t end;         ///< no lane writes columns from here on
+  };
+
+  static void storeLines(Emitter &e, StoreOp op, OneToNOpAdaptor adaptor, int64_t row,
+                         ConversionPatternRewriter &rewriter) {
+    Type element = op.getBuffer().getType().getElement();
+    Value column = adaptor.getColumn().empty() ? Value() : adaptor.getColumn().front();
+    int64_t blocks = op.getFragment().getType().getSizes()[1] / 8;
+    Value line = e.add(e.lanes.group, row * 8);
+    auto pairOf = [&](int64_t block) {
+      return adaptor.getFragment().slice(((row / 2) * blocks + block) * 4 + (row % 2) * 2, 2);
+    };
+    SmallVector<Part> parts =
+        element.isF32() ? wholeParts(e, element, blocks, pairOf) : packedParts(e, element, blocks, pairOf);
+    guarded(rewriter, op.getLoc(), e.less(line, adaptor.getLines().front()), [&](OpBuilder &builder) {
+      Emitter inner(builder, op.getLoc(), e.lanes);
+      Value index = inlineRegion(op.getIndex(), line, builder);
+      for (auto [local, value, end] : parts) {
+        Value col = column ? inner.add(local, column) : local;
+        auto store = [&](OpBuilder &at) {
+          Emitter atom(at, op.getLoc(), e.lanes);
+          Value place = atom.add(index, atom.widen(col));
+          atom.storeGlobal(value, atom.globalAt(adaptor.getBuffer().front(), element, place), 8);
+        };
+        if (!op.getColumns() || (!column && end <= static_cast<int64_t>(*op.getColumns())))
+          store(builder);
+        else
+          guarded(builder, op.getLoc(), inner.less(col, inner.i32(*op.getColumns())), store);
+      }
+    });
+  }
+
+  using PairOf = function_ref<ValueRange(int64_t)>;
+  static Value vectorOf(Emitter &e, Type element, Value first, Value second) {
+    Value vector = LLVM::PoisonOp::create(e.b, e.loc, VectorType::get(2, element));
+    vector = LLVM::InsertElementOp::create(e.b, e.loc, vector, first, e.i32(0));
+    return LLVM::InsertElementOp::create(e.b, e.loc, vector, second, e.i32(1));
+  }
+
+  static SmallVector<Part> wholeParts(Emitter &e, Type element, int64_t blocks, PairOf pairOf) {
+    SmallVector<Part> parts;
+    for (int64_t block = 0; block < blocks; ++block) {
+      Value vector = vectorOf(e, element, pairOf(block)[0], pairOf(block)[1]);
+      parts.push_back({e.add(e.mul(e.lanes.quad, 2), block * 8), vector, block * 8 + 8});
+    }
+    return parts;
+  }
+
+  static SmallVector<Part> packedParts(Emitter &e, Type element, int64_t blocks, PairOf pairOf) {
+    SmallVector<Part> parts;
+    Value odd = e.band(e.lanes.quad, 1);
+    Value isOdd = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::ne, odd, e.i32(0));
+    for (int64_t block = 0; block < blocks; block += 2) {
+      Value even = e.pack(pairOf(block)[0], pairOf(block)[1], element);
+      Value next = e.pack(pairOf(block + 1)[0], pairOf(block + 1)[1], element);
+      Value received = e.shuffle(NVVM::ShflKind::bfly, e.select(isOdd, even, next), e.i32(1));
+      Value low = e.select(isOdd, received, even), high = e.select(isOdd, next, received);
+      Value firstColumn = e.add(e.mul(e.sub(e.lanes.quad, odd), 2), e.mul(odd, 8));
+      parts.push_back(
+          {e.add(firstColumn, block * 8), vectorOf(e, e.b.getI32Type(), low, high), block * 8 + 16});
+    }
+    return parts;
   }
 };
 } // namespace

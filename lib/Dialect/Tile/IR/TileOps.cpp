@@ -112,8 +112,8 @@ LogicalResult RecordOp::verify() {
   if (getNumResults() < 1 || getNumResults() > 32)
     return emitOpError("expected 1 to 32 fields, got ") << getNumResults();
   if (!getFirst().empty() && getFirst().size() != getNumResults())
-    return emitOpError("expected all ") << getNumResults() << " fields of the first iteration, or none, got "
-                                        << getFirst().size();
+    return emitOpError("expected all ")
+           << getNumResults() << " fields of the first iteration, or none, got " << getFirst().size();
   return success();
 }
 

@@ -34,6 +34,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_PIPELINECOPIESPASS
@@ -84,6 +85,192 @@ struct TileLoop {
   }
 };
 
+/// A wait that only a sync, loads and pure operations separate from the loop.
+WaitOp waitBefore(scf::ForOp loop) {
+  for (Operation *op = loop->getPrevNode(); op; op = op->getPrevNode()) {
+    if (auto wait = dyn_cast<WaitOp>(op))
+      return wait;
+    if (!isa<SyncOp, LoadOp>(op) && !isPure(op))
+      return {};
+  }
+  return {};
+}
+
+/// What an operation of the loop is computed from, and itself: pure functions of the iteration. `known` is
+/// not among them, nor what it alone is computed from.
+FailureOr<SmallVector<Operation *>> sliceOf(Operation *of, Operation *known, scf::ForOp loop) {
+  SetVector<Operation *> needed;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  options.omitBlockArguments = true;
+  options.omitUsesFromAbove = false;
+  options.filter = [&](Operation *op) { return op != known && loop->isProperAncestor(op); };
+  (void)getBackwardSlice(of, &needed, options);
+  SmallVector<Operation *> slice;
+  for (Operation &op : *loop.getBody())
+    if (needed.contains(&op))
+      slice.push_back(&op);
+  for (Operation *op : slice)
+    for (Value operand : op->getOperands())
+      if (llvm::is_contained(loop.getRegionIterArgs(), operand))
+        return of->emitOpError("depends on a value that the loop carries: it cannot run ahead");
+  return slice;
+}
+
+/// Lets the gathers of a loop run `stages` - 1 iterations ahead of what uses them.
+class Pipeline {
+public:
+  Pipeline(TileLoop tiles, int64_t stages)
+      : tiles(tiles), loop(tiles.loop), lookup(tiles.lookup), stages(stages),
+        b(tiles.loop.getLoc(), tiles.loop) {}
+
+  LogicalResult run() {
+    if (failed(findSlices()))
+      return failure();
+    startFirst();
+    if (failed(carryLookup()))
+      return failure();
+    writeSteadyState();
+    return success();
+  }
+
+private:
+  LogicalResult findSlices();
+  void startFirst();
+  LogicalResult carryLookup();
+  void writeSteadyState();
+  void eraseOwnCopies();
+
+  Value i32(OpBuilder &builder, int64_t value) {
+    return arith::ConstantIntOp::create(builder, b.getLoc(), value, 32);
+  }
+  Value isTile(Value iteration) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, iteration, loop.getUpperBound());
+  }
+  Value lookUpIfAny(Value iteration);
+  void gatherIfAny(Value iteration, Value slots, Value slot);
+
+  TileLoop tiles;
+  scf::ForOp loop;
+  LookupOp lookup;
+  int64_t stages;
+  ImplicitLocOpBuilder b;
+  SmallVector<Operation *> gathers, looksUp; ///< what the gather and the lookup are computed from, and these
+  SmallVector<Value> lookups;                ///< of the tiles that are to be gathered next
+};
+
+LogicalResult Pipeline::findSlices() {
+  FailureOr<SmallVector<Operation *>> slice = sliceOf(tiles.gather, lookup, loop);
+  if (failed(slice))
+    return failure();
+  gathers = *slice;
+  if (!lookup)
+    return success();
+  slice = sliceOf(lookup, {}, loop);
+  if (failed(slice))
+    return failure();
+  looksUp = *slice;
+  return success();
+}
+
+Value Pipeline::lookUpIfAny(Value iteration) {
+  auto lookUp = [&](OpBuilder &inner, Location loc) {
+    IRMapping mapping;
+    mapping.map(tiles.loop.getInductionVar(), iteration);
+    for (Operation *op : looksUp)
+      inner.clone(*op, mapping);
+    scf::YieldOp::create(inner, loc, mapping.lookup(lookup.getSlots()));
+  };
+  auto nothing = [&](OpBuilder &inner, Location loc) { scf::YieldOp::create(inner, loc, i32(inner, 0)); };
+  return scf::IfOp::create(b, isTile(iteration), lookUp, nothing).getResult(0);
+}
+
+void Pipeline::gatherIfAny(Value iteration, Value slots, Value slot) {
+  scf::IfOp::create(b, isTile(iteration), [&](OpBuilder &inner, Location loc) {
+    IRMapping mapping;
+    mapping.map(tiles.loop.getInductionVar(), iteration);
+    if (slots)
+      mapping.map(lookup.getSlots(), slots);
+    for (Operation *op : gathers) {
+      Operation *copy = inner.clone(*op, mapping);
+      if (auto slotOp = dyn_cast<SlotOp>(copy))
+        slotOp.getIndexMutable().assign(slot);
+    }
+    scf::YieldOp::create(inner, loc);
+  });
+  CommitOp::create(b);
+}
+
+/// Starts the gathers of the first tiles, in front of a wait for something older if there is one.
+void Pipeline::startFirst() {
+  if (WaitOp older = waitBefore(loop)) {
+    older.setPending(older.getPending() + stages - 1);
+    // What the first gathers are computed from may stand behind the wait.
+    for (Operation &op : llvm::make_early_inc_range(
+             llvm::make_range(std::next(Block::iterator(older)), Block::iterator(loop))))
+      if (isPure(&op) && llvm::none_of(op.getOperands(), [](Value v) { return v.getDefiningOp<LoadOp>(); }))
+        op.moveBefore(older);
+    b.setInsertionPoint(older);
+  }
+  lookups.resize(stages);
+  if (lookup)
+    for (int64_t stage = 0; stage < stages; ++stage)
+      lookups[stage] = lookUpIfAny(i32(b, stage));
+  for (int64_t stage = 0; stage + 1 < stages; ++stage) {
+    Value index = i32(b, stage);
+    gatherIfAny(index, lookups[stage], index);
+  }
+}
+
+LogicalResult Pipeline::carryLookup() {
+  if (!lookup)
+    return success();
+  IRRewriter rewriter(loop.getContext());
+  auto carried = loop.replaceWithAdditionalYields(
+      rewriter, lookups.back(), /*replaceInitOperandUsesInLoop=*/false,
+      [](OpBuilder &, Location, ArrayRef<BlockArgument> slots) { return SmallVector<Value>{slots[0]}; });
+  if (failed(carried))
+    return failure();
+  loop = tiles.loop = cast<scf::ForOp>(*carried);
+  lookups.back() = loop.getRegionIterArgs().back();
+  return success();
+}
+
+/// The loop's own lookup, gather, commit, wait and sync give way to those of the steady state.
+void Pipeline::writeSteadyState() {
+  b.setInsertionPointToStart(loop.getBody());
+  Value ringSize = i32(b, stages);
+  Value ahead = arith::AddIOp::create(b, loop.getInductionVar(), i32(b, stages - 1));
+  Value slot = arith::RemUIOp::create(b, loop.getInductionVar(), ringSize);
+  Value aheadSlot = arith::RemUIOp::create(b, ahead, ringSize);
+  WaitOp::create(b, stages - 2);
+  Scope scope = tiles.arrived.getScope();
+  SyncOp::create(b, scope);
+  gatherIfAny(ahead, lookups.back(), aheadSlot);
+  if (lookup) {
+    Value next = lookUpIfAny(arith::AddIOp::create(b, ahead, i32(b, 1)));
+    Operation *yield = loop.getBody()->getTerminator();
+    yield->setOperand(yield->getNumOperands() - 1, next);
+  }
+  eraseOwnCopies();
+  for (auto slotOp : llvm::make_early_inc_range(loop.getBody()->getOps<SlotOp>()))
+    slotOp.getIndexMutable().assign(slot);
+  b.setInsertionPointAfter(loop);
+  SyncOp::create(b, scope);
+}
+
+void Pipeline::eraseOwnCopies() {
+  SmallVector<Operation *> replaced;
+  for (Operation *op = tiles.gather; op != tiles.arrived->getNextNode(); op = op->getNextNode())
+    if (isa<GatherOp, CommitOp, WaitOp, SyncOp>(op))
+      replaced.push_back(op);
+  replaced.push_back(tiles.left);
+  for (Operation *op : replaced)
+    op->erase();
+  if (lookup)
+    lookup.erase();
+}
+
 struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
   void runOnOperation() override {
     SmallVector<scf::ForOp> found;
@@ -95,150 +282,11 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
       int64_t stages = cast<IntegerAttr>(loop->removeAttr("tile.stages")).getInt();
       if (stages > 1) { // the loop may give way to one that carries more
         FailureOr<TileLoop> match = TileLoop::match(loop);
-        if (failed(match) || failed(match->verify(stages)) || failed(pipeline(*match, stages)))
+        if (failed(match) || failed(match->verify(stages)) || failed(Pipeline(*match, stages).run()))
           return signalPassFailure();
         ++loops;
       }
     }
-  }
-
-  /// A wait that only a sync, loads and pure operations separate from the loop.
-  static WaitOp waitBefore(scf::ForOp loop) {
-    for (Operation *op = loop->getPrevNode(); op; op = op->getPrevNode()) {
-      if (auto wait = dyn_cast<WaitOp>(op))
-        return wait;
-      if (!isa<SyncOp, LoadOp>(op) && !isPure(op))
-        return {};
-    }
-    return {};
-  }
-
-  /// What an operation of the loop is computed from, and itself: pure functions of the iteration. `known` is
-  /// not among them, nor what it alone is computed from.
-  static FailureOr<SmallVector<Operation *>> sliceOf(Operation *of, Operation *known, scf::ForOp loop) {
-    SetVector<Operation *> needed;
-    BackwardSliceOptions options;
-    options.inclusive = true;
-    options.omitBlockArguments = true;
-    options.omitUsesFromAbove = false;
-    options.filter = [&](Operation *op) { return op != known && loop->isProperAncestor(op); };
-    (void)getBackwardSlice(of, &needed, options);
-    SmallVector<Operation *> slice;
-    for (Operation &op : *loop.getBody())
-      if (needed.contains(&op))
-        slice.push_back(&op);
-    for (Operation *op : slice)
-      for (Value operand : op->getOperands())
-        if (llvm::is_contained(loop.getRegionIterArgs(), operand))
-          return of->emitOpError("depends on a value that the loop carries: it cannot run ahead");
-    return slice;
-  }
-
-  static LogicalResult pipeline(TileLoop tileLoop, int64_t stages) {
-    scf::ForOp loop = tileLoop.loop;
-    Scope scope = tileLoop.arrived.getScope();
-    Location loc = loop.getLoc();
-    Value count = loop.getUpperBound();
-
-    LookupOp lookup = tileLoop.lookup;
-    FailureOr<SmallVector<Operation *>> slice = sliceOf(tileLoop.gather, lookup, loop), lookupSlice;
-    if (lookup)
-      lookupSlice = sliceOf(lookup, {}, loop);
-    if (failed(slice) || (lookup && failed(lookupSlice)))
-      return failure();
-
-    auto i32 = [&](OpBuilder &b, int64_t value) -> Value {
-      return arith::ConstantIntOp::create(b, loc, value, 32);
-    };
-    auto isTile = [&](OpBuilder &b, Value iteration) -> Value {
-      return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, iteration, count);
-    };
-    auto lookUpIfAny = [&](OpBuilder &b, Value iteration) -> Value {
-      auto lookUp = [&](OpBuilder &inner, Location) {
-        IRMapping mapping;
-        mapping.map(loop.getInductionVar(), iteration);
-        for (Operation *op : *lookupSlice)
-          inner.clone(*op, mapping);
-        scf::YieldOp::create(inner, loc, mapping.lookup(lookup.getSlots()));
-      };
-      auto nothing = [&](OpBuilder &inner, Location) { scf::YieldOp::create(inner, loc, i32(inner, 0)); };
-      return scf::IfOp::create(b, loc, isTile(b, iteration), lookUp, nothing).getResult(0);
-    };
-    auto gatherIfAny = [&](OpBuilder &b, Value iteration, Value slots, Value slot) {
-      scf::IfOp::create(b, loc, isTile(b, iteration), [&](OpBuilder &inner, Location) {
-        IRMapping mapping;
-        mapping.map(loop.getInductionVar(), iteration);
-        if (slots)
-          mapping.map(lookup.getSlots(), slots);
-        for (Operation *op : *slice) {
-          Operation *copy = inner.clone(*op, mapping);
-          if (auto slotOp = dyn_cast<SlotOp>(copy))
-            slotOp.getIndexMutable().assign(slot);
-        }
-        scf::YieldOp::create(inner, loc);
-      });
-      CommitOp::create(b, loc);
-    };
-
-    OpBuilder b(loop);
-    if (WaitOp older = waitBefore(loop)) {
-      older.setPending(older.getPending() + stages - 1);
-      // What the first gathers are computed from may stand behind the wait.
-      for (Operation &op : llvm::make_early_inc_range(
-               llvm::make_range(std::next(Block::iterator(older)), Block::iterator(loop))))
-        if (isPure(&op) && llvm::none_of(op.getOperands(), [](Value v) { return v.getDefiningOp<LoadOp>(); }))
-          op.moveBefore(older);
-      b.setInsertionPoint(older);
-    }
-    SmallVector<Value> lookups(stages);
-    if (lookup)
-      for (int64_t stage = 0; stage < stages; ++stage)
-        lookups[stage] = lookUpIfAny(b, i32(b, stage));
-    for (int64_t stage = 0; stage + 1 < stages; ++stage) {
-      Value index = i32(b, stage);
-      gatherIfAny(b, index, lookups[stage], index);
-    }
-
-    // The loop's own lookup, gather, commit, wait and sync give way to those of the steady state.
-    if (lookup) {
-      IRRewriter rewriter(loop.getContext());
-      auto carried = loop.replaceWithAdditionalYields(
-          rewriter, lookups.back(), /*replaceInitOperandUsesInLoop=*/false,
-          [](OpBuilder &, Location, ArrayRef<BlockArgument> slots) { return SmallVector<Value>{slots[0]}; });
-      if (failed(carried))
-        return failure();
-      loop = cast<scf::ForOp>(*carried);
-      lookups.back() = loop.getRegionIterArgs().back();
-    }
-    Operation *first = &loop.getBody()->front();
-    b.setInsertionPoint(first);
-    Value ringSize = i32(b, stages);
-    Value ahead = arith::AddIOp::create(b, loc, loop.getInductionVar(), i32(b, stages - 1));
-    Value slot = arith::RemUIOp::create(b, loc, loop.getInductionVar(), ringSize);
-    Value aheadSlot = arith::RemUIOp::create(b, loc, ahead, ringSize);
-    WaitOp::create(b, loc, stages - 2);
-    SyncOp::create(b, loc, scope);
-    gatherIfAny(b, ahead, lookups.back(), aheadSlot);
-    if (lookup) {
-      Value next = lookUpIfAny(b, arith::AddIOp::create(b, loc, ahead, i32(b, 1)));
-      Operation *yield = loop.getBody()->getTerminator();
-      yield->setOperand(yield->getNumOperands() - 1, next);
-    }
-    SmallVector<Operation *> replaced;
-    for (Operation *op = tileLoop.gather; op != tileLoop.arrived->getNextNode(); op = op->getNextNode())
-      if (isa<GatherOp, CommitOp, WaitOp, SyncOp>(op))
-        replaced.push_back(op);
-    replaced.push_back(tileLoop.left);
-    for (Operation *op : replaced)
-      op->erase();
-    if (lookup)
-      lookup.erase();
-    for (auto slotOp : llvm::make_early_inc_range(loop.getBody()->getOps<SlotOp>()))
-      slotOp.getIndexMutable().assign(slot);
-
-    b.setInsertionPointAfter(loop);
-    SyncOp::create(b, loc, scope);
-    return success();
   }
 };
 

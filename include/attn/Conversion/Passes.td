@@ -37,7 +37,8 @@ def WalkPlanPass : Pass<"attn-walk-plan", "gpu::GPUModuleOp"> {
   let description = [{
     A kernel walks the plan: tasks (rows that share a state) made of segments (token ranges of one instance) made of
     tiles. In the loops stand the kernel's updates, on parts of the query and of the regions; behind them its merges,
-    what else makes states of states, and its finish. A kernel that merges walks the plan's lists of stored states.
+    what else makes states of states, and its finish. Under wgmma one loop does the updates of all regions
+    (`attn.one_of`). A kernel that merges walks the plan's lists of stored states.
     Reassociates: states are merged per tile, warp and task.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
@@ -47,7 +48,8 @@ def StageOperandsPass : Pass<"attn-stage-operands", "gpu::GPUModuleOp"> {
   let summary = "Copy the rows and tokens that online operations read to the chip";
   let description = [{
     Allocates shared memory for a task's queries and for rings of key and value tiles, and gathers into them where a
-    task and where an iteration begins, as a region's store says where tokens lie. Exact.
+    task and where an iteration begins, as a region's store says where tokens lie. Under wgmma, where some warps only
+    copy, each copy is a `tile.fill` of a ring, of boxes or gathered as the schedule says. Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
 }

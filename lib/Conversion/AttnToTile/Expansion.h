@@ -38,8 +38,7 @@ struct State {
 /// Sixteen rows to a warp. Pieces of a state are maximum, sum and accumulator and, where warps share the
 /// columns, this warp's first; of rows their positions and query heads; of an output its fragment and the
 /// first column, if there is one; of an LSE its fragment.
-class FragmentExpansion : public TileCopies {
-public:
+struct FragmentExpansion : TileCopies {
   using TileCopies::TileCopies;
 
   State stateOf(Value state) const {

@@ -9,7 +9,14 @@ import itertools
 import os
 
 import pytest
-from attnlab import LSE_TOLERANCE, TOLERANCE, Problem, attn_run, program, ptxas
+from attnlab import (
+    Problem,
+    assert_right,
+    attn_run,
+    check_two_sequences,
+    program,
+    ptxas,
+)
 from points import APART, DUO
 from test_grid import Background
 
@@ -58,20 +65,7 @@ def runs(folder):
     def run(point):
         problem, schedule, rows = point
         file = folder / f"{abs(hash(point))}.mlir"
-        file.write_text(problem.text())
-        lengths = file.with_suffix(".csv")
-        lists = problem.kv_heads if "ragged" in problem.store else 1
-        lengths.write_text("tokens\n" + "200\n" * lists + "333\n" * lists)
-        return attn_run(
-            file,
-            "--check",
-            f"--device={DEVICE}",
-            f"--schedule={schedule}",
-            "--dim=batch=2",
-            f"--dim=q_len={rows}",
-            f"--dim=kv_len=@{lengths}:tokens",
-            "--seed=1",
-        )
+        return check_two_sequences(file, problem, rows, device=DEVICE, options=[f"--schedule={schedule}"])
 
     background = Background(run, POINTS)
     yield background
@@ -80,12 +74,8 @@ def runs(folder):
 
 @pytest.mark.parametrize("point", POINTS, ids=label)
 def test_dims(runs, point):
-    status, report, errors = runs[point]
-    assert status == 0, errors
-    assert report["rel_err"] <= TOLERANCE[point[0].dtype] * max(1, 32 / point[0].value_dim)
-    assert report["max_err_lse"] <= LSE_TOLERANCE
-    if DEVICE == "host":
-        assert (report["races"], report["uninitialized"], report["out_of_bounds"]) == (0, 0, 0)
+    problem = point[0]
+    assert_right(runs[point], problem.dtype, max(1, 32 / problem.value_dim), device=DEVICE)
 
 
 @pytest.mark.skipif(DEVICE != "host", reason="counters exist on the host device only")

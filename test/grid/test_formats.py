@@ -11,7 +11,14 @@ import subprocess
 
 import numpy as np
 import pytest
-from attnlab import LSE_TOLERANCE, TOLERANCE, Problem, attn_run, program, ptxas
+from attnlab import (
+    Problem,
+    assert_right,
+    attn_run,
+    check_two_sequences,
+    program,
+    ptxas,
+)
 from points import DUO
 from safetensors.torch import load_file, save_file
 from test_grid import Background
@@ -69,12 +76,7 @@ def runs(folder):
     def run(point):
         problem, rows = point
         file = folder / f"{abs(hash(point))}.mlir"
-        file.write_text(problem.text())
-        lengths = file.with_suffix(".csv")
-        lists = problem.kv_heads if "ragged" in problem.store else 1
-        lengths.write_text("tokens\n" + "200\n" * lists + "333\n" * lists)
-        dims = ("--dim=batch=2", f"--dim=q_len={rows}", f"--dim=kv_len=@{lengths}:tokens")
-        return attn_run(file, "--check", f"--device={DEVICE}", *dims, "--seed=1")
+        return check_two_sequences(file, problem, rows, device=DEVICE)
 
     background = Background(run, POINTS)
     yield background
@@ -83,12 +85,8 @@ def runs(folder):
 
 @pytest.mark.parametrize("point", POINTS, ids=label)
 def test_formats(runs, point):
-    status, report, errors = runs[point]
-    assert status == 0, errors
-    assert report["rel_err"] <= TOLERANCE[point[0].dtype] * max(1, 32 / point[0].value_dim)
-    assert report["max_err_lse"] <= LSE_TOLERANCE
-    if DEVICE == "host":
-        assert (report["races"], report["uninitialized"], report["out_of_bounds"]) == (0, 0, 0)
+    problem = point[0]
+    assert_right(runs[point], problem.dtype, max(1, 32 / problem.value_dim), device=DEVICE)
 
 
 @pytest.mark.skipif(DEVICE != "host", reason="counters exist on the host device only")

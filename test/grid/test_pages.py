@@ -7,7 +7,7 @@ CI takes the pages that hold a whole tile of keys at some dim, --full all of the
 import os
 
 import pytest
-from attnlab import LSE_TOLERANCE, TOLERANCE, Problem, attn_run
+from attnlab import Problem, assert_right, check_two_sequences
 from test_grid import Background
 
 FULL = bool(os.environ.get("ATTN_FULL"))
@@ -27,21 +27,10 @@ def runs(tmp_path_factory):
 
     def run(point):
         store, dims, schedule, rows = point
-        problem = folder / f"{abs(hash(point))}.mlir"
-        problem.write_text(Problem(8, 2, *dims, "f16", store).text())
-        # The longest comes last, where its table and its pages are the end of theirs.
-        lengths = problem.with_suffix(".csv")
-        lists = 2 if "ragged" in store else 1
-        lengths.write_text("tokens\n" + "333\n" * lists + "512\n" * lists)
-        return attn_run(
-            problem,
-            "--check",
-            f"--device={DEVICE}",
-            f"--schedule={schedule}",
-            "--dim=batch=2",
-            f"--dim=q_len={rows}",
-            f"--dim=kv_len=@{lengths}:tokens",
-            "--seed=1",
+        file = folder / f"{abs(hash(point))}.mlir"
+        problem = Problem(8, 2, *dims, "f16", store)
+        return check_two_sequences(
+            file, problem, rows, (333, 512), device=DEVICE, options=[f"--schedule={schedule}"]
         )
 
     background = Background(run, POINTS)
@@ -51,9 +40,4 @@ def runs(tmp_path_factory):
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda p: "{}-d{}_{}-{}-r{}".format(p[0], *p[1], *p[2:]))
 def test_pages(runs, point):
-    status, report, errors = runs[point]
-    assert status == 0, errors
-    assert report["rel_err"] <= TOLERANCE["f16"]
-    assert report["max_err_lse"] <= LSE_TOLERANCE
-    if DEVICE == "host":
-        assert (report["races"], report["uninitialized"], report["out_of_bounds"]) == (0, 0, 0)
+    assert_right(runs[point], "f16", device=DEVICE)

@@ -158,6 +158,27 @@ def attn_run(file, *options, timeout=600):
         return result.returncode, report, result.stderr
 
 
+def check_two_sequences(file, problem, rows, lengths=(200, 333), *, device, options=()):
+    """Checks `problem` on two sequences of so many tokens, the longest last: there its table and its pages end. What
+    attn_run returns."""
+    file.write_text(problem.text())
+    table = file.with_suffix(".csv")
+    lists = problem.kv_heads if "ragged" in problem.store else 1
+    table.write_text("tokens\n" + "".join(f"{length}\n" * lists for length in lengths))
+    dims = ("--dim=batch=2", f"--dim=q_len={rows}", f"--dim=kv_len=@{table}:tokens")
+    return attn_run(file, "--check", f"--device={device}", *options, *dims, "--seed=1")
+
+
+def assert_right(result, dtype, slack=1, *, device):
+    """`slack`: times the tolerance of the type. Detectors are the host device's."""
+    status, report, errors = result
+    assert status == 0, errors
+    assert report["rel_err"] <= TOLERANCE[dtype] * slack
+    assert report["max_err_lse"] <= LSE_TOLERANCE
+    if device == "host":
+        assert (report["races"], report["uninitialized"], report["out_of_bounds"]) == (0, 0, 0)
+
+
 @dataclass
 class Resources:
     """What ptxas -v says about one kernel."""

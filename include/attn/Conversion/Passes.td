@@ -24,7 +24,7 @@ def MakeKernelsPass : Pass<"attn-make-kernels", "ModuleOp"> {
   let description = [{
     For every function with complete schedules, makes a `gpu.module` of its name with one attend kernel per schedule and the
     merge kernel. A kernel is the function itself, with a `tile.schedule`; that which merges finishes `attn.parts`
-    instead. Kernels on wgmma take a single chain of updates, and other operations on its state behind it. Exact.
+    instead. Exact.
 
     A function with an operation on a cache becomes one kernel, of the function's name, that copies rows. Exact.
   }];
@@ -38,8 +38,8 @@ def WalkPlanPass : Pass<"attn-walk-plan", "gpu::GPUModuleOp"> {
     A kernel walks the plan: tasks (rows that share a state) made of segments (token ranges of one instance) made of
     tiles. In the loops stand the kernel's updates, on parts of the query and of the regions; behind them its merges,
     what else makes states of states, and its finish. Under wgmma one loop does the updates of all regions
-    (`attn.one_of`). A kernel that merges walks the plan's lists of stored states.
-    Reassociates: states are merged per tile, warp and task.
+    (`attn.one_of`), which must be a single chain, with other operations on its state behind it. A kernel that merges
+    walks the plan's lists of stored states. Reassociates: states are merged per tile, warp and task.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
 }

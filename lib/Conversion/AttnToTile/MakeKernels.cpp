@@ -53,13 +53,6 @@ struct MakeKernels : attn::impl::MakeKernelsPassBase<MakeKernels> {
     gpu::GPUModuleOp module = makeModule(function);
     for (tile::ScheduleAttr schedule : schedules) {
       std::string name = (function.getName() + "_rows" + Twine(schedule.getRows())).str();
-      bool inOneLoop = schedule.getKind() == tile::ScheduleKind::Wgmma;
-      if (Operation *branch = inOneLoop ? findBranch(function) : nullptr)
-        return branch->emitOpError("expected a single chain of updates for ")
-               << schedule
-               << (isa<MergeOp>(branch)
-                       ? "; --canonicalize turns merges into chains, and mma takes them as they are"
-                       : "; mma takes branches, and operations between updates");
       func::FuncOp kernel = copyInto(module, function, name);
       kernel->setAttr("tile.schedule", schedule);
     }

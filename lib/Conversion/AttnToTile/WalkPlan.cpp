@@ -328,6 +328,15 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
                          "tile.merge_schedule");
         return signalPassFailure();
       }
+      bool inOneLoop = !merges && schedule.getKind() == ScheduleKind::Wgmma;
+      if (Operation *branch = inOneLoop ? findBranch(source) : nullptr) {
+        branch->emitOpError("expected a single chain of updates for ")
+            << schedule
+            << (isa<MergeOp>(branch)
+                    ? "; --canonicalize turns merges into chains, and mma takes them as they are"
+                    : "; mma takes branches, and operations between updates");
+        return signalPassFailure();
+      }
       // The new kernel has the arguments of the old one in front of its parameters.
       OpBuilder builder(source);
       auto kernel = func::FuncOp::create(builder, source.getLoc(), source.getName(),

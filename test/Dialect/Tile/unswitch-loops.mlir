@@ -56,6 +56,31 @@ gpu.module @kernels {
     return
   }
 
+  // A branch that reads no tile stays: what is computed from tiles stands once, though its condition is known.
+  // CHECK-LABEL: func.func @mask(
+  // CHECK-NOT: scf.if
+  // CHECK: scf.for
+  // CHECK: %[[D:.*]] = "test.dot"
+  // CHECK-NEXT: scf.if %arg2
+  // CHECK-NOT: scf.for
+  // CHECK: return
+  func.func @mask(%ring: !tile.ring<2, !k>, %n: i32, %list: i1, %f: f32) attributes {tile.schedule = #schedule} {
+    %zero = arith.constant 0 : i32
+    %one = arith.constant 1 : i32
+    scf.for %i = %zero to %n step %one : i32 {
+      %k = tile.take %ring : !tile.ring<2, !k> -> !k
+      %d = "test.dot"(%k) : (!k) -> f32
+      %m = scf.if %list -> f32 {
+        %masked = arith.mulf %d, %f : f32
+        scf.yield %masked : f32
+      } else {
+        scf.yield %d : f32
+      }
+      "test.softmax"(%m) : (f32) -> ()
+    }
+    return
+  }
+
   // A producer that fetches from one of three tensors: the place is found by a branch in the loop, the tensor chosen in
   // the copies. Three loops, each with what its own tensor needs. What differs between tiles is decided in the loop.
   // CHECK-LABEL: func.func @producer(

@@ -1,4 +1,4 @@
-// RUN: attn-opt %s -split-input-file -verify-diagnostics --attn-choose-schedule --attn-make-kernels
+// RUN: attn-opt %s -split-input-file -verify-diagnostics --attn-choose-schedule --attn-make-kernels --attn-walk-plan
 
 !query = tensor<?x8x64xbf16>
 !kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>

@@ -1,6 +1,7 @@
 //===- ScheduleModel.cpp - What schedules need, and what chips have -------===//
 #include "attn/Conversion/ScheduleModel.h"
 
+#include "attn/Dialect/Attn/IR/Stores.h"
 #include "attn/Dialect/Tile/IR/SharedMemory.h"
 #include "attn/Support/Elements.h"
 
@@ -79,16 +80,14 @@ bool ScheduleModel::mayFetch(int64_t keys) const {
 
 bool ScheduleModel::tearsPages(int64_t keys) const {
   return llvm::any_of(shape.regions, [&](KVType type) {
-    int64_t lines = fetchLines(type, keys);
-    return lines && lines < 32 && type.getStore() == Store::Paged && type.getPage() > lines;
+    return fetchLines(type, keys) < 32 && storeOf(type).tearsPages(keys);
   });
 }
 
 bool ScheduleModel::fetchesSimply(int64_t keys) const {
   return llvm::all_of(shape.regions, [&](KVType type) {
-    int64_t lines = fetchLines(type, keys);
     bool oneWidth = shape.keyDim % 64 == 0 && shape.valueDim % 64 == 0;
-    return lines == keys || (lines == type.getPage() && oneWidth);
+    return fetchLines(type, keys) == keys || (!storeOf(type).tearsPages(keys) && oneWidth);
   });
 }
 

@@ -214,7 +214,8 @@ private:
                           (region.type.getRagged() ? ", head " + std::to_string(place) : "");
       int64_t length = region.length(i, place), capacity = slots;
       if (region.store.isPaged())
-        capacity = int64_t(i) < region.table->shape[0] ? region.table->shape.back() * region.store.page : 0;
+        capacity =
+            int64_t(i) < region.table->shape[0] ? region.store.tokensOf(region.table->shape.back()) : 0;
       else if (region.type.getStore() == Store::Dense)
         capacity = int64_t(i) < region.keys->shape[0] ? region.keys->shape[1] : 0;
       if (length < 0 || length > capacity)

@@ -21,6 +21,11 @@ StoreDim headDim(const Store &store) {
 
 } // namespace
 
+std::string Store::text() const {
+  std::string text(storeName(kind));
+  return isPaged() ? text + "<" + std::to_string(page) + ">" : text;
+}
+
 std::vector<StoreDim> Store::slotDims() const {
   switch (kind) {
   case StoreKind::Dense:

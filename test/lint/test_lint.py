@@ -94,3 +94,46 @@ def test_functions_are_short():
     assert len(found) > 300
     long = [f"{name}: {lines} lines of {title}" for name, title, lines in found if lines > MOST_LINES]
     assert not long, f"at most {MOST_LINES}: a pass that does more does it in steps\n" + "\n".join(long)
+
+
+# The page size of a store: decided about here, ...
+PAGE_SIZE = {"runtime/include/attn_rt/Store.h", "runtime/src/Store.cpp"}
+# ... read and printed as text, of types and manifests, and handed from one description of a store to the next.
+PAGE_SIZE_PASSES = {
+    "lib/Dialect/Attn/IR/AttnTypes.cpp",
+    "lib/Dialect/Attn/IR/Stores.cpp",
+    "lib/Target/Manifest.cpp",
+    "lib/Tools/run/Problem.cpp",
+    "runtime/src/artifact/CheckManifest.cpp",
+    "runtime/src/artifact/Manifest.cpp",
+    "runtime/src/artifact/ReadManifest.cpp",
+}
+# Here a `page` is one of a pool's pages, unless an argument or a store has it.
+POOLS = ("runtime/src/cache/", "runtime/src/capi/", "python/src/")
+
+
+def reads_page_size(name, text):
+    """The lines of a C++ file that read how many tokens a store's pages hold."""
+    owner = r"\b(argument\w*|store\w*|kv)" if name.startswith(POOLS) else r"\)?"
+    reader = re.compile(rf"getPage\(|{owner}(\.|->)page\b(?!\()")
+    lines = enumerate(text.split("\n"), 1)
+    return [f"{name}:{n}: {line.strip()}" for n, line in lines if reader.search(re.sub("//.*", "", line))]
+
+
+def test_page_size_is_asked_of_the_store():
+    names = files("lib/*.cpp", "lib/*.h", "runtime/*.cpp", "runtime/*.h", "runtime/*.cc", "python/src/*")
+    found = {name: reads_page_size(name, (ROOT / name).read_text()) for name in names}
+    assert {name for name in PAGE_SIZE_PASSES if not found[name]} == set(), "no longer there: take them off"
+    lines = [line for name in found if name not in PAGE_SIZE | PAGE_SIZE_PASSES for line in found[name]]
+    assert not lines, "a Store knows what follows from its page size: ask it\n" + "\n".join(lines)
+
+
+def test_readers_of_the_page_size_are_found():
+    assert reads_page_size("runtime/src/plan/New.cpp", "x = argument.page / 2;\ny = m.argumentOf(o).page;")[
+        1:
+    ]
+    assert reads_page_size("lib/Conversion/New.cpp", "if (type.getPage() > lines)")
+    assert reads_page_size("runtime/src/cache/New.cpp", "at = place.page;\nif (store->page == 1)")[
+        0
+    ].endswith("2: if (store->page == 1)")
+    assert not reads_page_size("runtime/src/plan/New.cpp", "n = operand.page(options); // argument.page")

@@ -73,6 +73,30 @@ TEST(Store, Boxes) {
   EXPECT_EQ(storeOf(StoreKind::Packed).slots(3, 100, 7), 100);
 }
 
+TEST(Store, Pages) {
+  const Store paged = storeOf(StoreKind::Paged, 16), single = storeOf(StoreKind::Paged, 1),
+              dense = storeOf(StoreKind::Dense);
+  EXPECT_EQ(paged.text() + " " + single.text() + " " + dense.text(), "paged<16> paged<1> dense");
+  for (int64_t tokens : {0, 1, 15, 16, 17, 160}) {
+    EXPECT_EQ(paged.entriesOf(tokens), (tokens + 15) / 16);
+    EXPECT_EQ(single.entriesOf(tokens), tokens);
+    EXPECT_EQ(dense.entriesOf(tokens), 0);
+  }
+  EXPECT_EQ(paged.entryOf(31), 1);
+  EXPECT_EQ(paged.tokensOf(3), 48);
+  EXPECT_TRUE(single.hasSingleTokens() && !paged.hasSingleTokens() && !dense.hasSingleTokens());
+  // Boxes of 16 lines are whole pages; a tile of 24 tokens has boxes of 8; nothing of pages of 4 comes in
+  // boxes.
+  EXPECT_TRUE(!paged.tearsPages(160) && paged.tearsPages(24) && !storeOf(StoreKind::Paged, 4).tearsPages(96));
+  EXPECT_TRUE(storeOf(StoreKind::Paged, 64).tearsPages(96) && !dense.tearsPages(96));
+  EXPECT_EQ(paged.boxAlignment(8), 8);
+  EXPECT_EQ(dense.boxAlignment(96), 1);
+  for (int64_t page : {1, 2, 64, 256})
+    EXPECT_TRUE(Store::isPageSize(page)) << page;
+  for (int64_t page : {-8, 0, 3, 24, 512})
+    EXPECT_FALSE(Store::isPageSize(page)) << page;
+}
+
 TEST(Format, OfElements) {
   EXPECT_TRUE(Format::of(DType::F16)->isPlain());
   EXPECT_EQ(Format::of(DType::F8E4M3FN)->scales, Format::Scales::Head);

@@ -185,14 +185,13 @@ void FillStaging::stageTokens(scf::ForOp tiles) {
   }
 }
 
-/// Boxes must not cross pages: segments of paged regions begin at multiples of their lines.
+/// Segments begin where boxes do not cross pages.
 void FillStaging::setAlignment() {
   if (!fetches)
     return;
   int64_t align = 1;
   for (auto [update, lines] : llvm::zip_equal(chain.updates, schedule.getKeyCopies()))
-    if (storeOf(update.getKv().getType()).isPaged())
-      align = std::lcm(align, lines);
+    align = std::lcm(align, storeOf(update.getKv().getType()).boxAlignment(lines));
   b.kernel->setAttr("tile.key_align", b.getI32IntegerAttr(align));
 }
 

@@ -200,7 +200,8 @@ Value TileCopies::fetchSlot(UpdateOp update, const Segment &segment, Value first
   Value lane = LaneIdOp::create(b, b.getI32Type());
   Value token = b.add(firstKey, b.mul(lane, b.i32(lines)));
   Value exists = b.less(token, segment.kvEnd);
-  Value there = slotOf(update, segment, b.min(token, b.sub(last, b.rem(last, lines))), lines == store.page);
+  Value there =
+      slotOf(update, segment, b.min(token, b.sub(last, b.rem(last, lines))), !store.tearsPages(keys));
   return b.select(exists, there, b.i32(outside));
 }
 

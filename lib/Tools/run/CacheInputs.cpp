@@ -35,9 +35,11 @@ public:
         if (rt::Status status = size(argument.dims.back(), 64, rows, "rows"); !status)
           return status.error();
     }
-    int64_t page = cache->store == rt::Argument::Store::Paged ? cache->page : 1;
+    const rt::Store store = rt::storeOf(*cache);
     bool move = manifest.rowCopy()->role == rt::KernelInfo::Role::Move;
-    int64_t least = (*rows * (move ? 2 : 1) + page - 1) / page;
+    int64_t least = *rows * (move ? 2 : 1);
+    if (store.isPaged())
+      least = store.entriesOf(least);
     std::optional<int64_t> count;
     if (rt::Status status = size(countName, 2 * least + 1, count, "pages"); !status)
       return status.error();
@@ -45,20 +47,21 @@ public:
       return rt::inputError("--dim " + countName + " expects at least " + std::to_string(least) + " for " +
                             std::to_string(*rows) + " rows, got " + std::to_string(*count));
 
-    for (bool keys : {true, false}) {
-      int64_t dim = keys ? cache->keyDim : cache->valueDim;
-      rt::DType dtype = keys ? cache->keyDType : cache->valueDType;
-      std::vector<int64_t> pool = {*layers, *count, cache->kvHeads, dim};
-      if (cache->store == rt::Argument::Store::Paged)
-        pool.insert(pool.begin() + 2, page);
-      if (rt::Status status = addBits(rt::cacheTensorName(*cache, keys), dtype, pool); !status)
+    for (const rt::StorePart &part : {store.keys, store.values}) {
+      std::vector<int64_t> pool = {*layers};
+      for (const rt::StoreDim &dim : store.slotDims())
+        pool.push_back(dim.size ? *count : dim.value);
+      pool.insert(pool.end(), {store.heads, part.dim});
+      const rt::DType dtype = part.format.codes;
+      if (rt::Status status = addBits(cache->name + "." + store.codesName(part), dtype, pool); !status)
         return status.error();
       if (manifest.rowCopy()->role == rt::KernelInfo::Role::Append)
-        if (rt::Status status = addBits(keys ? "k" : "v", dtype, {*layers, *rows, cache->kvHeads, dim});
+        if (rt::Status status =
+                addBits(std::string(1, part.letter), dtype, {*layers, *rows, store.heads, part.dim});
             !status)
           return status.error();
     }
-    addLists(*count * page, move);
+    addLists(store.slots(1, *count, *count), move);
     if (auto unused = dims.unused(); !unused.empty())
       return rt::inputError("--dim " + unused.front() +
                             ": this function has no such dimension; it has: " + known());

@@ -199,7 +199,7 @@ rt::Result<rt::TensorMap> run::generateForest(const Arguments &arguments, const 
     });
     const bool second = &kv != &*first;
     const auto which = countBeside(arguments, kv) == 1 ? std::optional<bool>() : second;
-    Instances instances = instancesOf(*nodes, which, second && kv.page == 1);
+    Instances instances = instancesOf(*nodes, which, second && kv.layout(0).hasSingleTokens());
     if (kv.ragged)
       instances = raggedOf(instances, maker.headsOf(kv), rt::Random(seed, kv.name + ".lengths"));
     if (rt::Status status = maker.addKV(kv, instances); !status)

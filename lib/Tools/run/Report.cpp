@@ -41,15 +41,12 @@ std::string lengthsText(const rt::OperandBatch &operand) {
 }
 
 std::string storeText(const rt::Argument &argument) {
-  std::string store(rt::storeName(argument.store));
-  if (argument.store == rt::Argument::Store::Paged)
-    store = formatv("{0}<{1}>", store, argument.page).str();
-  if (argument.ragged)
-    store += " ragged";
-  const rt::Format keys = rt::storeOf(argument).keys.format, values = rt::storeOf(argument).values.format;
+  const rt::Store store = rt::storeOf(argument);
+  const std::string text = store.text() + (store.ragged ? " ragged" : "");
+  const rt::Format keys = store.keys.format, values = store.values.format;
   if (keys.isPlain() && values.isPlain())
-    return store;
-  return formatv("{0} of {1}{2}", store, rt::dtypeName(keys.codes),
+    return text;
+  return formatv("{0} of {1}{2}", text, rt::dtypeName(keys.codes),
                  keys == values ? "" : formatv("/{0}", rt::dtypeName(values.codes)).str());
 }
 

@@ -101,7 +101,7 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
 
   const rt::Store store = kv.layout(heads);
   if (store.isPaged()) {
-    lists.push_back((longestOf(lengths) + store.page - 1) / store.page);
+    lists.push_back(store.entriesOf(longestOf(lengths)));
     if (rt::Status status = checkMemory(kv.name + ".block_table", lists, rt::DType::I32); !status)
       return status;
   }
@@ -165,11 +165,10 @@ TensorMaker::Sizes TensorMaker::placeTokens(const std::string &name, const rt::S
     sizes[rt::StoreSize::Tokens] = std::max<int64_t>(starts.back(), 1);
     return sizes;
   }
-  const auto pagesOf = [&](int64_t length) { return (length + store.page - 1) / store.page; };
   std::vector<int64_t> first(count), used(heads); // of each run the first of its places in its head's `order`
   for (int64_t i = 0; i < count; ++i) {
     first[i] = used[i % heads];
-    used[i % heads] += pagesOf(runs[i]);
+    used[i % heads] += store.entriesOf(runs[i]);
   }
   const int64_t most = longestOf(used), pool = most + most / 8 + 2;
   std::vector<std::vector<int32_t>> order(heads, std::vector<int32_t>(pool));
@@ -188,13 +187,13 @@ TensorMaker::Sizes TensorMaker::placeTokens(const std::string &name, const rt::S
   });
 
   const std::vector<int64_t> lengths = instances.lengths();
-  const int64_t columns = pagesOf(longestOf(lengths));
+  const int64_t columns = store.entriesOf(longestOf(lengths));
   const auto lists = static_cast<int64_t>(lengths.size());
   std::vector<int32_t> table(lists * columns, noPage);
   for (int64_t i = 0; i < lists; ++i) {
     int32_t *entry = table.data() + i * columns;
     const auto append = [&](int64_t run) {
-      entry = std::copy_n(order[i % heads].begin() + first[run], pagesOf(runs[run]), entry);
+      entry = std::copy_n(order[i % heads].begin() + first[run], store.entriesOf(runs[run]), entry);
     };
     if (instances.paths.empty())
       append(i);

@@ -22,6 +22,8 @@
 
 #include "attn_rt/Format.h"
 
+#include <bit>
+
 namespace attn::rt {
 
 enum class StoreKind : uint8_t { Dense, Packed, Paged };
@@ -70,6 +72,14 @@ struct Store {
   /// Whether any list of slots could stand in for its table: pages hold one token each.
   bool hasSingleTokens() const { return isPaged() && page == 1; }
   const StorePart &part(bool ofKeys) const { return ofKeys ? keys : values; }
+  /// As types and messages name it: "dense", "paged<16>".
+  std::string text() const;
+  /// Whether a page may hold so many tokens, and what is expected of one that may not.
+  static bool isPageSize(int64_t tokens) {
+    return tokens >= 1 && tokens <= mostPageTokens && std::has_single_bit(static_cast<uint64_t>(tokens));
+  }
+  static constexpr std::string_view pageSizes = "a power of two from 1 to 256";
+  static constexpr int64_t mostPageTokens = 256;
 
   // Tensors.
   std::string codesName(const StorePart &part) const {
@@ -94,10 +104,26 @@ struct Store {
     return isPaged() ? pages * page : kind == StoreKind::Dense ? instances * tokens : tokens;
   }
 
+  // Entries of a block table: one for each page.
+  /// Entries by which so many tokens are found, the first of which begins a page; 0 where there is no block
+  /// table.
+  int64_t entriesOf(int64_t tokens) const { return isPaged() ? entryOf(tokens - 1) + 1 : 0; }
+  /// The entry of a token, in its instance. (Planners ask for every segment: a shift is quicker than a
+  /// division.)
+  int64_t entryOf(int64_t token) const { return token >> std::countr_zero(static_cast<uint64_t>(page)); }
+  /// Tokens that so many entries have room for.
+  int64_t tokensOf(int64_t entries) const { return entries * page; }
+
   // Bulk copies.
   /// Lines of the boxes in which a tile of `tokens` can be copied in bulk; 0: its tokens lie apart, or nobody
   /// knows how far before the kernel runs.
   int64_t boxLines(int64_t tokens) const;
+  /// Whether pages come in parts then: each in several boxes.
+  bool tearsPages(int64_t tokens) const {
+    return isPaged() && boxLines(tokens) != 0 && boxLines(tokens) < page;
+  }
+  /// Boxes of so many lines do not cross pages where tiles begin at multiples of this.
+  int64_t boxAlignment(int64_t lines) const { return isPaged() ? lines : 1; }
   /// Slots along the axis of a box, as a number times run-time sizes.
   struct SlotAxis {
     int64_t extent;

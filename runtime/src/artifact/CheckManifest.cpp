@@ -141,8 +141,10 @@ void checkManifest(const Manifest &m, const Cursor &root) {
     const Argument &argument = m.arguments[i];
     if (!seen.insert(argument.name).second)
       arguments[i]["name"].fail("duplicate argument '" + argument.name + "'");
-    if (argument.page & (argument.page - 1))
-      arguments[i]["page"].fail("expected a power of two, got " + std::to_string(argument.page));
+    if (argument.role == Argument::Role::KV && storeOf(argument).isPaged() &&
+        !Store::isPageSize(argument.page))
+      arguments[i]["page"].fail("expected " + std::string(Store::pageSizes) + ", got " +
+                                std::to_string(argument.page));
   }
   checkResults(m, root);
   if (m.rowCopy())

@@ -14,13 +14,13 @@ public:
     // The cache first: it says how many layers there are.
     for (const Argument &argument : manifest.arguments)
       if (argument.role == Argument::Role::KV) {
-        std::vector<int64_t> shape = {-1, -1, argument.kvHeads, argument.keyDim};
-        if (argument.store == Argument::Store::Paged)
-          shape.insert(shape.begin() + 2, argument.page);
-        see(cacheTensorName(argument, true), argument.keyDType, shape, &slots);
-        shape.back() = argument.valueDim;
-        see(cacheTensorName(argument, false), argument.valueDType, shape, &slots);
-        page = argument.store == Argument::Store::Paged ? argument.page : 1;
+        store = storeOf(argument);
+        for (const StoreTensor &tensor : store.data()) {
+          std::vector<int64_t> shape = {-1}; // layers
+          for (const StoreDim &dim : tensor.dims)
+            shape.push_back(dim.size ? -1 : dim.value);
+          see(argument.name + "." + tensor.name, tensor.dtype, shape, &pool);
+        }
       }
     for (const Argument &argument : manifest.arguments) {
       if (argument.role == Argument::Role::KV)
@@ -47,7 +47,7 @@ public:
     if (layers.value_or(1) < 1 || *layers > 1 << 20)
       return inputError("expected 1 to 1048576 layers, got " + std::to_string(*layers));
     result.layers = static_cast<int32_t>(*layers);
-    result.slots = *slots * page;
+    result.slots = store.slots(1, *pool, *pool);
     result.rows = *rows;
     return result;
   }
@@ -99,8 +99,9 @@ private:
   const Manifest &manifest;
   const TensorMap &tensors;
   CacheTensors result;
-  std::optional<int64_t> layers, slots, rows;
-  int64_t page = 1;
+  std::optional<int64_t> layers, rows;
+  std::optional<int64_t> pool; ///< pages of the cache, or tokens
+  Store store;
   std::map<std::string, bool> seen;
   std::optional<Error> error;
 };

@@ -27,12 +27,11 @@ Status checkOperands(const AttnBatchBuilder &builder, const Cache &cache) {
       return inputError("operand '" + argument.name + "': expected a head class of the cache, 0 to " +
                         std::to_string(classes - 1) + ", got " + std::to_string(operand.headClass));
     const int32_t page = operand.page(cache.options());
-    if (argument.store != Argument::Store::Paged || argument.ragged || argument.page != page)
-      return inputError(
-          "operand '" + argument.name + "' is " + std::string(storeName(argument.store)) +
-          (argument.store == Argument::Store::Paged ? "<" + std::to_string(argument.page) + ">" : "") +
-          (argument.ragged ? ", ragged" : "") + ", and what it shows of the cache lies in " +
-          (page ? "paged<" + std::to_string(page) + ">" : "pages of two sizes"));
+    const Store store = storeOf(argument), shown{StoreKind::Paged, page};
+    if (store.ragged || store.text() != shown.text())
+      return inputError("operand '" + argument.name + "' is " + store.text() +
+                        (store.ragged ? ", ragged" : "") + ", and what it shows of the cache lies in " +
+                        (page ? shown.text() : "pages of two sizes"));
   }
   return {};
 }

@@ -60,16 +60,17 @@ Status checkRagged(const Argument &argument, const OperandBatch &operand, int64_
 }
 
 Status checkLengths(const Argument &argument, const OperandBatch &operand) {
+  const Store store = storeOf(argument);
   const std::string name = argument.name + ".lengths";
   for (size_t list = 0; list < operand.lengths.size(); ++list) {
     const size_t i = list / static_cast<size_t>(operand.heads);
     int64_t capacity = operand.tokens;
     std::string why = "the tokens of '" + argument.name + ".k'";
-    if (argument.store == Argument::Store::Paged) {
-      capacity = operand.maxPages * argument.page;
-      why = std::to_string(operand.maxPages) + " pages of " + std::to_string(argument.page) + " in '" +
+    if (store.isPaged()) {
+      capacity = store.tokensOf(operand.maxPages);
+      why = std::to_string(operand.maxPages) + " pages of " + std::to_string(store.tokensOf(1)) + " in '" +
             argument.name + ".block_table'";
-    } else if (argument.store == Argument::Store::Packed) {
+    } else if (store.kind == StoreKind::Packed) {
       capacity = operand.start[i + 1] - operand.start[i];
       why = "'" + argument.name + ".start'";
     }
@@ -85,8 +86,9 @@ Status checkLengths(const Argument &argument, const OperandBatch &operand) {
 }
 
 Status checkPages(const Argument &argument, const OperandBatch &operand) {
+  const Store store = storeOf(argument);
   for (size_t list = 0; list < operand.lengths.size(); ++list) {
-    const int64_t used = (int64_t{operand.lengths[list]} + argument.page - 1) / argument.page;
+    const int64_t used = store.entriesOf(operand.lengths[list]);
     const int32_t *row = operand.blockTable.data() + static_cast<int64_t>(list) * operand.maxPages;
     for (int64_t p = 0; p < used; ++p)
       if (row[p] < 0 || row[p] >= operand.pages)

@@ -15,7 +15,6 @@
 #include "plan/Work.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace attn::rt {
 
@@ -66,10 +65,8 @@ void Extender::remember(const Manifest &manifest, const Batch &batch, const Assi
   }
   operands_.clear();
   for (const OperandInfo &operand : manifest.operands) {
-    const Argument &argument = manifest.argumentOf(operand);
-    const bool paged = argument.store == Argument::Store::Paged;
-    operands_.push_back(
-        {tokenBytes(argument), paged ? std::countr_zero(static_cast<unsigned>(argument.page)) : -1});
+    const Store store = storeOf(manifest.argumentOf(operand));
+    operands_.push_back({store.tokenBytes(), store});
   }
   indexed_ = false;
   firstTotal_ = assignment.totalCost;
@@ -189,10 +186,10 @@ bool Extender::moveUnit(size_t index, const Unit &before, Unit &now, int64_t roo
 /// What reading segments costs, for the plan's figures.
 void Extender::count(std::span<const PlanSegment> segments, int64_t times, PlanStats &stats) const {
   for (const PlanSegment &segment : segments) {
-    const auto [bytes, shift] = operands_[static_cast<size_t>(segment.operand)];
-    stats.kvBytes += (segment.kvEnd - segment.kvBegin) * bytes * times;
-    if (shift >= 0)
-      stats.metadataBytes += (((segment.kvEnd - segment.kvBegin - 1) >> shift) + 1) * 4 * times;
+    const auto &[bytes, store] = operands_[static_cast<size_t>(segment.operand)];
+    const int64_t tokens = segment.kvEnd - segment.kvBegin;
+    stats.kvBytes += tokens * bytes * times;
+    stats.metadataBytes += store.entriesOf(tokens) * 4 * times;
   }
 }
 

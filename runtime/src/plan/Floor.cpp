@@ -28,11 +28,11 @@ bool needsPositions(const Visibility &visibility) {
 }
 
 /// Pages of an instance that hold some of these tokens.
-int64_t pagesOf(const IntervalList &tokens, int64_t page) {
+int64_t pagesOf(const IntervalList &tokens, const Store &store) {
   int64_t count = 0, next = 0;
   for (const Interval &range : tokens) {
-    const int64_t last = (range.end - 1) / page;
-    count += last + 1 - std::max(range.begin / page, next);
+    const int64_t last = store.entryOf(range.end - 1);
+    count += last + 1 - std::max(store.entryOf(range.begin), next);
     next = last + 1;
   }
   return count;
@@ -87,14 +87,14 @@ ProblemFloor problemFloor(const Manifest &m, const Batch &batch) {
           for (int64_t t = range.begin; t < range.end; ++t)
             tokens.add(store.slotOf(numbers, static_cast<int64_t>(i), t));
         if (paged && argument.ragged) {
-          floor.tableBytes += 4 * pagesOf(rangeSees, argument.page);
+          floor.tableBytes += 4 * pagesOf(rangeSees, store);
           continue;
         }
         unite(all, rangeSees, united);
         std::swap(all, united);
       }
       if (paged)
-        floor.tableBytes += 4 * pagesOf(all, argument.page);
+        floor.tableBytes += 4 * pagesOf(all, store);
     }
   }
   if (positions)

@@ -56,8 +56,7 @@ bool UnitBuilder::listable(const Group &group) const {
     return false; // rows that see nothing else are sequences: their tokens fill tiles
   for (int32_t s = group.seenBegin; s < group.seenEnd; ++s) {
     const Seen &seen = seen_[static_cast<size_t>(s)];
-    const Argument &argument = argumentOf(seen.operand);
-    if (argument.store != Argument::Store::Paged || argument.page != 1 ||
+    if (!storeOf(argumentOf(seen.operand)).hasSingleTokens() ||
         seen.operand != seen_[static_cast<size_t>(group.seenBegin)].operand)
       return false;
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 
 namespace attn::rt {
 
@@ -98,20 +97,18 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
   }
   stats.qBytes = packedRows * m.keyDim * element;
   int32_t known = -1; // the operand of the segment before
-  int64_t bytes = 0;  // of its tokens
-  int pageShift = -1;
+  Store store;
+  int64_t bytes = 0; // of its tokens
   for (const Unit &unit : work.units)
     for (const PlanSegment &segment : work.segmentsOf(unit)) {
       if (segment.operand != known) {
         known = segment.operand;
-        const Argument &a = m.argumentOf(m.operands[static_cast<size_t>(known)]);
-        bytes = tokenBytes(a);
-        pageShift = a.store == Argument::Store::Paged ? std::countr_zero(static_cast<unsigned>(a.page)) : -1;
+        store = storeOf(m.argumentOf(m.operands[static_cast<size_t>(known)]));
+        bytes = store.tokenBytes();
       }
       const int64_t tokens = segment.kvEnd - segment.kvBegin;
       stats.kvBytes += tokens * unit.slots.count() * bytes;
-      if (pageShift >= 0)
-        stats.metadataBytes += (((tokens - 1) >> pageShift) + 1) * 4 * unit.slots.count();
+      stats.metadataBytes += store.entriesOf(tokens) * 4 * unit.slots.count();
     }
   stats.partialBytes = 2 * plan.partialRows * (m.valueDim + 1) * 4;
   // Every warp of a block reads the records of its tasks.

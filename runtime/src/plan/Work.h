@@ -296,7 +296,7 @@ private:
   Batch last_; ///< without tables
   struct OperandCost {
     int64_t tokenBytes;
-    int pageShift; ///< -1 where there are no pages
+    Store store;
   };
   std::vector<OperandCost> operands_;
   int64_t firstTotal_ = 0;

@@ -175,9 +175,8 @@ Status CacheKernel::bind(const DeviceRows &cache, const DeviceRows &rows) {
   if (!s.lists)
     return s.error("bind before reserve");
   const std::string name = s.cache.name + ".";
-  const char *pages = s.cache.store == Argument::Store::Paged ? "_pages" : "";
-  if (Status status = s.bindRows(cache, "slots", name + "k" + pages, name + "v" + pages, name + "k_layer",
-                                 name + "v_layer");
+  if (Status status = s.bindRows(cache, "slots", cacheTensorName(s.cache, true),
+                                 cacheTensorName(s.cache, false), name + "k_layer", name + "v_layer");
       !status)
     return status;
   s.slots = cache.count;

@@ -1,6 +1,8 @@
 //===- AttnTypes.cpp - KV operands and softmax states ---------------------===//
 #include "Verify.h"
 
+#include "attn_rt/Store.h"
+
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -76,14 +78,14 @@ LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store
                              bool /*ragged*/, int64_t heads, int64_t keyDim, int64_t valueDim, Type key,
                              Type value) {
   if (store == Store::Paged) {
-    if (page < 1 || page > 256 || !llvm::isPowerOf2_64(page)) {
-      InFlightDiagnostic error = emitError()
-                                 << "expected a page size that is a power of two from 1 to 256, got " << page
-                                 << "; nearest legal: ";
+    using Pages = ::attn::rt::Store;
+    if (!Pages::isPageSize(page)) {
+      InFlightDiagnostic error = emitError() << "expected a page size that is " << Pages::pageSizes.data()
+                                             << ", got " << page << "; nearest legal: ";
       if (page < 1)
         return error << 1;
-      if (page > 256)
-        return error << 256;
+      if (page > Pages::mostPageTokens)
+        return error << Pages::mostPageTokens;
       return error << llvm::bit_floor(uint64_t(page)) << " or " << llvm::bit_ceil(uint64_t(page));
     }
   } else if (page != 0) {

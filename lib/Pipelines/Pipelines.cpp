@@ -53,6 +53,8 @@ void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &
     kernels.addPass(tile::createSkipFullMasksPass());
     kernels.addPass(tile::createPipelineCopiesPass());
     kernels.addPass(tile::createAllocateSharedPass());
+    kernels.addPass(tile::createHoistUniformPass());
+    kernels.addPass(createCSEPass());
     kernels.addPass(tile::createFoldConstantsPass());
     return;
   }

@@ -280,18 +280,11 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK: tile.gather block
 // CHECK-NOT: tile.load %
 
-// Pages of 16: block_table[instance * max_pages + t / 16] * 16 + t % 16.
+// Pages of 16, by the instance's row of the block table.
 // CHECK: tile.lookup block {{.*}} lines 64 {
 // CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
-// CHECK: %[[TABLE:.*]] = arith.muli
-// CHECK: %[[PAGE:.*]] = arith.divui %[[TOKEN]], %[[C16:.*]] : i32
-// CHECK: %[[PAGE64:.*]] = arith.extsi %[[PAGE]]
-// CHECK: %[[ENTRY:.*]] = arith.addi %[[TABLE]], %[[PAGE64]]
-// CHECK: %[[PHYSICAL:.*]] = tile.read %{{.*}}[%[[ENTRY]]]
-// CHECK: %[[FIRST:.*]] = arith.muli %[[PHYSICAL]], %[[C16]]
-// CHECK: %[[IN:.*]] = arith.remui %[[TOKEN]], %[[C16]]
-// CHECK: %[[SLOT:.*]] = arith.addi %[[FIRST]], %[[IN]]
-// CHECK: tile.yield %[[SLOT]]
+// CHECK-NEXT: %[[SLOT:.*]] = tile.paged_slot %{{.*}}[%{{.*}}, %[[TOKEN]]] columns %{{.*}} page 16 : <i32>
+// CHECK-NEXT: tile.yield %[[SLOT]]
 // CHECK: tile.gather block {{.*}} strides [512, 512]
 
 // The query stays in shared memory; the region's text, its first factor joined with the scale at the kernel's start.
@@ -530,8 +523,7 @@ func.func @drafts(%q: !query8 {attn.name = "q"}, %kv: !single {attn.name = "kv"}
 // CHECK: %[[PLACE:.*]] = arith.extsi %[[TOKEN]]
 // CHECK: tile.read %{{.*}}[%[[PLACE]]]
 // CHECK: } else {
-// CHECK: arith.muli
-// CHECK: tile.read
+// CHECK-NEXT: tile.paged_slot %{{.*}}[%[[INSTANCE]], %[[TOKEN]]]
 // CHECK: tile.gather block {{.*}} strides [512, 512]
 // CHECK: %[[SCORES:.*]] = tile.dot
 // CHECK: %[[MASKED:.*]] = scf.if

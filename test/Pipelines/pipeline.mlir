@@ -34,6 +34,8 @@
 // CHECK-NEXT:    tile-skip-full-masks,
 // CHECK-NEXT:    tile-pipeline-copies,
 // CHECK-NEXT:    tile-allocate-shared,
+// CHECK-NEXT:    tile-hoist-uniform,
+// CHECK-NEXT:    cse,
 // CHECK-NEXT:    tile-fold-constants
 // CHECK-NEXT:  ),
 // CHECK-NEXT:  gpu.module(

@@ -16,11 +16,10 @@
 // CHECK: %[[TASK:.*]]:18 = tile.record
 // CHECK: scf.for {{.*}} %[[THIS:[a-z0-9]+]] = %[[TASK]]#2,
 // CHECK: tile.gather {{.*}} strides [256, 256]
+// CHECK: %[[HEAD:.*]] = arith.subi %[[THIS]], %{{.*}} : i32
 // CHECK: tile.lookup
-// CHECK: %[[PAGE:.*]] = tile.read
-// CHECK: %[[TOKEN:.*]] = arith.addi
+// CHECK: %[[TOKEN:.*]] = tile.paged_slot
 // CHECK-NEXT: %[[ROW:.*]] = arith.muli %[[TOKEN]], %{{.*}} : i32
-// CHECK-NEXT: %[[HEAD:.*]] = arith.subi %[[THIS]], %{{.*}} : i32
 // CHECK-NEXT: %[[SLOT:.*]] = arith.addi %[[ROW]], %[[HEAD]] : i32
 // CHECK-NEXT: tile.yield %[[SLOT]]
 // CHECK: tile.gather {{.*}} strides [64, 64]

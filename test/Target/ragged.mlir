@@ -14,22 +14,18 @@
 // CHECK: func.func @both_rows16
 // CHECK: scf.for {{.*}} iter_args({{[^,]*, [^,]*, }}%[[HEAD:[a-z0-9]+]] =
 // CHECK: scf.for {{.*}} iter_args({{[^,]*, [^,]*, [^,]*, [^,]*, }}%[[INSTANCE:[a-z0-9]+]] =
-// CHECK: tile.lookup warp
 // CHECK: %[[FIRST:.*]] = arith.muli %[[INSTANCE]], %c4_i32 : i32
 // CHECK-NEXT: %[[LIST:.*]] = arith.addi %[[FIRST]], %[[HEAD]] : i32
-// CHECK-NEXT: %[[ROW:.*]] = arith.extsi %[[LIST]]
-// CHECK-NEXT: %[[COLUMNS:.*]] = arith.extsi
-// CHECK-NEXT: arith.muli %[[ROW]], %[[COLUMNS]] : i64
+// CHECK: tile.lookup warp
+// CHECK: tile.paged_slot %{{.*}}[%[[LIST]], %{{.*}}] columns
 // CHECK: tile.gather warp {{.*}} at %
 // CHECK: tile.lookup warp
-// CHECK: %[[ROW:.*]] = arith.extsi %[[INSTANCE]]
-// CHECK-NEXT: %[[COLUMNS:.*]] = arith.extsi
-// CHECK-NEXT: arith.muli %[[ROW]], %[[COLUMNS]] : i64
+// CHECK: tile.paged_slot %{{.*}}[%[[INSTANCE]], %{{.*}}] columns
 
 // Boxes serve it, too: a head's slice of a page lies where it did.
 // HOPPER: func.func @both_rows128
 // HOPPER: %[[LIST:.*]] = arith.addi %{{.*}}, %[[HEAD:[0-9]+#2]] : i32
-// HOPPER-NEXT: arith.extsi %[[LIST]]
+// HOPPER: tile.paged_slot start %{{.*}}[%[[LIST]], %{{.*}}] columns
 // HOPPER: tile.fetch {{.*}} head %[[HEAD]] lines 16
 // HOPPER: tile.fetch {{.*}} lines 64
 // HOPPER-NOT: tile.gather

@@ -119,6 +119,22 @@ def test_passes_are_the_pipelines():
     assert listed == ran
 
 
+MOST_TILE_LINES = 950  # of the decode example's three kernels
+
+
+def test_tile_text_repeats_nothing():
+    printed, _ = run("attn-opt examples/01_paged_decode/decode.mlir --emit=tile").split("\n}\n", 1)
+    assert len(printed.splitlines()) <= MOST_TILE_LINES
+    kernels = re.split(r"^ *func\.func ", printed, flags=re.M)[1:]
+    assert len(kernels) == 3
+    for kernel in kernels:
+        constants = re.findall(r"= (arith\.constant .*)", kernel)
+        assert constants and len(constants) == len(set(constants))
+        for block in re.split(r"[{}]", kernel):
+            pure = re.findall(r"= ((?:arith|math)\..*|tile\.(?:splat|lane_id|warp_id).*)", block)
+            assert len(pure) == len(set(pure)), block
+
+
 def test_files_exist():
     named = re.findall(r"`((?:lib|include|runtime|test|examples|docs)/[\w./-]+)`", PAGE.read_text())
     missing = [name for name in named if not (ROOT / name).exists()]

@@ -61,7 +61,7 @@ public:
   }
   SmallVector<Value> record(Value buffer, Value index, unsigned fields, ValueRange first = {}) {
     return SmallVector<Value>(
-        tile::RecordOp::create(*this, SmallVector<Type>(fields, getI32Type()), buffer, index, first)
+        tile::RecordOp::create(*this, SmallVector<Type>(fields, getI32Type()), buffer, index, Value(), first)
             .getFields());
   }
 

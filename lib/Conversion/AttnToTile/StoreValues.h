@@ -31,6 +31,11 @@ struct StoreValues {
     return b.read(b.buffer(nameOf(::attn::rt::tableName(table)), b.getI32Type()), index);
   }
   Value place() { return placeOf(); }
+  Value pagedSlot(Value row, Value token, int64_t page, bool start) {
+    Value columns = size(::attn::rt::StoreSize::MaxPages);
+    Value table = b.buffer(nameOf(::attn::rt::tableName(::attn::rt::StoreTable::BlockTable)), b.getI32Type());
+    return tile::PagedSlotOp::create(b, table, row, token, columns, page, start);
+  }
 
 private:
   std::string nameOf(std::string_view what) { return (operand + "." + StringRef(what)).str(); }

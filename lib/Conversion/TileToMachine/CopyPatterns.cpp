@@ -1,6 +1,8 @@
 //===- CopyPatterns.cpp - Shared memory and copies into it ------------------===//
 #include "Patterns.h"
 
+#include "attn_rt/Store.h"
+
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -66,6 +68,35 @@ struct LookupPattern : SlotsPattern<LookupOp> {
     rewriter.replaceOp(op, slotOf(e, op, adaptor, share, line));
     return success();
   }
+};
+
+struct PagedSlotPattern : TilePattern<PagedSlotOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(PagedSlotOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Numbers numbers{emitter(op, rewriter), adaptor.getTable()};
+    rewriter.replaceOp(op, ::attn::rt::pagedSlotOf(numbers, adaptor.getRow(), adaptor.getColumns(),
+                                                   adaptor.getToken(), op.getPage(), op.getStart()));
+    return success();
+  }
+
+  /// The algebra of a lane's code (attn_rt/Store.h).
+  struct Numbers {
+    using Value = mlir::Value;
+    Emitter e;
+    Value table;
+
+    Value number(int64_t n) { return e.i32(n); }
+    Value add(Value x, Value y) { return e.add(x, y); }
+    Value mul(Value x, Value y) { return e.mul(x, y); }
+    Value div(Value x, int64_t y) { return e.b.createOrFold<arith::DivUIOp>(e.loc, x, e.i32(y)); }
+    Value rem(Value x, int64_t y) { return e.b.createOrFold<arith::RemUIOp>(e.loc, x, e.i32(y)); }
+    Value wide(Value x) { return e.widen(x); }
+    Value read(::attn::rt::StoreTable, Value index) {
+      Type i32 = e.b.getI32Type();
+      return e.loadGlobal(table, i32, index, i32, 4);
+    }
+  };
 };
 
 /// Every warp copies its share, 16 bytes per lane. Slots that lanes have looked up are exchanged by shuffle.
@@ -224,6 +255,6 @@ struct SyncPattern : TilePattern<SyncOp> {
 
 void tile::populateCopyPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
-  patterns.add<AllocPattern, SlotPattern, LookupPattern, GatherPattern, ScatterPattern, CommitPattern,
-               WaitPattern, SyncPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<AllocPattern, SlotPattern, LookupPattern, PagedSlotPattern, GatherPattern, ScatterPattern,
+               CommitPattern, WaitPattern, SyncPattern>(converter, patterns.getContext(), lanes);
 }

@@ -95,8 +95,25 @@ struct RecordPattern : TilePattern<RecordOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(RecordOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
-    Emitter e = emitter(op, rewriter);
-    Type i32 = rewriter.getI32Type();
+    if (!adaptor.getExists()) {
+      rewriter.replaceOp(op, read(op, adaptor, rewriter));
+      return success();
+    }
+    Location loc = op.getLoc();
+    auto branch =
+        scf::IfOp::create(rewriter, loc, op.getResultTypes(), adaptor.getExists(), /*withElseRegion=*/true);
+    rewriter.setInsertionPointToStart(branch.thenBlock());
+    scf::YieldOp::create(rewriter, loc, read(op, adaptor, rewriter));
+    rewriter.setInsertionPointToStart(branch.elseBlock());
+    Value zero = arith::ConstantIntOp::create(rewriter, loc, 0, 32);
+    scf::YieldOp::create(rewriter, loc, SmallVector<Value>(op.getNumResults(), zero));
+    rewriter.replaceOp(op, branch);
+    return success();
+  }
+
+  SmallVector<Value> read(RecordOp op, OpAdaptor adaptor, OpBuilder &builder) const {
+    Emitter e = emitter(op, builder);
+    Type i32 = builder.getI32Type();
     int64_t count = op.getNumResults(), width = ::attn::rt::planRecordWords(count);
     Value field = width == 8 ? e.band(e.lanes.lane, 7) : e.min(e.lanes.lane, e.i32(count - 1));
     Value index = e.add(e.mul(e.widen(adaptor.getIndex()), width), e.widen(field));
@@ -104,8 +121,7 @@ struct RecordPattern : TilePattern<RecordOp> {
     SmallVector<Value> fields;
     for (size_t i = 0; i < op.getNumResults(); ++i)
       fields.push_back(e.shuffle(NVVM::ShflKind::idx, mine, e.i32(i)));
-    rewriter.replaceOp(op, fields);
-    return success();
+    return fields;
   }
 };
 

@@ -15,6 +15,7 @@
 //   size(StoreSize)  a run-time size of the operand
 //   read(StoreTable, index)   an entry of one of its tables
 //   place()          which of the store's heads is meant
+//   pagedSlot(row, token, page, start)   pagedSlotOf with its table: kernels have an operation for it
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_STORE_H
@@ -144,10 +145,7 @@ struct Store {
     case StoreKind::Paged:
       break;
     }
-    const auto row = tableRowOf(a, instance);
-    const auto index = a.add(row, a.wide(a.div(token, page)));
-    const auto first = a.mul(a.read(StoreTable::BlockTable, index), a.number(page));
-    return pageStart ? first : a.add(first, a.rem(token, page));
+    return a.pagedSlot(tableRowOf(a, instance), token, page, pageStart);
   }
   /// The line of one head of a slot, counted in heads from the start of the tensor.
   template <typename Algebra> typename Algebra::Value lineOf(Algebra &a, typename Algebra::Value slot) const {
@@ -159,18 +157,27 @@ private:
   template <typename Algebra> typename Algebra::Value headCount(Algebra &a) const {
     return isOfClass() ? a.size(StoreSize::Heads) : a.number(heads);
   }
-  /// Where the pages of an instance, or of one of its heads, begin in the block table.
+  /// Row of the block table that lists the pages of an instance, or of one of its heads.
   template <typename Algebra>
   typename Algebra::Value tableRowOf(Algebra &a, typename Algebra::Value instance) const {
-    auto row = instance;
-    if (ragged) {
-      const auto all = headCount(a);
-      row = a.add(a.mul(row, all), a.place());
-    }
-    const auto begin = a.wide(row);
-    return a.mul(begin, a.wide(a.size(StoreSize::MaxPages)));
+    if (!ragged)
+      return instance;
+    const auto all = headCount(a);
+    return a.add(a.mul(instance, all), a.place());
   }
 };
+
+/// The slot of a token of one row of a block table, whose rows have `columns` entries; with `start` the first
+/// slot of its page.
+template <typename Algebra>
+typename Algebra::Value pagedSlotOf(Algebra &a, typename Algebra::Value row, typename Algebra::Value columns,
+                                    typename Algebra::Value token, int64_t page, bool start) {
+  const auto begin = a.wide(row);
+  const auto entries = a.mul(begin, a.wide(columns));
+  const auto index = a.add(entries, a.wide(a.div(token, page)));
+  const auto first = a.mul(a.read(StoreTable::BlockTable, index), a.number(page));
+  return start ? first : a.add(first, a.rem(token, page));
+}
 
 /// The algebra of a CPU, over tables in memory.
 struct StoreNumbers {
@@ -189,6 +196,9 @@ struct StoreNumbers {
   }
   Value read(StoreTable, Value index) const { return table[static_cast<size_t>(index)]; }
   Value place() const { return head; }
+  Value pagedSlot(Value row, Value token, int64_t page, bool start) const {
+    return pagedSlotOf(*this, row, maxPages, token, page, start);
+  }
 };
 
 } // namespace attn::rt

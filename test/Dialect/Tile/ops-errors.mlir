@@ -32,6 +32,22 @@ func.func @f(%b: !tile.buffer<i32>, %i: i32) {
 
 // -----
 
+func.func @f(%b: !tile.buffer<f32>, %i: i32) {
+  // expected-error @+1 {{expected a table of i32, got '!tile.buffer<f32>'}}
+  %0 = tile.paged_slot %b[%i, %i] columns %i page 16 : <f32>
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<i32>, %i: i32) {
+  // expected-error @+1 {{expected the page to hold a power of two from 1 to 256 tokens, got 24}}
+  %0 = tile.paged_slot %b[%i, %i] columns %i page 24 : <i32>
+  return
+}
+
+// -----
+
 func.func @f() {
   // expected-error @+1 {{result #0 must be shared memory, but got 'i32'}}
   %0 = tile.alloc : i32

@@ -23,6 +23,14 @@ func.func @uniform(%b: !tile.buffer<i32>, %o: !tile.buffer<bf16>, %i: i32, %j: i
   %5:2 = tile.record %b[%i] : <i32> -> i32, i32
   // CHECK: tile.record %{{.*}}[%{{.*}}] first %{{.*}} : <i32> -> i32
   %first = tile.record %b[%i] first %i : <i32> -> i32
+  // CHECK: %[[C:.*]] = arith.cmpi
+  %c = arith.cmpi slt, %i, %4 : i32
+  // CHECK: tile.record %{{.*}}[%{{.*}}] if %[[C]] : <i32> -> i32
+  %some = tile.record %b[%i] if %c : <i32> -> i32
+  // CHECK: tile.paged_slot %{{.*}}[%{{.*}}, %{{.*}}] columns %{{.*}} page 16 : <i32>
+  %slot = tile.paged_slot %b[%i, %4] columns %some page 16 : <i32>
+  // CHECK: tile.paged_slot start %{{.*}}[%{{.*}}, %{{.*}}] columns %{{.*}} page 256 : <i32>
+  %page = tile.paged_slot start %b[%i, %4] columns %some page 256 : <i32>
   // CHECK: tile.ahead %{{.*}} {
   %ahead = tile.ahead %i {
   ^bb0(%at: i32):

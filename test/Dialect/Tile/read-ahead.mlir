@@ -26,23 +26,19 @@ gpu.module @kernels {
 
 // CHECK-LABEL: func.func @nest(
 // CHECK: %[[SOME:.*]] = arith.cmpi slt, %[[T0:arg5]], %[[T1:arg6]]
-// CHECK-NEXT: %[[P0:.*]] = scf.if %[[SOME]] -> (i32) {
-// CHECK-NEXT: tile.record %arg1[%[[T0]]]
+// CHECK-NEXT: %[[P0:.*]] = tile.record %arg1[%[[T0]]] if %[[SOME]] : <i32> -> i32
 // CHECK: scf.for %[[I:.*]] = %arg3 to %arg4 {{.*}} iter_args(%[[B:.*]] = %[[T0]], %[[E:.*]] = %[[T1]], %[[P:.*]] = %[[P0]])
 // CHECK-NEXT: scf.for %[[J:.*]] = %[[B]] to %[[E]] {{.*}} iter_args(%{{.*}} = %{{.*}}, %[[PJ:.*]] = %[[P]])
 // CHECK-NEXT: tile.write %[[PJ]]
 // CHECK: %[[NEXT:.*]] = arith.addi %[[J]], %{{.*}}
 // CHECK-NEXT: %[[MORE:.*]] = arith.cmpi slt, %[[NEXT]], %[[E]]
-// CHECK-NEXT: %[[PN:.*]] = scf.if %[[MORE]] -> (i32) {
-// CHECK-NEXT: tile.record %arg1[%[[NEXT]]]
+// CHECK-NEXT: %[[PN:.*]] = tile.record %arg1[%[[NEXT]]] if %[[MORE]]
 // CHECK: scf.yield %{{.*}}, %[[PN]]
-// CHECK: %[[AFTER:.*]]:2 = scf.if
-// CHECK-NEXT: tile.record %arg0[
-// CHECK: tile.record %arg0[%[[I]]]
+// CHECK: %[[AFTER:.*]]:2 = tile.record %arg0[%{{.*}}] if %{{.*}} :
+// CHECK-NEXT: tile.record %arg0[%[[I]]] :
 // CHECK-NEXT: tile.write
 // CHECK-NEXT: %[[ANY:.*]] = arith.cmpi slt, %[[AFTER]]#0, %[[AFTER]]#1
-// CHECK-NEXT: %[[FIRST:.*]] = scf.if %[[ANY]] -> (i32) {
-// CHECK-NEXT: tile.record %arg1[%[[AFTER]]#0]
+// CHECK-NEXT: %[[FIRST:.*]] = tile.record %arg1[%[[AFTER]]#0] if %[[ANY]]
 // CHECK: scf.yield %[[AFTER]]#0, %[[AFTER]]#1, %[[FIRST]]
 
 // Warps that only copy read a record where they need it.

@@ -2,6 +2,8 @@
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Support/Elements.h"
 
+#include "attn_rt/Store.h"
+
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpImplementation.h"
 
@@ -114,6 +116,15 @@ LogicalResult RecordOp::verify() {
   if (!getFirst().empty() && getFirst().size() != getNumResults())
     return emitOpError("expected all ")
            << getNumResults() << " fields of the first iteration, or none, got " << getFirst().size();
+  return success();
+}
+
+LogicalResult PagedSlotOp::verify() {
+  if (!getTable().getType().getElement().isInteger(32))
+    return emitOpError("expected a table of i32, got ") << getTable().getType();
+  if (!::attn::rt::Store::isPageSize(getPage()))
+    return emitOpError("expected the page to hold ")
+           << ::attn::rt::Store::pageSizes.data() << " tokens, got " << getPage();
   return success();
 }
 

@@ -3,7 +3,7 @@
 //   for i = a to b:              r = record[a]
 //     r = record[i]              for i = a to b carrying r:
 //     use r               =>       use r
-//                                  next = i + 1 < b ? record[i + 1] : zeros
+//                                  next = record[i + 1] if i + 1 < b
 //
 // A loop that stands in such a loop, and runs over a range that the outer record
 // names, finds its own first record carried, too: the outer loop asks for it when
@@ -100,16 +100,9 @@ SmallVector<Inner> Reader::innerLoops(RecordOp record) {
 }
 
 SmallVector<Value> Reader::readIf(ImplicitLocOpBuilder &b, Value exists, RecordOp like, Value index) {
-  TypeRange types(like.getFields());
-  auto branch = scf::IfOp::create(b, types, exists, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  auto read = RecordOp::create(b, types, like.getBuffer(), index, ValueRange());
-  scf::YieldOp::create(b, read.getFields());
-  b.setInsertionPointToStart(branch.elseBlock());
-  Value zero = b.createOrFold<arith::ConstantIntOp>(0, 32);
-  scf::YieldOp::create(b, SmallVector<Value>(types.size(), zero));
-  return SmallVector<Value>(branch.getResults());
+  return SmallVector<Value>(
+      RecordOp::create(b, TypeRange(like.getFields()), like.getBuffer(), index, exists, ValueRange())
+          .getFields());
 }
 
 void Reader::run() {

@@ -106,17 +106,37 @@ def Tile_ReciprocalOp : Tile_Op<"reciprocal", [Pure]> {
   let assemblyFormat = "$x attr-dict";
 }
 
-def Tile_RecordOp : Tile_Op<"record", [MemoryEffects<[MemRead]>]> {
+def Tile_RecordOp : Tile_Op<"record", [AttrSizedOperandSegments, MemoryEffects<[MemRead]>]> {
   let summary = "reads one record of the plan in one request";
   let description = [{
     Records have 8 integers (a task, a segment), or 16 or 32 where more fields are asked for, and lie one behind the
     other. Of a record that a loop's first iteration reads, the fields may be known: they are `first`, of which
-    `--tile-read-ahead` makes use.
+    `--tile-read-ahead` makes use. With `if` nothing is read where the record does not exist, and the fields are 0.
   }];
   let arguments = (ins Arg<Tile_BufferType, "the array of records">:$buffer, Arg<I32, "record index">:$index,
+                       Arg<Optional<I1>, "whether the record exists; by default it does">:$exists,
                        Arg<Variadic<I32>, "fields in the first iteration, where they are known">:$first);
   let results = (outs Res<Variadic<I32>, "the record's first fields, up to 32">:$fields);
-  let assemblyFormat = "$buffer `[` $index `]` (`first` $first^)? attr-dict `:` type($buffer) `->` type($fields)";
+  let assemblyFormat = [{
+    $buffer `[` $index `]` (`if` $exists^)? (`first` $first^)? attr-dict `:` type($buffer) `->` type($fields)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_PagedSlotOp : Tile_Op<"paged_slot", [MemoryEffects<[MemRead]>]> {
+  let summary = "where a token lies, by the block table that lists the pages of its row";
+  let description = [{
+    A row of the table has `columns` entries, and each names the page of the next `page` tokens. With `start` the
+    result is the first slot of the token's page. (attn_rt/Store.h says what it computes.)
+  }];
+  let arguments = (ins Arg<Tile_BufferType, "the block table">:$table, Arg<I32, "row of the table">:$row,
+                       Arg<I32, "token of the row">:$token, Arg<I32, "entries of a row">:$columns,
+                       Arg<I64Attr, "tokens of a page">:$page,
+                       Arg<UnitAttr, "asks for the first slot of the page">:$start);
+  let results = (outs Res<I32, "the slot">:$slot);
+  let assemblyFormat = [{
+    (`start` $start^)? $table `[` $row `,` $token `]` `columns` $columns `page` $page attr-dict `:` type($table)
+  }];
   let hasVerifier = 1;
 }
 
@@ -279,7 +299,7 @@ def Tile_LaneCoordinatesOp : Tile_Op<"lane_coordinates", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Tile_MapOp : Tile_Op<"map", [SingleBlock]> {
+def Tile_MapOp : Tile_Op<"map", [RecursiveMemoryEffects, SingleBlock]> {
   let summary = "applies a scalar function to every element";
   let description = [{
     Operands with fewer axes than the result are broadcast along the axes they lack. The region takes one scalar per
@@ -293,7 +313,7 @@ def Tile_MapOp : Tile_Op<"map", [SingleBlock]> {
   let hasRegionVerifier = 1;
 }
 
-def Tile_MaskOp : Tile_Op<"mask", [SingleBlock]> {
+def Tile_MaskOp : Tile_Op<"mask", [RecursiveMemoryEffects, SingleBlock]> {
   let summary = "sets the scores that may not be seen to minus infinity";
   let description = [{
     The region says, for one element, whether it is visible. `partial` = false is a promise that it is true for all

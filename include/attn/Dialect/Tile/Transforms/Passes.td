@@ -131,6 +131,14 @@ def InsertBarriersPass : Pass<"tile-insert-barriers", "gpu::GPUModuleOp"> {
   let statistics = [Statistic<"rings", "rings", "Rings given barriers">];
 }
 
+def HoistUniformPass : Pass<"tile-hoist-uniform", "gpu::GPUModuleOp"> {
+  let summary = "Compute in front of an operation what is the same for all elements of its region";
+  let description = [{
+    A region of a tile operation is code for one element, or for one line. Pure operations of it that depend on nothing
+    in it move in front of the operation. Exact.
+  }];
+}
+
 def FoldConstantsPass : Pass<"tile-fold-constants", "gpu::GPUModuleOp"> {
   let summary = "Compute what is known, have each constant once, and drop what nothing uses";
   let description = [{

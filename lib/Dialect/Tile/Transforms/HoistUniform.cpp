@@ -1,0 +1,38 @@
+//===- HoistUniform.cpp - What is the same for all elements, once ---------===//
+//
+// Regions of tile operations say what is done to one element or one line. What in
+// them depends on neither moves in front of the operation, where others share it.
+//
+//===----------------------------------------------------------------------===//
+#include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace mlir::tile {
+#define GEN_PASS_DEF_HOISTUNIFORMPASS
+#include "attn/Dialect/Tile/Transforms/Passes.h.inc"
+} // namespace mlir::tile
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+struct HoistUniform : tile::impl::HoistUniformPassBase<HoistUniform> {
+  void runOnOperation() override {
+    getOperation().walk([](YieldOp yield) { hoist(*yield->getBlock()); });
+  }
+
+  static void hoist(Block &body) {
+    for (Operation &op : llvm::make_early_inc_range(body.without_terminator())) {
+      bool isUniform = llvm::all_of(
+          op.getOperands(), [&](Value v) { return !body.getParent()->isAncestor(v.getParentRegion()); });
+      if (isUniform && op.getNumRegions() == 0 && isPure(&op))
+        op.moveBefore(body.getParentOp());
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,45 @@
+// RUN: attn-opt %s --tile-to-machine --cse | FileCheck %s
+
+// table[row * columns + token / 16] * 16 + token % 16, of which the index is wide.
+gpu.module @kernels {
+  // CHECK-LABEL: func.func @slots(
+  // CHECK-SAME: %[[TABLE:.*]]: !llvm.ptr<1>, %[[ROW:.*]]: i32, %[[COLUMNS:.*]]: i32, %[[TOKEN:.*]]: i32,
+  // CHECK-DAG: %[[ROW64:.*]] = arith.extsi %[[ROW]] : i32 to i64
+  // CHECK-DAG: %[[COLUMNS64:.*]] = arith.extsi %[[COLUMNS]] : i32 to i64
+  // CHECK: %[[BEGIN:.*]] = arith.muli %[[ROW64]], %[[COLUMNS64]] : i64
+  // CHECK: %[[PAGE:.*]] = arith.divui %[[TOKEN]], %[[C16:.*]] : i32
+  // CHECK: %[[PAGE64:.*]] = arith.extsi %[[PAGE]]
+  // CHECK: %[[ENTRY:.*]] = arith.addi %[[BEGIN]], %[[PAGE64]]
+  // CHECK: %[[AT:.*]] = llvm.getelementptr %[[TABLE]][%[[ENTRY]]]
+  // CHECK: %[[PHYSICAL:.*]] = llvm.load %[[AT]] invariant
+  // CHECK: %[[FIRST:.*]] = arith.muli %[[PHYSICAL]], %[[C16]]
+  // CHECK: %[[IN:.*]] = arith.remui %[[TOKEN]], %[[C16]]
+  // CHECK: %[[SLOT:.*]] = arith.addi %[[FIRST]], %[[IN]]
+  // CHECK: llvm.store %[[SLOT]],
+  func.func @slots(%table: !tile.buffer<i32>, %row: i32, %columns: i32, %token: i32, %out: !tile.buffer<i32>, %i: i64) {
+    %slot = tile.paged_slot %table[%row, %token] columns %columns page 16 : <i32>
+    tile.write %slot to %out[%i] : i32 -> <i32>
+    return
+  }
+  // CHECK-LABEL: func.func @pages(
+  // CHECK: %[[FIRST:.*]] = arith.muli %{{.*}}, %{{.*}} : i32
+  // CHECK-NOT: arith.remui
+  // CHECK: llvm.store %[[FIRST]],
+  func.func @pages(%table: !tile.buffer<i32>, %row: i32, %columns: i32, %token: i32, %out: !tile.buffer<i32>, %i: i64) {
+    %slot = tile.paged_slot start %table[%row, %token] columns %columns page 16 : <i32>
+    tile.write %slot to %out[%i] : i32 -> <i32>
+    return
+  }
+  // A record that may not be there is read behind a branch.
+  // CHECK-LABEL: func.func @records(
+  // CHECK-SAME: %[[EXISTS:[^ ]*]]: i1
+  // CHECK: scf.if %[[EXISTS]] -> (i32) {
+  // CHECK: nvvm.shfl.sync
+  // CHECK: else
+  // CHECK-NEXT: scf.yield %c0_i32
+  func.func @records(%records: !tile.buffer<i32>, %i: i32, %exists: i1, %out: !tile.buffer<i32>, %at: i64) {
+    %field = tile.record %records[%i] if %exists : <i32> -> i32
+    tile.write %field to %out[%at] : i32 -> <i32>
+    return
+  }
+}

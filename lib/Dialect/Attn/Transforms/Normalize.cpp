@@ -15,10 +15,8 @@ struct NormalizePass : attn::impl::NormalizePassBase<NormalizePass> {
 
   void runOnOperation() override {
     getOperation().walk([&](AttendOp attend) {
-      if (!attend.getScaleAttr()) {
+      if (!attend.getScaleAttr())
         attend.setScaleAttr(attend.getScaleOrDefault());
-        ++scales;
-      }
       simplify(attend);
       simplifyClasses(attend);
       simplify(attend); // again: what the classes saw may have become what a region shows
@@ -32,10 +30,8 @@ struct NormalizePass : attn::impl::NormalizePassBase<NormalizePass> {
     if (!classes)
       return;
     SmallVector<VisibilityAttr> simple;
-    for (VisibilityAttr see : classes.getVisibility()) {
+    for (VisibilityAttr see : classes.getVisibility())
       simple.push_back(see.simplify());
-      visibilities += simple.back() != see;
-    }
     SmallVector<Attribute> seen;
     for (VisibilityAttr shown : attend.getVisibility().getAsRange<VisibilityAttr>()) {
       auto narrow = [&](VisibilityAttr see) {
@@ -51,7 +47,6 @@ struct NormalizePass : attn::impl::NormalizePassBase<NormalizePass> {
     attend.setVisibilityAttr(ArrayAttr::get(&getContext(), seen));
     attend.getClassesMutable().clear();
     attend.removeHeadClassesAttr();
-    ++unclassed;
   }
 
   void simplify(AttendOp attend) {
@@ -65,10 +60,7 @@ struct NormalizePass : attn::impl::NormalizePassBase<NormalizePass> {
     };
     HeadClassesAttr classes = attend.getHeadClassesAttr();
     for (unsigned i = 0, e = attend.getRegions().size(); i != e; ++i) {
-      VisibilityAttr see = attend.getRegionVisibility(i);
-      VisibilityAttr simple = see.simplify();
-      if (simple != see)
-        ++visibilities;
+      VisibilityAttr simple = attend.getRegionVisibility(i).simplify();
       if (simple.isStaticallyEmpty() || (classes && classes.isStaticallyEmpty()) ||
           classSeesNothing(attend.getRegionClass(i), classes))
         continue;
@@ -77,7 +69,6 @@ struct NormalizePass : attn::impl::NormalizePassBase<NormalizePass> {
     // Of an attend that sees nothing at all, one region keeps the operation well formed.
     if (regions.empty())
       keep(0, attend.getRegionVisibility(0).simplify());
-    dropped += attend.getRegions().size() - regions.size();
     attend.getKvMutable().assign(regions);
     attend.setVisibilityAttr(ArrayAttr::get(&getContext(), visibility));
     if (llvm::all_of(names, [](Attribute name) { return cast<StringAttr>(name).empty(); }))

@@ -33,13 +33,7 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
                            attend.getHeadClassesAttr(), attend.getScaleOrDefault());
       IRMapping mapping;
       attend.getScore().cloneInto(&update.getScore(), mapping);
-      ++updates;
-      if (!merged) {
-        merged = update;
-        continue;
-      }
-      merged = MergeOp::create(builder, loc, stateType, merged, update);
-      ++merges;
+      merged = merged ? Value(MergeOp::create(builder, loc, stateType, merged, update)) : Value(update);
     }
     auto finish = FinishOp::create(builder, loc, attend.getOutput().getType(),
                                    attend.getLse() ? attend.getLse().getType() : Type(), merged);

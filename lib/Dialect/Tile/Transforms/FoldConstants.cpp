@@ -23,8 +23,8 @@ struct FoldConstants : tile::impl::FoldConstantsPassBase<FoldConstants> {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
       OperationFolder folder(&getContext());
       kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
-        if (op != kernel && succeeded(folder.tryToFold(op)))
-          ++folded;
+        if (op != kernel)
+          (void)folder.tryToFold(op);
       });
       eraseUnused(kernel);
     }
@@ -33,10 +33,8 @@ struct FoldConstants : tile::impl::FoldConstantsPassBase<FoldConstants> {
   /// Users stand behind what they use: the last ones go first.
   void eraseUnused(func::FuncOp kernel) {
     kernel.walk<WalkOrder::PostOrder, mlir::ReverseIterator>([&](Operation *op) {
-      if (op != kernel && isOpTriviallyDead(op)) {
+      if (op != kernel && isOpTriviallyDead(op))
         op->erase();
-        ++erased;
-      }
     });
   }
 };

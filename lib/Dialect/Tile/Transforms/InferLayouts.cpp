@@ -45,8 +45,7 @@ public:
   void build();
   void solve();
   /// Gives all values their types and inserts conversions; returns how many.
-  FailureOr<int64_t> materialize();
-  size_t size() const { return nodes.size(); }
+  LogicalResult materialize();
 
 private:
   /// Values that must have one type: what a loop's iterations take is what it returns.
@@ -83,7 +82,7 @@ private:
 
   LogicalResult assign();
   FailureOr<Value> inLayout(Value value, Layout layout, Operation *user);
-  FailureOr<int64_t> convertUses();
+  LogicalResult convertUses();
   static bool isLaneRelative(Value value);
 
   func::FuncOp kernel;
@@ -372,7 +371,7 @@ FailureOr<Value> LayoutGraph::inLayout(Value value, Layout layout, Operation *us
   return known = ConvertOp::create(b, value.getLoc(), wanted, value).getResult();
 }
 
-FailureOr<int64_t> LayoutGraph::convertUses() {
+LogicalResult LayoutGraph::convertUses() {
   auto convert = [&](OpOperand *use, Layout layout) -> LogicalResult {
     if (fragmentOf(use->get()).getLayout() == layout)
       return success();
@@ -394,14 +393,10 @@ FailureOr<int64_t> LayoutGraph::convertUses() {
     op.replaceAllUsesWith(op.getSource());
     op.erase();
   });
-  return static_cast<int64_t>(converted.size());
+  return success();
 }
 
-FailureOr<int64_t> LayoutGraph::materialize() {
-  if (failed(assign()))
-    return failure();
-  return convertUses();
-}
+LogicalResult LayoutGraph::materialize() { return success(succeeded(assign()) && succeeded(convertUses())); }
 
 struct InferLayouts : tile::impl::InferLayoutsPassBase<InferLayouts> {
   void runOnOperation() override {
@@ -411,22 +406,16 @@ struct InferLayouts : tile::impl::InferLayoutsPassBase<InferLayouts> {
       LayoutGraph graph(kernel);
       graph.build();
       graph.solve();
-      fragments += graph.size();
-      FailureOr<int64_t> inserted = graph.materialize();
-      if (failed(inserted))
+      if (failed(graph.materialize()))
         return signalPassFailure();
-      conversions += *inserted;
       swizzleTiles(kernel);
     }
   }
 
   void swizzleTiles(func::FuncOp kernel) {
     auto visit = [&](Value value) {
-      Type type = swizzle(value.getType());
-      if (!type)
-        return;
-      value.setType(type);
-      ++swizzled;
+      if (Type type = swizzle(value.getType()))
+        value.setType(type);
     };
     kernel.walk([&](Operation *op) {
       llvm::for_each(op->getResults(), visit);

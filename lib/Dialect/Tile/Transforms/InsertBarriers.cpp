@@ -48,7 +48,6 @@ public:
   RingBarriers(func::FuncOp kernel, ScheduleAttr schedule)
       : kernel(kernel), schedule(schedule), b(kernel.getLoc(), kernel.getContext()) {}
   LogicalResult run();
-  int64_t count() const { return rings.size(); }
 
 private:
   void allocate();
@@ -287,10 +286,8 @@ struct InsertBarriers : tile::impl::InsertBarriersPassBase<InsertBarriers> {
       auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
       if (!schedule || schedule.getKind() != ScheduleKind::Wgmma)
         continue;
-      RingBarriers barriers(kernel, schedule);
-      if (failed(barriers.run()))
+      if (failed(RingBarriers(kernel, schedule).run()))
         return signalPassFailure();
-      rings += barriers.count();
     }
   }
 };

@@ -37,7 +37,6 @@ struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
       auto loop = dyn_cast<scf::ForOp>(ahead->getParentOp());
       if (loop && ahead.getAt() == loop.getInductionVar()) {
         carry(ahead, loop);
-        ++values;
       } else {
         ImplicitLocOpBuilder b(ahead.getLoc(), ahead);
         ahead.getValue().replaceAllUsesWith(compute(b, ahead, ahead.getAt()));

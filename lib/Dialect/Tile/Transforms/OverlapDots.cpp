@@ -270,10 +270,8 @@ struct OverlapDots : tile::impl::OverlapDotsPassBase<OverlapDots> {
       FailureOr<std::optional<LateDot>> dot = LateDot::find(loop);
       if (failed(dot))
         return signalPassFailure();
-      if (*dot) {
+      if (*dot)
         Rotation(**dot).rotate();
-        ++loops;
-      }
     }
   }
 };

@@ -284,7 +284,6 @@ struct PipelineCopies : tile::impl::PipelineCopiesPassBase<PipelineCopies> {
         FailureOr<TileLoop> match = TileLoop::match(loop);
         if (failed(match) || failed(match->verify(stages)) || failed(Pipeline(*match, stages).run()))
           return signalPassFailure();
-        ++loops;
       }
     }
   }

@@ -161,7 +161,6 @@ struct ReadAhead : tile::impl::ReadAheadPassBase<ReadAhead> {
       });
     for (scf::ForOp loop : found)
       Reader(loop).run();
-    loops += found.size();
   }
 
   static bool computes(scf::ForOp loop) {

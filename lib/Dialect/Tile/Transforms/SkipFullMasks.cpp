@@ -38,7 +38,6 @@ struct SkipFullMasks : tile::impl::SkipFullMasksPassBase<SkipFullMasks> {
       mask->moveBefore(yield);
       builder.setInsertionPointToStart(branch.elseBlock());
       scf::YieldOp::create(builder, mask.getLoc(), mask.getScores());
-      ++masks;
     }
   }
 };

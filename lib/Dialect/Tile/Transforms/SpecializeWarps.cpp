@@ -257,7 +257,6 @@ struct SpecializeWarps : tile::impl::SpecializeWarpsPassBase<SpecializeWarps> {
       Roles roles(kernel, schedule, fills);
       if (failed(roles.verify()) || failed(roles.write()))
         return signalPassFailure();
-      ++kernels;
     }
   }
 };

@@ -163,7 +163,6 @@ struct TakeTurns : tile::impl::TakeTurnsPassBase<TakeTurns> {
         return signalPassFailure();
       }
       Turns(found.front(), schedule).insert();
-      ++kernels;
     }
   }
 };

@@ -43,11 +43,9 @@ struct UnrollLoops : tile::impl::UnrollLoopsPassBase<UnrollLoops> {
       if (loop->hasAttr("tile.unroll"))
         found.push_back(loop);
     });
-    for (scf::ForOp loop : found) {
+    for (scf::ForOp loop : found)
       if (failed(unroll(loop)))
         return signalPassFailure();
-      ++loops;
-    }
   }
 
   static LogicalResult unroll(scf::ForOp loop) {

@@ -129,7 +129,6 @@ struct UnswitchLoops : tile::impl::UnswitchLoopsPassBase<UnswitchLoops> {
     for (auto [result, known] : llvm::zip_equal(results, branch.getResults()))
       result.replaceAllUsesWith(known);
     loop.erase();
-    ++loops;
     for (Region &region : branch->getRegions())
       for (auto written : llvm::make_early_inc_range(region.getOps<scf::ForOp>()))
         unswitch(written);

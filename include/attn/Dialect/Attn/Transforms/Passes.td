@@ -29,11 +29,6 @@ def NormalizePass : Pass<"attn-normalize", "func::FuncOp"> {
 
     Numeric effect: none, results keep their bits.
   }];
-  let statistics = [
-    Statistic<"scales", "scales", "Scales that were left out and are now explicit">,
-    Statistic<"visibilities", "visibilities", "Visibility expressions made simpler">,
-    Statistic<"unclassed", "vanished-classes", "Attentions whose head classes all saw the same">,
-    Statistic<"dropped", "dropped-regions", "Regions dropped because nothing is seen of them">];
 }
 
 def SplitRegionsPass : Pass<"attn-split-regions", "func::FuncOp"> {
@@ -47,9 +42,6 @@ def SplitRegionsPass : Pass<"attn-split-regions", "func::FuncOp"> {
     Numeric effect: reassociates, within the tolerance of `attn.attend`.
   }];
   let dependentDialects = ["::mlir::attn::AttnDialect"];
-  let statistics = [
-    Statistic<"updates", "updates", "Updates made, one per region">,
-    Statistic<"merges", "merges", "Merges made">];
 }
 
 #endif

@@ -15,11 +15,6 @@ def InferLayoutsPass : Pass<"tile-infer-layouts", "gpu::GPUModuleOp"> {
     Layouts that are given stay. Shared tiles are swizzled. Exact.
   }];
   let dependentDialects = ["tile::TileDialect"];
-  let statistics = [
-    Statistic<"fragments", "fragments", "Values given a layout">,
-    Statistic<"conversions", "conversions", "Values needed in a second layout">,
-    Statistic<"swizzled", "swizzled", "Shared tiles swizzled">
-  ];
 }
 
 def SkipFullMasksPass : Pass<"tile-skip-full-masks", "gpu::GPUModuleOp"> {
@@ -29,7 +24,6 @@ def SkipFullMasksPass : Pass<"tile-skip-full-masks", "gpu::GPUModuleOp"> {
     the warp. A mask whose flag is known goes away or stays unconditionally. Exact.
   }];
   let dependentDialects = ["scf::SCFDialect"];
-  let statistics = [Statistic<"masks", "masks", "Masks put behind a branch">];
 }
 
 def SpecializeWarpsPass : Pass<"tile-specialize-warps", "gpu::GPUModuleOp"> {
@@ -50,7 +44,6 @@ def SpecializeWarpsPass : Pass<"tile-specialize-warps", "gpu::GPUModuleOp"> {
     schedule says. Kernels without fills stay. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
-  let statistics = [Statistic<"kernels", "kernels", "Kernels whose warps were given roles">];
 }
 
 def UnswitchLoopsPass : Pass<"tile-unswitch-loops", "gpu::GPUModuleOp"> {
@@ -63,7 +56,6 @@ def UnswitchLoopsPass : Pass<"tile-unswitch-loops", "gpu::GPUModuleOp"> {
     gather, of a lookup) are decided tile by tile as before. Only in kernels whose schedule is of wgmma. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
-  let statistics = [Statistic<"loops", "loops", "Loops that became two">];
 }
 
 def PipelineCopiesPass : Pass<"tile-pipeline-copies", "gpu::GPUModuleOp"> {
@@ -73,7 +65,6 @@ def PipelineCopiesPass : Pass<"tile-pipeline-copies", "gpu::GPUModuleOp"> {
     ends with a sync. It becomes a loop in which S - 1 gathers are under way, one barrier per iteration. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
-  let statistics = [Statistic<"loops", "loops", "Loops pipelined">];
 }
 
 def ReadAheadPass : Pass<"tile-read-ahead", "gpu::GPUModuleOp"> {
@@ -84,7 +75,6 @@ def ReadAheadPass : Pass<"tile-read-ahead", "gpu::GPUModuleOp"> {
     `first` of a record is not read. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
-  let statistics = [Statistic<"loops", "loops", "Outer loops that carry records">];
 }
 
 def LookAheadPass : Pass<"tile-look-ahead", "gpu::GPUModuleOp"> {
@@ -93,7 +83,6 @@ def LookAheadPass : Pass<"tile-look-ahead", "gpu::GPUModuleOp"> {
     A `tile.ahead` of what its loop counts is carried by the loop; any other is computed where it stands. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
-  let statistics = [Statistic<"values", "values", "Values computed ahead">];
 }
 
 def OverlapDotsPass : Pass<"tile-overlap-dots", "gpu::GPUModuleOp"> {
@@ -105,7 +94,6 @@ def OverlapDotsPass : Pass<"tile-overlap-dots", "gpu::GPUModuleOp"> {
     for the tile that it reads, and that tile's release. Other loops stay as they are. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
-  let statistics = [Statistic<"loops", "loops", "Loops rotated">];
 }
 
 def TakeTurnsPass : Pass<"tile-take-turns", "gpu::GPUModuleOp"> {
@@ -116,7 +104,6 @@ def TakeTurnsPass : Pass<"tile-take-turns", "gpu::GPUModuleOp"> {
     takes tiles without use waits for its turn alone. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
-  let statistics = [Statistic<"kernels", "kernels", "Kernels whose warpgroups take turns">];
 }
 
 def InsertBarriersPass : Pass<"tile-insert-barriers", "gpu::GPUModuleOp"> {
@@ -128,7 +115,6 @@ def InsertBarriersPass : Pass<"tile-insert-barriers", "gpu::GPUModuleOp"> {
     loops fill or take share a counter, which all loops and branches around carry. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
-  let statistics = [Statistic<"rings", "rings", "Rings given barriers">];
 }
 
 def HoistUniformPass : Pass<"tile-hoist-uniform", "gpu::GPUModuleOp"> {
@@ -145,10 +131,6 @@ def FoldConstantsPass : Pass<"tile-fold-constants", "gpu::GPUModuleOp"> {
     A canonicalizer without patterns, in two walks over a kernel. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect"];
-  let statistics = [
-    Statistic<"folded", "folded", "Operations folded, or constants found to be there">,
-    Statistic<"erased", "erased", "Operations that nothing used">
-  ];
 }
 
 def UnrollLoopsPass : Pass<"tile-unroll-loops", "gpu::GPUModuleOp"> {
@@ -159,7 +141,6 @@ def UnrollLoopsPass : Pass<"tile-unroll-loops", "gpu::GPUModuleOp"> {
     left. Exact: what a loop carries is computed in the same order.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];
-  let statistics = [Statistic<"loops", "loops", "Loops unrolled">];
 }
 
 def AllocateSharedPass : Pass<"tile-allocate-shared", "gpu::GPUModuleOp"> {

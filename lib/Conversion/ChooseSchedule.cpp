@@ -17,6 +17,35 @@ using tile::ScheduleKind;
 
 namespace {
 
+/// An instruction of mma has 16 rows, and reads 16 tokens of the values: what a warp has at least.
+constexpr int64_t mmaRows = 16, mmaKeys = 16;
+
+namespace decoding {
+/// Ring slots, from most to fewest: three already have three times in flight what latency and bandwidth ask
+/// for (docs/rationale.md), and with one nothing is.
+constexpr int64_t mostStages = 4, fewestStages = 2;
+} // namespace decoding
+
+namespace prefilling {
+/// Rows of a block, in order of reuse.
+constexpr int64_t mmaTileRows[] = {128, 64};
+/// Keys of a tile, from the longest. The shortest only codes may be worth: it is a single step of a dot.
+constexpr int64_t mmaTileKeys[] = {64, 32, mmaKeys};
+
+/// Warps of two and of three consumers.
+constexpr int64_t twoConsumers = 2 * ScheduleAttr::groupWarps, threeConsumers = 3 * ScheduleAttr::groupWarps;
+/// Heads up to this long have three: an H200 was faster by them where exponentials weigh more than dots.
+constexpr int64_t shortHead = 80;
+/// Masks that the registers of three consumers have room for.
+constexpr int64_t fewMasks = 3;
+/// The longest tiles that are tried, of keys that come in boxes and of keys that are gathered, and the steps
+/// to shorter ones. Multiples of 32: lengths usually are, too, and a tail costs a mask and a clearing. (144
+/// keys at d128 were as fast as 128 from 8K on and 8 % slower at 2K, measured on an H200.)
+constexpr int64_t fetchedKeys = 160, gatheredKeys = 128, keyStep = 32;
+/// One tile is read while the next arrives; more than two in flight made no difference at d64 on an H200.
+constexpr int64_t stages = 2;
+} // namespace prefilling
+
 struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule> {
   using ChooseSchedulePassBase::ChooseSchedulePassBase;
 
@@ -106,8 +135,9 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   ScheduleAttr decode(const ScheduleModel &model) {
     for (int64_t blocks : {2, 1}) {
       for (int64_t warps : {4, 2}) {
-        for (int64_t stages = 4; stages >= 2; --stages) {
-          ScheduleAttr schedule = mma(model, 16, 16 * warps, warps, stages, blocks, /*splitKeys=*/true);
+        for (int64_t stages = decoding::mostStages; stages >= decoding::fewestStages; --stages) {
+          ScheduleAttr schedule =
+              mma(model, mmaRows, mmaKeys * warps, warps, stages, blocks, /*splitKeys=*/true);
           if (model.fitsBlock(schedule) && model.fitsMultiprocessor(schedule) && (warps == 4 || blocks == 1))
             return schedule;
         }
@@ -122,23 +152,25 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   ScheduleAttr hopperPrefill(const ScheduleModel &model, const ScheduleShape &shape) {
     // The shorter the dim, the more the exponentials weigh: a third warpgroup to hide them behind. Its
     // registers come from the producer, too, which then cannot address parts of pages or several stores.
-    if (shape.valueDim <= 80 && shape.keyDim <= 80 && shape.regions.size() == 1 && shape.masks <= 3)
-      if (ScheduleAttr three = hopperTile(model, 12, /*fetch=*/true);
+    using namespace prefilling;
+    bool isShort = shape.valueDim <= shortHead && shape.keyDim <= shortHead;
+    if (isShort && shape.regions.size() == 1 && shape.masks <= fewMasks)
+      if (ScheduleAttr three = hopperTile(model, threeConsumers, /*fetch=*/true);
           three && model.fetchesSimply(three.getKeys()))
         return three;
-    if (ScheduleAttr fetched = hopperTile(model, 8, /*fetch=*/true))
+    if (ScheduleAttr fetched = hopperTile(model, twoConsumers, /*fetch=*/true))
       return fetched;
-    return hopperTile(model, 8, /*fetch=*/false);
+    return hopperTile(model, twoConsumers, /*fetch=*/false);
   }
 
-  /// Multiples of 32: lengths usually are, too, and a tail costs a mask and a clearing. (144 keys at d128
-  /// were as fast as 128 from 8K on and 8 % slower at 2K, measured on an H200.)
+  /// The longest tile of keys that fits.
   ScheduleAttr hopperTile(const ScheduleModel &model, int64_t warps, bool fetch) {
-    for (int64_t keys = fetch ? 160 : 128; keys >= 32; keys -= 32) {
+    using namespace prefilling;
+    for (int64_t keys = fetch ? fetchedKeys : gatheredKeys; keys >= keyStep; keys -= keyStep) {
       if (model.mayFetch(keys) != fetch || model.tearsPages(keys) || !model.alignsTiles(keys))
         continue;
       ScheduleAttr schedule = model.complete(ScheduleAttr::get(
-          &getContext(), ScheduleKind::Wgmma, 16 * warps, keys, warps, /*stages=*/2, /*blocks=*/1,
+          &getContext(), ScheduleKind::Wgmma, mmaRows * warps, keys, warps, stages, /*blocks=*/1,
           /*splitKeys=*/false, /*queryInRegisters=*/false));
       if (model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule))
         return schedule;
@@ -148,11 +180,12 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
 
   /// Prefill lives on reuse: the most rows, then the longest key tile.
   ScheduleAttr prefill(const ScheduleModel &model, const ScheduleShape &shape) {
-    for (int64_t rows : {128, 64}) {
-      for (int64_t keys : {64, 32, 16}) {
-        if (keys == 16 && !shape.converted()) // only what codes take may be worth so short a tile
+    for (int64_t rows : prefilling::mmaTileRows) {
+      for (int64_t keys : prefilling::mmaTileKeys) {
+        if (keys == mmaKeys && !shape.converted())
           continue;
-        ScheduleAttr schedule = mma(model, rows, keys, rows / 16, 2, 1, /*splitKeys=*/false);
+        ScheduleAttr schedule =
+            mma(model, rows, keys, rows / mmaRows, prefilling::stages, /*blocks=*/1, /*splitKeys=*/false);
         if (model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule))
           return schedule;
       }

@@ -16,6 +16,15 @@ static constexpr int64_t systemShared = 1024;
 static constexpr int64_t threadRegisters = 255, roleRegisters = 256, allRegisters = 65536;
 /// Swizzles repeat after so many bytes.
 static constexpr int64_t swizzlePeriod = 1024;
+/// What limits paged prefill is the number of boxes, which one lane issues (docs/rationale.md): boxes of so
+/// many lines are few enough.
+static constexpr int64_t longBox = 32;
+/// Features of the widest panel of a tile of 16-bit elements: 128 bytes, the widest swizzle.
+static constexpr int64_t panelFeatures = 64;
+/// Tokens that an instruction of wgmma reads of the values at a time.
+static constexpr int64_t dotTokens = 16;
+/// Rows of a warp's fragment.
+static constexpr int64_t warpRows = 16;
 
 //===----------------------------------------------------------------------===//
 // Shape
@@ -80,13 +89,13 @@ bool ScheduleModel::mayFetch(int64_t keys) const {
 
 bool ScheduleModel::tearsPages(int64_t keys) const {
   return llvm::any_of(shape.regions, [&](KVType type) {
-    return fetchLines(type, keys) < 32 && storeOf(type).tearsPages(keys);
+    return fetchLines(type, keys) < longBox && storeOf(type).tearsPages(keys);
   });
 }
 
 bool ScheduleModel::fetchesSimply(int64_t keys) const {
   return llvm::all_of(shape.regions, [&](KVType type) {
-    bool oneWidth = shape.keyDim % 64 == 0 && shape.valueDim % 64 == 0;
+    bool oneWidth = shape.keyDim % panelFeatures == 0 && shape.valueDim % panelFeatures == 0;
     return fetchLines(type, keys) == keys || (!storeOf(type).tearsPages(keys) && oneWidth);
   });
 }
@@ -101,7 +110,7 @@ bool ScheduleModel::alignsTiles(int64_t keys) const {
 int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) const {
   int64_t boxes = 0;
   for (int64_t lines : copies) {
-    if (lines == ScheduleAttr::gathered || lines % 16 != 0 || lines == keys ||
+    if (lines == ScheduleAttr::gathered || lines % dotTokens != 0 || lines == keys ||
         valueTile(lines).getBytes() % swizzlePeriod != 0 || (boxes && lines != boxes))
       return 0;
     boxes = lines;
@@ -193,10 +202,11 @@ int64_t ScheduleModel::fragmentRegisters(ScheduleAttr schedule) const {
   return scores + weights + registersOf(rows, shape.valueDim, 32) + queries;
 }
 
-/// Where they leave half of the 255 for scores, weights, addresses, rows and masks.
+/// Where they and the accumulator leave half of the 255 for scores, weights, addresses, rows and masks.
 bool ScheduleModel::keepsQueries() const {
   int64_t bits = shape.element.getIntOrFloatBitWidth();
-  return registersOf(16, shape.keyDim, bits) + registersOf(16, shape.valueDim, 32) <= 128;
+  return registersOf(warpRows, shape.keyDim, bits) + registersOf(warpRows, shape.valueDim, 32) <=
+         (threadRegisters + 1) / 2;
 }
 
 // What fragments may take so that ptxas 13.0 spills nothing, with every mask and score region that the tests

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <set>
 #include <sstream>
 
 namespace attn::test {
@@ -56,11 +57,55 @@ static std::unique_ptr<Program> orAbort(std::unique_ptr<Program> program, const 
   return program;
 }
 
+namespace {
+/// A line of a kernel @right. Of the kernels that it names it is not a line, or of those alone.
+struct MarkedLine {
+  std::string text;
+  bool added = false;
+  llvm::SmallVector<llvm::StringRef> kernels;
+
+  explicit MarkedLine(llvm::StringRef line) {
+    llvm::StringRef code = line.ltrim(), marks;
+    added = code.consume_front("//+ ");
+    if (added)
+      std::tie(marks, code) = code.split(": ");
+    else
+      std::tie(code, marks) = line.split(" //- ");
+    text = code.str() + "\n";
+    marks.split(kernels, ", ", -1, /*KeepEmpty=*/false);
+  }
+  bool isOf(llvm::StringRef kernel) const { return llvm::is_contained(kernels, kernel) == added; }
+};
+} // namespace
+
+/// With the kernels that marks in @right make of it, behind it: `LINE //- wrong1, wrong2` is left out of
+/// those two, and `//+ wrong1: LINE` is in that one alone.
+static std::string withMarkedKernels(const std::string &text) {
+  const llvm::StringRef head = "  llvm.func @right(", tail = "\n  }\n";
+  size_t begin = text.find(head), end = text.find(tail, begin);
+  if (begin == std::string::npos || end == std::string::npos)
+    return text;
+  begin += head.size(), end += tail.size();
+  llvm::SmallVector<llvm::StringRef> split;
+  llvm::StringRef(text).slice(begin, end - 1).split(split, '\n');
+  std::vector<MarkedLine> lines(split.begin(), split.end());
+  std::set<llvm::StringRef> kernels;
+  for (const MarkedLine &line : lines)
+    kernels.insert(line.kernels.begin(), line.kernels.end());
+  std::string made;
+  for (llvm::StringRef kernel : kernels) {
+    made += "  llvm.func @" + kernel.str() + "(";
+    for (const MarkedLine &line : lines)
+      made += line.isOf(kernel) ? line.text : "";
+  }
+  return text.substr(0, end) + made + text.substr(end);
+}
+
 std::unique_ptr<Program> Program::fromFile(const std::string &name, bool check) {
   std::ifstream file(std::string(ATTN_HOST_TEST_DIR) + "/" + name);
   std::stringstream text;
   text << file.rdbuf();
-  return orAbort(file ? fromText(text.str(), check) : nullptr, name);
+  return orAbort(file ? fromText(withMarkedKernels(text.str()), check) : nullptr, name);
 }
 
 std::unique_ptr<Program> Program::fromTileFile(const std::string &name, bool check) {

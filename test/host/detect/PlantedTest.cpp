@@ -1,9 +1,11 @@
 //===- PlantedTest.cpp - Each bug is found, its twin passes ---------------===//
 //
 // Every file of planted/ holds a kernel @right and what goes wrong when it is
-// changed a little. Right ones must be clean, with the same bits, whenever copies
-// take effect, in whatever order lanes and blocks run and on however many cores;
-// wrong ones must be found under each of these too.
+// changed a little: a line marked `//- wrong1` is left out of @wrong1, and a line
+// `//+ wrong1: LINE` stands in it alone (Fixture.cpp). Right ones must be clean,
+// with the same bits, whenever copies take effect, in whatever order lanes and
+// blocks run and on however many cores; wrong ones must be found under each of
+// these too.
 //
 //===----------------------------------------------------------------------===//
 #include "Fixture.h"

@@ -11,28 +11,9 @@ gpu.module @planted {
     %smem = llvm.mlir.addressof @smem : !llvm.ptr<3>
     %ps = llvm.getelementptr %smem[%tid] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32
     llvm.store %tid, %ps : i32, !llvm.ptr<3>
-    nvvm.bar.warp.sync %all : i32
-    %other = llvm.xor %tid, %c1 : i32
-    %pl = llvm.getelementptr %smem[%other] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32
-    %v = llvm.load %pl : !llvm.ptr<3> -> i32
-    %gt0 = llvm.mlir.constant(64 : i32) : i32
-    %gb = llvm.mul %block, %gt0 : i32
-    %gtid = llvm.add %gb, %tid : i32
-    %po = llvm.getelementptr %out[%gtid] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    llvm.store %v, %po : i32, !llvm.ptr<1>
-    llvm.return
-  }
-
-  llvm.func @wrong(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %table: !llvm.ptr<1>, %n: i32) attributes {nvvm.kernel} {
-    %c1 = llvm.mlir.constant(1 : i32) : i32
-    %all = llvm.mlir.constant(-1 : i32) : i32
-    %tid = nvvm.read.ptx.sreg.tid.x : i32
-    %block = nvvm.read.ptx.sreg.ctaid.x : i32
-    %smem = llvm.mlir.addressof @smem : !llvm.ptr<3>
-    %ps = llvm.getelementptr %smem[%tid] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32
-    llvm.store %tid, %ps : i32, !llvm.ptr<3>
-    %c31 = llvm.mlir.constant(31 : i32) : i32
-    %x = nvvm.shfl.sync bfly %all, %tid, %c1, %c31 : i32 -> i32
+    nvvm.bar.warp.sync %all : i32 //- wrong
+    //+ wrong: %c31 = llvm.mlir.constant(31 : i32) : i32
+    //+ wrong: %x = nvvm.shfl.sync bfly %all, %tid, %c1, %c31 : i32 -> i32
     %other = llvm.xor %tid, %c1 : i32
     %pl = llvm.getelementptr %smem[%other] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32
     %v = llvm.load %pl : !llvm.ptr<3> -> i32

@@ -8,83 +8,17 @@ gpu.module @planted {
     %c0 = llvm.mlir.constant(0 : i32) : i32
     %c1 = llvm.mlir.constant(1 : i32) : i32
     %c32 = llvm.mlir.constant(32 : i32) : i32
+    //+ wrong3: %c64 = llvm.mlir.constant(64 : i32) : i32
     %tid = nvvm.read.ptx.sreg.tid.x : i32
     %block = nvvm.read.ptx.sreg.ctaid.x : i32
     %smem = llvm.mlir.addressof @smem : !llvm.ptr<3>
     %id = llvm.add %c1, %c0 : i32
-    %threads = llvm.mlir.constant(64 : i32) : i32
-    %ps = llvm.getelementptr %smem[%tid] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32
-    llvm.store %tid, %ps : i32, !llvm.ptr<3>
-    nvvm.barrier id = %id number_of_threads = %threads
-    %other = llvm.xor %tid, %c32 : i32
-    %pl = llvm.getelementptr %smem[%other] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32
-    %v = llvm.load %pl : !llvm.ptr<3> -> i32
-    %gt0 = llvm.mlir.constant(64 : i32) : i32
-    %gb = llvm.mul %block, %gt0 : i32
-    %gtid = llvm.add %gb, %tid : i32
-    %po = llvm.getelementptr %out[%gtid] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    llvm.store %v, %po : i32, !llvm.ptr<1>
-    llvm.return
-  }
-
-  llvm.func @wrong1(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %table: !llvm.ptr<1>, %n: i32) attributes {nvvm.kernel} {
-    %c0 = llvm.mlir.constant(0 : i32) : i32
-    %c1 = llvm.mlir.constant(1 : i32) : i32
-    %c32 = llvm.mlir.constant(32 : i32) : i32
-    %tid = nvvm.read.ptx.sreg.tid.x : i32
-    %block = nvvm.read.ptx.sreg.ctaid.x : i32
-    %smem = llvm.mlir.addressof @smem : !llvm.ptr<3>
-    %id = llvm.add %c1, %c0 : i32
-    %threads = llvm.mlir.constant(96 : i32) : i32
-    %ps = llvm.getelementptr %smem[%tid] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32
-    llvm.store %tid, %ps : i32, !llvm.ptr<3>
-    nvvm.barrier id = %id number_of_threads = %threads
-    %other = llvm.xor %tid, %c32 : i32
-    %pl = llvm.getelementptr %smem[%other] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32
-    %v = llvm.load %pl : !llvm.ptr<3> -> i32
-    %gt0 = llvm.mlir.constant(64 : i32) : i32
-    %gb = llvm.mul %block, %gt0 : i32
-    %gtid = llvm.add %gb, %tid : i32
-    %po = llvm.getelementptr %out[%gtid] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    llvm.store %v, %po : i32, !llvm.ptr<1>
-    llvm.return
-  }
-
-  llvm.func @wrong2(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %table: !llvm.ptr<1>, %n: i32) attributes {nvvm.kernel} {
-    %c0 = llvm.mlir.constant(0 : i32) : i32
-    %c1 = llvm.mlir.constant(1 : i32) : i32
-    %c32 = llvm.mlir.constant(32 : i32) : i32
-    %tid = nvvm.read.ptx.sreg.tid.x : i32
-    %block = nvvm.read.ptx.sreg.ctaid.x : i32
-    %smem = llvm.mlir.addressof @smem : !llvm.ptr<3>
-    %id = llvm.add %c1, %c0 : i32
-    %threads = llvm.mlir.constant(32 : i32) : i32
-    %ps = llvm.getelementptr %smem[%tid] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32
-    llvm.store %tid, %ps : i32, !llvm.ptr<3>
-    nvvm.barrier id = %id number_of_threads = %threads
-    %other = llvm.xor %tid, %c32 : i32
-    %pl = llvm.getelementptr %smem[%other] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32
-    %v = llvm.load %pl : !llvm.ptr<3> -> i32
-    %gt0 = llvm.mlir.constant(64 : i32) : i32
-    %gb = llvm.mul %block, %gt0 : i32
-    %gtid = llvm.add %gb, %tid : i32
-    %po = llvm.getelementptr %out[%gtid] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    llvm.store %v, %po : i32, !llvm.ptr<1>
-    llvm.return
-  }
-
-  llvm.func @wrong3(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %table: !llvm.ptr<1>, %n: i32) attributes {nvvm.kernel} {
-    %c0 = llvm.mlir.constant(0 : i32) : i32
-    %c1 = llvm.mlir.constant(1 : i32) : i32
-    %c32 = llvm.mlir.constant(32 : i32) : i32
-    %c64 = llvm.mlir.constant(64 : i32) : i32
-    %tid = nvvm.read.ptx.sreg.tid.x : i32
-    %block = nvvm.read.ptx.sreg.ctaid.x : i32
-    %smem = llvm.mlir.addressof @smem : !llvm.ptr<3>
-    %id = llvm.add %c1, %c0 : i32
-    %w = llvm.udiv %tid, %c32 : i32
-    %extra = llvm.mul %w, %c32 : i32
-    %threads = llvm.add %c64, %extra : i32
+    %threads = llvm.mlir.constant(64 : i32) : i32 //- wrong1, wrong2, wrong3
+    //+ wrong1: %threads = llvm.mlir.constant(96 : i32) : i32
+    //+ wrong2: %threads = llvm.mlir.constant(32 : i32) : i32
+    //+ wrong3: %w = llvm.udiv %tid, %c32 : i32
+    //+ wrong3: %extra = llvm.mul %w, %c32 : i32
+    //+ wrong3: %threads = llvm.add %c64, %extra : i32
     %ps = llvm.getelementptr %smem[%tid] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32
     llvm.store %tid, %ps : i32, !llvm.ptr<3>
     nvvm.barrier id = %id number_of_threads = %threads

@@ -17,186 +17,23 @@ gpu.module @planted {
     %smem = llvm.mlir.addressof @smem : !llvm.ptr<3>
     %first = llvm.icmp "eq" %tid, %c0 : i32
     %row = llvm.mul %block, %c8 : i32
-    llvm.cond_br %first, ^init, ^ready
+    llvm.cond_br %first, ^init, ^ready //- wrong3
+    //+ wrong3: llvm.cond_br %first, ^init, ^elsewhere
+  //+ wrong3: ^elsewhere:
+    //+ wrong3: nvvm.fence.mbarrier.init
+    //+ wrong3: llvm.br ^ready
   ^init:
+    //+ wrong4: nvvm.fence.mbarrier.init
     nvvm.mbarrier.init %smem, %c1 : !llvm.ptr<3>, i32
-    nvvm.fence.mbarrier.init
+    nvvm.fence.mbarrier.init //- wrong1, wrong2, wrong3, wrong4
     llvm.br ^ready
   ^ready:
     nvvm.barrier
-    %c32 = llvm.mlir.constant(32 : i32) : i32
-    %second = llvm.icmp "eq" %tid, %c32 : i32
-    llvm.cond_br %second, ^issue, ^wait
-  ^issue:
-    nvvm.mbarrier.arrive.expect_tx %smem, %c1024 : !llvm.ptr<3>, i32
-    %tile = llvm.getelementptr %smem[%c1024] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
-    %tile7 = llvm.addrspacecast %tile : !llvm.ptr<3> to !llvm.ptr<7>
-    nvvm.cp.async.bulk.tensor.shared.cluster.global %tile7, %map, %smem, box[%c0, %row] : !llvm.ptr<7>, !llvm.ptr
-    llvm.br ^wait
-  ^wait:
-    nvvm.mbarrier.try_wait.parity %smem, %c0, %c1000 : !llvm.ptr<3>, i32, i32
-    %offset = llvm.mul %tid, %c16 : i32
-    %at = llvm.add %offset, %c1024 : i32
-    %from = llvm.getelementptr %smem[%at] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
-    %value = llvm.load %from : !llvm.ptr<3> -> i32
-    %base = llvm.mul %block, %c64 : i32
-    %slot = llvm.add %base, %tid : i32
-    %to = llvm.getelementptr %out[%slot] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    llvm.store %value, %to : i32, !llvm.ptr<1>
-    llvm.return
-  }
-
-  llvm.func @wrong1(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %table: !llvm.ptr<1>, %n: i32, %map: !llvm.ptr {llvm.byval = !llvm.array<128 x i8>, llvm.align = 64 : i64, nvvm.grid_constant}) attributes {nvvm.kernel} {
-    %c0 = llvm.mlir.constant(0 : i32) : i32
-    %c8 = llvm.mlir.constant(8 : i32) : i32
-    %c1 = llvm.mlir.constant(1 : i32) : i32
-    %c1024 = llvm.mlir.constant(1024 : i32) : i32
-    %c1000 = llvm.mlir.constant(1000 : i32) : i32
-    %c16 = llvm.mlir.constant(16 : i32) : i32
-    %c64 = llvm.mlir.constant(64 : i32) : i32
-    %tid = nvvm.read.ptx.sreg.tid.x : i32
-    %block = nvvm.read.ptx.sreg.ctaid.x : i32
-    %smem = llvm.mlir.addressof @smem : !llvm.ptr<3>
-    %first = llvm.icmp "eq" %tid, %c0 : i32
-    %row = llvm.mul %block, %c8 : i32
-    llvm.cond_br %first, ^init, ^ready
-  ^init:
-    nvvm.mbarrier.init %smem, %c1 : !llvm.ptr<3>, i32
-    llvm.br ^ready
-  ^ready:
-    nvvm.barrier
-    %c32 = llvm.mlir.constant(32 : i32) : i32
-    %second = llvm.icmp "eq" %tid, %c32 : i32
-    llvm.cond_br %second, ^issue, ^wait
-  ^issue:
-    nvvm.mbarrier.arrive.expect_tx %smem, %c1024 : !llvm.ptr<3>, i32
-    %tile = llvm.getelementptr %smem[%c1024] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
-    %tile7 = llvm.addrspacecast %tile : !llvm.ptr<3> to !llvm.ptr<7>
-    nvvm.cp.async.bulk.tensor.shared.cluster.global %tile7, %map, %smem, box[%c0, %row] : !llvm.ptr<7>, !llvm.ptr
-    llvm.br ^wait
-  ^wait:
-    nvvm.mbarrier.try_wait.parity %smem, %c0, %c1000 : !llvm.ptr<3>, i32, i32
-    %offset = llvm.mul %tid, %c16 : i32
-    %at = llvm.add %offset, %c1024 : i32
-    %from = llvm.getelementptr %smem[%at] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
-    %value = llvm.load %from : !llvm.ptr<3> -> i32
-    %base = llvm.mul %block, %c64 : i32
-    %slot = llvm.add %base, %tid : i32
-    %to = llvm.getelementptr %out[%slot] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    llvm.store %value, %to : i32, !llvm.ptr<1>
-    llvm.return
-  }
-
-  llvm.func @wrong2(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %table: !llvm.ptr<1>, %n: i32, %map: !llvm.ptr {llvm.byval = !llvm.array<128 x i8>, llvm.align = 64 : i64, nvvm.grid_constant}) attributes {nvvm.kernel} {
-    %c0 = llvm.mlir.constant(0 : i32) : i32
-    %c8 = llvm.mlir.constant(8 : i32) : i32
-    %c1 = llvm.mlir.constant(1 : i32) : i32
-    %c1024 = llvm.mlir.constant(1024 : i32) : i32
-    %c1000 = llvm.mlir.constant(1000 : i32) : i32
-    %c16 = llvm.mlir.constant(16 : i32) : i32
-    %c64 = llvm.mlir.constant(64 : i32) : i32
-    %tid = nvvm.read.ptx.sreg.tid.x : i32
-    %block = nvvm.read.ptx.sreg.ctaid.x : i32
-    %smem = llvm.mlir.addressof @smem : !llvm.ptr<3>
-    %first = llvm.icmp "eq" %tid, %c0 : i32
-    %row = llvm.mul %block, %c8 : i32
-    llvm.cond_br %first, ^init, ^ready
-  ^init:
-    nvvm.mbarrier.init %smem, %c1 : !llvm.ptr<3>, i32
-    llvm.br ^ready
-  ^ready:
-    nvvm.barrier
-    llvm.cond_br %first, ^late, ^go
-  ^late:
-    nvvm.fence.mbarrier.init
-    llvm.br ^go
-  ^go:
-    %c32 = llvm.mlir.constant(32 : i32) : i32
-    %second = llvm.icmp "eq" %tid, %c32 : i32
-    llvm.cond_br %second, ^issue, ^wait
-  ^issue:
-    nvvm.mbarrier.arrive.expect_tx %smem, %c1024 : !llvm.ptr<3>, i32
-    %tile = llvm.getelementptr %smem[%c1024] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
-    %tile7 = llvm.addrspacecast %tile : !llvm.ptr<3> to !llvm.ptr<7>
-    nvvm.cp.async.bulk.tensor.shared.cluster.global %tile7, %map, %smem, box[%c0, %row] : !llvm.ptr<7>, !llvm.ptr
-    llvm.br ^wait
-  ^wait:
-    nvvm.mbarrier.try_wait.parity %smem, %c0, %c1000 : !llvm.ptr<3>, i32, i32
-    %offset = llvm.mul %tid, %c16 : i32
-    %at = llvm.add %offset, %c1024 : i32
-    %from = llvm.getelementptr %smem[%at] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
-    %value = llvm.load %from : !llvm.ptr<3> -> i32
-    %base = llvm.mul %block, %c64 : i32
-    %slot = llvm.add %base, %tid : i32
-    %to = llvm.getelementptr %out[%slot] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    llvm.store %value, %to : i32, !llvm.ptr<1>
-    llvm.return
-  }
-
-  llvm.func @wrong3(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %table: !llvm.ptr<1>, %n: i32, %map: !llvm.ptr {llvm.byval = !llvm.array<128 x i8>, llvm.align = 64 : i64, nvvm.grid_constant}) attributes {nvvm.kernel} {
-    %c0 = llvm.mlir.constant(0 : i32) : i32
-    %c8 = llvm.mlir.constant(8 : i32) : i32
-    %c1 = llvm.mlir.constant(1 : i32) : i32
-    %c1024 = llvm.mlir.constant(1024 : i32) : i32
-    %c1000 = llvm.mlir.constant(1000 : i32) : i32
-    %c16 = llvm.mlir.constant(16 : i32) : i32
-    %c64 = llvm.mlir.constant(64 : i32) : i32
-    %tid = nvvm.read.ptx.sreg.tid.x : i32
-    %block = nvvm.read.ptx.sreg.ctaid.x : i32
-    %smem = llvm.mlir.addressof @smem : !llvm.ptr<3>
-    %first = llvm.icmp "eq" %tid, %c0 : i32
-    %row = llvm.mul %block, %c8 : i32
-    llvm.cond_br %first, ^init, ^elsewhere
-  ^elsewhere:
-    nvvm.fence.mbarrier.init
-    llvm.br ^ready
-  ^init:
-    nvvm.mbarrier.init %smem, %c1 : !llvm.ptr<3>, i32
-    llvm.br ^ready
-  ^ready:
-    nvvm.barrier
-    %c32 = llvm.mlir.constant(32 : i32) : i32
-    %second = llvm.icmp "eq" %tid, %c32 : i32
-    llvm.cond_br %second, ^issue, ^wait
-  ^issue:
-    nvvm.mbarrier.arrive.expect_tx %smem, %c1024 : !llvm.ptr<3>, i32
-    %tile = llvm.getelementptr %smem[%c1024] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
-    %tile7 = llvm.addrspacecast %tile : !llvm.ptr<3> to !llvm.ptr<7>
-    nvvm.cp.async.bulk.tensor.shared.cluster.global %tile7, %map, %smem, box[%c0, %row] : !llvm.ptr<7>, !llvm.ptr
-    llvm.br ^wait
-  ^wait:
-    nvvm.mbarrier.try_wait.parity %smem, %c0, %c1000 : !llvm.ptr<3>, i32, i32
-    %offset = llvm.mul %tid, %c16 : i32
-    %at = llvm.add %offset, %c1024 : i32
-    %from = llvm.getelementptr %smem[%at] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
-    %value = llvm.load %from : !llvm.ptr<3> -> i32
-    %base = llvm.mul %block, %c64 : i32
-    %slot = llvm.add %base, %tid : i32
-    %to = llvm.getelementptr %out[%slot] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    llvm.store %value, %to : i32, !llvm.ptr<1>
-    llvm.return
-  }
-
-  llvm.func @wrong4(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %table: !llvm.ptr<1>, %n: i32, %map: !llvm.ptr {llvm.byval = !llvm.array<128 x i8>, llvm.align = 64 : i64, nvvm.grid_constant}) attributes {nvvm.kernel} {
-    %c0 = llvm.mlir.constant(0 : i32) : i32
-    %c8 = llvm.mlir.constant(8 : i32) : i32
-    %c1 = llvm.mlir.constant(1 : i32) : i32
-    %c1024 = llvm.mlir.constant(1024 : i32) : i32
-    %c1000 = llvm.mlir.constant(1000 : i32) : i32
-    %c16 = llvm.mlir.constant(16 : i32) : i32
-    %c64 = llvm.mlir.constant(64 : i32) : i32
-    %tid = nvvm.read.ptx.sreg.tid.x : i32
-    %block = nvvm.read.ptx.sreg.ctaid.x : i32
-    %smem = llvm.mlir.addressof @smem : !llvm.ptr<3>
-    %first = llvm.icmp "eq" %tid, %c0 : i32
-    %row = llvm.mul %block, %c8 : i32
-    llvm.cond_br %first, ^init, ^ready
-  ^init:
-    nvvm.fence.mbarrier.init
-    nvvm.mbarrier.init %smem, %c1 : !llvm.ptr<3>, i32
-    llvm.br ^ready
-  ^ready:
-    nvvm.barrier
+    //+ wrong2: llvm.cond_br %first, ^late, ^go
+  //+ wrong2: ^late:
+    //+ wrong2: nvvm.fence.mbarrier.init
+    //+ wrong2: llvm.br ^go
+  //+ wrong2: ^go:
     %c32 = llvm.mlir.constant(32 : i32) : i32
     %second = llvm.icmp "eq" %tid, %c32 : i32
     llvm.cond_br %second, ^issue, ^wait

@@ -12,26 +12,7 @@ gpu.module @planted {
     %gtid = llvm.add %gb, %tid : i32
     %po = llvm.getelementptr %out[%gtid] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
     llvm.store %tid, %po : i32, !llvm.ptr<1>
-    nvvm.barrier
-    %other = llvm.xor %tid, %c32 : i32
-    %go = llvm.add %gb, %other : i32
-    %pq = llvm.getelementptr %out[%go] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    %v = llvm.load %pq : !llvm.ptr<1> -> i32
-    nvvm.barrier
-    %pz = llvm.getelementptr %out[%gtid] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    llvm.store %v, %pz : i32, !llvm.ptr<1>
-    llvm.return
-  }
-
-  llvm.func @wrong(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %table: !llvm.ptr<1>, %n: i32) attributes {nvvm.kernel} {
-    %c32 = llvm.mlir.constant(32 : i32) : i32
-    %tid = nvvm.read.ptx.sreg.tid.x : i32
-    %block = nvvm.read.ptx.sreg.ctaid.x : i32
-    %gt0 = llvm.mlir.constant(64 : i32) : i32
-    %gb = llvm.mul %block, %gt0 : i32
-    %gtid = llvm.add %gb, %tid : i32
-    %po = llvm.getelementptr %out[%gtid] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    llvm.store %tid, %po : i32, !llvm.ptr<1>
+    nvvm.barrier //- wrong
     %other = llvm.xor %tid, %c32 : i32
     %go = llvm.add %gb, %other : i32
     %pq = llvm.getelementptr %out[%go] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32

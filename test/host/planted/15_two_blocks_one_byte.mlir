@@ -6,18 +6,8 @@ gpu.module @planted {
   llvm.func @right(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %table: !llvm.ptr<1>, %n: i32) attributes {nvvm.kernel} {
     %tid = nvvm.read.ptx.sreg.tid.x : i32
     %block = nvvm.read.ptx.sreg.ctaid.x : i32
-    %gt0 = llvm.mlir.constant(64 : i32) : i32
-    %gb = llvm.mul %block, %gt0 : i32
-    %gtid = llvm.add %gb, %tid : i32
-    %po = llvm.getelementptr %out[%gtid] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    llvm.store %tid, %po : i32, !llvm.ptr<1>
-    llvm.return
-  }
-
-  llvm.func @wrong(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %table: !llvm.ptr<1>, %n: i32) attributes {nvvm.kernel} {
-    %tid = nvvm.read.ptx.sreg.tid.x : i32
-    %block = nvvm.read.ptx.sreg.ctaid.x : i32
-    %gt0 = llvm.mlir.constant(63 : i32) : i32
+    %gt0 = llvm.mlir.constant(64 : i32) : i32 //- wrong
+    //+ wrong: %gt0 = llvm.mlir.constant(63 : i32) : i32
     %gb = llvm.mul %block, %gt0 : i32
     %gtid = llvm.add %gb, %tid : i32
     %po = llvm.getelementptr %out[%gtid] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32

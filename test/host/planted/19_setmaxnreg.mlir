@@ -16,62 +16,13 @@ gpu.module @planted {
     %v6 = llvm.icmp "ult" %v4, %c4 : i32
     llvm.cond_br %v6, ^then6, ^else6
   ^then6:
-    nvvm.setmaxregister decrease 40
+    nvvm.setmaxregister decrease 40 //- wrong2
+    //+ wrong2: nvvm.setmaxregister decrease 176
     llvm.br ^join6
   ^else6:
-    nvvm.setmaxregister increase 232
-    llvm.br ^join6
-  ^join6:
-    %v8 = llvm.mul %block2, %c384 : i32
-    %v9 = llvm.add %v8, %tid1 : i32
-    %p10 = llvm.getelementptr %out[%v9] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    llvm.store %tid1, %p10 : i32, !llvm.ptr<1>
-    llvm.return
-  }
-
-  llvm.func @wrong1(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %table: !llvm.ptr<1>, %n: i32) attributes {nvvm.kernel} {
-    %c5 = llvm.mlir.constant(5 : i32) : i32
-    %c31 = llvm.mlir.constant(31 : i32) : i32
-    %c4 = llvm.mlir.constant(4 : i32) : i32
-    %c384 = llvm.mlir.constant(384 : i32) : i32
-    %tid1 = nvvm.read.ptx.sreg.tid.x : i32
-    %block2 = nvvm.read.ptx.sreg.ctaid.x : i32
-    %smem3 = llvm.mlir.addressof @smem : !llvm.ptr<3>
-    %v4 = llvm.lshr %tid1, %c5 : i32
-    %v5 = llvm.and %tid1, %c31 : i32
-    %v6 = llvm.icmp "ult" %v4, %c4 : i32
-    llvm.cond_br %v6, ^then6, ^else6
-  ^then6:
-    nvvm.setmaxregister decrease 40
-    llvm.br ^join6
-  ^else6:
-    nvvm.setmaxregister increase 240
-    llvm.br ^join6
-  ^join6:
-    %v8 = llvm.mul %block2, %c384 : i32
-    %v9 = llvm.add %v8, %tid1 : i32
-    %p10 = llvm.getelementptr %out[%v9] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
-    llvm.store %tid1, %p10 : i32, !llvm.ptr<1>
-    llvm.return
-  }
-
-  llvm.func @wrong2(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %table: !llvm.ptr<1>, %n: i32) attributes {nvvm.kernel} {
-    %c5 = llvm.mlir.constant(5 : i32) : i32
-    %c31 = llvm.mlir.constant(31 : i32) : i32
-    %c4 = llvm.mlir.constant(4 : i32) : i32
-    %c384 = llvm.mlir.constant(384 : i32) : i32
-    %tid1 = nvvm.read.ptx.sreg.tid.x : i32
-    %block2 = nvvm.read.ptx.sreg.ctaid.x : i32
-    %smem3 = llvm.mlir.addressof @smem : !llvm.ptr<3>
-    %v4 = llvm.lshr %tid1, %c5 : i32
-    %v5 = llvm.and %tid1, %c31 : i32
-    %v6 = llvm.icmp "ult" %v4, %c4 : i32
-    llvm.cond_br %v6, ^then6, ^else6
-  ^then6:
-    nvvm.setmaxregister decrease 176
-    llvm.br ^join6
-  ^else6:
-    nvvm.setmaxregister increase 168
+    nvvm.setmaxregister increase 232 //- wrong1, wrong2
+    //+ wrong1: nvvm.setmaxregister increase 240
+    //+ wrong2: nvvm.setmaxregister increase 168
     llvm.br ^join6
   ^join6:
     %v8 = llvm.mul %block2, %c384 : i32

@@ -1,0 +1,44 @@
+"""Applies the diffs of a page to copies of the files that they name.
+
+A block of the language diff has one file: a line `--- PATH`, then hunks, each behind a line `@@`. Where a hunk belongs is
+found by its text, which must stand in the file once; so a page does not go stale when lines move, and does when what it
+changes changes.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+
+def hunks(page):
+    """(file, text before, text after) of every hunk of the page, in order."""
+    for block in re.findall(r"^```diff\n(.*?)^```$", page.read_text(), flags=re.M | re.S):
+        head, *parts = re.split(r"^@@.*\n", block, flags=re.M)
+        for part in parts:
+            lines = [line or " " for line in part.splitlines()]
+            before, after = (
+                "".join(line[1:] + "\n" for line in lines if line[0] in " " + sign) for sign in "-+"
+            )
+            yield head.removeprefix("--- ").strip(), before, after
+
+
+def apply(page, root, out, under=""):
+    """Writes to `out` what the page makes of files of `root`, those below `under`; returns their names."""
+    texts = {}
+    for name, before, after in hunks(page):
+        if not name.startswith(under):
+            continue
+        text = texts.get(name) or (root / name).read_text()
+        if text.count(before) != 1:
+            raise SystemExit(f"{page.name}: this stands {text.count(before)} times in {name}:\n{before}")
+        texts[name] = text.replace(before, after)
+    for name, text in texts.items():
+        path = out / name
+        if not path.is_file() or path.read_text() != text:  # what has not changed is not built again
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return list(texts)
+
+
+if __name__ == "__main__":
+    print(";".join(apply(*(Path(argument) for argument in sys.argv[1:4]))))

@@ -66,6 +66,8 @@ llvm::Expected<rt::host::CodeObject> compileForHost(Operation *gpuModule, const 
     k.sharedAlignment = layout->sharedAlignment;
     k.staticShared = layout->staticShared;
     k.checked = options.check;
+    if (auto blocks = function->getAttrOfType<IntegerAttr>(NVVM::NVVMDialect::getMinctasmAttrName()))
+      k.blocksPerMultiprocessor = static_cast<uint32_t>(blocks.getInt());
     auto written = writtenParameters(function);
     k.writesAnywhere = !written;
     if (written)

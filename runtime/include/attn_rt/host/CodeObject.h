@@ -23,7 +23,7 @@
 namespace attn::rt::host {
 
 /// Of the functions that code may call, of LaneAbi, and of the bytes of a CodeObject: raised with any change.
-inline constexpr uint32_t codeVersion = 3;
+inline constexpr uint32_t codeVersion = 4;
 
 /// CPU models that code is made for, from the oldest: a short list, so that kernels round alike everywhere.
 inline constexpr std::string_view cpuModels[] = {"x86-64-v2", "x86-64-v3"};

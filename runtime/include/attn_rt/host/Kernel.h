@@ -99,6 +99,7 @@ struct HostKernel {
   /// that bulk stores go through; any allocation may be written if that could not be told.
   std::vector<uint32_t> writtenParameters;
   bool writesAnywhere = true;
+  uint32_t blocksPerMultiprocessor = 1; ///< that it is compiled for: they share the registers
   bool checked = false; ///< loads and stores are instrumented
 };
 

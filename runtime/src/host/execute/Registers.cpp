@@ -22,9 +22,9 @@ void Block::beginAsync() {
   tensors.resize(groups);
   for (auto &tensor : tensors)
     tensor->reset();
-  // What the block gets at launch: as many as fit, in steps of eight.
+  // What the block gets at launch: as many as fit beside the others of its multiprocessor, in steps of eight.
   uint32_t threads = warpCount * kLanes;
-  uint32_t each = std::min(kRegisterFile / threads / 8 * 8, 255u / 8 * 8 + 8);
+  uint32_t each = std::min(kRegisterFile / (threads * grid->kernel.blocksPerMultiprocessor) / 8 * 8, 256u);
   registersAllocated = each * threads;
   for (unsigned w = 0; w < warpCount; ++w)
     registers[w] = {each, each, 0, 0, 0};

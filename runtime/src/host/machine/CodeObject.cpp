@@ -171,6 +171,7 @@ void fields(Io &io, Kernel &kernel) {
   io(kernel.staticShared);
   io.list(kernel.writtenParameters);
   io(kernel.writesAnywhere);
+  io(kernel.blocksPerMultiprocessor);
   io(kernel.checked);
 }
 

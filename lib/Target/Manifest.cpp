@@ -254,6 +254,7 @@ LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &
                                                                       : rt::KernelInfo::Schedule::Mma;
       info.rows = schedule.getRows();
       info.keys = schedule.getKeys();
+      info.sequencesUpTo = schedule.getSequencesUpTo().value_or(0);
       if (auto align = kernel->getAttrOfType<IntegerAttr>("tile.key_align"))
         info.keyAlign = align.getInt();
     }

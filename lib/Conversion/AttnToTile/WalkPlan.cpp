@@ -71,6 +71,10 @@ private:
   Value endOf(const Segment &segment, unsigned operand);
   Value tilesOf(const Segment &segment, unsigned operand);
   void placeWarp();
+  /// Whether a causal task's warpgroups are through with a segment by whole tiles apart.
+  bool endsApart() { return schedule.getRows() > chain.group() * schedule.getKeys(); }
+  /// How many tokens behind those that all rows see the last one is that a row of the warpgroup may see.
+  Value tokensPastFull();
   void walkTask();
   RowsOp makeRows();
   Value beginLine(const Line &line, Value queryRows);
@@ -86,6 +90,7 @@ private:
   Start start;
   Value warp;
   Value segmentBegin, segmentEnd, partial, flags; ///< of the task
+  Value pastFull;                                 ///< see tokensPastFull
   IRMapping mapping;
   SmallVector<Line> lines;
   DenseMap<Value, unsigned> lineOf; ///< the line that leaves a state
@@ -178,6 +183,17 @@ void Walk::run(IRMapping &arguments) {
   b.finish(schedule.getThreads());
 }
 
+/// A warpgroup whose rows stand in front of the task's others is through with a causal segment earlier. With
+/// no rows it sees nothing.
+Value Walk::tokensPastFull() {
+  constexpr int32_t anyNumber = 0x3fffffff;
+  Value last = b.min(b.add(groupRow, b.i32(ScheduleAttr::groupRows - 1)), b.add(packedCount, b.i32(-1)));
+  Value rows = b.sub(b.div(b.add(packedBegin, last), chain.group()), b.div(packedBegin, chain.group()));
+  Value follow = b.compare(arith::CmpIPredicate::ne,
+                           b.createOrFold<arith::AndIOp>(flags, b.i32(::attn::rt::taskRowsFollow)), b.i32(0));
+  return b.select(b.less(groupRow, packedCount), b.select(follow, rows, b.i32(anyNumber)), b.i32(-anyNumber));
+}
+
 RowsOp Walk::makeRows() {
   Value sink;
   if (chain.countsSinks()) {
@@ -202,6 +218,8 @@ void Walk::walkTask() {
   SmallVector<Value> carried;
   for (Line &line : lines)
     carried.push_back(beginLine(line, queryRows));
+  if (inGroups() && endsApart())
+    pastFull = tokensPastFull();
   auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, b.i32(1), carried);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -257,7 +275,9 @@ void Walk::walkTiles(unsigned operand, Line &line, const Segment &segment, Value
 }
 
 void Walk::walkTilesOfAll(Line &line, const Segment &segment, Value queryRows) {
-  Value hasRows = b.less(groupRow, packedCount);
+  bool apart = endsApart();
+  Value end = apart ? b.add(segment.fullEnd, pastFull) : Value();
+  Value hasRows = apart ? Value() : b.less(groupRow, packedCount);
   auto loop = scf::ForOp::create(b, segment.kvBegin, segment.kvEnd, b.i32(schedule.getKeys()),
                                  ValueRange{line.state});
   OpBuilder::InsertionGuard guard(b);
@@ -266,7 +286,8 @@ void Walk::walkTilesOfAll(Line &line, const Segment &segment, Value queryRows) {
   for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
     tokens.push_back(tokensOf(operand, segment, loop.getInductionVar()));
   Value state = loop.getRegionIterArg(0);
-  auto some = scf::IfOp::create(b, TypeRange{state.getType()}, hasRows, /*withElseRegion=*/true);
+  Value computes = apart ? b.less(loop.getInductionVar(), end) : hasRows;
+  auto some = scf::IfOp::create(b, TypeRange{state.getType()}, computes, /*withElseRegion=*/true);
   scf::YieldOp::create(b, some.getResults());
   b.setInsertionPointToStart(some.elseBlock());
   scf::YieldOp::create(b, state);

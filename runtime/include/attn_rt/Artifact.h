@@ -48,9 +48,10 @@ struct KernelInfo {
   int threads = 0;
   int64_t sharedBytes = 0;
   int blocksPerSM = 1;
-  int keyAlign = 1;    ///< segments begin at a multiple of this many tokens: boxes must not straddle pages
-  int rowsPerWarp = 0; ///< elements that a walking warp takes at a time; 0: the kernel has tiles
-  int pieces = 1;      ///< walking warps that share those
+  int keyAlign = 1;      ///< segments begin at a multiple of this many tokens: boxes must not straddle pages
+  int sequencesUpTo = 0; ///< packed rows of a sequence, and tokens of an instance, that it is for; 0: any
+  int rowsPerWarp = 0;   ///< elements that a walking warp takes at a time; 0: the kernel has tiles
+  int pieces = 1;        ///< walking warps that share those
   std::vector<Parameter> params;
 };
 

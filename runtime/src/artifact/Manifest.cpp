@@ -154,6 +154,8 @@ Json kernelToJson(const KernelInfo &kernel) {
     json["rows"] = kernel.rows;
     json["keys"] = kernel.keys;
     json["key_align"] = kernel.keyAlign;
+    if (kernel.sequencesUpTo > 0)
+      json["sequences_up_to"] = kernel.sequencesUpTo;
   }
   for (const Parameter &param : kernel.params)
     json["params"].push_back(parameterToJson(param));

@@ -99,6 +99,8 @@ KernelInfo kernel(const Cursor &cursor) {
     result.schedule = static_cast<KernelInfo::Schedule>(cursor["schedule"].oneOf(kernelScheduleWords));
     result.rows = size(cursor["rows"]);
     result.keys = size(cursor["keys"]);
+    if (cursor.has("sequences_up_to"))
+      result.sequencesUpTo = size(cursor["sequences_up_to"]);
     if (cursor.has("key_align"))
       result.keyAlign = size(cursor["key_align"]);
     if (result.keys % result.keyAlign != 0)

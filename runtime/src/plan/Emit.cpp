@@ -145,6 +145,8 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
     }
     if (manifest.sinkLogits && unit.sink && piece.tileBegin == 0)
       task.flags |= taskHasSink;
+    if (unit.follows)
+      task.flags |= taskRowsFollow;
     plan.tasks.push_back(task);
   }
   if (plan.partialRows > 0)

@@ -213,7 +213,7 @@ bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &
     count(old, -unit.slots.count(), plan.stats);
     count(segments_, unit.slots.count(), plan.stats);
     work.tiles += int64_t{unit.tiles - before.tiles} * unit.slots.count();
-    if (chunk > 0 && !sameChunks(old, segments_, chunk))
+    if (unit.follows != before.follows || (chunk > 0 && !sameChunks(old, segments_, chunk)))
       return false;
     if (segments_.size() == old.size()
             ? !extendUnit(u, before, unit, keys, work, assignment, balancer.loads(), plan)

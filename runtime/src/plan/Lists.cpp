@@ -136,6 +136,7 @@ size_t UnitBuilder::addListed(const SlotRange &slots, size_t g, Work &work) {
   const int32_t rowEnd = groups_[end - 1].rowEnd;
   addUnits(slots, firstRow, rowEnd, {}, true, true, work);
   Unit &unit = work.units.back();
+  unit.follows = false; // bits say who sees what
   const bool ofClass = argumentOf(first.operand).headClass >= 0;
   work.segments.push_back({.operand = first.operand,
                            .instance = -1,

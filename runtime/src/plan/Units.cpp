@@ -112,7 +112,7 @@ bool UnitBuilder::isShared(const Seen &seen, int64_t tileRows) {
 
 /// One kernel for the whole plan: the smallest whose tile holds the packed rows of every group (and of every
 /// shared instance), else the largest. A larger tile reads keys less often; a smaller one wastes less
-/// on padding.
+/// on padding. One that is for short sequences takes those whatever its tile.
 int UnitBuilder::chooseKernel(std::span<const SlotRange> ranges) {
   const std::span<const int> planned = manifest_->plannedKernels();
   std::vector<int> kernels(planned.begin(), planned.end());
@@ -138,10 +138,21 @@ int UnitBuilder::chooseKernel(std::span<const SlotRange> ranges) {
         rows = std::max<int64_t>(rows, operand.rowLast[i] - operand.rowFirst[i]);
     }
   }
-  for (int kernel : kernels)
-    if (rows * manifest_->groupSize() <= manifest_->kernels[static_cast<size_t>(kernel)].rows)
+  for (int kernel : kernels) {
+    const KernelInfo &info = manifest_->kernels[static_cast<size_t>(kernel)];
+    const int64_t most = info.sequencesUpTo > 0 ? info.sequencesUpTo : info.rows;
+    if (rows * manifest_->groupSize() <= most && (info.sequencesUpTo == 0 || longestInstance() <= most))
       return kernel;
+  }
   return kernels.back();
+}
+
+int64_t UnitBuilder::longestInstance() const {
+  int64_t longest = 0;
+  for (const OperandBatch &operand : batch_->operands)
+    for (const int32_t length : operand.lengths)
+      longest = std::max<int64_t>(longest, length);
+  return longest;
 }
 
 /// Each instance goes to the shared ones or into the list of every group that sees it (CSR by counting).
@@ -273,6 +284,18 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
   }
 }
 
+/// Causal masks end where a row stands; the first row, the only one that decides `full`, sees least.
+bool UnitBuilder::rowsFollow(const Unit &unit, std::span<const Seen> seen) const {
+  for (const Seen &one : seen)
+    if (visibilityOf(one.operand).kind != Visibility::Kind::Causal)
+      return false;
+  const auto rows =
+      std::span(batch_->qPos)
+          .subspan(static_cast<size_t>(unit.rowBegin), static_cast<size_t>(unit.rowEnd - unit.rowBegin));
+  return std::adjacent_find(rows.begin(), rows.end(),
+                            [](int32_t row, int32_t next) { return next - row != 1; }) == rows.end();
+}
+
 void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t rowEnd,
                            std::span<const Seen> seen, bool partial, bool sink, Work &work) {
   const KernelInfo &kernel = manifest_->kernels[static_cast<size_t>(work.kernel)];
@@ -295,7 +318,9 @@ void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t row
               0,
               0,
               partial,
-              sink};
+              sink,
+              /*follows=*/false};
+    unit.follows = rowsFollow(unit, seen);
     const auto [least, greatest] =
         std::minmax_element(batch_->qPos.begin() + unit.rowBegin, batch_->qPos.begin() + unit.rowEnd);
     for (const Seen &one : seen)
@@ -322,6 +347,9 @@ void UnitBuilder::segmentsOf(const Batch &batch, const Work &work, Unit &unit,
       std::minmax_element(batch.qPos.begin() + unit.rowBegin, batch.qPos.begin() + unit.rowEnd);
   segments.clear();
   unit.tiles = 0;
+  unit.follows =
+      rowsFollow(unit, std::span(work.seen).subspan(static_cast<size_t>(unit.seenBegin),
+                                                    static_cast<size_t>(unit.seenEnd - unit.seenBegin)));
   for (int32_t s = unit.seenBegin; s < unit.seenEnd; ++s)
     addSegments(work.seen[static_cast<size_t>(s)], *least, *greatest,
                 manifest_->kernels[static_cast<size_t>(work.kernel)], unit, segments);

@@ -30,6 +30,7 @@ struct Unit {
   int32_t tiles;                    ///< key tiles of all segments
   bool partial;                     ///< other units hold results for some of its rows
   bool sink;                        ///< adds the sink logit
+  bool follows;                     ///< taskRowsFollow
 };
 
 /// Bytes that a token of one KV head has.
@@ -95,6 +96,8 @@ public:
   void segmentsOf(const Batch &batch, const Work &work, Unit &unit, std::vector<PlanSegment> &segments);
 
 private:
+  bool rowsFollow(const Unit &unit, std::span<const Seen> seen) const;
+
   struct Group {
     int32_t rowBegin, rowEnd;
     int32_t leastPosition, greatestPosition; ///< of its rows
@@ -126,6 +129,7 @@ private:
 
   void findGroups();
   int chooseKernel(std::span<const SlotRange> ranges);
+  int64_t longestInstance() const;
   void setHeads(const SlotRange &slots);
   bool sees(size_t operand) const {
     return manifest_->isSeenBy(operand, static_cast<size_t>(slots_.headClass));

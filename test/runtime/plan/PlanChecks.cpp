@@ -81,6 +81,7 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
           const int32_t rowOfTile = row - task.packedBegin / m.groupSize();
           const int32_t rowsOfTile = (kernel.rows + m.groupSize() - 1) / m.groupSize();
           ASSERT_EQ(segment.fullBegin, segment.fullEnd); // all of it is masked
+          ASSERT_FALSE(task.flags & taskRowsFollow);
           // A kernel looks at whole tiles, whose last tokens nobody sees.
           const int32_t tiles = (segment.kvEnd - segment.kvBegin + kernel.keys - 1) / kernel.keys;
           for (int32_t t = segment.kvBegin; t < segment.kvBegin + tiles * kernel.keys; ++t) {
@@ -122,6 +123,8 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
           ++counts[static_cast<size_t>(t)];
           if (segment.fullBegin <= t && t < segment.fullEnd)
             ASSERT_TRUE(isVisible(visibility, ends, q, segment.pos0 + t)) << "row " << row << " token " << t;
+          if (task.flags & taskRowsFollow && t >= segment.fullEnd + row - task.packedBegin / m.groupSize())
+            ASSERT_FALSE(isVisible(visibility, ends, q, segment.pos0 + t)) << "row " << row << " token " << t;
         }
       }
     }

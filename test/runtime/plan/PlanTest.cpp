@@ -311,6 +311,36 @@ TEST(Plan, Deterministic) {
   EXPECT_TRUE(same(first, *makePlan(m, batch)));
 }
 
+TEST(Plan, SaysWhereRowsFollowEachOther) {
+  const auto follow = [](const Manifest &m, const Batch &batch) {
+    const Plan plan = *makePlan(m, batch);
+    return std::count_if(plan.tasks.begin(), plan.tasks.end(), [](const PlanTask &task) {
+             return (task.flags & taskRowsFollow) != 0;
+           }) == std::ssize(plan.tasks);
+  };
+  const Manifest causal = sampleManifest();
+  Batch batch = simpleBatch({300}, {200});
+  EXPECT_TRUE(follow(causal, batch));
+  EXPECT_FALSE(follow(sampleManifest({.visibility = {Visibility::Kind::All}}), batch));
+  batch.qPos[150] += 1; // a gap, and then two rows at one place
+  EXPECT_FALSE(follow(causal, batch));
+}
+
+TEST(Plan, TakesTheKernelForShortSequencesWhereAllAre) {
+  Manifest m = sampleManifest({.qHeads = 4, .kvHeads = 4, .bigRows = 128});
+  KernelInfo brief = m.kernels[1];
+  brief.rows = 64;
+  brief.sequencesUpTo = 512;
+  m.kernels[0] = brief; // in place of the one for single rows
+  const auto rows = [&](const Batch &batch) {
+    return m.kernels[static_cast<size_t>(makePlan(m, batch)->kernel)].rows;
+  };
+  EXPECT_EQ(rows(simpleBatch({512, 300}, {512, 300})), 64);
+  EXPECT_EQ(rows(simpleBatch({513, 300}, {512, 300})), 128); // tokens
+  EXPECT_EQ(rows(simpleBatch({513, 300}, {513, 300})), 128); // rows
+  EXPECT_EQ(rows(simpleBatch({4000, 300}, {1, 1})), 128);    // few rows of many tokens
+}
+
 TEST(Plan, Errors) {
   const Manifest m = sampleManifest();
   PlanLimits limits;

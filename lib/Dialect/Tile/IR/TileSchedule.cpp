@@ -54,7 +54,7 @@ public:
 
 private:
   using Integer = std::pair<StringRef, std::optional<int64_t> *>;
-  std::array<Integer, 11> integers() {
+  std::array<Integer, 12> integers() {
     return {Integer{"rows", &fields.rows},
             {"keys", &fields.keys},
             {"warps", &fields.warps},
@@ -65,6 +65,7 @@ private:
             {"consumer_registers", &fields.consumerRegisters},
             {"query_slots", &fields.querySlots},
             {"value_boxes", &fields.valueBoxes},
+            {"sequences_up_to", &fields.sequencesUpTo},
             {"shared_bytes", &fields.sharedBytes}};
   }
   using Boolean = std::pair<StringRef, std::optional<bool> *>;
@@ -184,6 +185,7 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
     printer << ", turns = " << word(*turns);
   if (std::optional<Epilogue> epilogue = getEpilogue())
     printer << ", epilogue = " << stringifyEpilogue(*epilogue);
+  integer("sequences_up_to", getSequencesUpTo());
   integer("shared_bytes", getSharedBytes());
   printer << ">";
 }
@@ -207,6 +209,7 @@ ScheduleFields ScheduleAttr::getFields() const {
           getValueBoxes(),
           getTurns(),
           getEpilogue(),
+          getSequencesUpTo(),
           getSharedBytes()};
 }
 
@@ -266,9 +269,12 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
                                    std::optional<int64_t> querySlots, std::optional<int64_t> queryCopy,
                                    ArrayRef<int64_t> keyCopies, ArrayRef<int64_t> valueCopies,
                                    std::optional<int64_t> valueBoxes, std::optional<bool> turns,
-                                   std::optional<Epilogue> epilogue, std::optional<int64_t> sharedBytes) {
+                                   std::optional<Epilogue> epilogue, std::optional<int64_t> sequencesUpTo,
+                                   std::optional<int64_t> sharedBytes) {
   if (failed(verifyTiles(emitError, kind, rows, keys, warps, stages, blocks, splitKeys, queryInRegisters)))
     return failure();
+  if (sequencesUpTo && *sequencesUpTo < 1)
+    return emitError() << "expected sequences_up_to of at least 1, got " << *sequencesUpTo;
   if (sharedBytes && *sharedBytes < 0)
     return emitError() << "expected shared_bytes that are not negative, got " << *sharedBytes;
   auto fetches = [](ArrayRef<int64_t> copies) {

@@ -5,6 +5,14 @@
 //     c = if d: f(c, t) else: c   =>   else:
 //                                        for each tile: take it
 //
+// A branch that is taken up to some iteration and not from there on makes two loops, one
+// behind the other:
+//
+//   for i = a to b carrying c:         for i = a to min(b, limit) carrying c:
+//     t = take a tile                    t = take a tile; c = f(c, t)
+//     c = if i < limit: f(c, t)   =>   for i = where that ended to b:
+//                                        take a tile
+//
 // A loop that fills or takes tiles then does the same for each of them, which
 // barriers and overlaps need; what is decided inside of one tile (in a gather's
 // map of lines, in a branch) stays where it is. So does, where tiles are taken, a
@@ -20,6 +28,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_UNSWITCHLOOPSPASS
@@ -55,6 +64,19 @@ static Value findCondition(scf::ForOp loop) {
   return {};
 }
 
+/// A compare of what the loop counts with a limit that is known before it starts, which decides about a
+/// branch in its body.
+static arith::CmpIOp findLimit(scf::ForOp loop) {
+  for (auto branch : loop.getBody()->getOps<scf::IfOp>()) {
+    auto below = branch.getCondition().getDefiningOp<arith::CmpIOp>();
+    if (below && below.getPredicate() == arith::CmpIPredicate::slt && !loop.getUnsignedCmp() &&
+        below.getLhs() == loop.getInductionVar() && loop.isDefinedOutsideOfLoop(below.getRhs()) &&
+        concernsTiles(branch))
+      return below;
+  }
+  return {};
+}
+
 /// Puts what the branch does on one side in its place.
 static void resolve(scf::IfOp branch, bool holds) {
   Region &taken = holds ? branch.getThenRegion() : branch.getElseRegion();
@@ -67,29 +89,56 @@ static void resolve(scf::IfOp branch, bool holds) {
   branch.erase();
 }
 
-/// Writes the loop as it is where `condition` holds or does not, without what is then not needed; returns
-/// its results that are `used`.
-static SmallVector<Value> writeWhere(OpBuilder &b, scf::ForOp loop, ArrayRef<unsigned> used, Value condition,
-                                     bool holds) {
-  auto whole = cast<scf::ForOp>(OpBuilder(loop).clone(*loop));
-  whole->walk([&](scf::IfOp branch) {
+/// Decides all branches of the loop by the condition, and says so to who else asks for it.
+static void decide(OpBuilder &b, scf::ForOp loop, Value condition, bool holds) {
+  loop->walk([&](scf::IfOp branch) {
     if (branch.getCondition() == condition)
       resolve(branch, holds);
   });
-  auto isInside = [&](OpOperand &use) { return whole->isProperAncestor(use.getOwner()); };
-  if (llvm::any_of(condition.getUses(), isInside))
-    condition.replaceUsesWithIf(arith::ConstantIntOp::create(b, loop.getLoc(), holds, 1), isInside);
-  Slice slice(whole, whole);
+  auto isInside = [&](OpOperand &use) { return loop->isProperAncestor(use.getOwner()); };
+  if (!llvm::any_of(condition.getUses(), isInside))
+    return;
+  condition.replaceUsesWithIf(arith::ConstantIntOp::create(b, loop.getLoc(), holds, 1), isInside);
+}
+
+/// The loop without what is not needed for its results that are `used`, or for its effects.
+static Slice sliceOf(scf::ForOp loop, ArrayRef<unsigned> used) {
+  Slice slice(loop, loop);
   slice.addEffects();
   for (unsigned number : used)
-    slice.add(whole.getResult(number));
+    slice.add(loop.getResult(number));
+  return slice;
+}
+
+/// Writes a slice of the loop, which it erases; returns the results that are `used`.
+static SmallVector<Value> write(OpBuilder &b, scf::ForOp loop, const Slice &slice, ArrayRef<unsigned> used) {
   IRMapping mapping;
   slice.cloneTo(b, mapping);
   SmallVector<Value> results;
   for (unsigned number : used)
-    results.push_back(mapping.lookup(whole.getResult(number)));
-  whole.erase();
+    results.push_back(mapping.lookupOrDefault(loop.getResult(number)));
+  loop.erase();
   return results;
+}
+
+/// Writes the loop as it is where `condition` holds or does not.
+static SmallVector<Value> writeWhere(OpBuilder &b, scf::ForOp loop, ArrayRef<unsigned> used, Value condition,
+                                     bool holds) {
+  auto whole = cast<scf::ForOp>(OpBuilder(loop).clone(*loop));
+  decide(b, whole, condition, holds);
+  return write(b, whole, sliceOf(whole, used), used);
+}
+
+/// Where a loop from `begin` on with this upper bound ends: the first count that it does not reach.
+static Value firstBehind(ImplicitLocOpBuilder &b, Value begin, Value end, Value step) {
+  auto type = begin.getType();
+  auto number = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(b, b.getIntegerAttr(type, value));
+  };
+  Value length = arith::MaxSIOp::create(b, arith::SubIOp::create(b, end, begin), number(0));
+  Value rounded = arith::AddIOp::create(b, length, arith::SubIOp::create(b, step, number(1)));
+  Value steps = arith::DivUIOp::create(b, rounded, step);
+  return arith::AddIOp::create(b, begin, arith::MulIOp::create(b, steps, step));
 }
 
 namespace {
@@ -109,29 +158,56 @@ struct UnswitchLoops : tile::impl::UnswitchLoopsPassBase<UnswitchLoops> {
   void unswitch(scf::ForOp loop) {
     if (llvm::none_of(*loop.getBody(), [](Operation &op) { return isa<FillOp, TakeOp>(op); }))
       return;
-    Value condition = findCondition(loop);
-    if (!condition)
-      return;
     SmallVector<unsigned> used;
-    SmallVector<Value> results;
     for (OpResult result : loop.getResults())
-      if (!result.use_empty()) {
+      if (!result.use_empty())
         used.push_back(result.getResultNumber());
-        results.push_back(result);
-      }
-    auto write = [&](bool holds) {
+    if (Value condition = findCondition(loop))
+      move(loop, used, condition);
+    else if (arith::CmpIOp below = findLimit(loop))
+      split(loop, used, below);
+  }
+
+  void replace(scf::ForOp loop, ArrayRef<unsigned> used, ValueRange values) {
+    for (auto [number, value] : llvm::zip_equal(used, values))
+      loop.getResult(number).replaceAllUsesWith(value);
+    loop.erase();
+  }
+
+  void move(scf::ForOp loop, ArrayRef<unsigned> used, Value condition) {
+    auto writeSide = [&](bool holds) {
       return [&, holds](OpBuilder &b, Location loc) {
         scf::YieldOp::create(b, loc, writeWhere(b, loop, used, condition, holds));
       };
     };
     OpBuilder b(loop);
-    auto branch = scf::IfOp::create(b, loop.getLoc(), condition, write(true), write(false));
-    for (auto [result, known] : llvm::zip_equal(results, branch.getResults()))
-      result.replaceAllUsesWith(known);
-    loop.erase();
+    auto branch = scf::IfOp::create(b, loop.getLoc(), condition, writeSide(true), writeSide(false));
+    replace(loop, used, branch.getResults());
     for (Region &region : branch->getRegions())
       for (auto written : llvm::make_early_inc_range(region.getOps<scf::ForOp>()))
         unswitch(written);
+  }
+
+  void split(scf::ForOp loop, ArrayRef<unsigned> used, arith::CmpIOp below) {
+    ImplicitLocOpBuilder b(loop.getLoc(), loop);
+    auto front = cast<scf::ForOp>(b.clone(*loop)), back = cast<scf::ForOp>(b.clone(*loop));
+    b.setInsertionPoint(front);
+    for (auto [half, holds] : {std::pair(front, true), std::pair(back, false)})
+      decide(b, half, findLimit(half), holds);
+    Value end = arith::MinSIOp::create(b, loop.getUpperBound(), below.getRhs());
+    front.setUpperBound(end);
+    back.setLowerBound(firstBehind(b, loop.getLowerBound(), end, loop.getStep()));
+    Slice ofBack = sliceOf(back, used);
+    SmallVector<unsigned> handed; // to the second loop, or past it
+    for (BlockArgument carried : back.getRegionIterArgs()) {
+      unsigned number = carried.getArgNumber() - 1;
+      if (ofBack.needs(carried) || llvm::is_contained(used, number))
+        handed.push_back(number);
+    }
+    b.setInsertionPoint(back);
+    for (auto [number, value] : llvm::zip_equal(handed, write(b, front, sliceOf(front, handed), handed)))
+      back.getInitArgsMutable()[number].assign(value);
+    replace(loop, used, write(b, back, sliceOf(back, used), used));
   }
 };
 

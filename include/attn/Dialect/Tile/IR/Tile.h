@@ -25,7 +25,7 @@ struct ScheduleFields {
   std::optional<int64_t> valueBoxes;
   std::optional<bool> turns;
   std::optional<Epilogue> epilogue;
-  std::optional<int64_t> sharedBytes;
+  std::optional<int64_t> sequencesUpTo, sharedBytes;
 };
 } // namespace mlir::tile
 

@@ -52,7 +52,12 @@ def UnswitchLoopsPass : Pass<"tile-unswitch-loops", "gpu::GPUModuleOp"> {
     A loop with a `tile.fill` or `tile.take` in its body, and there or in the copies of such a fill an `scf.if` whose
     condition is from outside of the loop, becomes an `scf.if` between two loops, in which all branches on that
     condition are resolved; what a side does not need leaves its loop, and so do carried values that all iterations
-    hand on. Repeated, inner loops first, until there is no such condition. Branches in other regions (the map of a
+    hand on. Repeated, inner loops first, until there is no such condition.
+
+    Where the condition is that the loop's count is below a limit from outside of it, two loops follow each other: one
+    up to the limit in which the branch is taken, one from there on in which it is not.
+
+    Branches in other regions (the map of a
     gather, of a lookup) are decided tile by tile as before. Only in kernels whose schedule is of wgmma. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect"];

@@ -102,7 +102,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                                                   : missing);
       }
     }
-    ScheduleAttr few = decode(model), brief = hopperBrief(model, shape, many);
+    ScheduleAttr few = decode(model, shape), brief = hopperBrief(model, shape, many);
     if (few && many) {
       chosen.push_back(few);
       if (brief)
@@ -145,13 +145,16 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                              model.keepsQueries());
   }
 
-  /// Decode lives on bytes in flight: two blocks per multiprocessor with as many stages as fit, else one.
-  ScheduleAttr decode(const ScheduleModel &model) {
+  /// Decode lives on bytes in flight: two blocks per multiprocessor with as many stages as fit, else one. Of
+  /// codes a warp takes more tokens at a time, as many as its lanes look up: bytes come no slower, and what a
+  /// tile waits for (exchanges, dots one behind the other) is shared by more of them.
+  ScheduleAttr decode(const ScheduleModel &model, const ScheduleShape &shape) {
+    int64_t keys = shape.converted() && model.keepsQueries() ? 2 * mmaKeys : mmaKeys;
     for (int64_t blocks : {2, 1}) {
       for (int64_t warps : {4, 2}) {
         for (int64_t stages = decoding::mostStages; stages >= decoding::fewestStages; --stages) {
           ScheduleAttr schedule =
-              mma(model, mmaRows, mmaKeys * warps, warps, stages, blocks, /*splitKeys=*/true);
+              mma(model, mmaRows, keys * warps, warps, stages, blocks, /*splitKeys=*/true);
           if (model.fitsBlock(schedule) && model.fitsMultiprocessor(schedule) && (warps == 4 || blocks == 1))
             return schedule;
         }

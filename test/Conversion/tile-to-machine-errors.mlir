@@ -97,7 +97,7 @@ gpu.module @kernels {
 
 gpu.module @kernels {
   func.func @floats_of_8_bits(%x: !tile.fragment<[query 16, key 16], f8E4M3FN, acc>) {
-    // expected-error @+1 {{cannot compute with floats of 8 bits, got '!tile.fragment<[query 16, key 16], f8E4M3FN, acc>'}}
+    // expected-error @+1 {{cannot compute with codes, got '!tile.fragment<[query 16, key 16], f8E4M3FN, acc>'}}
     %0 = tile.map %x {
     ^bb0(%y: f8E4M3FN):
       %z = arith.extf %y : f8E4M3FN to f32

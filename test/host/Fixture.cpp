@@ -108,20 +108,36 @@ std::unique_ptr<Program> Program::fromFile(const std::string &name, bool check) 
   return orAbort(file ? fromText(withMarkedKernels(text.str()), check) : nullptr, name);
 }
 
-std::unique_ptr<Program> Program::fromTileFile(const std::string &name, bool check) {
+/// A program whose context knows the dialects of the tile level.
+static std::unique_ptr<Program> tileProgram() {
   auto program = std::make_unique<Program>();
   mlir::DialectRegistry registry;
   mlir::attn::registerDialects(registry);
   program->context = std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
-  program->module = mlir::parseSourceFile<mlir::ModuleOp>(std::string(ATTN_HOST_TEST_DIR) + "/" + name,
-                                                          program->context.get());
-  mlir::PassManager manager(program->context.get());
+  return program;
+}
+
+bool Program::lower(bool check) {
+  mlir::PassManager manager(context.get());
   mlir::OpPassManager &kernels = manager.nest<mlir::gpu::GPUModuleOp>();
   kernels.addPass(mlir::tile::createInferLayoutsPass());
   kernels.addPass(mlir::tile::createAllocateSharedPass());
   mlir::attn::addStage(manager, mlir::attn::Stage::Machine, {});
-  bool lowered = program->module && mlir::succeeded(manager.run(*program->module));
-  return orAbort(lowered && program->load(check, nullptr) ? std::move(program) : nullptr, name);
+  return module && mlir::succeeded(manager.run(*module)) && load(check, nullptr);
+}
+
+std::unique_ptr<Program> Program::fromTileFile(const std::string &name, bool check) {
+  auto program = tileProgram();
+  program->module = mlir::parseSourceFile<mlir::ModuleOp>(std::string(ATTN_HOST_TEST_DIR) + "/" + name,
+                                                          program->context.get());
+  bool lowered = program->lower(check);
+  return orAbort(lowered ? std::move(program) : nullptr, name);
+}
+
+std::unique_ptr<Program> Program::fromTileText(const std::string &text, bool check) {
+  auto program = tileProgram();
+  program->module = mlir::parseSourceString<mlir::ModuleOp>(text, program->context.get());
+  return program->lower(check) ? std::move(program) : nullptr;
 }
 
 const rt::host::HostKernel &Program::kernel(const std::string &name) const {

@@ -20,6 +20,7 @@ public:
   static std::unique_ptr<Program> fromFile(const std::string &name, bool check = true);
   /// Of tile-level text: layouts, shared memory and the machine level are the compiler's.
   static std::unique_ptr<Program> fromTileFile(const std::string &name, bool check = true);
+  static std::unique_ptr<Program> fromTileText(const std::string &text, bool check = true);
   static std::unique_ptr<Program> fromText(const std::string &text, bool check = true,
                                            std::string *error = nullptr,
                                            void (*prepare)(mlir::gpu::GPUModuleOp) = nullptr);
@@ -30,6 +31,8 @@ public:
   std::unique_ptr<rt::host::LoadedCode> code;
 
 private:
+  /// From the tile level on.
+  bool lower(bool check);
   /// False, with a message, where the module cannot be executed.
   bool load(bool check, std::string *error);
 };

@@ -47,5 +47,7 @@ Value FragmentExpansion::rightOperand(Value tile, Axis kept) {
   int64_t width = lines ? shared.getRows() : shared.getCols(),
           depth = lines ? shared.getCols() : shared.getRows();
   FragmentType codes = b.fragment({kept, contracted}, {width, depth}, shared.getElement());
-  return WidenOp::create(b, codes.withElement(chain.element()), LoadRhsOp::create(b, codes, tile));
+  Value loaded = LoadRhsOp::create(b, codes, tile, IntegerAttr());
+  return WidenOp::create(b, codes.withElement(chain.element()), loaded, ValueRange(), ValueRange(),
+                         /*biased=*/false);
 }

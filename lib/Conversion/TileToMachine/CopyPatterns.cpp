@@ -108,7 +108,7 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     Share share(e, op, op.getScope(), cast<SharedType>(op.getTargets()[0].getType()).getRows());
     int64_t lines = share.lines;
 
-    for (int64_t width : {128, 64, 32}) {
+    for (int64_t width : {128, 64, 32, 16, 8, 4}) {
       SmallVector<std::pair<size_t, SharedType::Panel>> panels; // of all targets: they take the same lines
       for (auto [i, target] : llvm::enumerate(op.getTargets()))
         for (const SharedType::Panel &panel : cast<SharedType>(target.getType()).getPanels())
@@ -116,7 +116,7 @@ struct GatherPattern : SlotsPattern<GatherOp> {
             panels.push_back({i, panel});
       if (panels.empty())
         continue;
-      int64_t chunks = width / 16, perStep = 32 / chunks;
+      int64_t chunks = chunksOf(width), perStep = 32 / chunks;
       auto copyStep = [&](OpBuilder &builder, Value step) {
         Emitter at(builder, op.getLoc(), e.lanes);
         Value line = at.add(at.shr(e.lanes.lane, llvm::Log2_64(chunks)), step);
@@ -155,23 +155,33 @@ struct GatherPattern : SlotsPattern<GatherOp> {
   /// This lane's 16 bytes of one panel of a line: from the line's slot in global memory, or zeros.
   static void copyLine(Emitter &e, GatherOp op, OpAdaptor adaptor, size_t i, const SharedType::Panel &panel,
                        Value line, Value slot) {
-    Type element = cast<SharedType>(op.getTargets()[i].getType()).getElement();
-    int64_t size = element.getIntOrFloatBitWidth() / 8, chunks = panel.width / 16;
-    Value chunk = e.band(e.lanes.lane, chunks - 1);
-    Value index = e.add(e.mul(e.widen(slot), op.getStrides()[i]), adaptor.getOrigins()[i]);
+    auto tile = cast<SharedType>(op.getTargets()[i].getType());
+    Type element = tile.getElement();
+    int64_t bits = element.getIntOrFloatBitWidth(), chunks = chunksOf(panel.width);
+    Value chunk = e.band(e.lanes.lane, chunks - 1), origin = adaptor.getOrigins()[i];
+    int64_t stride = op.getStrides()[i];
+    if (bits < 8) { // in bytes, which lines begin with
+      origin = e.shr(origin, llvm::Log2_64(8 / bits));
+      stride = stride * bits / 8;
+      element = e.b.getI8Type();
+    }
+    int64_t size = element.getIntOrFloatBitWidth() / 8;
+    Value index = e.add(e.mul(e.widen(slot), stride), origin);
     index = e.add(e.add(index, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
     Value from = e.globalAt(adaptor.getSources()[i], element, index);
 
-    Value swizzle = e.band(e.shr(line, swizzleShift(panel.width)), chunks - 1);
-    Value bytes = e.add(e.mul(line, panel.width), e.mul(e.bxor(chunk, swizzle), 16));
+    Value bytes = tile.getSwizzled() ? e.placeOf(tile, panel.width, line, chunk) : e.mul(line, panel.width);
     Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset);
     Value exists = e.less(e.add(adaptor.getBegin(), line), adaptor.getEnd());
     if (op.getFeatures()) // of a chunk behind them nothing is read
-      if (int64_t left = (*op.getFeatures())[i] * size / 16 - panel.chunk; left < chunks)
+      if (int64_t left = (*op.getFeatures())[i] * bits / 128 - panel.chunk; left < chunks)
         exists = e.both(exists, e.less(chunk, e.i32(left)));
-    NVVM::CpAsyncOp::create(e.b, op.getLoc(), to, from, 16, NVVM::LoadCacheModifierKind::CG,
-                            e.select(exists, e.i32(16), e.i32(0)));
+    int64_t copied = std::min<int64_t>(panel.width, 16);
+    auto cache = copied == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA;
+    NVVM::CpAsyncOp::create(e.b, op.getLoc(), to, from, copied, cache,
+                            e.select(exists, e.i32(copied), e.i32(0)));
   }
+  static int64_t chunksOf(int64_t width) { return std::max<int64_t>(width / 16, 1); }
 };
 
 /// Panels of one width together, in a loop: it runs where lines are missing, and little code is wanted there.
@@ -194,9 +204,7 @@ struct ScatterPattern : TilePattern<ScatterOp> {
       auto copy = [&](OpBuilder &builder, Location loc, Value local, ValueRange) {
         Emitter at(builder, loc, e.lanes);
         Value line = at.add(adaptor.getLine(), local);
-        Value swizzle = at.band(at.shr(line, swizzleShift(width)), chunks - 1);
-        Value bytes = at.add(at.mul(line, width), at.mul(at.bxor(chunk, swizzle), 16));
-        Value from = at.sharedAt(adaptor.getTile(), bytes);
+        Value from = at.sharedAt(adaptor.getTile(), at.placeOf(tile, width, line, chunk));
         Value index = at.add(inlineRegion(op.getIndex(), line, builder), at.widen(at.mul(chunk, perChunk)));
         Value to = at.globalAt(adaptor.getBuffer(), element, index);
         for (const SharedType::Panel &panel : panels) {

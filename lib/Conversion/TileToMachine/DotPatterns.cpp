@@ -35,9 +35,8 @@ public:
     int64_t local = chunk - panel.chunk;
     Value &offset = offsets[p];
     if (!offset) {
-      Value swizzle = e.band(e.shr(lineInGroup, swizzleShift(panel.width)), panel.width / 16 - 1);
-      Value position = type.getSwizzled() ? e.bxor(chunkInGroup, swizzle) : chunkInGroup;
-      offset = e.add(e.mul(lineInGroup, panel.width), e.mul(position, 16));
+      offset = type.getSwizzled() ? e.placeOf(type, panel.width, lineInGroup, chunkInGroup)
+                                  : e.add(e.mul(lineInGroup, panel.width), e.mul(chunkInGroup, 16));
     }
     Value bytes = type.getSwizzled() ? e.bxor(offset, local * 16) : e.add(offset, local * 16);
     return e.sharedAt(e.sharedAt(base, bytes), panel.offset + line * panel.width);
@@ -70,12 +69,87 @@ private:
   SmallVector<MatrixAddresses> addresses;
 };
 
+/// A left operand in a shared tile whose features are wanted in runs: each lane reads its own.
+class LhsRunsFromShared {
+public:
+  /// `order`: a fragment that has as many features, in the wanted order.
+  LhsRunsFromShared(Emitter &e, SharedType type, Value base, Value line, FragmentType order)
+      : e(e), type(type), base(base), line(line), spans(order.getSpans()), step(order.getOrder().step) {}
+
+  /// Registers of the 16-row block at (line + row), one block of 16 columns after the other.
+  SmallVector<Value> rowBlock(int64_t row) {
+    SmallVector<Value> registers;
+    for (FragmentType::Span span : spans) {
+      SmallVector<Value> pairs[2] = {pairsOf(span, row), pairsOf(span, row + 8)};
+      for (size_t p = 0; p < pairs[0].size(); p += 2)
+        for (size_t half : {0, 1})
+          for (const SmallVector<Value> &ofLine : pairs)
+            registers.push_back(ofLine[p + half]);
+    }
+    return registers;
+  }
+
+private:
+  /// Pairs of a lane's run in line g + `row`, in the order of the columns.
+  SmallVector<Value> pairsOf(FragmentType::Span span, int64_t row) {
+    SmallVector<Value> words; // two neighbours each
+    int64_t first = span.first * 2, run = span.size / 2;
+    for (int64_t byte = 0; byte < run; byte += 16) {
+      int64_t size = std::min<int64_t>(run - byte, 16);
+      Value loaded = LLVM::LoadOp::create(e.b, e.loc, VectorType::get(size / 4, e.b.getI32Type()),
+                                          at(first, run, byte, row), size);
+      for (int64_t i = 0; i < size / 4; ++i)
+        words.push_back(LLVM::ExtractElementOp::create(e.b, e.loc, loaded, e.i32(i)));
+    }
+    if (step == 1)
+      return words;
+    SmallVector<Value> pairs;
+    for (size_t group = 0; group < words.size(); group += step)
+      for (int64_t p = 0; p < step; ++p) {
+        Value low = words[group + p / 2], high = words[group + (p + step) / 2];
+        pairs.push_back(p % 2 ? e.bytes(low, high, {2, 3, 6, 7}) : e.bytes(low, high, {0, 1, 4, 5}));
+      }
+    return pairs;
+  }
+
+  /// Byte `byte` of the lane's run of `run` bytes in the span that begins with byte `first` of the lines. The
+  /// span is a part of a panel, or some of one width.
+  Value at(int64_t first, int64_t run, int64_t byte, int64_t row) {
+    const SharedType::Panel panel = type.getPanels()[type.getPanelOf(first / 16)];
+    int64_t width = panel.width, panelBytes = width * type.getBoxLines();
+    Value own = e.mul(e.lanes.quad, run), chunk = e.shr(e.band(own, width - 1), 4);
+    Value offset = type.getSwizzled() ? e.placeOf(type, width, e.lanes.group, chunk)
+                                      : e.add(e.mul(e.lanes.group, width), e.mul(chunk, 16));
+    int64_t next = (first / 16 - panel.chunk) * 16 + byte % width;
+    offset = type.getSwizzled() ? e.bxor(offset, next) : e.add(offset, next);
+    if (run < 16)
+      offset = e.add(offset, e.band(own, 15));
+    offset = e.add(offset, e.mul(e.shr(own, llvm::Log2_64(width)), panelBytes));
+    Value from = e.sharedAt(e.sharedAt(base, e.mul(line, width)), offset);
+    return e.sharedAt(from, panel.offset + row * width + byte / width * panelBytes);
+  }
+
+  Emitter &e;
+  SharedType type;
+  Value base, line;
+  SmallVector<FragmentType::Span> spans;
+  int64_t step;
+};
+
 struct LoadPattern : TilePattern<LoadOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(LoadOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     FragmentType type = op.getFragment().getType();
+    if (type.getOrder()) {
+      LhsRunsFromShared runs(e, op.getTile().getType(), adaptor.getTile(), adaptor.getLine(), type);
+      SmallVector<Value> all;
+      for (int64_t row = 0; row < type.getSizes()[0]; row += 16)
+        llvm::append_range(all, runs.rowBlock(row));
+      rewriter.replaceOpWithMultiple(op, {all});
+      return success();
+    }
     LhsFromShared source(e, op.getTile().getType(), adaptor.getTile(), adaptor.getLine());
     SmallVector<Value> registers;
     for (int64_t row = 0; row < type.getSizes()[0]; row += 16)
@@ -152,8 +226,19 @@ private:
   struct LeftOperand {
     LeftOperand(Emitter &e, DotOp op, OneToNOpAdaptor adaptor, int64_t depth)
         : registers(adaptor.getLhs()), depth(depth) {
-      if (auto shared = dyn_cast<SharedType>(op.getLhs().getType()))
-        memory.emplace(e, shared, adaptor.getLhs().front(), adaptor.getLine().front());
+      auto shared = dyn_cast<SharedType>(op.getLhs().getType());
+      if (!shared)
+        return;
+      Value base = adaptor.getLhs().front(), line = adaptor.getLine().front();
+      auto rhs = dyn_cast<FragmentType>(op.getRhs().getType());
+      if (!rhs || !rhs.getOrder()) {
+        memory.emplace(e, shared, base, line);
+        return;
+      }
+      LhsRunsFromShared runs(e, shared, base, line, rhs);
+      for (int64_t row = 0; row < op.getResult().getType().getSizes()[0]; row += 16)
+        llvm::append_range(loaded, runs.rowBlock(row));
+      registers = loaded;
     }
     /// Its blocks of all rows at step k.
     SmallVector<SmallVector<Value, 4>> blocks(int64_t rowBlocks, int64_t k) {
@@ -167,6 +252,7 @@ private:
       return a;
     }
 
+    SmallVector<Value> loaded;
     ValueRange registers;
     int64_t depth;
     std::optional<LhsFromShared> memory;

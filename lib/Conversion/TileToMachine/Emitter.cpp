@@ -27,6 +27,26 @@ Value Emitter::sharedAt(Value base, int64_t bytes) {
                              ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(bytes)});
 }
 
+/// Codes are read by lanes of several lines at once, along which the hardware's swizzles would meet in banks.
+/// A chunk's place in eight of 128 bytes (of one line, two or four) is moved by bits of its line such that a
+/// panel's chunks of one line, halves and quarters of two and four neighbouring lines, one chunk of eight,
+/// and two neighbouring chunks of every second line of eight each take all eight places.
+static Value codesMove(Emitter &e, int64_t width, Value line) {
+  auto bit = [&](int64_t i, int64_t move) { return e.mul(e.band(e.shr(line, i), 1), move); };
+  if (width == 128)
+    return e.bxor(e.bxor(bit(0, 7), bit(1, 4)), bit(2, 2));
+  if (width == 64)
+    return e.bxor(bit(1, 2), bit(2, 5));
+  return width == 32 ? bit(2, 3) : e.i32(0);
+}
+
+Value Emitter::placeOf(SharedType type, int64_t width, Value line, Value chunk) {
+  if (type.holdsCodes())
+    return bxor(add(mul(line, width), mul(chunk, 16)), mul(codesMove(*this, width, line), 16));
+  Value swizzle = band(shr(line, swizzleShift(width)), width / 16 - 1);
+  return add(mul(line, width), mul(bxor(chunk, swizzle), 16));
+}
+
 Value Emitter::globalAt(Value base, Type element, Value index) {
   if (!LLVM::isCompatibleType(element)) // floats of 8 bits are bytes to LLVM
     element = b.getIntegerType(element.getIntOrFloatBitWidth());
@@ -50,6 +70,13 @@ Value Emitter::intrinsic(StringRef name, Type result, ValueRange args) {
 
 Value Emitter::shuffle(NVVM::ShflKind kind, Value value, Value operand) {
   return NVVM::ShflOp::create(b, loc, value.getType(), i32(-1), value, operand, i32(31), kind, UnitAttr());
+}
+
+Value Emitter::bytes(Value low, Value high, ArrayRef<int32_t> which) {
+  Type four = VectorType::get(4, b.getI8Type());
+  auto apart = [&](Value x) -> Value { return LLVM::BitcastOp::create(b, loc, four, x); };
+  Value chosen = LLVM::ShuffleVectorOp::create(b, loc, apart(low), apart(high), which);
+  return LLVM::BitcastOp::create(b, loc, b.getI32Type(), chosen);
 }
 
 Value Emitter::pack(Value low, Value high, Type element) {

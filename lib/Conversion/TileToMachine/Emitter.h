@@ -68,6 +68,8 @@ public:
   // Memory. Offsets of shared memory are in bytes, indices of global memory in elements.
   Value sharedAt(Value base, Value bytes);
   Value sharedAt(Value base, int64_t bytes);
+  /// Bytes from the start of a swizzled panel of `type`, `width` bytes wide, to a chunk of a line.
+  Value placeOf(SharedType type, int64_t width, Value line, Value chunk);
   Value globalAt(Value base, Type element, Value index);
   Value loadGlobal(Value base, Type element, Value index, Type type, unsigned alignment,
                    bool invariant = true);
@@ -79,6 +81,8 @@ public:
   Value log2(Value x) { return intrinsic("llvm.nvvm.lg2.approx.ftz.f", b.getF32Type(), x); }
   /// Exchange within the warp; i32 or f32. `kind` bfly: with lane ^ operand; idx: from lane `operand`.
   Value shuffle(NVVM::ShflKind kind, Value value, Value operand);
+  /// Four bytes of eight: those of `low` (0 to 3) and of `high` (4 to 7); the first becomes the lowest.
+  Value bytes(Value low, Value high, ArrayRef<int32_t> which);
   /// {low, high} rounded to nearest even into one 32-bit register.
   Value pack(Value low, Value high, Type element);
   /// Four 8x8 matrices of 16-bit elements; the lane's address is that of line lane % 8 of matrix lane / 8.

@@ -22,8 +22,16 @@ struct SplatPattern : TilePattern<SplatOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(SplatOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
-    rewriter.replaceOpWithMultiple(
-        op, {SmallVector<Value>(op.getFragment().getType().getRegisters(), adaptor.getValue())});
+    FragmentType type = op.getFragment().getType();
+    Value value = adaptor.getValue();
+    if (type.getLayout() == Layout::Lhs || type.getLayout() == Layout::Rhs) { // two share a register
+      Emitter e = emitter(op, rewriter);
+      Value two = LLVM::PoisonOp::create(rewriter, op.getLoc(), VectorType::get(2, type.getElement()));
+      for (int64_t i : {0, 1})
+        two = LLVM::InsertElementOp::create(rewriter, op.getLoc(), two, value, e.i32(i));
+      value = LLVM::BitcastOp::create(rewriter, op.getLoc(), e.b.getI32Type(), two);
+    }
+    rewriter.replaceOpWithMultiple(op, {SmallVector<Value>(type.getRegisters(), value)});
     return success();
   }
 };

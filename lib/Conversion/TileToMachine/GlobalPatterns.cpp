@@ -141,13 +141,6 @@ struct WritePattern : TilePattern<WriteOp> {
   }
 };
 
-/// Element of a lane's register i along the first axis of a fragment, counted from the fragment's first.
-Value lineOfRegister(Emitter &e, Layout layout, int64_t i) {
-  if (layout == Layout::Row)
-    return e.add(e.lanes.group, 16 * (i / 2) + 8 * (i % 2));
-  return e.add(e.mul(e.lanes.quad, 2), 8 * (i / 2) + i % 2); // Col
-}
-
 struct LoadVectorPattern : TilePattern<LoadVectorOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(LoadVectorOp op, OpAdaptor adaptor,
@@ -174,123 +167,11 @@ struct LoadVectorPattern : TilePattern<LoadVectorOp> {
   }
 };
 
-/// Accumulators go out a full 32-byte sector per quad: fp32 as they lie, 16-bit after neighbouring lanes have
-/// exchanged halves of two adjacent 8-column blocks.
-struct StorePattern : TilePattern<StoreOp> {
-  using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(StoreOp op, OneToNOpAdaptor adaptor,
-                                ConversionPatternRewriter &rewriter) const override {
-    Emitter e = emitter(op, rewriter);
-    FragmentType type = op.getFragment().getType();
-    if (type.getRank() == 1) {
-      storeVector(e, op, adaptor, rewriter);
-    } else {
-      for (int64_t row = 0; row < type.getSizes()[0] / 8; ++row) // 8 lines at a time
-        storeLines(e, op, adaptor, row, rewriter);
-    }
-    rewriter.eraseOp(op);
-    return success();
-  }
-
-private:
-  using Guarded = function_ref<void(OpBuilder &)>;
-  static void guarded(OpBuilder &b, Location loc, Value condition, Guarded body) {
-    scf::IfOp::create(b, loc, condition, [&](OpBuilder &builder, Location inner) {
-      body(builder);
-      scf::YieldOp::create(builder, inner);
-    });
-  }
-
-  /// One lane of those that hold an element writes it.
-  static void storeVector(Emitter &e, StoreOp op, OneToNOpAdaptor adaptor,
-                          ConversionPatternRewriter &rewriter) {
-    FragmentType type = op.getFragment().getType();
-    Type element = op.getBuffer().getType().getElement();
-    Value place = type.getLayout() == Layout::Row ? e.lanes.quad : e.lanes.group;
-    Value first =
-        rewriter.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::eq, place, e.i32(0));
-    for (auto [i, value] : llvm::enumerate(adaptor.getFragment())) {
-      Value line = lineOfRegister(e, type.getLayout(), i), lines = adaptor.getLines().front();
-      guarded(rewriter, op.getLoc(), e.both(first, e.less(line, lines)), [&](OpBuilder &builder) {
-        Emitter inner(builder, op.getLoc(), e.lanes);
-        Value index = inlineRegion(op.getIndex(), line, builder);
-        inner.storeGlobal(value, inner.globalAt(adaptor.getBuffer().front(), element, index), 4);
-      });
-    }
-  }
-
-  /// What a lane writes at once.
-  struct Part {
-    Value column, value; ///< column in the fragment
-    int64_t end;         ///< no lane writes columns from here on
-  };
-
-  static void storeLines(Emitter &e, StoreOp op, OneToNOpAdaptor adaptor, int64_t row,
-                         ConversionPatternRewriter &rewriter) {
-    Type element = op.getBuffer().getType().getElement();
-    Value column = adaptor.getColumn().empty() ? Value() : adaptor.getColumn().front();
-    int64_t blocks = op.getFragment().getType().getSizes()[1] / 8;
-    Value line = e.add(e.lanes.group, row * 8);
-    auto pairOf = [&](int64_t block) {
-      return adaptor.getFragment().slice(((row / 2) * blocks + block) * 4 + (row % 2) * 2, 2);
-    };
-    SmallVector<Part> parts =
-        element.isF32() ? wholeParts(e, element, blocks, pairOf) : packedParts(e, element, blocks, pairOf);
-    guarded(rewriter, op.getLoc(), e.less(line, adaptor.getLines().front()), [&](OpBuilder &builder) {
-      Emitter inner(builder, op.getLoc(), e.lanes);
-      Value index = inlineRegion(op.getIndex(), line, builder);
-      for (auto [local, value, end] : parts) {
-        Value col = column ? inner.add(local, column) : local;
-        auto store = [&](OpBuilder &at) {
-          Emitter atom(at, op.getLoc(), e.lanes);
-          Value place = atom.add(index, atom.widen(col));
-          atom.storeGlobal(value, atom.globalAt(adaptor.getBuffer().front(), element, place), 8);
-        };
-        if (!op.getColumns() || (!column && end <= static_cast<int64_t>(*op.getColumns())))
-          store(builder);
-        else
-          guarded(builder, op.getLoc(), inner.less(col, inner.i32(*op.getColumns())), store);
-      }
-    });
-  }
-
-  using PairOf = function_ref<ValueRange(int64_t)>;
-  static Value vectorOf(Emitter &e, Type element, Value first, Value second) {
-    Value vector = LLVM::PoisonOp::create(e.b, e.loc, VectorType::get(2, element));
-    vector = LLVM::InsertElementOp::create(e.b, e.loc, vector, first, e.i32(0));
-    return LLVM::InsertElementOp::create(e.b, e.loc, vector, second, e.i32(1));
-  }
-
-  static SmallVector<Part> wholeParts(Emitter &e, Type element, int64_t blocks, PairOf pairOf) {
-    SmallVector<Part> parts;
-    for (int64_t block = 0; block < blocks; ++block) {
-      Value vector = vectorOf(e, element, pairOf(block)[0], pairOf(block)[1]);
-      parts.push_back({e.add(e.mul(e.lanes.quad, 2), block * 8), vector, block * 8 + 8});
-    }
-    return parts;
-  }
-
-  static SmallVector<Part> packedParts(Emitter &e, Type element, int64_t blocks, PairOf pairOf) {
-    SmallVector<Part> parts;
-    Value odd = e.band(e.lanes.quad, 1);
-    Value isOdd = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::ne, odd, e.i32(0));
-    for (int64_t block = 0; block < blocks; block += 2) {
-      Value even = e.pack(pairOf(block)[0], pairOf(block)[1], element);
-      Value next = e.pack(pairOf(block + 1)[0], pairOf(block + 1)[1], element);
-      Value received = e.shuffle(NVVM::ShflKind::bfly, e.select(isOdd, even, next), e.i32(1));
-      Value low = e.select(isOdd, received, even), high = e.select(isOdd, next, received);
-      Value firstColumn = e.add(e.mul(e.sub(e.lanes.quad, odd), 2), e.mul(odd, 8));
-      parts.push_back(
-          {e.add(firstColumn, block * 8), vectorOf(e, e.b.getI32Type(), low, high), block * 8 + 16});
-    }
-    return parts;
-  }
-};
 } // namespace
 
 void tile::populateGlobalPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                   const LaneMap &lanes) {
   patterns.add<StartNextPattern, AwaitPreviousPattern, ReadPattern, ReadAdjacentPattern, WriteAdjacentPattern,
-               ReadRangePattern, RecordPattern, WritePattern, LoadVectorPattern, StorePattern>(
+               ReadRangePattern, RecordPattern, WritePattern, LoadVectorPattern>(
       converter, patterns.getContext(), lanes);
 }

@@ -6,6 +6,10 @@
 // warp v sums blocks v*k, v*k + 1, … of all warps, each weighted by how far its
 // maximum is from the common one. Max and sum travel beside, one pair per row.
 //
+// Where the accumulator has its features in runs, a lane's columns are neighbours:
+// they are stored as rows of features, and read as blocks of columns. Of the 16
+// bytes m of row r, the place is m ^ x(m / 8, r) for the same reason.
+//
 //===----------------------------------------------------------------------===//
 #include "Patterns.h"
 
@@ -22,7 +26,8 @@ public:
   Exchange(Emitter &e, MergeWarpsOp op, MergeWarpsOp::GenericAdaptor<ArrayRef<ValueRange>> adaptor)
       : e(e), adaptor(adaptor), scratch(adaptor.getScratch().front()), warp(adaptor.getWarp().front()),
         warps(op.getWarps()), blocks(op.getAcc().getType().getSizes()[1] / 8),
-        shareBlocks(op.getMergedAcc().getType().getSizes()[1] / 8), accBytes(blocks * 32 * 16) {}
+        shareBlocks(op.getMergedAcc().getType().getSizes()[1] / 8), accBytes(blocks * 32 * 16),
+        type(op.getAcc().getType()) {}
 
   void publish();
   void mergeRows();
@@ -43,20 +48,62 @@ private:
     return vector;
   }
   void mergeRow(int64_t half);
+  void publishBlocks();
+  void publishRuns();
+  Value rowOfRuns(int64_t half) {
+    return e.sharedAt(scratch, e.mul(e.add(e.lanes.group, half * 8), blocks * 32));
+  }
+  Value placeInRow(Value chunk);
+  /// A warp's registers of a block of columns.
+  SmallVector<Value, 4> loadBlock(Value from);
+  SmallVector<Value, 4> loadBlockOfRuns(Value block, int64_t w);
 
   Emitter &e;
   MergeWarpsOp::GenericAdaptor<ArrayRef<ValueRange>> adaptor;
   Value scratch, warp;
   int64_t warps, blocks, shareBlocks, accBytes;
+  FragmentType type;
   Value states;                  ///< where pairs of max and sum lie
   SmallVector<Value> weights[2]; ///< of each warp, for each of the lane's rows
 };
 
-void Exchange::publish() {
+void Exchange::publishBlocks() {
   Value own = e.sharedAt(scratch, e.add(e.mul(warp, accBytes), e.mul(e.lanes.lane, 16)));
   for (int64_t n = 0; n < blocks; ++n)
     LLVM::StoreOp::create(e.b, e.loc, vectorOf(e, adaptor.getAcc().slice(n * 4, 4)), e.sharedAt(own, n * 512),
                           16);
+}
+
+/// Lanes of a quad store parts of one row whose numbers differ by eights, two quads those of neighbouring
+/// rows; where rows are read, four quads meet.
+Value Exchange::placeInRow(Value chunk) {
+  Value row = e.lanes.group;
+  Value move = e.bxor(e.band(e.shr(chunk, 3), 3), e.bxor(e.mul(e.band(row, 1), 4), e.band(row, 2)));
+  return e.mul(e.bxor(chunk, move), 16);
+}
+
+void Exchange::publishRuns() {
+  Value own = e.mul(warp, accBytes);
+  for (FragmentType::Span span : type.getSpans())
+    for (int64_t column : {0, 1})
+      for (int64_t part = 0; part < span.size / 8; part += 4) {
+        Value run = e.mul(e.add(e.mul(e.lanes.quad, 2), column), span.size / 8);
+        Value place = placeInRow(e.shr(e.add(run, span.first + part), 2));
+        for (int64_t half : {0, 1}) {
+          SmallVector<Value> four;
+          for (int64_t i = 0; i < 4; ++i)
+            four.push_back(adaptor.getAcc()[(span.first / 8 + part + i) * 4 + half * 2 + column]);
+          Value to = e.sharedAt(e.sharedAt(rowOfRuns(half), own), place);
+          LLVM::StoreOp::create(e.b, e.loc, vectorOf(e, four), to, 16);
+        }
+      }
+}
+
+void Exchange::publish() {
+  if (type.getOrder())
+    publishRuns();
+  else
+    publishBlocks();
   states = e.sharedAt(scratch, accBytes * warps);
   Value firstLane = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, e.lanes.quad, e.i32(0));
   scf::IfOp::create(e.b, e.loc, firstLane, [&](OpBuilder &builder, Location loc) {
@@ -102,6 +149,27 @@ void Exchange::mergeRow(int64_t half) {
   sum.push_back(all);
 }
 
+SmallVector<Value, 4> Exchange::loadBlock(Value from) {
+  Value loaded = LLVM::LoadOp::create(e.b, e.loc, vectorType(4), from, 16);
+  SmallVector<Value, 4> registers;
+  for (int64_t i = 0; i < 4; ++i)
+    registers.push_back(element(loaded, i));
+  return registers;
+}
+
+SmallVector<Value, 4> Exchange::loadBlockOfRuns(Value block, int64_t w) {
+  Value column = e.add(e.mul(block, 8), e.mul(e.lanes.quad, 2));
+  Value place = e.add(placeInRow(e.shr(column, 2)), e.mul(e.band(e.lanes.quad, 1), 8));
+  SmallVector<Value, 4> registers;
+  for (int64_t half : {0, 1}) {
+    Value from = e.sharedAt(e.sharedAt(rowOfRuns(half), place), w * accBytes);
+    Value loaded = LLVM::LoadOp::create(e.b, e.loc, vectorType(2), from, 8);
+    for (int64_t i : {0, 1})
+      registers.push_back(element(loaded, i));
+  }
+  return registers;
+}
+
 /// This warp's share of the columns.
 SmallVector<Value> Exchange::mergeShare() {
   SmallVector<Value> share;
@@ -109,12 +177,14 @@ SmallVector<Value> Exchange::mergeShare() {
     Value block = e.add(e.mul(warp, shareBlocks), k);
     // Columns past the end: read the last block, the store drops them.
     block = e.min(block, e.i32(blocks - 1));
-    Value from = e.sharedAt(scratch, e.add(e.mul(block, 512), e.mul(e.lanes.lane, 16)));
     SmallVector<Value> acc(4);
+    Value from =
+        type.getOrder() ? Value() : e.sharedAt(scratch, e.add(e.mul(block, 512), e.mul(e.lanes.lane, 16)));
     for (int64_t w = 0; w < warps; ++w) {
-      Value loaded = LLVM::LoadOp::create(e.b, e.loc, vectorType(4), e.sharedAt(from, w * accBytes), 16);
+      SmallVector<Value, 4> loaded =
+          from ? loadBlock(e.sharedAt(from, w * accBytes)) : loadBlockOfRuns(block, w);
       for (int64_t i = 0; i < 4; ++i) {
-        Value weighted = e.fmul(element(loaded, i), weights[i / 2][w]);
+        Value weighted = e.fmul(loaded[i], weights[i / 2][w]);
         acc[i] = acc[i] ? e.fadd(acc[i], weighted) : weighted;
       }
     }

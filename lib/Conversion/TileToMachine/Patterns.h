@@ -16,7 +16,7 @@ inline Type registerType(FragmentType type) {
   Type element = type.getElement();
   if (type.getLayout() == Layout::Lhs || type.getLayout() == Layout::Rhs)
     return IntegerType::get(type.getContext(), 32);
-  if (isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8)
+  if (element.getIntOrFloatBitWidth() <= 8 && element.getIntOrFloatBitWidth() > 1)
     return IntegerType::get(type.getContext(), 8);
   return element;
 }
@@ -46,12 +46,21 @@ private:
   const LaneMap &lanes;
 };
 
+/// Element of a lane's register i along the first axis of a fragment, counted from the fragment's first.
+inline Value lineOfRegister(Emitter &e, Layout layout, int64_t i) {
+  if (layout == Layout::Row)
+    return e.add(e.lanes.group, 16 * (i / 2) + 8 * (i % 2));
+  return e.add(e.mul(e.lanes.quad, 2), 8 * (i / 2) + i % 2); // Col
+}
+
 void populateLanePatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateCopyPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateGlobalPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateStorePattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateFragmentPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateConvertPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateRhsPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateWidenPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateDotPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateMergeWarpsPattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateAsyncPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);

@@ -1,15 +1,14 @@
 //===- RhsPatterns.cpp - Right operands by way of registers ---------------===//
 //
 // Tiles of 16-bit elements go from shared memory to the tensor cores by ldmatrix
-// (DotPatterns.cpp), which moves elements of 16 bits only. Codes of 8 bits are
-// loaded by the lane that multiplies them: two neighbours at a time where the
-// contracted axis lies along the tile's lines, else one by one. A lane's loads of
-// one instruction hit different banks, by the same swizzle as that of copies.
+// (DotPatterns.cpp), which moves elements of 16 bits only. Codes of 8 bits and less
+// are loaded by the lane that multiplies them, and become 16-bit floats there
+// (WidenPatterns.cpp).
 //
 //===----------------------------------------------------------------------===//
 #include "Patterns.h"
 
-#include "attn/Support/Elements.h"
+#include <map>
 
 using namespace mlir;
 using namespace mlir::tile;
@@ -30,13 +29,8 @@ public:
     const SharedType::Panel &panel = panels[p];
     int64_t local = column / 16 - panel.chunk;
     Value &offset = offsets[p];
-    if (!offset) {
-      offset = e.mul(line, panel.width);
-      if (type.getSwizzled()) {
-        Value swizzle = e.band(e.shr(line, swizzleShift(panel.width)), panel.width / 16 - 1);
-        offset = e.add(offset, e.mul(swizzle, 16));
-      }
-    }
+    if (!offset)
+      offset = type.getSwizzled() ? e.placeOf(type, panel.width, line, e.i32(0)) : e.mul(line, panel.width);
     Value bytes = type.getSwizzled() ? e.bxor(offset, local * 16) : e.add(offset, local * 16);
     Value chunk = e.sharedAt(e.sharedAt(base, bytes), within);
     return e.sharedAt(chunk, panel.offset + lines * panel.width + column % 16);
@@ -50,79 +44,213 @@ private:
   SmallVector<Value> offsets;
 };
 
+/// Codes one or two at a time, in the order of the features: for what has no runs.
+class SingleCodes {
+public:
+  SingleCodes(Emitter &e, SharedType tile, Value base, FragmentType type)
+      : e(e), bits(tile.getElement().getIntOrFloatBitWidth()),
+        alongLines(type.getAxes()[1] == tile.getColAxis()) {
+    Value pair = e.mul(e.lanes.quad, 2);
+    Value first = e.mul(alongLines ? pair : e.lanes.group, bits); // bit of the lane's first code
+    within = e.shr(first, 3), shift = e.band(first, 7);
+    if (alongLines)
+      lines.emplace_back(e, tile, base, e.lanes.group);
+    else
+      for (int64_t next : {0, 1})
+        lines.emplace_back(e, tile, base, e.add(pair, next));
+  }
+
+  /// The four codes of the block whose corner is (row, column), a byte each.
+  Value block(int64_t row, int64_t column) {
+    Value codes;
+    for (int64_t half : {0, 1}) // columns 2q + 8 half and the next
+      if (alongLines) {
+        int64_t first = (column + 8 * half) * bits;
+        add(codes, two(lines[0].at(row, first / 8, within), first % 8), 16 * half);
+      } else {
+        for (int64_t next : {0, 1})
+          add(codes, one(lines[next].at(column + 8 * half, row * bits / 8, within)), 16 * half + 8 * next);
+      }
+    return codes;
+  }
+
+private:
+  Value load(Value address, int64_t size) {
+    Value loaded = LLVM::LoadOp::create(e.b, e.loc, e.b.getIntegerType(size), address, size / 8);
+    return arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), loaded);
+  }
+  Value shiftLeft(Value x, int64_t by) {
+    return by ? e.b.createOrFold<arith::ShLIOp>(e.loc, x, e.i32(by)) : x;
+  }
+  /// Two neighbours, the first in the low byte.
+  Value two(Value address, int64_t offset) {
+    if (bits == 8)
+      return load(address, 16);
+    Value codes = e.shr(load(address, 8), offset);
+    codes = e.b.createOrFold<arith::ShRUIOp>(e.loc, codes, shift);
+    int64_t mask = (1 << bits) - 1;
+    Value second = shiftLeft(e.band(e.shr(codes, bits), mask), 8);
+    return arith::OrIOp::create(e.b, e.loc, e.band(codes, mask), second);
+  }
+  Value one(Value address) {
+    Value codes = load(address, 8);
+    return bits == 8 ? codes : e.band(e.b.createOrFold<arith::ShRUIOp>(e.loc, codes, shift), (1 << bits) - 1);
+  }
+  void add(Value &codes, Value loaded, int64_t by) {
+    loaded = shiftLeft(loaded, by);
+    codes = codes ? arith::OrIOp::create(e.b, e.loc, codes, loaded).getResult() : loaded;
+  }
+
+  Emitter &e;
+  int64_t bits;
+  bool alongLines;
+  Value within, shift;                 ///< a lane's own byte, and the bits in front of its code in there
+  SmallVector<ByteAddresses, 2> lines; ///< of the first of two neighbours, and of the second
+};
+
+/// Runs of codes as memory holds them, 16 bytes at once where there are as many. Lanes of a quad read one
+/// line where features are contracted, each a quarter of a span; else each quad reads an eighth of four
+/// lines.
+class Runs {
+public:
+  Runs(Emitter &e, SharedType tile, Value base, FragmentType type)
+      : e(e), tile(tile), base(base), type(type), bits(tile.getElement().getIntOrFloatBitWidth()),
+        contracted(type.getFeatureAxis() == 1) {
+    if (contracted)
+      lines.push_back(e.lanes.group);
+    else
+      for (int64_t next : {0, 1})
+        lines.push_back(e.add(e.mul(e.lanes.quad, 2), next));
+  }
+
+  SmallVector<Value> load() {
+    if (contracted) {
+      for (int64_t row = 0; row < type.getSizes()[0]; row += 8)
+        for (FragmentType::Span span : type.getSpans())
+          loadRun(span, 0, row);
+      return words;
+    }
+    for (FragmentType::Span span : type.getSpans())
+      for (int64_t column = 0; column < type.getSizes()[1]; column += 16)
+        for (int64_t i = 0; i < 4; ++i) // columns 2q, 2q + 1, 2q + 8, 2q + 9
+          loadRun(span, i % 2, column + i / 2 * 8);
+    return words;
+  }
+
+private:
+  /// The lane's part of a span, of the line that is `down` (a multiple of 8) below its own.
+  void loadRun(FragmentType::Span span, size_t line, int64_t down) {
+    int64_t first = span.first * bits / 8, run = span.size * bits / 8 / (contracted ? 4 : 8);
+    const SharedType::Panel panel = tile.getPanels()[tile.getPanelOf(first / 16)];
+    for (int64_t byte = 0; byte < run; byte += 16) {
+      Value offset = offsetOf(line, panel, run, first / 16 - panel.chunk + byte / 16);
+      Value from = e.sharedAt(e.sharedAt(base, offset), panel.offset + down * panel.width + first % 16);
+      loadWords(from, std::min<int64_t>(run - byte, 16));
+    }
+  }
+
+  /// Of the lane's run, whose first bytes are `chunk` chunks behind those of the panel's first span.
+  Value offsetOf(size_t line, const SharedType::Panel &panel, int64_t run, int64_t chunk) {
+    Value &offset = offsets[{static_cast<int64_t>(line), panel.width, run, chunk}];
+    if (offset)
+      return offset;
+    Value byte = e.mul(contracted ? e.lanes.quad : e.lanes.group, run), own = e.shr(byte, 4);
+    offset = tile.getSwizzled() ? e.placeOf(tile, panel.width, lines[line], own)
+                                : e.add(e.mul(lines[line], panel.width), e.mul(own, 16));
+    offset = tile.getSwizzled() ? e.bxor(offset, chunk * 16) : e.add(offset, chunk * 16);
+    if (run < 16)
+      offset = e.add(offset, e.band(byte, 15));
+    return offset;
+  }
+
+  void loadWords(Value from, int64_t bytes) {
+    Type i32 = e.b.getI32Type();
+    if (bytes < 4) {
+      Value few = LLVM::LoadOp::create(e.b, e.loc, e.b.getIntegerType(bytes * 8), from, bytes);
+      words.push_back(arith::ExtUIOp::create(e.b, e.loc, i32, few));
+      return;
+    }
+    Value loaded = LLVM::LoadOp::create(e.b, e.loc, VectorType::get(bytes / 4, i32), from, bytes);
+    for (int64_t i = 0; i < bytes / 4; ++i)
+      words.push_back(LLVM::ExtractElementOp::create(e.b, e.loc, loaded, e.i32(i)));
+  }
+
+  Emitter &e;
+  SharedType tile;
+  Value base;
+  FragmentType type;
+  int64_t bits;
+  bool contracted;
+  SmallVector<Value, 2> lines;
+  std::map<std::array<int64_t, 4>, Value> offsets;
+  SmallVector<Value> words;
+};
+
 struct LoadRhsPattern : TilePattern<LoadRhsOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(LoadRhsOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    SharedType tile = op.getTile().getType();
     FragmentType type = op.getFragment().getType();
-    bool alongLines = type.getAxes()[1] == tile.getColAxis();
-    Value pair = e.mul(e.lanes.quad, 2);
-    SmallVector<ByteAddresses, 2> lines; // of the first of two neighbours, and of the second
-    if (alongLines)
-      lines.emplace_back(e, tile, adaptor.getTile(), e.lanes.group);
-    else
-      for (int64_t next : {0, 1})
-        lines.emplace_back(e, tile, adaptor.getTile(), e.add(pair, next));
+    if (type.getOrder()) {
+      rewriter.replaceOpWithMultiple(op, {Runs(e, op.getTile().getType(), adaptor.getTile(), type).load()});
+      return success();
+    }
+    SingleCodes codes(e, op.getTile().getType(), adaptor.getTile(), type);
     SmallVector<Value> registers;
     for (int64_t row = 0; row < type.getSizes()[0]; row += 8)
-      for (int64_t column = 0; column < type.getSizes()[1]; column += 16) {
-        Value codes;
-        for (int64_t half : {0, 1}) // columns 2q + 8 half and the next
-          if (alongLines) {
-            add(e, codes, load(e, lines[0].at(row, column + 8 * half, pair), 16), 16 * half);
-          } else {
-            for (int64_t next : {0, 1})
-              add(e, codes, load(e, lines[next].at(column + 8 * half, row, e.lanes.group), 8),
-                  16 * half + 8 * next);
-          }
-        registers.push_back(codes);
-      }
+      for (int64_t column = 0; column < type.getSizes()[1]; column += 16)
+        registers.push_back(codes.block(row, column));
     rewriter.replaceOpWithMultiple(op, {registers});
     return success();
-  }
-
-  static Value load(Emitter &e, Value address, unsigned bits) {
-    Value loaded = LLVM::LoadOp::create(e.b, e.loc, e.b.getIntegerType(bits), address, bits / 8);
-    return arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), loaded);
-  }
-  static void add(Emitter &e, Value &codes, Value loaded, int64_t shift) {
-    if (shift)
-      loaded = arith::ShLIOp::create(e.b, e.loc, loaded, e.i32(shift));
-    codes = codes ? arith::OrIOp::create(e.b, e.loc, codes, loaded).getResult() : loaded;
   }
 };
 
-/// Two codes at a time become f16, which holds them exactly, and so does bf16 after it.
-struct WidenPattern : TilePattern<WidenOp> {
+/// A lane reads the whole line of each of its coordinates; two neighbours, where they fill 16 bytes at most.
+struct LoadColumnsPattern : TilePattern<LoadColumnsOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(WidenOp op, OneToNOpAdaptor adaptor,
+  LogicalResult matchAndRewrite(LoadColumnsOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    Type source = op.getSource().getType().getElement(), element = op.getResult().getType().getElement();
-    SmallVector<Value> registers;
-    for (Value codes : adaptor.getSource())
-      for (int64_t half : {0, 1}) {
-        Value two = arith::TruncIOp::create(rewriter, op.getLoc(), e.b.getI16Type(), e.shr(codes, 16 * half));
-        registers.push_back(widen(e, two, source, element));
+    SharedType tile = op.getTile().getType();
+    int64_t bytes = tile.getLineBytes(), columns = tile.getCols();
+    SmallVector<SmallVector<Value>> registers(columns);
+    for (auto [column, values] : llvm::zip(op.getColumns(), registers))
+      if (cast<FragmentType>(column.getType()).getLayout() !=
+          cast<FragmentType>(op.getColumns()[0].getType()).getLayout())
+        return op.emitOpError("expected one layout of all columns");
+    bool rows = cast<FragmentType>(op.getColumns()[0].getType()).getLayout() == Layout::Row;
+    int64_t together = !rows && bytes <= 8 ? 2 : 1;
+    Value first =
+        e.sharedAt(adaptor.getTile(), e.mul(rows ? e.lanes.group : e.lanes.quad, rows ? bytes : 2 * bytes));
+    auto type = VectorType::get(together * columns, tile.getElement());
+    for (int64_t block = 0; block < tile.getRows(); block += 8)
+      for (int64_t line = 0; line < (rows ? 1 : 2); line += together) {
+        Value from = e.sharedAt(first, (block + line) * bytes);
+        Value loaded = LLVM::LoadOp::create(rewriter, op.getLoc(), type, from, together * bytes);
+        for (int64_t i = 0; i < together * columns; ++i)
+          registers[i % columns].push_back(
+              LLVM::ExtractElementOp::create(rewriter, op.getLoc(), loaded, e.i32(i)));
       }
-    rewriter.replaceOpWithMultiple(op, {registers});
+    rewriter.replaceOpWithMultiple(op, SmallVector<ValueRange>(registers.begin(), registers.end()));
     return success();
   }
+};
 
-  static Value widen(Emitter &e, Value codes, Type source, Type element) {
-    Value pair = LLVM::BitcastOp::create(e.b, e.loc, VectorType::get(2, e.b.getI8Type()), codes);
-    Value halves = NVVM::ConvertF8x2ToF16x2Op::create(e.b, e.loc, VectorType::get(2, e.b.getF16Type()), pair,
-                                                      /*relu=*/false, source);
-    if (mlir::attn::elementOf(element).dtype == mlir::attn::rt::DType::F16)
-      return LLVM::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), halves);
-    auto wide = [&](int64_t i) -> Value {
-      Value half = LLVM::ExtractElementOp::create(e.b, e.loc, halves, e.i32(i));
-      return arith::ExtFOp::create(e.b, e.loc, e.b.getF32Type(), half);
-    };
-    Value low = wide(0), high = wide(1);
-    return e.pack(low, high, element);
+struct PartPattern : TilePattern<PartOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(PartOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    FragmentType source = op.getSource().getType(), result = op.getResult().getType();
+    ValueRange registers = adaptor.getSource();
+    int64_t rows = source.getSizes()[0] / (source.getLayout() == Layout::Lhs ? 16 : 8);
+    int64_t line = registers.size() / rows, columns = source.getSizes()[1];
+    int64_t size = result.getRegisters() / rows, first = line * int64_t(op.getFirst()) / columns;
+    SmallVector<Value> part;
+    for (int64_t row = 0; row < rows; ++row)
+      llvm::append_range(part, registers.slice(row * line + first, size));
+    rewriter.replaceOpWithMultiple(op, {part});
+    return success();
   }
 };
 
@@ -130,5 +258,5 @@ struct WidenPattern : TilePattern<WidenOp> {
 
 void tile::populateRhsPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                const LaneMap &lanes) {
-  patterns.add<LoadRhsPattern, WidenPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<LoadRhsPattern, LoadColumnsPattern, PartPattern>(converter, patterns.getContext(), lanes);
 }

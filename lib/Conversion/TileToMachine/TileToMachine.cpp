@@ -62,8 +62,11 @@ LaneValues makeLaneValues(func::FuncOp kernel) {
   return values;
 }
 
-/// The machine level has none: they are bytes there.
-bool isSmallFloat(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() == 8; }
+/// The machine level has no floats of 8 bits, nor integers of less: they are bytes there.
+bool isCode(Type type) {
+  int64_t bits = type.getIntOrFloatBitWidth();
+  return bits == 2 || bits == 4 || (isa<FloatType>(type) && bits == 8);
+}
 
 /// What the patterns take for granted. Earlier passes see to it; IR from a file may be anything.
 LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
@@ -78,9 +81,9 @@ LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
     if (auto fragment = dyn_cast<FragmentType>(type); fragment && fragment.getLayout() == Layout::Unassigned)
       return op->emitOpError("expected fragments to have a layout, got ")
              << fragment << "; --tile-infer-layouts gives them one";
-    else if (fragment && isSmallFloat(fragment.getElement()) &&
-             !isa<LoadOp, LoadRhsOp, WidenOp, ConvertOp, UndefinedOp>(op))
-      return op->emitOpError("cannot compute with floats of 8 bits, got ") << fragment;
+    else if (fragment && fragment.getRank() == 2 && isCode(fragment.getElement()) &&
+             !isa<LoadOp, LoadRhsOp, WidenOp, PartOp, ConvertOp, UndefinedOp>(op))
+      return op->emitOpError("cannot compute with codes, got ") << fragment;
   if (auto alloc = dyn_cast<AllocOp>(op); alloc && !alloc.getOffset())
     return op->emitOpError("expected an offset; --tile-allocate-shared sets it");
   auto gather = dyn_cast<GatherOp>(op);
@@ -106,7 +109,7 @@ LogicalResult verifyLowerable(Operation *op, gpu::GPUModuleOp module) {
   if (lookup)
     return success();
   for (Value target : gather.getTargets())
-    if (auto tile = cast<SharedType>(target.getType()); !tile.getSwizzled())
+    if (auto tile = cast<SharedType>(target.getType()); !tile.getSwizzled() && tile.getLineBytes() > 16)
       return op->emitOpError("expected swizzled tiles, got ")
              << tile << "; --tile-infer-layouts swizzles them";
   return success();
@@ -143,9 +146,11 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
     populateLanePatterns(converter, patterns, lanes);
     populateCopyPatterns(converter, patterns, lanes);
     populateGlobalPatterns(converter, patterns, lanes);
+    populateStorePattern(converter, patterns, lanes);
     populateFragmentPatterns(converter, patterns, lanes);
     populateConvertPatterns(converter, patterns, lanes);
     populateRhsPatterns(converter, patterns, lanes);
+    populateWidenPatterns(converter, patterns, lanes);
     populateDotPatterns(converter, patterns, lanes);
     populateMergeWarpsPattern(converter, patterns, lanes);
     populateAsyncPatterns(converter, patterns, lanes);

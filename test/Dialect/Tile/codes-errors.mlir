@@ -1,7 +1,7 @@
 // RUN: attn-opt %s -split-input-file -verify-diagnostics
 
 func.func @f(%k: !tile.shared<key 16, feature 64, bf16>) {
-  // expected-error @+1 {{expected tile and fragment of one type of 8 bits, got '!tile.shared<key 16, feature 64, bf16>' and}}
+  // expected-error @+1 {{expected tile and fragment of one type of codes, of 8 bits or less, got '!tile.shared<key 16, feature 64, bf16>' and}}
   %0 = tile.load_rhs %k : <key 16, feature 64, bf16> -> <[key 16, feature 64], bf16>
   return
 }
@@ -32,16 +32,16 @@ func.func @f(%k: !tile.shared<key 16, feature 64, f8E4M3FN, boxes 16>) {
 
 // -----
 
-func.func @f(%c: !tile.fragment<[key 16, feature 64], f8E5M2>) {
-  // expected-error @+1 {{expected f8E4M3FN to become f16 or bf16, got}}
-  %0 = tile.widen %c : <[key 16, feature 64], f8E5M2> -> <[key 16, feature 64], bf16>
+func.func @f(%c: !tile.fragment<[key 16, feature 64], f8E4M3>) {
+  // expected-error @+1 {{expected f8E4M3FN, f8E5M2, i8, i4 or i2 to become f16 or bf16, got}}
+  %0 = tile.widen %c : <[key 16, feature 64], f8E4M3> -> <[key 16, feature 64], bf16>
   return
 }
 
 // -----
 
 func.func @f(%c: !tile.fragment<[key 16, feature 64], f8E4M3FN>) {
-  // expected-error @+1 {{expected f8E4M3FN to become f16 or bf16, got}}
+  // expected-error @+1 {{expected f8E4M3FN, f8E5M2, i8, i4 or i2 to become f16 or bf16, got}}
   %0 = tile.widen %c : <[key 16, feature 64], f8E4M3FN> -> <[key 16, feature 64], f32>
   return
 }
@@ -79,3 +79,107 @@ func.func @f(%c: !tile.fragment<[key 16, feature 64], bf16, lhs>) {
   %0 = tile.convert %c : <[key 16, feature 64], bf16, lhs> -> <[key 16, feature 64], bf16, rhs>
   return
 }
+
+// -----
+
+func.func @f(%k: !tile.shared<key 16, feature 64, i4>) {
+  // expected-error @+1 {{expected groups of a multiple of 16 that divides the tile's 64 features, got 48}}
+  %0 = tile.load_rhs %k per 48 : <key 16, feature 64, i4> -> <[key 16, feature 64], i4>
+  return
+}
+
+// -----
+
+func.func @f(%c: !tile.fragment<[feature 64, key 16], i4>, %s: !tile.fragment<[key 16], bf16>) {
+  // expected-error @+1 {{expected factors and terms of columns, in the result's element type, got}}
+  %0 = tile.widen %c times %s : <[feature 64, key 16], i4> times !tile.fragment<[key 16], bf16> -> <[feature 64, key 16], f16>
+  return
+}
+
+// -----
+
+func.func @f(%c: !tile.fragment<[feature 64, key 16], i4>, %s: !tile.fragment<[key 16], f16>) {
+  // expected-error @+1 {{expected as many terms as factors, 1, got 2}}
+  %0 = tile.widen %c times %s plus %s, %s : <[feature 64, key 16], i4> times !tile.fragment<[key 16], f16> plus !tile.fragment<[key 16], f16>, !tile.fragment<[key 16], f16> -> <[feature 64, key 16], f16>
+  return
+}
+
+// -----
+
+func.func @f(%c: !tile.fragment<[feature 64, key 16], i4>) {
+  // expected-error @+1 {{leaves integers biased whose columns are features, and that without factors; got}}
+  %0 = tile.widen biased %c : <[feature 64, key 16], i4> -> <[feature 64, key 16], f16>
+  return
+}
+
+// -----
+
+func.func @f(%m: !tile.shared<key 16, feature 2, f16>) {
+  // expected-error @+1 {{expected as many results as '!tile.shared<key 16, feature 2, f16>' has columns, got 1}}
+  %0 = tile.load_columns %m : !tile.shared<key 16, feature 2, f16> -> !tile.fragment<[key 16], f16>
+  return
+}
+
+// -----
+
+func.func @f(%m: !tile.shared<key 16, feature 16, f16>) {
+  // expected-error @+1 {{expected a tile with lines of 4, 8 or 16 bytes of f16, bf16 or f32, got}}
+  %0 = tile.load_columns %m : !tile.shared<key 16, feature 16, f16> -> !tile.fragment<[key 16], f16>
+  return
+}
+
+// -----
+
+func.func @f(%q: !tile.fragment<[query 16, feature 64], f16>) {
+  // expected-error @+1 {{expected blocks of 16 of the 64 columns, got 32 from 40 on}}
+  %0 = tile.part %q from 40 : <[query 16, feature 64], f16> -> <[query 16, feature 32], f16>
+  return
+}
+
+// -----
+
+func.func @f(%q: !tile.fragment<[query 16, feature 64], f16>) {
+  // expected-error @+1 {{expected a left operand of bf16 and the same of f16, got}}
+  %0, %1 = tile.narrow %q : <[query 16, feature 64], f16> -> <[query 16, feature 64], f16>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expected codes of i8, i4 or i2, got 'f8E4M3FN'}}
+func.func @f() { %0 = tile.biases f8E4M3FN -> <[key 16, feature 64], f16> return }
+
+// -----
+
+!rhs = !tile.fragment<[key 16, feature 64], f16, rhs, runs 64 by 4>
+!acc = !tile.fragment<[query 16, key 16], f32, acc>
+func.func @f(%q: !tile.fragment<[query 16, feature 64], f16, lhs, runs 64>, %k: !rhs, %s: !acc) {
+  // expected-error @+1 {{expected features in the order of the right operand, '!tile.fragment<[key 16, feature 64], f16, rhs, runs 64 by 4>', got}}
+  %0 = tile.dot %q, %k, %s : !tile.fragment<[query 16, feature 64], f16, lhs, runs 64>, !rhs, !acc -> !acc
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expected runs of a power of two of features, 16 to 1024, got 48}}
+func.func private @f(!tile.fragment<[query 16, feature 96], f16, lhs, runs 48>)
+
+// -----
+
+// expected-error @+1 {{expected a step of 4 or 8, of features that are contracted, got 4}}
+func.func private @f(!tile.fragment<[query 16, feature 64], f32, acc, runs 64 by 4>)
+
+// -----
+
+// expected-error @+1 {{expected longer runs of 'i2' than spans of 32 make}}
+func.func private @f(!tile.fragment<[key 16, feature 32], i2, rhs, runs 32 by 8>)
+
+// -----
+
+// expected-error @+1 {{expected runs of features of a right operand, or of the columns of a left one or of an accumulator}}
+func.func private @f(!tile.fragment<[query 16, key 64], f32, acc, runs 64>)
+
+// -----
+
+// expected-error @+1 {{expected lines of whole bytes, got 3 elements of 'i4'}}
+func.func private @f(!tile.shared<key 16, feature 3, i4>)

@@ -16,21 +16,83 @@ gpu.module @kernels {
     %queries = tile.load %q at %i : !tile.shared<query 16, feature 64, bf16> -> !queries
     %none = tile.splat %x : f32 -> !scores
     // CHECK: %[[C:.*]] = tile.load_rhs %{{.*}} : <key 16, feature 64, f8E4M3FN> -> <[key 16, feature 64], f8E4M3FN>
-    // INFER: tile.load_rhs {{.*}} -> <[key 16, feature 64], f8E4M3FN, rhs>
+    // INFER: tile.load_rhs {{.*}} -> <[key 16, feature 64], f8E4M3FN, rhs, runs 64>
     %codes = tile.load_rhs %k : !keys -> !tile.fragment<[key 16, feature 64], f8E4M3FN>
     // CHECK: %[[W:.*]] = tile.widen %[[C]] : <[key 16, feature 64], f8E4M3FN> -> <[key 16, feature 64], bf16>
-    // INFER: tile.widen {{.*}} -> <[key 16, feature 64], bf16, rhs>
+    // INFER: tile.widen {{.*}} -> <[key 16, feature 64], bf16, rhs, runs 64>
     %wide = tile.widen %codes : !tile.fragment<[key 16, feature 64], f8E4M3FN> -> !tile.fragment<[key 16, feature 64], bf16>
     // CHECK: tile.dot %{{.*}}, %[[W]], %{{.*}} : !tile.fragment<[query 16, feature 64], bf16>, !tile.fragment<[key 16, feature 64], bf16>, <[query 16, key 16], f32>
-    // INFER: tile.dot {{.*}} : !tile.fragment<[query 16, feature 64], bf16, lhs>, !tile.fragment<[key 16, feature 64], bf16, rhs>
+    // INFER: tile.dot {{.*}} : !tile.fragment<[query 16, feature 64], bf16, lhs, runs 64>, !tile.fragment<[key 16, feature 64], bf16, rhs, runs 64>, <[query 16, key 16], f32, acc> ->
     %s = tile.dot %queries, %wide, %none : !queries, !tile.fragment<[key 16, feature 64], bf16>, !scores -> !scores
     %p = tile.cast %s : !scores -> !tile.fragment<[query 16, key 16], bf16>
     // CHECK: tile.load_rhs %{{.*}} : <key 16, feature 64, f8E4M3FN> -> <[feature 64, key 16], f8E4M3FN>
     %values = tile.load_rhs %k : !keys -> !tile.fragment<[feature 64, key 16], f8E4M3FN>
     %wideValues = tile.widen %values : !tile.fragment<[feature 64, key 16], f8E4M3FN> -> !tile.fragment<[feature 64, key 16], bf16>
     %zero = tile.splat %x : f32 -> !acc
-    // INFER: tile.dot {{.*}} : !tile.fragment<[query 16, key 16], bf16, lhs>, !tile.fragment<[feature 64, key 16], bf16, rhs>
+    // INFER: tile.dot {{.*}} : !tile.fragment<[query 16, key 16], bf16, lhs>, !tile.fragment<[feature 64, key 16], bf16, rhs, runs 64>, <[query 16, feature 64], f32, acc, runs 64> ->
     %o = tile.dot %p, %wideValues, %zero : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 64, key 16], bf16>, !acc -> !acc
+    return
+  }
+
+  // Two stores, one of them in groups: each has its order of the queries, of which the tile is read once more; both add
+  // to one accumulator, in the shorter of their runs. A loop carries it, a map scales it.
+  // INFER-LABEL: func.func @several
+  // INFER: tile.load {{.*}} -> <[query 16, feature 128], bf16, lhs, runs 128>
+  // INFER: tile.load {{.*}} -> <[query 16, feature 128], bf16, lhs, runs 64 by 4>
+  // INFER: %[[P:.*]] = tile.part {{.*}} from 64 : <[query 16, feature 128], bf16, lhs, runs 64 by 4>
+  // INFER: scf.for {{.*}} -> (!tile.fragment<[query 16, feature 128], f32, acc, runs 64>)
+  // INFER: tile.dot {{.*}}runs 128>
+  // INFER: tile.dot %[[P]],
+  // INFER: tile.map {{.*}} : !tile.fragment<[query 16, feature 128], f32, acc, runs 64>, !tile.fragment<[query 16], f32, row>
+  // INFER: tile.store {{.*}} : <[query 16, feature 128], f32, acc, runs 64>
+  func.func @several(%x: f32, %i: i32, %end: i32, %out: !tile.buffer<f32>) {
+    %q = tile.alloc : !tile.shared<query 16, feature 128, bf16>
+    %k8 = tile.alloc : !tile.shared<key 16, feature 128, i8>
+    %k4 = tile.alloc : !tile.shared<key 16, feature 128, i4>
+    %queries = tile.load %q at %i : !tile.shared<query 16, feature 128, bf16> -> !tile.fragment<[query 16, feature 128], bf16>
+    %part = tile.part %queries from 64 : <[query 16, feature 128], bf16> -> <[query 16, feature 64], bf16>
+    %zero = tile.splat %x : f32 -> !tile.fragment<[query 16, feature 128], f32>
+    %none = tile.splat %x : f32 -> !scores
+    %o = scf.for %j = %i to %end step %end iter_args(%acc = %zero) -> (!tile.fragment<[query 16, feature 128], f32>) : i32 {
+      %c8 = tile.load_rhs %k8 : !tile.shared<key 16, feature 128, i8> -> !tile.fragment<[key 16, feature 128], i8>
+      %w8 = tile.widen %c8 : !tile.fragment<[key 16, feature 128], i8> -> !tile.fragment<[key 16, feature 128], bf16>
+      %s0 = tile.dot %queries, %w8, %none : !tile.fragment<[query 16, feature 128], bf16>, !tile.fragment<[key 16, feature 128], bf16>, !scores -> !scores
+      %c4 = tile.load_rhs %k4 per 64 : !tile.shared<key 16, feature 128, i4> -> !tile.fragment<[key 16, feature 128], i4>
+      %w4 = tile.widen %c4 : !tile.fragment<[key 16, feature 128], i4> -> !tile.fragment<[key 16, feature 128], bf16>
+      %p4 = tile.part %w4 from 64 : <[key 16, feature 128], bf16> -> <[key 16, feature 64], bf16>
+      %s = tile.dot %part, %p4, %s0 : !tile.fragment<[query 16, feature 64], bf16>, !tile.fragment<[key 16, feature 64], bf16>, !scores -> !scores
+      %p = tile.cast %s : !scores -> !tile.fragment<[query 16, key 16], bf16>
+      %v8 = tile.load_rhs %k8 : !tile.shared<key 16, feature 128, i8> -> !tile.fragment<[feature 128, key 16], i8>
+      %wv8 = tile.widen %v8 : !tile.fragment<[feature 128, key 16], i8> -> !tile.fragment<[feature 128, key 16], bf16>
+      %v4 = tile.load_rhs %k4 per 64 : !tile.shared<key 16, feature 128, i4> -> !tile.fragment<[feature 128, key 16], i4>
+      %wv4 = tile.widen %v4 : !tile.fragment<[feature 128, key 16], i4> -> !tile.fragment<[feature 128, key 16], bf16>
+      %a = tile.dot %p, %wv8, %acc : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 128, key 16], bf16>, !tile.fragment<[query 16, feature 128], f32> -> !tile.fragment<[query 16, feature 128], f32>
+      %b = tile.dot %p, %wv4, %a : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 128, key 16], bf16>, !tile.fragment<[query 16, feature 128], f32> -> !tile.fragment<[query 16, feature 128], f32>
+      %m = tile.reduce max %s : !scores -> !tile.fragment<[query 16], f32>
+      %scaled = tile.map %b, %m {
+      ^bb0(%y: f32, %z: f32):
+        %product = arith.mulf %y, %z : f32
+        tile.yield %product : f32
+      } : !tile.fragment<[query 16, feature 128], f32>, !tile.fragment<[query 16], f32> -> !tile.fragment<[query 16, feature 128], f32>
+      scf.yield %scaled : !tile.fragment<[query 16, feature 128], f32>
+    }
+    tile.store %o to %out lines %i {
+    ^bb0(%line: i32):
+      %w = arith.extsi %line : i32 to i64
+      tile.yield %w : i64
+    } : !tile.fragment<[query 16, feature 128], f32> -> !tile.buffer<f32>
+    return
+  }
+
+  // Tiles of 16-bit elements have features as they come, and so has what is added to the same accumulator.
+  // INFER-LABEL: func.func @mixed
+  // INFER: tile.load_rhs {{.*}} -> <[feature 64, key 16], i8, rhs>
+  // INFER: tile.dot {{.*}} -> <[query 16, feature 64], f32, acc>
+  func.func @mixed(%p: !tile.fragment<[query 16, key 16], bf16>, %v8: !tile.shared<key 16, feature 64, i8>, %v16: !tile.shared<key 16, feature 64, bf16>, %acc: !acc) {
+    %codes = tile.load_rhs %v8 : !tile.shared<key 16, feature 64, i8> -> !tile.fragment<[feature 64, key 16], i8>
+    %wide = tile.widen %codes : !tile.fragment<[feature 64, key 16], i8> -> !tile.fragment<[feature 64, key 16], bf16>
+    %a = tile.dot %p, %wide, %acc : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 64, key 16], bf16>, !acc -> !acc
+    %b = tile.dot %p, %v16, %a : !tile.fragment<[query 16, key 16], bf16>, !tile.shared<key 16, feature 64, bf16>, !acc -> !acc
     return
   }
 }

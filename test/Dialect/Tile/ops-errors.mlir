@@ -231,9 +231,9 @@ func.func @f(%x: i32) {
 
 // -----
 
-func.func @f(%x: bf16) {
-  // expected-error @+1 {{has no scalars in a fragment of layout 'lhs'}}
-  %0 = tile.splat %x : bf16 -> <[query 16, key 16], bf16, lhs>
+func.func @f(%x: f32) {
+  // expected-error @+1 {{expected elements of f16 or bf16 in layout 'lhs' or 'rhs', got}}
+  %0 = tile.splat %x : f32 -> <[query 16, key 16], f32, lhs>
   return
 }
 

@@ -20,7 +20,7 @@ func.func private @cols(!tile.shared<key 16, feature 65537, bf16>)
 
 // -----
 
-// expected-error @+1 {{expected an element type of 8, 16, 32 or 64 bits, got 'index'}}
+// expected-error @+1 {{expected an element type of 8, 16, 32 or 64 bits, i4 or i2, got 'index'}}
 func.func private @shared_element(!tile.shared<key 16, feature 64, index>)
 
 // -----
@@ -30,7 +30,7 @@ func.func private @swizzle(!tile.shared<key 16, feature 40, bf16, swizzled>)
 
 // -----
 
-// expected-error @+1 {{expected an element type of 8, 16, 32 or 64 bits, got 'i1'}}
+// expected-error @+1 {{expected an element type of 8, 16, 32 or 64 bits, i4 or i2, got 'i1'}}
 func.func private @buffer(!tile.buffer<i1>)
 
 // -----
@@ -65,7 +65,7 @@ func.func private @fragment_element(!tile.fragment<[query 16], index>)
 
 // -----
 
-// expected-error @+1 {{expected a layout or 'partial', got 'diagonal'}}
+// expected-error @+1 {{expected a layout, 'runs' or 'partial', got 'diagonal'}}
 func.func private @layout(!tile.fragment<[query 16], f32, diagonal>)
 
 // -----
@@ -125,7 +125,7 @@ func.func private @rhs_contracted(!tile.fragment<[key 8, feature 24], bf16, rhs>
 
 // -----
 
-// expected-error @+1 {{expected elements of 8 or 16 bits in layout 'rhs', got 'f32'}}
+// expected-error @+1 {{expected elements of 2, 4, 8 or 16 bits in layout 'rhs', got 'f32'}}
 func.func private @rhs_element(!tile.fragment<[key 8, feature 16], f32, rhs>)
 
 // -----

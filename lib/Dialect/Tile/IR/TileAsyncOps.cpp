@@ -51,6 +51,9 @@ LogicalResult FetchOp::verify() {
     return emitOpError("expected barriers and which of them, or neither");
   SharedType tile = getTarget().getType();
   int64_t lines = getLines();
+  if (tile.holdsCodes())
+    return emitOpError("knows the hardware's swizzles, which tiles of codes do not have, ")
+           << tile << "; tile.gather can";
   if (lines < 8 || lines % 8 != 0 || tile.getRows() % lines != 0 || tile.getRows() / lines > 32)
     return emitOpError("expected boxes of a multiple of 8 lines, at most 32 of which make the ")
            << tile.getRows() << " lines of the tile, got " << lines;

@@ -61,6 +61,8 @@ static LogicalResult verifyBroadcast(Operation *op, ValueRange inputs, FragmentT
         return op->emitOpError("expected the extents along '") << stringifyAxis(axis) << "' to agree";
     }
     bool same = type.getRank() == result.getRank();
+    if (same && type.getOrder() != result.getOrder())
+      return op->emitOpError("expected features in the result's order, got ") << type << " for " << result;
     if (same && type.getAxes() != result.getAxes())
       return op->emitOpError("expected the axes in the result's order, got ") << type << " for " << result;
     Layout expected = same                                       ? result.getLayout()
@@ -149,7 +151,10 @@ LogicalResult GatherOp::verify() {
   for (auto [i, source, target, stride] : llvm::enumerate(getSources(), getTargets(), getStrides())) {
     auto tile = cast<SharedType>(target.getType());
     int64_t features = getFeatures() ? (*getFeatures())[i] : tile.getCols();
-    int64_t chunk = 128 / tile.getElement().getIntOrFloatBitWidth();
+    // Lines shorter than a chunk are copied whole.
+    int64_t chunk = std::min<int64_t>(128 / tile.getElement().getIntOrFloatBitWidth(), tile.getCols());
+    if (tile.getLineBytes() < 16 && tile.getLineBytes() != 4 && tile.getLineBytes() != 8)
+      return emitOpError("expected lines of 4 or 8 bytes, or of a multiple of 16, got ") << tile;
     if (features < chunk || features > tile.getCols() || (getFeatures() && features % chunk != 0))
       return emitOpError("expected features in chunks of ")
              << chunk << ", at most the " << tile.getCols() << " of a line, got " << features;
@@ -203,8 +208,8 @@ LogicalResult LoadOp::verify() {
 LogicalResult LoadRhsOp::verify() {
   SharedType tile = getTile().getType();
   FragmentType fragment = getFragment().getType();
-  if (tile.getElement().getIntOrFloatBitWidth() != 8 || fragment.getElement() != tile.getElement())
-    return emitOpError("expected tile and fragment of one type of 8 bits, got ")
+  if (!tile.holdsCodes() || fragment.getElement() != tile.getElement())
+    return emitOpError("expected tile and fragment of one type of codes, of 8 bits or less, got ")
            << tile << " and " << fragment;
   if (tile.getBoxes())
     return emitOpError("cannot read a tile cut into boxes, ") << tile;
@@ -217,6 +222,26 @@ LogicalResult LoadRhsOp::verify() {
     return emitOpError("expected all of ") << tile << ", multiples of 16 along both axes, got " << fragment;
   if (!mayHaveLayout(fragment, Layout::Rhs))
     return emitOpError("expected layout 'rhs', got ") << fragment;
+  if (int64_t group = getGroup().value_or(16); group < 16 || group % 16 != 0 || tile.getCols() % group != 0)
+    return emitOpError("expected groups of a multiple of 16 that divides the tile's ")
+           << tile.getCols() << " features, got " << group;
+  return success();
+}
+
+LogicalResult LoadColumnsOp::verify() {
+  SharedType tile = getTile().getType();
+  int64_t bytes = tile.getLineBytes();
+  Type element = tile.getElement();
+  if (tile.getSwizzled() || tile.getBoxes() || (bytes != 4 && bytes != 8 && bytes != 16) ||
+      !(element.isF16() || element.isBF16() || element.isF32()))
+    return emitOpError("expected a tile with lines of 4, 8 or 16 bytes of f16, bf16 or f32, got ") << tile;
+  if (static_cast<int64_t>(getNumResults()) != tile.getCols())
+    return emitOpError("expected as many results as ") << tile << " has columns, got " << getNumResults();
+  for (Type type : getResultTypes())
+    if (auto column = cast<FragmentType>(type);
+        column.getRank() != 1 || column.getAxes()[0] != tile.getRowAxis() ||
+        column.getSizes()[0] != tile.getRows() || column.getElement() != element || column.getPartial())
+      return emitOpError("expected a fragment over the lines of ") << tile << ", got " << column;
   return success();
 }
 
@@ -226,8 +251,9 @@ LogicalResult LoadRhsOp::verify() {
 
 LogicalResult SplatOp::verify() {
   FragmentType fragment = getFragment().getType();
-  if (fragment.getLayout() == Layout::Lhs || fragment.getLayout() == Layout::Rhs)
-    return emitOpError("has no scalars in a fragment of layout 'lhs' or 'rhs': elements share a register");
+  bool packed = fragment.getLayout() == Layout::Lhs || fragment.getLayout() == Layout::Rhs;
+  if (packed && !mlir::attn::isMultiplied(fragment.getElement()))
+    return emitOpError("expected elements of f16 or bf16 in layout 'lhs' or 'rhs', got ") << fragment;
   if (getValue().getType() != fragment.getElement())
     return emitOpError("expected a scalar of ") << fragment.getElement() << ", got " << getValue().getType();
   return success();
@@ -335,13 +361,74 @@ LogicalResult ConvertOp::verify() {
   return success();
 }
 
+/// Codes that `tile.widen` knows.
+static bool isCode(Type type) {
+  return isa<Float8E4M3FNType, Float8E5M2Type>(type) || type.isSignlessInteger(8) ||
+         type.isSignlessInteger(4) || type.isSignlessInteger(2);
+}
+
 LogicalResult WidenOp::verify() {
   FragmentType source = getSource().getType(), result = getResult().getType();
-  if (!isa<Float8E4M3FNType>(source.getElement()) || !mlir::attn::isMultiplied(result.getElement()))
-    return emitOpError("expected f8E4M3FN to become f16 or bf16, got ") << source << " and " << result;
+  if (!isCode(source.getElement()) || !mlir::attn::isMultiplied(result.getElement()))
+    return emitOpError("expected f8E4M3FN, f8E5M2, i8, i4 or i2 to become f16 or bf16, got ")
+           << source << " and " << result;
   if (source.getAxes() != result.getAxes() || source.getSizes() != result.getSizes() ||
-      source.getRank() != 2 || !mayHaveLayout(source, Layout::Rhs) || !mayHaveLayout(result, Layout::Rhs))
+      source.getRank() != 2 || !mayHaveLayout(source, Layout::Rhs) || !mayHaveLayout(result, Layout::Rhs) ||
+      source.getOrder() != result.getOrder())
     return emitOpError("expected right operands of the same axes, got ") << source << " and " << result;
+  if (!getZeros().empty() && getZeros().size() != getScales().size())
+    return emitOpError("expected as many terms as factors, ")
+           << getScales().size() << ", got " << getZeros().size();
+  if (getBiased() &&
+      (isa<FloatType>(source.getElement()) || !getScales().empty() || source.getFeatureAxis() != 1))
+    return emitOpError("leaves integers biased whose columns are features, and that without factors; got ")
+           << source;
+  int64_t groups = getScales().size();
+  if (groups && source.getSizes()[0] % (16 * groups) != 0)
+    return emitOpError("expected factors of groups of a multiple of 16 rows, got ")
+           << groups << " for " << source.getSizes()[0] << " rows";
+  for (Value column : getOperation()->getOperands().drop_front())
+    if (auto type = cast<FragmentType>(column.getType());
+        type.getRank() != 1 || type.getAxes()[0] != source.getAxes()[1] ||
+        type.getSizes()[0] != source.getSizes()[1] || type.getElement() != result.getElement() ||
+        type.getPartial() || !mayHaveLayout(type, Layout::Col))
+      return emitOpError("expected factors and terms of columns, in the result's element type, got ") << type;
+  return success();
+}
+
+LogicalResult BiasesOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  if (!isCode(getCodes()) || isa<FloatType>(getCodes()))
+    return emitOpError("expected codes of i8, i4 or i2, got ") << getCodes();
+  if (fragment.getRank() != 2 || !mlir::attn::isMultiplied(fragment.getElement()) ||
+      fragment.getFeatureAxis() != 1 || !mayHaveLayout(fragment, Layout::Rhs))
+    return emitOpError("expected a right operand of f16 or bf16, features its columns, got ") << fragment;
+  return success();
+}
+
+LogicalResult NarrowOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (!source.getElement().isBF16() || !result.getElement().isF16() || source.getAxes() != result.getAxes() ||
+      source.getSizes() != result.getSizes() || source.getOrder() != result.getOrder() ||
+      source.getRank() != 2 || !mayHaveLayout(source, Layout::Lhs) || !mayHaveLayout(result, Layout::Lhs))
+    return emitOpError("expected a left operand of bf16 and the same of f16, got ")
+           << source << " and " << result;
+  return success();
+}
+
+LogicalResult PartOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  auto isPacked = [](FragmentType type) {
+    return mayHaveLayout(type, Layout::Lhs) || mayHaveLayout(type, Layout::Rhs);
+  };
+  if (source.getRank() != 2 || !isPacked(source) || source.getLayout() != result.getLayout() ||
+      source.getOrder() != result.getOrder() || source.getAxes() != result.getAxes() ||
+      source.getElement() != result.getElement() || source.getSizes()[0] != result.getSizes()[0])
+    return emitOpError("expected an operand of a dot and columns of it, got ") << source << " and " << result;
+  int64_t first = getFirst(), size = result.getSizes()[1];
+  if (first % 16 != 0 || size % 16 != 0 || first + size > source.getSizes()[1])
+    return emitOpError("expected blocks of 16 of the ")
+           << source.getSizes()[1] << " columns, got " << size << " from " << first << " on";
   return success();
 }
 
@@ -415,6 +502,17 @@ LogicalResult DotOp::verify() {
     return emitOpError("expected accumulator and result of [")
            << stringifyAxis(lhsRow) << " " << rows << ", " << stringifyAxis(rhs->kept) << " " << width
            << "], got " << acc;
+  // Features in runs are so in both operands, or in what is kept of them.
+  auto orderOf = [](Value value) {
+    auto fragment = dyn_cast<FragmentType>(value.getType());
+    return fragment ? fragment.getOrder() : FeatureOrder();
+  };
+  FeatureOrder right = orderOf(getRhs()), none;
+  bool contracts = contracted == Axis::Feature;
+  if ((isa<FragmentType>(getLhs().getType()) && orderOf(getLhs()) != (contracts ? right : none)) ||
+      acc.getOrder() != (contracts ? none : right))
+    return emitOpError("expected features in the order of the right operand, ")
+           << getRhs().getType() << ", got " << getLhs().getType() << " and " << acc;
   if (rows % 16 != 0 || depth % 16 != 0 || width % 16 != 0)
     return emitOpError("expected multiples of 16 along all axes, got ")
            << rows << " x " << width << ", contracted over " << depth;

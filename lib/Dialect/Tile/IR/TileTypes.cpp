@@ -19,11 +19,13 @@ static ParseResult parseExtent(AsmParser &parser, Axis &axis, int64_t &size) {
   return parser.parseInteger(size);
 }
 
-/// Elements of memory: scalars of whole bytes.
+/// Elements of memory: scalars of whole bytes, or codes of which bytes are.
 static LogicalResult verifyElement(function_ref<InFlightDiagnostic()> emitError, Type element) {
   if (element.isIntOrFloat() && llvm::is_contained({8, 16, 32, 64}, element.getIntOrFloatBitWidth()))
     return success();
-  return emitError() << "expected an element type of 8, 16, 32 or 64 bits, got " << element;
+  if (element.isSignlessInteger(4) || element.isSignlessInteger(2))
+    return success();
+  return emitError() << "expected an element type of 8, 16, 32 or 64 bits, i4 or i2, got " << element;
 }
 
 /// No tile comes near this; products of sizes stay far from overflow.
@@ -76,6 +78,8 @@ LogicalResult SharedType::verify(function_ref<InFlightDiagnostic()> emitError, A
       failed(verifyElement(emitError, element)))
     return failure();
   int64_t lineBytes = cols * element.getIntOrFloatBitWidth() / 8;
+  if (cols * element.getIntOrFloatBitWidth() % 8 != 0)
+    return emitError() << "expected lines of whole bytes, got " << cols << " elements of " << element;
   if (swizzled && lineBytes % 32 != 0)
     return emitError() << "expected the lines of a swizzled tile to be a multiple of 32 bytes, got "
                        << lineBytes;
@@ -171,6 +175,7 @@ Type FragmentType::parse(AsmParser &parser) {
       parser.parseComma() || parser.parseType(element))
     return {};
   Layout layout = Layout::Unassigned;
+  FeatureOrder order;
   bool partial = false;
   while (succeeded(parser.parseOptionalComma())) {
     StringRef keyword;
@@ -178,17 +183,21 @@ Type FragmentType::parse(AsmParser &parser) {
       return {};
     if (keyword == "partial") {
       partial = true;
+    } else if (keyword == "runs") {
+      if (parser.parseInteger(order.runs) ||
+          (succeeded(parser.parseOptionalKeyword("by")) && parser.parseInteger(order.step)))
+        return {};
     } else if (std::optional<Layout> parsed = symbolizeLayout(keyword)) {
       layout = *parsed;
     } else {
-      parser.emitError(loc, "expected a layout or 'partial', got '") << keyword << "'";
+      parser.emitError(loc, "expected a layout, 'runs' or 'partial', got '") << keyword << "'";
       return {};
     }
   }
   if (parser.parseGreater())
     return {};
   return parser.getChecked<FragmentType>(loc, parser.getContext(), ArrayRef<Axis>(axes),
-                                         ArrayRef<int64_t>(sizes), element, layout, partial);
+                                         ArrayRef<int64_t>(sizes), element, layout, partial, order);
 }
 
 void FragmentType::print(AsmPrinter &printer) const {
@@ -199,11 +208,57 @@ void FragmentType::print(AsmPrinter &printer) const {
   printer << "], " << getElement();
   if (getLayout() != Layout::Unassigned)
     printer << ", " << stringifyLayout(getLayout());
+  if (getOrder())
+    printer << ", runs " << getOrder().runs;
+  if (getOrder().step != 1)
+    printer << " by " << getOrder().step;
   printer << (getPartial() ? ", partial>" : ">");
 }
 
+static SmallVector<FragmentType::Span> spansOf(int64_t features, int64_t runs) {
+  SmallVector<FragmentType::Span> spans;
+  int64_t first = 0;
+  for (int64_t size : {runs, runs / 2, runs / 4})
+    for (; size && first + size <= features; first += size)
+      spans.push_back({first, size});
+  return spans;
+}
+
+/// Registers that hold a run of codes, as memory holds them.
+static int64_t wordsOf(int64_t codes, int64_t bits) { return llvm::divideCeil(codes * bits, 32); }
+
+static LogicalResult verifyOrder(function_ref<InFlightDiagnostic()> emitError, ArrayRef<Axis> axes,
+                                 ArrayRef<int64_t> sizes, Type element, Layout layout, FeatureOrder order) {
+  auto axis = llvm::find(axes, Axis::Feature);
+  bool rows = axis == axes.begin();
+  if (axis == axes.end() || axes.size() != 2 || (layout != Layout::Rhs && rows) ||
+      !llvm::is_contained({Layout::Lhs, Layout::Rhs, Layout::Acc}, layout))
+    return emitError()
+           << "expected runs of features of a right operand, or of the columns of a left one or of an "
+              "accumulator";
+  if (order.runs < 16 || order.runs > 1024 || !llvm::isPowerOf2_64(order.runs))
+    return emitError() << "expected runs of a power of two of features, 16 to 1024, got " << order.runs;
+  bool contracted = layout == Layout::Lhs || (layout == Layout::Rhs && !rows);
+  if (order.step != 1 && (!contracted || (order.step != 4 && order.step != 8)))
+    return emitError() << "expected a step of 4 or 8, of features that are contracted, got " << order.step;
+  int64_t bits = element.getIntOrFloatBitWidth(), features = sizes[axis - axes.begin()], covered = 0;
+  for (FragmentType::Span span : spansOf(features, order.runs)) {
+    covered += span.size;
+    int64_t run = span.size / (contracted ? 4 : 8);
+    if (contracted ? run % std::max<int64_t>(4, 2 * order.step) != 0 || (bits <= 8 && run * bits % 32 != 0)
+                   : span.size % 16 != 0 || run * bits % 8 != 0)
+      return emitError() << "expected longer runs of " << element << " than spans of " << span.size
+                         << " make";
+  }
+  if (covered != features)
+    return emitError() << "expected spans of " << order.runs
+                       << ", and of its half and quarter behind them, to be " << features << " features";
+  return success();
+}
+
 LogicalResult FragmentType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<Axis> axes,
-                                   ArrayRef<int64_t> sizes, Type element, Layout layout, bool partial) {
+                                   ArrayRef<int64_t> sizes, Type element, Layout layout, bool partial,
+                                   FeatureOrder order) {
   if (axes.size() != sizes.size() || axes.empty() || axes.size() > 2)
     return emitError() << "expected one or two axes with a size each";
   if (axes.size() == 2 && axes[0] == axes[1])
@@ -232,15 +287,24 @@ LogicalResult FragmentType::verify(function_ref<InFlightDiagnostic()> emitError,
                          << ", got " << sizes[1];
   }
   if (layout == Layout::Rhs) {
-    if (int64_t bits = element.getIntOrFloatBitWidth(); bits != 8 && bits != 16)
-      return emitError() << "expected elements of 8 or 16 bits in layout 'rhs', got " << element;
+    if (int64_t bits = element.getIntOrFloatBitWidth(); bits != 8 && bits != 16 && bits != 4 && bits != 2)
+      return emitError() << "expected elements of 2, 4, 8 or 16 bits in layout 'rhs', got " << element;
     if (sizes[1] % 16 != 0)
       return emitError() << "expected a multiple of 16 along " << stringifyAxis(axes[1]) << ", got "
                          << sizes[1];
   }
   if (partial && axes.size() != 1)
     return emitError() << "only a one-axis fragment can be partial";
-  return success();
+  return order ? verifyOrder(emitError, axes, sizes, element, layout, order) : success();
+}
+
+int64_t FragmentType::getFeatureAxis() const {
+  auto it = llvm::find(getAxes(), Axis::Feature);
+  return it == getAxes().end() ? -1 : it - getAxes().begin();
+}
+
+SmallVector<FragmentType::Span> FragmentType::getSpans() const {
+  return spansOf(getSizes()[getFeatureAxis()], getOrder().runs);
 }
 
 int64_t FragmentType::getRegisters() const {
@@ -250,7 +314,11 @@ int64_t FragmentType::getRegisters() const {
   case Layout::Lhs:
     return getSizes()[0] / 16 * (getSizes()[1] / getLhsColumns()) * 4;
   case Layout::Rhs: // a lane has four elements of a block
-    return getSizes()[0] / 8 * (getSizes()[1] / 16) * getElement().getIntOrFloatBitWidth() / 8;
+    if (getElement().getIntOrFloatBitWidth() == 16)
+      return getSizes()[0] / 8 * (getSizes()[1] / 16) * 2;
+    if (!getOrder())
+      return getSizes()[0] / 8 * (getSizes()[1] / 16);
+    return getWords();
   case Layout::Row:
     return getSizes()[0] / 16 * 2;
   case Layout::Col:
@@ -261,10 +329,21 @@ int64_t FragmentType::getRegisters() const {
   llvm_unreachable("a fragment without a layout has no registers");
 }
 
-FragmentType FragmentType::withLayout(Layout layout, function_ref<InFlightDiagnostic()> emitError) const {
-  return getChecked(emitError, getContext(), getAxes(), getSizes(), getElement(), layout, getPartial());
+/// Registers of codes in runs.
+int64_t FragmentType::getWords() const {
+  int64_t words = 0, bits = getElement().getIntOrFloatBitWidth();
+  bool rows = getFeatureAxis() == 0;
+  for (Span span : getSpans())
+    words += rows ? 4 * wordsOf(span.size / 8, bits) : wordsOf(span.size / 4, bits);
+  return words * (rows ? getSizes()[1] / 16 : getSizes()[0] / 8);
+}
+
+FragmentType FragmentType::withLayout(Layout layout, FeatureOrder order,
+                                      function_ref<InFlightDiagnostic()> emitError) const {
+  return getChecked(emitError, getContext(), getAxes(), getSizes(), getElement(), layout, getPartial(),
+                    order);
 }
 
 FragmentType FragmentType::withElement(Type element) const {
-  return get(getContext(), getAxes(), getSizes(), element, getLayout(), getPartial());
+  return get(getContext(), getAxes(), getSizes(), element, getLayout(), getPartial(), getOrder());
 }

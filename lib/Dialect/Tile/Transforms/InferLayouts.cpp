@@ -9,11 +9,15 @@
 //
 // Layouts first travel with the data, along flows. Where nothing arrives, they
 // travel against it, from those who read to what they read. At last a need or a
-// flow between two layouts becomes a conversion.
+// flow between two layouts becomes a conversion. In which order fragments have their
+// features, where it is not as they come, is decided then (FeatureOrders.cpp).
 //
 //===----------------------------------------------------------------------===//
+#include "FeatureOrders.h"
+
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
+#include "attn/Support/Elements.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -189,11 +193,22 @@ void LayoutGraph::visit(Operation *op) {
         defineAll(Layout::Acc);
       })
       .Case([&](LoadOp) { defineAll(Layout::Lhs); })
+      .Case([&](LoadColumnsOp load) {
+        for (Value column : load.getColumns())
+          unite(load.getColumns().front(), column);
+      })
       .Case([&](LoadRhsOp) { defineAll(Layout::Rhs); })
       .Case([&](WidenOp) {
-        need(op, Layout::Rhs);
+        for (OpOperand &use : op->getOpOperands())
+          need(use, fragmentOf(use.get()).getRank() == 2 ? Layout::Rhs : Layout::Col);
         defineAll(Layout::Rhs);
       })
+      .Case([&](PartOp part) { flow(op, part.getResult()); })
+      .Case([&](NarrowOp) {
+        need(op, Layout::Lhs);
+        define(op->getResult(0), Layout::Lhs);
+      })
+      .Case([&](BiasesOp) { defineAll(Layout::Rhs); })
       .Case([&](CastOp) {
         need(op, Layout::Acc);
         defineAll(Layout::Lhs);
@@ -299,7 +314,7 @@ LogicalResult LayoutGraph::assign() {
   for (const Node &node : nodes)
     for (Value value : node.values) {
       FragmentType type =
-          fragmentOf(value).withLayout(node.layout, [&] { return emitError(value.getLoc()); });
+          fragmentOf(value).withLayout(node.layout, {}, [&] { return emitError(value.getLoc()); });
       if (!type)
         return failure();
       value.setType(type);
@@ -348,19 +363,22 @@ FailureOr<Value> LayoutGraph::inLayout(Value value, Layout layout, Operation *us
     return diagnostic;
   };
   FragmentType type = fragmentOf(value);
-  if (type.getLayout() == Layout::Rhs || layout == Layout::Rhs)
+  Operation *op = value.getDefiningOp();
+  bool fromMemory = type.getLayout() == Layout::Rhs || layout == Layout::Rhs;
+  if (fromMemory && !isa_and_nonnull<SplatOp>(op))
     return refuse("for right operands come from memory");
-  FragmentType wanted = type.withLayout(layout, [&] { return emitError(user->getLoc()); });
+  FragmentType wanted = type.withLayout(layout, {}, [&] { return emitError(user->getLoc()); });
   if (!wanted)
     return failure();
   OpBuilder b(kernel.getContext());
   b.setInsertionPointAfterValue(value);
-  Operation *op = value.getDefiningOp();
-  bool packs = isa_and_nonnull<SplatOp>(op) && layout == Layout::Lhs;
-  if (isa_and_nonnull<SplatOp, UndefinedOp, CoordinatesOp>(op) && !packs) {
+  bool packs = isa_and_nonnull<SplatOp>(op) && (layout == Layout::Lhs || layout == Layout::Rhs) &&
+               !mlir::attn::isMultiplied(type.getElement());
+  if (isa_and_nonnull<SplatOp, UndefinedOp, CoordinatesOp, LoadColumnsOp>(op) && !packs) {
     Operation *copy = b.clone(*op);
-    copy->getResult(0).setType(wanted);
-    return known = copy->getResult(0);
+    for (Value result : copy->getResults())
+      result.setType(wanted);
+    return known = copy->getResult(cast<OpResult>(value).getResultNumber());
   }
   if (int64_t bits = type.getElement().getIntOrFloatBitWidth(); bits != 8 && bits != 16 && bits != 32)
     return refuse("for elements of 8, 16 or 32 bits move between lanes and no others");
@@ -409,6 +427,7 @@ struct InferLayouts : tile::impl::InferLayoutsPassBase<InferLayouts> {
       if (failed(graph.materialize()))
         return signalPassFailure();
       swizzleTiles(kernel);
+      orderFeatures(kernel);
     }
   }
 

@@ -15,6 +15,14 @@
 #include "attn/Dialect/Tile/IR/TileEnums.h.inc"
 
 namespace mlir::tile {
+/// In which order a fragment has its features (see `!tile.fragment`): `runs` 0, as they come.
+struct FeatureOrder {
+  int64_t runs = 0, step = 1;
+  bool operator==(const FeatureOrder &) const = default;
+  explicit operator bool() const { return runs != 0; }
+};
+inline llvm::hash_code hash_value(FeatureOrder order) { return llvm::hash_combine(order.runs, order.step); }
+
 /// The fields of a #tile.schedule (TileSchedule.td) while they are read or chosen.
 struct ScheduleFields {
   ScheduleKind kind = ScheduleKind::Mma;

@@ -247,15 +247,31 @@ def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>]> {
 }
 
 def Tile_LoadRhsOp : Tile_Op<"load_rhs", [MemoryEffects<[MemRead]>]> {
-  let summary = "reads a shared tile of 8-bit elements as the right operand of a dot";
+  let summary = "reads a shared tile of codes as the right operand of a dot";
   let description = [{
     The fragment's first axis is the one that the dot keeps, its second the one that is contracted: the tile's lines
-    and columns, or its columns and lines. Elements stay what they are; `tile.widen` makes them what tensor cores
-    multiply. Tiles of 16-bit elements need no such step: `tile.dot` reads them by itself.
+    and columns, or its columns and lines. Elements stay what they are: floats of 8 bits, or unsigned integers of 8, 4
+    or 2; `tile.widen` makes them what tensor cores multiply. Tiles of 16-bit elements need no such step: `tile.dot`
+    reads them by itself.
+
+    `per n`: what follows treats groups of n features differently (`tile.part`, factors of `tile.widen`), so runs of
+    features stay inside of them.
+  }];
+  let arguments = (ins Arg<Tile_SharedType, "the tile">:$tile,
+                       Arg<OptionalAttr<I64Attr>, "features of a group; by default all are alike">:$group);
+  let results = (outs Res<Tile_FragmentType, "all of it">:$fragment);
+  let assemblyFormat = "$tile (`per` $group^)? attr-dict `:` type($tile) `->` type($fragment)";
+  let hasVerifier = 1;
+}
+
+def Tile_LoadColumnsOp : Tile_Op<"load_columns", [MemoryEffects<[MemRead]>]> {
+  let summary = "reads the columns of a narrow shared tile as one-axis fragments over its lines";
+  let description = [{
+    For the few numbers that go with each token, a line of 4, 8 or 16 bytes: a fragment for each of them.
   }];
   let arguments = (ins Arg<Tile_SharedType, "the tile">:$tile);
-  let results = (outs Res<Tile_FragmentType, "all of it">:$fragment);
-  let assemblyFormat = "$tile attr-dict `:` type($tile) `->` type($fragment)";
+  let results = (outs Res<Variadic<Tile_FragmentType>, "as many as the tile has columns">:$columns);
+  let assemblyFormat = "$tile attr-dict `:` type($tile) `->` type($columns)";
   let hasVerifier = 1;
 }
 
@@ -265,6 +281,7 @@ def Tile_LoadRhsOp : Tile_Op<"load_rhs", [MemoryEffects<[MemRead]>]> {
 
 def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
   let summary = "a fragment whose elements are all the same scalar";
+  let description = [{ Operands of dots (`lhs`, `rhs`) take scalars of 16 bits. }];
   let arguments = (ins Arg<AnyType, "the scalar">:$value);
   let results = (outs Res<Tile_FragmentType, "the fragment">:$fragment);
   let assemblyFormat = "$value attr-dict `:` type($value) `->` type($fragment)";
@@ -397,15 +414,62 @@ def Tile_ConvertOp : Tile_Op<"convert", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Tile_WidenOp : Tile_Op<"widen", [Pure]> {
-  let summary = "converts codes of 8 bits to the floats of 16 bits that a dot multiplies";
+def Tile_WidenOp : Tile_Op<"widen", [Pure, AttrSizedOperandSegments]> {
+  let summary = "converts codes to the floats of 16 bits that a dot multiplies";
   let description = [{
-    Exact: f16 and bf16 hold every number of e4m3, a NaN stays one. What scales the codes is no part of it: a factor
-    that a whole head shares belongs to the scores, or to the result.
+    Exact: f16 and bf16 hold every unsigned integer of 8 bits and every number of e4m3 and e5m2 (a NaN stays one; of
+    e5m2, bf16 and f16 hold all). What scales all codes alike is no part of it: a factor that a whole head shares
+    belongs to the scores, or to the result.
+
+    Factors along the contracted axis (a token's, of values) cannot wait until then. With `times` each code is
+    multiplied by its column's factor, and with `plus` a term is added: in f16 or bf16, one rounding of code * factor +
+    term. n factors are those of n groups of rows, all of one size.
+
+    Integers come about as what `tile.biases` holds and the code; to leave them so, `biased`, costs less than exact ones.
+    A dot of them is too much by that of the biases, whose rows are all alike: no matter of tokens, nor of the tile.
   }];
-  let arguments = (ins Arg<Tile_FragmentType, "f8E4M3FN, a right operand">:$source);
+  let arguments = (ins Arg<Tile_FragmentType, "codes, a right operand">:$source,
+                       Arg<Variadic<Tile_FragmentType>, "factors of columns, for each group of rows">:$scales,
+                       Arg<Variadic<Tile_FragmentType>, "terms of columns, for each group of rows">:$zeros,
+                       UnitAttr:$biased);
   let results = (outs Res<Tile_FragmentType, "f16 or bf16, the same axes">:$result);
+  let assemblyFormat = [{
+    (`biased` $biased^)? $source (`times` $scales^)? (`plus` $zeros^)? attr-dict
+    `:` type($source) (`times` type($scales)^)? (`plus` type($zeros)^)? `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_BiasesOp : Tile_Op<"biases", [Pure]> {
+  let summary = "what integer codes are too much by, where `tile.widen` leaves them biased";
+  let description = [{ The same in every row; constants. In layout `rhs` with the order that the dot's left operand has. }];
+  let arguments = (ins TypeAttr:$codes);
+  let results = (outs Res<Tile_FragmentType, "a right operand, features its columns">:$fragment);
+  let assemblyFormat = "$codes attr-dict `->` type($fragment)";
+  let hasVerifier = 1;
+}
+
+def Tile_NarrowOp : Tile_Op<"narrow", [Pure]> {
+  let summary = "a left operand of bf16 as one of f16, whose exponents are fewer";
+  let description = [{
+    Codes of 8 bits become f16 with less work than bf16, and f16 is as exact where numbers are of like size. All
+    elements are multiplied by one power of two, by which the largest comes to 2^13 and less than 2^14; those 2^38
+    times smaller are lost. A dot with the result is to be multiplied by `factor`, the power's inverse. Costs a maximum
+    over the warp.
+  }];
+  let arguments = (ins Arg<Tile_FragmentType, "bf16">:$source);
+  let results = (outs Res<Tile_FragmentType, "f16">:$result, Res<F32, "a power of two; uniform over the warp">:$factor);
   let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_PartOp : Tile_Op<"part", [Pure]> {
+  let summary = "some columns of an operand of a dot";
+  let description = [{ From column `first` on, as many as the result has: whole blocks of 16. }];
+  let arguments = (ins Arg<Tile_FragmentType, "a left or a right operand">:$source,
+                       Arg<ConfinedAttr<I64Attr, [IntNonNegative]>, "the first column">:$first);
+  let results = (outs Res<Tile_FragmentType, "some of its columns">:$result);
+  let assemblyFormat = "$source `from` $first attr-dict `:` type($source) `->` type($result)";
   let hasVerifier = 1;
 }
 

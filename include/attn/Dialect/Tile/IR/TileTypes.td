@@ -41,7 +41,10 @@ class Tile_Type<string name, string typeMnemonic> : TypeDef<Tile_Dialect, name> 
 
 def Tile_BufferType : Tile_Type<"Buffer", "buffer"> {
   let summary = "a tensor in global memory, seen as elements";
-  let description = [{ `element` is an integer or a float of 8 to 64 bits; elements lie side by side, without holes. }];
+  let description = [{
+    `element` is an integer or a float of 8 to 64 bits, or an integer of 2 or 4; elements lie side by side, without
+    holes, those of less than a byte from its low end on.
+  }];
   let parameters = (ins "Type":$element);
   let assemblyFormat = "`<` $element `>`";
   let genVerifyDecl = 1;
@@ -56,6 +59,10 @@ def Tile_SharedType : Tile_Type<"Shared", "shared"> {
     chunk c of line r lies at `r*W + 16*(c ^ s(r))` with s(r) = r % 8 for W = 128, (r/2) % 4 for 64 and (r/4) % 2
     for 32: the hardware's own three swizzles, so that eight consecutive lines of one chunk, and one line's eight
     chunks, both touch all 32 banks once.
+
+    Tiles of *codes*, whose elements have 8 bits and less, are read in runs (see `!tile.fragment`), by lanes of
+    several lines at once. Their swizzles move the 16-byte chunks of eight lines to places where all those reads
+    touch all banks; lines of 16 bytes and less need none.
 
     With `boxes n` the tile is cut into boxes of n lines, one behind the other, each with all its panels: a page of a
     cache then arrives in one piece. What reads along lines (transposed operands of wgmma) takes such tiles.
@@ -76,6 +83,8 @@ def Tile_SharedType : Tile_Type<"Shared", "shared"> {
     SmallVector<Panel> getPanels() const;
     /// Which of the panels holds this chunk of a line.
     size_t getPanelOf(int64_t chunk) const;
+    /// Whether elements are codes: of 8 bits or less.
+    bool holdsCodes() const { return getElement().getIntOrFloatBitWidth() <= 8; }
   }];
 }
 
@@ -118,7 +127,7 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     |--------|---------------------------|
     | `acc`  | per 16x8 block: row g + 8*(i/2), column 2q + i%2 (the tensor cores' C and D) |
     | `lhs`  | per block of 16 lines of 32 bytes: row g + 8*(i%2), bytes 4q + 16*(i/2) and the next three (A) |
-    | `rhs`  | per 8x16 block: 32-bit register i holds row g, columns 2q + 8*i and the next (B); elements of 8 bits: one register holds all four |
+    | `rhs`  | per 8x16 block: 32-bit register i holds row g, columns 2q + 8*i and the next (B); codes: one register holds all four, a byte each |
     | `row`  | per 16 rows: row g + 8*i; the same value in the four lanes of a quad |
     | `col`  | per 8 columns: column 2q + i; the same value in the eight quads |
 
@@ -130,7 +139,24 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     | 16 | 16x16 (m16n8k16) | 2q + 8*(i/2) and the next |
     | 8  | 16x32 (m16n8k32) | 4q + 16*(i/2) and the next three |
 
-    `rhs` is for elements of 16 bits, and for those of 8 that become such: a lane holds the four that it will multiply.
+    `rhs` is for elements of 16 bits, and for codes of 8 bits and less that become such: a lane holds the four that it
+    will multiply.
+
+    The order of features is free: a sum over them has any, and results may have theirs. With `runs n` features lie in
+    spans of n (what is left behind them in spans of n/2 and then of n/4), and a lane holds neighbours, which memory
+    gives it in one load:
+
+    | layout, features | lane holds of each span of n |
+    |---|---|
+    | `lhs`, columns | features n/4*q and so on, n/4 of them: the columns 2q, 2q + 1, 2q + 8, 2q + 9 of n/16 blocks |
+    | `rhs`, columns | the same |
+    | `rhs`, rows    | features n/8*g and so on, n/8 of them: row g of n/8 blocks |
+    | `acc`, columns | features n/8*c of column c, and so on: column c of n/8 blocks |
+
+    Two columns that share a register are neighbours in the run; with `by d` they lie d apart, in groups of 2d features:
+    what comes out of a register of codes of 4 or 2 bits with one mask. Codes in such layouts are registers as memory
+    holds them: each the next 32 bits (or as many as the run has) of a lane's run. Where features are rows, the
+    registers of the four columns follow each other.
 
     In the other layouts a register holds one element, of any width. Blocks follow each other along columns, then along
     rows.
@@ -142,7 +168,11 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
   }];
   let parameters = (ins ArrayRefParameter<"Axis">:$axes, ArrayRefParameter<"int64_t">:$sizes, "Type":$element,
                         DefaultValuedParameter<"Layout", "Layout::Unassigned">:$layout,
-                        DefaultValuedParameter<"bool", "false">:$partial);
+                        DefaultValuedParameter<"bool", "false">:$partial,
+                        DefaultValuedParameter<"FeatureOrder", "FeatureOrder()">:$order);
+  let builders = [TypeBuilder<(ins "ArrayRef<Axis>":$axes, "ArrayRef<int64_t>":$sizes, "Type":$element,
+                                   "Layout":$layout, "bool":$partial),
+                              "return $_get($_ctxt, axes, sizes, element, layout, partial, FeatureOrder());">];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
@@ -152,7 +182,14 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     /// Columns of a block in layout `lhs`: as many elements as 32 bytes hold.
     int64_t getLhsColumns() const { return 256 / getElement().getIntOrFloatBitWidth(); }
     /// Null, with an error, where the sizes do not allow the layout.
-    FragmentType withLayout(Layout layout, function_ref<InFlightDiagnostic()> emitError) const;
+    FragmentType withLayout(Layout layout, FeatureOrder order, function_ref<InFlightDiagnostic()> emitError) const;
+    /// The position of the axis of features, -1 where there is none.
+    int64_t getFeatureAxis() const;
+    /// The spans of features that an order makes of them.
+    struct Span { int64_t first, size; };
+    SmallVector<Span> getSpans() const;
+    /// Registers of codes in runs.
+    int64_t getWords() const;
     FragmentType withElement(Type element) const;
   }];
 }

@@ -1,0 +1,301 @@
+//===- FeatureOrders.cpp - Features in runs -------------------------------===//
+//
+// Codes are read from shared memory in runs of neighbours (see !tile.fragment), and
+// so features are in another order than they come. Where they are contracted, the
+// left operand must have that order, too: its loads are repeated for it. Where they
+// are kept, all accumulators that become one another have it: those that a dot
+// adds to, that loops carry, that maps make. If one of these cannot have it (another
+// dot adds a tile of 16-bit elements, whose features come as they lie), none has.
+//
+//===----------------------------------------------------------------------===//
+#include "FeatureOrders.h"
+
+#include "attn/Dialect/Tile/IR/Tile.h"
+
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "llvm/ADT/EquivalenceClasses.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+/// Accumulators keep features of several stores: no longer runs than those of 8-bit codes.
+constexpr int64_t mostKept = 128;
+/// Four features of a run are stored at once where warps exchange them.
+constexpr int64_t leastKept = 32;
+
+FragmentType fragmentOf(Value value) { return dyn_cast<FragmentType>(value.getType()); }
+
+class FeatureOrders {
+public:
+  explicit FeatureOrders(func::FuncOp kernel) : kernel(kernel) {}
+  void run();
+
+private:
+  static FeatureOrder candidate(LoadRhsOp load, bool contracted);
+  static bool allows(Value value, FeatureOrder order);
+  static void setOrder(Value value, FeatureOrder order);
+
+  // Contracted features.
+  void orderContracted(LoadRhsOp load);
+  bool followDots(Value right, SmallVectorImpl<Value> &values, SmallVectorImpl<DotOp> &dots);
+  static bool isRepeatable(Value left);
+  Value leftInOrder(Value left, FeatureOrder order);
+  void orderConstants();
+  void eraseUnused();
+
+  // Kept ones.
+  static bool isAccumulator(Value value);
+  void visit(Operation *op);
+  void visitDot(DotOp dot);
+  void visitBranch(Operation *from, RegionBranchSuccessorMapping &mapping);
+  void orderKept();
+
+  func::FuncOp kernel;
+  DenseMap<std::pair<Value, int64_t>, Value> ordered; ///< left operands, by order
+  llvm::SetVector<Operation *> repeated;
+  llvm::EquivalenceClasses<void *> same;
+  SmallVector<std::pair<Value, LoadRhsOp>> seeds; ///< accumulators and what is multiplied into them
+  SmallVector<Value> blocked;                     ///< accumulators that must have features as they come
+};
+
+/// What the tile's lines and its groups make possible; none where runs would be too short.
+FeatureOrder FeatureOrders::candidate(LoadRhsOp load, bool contracted) {
+  SharedType tile = load.getTile().getType();
+  int64_t bits = tile.getElement().getIntOrFloatBitWidth();
+  int64_t runs = std::min<int64_t>(tile.getPanels()[0].width * 8 / bits, load.getGroup().value_or(1024));
+  if (!llvm::isPowerOf2_64(runs) || (!tile.getSwizzled() && tile.getLineBytes() != 16))
+    return {};
+  if (!contracted)
+    return runs < leastKept ? FeatureOrder() : FeatureOrder{std::min(runs, mostKept), 1};
+  return {runs, bits == 4 ? 4 : bits == 2 ? 8 : 1};
+}
+
+bool FeatureOrders::allows(Value value, FeatureOrder order) {
+  FragmentType type = fragmentOf(value);
+  auto silent = [] { return InFlightDiagnostic(); };
+  return order && type.withLayout(type.getLayout(), order, silent);
+}
+
+void FeatureOrders::setOrder(Value value, FeatureOrder order) {
+  FragmentType type = fragmentOf(value);
+  value.setType(type.withLayout(type.getLayout(), order, [&] { return emitError(value.getLoc()); }));
+}
+
+//===----------------------------------------------------------------------===//
+// Contracted features
+//===----------------------------------------------------------------------===//
+
+/// Collects what the right operand becomes until it is multiplied; false where something else happens to it.
+bool FeatureOrders::followDots(Value right, SmallVectorImpl<Value> &values, SmallVectorImpl<DotOp> &dots) {
+  values.push_back(right);
+  for (OpOperand &use : right.getUses()) {
+    if (isa<WidenOp, PartOp>(use.getOwner())) {
+      if (!followDots(use.getOwner()->getResult(0), values, dots))
+        return false;
+    } else if (auto dot = dyn_cast<DotOp>(use.getOwner()); dot && dot.getRhs() == right) {
+      if (fragmentOf(dot.getLhs()) && !isRepeatable(dot.getLhs()))
+        return false;
+      dots.push_back(dot);
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool FeatureOrders::isRepeatable(Value left) {
+  Operation *op = left.getDefiningOp();
+  if (isa_and_nonnull<LoadOp>(op))
+    return true;
+  return isa_and_nonnull<NarrowOp, PartOp>(op) && isRepeatable(op->getOperand(0));
+}
+
+Value FeatureOrders::leftInOrder(Value left, FeatureOrder order) {
+  Value &known = ordered[{left, order.runs * 16 + order.step}];
+  if (known)
+    return known;
+  Operation *op = left.getDefiningOp();
+  Value source = isa<LoadOp>(op) ? Value() : leftInOrder(op->getOperand(0), order);
+  OpBuilder b(op->getContext());
+  b.setInsertionPointAfter(op);
+  Operation *copy = b.clone(*op);
+  if (source)
+    copy->setOperand(0, source);
+  setOrder(copy->getResult(0), order);
+  repeated.insert(op);
+  return ordered[{left, order.runs * 16 + order.step}] = copy->getResult(0);
+}
+
+void FeatureOrders::orderContracted(LoadRhsOp load) {
+  FeatureOrder order = candidate(load, /*contracted=*/true);
+  SmallVector<Value> values;
+  SmallVector<DotOp> dots;
+  auto lacks = [&](Value value) { return !allows(value, order); };
+  if (!followDots(load.getFragment(), values, dots) || llvm::any_of(values, lacks) ||
+      llvm::any_of(dots, [&](DotOp dot) { return fragmentOf(dot.getLhs()) && lacks(dot.getLhs()); }))
+    return;
+  for (Value value : values)
+    setOrder(value, order);
+  for (DotOp dot : dots)
+    if (fragmentOf(dot.getLhs()))
+      dot.getLhsMutable().assign(leftInOrder(dot.getLhs(), order));
+}
+
+/// Right operands without memory behind them take the order of what they are multiplied with: biases that of
+/// the codes they belong to, scalars any.
+void FeatureOrders::orderConstants() {
+  SmallVector<DotOp> dots;
+  kernel.walk([&](DotOp dot) {
+    if (isa_and_nonnull<BiasesOp, SplatOp>(dot.getRhs().getDefiningOp()) && fragmentOf(dot.getLhs()) &&
+        fragmentOf(dot.getRhs()).getFeatureAxis() == 1 && isRepeatable(dot.getLhs()))
+      dots.push_back(dot);
+  });
+  for (DotOp dot : dots) {
+    Operation *op = dot.getRhs().getDefiningOp();
+    FeatureOrder order;
+    kernel.walk([&](WidenOp widen) {
+      FragmentType codes = widen.getSource().getType();
+      auto biases = dyn_cast<BiasesOp>(op);
+      if (codes.getFeatureAxis() == 1 &&
+          (!biases || (widen.getBiased() && codes.getElement() == biases.getCodes())))
+        order = codes.getOrder();
+    });
+    if (!allows(dot.getRhs(), order) || !allows(dot.getLhs(), order))
+      continue;
+    OpBuilder b(op);
+    Operation *copy = b.clone(*op);
+    setOrder(copy->getResult(0), order);
+    dot.getRhsMutable().assign(copy->getResult(0));
+    dot.getLhsMutable().assign(leftInOrder(dot.getLhs(), order));
+    if (op->use_empty())
+      op->erase();
+  }
+}
+
+/// Originals that nobody multiplies any more; the factor of a narrowed operand is that of any copy.
+void FeatureOrders::eraseUnused() {
+  for (Operation *op : llvm::reverse(repeated)) {
+    if (!op->getResult(0).use_empty())
+      continue;
+    if (auto narrow = dyn_cast<NarrowOp>(op))
+      for (auto &[key, copy] : ordered)
+        if (key.first == narrow.getResult())
+          narrow.getFactor().replaceAllUsesWith(copy.getDefiningOp<NarrowOp>().getFactor());
+    if (op->use_empty())
+      op->erase();
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Kept features
+//===----------------------------------------------------------------------===//
+
+bool FeatureOrders::isAccumulator(Value value) {
+  FragmentType type = fragmentOf(value);
+  return type && type.getLayout() == Layout::Acc && type.getFeatureAxis() == 1;
+}
+
+void FeatureOrders::visitDot(DotOp dot) {
+  same.unionSets(dot.getAcc().getAsOpaquePointer(), dot.getResult().getAsOpaquePointer());
+  Value right = dot.getRhs();
+  while (auto widen = right.getDefiningOp<WidenOp>())
+    right = widen.getSource();
+  if (auto load = right.getDefiningOp<LoadRhsOp>(); load && load.getFragment().hasOneUse())
+    seeds.emplace_back(dot.getResult(), load);
+  else
+    blocked.push_back(dot.getResult());
+}
+
+void FeatureOrders::visitBranch(Operation *from, RegionBranchSuccessorMapping &mapping) {
+  for (OpOperand &use : from->getOpOperands())
+    if (auto it = mapping.find(&use); isAccumulator(use.get()) && it != mapping.end())
+      for (Value input : it->second)
+        same.unionSets(use.get().getAsOpaquePointer(), input.getAsOpaquePointer());
+}
+
+void FeatureOrders::visit(Operation *op) {
+  if (auto branch = dyn_cast<RegionBranchOpInterface>(op)) {
+    RegionBranchSuccessorMapping mapping;
+    branch.getSuccessorOperandInputMapping(mapping);
+    visitBranch(op, mapping);
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        if (block.mightHaveTerminator())
+          visitBranch(block.getTerminator(), mapping);
+    return;
+  }
+  SmallVector<Value> values(op->getOperands());
+  llvm::append_range(values, op->getResults());
+  llvm::erase_if(values, [](Value value) { return !isAccumulator(value); });
+  if (values.empty() ||
+      isa<RegionBranchTerminatorOpInterface, SplatOp, UndefinedOp, MergeWarpsOp, StoreOp>(op))
+    return;
+  auto isColumn = [](Value value) {
+    FragmentType type = fragmentOf(value);
+    return type && type.getRank() == 1 && type.getFeatureAxis() == 0;
+  };
+  bool columns = llvm::any_of(op->getOperands(), isColumn) || llvm::any_of(op->getResults(), isColumn);
+  if (auto dot = dyn_cast<DotOp>(op); dot && isAccumulator(dot.getResult()))
+    visitDot(dot);
+  else if (isa<MapOp, MaskOp>(op) && !columns)
+    for (Value value : values)
+      same.unionSets(values.front().getAsOpaquePointer(), value.getAsOpaquePointer());
+  else if (!isa<ReduceOp>(op) || columns)
+    llvm::append_range(blocked, values);
+}
+
+void FeatureOrders::orderKept() {
+  kernel.walk([&](Operation *op) { visit(op); });
+  DenseMap<void *, FeatureOrder> orders;
+  for (auto [acc, load] : seeds) {
+    void *leader = same.getLeaderValue(acc.getAsOpaquePointer());
+    FeatureOrder order = candidate(load, /*contracted=*/false);
+    auto [it, isNew] = orders.insert({leader, order});
+    if (!isNew)
+      it->second = std::min(it->second.runs, order.runs)
+                       ? FeatureOrder{std::min(it->second.runs, order.runs), 1}
+                       : FeatureOrder();
+  }
+  for (Value value : blocked)
+    if (same.findLeader(value.getAsOpaquePointer()) != same.member_end())
+      orders[same.getLeaderValue(value.getAsOpaquePointer())] = {};
+  for (auto [acc, load] : seeds) {
+    FeatureOrder &order = orders[same.getLeaderValue(acc.getAsOpaquePointer())];
+    if (!allows(load.getFragment(), order))
+      order = {};
+  }
+  for (auto [acc, load] : seeds) {
+    auto leader = same.findLeader(acc.getAsOpaquePointer());
+    FeatureOrder order = orders[*leader];
+    if (!order)
+      continue;
+    for (; leader != same.member_end(); ++leader)
+      setOrder(Value::getFromOpaquePointer(*leader), order);
+    setOrder(load.getFragment(), order);
+    for (Operation *user : load.getFragment().getUsers())
+      if (isa<WidenOp>(user))
+        setOrder(user->getResult(0), order);
+  }
+}
+
+void FeatureOrders::run() {
+  SmallVector<LoadRhsOp> loads;
+  kernel.walk([&](LoadRhsOp load) {
+    if (!fragmentOf(load.getFragment()).getOrder())
+      loads.push_back(load);
+  });
+  if (loads.empty())
+    return;
+  for (LoadRhsOp load : loads)
+    if (fragmentOf(load.getFragment()).getFeatureAxis() == 1)
+      orderContracted(load);
+  orderConstants();
+  eraseUnused();
+  orderKept();
+}
+
+} // namespace
+
+void tile::orderFeatures(func::FuncOp kernel) { FeatureOrders(kernel).run(); }

@@ -16,16 +16,35 @@ int64_t KVRegion::longest(size_t instance) const {
   return most;
 }
 
-int64_t KVRegion::slot(size_t instance, int64_t place, int64_t token) const {
+rt::StoreNumbers KVRegion::numbers(int64_t place) const {
   rt::StoreNumbers numbers;
   if (table)
     numbers.table = table->as<int32_t>();
   if (store.kind == rt::StoreKind::Dense)
-    numbers.tokens = keys->shape[1];
+    numbers.tokens = keys.codes->shape[1];
   if (store.isPaged())
     numbers.maxPages = table->shape.back();
   numbers.heads = heads, numbers.head = place;
-  return store.slotOf(numbers, int64_t(instance), token);
+  return numbers;
+}
+
+int64_t KVRegion::slot(size_t instance, int64_t place, int64_t token) const {
+  rt::StoreNumbers of = numbers(place);
+  return store.slotOf(of, int64_t(instance), token);
+}
+
+const uint8_t *KVRegion::codesOf(const Part &part, int64_t slot, int64_t place) const {
+  rt::StoreNumbers of = numbers(place);
+  int64_t line = store.lineOf(of, slot);
+  return part.codes->bytes.data() + line * part.stored.format.rowBytes(part.stored.dim);
+}
+
+const uint8_t *KVRegion::metaOf(const Part &part, int64_t slot, int64_t place) const {
+  if (!part.meta)
+    return nullptr;
+  rt::StoreNumbers of = numbers(place);
+  int64_t index = store.metaOf(of, part.stored, slot);
+  return part.meta->bytes.data() + index * part.stored.format.metaBytes(part.stored.dim);
 }
 
 namespace {
@@ -94,11 +113,18 @@ private:
     return nullptr;
   }
 
-  /// Sizes that tensors decide stand for themselves.
-  static std::vector<int64_t> shapeOf(const rt::StoreTensor &tensor, int64_t heads) {
+  /// Sizes that tensors decide stand for themselves; those of `like`, of which the tensor is to have as many
+  /// tokens, are known.
+  static std::vector<int64_t> shapeOf(const rt::StoreTensor &tensor, int64_t heads,
+                                      const rt::StoreTensor *like = nullptr,
+                                      const rt::Tensor *known = nullptr) {
     std::vector<int64_t> shape;
-    for (const rt::StoreDim &dim : tensor.dims)
+    for (const rt::StoreDim &dim : tensor.dims) {
       shape.push_back(!dim.size ? dim.value : *dim.size == rt::StoreSize::Heads ? heads : -1);
+      for (size_t axis = 0; known && shape.back() == -1 && axis < like->dims.size(); ++axis)
+        if (like->dims[axis].size == dim.size)
+          shape.back() = known->shape[axis];
+    }
     return shape;
   }
 
@@ -138,12 +164,14 @@ private:
     int64_t heads = region.heads;
     region.store = storeOf(type);
     region.store.heads = heads;
-    for (const rt::StoreTensor &tensor : region.store.data()) {
-      const rt::Tensor *found = find(name + "." + tensor.name, tensor.dtype, shapeOf(tensor, heads));
-      bool ofKeys = tensor.name.front() == region.store.keys.letter;
-      (tensor.isScales ? ofKeys ? region.keyScales : region.valueScales
-       : ofKeys        ? region.keys
-                       : region.values) = found;
+    region.keys.stored = region.store.keys, region.values.stored = region.store.values;
+    const std::vector<rt::StoreTensor> data = region.store.data(); // the keys' codes first
+    for (const rt::StoreTensor &tensor : data) {
+      bool lines = tensor.content == rt::StoreTensor::Content::Lines;
+      const rt::Tensor *found = find(name + "." + tensor.name, tensor.dtype,
+                                     shapeOf(tensor, heads, &data[0], lines ? region.keys.codes : nullptr));
+      KVRegion::Part &part = tensor.name.front() == region.store.keys.letter ? region.keys : region.values;
+      (tensor.content == rt::StoreTensor::Content::Codes ? part.codes : part.meta) = found;
     }
     for (const rt::StoreTensor &tensor : region.store.tables())
       if (region.store.table() && tensor.name == rt::tableName(*region.store.table()))
@@ -155,10 +183,10 @@ private:
       for (size_t i = 1; i < start.size(); ++i)
         region.lengths.push_back(start[i] - start[i - 1]);
       instances = region.lengths.size();
-    } else if (type.getStore() == Store::Dense && !type.getRagged() && region.keys &&
+    } else if (type.getStore() == Store::Dense && !type.getRagged() && region.keys.codes &&
                !tensors.count(name + ".lengths")) {
-      instances = region.keys->shape[0];
-      region.lengths.assign(instances, region.keys->shape[1]);
+      instances = region.keys.codes->shape[0];
+      region.lengths.assign(instances, region.keys.codes->shape[1]);
     } else if (const rt::Tensor *lengths =
                    find(name + ".lengths", rt::DType::I32,
                         type.getRagged() ? std::vector<int64_t>{-1, heads} : std::vector<int64_t>{-1})) {
@@ -199,14 +227,15 @@ private:
 
   /// That every token of every instance lies inside the tensors of keys and values.
   void checkTokens(const std::string &name, const KVRegion &region) {
-    int64_t dims = region.keys->shape.size() - 2;
-    if (!std::equal(region.keys->shape.begin(), region.keys->shape.begin() + dims,
-                    region.values->shape.begin()))
+    int64_t dims = region.keys.codes->shape.size() - 2;
+    if (!std::equal(region.keys.codes->shape.begin(), region.keys.codes->shape.begin() + dims,
+                    region.values.codes->shape.begin()))
       return fail("keys and values of '" + name + "': expected the same tokens, got " +
-                  rt::shapeText(region.keys->shape) + " and " + rt::shapeText(region.values->shape));
+                  rt::shapeText(region.keys.codes->shape) + " and " +
+                  rt::shapeText(region.values.codes->shape));
     int64_t slots = 1;
     for (int64_t i = 0; i < dims; ++i)
-      slots *= region.keys->shape[i];
+      slots *= region.keys.codes->shape[i];
     int64_t lists = region.type.getRagged() ? region.heads : 1;
     for (size_t list = 0; list < region.instances() * lists; ++list) {
       size_t i = list / lists, place = list % lists;
@@ -217,7 +246,7 @@ private:
         capacity =
             int64_t(i) < region.table->shape[0] ? region.store.tokensOf(region.table->shape.back()) : 0;
       else if (region.type.getStore() == Store::Dense)
-        capacity = int64_t(i) < region.keys->shape[0] ? region.keys->shape[1] : 0;
+        capacity = int64_t(i) < region.keys.codes->shape[0] ? region.keys.codes->shape[1] : 0;
       if (length < 0 || length > capacity)
         return fail("length of " + which + " of '" + name + "': expected 0 to " + std::to_string(capacity) +
                     ", got " + std::to_string(length));

@@ -14,14 +14,18 @@ namespace rt = ::attn::rt;
 struct KVRegion {
   KVType type;
   VisibilityAttr visibility;
-  rt::Store store;                                               ///< of `heads` heads
-  const rt::Tensor *keys = nullptr, *values = nullptr;           ///< codes
-  const rt::Tensor *keyScales = nullptr, *valueScales = nullptr; ///< of formats that have some
-  std::vector<int32_t> pos0, rowFirst, rowLast;                  ///< per instance
-  std::vector<int32_t> lengths;      ///< [instances], or [instances, heads] where ragged
-  const rt::Tensor *table = nullptr; ///< that says where tokens lie: block_table, start
-  int64_t heads = 0;                 ///< in the store
-  std::vector<int64_t> headPlaces;   ///< which of those a KV head is; -1: none, it does not see the region
+  rt::Store store; ///< of `heads` heads
+  /// Keys or values, and the metadata of formats that have some.
+  struct Part {
+    rt::StorePart stored;
+    const rt::Tensor *codes = nullptr, *meta = nullptr;
+  };
+  Part keys, values;
+  std::vector<int32_t> pos0, rowFirst, rowLast; ///< per instance
+  std::vector<int32_t> lengths;                 ///< [instances], or [instances, heads] where ragged
+  const rt::Tensor *table = nullptr;            ///< that says where tokens lie: block_table, start
+  int64_t heads = 0;                            ///< in the store
+  std::vector<int64_t> headPlaces; ///< which of those a KV head is; -1: none, it does not see the region
 
   size_t instances() const { return pos0.size(); }
   /// Of `place`, one of the heads in the store.
@@ -29,14 +33,14 @@ struct KVRegion {
   /// The most tokens that a head has of an instance.
   int64_t longest(size_t instance) const;
 
-  /// Where token t of an instance lies: the index of its first element is this times `heads` times dim.
+  /// The slot of token t of an instance.
   int64_t slot(size_t instance, int64_t place, int64_t token) const;
-  /// The factor of a head's codes.
-  static float scaleOf(const rt::Tensor *scales, int64_t place) {
-    return scales ? scales->as<float>()[place] : 1;
-  }
+  /// The row of one head of a slot, and its metadata: null where the format has none.
+  const uint8_t *codesOf(const Part &part, int64_t slot, int64_t place) const;
+  const uint8_t *metaOf(const Part &part, int64_t slot, int64_t place) const;
 
 private:
+  rt::StoreNumbers numbers(int64_t place) const;
   /// The heads of an instance share one list of tokens, or each has its own.
   size_t listOf(size_t instance, int64_t place) const {
     return type.getRagged() ? instance * size_t(heads) + size_t(place) : instance;

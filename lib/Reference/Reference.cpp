@@ -102,8 +102,8 @@ public:
       decoders.push_back(
           {rt::RowDecoder(region.store.keys.format), rt::RowDecoder(region.store.values.format)});
     query.resize(operands.rows * operands.queryHeads * operands.keyDim);
-    rt::RowDecoder({operands.query->dtype, rt::Format::Scales::None})
-        .decode(operands.query->bytes.data(), 1, query);
+    rt::RowDecoder(rt::Format::plain(operands.query->dtype))
+        .decode(operands.query->bytes.data(), nullptr, query);
   }
 
   ReferenceResult evaluate(unsigned threads) {
@@ -151,11 +151,10 @@ private:
              token += ScoreProgram::kChunk) {
           int64_t count = std::min<int64_t>(ScoreProgram::kChunk, length - token);
           for (int64_t t = 0; t < count; ++t) {
-            int64_t line = region.slot(i, place, token + t) * region.heads + place;
-            decode(region.store.keys, decoders[r].keys, *region.keys, line,
-                   KVRegion::scaleOf(region.keyScales, place), &scratch.keys[t * operands.keyDim]);
-            decode(region.store.values, decoders[r].values, *region.values, line,
-                   KVRegion::scaleOf(region.valueScales, place), &scratch.values[t * operands.valueDim]);
+            int64_t slot = region.slot(i, place, token + t);
+            decode(region, region.keys, decoders[r].keys, slot, place, &scratch.keys[t * operands.keyDim]);
+            decode(region, region.values, decoders[r].values, slot, place,
+                   &scratch.values[t * operands.valueDim]);
           }
           for (int64_t row = region.rowFirst[i]; row < region.rowLast[i]; ++row) {
             findVisible(region.visibility, operands.seen[keyHead], operands.queryPositions[row],
@@ -173,10 +172,10 @@ private:
   }
 
   /// One head of a token, as its format says what it is.
-  static void decode(const rt::StorePart &part, const rt::RowDecoder &decoder, const rt::Tensor &codes,
-                     int64_t line, float scale, float *out) {
-    decoder.decode(codes.bytes.data() + line * part.format.rowBytes(part.dim), scale,
-                   std::span(out, size_t(part.dim)));
+  static void decode(const KVRegion &region, const KVRegion::Part &part, const rt::RowDecoder &decoder,
+                     int64_t slot, int64_t place, float *out) {
+    decoder.decode(region.codesOf(part, slot, place), region.metaOf(part, slot, place),
+                   std::span(out, size_t(part.stored.dim)));
   }
 
   std::span<double> outputOf(int64_t row, int64_t head) {

@@ -99,14 +99,15 @@ static LogicalResult describeArguments(func::FuncOp function, rt::Manifest &mani
     entry.name = known.name;
     if (auto kv = dyn_cast<KVType>(argument.getType())) {
       entry.role = rt::Argument::Role::KV;
-      entry.store = storeOf(kv).kind;
+      const rt::Store store = storeOf(kv);
+      entry.store = store.kind;
       entry.page = kv.getPage();
       entry.kvHeads = kv.isOfClass() ? 0 : kv.getHeads();
       entry.ragged = kv.getRagged();
       entry.keyDim = kv.getKeyDim();
       entry.valueDim = kv.getValueDim();
-      entry.keyDType = elementOf(kv.getKey()).dtype;
-      entry.valueDType = elementOf(kv.getValue()).dtype;
+      entry.keyFormat = store.keys.format;
+      entry.valueFormat = store.values.format;
     } else {
       auto type = cast<RankedTensorType>(argument.getType());
       entry.role = roleOf(known.role);

@@ -43,13 +43,29 @@ std::vector<StoreTensor> Store::data() const {
   for (const StorePart *part : {&keys, &values}) {
     std::vector<StoreDim> dims = slotDims();
     dims.push_back(headDim(*this));
-    dims.push_back({std::nullopt, part->dim});
-    tensors.push_back({codesName(*part), part->format.codes, dims});
+    dims.push_back({std::nullopt, part->format.rowCodes(part->dim)});
+    tensors.push_back({codesName(*part), part->format.codes, dims, StoreTensor::Content::Codes});
   }
   for (const StorePart *part : {&keys, &values})
-    if (part->format.scales == Format::Scales::Head)
-      tensors.push_back({scalesName(*part), DType::F32, {headDim(*this)}, true});
+    if (!part->format.isPlain())
+      tensors.push_back(metaTensor(*part));
   return tensors;
+}
+
+/// What `metaOf` counts in, one behind the other.
+StoreTensor Store::metaTensor(const StorePart &part) const {
+  const Format &format = part.format;
+  StoreTensor tensor{metaName(part), format.metaType(), {}, StoreTensor::Content::Scales};
+  if (format.hasLines()) {
+    tensor.content = StoreTensor::Content::Lines;
+    tensor.dims = slotDims();
+    tensor.dims.insert(isPaged() ? tensor.dims.begin() + 1 : tensor.dims.end(), headDim(*this));
+  } else {
+    tensor.dims = {format.scales == Format::Scales::Head ? headDim(*this) : StoreDim{std::nullopt, 1}};
+  }
+  if (format.scales == Format::Scales::Group)
+    tensor.dims.insert(tensor.dims.end(), {{std::nullopt, format.groups(part.dim)}, {std::nullopt, 2}});
+  return tensor;
 }
 
 std::optional<StoreTable> Store::table() const {

@@ -19,7 +19,7 @@
 // CHECK-NEXT: "name": "q"
 // CHECK-NEXT: "role": "query"
 // CHECK: "key_dim": 192
-// CHECK-NEXT: "key_dtype": "f16"
+// CHECK-NEXT: "key_format": "f16"
 // CHECK-NEXT: "kv_heads": 4
 // CHECK-NEXT: "name": "context"
 // CHECK-NEXT: "role": "kv"
@@ -42,7 +42,7 @@
 // CHECK-NEXT: 64
 // CHECK-NEXT: 256
 // CHECK: "entry": "everything"
-// CHECK: "format": 2
+// CHECK: "format": 3
 // CHECK: "kernels": [
 // CHECK: "name": "everything_rows16"
 // CHECK: "params": [

@@ -8,8 +8,8 @@ using namespace attn::rt;
 namespace {
 
 Store storeOf(StoreKind kind, int64_t page = 0, bool ragged = false, int64_t heads = 4) {
-  const Format plain = *Format::of(DType::BF16), codes = *Format::of(DType::F8E4M3FN);
-  return {kind, page, ragged, heads, {'k', 64, codes}, {'v', 32, plain}};
+  const Format codes = Format::floats(DType::F8E4M3FN, Format::Scales::Head);
+  return {kind, page, ragged, heads, {'k', 64, codes}, {'v', 32, Format::plain(DType::BF16)}};
 }
 
 std::string text(const std::vector<StoreTensor> &tensors) {
@@ -38,6 +38,36 @@ TEST(Store, Tensors) {
             "lengths:i32[instances,4] pos0:i32[instances] rows:i32[instances,2] "
             "block_table:i32[instances,4,max_pages]");
   EXPECT_EQ(storeOf(StoreKind::Dense).tokenBytes(), 64 + 2 * 32);
+}
+
+TEST(Store, Metadata) {
+  Store store = storeOf(StoreKind::Paged, 16);
+  store.keys.format = Format::integers(4, 32), store.values.format = Format::integers(8, 32);
+  EXPECT_EQ(text(store.data()), "k_pages:u8[pages,16,4,32] v_pages:u8[pages,16,4,32] "
+                                "k_meta:f16[pages,4,16,2,2] v_meta:f16[pages,4,16,1,2]");
+  EXPECT_EQ(store.tokenBytes(), (32 + 8) + (32 + 4));
+  store.keys.format = Format::floats(DType::F8E5M2, Format::Scales::Token);
+  store.values.format = Format::floats(DType::F8E5M2, Format::Scales::Tensor);
+  EXPECT_EQ(text(store.data()), "k_pages:f8e5m2[pages,16,4,64] v_pages:f8e5m2[pages,16,4,32] "
+                                "k_scales:f32[pages,4,16] v_scales:f32[1]");
+  EXPECT_EQ(store.tokenBytes(), (64 + 4) + 32);
+  store.kind = StoreKind::Dense, store.page = 0;
+  EXPECT_EQ(text(store.data()), "k:f8e5m2[instances,tokens,4,64] v:f8e5m2[instances,tokens,4,32] "
+                                "k_scales:f32[instances,tokens,4] v_scales:f32[1]");
+}
+
+// By their definition: [pages, heads, page] where paged, [tokens, heads] else.
+TEST(Store, AddressesOfMetadata) {
+  StoreNumbers numbers{.table = {}, .tokens = 100, .maxPages = 7, .heads = 4, .head = 3};
+  Store store = storeOf(StoreKind::Paged, 16);
+  EXPECT_EQ(store.metaOf(numbers, store.keys, 37), 3);
+  store.keys.format = Format::integers(4, 32);
+  EXPECT_EQ(store.metaOf(numbers, store.keys, 37), (2 * 4 + 3) * 16 + 5);
+  store.keys.format = Format::floats(DType::F8E4M3FN, Format::Scales::Tensor);
+  EXPECT_EQ(store.metaOf(numbers, store.keys, 37), 0);
+  store = storeOf(StoreKind::Packed);
+  store.keys.format = Format::integers(2, 64);
+  EXPECT_EQ(store.metaOf(numbers, store.keys, 37), 37 * 4 + 3);
 }
 
 // The map from tokens to slots, against its definition.
@@ -95,54 +125,6 @@ TEST(Store, Pages) {
     EXPECT_TRUE(Store::isPageSize(page)) << page;
   for (int64_t page : {-8, 0, 3, 24, 512})
     EXPECT_FALSE(Store::isPageSize(page)) << page;
-}
-
-TEST(Format, OfElements) {
-  EXPECT_TRUE(Format::of(DType::F16)->isPlain());
-  EXPECT_EQ(Format::of(DType::F8E4M3FN)->scales, Format::Scales::Head);
-  EXPECT_EQ(Format::of(DType::F8E4M3FN)->codesPerChunk(), 16);
-  EXPECT_FALSE(Format::of(DType::F32) || Format::of(DType::I8) || Format::of(DType::F8E5M2));
-  EXPECT_EQ(Format::names(), "f16, bf16 or f8e4m3fn");
-}
-
-// Quantized and decoded again, a number is off by at most half a step of its exponent, or of the smallest.
-TEST(Format, QuantizedRows) {
-  Random random(1, "rows");
-  std::vector<float> row(512), back(512);
-  for (size_t i = 0; i < row.size(); i += 2) {
-    double a, b;
-    random.normalPair(a, b);
-    row[i] = static_cast<float>(a), row[i + 1] = static_cast<float>(b);
-  }
-  row[7] = 0, row[9] = 5;
-  const Format format = *Format::of(DType::F8E4M3FN);
-  const float scale = format.scaleFor(5);
-  EXPECT_FLOAT_EQ(scale, 5.0F / 448);
-  std::vector<uint8_t> codes(row.size());
-  quantizeRow(format, row, scale, codes.data());
-  RowDecoder(format).decode(codes.data(), scale, back);
-  for (size_t i = 0; i < row.size(); ++i)
-    EXPECT_LE(std::abs(row[i] - back[i]), std::max(std::abs(row[i]) / 16, scale * 0x1p-10F) * 1.0001F)
-        << row[i];
-  EXPECT_EQ(back[7], 0);
-  EXPECT_EQ(codes[9], 0x7e);
-  row[0] = 1e9F; // more than the scale allows for
-  quantizeRow(format, row, scale, codes.data());
-  EXPECT_EQ(codes[0], 0x7e);
-  EXPECT_EQ(format.scaleFor(0), 1);
-}
-
-TEST(Format, PlainRowsAreTheNumbers) {
-  const std::vector<float> row = {1, -0.5F, 3e4F, 0};
-  std::vector<float> back(row.size());
-  for (DType dtype : {DType::F16, DType::BF16}) {
-    const Format format = *Format::of(dtype);
-    std::vector<uint8_t> codes(row.size() * 2);
-    quantizeRow(format, row, format.scaleFor(3e4), codes.data());
-    RowDecoder(format).decode(codes.data(), 2, back); // there is no scale
-    for (size_t i = 0; i < row.size(); ++i)
-      EXPECT_NEAR(back[i], row[i], std::abs(row[i]) / 256);
-  }
 }
 
 } // namespace

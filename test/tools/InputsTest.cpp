@@ -14,7 +14,7 @@ namespace {
 Arguments pagedProblem(int64_t page = 16) {
   Arguments arguments;
   arguments.query = {"q", rt::DType::BF16, {-1, 8, 64}, {"rows"}};
-  arguments.kv = {{"kv", "batch", "kv_len", Store::Paged, page, 2, 64, 32, rt::DType::BF16, rt::DType::BF16}};
+  arguments.kv = {{"kv", "batch", "kv_len", Store::Paged, page, 2, 64, 32}};
   return arguments;
 }
 

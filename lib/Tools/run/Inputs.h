@@ -29,7 +29,7 @@ struct KVArgument {
   std::string instancesDim, tokensDim; ///< what the file calls its two dynamic dimensions
   Store store = Store::Dense;
   int64_t page = 0, heads = 0, keyDim = 0, valueDim = 0;
-  rt::DType key = rt::DType::BF16, value = rt::DType::BF16;
+  rt::Format key = rt::Format::plain(rt::DType::BF16), value = key;
   /// Of the heads that alone it holds, as many as are in the class. -1: it holds `heads`; 0 are those of a
   /// class whose region has vanished from the problem, because nothing of it is seen.
   int headClass = -1;
@@ -37,12 +37,7 @@ struct KVArgument {
 
   /// With so many heads; 0: nobody knows yet.
   rt::Store layout(int64_t heads) const {
-    return {store,
-            page,
-            ragged,
-            heads,
-            {'k', keyDim, rt::Format::of(key).value_or(rt::Format{key})},
-            {'v', valueDim, rt::Format::of(value).value_or(rt::Format{value})}};
+    return {store, page, ragged, heads, {'k', keyDim, key}, {'v', valueDim, value}};
   }
 };
 

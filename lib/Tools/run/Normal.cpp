@@ -41,12 +41,16 @@ template <typename Bits> void pick(Bits *out, const Bits *table, int64_t count, 
 NormalSource::NormalSource(rt::DType dtype, double factor) : size(rt::dtypeSize(dtype)) {
   rt::Tensor values(dtype, {tableSize});
   rt::Random random(0, "normal");
-  for (int64_t i = 0; i < tableSize; i += 2) {
-    double a, b;
-    random.normalPair(a, b);
-    values.set(i, a * factor);
-    values.set(i + 1, b * factor);
-  }
+  if (dtype == rt::DType::U8)
+    for (int64_t i = 0; i < tableSize; ++i)
+      values.set(i, static_cast<double>(random.below(256)));
+  else
+    for (int64_t i = 0; i < tableSize; i += 2) {
+      double a, b;
+      random.normalPair(a, b);
+      values.set(i, a * factor);
+      values.set(i + 1, b * factor);
+    }
   table = std::move(values.bytes);
 }
 

@@ -9,9 +9,9 @@
 
 namespace attn::run {
 
-/// Standard normal numbers in any float dtype, drawn from a table of 2^16 of them and by as many
-/// threads as there are cores: a GPU waits while its tensors are made. The bytes do not depend on the
-/// threads, because any draw of a stream can be reached at once.
+/// Standard normal numbers in any float dtype, or bytes in u8, all as likely, drawn from a table of 2^16 of
+/// them and by as many threads as there are cores: a GPU waits while its tensors are made. The bytes do not
+/// depend on the threads, because any draw of a stream can be reached at once.
 class NormalSource {
 public:
   explicit NormalSource(rt::DType dtype, double factor = 1);

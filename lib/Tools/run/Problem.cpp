@@ -29,13 +29,14 @@ KVArgument kvArgument(const mlir::attn::Argument &argument) {
   result.name = argument.name;
   result.instancesDim = argument.dims[0];
   result.tokensDim = argument.dims[1];
-  result.store = mlir::attn::storeOf(type).kind;
+  const rt::Store store = mlir::attn::storeOf(type);
+  result.store = store.kind;
   result.page = type.getPage();
   result.heads = type.isOfClass() ? 0 : type.getHeads();
   result.keyDim = type.getKeyDim();
   result.valueDim = type.getValueDim();
-  result.key = mlir::attn::elementOf(type.getKey()).dtype;
-  result.value = mlir::attn::elementOf(type.getValue()).dtype;
+  result.key = store.keys.format;
+  result.value = store.values.format;
   result.ragged = type.getRagged();
   return result;
 }

@@ -46,8 +46,7 @@ std::string storeText(const rt::Argument &argument) {
   const rt::Format keys = store.keys.format, values = store.values.format;
   if (keys.isPlain() && values.isPlain())
     return text;
-  return formatv("{0} of {1}{2}", text, rt::dtypeName(keys.codes),
-                 keys == values ? "" : formatv("/{0}", rt::dtypeName(values.codes)).str());
+  return formatv("{0} of {1}{2}", text, keys.text(), keys == values ? "" : "/" + values.text());
 }
 
 } // namespace

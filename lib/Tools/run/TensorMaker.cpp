@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <unistd.h>
@@ -25,13 +26,20 @@ int64_t longestOf(const std::vector<int64_t> &lengths) {
 /// No normal number that is drawn is as large.
 constexpr double normalReach = 8;
 
-/// Scales that differ by up to 4 from head to head, so that whoever takes another head's is found out.
-rt::Tensor scalesOf(rt::Format format, int64_t heads, rt::Random random) {
-  rt::Tensor scales(rt::DType::F32, {heads});
-  for (int64_t h = 0; h < heads; ++h)
-    scales.set(h,
-               format.scaleFor(normalReach) * std::exp2(static_cast<double>(random.below(2001)) / 1000 - 1));
-  return scales;
+/// Writes the metadata of one row, which differs by up to 4 from that of others, so that whoever takes
+/// another's is found out. Integer codes, of which all are as likely, then reach some 2 to each side of 0.
+void drawMeta(rt::Format format, int64_t dim, rt::Random &random, uint8_t *meta) {
+  const auto factor = [&] { return std::exp2(static_cast<double>(random.below(2001)) / 1000 - 1); };
+  for (int64_t g = 0; g < format.groups(dim); ++g, meta += 4) {
+    if (format.isInteger()) {
+      const double range = 4 * factor();
+      const uint16_t pair[] = {rt::toF16(range / format.levels()), rt::toF16(-range / 2 * factor())};
+      std::memcpy(meta, pair, sizeof pair);
+    } else {
+      const auto scale = static_cast<float>(format.scaleFor(normalReach) * factor());
+      std::memcpy(meta, &scale, sizeof scale);
+    }
+  }
 }
 
 rt::Tensor i32Tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values) {
@@ -88,7 +96,8 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
   const auto count = static_cast<int64_t>(instances.pos0.size());
   const int64_t tokens = std::accumulate(instances.runs.begin(), instances.runs.end(), int64_t(0));
   const int64_t heads = headsOf(kv), together = kv.ragged ? 1 : heads;
-  if (rt::Status status = checkMemory(kv.name, {tokens, together, std::max(kv.keyDim, kv.valueDim)}, kv.key);
+  if (rt::Status status =
+          checkMemory(kv.name, {tokens, together, std::max(kv.keyDim, kv.valueDim)}, kv.key.codes);
       !status)
     return status;
   std::vector<int64_t> lists = {count};
@@ -114,12 +123,40 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
       shape.push_back(dim.size ? sizes[*dim.size] : dim.value);
     const std::string name = kv.name + "." + tensor.name;
     const rt::StorePart &part = store.part(tensor.name.front() == store.keys.letter);
-    if (tensor.isScales)
-      tensors[name] = scalesOf(part.format, heads, rt::Random(seed, name));
-    else if (rt::Status status = addTokens(name, shape, part.format, slots, together * part.dim); !status)
+    if (tensor.content != rt::StoreTensor::Content::Codes)
+      addMeta(name, rt::Tensor(tensor.dtype, shape), store, part, slots);
+    else if (rt::Status status =
+                 addTokens(name, shape, part.format, slots, together * part.format.rowCodes(part.dim));
+             !status)
       return status;
   }
   return {};
+}
+
+/// Metadata of lines exists where there are tokens; elsewhere are NaNs.
+void TensorMaker::addMeta(const std::string &name, rt::Tensor tensor, const rt::Store &store,
+                          const rt::StorePart &part, const std::vector<int64_t> &slots) {
+  tensor.fill(std::numeric_limits<double>::quiet_NaN());
+  rt::Random random(seed, name);
+  const int64_t bytes = part.format.metaBytes(part.dim);
+  const auto draw = [&](int64_t index) {
+    drawMeta(part.format, part.dim, random, tensor.bytes.data() + index * bytes);
+  };
+  if (!part.format.hasLines()) {
+    for (int64_t i = 0; i < std::ssize(tensor.bytes) / bytes; ++i)
+      draw(i);
+  }
+  for (const int64_t slot : part.format.hasLines() ? slots : std::vector<int64_t>()) {
+    rt::StoreNumbers numbers{.table = {}, .heads = store.heads};
+    if (store.ragged) { // slots are of one head each
+      numbers.head = slot % store.heads;
+      draw(store.metaOf(numbers, part, slot / store.heads));
+    } else {
+      for (numbers.head = 0; numbers.head < store.heads; ++numbers.head)
+        draw(store.metaOf(numbers, part, slot));
+    }
+  }
+  tensors[name] = std::move(tensor);
 }
 
 rt::Status TensorMaker::addTokens(const std::string &name, const std::vector<int64_t> &shape,
@@ -127,9 +164,12 @@ rt::Status TensorMaker::addTokens(const std::string &name, const std::vector<int
   if (rt::Status status = checkMemory(name, shape, format.codes); !status)
     return status;
   rt::Tensor tensor(format.codes, shape);
-  tensor.fill(std::numeric_limits<double>::quiet_NaN());
-  // A format with scales holds normal numbers quantized for the largest that could be drawn.
-  NormalSource(format.codes, 1 / format.scaleFor(normalReach))
+  if (format.isInteger())
+    std::ranges::fill(tensor.bytes, uint8_t{0xff}); // their metadata is NaN
+  else
+    tensor.fill(std::numeric_limits<double>::quiet_NaN());
+  // Floats with scales are normal numbers quantized for the largest that could be drawn.
+  NormalSource(format.codes, format.isInteger() ? 1 : 1 / format.scaleFor(normalReach))
       .fill(tensor.bytes.data(), slots, line, rt::Random(seed, name));
   tensors[name] = std::move(tensor);
   return {};

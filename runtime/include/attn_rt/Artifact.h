@@ -16,7 +16,7 @@
 
 namespace attn::rt {
 
-inline constexpr int manifestFormat = 2;
+inline constexpr int manifestFormat = 3;
 
 /// Who sees a token, as a form; its sizes are run-time values (`end` indexes Manifest::ends).
 struct Visibility {
@@ -131,7 +131,7 @@ struct Argument {
   int headClass = -1;  ///< the class whose heads alone it holds; -1: it holds those of all
   bool ragged = false; ///< each head it holds has lengths and pages of its own
   int keyDim = 0, valueDim = 0;
-  DType keyDType = DType::BF16, valueDType = DType::BF16;
+  Format keyFormat = Format::plain(DType::BF16), valueFormat = Format::plain(DType::BF16);
 };
 
 /// A class of KV heads, and what it sees of whatever the operands show. Which head belongs to which class is

@@ -51,7 +51,10 @@ struct StoreTensor {
   std::string name;
   DType dtype = DType::I32;
   std::vector<StoreDim> dims;
-  bool isScales = false; ///< of codes: finite numbers above 0
+  /// Codes of keys or values; the scales of a tensor or of its heads, finite numbers above 0; or metadata of
+  /// each line of codes.
+  enum class Content : uint8_t { Codes, Scales, Lines };
+  Content content = Content::Codes;
 };
 
 /// The keys or the values of a store.
@@ -86,10 +89,13 @@ struct Store {
   std::string codesName(const StorePart &part) const {
     return std::string(1, part.letter) + (isPaged() ? "_pages" : "");
   }
-  static std::string scalesName(const StorePart &part) { return std::string(1, part.letter) + "_scales"; }
+  /// Of the tensor of scales, or of scales and zeros.
+  static std::string metaName(const StorePart &part) {
+    return std::string(1, part.letter) + (part.format.isInteger() ? "_meta" : "_scales");
+  }
   /// The dimensions of codes in front of [heads, dim], whose product is the number of slots.
   std::vector<StoreDim> slotDims() const;
-  /// What the user owns: codes of keys and values, and the scales of formats that have some.
+  /// What the user owns: codes of keys and values, and the metadata of formats that have some.
   std::vector<StoreTensor> data() const;
   /// The table that says where tokens lie, where one does.
   std::optional<StoreTable> table() const;
@@ -98,8 +104,12 @@ struct Store {
   /// Run-time sizes that its tensors have.
   std::vector<StoreSize> sizes() const;
 
-  /// Bytes that a token of one head has.
-  int64_t tokenBytes() const { return keys.format.rowBytes(keys.dim) + values.format.rowBytes(values.dim); }
+  /// Bytes that a token of one head has: codes and their line of metadata.
+  int64_t tokenBytes() const { return tokenBytes(keys) + tokenBytes(values); }
+  static int64_t tokenBytes(const StorePart &part) {
+    const Format &format = part.format;
+    return format.rowBytes(part.dim) + (format.hasLines() ? format.metaBytes(part.dim) : 0);
+  }
   /// Slots of a memory of these sizes.
   int64_t slots(int64_t instances, int64_t tokens, int64_t pages) const {
     return isPaged() ? pages * page : kind == StoreKind::Dense ? instances * tokens : tokens;
@@ -152,8 +162,21 @@ struct Store {
     const auto all = headCount(a);
     return a.add(a.mul(slot, all), a.place());
   }
+  /// Where the metadata of one head of a slot lies, counted in metadata of heads. Lines of a head in a page
+  /// are neighbours, so that what a head needs of it is read in whole sectors.
+  template <typename Algebra>
+  typename Algebra::Value metaOf(Algebra &a, const StorePart &part, typename Algebra::Value slot) const {
+    if (!part.format.hasLines())
+      return part.format.scales == Format::Scales::Head ? a.place() : a.number(0);
+    if (!isPaged())
+      return lineOf(a, slot);
+    const auto all = headCount(a);
+    const auto first = a.mul(a.add(a.mul(a.div(slot, page), all), a.place()), a.number(page));
+    return a.add(first, a.rem(slot, page));
+  }
 
 private:
+  StoreTensor metaTensor(const StorePart &part) const;
   template <typename Algebra> typename Algebra::Value headCount(Algebra &a) const {
     return isOfClass() ? a.size(StoreSize::Heads) : a.number(heads);
   }

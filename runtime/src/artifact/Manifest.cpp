@@ -105,15 +105,12 @@ bool Manifest::plansByHead() const {
 }
 
 Store storeOf(const Argument &argument) {
-  const auto part = [](char letter, int dim, DType dtype) {
-    return StorePart{letter, dim, Format::of(dtype).value_or(Format{dtype, Format::Scales::None})};
-  };
   return {argument.store,
           argument.page,
           argument.ragged,
           argument.headClass < 0 ? argument.kvHeads : 0,
-          part('k', argument.keyDim, argument.keyDType),
-          part('v', argument.valueDim, argument.valueDType)};
+          {'k', argument.keyDim, argument.keyFormat},
+          {'v', argument.valueDim, argument.valueFormat}};
 }
 
 namespace {
@@ -189,8 +186,8 @@ Json argumentToJson(const Manifest &m, const Argument &argument) {
       json["ragged"] = true;
     json["key_dim"] = argument.keyDim;
     json["value_dim"] = argument.valueDim;
-    json["key_dtype"] = dtypeName(argument.keyDType);
-    json["value_dtype"] = dtypeName(argument.valueDType);
+    json["key_format"] = argument.keyFormat.text();
+    json["value_format"] = argument.valueFormat.text();
     return json;
   }
   json["dtype"] = dtypeName(argument.dtype);

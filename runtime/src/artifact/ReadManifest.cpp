@@ -120,6 +120,15 @@ int headClass(const Cursor &cursor, const std::vector<HeadClassInfo> &classes) {
   return -1;
 }
 
+Format format(const Cursor &cursor, int64_t dim) {
+  const std::optional<Format> parsed = Format::parse(cursor.string());
+  if (!parsed)
+    cursor.expected("a format (bf16, f8e4m3fn per head, i4 per 64, …)");
+  else if (const std::string fault = parsed->faultOf(dim); !fault.empty())
+    cursor.fail(fault);
+  return parsed.value_or(Format());
+}
+
 Argument argument(const Cursor &cursor, const std::vector<HeadClassInfo> &classes) {
   Argument result;
   result.name = cursor["name"].string();
@@ -135,8 +144,8 @@ Argument argument(const Cursor &cursor, const std::vector<HeadClassInfo> &classe
     result.ragged = cursor.has("ragged") && cursor["ragged"].boolean();
     result.keyDim = size(cursor["key_dim"]);
     result.valueDim = size(cursor["value_dim"]);
-    result.keyDType = readDType(cursor["key_dtype"]);
-    result.valueDType = readDType(cursor["value_dtype"]);
+    result.keyFormat = format(cursor["key_format"], result.keyDim);
+    result.valueFormat = format(cursor["value_format"], result.valueDim);
     return result;
   }
   result.dtype = readDType(cursor["dtype"]);

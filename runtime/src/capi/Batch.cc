@@ -19,6 +19,8 @@ Result<SlotNeed> SharedBatch::need(const Manifest &manifest, const std::string &
     const size_t size = dtypeSize(dtype);
     return SlotNeed{static_cast<size_t>(elements) * size, size == 2 ? 16 : size};
   };
+  // Copies take up to 16 bytes at a time.
+  const auto ofLines = [](int64_t bytes) { return SlotNeed{static_cast<size_t>(bytes), 16}; };
   if (const ResultInfo *result = manifest.findResult(slot)) {
     Result<std::vector<int64_t>> shape = result->shape({{"rows", static_cast<int32_t>(batch.rows)}});
     if (!shape)
@@ -53,10 +55,14 @@ Result<SlotNeed> SharedBatch::need(const Manifest &manifest, const std::string &
         store.isOfClass() ? heads[static_cast<size_t>(argument.headClass)] : argument.kvHeads;
     for (bool keys : {true, false}) {
       const StorePart &part = store.part(keys);
+      const Format &format = part.format;
       if (slot == argument.name + "." + store.codesName(part))
-        return of(tokens * ofHeads * part.dim, part.format.codes);
-      if (!part.format.isPlain() && slot == argument.name + "." + Store::scalesName(part))
-        return of(ofHeads, DType::F32);
+        return ofLines(tokens * ofHeads * format.rowBytes(part.dim));
+      if (format.isPlain() || slot != argument.name + "." + Store::metaName(part))
+        continue;
+      if (format.hasLines())
+        return ofLines(tokens * ofHeads * format.metaBytes(part.dim));
+      return of(format.scales == Format::Scales::Head ? ofHeads : 1, format.metaType());
     }
   }
   return inputError("'" + manifest.entry + "' has no buffer '" + slot + "'");

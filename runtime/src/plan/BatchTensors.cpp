@@ -141,7 +141,7 @@ Status readOperand(const Manifest &manifest, const Argument &argument, Binder &b
     auto found = binder.find(prefix + tensor.name, tensor.dtype, dimsOf(tensor));
     if (!found)
       return found.error();
-    if (tensor.isScales)
+    if (tensor.content == StoreTensor::Content::Scales)
       if (Status s = checkScales(prefix + tensor.name, **found); !s)
         return s;
   }
@@ -230,7 +230,7 @@ Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensor
     if (Status s = readOperand(manifest, manifest.argumentOf(operand), binder, batch.operands.back()); !s)
       return s.error();
     for (const StoreTensor &tensor : storeOf(manifest.argumentOf(operand)).data())
-      if (tensor.isScales)
+      if (tensor.content == StoreTensor::Content::Scales)
         batch.otherBytes += *bytesOf(tensors.at(operand.argument + "." + tensor.name));
   }
   for (const Argument &argument : manifest.arguments)

@@ -15,8 +15,8 @@ constexpr int64_t chunkBytes = 16;
 constexpr int64_t mostWork = std::numeric_limits<int32_t>::max() / 2; ///< what a warp's counter may reach
 
 int64_t tokenBytes(const Argument &cache, bool keys) {
-  return int64_t{cache.kvHeads} * (keys ? cache.keyDim : cache.valueDim) *
-         static_cast<int64_t>(dtypeSize(keys ? cache.keyDType : cache.valueDType));
+  const StorePart part = storeOf(cache).part(keys);
+  return int64_t{cache.kvHeads} * part.format.rowBytes(part.dim);
 }
 
 const Argument &cacheOf(const Manifest &manifest) {

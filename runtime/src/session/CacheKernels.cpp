@@ -8,8 +8,7 @@ namespace {
 
 std::string kindText(const Argument &cache) {
   return std::to_string(cache.kvHeads) + " heads of " + std::to_string(cache.keyDim) + "/" +
-         std::to_string(cache.valueDim) + " in " + std::string(dtypeName(cache.keyDType)) + "/" +
-         std::string(dtypeName(cache.valueDType));
+         std::to_string(cache.valueDim) + " in " + cache.keyFormat.text() + "/" + cache.valueFormat.text();
 }
 
 } // namespace

@@ -174,9 +174,9 @@ func.func @ragged(%kv: !cache, %from: tensor<?xi32>, %to: tensor<?xi32>) {
 
 // -----
 
-!kv = !attn.kv<packed, heads = 2, dim = 64, key = f8E4M3FN, value = f16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = !attn.codes<f8E4M3FN, per = head>, value = f16>
 func.func @codes(%kv: !kv {attn.name = "kv"}, %from: tensor<?xi32> {attn.name = "from"}, %to: tensor<?xi32> {attn.name = "to"}) {
-  // expected-error @below {{expected a cache of f16 or bf16, got '!attn.kv<packed, heads = 2, dim = 64, key = f8E4M3FN, value = f16>'; codes and their scales are attended, and not yet written, moved or gathered}}
+  // expected-error @below {{expected a cache of f16 or bf16, got '!attn.kv<packed, heads = 2, dim = 64, key = !attn.codes<f8E4M3FN, per = head>, value = f16>'; codes and their scales are attended, and not yet written, moved or gathered}}
   attn.move %kv from %from to %to : !kv, tensor<?xi32>, tensor<?xi32>
   return
 }

@@ -62,7 +62,7 @@ TEST(Manifest, KernelsSayWhatThePlannersCostsDependOn) {
 }
 
 TEST(Manifest, UnknownFieldsAreIgnored) {
-  EXPECT_TRUE(parseManifest(replaced(sampleText(), "\"format\": 2", "\"format\": 2, \"later\": [1, {}]")));
+  EXPECT_TRUE(parseManifest(replaced(sampleText(), "\"format\": 3", "\"format\": 3, \"later\": [1, {}]")));
 }
 
 TEST(Manifest, TensorMapsAreOptional) {
@@ -140,8 +140,8 @@ TEST(Manifest, Errors) {
   struct Case {
     const char *from, *to, *message;
   } cases[] = {
-      {"\"format\": 2", "\"format\": 1",
-       "manifest.format: expected format 2, which this runtime reads, got 1"},
+      {"\"format\": 3", "\"format\": 1",
+       "manifest.format: expected format 3, which this runtime reads, got 1"},
       {"\"entry\"", "\"entri\"", "manifest.entry: missing"},
       {"\"q_heads\": 8", "\"q_heads\": \"8\"",
        "manifest.q_heads: expected an integer between 1 and 1048576, got \"8\""},
@@ -150,8 +150,10 @@ TEST(Manifest, Errors) {
        "manifest.operands[0].argument: argument 'kv' has kv_heads 4, but the attention has 2"},
       {"\"page\": 16", "\"page\": 24",
        "manifest.arguments[1].page: expected a power of two from 1 to 256, got 24"},
-      {"\"key_dtype\": \"bf16\"", "\"key_dtype\": \"fp7\"",
-       "manifest.arguments[1].key_dtype: expected the name of a dtype"},
+      {"\"key_format\": \"bf16\"", "\"key_format\": \"fp7\"",
+       "manifest.arguments[1].key_format: expected a format (bf16, f8e4m3fn per head, i4 per 64, …)"},
+      {"\"key_format\": \"bf16\"", "\"key_format\": \"i8 per 20\"",
+       "manifest.arguments[1].key_format: expected a group of 16, 32, 64 or 128 features"},
       {"\"store\": \"paged\"", "\"store\": \"heap\"",
        "manifest.arguments[1].store: expected one of \"dense\", \"packed\", \"paged\", got \"heap\""},
       {"\"argument\": \"kv\"", "\"argument\": \"kw\"",
@@ -182,7 +184,7 @@ TEST(Manifest, Errors) {
        "manifest.head_classes[1].visibility.end: end 7 does not exist; the manifest has 2"},
       {"\"role\": \"classes\"", "\"role\": \"tensor\"",
        "manifest.head_classes: expected one argument of role \"classes\", i32[2]"},
-      {"{", "{\"format\": 2, ", "manifest: duplicate key \"format\""},
+      {"{", "{\"format\": 3, ", "manifest: duplicate key \"format\""},
       {"{", "[", "manifest: parse error"},
   };
   for (const Case &c : cases) {
@@ -349,7 +351,7 @@ TEST(Manifest, OperationsOnACache) {
        "manifest.kernels[0].params[0].name: unknown buffer 'plan.tasks'"},
       {"\"store\": \"paged\"", "\"store\": \"dense\"",
        "manifest.arguments: expected one paged or packed cache with the heads and dims of the manifest"},
-      {"\"value_dim\": 32,\n   \"value_dtype\"", "\"value_dim\": 64,\n   \"value_dtype\"",
+      {"\"value_dim\": 32,\n   \"value_format\"", "\"value_dim\": 64,\n   \"value_format\"",
        "manifest.arguments: expected one paged or packed cache with the heads and dims of the manifest"},
   };
   for (const Case &c : cases) {

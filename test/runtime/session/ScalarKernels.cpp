@@ -153,8 +153,10 @@ Manifest scalarManifest(const SampleOptions &given) {
   for (ResultInfo &result : m.results)
     result.dtype = DType::F32;
   for (Argument &argument : m.arguments)
-    if (argument.role != Argument::Role::Classes)
-      argument.dtype = argument.keyDType = argument.valueDType = DType::F32;
+    if (argument.role != Argument::Role::Classes) {
+      argument.dtype = DType::F32;
+      argument.keyFormat = argument.valueFormat = Format::plain(DType::F32);
+    }
   std::vector<Parameter> params, mergeParams;
   for (const char *name :
        {"q", "q_pos", "o", "lse", "plan.block_tasks", "plan.tasks", "plan.segments", "partial.o",

@@ -104,8 +104,8 @@ TEST_F(KernelsTakeWhatTheirSchedulesSay, floats) {
 TEST_F(KernelsTakeWhatTheirSchedulesSay, codes) {
   for (int64_t keyDim = 16; keyDim <= 256; keyDim += 16) {
     const int64_t valueDim = keyDim % 64 ? keyDim : 272 - keyDim;
-    const char *key = keyDim % 48 ? "f8E4M3FN" : "f16";
-    const char *value = keyDim % 80 && keyDim % 48 ? "f16" : "f8E4M3FN";
+    const char *key = keyDim % 48 ? "!attn.codes<f8E4M3FN, per = head>" : "f16";
+    const char *value = keyDim % 80 && keyDim % 48 ? "f16" : "!attn.codes<f8E4M3FN, per = token>";
     for (auto [target, schedule] : {std::pair{"sm_89", "mma"}, {"sm_90a", "auto"}})
       ASSERT_NO_FATAL_FAILURE(check({32, 8, keyDim, valueDim, "paged<16>", key, value}, target, schedule));
   }

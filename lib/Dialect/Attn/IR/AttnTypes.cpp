@@ -1,7 +1,7 @@
 //===- AttnTypes.cpp - KV operands and softmax states ---------------------===//
 #include "Verify.h"
 
-#include "attn_rt/Store.h"
+#include "attn/Dialect/Attn/IR/Stores.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/Support/MathExtras.h"
@@ -97,6 +97,56 @@ LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store
       failed(detail::verifyStored(emitError, "key", key, keyDim)))
     return failure();
   return detail::verifyStored(emitError, "value", value, valueDim);
+}
+
+/// A word or, of a group, its features.
+Type CodesType::parse(AsmParser &parser) {
+  Type element;
+  Per per = Per::Group;
+  int64_t group = 0;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() || parser.parseType(element) || parser.parseComma() || parser.parseKeyword("per") ||
+      parser.parseEqual())
+    return {};
+  if (OptionalParseResult number = parser.parseOptionalInteger(group); number.has_value()) {
+    if (failed(*number))
+      return {};
+  } else {
+    StringRef word;
+    SMLoc here = parser.getCurrentLocation();
+    if (parser.parseKeyword(&word))
+      return {};
+    std::optional<Per> parsed = symbolizePer(word);
+    if (!parsed || *parsed == Per::Group) {
+      parser.emitError(here, "expected tensor, head, token or a number of features, got ") << word;
+      return {};
+    }
+    per = *parsed;
+  }
+  if (parser.parseGreater())
+    return {};
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), element, per, group);
+}
+
+void CodesType::print(AsmPrinter &printer) const {
+  printer << "<" << getElement() << ", per = ";
+  if (getPer() == Per::Group)
+    printer << getGroup() << ">";
+  else
+    printer << stringifyPer(getPer()) << ">";
+}
+
+LogicalResult CodesType::verify(function_ref<InFlightDiagnostic()> emitError, Type element, Per per,
+                                int64_t group) {
+  rt::Format format;
+  if (element.isSignlessInteger())
+    format = {rt::DType::U8, int(element.getIntOrFloatBitWidth()), rt::Format::Scales(per), group};
+  else if (const rt::ElementType *known = findElement(element))
+    format = {known->dtype, known->bits, rt::Format::Scales(per), group};
+  else
+    return emitError() << "expected codes of f8E4M3FN, f8E5M2, i8, i4 or i2, got " << element;
+  std::string fault = format.fault();
+  return fault.empty() ? success() : LogicalResult(emitError() << fault);
 }
 
 LogicalResult StateType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t heads,

@@ -3,6 +3,14 @@
 
 using namespace mlir;
 
+using Scales = ::attn::rt::Format::Scales;
+static constexpr bool isSame(mlir::attn::Per per, Scales scales) {
+  return static_cast<unsigned>(per) == static_cast<unsigned>(scales);
+}
+static_assert(isSame(mlir::attn::Per::Tensor, Scales::Tensor) &&
+              isSame(mlir::attn::Per::Head, Scales::Head) && isSame(mlir::attn::Per::Token, Scales::Token) &&
+              isSame(mlir::attn::Per::Group, Scales::Group));
+
 static constexpr bool isSame(mlir::attn::Store store, ::attn::rt::StoreKind kind) {
   return static_cast<unsigned>(store) == static_cast<unsigned>(kind);
 }
@@ -10,16 +18,26 @@ static_assert(isSame(mlir::attn::Store::Dense, ::attn::rt::StoreKind::Dense) &&
               isSame(mlir::attn::Store::Packed, ::attn::rt::StoreKind::Packed) &&
               isSame(mlir::attn::Store::Paged, ::attn::rt::StoreKind::Paged));
 
+Type mlir::attn::codesOf(Type stored) {
+  auto codes = dyn_cast<CodesType>(stored);
+  return codes ? codes.getElement() : stored;
+}
+
+::attn::rt::Format mlir::attn::formatOf(Type stored) {
+  auto codes = dyn_cast<CodesType>(stored);
+  if (!codes)
+    return rt::Format::plain(elementOf(stored).dtype);
+  Type element = codes.getElement();
+  if (element.isInteger())
+    return rt::Format::integers(element.getIntOrFloatBitWidth(), codes.getGroup());
+  return rt::Format::floats(elementOf(element).dtype, static_cast<rt::Format::Scales>(codes.getPer()));
+}
+
 ::attn::rt::Store mlir::attn::storeOf(KVType type) {
-  auto part = [](char letter, int64_t dim, Type element) {
-    std::optional<rt::Format> format = rt::Format::of(elementOf(element).dtype);
-    assert(format && "the type's verifier knows the formats");
-    return rt::StorePart{letter, dim, *format};
-  };
   return {static_cast<rt::StoreKind>(type.getStore()),
           type.getPage(),
           type.getRagged(),
           type.isOfClass() ? 0 : type.getHeads(),
-          part('k', type.getKeyDim(), type.getKey()),
-          part('v', type.getValueDim(), type.getValue())};
+          {'k', type.getKeyDim(), formatOf(type.getKey())},
+          {'v', type.getValueDim(), formatOf(type.getValue())}};
 }

@@ -1,9 +1,7 @@
 //===- Verify.cpp - What the verifiers share ------------------------------===//
 #include "Verify.h"
 
-#include "attn/Support/Elements.h"
-
-#include "attn_rt/Format.h"
+#include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -34,25 +32,15 @@ LogicalResult mlir::attn::detail::verifyElement(EmitError emitError, StringRef w
   return emitError() << "expected " << what << " to be f16 or bf16, got " << type;
 }
 
-static std::optional<rt::Format> formatOf(Type type) {
-  const rt::ElementType *element = findElement(type);
-  return element ? rt::Format::of(element->dtype) : std::nullopt;
-}
-
 LogicalResult mlir::attn::detail::verifyStored(EmitError emitError, StringRef what, Type type, int64_t dim) {
-  std::optional<rt::Format> format = formatOf(type);
-  if (!format)
-    return emitError() << "expected " << what << " elements to be " << rt::Format::names() << ", got "
+  if (!isa<CodesType>(type) && !isMultiplied(type))
+    return emitError() << "expected " << what
+                       << " elements to be f16 or bf16, or codes as in !attn.codes<i8, per = 128>, got "
                        << type;
-  int64_t chunk = format->codesPerChunk();
-  if (dim % chunk == 0)
+  std::string fault = formatOf(type).faultOf(dim);
+  if (fault.empty())
     return success();
-  InFlightDiagnostic error = emitError()
-                             << "expected a " << what << " dim of whole 16 bytes, a multiple of " << chunk
-                             << " elements of " << type << ", got " << dim << "; nearest legal: ";
-  if (dim > chunk)
-    error << dim / chunk * chunk << " or ";
-  return error << dim / chunk * chunk + chunk;
+  return emitError() << what << "s: " << fault;
 }
 
 LogicalResult mlir::attn::detail::verifyQuery(Operation *op, StringRef what, Type type) {
@@ -120,7 +108,7 @@ LogicalResult mlir::attn::detail::verifyRegion(Operation *op, RankedTensorType q
     return op->emitOpError("expected the query dim to be the key dim, ")
            << region.getKeyDim() << ", got " << query.getDimSize(2);
   for (auto [what, type] : {std::pair("key", region.getKey()), std::pair("value", region.getValue())})
-    if (type != query.getElementType() && formatOf(type)->isPlain())
+    if (type != query.getElementType() && !isa<CodesType>(type))
       return op->emitOpError("expected ")
              << what << " elements of the query's type, " << query.getElementType() << ", got " << type;
   return success();

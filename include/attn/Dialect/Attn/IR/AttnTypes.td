@@ -22,6 +22,45 @@ class Attn_Type<string name, string typeMnemonic> : TypeDef<Attn_Dialect, name> 
   let mnemonic = typeMnemonic;
 }
 
+def Attn_Per : I32EnumAttr<"Per", "which codes share metadata", [
+    I32EnumAttrCase<"Tensor", 1, "tensor">,
+    I32EnumAttrCase<"Head", 2, "head">,
+    I32EnumAttrCase<"Token", 3, "token">,
+    I32EnumAttrCase<"Group", 4, "group">]> {
+  let cppNamespace = "::mlir::attn";
+}
+
+def Attn_CodesType : Attn_Type<"Codes", "codes"> {
+  let summary = "elements of keys or values in 8 bits and less";
+  let description = [{
+    A key or value is made of its *code* and of metadata that it shares with others:
+
+    | codes | a number is | `per` | metadata of a part `k` of an argument `kv` (`v` likewise) |
+    |---|---|---|---|
+    | `f8E4M3FN`, `f8E5M2` | `code * scale` | `tensor` | `kv.k_scales f32[1]` |
+    | | | `head` | `kv.k_scales f32[heads]` |
+    | | | `token` (of one head) | `kv.k_scales f32`, by line |
+    | `i8`, `i4`, `i2`: unsigned | `code * scale + zero` | 16, 32, 64, 128, or the dim: neighbouring features of a token and head | `kv.k_meta f16`, by line, each `[dim / per, 2]`: scale, zero |
+
+    Metadata *by line* is `[pages, heads, P, ...]` in a paged store, so that what a head needs of a page lies together,
+    `[tokens, heads, ...]` in a packed one and `[instances, tokens, heads, ...]` in a dense one. All scales are finite
+    and above 0. Integer codes are packed little end first: feature `f` lies in bits `f % (8/bits) * bits` of byte
+    `f * bits / 8` of its row, and their tensor is `u8[..., heads, dim * bits / 8]`. Rows are copied 16 bytes at a time,
+    so dims are multiples of as many codes.
+
+    ```mlir
+    !attn.codes<i4, per = 64>
+    !attn.codes<f8E4M3FN, per = token>
+    ```
+  }];
+  let parameters = (ins
+    TypeParameter<"::mlir::Type", "a code">:$element,
+    TypeParameter<"::mlir::attn::Per", "which of them share metadata">:$per,
+    TypeParameter<"int64_t", "neighbouring features of a group, 0 where there are none">:$group);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
 def Attn_KVType : Attn_Type<"KV", "kv"> {
   let summary = "a KV operand: a collection of instances of keys and values";
   let description = [{
@@ -49,11 +88,9 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     positions. Where no `q_pos` says otherwise, the rows of a sequence end
     where its longest head does.
 
-    Elements of f16 and bf16 are stored as they are, in the type of the queries.
-    Those of f8E4M3FN are *codes*: with them come `kv.k_scales` and
-    `kv.v_scales`, `f32[heads]`, finite and above 0, and a key or value is its
-    code times the scale of its head. Keys and values may be stored differently.
-    Rows of codes are copied 16 at a time, so their dims are multiples of 16.
+    Elements of f16 and bf16 are stored as they are, in the type of the queries;
+    other elements are *codes*, see `!attn.codes`. Keys and values may be stored
+    differently.
 
     `heads = ?` is the store of one head class (`AttnHeadClasses.td`): it holds
     the heads of that class only, in their order, and `heads` in the table is
@@ -64,7 +101,7 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     !attn.kv<dense, heads = 1, dim = 192, value_dim = 128, key = f16, value = f16>
     !attn.kv<paged<16>, heads = ?, dim = 128, key = bf16, value = bf16>
     !attn.kv<paged<16>, ragged, heads = 8, dim = 128, key = bf16, value = bf16>
-    !attn.kv<paged<16>, heads = 8, dim = 128, key = f8E4M3FN, value = f8E4M3FN>
+    !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 64>>
     ```
   }];
   let parameters = (ins
@@ -74,8 +111,8 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     TypeParameter<"int64_t", "KV heads, dynamic in the store of one head class">:$heads,
     TypeParameter<"int64_t", "features of a key, a multiple of 8 from 8 to 256">:$keyDim,
     TypeParameter<"int64_t", "features of a value, like those of a key and by default as many">:$valueDim,
-    TypeParameter<"::mlir::Type", "element type of keys: f16, bf16 or f8E4M3FN">:$key,
-    TypeParameter<"::mlir::Type", "element type of values: f16, bf16 or f8E4M3FN">:$value);
+    TypeParameter<"::mlir::Type", "element type of keys: f16, bf16 or codes">:$key,
+    TypeParameter<"::mlir::Type", "element type of values: f16, bf16 or codes">:$value);
   let extraClassDeclaration = [{
     /// Whether this is the store of one head class.
     bool isOfClass() const { return ShapedType::isDynamic(getHeads()); }

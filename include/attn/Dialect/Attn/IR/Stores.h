@@ -11,6 +11,10 @@ namespace mlir::attn {
 
 /// What the runtime's Store says of a KV type: tensors, addresses, boxes, formats.
 rt::Store storeOf(KVType type);
+/// How elements of keys or values of this type are stored.
+rt::Format formatOf(Type stored);
+/// Elements of the memory that holds them: codes, or the type itself.
+Type codesOf(Type stored);
 
 } // namespace mlir::attn
 

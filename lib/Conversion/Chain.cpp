@@ -54,25 +54,10 @@ bool mlir::attn::isQuantized(KVType type) {
   return !store.keys.format.isPlain() || !store.values.format.isPlain();
 }
 
-/// Rings hold tiles of one type, and the scales of a head are those of one store.
-static LogicalResult verifyFormats(Chain &chain) {
-  UpdateOp first = chain.updates.front();
-  for (UpdateOp update : chain.updates) {
-    KVType type = update.getKv().getType();
-    if (!isQuantized(type) && !isQuantized(first.getKv().getType()))
-      continue;
-    if (type.isOfClass())
-      return update.emitOpError("expected a region with scales to hold all KV heads, got ")
-             << type << "; nearest legal: heads = " << first.getKVHeads() << ", or elements of f16 or bf16";
-    if (update.getKv() == first.getKv())
-      continue;
-    InFlightDiagnostic diagnostic =
-        update.emitOpError("expected one region where keys or values come with scales, got a second: ")
-        << type << "; nearest legal: elements of f16 or bf16 in all regions";
-    diagnostic.attachNote(first.getLoc()) << "the first region";
-    return diagnostic;
-  }
-  return success();
+bool Chain::hasOneRegion() {
+  return llvm::all_of(updates, [&](UpdateOp update) {
+    return argumentName(update.getKv()) == argumentName(updates.front().getKv());
+  });
 }
 
 static SmallVector<Value> statesOf(Operation *op) {
@@ -151,7 +136,7 @@ FailureOr<Chain> mlir::attn::findChain(func::FuncOp function) {
     if (found.contains(&op))
       addToChain(chain, &op);
   chain.init = chain.inits.front();
-  if (failed(verifyChain(chain)) || failed(verifyFormats(chain)))
+  if (failed(verifyChain(chain)))
     return failure();
   return chain;
 }

@@ -1,6 +1,7 @@
 //===- ScheduleModel.cpp - What schedules need, and what chips have -------===//
 #include "attn/Conversion/ScheduleModel.h"
 
+#include "attn/Conversion/TokenTiles.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
 #include "attn/Dialect/Tile/IR/SharedMemory.h"
 #include "attn/Support/Elements.h"
@@ -66,13 +67,22 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
     shape.masks += classes && !update.getClassOfRegion() ? classes.size() : 1;
     shape.plain &= !classes;
   }
-  shape.keyDim = paddedDim(query.getDimSize(2), shape.key());
-  shape.valueDim = paddedDim(finish.getState().getType().getValueDim(), shape.value());
+  int64_t keyDim = query.getDimSize(2), valueDim = finish.getState().getType().getValueDim();
+  shape.keyDim = paddedDim(keyDim, shape.element);
+  shape.valueDim = paddedDim(valueDim, shape.element);
+  for (KVType region : shape.regions) {
+    shape.keyDim = std::max(shape.keyDim, paddedDim(keyDim, codesOf(region.getKey())));
+    shape.valueDim = std::max(shape.valueDim, paddedDim(valueDim, codesOf(region.getValue())));
+  }
   return shape;
 }
 
 Type ScheduleShape::converted() const {
-  return !isMultiplied(key()) ? key() : !isMultiplied(value()) ? value() : Type();
+  for (KVType region : regions)
+    for (Type stored : {region.getKey(), region.getValue()})
+      if (isa<CodesType>(stored))
+        return stored;
+  return {};
 }
 
 bool ScheduleShape::hasClassStore() const {
@@ -139,11 +149,11 @@ SharedType ScheduleModel::queryTile(int64_t lines) const {
 }
 
 SharedType ScheduleModel::keyTile(int64_t lines) const {
-  return tileOf(Axis::Key, lines, shape.keyDim, shape.key());
+  return tileOf(Axis::Key, lines, shape.keyDim, shape.element);
 }
 
 SharedType ScheduleModel::valueTile(int64_t lines) const {
-  return tileOf(Axis::Key, lines, shape.valueDim, shape.value());
+  return tileOf(Axis::Key, lines, shape.valueDim, shape.element);
 }
 
 /// In the order in which kernels allocate.
@@ -151,19 +161,24 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
   MLIRContext *context = shape.element.getContext();
   SharedMemory memory;
   int64_t stages = schedule.getStages();
-  RingType keys = RingType::get(context, stages, keyTile(schedule.getWarpKeys()));
-  RingType values = RingType::get(context, stages, valueTile(schedule.getWarpKeys()));
   SharedType queries = queryTile(schedule.getRows());
   if (schedule.getKind() == ScheduleKind::Mma) {
     int64_t copies = schedule.getSplitKeys() ? schedule.getWarps() : 1;
     memory.place(queries);
-    int64_t rings = memory.place(keys, copies);
-    memory.place(values, copies);
+    std::optional<int64_t> rings;
+    for (KVType kind : regionsByTiles(shape.regions))
+      for (SharedType tile :
+           TokenTiles::of(kind, schedule.getWarpKeys(), shape.keyDim, shape.valueDim).all()) {
+        int64_t offset = memory.place(RingType::get(context, stages, tile), copies);
+        rings = rings.value_or(offset);
+      }
     if (int64_t bytes = schedule.getExchangeBytes(shape.valueDim))
-      memory.overlay(rings, ScratchType::get(context, bytes));
+      memory.overlay(*rings, ScratchType::get(context, bytes));
     return memory.getBytes();
   }
   auto barriers = [&](int64_t count) { memory.place(BarriersType::get(context, count)); };
+  RingType keys = RingType::get(context, stages, keyTile(schedule.getWarpKeys()));
+  RingType values = RingType::get(context, stages, valueTile(schedule.getWarpKeys()));
   int64_t slots = *schedule.getQuerySlots();
   memory.place(RingType::get(context, slots, queries));
   memory.place(keys);

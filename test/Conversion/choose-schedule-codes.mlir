@@ -5,9 +5,9 @@
 // CHECK-LABEL: @keys
 // CHECK-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 4, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = 76800>
 func.func @keys(%q: tensor<?x8x80xbf16> {attn.name = "q"},
-                %kv: !attn.kv<dense, heads = 8, dim = 80, value_dim = 96, key = f8E4M3FN, value = bf16> {attn.name = "kv"}) -> tensor<?x8x96xbf16> {
+                %kv: !attn.kv<dense, heads = 8, dim = 80, value_dim = 96, key = !attn.codes<f8E4M3FN, per = head>, value = bf16> {attn.name = "kv"}) -> tensor<?x8x96xbf16> {
   %0 = attn.init %q : tensor<?x8x80xbf16> -> !attn.state<heads = 8, value_dim = 96>
-  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x80xbf16>, !attn.kv<dense, heads = 8, dim = 80, value_dim = 96, key = f8E4M3FN, value = bf16> -> !attn.state<heads = 8, value_dim = 96>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x80xbf16>, !attn.kv<dense, heads = 8, dim = 80, value_dim = 96, key = !attn.codes<f8E4M3FN, per = head>, value = bf16> -> !attn.state<heads = 8, value_dim = 96>
   %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 96> -> tensor<?x8x96xbf16>
   return %o : tensor<?x8x96xbf16>
 }
@@ -16,9 +16,9 @@ func.func @keys(%q: tensor<?x8x80xbf16> {attn.name = "q"},
 // CHECK-LABEL: @registers
 // CHECK-SAME: #tile.schedule<mma, rows = 128, keys = 16, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false,
 func.func @registers(%q: tensor<?x8x256xbf16> {attn.name = "q"},
-                     %kv: !attn.kv<dense, heads = 8, dim = 256, key = f8E4M3FN, value = f8E4M3FN> {attn.name = "kv"}) -> tensor<?x8x256xbf16> {
+                     %kv: !attn.kv<dense, heads = 8, dim = 256, key = !attn.codes<f8E4M3FN, per = head>, value = !attn.codes<f8E4M3FN, per = head>> {attn.name = "kv"}) -> tensor<?x8x256xbf16> {
   %0 = attn.init %q : tensor<?x8x256xbf16> -> !attn.state<heads = 8, value_dim = 256>
-  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x256xbf16>, !attn.kv<dense, heads = 8, dim = 256, key = f8E4M3FN, value = f8E4M3FN> -> !attn.state<heads = 8, value_dim = 256>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x256xbf16>, !attn.kv<dense, heads = 8, dim = 256, key = !attn.codes<f8E4M3FN, per = head>, value = !attn.codes<f8E4M3FN, per = head>> -> !attn.state<heads = 8, value_dim = 256>
   %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 256> -> tensor<?x8x256xbf16>
   return %o : tensor<?x8x256xbf16>
 }

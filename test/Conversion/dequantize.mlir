@@ -23,13 +23,13 @@
 // CHECK: %[[INVERSE:.*]] = tile.reciprocal
 // CHECK-NEXT: arith.mulf %[[INVERSE]], %[[VS]] : f32
 
-// REMARK: schedule mma instead of wgmma: wgmma reads keys and values from shared memory as they are, and does not multiply f8E4M3FN
+// REMARK: schedule mma instead of wgmma: wgmma reads keys and values from shared memory as they are, and does not multiply !attn.codes<f8E4M3FN, per = head>
 
 // SM80-NOT: cvt.rn.f16x2.e4m3x2
 // SM80: mma.sync
 // SM90: cvt.rn.f16x2.e4m3x2
 !query = tensor<?x8x64xbf16>
-!cache = !attn.kv<paged<16>, heads = 2, dim = 64, key = f8E4M3FN, value = f8E4M3FN>
+!cache = !attn.kv<paged<16>, heads = 2, dim = 64, key = !attn.codes<f8E4M3FN, per = head>, value = !attn.codes<f8E4M3FN, per = head>>
 func.func @decode(%q: !query {attn.name = "q"}, %kv: !cache {attn.name = "kv"}) -> !query {
   %o = attn.attend %q over (%kv see causal) : !query, !cache -> !query
   return %o : !query

@@ -1,6 +1,6 @@
-"""Keys and values that are stored as codes with a scale per KV head: e4m3, decoded by mma. Over stores, heads, dims, masks,
-both numbers of rows, keys or values alone or both; through ptxas with the instruction and without; and against the same
-numbers stored as 16-bit floats.
+"""Keys and values that are stored as codes, decoded by mma: formats and groups of both over stores, heads, dims, masks,
+score functions, classes and both numbers of rows; two regions of different formats; through ptxas with instructions that
+convert and without; and against the same numbers stored as 16-bit floats.
 
 CI gives the combinations out in turn; --full takes all.
 """
@@ -19,38 +19,84 @@ from attnlab import (
     program,
     ptxas,
 )
-from points import DUO
+from points import APART, DUO
 from safetensors.torch import load_file, save_file
 from test_grid import Background
 
 FULL = bool(os.environ.get("ATTN_FULL"))
 DEVICE = os.environ.get("ATTN_DEVICE", "host")
-E4M3 = "f8E4M3FN"
 STORES = ("dense", "packed", "paged<1>", "paged<8>", "paged<16>", "paged<128>", "paged<16>, ragged")
 HEADS = ((8, 2), (28, 4), (4, 4), (8, 1), (40, 8))
-DIMS = ((128, 128), (64, 64), (80, 80), (256, 256), (192, 128), (64, 128), (16, 48))
-SEES = ("causal", "all", "window(100)", "causal and (sink(4) | recent(64))", DUO)
-FORMATS = ((E4M3, E4M3), (E4M3, ""), ("", E4M3))
+DIMS = ((128, 128), (64, 64), (80, 80), (256, 256), (192, 128), (64, 128), (16, 48), (96, 160))
+SEES = ("causal", "all", "window(100)", "causal and (sink(4) | recent(64))", DUO, APART)
 ROWS = (1, 37)
+# A format's name: what a code is, and what shares metadata: g is the least group, G the largest.
+PAIRS = (
+    "i8G/i4G", "i4g/i2G", "i8g/i8g", "i2G/i8G", "e4m3-head/e4m3-head", "e4m3-token/e4m3-token", "e5m2-token/i4g",
+    "e5m2-tensor/e5m2-head", "i4G/", "/i2g", "/e4m3-token", "e4m3-tensor/", "i2g/e5m2-tensor", "i8g/i4g",
+)  # fmt: skip
+E4M3 = "!attn.codes<f8E4M3FN, per = head>"
+SMALL_FLOATS = {"e4m3": "f8E4M3FN", "e5m2": "f8E5M2"}
+
+
+def codes(name, dim):
+    """The type of a format's name, of as many bits as rows of the dim can have; "" for that of the queries."""
+    if not name:
+        return ""
+    code, _, per = name.partition("-")
+    if per:
+        return f"!attn.codes<{SMALL_FLOATS[code]}, per = {per}>" if dim % 16 == 0 else ""
+    bits = next(
+        (bits for bits in (int(code[1]), 4, 8) if bits >= int(code[1]) and dim * bits % 128 == 0), None
+    )
+    if bits is None:
+        return ""
+    groups = [group for group in (16, 32, 64, 128) if dim % group == 0]
+    group = dim if code[2] == "G" and dim <= 128 else groups[-1 if code[2] == "G" else 0]
+    return f"!attn.codes<i{bits}, per = {group}>"
 
 
 def points():
     turn = itertools.count()
     for dims, rows in itertools.product(DIMS, ROWS):
-        for _ in range(len(STORES) * len(HEADS) * len(SEES) if FULL else 3):
+        for _ in range(len(STORES) * len(PAIRS) * len(SEES) if FULL else 5):
             i = next(turn)
-            key, value = FORMATS[i % 7 % 3]
+            key, value = (codes(name, dim) for name, dim in zip(PAIRS[i % 14].split("/"), dims, strict=True))
             yield (
                 Problem(
                     *HEADS[i % 5],
                     *dims,
                     ("f16", "bf16")[i // 3 % 2],
-                    STORES[i % 7],
-                    SEES[i // 2 % 5],
+                    STORES[(i + i // 14) % 7],
+                    SEES[(i + i // 6) % 6],
                     softcap=i % 4 == 1,
                     sinks=i % 3 == 0,
                     key=key,
                     value=value,
+                ),
+                rows,
+            )
+    # Regions of different formats: a cache and a draft.
+    for dims, rows in itertools.product(((128, 128), (64, 128)), ROWS):
+        for _ in range(len(PAIRS) if FULL else 2):
+            i = next(turn)
+            pairs = PAIRS[i % 14].split("/"), PAIRS[i * 5 % 14].split("/")
+            (key, value), (draft_key, draft_value) = (
+                [codes(name, dim) for name, dim in zip(pair, dims, strict=True)] for pair in pairs
+            )
+            yield (
+                Problem(
+                    *HEADS[i % 5],
+                    *dims,
+                    ("f16", "bf16")[i % 2],
+                    STORES[i % 7],
+                    "causal",
+                    softcap=i % 3 == 0,
+                    draft_store=STORES[i // 2 % 4],
+                    key=key,
+                    value=value,
+                    draft_key=draft_key,
+                    draft_value=draft_value,
                 ),
                 rows,
             )
@@ -61,9 +107,17 @@ POINTS = list(points())
 
 def label(point):
     p, rows = point
-    see = {DUO: "duo"}.get(p.see, p.see)
-    formats = f"{p.key or p.dtype}_{p.value or p.dtype}"
-    return f"d{p.dim}_{p.value_dim}-{p.store}-h{p.q_heads}_{p.kv_heads}-{see}-{p.dtype}-{formats}-r{rows}"
+    see = {DUO: "duo", APART: "apart"}.get(p.see, p.see)
+
+    def short(*formats):
+        text = "_".join(format or p.dtype for format in formats)
+        return text.replace("!attn.codes<", "").replace(", per = ", "-").replace(">", "")
+
+    draft = f"-{p.draft_store}-{short(p.draft_key, p.draft_value)}" if p.draft_store else ""
+    formats = short(p.key, p.value)
+    return (
+        f"d{p.dim}_{p.value_dim}-{p.store}-h{p.q_heads}_{p.kv_heads}-{see}-{p.dtype}-{formats}{draft}-r{rows}"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +145,12 @@ def test_formats(runs, point):
 
 @pytest.mark.skipif(DEVICE != "host", reason="counters exist on the host device only")
 @pytest.mark.parametrize("store", ["paged<16>", "dense"])
-def test_bytes_are_those_of_codes(folder, store):
-    """The floor counts a byte per code and the scales, and no more is moved; loads of codes hit all banks."""
+@pytest.mark.parametrize("pair", ["e4m3-head/e4m3-head", "i8G/i8G", "i8G/i4G", "i4G/i2G"])
+def test_bytes_are_those_of_codes(folder, store, pair):
+    """The floor counts the bits of codes and the metadata, and no more is moved; loads of codes hit all banks."""
+    key, value = (codes(name, 128) for name in pair.split("/"))
     file = folder / "budget.mlir"
-    file.write_text(Problem(8, 2, store=store, key=E4M3, value=E4M3).text())
+    file.write_text(Problem(8, 2, store=store, key=key, value=value).text())
     status, report, errors = attn_run(
         file, "--check", "--device=host", "--dim=batch=3", "--dim=kv_len=800..1500"
     )
@@ -147,15 +203,18 @@ def test_same_numbers_as_floats(folder):
 
 
 KERNELS = [
-    (Problem(8, 2, *dims, dtype, store, see, key=key, value=value), target)
-    for dims, dtype, store, see, (key, value), target in [
-        ((128, 128), "bf16", "paged<16>", "causal", FORMATS[0], "sm_90a"),
-        ((128, 128), "bf16", "paged<16>", "causal", FORMATS[0], "sm_80"),
-        ((256, 256), "f16", "dense", "causal", FORMATS[0], "sm_90a"),
-        ((256, 256), "bf16", "paged<16>", DUO, FORMATS[0], "sm_89"),
-        ((64, 64), "f16", "packed", "window(100)", FORMATS[1], "sm_120a"),
-        ((192, 128), "bf16", "paged<1>", "causal", FORMATS[2], "sm_90a"),
-        ((80, 80), "bf16", "paged<16>, ragged", "causal", FORMATS[0], "sm_100a"),
+    (Problem(8, 2, *dims, dtype, store, see, key=codes(key, dims[0]), value=codes(value, dims[1])), target)
+    for dims, dtype, store, see, (key, _, value), target in [
+        ((128, 128), "bf16", "paged<16>", "causal", "e4m3-head/e4m3-head".partition("/"), "sm_90a"),
+        ((128, 128), "bf16", "paged<16>", "causal", "e4m3-token/e4m3-token".partition("/"), "sm_80"),
+        ((256, 256), "f16", "dense", "causal", "e4m3-head/e4m3-head".partition("/"), "sm_90a"),
+        ((256, 256), "bf16", "paged<16>", DUO, "i8G/i8G".partition("/"), "sm_89"),
+        ((128, 128), "bf16", "paged<16>", "causal", "i8G/i4G".partition("/"), "sm_90a"),
+        ((128, 128), "f16", "paged<16>", "causal", "i4G/i2G".partition("/"), "sm_90a"),
+        ((128, 128), "bf16", "paged<16>", "causal", "i4g/i2g".partition("/"), "sm_90a"),
+        ((64, 64), "f16", "packed", "window(100)", "e5m2-token/".partition("/"), "sm_120a"),
+        ((192, 128), "bf16", "paged<1>", "causal", "/i8g".partition("/"), "sm_90a"),
+        ((80, 80), "bf16", "paged<16>, ragged", "causal", "e4m3-head/i8G".partition("/"), "sm_100a"),
     ]
 ]
 
@@ -169,7 +228,8 @@ def test_ptxas(folder, case):
     command = [program("attn-opt"), str(source), f"--target={target}", "--emit=ptx", "-o", str(ptx)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
-    assert ("cvt.rn.f16x2.e4m3x2" in ptx.read_text()) == (target not in ("sm_80", "sm_89"))
+    small = any("f8E4M3FN" in format for format in (problem.key, problem.value))
+    assert ("cvt.rn.f16x2.e4m3x2" in ptx.read_text()) == (small and target not in ("sm_80", "sm_89"))
     kernels = ptxas(ptx, target)
     assert kernels
     for kernel in kernels:

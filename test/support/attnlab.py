@@ -41,16 +41,18 @@ class Problem:
     draft_store: str = ""  # of a second KV argument, which takes the new nodes of a forest
     key: str = ""  # how keys are stored, and values; by default in `dtype`
     value: str = ""
+    draft_key: str = ""  # of the draft
+    draft_value: str = ""
 
     @property
     def group(self):
         return self.q_heads // self.kv_heads
 
-    def store_type(self, store, heads):
+    def store_type(self, store, heads, key="", value=""):
         value_dim = "" if self.value_dim == self.dim else f"value_dim = {self.value_dim}, "
         return (
             f"!attn.kv<{store}, heads = {heads}, dim = {self.dim}, "
-            f"{value_dim}key = {self.key or self.dtype}, value = {self.value or self.dtype}>"
+            f"{value_dim}key = {key or self.dtype}, value = {value or self.dtype}>"
         )
 
     def text(self):
@@ -70,7 +72,9 @@ class Problem:
         operands = "!query" + ", !cache" * len(kv)
         draft = region = ""
         if self.draft_store:
-            draft = "!draft = " + self.store_type(self.draft_store, self.kv_heads)
+            draft = "!draft = " + self.store_type(
+                self.draft_store, self.kv_heads, self.draft_key, self.draft_value
+            )
             argument += """,
                      %draft: !draft {attn.name = "draft", attn.dims = ["drafts", "draft_len"]}"""
             region = f", (%draft see {see})"
@@ -98,7 +102,7 @@ class Problem:
       attn.yield %z : f32
     }}"""
         return f"""!query = {query}
-!cache = {self.store_type(self.store, stored)}
+!cache = {self.store_type(self.store, stored, self.key, self.value)}
 {draft}
 func.func @attention(%q: !query {{attn.name = "q", attn.dims = ["rows"]}},
                      {stores}{argument}) -> ({output}, {lse}) {{{constants}

@@ -2,7 +2,7 @@
 #ifndef ATTN_CONVERSION_CHAIN_H
 #define ATTN_CONVERSION_CHAIN_H
 
-#include "attn/Dialect/Attn/IR/Attn.h"
+#include "attn/Dialect/Attn/IR/Stores.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -31,12 +31,21 @@ struct Chain {
   int64_t queryHeads() { return queryType().getDimSize(1); }
   int64_t keyDim() { return queryType().getDimSize(2); }
   int64_t valueDim() { return init.getState().getType().getValueDim(); }
-  /// Features of a line in shared memory and registers.
-  int64_t paddedKeyDim() { return paddedDim(keyDim(), keyElement()); }
-  int64_t paddedValueDim() { return paddedDim(valueDim(), valueElement()); }
-  /// Elements of the tiles of keys and values: all regions store them alike.
-  Type keyElement() { return updates.empty() ? element() : updates.front().getKv().getType().getKey(); }
-  Type valueElement() { return updates.empty() ? element() : updates.front().getKv().getType().getValue(); }
+  /// Features of a line in shared memory and registers, whichever region it is of.
+  int64_t paddedKeyDim() {
+    int64_t padded = paddedDim(keyDim(), element());
+    for (UpdateOp update : updates)
+      padded = std::max(padded, paddedDim(keyDim(), codesOf(update.getKv().getType().getKey())));
+    return padded;
+  }
+  int64_t paddedValueDim() {
+    int64_t padded = paddedDim(valueDim(), element());
+    for (UpdateOp update : updates)
+      padded = std::max(padded, paddedDim(valueDim(), codesOf(update.getKv().getType().getValue())));
+    return padded;
+  }
+  /// Whether all updates read one region: what its heads share then holds for the whole kernel.
+  bool hasOneRegion();
   int64_t kvHeads() { return updates.empty() ? 1 : updates.front().getKVHeads(); }
   int64_t group() { return queryHeads() / kvHeads(); }
   Type element() { return queryType().getElementType(); }
@@ -60,7 +69,7 @@ struct Chain {
   int64_t firstEndOfClass(unsigned headClass);
 };
 
-/// Whether keys or values are stored as codes that come with scales.
+/// Whether keys or values are stored as codes.
 bool isQuantized(KVType type);
 /// Lines of the boxes in which a tile of `keys` tokens can be copied in bulk; 0: its tokens lie apart, or
 /// nobody knows how far before the kernel runs.

@@ -28,9 +28,6 @@ struct ScheduleShape {
 
   /// The shape of a function's attention; none where it has none at the online level.
   static std::optional<ScheduleShape> of(func::FuncOp function);
-  /// Elements of keys and values, as tiles hold them: findChain refuses regions that differ.
-  Type key() const { return regions.empty() ? element : regions.front().getKey(); }
-  Type value() const { return regions.empty() ? element : regions.front().getValue(); }
   /// Elements of keys or values that tensor cores do not multiply as they are stored, and null.
   Type converted() const;
   /// Whether some region is the store of one class of heads.
@@ -76,6 +73,7 @@ public:
 
 private:
   tile::SharedType queryTile(int64_t lines) const;
+  // Of keys and values that tensor cores multiply as they are.
   tile::SharedType keyTile(int64_t lines) const;
   tile::SharedType valueTile(int64_t lines) const;
   tile::ScheduleAttr completeRoles(tile::ScheduleAttr schedule, int64_t querySlots) const;

@@ -1,17 +1,32 @@
 //===- Dequantize.cpp - Keys and values that are stored as codes ----------===//
 //
 // A tile of codes comes into shared memory as it is. On the way to a dot it is
-// loaded into registers and widened to the type of the queries, which is exact;
-// what is missing then is the scale of the head. A task reads one KV head, so
+// loaded into registers and widened to 16 bits, which is exact; what is missing
+// then is metadata. Of keys it stays outside of the dot, where there is one number
+// for each score and not for each element: with q of a row, k of a token and its
+// features in groups g,
 //
-//   s = scale * k_scales[h] * (q . codes)     the unit of its scores takes the key scale
-//   o = v_scales[h] * (p . codes) / sum p     the division takes the value scale
+//   per head, per tensor   q . k = scale * (q . codes)
+//   per token              q . k = scale[t] * (q . codes)
+//   groups                 q . k = sum over g of scale[t, g] * (q_g . codes_g) + zero[t, g] * sum(q_g)
 //
-// and neither costs anything per element, nor per tile.
+// where sum(q_g) is computed in front of the loop over tiles. Of values the metadata
+// of a token cannot wait for the dot, nor can weights take it (products with it leave
+// the range of f16): values become code * scale + zero in registers, in pairs. What
+// a whole head shares is left to the division by the sum of weights.
+//
+// Codes of values are multiplied as f16, whatever the queries are: it holds scales
+// and zeros as they are stored, and weights, which are below 2^8, more exactly than
+// bf16 does.
+//
+// A task reads one KV head. If all its tokens lie in one region, what a head or a
+// tensor shares becomes a part of the scores' unit and of that division, and costs
+// nothing per tile. Else each region's tiles take their own.
 //
 //===----------------------------------------------------------------------===//
 #include "Expansion.h"
 
+#include "attn/Conversion/TokenTiles.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
 #include "attn/Support/Elements.h"
 
@@ -19,35 +34,191 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-bool FragmentExpansion::hasScales() {
-  return llvm::any_of(chain.updates, [](UpdateOp update) { return isQuantized(update.getKv().getType()); });
+using Scales = rt::Format::Scales;
+
+static rt::StorePart partOf(UpdateOp update, bool keys) {
+  return storeOf(update.getKv().getType()).part(keys);
 }
 
-Value FragmentExpansion::scaleOfHead(StringRef which) {
-  UpdateOp update = chain.updates.front(); // findChain sees to it that all read the same store
-  const rt::Store store = storeOf(update.getKv().getType());
-  const rt::StorePart &part = store.part(which == "k");
-  if (part.format.isPlain())
-    return {};
-  return b.read(b.buffer(tensor(update, rt::Store::scalesName(part)), b.getF32Type()), b.wide(kvHead));
+static bool hasSharedScale(const rt::Format &format) {
+  return format.scales == Scales::Tensor || format.scales == Scales::Head;
+}
+
+bool FragmentExpansion::foldsScale(bool keys) {
+  if (chain.updates.empty() || !chain.hasOneRegion())
+    return false;
+  UpdateOp update = chain.updates.front();
+  return hasSharedScale(partOf(update, keys).format) && !update.getKv().getType().isOfClass();
+}
+
+Value FragmentExpansion::sharedScale(UpdateOp update, bool keys, Value place) {
+  rt::StorePart part = partOf(update, keys);
+  Value index = part.format.scales == Scales::Head ? b.wide(place) : b.i64(0);
+  return b.read(b.buffer(tensor(update, rt::Store::metaName(part)), b.getF32Type()), index);
 }
 
 void FragmentExpansion::readScales() {
-  Value keyScale = scaleOfHead("k");
-  valueScale = scaleOfHead("v");
+  auto folded = [&](bool keys) {
+    return foldsScale(keys) ? sharedScale(chain.updates.front(), keys, kvHead) : Value();
+  };
+  Value keyScale = folded(true);
+  valueScale = folded(false);
   setUnits(keyScale);
 }
 
-Value FragmentExpansion::rightOperand(Value tile, Axis kept) {
+/// The scale of a region's keys or values that units do not have; computed in front of the loop over tiles.
+Value FragmentExpansion::regionScale(UpdateOp update, bool keys, const Segment &segment) {
+  if (!hasSharedScale(partOf(update, keys).format) || foldsScale(keys))
+    return {};
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(update->getParentOfType<scf::ForOp>());
+  return sharedScale(update, keys, placeOf(update, segment));
+}
+
+/// Metadata by line of a staged tile: one fragment over its tokens for each number of a line.
+SmallVector<Value> FragmentExpansion::lineMeta(StagedOp staged, bool keys) {
+  auto region = cast<KVType>(staged.getType());
+  TokenTiles tiles = TokenTiles::of(region, this->keys, chain.paddedKeyDim(), chain.paddedValueDim());
+  ValueRange copies = staged.getCopies().drop_front(keys ? 2 : 2 + tiles.keyMeta.size());
+  SmallVector<Value> meta;
+  for (Value tile : copies.take_front((keys ? tiles.keyMeta : tiles.valueMeta).size())) {
+    auto type = cast<SharedType>(tile.getType());
+    FragmentType column = b.fragment({Axis::Key}, {type.getRows()}, type.getElement());
+    auto columns = LoadColumnsOp::create(b, SmallVector<Type>(type.getCols(), column), tile);
+    llvm::append_range(meta, columns.getColumns());
+  }
+  return meta;
+}
+
+/// Codes of a tile as the right operand of a dot, of which it keeps `kept`, in an order of features that has
+/// groups apart where there are several.
+Value FragmentExpansion::loadCodes(Value tile, Axis kept, const rt::StorePart &part) {
   auto shared = cast<SharedType>(tile.getType());
-  if (isMultiplied(shared.getElement()))
-    return tile;
   bool lines = kept == shared.getRowAxis();
   Axis contracted = lines ? shared.getColAxis() : shared.getRowAxis();
   int64_t width = lines ? shared.getRows() : shared.getCols(),
           depth = lines ? shared.getCols() : shared.getRows();
-  FragmentType codes = b.fragment({kept, contracted}, {width, depth}, shared.getElement());
-  Value loaded = LoadRhsOp::create(b, codes, tile, IntegerAttr());
-  return WidenOp::create(b, codes.withElement(chain.element()), loaded, ValueRange(), ValueRange(),
+  FragmentType type = b.fragment({kept, contracted}, {width, depth}, shared.getElement());
+  bool grouped = part.format.groups(part.dim) > 1;
+  return LoadRhsOp::create(b, type, tile, grouped ? b.getI64IntegerAttr(part.format.group) : IntegerAttr());
+}
+
+Value FragmentExpansion::rowsDotTokens(UpdateOp update, StagedOp staged, const Segment &segment) {
+  rt::StorePart part = partOf(update, /*keys=*/true);
+  Value query = copyOf(update.getQuery(), 0), tile = staged.getCopies()[0];
+  if (part.format.isPlain())
+    return dot(scoresType(), query, tile, Value());
+  // Where queries stay in registers they become f16, which codes become with less work than bf16.
+  Value factor, scale = regionScale(update, true, segment);
+  if (auto type = dyn_cast<FragmentType>(query.getType()); type && type.getElement().isBF16()) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(update->getParentOfType<scf::ForOp>());
+    auto narrow = NarrowOp::create(b, type.withElement(b.getF16Type()), b.getF32Type(), query);
+    query = narrow.getResult(), factor = narrow.getFactor();
+    scale = scale ? arith::MulFOp::create(b, scale, factor).getResult() : factor;
+  }
+  auto scaled = [&](Value scores, ValueRange columns) -> Value {
+    if (!scale && columns.empty())
+      return scores;
+    SmallVector<Value> inputs{scores};
+    llvm::append_range(inputs, columns);
+    return b.map(scoresType(), inputs, [&](ValueRange v) -> Value {
+      Value by = v.size() < 2 ? scale : scale ? arith::MulFOp::create(b, v[1], scale).getResult() : v[1];
+      return arith::MulFOp::create(b, v[0], by);
+    });
+  };
+  Value codes = loadCodes(tile, Axis::Key, part);
+  FragmentType type =
+      cast<FragmentType>(codes.getType()).withElement(factor ? b.getF16Type() : chain.element());
+  Value keys = WidenOp::create(b, type, codes, ValueRange(), ValueRange(), /*biased=*/false);
+  if (part.format.isInteger())
+    return scaled(dotGroups(update, query, keys, lineMeta(staged, true), part), {});
+  Value products = dot(scoresType(), query, keys, Value());
+  return scaled(products,
+                part.format.scales == Scales::Token ? lineMeta(staged, true) : SmallVector<Value>());
+}
+
+/// A fragment of queries, of which groups of features are parts.
+Value FragmentExpansion::queryFragment(Value query) {
+  return isa<SharedType>(query.getType()) ? LoadOp::create(b, queryType(), query, warpRow).getResult()
+                                          : query;
+}
+
+Value FragmentExpansion::partOfFeatures(Value fragment, int64_t group, const rt::StorePart &part) {
+  if (part.format.groups(part.dim) == 1)
+    return fragment;
+  auto type = cast<FragmentType>(fragment.getType());
+  FragmentType some = b.fragment(type.getAxes(), {type.getSizes()[0], part.format.group}, type.getElement());
+  return PartOp::create(b, some, fragment, b.getI64IntegerAttr(group * part.format.group));
+}
+
+/// Of each row the sum of a group's features: a dot with ones, of which every column is that sum.
+Value FragmentExpansion::sumOfGroup(Value query, int64_t group, const rt::StorePart &part) {
+  constexpr int64_t columns = 16; // the fewest that a right operand has
+  Value some = partOfFeatures(query, group, part);
+  FragmentType type = cast<FragmentType>(some.getType());
+  FragmentType ones =
+      b.fragment({Axis::Key, Axis::Feature}, {columns, type.getSizes()[1]}, type.getElement());
+  FragmentType sums = b.fragment({Axis::Query, Axis::Key}, {rows, columns}, b.getF32Type());
+  Value one = arith::ConstantOp::create(b, b.getFloatAttr(type.getElement(), 1));
+  Value product = DotOp::create(b, sums, some, Value(), b.splat(one, ones), b.splat(b.f32(0), sums));
+  return ReduceOp::create(b, rowsOf(b.getF32Type()), Combine::Max, product);
+}
+
+Value FragmentExpansion::dotGroups(UpdateOp update, Value query, Value keys, ArrayRef<Value> meta,
+                                   const rt::StorePart &part) {
+  int64_t groups = part.format.groups(part.dim);
+  SmallVector<Value> sums;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(update->getParentOfType<scf::ForOp>());
+    Value features = queryFragment(query);
+    for (int64_t group = 0; group < groups; ++group)
+      sums.push_back(sumOfGroup(features, group, part));
+  }
+  Value features = queryFragment(query), scores;
+  auto wide = [&](Value x) -> Value { return arith::ExtFOp::create(b, b.getF32Type(), x); };
+  for (int64_t group = 0; group < groups; ++group) {
+    Value product = DotOp::create(b, scoresType(), partOfFeatures(features, group, part), Value(),
+                                  partOfFeatures(keys, group, part), b.splat(b.f32(0), scoresType()));
+    SmallVector<Value> inputs{product, meta[2 * group], meta[2 * group + 1], sums[group]};
+    if (scores)
+      inputs.push_back(scores);
+    scores = b.map(scoresType(), inputs, [&](ValueRange v) -> Value {
+      Value zero = wide(v[2]);
+      Value rest = v.size() > 4 ? math::FmaOp::create(b, zero, v[3], v[4]).getResult()
+                                : arith::MulFOp::create(b, zero, v[3]).getResult();
+      return math::FmaOp::create(b, wide(v[1]), v[0], rest);
+    });
+  }
+  return scores;
+}
+
+Value FragmentExpansion::valuesOf(UpdateOp update, StagedOp staged, const Segment &segment) {
+  rt::StorePart part = partOf(update, /*keys=*/false);
+  Value tile = staged.getCopies()[1];
+  if (part.format.isPlain())
+    return tile;
+  Type half = b.getF16Type(), f32 = b.getF32Type();
+  SmallVector<Value> scales, zeros;
+  FragmentType factors = b.fragment({Axis::Key}, {keys}, half);
+  if (part.format.isInteger()) {
+    SmallVector<Value> meta = lineMeta(staged, false);
+    int64_t groups = part.format.groups(part.dim);
+    // Features that pad a line are of the last group.
+    int64_t all = groups == 1 ? 1 : chain.paddedValueDim() / part.format.group;
+    for (int64_t group = 0; group < all; ++group) {
+      scales.push_back(meta[2 * std::min(group, groups - 1)]);
+      zeros.push_back(meta[2 * std::min(group, groups - 1) + 1]);
+    }
+  } else if (part.format.scales == Scales::Token) {
+    scales.push_back(b.map(factors, lineMeta(staged, false),
+                           [&](ValueRange v) -> Value { return arith::TruncFOp::create(b, half, v[0]); }));
+  } else if (Value scale = regionScale(update, false, segment)) {
+    scales.push_back(b.map(factors, ValueRange{b.splat(scale, factors.withElement(f32))},
+                           [&](ValueRange v) -> Value { return arith::TruncFOp::create(b, half, v[0]); }));
+  }
+  Value codes = loadCodes(tile, Axis::Feature, part);
+  return WidenOp::create(b, cast<FragmentType>(codes.getType()).withElement(half), codes, scales, zeros,
                          /*biased=*/false);
 }

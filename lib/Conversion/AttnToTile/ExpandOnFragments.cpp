@@ -31,7 +31,7 @@ struct RowsModel : OnlineOpInterface::ExternalModel<RowsModel, RowsOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto rows = cast<RowsOp>(op);
     e.readRows(rows);
-    if (e.hasScales())
+    if (e.foldsScales())
       e.readScales();
     e.pieces.set(rows, {e.queryPosition, e.queryHead});
     return success();
@@ -54,19 +54,20 @@ LogicalResult expandUpdate(UpdateOp update, std::optional<unsigned> operand, Val
                            FragmentExpansion &e) {
   auto staged = update.getKv().getDefiningOp<StagedOp>();
   auto tokens = staged ? staged.getPart().getDefiningOp<TokensOp>() : TokensOp();
-  if (!tokens || staged.getCopies().size() != 2 || !update.getQuery().getDefiningOp<StagedOp>())
+  if (!tokens || staged.getCopies().size() < 2 || !update.getQuery().getDefiningOp<StagedOp>())
     return update.emitOpError("expected rows and tokens that are staged: --attn-stage-operands does it");
   e.setRows(update.getQuery());
   State state = e.stateOf(update.getState());
   Segment segment = TaskView::segmentOf(tokens);
   segment.operand = which;
-  Value keys = e.rightOperand(staged.getCopies()[0], Axis::Key);
-  Value scores = e.dot(e.scoresType(), FragmentExpansion::copyOf(update.getQuery(), 0), keys, Value());
+  Value scores = e.rowsDotTokens(update, staged, segment);
   scores = e.finishScores(scores, operand, segment, tokens.getFirst());
   FragmentExpansion::Step step = e.softmax(scores, state);
   Value acc = e.rescale(state.acc, step);
-  Value weights = e.packWeights(step.weights);
-  acc = e.dot(e.accType(), weights, e.rightOperand(staged.getCopies()[1], Axis::Feature), acc);
+  Value values = e.valuesOf(update, staged, segment);
+  auto fragment = dyn_cast<FragmentType>(values.getType());
+  Value weights = e.packWeights(step.weights, fragment ? fragment.getElement() : e.chain.element());
+  acc = e.dot(e.accType(), weights, values, acc);
   e.pieces.set(result, {step.max, step.sum, acc});
   return success();
 }

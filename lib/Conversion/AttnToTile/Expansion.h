@@ -61,10 +61,12 @@ struct FragmentExpansion : TileCopies {
   void readRows(RowsOp queryRows);
 
   // Stores of codes (Dequantize.cpp).
-  /// What a dot takes of a tile of keys or values, of which it keeps `kept`: the tile, or its codes widened.
-  Value rightOperand(Value tile, tile::Axis kept);
-  /// Whether keys or values come with scales.
-  bool hasScales();
+  /// The products of the rows and a staged tile's keys.
+  Value rowsDotTokens(UpdateOp update, StagedOp staged, const Segment &segment);
+  /// What a dot with weights takes of a staged tile's values: the tile, or fragments of f16.
+  Value valuesOf(UpdateOp update, StagedOp staged, const Segment &segment);
+  /// Whether units and results take a scale that the whole kernel shares.
+  bool foldsScales() { return foldsScale(true) || foldsScale(false); }
   /// Reads those of the task's head, and sets the units by them.
   void readScales();
   /// Sets what scores are multiplied by, and in which units they enter the softmax.
@@ -90,7 +92,8 @@ struct FragmentExpansion : TileCopies {
   Step softmax(Value scores, const State &state);
   /// Brings what was accumulated to the new unit, if it moved.
   Value rescale(Value acc, const Step &step);
-  Value packWeights(Value weights);
+  /// Rounds weights to what values are multiplied as.
+  Value packWeights(Value weights, Type element);
   /// Output and LSE of a state.
   struct Results {
     Value output, lse;
@@ -114,7 +117,15 @@ struct FragmentExpansion : TileCopies {
   Value valueScale; ///< of the task's head, which results are multiplied by; null where there is none
 
 private:
-  Value scaleOfHead(StringRef part);
+  bool foldsScale(bool keys);
+  Value sharedScale(UpdateOp update, bool keys, Value place);
+  Value regionScale(UpdateOp update, bool keys, const Segment &segment);
+  SmallVector<Value> lineMeta(StagedOp staged, bool keys);
+  Value loadCodes(Value tile, tile::Axis kept, const rt::StorePart &part);
+  Value queryFragment(Value query);
+  Value partOfFeatures(Value fragment, int64_t group, const rt::StorePart &part);
+  Value sumOfGroup(Value query, int64_t group, const rt::StorePart &part);
+  Value dotGroups(UpdateOp update, Value query, Value keys, ArrayRef<Value> meta, const rt::StorePart &part);
   struct TileBounds;
   void addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds);
   Value visible(VisibilityAttr visibility, Value column, Value last, Value exists, ArrayRef<Value> &ends);

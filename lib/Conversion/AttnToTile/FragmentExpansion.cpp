@@ -13,9 +13,12 @@ using namespace mlir::tile;
 static constexpr double fixedUnitBound = 80;
 
 void FragmentExpansion::computeConstants() {
-  if (!hasScales()) // else when the task's head is known
+  if (!foldsScales()) // else when the task's head is known
     setUnits();
-  fixedUnit = !rawScores() && !chain.countsSinks() &&
+  bool roomy = llvm::none_of(chain.updates, [](UpdateOp update) { // not so weights of codes, which are of f16
+    return isa<CodesType>(update.getKv().getType().getValue());
+  });
+  fixedUnit = roomy && !rawScores() && !chain.countsSinks() &&
               elementOf(chain.element()).exponentBits >= elementOf(b.getF32Type()).exponentBits &&
               scoreBound(chain.updates.front().getScore().front()) * log2e <= fixedUnitBound;
 }

@@ -16,7 +16,7 @@ using namespace mlir::attn;
 
 namespace {
 
-struct MakeKernels : attn::impl::MakeKernelsPassBase<MakeKernels> {
+struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())

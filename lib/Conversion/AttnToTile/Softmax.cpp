@@ -95,8 +95,8 @@ Value FragmentExpansion::rescale(Value acc, const Step &step) {
   return branch.getResult(0);
 }
 
-Value FragmentExpansion::packWeights(Value weights) {
-  return CastOp::create(b, scoresType().withElement(chain.element()), weights);
+Value FragmentExpansion::packWeights(Value weights, Type element) {
+  return CastOp::create(b, scoresType().withElement(element), weights);
 }
 
 /// Sums may be shares of lanes: all of a row have the same unit.

@@ -17,6 +17,7 @@
 #include "TileCopies.h"
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Conversion/TokenTiles.h"
 
 namespace mlir::attn {
 #define GEN_PASS_DEF_STAGEOPERANDSPASS
@@ -43,7 +44,14 @@ private:
   void awaitRows(UpdateOp update, scf::ForOp tiles);
 
   Scope scope;
-  Value queryTile, keyRing, valueRing;
+  Value queryTile;
+  /// Rings for the tiles of each kind of region.
+  struct Rings {
+    KVType kind;
+    SmallVector<Value> rings;
+  };
+  SmallVector<Rings> ringsOfKinds;
+  ArrayRef<Value> ringsOf(KVType region);
 };
 
 void Staging::run(RowsOp queryRows) {
@@ -58,15 +66,23 @@ void Staging::run(RowsOp queryRows) {
 }
 
 void Staging::allocate() {
-  auto ring = [&](int64_t features, Type element) {
-    SharedType tile = sharedType(Axis::Key, keys, features, /*boxes=*/0, element);
-    auto type = RingType::get(b.getContext(), schedule.getStages(), tile);
-    return AllocOp::create(b, type, Value(), /*per_warp=*/schedule.getSplitKeys(), IntegerAttr());
-  };
   queryTile = AllocOp::create(b, sharedType(Axis::Query, schedule.getRows(), chain.paddedKeyDim()), Value(),
                               false, IntegerAttr());
-  keyRing = ring(chain.paddedKeyDim(), chain.keyElement());
-  valueRing = ring(chain.paddedValueDim(), chain.valueElement());
+  SmallVector<KVType> regions;
+  for (UpdateOp update : chain.updates)
+    regions.push_back(update.getKv().getType());
+  for (KVType kind : regionsByTiles(regions)) {
+    Rings &of = ringsOfKinds.emplace_back(Rings{kind, {}});
+    for (SharedType tile : TokenTiles::of(kind, keys, chain.paddedKeyDim(), chain.paddedValueDim()).all()) {
+      auto type = RingType::get(b.getContext(), schedule.getStages(), tile);
+      of.rings.push_back(
+          AllocOp::create(b, type, Value(), /*per_warp=*/schedule.getSplitKeys(), IntegerAttr()));
+    }
+  }
+}
+
+ArrayRef<Value> Staging::ringsOf(KVType region) {
+  return llvm::find_if(ringsOfKinds, [&](const Rings &of) { return haveSameTiles(of.kind, region); })->rings;
 }
 
 void Staging::stageRows(RowsOp queryRows) {
@@ -111,13 +127,15 @@ void Staging::stageTokens(UpdateOp update) {
   auto slot = [&](Value ring) {
     return SlotOp::create(b, cast<RingType>(ring.getType()).getTile(), ring, b.i32(0));
   };
-  Value keyTile = slot(keyRing), valueTile = slot(valueRing);
+  SmallVector<Value> tiles;
+  for (Value ring : ringsOf(update.getKv().getType()))
+    tiles.push_back(slot(ring));
   Value slots = lookupTokens(update, segment, tokens.getFirst(), scope);
-  gatherTokens(update, segment, tokens.getFirst(), slots, {"k", "v"}, ValueRange{keyTile, valueTile}, scope);
+  gatherTokens(update, segment, tokens.getFirst(), slots, {"k", "v"}, tiles, scope);
   CommitOp::create(b);
   WaitOp::create(b, 0);
   SyncOp::create(b, scope);
-  auto staged = StagedOp::create(b, tokens.getType(), tokens, ValueRange{keyTile, valueTile});
+  auto staged = StagedOp::create(b, tokens.getType(), tokens, tiles);
   update.getKvMutable().assign(staged);
   b.setInsertionPointAfter(update);
   SyncOp::create(b, scope); // the slot may be filled again

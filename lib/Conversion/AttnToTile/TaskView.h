@@ -87,7 +87,7 @@ public:
   /// The type in which an operand's store holds keys ("k") or values ("v").
   static Type storedElement(UpdateOp update, StringRef part) {
     KVType type = update.getKv().getType();
-    return part == "k" ? type.getKey() : type.getValue();
+    return codesOf(part == "k" ? type.getKey() : type.getValue());
   }
 
   Chain &chain;

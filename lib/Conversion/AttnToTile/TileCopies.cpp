@@ -18,6 +18,7 @@
 #include "TileCopies.h"
 #include "StoreValues.h"
 
+#include "attn/Conversion/TokenTiles.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;
@@ -27,7 +28,6 @@ using namespace mlir::tile;
 /// A slot that no store has: a multiple of every box, that a box more still counts in an i32.
 static constexpr int32_t outside = 0x7fff0000;
 
-/// The task's head among those of the operand's store.
 Value TileCopies::placeOf(UpdateOp update, const Segment &segment) {
   return update.getKv().getType().isOfClass() ? b.sub(slot, segment.firstSlot) : kvHead;
 }
@@ -61,16 +61,25 @@ static DenseI64ArrayAttr featuresOf(ValueRange targets, ArrayRef<int64_t> featur
 void TileCopies::gatherQueries(Value target, Scope scope) {
   auto gather = GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
                                  ValueRange{b.i64(0)}, ValueRange{target}, ArrayRef<int64_t>{chain.keyDim()},
-                                 Value(), scope, featuresOf(target, chain.keyDim()));
+                                 Value(), Value(), scope, featuresOf(target, chain.keyDim()),
+                                 DenseI64ArrayAttr(), DenseI64ArrayAttr());
   b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
     auto [row, head] = unpack(line[0]);
     return b.add(b.mul(row, b.i32(chain.queryHeads())), head);
   });
 }
 
+/// Metadata of lines does not lie as codes do: both are then found by the slot.
+Value TileCopies::heads(UpdateOp update) {
+  rt::Store store = storeOf(update.getKv().getType());
+  bool lines = store.keys.format.hasLines() || store.values.format.hasLines();
+  return store.isOfClass() && lines ? b.dimension(tensor(update, rt::sizeName(rt::StoreSize::Heads)))
+                                    : Value();
+}
+
 Value TileCopies::lineOf(UpdateOp update, const Segment &segment, Value token) {
   Value ofToken = slotOf(update, segment, token);
-  if (!update.getKv().getType().isOfClass())
+  if (!update.getKv().getType().isOfClass() || heads(update))
     return ofToken;
   auto place = [&] { return placeOf(update, segment); };
   StoreValues values{b, argumentName(update.getKv()), place};
@@ -87,20 +96,55 @@ Value TileCopies::lookupTokens(UpdateOp update, const Segment &segment, Value fi
   return lookup;
 }
 
+void TileCopies::addCodes(UpdateOp update, const Segment &segment, StringRef which, Sources &from) {
+  rt::Store store = storeOf(update.getKv().getType());
+  const rt::StorePart &part = store.part(which == "k");
+  bool lines = store.isOfClass() && !heads(update); // that slots have been made
+  from.buffers.push_back(b.buffer(tensor(update, store.codesName(part)), storedElement(update, which)));
+  from.origins.push_back(lines ? b.i64(0) : b.wide(b.mul(placeOf(update, segment), b.i32(part.dim))));
+  from.strides.push_back(store.isOfClass() ? part.dim : store.heads * part.dim);
+  from.features.push_back(part.dim);
+  from.pages.push_back(1);
+  from.pageStrides.push_back(0);
+}
+
+/// As Store::metaOf says: lines of a head in a page are neighbours. A source for each of the tiles of a line.
+void TileCopies::addMeta(UpdateOp update, const Segment &segment, StringRef which, Sources &from) {
+  rt::Store store = storeOf(update.getKv().getType());
+  const rt::StorePart &part = store.part(which == "k");
+  TokenTiles tiles =
+      TokenTiles::of(update.getKv().getType(), keys, chain.paddedKeyDim(), chain.paddedValueDim());
+  ArrayRef<SharedType> parts = which == "k" ? tiles.keyMeta : tiles.valueMeta;
+  Type element = parts.front().getElement();
+  int64_t columns = parts.front().getCols(), line = columns * parts.size();
+  int64_t heads = store.isOfClass() ? 1 : store.heads, page = store.isPaged() ? store.page : 1;
+  Value buffer = b.buffer(tensor(update, rt::Store::metaName(part)), element);
+  Value origin = b.mul(placeOf(update, segment), b.i32(page * line));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    from.buffers.push_back(buffer);
+    from.origins.push_back(b.wide(b.add(origin, b.i32(i * columns))));
+    from.strides.push_back(page > 1 ? line : heads * line);
+    from.features.push_back(columns);
+    from.pages.push_back(page);
+    from.pageStrides.push_back(heads * page * line);
+  }
+}
+
 void TileCopies::gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, Value slots,
                               ArrayRef<StringRef> parts, ValueRange targets, Scope scope) {
   rt::Store store = storeOf(update.getKv().getType());
-  SmallVector<Value> sources, origins;
-  SmallVector<int64_t> strides, features;
-  for (StringRef which : parts) {
-    const rt::StorePart &part = store.part(which == "k");
-    sources.push_back(b.buffer(tensor(update, store.codesName(part)), storedElement(update, which)));
-    origins.push_back(store.isOfClass() ? b.i64(0) : b.wide(b.mul(kvHead, b.i32(part.dim))));
-    strides.push_back(store.isOfClass() ? part.dim : store.heads * part.dim);
-    features.push_back(part.dim);
-  }
-  auto gather = GatherOp::create(b, firstKey, segment.kvEnd, sources, origins, targets, strides, slots, scope,
-                                 featuresOf(targets, features));
+  Sources from;
+  for (StringRef which : parts)
+    addCodes(update, segment, which, from);
+  for (StringRef which : parts)
+    if (store.part(which == "k").format.hasLines())
+      addMeta(update, segment, which, from);
+  bool paged = llvm::any_of(from.pages, [](int64_t page) { return page > 1; });
+  auto gather =
+      GatherOp::create(b, firstKey, segment.kvEnd, from.buffers, from.origins, targets, from.strides,
+                       heads(update), slots, scope, featuresOf(targets, from.features),
+                       paged ? b.getDenseI64ArrayAttr(from.pages) : DenseI64ArrayAttr(),
+                       paged ? b.getDenseI64ArrayAttr(from.pageStrides) : DenseI64ArrayAttr());
   if (!slots)
     b.fill(gather.getSlot(), {b.getI32Type()},
            [&](ValueRange token) { return lineOf(update, segment, token[0]); });

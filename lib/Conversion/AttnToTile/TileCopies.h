@@ -15,7 +15,8 @@ public:
   void gatherQueries(Value target, tile::Scope scope);
   /// Where the tokens of the tile from `firstKey` on lie, where a table says that; else null.
   Value lookupTokens(UpdateOp update, const Segment &segment, Value firstKey, tile::Scope scope);
-  /// Copies keys, values or both of that tile, whose tokens were looked up.
+  /// Copies keys, values or both of that tile, whose tokens were looked up, and their metadata by line: to
+  /// the targets in the order of TokenTiles.
   void gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, Value slots,
                     ArrayRef<StringRef> parts, ValueRange targets, tile::Scope scope);
   /// The same as bulk copies, by one warp.
@@ -27,6 +28,9 @@ public:
   void fetchTokens(UpdateOp update, Value slot, StringRef part, Value target);
   /// Where this lane's box of the tile from `firstKey` on begins, of keys and values alike.
   Value fetchSlot(UpdateOp update, const Segment &segment, Value firstKey);
+
+  /// The task's head among those of the operand's store.
+  Value placeOf(UpdateOp update, const Segment &segment);
 
 private:
   /// `extent` elements times the named dimensions, `stride` bytes apart, `box` of them in a copy.
@@ -46,9 +50,17 @@ private:
     ArrayRef<int64_t> copies = part == "k" ? schedule.getKeyCopies() : schedule.getValueCopies();
     return copies[llvm::find(chain.updates, update) - chain.updates.begin()];
   }
-  Value placeOf(UpdateOp update, const Segment &segment);
+  /// What a gather reads, by target.
+  struct Sources {
+    SmallVector<Value> buffers, origins;
+    SmallVector<int64_t> strides, features, pages, pageStrides;
+  };
+  void addCodes(UpdateOp update, const Segment &segment, StringRef which, Sources &from);
+  void addMeta(UpdateOp update, const Segment &segment, StringRef which, Sources &from);
+  /// How many heads the store of a class has, where gathers need to know it.
+  Value heads(UpdateOp update);
   Value slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage = false);
-  /// The same, where slots are of one head in the store of a class.
+  /// The same, where slots are of one head in the store of a class; not if `heads` says how many there are.
   Value lineOf(UpdateOp update, const Segment &segment, Value token);
 };
 

@@ -159,27 +159,37 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     Type element = tile.getElement();
     int64_t bits = element.getIntOrFloatBitWidth(), chunks = chunksOf(panel.width);
     Value chunk = e.band(e.lanes.lane, chunks - 1), origin = adaptor.getOrigins()[i];
-    int64_t stride = op.getStrides()[i];
     if (bits < 8) { // in bytes, which lines begin with
       origin = e.shr(origin, llvm::Log2_64(8 / bits));
-      stride = stride * bits / 8;
       element = e.b.getI8Type();
     }
     int64_t size = element.getIntOrFloatBitWidth() / 8;
-    Value index = e.add(e.mul(e.widen(slot), stride), origin);
+    Value index = e.add(distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1), origin);
     index = e.add(e.add(index, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
     Value from = e.globalAt(adaptor.getSources()[i], element, index);
 
     Value bytes = tile.getSwizzled() ? e.placeOf(tile, panel.width, line, chunk) : e.mul(line, panel.width);
     Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset);
     Value exists = e.less(e.add(adaptor.getBegin(), line), adaptor.getEnd());
-    if (op.getFeatures()) // of a chunk behind them nothing is read
+    if (op.getFeatures() && (*op.getFeatures())[i] < tile.getCols()) // behind them nothing is read
       if (int64_t left = (*op.getFeatures())[i] * bits / 128 - panel.chunk; left < chunks)
         exists = e.both(exists, e.less(chunk, e.i32(left)));
     int64_t copied = std::min<int64_t>(panel.width, 16);
     auto cache = copied == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA;
     NVVM::CpAsyncOp::create(e.b, op.getLoc(), to, from, copied, cache,
                             e.select(exists, e.i32(copied), e.i32(0)));
+  }
+  /// Elements, or groups of so many, from the first slot to this one.
+  static Value distance(Emitter &e, GatherOp op, OpAdaptor adaptor, size_t i, Value slot, int64_t group) {
+    int64_t page = op.getPages() ? (*op.getPages())[i] : 1, stride = op.getStrides()[i] / group;
+    auto times = [&](Value number, int64_t stride) {
+      Value product = e.mul(e.widen(number), stride);
+      return op.getFactor() ? e.mul(product, e.widen(adaptor.getFactor())) : product;
+    };
+    if (page == 1)
+      return times(slot, stride);
+    Value ofPage = times(e.shr(slot, llvm::Log2_64(page)), (*op.getPageStrides())[i] / group);
+    return e.add(ofPage, e.mul(e.widen(e.band(slot, page - 1)), stride));
   }
   static int64_t chunksOf(int64_t width) { return std::max<int64_t>(width / 16, 1); }
 };

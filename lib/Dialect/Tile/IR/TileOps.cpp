@@ -147,6 +147,9 @@ LogicalResult GatherOp::verify() {
            << getStrides().size();
   if (getFeatures() && getFeatures()->size() != count)
     return emitOpError("expected the features of ") << count << " sources, got " << getFeatures()->size();
+  if (getPages() && (getPages()->size() != count || getPageStrides()->size() != count ||
+                     !llvm::all_of(*getPages(), [](int64_t page) { return llvm::isPowerOf2_64(page); })))
+    return emitOpError("expected the pages of ") << count << " sources, powers of two, and their strides";
   int64_t rows = cast<SharedType>(getTargets()[0].getType()).getRows();
   for (auto [i, source, target, stride] : llvm::enumerate(getSources(), getTargets(), getStrides())) {
     auto tile = cast<SharedType>(target.getType());

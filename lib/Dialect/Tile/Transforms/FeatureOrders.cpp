@@ -74,8 +74,9 @@ FeatureOrder FeatureOrders::candidate(LoadRhsOp load, bool contracted) {
 
 bool FeatureOrders::allows(Value value, FeatureOrder order) {
   FragmentType type = fragmentOf(value);
-  auto silent = [] { return InFlightDiagnostic(); };
-  return order && type.withLayout(type.getLayout(), order, silent);
+  // A diagnostic that is not active would count as success.
+  ScopedDiagnosticHandler silent(value.getContext(), [](Diagnostic &) { return success(); });
+  return order && type.withLayout(type.getLayout(), order, [&] { return emitError(value.getLoc()); });
 }
 
 void FeatureOrders::setOrder(Value value, FeatureOrder order) {

@@ -85,12 +85,18 @@ struct TileLoop {
   }
 };
 
-/// A wait that only a sync, loads and pure operations separate from the loop.
+/// Whether the operation reads and writes nothing but registers.
+bool isOfRegisters(Operation *op) {
+  auto dot = dyn_cast<DotOp>(op);
+  return dot ? llvm::none_of(op->getOperandTypes(), llvm::IsaPred<SharedType>) : isPure(op);
+}
+
+/// A wait that only a sync, loads and operations on registers separate from the loop.
 WaitOp waitBefore(scf::ForOp loop) {
   for (Operation *op = loop->getPrevNode(); op; op = op->getPrevNode()) {
     if (auto wait = dyn_cast<WaitOp>(op))
       return wait;
-    if (!isa<SyncOp, LoadOp>(op) && !isPure(op))
+    if (!isa<SyncOp, LoadOp>(op) && !isOfRegisters(op))
       return {};
   }
   return {};
@@ -205,11 +211,15 @@ void Pipeline::gatherIfAny(Value iteration, Value slots, Value slot) {
 void Pipeline::startFirst() {
   if (WaitOp older = waitBefore(loop)) {
     older.setPending(older.getPending() + stages - 1);
-    // What the first gathers are computed from may stand behind the wait.
+    // What the first gathers are computed from may stand behind the wait; what is made of loads stays there.
+    SmallPtrSet<Operation *, 16> stay;
     for (Operation &op : llvm::make_early_inc_range(
              llvm::make_range(std::next(Block::iterator(older)), Block::iterator(loop))))
-      if (isPure(&op) && llvm::none_of(op.getOperands(), [](Value v) { return v.getDefiningOp<LoadOp>(); }))
+      if (isPure(&op) &&
+          llvm::none_of(op.getOperands(), [&](Value v) { return stay.contains(v.getDefiningOp()); }))
         op.moveBefore(older);
+      else
+        stay.insert(&op);
     b.setInsertionPoint(older);
   }
   lookups.resize(stages);

@@ -6,6 +6,9 @@
 //===----------------------------------------------------------------------===//
 #include "host/machine/Entry.h"
 #include "host/machine/Half.h"
+
+#include "attn_rt/ElementType.h"
+
 #include <cmath>
 
 using namespace attn::rt::host;
@@ -49,6 +52,9 @@ uint32_t attn_host_widen_e4m3(uint32_t codes) {
 static float carry(uint16_t h) { return std::bit_cast<float>(uint32_t(h)); }
 static float extendHalf(float h) { return halfToFloat(static_cast<uint16_t>(std::bit_cast<uint32_t>(h))); }
 static float truncateToHalf(float f) { return carry(floatToHalf(f)); }
+static float truncateWideToHalf(double d) {
+  return carry(attn::rt::toF16(d));
+} // one rounding, as an fma of halves has
 static float truncateToBfloat(float f) { return carry(floatToBfloat(f)); }
 
 // Native code has no tables by which an exception could pass through it, and a fiber no caller. So what an
@@ -117,6 +123,7 @@ static const Symbol kSymbols[] = {
     SYMBOL(attn_host_widen_e4m3),
     {"__extendhfsf2", reinterpret_cast<void *>(&extendHalf)},
     {"__truncsfhf2", reinterpret_cast<void *>(&truncateToHalf)},
+    {"__truncdfhf2", reinterpret_cast<void *>(&truncateWideToHalf)},
     {"__truncsfbf2", reinterpret_cast<void *>(&truncateToBfloat)},
 };
 #undef SYMBOL

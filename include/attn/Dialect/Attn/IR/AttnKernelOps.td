@@ -93,8 +93,8 @@ def Attn_TokensOp : Attn_Op<"tokens", [AllTypesMatch<["kv", "result"]>]> {
 def Attn_StagedOp : Attn_Op<"staged", [Pure, AllTypesMatch<["part", "result"]>]> {
   let summary = "a part of a tensor, with copies of it on the chip";
   let description = [{
-    Of rows the copy is a shared tile or a fragment with this warp's rows; of tokens a shared tile of keys and one of
-    values.
+    Of rows the copy is a shared tile or a fragment with this warp's rows; of tokens a shared tile of keys, one of
+    values and, for each of the two that has metadata by line, one of that.
 
     ```mlir
     %t = attn.staged %tile in %keys, %values : !cache in !tile.shared<...>, !tile.shared<...>

@@ -194,6 +194,10 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     source. Where slots come from a table, `tile.lookup` of the same lines reads it ahead, and there is no region.
     Where a target's lines are longer than the `features` of its source, zeros follow those.
 
+    Slots may come in pages, so many to each, with a distance of their own from page to page: the line of slot `s` then
+    starts at element `s / page * page_stride + s % page * stride + origin`. What is `times` a number is not known
+    before the kernel runs: the distance of pages, or of slots where there are none, is that many times what is written.
+
     With scope `block` all warps of the block take part, each copying a contiguous share of the lines; with `warp`
     the destination belongs to this warp. Copies belong to the next `tile.commit` of the same thread.
   }];
@@ -204,13 +208,16 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     Arg<Variadic<I64>, "element of a slot where its line starts, one per source">:$origins,
     Arg<Variadic<Tile_SharedType>, "the tiles to fill, all with the same lines">:$targets,
     Arg<DenseI64ArrayAttr, "elements from one slot to the next, one per source">:$strides,
+    Arg<Optional<I32>, "what distances are multiplied by">:$factor,
     Arg<Optional<I32>, "slots of the lines, as a lookup gives them">:$slots,
     Arg<Tile_Scope, "the threads that copy">:$scope,
-    Arg<OptionalAttr<DenseI64ArrayAttr>, "elements of a line that exist, one per source; by default all">:$features);
+    Arg<OptionalAttr<DenseI64ArrayAttr>, "elements of a line that exist, one per source; by default all">:$features,
+    Arg<OptionalAttr<DenseI64ArrayAttr>, "slots of a page, powers of two, one per source; by default 1">:$pages,
+    Arg<OptionalAttr<DenseI64ArrayAttr>, "elements from one page to the next">:$page_strides);
   let regions = (region AnyRegion:$slot);
   let assemblyFormat = [{
-    $scope $begin `to` $end (`at` $slots^)? `from` $sources `origins` $origins `strides` $strides (`features` $features^)?
-    `into` $targets ($slot^)? attr-dict `:` type($sources) `->` type($targets)
+    $scope $begin `to` $end (`at` $slots^)? `from` $sources `origins` $origins `strides` $strides (`times` $factor^)?
+    (`features` $features^)? (`pages` $pages^ `page_strides` $page_strides)? `into` $targets ($slot^)? attr-dict `:` type($sources) `->` type($targets)
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

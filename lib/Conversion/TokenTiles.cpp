@@ -1,0 +1,51 @@
+//===- TokenTiles.cpp - Tokens of a region in shared memory ---------------===//
+#include "attn/Conversion/TokenTiles.h"
+
+#include "attn/Dialect/Attn/IR/Stores.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+/// f32 where a line has one scale, else f16: scale and zero of each group. Copies take 16, 8 or 4 bytes from
+/// a multiple of as many.
+static SmallVector<SharedType> metaTiles(const rt::StorePart &part, int64_t lines, MLIRContext *context) {
+  if (!part.format.hasLines())
+    return {};
+  Type element = part.format.isInteger() ? Type(Float16Type::get(context)) : Float32Type::get(context);
+  int64_t bytes = part.format.metaBytes(part.dim);
+  int64_t width = bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : 4;
+  auto tile = SharedType::get(context, Axis::Key, lines, Axis::Feature, width / bytesOf(element), element,
+                              /*swizzled=*/false, /*boxes=*/0);
+  return SmallVector<SharedType>(bytes / width, tile);
+}
+
+TokenTiles TokenTiles::of(KVType region, int64_t lines, int64_t keyDim, int64_t valueDim) {
+  MLIRContext *context = region.getContext();
+  auto codes = [&](Type stored, int64_t features) {
+    return SharedType::get(context, Axis::Key, lines, Axis::Feature, features, codesOf(stored),
+                           /*swizzled=*/false, /*boxes=*/0);
+  };
+  const rt::Store store = storeOf(region);
+  return {codes(region.getKey(), keyDim), codes(region.getValue(), valueDim),
+          metaTiles(store.keys, lines, context), metaTiles(store.values, lines, context)};
+}
+
+SmallVector<SharedType> TokenTiles::all() const {
+  SmallVector<SharedType> tiles{keys, values};
+  llvm::append_range(tiles, keyMeta);
+  llvm::append_range(tiles, valueMeta);
+  return tiles;
+}
+
+bool mlir::attn::haveSameTiles(KVType a, KVType b) {
+  return a.getKey() == b.getKey() && a.getValue() == b.getValue();
+}
+
+SmallVector<KVType> mlir::attn::regionsByTiles(ArrayRef<KVType> regions) {
+  SmallVector<KVType> kinds;
+  for (KVType region : regions)
+    if (llvm::none_of(kinds, [&](KVType kind) { return haveSameTiles(kind, region); }))
+      kinds.push_back(region);
+  return kinds;
+}

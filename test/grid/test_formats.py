@@ -130,7 +130,8 @@ def runs(folder):
     def run(point):
         problem, rows = point
         file = folder / f"{abs(hash(point))}.mlir"
-        return check_two_sequences(file, problem, rows, device=DEVICE)
+        draft = ("--dim=drafts=2", "--dim=draft_len=41") if problem.draft_store else ()
+        return check_two_sequences(file, problem, rows, device=DEVICE, options=draft)
 
     background = Background(run, POINTS)
     yield background

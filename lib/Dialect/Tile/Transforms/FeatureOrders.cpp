@@ -41,6 +41,7 @@ private:
   void orderContracted(LoadRhsOp load);
   bool followDots(Value right, SmallVectorImpl<Value> &values, SmallVectorImpl<DotOp> &dots);
   static bool isRepeatable(Value left);
+  static bool cutsSpans(Value left, FeatureOrder order);
   Value leftInOrder(Value left, FeatureOrder order);
   void orderConstants();
   void eraseUnused();
@@ -113,6 +114,14 @@ bool FeatureOrders::isRepeatable(Value left) {
   return isa_and_nonnull<NarrowOp, PartOp>(op) && isRepeatable(op->getOperand(0));
 }
 
+/// Whether the left operand is a part that begins or ends inside of a span: in that order it has other
+/// features.
+bool FeatureOrders::cutsSpans(Value left, FeatureOrder order) {
+  auto part = left.getDefiningOp<PartOp>();
+  return part &&
+         (part.getResult().getType().getSizes()[1] % order.runs != 0 || part.getFirst() % order.runs != 0);
+}
+
 Value FeatureOrders::leftInOrder(Value left, FeatureOrder order) {
   Value &known = ordered[{left, order.runs * 16 + order.step}];
   if (known)
@@ -163,7 +172,7 @@ void FeatureOrders::orderConstants() {
           (!biases || (widen.getBiased() && codes.getElement() == biases.getCodes())))
         order = codes.getOrder();
     });
-    if (!allows(dot.getRhs(), order) || !allows(dot.getLhs(), order))
+    if (!allows(dot.getRhs(), order) || !allows(dot.getLhs(), order) || cutsSpans(dot.getLhs(), order))
       continue;
     OpBuilder b(op);
     Operation *copy = b.clone(*op);

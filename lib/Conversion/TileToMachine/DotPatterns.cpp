@@ -35,8 +35,13 @@ public:
     int64_t local = chunk - panel.chunk;
     Value &offset = offsets[p];
     if (!offset) {
-      offset = type.getSwizzled() ? e.placeOf(type, panel.width, lineInGroup, chunkInGroup)
-                                  : e.add(e.mul(lineInGroup, panel.width), e.mul(chunkInGroup, 16));
+      if (type.holdsCodes()) {
+        offset = e.placeOf(type, panel.width, lineInGroup, chunkInGroup);
+      } else {
+        Value swizzle = e.band(e.shr(lineInGroup, swizzleShift(panel.width)), panel.width / 16 - 1);
+        Value position = type.getSwizzled() ? e.bxor(chunkInGroup, swizzle) : chunkInGroup;
+        offset = e.add(e.mul(lineInGroup, panel.width), e.mul(position, 16));
+      }
     }
     Value bytes = type.getSwizzled() ? e.bxor(offset, local * 16) : e.add(offset, local * 16);
     return e.sharedAt(e.sharedAt(base, bytes), panel.offset + line * panel.width);

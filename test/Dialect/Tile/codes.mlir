@@ -37,11 +37,11 @@ gpu.module @kernels {
   // Two stores, one of them in groups: each has its order of the queries, of which the tile is read once more; both add
   // to one accumulator, in the shorter of their runs. A loop carries it, a map scales it.
   // INFER-LABEL: func.func @several
-  // INFER: tile.load {{.*}} -> <[query 16, feature 128], bf16, lhs, runs 128>
+  // INFER: tile.load {{.*}} -> <[query 16, feature 128], bf16, lhs, runs 64>
   // INFER: tile.load {{.*}} -> <[query 16, feature 128], bf16, lhs, runs 64 by 4>
   // INFER: %[[P:.*]] = tile.part {{.*}} from 64 : <[query 16, feature 128], bf16, lhs, runs 64 by 4>
   // INFER: scf.for {{.*}} -> (!tile.fragment<[query 16, feature 128], f32, acc, runs 64>)
-  // INFER: tile.dot {{.*}}runs 128>
+  // INFER: tile.dot {{.*}} : !tile.fragment<[query 16, feature 128], bf16, lhs, runs 64>
   // INFER: tile.dot %[[P]],
   // INFER: tile.map {{.*}} : !tile.fragment<[query 16, feature 128], f32, acc, runs 64>, !tile.fragment<[query 16], f32, row>
   // INFER: tile.store {{.*}} : <[query 16, feature 128], f32, acc, runs 64>

@@ -22,6 +22,8 @@ namespace {
 
 /// Accumulators keep features of several stores: no longer runs than those of 8-bit codes.
 constexpr int64_t mostKept = 128;
+/// Queries have 64 in the 128 bytes that lanes read of a line without meeting in banks.
+constexpr int64_t mostContracted = 64;
 /// Four features of a run are stored at once where warps exchange them.
 constexpr int64_t leastKept = 32;
 
@@ -70,7 +72,7 @@ FeatureOrder FeatureOrders::candidate(LoadRhsOp load, bool contracted) {
     return {};
   if (!contracted)
     return runs < leastKept ? FeatureOrder() : FeatureOrder{std::min(runs, mostKept), 1};
-  return {runs, bits == 4 ? 4 : bits == 2 ? 8 : 1};
+  return {std::min(runs, mostContracted), bits == 4 ? 4 : bits == 2 ? 8 : 1};
 }
 
 bool FeatureOrders::allows(Value value, FeatureOrder order) {

@@ -1,9 +1,9 @@
 // RUN: attn-opt %s --attn-choose-schedule="target=sm_90a schedule=mma" | FileCheck %s
 
 // Tiles of codes take a byte per element, and lines of 32 bytes and multiples of that; queries stay what they are:
-// 16 * 96 * 2 bytes, and 4 warps * 4 stages * 16 keys * (96 + 96 * 2) bytes.
+// 16 * 96 * 2 bytes, and 4 warps * 3 stages * 32 keys * (96 + 96 * 2) bytes. A warp takes 32 keys, twice those of bf16.
 // CHECK-LABEL: @keys
-// CHECK-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 4, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = 76800>
+// CHECK-SAME: #tile.schedule<mma, rows = 16, keys = 128, warps = 4, stages = 3, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = 113664>
 func.func @keys(%q: tensor<?x8x80xbf16> {attn.name = "q"},
                 %kv: !attn.kv<dense, heads = 8, dim = 80, value_dim = 96, key = !attn.codes<f8E4M3FN, per = head>, value = bf16> {attn.name = "kv"}) -> tensor<?x8x96xbf16> {
   %0 = attn.init %q : tensor<?x8x80xbf16> -> !attn.state<heads = 8, value_dim = 96>

@@ -32,3 +32,53 @@ gpu.module @kernels {
     return
   }
 }
+
+// Features in runs: a lane reads them with one load for each 16 bytes at most, and one mask makes two floats of codes of
+// 4 bits, which their places in the mantissa make too much by 1024 or by 64.
+!k4 = !tile.shared<key 16, feature 64, i4, swizzled>
+!q = !tile.fragment<[query 16, feature 64], f16, lhs, runs 64 by 4>
+!k16 = !tile.fragment<[key 16, feature 64], f16, rhs, runs 64 by 4>
+!v16 = !tile.fragment<[feature 64, key 16], f16, rhs, runs 64>
+!s = !tile.fragment<[query 16, key 16], f32, acc>
+!o = !tile.fragment<[query 16, feature 64], f32, acc, runs 64>
+gpu.module @runs {
+  // CHECK-LABEL: func.func @keys4(
+  // CHECK-COUNT-2: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<3> -> vector<2xi32>
+  // CHECK-NOT: llvm.load
+  // CHECK-COUNT-16: llvm.fsub {{.*}} : vector<2xf16>
+  // CHECK-NOT: llvm.fsub
+  // CHECK-COUNT-8: nvvm.mma.sync
+  func.func @keys4(%k: !k4, %q: !q, %s: !s) {
+    %codes = tile.load_rhs %k : !k4 -> !tile.fragment<[key 16, feature 64], i4, rhs, runs 64 by 4>
+    %wide = tile.widen %codes : !tile.fragment<[key 16, feature 64], i4, rhs, runs 64 by 4> -> !k16
+    %0 = tile.dot %q, %wide, %s : !q, !k16, !s -> !s
+    return
+  }
+  // Left biased they are ready, and the biases are constants: 1024 and 64, in f16 twice a register.
+  // CHECK-LABEL: func.func @biased4(
+  // CHECK-DAG: arith.constant 1677747200 : i32
+  // CHECK-DAG: arith.constant 1409307648 : i32
+  // CHECK-NOT: llvm.fsub
+  // CHECK-COUNT-16: nvvm.mma.sync
+  func.func @biased4(%codes: !tile.fragment<[key 16, feature 64], i4, rhs, runs 64 by 4>, %q: !q, %s: !s) {
+    %biases = tile.biases i4 -> !k16
+    %wide = tile.widen biased %codes : !tile.fragment<[key 16, feature 64], i4, rhs, runs 64 by 4> -> !k16
+    %0 = tile.dot %q, %biases, %s : !q, !k16, !s -> !s
+    %1 = tile.dot %q, %wide, %s : !q, !k16, !s -> !s
+    return
+  }
+  // Values: four tokens of a lane, and for each pair of codes a factor and a term.
+  // CHECK-LABEL: func.func @values4(
+  // CHECK-COUNT-4: llvm.load {{.*}} {alignment = 4 : i64} : !llvm.ptr<3> -> vector<1xi32>
+  // CHECK-NOT: llvm.load
+  // CHECK-COUNT-16: llvm.intr.fma({{.*}}) : (vector<2xf16>, vector<2xf16>, vector<2xf16>) -> vector<2xf16>
+  // CHECK-NOT: llvm.intr.fma
+  // CHECK-COUNT-8: nvvm.mma.sync
+  func.func @values4(%v: !k4, %x: f16, %p: !tile.fragment<[query 16, key 16], f16, lhs>, %o: !o) {
+    %x16 = tile.splat %x : f16 -> !tile.fragment<[key 16], f16, col>
+    %codes = tile.load_rhs %v : !k4 -> !tile.fragment<[feature 64, key 16], i4, rhs, runs 64>
+    %wide = tile.widen %codes times %x16 plus %x16 : !tile.fragment<[feature 64, key 16], i4, rhs, runs 64> times !tile.fragment<[key 16], f16, col> plus !tile.fragment<[key 16], f16, col> -> !v16
+    %0 = tile.dot %p, %wide, %o : !tile.fragment<[query 16, key 16], f16, lhs>, !v16, !o -> !o
+    return
+  }
+}

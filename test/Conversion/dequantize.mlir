@@ -6,17 +6,17 @@
 // Tiles hold codes, dots get what they stand for, and the scales of the task's head are folded into the unit of the
 // scores and into the division at its end: nothing of them is in the loop.
 // CHECK-LABEL: @decode_rows16(
-// CHECK: tile.alloc {{.*}} : !tile.ring<{{.*}}, <key 16, feature 64, f8E4M3FN, swizzled>>
-// CHECK: tile.alloc {{.*}} : !tile.ring<{{.*}}, <key 16, feature 64, f8E4M3FN, swizzled>>
+// CHECK: tile.alloc {{.*}} : !tile.ring<{{.*}}, <key 32, feature 64, f8E4M3FN, swizzled>>
+// CHECK: tile.alloc {{.*}} : !tile.ring<{{.*}}, <key 32, feature 64, f8E4M3FN, swizzled>>
 // CHECK: scf.for
 // CHECK: %[[KS:.*]] = tile.read %{{.*}} : <f32> -> f32
 // CHECK: %[[VS:.*]] = tile.read %{{.*}} : <f32> -> f32
 // CHECK: %[[UNIT:.*]] = arith.mulf %{{.*}}, %[[KS]] : f32
 // CHECK: tile.gather {{.*}} : !tile.buffer<f8E4M3FN>, !tile.buffer<f8E4M3FN>
-// CHECK: tile.load_rhs {{.*}} -> <[key 16, feature 64], f8E4M3FN, rhs>
-// CHECK: tile.widen {{.*}} -> <[key 16, feature 64], bf16, rhs>
+// CHECK: tile.load_rhs {{.*}} -> <[key 32, feature 64], f8E4M3FN, rhs, runs 64>
+// CHECK: tile.widen {{.*}} -> <[key 32, feature 64], bf16, rhs, runs 64>
 // CHECK: tile.dot
-// CHECK: tile.load_rhs {{.*}} -> <[feature 64, key 16], f8E4M3FN, rhs>
+// CHECK: tile.load_rhs {{.*}} -> <[feature 64, key 32], f8E4M3FN, rhs, runs 64>
 // CHECK: tile.widen
 // CHECK: tile.dot
 // CHECK: tile.merge_warps

@@ -37,14 +37,16 @@ gpu.module @kernels {
   // Two stores, one of them in groups: each has its order of the queries, of which the tile is read once more; both add
   // to one accumulator, in the shorter of their runs. A loop carries it, a map scales it.
   // INFER-LABEL: func.func @several
-  // INFER: tile.load {{.*}} -> <[query 16, feature 128], bf16, lhs, runs 64>
   // INFER: tile.load {{.*}} -> <[query 16, feature 128], bf16, lhs, runs 64 by 4>
+  // INFER: %[[Q:.*]] = tile.load {{.*}} -> <[query 16, feature 128], bf16, lhs, runs 64>
   // INFER: %[[P:.*]] = tile.part {{.*}} from 64 : <[query 16, feature 128], bf16, lhs, runs 64 by 4>
   // INFER: scf.for {{.*}} -> (!tile.fragment<[query 16, feature 128], f32, acc, runs 64>)
-  // INFER: tile.dot {{.*}} : !tile.fragment<[query 16, feature 128], bf16, lhs, runs 64>
+  // INFER: tile.dot %[[Q]],
   // INFER: tile.dot %[[P]],
-  // INFER: tile.map {{.*}} : !tile.fragment<[query 16, feature 128], f32, acc, runs 64>, !tile.fragment<[query 16], f32, row>
-  // INFER: tile.store {{.*}} : <[query 16, feature 128], f32, acc, runs 64>
+  // INFER: tile.map
+  // INFER: } : !tile.fragment<[query 16, feature 128], f32, acc, runs 64>, !tile.fragment<[query 16], f32, row>
+  // INFER: tile.store
+  // INFER: } : <[query 16, feature 128], f32, acc, runs 64>
   func.func @several(%x: f32, %i: i32, %end: i32, %out: !tile.buffer<f32>) {
     %q = tile.alloc : !tile.shared<query 16, feature 128, bf16>
     %k8 = tile.alloc : !tile.shared<key 16, feature 128, i8>

@@ -2,9 +2,11 @@
 //
 // The last step before LLVM: wgmma with its left operand in registers, and the
 // wait that returns its accumulators, become inline assembly whose inputs are
-// tied to its outputs, and so does movmatrix. Nothing else runs between this and instruction selection,
-// so the text is never a barrier to a rewrite, and the host device, which
-// executes the machine level, never sees it.
+// tied to its outputs, and so does movmatrix. Codes that get the exponent of their
+// floats, masked by one constant and joined with another, are one instruction that
+// ptxas does not find: it takes two, with a constant each. Nothing else runs between this and instruction
+// selection, so the text is never a barrier to a rewrite, and the host device, which executes the machine
+// level, never sees it.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Target/PTX.h"
@@ -14,6 +16,7 @@
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/PatternMatch.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
@@ -86,8 +89,38 @@ static void lowerWait(RewriterBase &rewriter, tile::WgmmaWaitOp op) {
   replaceByAsm(rewriter, op, op.getRegisters(), text, constraintList(n, n, ""));
 }
 
+/// A constant of two equal halves.
+static std::optional<uint32_t> twiceInConstant(Value value) {
+  auto constant = value.getDefiningOp<LLVM::ConstantOp>();
+  auto attribute = constant ? dyn_cast<IntegerAttr>(constant.getValue()) : IntegerAttr();
+  if (!attribute || !value.getType().isInteger(32))
+    return std::nullopt;
+  auto bits = static_cast<uint32_t>(attribute.getValue().getZExtValue());
+  return bits >> 16 == (bits & 0xffff) ? std::optional(bits) : std::nullopt;
+}
+
+/// (x & mask) | bits, of both halves of a register.
+static void lowerMaskedHalves(RewriterBase &rewriter, LLVM::OrOp op) {
+  auto masked = op.getLhs().getDefiningOp<LLVM::AndOp>();
+  std::optional<uint32_t> bits = twiceInConstant(op.getRhs());
+  std::optional<uint32_t> mask = masked ? twiceInConstant(masked.getRhs()) : std::nullopt;
+  if (!bits || !mask)
+    return;
+  constexpr StringLiteral andThenOr = "0xEA";
+  std::string text = llvm::formatv("lop3.b32 $0, $1, {0}, {1}, {2};", *mask, *bits, andThenOr).str();
+  rewriter.setInsertionPoint(op);
+  rewriter.replaceOpWithNewOp<LLVM::InlineAsmOp>(
+      op, op.getType(), masked.getLhs(), text, "=r,r", /*has_side_effects=*/false, /*is_align_stack=*/false,
+      LLVM::tailcallkind::TailCallKind::None,
+      LLVM::AsmDialectAttr::get(op.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+}
+
 void mlir::attn::lowerToAsm(gpu::GPUModuleOp module) {
   IRRewriter rewriter(module.getContext());
+  SmallVector<LLVM::OrOp> joined;
+  module.walk([&](LLVM::OrOp op) { joined.push_back(op); });
+  for (LLVM::OrOp op : joined)
+    lowerMaskedHalves(rewriter, op);
   SmallVector<Operation *> found;
   module.walk([&](Operation *op) {
     if (isa<tile::MoveMatrixOp, tile::WgmmaOp, tile::WgmmaWaitOp>(op))

@@ -26,6 +26,8 @@ static OpPassManager &addKernelPasses(OpPassManager &manager) {
   kernels.addPass(createWalkPlanPass());
   kernels.addPass(createStageOperandsPass());
   kernels.addPass(createExpandOnlinePass());
+  kernels.addPass(createWalkRowsPass());
+  kernels.addPass(createExpandRowsPass());
   kernels.addPass(tile::createSpecializeWarpsPass());
   kernels.addPass(tile::createUnswitchLoopsPass());
   kernels.addPass(tile::createInsertBarriersPass());

@@ -23,6 +23,8 @@
 // CHECK-NEXT:    attn-walk-plan,
 // CHECK-NEXT:    attn-stage-operands,
 // CHECK-NEXT:    attn-expand-online,
+// CHECK-NEXT:    attn-walk-rows,
+// CHECK-NEXT:    attn-expand-rows,
 // CHECK-NEXT:    tile-specialize-warps,
 // CHECK-NEXT:    tile-unswitch-loops,
 // CHECK-NEXT:    tile-insert-barriers,

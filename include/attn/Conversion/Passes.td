@@ -26,7 +26,7 @@ def MakeKernelsPass : Pass<"attn-make-kernels", "ModuleOp"> {
     merge kernel. A kernel is the function itself, with a `tile.schedule`; that which merges finishes `attn.parts`
     instead. Exact.
 
-    A function with an operation on a cache becomes one kernel, of the function's name, that copies rows. Exact.
+    A function with an operation on a cache is one kernel itself. Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "gpu::GPUDialect", "arith::ArithDialect", "scf::SCFDialect",
                            "math::MathDialect"];
@@ -61,6 +61,25 @@ def ExpandOnlinePass : Pass<"attn-expand-online", "gpu::GPUModuleOp"> {
     carry what stands for their states. Reassociates.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect", "math::MathDialect"];
+}
+
+def WalkRowsPass : Pass<"attn-walk-rows", "gpu::GPUModuleOp"> {
+  let summary = "Put a loop over layers, rows and pieces around an operation on a cache";
+  let description = [{
+    A turn of a warp is a piece of eight rows, whose slots it reads from the lists. In the loop stands what it does with
+    them: `attn.take_rows` of the keys and of the values from where they are, then `attn.put_rows` to where they go. All loads of a
+    turn stand before its first store. Exact.
+  }];
+  let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
+}
+
+def ExpandRowsPass : Pass<"attn-expand-rows", "gpu::GPUModuleOp"> {
+  let summary = "Let pieces of rows become what each lane reads and writes";
+  let description = [{
+    `attn.take_rows` and `attn.put_rows` become loads and stores of the units in a lane's share, at the addresses that the store
+    of a cache or the order of rows says. Exact.
+  }];
+  let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
 }
 
 def TileToMachinePass : Pass<"tile-to-machine", "gpu::GPUModuleOp"> {

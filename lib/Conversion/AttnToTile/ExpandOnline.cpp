@@ -134,14 +134,6 @@ private:
   SmallVector<Operation *> left; ///< that nothing needs any more; what uses them comes behind them
 };
 
-/// The arguments in front of the kernel's parameters.
-void eraseOnlineArguments(func::FuncOp kernel) {
-  size_t parameters = kernel->getAttrOfType<ArrayAttr>("tile.parameters").size();
-  BitVector online(kernel.getNumArguments());
-  online.set(0, kernel.getNumArguments() - parameters);
-  (void)kernel.eraseArguments(online);
-}
-
 struct ExpandOnline : mlir::attn::impl::ExpandOnlinePassBase<ExpandOnline> {
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
@@ -157,7 +149,7 @@ struct ExpandOnline : mlir::attn::impl::ExpandOnlinePassBase<ExpandOnline> {
       if (failed(kernel->hasAttr("tile.schedule") ? expandOnFragments(kernel)
                                                   : expandOnLanes(kernel, finish.getState().getType())))
         return signalPassFailure();
-      eraseOnlineArguments(kernel);
+      eraseSourceArguments(kernel);
     }
   }
 

@@ -5,13 +5,6 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-KernelBuilder::KernelBuilder(gpu::GPUModuleOp module, StringRef name, Location loc)
-    : ImplicitLocOpBuilder(loc, module.getContext()) {
-  setInsertionPointToEnd(module.getBody());
-  kernel = func::FuncOp::create(*this, name, getFunctionType({}, {}));
-  setInsertionPointToEnd(kernel.addEntryBlock());
-}
-
 KernelBuilder::KernelBuilder(func::FuncOp kernel)
     : ImplicitLocOpBuilder(kernel.getLoc(), kernel.getContext()), kernel(kernel) {
   if (auto known = kernel->getAttrOfType<ArrayAttr>("tile.parameters"))
@@ -75,4 +68,11 @@ Value KernelBuilder::map(FragmentType type, ValueRange inputs, ScalarFunction fu
     types.push_back(cast<FragmentType>(input.getType()).getElement());
   fill(op.getBody(), types, function);
   return op;
+}
+
+void mlir::attn::eraseSourceArguments(func::FuncOp kernel) {
+  size_t parameters = kernel->getAttrOfType<ArrayAttr>("tile.parameters").size();
+  BitVector source(kernel.getNumArguments());
+  source.set(0, kernel.getNumArguments() - parameters);
+  (void)kernel.eraseArguments(source);
 }

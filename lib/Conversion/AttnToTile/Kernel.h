@@ -18,7 +18,6 @@ namespace mlir::attn {
 /// arguments. Those of the function it came from may stand in front.
 class KernelBuilder : public ImplicitLocOpBuilder {
 public:
-  KernelBuilder(gpu::GPUModuleOp module, StringRef name, Location loc);
   /// Goes on with a kernel whose `tile.parameters` say what it has so far.
   explicit KernelBuilder(func::FuncOp kernel);
 
@@ -82,8 +81,8 @@ private:
   SetVector<Attribute> tensorMaps;
 };
 
-/// Writes the kernel of an operation on a cache.
-void writeRowCopyKernel(const RowCopy &copy, gpu::GPUModuleOp module, StringRef name);
+/// Takes the arguments of the function that a kernel came from off the front of its own: nothing uses them.
+void eraseSourceArguments(func::FuncOp kernel);
 
 } // namespace mlir::attn
 

@@ -24,16 +24,16 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
         functions.push_back(function);
     for (func::FuncOp function : functions) {
       std::optional<RowCopy> copy = findRowCopy(function);
-      if (failed(copy ? makeRowCopy(function, *copy) : makeAttention(function)))
+      if (failed(copy ? makeRowCopy(function) : makeAttention(function)))
         return signalPassFailure();
       function.erase();
     }
   }
 
-  static LogicalResult makeRowCopy(func::FuncOp function, const RowCopy &copy) {
+  static LogicalResult makeRowCopy(func::FuncOp function) {
     if (failed(readSignature(function)))
       return failure();
-    writeRowCopyKernel(copy, makeModule(function), function.getName());
+    copyInto(makeModule(function), function, function.getName());
     return success();
   }
 

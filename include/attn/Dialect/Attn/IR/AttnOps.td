@@ -2,7 +2,8 @@
 //
 // The root of the dialect's TableGen: attention at the problem level
 // here, operations on caches in AttnCacheOps.td, the online level in
-// AttnOnlineOps.td, and what stands in a kernel's loops in AttnKernelOps.td.
+// AttnOnlineOps.td, and what stands in a kernel's loops in AttnKernelOps.td and,
+// where it copies rows, AttnRowOps.td.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNOPS_TD
@@ -180,5 +181,6 @@ def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttendOp", 
 include "attn/Dialect/Attn/IR/AttnCacheOps.td"
 include "attn/Dialect/Attn/IR/AttnOnlineOps.td"
 include "attn/Dialect/Attn/IR/AttnKernelOps.td"
+include "attn/Dialect/Attn/IR/AttnRowOps.td"
 
 #endif

@@ -159,6 +159,10 @@ typedef struct AttnDevicePages {
   int32_t headClass, pages, pageTokens, layers;
   uint64_t k, v;
   int64_t kLayerBytes, vLayerBytes; /* any where there is one layer */
+  /* Of codes: their metadata, which lies by line or is given; else 0. */
+  uint64_t kMeta, vMeta;
+  int64_t kMetaLayerBytes, vMetaLayerBytes;
+  uint64_t status; /* an i32 that counts numbers without a code, where the append does; else 0 */
 } AttnDevicePages;
 /* New tokens on a device, [layers][count][heads][dim]. */
 typedef struct AttnDeviceRows {

@@ -31,7 +31,7 @@ SmallVector<func::FuncOp> mlir::attn::attentionFunctions(ModuleOp module) {
 InFlightDiagnostic mlir::attn::emitNoFunction(ModuleOp module) {
   return module.emitError(
       "no attention function: expected a func.func with an attn.attend or an operation on a cache "
-      "(attn.append, attn.move, attn.gather)");
+      "(attn.append, attn.move, attn.gather, attn.requantize)");
 }
 
 FailureOr<func::FuncOp> mlir::attn::findEntry(ModuleOp module, StringRef entry) {

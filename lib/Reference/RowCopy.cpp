@@ -3,6 +3,7 @@
 #include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
 #include "attn/Reference/Reference.h"
+#include "attn/Support/Elements.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,57 +12,201 @@ using namespace mlir;
 using namespace mlir::attn;
 namespace rt = ::attn::rt;
 
-/// The bytes of one token, or row, of a layer.
-static uint8_t *at(rt::Tensor &tensor, int64_t perLayer, int64_t layer, int64_t token) {
-  int64_t tokens = tensor.shape[0] * perLayer;
-  return tensor.bytes.data() + (layer * perLayer + token) * (int64_t(tensor.bytes.size()) / tokens);
-}
+namespace {
+
+/// Keys or values of a cache, or rows of them, in all layers.
+struct Memory {
+  std::optional<rt::Store> store; ///< of slots
+  rt::StorePart part;
+  rt::Tensor *codes = nullptr, *meta = nullptr;
+  int64_t layers = 1, count = 0, heads = 1; ///< slots, or rows, of a layer
+
+  uint8_t *codesAt(int64_t layer, int64_t row, int64_t head) const {
+    return codes->bytes.data() + ((layer * count + row) * heads + head) * part.format.rowBytes(part.dim);
+  }
+  uint8_t *metaAt(int64_t layer, int64_t row, int64_t head) const {
+    if (!meta)
+      return nullptr;
+    rt::StoreNumbers numbers{.table = {}, .heads = heads, .head = head};
+    int64_t inLayer = store->metaOf(numbers, part, row) * part.format.metaBytes(part.dim);
+    return meta->bytes.data() + layer * (int64_t(meta->bytes.size()) / layers) + inLayer;
+  }
+};
+
+/// Copies the rows of keys or of values from one memory to another.
+class RowsCopy {
+public:
+  RowsCopy(const Memory &source, const Memory &target, bool oneCache)
+      : source(source), target(target), decoder(source.part.format),
+        isCopy(source.part.format == target.part.format &&
+               (oneCache || source.part.format.isPlain() || source.part.format.hasLines())) {}
+
+  void copy(int64_t layer, int64_t from, int64_t to) {
+    for (int64_t head = 0; head < source.heads; ++head)
+      copyHead(layer, from, to, head);
+  }
+  int64_t strange = 0; ///< numbers that had no code
+
+private:
+  void copyHead(int64_t layer, int64_t from, int64_t to, int64_t head) {
+    const rt::Format &format = target.part.format;
+    const int64_t dim = target.part.dim;
+    const uint8_t *codes = source.codesAt(layer, from, head), *meta = source.metaAt(layer, from, head);
+    uint8_t *newCodes = target.codesAt(layer, to, head), *newMeta = target.metaAt(layer, to, head);
+    if (isCopy) {
+      std::memcpy(newCodes, codes, format.rowBytes(dim));
+      if (format.hasLines())
+        std::memcpy(newMeta, meta, format.metaBytes(dim));
+      return;
+    }
+    std::vector<float> row(dim);
+    decoder.decode(codes, meta, row);
+    if (!format.isPlain()) {
+      strange += rt::clampRow(format, row);
+      rt::findMeta(format, row, newMeta);
+    }
+    rt::quantizeRow(format, row, newMeta, newCodes);
+  }
+
+  const Memory source, target;
+  rt::RowDecoder decoder;
+  bool isCopy;
+};
+
+class Evaluation {
+public:
+  Evaluation(const RowCopy &copy, const Signature &signature, const rt::TensorMap &tensors)
+      : copy(copy), signature(signature), tensors(tensors) {}
+
+  rt::Result<rt::TensorMap> run() {
+    for (bool keys : {true, false})
+      if (rt::Status status = copyPart(keys); !status)
+        return status.error();
+    if (copy.to)
+      takeWritten();
+    if (copy.status)
+      if (rt::Status status = addStrange(); !status)
+        return status.error();
+    return std::move(results);
+  }
+
+private:
+  std::string nameOf(Value value) const {
+    return signature.arguments[cast<BlockArgument>(value).getArgNumber()].name;
+  }
+  const rt::Tensor *find(const std::string &name) const {
+    auto found = tensors.find(name);
+    return found == tensors.end() ? nullptr : &found->second;
+  }
+
+  /// Slots of a cache, in copies of its tensors.
+  rt::Result<Memory> slotsOf(Value cache, bool keys) {
+    Memory memory{.store = storeOf(cast<KVType>(cache.getType()))};
+    memory.part = memory.store->part(keys);
+    memory.heads = memory.store->heads;
+    std::string prefix = nameOf(cache) + ".";
+    for (auto [name, tensor] : {std::pair(prefix + memory.store->codesName(memory.part), &memory.codes),
+                                std::pair(prefix + rt::Store::metaName(memory.part), &memory.meta)}) {
+      if (tensor == &memory.meta && memory.part.format.isPlain())
+        continue;
+      if (!caches.count(name)) {
+        const rt::Tensor *given = find(name);
+        if (!given)
+          return rt::inputError("a tensor of '" + std::string(1, memory.part.letter) + "' is missing");
+        caches[name] = *given;
+      }
+      *tensor = &caches[name];
+    }
+    memory.layers = memory.codes->shape[0];
+    memory.count = memory.store->slots(1, memory.codes->shape[1], memory.codes->shape[1]);
+    return memory;
+  }
+
+  rt::Result<Memory> rowsOf(Value rows, bool keys, int64_t layers, int64_t count) {
+    auto type = cast<RankedTensorType>(rows.getType());
+    const std::string name = keys ? "k" : "v";
+    const rt::DType dtype = elementOf(type.getElementType()).dtype;
+    Memory memory{.part = {name[0], type.getDimSize(3), rt::Format::plain(dtype)}};
+    memory.layers = layers, memory.count = count, memory.heads = type.getDimSize(2);
+    if (copy.to) {
+      const rt::Tensor *given = find(name);
+      if (!given)
+        return rt::inputError("a tensor of '" + name + "' is missing");
+      scratch[keys] = *given;
+      memory.codes = &scratch[keys];
+    } else {
+      rt::Tensor made(dtype, {layers, count, memory.heads, memory.part.dim});
+      std::fill(made.bytes.begin(), made.bytes.end(), 0xff); // what poisoned memory holds
+      memory.codes = &(results[name] = std::move(made));
+    }
+    return memory;
+  }
+
+  rt::Status copyPart(bool keys) {
+    const rt::Tensor *from = copy.from ? find(nameOf(copy.from)) : nullptr;
+    const rt::Tensor *to = copy.to ? find(nameOf(copy.to)) : nullptr;
+    if ((copy.from && !from) || (copy.to && !to))
+      return rt::inputError("a tensor of '" + std::string(keys ? "k" : "v") + "' is missing");
+    int64_t count = (from ? from : to)->elements();
+    auto slots = slotsOf(copy.cache, keys);
+    if (!slots)
+      return slots.error();
+    auto other = copy.into ? slotsOf(copy.into, keys)
+                 : copy.k  ? rowsOf(keys ? copy.k : copy.v, keys, slots->layers, count)
+                           : slots;
+    if (!other)
+      return other.error();
+    const Memory &source = copy.from ? *slots : *other, &target = copy.from ? *other : *slots;
+    RowsCopy rows(source, target, !copy.into && !copy.k);
+    for (int64_t layer = 0; layer < source.layers; ++layer)
+      for (int64_t row = 0; row < count; ++row) {
+        int64_t read = from ? from->as<int32_t>()[row] : row, write = to ? to->as<int32_t>()[row] : row;
+        if (read < 0 || write < 0)
+          continue;
+        for (auto [slot, memory] : {std::pair(read, &source), std::pair(write, &target)})
+          if (slot >= memory->count)
+            return rt::inputError("row " + std::to_string(row) + ": slot " + std::to_string(slot) +
+                                  " is outside of the cache");
+        rows.copy(layer, read, write);
+      }
+    strange += rows.strange;
+    return {};
+  }
+
+  /// What is written of a cache is what the operation leaves.
+  void takeWritten() {
+    const rt::Store store = storeOf(cast<KVType>(copy.written().getType()));
+    std::string prefix = nameOf(copy.written()) + ".";
+    for (const rt::StorePart *part : {&store.keys, &store.values}) {
+      for (std::string name : {store.codesName(*part), rt::Store::metaName(*part)})
+        if (name == store.codesName(*part) || part->format.hasLines())
+          results[prefix + name] = std::move(caches.at(prefix + name));
+    }
+  }
+
+  rt::Status addStrange() {
+    const rt::Tensor *given = find("status");
+    if (!given)
+      return rt::inputError("a tensor of 'status' is missing");
+    results["status"] = *given;
+    results["status"].data<int32_t>()[0] += static_cast<int32_t>(strange);
+    return {};
+  }
+
+  const RowCopy &copy;
+  const Signature &signature;
+  const rt::TensorMap &tensors;
+  rt::TensorMap caches, results;
+  rt::Tensor scratch[2];
+  int64_t strange = 0;
+};
+
+} // namespace
 
 rt::Result<rt::TensorMap> mlir::attn::evaluateRowCopy(func::FuncOp func, const rt::TensorMap &tensors) {
   std::optional<RowCopy> copy = findRowCopy(func);
   FailureOr<Signature> signature = readSignature(func);
   if (failed(signature) || !copy)
     return rt::inputError("function '" + func.getName().str() + "' has no operation on a cache");
-  std::string cache;
-  for (const Argument &argument : signature->arguments)
-    if (argument.role == Role::KV)
-      cache = argument.name;
-  rt::Store store = storeOf(copy->type());
-  auto find = [&](const std::string &name) -> const rt::Tensor * {
-    auto found = tensors.find(name);
-    return found == tensors.end() ? nullptr : &found->second;
-  };
-
-  rt::TensorMap results;
-  for (std::string part : {"k", "v"}) {
-    std::string pool = cache + "." + store.codesName(store.part(part == "k"));
-    const rt::Tensor *slots = find(pool), *rows = find(part);
-    const rt::Tensor *from = find(copy->to ? "from" : "slots"), *to = find(copy->from ? "to" : "slots");
-    if (!slots || (copy->from && !from) || (copy->to && !to) || (copy->to && !copy->from && !rows))
-      return rt::inputError("a tensor of '" + part + "' is missing");
-    int64_t layers = slots->shape[0], perLayer = store.slots(1, slots->shape[1], slots->shape[1]);
-    int64_t count = (copy->from ? from : to)->elements();
-    rt::Tensor memory = *slots, given = rows ? *rows : rt::Tensor();
-    if (copy->from && !copy->to) {
-      given = rt::Tensor(slots->dtype, {layers, count, slots->shape.rbegin()[1], slots->shape.back()});
-      std::fill(given.bytes.begin(), given.bytes.end(), 0xff); // what poisoned memory holds
-    }
-    rt::Tensor &source = copy->from ? memory : given, &target = copy->to ? memory : given;
-    int64_t size = int64_t(memory.bytes.size()) / std::max<int64_t>(1, layers * perLayer);
-    for (int64_t layer = 0; layer < layers; ++layer)
-      for (int64_t row = 0; row < count; ++row) {
-        int64_t read = copy->from ? from->as<int32_t>()[row] : row;
-        int64_t write = copy->to ? to->as<int32_t>()[row] : row;
-        if (read < 0 || write < 0)
-          continue;
-        for (int64_t slot : {copy->from ? read : 0, copy->to ? write : 0})
-          if (slot >= perLayer)
-            return rt::inputError("row " + std::to_string(row) + ": slot " + std::to_string(slot) +
-                                  " is outside of the cache");
-        std::memcpy(at(target, copy->to ? perLayer : count, layer, write),
-                    at(source, copy->from ? perLayer : count, layer, read), size);
-      }
-    results[copy->to ? pool : part] = copy->to ? std::move(memory) : std::move(given);
-  }
-  return results;
+  return Evaluation(*copy, *signature, tensors).run();
 }

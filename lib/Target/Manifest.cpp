@@ -86,6 +86,8 @@ static rt::Argument::Role roleOf(Role role) {
     return rt::Argument::Role::Rows;
   case Role::Slots:
     return rt::Argument::Role::Slots;
+  case Role::Status:
+    return rt::Argument::Role::Status;
   }
   llvm_unreachable("unknown role");
 }
@@ -128,12 +130,15 @@ static FailureOr<rt::Manifest> describeRowCopy(func::FuncOp function, const RowC
   manifest.qHeads = manifest.kvHeads = type.getHeads();
   manifest.keyDim = type.getKeyDim();
   manifest.valueDim = type.getValueDim();
-  manifest.dtype = elementOf(type.getKey()).dtype;
-  if (!copy.to) // gather leaves rows of its own, the others change the cache
-    for (auto [name, element, dim] : {std::tuple("k", type.getKey(), manifest.keyDim),
-                                      std::tuple("v", type.getValue(), manifest.valueDim)})
+  auto elementOfRows = [](Value rows) {
+    return elementOf(cast<RankedTensorType>(rows.getType()).getElementType()).dtype;
+  };
+  manifest.dtype = copy.k ? elementOfRows(copy.k) : storeOf(type).keys.format.codes;
+  if (!copy.to) // gather leaves rows of its own, the others change a cache
+    for (auto [name, rows, dim] :
+         {std::tuple("k", copy.k, manifest.keyDim), std::tuple("v", copy.v, manifest.valueDim)})
       manifest.results.push_back(
-          {name, elementOf(element).dtype, {{"layers", 0}, {"rows", 0}, {"", manifest.kvHeads}, {"", dim}}});
+          {name, elementOfRows(rows), {{"layers", 0}, {"rows", 0}, {"", manifest.kvHeads}, {"", dim}}});
   if (failed(describeArguments(function, manifest)))
     return failure();
   return manifest;

@@ -130,6 +130,8 @@ std::string Format::faultOf(int64_t dim) const {
          ", or all of it, got " + std::to_string(group) + "; nearest legal: " + std::to_string(closest);
 }
 
+float Format::largest() const { return isInteger() ? largestOfIntegers : std::numeric_limits<float>::max(); }
+
 float Format::scaleFor(double magnitude) const {
   return isPlain() || !(magnitude > 0) ? 1 : static_cast<float>(magnitude / elementType(codes).largest());
 }
@@ -175,7 +177,7 @@ void RowDecoder::decodeIntegers(const uint8_t *codes, const uint8_t *meta, std::
 }
 
 int64_t clampRow(Format format, std::span<float> row) {
-  const float largest = format.isInteger() ? largestOfIntegers : std::numeric_limits<float>::max();
+  const float largest = format.largest();
   int64_t notFinite = 0;
   for (float &x : row) {
     notFinite += !std::isfinite(x);

@@ -25,11 +25,12 @@ constexpr int64_t keyBytes = 64, valueBytes = 96; // one head of 32 and 48 featu
 constexpr int32_t layers = 3;
 constexpr int64_t mostTokens = 400;
 
-std::string function(const std::string &name) {
+std::string function(const std::string &name, const std::string &key = "f16") {
   const std::string types = R"(
     !k = tensor<?x?x1x32xf16>
     !v = tensor<?x?x1x48xf16>
-    !kv = !attn.kv<paged<16>, heads = 1, dim = 32, value_dim = 48, key = f16, value = f16>
+    !kv = !attn.kv<paged<16>, heads = 1, dim = 32, value_dim = 48, key = )" +
+                            key + R"(, value = f16>
     !slots = tensor<?xi32>)";
   if (name == "append")
     return types + R"(
@@ -138,7 +139,9 @@ protected:
     }
     append = std::make_unique<Compiled>(function("append"), target);
     move = std::make_unique<Compiled>(function("move"), target);
+    chip = target;
   }
+  std::string chip;
   CacheKernels kernels() {
     auto appends = CacheKernel::create(*device, append->manifest, append->source());
     auto moves = CacheKernel::create(*device, move->manifest, move->source());
@@ -258,6 +261,86 @@ TEST_P(CacheOnDevice, WhatIsRefusedMovesNothing) {
   // Of another class: nothing to do.
   EXPECT_TRUE(pool.kernels.execute({{{1, {9, 0}, {8, 0}, 1}}, {{1, 0, {7, 0}, 1}}, 1}));
   pool.verify();
+}
+
+/// Tokens of eight bits a key: each has 32 bytes of codes and 4 of metadata.
+class Codes {
+public:
+  static constexpr int32_t pages = 4, slots = 64, rows = 3;
+  const Format format = Format::integers(8, 32);
+
+  Codes(Device &device, const std::string &target, Rng &rng)
+      : device(device), append(function("append", "!attn.codes<i8, per = 32>"), target),
+        move(function("move", "!attn.codes<i8, per = 32>"), target), k(device, slots * 32, rng),
+        meta(device, slots * 4, rng), v(device, slots * valueBytes, rng), newK(device, rows * keyBytes, rng),
+        newV(device, rows * valueBytes, rng) {
+    for (size_t i = 0; i < rows * keyBytes / 2; ++i)
+      reinterpret_cast<uint16_t *>(newK.bytes.data())[i] = toF16(static_cast<double>(i * i % 97) / 8 - 3);
+    EXPECT_TRUE(device.copyIn(newK.buffer.address(), newK.bytes.data(), newK.bytes.size()));
+  }
+  CacheKernels kernels() {
+    auto appends = CacheKernel::create(device, append.manifest, append.source());
+    auto moves = CacheKernel::create(device, move.manifest, move.source());
+    return std::move(*CacheKernels::create(std::move(*appends), std::move(*moves)));
+  }
+  DevicePages memory() const {
+    return {.pages = pages,
+            .k = k.buffer.address(),
+            .v = v.buffer.address(),
+            .kMeta = {meta.buffer.address(), 0}};
+  }
+  DeviceRows newRows() const { return {newK.buffer.address(), newV.buffer.address(), rows, 0, 0}; }
+  /// What an append of row `row` leaves in a slot.
+  void expectRow(size_t row, size_t slot) {
+    std::vector<float> numbers(32);
+    RowDecoder(Format::plain(DType::F16))
+        .decode(reinterpret_cast<uint8_t *>(newK.bytes.data() + row * keyBytes), nullptr, numbers);
+    auto *line = reinterpret_cast<uint8_t *>(meta.bytes.data() + slot * 4);
+    EXPECT_EQ(clampRow(format, numbers), 0);
+    findMeta(format, numbers, line);
+    quantizeRow(format, numbers, line, reinterpret_cast<uint8_t *>(k.bytes.data() + slot * 32));
+    std::copy_n(newV.bytes.begin() + static_cast<int64_t>(row) * valueBytes, valueBytes,
+                v.bytes.begin() + static_cast<int64_t>(slot) * valueBytes);
+  }
+
+  Device &device;
+  Compiled append, move;
+  Twin k, meta, v, newK, newV;
+};
+
+TEST_P(CacheOnDevice, CodesAreQuantizedAndMoved) {
+  Rng rng(5);
+  Codes codes(*device, chip, rng);
+  CacheKernels kernels = codes.kernels();
+  ASSERT_TRUE(kernels.reserve(codes.memory(), Codes::rows, 8));
+  // Tokens 16 to 19 are copied to 32, and three new ones behind them.
+  const Movement movement = {{{0, {1, 0}, {2, 0}, 4}}, {{0, 0, {2, 4}, 3}}, 3};
+  const Status done = kernels.execute(movement, codes.newRows());
+  ASSERT_TRUE(done) << done.error().message;
+  for (auto [twin, bytes] : {std::pair(&codes.k, 32), std::pair(&codes.meta, 4),
+                             std::pair(&codes.v, static_cast<int>(valueBytes))})
+    std::copy_n(twin->bytes.begin() + 16 * bytes, 4 * bytes, twin->bytes.begin() + 32 * bytes);
+  for (size_t row = 0; row < 3; ++row)
+    codes.expectRow(row, 36 + row);
+  EXPECT_TRUE(codes.k.same(*device));
+  EXPECT_TRUE(codes.meta.same(*device));
+  EXPECT_TRUE(codes.v.same(*device));
+  expectClean();
+}
+
+TEST_P(CacheOnDevice, TwoWritersOfOneByteAreFound) {
+  auto *host = dynamic_cast<HostDevice *>(device.get());
+  if (!host)
+    GTEST_SKIP() << "only the host device has detectors";
+  Rng rng(6);
+  Codes codes(*device, chip, rng);
+  CacheKernels kernels = codes.kernels();
+  DevicePages shared = codes.memory();
+  shared.kMeta.address = shared.k; // metadata of some tokens where the codes of others are
+  ASSERT_TRUE(kernels.reserve(shared, Codes::rows, 8));
+  ASSERT_TRUE(kernels.execute({{}, {{0, 0, {0, 6}, 1}, {0, 1, {0, 0}, 1}}, 3}, codes.newRows()));
+  EXPECT_FALSE(host->report().clean());
+  EXPECT_GT(host->report().totals[static_cast<size_t>(host::FindingKind::Race)], 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, CacheOnDevice, ::testing::Values("host", "cuda"),

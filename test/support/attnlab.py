@@ -116,31 +116,45 @@ func.func @attention(%q: !query {{attn.name = "q", attn.dims = ["rows"]}},
 class CacheProblem:
     """An operation on a cache."""
 
-    op: str = "append"  # append, move or gather
+    op: str = "append"  # append, move, gather or requantize
     heads: int = 8
     dim: int = 128
     value_dim: int = 128
-    dtype: str = "bf16"
+    dtype: str = "bf16"  # of rows, and of caches where they are no codes
     store: str = "paged<16>"
+    key: str = ""  # how keys are stored, and values; by default in `dtype`
+    value: str = ""
+    to_key: str = ""  # requantize: how they are stored in the cache that is written
+    to_value: str = ""
+    status: bool = False
+
+    def cache(self, key, value):
+        value_dim = "" if self.value_dim == self.dim else f"value_dim = {self.value_dim}, "
+        return (
+            f"!attn.kv<{self.store}, heads = {self.heads}, dim = {self.dim}, {value_dim}"
+            f"key = {key or self.dtype}, value = {value or self.dtype}>"
+        )
 
     def text(self):
         keys = f"tensor<?x?x{self.heads}x{self.dim}x{self.dtype}>"
         values = f"tensor<?x?x{self.heads}x{self.value_dim}x{self.dtype}>"
-        value_dim = "" if self.value_dim == self.dim else f"value_dim = {self.value_dim}, "
-        cache = (
-            f"!attn.kv<{self.store}, heads = {self.heads}, dim = {self.dim}, {value_dim}"
-            f"key = {self.dtype}, value = {self.dtype}>"
-        )
+        cache, into = self.cache(self.key, self.value), self.cache(self.to_key, self.to_value)
         arguments = {
             "append": [("k", keys), ("v", values), ("kv", cache), ("slots", "!slots")],
             "move": [("kv", cache), ("from", "!slots"), ("to", "!slots")],
             "gather": [("kv", cache), ("slots", "!slots")],
+            "requantize": [("kv", cache), ("low", into), ("from", "!slots"), ("to", "!slots")],
         }[self.op]
+        status, type = (" status %status", ", tensor<1xi32>") if self.status else ("", "")
+        if self.status:
+            arguments = [*arguments, ("status", "tensor<1xi32>")]
         body = {
-            "append": f"attn.append %k, %v to %kv at %slots : {keys}, {values}, {cache}, !slots\n  return",
+            "append": f"attn.append %k, %v to %kv at %slots{status} : {keys}, {values}, {cache}, !slots{type}\n  return",
             "move": f"attn.move %kv from %from to %to : {cache}, !slots, !slots\n  return",
             "gather": f"%k, %v = attn.gather %kv at %slots : {cache}, !slots -> {keys}, {values}\n"
             f"  return %k, %v : {keys}, {values}",
+            "requantize": f"attn.requantize %kv at %from to %low at %to{status} : {cache}, !slots, {into}, !slots{type}\n"
+            "  return",
         }[self.op]
         text = ", ".join(f'%{name}: {type} {{attn.name = "{name}"}}' for name, type in arguments)
         results = f" -> ({keys}, {values})" if self.op == "gather" else ""

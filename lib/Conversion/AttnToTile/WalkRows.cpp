@@ -14,6 +14,9 @@
 // How many rows there are is read from memory, so the launch depends on nothing,
 // and rows marked by a negative slot cost their four bytes in the list.
 //
+// Where numbers are stored differently here and there, a lane takes eight of them,
+// whatever bytes those are, and those that share metadata are in one piece.
+//
 //===----------------------------------------------------------------------===//
 #include "RowMemory.h"
 
@@ -21,6 +24,8 @@
 #include "attn/Dialect/Tile/IR/Launch.h"
 
 #include "mlir/IR/IRMapping.h"
+
+#include <numeric>
 
 namespace mlir::attn {
 #define GEN_PASS_DEF_WALKROWSPASS
@@ -30,17 +35,88 @@ namespace mlir::attn {
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
+namespace rt = ::attn::rt;
 
 namespace {
 
 constexpr int64_t warps = 4, lanes = 32;
-/// 128 registers to a lane, of which loads take 64.
-constexpr int64_t blocksPerSM = 4;
+constexpr RowPart parts[] = {RowPart::Keys, RowPart::Values};
+/// 128 registers to a lane, of which loads take at most 64; or 255, where they take more, or are computed
+/// with.
+constexpr int64_t blocksToCopy = 4, blocksToCompute = 2, mostCopiedWords = 64;
+
+/// How keys or values get from where they are to where they go.
+class Route {
+public:
+  Route(Value source, Value target, RowPart part)
+      : source(source), target(target), part(part), from(storedPartOf(source, part)),
+        to(storedPartOf(target, part)) {
+    // Codes under scales that are given mean the same in their own cache alone.
+    converts =
+        from.format != to.format || (source != target && !from.format.isPlain() && !from.format.hasLines());
+    if (converts) {
+      int64_t together = std::lcm(lanesOf(from), lanesOf(to));
+      width = std::min(heads() * from.dim / rowNumbers, lanes / together * together);
+    } else {
+      width = std::min(rowMemoryOf(source, part).units(rowChunkBytes), lanes);
+    }
+  }
+
+  Value source, target;
+  RowPart part;
+  rt::StorePart from, to;
+  bool converts;
+  int64_t width; ///< lanes that hold a piece of a row
+
+  int64_t pieces() const {
+    int64_t columns =
+        converts ? heads() * from.dim / rowNumbers : rowMemoryOf(source, part).units(rowChunkBytes);
+    return llvm::divideCeil(columns, width);
+  }
+  int64_t heads() const {
+    auto cache = dyn_cast<KVType>(source.getType());
+    return cache ? cache.getHeads() : cast<RankedTensorType>(source.getType()).getDimSize(2);
+  }
+  /// Whether rows of one end have metadata that they are read or written with.
+  bool hasMeta(const rt::StorePart &end) const { return end.format.hasLines(); }
+  bool readsScales(const rt::StorePart &end) const {
+    return converts && !end.format.isPlain() && !end.format.hasLines();
+  }
+  /// Bytes of the unit in which one end is accessed: eight numbers, or as much as there may be.
+  int64_t unitOf(const rt::StorePart &end) const {
+    return converts ? rowNumbers * end.format.bits / 8 : rowChunkBytes;
+  }
+  ShareAttr shareOf(const rt::StorePart &end) const {
+    int64_t used = converts ? lanes / width * width : lanes;
+    return ShareAttr::get(source.getContext(), unitOf(end), width, used);
+  }
+  /// Of metadata: a word for each group or, where it is copied, as many as there are.
+  ShareAttr metaShareOf(const rt::StorePart &end, int64_t ofPieces) const {
+    int64_t unit = metaWordBytes, units = width / lanesOf(end);
+    if (!converts) {
+      int64_t bytes = end.format.metaBytes(end.dim);
+      unit = std::min<int64_t>(rowChunkBytes, bytes & -bytes);
+      units = llvm::divideCeil(heads() * bytes / unit, ofPieces);
+    }
+    return ShareAttr::get(source.getContext(), unit, units, lanes);
+  }
+  /// Rows of numbers, as they lie outside of caches.
+  RankedTensorType rowsOf(Type element) const {
+    return RankedTensorType::get({ShapedType::kDynamic, ShapedType::kDynamic, heads(), from.dim}, element);
+  }
+
+private:
+  static int64_t lanesOf(const rt::StorePart &end) { return numbersTogether(end) / rowNumbers; }
+};
 
 class Walk {
 public:
   /// Of `copy` all values are arguments of `kernel`.
   Walk(const RowCopy &copy, func::FuncOp kernel) : copy(copy), b(kernel), i32(b.getI32Type()) {
+    for (RowPart part : parts) {
+      Value rows = part == RowPart::Keys ? copy.k : copy.v;
+      routes.emplace_back(copy.from ? copy.cache : rows, copy.to ? copy.written() : rows, part);
+    }
     b.setInsertionPointToEnd(&kernel.front());
   }
 
@@ -63,7 +139,9 @@ public:
       readLists(b.mul(group, b.i32(ShareAttr::rows)), lane, count);
       copyRows();
     }
-    b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(blocksPerSM));
+    bool copies = llvm::none_of(routes, [](const Route &route) { return route.converts; });
+    int64_t blocks = copies && wordsOfLane() <= mostCopiedWords ? blocksToCopy : blocksToCompute;
+    b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(blocks));
     setLaunch(b.kernel, {.role = *::attn::rt::parseKernelRole(copy.name()),
                          .rowsPerWarp = ShareAttr::rows,
                          .pieces = static_cast<int>(pieces())});
@@ -71,37 +149,42 @@ public:
   }
 
 private:
-  static constexpr RowPart parts[] = {RowPart::Keys, RowPart::Values};
+  int64_t pieces() const { return std::max(routes[0].pieces(), routes[1].pieces()); }
 
-  /// Where rows are read and where they are written: slots of the cache, or a tensor of rows.
-  Value sourceOf(RowPart part) const { return copy.from ? copy.cache : rowsOf(part); }
-  Value targetOf(RowPart part) const { return copy.to ? copy.cache : rowsOf(part); }
-  Value rowsOf(RowPart part) const { return part == RowPart::Keys ? copy.k : copy.v; }
-
-  ShareAttr shareOf(RowPart part) const {
-    int64_t width = std::min(rowMemoryOf(copy.cache, part).chunks(), lanes);
-    return ShareAttr::get(b.getContext(), rowChunkBytes, width, lanes);
-  }
-  int64_t pieces() const {
-    int64_t most = 1;
-    for (RowPart part : parts)
-      most = std::max<int64_t>(most, llvm::divideCeil(rowMemoryOf(copy.cache, part).chunks(), lanes));
-    return most;
+  /// What a lane holds between its loads and its stores, in 32 bits each.
+  int64_t wordsOfLane() const {
+    int64_t bytes = 0;
+    for (const Route &route : routes) {
+      SmallVector<ShareAttr> shares = {route.shareOf(route.from)};
+      if (route.hasMeta(route.from))
+        shares.push_back(route.metaShareOf(route.from, pieces()));
+      for (ShareAttr share : shares)
+        bytes += share.loads() * share.getUnit();
+    }
+    return bytes / 4;
   }
 
   /// In the order of the manifest: how many rows there are, where they lie, and the lists.
   void declareParameters() {
     b.buffer("row_count", i32);
-    for (RowPart part : parts)
-      for (Value argument : {sourceOf(part), targetOf(part)}) {
-        RowMemory memory = rowMemoryOf(argument, part);
-        b.buffer(memory.buffer, i32);
+    for (const Route &route : routes)
+      for (auto [argument, end] :
+           {std::pair(route.source, &route.from), std::pair(route.target, &route.to)}) {
+        RowMemory memory = rowMemoryOf(argument, route.part);
+        b.buffer(memory.buffer, route.unitOf(*end) == 2 ? Type(b.getI16Type()) : i32);
         b.dimension(memory.layer);
+        if (!route.hasMeta(*end) && !route.readsScales(*end))
+          continue;
+        RowMemory meta = rowMemoryOf(argument, route.part, /*meta=*/true);
+        b.buffer(meta.buffer, route.hasMeta(*end) ? i32 : Type(b.getF32Type()));
+        b.dimension(meta.layer);
       }
     b.dimension("layers");
     for (Value list : {copy.from, copy.to})
       if (list)
         b.buffer(argumentName(list), i32);
+    if (copy.status)
+      b.buffer(argumentName(copy.status), i32);
   }
 
   /// Lane i reads the slots of row i of the eight. Rows past the end are marked like those to be skipped.
@@ -116,18 +199,62 @@ private:
     mark = b.select(b.less(row, count), listed, b.i32(-1));
   }
 
+  /// What a warp has read of keys or values.
+  struct Taken {
+    Value rows, meta;
+  };
+
+  Taken take(const Route &route) {
+    auto read = [&](bool meta, ShareAttr share) -> Value {
+      Type type = route.source.getType();
+      if (auto cache = dyn_cast<KVType>(type); cache && route.converts && route.from.format.isPlain())
+        type = route.rowsOf(route.part == RowPart::Keys ? cache.getKey() : cache.getValue());
+      return TakeRowsOp::create(b, type, route.part, meta, route.source, bool(from), from ? from : firstRow,
+                                mark, layer, piece, share);
+    };
+    Taken taken{read(false, route.shareOf(route.from)), Value()};
+    if (route.hasMeta(route.from))
+      taken.meta = read(true, route.metaShareOf(route.from, pieces()));
+    return taken;
+  }
+
+  Taken convert(const Route &route, Taken taken) {
+    if (!route.from.format.isPlain()) {
+      Type type = route.to.format.isPlain() ? route.target.getType() : Type(route.rowsOf(b.getF32Type()));
+      taken = {DequantizeRowsOp::create(b, type, route.part, taken.rows, taken.meta, route.source, layer,
+                                        piece, route.shareOf(route.from)),
+               Value()};
+    }
+    if (route.to.format.isPlain())
+      return taken;
+    Type codes = route.target.getType();
+    auto quantized =
+        QuantizeRowsOp::create(b, codes, route.hasMeta(route.to) ? codes : Type(), route.part, taken.rows,
+                               route.target, layer, piece, route.shareOf(route.to), copy.status);
+    return {quantized.getCodes(), quantized.getMeta()};
+  }
+
+  void put(const Route &route, const Taken &taken) {
+    auto write = [&](Value value, bool meta, ShareAttr share) {
+      PutRowsOp::create(b, value, route.part, meta, route.target, bool(to), to ? to : firstRow, mark, layer,
+                        piece, share);
+    };
+    write(taken.rows, false, route.shareOf(route.to));
+    if (route.hasMeta(route.to))
+      write(taken.meta, true, route.metaShareOf(route.to, pieces()));
+  }
+
   /// All loads, then all stores.
   void copyRows() {
-    SmallVector<Value> taken;
-    for (RowPart part : parts)
-      taken.push_back(TakeRowsOp::create(b, sourceOf(part).getType(), part, sourceOf(part), bool(from),
-                                         from ? from : firstRow, mark, layer, piece, shareOf(part)));
-    for (auto [part, rows] : llvm::zip(parts, taken))
-      PutRowsOp::create(b, rows, part, targetOf(part), bool(to), to ? to : firstRow, mark, layer, piece,
-                        shareOf(part));
+    SmallVector<Taken> taken;
+    for (const Route &route : routes)
+      taken.push_back(take(route));
+    for (auto [route, rows] : llvm::zip(routes, taken))
+      put(route, route.converts ? convert(route, rows) : rows);
   }
 
   RowCopy copy;
+  SmallVector<Route, 2> routes;
   KernelBuilder b;
   Type i32;
   Value layer, piece, firstRow;
@@ -164,7 +291,7 @@ struct WalkRows : mlir::attn::impl::WalkRowsPassBase<WalkRows> {
     for (OpResult result : copy.op->getResults())
       kernel.setArgAttr(function.getNumArguments() + result.getResultNumber(), "attn.name",
                         builder.getStringAttr(result == copy.k ? "k" : "v"));
-    for (Value *value : {&copy.cache, &copy.from, &copy.to, &copy.k, &copy.v})
+    for (Value *value : {&copy.cache, &copy.into, &copy.from, &copy.to, &copy.k, &copy.v, &copy.status})
       *value = mapping.lookupOrNull(*value);
     Walk(copy, kernel).run();
   }

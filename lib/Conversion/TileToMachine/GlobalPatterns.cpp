@@ -141,6 +141,19 @@ struct WritePattern : TilePattern<WriteOp> {
   }
 };
 
+struct AddToPattern : TilePattern<AddToOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(AddToOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Value place = e.globalAt(adaptor.getBuffer(), op.getBuffer().getType().getElement(), adaptor.getIndex());
+    LLVM::AtomicRMWOp::create(rewriter, op.getLoc(), LLVM::AtomicBinOp::add, place, adaptor.getValue(),
+                              LLVM::AtomicOrdering::monotonic);
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
 struct LoadVectorPattern : TilePattern<LoadVectorOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(LoadVectorOp op, OpAdaptor adaptor,
@@ -172,6 +185,6 @@ struct LoadVectorPattern : TilePattern<LoadVectorOp> {
 void tile::populateGlobalPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                   const LaneMap &lanes) {
   patterns.add<StartNextPattern, AwaitPreviousPattern, ReadPattern, ReadAdjacentPattern, WriteAdjacentPattern,
-               ReadRangePattern, RecordPattern, WritePattern, LoadVectorPattern>(
+               ReadRangePattern, RecordPattern, WritePattern, AddToPattern, LoadVectorPattern>(
       converter, patterns.getContext(), lanes);
 }

@@ -3,9 +3,12 @@
 
 #include "HostCounters.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <cstring>
 
 using namespace attn;
 using namespace attn::run;
@@ -19,10 +22,10 @@ double CacheRecord::amplification() const {
 std::string run::firstDifference(const std::string &name, const rt::Tensor &got, const rt::Tensor &expected) {
   if (got.shape != expected.shape || got.bytes.size() != expected.bytes.size())
     return name + " has shape " + rt::shapeText(got.shape) + " instead of " + rt::shapeText(expected.shape);
-  const uint16_t *mine = got.data<uint16_t>(), *right = expected.data<uint16_t>();
+  const size_t size = rt::dtypeSize(got.dtype);
   int64_t first = -1, count = 0;
   for (int64_t i = 0; i < got.elements(); ++i)
-    if (mine[i] != right[i]) {
+    if (std::memcmp(&got.bytes[i * size], &expected.bytes[i * size], size)) {
       first = first < 0 ? i : first;
       ++count;
     }
@@ -32,8 +35,13 @@ std::string run::firstDifference(const std::string &name, const rt::Tensor &got,
   int64_t rest = first;
   for (size_t axis = got.shape.size(); axis-- > 0; rest /= got.shape[axis])
     index = std::to_string(rest % got.shape[axis]) + (index.empty() ? "" : ", ") + index;
-  return formatv("{0}[{1}] has the bits {2:x4}, expected {3:x4}; {4} elements differ", name, index,
-                 mine[first], right[first], count);
+  const auto bits = [&](const rt::Tensor &tensor) {
+    uint64_t value = 0;
+    std::memcpy(&value, &tensor.bytes[first * size], size);
+    return llvm::utohexstr(value, /*LowerCase=*/true, /*Width=*/2 * size);
+  };
+  return formatv("{0}[{1}] has the bits 0x{2}, expected 0x{3}; {4} elements differ", name, index, bits(got),
+                 bits(expected), count);
 }
 
 std::string run::cacheSummary(const CacheRecord &record) {

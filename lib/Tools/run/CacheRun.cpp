@@ -41,7 +41,17 @@ private:
   bool gathers() const { return run.manifest.rowCopy()->role == rt::KernelInfo::Role::Gather; }
   /// Memory of a tensor on the device, by name.
   rt::Result<rt::DeviceAddress> allocate(const std::string &name, const rt::Tensor &tensor);
-  rt::Result<rt::DeviceRows> place(const std::string &k, const std::string &v, int64_t count);
+  rt::Result<rt::DeviceAddress> place(const std::string &name);
+  /// The slots of a cache, or the rows, with layers one behind the other.
+  rt::Result<rt::DeviceRows> placeCache(const rt::Argument &cache, int64_t slots);
+  rt::Result<rt::DeviceRows> placeRows();
+  int64_t layerBytes(const std::string &name) const {
+    return static_cast<int64_t>(tensorOf(name).bytes.size()) / record->tensors.layers;
+  }
+  const rt::Tensor &tensorOf(const std::string &name) const {
+    auto given = tensors.find(name);
+    return given != tensors.end() ? given->second : outputs.at(name);
+  }
 
   CacheRun run;
   rt::TensorMap tensors, outputs;
@@ -97,23 +107,39 @@ rt::Result<rt::DeviceAddress> Runner::allocate(const std::string &name, const rt
   return address;
 }
 
-rt::Result<rt::DeviceRows> Runner::place(const std::string &k, const std::string &v, int64_t count) {
-  rt::DeviceRows rows;
-  rows.count = count;
-  for (auto [name, address, layerBytes] :
-       {std::tuple(&k, &rows.k, &rows.kLayerBytes), std::tuple(&v, &rows.v, &rows.vLayerBytes)}) {
-    auto given = tensors.find(*name);
-    const rt::Tensor &tensor = given != tensors.end() ? given->second : outputs.at(*name);
-    auto made = allocate(*name, tensor);
+rt::Result<rt::DeviceAddress> Runner::place(const std::string &name) {
+  const rt::Tensor &tensor = tensorOf(name);
+  auto made = allocate(name, tensor);
+  if (made && tensors.count(name))
+    if (rt::Status status = run.device.copyIn(*made, tensor.bytes.data(), tensor.bytes.size()); !status)
+      return status.error();
+  return made;
+}
+
+rt::Result<rt::DeviceRows> Runner::placeCache(const rt::Argument &cache, int64_t slots) {
+  rt::DeviceRows placed;
+  placed.count = slots;
+  const rt::Store store = rt::storeOf(cache);
+  for (const rt::StoreTensor &tensor : store.data()) {
+    const std::string name = cache.name + "." + tensor.name;
+    auto made = place(name);
     if (!made)
       return made.error();
-    if (given != tensors.end())
-      if (rt::Status status = run.device.copyIn(*made, tensor.bytes.data(), tensor.bytes.size()); !status)
-        return status.error();
-    *address = *made;
-    *layerBytes = static_cast<int64_t>(tensor.bytes.size()) / record->tensors.layers;
+    const bool keys = tensor.name[0] == 'k', codes = tensor.content == rt::StoreTensor::Content::Codes;
+    if (codes)
+      (keys ? placed.k : placed.v) = *made,
+                         (keys ? placed.kLayerBytes : placed.vLayerBytes) = layerBytes(name);
+    else
+      (keys ? placed.kMeta : placed.vMeta) = {*made, layerBytes(name)};
   }
-  return rows;
+  return placed;
+}
+
+rt::Result<rt::DeviceRows> Runner::placeRows() {
+  auto k = place("k"), v = place("v");
+  if (!k || !v)
+    return k ? v.error() : k.error();
+  return rt::DeviceRows{*k, *v, record->tensors.rows, layerBytes("k"), layerBytes("v")};
 }
 
 rt::Status Runner::prepare() {
@@ -129,8 +155,6 @@ rt::Status Runner::prepare() {
     return status;
 
   run.progress.stage("copying tensors to the device");
-  const rt::Argument &cache = kernel->cache();
-  std::string k = rt::cacheTensorName(cache, true), v = rt::cacheTensorName(cache, false);
   if (gathers()) {
     for (const rt::ResultInfo &result : run.manifest.results) {
       auto shape = result.shape({{"layers", sizes.layers}, {"rows", static_cast<int32_t>(sizes.rows)}});
@@ -139,21 +163,32 @@ rt::Status Runner::prepare() {
       outputs[result.name] = rt::Tensor(result.dtype, std::move(*shape));
     }
   } else {
-    outputs[k] = rt::Tensor(tensors.at(k).dtype, tensors.at(k).shape);
-    outputs[v] = rt::Tensor(tensors.at(v).dtype, tensors.at(v).shape);
+    for (const rt::StoreTensor &tensor : rt::storeOf(kernel->written()).data())
+      if (tensor.content != rt::StoreTensor::Content::Scales) {
+        const rt::Tensor &given = tensors.at(kernel->written().name + "." + tensor.name);
+        outputs[kernel->written().name + "." + tensor.name] = rt::Tensor(given.dtype, given.shape);
+      }
   }
-  auto slots = place(k, v, sizes.slots);
+  auto slots = placeCache(kernel->cache(), sizes.slots);
   if (!slots)
     return slots.error();
-  rt::DeviceRows rows;
-  if (kernel->role() != rt::KernelInfo::Role::Move) {
-    auto placed = place("k", "v", sizes.rows);
-    if (!placed)
-      return placed.error();
-    rows = *placed;
+  rt::Result<rt::DeviceRows> rows = rt::DeviceRows();
+  if (kernel->role() == rt::KernelInfo::Role::Requantize)
+    rows = placeCache(kernel->written(), sizes.written);
+  else if (kernel->role() != rt::KernelInfo::Role::Move)
+    rows = placeRows();
+  if (!rows)
+    return rows.error();
+  rt::DeviceAddress status = 0;
+  if (tensors.count("status")) {
+    auto made = place("status");
+    if (!made)
+      return made.error();
+    status = *made;
+    outputs["status"] = tensors.at("status");
   }
-  if (rt::Status status = kernel->bind(*slots, rows); !status)
-    return status;
+  if (rt::Status bound = kernel->bind(*slots, *rows, status); !bound)
+    return bound;
   if (rt::Status status = kernel->setRows(sizes.lists); !status)
     return status;
   record->device = run.device.kind();
@@ -177,10 +212,15 @@ rt::Status Runner::launch() {
   for (int64_t i = 0; i < run.options.repeat; ++i) {
     if (run.host)
       run.host->resetReport();
-    for (auto &[name, tensor] : outputs)
+    for (auto &[name, tensor] : outputs) {
       if (gathers() && !tensor.bytes.empty())
         if (rt::Status status = run.device.poison(buffers[name].address(), tensor.bytes.size()); !status)
           return status;
+      if (name == "status")
+        if (rt::Status status = run.device.copyIn(buffers[name].address(), tensors.at(name).bytes.data(), 4);
+            !status)
+          return status;
+    }
     if (rt::Status status = flush->run(); !status)
       return status;
     if (rt::Status status = run.device.record(**begin); !status)

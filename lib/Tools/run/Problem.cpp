@@ -92,6 +92,7 @@ mlir::FailureOr<Arguments> run::readArguments(mlir::func::FuncOp func) {
       break;
     case Role::Rows:
     case Role::Slots:
+    case Role::Status:
       break; // of operations on a cache, see CacheInputs.h
     }
   }

@@ -37,7 +37,7 @@ struct Parameter {
 /// A kernel works on tiles, a block for each element of its launch, or its warps walk all elements.
 struct KernelInfo {
   /// What it does, for people and for operations on a cache. How it is launched says its LaunchInfo.
-  enum class Role : uint8_t { Attend, Merge, Append, Move, Gather };
+  enum class Role : uint8_t { Attend, Merge, Append, Move, Gather, Requantize };
   enum class Schedule : uint8_t { Mma, Wgmma };
   std::string name;
   Role role = Role::Attend;
@@ -56,7 +56,8 @@ struct KernelInfo {
 };
 
 /// The manifest's names of roles, in their order.
-inline constexpr std::string_view kernelRoleNames[] = {"attend", "merge", "append", "move", "gather"};
+inline constexpr std::string_view kernelRoleNames[] = {"attend", "merge",  "append",
+                                                       "move",   "gather", "requantize"};
 inline std::string_view kernelRoleName(KernelInfo::Role role) {
   return kernelRoleNames[static_cast<size_t>(role)];
 }
@@ -117,7 +118,7 @@ struct ResultInfo {
 };
 
 struct Argument {
-  enum class Role : uint8_t { Query, KV, Sink, Tensor, Classes, Rows, Slots };
+  enum class Role : uint8_t { Query, KV, Sink, Tensor, Classes, Rows, Slots, Status };
   using Store = StoreKind;
   std::string name;
   Role role = Role::Tensor;

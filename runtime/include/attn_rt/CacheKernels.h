@@ -20,6 +20,8 @@ struct DevicePages {
   int32_t pages = 0, pageTokens = 16, layers = 1;
   DeviceAddress k = 0, v = 0;
   int64_t kLayerBytes = 0, vLayerBytes = 0; ///< any where there is one layer
+  DeviceMeta kMeta = {}, vMeta = {};        ///< of codes
+  DeviceAddress status = 0;                 ///< where the append counts, if it does
 };
 
 class CacheKernels {
@@ -41,6 +43,8 @@ public:
   /// of `launch` serves every Movement.
   Status set(const Movement &movement, const DeviceRows &rows);
   Status launch();
+
+  const CacheKernel &append() const { return append_; }
 
 private:
   CacheKernels(CacheKernel append, CacheKernel move) : append_(std::move(append)), move_(std::move(move)) {}

@@ -15,7 +15,8 @@
 
 namespace attn::rt {
 
-/// The lists of one operation: append has `to` only, gather `from` only, move both, of one length.
+/// The lists of one operation: append has `to` only, gather `from` only, move and requantize both, of one
+/// length.
 struct RowLists {
   std::span<const int32_t> from, to;
   size_t size() const { return from.empty() ? to.size() : from.size(); }
@@ -26,6 +27,7 @@ struct RowLists {
 struct CacheTensors {
   int32_t layers = 1;
   int64_t slots = 0, rows = 0; ///< of a layer
+  int64_t written = 0;         ///< requantize: slots of the cache that is written
   RowLists lists;
 };
 
@@ -33,9 +35,9 @@ struct CacheTensors {
 std::string cacheTensorName(const Argument &cache, bool keys);
 
 /// Checks names, dtypes and shapes against the manifest: the cache `[layers, pages, page, heads, dim]`
-/// (packed:
-/// `[layers, tokens, heads, dim]`), of an append `k` and `v` `[layers, rows, heads, dim]`, and the lists
-/// `i32[rows]`. Errors name the tensor. What the lists hold is for RowChecker.
+/// (packed: `[layers, tokens, heads, dim]`) with its metadata, a layer for each of what an attention takes,
+/// of an append `k` and `v` `[layers, rows, heads, dim]`, and the lists `i32[rows]`. Scales that are given
+/// are finite and above 0. Errors name the tensor. What the lists hold is for RowChecker.
 Result<CacheTensors> readCacheTensors(const Manifest &manifest, const TensorMap &tensors);
 
 /// Room for the check of so many rows, made once: the check itself allocates nothing.
@@ -45,7 +47,11 @@ public:
   /// Refuses, naming the rows: lists that the operation does not have, a slot that the cache has not, two
   /// rows to one slot, a slot that is read and written, and a move of which only one slot is negative. O(rows
   /// log rows).
-  Status check(KernelInfo::Role role, const RowLists &lists, int64_t slots);
+  Status check(KernelInfo::Role role, const RowLists &lists, int64_t slots) {
+    return check(role, lists, slots, slots);
+  }
+  /// The same of slots of two caches, one that is read and one that is written.
+  Status check(KernelInfo::Role role, const RowLists &lists, int64_t read, int64_t written);
 
 private:
   std::vector<uint64_t> reads_, writes_; ///< slot and row

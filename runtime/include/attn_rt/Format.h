@@ -70,6 +70,8 @@ struct Format {
   DType metaType() const { return isInteger() ? DType::F16 : DType::F32; }
   /// Bytes of the metadata of a row; 0 in a plain format.
   int64_t metaBytes(int64_t dim) const { return isPlain() ? 0 : 4 * groups(dim); }
+  /// The largest number that has a code under some metadata; of floats the largest f32.
+  float largest() const;
   /// The scale by which floats of at most this magnitude become codes that lose least; 1 in a plain format.
   float scaleFor(double magnitude) const;
   bool operator==(const Format &) const = default;

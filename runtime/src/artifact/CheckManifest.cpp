@@ -34,7 +34,11 @@ struct Names {
       const std::string prefix = argument.name + ".";
       if (manifest.rowCopy()) {
         dims.insert({prefix + "k_layer", prefix + "v_layer"});
-        buffers.insert({prefix + store.codesName(store.keys), prefix + store.codesName(store.values)});
+        for (const StoreTensor &tensor : store.data()) {
+          buffers.insert(prefix + tensor.name);
+          if (tensor.content != StoreTensor::Content::Codes)
+            dims.insert(prefix + tensor.name + "_layer");
+        }
         continue;
       }
       for (const auto &tensors : {store.data(), store.tables()})
@@ -86,20 +90,23 @@ void checkHeadClasses(const Manifest &m, const Cursor &root) {
                               "]");
 }
 
-/// An operation on a cache is one kernel, on one paged or packed cache.
+/// An operation on a cache is one kernel, on one paged or packed cache, or from one to another.
 void checkRowCopy(const Manifest &m, const Cursor &root) {
   if (m.kernels.size() != 1)
-    root["kernels"].fail(
-        "expected one kernel where the first is of role \"append\", \"move\" or \"gather\", got " +
-        std::to_string(m.kernels.size()));
+    root["kernels"].fail("expected one kernel where the first is of role \"append\", \"move\", \"gather\" or "
+                         "\"requantize\", got " +
+                         std::to_string(m.kernels.size()));
   if (!m.operands.empty())
     root["operands"].fail("expected no operands of an operation on a cache");
   const auto isCache = [&](const Argument &a) {
     return a.role == Argument::Role::KV && a.store != Argument::Store::Dense && !a.ragged &&
            a.kvHeads == m.kvHeads && a.keyDim == m.keyDim && a.valueDim == m.valueDim;
   };
-  if (std::count_if(m.arguments.begin(), m.arguments.end(), isCache) != 1)
-    root["arguments"].fail("expected one paged or packed cache with the heads and dims of the manifest");
+  const bool two = m.rowCopy()->role == KernelInfo::Role::Requantize;
+  if (std::count_if(m.arguments.begin(), m.arguments.end(), isCache) != (two ? 2 : 1))
+    root["arguments"].fail(std::string("expected ") +
+                           (two ? "two paged or packed caches" : "one paged or packed cache") +
+                           " with the heads and dims of the manifest");
 }
 
 void checkParameter(const Parameter &param, const Manifest &manifest, const Names &names,

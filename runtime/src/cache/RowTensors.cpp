@@ -1,6 +1,7 @@
 #include "attn_rt/CacheRows.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace attn::rt {
 
@@ -12,15 +13,12 @@ public:
 
   Result<CacheTensors> read() {
     // The cache first: it says how many layers there are.
+    std::vector<std::optional<int64_t>> counts;
+    std::vector<Store> stores;
     for (const Argument &argument : manifest.arguments)
       if (argument.role == Argument::Role::KV) {
-        store = storeOf(argument);
-        for (const StoreTensor &tensor : store.data()) {
-          std::vector<int64_t> shape = {-1}; // layers
-          for (const StoreDim &dim : tensor.dims)
-            shape.push_back(dim.size ? -1 : dim.value);
-          see(argument.name + "." + tensor.name, tensor.dtype, shape, &pool);
-        }
+        seeCache(argument, counts.emplace_back());
+        stores.push_back(storeOf(argument));
       }
     for (const Argument &argument : manifest.arguments) {
       if (argument.role == Argument::Role::KV)
@@ -30,6 +28,8 @@ public:
         std::transform(argument.dims.begin(), argument.dims.end(), shape.begin(),
                        [](const DimInfo &dim) { return dim.name.empty() ? dim.value : -1; });
         see(argument.name, argument.dtype, shape, &rows);
+      } else if (argument.role == Argument::Role::Status) {
+        see(argument.name, DType::I32, {1}, nullptr);
       } else {
         const Tensor *list = see(argument.name, DType::I32, {-1}, &rows);
         if (list && argument.name == "from")
@@ -47,12 +47,30 @@ public:
     if (layers.value_or(1) < 1 || *layers > 1 << 20)
       return inputError("expected 1 to 1048576 layers, got " + std::to_string(*layers));
     result.layers = static_cast<int32_t>(*layers);
-    result.slots = store.slots(1, *pool, *pool);
+    const auto slotsOf = [](const Store &store, int64_t count) { return store.slots(1, count, count); };
+    result.slots = slotsOf(stores.front(), *counts.front());
+    result.written = slotsOf(stores.back(), *counts.back());
     result.rows = *rows;
     return result;
   }
 
 private:
+  /// The tensors of a cache, which has `count` pages or tokens: those of an attention, for each layer.
+  void seeCache(const Argument &argument, std::optional<int64_t> &count) {
+    for (const StoreTensor &tensor : storeOf(argument).data()) {
+      std::vector<int64_t> shape = {-1};
+      for (const StoreDim &dim : tensor.dims)
+        shape.push_back(dim.size ? -1 : dim.value);
+      const bool given = tensor.content == StoreTensor::Content::Scales;
+      const std::string name = argument.name + "." + tensor.name;
+      const Tensor *found = see(name, tensor.dtype, shape, given ? &layers : &count);
+      if (found && given)
+        for (const float scale : found->as<float>())
+          if (!(scale > 0) || std::isinf(scale))
+            fail("tensor '" + name + "': expected finite scales above 0, got " + std::to_string(scale));
+    }
+  }
+
   /// A tensor of this shape, where the first of two or more unknown sizes is the number of layers, and the
   /// last one is `size`; the first tensor that has them sets them.
   const Tensor *see(const std::string &name, DType dtype, std::vector<int64_t> shape,
@@ -100,8 +118,6 @@ private:
   const TensorMap &tensors;
   CacheTensors result;
   std::optional<int64_t> layers, rows;
-  std::optional<int64_t> pool; ///< pages of the cache, or tokens
-  Store store;
   std::map<std::string, bool> seen;
   std::optional<Error> error;
 };

@@ -23,11 +23,10 @@ void RowChecker::reserve(size_t rows) {
   writes_.reserve(rows);
 }
 
-Status RowChecker::check(KernelInfo::Role role, const RowLists &lists, int64_t slots) {
+Status RowChecker::check(KernelInfo::Role role, const RowLists &lists, int64_t read, int64_t written) {
   const bool reads = role != KernelInfo::Role::Append, writes = role != KernelInfo::Role::Gather;
-  const std::string what = role == KernelInfo::Role::Append ? "append: "
-                           : reads && writes                ? "move: "
-                                                            : "gather: ";
+  const bool twoCaches = role == KernelInfo::Role::Requantize;
+  const std::string what = std::string(kernelRoleName(role)) + ": ";
   if ((!reads && !lists.from.empty()) || (!writes && !lists.to.empty()) ||
       (reads && writes && lists.from.size() != lists.to.size()))
     return inputError(what + "expected " +
@@ -38,7 +37,7 @@ Status RowChecker::check(KernelInfo::Role role, const RowLists &lists, int64_t s
                       " to write");
   reads_.clear();
   writes_.clear();
-  const auto outside = [&](size_t row, const char *verb, int32_t slot) {
+  const auto outside = [&](size_t row, const char *verb, int32_t slot, int64_t slots) {
     return inputError(what + "row " + text(static_cast<int64_t>(row)) + " " + verb + " slot " + text(slot) +
                       ", but the cache has " + text(slots) + " slots, counted from 0");
   };
@@ -47,13 +46,13 @@ Status RowChecker::check(KernelInfo::Role role, const RowLists &lists, int64_t s
       return inputError(what + "row " + text(static_cast<int64_t>(row)) + " is to go from slot " +
                         text(lists.from[row]) + " to slot " + text(lists.to[row]) +
                         ": expected both to be negative, or neither");
-    if (reads && lists.from[row] >= slots)
-      return outside(row, "reads", lists.from[row]);
-    if (writes && lists.to[row] >= slots)
-      return outside(row, "writes", lists.to[row]);
+    if (reads && lists.from[row] >= read)
+      return outside(row, "reads", lists.from[row], read);
+    if (writes && lists.to[row] >= written)
+      return outside(row, "writes", lists.to[row], written);
     if (writes && lists.to[row] >= 0) {
       writes_.push_back(entry(lists.to[row], row));
-      if (reads)
+      if (reads && !twoCaches)
         reads_.push_back(entry(lists.from[row], row));
     }
   }

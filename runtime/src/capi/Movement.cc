@@ -51,7 +51,11 @@ AttnStatus attnMovementExecute(const AttnMovement *movement, const AttnPageMemor
 struct AttnCacheKernels {
   std::shared_ptr<LoadedKernel> append, move;
   std::optional<CacheKernels> kernels;
-  int64_t keyBytes = 0, valueBytes = 0; ///< of a token
+  /// Bytes of a token's keys, or values, in pages, in new rows, and of a layer's metadata.
+  struct Sizes {
+    int64_t slot, row, meta;
+  };
+  Sizes keys = {}, values = {};
   DevicePages pages = {};
   Lock lock = {};
 
@@ -84,8 +88,8 @@ AttnStatus attnCacheKernelsCreate(const AttnKernel *append, const AttnKernel *mo
         CacheKernel::create(*device->device, made->append->manifest, made->append->module);
     if (!first)
       return first.error();
-    made->keyBytes = first->keyBytes();
-    made->valueBytes = first->valueBytes();
+    made->keys = {first->slotBytes(true), first->rowBytes(true), 0};
+    made->values = {first->slotBytes(false), first->rowBytes(false), 0};
     Result<CacheKernel> second =
         CacheKernel::create(*device->device, made->move->manifest, made->move->module);
     if (!second)
@@ -110,7 +114,8 @@ AttnStatus attnCacheKernelsReserve(AttnCacheKernels *kernels, const AttnDevicePa
     if (newTokens < 0 || newTokens > most || copiedTokens < 0 || copiedTokens > most)
       return inputError("cache kernels: expected room for 0 to 2^28 tokens, got " +
                         std::to_string(newTokens) + " and " + std::to_string(copiedTokens));
-    if (pages->layers < 1 || pages->kLayerBytes < 0 || pages->vLayerBytes < 0)
+    if (pages->layers < 1 || pages->kLayerBytes < 0 || pages->vLayerBytes < 0 || pages->kMetaLayerBytes < 0 ||
+        pages->vMetaLayerBytes < 0)
       return inputError("cache kernels: expected at least 1 layer, and layers in ascending order");
     auto mine = kernels->lock.take("the cache kernels");
     if (!mine)
@@ -118,10 +123,22 @@ AttnStatus attnCacheKernelsReserve(AttnCacheKernels *kernels, const AttnDevicePa
     auto held = kernels->append->device->use();
     if (!held)
       return held.error();
-    const DevicePages given{pages->headClass, pages->pages, pages->pageTokens,  pages->layers,
-                            pages->k,         pages->v,     pages->kLayerBytes, pages->vLayerBytes};
+    const DevicePages given{pages->headClass,
+                            pages->pages,
+                            pages->pageTokens,
+                            pages->layers,
+                            pages->k,
+                            pages->v,
+                            pages->kLayerBytes,
+                            pages->vLayerBytes,
+                            {pages->kMeta, pages->kMetaLayerBytes},
+                            {pages->vMeta, pages->vMetaLayerBytes},
+                            pages->status};
     Status reserved = kernels->kernels->reserve(given, newTokens, copiedTokens);
     kernels->pages = reserved ? given : DevicePages{};
+    const int64_t slots = int64_t{given.pages} * given.pageTokens;
+    kernels->keys.meta = kernels->kernels->append().metaBytes(true, slots);
+    kernels->values.meta = kernels->kernels->append().metaBytes(false, slots);
     return reserved;
   });
 }
@@ -156,13 +173,19 @@ AttnStatus attnCacheKernelsExecute(AttnCacheKernels *kernels, const AttnMovement
       const DevicePages &pages = kernels->pages;
       const int64_t slots = int64_t{pages.pages} * pages.pageTokens;
       if (slots) {
-        adopted->add(pages.k, extent(pages.layers, pages.kLayerBytes, slots, kernels->keyBytes), "keys");
-        adopted->add(pages.v, extent(pages.layers, pages.vLayerBytes, slots, kernels->valueBytes), "values");
+        adopted->add(pages.k, extent(pages.layers, pages.kLayerBytes, slots, kernels->keys.slot), "keys");
+        adopted->add(pages.v, extent(pages.layers, pages.vLayerBytes, slots, kernels->values.slot), "values");
       }
+      for (auto [meta, bytes, name] : {std::tuple(pages.kMeta, kernels->keys.meta, "metadata of keys"),
+                                       std::tuple(pages.vMeta, kernels->values.meta, "metadata of values")})
+        if (slots && meta.address)
+          adopted->add(meta.address, extent(pages.layers, meta.layerBytes, 1, bytes), name);
+      if (pages.status)
+        adopted->add(pages.status, sizeof(int32_t), "status");
       if (given.count) {
-        adopted->add(given.k, extent(pages.layers, given.kLayerBytes, given.count, kernels->keyBytes),
+        adopted->add(given.k, extent(pages.layers, given.kLayerBytes, given.count, kernels->keys.row),
                      "new keys");
-        adopted->add(given.v, extent(pages.layers, given.vLayerBytes, given.count, kernels->valueBytes),
+        adopted->add(given.v, extent(pages.layers, given.vLayerBytes, given.count, kernels->values.row),
                      "new values");
       }
       if (Status status = adopted->adopt(); !status)

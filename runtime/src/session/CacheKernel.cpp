@@ -12,16 +12,43 @@ namespace attn::rt {
 namespace {
 
 constexpr int64_t chunkBytes = 16;
+constexpr int64_t metaWordBytes = 4; ///< what layers of metadata are counted in
 constexpr int64_t mostWork = std::numeric_limits<int32_t>::max() / 2; ///< what a warp's counter may reach
 
-int64_t tokenBytes(const Argument &cache, bool keys) {
+int64_t codesBytes(const Argument &cache, bool keys) {
   const StorePart part = storeOf(cache).part(keys);
   return int64_t{cache.kvHeads} * part.format.rowBytes(part.dim);
 }
 
-const Argument &cacheOf(const Manifest &manifest) {
-  return *std::find_if(manifest.arguments.begin(), manifest.arguments.end(),
-                       [](const Argument &argument) { return argument.role == Argument::Role::KV; });
+/// Of a layer, for so many slots; of given scales as they are.
+int64_t metadataBytes(const Argument &cache, bool keys, int64_t slots) {
+  const StorePart part = storeOf(cache).part(keys);
+  if (part.format.scales == Format::Scales::Tensor)
+    return part.format.metaBytes(part.dim);
+  return cache.kvHeads * part.format.metaBytes(part.dim) * (part.format.hasLines() ? slots : 1);
+}
+
+/// The caches of an operation: the first is read, or the only one, the last is written.
+std::vector<Argument> cachesOf(const Manifest &manifest) {
+  std::vector<Argument> caches;
+  std::copy_if(manifest.arguments.begin(), manifest.arguments.end(), std::back_inserter(caches),
+               [](const Argument &argument) { return argument.role == Argument::Role::KV; });
+  return caches;
+}
+
+/// How rows outside of a cache hold numbers.
+DType rowType(const Manifest &manifest, bool keys) {
+  const std::string_view name = keys ? "k" : "v";
+  for (const Argument &argument : manifest.arguments)
+    if (argument.role == Argument::Role::Rows && argument.name == name)
+      return argument.dtype;
+  const ResultInfo *result = manifest.findResult(name);
+  return result ? result->dtype : manifest.dtype;
+}
+
+int64_t rowBytesOf(const Manifest &manifest, bool keys) {
+  return int64_t{manifest.kvHeads} * (keys ? manifest.keyDim : manifest.valueDim) *
+         static_cast<int64_t>(dtypeSize(rowType(manifest, keys)));
 }
 
 } // namespace
@@ -31,7 +58,8 @@ struct CacheKernel::State {
   std::string entry;
   KernelInfo info;
   LaunchInfo launch;
-  Argument cache;
+  std::vector<Argument> caches;
+  int64_t keyRowBytes, valueRowBytes;
   std::shared_ptr<Module> module;
   Kernel *kernel = nullptr;
 
@@ -45,7 +73,7 @@ struct CacheKernel::State {
   int64_t capacity = 0;
   int32_t layers = 0;
   int blocks = 0;
-  int64_t slots = -1, rows = -1; ///< of what is bound
+  int64_t slots = -1, rows = -1, written = -1; ///< of what is bound: `written` of the cache that is written
   bool set = false;
   std::vector<int32_t> staging = {};
   RowChecker checker = {};
@@ -54,29 +82,74 @@ struct CacheKernel::State {
   bool writes() const { return info.role != KernelInfo::Role::Gather; }
   Error error(const std::string &what) const { return inputError("cache kernel '" + entry + "': " + what); }
 
-  Status bindRows(const DeviceRows &given, const char *what, const std::string &k, const std::string &v,
-                  const std::string &kLayer, const std::string &vLayer) {
-    const struct {
-      const char *which;
-      DeviceAddress address;
-      int64_t layerBytes, tokenBytes;
-      const std::string &buffer, &layer;
-    } parts[] = {{"keys", given.k, given.kLayerBytes, tokenBytes(cache, true), k, kLayer},
-                 {"values", given.v, given.vLayerBytes, tokenBytes(cache, false), v, vLayer}};
-    if (given.count < 0 || given.count > std::numeric_limits<int32_t>::max())
-      return error(std::string("expected 0 to 2^31 - 1 ") + what + ", got " + std::to_string(given.count));
-    for (const auto &part : parts) {
-      const std::string name = std::string(part.which) + " of the " + what;
-      if (part.address % chunkBytes)
-        return error("expected the " + name + " at a multiple of 16 bytes, got an address that is " +
-                     std::to_string(part.address % chunkBytes) + " above one");
-      const int64_t needed = given.count * part.tokenBytes;
-      if (layers > 1 && (part.layerBytes < needed || part.layerBytes % chunkBytes ||
-                         part.layerBytes / chunkBytes > std::numeric_limits<int32_t>::max()))
-        return error("expected layers of " + name + " to lie a multiple of 16 and at least " +
-                     std::to_string(needed) + " bytes apart, got " + std::to_string(part.layerBytes));
-      bound[part.buffer] = part.address;
-      bound[part.layer] = static_cast<uint64_t>(layers > 1 ? part.layerBytes / chunkBytes : 0);
+  bool hasParameter(const std::string &name) const {
+    return std::any_of(info.params.begin(), info.params.end(),
+                       [&](const Parameter &parameter) { return parameter.name == name; });
+  }
+
+  /// Memory of keys or values, or of their metadata.
+  struct Part {
+    std::string name, buffer, layer;
+    DeviceAddress address;
+    int64_t layerBytes, needed; ///< needed: bytes of a layer
+    int64_t unit, counted;      ///< layers begin at multiples of `unit`, and are counted in `counted` bytes
+  };
+  Status bindPart(const Part &part) {
+    if (part.address % chunkBytes)
+      return error("expected the " + part.name + " at a multiple of 16 bytes, got an address that is " +
+                   std::to_string(part.address % chunkBytes) + " above one");
+    if (layers > 1 && (part.layerBytes < part.needed || part.layerBytes % part.unit ||
+                       part.layerBytes / part.counted > std::numeric_limits<int32_t>::max()))
+      return error("expected layers of " + part.name + " to lie a multiple of " + std::to_string(part.unit) +
+                   " and at least " + std::to_string(part.needed) + " bytes apart, got " +
+                   std::to_string(part.layerBytes));
+    bound[part.buffer] = part.address;
+    bound[part.layer] = static_cast<uint64_t>(layers > 1 ? part.layerBytes / part.counted : 0);
+    return {};
+  }
+  Status checkCount(int64_t count, const std::string &what) const {
+    if (count < 0 || count > std::numeric_limits<int32_t>::max())
+      return error("expected 0 to 2^31 - 1 " + what + ", got " + std::to_string(count));
+    return {};
+  }
+
+  Status bindRows(const DeviceRows &given) {
+    if (Status status = checkCount(given.count, "rows"); !status)
+      return status;
+    for (const Part &part : {Part{"keys of the rows", "k", "k.layer", given.k, given.kLayerBytes,
+                                  given.count * keyRowBytes, chunkBytes, chunkBytes},
+                             Part{"values of the rows", "v", "v.layer", given.v, given.vLayerBytes,
+                                  given.count * valueRowBytes, chunkBytes, chunkBytes}})
+      if (Status status = bindPart(part); !status)
+        return status;
+    return {};
+  }
+
+  Status bindCache(const Argument &cache, const DeviceRows &given) {
+    if (Status status = checkCount(given.count, "slots"); !status)
+      return status;
+    const Store store = storeOf(cache);
+    for (const bool keys : {true, false}) {
+      const StorePart &part = store.part(keys);
+      const std::string prefix = cache.name + ".", what = keys ? "keys of the slots" : "values of the slots";
+      if (Status status = bindPart({what, prefix + store.codesName(part), prefix + part.letter + "_layer",
+                                    keys ? given.k : given.v, keys ? given.kLayerBytes : given.vLayerBytes,
+                                    given.count * codesBytes(cache, keys), chunkBytes, chunkBytes});
+          !status)
+        return status;
+      const std::string meta = prefix + Store::metaName(part);
+      if (!hasParameter(meta))
+        continue;
+      const DeviceMeta &at = keys ? given.kMeta : given.vMeta;
+      if (given.count && !at.address)
+        return error("expected " + std::string(keys ? "keys" : "values") + " with '" + meta +
+                     "', the metadata of codes of " + part.format.text() + ", got none");
+      const int64_t line = part.format.metaBytes(part.dim);
+      if (Status status = bindPart({"metadata of " + what, meta, meta + "_layer", at.address, at.layerBytes,
+                                    metadataBytes(cache, keys, given.count),
+                                    std::min<int64_t>(chunkBytes, line & -line), metaWordBytes});
+          !status)
+        return status;
     }
     return {};
   }
@@ -119,7 +192,9 @@ Result<CacheKernel> CacheKernel::create(Device &device, const Manifest &manifest
                                          manifest.entry,
                                          *info,
                                          manifest.launches.front(),
-                                         cacheOf(manifest),
+                                         cachesOf(manifest),
+                                         rowBytesOf(manifest, true),
+                                         rowBytesOf(manifest, false),
                                          std::move(module),
                                          *kernel,
                                          {},
@@ -132,9 +207,11 @@ Result<CacheKernel> CacheKernel::create(Device &device, const Manifest &manifest
 }
 
 KernelInfo::Role CacheKernel::role() const { return state_->info.role; }
-const Argument &CacheKernel::cache() const { return state_->cache; }
-int64_t CacheKernel::keyBytes() const { return tokenBytes(state_->cache, true); }
-int64_t CacheKernel::valueBytes() const { return tokenBytes(state_->cache, false); }
+const Argument &CacheKernel::cache() const { return state_->caches.front(); }
+const Argument &CacheKernel::written() const { return state_->caches.back(); }
+int64_t CacheKernel::slotBytes(bool keys) const { return codesBytes(cache(), keys); }
+int64_t CacheKernel::rowBytes(bool keys) const { return keys ? state_->keyRowBytes : state_->valueRowBytes; }
+int64_t CacheKernel::metaBytes(bool keys, int64_t slots) const { return metadataBytes(cache(), keys, slots); }
 int CacheKernel::blocks() const { return state_->blocks; }
 
 Status CacheKernel::reserve(int64_t rows, int32_t layers, std::optional<int> blocks) {
@@ -170,22 +247,29 @@ Status CacheKernel::reserve(int64_t rows, int32_t layers, std::optional<int> blo
   return {};
 }
 
-Status CacheKernel::bind(const DeviceRows &cache, const DeviceRows &rows) {
+Status CacheKernel::bind(const DeviceRows &cache, const DeviceRows &rows, DeviceAddress status) {
   State &s = *state_;
   if (!s.lists)
     return s.error("bind before reserve");
-  const std::string name = s.cache.name + ".";
-  if (Status status = s.bindRows(cache, "slots", cacheTensorName(s.cache, true),
-                                 cacheTensorName(s.cache, false), name + "k_layer", name + "v_layer");
-      !status)
-    return status;
-  s.slots = cache.count;
-  s.rows = s.reads() && s.writes() ? s.capacity : rows.count;
+  if (Status bound = s.bindCache(s.caches.front(), cache); !bound)
+    return bound;
+  if (s.hasParameter("status")) {
+    if (!status || status % 4)
+      return s.error("expected a status to count in, at a multiple of 4 bytes");
+    s.bound["status"] = status;
+  }
+  s.slots = s.written = cache.count;
+  s.rows = s.capacity;
   s.stale = true;
   s.set = false;
-  if (s.reads() && s.writes())
+  if (s.info.role == KernelInfo::Role::Move)
     return {};
-  return s.bindRows(rows, "rows", "k", "v", "k.layer", "v.layer");
+  if (s.info.role == KernelInfo::Role::Requantize) {
+    s.written = rows.count;
+    return s.bindCache(s.caches.back(), rows);
+  }
+  s.rows = rows.count;
+  return s.bindRows(rows);
 }
 
 Status CacheKernel::setRows(const RowLists &lists) {
@@ -196,7 +280,7 @@ Status CacheKernel::setRows(const RowLists &lists) {
   if (count > s.capacity || count > s.rows)
     return s.error("expected at most " + std::to_string(std::min(s.capacity, s.rows)) + " rows, got " +
                    std::to_string(count) + (count > s.capacity ? ": reserve more" : ", more than are bound"));
-  if (Status status = s.checker.check(s.info.role, lists, s.slots); !status)
+  if (Status status = s.checker.check(s.info.role, lists, s.slots, s.written); !status)
     return status;
   s.staging[0] = static_cast<int32_t>(count);
   const std::span<const int32_t> first = s.reads() ? lists.from : lists.to;
@@ -228,11 +312,15 @@ Status CacheKernel::launch() {
 }
 
 int64_t rowCopyFloor(const Manifest &manifest, const RowLists &lists, int32_t layers) {
-  const Argument &cache = cacheOf(manifest);
+  const std::vector<Argument> caches = cachesOf(manifest);
+  const auto inCache = [&](const Argument &cache) { return cache.kvHeads * storeOf(cache).tokenBytes(); };
+  const int64_t inRows = rowBytesOf(manifest, true) + rowBytesOf(manifest, false);
+  const KernelInfo::Role role = manifest.rowCopy()->role;
+  const int64_t read = role == KernelInfo::Role::Append ? inRows : inCache(caches.front());
+  const int64_t written = role == KernelInfo::Role::Gather ? inRows : inCache(caches.back());
   const std::span<const int32_t> slots = lists.from.empty() ? lists.to : lists.from;
   const int64_t rows = std::count_if(slots.begin(), slots.end(), [](int32_t slot) { return slot >= 0; });
-  return 2 * rows * layers * (tokenBytes(cache, true) + tokenBytes(cache, false)) +
-         4 * static_cast<int64_t>(lists.from.size() + lists.to.size());
+  return rows * layers * (read + written) + 4 * static_cast<int64_t>(lists.from.size() + lists.to.size());
 }
 
 } // namespace attn::rt

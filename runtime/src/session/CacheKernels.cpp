@@ -23,8 +23,9 @@ Result<CacheKernels> CacheKernels::create(CacheKernel append, CacheKernel move) 
 }
 
 DeviceRows CacheKernels::memory() const {
-  return {pages_.k, pages_.v, int64_t{pages_.pages} * pages_.pageTokens, pages_.kLayerBytes,
-          pages_.vLayerBytes};
+  return {pages_.k,           pages_.v,           int64_t{pages_.pages} * pages_.pageTokens,
+          pages_.kLayerBytes, pages_.vLayerBytes, pages_.kMeta,
+          pages_.vMeta};
 }
 
 Status CacheKernels::reserve(const DevicePages &pages, int64_t newTokens, int64_t copiedTokens) {
@@ -64,7 +65,7 @@ Status CacheKernels::setLists(const Movement &movement, const DeviceRows &rows, 
       return inputError("cache kernels: expected " + std::to_string(movement.rows) + " new tokens, got " +
                         std::to_string(rows.count));
     if (bound_ != rows) {
-      if (Status status = append_.bind(memory(), rows); !status)
+      if (Status status = append_.bind(memory(), rows, pages_.status); !status)
         return status;
       bound_ = rows;
     }

@@ -140,6 +140,7 @@ const Planted kBugs[] = {
     {"22_divergent_barrier", "wrong2", kDeadlock, "nvvm.barrier", "the rest never comes"},
     {"23_elected_arrival", "wrong", kRace, "llvm.load", "without order"},
     {"23_elected_wait", "wrong", kRace, "llvm.", "without order"},
+    {"24_shared_code", "wrong", kRace, "llvm.store", "written without order against block"},
 };
 
 constexpr uint32_t kBlocks = 2, kPoolWords = 1024, kTilePoolWords = 4096;

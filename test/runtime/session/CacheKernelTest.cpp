@@ -60,8 +60,8 @@ protected:
 // Two heads of 64 and 32 features in bf16: 256 and 128 bytes a token.
 TEST_F(CacheKernelTest, BindsWhatTheManifestAsksFor) {
   CacheKernel append = make(Role::Append);
-  EXPECT_EQ(append.keyBytes(), 256);
-  EXPECT_EQ(append.valueBytes(), 128);
+  EXPECT_EQ(append.slotBytes(true), 256);
+  EXPECT_EQ(append.slotBytes(false), 128);
   ASSERT_TRUE(append.reserve(100, 4));
   ASSERT_TRUE(append.bind({4096, 8192, 64, 64 * 256 + 32, 64 * 128}, {1024, 2048, 70, 70 * 256, 70 * 128}));
   const std::vector<int32_t> slots = {5, -1, 63};
@@ -142,6 +142,36 @@ TEST_F(CacheKernelTest, Errors) {
   auto made = CacheKernels::create(make(Role::Append), make(Role::Move));
   ASSERT_TRUE(made);
   EXPECT_EQ(text(made->execute({})), "cache kernels: a movement before pages were reserved for");
+}
+
+/// Of a cache of codes an append also writes metadata, and counts.
+TEST_F(CacheKernelTest, MetadataIsBound) {
+  Manifest manifest = cacheManifest(Role::Append);
+  auto cache = std::ranges::find(manifest.arguments, Argument::Role::KV, &Argument::role);
+  cache->keyFormat = Format::integers(8, cache->keyDim);
+  KernelInfo &kernel = manifest.kernels[0];
+  kernel.params.push_back({Parameter::Kind::Buffer, "kv.k_meta"});
+  kernel.params.push_back({Parameter::Kind::Buffer, "status"});
+  kernel.params.push_back({Parameter::Kind::Dim, "kv.k_meta_layer"});
+  auto made = CacheKernel::create(*device, manifest, {"module", {}, {}, code});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->slotBytes(true), 128);
+  EXPECT_EQ(made->rowBytes(true), 256);
+  EXPECT_EQ(made->metaBytes(true, 10), 10 * 2 * 4);
+  ASSERT_TRUE(made->reserve(16, 2));
+  const DeviceRows rows = {0, 0, 5, 5 * 256, 5 * 128};
+  const auto bind = [&](DeviceMeta meta, DeviceAddress status) {
+    return text(made->bind({4096, 8192, 4, 512, 512, meta}, rows, status));
+  };
+  const std::string at = "cache kernel 'append': expected ";
+  EXPECT_EQ(bind({}, 64), at + "keys with 'kv.k_meta', the metadata of codes of i8 per 64, got none");
+  EXPECT_EQ(
+      bind({4096 + 4, 32}, 64),
+      at + "the metadata of keys of the slots at a multiple of 16 bytes, got an address that is 4 above one");
+  EXPECT_EQ(bind({4096, 28}, 64), at + "layers of metadata of keys of the slots to lie a multiple of 4 and "
+                                       "at least 32 bytes apart, got 28");
+  EXPECT_EQ(bind({4096, 32}, 0), at + "a status to count in, at a multiple of 4 bytes");
+  EXPECT_EQ(bind({4096, 32}, 64), "done");
 }
 
 TEST_F(CacheKernelTest, EachKindOfFunctionHasItsRunner) {

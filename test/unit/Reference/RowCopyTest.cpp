@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 using namespace mlir;
@@ -43,6 +44,8 @@ protected:
       !slots = tensor<?xi32>
       !paged = !attn.kv<paged<2>, heads = 1, dim = 32, key = f16, value = f16>
       !packed = !attn.kv<packed, heads = 1, dim = 32, key = f16, value = f16>
+      !codes = !attn.kv<packed, heads = 1, dim = 32, key = !attn.codes<i8, per = 16>, value = f16>
+      !low = !attn.kv<packed, heads = 1, dim = 32, key = !attn.codes<i4, per = 32>, value = f16>
       func.func @f()";
     module = parseSourceString<ModuleOp>(types + arguments + ")" + results + " {\n" + body + "\n}", &context);
     EXPECT_TRUE(module);
@@ -105,6 +108,87 @@ TEST_F(RowCopyTest, Gather) {
   EXPECT_EQ(result->at("k").shape, (std::vector<int64_t>{2, 3, 1, 32}));
   EXPECT_EQ(numbers(result->at("k")), (std::vector{4, 0xffff, 4, 1004, 0xffff, 1004}));
   EXPECT_EQ(numbers(result->at("v")), (std::vector{104, 0xffff, 104, 1104, 0xffff, 1104}));
+}
+
+/// One layer of a cache of codes, whose slots of 2 tokens hold 0xee.
+void addCodes(rt::TensorMap &tensors, const std::string &name, int64_t bytes, int64_t groups) {
+  tensors[name + ".k"] = rt::Tensor(rt::DType::U8, {1, 2, 1, bytes});
+  tensors[name + ".k_meta"] = rt::Tensor(rt::DType::F16, {1, 2, 1, groups, 2});
+  for (const char *part : {".k", ".k_meta"})
+    std::ranges::fill(tensors[name + part].bytes, 0xee);
+  tensors[name + ".v"] = numbered({1, 2, 1, 32}, 2, 0);
+}
+
+/// Of 16 features each: 0 to 15 and a constant, and then a NaN and an infinite one.
+TEST_F(RowCopyTest, AppendOfCodes) {
+  addCodes(tensors, "c", 32, 2);
+  tensors["k"] = rt::Tensor(rt::DType::F16, {1, 1, 1, 32});
+  tensors["v"] = numbered({1, 1, 1, 32}, 1, 7);
+  for (int i = 0; i < 32; ++i)
+    tensors["k"].data<uint16_t>()[i] = rt::toF16(i < 16 ? i * 17 : 5);
+  ints("slots", {1});
+  ints("status", {40});
+  auto append = [&] {
+    return evaluate(
+        R"(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %c: !codes {attn.name = "c"},
+                       %s: !slots {attn.name = "slots"}, %n: tensor<1xi32> {attn.name = "status"})",
+        "attn.append %k, %v to %c at %s status %n : !rows, !rows, !codes, !slots, tensor<1xi32>\nreturn");
+  };
+  rt::Result<rt::TensorMap> result = append();
+  ASSERT_TRUE(bool(result)) << result.error().message;
+  EXPECT_EQ(result->size(), 4u); // codes, metadata, values and the status
+  const rt::Tensor &codes = result->at("c.k"), &meta = result->at("c.k_meta");
+  for (int i = 0; i < 32; ++i) {
+    EXPECT_EQ(codes.bytes[i], 0xee); // the other token
+    EXPECT_EQ(codes.bytes[32 + i], i < 16 ? i * 17 : 0);
+  }
+  EXPECT_EQ(meta.data<uint16_t>()[4], rt::toF16(1));
+  EXPECT_EQ(meta.data<uint16_t>()[5], rt::toF16(0));
+  EXPECT_EQ(meta.data<uint16_t>()[6], 1); // the smallest scale
+  EXPECT_EQ(meta.data<uint16_t>()[7], rt::toF16(5));
+  EXPECT_EQ(result->at("status").data<int32_t>()[0], 40);
+  EXPECT_EQ(numbers(result->at("c.v")), (std::vector{0, 7}));
+
+  tensors["k"].data<uint16_t>()[3] = 0x7e00;  // NaN: stored as 0
+  tensors["k"].data<uint16_t>()[16] = 0xfc00; // -infinity: stored as -65280
+  result = append();
+  ASSERT_TRUE(bool(result)) << result.error().message;
+  EXPECT_EQ(result->at("status").data<int32_t>()[0], 42);
+  EXPECT_EQ(result->at("c.k").bytes[32 + 3], 0);
+  EXPECT_EQ(result->at("c.k_meta").data<uint16_t>()[7], rt::toF16(-65280));
+}
+
+TEST_F(RowCopyTest, GatherAndRequantizeOfCodes) {
+  addCodes(tensors, "c", 32, 2);
+  for (int i = 0; i < 32; ++i)
+    tensors["c.k"].bytes[i] = uint8_t(i % 16 * 17);
+  for (int group = 0; group < 2; ++group) {
+    tensors["c.k_meta"].data<uint16_t>()[2 * group] = rt::toF16(0.5);
+    tensors["c.k_meta"].data<uint16_t>()[2 * group + 1] = rt::toF16(-2);
+  }
+  ints("slots", {0});
+  rt::Result<rt::TensorMap> rows =
+      evaluate(R"(%c: !codes {attn.name = "c"}, %s: !slots {attn.name = "slots"})",
+               "%k, %v = attn.gather %c at %s : !codes, !slots -> !rows, !rows\nreturn %k, %v : !rows, !rows",
+               " -> (!rows, !rows)");
+  ASSERT_TRUE(bool(rows)) << rows.error().message;
+  for (int i = 0; i < 32; ++i)
+    EXPECT_EQ(rows->at("k").data<uint16_t>()[i], rt::toF16(i % 16 * 17 * 0.5 - 2));
+
+  addCodes(tensors, "low", 16, 1);
+  ints("from", {0});
+  ints("to", {1});
+  tensors.erase("slots");
+  rt::Result<rt::TensorMap> low = evaluate(
+      R"(%c: !codes {attn.name = "c"}, %l: !low {attn.name = "low"}, %f: !slots {attn.name = "from"},
+         %t: !slots {attn.name = "to"})",
+      "attn.requantize %c at %f to %l at %t : !codes, !slots, !low, !slots\nreturn");
+  ASSERT_TRUE(bool(low)) << low.error().message;
+  EXPECT_EQ(low->count("c.k"), 0u);
+  for (int i = 0; i < 16; ++i)
+    EXPECT_EQ(low->at("low.k").bytes[16 + i], (2 * i % 16) | (2 * i + 1) % 16 << 4);
+  EXPECT_EQ(low->at("low.k_meta").data<uint16_t>()[2], rt::toF16(8.5));
+  EXPECT_EQ(numbers(low->at("low.v")), (std::vector{0, 0}));
 }
 
 } // namespace

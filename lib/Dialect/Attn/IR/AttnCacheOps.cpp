@@ -1,7 +1,7 @@
 //===- AttnCacheOps.cpp - Rows into, within and out of a cache ------------===//
 #include "Verify.h"
 #include "attn/Dialect/Attn/IR/RowCopy.h"
-#include "attn/Support/Elements.h"
+#include "attn/Dialect/Attn/IR/Stores.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -11,13 +11,30 @@ using namespace mlir::attn;
 std::optional<RowCopy> mlir::attn::rowCopyOf(Operation *op) {
   return TypeSwitch<Operation *, std::optional<RowCopy>>(op)
       .Case([&](AppendRowsOp append) {
-        return RowCopy{op, append.getKv(), Value(), append.getSlots(), append.getK(), append.getV()};
+        return RowCopy{.op = op,
+                       .cache = append.getKv(),
+                       .to = append.getSlots(),
+                       .k = append.getK(),
+                       .v = append.getV(),
+                       .status = append.getStatus()};
       })
       .Case([&](MoveRowsOp move) {
-        return RowCopy{op, move.getKv(), move.getFrom(), move.getTo(), Value(), Value()};
+        return RowCopy{.op = op, .cache = move.getKv(), .from = move.getFrom(), .to = move.getTo()};
       })
       .Case([&](GatherRowsOp gather) {
-        return RowCopy{op, gather.getKv(), gather.getSlots(), Value(), gather.getK(), gather.getV()};
+        return RowCopy{.op = op,
+                       .cache = gather.getKv(),
+                       .from = gather.getSlots(),
+                       .k = gather.getK(),
+                       .v = gather.getV()};
+      })
+      .Case([&](RequantizeRowsOp requantize) {
+        return RowCopy{.op = op,
+                       .cache = requantize.getKv(),
+                       .into = requantize.getInto(),
+                       .from = requantize.getFrom(),
+                       .to = requantize.getTo(),
+                       .status = requantize.getStatus()};
       })
       .Default(std::nullopt);
 }
@@ -31,39 +48,82 @@ std::optional<RowCopy> mlir::attn::findRowCopy(func::FuncOp func) {
   return found;
 }
 
-static LogicalResult verifyRowCopy(const RowCopy &copy) {
-  Operation *op = copy.op;
-  KVType type = copy.type();
+static LogicalResult verifyCache(Operation *op, KVType type) {
   if (type.getStore() == Store::Dense)
     return op->emitOpError("expected a paged or a packed cache, got ")
            << type << "; dense memory is a packed cache of instances * tokens slots";
-  for (Type element : {type.getKey(), type.getValue()})
-    if (!isMultiplied(element))
-      return op->emitOpError("expected a cache of f16 or bf16, got ")
-             << type << "; codes and their scales are attended, and not yet written, moved or gathered";
   if (type.isOfClass())
     return op->emitOpError("expected a cache that says how many KV heads it holds, got ")
            << type << "; heads = ? is for attentions: say how many heads the class has";
   if (type.getRagged())
     return op->emitOpError("expected a cache of which a slot holds all KV heads, got ")
            << type << "; write each head of a ragged one as a cache of its own, of heads = 1";
+  return success();
+}
+
+/// Rows of keys or of values: as they are stored or, where that is as codes, in 16 bits.
+static LogicalResult verifyRows(const RowCopy &copy, StringRef what, Value rows, int64_t dim, Type stored) {
+  auto expected = [&](Type element) {
+    return RankedTensorType::get({ShapedType::kDynamic, ShapedType::kDynamic, copy.type().getHeads(), dim},
+                                 element);
+  };
+  MLIRContext *context = copy.op->getContext();
+  Type half = Float16Type::get(context), bfloat = BFloat16Type::get(context);
+  bool codes = isa<CodesType>(stored);
+  if (!rows || (codes ? rows.getType() == expected(half) || rows.getType() == expected(bfloat)
+                      : rows.getType() == expected(stored)))
+    return success();
+  InFlightDiagnostic error = copy.op->emitOpError("expected ")
+                             << what << " by row of a cache of that type to be "
+                             << expected(codes ? bfloat : stored);
+  if (codes)
+    error << ", or of f16";
+  return error << ", got " << rows.getType();
+}
+
+/// Two caches of the same heads and dims, the second of fewer bits.
+static LogicalResult verifyRequantized(const RowCopy &copy) {
+  auto into = cast<KVType>(copy.into.getType());
+  KVType type = copy.type();
+  if (failed(verifyCache(copy.op, into)))
+    return failure();
+  if (into.getHeads() != type.getHeads() || into.getKeyDim() != type.getKeyDim() ||
+      into.getValueDim() != type.getValueDim())
+    return copy.op->emitOpError("expected caches of the same heads and dims, got ")
+           << type << " and " << into;
+  const rt::Store source = storeOf(type), target = storeOf(into);
+  for (auto [what, from, to] : {std::tuple("keys", source.keys.format, target.keys.format),
+                                std::tuple("values", source.values.format, target.values.format)})
+    if (from != to && (to.isPlain() || to.bits > from.bits))
+      return copy.op->emitOpError("expected ")
+             << what << " to go to codes of at most as many bits, or to stay as they are, got " << from.text()
+             << " to " << to.text() << "; attn.gather makes numbers of codes";
+  return success();
+}
+
+static LogicalResult verifyRowCopy(const RowCopy &copy) {
+  Operation *op = copy.op;
+  KVType type = copy.type();
+  if (failed(verifyCache(op, type)) || (copy.into && failed(verifyRequantized(copy))))
+    return failure();
   Type i32 = IntegerType::get(op->getContext(), 32);
-  auto list = RankedTensorType::get({ShapedType::kDynamic}, i32);
+  auto list = RankedTensorType::get({ShapedType::kDynamic}, i32), one = RankedTensorType::get({1}, i32);
   for (Value slots : {copy.from, copy.to})
     if (slots && slots.getType() != list)
       return op->emitOpError("expected slots to be ") << list << ", got " << slots.getType();
-  for (auto [what, rows, dim, element] :
-       {std::tuple("keys", copy.k, type.getKeyDim(), type.getKey()),
-        std::tuple("values", copy.v, type.getValueDim(), type.getValue())}) {
-    auto expected =
-        RankedTensorType::get({ShapedType::kDynamic, ShapedType::kDynamic, type.getHeads(), dim}, element);
-    if (rows && rows.getType() != expected)
-      return op->emitOpError("expected ")
-             << what << " by row of a cache of that type to be " << expected << ", got " << rows.getType();
-  }
-  return success();
+  if (copy.status && copy.status.getType() != one)
+    return op->emitOpError("expected the status to be ") << one << ", got " << copy.status.getType();
+  auto target = cast<KVType>(copy.written().getType());
+  if (copy.status && !isa<CodesType>(target.getKey()) && !isa<CodesType>(target.getValue()))
+    return op->emitOpError(
+               "expected a cache of codes beside a status, which counts numbers without a code, got ")
+           << target;
+  if (failed(verifyRows(copy, "keys", copy.k, type.getKeyDim(), type.getKey())))
+    return failure();
+  return verifyRows(copy, "values", copy.v, type.getValueDim(), type.getValue());
 }
 
 LogicalResult AppendRowsOp::verify() { return verifyRowCopy(*rowCopyOf(*this)); }
 LogicalResult MoveRowsOp::verify() { return verifyRowCopy(*rowCopyOf(*this)); }
 LogicalResult GatherRowsOp::verify() { return verifyRowCopy(*rowCopyOf(*this)); }
+LogicalResult RequantizeRowsOp::verify() { return verifyRowCopy(*rowCopyOf(*this)); }

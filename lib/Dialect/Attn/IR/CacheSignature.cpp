@@ -32,10 +32,14 @@ public:
     for (BlockArgument argument : func.getArguments())
       if (failed(readArgument(argument)))
         return failure();
-    for (auto [value, what] : {std::pair(copy->cache, "cache"), std::pair(copy->from, "list of slots"),
-                               std::pair(copy->to, "list of slots")})
+    for (auto [value, what] : {std::pair(copy->cache, "cache"), std::pair(copy->into, "cache"),
+                               std::pair(copy->from, "list of slots"), std::pair(copy->to, "list of slots"),
+                               std::pair(copy->status, "status")})
       if (value && !isa<BlockArgument>(value))
         return copy->op->emitOpError("expected the ") << what << " to be an argument of the function";
+    if (copy->into &&
+        cast<BlockArgument>(copy->into).getArgNumber() < cast<BlockArgument>(copy->cache).getArgNumber())
+      return copy->op->emitOpError("expected the cache that is read in front of that which is written");
     auto results = cast<func::ReturnOp>(func.front().getTerminator()).getOperands();
     if (!llvm::equal(results, copy->op->getResults()))
       return func.emitOpError("expected the function to return ")
@@ -49,14 +53,27 @@ private:
     return func.emitOpError("argument ") << argument.getArgNumber() << ": ";
   }
 
-  /// The name that a list or rows must have, as their tensors have it; empty for the cache, which has any.
+  bool isCache(Value value) const { return value == copy->cache || value == copy->into; }
+  /// The name that a list or rows must have, as their tensors have it; empty for a cache, which has any.
   StringRef nameOf(Value value) const {
-    bool move = isa<MoveRowsOp>(copy->op);
-    return value == copy->k      ? "k"
-           : value == copy->v    ? "v"
-           : value == copy->from ? (move ? "from" : "slots")
-           : value == copy->to   ? (move ? "to" : "slots")
-                                 : "";
+    bool both = copy->from && copy->to;
+    return value == copy->k        ? "k"
+           : value == copy->v      ? "v"
+           : value == copy->from   ? (both ? "from" : "slots")
+           : value == copy->to     ? (both ? "to" : "slots")
+           : value == copy->status ? "status"
+                                   : "";
+  }
+  /// The dynamic dimensions that they have by default. Each of two caches has its own number of slots.
+  std::vector<std::string> dimsOf(Value value, StringRef name) const {
+    if (value == copy->status)
+      return {};
+    if (value == copy->from || value == copy->to)
+      return {"rows"};
+    if (!isCache(value))
+      return {"layers", "rows"};
+    std::string slots(rt::sizeName(*storeOf(cast<KVType>(value.getType())).slotDims().front().size));
+    return {"layers", value == copy->into ? (name + "_" + slots).str() : slots};
   }
 
   LogicalResult readArgument(BlockArgument value) {
@@ -68,8 +85,8 @@ private:
     Argument argument;
     argument.index = value.getArgNumber();
     argument.type = value.getType();
-    bool cache = value == copy->cache, rows = value == copy->k || value == copy->v;
-    argument.role = cache ? Role::KV : rows ? Role::Rows : Role::Slots;
+    bool cache = isCache(value), rows = value == copy->k || value == copy->v;
+    argument.role = cache ? Role::KV : rows ? Role::Rows : value == copy->status ? Role::Status : Role::Slots;
 
     StringRef fixed = nameOf(value);
     auto name = func.getArgAttrOfType<StringAttr>(argument.index, "attn.name");
@@ -77,20 +94,16 @@ private:
       return emitArgumentError(value)
              << "expected the attribute attn.name, as in {attn.name = \"" << (cache ? "kv" : fixed) << "\"}";
     if (!cache && name != fixed)
-      return emitArgumentError(value) << "expected the " << (rows ? "rows" : "slots") << " to be named \""
+      return emitArgumentError(value) << "expected the " << stringifyRole(argument.role) << " to be named \""
                                       << fixed << "\", got \"" << name.getValue() << "\"";
-    static constexpr StringLiteral kReserved[] = {"k", "v", "slots", "from", "to", "row_count", "layers"};
+    static constexpr StringLiteral kReserved[] = {"k",  "v",         "slots",  "from",
+                                                  "to", "row_count", "layers", "status"};
     if (cache && (llvm::is_contained(kReserved, name.getValue()) || name.getValue().contains('.')))
       return emitArgumentError(value)
              << "expected a name that is not reserved and has no point, got \"" << name.getValue() << "\"";
     argument.name = name.str();
 
-    if (cache)
-      argument.dims = {"layers", std::string(rt::sizeName(*storeOf(copy->type()).slotDims().front().size))};
-    else if (rows)
-      argument.dims = {"layers", "rows"};
-    else
-      argument.dims = {"rows"};
+    llvm::append_range(argument.dims, dimsOf(value, name.getValue()));
     if (auto dims = func.getArgAttrOfType<ArrayAttr>(argument.index, "attn.dims")) {
       if (dims.size() != argument.dims.size())
         return emitArgumentError(value)

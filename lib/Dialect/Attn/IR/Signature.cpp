@@ -24,6 +24,8 @@ StringRef attn::stringifyRole(Role role) {
     return "rows";
   case Role::Slots:
     return "slots";
+  case Role::Status:
+    return "status";
   }
   llvm_unreachable("unknown role");
 }

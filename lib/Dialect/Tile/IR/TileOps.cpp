@@ -86,6 +86,12 @@ LogicalResult ReadOp::verify() {
          << getBuffer().getType().getElement() << ", got " << getValue().getType();
 }
 
+LogicalResult AddToOp::verify() {
+  if (getBuffer().getType().getElement().isInteger(32))
+    return success();
+  return emitOpError("expected a buffer of i32, got ") << getBuffer().getType();
+}
+
 LogicalResult WriteOp::verify() {
   Type value = getValue().getType(), element = getBuffer().getType().getElement();
   if (value == element || (value.isF32() && mlir::attn::isMultiplied(element)))

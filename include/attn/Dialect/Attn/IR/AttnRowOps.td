@@ -3,11 +3,17 @@
 // A kernel of an operation on a cache walks the layers, the rows of its lists eight
 // at a time, and the *pieces* of a row. A turn of a warp is a piece of eight rows:
 //
-//   attn.take_rows      reads it from where it is
-//   attn.put_rows       writes it to where it goes
+//   attn.take_rows         reads it from where it is
+//   attn.dequantize_rows   makes numbers of codes
+//   attn.quantize_rows     makes codes of numbers
+//   attn.put_rows          writes it to where it goes
 //
 // As attn.rows and attn.tokens do, a piece has the type of the whole: of rows that
 // tensor's, of slots the cache's. What each lane holds of it is its *share*.
+//
+// The metadata of codes, where each row has its own, is a piece beside them. What
+// one head of a row has are neighbours, and in a page so are the rows of a head:
+// of metadata neighbouring lanes hold neighbouring rows, lane i of row i % 8.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNROWOPS_TD
@@ -29,7 +35,8 @@ def Attn_ShareAttr : AttrDef<Attn_Dialect, "Share"> {
   let summary = "what the lanes of a warp hold of a piece of eight rows";
   let description = [{
     A *unit* is what one access of a lane takes. The `width` units of a row's piece lie in as many neighbouring lanes,
-    rows one behind the other in the first `lanes` lanes, as often as it takes for eight rows.
+    rows one behind the other in the first `lanes` lanes, as often as it takes for eight rows. Of metadata eight
+    neighbouring lanes hold the same unit of eight rows.
 
     ```mlir
     #attn.share<unit = 16, width = 32, lanes = 32>
@@ -45,7 +52,7 @@ def Attn_ShareAttr : AttrDef<Attn_Dialect, "Share"> {
     static constexpr int64_t rows = 8;
     /// Units that a lane holds.
     int64_t loads() const { return llvm::divideCeil(rows * getWidth(), getLanes()); }
-    /// Whether each of them is of the same row in all lanes.
+    /// Whether each of them is of the same row in all lanes, if they are no metadata.
     bool isOneRow() const { return getWidth() == 32; }
   }];
 }
@@ -59,11 +66,13 @@ def Attn_TakeRowsOp : Attn_RowOp<"take_rows", [MemoryEffects<[MemRead]>]> {
     has a negative `mark`.
 
     ```mlir
-    %p = attn.take_rows keys of %kv listed %slots where %mark layer %layer piece %piece as #attn.share<...> : !cache
+    %p = attn.take_rows keys of %kv listed %slots where %mark layer %layer piece %piece as #attn.share<...> : !cache -> !cache
+    %m = attn.take_rows keys meta of %kv listed %slots where %mark layer %layer piece %piece as #attn.share<...> : ...
     ```
   }];
   let arguments = (ins
     Attn_RowPart:$part,
+    UnitAttr:$meta,
     Attn_Described<AnyType, "rows, or a cache">:$from,
     UnitAttr:$listed,
     Arg<I32, "the first row or, listed, each lane's slot">:$rows,
@@ -73,8 +82,8 @@ def Attn_TakeRowsOp : Attn_RowOp<"take_rows", [MemoryEffects<[MemRead]>]> {
     Attn_ShareAttr:$share);
   let results = (outs Attn_Described<AnyType, "the piece">:$result);
   let assemblyFormat = [{
-    $part `of` $from (`listed` $listed^)? $rows `where` $mark `layer` $layer `piece` $piece `as` $share attr-dict
-    `:` type($from) `->` type($result)
+    $part (`meta` $meta^)? `of` $from (`listed` $listed^)? $rows `where` $mark `layer` $layer `piece` $piece `as` $share
+    attr-dict `:` type($from) `->` type($result)
   }];
 }
 
@@ -90,6 +99,7 @@ def Attn_PutRowsOp : Attn_RowOp<"put_rows", [MemoryEffects<[MemWrite]>]> {
   let arguments = (ins
     Attn_Described<AnyType, "the piece">:$value,
     Attn_RowPart:$part,
+    UnitAttr:$meta,
     Attn_Described<AnyType, "rows, or a cache">:$to,
     UnitAttr:$listed,
     Arg<I32, "the first row or, listed, each lane's slot">:$rows,
@@ -98,8 +108,60 @@ def Attn_PutRowsOp : Attn_RowOp<"put_rows", [MemoryEffects<[MemWrite]>]> {
     Arg<I32, "which piece of the rows">:$piece,
     Attn_ShareAttr:$share);
   let assemblyFormat = [{
-    $value `to` $part `of` $to (`listed` $listed^)? $rows `where` $mark `layer` $layer `piece` $piece `as` $share attr-dict
-    `:` type($value) `->` type($to)
+    $value `to` $part (`meta` $meta^)? `of` $to (`listed` $listed^)? $rows `where` $mark `layer` $layer `piece` $piece
+    `as` $share attr-dict `:` type($value) `->` type($to)
+  }];
+}
+
+def Attn_QuantizeRowsOp : Attn_RowOp<"quantize_rows", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "makes codes of a piece of numbers";
+  let description = [{
+    As `quantizeRow` in `attn_rt/Format.h` does, to the bit: eight numbers of a lane become their codes in the format of
+    the cache `for` which they are. Where rows have metadata of their own it is found, and is the second result; else
+    scales are read. `status` counts the numbers that were NaN or infinite. Approximates: rounds to nearest, ties to even.
+
+    ```mlir
+    %c, %m = attn.quantize_rows keys of %p for %kv layer %layer piece %piece as #attn.share<...> : !rows, !cache -> !cache, !cache
+    ```
+  }];
+  let arguments = (ins
+    Attn_RowPart:$part,
+    Attn_Described<AnyType, "a piece of f16, bf16 or f32">:$rows,
+    Attn_Described<Attn_KVType, "the cache">:$kv,
+    Arg<I64, "the layer">:$layer,
+    Arg<I32, "which piece of the rows">:$piece,
+    Attn_ShareAttr:$share,
+    Optional<Attn_Described<AnyRankedTensor, "i32[1]">>:$status);
+  let results = (outs
+    Attn_Described<AnyType, "their codes">:$codes,
+    Optional<Attn_Described<AnyType, "metadata of each row">>:$meta);
+  let assemblyFormat = [{
+    $part `of` $rows `for` $kv `layer` $layer `piece` $piece `as` $share (`status` $status^)? attr-dict
+    `:` type($rows) `,` qualified(type($kv)) (`,` type($status)^)? `->` type(results)
+  }];
+}
+
+def Attn_DequantizeRowsOp : Attn_RowOp<"dequantize_rows", [MemoryEffects<[MemRead]>]> {
+  let summary = "makes numbers of a piece of codes";
+  let description = [{
+    In f32, as `RowDecoder` in `attn_rt/Format.h` does, and rounded once to what the result holds.
+
+    ```mlir
+    %p = attn.dequantize_rows keys of %c, %m from %kv layer %layer piece %piece as #attn.share<...> : !cache, !cache, !cache -> !rows
+    ```
+  }];
+  let arguments = (ins
+    Attn_RowPart:$part,
+    Attn_Described<AnyType, "a piece of codes">:$codes,
+    Optional<Attn_Described<AnyType, "metadata of each row">>:$meta,
+    Attn_Described<Attn_KVType, "the cache that they are from">:$kv,
+    Arg<I64, "the layer">:$layer,
+    Arg<I32, "which piece of the rows">:$piece,
+    Attn_ShareAttr:$share);
+  let results = (outs Attn_Described<AnyType, "a piece of f16, bf16 or f32">:$rows);
+  let assemblyFormat = [{
+    $part `of` $codes (`,` $meta^)? `from` $kv `layer` $layer `piece` $piece `as` $share attr-dict
+    `:` type($codes) (`,` type($meta)^)? `,` qualified(type($kv)) `->` type($rows)
   }];
 }
 

@@ -1,7 +1,8 @@
-//===- RowCopy.h - What append, move and gather have in common --*- C++ -*-===//
+//===- RowCopy.h - What operations on a cache have in common ----*- C++ -*-===//
 //
 // Rows of keys and values are copied from places to places: slots of a cache that
-// a list names, or the rows of two tensors in their order.
+// a list names, or the rows of two tensors in their order. Where the two store
+// numbers differently, they are converted on the way.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ROWCOPY_H
@@ -15,12 +16,16 @@ namespace mlir::attn {
 
 struct RowCopy {
   Operation *op;
-  Value cache;
-  Value from, to; ///< lists of slots; null where the rows of `k` and `v` are read, or written, in order
-  Value k, v;     ///< append: what is written; gather: what is read; move: null
+  Value cache;          ///< whose slots are read or, where none are, written
+  Value into = {};      ///< requantize: the cache whose slots are written
+  Value from, to;       ///< lists of slots; null where the rows of `k` and `v` are read, or written, in order
+  Value k = {}, v = {}; ///< append: what is written; gather: what is read
+  Value status = {};    ///< where numbers that have no code are counted, if they are
 
   KVType type() const { return cast<KVType>(cache.getType()); }
-  /// append, move or gather.
+  /// The cache whose slots `to` lists.
+  Value written() const { return into ? into : cache; }
+  /// append, move, gather or requantize.
   StringRef name() const { return op->getName().stripDialect(); }
 };
 

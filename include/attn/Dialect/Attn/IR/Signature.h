@@ -21,10 +21,11 @@ enum class Role {
   Tensor,  ///< read by a score region
   Classes, ///< `classes`, the class of each KV head
   Rows,    ///< `k` or `v`, what an append writes
-  Slots,   ///< `slots`, or `from` and `to` of a move
+  Slots,   ///< `slots`, or `from` and `to`
+  Status,  ///< `status`, where an operation on a cache counts
 };
 
-/// The manifest's word for a role: query, kv, sink, tensor, classes, rows, slots.
+/// The manifest's word for a role: query, kv, sink, tensor, classes, rows, slots, status.
 StringRef stringifyRole(Role role);
 
 struct Argument {

@@ -99,6 +99,14 @@ def Tile_WriteOp : Tile_Op<"write", [MemoryEffects<[MemWrite]>]> {
   let hasVerifier = 1;
 }
 
+def Tile_AddToOp : Tile_Op<"add_to", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "this lane adds to one integer, which others may add to at the same time";
+  let arguments = (ins Arg<I32, "what is added">:$value, Arg<Tile_BufferType, "the tensor, i32">:$buffer,
+                       Arg<I64, "element index">:$index);
+  let assemblyFormat = "$value `to` $buffer `[` $index `]` attr-dict `:` type($buffer)";
+  let hasVerifier = 1;
+}
+
 def Tile_ReciprocalOp : Tile_Op<"reciprocal", [Pure]> {
   let summary = "1 / x for a scalar, to one unit in the last place";
   let arguments = (ins Arg<F32, "the divisor">:$x);

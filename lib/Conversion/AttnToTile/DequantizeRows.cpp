@@ -1,0 +1,68 @@
+//===- DequantizeRows.cpp - Numbers of the codes that are read ------------===//
+//
+// Codes become numbers where they are; each lane gets the metadata of its group
+// from the lane that has read it.
+//
+//===----------------------------------------------------------------------===//
+#include "RowNumbers.h"
+
+#include "attn/Dialect/Attn/IR/Stores.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+namespace rt = ::attn::rt;
+
+/// The metadata of this lane's group in a load: of row r of the eight lane r, 8 + r, ... have read it.
+static Value metaWord(RowExpansion &e, DequantizeRowsOp op, int64_t together, int64_t load) {
+  KernelBuilder &b = e.b;
+  ShareAttr share = op.getShare();
+  int64_t atOnce = 32 / ShareAttr::rows;
+  Value row =
+      share.isOneRow() ? b.i32(load) : b.div(b.add(e.lane, b.i32(load * share.getLanes())), share.getWidth());
+  Value group = b.div(e.columnOf(share, load), together);
+  Value holder = b.add(b.mul(b.rem(group, atOnce), b.i32(ShareAttr::rows)), row);
+  holder = b.min(holder, b.i32(31)); // rows behind the eight
+  Value result;
+  for (auto [i, words] : llvm::enumerate(e.held.at(op.getMeta()))) {
+    Value there = FromLaneOp::create(b, words[0], holder);
+    Value ofLoad = b.compare(arith::CmpIPredicate::eq, b.div(group, atOnce), b.i32(i));
+    result = result ? b.select(ofLoad, there, result) : there;
+  }
+  return result;
+}
+
+void RowExpansion::dequantize(DequantizeRowsOp op) {
+  b.setInsertionPoint(op);
+  RowNumbers n(b);
+  const rt::StorePart part = storeOf(op.getKv().getType()).part(op.getPart() == RowPart::Keys);
+  const rt::Format &format = part.format;
+  Type element = cast<RankedTensorType>(op.getRows().getType()).getElementType();
+  int64_t together = numbersTogether(part) / rowNumbers;
+  SmallVector<Words> rows;
+  for (auto [load, words] : llvm::enumerate(held.at(op.getCodes()))) {
+    Value scale, zero;
+    if (format.isInteger()) {
+      Value word = metaWord(*this, op, together, load);
+      scale = n.fromHalf(word), zero = n.fromHalf(n.shr(word, 16));
+    } else {
+      scale = format.hasLines()
+                  ? n.number(metaWord(*this, op, together, load))
+                  : givenScale(op.getKv(), op.getPart(), op.getLayer(), op.getPiece(), op.getShare(), load);
+    }
+    SmallVector<Value> numbers;
+    for (Value code : n.unpackCodes(words, format.bits)) {
+      if (format.isInteger()) {
+        // The code in the last bits of 2^23, less that.
+        Value exact = n.sub(n.number(n.either(code, b.i32(0x4b000000))), b.f32(8388608));
+        numbers.push_back(math::FmaOp::create(b, exact, scale, zero));
+      } else {
+        numbers.push_back(n.mul(n.fromCode(code, rt::elementType(format.codes)), scale));
+      }
+    }
+    rows.push_back(n.pack(numbers, element));
+  }
+  held[op.getRows()] = rows;
+}

@@ -1,0 +1,201 @@
+//===- QuantizeRows.cpp - Codes of the rows that are written --------------===//
+//
+// A lane holds eight neighbouring numbers of a row, and as many neighbouring lanes
+// as it takes hold a group. They meet by exchanges for its smallest and its largest
+// number, and each finds the metadata. Codes stay where the numbers were; one lane
+// of a group hands the metadata to where rows are neighbours (attn.share).
+//
+//   x -> finite x -> group's scale and zero -> code      as attn_rt/Format.h says
+//
+//===----------------------------------------------------------------------===//
+#include "RowNumbers.h"
+
+#include "attn/Dialect/Attn/IR/Stores.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+namespace rt = ::attn::rt;
+
+namespace {
+
+/// A number whose last bit is 1: added to a small one it rounds that to an integer, its last bits.
+constexpr float toInteger = 12582912; // 1.5 * 2^23
+constexpr uint32_t toIntegerBits = 0x4b400000;
+
+struct Quantizer {
+  Quantizer(RowExpansion &expansion, QuantizeRowsOp op)
+      : e(expansion), n(e.b), b(e.b), op(op), share(op.getShare()),
+        part(storeOf(op.getKv().getType()).part(op.getPart() == RowPart::Keys)), format(part.format),
+        together(numbersTogether(part) / rowNumbers) {}
+
+  void run();
+
+private:
+  /// What the codes of a lane are made with.
+  struct Meta {
+    Value inverse, zero; ///< zero: of integers
+    Value word;          ///< as it is stored; null where it is given
+  };
+
+  void clean(MutableArrayRef<Value> row);
+  Value reduce(ArrayRef<Value> row, llvm::function_ref<Value(Value, Value)> combine);
+  Meta findGroup(ArrayRef<Value> row);
+  Meta findToken(ArrayRef<Value> row);
+  Meta metaOf(ArrayRef<Value> row, int64_t load);
+  Words codesOf(ArrayRef<Value> row, const Meta &meta);
+  Words handOver(ArrayRef<Value> words, int64_t load);
+  void countInto(Value status);
+
+  RowExpansion &e;
+  RowNumbers n;
+  KernelBuilder &b;
+  QuantizeRowsOp op;
+  ShareAttr share;
+  rt::StorePart part;
+  rt::Format format;
+  int64_t together; ///< lanes that share metadata
+  Value strange;    ///< numbers of this lane that were NaN or infinite
+};
+
+void Quantizer::run() {
+  Type element = cast<RankedTensorType>(op.getRows().getType()).getElementType();
+  SmallVector<Words> codes;
+  SmallVector<Value> found;
+  for (auto [load, words] : llvm::enumerate(e.held.at(op.getRows()))) {
+    SmallVector<Value> row = n.unpack(words, element);
+    clean(row);
+    Meta meta = metaOf(row, load);
+    codes.push_back(codesOf(row, meta));
+    found.push_back(meta.word);
+  }
+  e.held[op.getCodes()] = codes;
+  if (op.getMeta()) {
+    SmallVector<Words> handed;
+    int64_t groups = share.getWidth() / together, atOnce = 32 / ShareAttr::rows;
+    for (int64_t load = 0; load < llvm::divideCeil(groups, atOnce); ++load)
+      handed.push_back(handOver(found, load));
+    e.held[op.getMeta()] = handed;
+  }
+  if (op.getStatus())
+    countInto(op.getStatus());
+}
+
+/// NaN becomes 0, and what is beyond the largest number that of its sign.
+void Quantizer::clean(MutableArrayRef<Value> row) {
+  float largest = format.largest();
+  for (Value &x : row) {
+    if (op.getStatus()) {
+      Value exponent = n.mask(n.bits(x), 0x7fffffff);
+      Value is = b.compare(arith::CmpIPredicate::uge, exponent, b.i32(0x7f800000));
+      Value one = b.createOrFold<arith::ExtUIOp>(n.i32, is);
+      strange = strange ? b.add(strange, one) : one;
+    }
+    Value isNaN = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, x, x);
+    x = b.select(isNaN, b.f32(0), n.min(n.max(x, b.f32(-largest)), b.f32(largest)));
+  }
+}
+
+/// Over the numbers of all lanes of a group. What is combined twice does no harm, so that after k steps a
+/// lane has met 2^k neighbours, the first behind the last.
+Value Quantizer::reduce(ArrayRef<Value> row, llvm::function_ref<Value(Value, Value)> combine) {
+  Value result = row.front();
+  for (Value x : row.drop_front())
+    result = combine(result, x);
+  Value place = b.rem(e.lane, together), first = b.sub(e.lane, place);
+  for (int64_t distance = 1; distance < together; distance *= 2) {
+    Value other = llvm::isPowerOf2_64(together)
+                      ? b.createOrFold<arith::XOrIOp>(e.lane, b.i32(distance))
+                      : b.min(b.add(first, b.rem(b.add(place, b.i32(distance)), together)), b.i32(31));
+    result = combine(result, FromLaneOp::create(b, result, other));
+  }
+  return result;
+}
+
+Quantizer::Meta Quantizer::findGroup(ArrayRef<Value> row) {
+  // The sum makes a zero of either sign a positive one.
+  Value low = n.add(reduce(row, [&](Value x, Value y) { return n.min(x, y); }), b.f32(0));
+  Value high = n.add(reduce(row, [&](Value x, Value y) { return n.max(x, y); }), b.f32(0));
+  float perLevel = 1.0F / static_cast<float>(format.levels());
+  Value scale = n.toHalf(n.mul(n.sub(high, low), b.f32(perLevel)));
+  scale = b.createOrFold<arith::MaxUIOp>(scale, b.i32(1)); // the smallest above 0
+  Value zero = n.toHalf(low);
+  return {n.inverse(n.fromHalf(scale)), n.fromHalf(zero), n.either(scale, n.shl(zero, 16))};
+}
+
+Quantizer::Meta Quantizer::findToken(ArrayRef<Value> row) {
+  SmallVector<Value> magnitudes = llvm::map_to_vector(row, [&](Value x) { return n.magnitude(x); });
+  Value most = reduce(magnitudes, [&](Value x, Value y) { return n.max(x, y); });
+  float perLargest = 1.0F / static_cast<float>(rt::elementType(format.codes).largest());
+  Value scale = n.max(n.mul(most, b.f32(perLargest)), b.f32(std::numeric_limits<float>::min()));
+  Value isZero = b.compare(arith::CmpIPredicate::eq, n.bits(most), b.i32(0));
+  scale = b.select(isZero, b.f32(1), scale);
+  return {n.inverse(scale), Value(), n.bits(scale)};
+}
+
+Quantizer::Meta Quantizer::metaOf(ArrayRef<Value> row, int64_t load) {
+  switch (format.scales) {
+  case rt::Format::Scales::Group:
+    return findGroup(row);
+  case rt::Format::Scales::Token:
+    return findToken(row);
+  default:
+    Value scale = e.givenScale(op.getKv(), op.getPart(), op.getLayer(), op.getPiece(), share, load);
+    return {n.inverse(scale), Value(), Value()};
+  }
+}
+
+Words Quantizer::codesOf(ArrayRef<Value> row, const Meta &meta) {
+  SmallVector<Value> codes;
+  if (!format.isInteger()) {
+    for (Value x : row)
+      codes.push_back(n.toCode(n.mul(x, meta.inverse), rt::elementType(format.codes)));
+    return n.packCodes(codes, format.bits);
+  }
+  Value least = b.f32(toInteger), most = b.f32(toInteger + static_cast<float>(format.levels()));
+  for (Value x : row) {
+    Value code = math::FmaOp::create(b, n.sub(x, meta.zero), meta.inverse, least);
+    codes.push_back(n.bits(n.min(n.max(code, least), most)));
+  }
+  return n.packCodes(codes, format.bits, toIntegerBits);
+}
+
+/// To lane i what the first lane of a group of row i % 8 has found: groups i / 8 and on of the piece.
+Words Quantizer::handOver(ArrayRef<Value> words, int64_t load) {
+  int64_t perLoad = share.getLanes() / share.getWidth();
+  Value row = b.rem(e.lane, ShareAttr::rows);
+  Value group = b.add(b.div(e.lane, ShareAttr::rows), b.i32(load * (32 / ShareAttr::rows)));
+  Value holder = b.add(b.mul(b.rem(row, perLoad), b.i32(share.getWidth())), b.mul(group, b.i32(together)));
+  holder = b.min(holder, b.i32(31)); // groups that the piece has not
+  Value result;
+  for (auto [i, word] : llvm::enumerate(words)) {
+    Value there = FromLaneOp::create(b, word, holder);
+    if (!result) {
+      result = there;
+      continue;
+    }
+    Value ofLoad = b.compare(arith::CmpIPredicate::eq, b.div(row, perLoad), b.i32(i));
+    result = b.select(ofLoad, there, result);
+  }
+  return {result};
+}
+
+void Quantizer::countInto(Value status) {
+  Value some = b.compare(arith::CmpIPredicate::ne, strange, b.i32(0));
+  Value buffer = b.buffer(argumentName(status), n.i32);
+  auto counted = scf::IfOp::create(b, some);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(counted.thenYield());
+  AddToOp::create(b, strange, buffer, b.i64(0));
+}
+
+} // namespace
+
+void RowExpansion::quantize(QuantizeRowsOp op) {
+  b.setInsertionPoint(op);
+  Quantizer(*this, op).run();
+}

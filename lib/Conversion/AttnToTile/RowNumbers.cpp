@@ -1,0 +1,110 @@
+//===- RowNumbers.cpp - Arithmetic on the numbers of a lane ---------------===//
+#include "RowNumbers.h"
+
+#include <bit>
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::attn;
+namespace rt = ::attn::rt;
+
+static uint32_t bitsOf(double number) { return std::bit_cast<uint32_t>(static_cast<float>(number)); }
+
+Value RowNumbers::toHalf(Value x) {
+  Value half = arith::TruncFOp::create(b, b.getF16Type(), x);
+  return arith::ExtUIOp::create(b, i32, arith::BitcastOp::create(b, b.getI16Type(), half));
+}
+
+Value RowNumbers::fromHalf(Value bits) {
+  Value half = arith::TruncIOp::create(b, b.getI16Type(), bits);
+  Value number = arith::BitcastOp::create(b, b.getF16Type(), half);
+  return arith::ExtFOp::create(b, f32, number, arith::FastMathFlagsAttr());
+}
+
+SmallVector<Value> RowNumbers::unpack(ArrayRef<Value> words, Type element) {
+  SmallVector<Value> numbers;
+  for (Value word : words) {
+    if (element.isF32()) {
+      numbers.push_back(number(word));
+    } else if (element.isBF16()) {
+      numbers.push_back(number(shl(word, 16)));
+      numbers.push_back(number(mask(word, 0xffff0000)));
+    } else {
+      numbers.push_back(fromHalf(word));
+      numbers.push_back(fromHalf(shr(word, 16)));
+    }
+  }
+  return numbers;
+}
+
+Words RowNumbers::pack(ArrayRef<Value> numbers, Type element) {
+  Words words;
+  if (element.isF32()) {
+    for (Value x : numbers)
+      words.push_back(bits(x));
+    return words;
+  }
+  auto narrow = [&](Value x) -> Value {
+    Value small = arith::TruncFOp::create(b, element, x);
+    return arith::ExtUIOp::create(b, i32, arith::BitcastOp::create(b, b.getI16Type(), small));
+  };
+  for (size_t i = 0; i < numbers.size(); i += 2)
+    words.push_back(either(narrow(numbers[i]), shl(narrow(numbers[i + 1]), 16)));
+  return words;
+}
+
+/// Sums instead of unions, so that what the codes are too large comes off all of them at once.
+Words RowNumbers::packCodes(ArrayRef<Value> codes, int64_t bits, uint32_t bias) {
+  Words words;
+  for (size_t begin = 0, count = std::min<size_t>(32 / bits, codes.size()); begin < codes.size();
+       begin += count) {
+    Value word;
+    uint32_t tooLarge = 0;
+    for (size_t i = 0; i < count; ++i) {
+      Value shifted = shl(codes[begin + i], i * bits);
+      word = word ? b.add(word, shifted) : shifted;
+      tooLarge += bias << i * bits;
+    }
+    words.push_back(tooLarge ? b.sub(word, b.i32(static_cast<int32_t>(tooLarge))) : word);
+  }
+  return words;
+}
+
+SmallVector<Value> RowNumbers::unpackCodes(ArrayRef<Value> words, int64_t bits) {
+  SmallVector<Value> codes;
+  for (int64_t i = 0; i < rowNumbers; ++i) {
+    int64_t bit = i * bits;
+    codes.push_back(mask(shr(words[bit / 32], bit % 32), (uint32_t{1} << bits) - 1));
+  }
+  return codes;
+}
+
+/// A number is normal in the code's type or a multiple of its smallest. Of normal ones the mantissa is
+/// rounded in place; a sum with a number whose last bit is that smallest rounds the others.
+Value RowNumbers::toCode(Value x, const rt::ElementType &type) {
+  int shift = 23 - type.mantissaBits, bias = (1 << (type.exponentBits - 1)) - 1;
+  Value sign = mask(shr(bits(x), 24), 0x80);
+  Value within = min(magnitude(x), b.f32(type.largest()));
+  Value all = bits(within);
+  Value even = mask(shr(all, shift), 1);
+  Value rounded = b.add(b.add(all, even), b.i32((1 << (shift - 1)) - 1));
+  Value normal = b.sub(shr(rounded, shift), b.i32((127 - bias) << type.mantissaBits));
+  double ulp = std::ldexp(1.0, 23 + 1 - bias - type.mantissaBits); // the sum's last bit is the smallest code
+  Value small = b.sub(bits(add(within, b.f32(ulp))), b.i32(static_cast<int32_t>(bitsOf(ulp))));
+  Value isSmall = b.compare(arith::CmpIPredicate::ult, all,
+                            b.i32(static_cast<int32_t>(bitsOf(std::ldexp(1.0, 1 - bias)))));
+  return either(b.select(isSmall, small, normal), sign);
+}
+
+/// Exponent and mantissa in their places are a number 2^(127 - bias) too small, subnormal ones included.
+Value RowNumbers::fromCode(Value code, const rt::ElementType &type) {
+  int shift = 23 - type.mantissaBits, bias = (1 << (type.exponentBits - 1)) - 1;
+  Value all = mask(code, 0x7f);
+  Value value = mul(number(shl(all, shift)), b.f32(std::ldexp(1.0, 127 - bias)));
+  // Codes from here on are infinite or none.
+  int64_t first = type.infinities ? ((1 << type.exponentBits) - 1) << type.mantissaBits : 0x7f;
+  Value special = type.infinities ? either(shl(all, shift), b.i32(0x7f800000)) : b.i32(0x7fc00000);
+  Value isSpecial = b.compare(arith::CmpIPredicate::uge, all, b.i32(first));
+  Value unsignedBits = b.select(isSpecial, special, bits(value));
+  return number(either(unsignedBits, shl(mask(code, 0x80), 24)));
+}

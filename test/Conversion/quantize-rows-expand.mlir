@@ -1,0 +1,33 @@
+// RUN: attn-opt %s --attn-expand-rows | FileCheck %s
+
+// Eight numbers of a lane, groups of 16 numbers: two lanes meet once for the smallest and once for the largest.
+// CHECK-LABEL: func.func @quantize(
+// CHECK-COUNT-8: arith.select
+// CHECK: %[[OTHER:.*]] = arith.xori
+// CHECK: tile.from_lane %{{.*}}[%[[OTHER]]] : f32
+// CHECK: arith.minnumf
+// CHECK: tile.from_lane %{{.*}} : f32
+// CHECK: arith.maxnumf
+// CHECK: arith.truncf %{{.*}} : f32 to f16
+// CHECK: arith.maxui
+// CHECK: arith.divf
+// CHECK-COUNT-8: math.fma
+// CHECK-NOT: math.fma
+// The codes are put where the numbers were; of row i % 8 lane i has the metadata.
+// CHECK: tile.from_lane %{{.*}} : i32
+// CHECK: tile.write_adjacent
+// CHECK: tile.write %
+!rows = tensor<?x?x1x32xf16>
+!cache = !attn.kv<packed, heads = 1, dim = 32, key = !attn.codes<i8, per = 16>, value = f16>
+gpu.module @kernels {
+  func.func @quantize(%k: !rows {attn.name = "k"}, %kv: !cache {attn.name = "kv"}, %slot: i32)
+      attributes {tile.parameters = [#tile.parameter<dim, "slot">]} {
+    %row = arith.constant 0 : i32
+    %layer = arith.constant 0 : i64
+    %p = attn.take_rows keys of %k %row where %slot layer %layer piece %row as <unit = 16, width = 4, lanes = 32> : !rows -> !rows
+    %c, %m = attn.quantize_rows keys of %p for %kv layer %layer piece %row as <unit = 8, width = 4, lanes = 32> : !rows, !cache -> !cache, !cache
+    attn.put_rows %c to keys of %kv listed %slot where %slot layer %layer piece %row as <unit = 8, width = 4, lanes = 32> : !cache -> !cache
+    attn.put_rows %m to keys meta of %kv listed %slot where %slot layer %layer piece %row as <unit = 4, width = 2, lanes = 32> : !cache -> !cache
+    return
+  }
+}

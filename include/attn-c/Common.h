@@ -60,6 +60,10 @@ typedef enum AttnDType {
   AttnF8E4M3FN,
   AttnF8E5M2,
 } AttnDType;
+/* "f16", "i32", …: the names of manifests; null beyond the last. */
+ATTN_C_EXPORT const char *attnDTypeName(AttnDType dtype);
+/* Of an element; 0 beyond the last. */
+ATTN_C_EXPORT size_t attnDTypeSize(AttnDType dtype);
 
 /* A tensor in CPU memory, dense and row-major. Where only its size matters, data is null. */
 typedef struct AttnTensor {

@@ -88,6 +88,37 @@ ATTN_C_EXPORT size_t attnKernelSlotCount(const AttnKernel *kernel);
 ATTN_C_EXPORT AttnStatus attnKernelSlotHeads(const AttnKernel *kernel, const int32_t *classes, size_t count,
                                              int32_t *heads);
 
+/*===--- Stores and formats -------------------------------------------------===*/
+
+/* Where the tokens of a KV operand lie, and how their keys and values are stored, in the words of manifests.
+ */
+typedef struct AttnStore {
+  const char *store; /* "dense", "packed", "paged" */
+  int32_t page;      /* tokens of a page; 0 unless paged */
+  bool ragged;       /* each head has lengths and pages of its own */
+  int32_t heads;     /* of each token; 0: as many as its head class has */
+  int32_t keyDim, valueDim;
+  const char *key, *value; /* "bf16", "f8e4m3fn per head", "i4 per 64"; without `per` what is usual */
+} AttnStore;
+/* The store's own tensors, JSON: {"key": FORMAT, "value": FORMAT, "token_bytes": of one head, "tensors":
+ * [{"name": "k_pages", "dtype": "u8", "dims": ["pages", 16, 8, 64]}, …]}, whose names follow the operand's
+ * and a point. */
+ATTN_C_EXPORT AttnStatus attnStoreTensors(const AttnStore *store, AttnBytes **description);
+
+/* Rows of `dim` numbers to codes, and back, as kernels do it. Sizes are in bytes, that of the numbers says
+ * how many rows there are. `meta` holds each row's metadata behind the other's: what its format finds by
+ * token is written, what is given by tensor or head is read. Numbers that are not finite are clamped, and
+ * counted where `notFinite` is not null. */
+typedef struct AttnRows {
+  const char *format; /* as of a store */
+  int64_t dim;
+  float *numbers;
+  void *meta, *codes;
+  size_t numbersSize, metaSize, codesSize;
+} AttnRows;
+ATTN_C_EXPORT AttnStatus attnQuantizeRows(const AttnRows *rows, int64_t *notFinite);
+ATTN_C_EXPORT AttnStatus attnDequantizeRows(const AttnRows *rows);
+
 /*===--- Batches ------------------------------------------------------------===*/
 
 /* One problem's sizes and tables, checked. */

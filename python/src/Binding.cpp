@@ -61,20 +61,48 @@ BufferView::BufferView(py::handle object, bool writable) {
 
 namespace {
 
-struct DTypeInfo {
-  const char *name;
-  size_t size;
-  const char *formats; ///< of Python's struct module
-};
-constexpr DTypeInfo dtypes[] = {{"f16", 2, "e"},  {"bf16", 2, ""},     {"f32", 4, "f"},    {"f64", 8, "d"},
-                                {"i8", 1, "b"},   {"i16", 2, "hil"},   {"i32", 4, "hilq"}, {"i64", 8, "ilq"},
-                                {"u8", 1, "Bc"},  {"u16", 2, "HIL"},   {"u32", 4, "HILQ"}, {"u64", 8, "ILQ"},
-                                {"bool", 1, "?"}, {"f8e4m3fn", 1, ""}, {"f8e5m2", 1, ""}};
+/// What Python's struct module calls a dtype; of C's integers, whose sizes differ, all that may be.
+const char *formatsOf(AttnDType dtype) {
+  switch (dtype) {
+  case AttnF16:
+    return "e";
+  case AttnF32:
+    return "f";
+  case AttnF64:
+    return "d";
+  case AttnI8:
+    return "b";
+  case AttnU8:
+    return "Bc";
+  case AttnBool:
+    return "?";
+  case AttnI16:
+  case AttnI32:
+  case AttnI64:
+    return "hilq";
+  case AttnU16:
+  case AttnU32:
+  case AttnU64:
+    return "HILQ";
+  default:
+    return "";
+  }
+}
+
+const std::vector<AttnDType> &allDTypes() {
+  static const std::vector<AttnDType> all = [] {
+    std::vector<AttnDType> dtypes;
+    while (attnDTypeName(static_cast<AttnDType>(dtypes.size())))
+      dtypes.push_back(static_cast<AttnDType>(dtypes.size()));
+    return dtypes;
+  }();
+  return all;
+}
 
 } // namespace
 
-const char *dtypeName(AttnDType dtype) { return dtypes[dtype].name; }
-size_t dtypeSize(AttnDType dtype) { return dtypes[dtype].size; }
+const char *dtypeName(AttnDType dtype) { return attnDTypeName(dtype); }
+size_t dtypeSize(AttnDType dtype) { return attnDTypeSize(dtype); }
 
 std::string dtypeOfFormat(const char *format, Py_ssize_t itemSize) {
   if (!format)
@@ -83,19 +111,19 @@ std::string dtypeOfFormat(const char *format, Py_ssize_t itemSize) {
     ++format;
   if (!*format || format[1])
     return "";
-  for (const DTypeInfo &info : dtypes)
-    if (static_cast<size_t>(itemSize) == info.size && std::strchr(info.formats, *format))
-      return info.name;
+  for (AttnDType dtype : allDTypes())
+    if (static_cast<size_t>(itemSize) == dtypeSize(dtype) && std::strchr(formatsOf(dtype), *format))
+      return dtypeName(dtype);
   return "";
 }
 
 AttnDType parseDType(const std::string &name, const std::string &what) {
-  for (size_t i = 0; i < std::size(dtypes); ++i)
-    if (name == dtypes[i].name)
-      return static_cast<AttnDType>(i);
   std::string known;
-  for (const DTypeInfo &info : dtypes)
-    known += (known.empty() ? "" : ", ") + std::string(info.name);
+  for (AttnDType dtype : allDTypes()) {
+    if (name == dtypeName(dtype))
+      return dtype;
+    known += (known.empty() ? "" : ", ") + std::string(dtypeName(dtype));
+  }
   raise("input", what + ": expected a dtype of " + known + ", got '" + name + "'");
 }
 
@@ -195,10 +223,17 @@ py::dict toPython(const AttnTensors *tensors) {
 PYBIND11_MODULE(_attn, module) {
   using namespace attn::python;
   module.doc() = "attn's compiler and runtime: the C API in Python's types. See _attn.pyi.";
+  module.def("dtypes", [] {
+    py::dict sizes;
+    for (AttnDType dtype : allDTypes())
+      sizes[dtypeName(dtype)] = dtypeSize(dtype);
+    return sizes;
+  });
   bindFailure(module);
   bindCompiler(module);
   bindDevices(module);
   bindPlans(module);
   bindCaches(module);
+  bindFormats(module);
   bindView(module);
 }

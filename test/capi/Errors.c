@@ -140,9 +140,46 @@ static const char *cacheErrors(AttnKernel *kernel) {
   return NULL;
 }
 
+static const char *formatErrors(void) {
+  AttnBytes *bytes = NULL;
+  AttnStore store = {"paged", 16, false, 8, 128, 128, "i8", "i4 per 48"};
+  REFUSED(attnStoreTensors(&store, &bytes), AttnStatusInput, "value: expected a group of 16, 32, 64 or 128");
+  store.value = "i5";
+  REFUSED(attnStoreTensors(&store, &bytes), AttnStatusInput, "value: expected a format");
+  store.value = "i4", store.store = "stacked";
+  REFUSED(attnStoreTensors(&store, &bytes), AttnStatusInput, "got 'stacked'");
+  store.store = "dense";
+  REFUSED(attnStoreTensors(&store, &bytes), AttnStatusInput, "expected pages of at least 1 token");
+  store.page = 0;
+  TRY(attnStoreTensors(&store, &bytes));
+  const int known = strstr(attnBytesData(bytes), "\"value\":\"i4 per 128\"") != NULL;
+  attnBytesDestroy(bytes);
+  if (!known)
+    return "attnStoreTensors: expected the group that is usual";
+
+  float numbers[32] = {0};
+  uint8_t meta[4], codes[16];
+  AttnRows rows = {"i4 per 32", 32, numbers, meta, codes, sizeof numbers, sizeof meta, 15};
+  REFUSED(attnQuantizeRows(&rows, NULL), AttnStatusInput, "codes: expected 16 bytes for 1 rows");
+  rows.codesSize = 16, rows.meta = NULL;
+  REFUSED(attnQuantizeRows(&rows, NULL), AttnStatusInput, "meta: expected 4 bytes for 1 rows");
+  rows.meta = meta, rows.dim = 0;
+  REFUSED(attnDequantizeRows(&rows), AttnStatusInput, "expected rows of 1 to 2^20 features");
+  rows.dim = 32;
+  numbers[7] = 15, numbers[8] = 1.0f / 0.0f;
+  int64_t clamped = 0;
+  TRY(attnQuantizeRows(&rows, &clamped));
+  numbers[8] = 0, clamped += 10;
+  TRY(attnQuantizeRows(&rows, NULL));
+  TRY(attnDequantizeRows(&rows));
+  return clamped == 11 && numbers[7] == 15 && codes[3] == 0xF0 ? NULL : "attnQuantizeRows: wrong codes";
+}
+
 const char *everyErrorIsAStatus(void) {
   char *text = readExample("01_paged_decode/decode.mlir");
   const char *wrong = compilerErrors(text);
+  if (!wrong)
+    wrong = formatErrors();
   if (wrong)
     return wrong;
   const AttnSource source = sourceOf(text);
@@ -173,6 +210,9 @@ const char *nullIsRefused(void) {
   REFUSED(attnMemoryCreate(NULL, 1, NULL, NULL), AttnStatusInput, "null");
   REFUSED(attnMemoryFill(NULL, 0), AttnStatusInput, "null");
   REFUSED(attnKernelLoad(NULL, NULL, 0, NULL, NULL), AttnStatusInput, "null");
+  REFUSED(attnStoreTensors(NULL, NULL), AttnStatusInput, "null");
+  REFUSED(attnQuantizeRows(NULL, NULL), AttnStatusInput, "null");
+  REFUSED(attnDequantizeRows(NULL), AttnStatusInput, "null");
   REFUSED(attnBatchCreate(NULL, NULL, 0, NULL, 0, NULL), AttnStatusInput, "null");
   REFUSED(attnPlanCreate(NULL, NULL, NULL, 0, NULL), AttnStatusInput, "null");
   REFUSED(attnPlanUpdate(NULL, NULL, 0, NULL), AttnStatusInput, "null");

@@ -6,7 +6,8 @@ from collections.abc import Hashable
 
 from ..errors import Error, SpecError, closest, expected
 
-# attn's name, which is also the manifest's: (Python's name, bytes).
+# attn's name, which is also the manifest's: (Python's name, bytes). The first and the last are the extension's `dtypes`,
+# which is not loaded for a description.
 DTYPES = {
     "bf16": ("bfloat16", 2),
     "f16": ("float16", 2),
@@ -29,6 +30,8 @@ _SHORT = (
     | {short: short for short in DTYPES}
     | {"half": "f16"}
 )
+# What libraries without a type have instead: its bits.
+_BITS = {"bf16": "u16", "f8e4m3fn": "u8", "f8e5m2": "u8"}
 _known: dict[object, str] = {}
 
 
@@ -45,6 +48,17 @@ def short_name(dtype: object) -> str | None:
     if short and isinstance(dtype, Hashable):
         _known[dtype] = short
     return short
+
+
+def is_dtype(found: str | None, wanted: str) -> bool:
+    """Whether a tensor of one dtype stands for the other: NumPy has no bfloat16 (tensors.py), and few have floats of 8
+    bits."""
+    return found is not None and found in (wanted, _BITS.get(wanted))
+
+
+def numpy_name(dtype: str) -> str:
+    """NumPy's name of a dtype, or of its bits."""
+    return DTYPES[_BITS.get(dtype, dtype)][0]
 
 
 def storage_name(argument: str, dtype: object, kind: type[Error] = SpecError) -> str:

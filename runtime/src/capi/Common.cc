@@ -11,6 +11,19 @@ uint64_t attn::rt::capi::newVersion() {
   return ++last;
 }
 
+static const ElementType *typeOf(AttnDType dtype) {
+  const auto index = static_cast<size_t>(dtype);
+  return index < elementTypes().size() ? &elementTypes()[index] : nullptr;
+}
+const char *attnDTypeName(AttnDType dtype) {
+  const ElementType *type = typeOf(dtype);
+  return type ? type->name.data() : nullptr; // literals
+}
+size_t attnDTypeSize(AttnDType dtype) {
+  const ElementType *type = typeOf(dtype);
+  return type ? type->bytes() : 0;
+}
+
 void attnStatusFree(AttnStatus status) { std::free(status.message); }
 
 size_t attnTensorsCount(const AttnTensors *tensors) { return tensors ? tensors->map.size() : 0; }

@@ -51,6 +51,11 @@ def test_bfloat16_agrees_with_pytorch():
     assert (attn.bfloat16_bits(values) == theirs).all()
 
 
+def test_dtypes_are_those_of_the_runtime():
+    extension = pytest.importorskip("attn._attn", reason="the extension is not built")
+    assert {short: size for short, (_, size) in DTYPES.items()} == extension.dtypes()
+
+
 @pytest.mark.parametrize("short", DTYPES)
 def test_dtype_names(short):
     long = DTYPES[short][0]

@@ -1,0 +1,151 @@
+#include "attn_rt/Store.h"
+#include "capi/Objects.h"
+#include "support/Json.h"
+
+#include <algorithm>
+
+using namespace attn::rt;
+using namespace attn::rt::capi;
+
+/// A format by its text; codes without a word about their metadata have what is usual for rows of `dim`.
+static Result<Format> formatOf(const char *text, int64_t dim) {
+  if (!text)
+    return inputError("expected a format, got null");
+  std::optional<Format> format = Format::parse(text);
+  for (const std::string &per : {std::to_string(Format::defaultGroup(dim)), std::string("token")})
+    if (!format)
+      format = Format::parse(text + (" per " + per));
+  if (!format)
+    return inputError(std::string("expected a format, as in bf16, i4 per 64 or f8e4m3fn per head, got '") +
+                      text + "'");
+  if (const std::string fault = format->faultOf(dim); !fault.empty())
+    return inputError(fault);
+  return *format;
+}
+
+static Result<Store> storeOf(const AttnStore &given) {
+  const auto *const kind =
+      std::find(std::begin(storeWords), std::end(storeWords), given.store ? given.store : "");
+  if (kind == std::end(storeWords))
+    return inputError(std::string("expected dense, packed or paged, got '") +
+                      (given.store ? given.store : "") + "'");
+  Store store{.kind = static_cast<StoreKind>(kind - std::begin(storeWords)),
+              .page = given.page,
+              .ragged = given.ragged,
+              .heads = given.heads};
+  if (store.isPaged() ? given.page < 1 : given.page != 0)
+    return inputError("expected pages of at least 1 token, and none but in a paged store, got " +
+                      std::to_string(given.page));
+  const struct {
+    const char *name, *format;
+    int64_t dim;
+    StorePart &part;
+  } parts[] = {{"key", given.key, given.keyDim, store.keys},
+               {"value", given.value, given.valueDim, store.values}};
+  for (const auto &[name, text, dim, part] : parts) {
+    Result<Format> format = dim > 0 ? formatOf(text, dim) : inputError("expected features, got none");
+    if (!format)
+      return inputError(std::string(name) + ": " + format.error().message);
+    part.dim = dim;
+    part.format = *format;
+  }
+  return store;
+}
+
+AttnStatus attnStoreTensors(const AttnStore *store, AttnBytes **description) {
+  return guarded([&]() -> Status {
+    if (Status status = required("store, description", store, description); !status)
+      return status;
+    Result<Store> made = storeOf(*store);
+    if (!made)
+      return made.error();
+    Json tensors = Json::array();
+    for (const StoreTensor &tensor : made->data()) {
+      Json dims = Json::array();
+      for (const StoreDim &dim : tensor.dims)
+        dims.push_back(dim.size ? Json(std::string(sizeName(*dim.size))) : Json(dim.value));
+      tensors.push_back({{"name", tensor.name}, {"dtype", dtypeName(tensor.dtype)}, {"dims", dims}});
+    }
+    const Json json{{"key", made->keys.format.text()},
+                    {"value", made->values.format.text()},
+                    {"token_bytes", made->tokenBytes()},
+                    {"tensors", tensors}};
+    *description = new AttnBytes{dumpJson(json)};
+    return {};
+  });
+}
+
+/// Rows of a caller, each with metadata of its own.
+struct Rows {
+  Format format;
+  int64_t count;
+
+  static Result<Rows> of(const AttnRows *given) {
+    if (Status status = required("rows", given); !status)
+      return status.error();
+    if (given->dim < 1 || given->dim > 1 << 20)
+      return inputError("expected rows of 1 to 2^20 features, got " + std::to_string(given->dim));
+    Result<Format> format = formatOf(given->format, given->dim);
+    if (!format)
+      return format.error();
+    const auto each = static_cast<size_t>(given->dim) * sizeof(float);
+    const Rows rows{*format, static_cast<int64_t>(given->numbersSize / each)};
+    const struct {
+      const char *name;
+      const void *data;
+      size_t size;
+      int64_t row;
+    } parts[] = {{"numbers", given->numbers, given->numbersSize, static_cast<int64_t>(each)},
+                 {"meta", given->meta, given->metaSize, format->metaBytes(given->dim)},
+                 {"codes", given->codes, given->codesSize, format->rowBytes(given->dim)}};
+    for (const auto &[name, data, size, row] : parts) {
+      const auto wanted = static_cast<size_t>(rows.count * row);
+      if (size != wanted || (wanted && !data))
+        return inputError(std::string(name) + ": expected " + std::to_string(wanted) + " bytes for " +
+                          std::to_string(rows.count) + " rows of " + format->text() + ", got " +
+                          std::to_string(data ? size : 0));
+    }
+    return rows;
+  }
+};
+
+static uint8_t *rowOf(void *bytes, int64_t row, int64_t rowBytes) {
+  return bytes ? static_cast<uint8_t *>(bytes) + row * rowBytes : nullptr;
+}
+
+AttnStatus attnQuantizeRows(const AttnRows *rows, int64_t *notFinite) {
+  return guarded([&]() -> Status {
+    const Result<Rows> made = Rows::of(rows);
+    if (!made)
+      return made.error();
+    const Format &format = made->format;
+    const int64_t dim = rows->dim;
+    std::vector<float> row(static_cast<size_t>(dim));
+    int64_t clamped = 0;
+    for (int64_t i = 0; i < made->count; ++i) {
+      uint8_t *meta = rowOf(rows->meta, i, format.metaBytes(dim));
+      std::copy_n(rows->numbers + i * dim, dim, row.begin());
+      clamped += clampRow(format, row);
+      findMeta(format, row, meta);
+      quantizeRow(format, row, meta, rowOf(rows->codes, i, format.rowBytes(dim)));
+    }
+    if (notFinite)
+      *notFinite = clamped;
+    return {};
+  });
+}
+
+AttnStatus attnDequantizeRows(const AttnRows *rows) {
+  return guarded([&]() -> Status {
+    const Result<Rows> made = Rows::of(rows);
+    if (!made)
+      return made.error();
+    const Format &format = made->format;
+    const RowDecoder decoder(format);
+    for (int64_t i = 0; i < made->count; ++i)
+      decoder.decode(rowOf(rows->codes, i, format.rowBytes(rows->dim)),
+                     rowOf(rows->meta, i, format.metaBytes(rows->dim)),
+                     {rows->numbers + i * rows->dim, static_cast<size_t>(rows->dim)});
+    return {};
+  });
+}

@@ -44,6 +44,8 @@ if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from .describe.visibility import recent as recent
     from .describe.visibility import sink as sink
     from .describe.visibility import window as window
+    from .memory.codes import dequantize as dequantize
+    from .memory.codes import quantize as quantize
     from .memory.tensors import bfloat16_bits as bfloat16_bits
     from .memory.tensors import from_bfloat16_bits as from_bfloat16_bits
     from .run.attention import attend as attend
@@ -77,11 +79,13 @@ _LAZY: dict[str, str] = {
     "causal": "describe.visibility",
     "check": "run.checking",
     "compile": "run.kernels",
+    "dequantize": "memory.codes",
     "forbid_compiling": "compiler.artifacts",
     "from_bfloat16_bits": "memory.tensors",
     "heads": "describe.classes",
     "limit_kernels": "run.kernels",
     "load_bundle": "compiler.bundle",
+    "quantize": "memory.codes",
     "recent": "describe.visibility",
     "sample": "run.samples",
     "sink": "describe.visibility",

@@ -32,6 +32,9 @@ def build_info() -> dict[str, str]:
     `host_target` ("x86-64-v3", "x86-64-v2"), for which this process makes and loads host code; `host_abi`, its version;
     `ptxas`, a path, or "" where there is none."""
 
+def dtypes() -> dict[str, int]:
+    """The dtypes that there are, and their bytes."""
+
 def targets() -> list[str]:
     """Chips to compile for: sm_80, sm_89, sm_90a, sm_100a, sm_120a."""
 
@@ -81,6 +84,27 @@ def reference(
     """The float64 meaning (unstable part of the C API). `tensors`: names of the design's table; defaults are filled in
     (q_start, q_pos, <arg>.pos0, <arg>.rows). Gives `o` f64[rows, q_heads, value_dim] and `lse` f64[rows, q_heads] as
     (dtype, shape, bytes); of an operation on a cache the tensors it leaves. `threads` 0: one per core."""
+
+def store_tensors(
+    *,
+    store: Literal["dense", "packed", "paged"],
+    page: int = 0,
+    ragged: bool = False,
+    heads: int,
+    key_dim: int,
+    value_dim: int,
+    key: str,
+    value: str,
+) -> str:
+    """JSON: the tensors that a KV operand's store has in these formats ("bf16", "f8e4m3fn per head", "i4 per 64", "i4"),
+    as attn-c/Runtime.h says. `heads` 0: as many as its head class has."""
+
+def quantize(format: str, dim: int, numbers: Buffer, meta: Buffer, codes: Buffer) -> int:
+    """Rows of `dim` f32 to codes, as kernels do it. `meta`: each row's behind the other's, written where the format
+    finds it by token, else read. Gives how many numbers were not finite; they are clamped."""
+
+def dequantize(format: str, dim: int, codes: Buffer, meta: Buffer, numbers: Buffer) -> None:
+    """The way back, into f32."""
 
 class View:
     """Memory of anything with `__dlpack__` or the buffer protocol, which it keeps alive; nothing is copied. `stream`
@@ -339,12 +363,18 @@ class CacheKernels:
         layers: int = 1,
         k_layer_bytes: int = 0,
         v_layer_bytes: int = 0,
+        k_meta: int = 0,
+        v_meta: int = 0,
+        k_meta_layer_bytes: int = 0,
+        v_meta_layer_bytes: int = 0,
+        status: int = 0,
         head_class: int = 0,
         new_tokens: int,
         copied_tokens: int,
     ) -> None:
         """Room for such movements, and where the pages are: addresses of the device's memory; the host device takes
-        any memory of this process, which has to outlive this object."""
+        any memory of this process, which has to outlive this object. Metadata is that of codes; `status` an i32 that
+        counts numbers which were not finite."""
     def execute(
         self,
         movement: Movement,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .description import Description
 
 _CELLS = 96  # along the longer side
-_COLOURS = ("#2f6fb0", "#c0632b", "#3c8d5a", "#8a5cab", "#a8923a")
+COLOURS = ("#2f6fb0", "#c0632b", "#3c8d5a", "#8a5cab", "#a8923a")
 _MOST = 1 << 28  # pairs of a row and a token that are looked at
 
 
@@ -35,7 +35,7 @@ def draw(spec: Description, q_len: int, kv_len: int | Mapping[str, int]) -> str:
     size = min(12.0, 900 / -(-total // cell))
     body, top, width = [], 24.0, 0.0
     for (name, see), end in zip(panels, ends, strict=True):
-        body.append(_text(8, top, f"{name}: {see!r}" if name else spec.name, weight="bold"))
+        body.append(label(8, top, f"{name}: {see!r}" if name else spec.name, weight="bold"))
         top += 22
         left, pos0 = 8.0, 0
         stores = _stores(spec, name)
@@ -44,11 +44,11 @@ def draw(spec: Description, q_len: int, kv_len: int | Mapping[str, int]) -> str:
             if store is stores[-1] and store.head_class:
                 pos0 += total - end  # a class that keeps fewer tokens keeps the last
             seen = store.see if see is None else store.see & see
-            label = f"{store.name} see {store.see!r}"
+            title = f"{store.name} see {store.see!r}"
             states = _states(seen, total - q_len, q_len, pos0, tokens, cell)
-            body.append(_text(left, top, label))
-            body.append(_panel(states, left, top + 6, size, _COLOURS[i % len(_COLOURS)]))
-            left += max(size * states.shape[1], 7.2 * len(label)) + 16
+            body.append(label(left, top, title))
+            body.append(_panel(states, left, top + 6, size, COLOURS[i % len(COLOURS)]))
+            left += max(size * states.shape[1], 7.2 * len(title)) + 16
             pos0 += tokens
         width = max(width, left)
         top += 6 + size * -(-q_len // cell) + 30
@@ -56,7 +56,7 @@ def draw(spec: Description, q_len: int, kv_len: int | Mapping[str, int]) -> str:
     note = (
         f"{q_len} rows downwards, tokens to the right; a cell is {unit}, pale where only some of it is seen"
     )
-    body.append(_text(8, top, note + ("; the score function may hide more" if spec.score else "")))
+    body.append(label(8, top, note + ("; the score function may hide more" if spec.score else "")))
     width, height = max(width, 7.2 * len(note)), top + 12
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
@@ -114,7 +114,7 @@ def _panel(states: numpy.ndarray, left: float, top: float, size: float, colour: 
     return "\n".join(parts)
 
 
-def _text(x: float, y: float, text: str, weight: str = "normal") -> str:
+def label(x: float, y: float, text: str, weight: str = "normal") -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-family="monospace" font-size="12" font-weight="{weight}">'
         f"{escape(text)}</text>"

@@ -67,7 +67,8 @@ def spec_text(spec: Description) -> str:
         width = "" if spec.value_dim == spec.head_dim else f"value_dim = {spec.value_dim}, "
         held = spec.kv_heads if store.head_class is None else "?"
         ragged = "ragged, " if store.ragged else ""
-        kv = f"!attn.kv<{store.layout()}, {ragged}heads = {held}, dim = {spec.head_dim}, {width}key = {dtype}, value = {dtype}>"
+        key, value = (format.mlir() for format in store.formats())
+        kv = f"!attn.kv<{store.layout()}, {ragged}heads = {held}, dim = {spec.head_dim}, {width}key = {key}, value = {value}>"
         if kv not in stores:
             stores[kv] = aliases(store.kind)
             head.append(f"!{stores[kv]} = {kv}")

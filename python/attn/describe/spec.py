@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..errors import SpecError, closest, expected
 from ..memory.dtypes import storage_name
+from ..memory.formats import part_names
 from . import checks
 from .classes import HeadClasses
 from .stores import Store
@@ -33,7 +34,8 @@ class Spec:
     kv_heads     KV heads
     head_dim     features of queries and keys, a multiple of 8 from 8 to 256
     value_dim    features of values and output, likewise; by default head_dim
-    dtype        of queries, keys, values and output: "bfloat16" or "float16", or PyTorch's or NumPy's of that name
+    dtype        of queries and output, and of keys and values that are not stored as codes: "bfloat16" or "float16", or
+                 PyTorch's or NumPy's of that name
     kv           the operands, one or more of `Dense`, `Packed`, `Paged`
     see          the visibility of the operands that have none of their own
     heads        head classes, `attn.heads(...)`: KV heads that see less. Which head is in which class is data
@@ -206,12 +208,22 @@ class Spec:
                 legal = f"the dtype of the queries, {self.dtype!r}"
                 raise expected(SpecError, f"kv[{i}].dtype", legal, store.dtype, nearest=repr(self.dtype))
             self._check_class(f"kv[{i}].head_class", store.head_class)
-            kv.append(store)
+            kv.append(self._settled(f"kv[{i}]", store))
         if self.see is not None and all(store.see is not None for store in self.kv):
             raise SpecError(
                 "see: expected None, as every operand has a visibility of its own, which it would not change"
             )
         return tuple(kv)
+
+    def _settled(self, where: str, store: Store) -> Store:
+        if not (store.key or store.value):
+            return store
+        from .._attn import Failure
+
+        try:
+            return store.settled(self.head_dim, self.value_dim)
+        except Failure as failure:
+            raise SpecError(f"{where}.{failure.message}") from None
 
     def _check_visible(self) -> None:
         by_class = {name: see.is_empty() for name, see in self.heads.classes} if self.heads else {"": False}
@@ -276,5 +288,9 @@ def _store_text(store: Store) -> str:
     page = f"page_size={store.page_size}, " if store.kind == "paged" else ""  # type: ignore[attr-defined]
     only = ", ragged=True" if store.ragged else ""
     only += f", head_class={store.head_class!r}" if store.head_class else ""
+    for part in ("key", "value"):
+        for name in part_names(part):
+            if (value := getattr(store, name)) is not None:
+                only += f", {name}={value!r}"
     dims = f", dims={store.dims!r}" if store.dims != ("batch", "kv_len") else ""
     return f"{type(store).__name__}({page}name={store.name!r}, see={store.see!r}{only}{dims})"

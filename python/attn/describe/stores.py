@@ -7,6 +7,10 @@ length, the position of its first token and the rows that see it. Its tensors, f
     Packed    kv.k, kv.v: [tokens, heads, dim], kv.start: int32 [instances + 1]
     Paged     kv.k_pages, kv.v_pages: [pages, page_size, heads, dim], kv.block_table: int32 [instances, max_pages]
 
+Keys and values that are codes (key="int4") have metadata beside them: `kv.k_meta` f16 [..., groups, 2] with scale and
+zero of integers, `kv.k_scales` f32 of floats; values likewise. Of each head's line of codes it is [..., heads], in pages
+[pages, heads, page_size], so that what a head needs of a page lies together.
+
 and in all of them kv.lengths, kv.pos0: int32 [instances], and optionally kv.rows: int32 [instances, 2]. Ragged ones have
 a length and pages for each head: kv.lengths [instances, heads], kv.block_table [instances, heads, max_pages].
 (Source: include/attn/Dialect/Attn/IR/AttnTypes.td.)
@@ -18,7 +22,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..errors import SpecError, expected
-from ..memory.dtypes import storage_name
+from ..memory.dtypes import short_name, storage_name
+from ..memory.formats import Description, Format, describe_store, part_names, read_format
 from . import checks
 from .visibility import Visibility, check_visibility
 
@@ -30,6 +35,10 @@ class Store:
     name        of the operand and the prefix of its tensors; by default `kv`, or `kv0`, `kv1`, ... of several
     see         what rows see of it; by default the `see` of the Spec
     dtype       of keys and values, "bfloat16" or "float16"; by default, and at present always, the Spec's
+    key, value  how they are stored, where that is not `dtype`: "int8", "int4", "int2", "fp8_e4m3", "fp8_e5m2"
+    key_group, value_group    of integers, how many neighbouring features share a scale and a zero: 16, 32, 64, 128, or
+                all of them; by default all, at most 128
+    key_scales, value_scales  of fp8, what shares a scale: "tensor", "head", or by default "token" (of one head)
     ragged      whether every KV head has a length and pages of its own; slice h of a page is head h's, and a token's
                 position is its place in its head's list
     head_class  the head class that alone sees it and whose heads alone it holds, in their order
@@ -41,6 +50,12 @@ class Store:
     name: str | None = None
     see: Visibility | None = None
     dtype: str | None = None
+    key: str | None = None
+    value: str | None = None
+    key_group: int | None = None
+    value_group: int | None = None
+    key_scales: str | None = None
+    value_scales: str | None = None
     ragged: bool = False
     head_class: str | None = None
     dims: tuple[str, str] = ("batch", "kv_len")
@@ -55,6 +70,8 @@ class Store:
             check_visibility(f"{where}(see)", self.see)
         if self.dtype is not None:
             object.__setattr__(self, "dtype", storage_name(f"{where}(dtype)", self.dtype))
+        for part in ("key", "value"):
+            self._format(part, where + "({})")
         checks.boolean(f"{where}(ragged)", self.ragged)
         if self.head_class is not None and not (isinstance(self.head_class, str) and self.head_class):
             raise expected(SpecError, f"{where}(head_class)", "the name of a head class", self.head_class)
@@ -67,6 +84,54 @@ class Store:
     def layout(self) -> str:
         """As the text says it: dense, packed or paged<16>."""
         return self.kind
+
+    def _format(self, part: str, where: str = "{}") -> Format | None:
+        given = tuple(getattr(self, name) for name in part_names(part))
+        return read_format(part_names(part, where), given)
+
+    def formats(self) -> tuple[Format, Format]:
+        """Of keys and values."""
+        plain = Format(short_name(self.dtype) or "bf16")
+        return self._format("key") or plain, self._format("value") or plain
+
+    def description(self, kv_heads: int, head_dim: int, value_dim: int) -> Description:
+        """Which tensors it has; of so many heads, unless it holds those of a class alone. Raises the extension's
+        Failure where its formats and sizes do not go together."""
+        key, value = self.formats()
+        heads = 0 if self.head_class else kv_heads
+        page = getattr(self, "page_size", 0)
+        return describe_store(
+            self.kind, page, self.ragged, heads, head_dim, value_dim, key.text(), value.text()
+        )
+
+    def svg(self, *, kv_heads: int, head_dim: int, value_dim: int | None = None) -> str:
+        """A picture of how keys and values of so many heads lie in memory: a page, or the first tokens."""
+        from .page_pictures import draw_page
+
+        heads = checks.integer("kv_heads", kv_heads, 1, checks.MAX_HEADS)
+        key_dim = checks.features("head_dim", head_dim)
+        dims = key_dim, key_dim if value_dim is None else checks.features("value_dim", value_dim)
+        return draw_page(self, self._checked_description(heads, dims), heads, dims)
+
+    def _checked_description(self, heads: int, dims: tuple[int, int]) -> Description:
+        from .._attn import Failure
+
+        try:
+            return self.description(heads, *dims)
+        except Failure as failure:
+            part, _, why = failure.message.partition(": ")
+            raise SpecError(f"{type(self).__name__}({part}): {why}") from None
+
+    def settled(self, head_dim: int, value_dim: int) -> Store:
+        """With what its formats left open, so that equal stores are equal."""
+        changes: dict[str, object] = {}
+        if self.key or self.value:
+            found = self.description(1, head_dim, value_dim)
+            for part, name, format in (("key", self.key, found.key), ("value", self.value, found.value)):
+                if name:
+                    per = format.per or ""
+                    changes |= {f"{part}_group": int(per)} if per.isdigit() else {f"{part}_scales": per}
+        return replace(self, **changes) if changes else self
 
     def resolved(self, **given: object) -> Store:
         """With what it left to the Spec."""

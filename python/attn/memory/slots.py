@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from .. import _attn
 from ..errors import TensorError, given
-from .dtypes import DTYPES, no_floats, short_name
+from .dtypes import DTYPES, is_dtype, no_floats, short_name
+from .formats import describe_argument
 
 # dtype, shape, strides, device, writable, needs a gradient: as the tensor's library gives them.
 Signature = tuple
@@ -45,18 +46,9 @@ def tensors_of(manifest: dict) -> dict[str, Slot]:
     for argument in manifest["arguments"]:
         name = argument["name"]
         if argument["role"] == "kv":
-            front = {
-                "paged": (f"{name}.pages", argument.get("page", 0)),
-                "dense": (f"{name}.instances", f"{name}.tokens"),
-                "packed": (f"{name}.tokens",),
-            }[argument["store"]]
-            middle = argument.get("kv_heads") or f"{name}.heads"
-            suffix = "_pages" if argument["store"] == "paged" else ""
-            for letter, part in (("k", "key"), ("v", "value")):
-                dims = (*front, middle, argument[f"{part}_dim"])
-                known[f"{name}.{letter}{suffix}"] = Slot(
-                    f"{name}.{letter}{suffix}", argument[f"{part}_dtype"], dims
-                )
+            for part, dtype, extents in describe_argument(argument).tensors:
+                dims = tuple(f"{name}.{dim}" if isinstance(dim, str) else dim for dim in extents)
+                known[f"{name}.{part}"] = Slot(f"{name}.{part}", dtype, dims)
         elif argument["role"] not in ("query", "classes"):
             known[name] = Slot(name, argument["dtype"], tuple(argument["dims"]))
     return (
@@ -181,8 +173,7 @@ def contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 def check(slot: Slot, signature: Signature, sizes: dict[str, int], device: str) -> int:
     """Bytes of the tensor. Refuses what the kernel would misread; `sizes` are those the plan was made for."""
     found, name = seen(signature), {"o": "out"}.get(slot.name, slot.name)
-    bits = found.dtype == "u16" and slot.dtype == "bf16"  # NumPy has no bfloat16 (tensors.py)
-    if (found.dtype != slot.dtype and not bits) or not _fits(slot, found.shape, sizes):
+    if not is_dtype(found.dtype, slot.dtype) or not _fits(slot, found.shape, sizes):
         hint = no_floats(found.dtype) if slot.dtype == "f32" else ""
         raise TensorError(f"{name}: expected {slot.legal(sizes)}, got {found.text()}{hint}")
     if found.device != device:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy
 
 from ..errors import PlanError, closest, expected, given
-from .dtypes import short_name
+from .dtypes import is_dtype, short_name
 from .slots import Slot
 
 _SUFFIXES = ("lengths", "pos0", "rows", "block_table", "start")
@@ -62,9 +62,7 @@ def _described(name: str, tensor: object, wanted: str) -> tuple[str, tuple[int, 
         shape = None
     if short is None or shape is None:
         raise expected(PlanError, name, "a tensor, or (dtype, shape)", tensor)
-    if short == "u16" and wanted == "bf16":
-        short = wanted  # NumPy has no bfloat16 (tensors.py)
-    return short, shape
+    return wanted if is_dtype(short, wanted) else short, shape
 
 
 def int32_array(name: str, values: object) -> numpy.ndarray:

@@ -36,16 +36,18 @@ def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def as_numpy(name: str, tensor: Any) -> Any:
-    """A contiguous array of a tensor on the CPU, or of a list of integers; bfloat16 by its bits, integers as int32."""
+    """A contiguous array of a tensor on the CPU, or of a list of integers; bfloat16 and floats of 8 bits by their bits,
+    integers as int32."""
     import numpy
 
     try:
         if _is_torch(tensor):
             torch = sys.modules["torch"]
             tensor = tensor.detach()
-            array = (
-                tensor.contiguous().view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor
-            ).numpy()
+            bits = {torch.bfloat16: torch.uint16}.get(tensor.dtype)
+            if tensor.dtype.itemsize == 1 and tensor.dtype.is_floating_point:
+                bits = torch.uint8
+            array = (tensor.contiguous().view(bits) if bits is not None else tensor).numpy()
         elif hasattr(tensor, "__dlpack__") and not isinstance(tensor, numpy.ndarray):
             array = numpy.from_dlpack(tensor)
         else:

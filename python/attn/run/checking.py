@@ -11,10 +11,9 @@ import numpy
 
 from .. import _attn
 from ..describe.spec import Spec
-from ..describe.stores import Store
 from ..errors import CheckError, SpecError, TensorError, expected
 from ..memory.devices import checked_host, failed
-from ..memory.dtypes import DTYPES, short_name
+from ..memory.dtypes import DTYPES, is_dtype, short_name
 from ..memory.tensors import as_numpy, from_bfloat16_bits
 from .kernel import Kernel
 from .kernels import compile
@@ -109,9 +108,9 @@ def check(
     elif dims:
         raise expected(SpecError, next(iter(dims)), "no sizes beside tensors, which have theirs", dims)
     tensors = {name: as_numpy(name, tensor) for name, tensor in tensors.items()}
-    _require(spec, tensors)
     device = checked_host(seed=seed, shuffle=shuffle)
     kernel = compile(spec, target=target, schedule=schedule, device=device, checked=True)
+    _require(kernel, tensors)
     plan = kernel.plan(tensors, strategy=strategy, blocks=blocks, fixed_split=fixed_split)
     start = time.perf_counter()
     out, lse = _run(spec, kernel, plan, device, tensors)
@@ -120,7 +119,11 @@ def check(
     dtype = short_name(spec.dtype)
 
     try:
-        wanted = _attn.reference(spec.mlir(), {name: _described(array) for name, array in tensors.items()})
+        described = {
+            name: _described(kernel._tensors[name].dtype if name in kernel._tensors else None, array)
+            for name, array in tensors.items()
+        }
+        wanted = _attn.reference(spec.mlir(), described)
     except _attn.Failure as failure:
         raise failed(failure, TensorError) from None
     rel_err, worst = relative_error(_doubles(out, dtype), _array(wanted["o"]))
@@ -200,26 +203,18 @@ def _difference(got: numpy.ndarray, wanted: numpy.ndarray) -> numpy.ndarray:
     return numpy.where(numpy.isnan(got) | numpy.isnan(wanted), numpy.inf, difference)
 
 
-def _require(spec: Spec, tensors: Mapping[str, Any]) -> None:
+def _require(kernel: Kernel, tensors: Mapping[str, Any]) -> None:
     """What planning does not miss."""
-    for name in ("q", *(name for store in spec.operands for name in _names(store)), *_extras(spec)):
+    for name in ("q", *kernel._own, *kernel.extras):
         if name not in tensors:
             raise TensorError(f"{name}: expected among the tensors, got {', '.join(tensors) or 'none'}")
 
 
-def _extras(spec: Spec) -> list[str]:
-    return [name for name, _ in spec.tensors] + ["sink_logits"] * spec.sink_logits
-
-
-def _names(store: Store) -> tuple[str, str]:
-    pages = "_pages" if store.kind == "paged" else ""
-    return f"{store.name}.k{pages}", f"{store.name}.v{pages}"
-
-
-def _described(array: numpy.ndarray) -> tuple:
-    """What the extension takes: dtype, shape and memory."""
-    dtype = short_name(array.dtype)
-    return "bf16" if dtype == "u16" else dtype, array.shape, array
+def _described(dtype: str | None, array: numpy.ndarray) -> tuple:
+    """What the extension takes: dtype, shape and memory. `dtype`: what the description has, where the array may hold
+    its bits."""
+    found = short_name(array.dtype)
+    return dtype if dtype and is_dtype(found, dtype) else found, array.shape, array
 
 
 def _array(tensor: tuple) -> numpy.ndarray:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy
 
 from .. import _attn
 from ..compiler.requests import Request
-from ..errors import CompileError, DeviceError, PlanError, TensorError, closest, expected
+from ..errors import CompileError, DeviceError, PlanError, TensorError, closest, expected, given
 from ..memory import devices
 from ..memory.devices import device_name, failed, stream_number
 from ..memory.slots import Look, tensors_of
@@ -45,7 +45,12 @@ class Code:
         """Names of the tensors that a run takes beside q and the operands: sinks, biases."""
         # A run looks at all that the description takes, and binds what kernels read. Where in a list (q, operands'
         # tensors, extras, o, lse, slot_heads) the tensor of each slot stands, and those that nobody reads.
-        self._own = [name for name in self._tensors if name.partition(".")[0] in self._operands]
+        self._parts = {
+            operand: [name for name in self._tensors if name.startswith(f"{operand}.")]
+            for operand in self._operands
+        }
+        """The tensors of each operand: keys, values, and their metadata where they are codes."""
+        self._own = [name for parts in self._parts.values() for name in parts]
         last = [name for name in ("o", "lse", "slot_heads") if name in native.slots]
         order = ["q", *self._own, *self.extras, *last]
         self._order = [order.index(slot.name) for slot in self._slots]
@@ -122,6 +127,29 @@ class Code:
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None
         return Prepared(native, sizes | {"rows": native.rows}, classes)
+
+    def _of_operand(self, name: str, operand: object) -> Iterator[tuple[str, object]]:
+        """The tensors of a KV operand with their names: given in order, or by what they are called behind the point."""
+        parts = self._parts[name]
+        names = [part.partition(".")[2] for part in parts]
+        if isinstance(operand, Mapping):
+            for given_name in operand:
+                if given_name not in names:
+                    nearest = closest(given_name, names)
+                    raise expected(
+                        TensorError, name, f"one of {', '.join(names)}", given_name, nearest=nearest
+                    )
+            for part, short in zip(parts, names, strict=True):
+                if short not in operand:
+                    raise TensorError(f"{part}: expected beside {', '.join(operand) or 'nothing'}, got none")
+            return zip(parts, (operand[short] for short in names), strict=True)
+        if isinstance(operand, (tuple, list)) and len(operand) == len(parts):
+            return zip(parts, operand, strict=True)
+        if len(parts) == 2:
+            raise TensorError(f"{name}: expected (keys, values) or PagedCache.layer(i), got {given(operand)}")
+        found = f"{len(operand)} tensors" if isinstance(operand, (tuple, list)) else given(operand)
+        legal = f"({', '.join(names)}), these by name, or PagedCache.layer(i)"
+        raise TensorError(f"{name}: expected {legal}, got {found}")
 
     def _check_unread_classes(self, classes: Sequence[int]) -> None:
         """Where all classes see alike, kernels do not ask which head is in which."""

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from .. import _attn
-from ..errors import PlanError, TensorError, closest, expected, given
+from ..errors import PlanError, TensorError, closest, expected
 from ..memory import devices
 from ..memory.devices import failed
 from ..memory.slots import NOTHING, check, is_traced, look
@@ -116,7 +116,8 @@ class Kernel(Code):
         """Attention of one layer.
 
         q           [rows, q_heads, head_dim], contiguous, where the kernel runs
-        operands    of each KV operand (keys, values), shaped as it was planned; or one PagedCache.layer(i)
+        operands    of each KV operand (keys, values), shaped as it was planned, with the metadata of codes behind them
+                    (keys, values, k_meta, v_meta), or these tensors by name; or one PagedCache.layer(i)
         plan        the last positional argument, or by name
         out, lse    where results go: [rows, q_heads, value_dim] of q's dtype, float32 [rows, q_heads]
         return_lse  gives (out, lse) instead of out; lse is the natural logarithm, -inf where a row sees nothing
@@ -220,12 +221,8 @@ class Kernel(Code):
                 f"{len(operands)} between q and plan"
             )
         for name, operand in zip(self._operands, operands, strict=True):
-            if not isinstance(operand, (tuple, list)) or len(operand) != 2:
-                raise TensorError(
-                    f"{name}: expected (keys, values) or PagedCache.layer(i), got {given(operand)}"
-                )
-            looks.append(look(f"{name}.k", operand[0], stream, keep))
-            looks.append(look(f"{name}.v", operand[1], stream, keep))
+            for part, tensor in self._of_operand(name, operand):
+                looks.append(look(part, tensor, stream, keep))
 
     def _look_extras(self, tensors: dict, looks: list, stream: int, keep: list) -> None:
         for name in self.extras:

@@ -18,7 +18,9 @@ from ..describe.checks import integer
 from ..describe.spec import Spec
 from ..describe.stores import Store
 from ..errors import SpecError, closest, expected
+from ..memory.codes import describe_format
 from ..memory.tensors import bfloat16_bits
+from .sample_numbers import coded_numbers, normal_numbers
 
 NO_PAGE = 2**31 - 1
 
@@ -264,24 +266,22 @@ class Sampler:
             else:
                 places.append(first[instance] + token)
         heads = self._heads(store)
-        for part, dim in (("k", spec.head_dim), ("v", spec.value_dim)):
+        for part, dim, format in zip("kv", (spec.head_dim, spec.value_dim), store.formats(), strict=True):
             name = f"{store.name}.{part}{suffix}"
-            self.tensors[name] = self._normal(name, (*shape, heads, dim), spec.dtype, places)
+            if format.is_plain:
+                self.tensors[name] = self._normal(name, (*shape, heads, dim), spec.dtype, places)
+            else:
+                random = self._random(name)
+                numbers = normal_numbers(random, (*shape, heads, dim), places)
+                codes, meta = coded_numbers(random, describe_format(format, dim), numbers, bool(suffix))
+                self.tensors[name] = codes
+                kind = "meta" if meta.dtype == numpy.float16 else "scales"
+                self.tensors[f"{store.name}.{part}_{kind}"] = meta
 
     def _put(self, store: Store, part: str, values: numpy.ndarray) -> None:
         self.tensors[f"{store.name}.{part}"] = values.astype(numpy.int32)
 
     def _normal(self, name: str, shape: tuple, dtype: str, places: list | None = None) -> numpy.ndarray:
-        """Standard normal numbers; with `places` (over the dimensions before the last two, one list for all heads or
-        one for each) only there, else NaN."""
-        random = self._random(name)
         self._check_memory(name, math.prod(shape))
-        if places is None:
-            values = random.standard_normal(shape, numpy.float32)
-        else:
-            values = numpy.full((int(numpy.prod(shape[:-2])), *shape[-2:]), numpy.nan, numpy.float32)
-            for h, place in enumerate(places):
-                heads = slice(None) if len(places) == 1 else slice(h, h + 1)
-                values[place, heads] = random.standard_normal(values[place, heads].shape, numpy.float32)
-            values = values.reshape(shape)
+        values = normal_numbers(self._random(name), shape, places)
         return bfloat16_bits(values) if dtype == "bfloat16" else values.astype(dtype)

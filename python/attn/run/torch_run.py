@@ -19,15 +19,16 @@ def run(
     tensors: list[Tensor],
     classes: list[int],
 ) -> tuple[Tensor, Tensor]:
-    """`Kernel.run` with `Plan.handle`. `operands`: keys and values of each; `tensors`: what the description
+    """`Kernel.run` with `Plan.handle`. `operands`: keys, values and metadata of each; `tensors`: what the description
     takes besides, in its order; `classes` of this layer's KV heads, empty where they have none. Gives o [rows, q_heads,
     value_dim] and lse f32[rows, q_heads] ([0] of a description without)."""
     planned = living_plan(plan)
     kernel = planned.kernel
-    pairs = list(zip(operands[::2], operands[1::2], strict=True))
+    rest = iter(operands)
+    given = [[next(rest) for _ in parts] for parts in kernel._parts.values()]
     named = dict(zip(kernel.extras, tensors, strict=True))
     returns_lse = "lse" in kernel.slots
-    out = kernel.run(q, *pairs, planned, return_lse=returns_lse, classes=classes or None, **named)
+    out = kernel.run(q, *given, planned, return_lse=returns_lse, classes=classes or None, **named)
     return out if returns_lse else (out, q.new_empty(0, dtype=torch.float32))
 
 
@@ -56,14 +57,15 @@ def run_plan(
 ) -> object:
     """`Kernel.run` as compiled code and fake tensors see it."""
     refuse_gradients(q=q)
-    if len(operands) == 1 and hasattr(operands[0], "keys"):
-        pairs = [operands[0].k, operands[0].v]
+    if len(operands) == 1 and hasattr(operands[0], "tensors"):
+        given = list(operands[0].tensors().values())
     else:
-        pairs = [tensor for operand in operands for tensor in operand]
+        named = zip(kernel._parts, operands, strict=True)
+        given = [tensor for name, operand in named for _, tensor in kernel._of_operand(name, operand)]
     extras = [tensors[name] for name in kernel.extras]
-    if not all(isinstance(tensor, Tensor) for tensor in (*pairs, *extras)):
+    if not all(isinstance(tensor, Tensor) for tensor in (*given, *extras)):
         raise TensorError("q: a tensor without memory of its own, beside others that have some")
-    result, of_rows = torch.ops.attn.run(q, pairs, plan.handle, extras, list(classes or ()))
+    result, of_rows = torch.ops.attn.run(q, given, plan.handle, extras, list(classes or ()))
     result = result if out is None else out.copy_(result)
     of_rows = of_rows if lse is None else lse.copy_(of_rows)
     return (result, of_rows) if return_lse else result

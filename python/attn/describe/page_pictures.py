@@ -1,0 +1,94 @@
+"""Pictures of how keys and values lie in memory, as SVG."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..memory.dtypes import DTYPES
+from ..memory.formats import Description
+from .pictures import COLOURS, label
+
+if TYPE_CHECKING:
+    from .stores import Store
+
+_WIDTH = 720.0  # of a token's keys in 16 bits, all heads: every line is drawn to this scale
+_LINES = 16
+_STEP = 11.0
+
+
+class _Block(NamedTuple):
+    """Lines of a tensor in the order of memory, of equal cells; the first head's are the first line or the first cells."""
+
+    lines: int
+    cells: int
+    cell_bytes: int
+    by_head: bool
+    says: str
+
+
+def draw_page(store: Store, found: Description, heads: int, dims: tuple[int, int]) -> str:
+    """A page, or the first tokens of another store: a block for each tensor, whose lines are as long as they have bytes,
+    the first head's dark."""
+    scale = _WIDTH / (2 * heads * max(dims))
+    plain, stored = 2 * sum(dims), ", ".join(dict.fromkeys((found.key.text(), found.value.text())))
+    share = f", {found.token_bytes / plain:.2f} of the {plain} in 16 bits"
+    says = f"{found.token_bytes} bytes a token of one head" + (share if found.token_bytes != plain else "")
+    body = [label(8, 24, f"{store.layout()}: {stored}", weight="bold"), label(8, 44, says)]
+    top = 72.0
+    for index, (name, dtype, extents) in enumerate(found.tensors):
+        sizes = [heads if extent == "heads" else extent for extent in extents]
+        part = "kv".index(name[0])
+        block = _block(index < 2, found, part, sizes, DTYPES[dtype][1], getattr(store, "page_size", 0))
+        body.append(label(8, top, f"{name}: {DTYPES[dtype][0]} [{', '.join(map(str, sizes))}]; {block.says}"))
+        height = _STEP * min(block.lines, _LINES)
+        if index < 2:
+            body.append(_frame(top + 6, 2 * heads * dims[part] * scale, height))
+        body.append(_draw(block, top + 6, scale, COLOURS[part]))
+        top += 6 + height + 24
+    body.append(
+        label(8, top, "lines in the order of memory, the first head's dark; framed what 16 bits would take")
+    )
+    top += 12
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {top:.0f}" width="760" height="{top:.0f}" '
+        'shape-rendering="crispEdges">\n<rect width="100%" height="100%" fill="#ffffff"/>\n'
+        + "\n".join(body)
+        + "\n</svg>\n"
+    )
+
+
+def _block(codes: bool, found: Description, part: int, sizes: list, itemsize: int, page: int) -> _Block:
+    tokens = page or _LINES
+    if codes:
+        heads, elements = sizes[-2:]
+        return _Block(tokens, heads, elements * itemsize, False, "a line for each token")
+    format = (found.key, found.value)[part]
+    if format.per in ("head", "tensor"):
+        return _Block(1, sizes[0], itemsize, False, "given by the caller")
+    inner = sizes[-2] * sizes[-1] if format.code.startswith("i") else 1
+    front = sizes[:-2] if format.code.startswith("i") else sizes
+    if page:
+        return _Block(front[1], tokens, inner * itemsize, True, "a line for each head")
+    return _Block(tokens, front[-1], inner * itemsize, False, "a line for each token")
+
+
+def _frame(top: float, width: float, height: float) -> str:
+    return (
+        f'<rect x="8.0" y="{top:.1f}" width="{width:.1f}" height="{height - 2:.1f}" fill="#f2f2f2" stroke="#999999" '
+        'stroke-width="0.5"/>'
+    )
+
+
+def _draw(block: _Block, top: float, scale: float, colour: str) -> str:
+    width, parts = max(block.cell_bytes * scale, 0.5), []
+    for line in range(min(block.lines, _LINES)):
+        for begin, end, dark in ((0, 1, True), (1, block.cells, False)):
+            if block.by_head:
+                begin, end, dark = (0, block.cells, line == 0) if dark else (0, 0, False)
+            if begin < end:
+                parts.append(
+                    f'<rect x="{8 + begin * width:.1f}" y="{top + line * _STEP:.1f}" '
+                    f'width="{(end - begin) * width:.1f}" height="{_STEP - 2:.1f}" fill="{colour}"'
+                    + ("/>" if dark else ' fill-opacity="0.3"/>')
+                )
+    return "\n".join(parts)

@@ -1,0 +1,143 @@
+"""Rows of numbers as codes, and back: as kernels do it, on the CPU (attn_rt/Format.h)."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy
+
+from .. import _attn
+from ..errors import SpecError, TensorError, expected
+from .devices import failed
+from .dtypes import DTYPES, is_dtype, numpy_name, short_name
+from .formats import NAMES, Description, Format, describe_store, read_format
+from .tensors import as_numpy, from_bfloat16_bits
+
+
+def quantize(
+    rows: Any, format: str, *, group: int | None = None, scales: str | None = None
+) -> tuple[Any, Any]:
+    """Codes and metadata of rows `[..., heads, dim]`, NumPy's or PyTorch's on the CPU, as a store holds them.
+
+    format  "int8", "int4", "int2": codes uint8 [..., heads, dim * bits / 8], metadata float16 [..., heads, groups, 2],
+            scale and zero; "fp8_e4m3", "fp8_e5m2": codes [..., heads, dim], metadata float32
+    group   of integers, as of attn.Paged
+    scales  of fp8: "token", metadata [..., heads]; "head", [heads]; "tensor", [1]
+
+    A paged store has metadata of each line in another order, [pages, heads, page_size, ...]. Numbers that are not finite
+    are clamped, NaN is 0. Errors: SpecError, TensorError.
+    """
+    numbers = _numbers("rows", rows)
+    found = describe_format(_named(format, group, scales), numbers.shape[-1])
+    codes, meta = quantize_rows(found, numbers)
+    return _like(rows, codes, found), _like(rows, meta)
+
+
+def dequantize(
+    codes: Any, meta: Any, format: str, *, group: int | None = None, scales: str | None = None
+) -> Any:
+    """The numbers, float32 [..., heads, dim], that codes and metadata stand for, which are as `quantize` gives them."""
+    packed, named = _bytes("codes", codes), _named(format, group, scales)
+    found = describe_format(named, packed.shape[-1] * _per_byte(named))
+    return _like(codes, dequantize_rows(found, packed, as_numpy("meta", meta)))
+
+
+def _named(format: str, group: int | None, scales: str | None) -> Format:
+    named = read_format(("format", "group", "scales"), (format, group, scales))
+    if named is None:
+        raise expected(SpecError, "format", f"one of {', '.join(NAMES)}", format)
+    return named
+
+
+def describe_format(format: Format, dim: int) -> Description:
+    """Of a packed store whose keys and values are in it, rows of so many features. Errors: SpecError."""
+    try:
+        return describe_store("packed", 0, False, 0, dim, dim, format.text(), format.text())
+    except _attn.Failure as failure:
+        raise failed(failure, SpecError) from None
+
+
+def quantize_rows(
+    found: Description, numbers: numpy.ndarray, scales: numpy.ndarray | None = None
+) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """The same of f32 numbers; `scales` per tensor or head are found where they are not given."""
+    *front, dim = numbers.shape
+    (_, dtype, sizes), meta = found.tensors[0], _meta_like(found, tuple(front))
+    if found.key.per in ("head", "tensor"):
+        if scales is None:
+            scales = _find_scales(found.key, numbers)
+        meta[...] = scales
+    codes = numpy.empty((*front, sizes[-1]), numpy_name(dtype))
+    _attn.quantize(
+        found.key.text(),
+        dim,
+        numpy.ascontiguousarray(numbers),
+        meta.view(numpy.uint8),
+        codes.view(numpy.uint8),
+    )
+    return codes, meta if scales is None else numpy.asarray(scales, numpy.float32)
+
+
+def dequantize_rows(found: Description, codes: numpy.ndarray, meta: numpy.ndarray) -> numpy.ndarray:
+    front, dim = codes.shape[:-1], codes.shape[-1] * _per_byte(found.key)
+    every = _meta_like(found, front)
+    if meta.dtype != every.dtype or meta.ndim > every.ndim:
+        raise expected(
+            TensorError, "meta", f"{every.dtype} {list(every.shape)}", f"{meta.dtype} {list(meta.shape)}"
+        )
+    try:
+        every[...] = meta
+    except ValueError:
+        raise TensorError(f"meta: expected {list(every.shape)}, got {list(meta.shape)}") from None
+    numbers = numpy.empty((*front, dim), numpy.float32)
+    codes = numpy.ascontiguousarray(codes)
+    _attn.dequantize(found.key.text(), dim, codes.view(numpy.uint8), every.view(numpy.uint8), numbers)
+    return numbers
+
+
+def _meta_like(found: Description, front: tuple[int, ...]) -> numpy.ndarray:
+    """A row's metadata behind the other's."""
+    _, dtype, dims = found.tensors[2]
+    return numpy.empty((*front, *(dims[-2:] if dtype == "f16" else ())), DTYPES[dtype][0])
+
+
+def _find_scales(format: Format, numbers: numpy.ndarray) -> numpy.ndarray:
+    """As of one long row for each head, or for all."""
+    heads = numbers.shape[-2] if numbers.ndim > 1 else 1
+    rows = numbers.reshape(-1, heads, numbers.shape[-1]).swapaxes(0, 1).reshape(heads, -1)
+    rows = rows if format.per == "head" else rows.reshape(1, -1)
+    finite = numpy.where(numpy.isfinite(rows), numpy.abs(rows), 0).max(axis=1, initial=0)
+    largest = numpy.repeat(finite[:, None], 16, axis=1).astype(numpy.float32)
+    return quantize_rows(describe_format(Format(format.code, "token"), 16), largest)[1]
+
+
+def _per_byte(format: Format) -> int:
+    """Codes."""
+    return 8 // int(format.code[1:]) if format.code.startswith("i") else 1
+
+
+def _numbers(name: str, rows: Any) -> numpy.ndarray:
+    array = as_numpy(name, rows)
+    if is_dtype(short_name(array.dtype), "bf16"):
+        array = from_bfloat16_bits(array)
+    if array.dtype.kind != "f" or not array.ndim:
+        raise expected(TensorError, name, "rows of numbers, [..., dim]", rows)
+    return array.astype(numpy.float32)
+
+
+def _bytes(name: str, codes: Any) -> numpy.ndarray:
+    array = as_numpy(name, codes)
+    if array.dtype != numpy.uint8 or not array.ndim:
+        raise expected(TensorError, name, "codes, uint8 or a float of 8 bits, [..., bytes]", codes)
+    return array
+
+
+def _like(given: Any, array: numpy.ndarray, found: Description | None = None) -> Any:
+    """PyTorch's where the tensors given were; codes of 8-bit floats in their type."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(given, torch.Tensor):
+        return array
+    tensor = torch.from_numpy(array)
+    dtype = found.tensors[0][1] if found else ""
+    return tensor.view(getattr(torch, DTYPES[dtype][0])) if dtype.startswith("f8") else tensor

@@ -1,0 +1,138 @@
+"""How keys and values are stored: formats by the names that Python has for them, and what a store consists of then.
+
+    int8, int4, int2      unsigned codes, x = code * scale + zero, both f16, shared by a group of neighbouring features
+                          of one token and head
+    fp8_e4m3, fp8_e5m2    floats of 8 bits, x = code * scale, f32, shared by all of a tensor, a head, or a token's head
+
+Which tensors these are, of which shape, and how rows of numbers become codes, the runtime says (attn_rt/Format.h,
+attn_rt/Store.h): here are the names alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import operator
+from typing import NamedTuple
+
+from ..errors import Error, SpecError, closest, expected
+from .dtypes import short_name
+
+# By Python's name: the element type in MLIR, which is the manifest's in small letters.
+_CODES = {"int8": "i8", "int4": "i4", "int2": "i2", "fp8_e4m3": "f8E4M3FN", "fp8_e5m2": "f8E5M2"}
+_SCALES = ("tensor", "head", "token")
+NAMES = tuple(_CODES)
+
+
+class Format(NamedTuple):
+    """`per`: how many features, or what else, shares a scale; None: what is usual, or nothing in 16 bits."""
+
+    code: str
+    per: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        return self.code in ("bf16", "f16")
+
+    def text(self) -> str:
+        """As manifests have it: "i4 per 64", "f8e4m3fn per head", "bf16"."""
+        return self.code.lower() + (f" per {self.per}" if self.per else "")
+
+    def mlir(self) -> str:
+        """The type in the description language."""
+        return self.code if self.is_plain else f"!attn.codes<{self.code}, per = {self.per}>"
+
+
+class Description(NamedTuple):
+    """Which formats and tensors a store has: (name, dtype, dims), whose dims are numbers, or what a run decides."""
+
+    key: Format
+    value: Format
+    token_bytes: int
+    """Of one head, metadata included."""
+    tensors: tuple[tuple[str, str, tuple[int | str, ...]], ...]
+
+
+def part_names(part: str, where: str = "{}") -> tuple[str, str, str]:
+    """What the arguments are called that say the format of "key" or "value"."""
+    return where.format(part), where.format(f"{part}_group"), where.format(f"{part}_scales")
+
+
+def read_format(names: tuple[str, str, str], given: tuple, kind: type[Error] = SpecError) -> Format | None:
+    """The format that a name, a group and scales say; None where there is none. `names`: of these arguments."""
+    (label, of_group, of_scales), (name, group, scales) = names, given
+    if name is None:
+        for said, value in ((of_group, group), (of_scales, scales)):
+            if value is not None:
+                raise expected(kind, said, f"None without {label}, whose codes would share something", value)
+        return None
+    if not isinstance(name, str) or name not in _CODES:
+        legal = ", ".join(map(repr, NAMES)) + ", or None for the dtype of the queries"
+        nearest = None if short_name(name) in ("bf16", "f16") else closest(name, NAMES) or repr(NAMES[0])
+        raise expected(kind, label, legal, name, nearest=nearest or "None")
+    if name.startswith("int"):
+        if scales is not None:
+            hint = f"Integers have a scale and a zero for every group: {of_group}"
+            raise expected(kind, of_scales, f"None beside {name!r}", scales, hint=hint)
+        return Format(_CODES[name], None if group is None else str(_group(of_group, group, kind)))
+    if group is not None:
+        hint = f"Floats have scales per tensor, head or token: {of_scales}"
+        raise expected(kind, of_group, f"None beside {name!r}", group, hint=hint)
+    if scales is not None and scales not in _SCALES:
+        nearest = closest(scales, _SCALES) or "'token'"
+        raise expected(kind, of_scales, "'tensor', 'head' or 'token'", scales, nearest=nearest)
+    return Format(_CODES[name], scales)
+
+
+def _group(label: str, group: object, kind: type[Error]) -> int:
+    try:
+        number = 0 if isinstance(group, bool) else operator.index(group)  # type: ignore[arg-type]
+    except TypeError:
+        number = 0
+    if number < 1:
+        legal = "16, 32, 64, 128 or all features of a row"
+        raise expected(kind, label, legal, group, nearest=128)
+    return number
+
+
+def parse_format(text: str) -> Format:
+    """Of a manifest's text."""
+    code, _, per = text.partition(" per ")
+    return Format({code.lower(): code for code in _CODES.values()}.get(code, code), per or None)
+
+
+@functools.lru_cache(maxsize=256)
+def describe_store(
+    store: str, page: int, ragged: bool, heads: int, key_dim: int, value_dim: int, key: str, value: str
+) -> Description:
+    """As the runtime says; `heads` 0: as many as its head class has. Raises the extension's Failure."""
+    from .. import _attn
+
+    said = json.loads(
+        _attn.store_tensors(
+            store=store,
+            page=page,
+            ragged=ragged,
+            heads=heads,
+            key_dim=key_dim,
+            value_dim=value_dim,
+            key=key,
+            value=value,
+        )
+    )
+    tensors = tuple((each["name"], each["dtype"], tuple(each["dims"])) for each in said["tensors"])
+    return Description(parse_format(said["key"]), parse_format(said["value"]), said["token_bytes"], tensors)
+
+
+def describe_argument(argument: dict) -> Description:
+    """Of a manifest's KV argument."""
+    return describe_store(
+        argument["store"],
+        argument.get("page", 0),
+        argument.get("ragged", False),
+        argument.get("kv_heads") or 0,
+        argument["key_dim"],
+        argument["value_dim"],
+        argument["key_format"],
+        argument["value_format"],
+    )

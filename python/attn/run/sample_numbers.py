@@ -1,0 +1,39 @@
+"""The numbers of random tensors, and what lies where a kernel has no business reading: NaN."""
+
+from __future__ import annotations
+
+import numpy
+
+from ..memory.codes import quantize_rows
+from ..memory.formats import Description
+
+
+def normal_numbers(
+    random: numpy.random.Generator, shape: tuple[int, ...], places: list | None = None
+) -> numpy.ndarray:
+    """Standard normal numbers, f32; with `places` (over the dimensions before the last two, one list for all heads or
+    one for each) only there, else NaN."""
+    if places is None:
+        return random.standard_normal(shape, numpy.float32)
+    values = numpy.full((int(numpy.prod(shape[:-2])), *shape[-2:]), numpy.nan, numpy.float32)
+    for h, place in enumerate(places):
+        heads = slice(None) if len(places) == 1 else slice(h, h + 1)
+        values[place, heads] = random.standard_normal(values[place, heads].shape, numpy.float32)
+    return values.reshape(shape)
+
+
+def coded_numbers(
+    random: numpy.random.Generator, found: Description, numbers: numpy.ndarray, paged: bool
+) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Codes and metadata of numbers [..., heads, dim], as a store has them; where these are NaN, whatever can be NaN is,
+    too. Scales that are given differ from head to head, so that whoever takes another one's is found out."""
+    absent, scales = numpy.isnan(numbers[..., 0]), None
+    if found.key.per in ("head", "tensor"):
+        count = numbers.shape[-2] if found.key.per == "head" else 1
+        scales = (0.02 * random.uniform(0.5, 2, count)).astype(numpy.float32)
+    codes, meta = quantize_rows(found, numbers, scales)
+    codes[absent] = 0x7F  # a NaN of both floats of 8 bits
+    if scales is not None:
+        return codes, meta
+    meta[absent] = numpy.nan
+    return codes, numpy.ascontiguousarray(meta.swapaxes(1, 2) if paged else meta)

@@ -1,0 +1,144 @@
+"""Keys and values as codes: descriptions of them, their kernels under all detectors, tensors of a run."""
+
+import attn
+import numpy
+import pytest
+
+pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+from attn import Dense, Packed, Paged  # noqa: E402
+
+SIZES = {"q_heads": 4, "kv_heads": 2, "head_dim": 64, "dtype": "float16", "see": attn.causal()}
+
+
+def spec(store, **changes):
+    return attn.Spec(**{**SIZES, "kv": [store], **changes})
+
+
+# --- Descriptions --------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_open_is_filled_in():
+    one, two = spec(Paged(key="int8", value="int4")), spec(Paged(key="int8", value="int4", value_group=64))
+    assert one == two and hash(one) == hash(two) and one.operands[0].key_group == 64
+    assert "key = !attn.codes<i8, per = 64>, value = !attn.codes<i4, per = 64>" in one.mlir()
+    assert "key='int8', key_group=64" in repr(one)
+    fp8 = spec(Dense(key="fp8_e4m3", value="fp8_e5m2", value_scales="head"))
+    assert fp8.operands[0].key_scales == "token"
+    assert "key = !attn.codes<f8E4M3FN, per = token>, value = !attn.codes<f8E5M2, per = head>" in fp8.mlir()
+    assert spec(Paged(key="int4", key_group=16), head_dim=256).operands[0].key_group == 16
+    assert spec(Paged(key="int4"), head_dim=256).operands[0].key_group == 128
+
+
+@pytest.mark.parametrize(
+    "store,message",
+    [
+        (lambda: Paged(key="int7"), r"Paged\(key\): expected 'int8', .* got 'int7'; nearest legal: 'int\d'"),
+        (lambda: Paged(key="fp8"), "nearest legal: 'fp8_e"),
+        (lambda: Dense(value_group=32), r"Dense\(value_group\): expected None without Dense\(value\)"),
+        (lambda: Packed(key="int8", key_scales="head"), r"Packed\(key_scales\): expected None beside 'int8'"),
+        (lambda: Packed(key="fp8_e4m3", key_scales="row"), "'tensor', 'head' or 'token', got 'row'"),
+        (
+            lambda: spec(Paged(key="int8", key_group=48)),
+            r"kv\[0\]\.key: expected a group .* nearest legal: (32|64)",
+        ),
+        (lambda: spec(Paged(value="int2"), head_dim=96), r"kv\[0\]\.value: expected a dim .* 64 or 128"),
+        (lambda: Paged(key="bfloat16"), r"None for the dtype .* got 'bfloat16'; nearest legal: None"),
+    ],
+)
+def test_what_is_refused(store, message):
+    with pytest.raises(attn.SpecError, match=message):
+        store()
+
+
+# --- Kernels -------------------------------------------------------------------------------------------------
+
+CHECKED = [
+    (Paged(key="int8", value="int4"), {}),
+    (Paged(key="int4", value="int2", key_group=32, value_group=16, page_size=8), {"dtype": "bfloat16"}),
+    (Packed(key="int8"), {"see": attn.sink(3) | attn.window(20)}),
+    (Dense(value="int4", value_group=32), {"score": lambda s, h, qi, ki: attn.math.softcap(s, 20.0)}),
+    (Paged(key="fp8_e4m3", value="fp8_e5m2"), {}),
+    (
+        Packed(key="fp8_e4m3", value="fp8_e4m3", key_scales="tensor", value_scales="head"),
+        {"dtype": "bfloat16"},
+    ),
+    (Paged(key="int8", value="int8", ragged=True, see=attn.all_tokens()), {"see": None}),
+]
+
+
+@pytest.mark.parametrize("store,changes", CHECKED, ids=lambda part: str(getattr(part, "key", "")))
+def test_right_under_all_detectors(store, changes):
+    assert attn.check(spec(store, **changes), batch=2, kv_len=(20, 70), seed=3).right
+
+
+def test_operands_of_different_precision():
+    old, new = Paged(name="old", key="int4", value="int2"), Paged(name="new", dims=("batch", "new_len"))
+    described = spec(old, kv=[old, new])
+    assert attn.check(described, batch=2, kv_len=(20, 70), new_len=10).right
+
+
+def test_samples():
+    tensors = attn.sample(spec(Paged(key="int4", value="fp8_e4m3", value_scales="head")), batch=2, kv_len=20)
+    assert tensors["kv.k_pages"].dtype == numpy.uint8 and tensors["kv.k_pages"].shape[1:] == (16, 2, 32)
+    assert tensors["kv.k_meta"].shape[1:] == (2, 16, 1, 2) and tensors["kv.v_scales"].shape == (2,)
+    listed = tensors["kv.block_table"].ravel()
+    unlisted = numpy.setdiff1d(numpy.arange(len(tensors["kv.k_pages"])), listed)
+    assert numpy.isnan(tensors["kv.k_meta"][unlisted]).all() and numpy.isfinite(tensors["kv.v_scales"]).all()
+
+
+def test_tensors_of_a_run():
+    described = spec(Packed(key="int8", value="fp8_e4m3"))
+    kernel = attn.compile(described, device="host")
+    tensors = attn.sample(described, batch=2, kv_len=20)
+    plan, q = kernel.plan(tensors), tensors["q"]
+    named = {name: tensors[f"kv.{name}"] for name in ("k", "v", "k_meta", "v_scales")}
+    out = kernel.run(q, tuple(named.values()), plan)
+    assert numpy.isfinite(out).all()
+    assert numpy.array_equal(kernel.run(q, dict(reversed(named.items())), plan), out)
+    refused = [
+        (
+            (named["k"], named["v"]),
+            r"kv: expected \(k, v, k_meta, v_scales\), these by name, .* got 2 tensors",
+        ),
+        (
+            {n: t for n, t in named.items() if n != "k_meta"},
+            "kv.k_meta: expected beside k, v, v_scales, got none",
+        ),
+        (named | {"k_scales": q}, "kv: expected one of k, v, k_meta, v_scales, got 'k_scales'; nearest"),
+        (
+            named | {"k_meta": named["k_meta"][:-1]},
+            r"kv.k_meta: expected float16 \[4\d, 2, 1, 2\], got float16",
+        ),
+        (named | {"k": named["k"].view(numpy.int8)}, r"kv.k: expected uint8 .*, got int8"),
+        (named | {"v_scales": named["v_scales"].astype(numpy.float16)}, "kv.v_scales: expected float32"),
+    ]
+    for operand, message in refused:
+        with pytest.raises(attn.TensorError, match=message):
+            kernel.run(q, operand, plan)
+
+
+def test_tensors_of_torch():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    described = spec(Packed(key="fp8_e4m3", value="int4"))
+    kernel = attn.compile(described, device="host")
+    tensors = attn.sample(described, batch=2, kv_len=20)
+    plan = kernel.plan(tensors)
+    arrays = [tensors[f"kv.{name}"] for name in ("k", "v", "k_scales", "v_meta")]
+    codes, *others = map(torch.from_numpy, arrays)
+    q = torch.from_numpy(tensors["q"])
+    out = kernel.run(q, (codes.view(torch.float8_e4m3fn), *others), plan)
+    assert numpy.array_equal(out.numpy(), kernel.run(tensors["q"], arrays, plan))
+    assert attn.check(described, {name: torch.from_numpy(t) for name, t in tensors.items()}).right
+
+
+def test_pictures(tmp_path):
+    from xml.etree import ElementTree
+
+    svg = Paged(key="int8", value="int4").svg(kv_heads=8, head_dim=128)
+    text = " ".join(ElementTree.fromstring(svg).itertext())
+    assert "i8 per 128, i4 per 128" in text and "200 bytes a token of one head, 0.39 of the 512" in text
+    assert "v_meta: float16 [pages, 8, 16, 1, 2]; a line for each head" in text
+    for store in (Packed(key="fp8_e4m3", key_scales="head"), Dense(value="int2"), Paged()):
+        ElementTree.fromstring(store.svg(kv_heads=2, head_dim=64, value_dim=128))
+    with pytest.raises(attn.SpecError, match=r"Paged\(key\): expected a dim of whole 16 bytes"):
+        Paged(key="int2").svg(kv_heads=1, head_dim=32)

@@ -22,6 +22,7 @@ from ..errors import PlanError, TensorError, expected
 from ..run.kernel import Kernel
 from ..run.plan import Plan
 from .torch_spans import padded_kernel
+from .transformers_config import check_config, check_formats
 
 aten = torch.ops.aten
 
@@ -33,6 +34,7 @@ class PagedCache(Cache):
     pages      of the pool that all sequences share; a page holds `page_size` tokens, in every layer
     page_size  a power of two from 1 to 256
     dtype, device  of keys and values; by default those of the first that come
+    formats    how keys and values are stored: key="int8", value="int4", key_group, … as of attn.Paged
 
     `pages` is the attn.PagedCache behind it, once there are keys; `nodes` the node of each sequence of the batch. Beam
     search and assisted generation, which copy and cut caches, are refused. Errors: OutOfPages, PlanError, TensorError.
@@ -46,10 +48,12 @@ class PagedCache(Cache):
         page_size: int = 16,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
+        **formats: object,
     ):
         config = config.get_text_config(decoder=True)
-        _check(config)
-        self._sizes = {"layers": config.num_hidden_layers, "pages": pages, "page_size": page_size}
+        check_config(config)
+        self._store = Paged(page_size=page_size, **check_formats(formats))
+        self._sizes = {"layers": config.num_hidden_layers, "pages": pages, "page_size": page_size, **formats}
         self._dtype, self._device = dtype, device
         self.pages: Pages | None = None
         self.nodes: list[int] = []
@@ -155,26 +159,6 @@ class PagedKeys(torch.Tensor):
 def layer_of(key: Tensor) -> PagedLayer | None:
     """The layer of a paged cache that keys belong to."""
     return key.layer if isinstance(key, PagedKeys) else None
-
-
-def _check(config: object) -> None:
-    """PlanError for models whose layers are not all alike."""
-    name = getattr(config, "model_type", type(config).__name__)
-    if getattr(config, "is_encoder_decoder", False):
-        raise PlanError(f"config: {name} is an encoder with a decoder; PagedCache is for decoders alone")
-    kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
-    others = [
-        kind
-        for kind in dict.fromkeys(kinds)
-        if kind not in ("full_attention", "sliding_attention", "attention")
-    ]
-    if others:
-        raise PlanError(
-            f"config: {name} has layers of {', '.join(map(str, others))}; PagedCache takes full and sliding attention "
-            "only: take a dynamic or static cache"
-        )
-    if getattr(config, "num_kv_shared_layers", 0):
-        raise PlanError(f"config: layers of {name} share keys and values; take a dynamic or static cache")
 
 
 class _Step:
@@ -288,7 +272,7 @@ def attend_pages(
         sinks is not None,
         (gates.sink, gates.recent) if gates else (),
         str(query.device),
-        Paged(page_size=cache.pages.page_size),
+        cache._store,
     )
     plan = _plan(cache, step, kernel, gates.classes if gates else None)
     extra = {} if sinks is None else {"sink_logits": sinks.float().contiguous()}

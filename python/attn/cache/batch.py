@@ -144,7 +144,8 @@ def operands_of(cache: CacheState, kernel: Kernel) -> tuple[tuple[int, bool, boo
             "kv_heads": (argument.get("kv_heads") or cache.kv_heads, cache.kv_heads),
             "head_dim": (argument["key_dim"], cache.head_dim),
             "value_dim": (argument["value_dim"], cache.value_dim),
-            "dtype": (argument["key_format"], cache._dtype),
+            "key": (argument["key_format"], cache._key.text()),
+            "value": (argument["value_format"], cache._value.text()),
         }
         for fact, (of_kernel, of_cache) in facts.items():
             if of_kernel != of_cache:

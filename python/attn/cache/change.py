@@ -42,7 +42,8 @@ class CacheChange:
         self, layer: int, k: object, v: object, *, classes: Sequence[int] | None = None, stream: object = None
     ) -> None:
         """Writes a layer's new keys and values, [rows, kv_heads, head_dim] and [rows, kv_heads, value_dim], contiguous
-        and where the cache is. `classes`: of each KV head in this layer, where classes have stores of their own."""
+        and where the cache is; a cache of codes quantizes them. `classes`: of each KV head in this layer, where classes
+        have stores of their own."""
         self._write(self._cache._layer_number(layer), 1, k, v, (), classes, stream)
 
     def write_all(
@@ -82,7 +83,7 @@ class CacheChange:
             for run in cache._runs[index]:
                 begin, end = max(first, run.first), min(first + layers, run.first + run.layers)
                 if begin < end:
-                    size = [self.rows * n * (begin - first) for n in run.token_bytes]
+                    size = [self.rows * n * (begin - first) for n in run.row_bytes]
                     moves.append(
                         (
                             run,

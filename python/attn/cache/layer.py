@@ -26,7 +26,8 @@ class CacheLayer:
 
     @property
     def k(self) -> object:
-        """[pages, page_size, kv_heads, head_dim], the pages themselves; of several classes the first's."""
+        """[pages, page_size, kv_heads, head_dim], the pages themselves, of codes their bytes; of several classes the
+        first's."""
         return self.keys()
 
     @property
@@ -44,8 +45,14 @@ class CacheLayer:
         run = self._run(head_class)
         return run.v[self.index - run.first]
 
+    def tensors(self, head_class: int = 0) -> dict[str, object]:
+        """All of a class's store by what kernels call it behind the operand's name: k_pages, v_pages, and of codes their
+        metadata (k_meta, v_scales, …). Scales per tensor or head are 1 until they are written here."""
+        run = self._run(head_class)
+        return {name: tensor[self.index - run.first] for name, tensor in run.tensors.items()}
+
     def _looks(self, plan: Plan) -> list[Look]:
-        """Keys and values of each operand of the plan's kernel."""
+        """Keys, values and their metadata, of each operand of the plan's kernel."""
         batch = plan.batch
         if type(batch) is not CacheBatch or batch.cache is not self.cache:
             raise TensorError(
@@ -58,9 +65,9 @@ class CacheLayer:
         if found is None:
             found = self._found[operands] = [
                 of_part
-                for operand in operands
+                for operand, parts in zip(operands, plan.kernel._parts.values(), strict=True)
                 for of_part in (
-                    (NOTHING, NOTHING)
+                    (NOTHING,) * len(parts)
                     if operand is None
                     else self._run(operand[0]).looks_at(self.index, operand[3])
                 )

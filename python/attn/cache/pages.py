@@ -1,8 +1,9 @@
 """The memory of a paged cache: keys and values of a head class, and how new tokens get there.
 
 Layers with equally many heads are one tensor [layers, pages, page_size, heads, dim], so that one call
-moves the tokens of all. On the host moves are plain copies; on a GPU they are kernels, compiled once for each kind
-of cache, that run in the order of the stream.
+moves the tokens of all; codes and their metadata are tensors of their own. On the host moves of 16-bit tokens are
+plain copies; on a GPU, and where tokens become codes, they are kernels, compiled once for each kind of cache, that run
+in the order of the stream.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ..compiler.artifacts import load_native
 from ..compiler.requests import form_of, request_for
 from ..errors import DeviceError, PlanError, TensorError
 from ..memory.devices import failed, get_device
-from ..memory.dtypes import DTYPES, short_name
+from ..memory.dtypes import DTYPES, numpy_name, short_name
+from ..memory.formats import Format, describe_store
 from ..memory.slots import Look, Slot, check, look
 
 
@@ -30,8 +32,14 @@ class Shape:
     page_size: int
     key_dim: int
     value_dim: int
-    dtype: str  # bf16 or f16
+    dtype: str  # of new tokens: bf16 or f16
     device: str
+    key: Format
+    value: Format
+
+    @property
+    def is_plain(self) -> bool:
+        return self.key.is_plain and self.value.is_plain
 
 
 class Run:
@@ -39,26 +47,51 @@ class Run:
 
     def __init__(self, first: int, layers: int, heads: int, shape: Shape, torch: object):
         self.first, self.layers, self.heads, self.shape = first, layers, heads, shape
-        sizes = (layers, shape.pages, shape.page_size, heads)
-        self.k = _memory((*sizes, shape.key_dim), shape, torch)
-        self.v = _memory((*sizes, shape.value_dim), shape, torch)
-        self.looks = tuple(look(name, tensor, 0, []) for name, tensor in (("k", self.k), ("v", self.v)))
+        found = describe_store(
+            "paged",
+            shape.page_size,
+            False,
+            0,
+            shape.key_dim,
+            shape.value_dim,
+            shape.key.text(),
+            shape.value.text(),
+        )
+        known = {"pages": shape.pages, "heads": heads}
+        self.head_bytes = found.token_bytes
+        """Of a token of one head, metadata of its own included."""
+        self.tensors: dict[str, object] = {}
+        """[layers, …] of codes and metadata, by the names that kernels have for them behind the operand's."""
+        self._kinds: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for name, dtype, dims in found.tensors:
+            sizes = tuple(known[dim] if isinstance(dim, str) else dim for dim in dims)
+            self._kinds[name] = dtype, sizes
+            if "pages" in dims:
+                self.tensors[name] = _memory((layers, *sizes), dtype, shape.device, torch)
+            else:  # scales that the caller gives
+                self.tensors[name] = _scales(layers, *sizes, shape.device, torch)
+        self.k, self.v = list(self.tensors.values())[:2]
+        self.looks = {name: look(name, tensor, 0, []) for name, tensor in self.tensors.items()}
         itemsize = DTYPES[shape.dtype][1]
-        self.token_bytes = (heads * shape.key_dim * itemsize, heads * shape.value_dim * itemsize)
-        self.layer_bytes = tuple(shape.pages * shape.page_size * size for size in self.token_bytes)
+        self.row_bytes = (heads * shape.key_dim * itemsize, heads * shape.value_dim * itemsize)
+        """Of a new token's keys and values."""
+        self.layer_bytes = {
+            name: DTYPES[dtype][1] * _layer_step(self.tensors[name])
+            for name, (dtype, _) in self._kinds.items()
+        }
         self._kernels: dict[tuple[int, int], _Mover] = {}
 
-    def looks_at(self, layer: int, page: int) -> tuple[Look, Look]:
+    def looks_at(self, layer: int, page: int) -> tuple[Look, ...]:
         """The pages of a layer, as a kernel binds them that counts in pages of `page` tokens."""
-        slots = self.shape.pages * self.shape.page_size
         found = []
-        for (address, _), step, dim in zip(
-            self.looks, self.layer_bytes, (self.shape.key_dim, self.shape.value_dim), strict=True
-        ):
-            sizes = (slots // page, page, self.heads, dim)
-            strides = (page * self.heads * dim, self.heads * dim, dim, 1)
-            signature = (self.shape.dtype, sizes, strides, self.shape.device, True, False)
-            found.append((address + (layer - self.first) * step, signature))
+        for name, (address, _) in self.looks.items():
+            dtype, sizes = self._kinds[name]
+            if page != self.shape.page_size:  # of 16-bit tokens
+                pages, tokens, *rest = sizes
+                sizes = (pages * tokens // page, page, *rest)
+            strides = tuple(math.prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
+            signature = (dtype, sizes, strides, self.shape.device, True, False)
+            found.append((address + (layer - self.first) * self.layer_bytes[name], signature))
         return tuple(found)
 
     def move(
@@ -75,7 +108,7 @@ class Run:
         if self.heads == 0:
             return
         try:
-            if self.shape.device == "host":
+            if self.shape.device == "host" and self.shape.is_plain:
                 self._copy(movement, head_class, layer, layers, rows)
             else:
                 self._launch(movement, head_class, layer, layers, rows, stream)
@@ -83,16 +116,16 @@ class Run:
             raise failed(failure, PlanError) from None
 
     def _copy(self, movement, head_class, layer, layers, rows) -> None:
-        for part in (0, 1):
-            token = self.token_bytes[part]
+        for part, name in enumerate(self.looks):
+            token, step = self.row_bytes[part], self.layer_bytes[name]
             movement.execute(
                 head_class=head_class,
                 page_tokens=self.shape.page_size,
-                address=self.looks[part][0] + (layer - self.first) * self.layer_bytes[part],
-                nbytes=layers * self.layer_bytes[part],
+                address=self.looks[name][0] + (layer - self.first) * step,
+                nbytes=layers * step,
                 token_bytes=token,
                 layers=layers,
-                layer_bytes=self.layer_bytes[part],
+                layer_bytes=step,
                 rows_address=rows[part][0] if rows else 0,
                 rows_nbytes=layers * movement.rows * token if rows else 0,
                 rows_layer_bytes=movement.rows * token,
@@ -119,22 +152,17 @@ class _Mover:
         run, needed = self.run, (movement.rows, copied)
         if any(need > room for need, room in zip(needed, self.room, strict=True)):
             self.room = tuple(max(2 * need, room, 64) for need, room in zip(needed, self.room, strict=True))
-            (k, _), (v, _) = run.looks
-            behind = self.layer - run.first
             get_device(run.shape.device).synchronize(stream)  # the lists that grow may be in use
             self.kernels.reserve(
                 head_class=self.head_class,
                 pages=run.shape.pages,
                 page_tokens=run.shape.page_size,
                 layers=self.layers,
-                k=k + behind * run.layer_bytes[0],
-                v=v + behind * run.layer_bytes[1],
-                k_layer_bytes=run.layer_bytes[0],
-                v_layer_bytes=run.layer_bytes[1],
+                **self._addresses(),
                 new_tokens=self.room[0],
                 copied_tokens=self.room[1],
             )
-        sizes = [movement.rows * size for size in run.token_bytes]
+        sizes = [movement.rows * size for size in run.row_bytes]
         new = (
             dict(
                 k=rows[0][0], v=rows[1][0], rows=movement.rows, k_layer_bytes=sizes[0], v_layer_bytes=sizes[1]
@@ -143,6 +171,16 @@ class _Mover:
             else {}
         )
         self.kernels.execute(movement, stream=stream, **new)
+
+    def _addresses(self) -> dict[str, int]:
+        """Where the layers' tensors begin, and how far apart they lie."""
+        found = {}
+        for name, (address, _) in self.run.looks.items():
+            letter, _, rest = name.partition("_")
+            part = letter if rest == "pages" else f"{letter}_meta"
+            step = self.run.layer_bytes[name]
+            found |= {part: address + (self.layer - self.run.first) * step, f"{part}_layer_bytes": step}
+        return found
 
 
 def _cache_kernel(text: str, device: str) -> _attn.Kernel:
@@ -177,28 +215,40 @@ func.func @move(%kv: !cache {{attn.name = "kv"}}, %from: !slots {{attn.name = "f
 def _store(heads: int, shape: Shape) -> str:
     value_dim = "" if shape.value_dim == shape.key_dim else f"value_dim = {shape.value_dim}, "
     return (
-        f"!attn.kv<paged<{shape.page_size}>, heads = {heads}, dim = {shape.key_dim}, {value_dim}key = {shape.dtype}, "
-        f"value = {shape.dtype}>"
+        f"!attn.kv<paged<{shape.page_size}>, heads = {heads}, dim = {shape.key_dim}, {value_dim}"
+        f"key = {shape.key.mlir()}, value = {shape.value.mlir()}>"
     )
 
 
-def _memory(sizes: tuple[int, ...], shape: Shape, torch: object) -> object:
-    name, itemsize = DTYPES[shape.dtype]
+def _memory(sizes: tuple[int, ...], dtype: str, device: str, torch: object) -> object:
+    name, itemsize = DTYPES[dtype]
     if torch is not None:
-        device = "cpu" if shape.device == "host" else shape.device
+        place = "cpu" if device == "host" else device
         try:
-            return torch.empty(sizes, dtype=getattr(torch, name), device=device)
+            return torch.empty(sizes, dtype=getattr(torch, name), device=place)
         except (RuntimeError, TypeError, OverflowError) as error:
-            raise _too_large(sizes, itemsize, device, error) from None
-    if shape.device != "host":
+            raise _too_large(sizes, itemsize, place, error) from None
+    if device != "host":
         raise DeviceError(
-            f"device: memory of {shape.device} comes from PyTorch; import torch first, or use device='host'"
+            f"device: memory of {device} comes from PyTorch; import torch first, or use device='host'"
         )
-    dtype = numpy.dtype(numpy.float16 if shape.dtype == "f16" else _bfloat16())
     try:
-        return numpy.empty(sizes, dtype)
+        return numpy.empty(sizes, _bfloat16() if dtype == "bf16" else numpy_name(dtype))
     except (MemoryError, ValueError) as error:
         raise _too_large(sizes, itemsize, "host", error) from None
+
+
+def _scales(layers: int, count: int, device: str, torch: object) -> object:
+    """f32 [layers, count], 1 until the caller says more; each layer's begins where kernels may read it."""
+    scales = _memory((layers, -(-count // 4) * 4), "f32", device, torch)
+    scales[:] = 1
+    return scales[:, :count]
+
+
+def _layer_step(tensor: object) -> int:
+    """Elements from a layer to the next."""
+    stride = getattr(tensor, "stride", None)
+    return stride(0) if stride is not None else tensor.strides[0] // tensor.itemsize
 
 
 def _too_large(sizes: tuple[int, ...], itemsize: int, device: str, error: Exception) -> DeviceError:

@@ -14,6 +14,7 @@ import numpy
 from .. import _attn
 from ..errors import OutOfPages, PlanError, expected
 from ..memory.devices import device_name, failed
+from ..memory.formats import Format, describe_store, part_names, read_format
 from .integers import integers, items, node_number, whole
 from .pages import Run, Shape, dtype_of_cache
 
@@ -49,6 +50,12 @@ class CacheState:
         page_size: int = 16,
         value_dim: int | None = None,
         dtype: object = "bfloat16",
+        key: str | None = None,
+        value: str | None = None,
+        key_group: int | None = None,
+        value_group: int | None = None,
+        key_scales: str | None = None,
+        value_scales: str | None = None,
         draft_page: int | None = None,
         classes: Sequence[CacheClass] = (),
         device: object = None,
@@ -65,6 +72,9 @@ class CacheState:
         self.draft_page = page_size if draft_page is None else whole("draft_page", draft_page, 1)
         self.device = device_name(device)
         self._dtype = dtype_of_cache(dtype)
+        self._key, self._value = self._read_formats(
+            {"key": (key, key_group, key_scales), "value": (value, value_group, value_scales)}
+        )
         classes = items("classes", classes)
         if bool(classes) == (pages is not None):
             raise PlanError("pages: give either pages, or classes that have each their own")
@@ -91,10 +101,39 @@ class CacheState:
         self._unwritten: object = None
         """The CacheChange whose keys and values are still to be written."""
 
+    def _read_formats(self, given: dict[str, tuple]) -> list[Format]:
+        plain = Format(self._dtype)
+        formats = [read_format(part_names(part), each, PlanError) or plain for part, each in given.items()]
+        if all(format.is_plain for format in formats):
+            return formats
+        if self.draft_page != self.page_size:
+            legal = f"page_size, {self.page_size}, where pages hold codes, whose metadata lies in the order of pages"
+            raise expected(PlanError, "draft_page", legal, self.draft_page, nearest=self.page_size)
+        try:
+            found = describe_store(
+                "paged",
+                self.page_size,
+                False,
+                0,
+                self.head_dim,
+                self.value_dim,
+                *(each.text() for each in formats),
+            )
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
+        return [found.key, found.value]
+
     def _allocate(self, head_class: CacheClass, torch: object) -> list[Run]:
         """Layers in a row with as many heads share a tensor."""
         shape = Shape(
-            head_class.pages, self.page_size, self.head_dim, self.value_dim, self._dtype, self.device
+            head_class.pages,
+            self.page_size,
+            self.head_dim,
+            self.value_dim,
+            self._dtype,
+            self.device,
+            self._key,
+            self._value,
         )
         runs, first = [], 0
         for layer in range(1, self.layers + 1):
@@ -155,6 +194,12 @@ class CacheState:
         """Nodes without a parent."""
         return self._native.roots()
 
+    @property
+    def token_bytes(self) -> int:
+        """That a token takes in all layers: codes of keys and values, and the metadata that are its own. A streaming
+        class counts as if it kept the token."""
+        return sum(run.layers * run.heads * run.head_bytes for runs in self._runs for run in runs)
+
     def free_pages(self, head_class: str | None = None) -> int:
         """Of the pool of a class."""
         names = [c.name for c in self._classes]
@@ -176,7 +221,11 @@ class CacheState:
             f"{c.name} {self._native.free_pages(i)} of {c.pages} pages free"
             for i, c in enumerate(self._classes)
         )
-        return f"<attn.PagedCache of {self.layers} layers on {self.device}: {len(self.sequences)} sequences, {pools}>"
+        stored = self._key.text() if self._key == self._value else f"{self._key.text()}, {self._value.text()}"
+        return (
+            f"<attn.PagedCache of {self.layers} layers on {self.device}: {len(self.sequences)} sequences, {pools}; "
+            f"{stored}, {self.token_bytes} bytes a token>"
+        )
 
 
 def _checked(head_class: CacheClass, layers: int) -> CacheClass:

@@ -128,3 +128,38 @@ def test_layers_of_other_sizes():
         attn.TensorError, match="layer 1: expected .*'head_dim': 32.*, as in layer 0, got .*64"
     ):
         model(prompt()[0], past_key_values=cache)
+
+
+@pytest.mark.parametrize(
+    "formats,tolerance", [({"key": "int8", "value": "int8"}, 0.02), ({"value": "fp8_e4m3"}, 0.06)]
+)
+def test_pages_of_codes(formats, tolerance):
+    """Logits are near those of 16 bits, and differ."""
+    model, chunks = build("Llama"), (20, 1, 1, 2)
+    exact, mask = in_chunks(model, attn.transformers.PagedCache(model.config, pages=64), chunks)
+    cache = attn.transformers.PagedCache(model.config, pages=64, **formats)
+    ours, _ = in_chunks(model, cache, chunks)
+    assert 0 < error(ours, exact, mask) <= tolerance
+    held = 2 * cache.pages.layers * cache.pages.kv_heads * cache.pages.head_dim
+    assert held / 2 < cache.pages.token_bytes < 2 * held
+    ids, shown = prompt()
+    made = model.generate(
+        ids,
+        attention_mask=shown,
+        max_new_tokens=5,
+        do_sample=False,
+        past_key_values=attn.transformers.PagedCache(model.config, pages=64, **formats),
+    )
+    assert made.shape == (3, ROWS + 5)
+
+
+@pytest.mark.parametrize(
+    "formats,message",
+    [
+        ({"keys": "int8"}, "PagedCache: expected one of key, key_group, .* got 'keys'; nearest legal: 'key'"),
+        ({"key": "fp8_e4m3", "key_scales": "head"}, "key_scales: expected 'token', or None, got 'head'"),
+    ],
+)
+def test_formats_that_it_refuses(formats, message):
+    with pytest.raises(attn.PlanError, match=message):
+        attn.transformers.PagedCache(build("Llama").config, pages=64, **formats)

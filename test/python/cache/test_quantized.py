@@ -1,0 +1,138 @@
+"""PagedCache whose pages hold codes: attention sees what its sequences hold, quantized; whatever moves, moves with its
+metadata."""
+
+import attn
+import numpy
+import oracle
+import pytest
+
+pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+from paged_model import DIM, KV_HEADS, LAYERS, Model, draw, make, raw, spec  # noqa: E402
+
+FORMATS = [
+    {"key": "int8", "value": "int4"},
+    {"key": "int4", "value": "int2", "key_group": 16, "value_group": 32},
+    {"value": "fp8_e4m3"},
+    {"key": "fp8_e5m2", "value": "int8"},
+]
+
+
+def read_back(rows, formats, part):
+    """What is read of rows that were written."""
+    name = formats.get(part)
+    if name is None:
+        return rows.astype(numpy.float32)
+    group = {"group": formats.get(f"{part}_group")}
+    return attn.dequantize(*attn.quantize(rows, name, **group), name, **group)
+
+
+class Quantized(Model):
+    """Its lists hold what was written; what is seen was quantized."""
+
+    def __init__(self, formats, **changes):
+        super().__init__(make(**formats, **changes))
+        self.formats = formats
+
+    def _read(self, tokens):
+        parts = [read_back(tokens[:, :, i], self.formats, part) for i, part in enumerate(("key", "value"))]
+        return numpy.stack(parts, axis=2)
+
+    def path(self, node):
+        return self._read(super().path(node)) if node in self.held else super().path(node)
+
+    def chain(self, leaf, token):
+        return super().chain(leaf, token)
+
+
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda formats: "-".join(map(str, formats.values())))
+def test_a_tree_with_drafts(formats):
+    kernel = attn.compile(spec(kv=[attn.Paged(**formats)]), device="host")
+    model = Quantized(formats)
+    first, second = model.add(), model.add()
+    model.append([first, second], [37, 5])
+    model.check(kernel, [(first, 37), second])
+    twin = model.fork(first)  # copies a page of 5 tokens
+    model.append([first, twin], [2, 13])
+    model.check(kernel, [first, twin, second])
+    model.speculate(second, [-1, 0, 0, 2])
+    model.commit(second, 3)
+    model.branch(first, 2)
+    left, right = model.leaves()[-2:]
+    model.append([left, right], [1, 20])
+    model.prune(twin)
+    model.check(kernel, [left, right, (second, 2)])
+
+
+def test_pages_hold_codes_and_metadata_of_lines():
+    cache = make(key="int8", value="int4", value_group=32)
+    rng = numpy.random.default_rng(4)
+    node = cache.add()
+    change = cache.append(node, 21)
+    k, v = (draw(rng, LAYERS, 21, KV_HEADS, DIM) for _ in range(2))
+    slots = change.slots()
+    change.write_all(k, v)
+    twin = cache.fork(node)
+    for of, places in ((node, slots), (twin, cache.slots(twin))):
+        assert len(places) == 21 and cache.tokens(of) == 21
+        found = {name: numpy.asarray(tensor) for name, tensor in cache.layer(1).tensors().items()}
+        assert list(found) == ["k_pages", "v_pages", "k_meta", "v_meta"]
+        assert found["k_meta"].shape == (64, KV_HEADS, 16, 1, 2) and found["v_meta"].shape[3:] == (2, 2)
+        for part, rows, name, group in (("k", k, "int8", None), ("v", v, "int4", 32)):
+            codes, meta = attn.quantize(rows[1], name, group=group)
+            assert numpy.array_equal(found[f"{part}_pages"].reshape(-1, *codes.shape[1:])[places], codes)
+            assert raw(found[f"{part}_meta"][places // 16, :, places % 16]) == raw(meta)
+
+
+def test_scales_that_are_given():
+    formats = {"key": "fp8_e4m3", "value": "fp8_e4m3", "key_scales": "head", "value_scales": "tensor"}
+    kernel = attn.compile(spec(kv=[attn.Paged(**formats)]), device="host")
+    cache = make(**formats)
+    rng = numpy.random.default_rng(5)
+    k, v = (draw(rng, LAYERS, 30, KV_HEADS, DIM) for _ in range(2))
+    node, held = cache.add(), []
+    for layer in range(LAYERS):
+        scales = cache.layer(layer).tensors()
+        for part, rows, shared in (("k", k, "head"), ("v", v, "tensor")):
+            codes, found = attn.quantize(rows[layer], "fp8_e4m3", scales=shared)
+            held.append(attn.dequantize(codes, found, "fp8_e4m3", scales=shared))
+            numpy.asarray(scales[f"{part}_scales"])[:] = found
+    cache.append(node, 30).write_all(k, v)
+    plan = kernel.plan(cache.batch([node]))
+    for layer in range(LAYERS):
+        q = draw(rng, 1, 4, DIM)
+        expected, _ = oracle.attend(q[0], *held[2 * layer : 2 * layer + 2])
+        assert oracle.error(kernel.run(q, cache.layer(layer), plan)[0], expected) < 2e-3
+
+
+def test_bytes_of_a_token():
+    assert make().token_bytes == LAYERS * KV_HEADS * 2 * DIM * 2
+    cache = make(key="int8", value="int4")
+    assert cache.token_bytes == LAYERS * KV_HEADS * (DIM + 4 + DIM // 2 + 4)
+    assert f"i8 per 64, i4 per 64, {cache.token_bytes} bytes a token" in repr(cache)
+
+
+@pytest.mark.parametrize(
+    "given,message",
+    [
+        ({"key": "int3"}, r"key: expected 'int8', .* got 'int3'; nearest legal: 'int\d'"),
+        ({"key": "int4", "key_group": 48}, "key: expected a group of .* divides the dim of 64, .* got 48"),
+        ({"key_group": 32}, "key_group: expected None without key"),
+        ({"value": "int2", "head_dim": 32}, "value: expected a dim of whole 16 bytes.* nearest legal: 64"),
+        ({"key": "int8", "draft_page": 1}, "draft_page: expected page_size, 16, .* got 1; nearest legal: 16"),
+    ],
+)
+def test_what_is_refused(given, message):
+    with pytest.raises(attn.PlanError, match=message):
+        make(**given)
+
+
+def test_kernels_of_other_formats():
+    cache = make(key="int8", value="int4")
+    node = cache.add()
+    cache.append(node, 3).skip()
+    for kv, message in (
+        (attn.Paged(), "kv: the kernel has key f16, and the cache i8 per 64"),
+        (attn.Paged(key="int8", value="int4", value_group=32), "value i4 per 32, and the cache i4 per 64"),
+    ):
+        with pytest.raises(attn.PlanError, match=message):
+            cache.batch([node]).user_row(attn.compile(spec(kv=[kv]), device="host"))

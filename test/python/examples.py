@@ -79,6 +79,9 @@ EXAMPLES = {
         see=causal(),
         heads=attn.heads(retrieval=attn.all_tokens(), streaming=sink(16) | recent(64)),
     ),
+    "09_quantized/quantized": lambda: attn.Spec(
+        name="quantized", **LLAMA, kv=[Paged(key="int8", value="int4")], see=causal()
+    ),
 }
 
 
@@ -106,6 +109,7 @@ SIZES = {
     "06_head_classes/class_stores": {"batch": 2, "kv_len": (300, 500), "recent_len": 280, "streaming": 3},
     "06_head_classes/ragged": {"batch": 2, "kv_len": (3, 150), "recent_len": 40},
     "08_composed/composed": {"batch": 2, "q_len": 3, "node_len": 90, "draft_len": 8},
+    "09_quantized/quantized": {"batch": 2, "kv_len": (30, 200)},
 }
 
 

@@ -1,0 +1,37 @@
+"""What quantization costs: a model trained here, and the outputs of random tensors.
+
+CI trains one model, --full five.
+"""
+
+import os
+import statistics
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from attnlab import BUILD  # noqa: E402
+
+if not (BUILD / "python" / "attn" / "libattn_compiler.so").exists():
+    pytest.skip("no package is built", allow_module_level=True)
+
+from recall import measure, output_errors  # noqa: E402
+
+SEEDS = range(5 if os.environ.get("ATTN_FULL") else 1)
+
+
+def test_recall():
+    """Keys need their bits: K8V4 costs nothing, and of six bits four belong to the keys."""
+    found = [measure(seed) for seed in SEEDS]
+    median = {name: statistics.median(each[name] for each in found) for name in found[0]}
+    assert median["K16V16"] >= 0.95, "the model has learned its task"
+    assert median["K16V16"] - median["K8V4"] <= 0.005
+    assert median["K4V2"] - median["K2V4"] >= 0.05
+
+
+def test_outlier_channels():
+    """With a few channels that are larger keys need more bits than values, and without them fewer."""
+    plain, outliers = output_errors(0), output_errors(4)
+    assert plain["K4V8"] < plain["K8V4"]
+    assert outliers["K8V4"] < outliers["K4V8"]
+    assert outliers["K4V2"] < outliers["K2V4"]

@@ -137,7 +137,7 @@ def test_kernels_of_other_caches_are_refused(kernel):
     for changes, message in (
         (dict(head_dim=128), "head_dim 64, and the cache 128"),
         (dict(kv_heads=4), "kv_heads 2, and the cache 4"),
-        (dict(dtype="bfloat16"), "dtype f16, and the cache bf16"),
+        (dict(dtype="bfloat16"), "key f16, and the cache bf16"),
         (dict(page_size=32), "the kernel's store is paged<16>, and the cache is paged<32>"),
         (
             dict(

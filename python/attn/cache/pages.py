@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
 
 import numpy
 
@@ -20,26 +19,9 @@ from ..compiler.requests import form_of, request_for
 from ..errors import DeviceError, PlanError, TensorError
 from ..memory.devices import failed, get_device
 from ..memory.dtypes import DTYPES, numpy_name, short_name
-from ..memory.formats import Format, describe_store
+from ..memory.formats import describe_store
 from ..memory.slots import Look, Slot, check, look
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Of a head class."""
-
-    pages: int
-    page_size: int
-    key_dim: int
-    value_dim: int
-    dtype: str  # of new tokens: bf16 or f16
-    device: str
-    key: Format
-    value: Format
-
-    @property
-    def is_plain(self) -> bool:
-        return self.key.is_plain and self.value.is_plain
+from .operations import Shape, append_text, move_text
 
 
 class Run:
@@ -80,6 +62,21 @@ class Run:
             for name, (dtype, _) in self._kinds.items()
         }
         self._kernels: dict[tuple[int, int], _Mover] = {}
+        self._status: _attn.Memory | None = None
+
+    def status(self) -> _attn.Memory:
+        """Where kernels count numbers that were not finite."""
+        if self._status is None:
+            self._status = get_device(self.shape.device).allocate(16, "status")
+            self._status.fill(0)
+        return self._status
+
+    def clamped(self) -> int:
+        """What was counted."""
+        count = numpy.zeros(1, numpy.int32)
+        if self._status is not None:
+            self._status.copy_out(count)
+        return int(count[0])
 
     def looks_at(self, layer: int, page: int) -> tuple[Look, ...]:
         """The pages of a layer, as a kernel binds them that counts in pages of `page` tokens."""
@@ -159,6 +156,7 @@ class _Mover:
                 page_tokens=run.shape.page_size,
                 layers=self.layers,
                 **self._addresses(),
+                status=0 if run.shape.is_plain else run.status().address,
                 new_tokens=self.room[0],
                 copied_tokens=self.room[1],
             )
@@ -187,37 +185,6 @@ def _cache_kernel(text: str, device: str) -> _attn.Kernel:
     place = get_device(device)
     request = request_for(text, target=place.target, form=form_of(place))
     return load_native(request, place)[0]
-
-
-def append_text(heads: int, shape: Shape) -> str:
-    """`attn.append` for this kind of cache: examples/07_cache/append.mlir."""
-    k, v = (f"tensor<?x?x{heads}x{dim}x{shape.dtype}>" for dim in (shape.key_dim, shape.value_dim))
-    return f"""!cache = {_store(heads, shape)}
-func.func @append(%k: {k} {{attn.name = "k"}}, %v: {v} {{attn.name = "v"}}, %kv: !cache {{attn.name = "kv"}},
-                  %slots: tensor<?xi32> {{attn.name = "slots"}}) {{
-  attn.append %k, %v to %kv at %slots : {k}, {v}, !cache, tensor<?xi32>
-  return
-}}
-"""
-
-
-def move_text(heads: int, shape: Shape) -> str:
-    """`attn.move` likewise: examples/07_cache/move.mlir."""
-    return f"""!cache = {_store(heads, shape)}
-!slots = tensor<?xi32>
-func.func @move(%kv: !cache {{attn.name = "kv"}}, %from: !slots {{attn.name = "from"}}, %to: !slots {{attn.name = "to"}}) {{
-  attn.move %kv from %from to %to : !cache, !slots, !slots
-  return
-}}
-"""
-
-
-def _store(heads: int, shape: Shape) -> str:
-    value_dim = "" if shape.value_dim == shape.key_dim else f"value_dim = {shape.value_dim}, "
-    return (
-        f"!attn.kv<paged<{shape.page_size}>, heads = {heads}, dim = {shape.key_dim}, {value_dim}"
-        f"key = {shape.key.mlir()}, value = {shape.value.mlir()}>"
-    )
 
 
 def _memory(sizes: tuple[int, ...], dtype: str, device: str, torch: object) -> object:

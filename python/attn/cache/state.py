@@ -16,7 +16,8 @@ from ..errors import OutOfPages, PlanError, expected
 from ..memory.devices import device_name, failed
 from ..memory.formats import Format, describe_store, part_names, read_format
 from .integers import integers, items, node_number, whole
-from .pages import Run, Shape, dtype_of_cache
+from .operations import Shape
+from .pages import Run, dtype_of_cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +200,12 @@ class CacheState:
         """That a token takes in all layers: codes of keys and values, and the metadata that are its own. A streaming
         class counts as if it kept the token."""
         return sum(run.layers * run.heads * run.head_bytes for runs in self._runs for run in runs)
+
+    @property
+    def clamped(self) -> int:
+        """Numbers that were not finite when they became codes, since the cache was made: NaN is stored as 0, an infinity
+        as the largest number of its sign. Waits for what is under way."""
+        return sum(run.clamped() for runs in self._runs for run in runs)
 
     def free_pages(self, head_class: str | None = None) -> int:
         """Of the pool of a class."""

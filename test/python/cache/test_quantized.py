@@ -111,6 +111,21 @@ def test_bytes_of_a_token():
     assert f"i8 per 64, i4 per 64, {cache.token_bytes} bytes a token" in repr(cache)
 
 
+def test_numbers_that_are_not_finite():
+    """Counted, and no harm to their neighbours."""
+    cache = make(key="int8", value="fp8_e4m3")
+    k, v = (draw(numpy.random.default_rng(6), LAYERS, 5, KV_HEADS, DIM) for _ in range(2))
+    node, other = cache.add(), cache.add()
+    cache.append(node, 5).write_all(k, v)
+    assert cache.clamped == 0
+    k[0, 3, 0, 7], k[1, 3, 1, 9], v[1, 4, 0, 0] = numpy.nan, numpy.inf, -numpy.inf
+    cache.append(other, 5).write_all(k, v)
+    assert cache.clamped == 3
+    codes = numpy.asarray(cache.layer(0).k).reshape(-1, KV_HEADS, DIM)
+    first, second = (codes[cache.slots(n)] for n in (node, other))
+    assert numpy.array_equal(first[:3], second[:3]) and numpy.array_equal(first[3, 1], second[3, 1])
+
+
 @pytest.mark.parametrize(
     "given,message",
     [

@@ -1,0 +1,60 @@
+"""The kernels that change a cache, as text: what decides them, and nothing else, is a Shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..memory.formats import Format
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of a head class."""
+
+    pages: int
+    page_size: int
+    key_dim: int
+    value_dim: int
+    dtype: str  # of new tokens: bf16 or f16
+    device: str
+    key: Format
+    value: Format
+
+    @property
+    def is_plain(self) -> bool:
+        return self.key.is_plain and self.value.is_plain
+
+
+def append_text(heads: int, shape: Shape) -> str:
+    """`attn.append` for this kind of cache: examples/07_cache/append.mlir."""
+    k, v = (f"tensor<?x?x{heads}x{dim}x{shape.dtype}>" for dim in (shape.key_dim, shape.value_dim))
+    status = counts = kind = ""
+    if not shape.is_plain:
+        kind = ", tensor<1xi32>"
+        status, counts = ', %status: tensor<1xi32> {attn.name = "status"}', " status %status"
+    return f"""!cache = {_store(heads, shape)}
+func.func @append(%k: {k} {{attn.name = "k"}}, %v: {v} {{attn.name = "v"}}, %kv: !cache {{attn.name = "kv"}},
+                  %slots: tensor<?xi32> {{attn.name = "slots"}}{status}) {{
+  attn.append %k, %v to %kv at %slots{counts} : {k}, {v}, !cache, tensor<?xi32>{kind}
+  return
+}}
+"""
+
+
+def move_text(heads: int, shape: Shape) -> str:
+    """`attn.move` likewise: examples/07_cache/move.mlir."""
+    return f"""!cache = {_store(heads, shape)}
+!slots = tensor<?xi32>
+func.func @move(%kv: !cache {{attn.name = "kv"}}, %from: !slots {{attn.name = "from"}}, %to: !slots {{attn.name = "to"}}) {{
+  attn.move %kv from %from to %to : !cache, !slots, !slots
+  return
+}}
+"""
+
+
+def _store(heads: int, shape: Shape) -> str:
+    value_dim = "" if shape.value_dim == shape.key_dim else f"value_dim = {shape.value_dim}, "
+    return (
+        f"!attn.kv<paged<{shape.page_size}>, heads = {heads}, dim = {shape.key_dim}, {value_dim}"
+        f"key = {shape.key.mlir()}, value = {shape.value.mlir()}>"
+    )

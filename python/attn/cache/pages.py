@@ -48,10 +48,9 @@ class Run:
         for name, dtype, dims in found.tensors:
             sizes = tuple(known[dim] if isinstance(dim, str) else dim for dim in dims)
             self._kinds[name] = dtype, sizes
-            if "pages" in dims:
-                self.tensors[name] = _memory((layers, *sizes), dtype, shape.device, torch)
-            else:  # scales that the caller gives
-                self.tensors[name] = _scales(layers, *sizes, shape.device, torch)
+            self.tensors[name] = _of_layers(layers, sizes, dtype, shape.device, torch)
+            if "pages" not in dims:  # scales that the caller gives
+                self.tensors[name][:] = 1
         self.k, self.v = list(self.tensors.values())[:2]
         self.looks = {name: look(name, tensor, 0, []) for name, tensor in self.tensors.items()}
         itemsize = DTYPES[shape.dtype][1]
@@ -205,11 +204,13 @@ def _memory(sizes: tuple[int, ...], dtype: str, device: str, torch: object) -> o
         raise _too_large(sizes, itemsize, "host", error) from None
 
 
-def _scales(layers: int, count: int, device: str, torch: object) -> object:
-    """f32 [layers, count], 1 until the caller says more; each layer's begins where kernels may read it."""
-    scales = _memory((layers, -(-count // 4) * 4), "f32", device, torch)
-    scales[:] = 1
-    return scales[:, :count]
+def _of_layers(layers: int, sizes: tuple[int, ...], dtype: str, device: str, torch: object) -> object:
+    """[layers, …], each layer at a multiple of 16 bytes, where kernels may read it."""
+    count, itemsize = math.prod(sizes), DTYPES[dtype][1]
+    step = -(-count * itemsize // 16) * 16 // itemsize
+    if step == count:
+        return _memory((layers, *sizes), dtype, device, torch)
+    return _memory((layers, step), dtype, device, torch)[:, :count].reshape((layers, *sizes))
 
 
 def _layer_step(tensor: object) -> int:

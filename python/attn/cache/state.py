@@ -61,10 +61,9 @@ class CacheState:
         classes: Sequence[CacheClass] = (),
         device: object = None,
     ):
-        for name, value in dict(
-            layers=layers, kv_heads=kv_heads, head_dim=head_dim, page_size=page_size
-        ).items():
-            whole(name, value, 1)
+        sizes = dict(layers=layers, kv_heads=kv_heads, head_dim=head_dim, page_size=page_size)
+        for name, size in sizes.items():
+            whole(name, size, 1)
         if page_size & (page_size - 1) or page_size > 256:
             nearest = min(256, 1 << (page_size.bit_length() - 1))
             raise expected(PlanError, "page_size", "a power of two from 1 to 256", page_size, nearest=nearest)

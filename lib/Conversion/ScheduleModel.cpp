@@ -73,6 +73,9 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
   for (KVType region : shape.regions) {
     shape.keyDim = std::max(shape.keyDim, paddedDim(keyDim, codesOf(region.getKey())));
     shape.valueDim = std::max(shape.valueDim, paddedDim(valueDim, codesOf(region.getValue())));
+    const rt::Store store = storeOf(region);
+    for (const rt::StorePart *part : {&store.keys, &store.values})
+      shape.groups = std::max(shape.groups, part->format.groups(part->dim));
   }
   return shape;
 }
@@ -233,6 +236,8 @@ constexpr int64_t mma = 164, mmaOfManyMasks = 156;
 /// Codes on their way to a dot take some, and so does the arithmetic that converts them where no instruction
 /// does.
 constexpr int64_t ofCodes = 16;
+/// What each group but the first adds: a scale and a zero of keys, and of values, and a sum of queries.
+constexpr int64_t ofGroup = 4;
 /// Of 160 with three consumers: scores that are plain, that are computed or masked, and by several masks.
 constexpr int64_t threePlain = 128, three = 104, threeOfMasks = 92;
 /// Of 224 or 232 with two, where boxes come: rows that fill boxes or wide values (whose kernel has 232 in any
@@ -249,7 +254,8 @@ constexpr int64_t narrowValues = 208;
 int64_t ScheduleModel::fragmentRoom(ScheduleAttr schedule) const {
   bool severalMasks = shape.masks > 1, manyMasks = shape.masks > 3;
   if (schedule.getKind() == ScheduleKind::Mma)
-    return (manyMasks ? room::mmaOfManyMasks : room::mma) - (shape.converted() ? room::ofCodes : 0);
+    return (manyMasks ? room::mmaOfManyMasks : room::mma) -
+           (shape.converted() ? room::ofCodes + room::ofGroup * (shape.groups - 1) : 0);
   bool simple = shape.plain && !severalMasks;
   if (schedule.getConsumers() > 2)
     return simple ? room::threePlain : severalMasks ? room::threeOfMasks : room::three;

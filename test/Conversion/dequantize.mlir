@@ -13,8 +13,9 @@
 // CHECK: %[[VS:.*]] = tile.read %{{.*}} : <f32> -> f32
 // CHECK: %[[UNIT:.*]] = arith.mulf %{{.*}}, %[[KS]] : f32
 // CHECK: tile.gather {{.*}} : !tile.buffer<f8E4M3FN>, !tile.buffer<f8E4M3FN>
+// CHECK: tile.narrow
 // CHECK: tile.load_rhs {{.*}} -> <[key 32, feature 64], f8E4M3FN, rhs, runs 64>
-// CHECK: tile.widen {{.*}} -> <[key 32, feature 64], bf16, rhs, runs 64>
+// CHECK: tile.widen {{.*}} -> <[key 32, feature 64], f16, rhs, runs 64>
 // CHECK: tile.dot
 // CHECK: tile.load_rhs {{.*}} -> <[feature 64, key 32], f8E4M3FN, rhs, runs 64>
 // CHECK: tile.widen

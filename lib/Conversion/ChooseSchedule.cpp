@@ -223,7 +223,10 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
           continue;
         ScheduleAttr schedule =
             mma(model, rows, keys, rows / mmaRows, prefilling::stages, /*blocks=*/1, /*splitKeys=*/false);
-        if (model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule))
+        // Codes with many groups may leave no tile the room it should have; the least one is then taken.
+        bool least = rows == prefilling::mmaTileRows[1] && keys == mmaKeys;
+        if ((least || model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule)) &&
+            model.fitsBlock(schedule))
           return schedule;
       }
     }

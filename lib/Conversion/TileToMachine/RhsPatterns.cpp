@@ -206,6 +206,13 @@ struct LoadRhsPattern : TilePattern<LoadRhsOp> {
   }
 };
 
+/// Element i of a word.
+Value elementOf(Emitter &e, Value word, int64_t i, Type element) {
+  if (element.getIntOrFloatBitWidth() == 16)
+    word = arith::TruncIOp::create(e.b, e.loc, e.b.getI16Type(), e.shr(word, 16 * i));
+  return LLVM::BitcastOp::create(e.b, e.loc, element, word);
+}
+
 /// A lane reads the whole line of each of its coordinates; two neighbours, where they fill 16 bytes at most.
 struct LoadColumnsPattern : TilePattern<LoadColumnsOp> {
   using TilePattern::TilePattern;
@@ -223,14 +230,16 @@ struct LoadColumnsPattern : TilePattern<LoadColumnsOp> {
     int64_t together = !rows && bytes <= 8 ? 2 : 1;
     Value first =
         e.sharedAt(adaptor.getTile(), e.mul(rows ? e.lanes.group : e.lanes.quad, rows ? bytes : 2 * bytes));
-    auto type = VectorType::get(together * columns, tile.getElement());
+    int64_t perWord = 32 / tile.getElement().getIntOrFloatBitWidth();
+    auto type = VectorType::get(together * columns / perWord, rewriter.getI32Type());
     for (int64_t block = 0; block < tile.getRows(); block += 8)
       for (int64_t line = 0; line < (rows ? 1 : 2); line += together) {
         Value from = e.sharedAt(first, (block + line) * bytes);
         Value loaded = LLVM::LoadOp::create(rewriter, op.getLoc(), type, from, together * bytes);
-        for (int64_t i = 0; i < together * columns; ++i)
-          registers[i % columns].push_back(
-              LLVM::ExtractElementOp::create(rewriter, op.getLoc(), loaded, e.i32(i)));
+        for (int64_t i = 0; i < together * columns; ++i) {
+          Value word = LLVM::ExtractElementOp::create(rewriter, op.getLoc(), loaded, e.i32(i / perWord));
+          registers[i % columns].push_back(elementOf(e, word, i % perWord, tile.getElement()));
+        }
       }
     rewriter.replaceOpWithMultiple(op, SmallVector<ValueRange>(registers.begin(), registers.end()));
     return success();

@@ -192,14 +192,18 @@ private:
     }
     registers[(row * depth + k) * 2 + half] = LLVM::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), floats);
   }
-  /// Neighbours of a fragment over columns.
+  /// Neighbours of a fragment over columns. Of integers: what is made of two elements ptxas makes anew for
+  /// every use.
   SmallVector<Value> pairs(ValueRange columns) {
     SmallVector<Value> result;
+    auto bits = [&](Value column) -> Value {
+      Value half = LLVM::BitcastOp::create(e.b, e.loc, e.b.getI16Type(), column);
+      return arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), half);
+    };
     for (size_t i = 0; i < columns.size(); i += 2) {
-      Value two = LLVM::PoisonOp::create(e.b, e.loc, pair);
-      for (int64_t j : {0, 1})
-        two = LLVM::InsertElementOp::create(e.b, e.loc, two, columns[i + j], e.i32(j));
-      result.push_back(two);
+      Value high = arith::ShLIOp::create(e.b, e.loc, bits(columns[i + 1]), e.i32(16));
+      Value both = arith::OrIOp::create(e.b, e.loc, bits(columns[i]), high);
+      result.push_back(LLVM::BitcastOp::create(e.b, e.loc, pair, both));
     }
     return result;
   }

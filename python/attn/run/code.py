@@ -131,6 +131,8 @@ class Code:
     def _of_operand(self, name: str, operand: object) -> Iterator[tuple[str, object]]:
         """The tensors of a KV operand with their names: given in order, or by what they are called behind the point."""
         parts = self._parts[name]
+        if type(operand) is tuple and len(operand) == len(parts):
+            return zip(parts, operand, strict=True)
         names = [part.partition(".")[2] for part in parts]
         if isinstance(operand, Mapping):
             for given_name in operand:

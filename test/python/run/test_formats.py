@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
 from attn import Dense, Packed, Paged  # noqa: E402
+from attnlab import ROOT  # noqa: E402
 
 SIZES = {"q_heads": 4, "kv_heads": 2, "head_dim": 64, "dtype": "float16", "see": attn.causal()}
 
@@ -135,6 +136,7 @@ def test_pictures(tmp_path):
     from xml.etree import ElementTree
 
     svg = Paged(key="int8", value="int4").svg(kv_heads=8, head_dim=128)
+    assert (ROOT / "examples/09_quantized/page.svg").read_text() == svg, "lesson 9 shows this picture"
     text = " ".join(ElementTree.fromstring(svg).itertext())
     assert "i8 per 128, i4 per 128" in text and "200 bytes a token of one head, 0.39 of the 512" in text
     assert "v_meta: float16 [pages, 8, 16, 1, 2]; a line for each head" in text

@@ -22,8 +22,8 @@ Arguments problem(std::initializer_list<int64_t> pages) {
   arguments.query = {"q", rt::DType::BF16, {-1, 8, 64}, {"rows"}};
   for (int64_t page : pages) {
     const std::string name(1, static_cast<char>('a' + arguments.kv.size()));
-    arguments.kv.push_back({name, name + "_count", name + "_len", page ? Store::Paged : Store::Packed, page,
-                            2, 64, 64, rt::DType::BF16, rt::DType::BF16});
+    arguments.kv.push_back(
+        {name, name + "_count", name + "_len", page ? Store::Paged : Store::Packed, page, 2, 64, 64});
   }
   return arguments;
 }

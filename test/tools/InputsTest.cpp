@@ -119,8 +119,7 @@ TEST(Inputs, RowsAreTheLastOfTheirSequence) {
 
 TEST(Inputs, SharedContextComesBeforePrivateTokens) {
   Arguments arguments = pagedProblem();
-  arguments.kv.insert(arguments.kv.begin(), {"context", "groups", "context_len", Store::Dense, 0, 2, 64, 32,
-                                             rt::DType::BF16, rt::DType::BF16});
+  arguments.kv.insert(arguments.kv.begin(), {"context", "groups", "context_len", Store::Dense, 0, 2, 64, 32});
   auto tensors = generate(arguments, {"batch=4", "groups=2", "context_len=10", "kv_len=5"});
   auto rows = tensors.at("context.rows").as<int32_t>();
   EXPECT_EQ(std::vector<int32_t>(rows.begin(), rows.end()), (std::vector<int32_t>{0, 2, 2, 4}));

@@ -31,9 +31,9 @@ struct ReferenceResult {
                                                       unsigned threads = 2);
 
 /// What an operation on a cache makes of these tensors, row by row in the order of its lists: of one that
-/// writes a cache its keys and values, whole, with their metadata; of a gather its rows, every byte 0xff where
-/// one is skipped. Bytes are copied, and codes made by arithmetic that is defined to the bit, so a kernel's
-/// results must be these bytes.
+/// writes a cache its keys and values, whole, with their metadata; of a gather its rows, every byte 0xff
+/// where one is skipped. Bytes are copied, and codes made by arithmetic that is defined to the bit, so a
+/// kernel's results must be these bytes.
 ::attn::rt::Result<::attn::rt::TensorMap> evaluateRowCopy(func::FuncOp func,
                                                           const ::attn::rt::TensorMap &tensors);
 

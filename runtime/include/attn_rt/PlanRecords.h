@@ -101,8 +101,9 @@ std::array<typename Record::Field, Record::usedWords> fieldsOf(const Record &rec
 
 /// Bit of PlanTask::flags: the task includes the sink logit.
 inline constexpr int32_t taskHasSink = 1;
-/// Bit of PlanTask::flags: of each segment, query row r of the task, counted from its first, sees no token from
-/// fullEnd + r on. So it is under a causal mask where each row stands one position behind the row before.
+/// Bit of PlanTask::flags: of each segment, query row r of the task, counted from its first, sees no token
+/// from fullEnd + r on. So it is under a causal mask where each row stands one position behind the row
+/// before.
 inline constexpr int32_t taskRowsFollow = 2;
 
 /// The arrays of a plan and its partial arrays.

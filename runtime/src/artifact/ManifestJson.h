@@ -11,7 +11,7 @@ inline constexpr std::string_view visibilityWords[] = {"all",  "causal", "window
                                                        "sink", "or",     "and"};
 inline constexpr std::string_view parameterWords[] = {"buffer", "dim", "end", "scale", "map"};
 inline constexpr std::string_view kernelScheduleWords[] = {"mma", "wgmma"};
-inline constexpr std::string_view argumentRoleWords[] = {"query",   "kv",   "sink", "tensor",
+inline constexpr std::string_view argumentRoleWords[] = {"query",   "kv",   "sink",  "tensor",
                                                          "classes", "rows", "slots", "status"};
 
 /// The type of a scalar parameter; addresses and maps have none.

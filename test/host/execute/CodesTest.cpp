@@ -121,7 +121,8 @@ std::string Codes::kernel() const {
   bool meta = c.metaGroups > 0;
   replace(result, "COLUMNS_OF_META", meta ? columns : "");
   replace(result, "SCALED",
-          meta ? "times " + scales + " plus " + zeros + " " + source + " times " + types + " plus " + types : source);
+          meta ? "times " + scales + " plus " + zeros + " " + source + " times " + types + " plus " + types
+               : source);
   replace(result, "PER", meta && groups > 1 ? "per " + std::to_string(c.features / groups) + " " : "");
   replace(result, "WIDTH", c.values ? "feature " + dim : "key 32");
   replace(result, "DEPTH", c.values ? "key 32" : "feature " + dim);

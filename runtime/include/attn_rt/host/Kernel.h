@@ -100,7 +100,7 @@ struct HostKernel {
   std::vector<uint32_t> writtenParameters;
   bool writesAnywhere = true;
   uint32_t blocksPerMultiprocessor = 1; ///< that it is compiled for: they share the registers
-  bool checked = false; ///< loads and stores are instrumented
+  bool checked = false;                 ///< loads and stores are instrumented
 };
 
 } // namespace attn::rt::host

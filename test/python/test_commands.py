@@ -35,10 +35,11 @@ def test_examples(name, tmp_path):
 
     kernel = attn.compile(described, device="host")
     plan = kernel.plan(tensors)
-    named = [(store.name, "_pages" if store.kind == "paged" else "") for store in described.operands]
+    parts = ("k", "v", "k_pages", "v_pages", "k_meta", "v_meta")
+    operands = [[f"{store.name}.{part}" for part in parts] for store in described.operands]
     out = kernel.run(
         tensors["q"],
-        *((tensors[f"{name}.k{suffix}"], tensors[f"{name}.v{suffix}"]) for name, suffix in named),
+        *(tuple(tensors[name] for name in names if name in tensors) for names in operands),
         plan,
         return_lse=described.return_lse,
         **{name: tensors[name] for name in ("sink_logits", "slopes") if name in tensors},

@@ -117,7 +117,7 @@ void TileCopies::addMeta(UpdateOp update, const Segment &segment, StringRef whic
   ArrayRef<SharedType> parts = which == "k" ? tiles.keyMeta : tiles.valueMeta;
   Type element = parts.front().getElement();
   int64_t columns = parts.front().getCols(), line = columns * parts.size();
-  int64_t heads = store.isOfClass() ? 1 : store.heads, page = store.isPaged() ? store.page : 1;
+  int64_t heads = store.isOfClass() ? 1 : store.heads, page = store.isPaged() ? store.tokensOf(1) : 1;
   Value buffer = b.buffer(tensor(update, rt::Store::metaName(part)), element);
   Value origin = b.mul(placeOf(update, segment), b.i32(page * line));
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..memory.dtypes import DTYPES
 from ..memory.formats import Description
-from .pictures import COLOURS, label
-
-if TYPE_CHECKING:
-    from .stores import Store
+from .drawing import COLOURS, label
 
 _WIDTH = 720.0  # of a token's keys in 16 bits, all heads: every line is drawn to this scale
 _LINES = 16
@@ -26,19 +23,19 @@ class _Block(NamedTuple):
     says: str
 
 
-def draw_page(store: Store, found: Description, heads: int, dims: tuple[int, int]) -> str:
+def draw_page(layout: str, page_size: int, found: Description, heads: int, dims: tuple[int, int]) -> str:
     """A page, or the first tokens of another store: a block for each tensor, whose lines are as long as they have bytes,
     the first head's dark."""
     scale = _WIDTH / (2 * heads * max(dims))
     plain, stored = 2 * sum(dims), ", ".join(dict.fromkeys((found.key.text(), found.value.text())))
     share = f", {found.token_bytes / plain:.2f} of the {plain} in 16 bits"
     says = f"{found.token_bytes} bytes a token of one head" + (share if found.token_bytes != plain else "")
-    body = [label(8, 24, f"{store.layout()}: {stored}", weight="bold"), label(8, 44, says)]
+    body = [label(8, 24, f"{layout}: {stored}", weight="bold"), label(8, 44, says)]
     top = 72.0
     for index, (name, dtype, extents) in enumerate(found.tensors):
         sizes = [heads if extent == "heads" else extent for extent in extents]
         part = "kv".index(name[0])
-        block = _block(index < 2, found, part, sizes, DTYPES[dtype][1], getattr(store, "page_size", 0))
+        block = _block(index < 2, found, part, sizes, DTYPES[dtype][1], page_size)
         body.append(label(8, top, f"{name}: {DTYPES[dtype][0]} [{', '.join(map(str, sizes))}]; {block.says}"))
         height = _STEP * min(block.lines, _LINES)
         if index < 2:

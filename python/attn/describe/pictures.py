@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
 
 import numpy
 
 from ..errors import SpecError, expected
 from .checks import integer
+from .drawing import COLOURS, label
 
 if TYPE_CHECKING:
     from .description import Description
 
 _CELLS = 96  # along the longer side
-COLOURS = ("#2f6fb0", "#c0632b", "#3c8d5a", "#8a5cab", "#a8923a")
 _MOST = 1 << 28  # pairs of a row and a token that are looked at
 
 
@@ -112,10 +111,3 @@ def _panel(states: numpy.ndarray, left: float, top: float, size: float, colour: 
                 )
             x += run
     return "\n".join(parts)
-
-
-def label(x: float, y: float, text: str, weight: str = "normal") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-family="monospace" font-size="12" font-weight="{weight}">'
-        f"{escape(text)}</text>"
-    )

@@ -111,7 +111,8 @@ class Store:
         heads = checks.integer("kv_heads", kv_heads, 1, checks.MAX_HEADS)
         key_dim = checks.features("head_dim", head_dim)
         dims = key_dim, key_dim if value_dim is None else checks.features("value_dim", value_dim)
-        return draw_page(self, self._checked_description(heads, dims), heads, dims)
+        found = self._checked_description(heads, dims)
+        return draw_page(self.layout(), getattr(self, "page_size", 0), found, heads, dims)
 
     def _checked_description(self, heads: int, dims: tuple[int, int]) -> Description:
         from .._attn import Failure

@@ -44,6 +44,9 @@ def small(store="paged<16>", see="causal", heads=(4, 1)):
 
 BY_NODE, BY_QUERY = "workload=TREE strategy=by-node blocks=2", "workload=TREE strategy=by-query blocks=1"
 PREFILL_RUNS = ("batch=2 q_len=70 kv_len=70..400 blocks=1", BY_NODE, BY_QUERY)
+# Short sequences of heads up to 64 have a kernel of their own, whose one warpgroup of consumers takes no turns.
+LONG_TREE = ((-1, 1150, 0), (0, 100, 60), (0, 70, 40), (-1, 50, 50))
+LONG_RUNS = ("batch=2 q_len=70 kv_len=1025..1200 blocks=1", BY_NODE, BY_QUERY)
 # Where every row sees every token, sequences may be empty, and their tasks have no segments.
 EMPTY_RUNS = (
     "batch=2 q_len=70 kv_len=70..400 blocks=1",
@@ -67,8 +70,8 @@ CASES = (
         DECODE_TREE,
     ),
     Case("prefill, mma", small(see="all"), "mma", EMPTY_RUNS),
-    Case("prefill, wgmma, boxes of pages", small(), "wgmma", PREFILL_RUNS),
-    Case("prefill, wgmma, boxes of a dense store", small(store="dense"), "wgmma", PREFILL_RUNS),
+    Case("prefill, wgmma, boxes of pages", small(), "wgmma", LONG_RUNS, LONG_TREE),
+    Case("prefill, wgmma, boxes of a dense store, short", small(store="dense"), "wgmma", PREFILL_RUNS),
     Case(  # heads for which consumers take no turns; tasks of few rows before some of many
         "prefill, wgmma, heads of 128",
         Problem(4, 1, 128, 128, store="dense", see="causal"),

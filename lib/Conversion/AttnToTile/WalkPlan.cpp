@@ -86,6 +86,8 @@ private:
   void finishTask(Value queryRows);
 
   bool inGroups() { return schedule.getKind() == ScheduleKind::Wgmma; }
+  /// Whether a single warpgroup computes: every task has rows for it, and none for another.
+  bool oneGroup() { return schedule.getConsumers() == 1; }
 
   Start start;
   Value warp;
@@ -161,7 +163,8 @@ void Walk::placeWarp() {
   }
   Value consumer = b.sub(warp, b.i32(schedule.getProducerWarps()));
   warpRow = b.mul(consumer, b.i32(rows));
-  groupRow = b.mul(b.div(consumer, ScheduleAttr::groupWarps), b.i32(ScheduleAttr::groupRows));
+  groupRow = oneGroup() ? b.i32(0)
+                        : b.mul(b.div(consumer, ScheduleAttr::groupWarps), b.i32(ScheduleAttr::groupRows));
 }
 
 void Walk::run(IRMapping &arguments) {
@@ -277,7 +280,7 @@ void Walk::walkTiles(unsigned operand, Line &line, const Segment &segment, Value
 void Walk::walkTilesOfAll(Line &line, const Segment &segment, Value queryRows) {
   bool apart = endsApart();
   Value end = apart ? b.add(segment.fullEnd, pastFull) : Value();
-  Value hasRows = apart ? Value() : b.less(groupRow, packedCount);
+  Value hasRows = apart || oneGroup() ? Value() : b.less(groupRow, packedCount);
   auto loop = scf::ForOp::create(b, segment.kvBegin, segment.kvEnd, b.i32(schedule.getKeys()),
                                  ValueRange{line.state});
   OpBuilder::InsertionGuard guard(b);
@@ -286,12 +289,13 @@ void Walk::walkTilesOfAll(Line &line, const Segment &segment, Value queryRows) {
   for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
     tokens.push_back(tokensOf(operand, segment, loop.getInductionVar()));
   Value state = loop.getRegionIterArg(0);
-  Value computes = apart ? b.less(loop.getInductionVar(), end) : hasRows;
-  auto some = scf::IfOp::create(b, TypeRange{state.getType()}, computes, /*withElseRegion=*/true);
-  scf::YieldOp::create(b, some.getResults());
-  b.setInsertionPointToStart(some.elseBlock());
-  scf::YieldOp::create(b, state);
-  b.setInsertionPointToStart(some.thenBlock());
+  if (Value computes = apart ? b.less(loop.getInductionVar(), end) : hasRows) {
+    auto some = scf::IfOp::create(b, TypeRange{state.getType()}, computes, /*withElseRegion=*/true);
+    scf::YieldOp::create(b, some.getResults());
+    b.setInsertionPointToStart(some.elseBlock());
+    scf::YieldOp::create(b, state);
+    b.setInsertionPointToStart(some.thenBlock());
+  }
   for (auto [operand, tile] : llvm::enumerate(tokens))
     updated.push_back(update(operand, state, queryRows, tile));
   Value one = updated.front();

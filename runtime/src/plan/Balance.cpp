@@ -1,4 +1,4 @@
-#include "plan/Work.h"
+#include "plan/Balance.h"
 
 #include <algorithm>
 #include <array>
@@ -82,10 +82,10 @@ void Balancer::sortParts() {
 
 /// In the order of sections, longest first, each to the block with the least to do (of equals the first).
 /// Returns the largest load.
-int64_t Balancer::deal(const Manifest &manifest, const Work &work, int64_t l2Bytes) {
+int64_t Balancer::deal(const Work &work, int64_t l2Bytes) {
   const auto blocks = static_cast<size_t>(blocks_);
   sortParts();
-  sections_.order(manifest, work, parts_, l2Bytes, blocks_, turns_);
+  sections_.order(work, parts_, l2Bytes, blocks_, turns_);
   // A tournament of (load, block) in one word: a node holds the lesser of its children, the root the least.
   // Its loop is as long for every task and branches on nothing that it reads, which a heap's does.
   const size_t leaves = std::bit_ceil(blocks);
@@ -242,7 +242,7 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
 }
 
 /// Deals tasks out whole or cuts the list into shares, whichever takes less time.
-void Balancer::chooseShares(const Manifest &manifest, const Work &work, int64_t l2Bytes, Assignment &out) {
+void Balancer::chooseShares(const Work &work, int64_t l2Bytes, Assignment &out) {
   int64_t total = 0, largest = 0, cuttable = 0;
   for (const Unit &unit : work.units) {
     const int64_t cost = taskCost(unit);
@@ -275,7 +275,7 @@ void Balancer::chooseShares(const Manifest &manifest, const Work &work, int64_t 
   bool whole = leastDirect <= bonus * cutSeconds;
   if (whole) {
     listWhole(work);
-    whole = direct(deal(manifest, work, l2Bytes)) <= bonus * cutSeconds;
+    whole = direct(deal(work, l2Bytes)) <= bonus * cutSeconds;
   }
   if (whole)
     emitDealt(work, out);
@@ -294,10 +294,10 @@ void Balancer::balance(const Manifest &manifest, const Work &work, const PlanOpt
   else if (options.strategy == Strategy::ByNode)
     listWhole(work);
   if (chunk > 0 || options.strategy == Strategy::ByNode) {
-    deal(manifest, work, options.gpu->l2Bytes);
+    deal(work, options.gpu->l2Bytes);
     emitDealt(work, out);
   } else {
-    chooseShares(manifest, work, options.gpu->l2Bytes, out);
+    chooseShares(work, options.gpu->l2Bytes, out);
   }
   sumLoads(out);
 }

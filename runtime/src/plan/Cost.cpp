@@ -18,7 +18,7 @@
 // wave of unequal blocks where bytes are the limit.
 //
 //===----------------------------------------------------------------------===//
-#include "plan/Work.h"
+#include "plan/Balance.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "plan/Work.h"
+#include "plan/Emit.h"
 
 #include <algorithm>
 #include <limits>

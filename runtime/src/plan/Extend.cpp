@@ -12,7 +12,7 @@
 // without; the loads are kept, and when one is too large, all is planned anew.
 //
 //===----------------------------------------------------------------------===//
-#include "plan/Work.h"
+#include "plan/Emit.h"
 
 #include <algorithm>
 

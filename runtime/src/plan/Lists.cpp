@@ -18,7 +18,7 @@
 // position take none.
 //
 //===----------------------------------------------------------------------===//
-#include "plan/Work.h"
+#include "plan/Units.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "plan/Work.h"
+#include "plan/Emit.h"
 
 #include <algorithm>
 #include <atomic>
@@ -96,18 +96,11 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
     segmentReads += task.segmentEnd - task.segmentBegin;
   }
   stats.qBytes = packedRows * m.keyDim * element;
-  int32_t known = -1; // the operand of the segment before
-  Store store;
-  int64_t bytes = 0; // of its tokens
   for (const Unit &unit : work.units)
     for (const PlanSegment &segment : work.segmentsOf(unit)) {
-      if (segment.operand != known) {
-        known = segment.operand;
-        store = storeOf(m.argumentOf(m.operands[static_cast<size_t>(known)]));
-        bytes = store.tokenBytes();
-      }
+      const Store &store = work.stores[static_cast<size_t>(segment.operand)];
       const int64_t tokens = segment.kvEnd - segment.kvBegin;
-      stats.kvBytes += tokens * unit.slots.count() * bytes;
+      stats.kvBytes += tokens * unit.slots.count() * store.tokenBytes();
       stats.metadataBytes += store.entriesOf(tokens) * 4 * unit.slots.count();
     }
   stats.partialBytes = 2 * plan.partialRows * (m.valueDim + 1) * 4;

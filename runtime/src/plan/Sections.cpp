@@ -20,7 +20,7 @@
 // Where no two units read the same (decode) there is nothing to gain: one section.
 //
 //===----------------------------------------------------------------------===//
-#include "plan/Work.h"
+#include "plan/Balance.h"
 
 #include <algorithm>
 #include <numeric>
@@ -42,7 +42,7 @@ constexpr int64_t lastTasks = 4;
 
 /// Units that were made of one group of rows follow each other and share what they see. Returns whether some
 /// have company.
-bool SectionOrder::findFamilies(const Manifest &manifest, const Work &work) {
+bool SectionOrder::findFamilies(const Work &work) {
   families_.clear();
   familyOf_.clear();
   bool company = false;
@@ -58,8 +58,8 @@ bool SectionOrder::findFamilies(const Manifest &manifest, const Work &work) {
     company |= ++family.units > 1;
     int64_t bytes = 0;
     for (const PlanSegment &segment : work.segmentsOf(unit))
-      bytes += (segment.kvEnd - segment.kvBegin) *
-               tokenBytes(manifest.argumentOf(manifest.operands[static_cast<size_t>(segment.operand)]));
+      bytes +=
+          (segment.kvEnd - segment.kvBegin) * work.stores[static_cast<size_t>(segment.operand)].tokenBytes();
     family.slotBytes = std::max(family.slotBytes, bytes);
   }
   return company;
@@ -88,11 +88,11 @@ int32_t SectionOrder::fillSections(std::span<const Part> parts, int64_t sectionB
   return sections;
 }
 
-void SectionOrder::order(const Manifest &manifest, const Work &work, std::span<const Part> parts,
-                         int64_t l2Bytes, int blocks, std::vector<Turn> &turns) {
+void SectionOrder::order(const Work &work, std::span<const Part> parts, int64_t l2Bytes, int blocks,
+                         std::vector<Turn> &turns) {
   turns.clear();
   int32_t sections = 1;
-  if (l2Bytes > 0 && findFamilies(manifest, work))
+  if (l2Bytes > 0 && findFamilies(work))
     sections = fillSections(parts, std::max<int64_t>(l2Bytes / l2Part, 1));
   if (sections == 1) {
     for (size_t p = 0; p < parts.size(); ++p) {

@@ -1,0 +1,117 @@
+//===- Balance.h - Units dealt to blocks ------------------------*- C++ -*-===//
+//
+// What a unit costs (Cost.cpp), the order in which units are dealt (Sections.cpp), and which block gets which
+// tiles (Balance.cpp).
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_PLAN_BALANCE_H
+#define ATTN_RT_PLAN_BALANCE_H
+
+#include "plan/Work.h"
+
+#include <cmath>
+
+namespace attn::rt {
+
+/// Blocks of a launch, before those without work are left out.
+int launchBlocks(const KernelInfo &kernel, const PlanOptions &options);
+
+/// Integer cost: a key tile costs `tile`, a task `fixed` on top, each part of a cut one more by its rows. The
+/// planner compares costs, in seconds where all blocks are busy; of a finished plan the seconds are told.
+struct CostModel {
+  static constexpr int64_t tile = 16;
+  int64_t fixed = 0, partial = 0; ///< `partial`: of the unit with the most rows
+  int64_t partialOf(int32_t packedRows) const { return llround(costPerRow * packedRows); }
+  double secondsPerCost = 0;
+  int64_t shareTiles = 1;    ///< the shortest share
+  double mergeSeconds = 0;   ///< of starting the merge,
+  double secondsPerPart = 0; ///< and of merging one part
+
+  CostModel(const Manifest &manifest, const KernelInfo &kernel, const Work &work, int blocks,
+            const GpuModel &gpu);
+  /// What two events around the launch of a plan of these stats, which merges so many rows, should show.
+  double planSeconds(const PlanStats &stats, int64_t mergeRows) const;
+
+private:
+  double bytesPerSecond, l2BytesPerSecond;
+  double costPerRow = 0;          ///< of a part
+  double storeBytes = 0;          ///< of K and V, each once
+  double leastSecondsPerCost = 0; ///< of a block that has the memory for itself
+  double tileSeconds = 0;         ///< of a tile whose bytes are there
+  double waveRows = 0;            ///< rows that are merged at once
+};
+
+/// Key tiles of a unit, for each of its slots.
+struct Part {
+  int64_t cost;
+  int32_t unit, tileBegin, tileEnd;
+};
+
+/// Slots of a part that are dealt one after the other.
+struct Turn {
+  int32_t part, slotBegin, slotEnd;
+};
+
+/// Brings parts into the order in which they are dealt (Sections.cpp).
+class SectionOrder {
+public:
+  /// `parts` are sorted, longest first; `l2Bytes` is what the L2 holds, 0 if nobody knows.
+  void order(const Work &work, std::span<const Part> parts, int64_t l2Bytes, int blocks,
+             std::vector<Turn> &turns);
+
+private:
+  /// Units that read the same instances, and the slots that fit one section. Families that are small share a
+  /// section.
+  struct Family {
+    int64_t slotBytes = 0;        ///< of K and V that the unit with the most tokens reads
+    int32_t units = 0, slots = 0; ///< how many
+    int32_t section = -1;         ///< the first of its sections
+    int32_t sections = 1;
+    int32_t firstSlot(int32_t section) const {
+      return static_cast<int32_t>(int64_t{slots} * section / sections);
+    }
+  };
+  std::vector<Family> families_;
+  std::vector<int32_t> familyOf_; ///< of each unit
+  std::vector<int64_t> tasks_;    ///< of each section
+  std::vector<int32_t> next_;     ///< of each section, where its next turn goes
+
+  bool findFamilies(const Work &work);
+  int32_t fillSections(std::span<const Part> parts, int64_t sectionBytes);
+};
+
+class Balancer {
+public:
+  void balance(const Manifest &manifest, const Work &work, const PlanOptions &options, int blocks,
+               Assignment &out);
+  const CostModel &cost() const { return *cost_; }
+  /// Of each block, in cost; whoever extends tasks adds to it, and then asks for the sums again.
+  std::vector<int64_t> &loads() { return loads_; }
+  void sumLoads(Assignment &out) const;
+
+private:
+  std::optional<CostModel> cost_;
+  std::vector<Part> parts_, sorted_;
+  SectionOrder sections_;
+  std::vector<Turn> turns_;
+  std::vector<int32_t> blockOf_, nextPiece_; ///< blockOf_: as turns_, slot by slot
+  std::vector<uint64_t> tournament_;
+  std::vector<int64_t> loads_;
+  int blocks_ = 1;
+
+  int64_t taskCost(const Unit &unit) const;
+  void listWhole(const Work &work);
+  void listChunks(const Work &work, int64_t chunk, int keys);
+  void sortParts();
+  int64_t deal(const Work &work, int64_t l2Bytes);
+  void emitDealt(const Work &work, Assignment &out);
+  void chooseShares(const Work &work, int64_t l2Bytes, Assignment &out);
+  template <typename Sink>
+  bool cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const;
+  void cut(const Work &work, int64_t total, int shares, Assignment &out);
+  void fill(const Work &work, int64_t share, int shares, int64_t leastPart, Assignment &out);
+};
+
+} // namespace attn::rt
+
+#endif

@@ -52,6 +52,7 @@ void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &
     manager.addNestedPass<func::FuncOp>(createChooseSchedulePass({options.target, options.schedule}));
     OpPassManager &kernels = addKernelPasses(manager);
     kernels.addPass(tile::createInferLayoutsPass());
+    kernels.addPass(tile::createBiasCodesPass());
     kernels.addPass(tile::createSkipFullMasksPass());
     kernels.addPass(tile::createPipelineCopiesPass());
     kernels.addPass(tile::createAllocateSharedPass());

@@ -33,6 +33,7 @@
 // CHECK-NEXT:    tile-look-ahead,
 // CHECK-NEXT:    tile-read-ahead,
 // CHECK-NEXT:    tile-infer-layouts,
+// CHECK-NEXT:    tile-bias-codes,
 // CHECK-NEXT:    tile-skip-full-masks,
 // CHECK-NEXT:    tile-pipeline-copies,
 // CHECK-NEXT:    tile-allocate-shared,

@@ -155,12 +155,12 @@ void FeatureOrders::orderContracted(LoadRhsOp load) {
       dot.getLhsMutable().assign(leftInOrder(dot.getLhs(), order));
 }
 
-/// Right operands without memory behind them take the order of what they are multiplied with: biases that of
-/// the codes they belong to, scalars any.
+/// Right operands of one number take the order of what else the left operand is multiplied with: it need not
+/// come in two.
 void FeatureOrders::orderConstants() {
   SmallVector<DotOp> dots;
   kernel.walk([&](DotOp dot) {
-    if (isa_and_nonnull<BiasesOp, SplatOp>(dot.getRhs().getDefiningOp()) && fragmentOf(dot.getLhs()) &&
+    if (isa_and_nonnull<SplatOp>(dot.getRhs().getDefiningOp()) && fragmentOf(dot.getLhs()) &&
         fragmentOf(dot.getRhs()).getFeatureAxis() == 1 && isRepeatable(dot.getLhs()))
       dots.push_back(dot);
   });
@@ -169,9 +169,7 @@ void FeatureOrders::orderConstants() {
     FeatureOrder order;
     kernel.walk([&](WidenOp widen) {
       FragmentType codes = widen.getSource().getType();
-      auto biases = dyn_cast<BiasesOp>(op);
-      if (codes.getFeatureAxis() == 1 &&
-          (!biases || (widen.getBiased() && codes.getElement() == biases.getCodes())))
+      if (codes.getFeatureAxis() == 1)
         order = codes.getOrder();
     });
     if (!allows(dot.getRhs(), order) || !allows(dot.getLhs(), order) || cutsSpans(dot.getLhs(), order))

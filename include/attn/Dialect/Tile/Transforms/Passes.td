@@ -17,6 +17,15 @@ def InferLayoutsPass : Pass<"tile-infer-layouts", "gpu::GPUModuleOp"> {
   let dependentDialects = ["tile::TileDialect"];
 }
 
+def BiasCodesPass : Pass<"tile-bias-codes", "gpu::GPUModuleOp"> {
+  let summary = "Take what integer codes are too large by from where a dot starts, once in front of its loop";
+  let description = [{
+    Integer codes of which a loop's dots contract the features stay biased (`tile.widen biased`). The left operand, known
+    in front of the loop, is multiplied by their biases there, and the dots start from the negated product. Reassociates.
+  }];
+  let dependentDialects = ["arith::ArithDialect"];
+}
+
 def SkipFullMasksPass : Pass<"tile-skip-full-masks", "gpu::GPUModuleOp"> {
   let summary = "Branch around masks of tiles that every row sees whole";
   let description = [{

@@ -1,0 +1,136 @@
+//===- BiasCodes.cpp - Integer codes stay too large by what is known ------===//
+//
+// An integer code becomes a float as the mantissa of a power of two, and exact by a
+// subtraction. With k codes, b their biases and x a left operand,
+//
+//   x . (k + b) = x . k + x . b
+//
+// and x . b is the same for every row of k. Where x is known in front of a loop over
+// tiles, so is x . b: the dot starts from its negation, and the loop subtracts nothing.
+// Sums are in f32, so of 1024 times a code's unit, which is the largest bias, as much
+// is lost as of a sum of 2^10 codes.
+//
+//===----------------------------------------------------------------------===//
+#include "attn/Dialect/Tile/IR/Tile.h"
+#include "attn/Dialect/Tile/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Matchers.h"
+
+namespace mlir::tile {
+#define GEN_PASS_DEF_BIASCODESPASS
+#include "attn/Dialect/Tile/Transforms/Passes.h.inc"
+} // namespace mlir::tile
+
+using namespace mlir;
+using namespace mlir::tile;
+
+namespace {
+
+/// Rows of a right operand whose rows are all alike: the fewest that one has.
+constexpr int64_t fewestRows = 16;
+
+FragmentType fragmentOf(Value value) { return dyn_cast<FragmentType>(value.getType()); }
+
+/// What a part of a part is cut from.
+Value wholeOf(Value part) {
+  while (auto op = part.getDefiningOp<PartOp>())
+    part = op.getSource();
+  return part;
+}
+
+bool startsFromZero(DotOp dot) {
+  auto splat = dot.getAcc().getDefiningOp<SplatOp>();
+  return splat && matchPattern(splat.getValue(), m_AnyZeroFloat());
+}
+
+/// Whether a dot's left operand is there in front of its loop.
+bool isLeftKnown(DotOp dot) {
+  auto loop = dot->getParentOfType<scf::ForOp>();
+  return loop && fragmentOf(dot.getLhs()) && loop.isDefinedOutsideOfLoop(wholeOf(dot.getLhs()));
+}
+
+/// The dots of a right operand and of its parts; false where something else is done with it.
+bool collectDots(Value right, SmallVectorImpl<DotOp> &dots) {
+  for (OpOperand &use : right.getUses()) {
+    Operation *user = use.getOwner();
+    if (auto part = dyn_cast<PartOp>(user)) {
+      if (!collectDots(part.getResult(), dots))
+        return false;
+    } else if (auto dot = dyn_cast<DotOp>(user);
+               dot && dot.getRhs() == right && startsFromZero(dot) && isLeftKnown(dot)) {
+      dots.push_back(dot);
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// A part of a fragment as it is in front of the loop.
+Value partAt(OpBuilder &b, Value part) {
+  auto op = part.getDefiningOp<PartOp>();
+  if (!op)
+    return part;
+  Value source = partAt(b, op.getSource());
+  return PartOp::create(b, op.getLoc(), op.getType(), source, op.getFirstAttr());
+}
+
+FragmentType withRows(FragmentType type, int64_t rows) {
+  return FragmentType::get(type.getContext(), type.getAxes(), {rows, type.getSizes()[1]}, type.getElement(),
+                           type.getLayout(), type.getPartial(), type.getOrder());
+}
+
+/// The negated dot of the left operand with biases, a number of each of its rows.
+Value makeStart(DotOp dot, Type codes) {
+  OpBuilder b(dot->getParentOfType<scf::ForOp>());
+  Location loc = dot.getLoc();
+  FragmentType acc = dot.getAcc().getType(), right = withRows(fragmentOf(dot.getRhs()), fewestRows);
+  auto products = FragmentType::get(b.getContext(), acc.getAxes(), {acc.getSizes()[0], fewestRows},
+                                    acc.getElement(), acc.getLayout(), /*partial=*/false);
+  auto rows = FragmentType::get(b.getContext(), {acc.getAxes()[0]}, {acc.getSizes()[0]}, acc.getElement(),
+                                Layout::Row, /*partial=*/false);
+  Value zero = arith::ConstantOp::create(b, loc, b.getFloatAttr(acc.getElement(), 0));
+  Value biases = BiasesOp::create(b, loc, right, TypeAttr::get(codes));
+  Value product = DotOp::create(b, loc, products, partAt(b, dot.getLhs()), Value(), biases,
+                                SplatOp::create(b, loc, products, zero));
+  Value excess = ReduceOp::create(b, loc, rows, Combine::Max, product); // all columns are alike
+  auto negated = MapOp::create(b, loc, rows, ValueRange{excess});
+  OpBuilder::InsertionGuard guard(b);
+  Block *body = b.createBlock(&negated.getBody(), {}, acc.getElement(), loc);
+  YieldOp::create(b, loc, arith::NegFOp::create(b, loc, body->getArgument(0)).getResult());
+  return negated;
+}
+
+/// A dot starts from a number of each row.
+void startFrom(DotOp dot, Value rows) {
+  OpBuilder b(dot);
+  FragmentType acc = dot.getAcc().getType();
+  auto start = MapOp::create(b, dot.getLoc(), acc, ValueRange{rows});
+  {
+    OpBuilder::InsertionGuard guard(b);
+    Block *body = b.createBlock(&start.getBody(), {}, acc.getElement(), dot.getLoc());
+    YieldOp::create(b, dot.getLoc(), body->getArgument(0));
+  }
+  dot.getAccMutable().assign(start.getResult());
+}
+
+struct BiasCodes : tile::impl::BiasCodesPassBase<BiasCodes> {
+  void runOnOperation() override {
+    getOperation().walk([](WidenOp widen) {
+      FragmentType codes = widen.getSource().getType();
+      SmallVector<DotOp> dots;
+      // Without an order a lane has its codes from several words, and each on its own: exact costs no more.
+      if (isa<FloatType>(codes.getElement()) || !widen.getScales().empty() || codes.getFeatureAxis() != 1 ||
+          !codes.getOrder() || widen.getBiased() || !collectDots(widen.getResult(), dots))
+        return;
+      widen.setBiased(true);
+      for (DotOp dot : dots)
+        startFrom(dot, makeStart(dot, codes.getElement()));
+    });
+  }
+};
+
+} // namespace

@@ -1,0 +1,211 @@
+//===- TileGlobalOps.td - Threads, launches and global memory ----------------===//
+#ifndef ATTN_DIALECT_TILE_IR_TILEGLOBALOPS_TD
+#define ATTN_DIALECT_TILE_IR_TILEGLOBALOPS_TD
+
+include "attn/Dialect/Tile/IR/TileDialect.td"
+include "attn/Dialect/Tile/IR/TileTypes.td"
+
+//===----------------------------------------------------------------------===//
+// Where am I, and which launch may run
+//===----------------------------------------------------------------------===//
+
+class Tile_IdOp<string mnemonic, string what> : Tile_Op<mnemonic, [Pure]> {
+  let summary = what;
+  let results = (outs Res<I32, "the number">:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+def Tile_BlockIdOp : Tile_IdOp<"block_id", "index of this block in the grid">;
+def Tile_BlockCountOp : Tile_IdOp<"block_count", "blocks in the grid">;
+def Tile_WarpIdOp : Tile_IdOp<"warp_id", "index of this warp in its block; uniform over the warp">;
+def Tile_LaneIdOp : Tile_IdOp<"lane_id", "index of this thread in its warp; not uniform">;
+
+def Tile_StartNextOp : Tile_Op<"start_next"> {
+  let summary = "lets the launch behind this one begin when all blocks have got here";
+  let description = [{
+    What it may touch before `tile.await_previous` is what this launch does not write. Chips before Hopper begin it when
+    this launch has ended.
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_AwaitPreviousOp : Tile_Op<"await_previous"> {
+  let summary = "waits until the launch in front has ended and what it wrote can be read";
+  let assemblyFormat = "attr-dict";
+}
+
+//===----------------------------------------------------------------------===//
+// What one lane holds, and the others
+//===----------------------------------------------------------------------===//
+
+def Tile_ReduceLanesOp : Tile_Op<"reduce_lanes", [Pure]> {
+  let summary = "combines a scalar of each lane; uniform over the warp";
+  let description = [{ Reassociates, in an order that depends on nothing. }];
+  let arguments = (ins Arg<Tile_Combine, "how values are combined">:$kind, Arg<F32, "each lane's value">:$value);
+  let results = (outs Res<F32, "the same in all lanes">:$result);
+  let assemblyFormat = "$kind $value attr-dict";
+}
+
+def Tile_FromLaneOp : Tile_Op<"from_lane", [Pure, AllTypesMatch<["value", "result"]>]> {
+  let summary = "the value that another lane holds";
+  let arguments = (ins Arg<AnyTypeOf<[I32, F32]>, "each lane's value">:$value, Arg<I32, "the lane">:$lane);
+  let results = (outs Res<AnyTypeOf<[I32, F32]>, "the lane's value">:$result);
+  let assemblyFormat = "$value `[` $lane `]` attr-dict `:` type($value)";
+}
+
+def Tile_ReciprocalOp : Tile_Op<"reciprocal", [Pure]> {
+  let summary = "1 / x for a scalar, to one unit in the last place";
+  let arguments = (ins Arg<F32, "the divisor">:$x);
+  let results = (outs Res<F32, "infinite where `x` is 0">:$result);
+  let assemblyFormat = "$x attr-dict";
+}
+
+//===----------------------------------------------------------------------===//
+// Elements and records
+//===----------------------------------------------------------------------===//
+
+def Tile_ReadOp : Tile_Op<"read", [MemoryEffects<[MemRead]>]> {
+  let summary = "reads one element that no kernel of the launch writes";
+  let description = [{ Unless `written`: then the launch in front wrote it, and `tile.await_previous` stands before. }];
+  let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "element index">:$index, UnitAttr:$written);
+  let results = (outs Res<AnyType, "the element">:$value);
+  let assemblyFormat = "(`written` $written^)? $buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($value)";
+  let hasVerifier = 1;
+}
+
+def Tile_ReadAdjacentOp : Tile_Op<"read_adjacent", [MemoryEffects<[MemRead]>]> {
+  let summary = "reads two or four adjacent elements of memory that launches write";
+  let description = [{
+    The first lies at a multiple of as many. Where this launch may begin before the one in front has ended,
+    `tile.await_previous` stands before.
+  }];
+  let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "index of the first">:$index);
+  let results = (outs Res<Variadic<AnyType>, "the elements">:$values);
+  let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($values)";
+  let hasVerifier = 1;
+}
+
+def Tile_ReadRangeOp : Tile_Op<"read_range", [MemoryEffects<[MemRead]>]> {
+  let summary = "reads an element of a CSR list and the next, as one request of the warp";
+  let arguments = (ins Arg<Tile_BufferType, "i32 offsets">:$buffer, Arg<I64, "index of the first">:$index);
+  let results = (outs Res<I32, "where the range begins">:$begin, Res<I32, "where it ends">:$end);
+  let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer)";
+  let hasVerifier = 1;
+}
+
+def Tile_RecordOp : Tile_Op<"record", [AttrSizedOperandSegments, MemoryEffects<[MemRead]>]> {
+  let summary = "reads one record of the plan in one request";
+  let description = [{
+    Records have 8 integers (a task, a segment), or 16 or 32 where more fields are asked for, and lie one behind the
+    other. Of a record that a loop's first iteration reads, the fields may be known: they are `first`, of which
+    `--tile-read-ahead` makes use. With `if` nothing is read where the record does not exist, and the fields are 0.
+  }];
+  let arguments = (ins Arg<Tile_BufferType, "the array of records">:$buffer, Arg<I32, "record index">:$index,
+                       Arg<Optional<I1>, "whether the record exists; by default it does">:$exists,
+                       Arg<Variadic<I32>, "fields in the first iteration, where they are known">:$first);
+  let results = (outs Res<Variadic<I32>, "the record's first fields, up to 32">:$fields);
+  let assemblyFormat = [{
+    $buffer `[` $index `]` (`if` $exists^)? (`first` $first^)? attr-dict `:` type($buffer) `->` type($fields)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_PagedSlotOp : Tile_Op<"paged_slot", [MemoryEffects<[MemRead]>]> {
+  let summary = "where a token lies, by the block table that lists the pages of its row";
+  let description = [{
+    A row of the table has `columns` entries, and each names the page of the next `page` tokens. With `start` the
+    result is the first slot of the token's page. (attn_rt/Store.h says what it computes.)
+  }];
+  let arguments = (ins Arg<Tile_BufferType, "the block table">:$table, Arg<I32, "row of the table">:$row,
+                       Arg<I32, "token of the row">:$token, Arg<I32, "entries of a row">:$columns,
+                       Arg<I64Attr, "tokens of a page">:$page,
+                       Arg<UnitAttr, "asks for the first slot of the page">:$start);
+  let results = (outs Res<I32, "the slot">:$slot);
+  let assemblyFormat = [{
+    (`start` $start^)? $table `[` $row `,` $token `]` `columns` $columns `page` $page attr-dict `:` type($table)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_WriteOp : Tile_Op<"write", [MemoryEffects<[MemWrite]>]> {
+  let summary = "this lane writes one element, rounding f32 to the buffer's element type";
+  let arguments = (ins Arg<AnyType, "the value">:$value, Arg<Tile_BufferType, "the tensor">:$buffer,
+                       Arg<I64, "element index">:$index);
+  let assemblyFormat = "$value `to` $buffer `[` $index `]` attr-dict `:` type($value) `->` type($buffer)";
+  let hasVerifier = 1;
+}
+
+def Tile_WriteAdjacentOp : Tile_Op<"write_adjacent", [MemoryEffects<[MemWrite]>]> {
+  let summary = "this lane writes two or four adjacent elements, rounding f32 to the buffer's element type";
+  let description = [{ The first lies at a multiple of as many. }];
+  let arguments = (ins Arg<Variadic<AnyType>, "the values">:$values, Arg<Tile_BufferType, "the tensor">:$buffer,
+                       Arg<I64, "index of the first">:$index);
+  let assemblyFormat = "$values `to` $buffer `[` $index `]` attr-dict `:` type($values) `->` type($buffer)";
+  let hasVerifier = 1;
+}
+
+def Tile_AddToOp : Tile_Op<"add_to", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "this lane adds to one integer, which others may add to at the same time";
+  let arguments = (ins Arg<I32, "what is added">:$value, Arg<Tile_BufferType, "the tensor, i32">:$buffer,
+                       Arg<I64, "element index">:$index);
+  let assemblyFormat = "$value `to` $buffer `[` $index `]` attr-dict `:` type($buffer)";
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Fragments and tiles
+//===----------------------------------------------------------------------===//
+
+def Tile_LoadVectorOp : Tile_Op<"load_vector", [SingleBlock, MemoryEffects<[MemRead]>]> {
+  let summary = "reads a one-axis fragment element by element; the region maps the element's index to the buffer's";
+  let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer);
+  let results = (outs Res<Tile_FragmentType, "its elements">:$fragment);
+  let regions = (region SizedRegion<1>:$index);
+  let assemblyFormat = "$buffer $index attr-dict `:` type($buffer) `->` type($fragment)";
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
+def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
+  let summary = "writes a fragment to global memory, rounding to the buffer's element type";
+  let description = [{
+    The region maps a line of the fragment (its first axis, counted from 0) to the element index of its first
+    column. Lines from `lines` on are not written, nor columns from `columns` on; `column` is the column of the
+    fragment's first. Of the lanes that hold one element of a one-axis fragment, the first writes it.
+  }];
+  let arguments = (ins
+    Arg<Tile_FragmentType, "f32">:$fragment,
+    Arg<Tile_BufferType, "the tensor: f32, or f16 or bf16 where the fragment has two axes">:$buffer,
+    Arg<I32, "lines that exist">:$lines,
+    Arg<Optional<I32>, "column of the fragment's first">:$column,
+    Arg<OptionalAttr<I64Attr>, "columns that exist">:$columns);
+  let regions = (region SizedRegion<1>:$index);
+  let assemblyFormat = [{
+    $fragment `to` $buffer `lines` $lines (`column` $column^)? $index attr-dict
+    `:` type($fragment) `->` type($buffer)
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
+def Tile_ScatterOp : Tile_Op<"scatter", [SingleBlock]> {
+  let summary = "a warp writes lines of a shared tile to global memory, 16 bytes per lane";
+  let description = [{
+    `count` lines from `line` on, but none from `end` on. The region maps a line of the tile to the element index of
+    its first column, a multiple of 16 bytes. Columns from `columns` on are not written.
+  }];
+  let arguments = (ins
+    Arg<Tile_SharedType, "the tile">:$tile,
+    Arg<I32, "the warp's first line">:$line,
+    I64Attr:$count,
+    Arg<I32, "end of the lines that exist">:$end,
+    Arg<Tile_BufferType, "the tensor, of the tile's elements">:$buffer,
+    Arg<OptionalAttr<I64Attr>, "columns that exist, in whole chunks of 16 bytes">:$columns);
+  let regions = (region SizedRegion<1>:$index);
+  let assemblyFormat = [{
+    $tile `from` $line `count` $count `end` $end `to` $buffer $index attr-dict `:` type($tile) `->` type($buffer)
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
+#endif

@@ -1,0 +1,282 @@
+//===- TileDotOps.cpp - Verifiers of dots and their operands --------------===//
+#include "Verify.h"
+
+#include "attn/Support/Elements.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+LogicalResult LoadOp::verify() {
+  SharedType tile = getTile().getType();
+  FragmentType fragment = getFragment().getType();
+  int64_t bits = tile.getElement().getIntOrFloatBitWidth();
+  if (bits > 32 || fragment.getElement() != tile.getElement())
+    return emitOpError("expected tile and fragment of one element type of 8, 16 or 32 bits, got ")
+           << tile << " and " << fragment;
+  if (fragment.getRank() != 2 || fragment.getAxes()[0] != tile.getRowAxis() ||
+      fragment.getAxes()[1] != tile.getColAxis() || fragment.getSizes()[1] != tile.getCols() ||
+      fragment.getSizes()[0] > tile.getRows() || fragment.getSizes()[0] % 16 != 0 ||
+      tile.getCols() * bits % 256 != 0)
+    return emitOpError("expected whole lines, a multiple of 16 of them, of ") << tile << ", got " << fragment;
+  if (!mayHaveLayout(fragment, Layout::Lhs))
+    return emitOpError("expected layout 'lhs', got ") << fragment;
+  return success();
+}
+
+LogicalResult LoadRhsOp::verify() {
+  SharedType tile = getTile().getType();
+  FragmentType fragment = getFragment().getType();
+  if (!tile.holdsCodes() || fragment.getElement() != tile.getElement())
+    return emitOpError("expected tile and fragment of one type of codes, of 8 bits or less, got ")
+           << tile << " and " << fragment;
+  if (tile.getBoxes())
+    return emitOpError("cannot read a tile cut into boxes, ") << tile;
+  auto isTile = [&](unsigned rows, unsigned cols) {
+    return fragment.getAxes()[rows] == tile.getRowAxis() && fragment.getAxes()[cols] == tile.getColAxis() &&
+           fragment.getSizes()[rows] == tile.getRows() && fragment.getSizes()[cols] == tile.getCols();
+  };
+  if (fragment.getRank() != 2 || !(isTile(0, 1) || isTile(1, 0)) || tile.getRows() % 16 != 0 ||
+      tile.getCols() % 16 != 0)
+    return emitOpError("expected all of ") << tile << ", multiples of 16 along both axes, got " << fragment;
+  if (!mayHaveLayout(fragment, Layout::Rhs))
+    return emitOpError("expected layout 'rhs', got ") << fragment;
+  if (int64_t group = getGroup().value_or(16); group < 16 || group % 16 != 0 || tile.getCols() % group != 0)
+    return emitOpError("expected groups of a multiple of 16 that divides the tile's ")
+           << tile.getCols() << " features, got " << group;
+  return success();
+}
+
+LogicalResult LoadColumnsOp::verify() {
+  SharedType tile = getTile().getType();
+  int64_t bytes = tile.getLineBytes();
+  Type element = tile.getElement();
+  if (tile.getSwizzled() || tile.getBoxes() || (bytes != 4 && bytes != 8 && bytes != 16) ||
+      !(element.isF16() || element.isBF16() || element.isF32()))
+    return emitOpError("expected a tile with lines of 4, 8 or 16 bytes of f16, bf16 or f32, got ") << tile;
+  if (static_cast<int64_t>(getNumResults()) != tile.getCols())
+    return emitOpError("expected as many results as ") << tile << " has columns, got " << getNumResults();
+  for (Type type : getResultTypes())
+    if (auto column = cast<FragmentType>(type);
+        column.getRank() != 1 || column.getAxes()[0] != tile.getRowAxis() ||
+        column.getSizes()[0] != tile.getRows() || column.getElement() != element || column.getPartial())
+      return emitOpError("expected a fragment over the lines of ") << tile << ", got " << column;
+  return success();
+}
+
+LogicalResult CastOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (source.getRank() != 2 || !source.getElement().isF32() || !mayHaveLayout(source, Layout::Acc))
+    return emitOpError("expected an accumulator of f32 with two axes, got ") << source;
+  if (!mlir::attn::isMultiplied(result.getElement()) || !mayHaveLayout(result, Layout::Lhs))
+    return emitOpError("expected a left operand of f16 or bf16, got ") << result;
+  if (source.getAxes() != result.getAxes() || source.getSizes() != result.getSizes())
+    return emitOpError("expected source and result of the same axes, got ") << source << " and " << result;
+  if (llvm::any_of(source.getSizes(), [](int64_t size) { return size % 16 != 0; }))
+    return emitOpError("expected multiples of 16 along both axes, got ") << source;
+  return success();
+}
+
+LogicalResult ConvertOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (source.getPartial() || result.getPartial())
+    return emitOpError("moves complete elements only, got ") << source << " and " << result;
+  if (source.getLayout() == Layout::Rhs || result.getLayout() == Layout::Rhs)
+    return emitOpError("moves no elements of layout 'rhs': right operands come from memory; got ")
+           << source << " and " << result;
+  int64_t bits = source.getElement().getIntOrFloatBitWidth();
+  if (source.getElement() != result.getElement() || (bits != 8 && bits != 16 && bits != 32))
+    return emitOpError("expected one element type of 8, 16 or 32 bits, got ") << source << " and " << result;
+  auto extents = [](FragmentType type) {
+    SmallVector<std::pair<Axis, int64_t>> pairs;
+    for (auto [axis, size] : llvm::zip_equal(type.getAxes(), type.getSizes()))
+      pairs.emplace_back(axis, size);
+    llvm::sort(pairs);
+    return pairs;
+  };
+  if (extents(source) != extents(result))
+    return emitOpError("expected source and result of the same axes, got ") << source << " and " << result;
+  return success();
+}
+
+/// Codes that `tile.widen` knows.
+static bool isCode(Type type) {
+  return isa<Float8E4M3FNType, Float8E5M2Type>(type) || type.isSignlessInteger(8) ||
+         type.isSignlessInteger(4) || type.isSignlessInteger(2);
+}
+
+LogicalResult WidenOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (!isCode(source.getElement()) || !mlir::attn::isMultiplied(result.getElement()))
+    return emitOpError("expected f8E4M3FN, f8E5M2, i8, i4 or i2 to become f16 or bf16, got ")
+           << source << " and " << result;
+  if (source.getAxes() != result.getAxes() || source.getSizes() != result.getSizes() ||
+      source.getRank() != 2 || !mayHaveLayout(source, Layout::Rhs) || !mayHaveLayout(result, Layout::Rhs) ||
+      source.getOrder() != result.getOrder())
+    return emitOpError("expected right operands of the same axes, got ") << source << " and " << result;
+  if (!getZeros().empty() && getZeros().size() != getScales().size())
+    return emitOpError("expected as many terms as factors, ")
+           << getScales().size() << ", got " << getZeros().size();
+  if (getBiased() &&
+      (isa<FloatType>(source.getElement()) || !getScales().empty() || source.getFeatureAxis() != 1))
+    return emitOpError("leaves integers biased whose columns are features, and that without factors; got ")
+           << source;
+  int64_t groups = getScales().size();
+  if (groups && source.getSizes()[0] % (16 * groups) != 0)
+    return emitOpError("expected factors of groups of a multiple of 16 rows, got ")
+           << groups << " for " << source.getSizes()[0] << " rows";
+  for (Value column : getOperation()->getOperands().drop_front())
+    if (auto type = cast<FragmentType>(column.getType());
+        type.getRank() != 1 || type.getAxes()[0] != source.getAxes()[1] ||
+        type.getSizes()[0] != source.getSizes()[1] || type.getElement() != result.getElement() ||
+        type.getPartial() || !mayHaveLayout(type, Layout::Col))
+      return emitOpError("expected factors and terms of columns, in the result's element type, got ") << type;
+  return success();
+}
+
+LogicalResult BiasesOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  if (!isCode(getCodes()) || isa<FloatType>(getCodes()))
+    return emitOpError("expected codes of i8, i4 or i2, got ") << getCodes();
+  if (fragment.getRank() != 2 || !mlir::attn::isMultiplied(fragment.getElement()) ||
+      fragment.getFeatureAxis() != 1 || !mayHaveLayout(fragment, Layout::Rhs))
+    return emitOpError("expected a right operand of f16 or bf16, features its columns, got ") << fragment;
+  return success();
+}
+
+LogicalResult NarrowOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (!source.getElement().isBF16() || !result.getElement().isF16() || source.getAxes() != result.getAxes() ||
+      source.getSizes() != result.getSizes() || source.getOrder() != result.getOrder() ||
+      source.getRank() != 2 || !mayHaveLayout(source, Layout::Lhs) || !mayHaveLayout(result, Layout::Lhs))
+    return emitOpError("expected a left operand of bf16 and the same of f16, got ")
+           << source << " and " << result;
+  return success();
+}
+
+LogicalResult PartOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  auto isPacked = [](FragmentType type) {
+    return mayHaveLayout(type, Layout::Lhs) || mayHaveLayout(type, Layout::Rhs);
+  };
+  if (source.getRank() != 2 || !isPacked(source) || source.getLayout() != result.getLayout() ||
+      source.getOrder() != result.getOrder() || source.getAxes() != result.getAxes() ||
+      source.getElement() != result.getElement() || source.getSizes()[0] != result.getSizes()[0])
+    return emitOpError("expected an operand of a dot and columns of it, got ") << source << " and " << result;
+  int64_t first = getFirst(), size = result.getSizes()[1];
+  if (first % 16 != 0 || size % 16 != 0 || first + size > source.getSizes()[1])
+    return emitOpError("expected blocks of 16 of the ")
+           << source.getSizes()[1] << " columns, got " << size << " from " << first << " on";
+  return success();
+}
+
+namespace {
+/// The right operand of a dot, in memory or in registers.
+struct RightOperand {
+  Axis kept;
+  int64_t width, depth;
+};
+} // namespace
+
+/// Empty, with an error, where it cannot be contracted over that axis.
+static std::optional<RightOperand> rightOperand(DotOp dot, Axis contracted) {
+  if (auto fragment = dyn_cast<FragmentType>(dot.getRhs().getType())) {
+    if (fragment.getRank() == 2 && fragment.getAxes()[1] == contracted &&
+        mayHaveLayout(fragment, Layout::Rhs))
+      return RightOperand{fragment.getAxes()[0], fragment.getSizes()[0], fragment.getSizes()[1]};
+    dot.emitOpError("expected a right operand of two axes, '")
+        << stringifyAxis(contracted) << "' the second, got " << fragment;
+    return std::nullopt;
+  }
+  auto tile = cast<SharedType>(dot.getRhs().getType());
+  if (tile.getColAxis() == contracted)
+    return RightOperand{tile.getRowAxis(), tile.getRows(), tile.getCols()};
+  if (tile.getRowAxis() == contracted)
+    return RightOperand{tile.getColAxis(), tile.getCols(), tile.getRows()};
+  dot.emitOpError("operands share no axis to contract: '")
+      << stringifyAxis(contracted) << "' is not in " << tile;
+  return std::nullopt;
+}
+
+LogicalResult DotOp::verify() {
+  auto acc = getAcc().getType();
+  Axis lhsRow, contracted;
+  int64_t rows, depth;
+  Type element;
+  if (auto fragment = dyn_cast<FragmentType>(getLhs().getType())) {
+    if (fragment.getRank() != 2 || !mayHaveLayout(fragment, Layout::Lhs))
+      return emitOpError("expected a left operand with two axes, got ") << fragment;
+    if (getLine())
+      return emitOpError("a left operand in registers has no line to start at");
+    lhsRow = fragment.getAxes()[0], contracted = fragment.getAxes()[1];
+    rows = fragment.getSizes()[0], depth = fragment.getSizes()[1];
+    element = fragment.getElement();
+  } else {
+    auto shared = cast<SharedType>(getLhs().getType());
+    if (!getLine())
+      return emitOpError("a left operand in shared memory needs the line it starts at");
+    lhsRow = shared.getRowAxis(), contracted = shared.getColAxis();
+    rows = acc.getSizes()[0], depth = shared.getCols();
+    element = shared.getElement();
+    if (rows > shared.getRows())
+      return emitOpError("expected at most the ") << shared.getRows() << " lines of the tile, got " << rows;
+  }
+  Type rhsElement = isa<FragmentType>(getRhs().getType())
+                        ? cast<FragmentType>(getRhs().getType()).getElement()
+                        : cast<SharedType>(getRhs().getType()).getElement();
+  if (!mlir::attn::isMultiplied(element) || rhsElement != element || !acc.getElement().isF32())
+    return emitOpError("expected operands of one type, f16 or bf16, and an accumulator of f32, got ")
+           << element << ", " << rhsElement << " and " << acc.getElement();
+  std::optional<RightOperand> rhs = rightOperand(*this, contracted);
+  if (!rhs)
+    return failure();
+  int64_t width = rhs->width;
+  if (rhs->depth != depth)
+    return emitOpError("expected ") << depth << " along '" << stringifyAxis(contracted) << "', got "
+                                    << rhs->depth;
+  if (acc.getRank() != 2 || acc.getAxes()[0] != lhsRow || acc.getAxes()[1] != rhs->kept ||
+      acc.getSizes()[0] != rows || acc.getSizes()[1] != width || acc != getResult().getType() ||
+      !mayHaveLayout(acc, Layout::Acc))
+    return emitOpError("expected accumulator and result of [")
+           << stringifyAxis(lhsRow) << " " << rows << ", " << stringifyAxis(rhs->kept) << " " << width
+           << "], got " << acc;
+  // Features in runs are so in both operands, or in what is kept of them.
+  auto orderOf = [](Value value) {
+    auto fragment = dyn_cast<FragmentType>(value.getType());
+    return fragment ? fragment.getOrder() : FeatureOrder();
+  };
+  FeatureOrder right = orderOf(getRhs()), none;
+  bool contracts = contracted == Axis::Feature;
+  if ((isa<FragmentType>(getLhs().getType()) && orderOf(getLhs()) != (contracts ? right : none)) ||
+      acc.getOrder() != (contracts ? none : right))
+    return emitOpError("expected features in the order of the right operand, ")
+           << getRhs().getType() << ", got " << getLhs().getType() << " and " << acc;
+  if (rows % 16 != 0 || depth % 16 != 0 || width % 16 != 0)
+    return emitOpError("expected multiples of 16 along all axes, got ")
+           << rows << " x " << width << ", contracted over " << depth;
+  return success();
+}
+
+LogicalResult MergeWarpsOp::verify() {
+  FragmentType acc = getAcc().getType(), merged = getMergedAcc().getType();
+  if (acc.getRank() != 2 || acc.getSizes()[0] != 16 || acc.getSizes()[1] % 8 != 0 ||
+      !acc.getElement().isF32() || !mayHaveLayout(acc, Layout::Acc))
+    return emitOpError("expected an accumulator of f32 with 16 rows and a multiple of 8 columns, got ")
+           << acc;
+  if (merged.getAxes() != acc.getAxes() || merged.getSizes()[0] != 16 || merged.getSizes()[1] % 8 != 0 ||
+      merged.getElement() != acc.getElement() || merged.getLayout() != acc.getLayout())
+    return emitOpError("expected a merged accumulator with the axes of ") << acc << ", got " << merged;
+  if (merged.getSizes()[1] * int64_t(getWarps()) < acc.getSizes()[1])
+    return emitOpError("expected ") << getWarps() << " warps to cover " << acc.getSizes()[1]
+                                    << " columns, got " << merged.getSizes()[1] << " for each";
+  for (Value value : {getMax(), getSum(), getMergedMax(), getMergedSum()}) {
+    auto type = cast<FragmentType>(value.getType());
+    if (type.getRank() != 1 || type.getAxes()[0] != acc.getAxes()[0] || type.getSizes()[0] != 16 ||
+        !type.getElement().isF32() || type.getPartial() || !mayHaveLayout(type, Layout::Row))
+      return emitOpError("expected max and sum to be complete, one f32 per row, got ") << type;
+  }
+  int64_t bytes = getWarps() * (acc.getSizes()[1] * 64 + 128);
+  if (getScratch().getType().getBytes() < bytes)
+    return emitOpError("expected ") << bytes << " bytes of scratch, got "
+                                    << getScratch().getType().getBytes();
+  return success();
+}

@@ -1,0 +1,130 @@
+//===- TileGlobalOps.cpp - Verifiers of accesses to global memory ---------===//
+#include "Verify.h"
+
+#include "attn/Support/Elements.h"
+
+#include "attn_rt/Store.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+LogicalResult ReadOp::verify() {
+  if (getValue().getType() == getBuffer().getType().getElement())
+    return success();
+  return emitOpError("expected an element of the buffer, ")
+         << getBuffer().getType().getElement() << ", got " << getValue().getType();
+}
+
+LogicalResult AddToOp::verify() {
+  if (getBuffer().getType().getElement().isInteger(32))
+    return success();
+  return emitOpError("expected a buffer of i32, got ") << getBuffer().getType();
+}
+
+LogicalResult WriteOp::verify() {
+  Type value = getValue().getType(), element = getBuffer().getType().getElement();
+  if (value == element || (value.isF32() && mlir::attn::isMultiplied(element)))
+    return success();
+  return emitOpError("expected ") << element << " or an f32 that is rounded to it, got " << value;
+}
+
+static LogicalResult verifyAdjacent(Operation *op, ValueRange values, Type element, bool mayRound) {
+  if (values.size() != 2 && values.size() != 4)
+    return op->emitOpError("expected two or four elements, got ") << values.size();
+  for (Type type : values.getTypes())
+    if (type != element && !(mayRound && type.isF32() && mlir::attn::isMultiplied(element)))
+      return op->emitOpError("expected elements of the buffer, ") << element << ", got " << type;
+  return success();
+}
+
+LogicalResult ReadAdjacentOp::verify() {
+  return verifyAdjacent(*this, getValues(), getBuffer().getType().getElement(), /*mayRound=*/false);
+}
+
+LogicalResult WriteAdjacentOp::verify() {
+  return verifyAdjacent(*this, getValues(), getBuffer().getType().getElement(), /*mayRound=*/true);
+}
+
+LogicalResult RecordOp::verify() {
+  if (!getBuffer().getType().getElement().isInteger(32))
+    return emitOpError("expected a buffer of i32, got ") << getBuffer().getType();
+  if (getNumResults() < 1 || getNumResults() > 32)
+    return emitOpError("expected 1 to 32 fields, got ") << getNumResults();
+  if (!getFirst().empty() && getFirst().size() != getNumResults())
+    return emitOpError("expected all ")
+           << getNumResults() << " fields of the first iteration, or none, got " << getFirst().size();
+  return success();
+}
+
+LogicalResult PagedSlotOp::verify() {
+  if (!getTable().getType().getElement().isInteger(32))
+    return emitOpError("expected a table of i32, got ") << getTable().getType();
+  if (!::attn::rt::Store::isPageSize(getPage()))
+    return emitOpError("expected the page to hold ")
+           << ::attn::rt::Store::pageSizes.data() << " tokens, got " << getPage();
+  return success();
+}
+
+LogicalResult ReadRangeOp::verify() {
+  if (getBuffer().getType().getElement().isInteger(32))
+    return success();
+  return emitOpError("expected a buffer of i32, got ") << getBuffer().getType();
+}
+
+LogicalResult LoadVectorOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  if (fragment.getRank() == 1 && fragment.getElement() == getBuffer().getType().getElement())
+    return success();
+  return emitOpError("expected one axis of the buffer's elements, ")
+         << getBuffer().getType().getElement() << ", got " << fragment;
+}
+LogicalResult LoadVectorOp::verifyRegions() {
+  return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32),
+                    IntegerType::get(getContext(), 64));
+}
+
+LogicalResult StoreOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  Type element = getBuffer().getType().getElement();
+  bool half = mlir::attn::isMultiplied(element);
+  if (!fragment.getElement().isF32() || fragment.getPartial() ||
+      !mayHaveLayout(fragment, fragment.getRank() == 2 ? Layout::Acc : fragment.getLayout()))
+    return emitOpError("expected a complete fragment of f32, got ") << fragment;
+  if (!element.isF32() && !(half && fragment.getRank() == 2))
+    return emitOpError("expected a buffer of f32")
+           << (fragment.getRank() == 2 ? ", f16 or bf16" : "") << ", got " << getBuffer().getType();
+  if (fragment.getRank() == 2 &&
+      (fragment.getSizes()[0] % 16 != 0 || fragment.getSizes()[1] % (half ? 16 : 8) != 0))
+    return emitOpError("expected a multiple of 16 lines and of ")
+           << (half ? 16 : 8) << " columns, got " << fragment;
+  if (fragment.getRank() == 1 && (getColumn() || getColumns()))
+    return emitOpError("a fragment with one axis has no columns");
+  return success();
+}
+LogicalResult StoreOp::verifyRegions() {
+  return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32),
+                    IntegerType::get(getContext(), 64));
+}
+
+LogicalResult ScatterOp::verify() {
+  SharedType tile = getTile().getType();
+  int64_t count = getCount();
+  if (getBuffer().getType().getElement() != tile.getElement())
+    return emitOpError("expected the element type of tile and tensor to agree, got ")
+           << tile << " and " << getBuffer().getType();
+  if (tile.getBoxes())
+    return emitOpError("expected a tile in one piece, got ") << tile;
+  int64_t chunk = 128 / tile.getElement().getIntOrFloatBitWidth();
+  if (int64_t columns = getColumns().value_or(chunk);
+      columns < chunk || columns > tile.getCols() || columns % chunk != 0)
+    return emitOpError("expected columns in chunks of ")
+           << chunk << ", at most the " << tile.getCols() << " of a line, got " << columns;
+  if (count < 8 || count % 8 != 0 || tile.getRows() % count != 0)
+    return emitOpError("expected a multiple of 8 lines that divides the tile's ")
+           << tile.getRows() << ", got " << count;
+  return success();
+}
+LogicalResult ScatterOp::verifyRegions() {
+  return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32),
+                    IntegerType::get(getContext(), 64));
+}

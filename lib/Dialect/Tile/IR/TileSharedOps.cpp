@@ -1,0 +1,66 @@
+//===- TileSharedOps.cpp - Verifiers of copies to shared memory -----------===//
+#include "Verify.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+LogicalResult SlotOp::verify() {
+  if (getTile().getType() == getRing().getType().getTile())
+    return success();
+  return emitOpError("expected the ring's tile, ")
+         << getRing().getType().getTile() << ", got " << getTile().getType();
+}
+
+LogicalResult GatherOp::verify() {
+  size_t count = getTargets().size();
+  if (count == 0)
+    return emitOpError("expected at least one target");
+  if (getSources().size() != count || getOrigins().size() != count || getStrides().size() != count)
+    return emitOpError("expected as many sources, origins and strides as targets (")
+           << count << "), got " << getSources().size() << ", " << getOrigins().size() << " and "
+           << getStrides().size();
+  if (getFeatures() && getFeatures()->size() != count)
+    return emitOpError("expected the features of ") << count << " sources, got " << getFeatures()->size();
+  if (getPages() && (getPages()->size() != count || getPageStrides()->size() != count ||
+                     !llvm::all_of(*getPages(), [](int64_t page) { return llvm::isPowerOf2_64(page); })))
+    return emitOpError("expected the pages of ") << count << " sources, powers of two, and their strides";
+  int64_t rows = cast<SharedType>(getTargets()[0].getType()).getRows();
+  for (auto [i, source, target, stride] : llvm::enumerate(getSources(), getTargets(), getStrides())) {
+    auto tile = cast<SharedType>(target.getType());
+    int64_t features = getFeatures() ? (*getFeatures())[i] : tile.getCols();
+    // Lines shorter than a chunk are copied whole.
+    int64_t chunk = std::min<int64_t>(128 / tile.getElement().getIntOrFloatBitWidth(), tile.getCols());
+    if (tile.getLineBytes() < 16 && tile.getLineBytes() != 4 && tile.getLineBytes() != 8)
+      return emitOpError("expected lines of 4 or 8 bytes, or of a multiple of 16, got ") << tile;
+    if (features < chunk || features > tile.getCols() || (getFeatures() && features % chunk != 0))
+      return emitOpError("expected features in chunks of ")
+             << chunk << ", at most the " << tile.getCols() << " of a line, got " << features;
+    if (cast<BufferType>(source.getType()).getElement() != tile.getElement())
+      return emitOpError("expected the element type of source and target to agree, got ")
+             << source.getType() << " and " << tile;
+    if (tile.getBoxes())
+      return emitOpError("cannot fill a tile cut into boxes, ") << tile << "; tile.fetch can";
+    if (tile.getRows() != rows)
+      return emitOpError("expected all targets to have ") << rows << " lines, got " << tile.getRows();
+    if (stride < features)
+      return emitOpError("expected a stride of at least a line's ")
+             << features << " elements, got " << stride;
+  }
+  return success();
+}
+
+LogicalResult GatherOp::verifyRegions() {
+  if (getSlots() && !getSlot().empty())
+    return emitOpError("expected slots from a lookup or a region that computes them, got both");
+  if (getSlots())
+    return success();
+  if (getSlot().empty())
+    return emitOpError("expected slots from a lookup or a region that computes them, got neither");
+  Type i32 = IntegerType::get(getContext(), 32);
+  return verifyBody(*this, getSlot(), i32, i32);
+}
+
+LogicalResult LookupOp::verifyRegions() {
+  Type i32 = IntegerType::get(getContext(), 32);
+  return verifyBody(*this, getSlot(), i32, i32);
+}

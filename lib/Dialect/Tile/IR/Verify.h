@@ -1,0 +1,19 @@
+//===- Verify.h - What verifiers of operations share ------------*- C++ -*-===//
+#ifndef ATTN_DIALECT_TILE_IR_VERIFY_H
+#define ATTN_DIALECT_TILE_IR_VERIFY_H
+
+#include "attn/Dialect/Tile/IR/Tile.h"
+
+namespace mlir::tile {
+
+/// Unassigned fragments may still become what is asked for.
+inline bool mayHaveLayout(FragmentType type, Layout layout) {
+  return type.getLayout() == Layout::Unassigned || type.getLayout() == layout;
+}
+
+/// A region of scalars: takes `arguments`, ends with a yield of `result`.
+LogicalResult verifyBody(Operation *op, Region &region, TypeRange arguments, Type result);
+
+} // namespace mlir::tile
+
+#endif

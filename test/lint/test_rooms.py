@@ -1,4 +1,4 @@
-"""The rooms of the Python package and of the host device: which file needs which, and how many there are in each."""
+"""The rooms of the Python package, the compiler and the host device: which needs which, and how many files each has."""
 
 import ast
 import re
@@ -11,6 +11,9 @@ PACKAGE = ROOT / "python" / "attn"
 SOURCES = ROOT / "runtime" / "src"
 HOST = SOURCES / "host"
 MOST_FILES = 25
+# Rooms that may have more: kernels and forests that host tests plant, each a file; the runtime's headers, which have
+# public names.
+LARGE = {"test/host/planted", "runtime/include/attn_rt"}
 
 
 def modules(package):
@@ -89,9 +92,63 @@ def include_graphs(folder, sources):
     return by_file, by_room
 
 
+class Compiler:
+    """What CMake files declare of the rooms below lib: each one's links, and under which name its headers are found."""
+
+    def __init__(self, root):
+        self.root = root
+        text = re.sub(r"#.*", "", (root / "lib" / "CMakeLists.txt").read_text())
+        self.links, self.names = {}, {}
+        for declared in re.findall(r"^attn_room\(([^)]*)\)", text, flags=re.M):
+            room, *words = declared.split()
+            at = words.index("LINKS") if "LINKS" in words else len(words)
+            self.links[room] = set(words[at + 1 :])
+            self.names[f"attn/{room}"] = room
+            if "HEADERS" in words:
+                self.names[words[words.index("HEADERS") + 1]] = room
+        # Libraries with other names, of which the longest is meant.
+        self.names |= {"attn_rt": "attn_rt", "attn_rt/host": "attn_rt", "attn_rt/capi": "attn_rt_capi"}
+        self.names |= {"attn-c": "attn_c"}
+
+    def files(self):
+        """The files of each room: those of its folder, and its headers below include/attn."""
+        for room in self.links:
+            for folder in (self.root / "lib" / room, self.root / "include" / "attn" / room):
+                for path in sorted(folder.glob("*")) if folder.is_dir() else ():
+                    if path.suffix in (".h", ".cpp", ".cc"):
+                        yield room, path
+
+    def complaints(self):
+        """Includes of what a room does not link, and of what is no room's header."""
+        for room, path in self.files():
+            for name in re.findall(r'^#include "(.+)"', path.read_text(), flags=re.M):
+                folder = name.rpartition("/")[0]
+                if name.startswith(("mlir/", "llvm/")) or (not folder and (path.parent / name).is_file()):
+                    continue
+                other = self.names.get(folder)
+                where = f"{path.relative_to(self.root)} includes {name}"
+                if other is None:
+                    yield f"{where}, which is no room's"
+                elif other not in (room, *self.links[room]):
+                    yield f"{where}: lib/{room} does not link {other}"
+
+    def strays(self):
+        """Sources and headers that are in no room."""
+        of_rooms = {path for _, path in self.files()}
+        for folder in (self.root / "lib", self.root / "include" / "attn"):
+            for path in sorted(folder.rglob("*")):
+                if path.suffix in (".h", ".cpp", ".cc") and path not in of_rooms:
+                    yield str(path.relative_to(self.root))
+
+
 def too_full(folder, *suffixes):
+    """Folders with more files than a room may have: of these suffixes, or, without any, all."""
     rooms = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
-    counts = {room: sum(path.suffix in suffixes for path in room.iterdir()) for room in rooms}
+    counts = {
+        room: sum(path.is_file() and (not suffixes or path.suffix in suffixes) for path in room.iterdir())
+        for room in rooms
+        if "__pycache__" not in room.parts
+    }
     return [f"{room.relative_to(folder.parent)}: {n} files" for room, n in counts.items() if n > MOST_FILES]
 
 
@@ -117,8 +174,29 @@ def test_rooms_of_the_host_device_include_no_cycle():
     assert found is None, " -> ".join(found)
 
 
+def test_rooms_of_the_compiler_include_what_they_link():
+    assert list(Compiler(ROOT).complaints()) == []
+
+
+def test_rooms_of_the_compiler_link_no_cycle():
+    links = Compiler(ROOT).links
+    assert len(links) > 20
+    found = cycle(links)
+    assert found is None, " -> ".join(found)
+
+
+def test_all_sources_of_the_compiler_are_in_a_room():
+    assert list(Compiler(ROOT).strays()) == ["lib/Precompiled.h"]
+
+
 def test_rooms_are_small():
-    assert too_full(PACKAGE, ".py", ".pyi") + too_full(HOST, ".h", ".cpp") == []
+    full = [
+        room
+        for name in ("include", "lib", "python", "runtime", "test", "tools")
+        for room in too_full(ROOT / name)
+    ]
+    assert [room for room in full if room.partition(":")[0] not in LARGE] == []
+    assert {room.partition(":")[0] for room in full} == LARGE
 
 
 @pytest.fixture
@@ -199,3 +277,51 @@ def test_a_cycle_of_includes_is_named(tmp_path):
         "host/low/b.h",
         "host/low/a.h",
     ]
+
+
+@pytest.fixture
+def compiler(tmp_path):
+    """A compiler with the rooms Low, High and High/Up, in which High links Low and High/Up both."""
+    files = {
+        "lib/CMakeLists.txt": "# attn_room(None)\nattn_room(Low LINKS attn_rt)\nattn_room(High HEADERS high\n  LINKS Low)\n"
+        "attn_room(High/Up LINKS High Low)\n",
+        "include/attn/Low/L.h": '#include "attn_rt/Store.h"\n',
+        "lib/Low/L.cpp": '#include "L.h"\n#include "attn/Low/L.h"\n#include "mlir/IR/Builders.h"\n#include <vector>\n',
+        "lib/Low/L.h": "",
+        "include/attn/High/H.h": '#include "attn/Low/L.h"\n',
+        "lib/High/own.h": "",
+        "lib/High/Up/U.cpp": '#include "high/own.h"\n#include "attn/High/H.h"\n#include "attn/Low/L.h.inc"\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_links_and_includes_agree(compiler):
+    rooms = Compiler(compiler)
+    assert rooms.links == {"Low": {"attn_rt"}, "High": {"Low"}, "High/Up": {"High", "Low"}}
+    assert list(rooms.complaints()) == [] and list(rooms.strays()) == [] and cycle(rooms.links) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "include", "complaint"),
+    [
+        ("lib/Low/L.cpp", "attn/High/H.h", ": lib/Low does not link High"),
+        ("include/attn/Low/L.h", "high/own.h", ": lib/Low does not link High"),
+        ("lib/High/H.cpp", "attn_rt/Store.h", ": lib/High does not link attn_rt"),
+        ("lib/Low/L.cpp", "attn_rt/capi/Objects.h", ": lib/Low does not link attn_rt_capi"),
+        ("lib/High/H.cpp", "../Low/L.h", ", which is no room's"),
+        ("lib/High/H.cpp", "Up/V.h", ", which is no room's"),
+        ("lib/High/Up/U.cpp", "own.h", ", which is no room's"),
+    ],
+)
+def test_an_include_without_link_is_named(compiler, name, include, complaint):
+    (compiler / name).write_text(f'#include "{include}"\n')
+    assert list(Compiler(compiler).complaints()) == [f"{name} includes {include}{complaint}"]
+
+
+def test_a_source_without_room_is_named(compiler):
+    (compiler / "lib/High/Other").mkdir()
+    (compiler / "lib/High/Other/O.cpp").write_text("")
+    assert list(Compiler(compiler).strays()) == ["lib/High/Other/O.cpp"]

@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 #include "attn-c/Compiler.h"
-#include "attn/Target/Chip.h"
+#include "attn/Support/Chip.h"
 #include "attn/Target/Ptxas.h"
 #include "attn_rt/Artifact.h"
+#include "attn_rt/capi/Objects.h"
 #include "attn_rt/host/CodeObject.h"
-#include "capi/Objects.h"
 
 #include "llvm/Config/llvm-config.h"
 

@@ -2,10 +2,10 @@
 
 #include "attn/Host/Host.h"
 #include "attn/Pipelines/Emit.h"
-#include "attn/Target/Chip.h"
+#include "attn/Support/Chip.h"
 #include "attn/Target/GpuCode.h"
 #include "attn_rt/Artifact.h"
-#include "capi/Objects.h"
+#include "attn_rt/capi/Objects.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 

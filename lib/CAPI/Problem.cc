@@ -1,7 +1,7 @@
 #include "Problem.h"
 
 #include "attn/Dialect/Attn/IR/Source.h"
-#include "attn/Target/Chip.h"
+#include "attn/Support/Chip.h"
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/MemoryBuffer.h"

@@ -4,7 +4,7 @@
 #include "attn/Reference/Reference.h"
 #include "attn/Target/Manifest.h"
 #include "attn_rt/Batch.h"
-#include "capi/Objects.h"
+#include "attn_rt/capi/Objects.h"
 
 #include <thread>
 

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Attn/IR/Source.h"
 #include "attn/Pipelines/Emit.h"
-#include "attn/Target/Chip.h"
-#include "attn/Tools.h"
+#include "attn/Support/Chip.h"
+#include "attn/Tools/Tools.h"
 
 #include "attn_rt/Version.h"
 

@@ -5,29 +5,23 @@
 // the steps; what a step does is in run/.
 //
 //===----------------------------------------------------------------------===//
+#include "Run.h"
+
 #include "attn/Host/Host.h"
-#include "attn/Pipelines/Compile.h"
 #include "attn/Reference/Reference.h"
-#include "attn/Tools.h"
+#include "attn/Tools/Tools.h"
 
 #include "attn_rt/CudaDevice.h"
 #include "attn_rt/File.h"
-#include "attn_rt/HostDevice.h"
 #include "attn_rt/Picture.h"
 #include "attn_rt/Safetensors.h"
-#include "attn_rt/Session.h"
 #include "attn_rt/Version.h"
 
-#include "run/CacheRun.h"
-#include "run/Flush.h"
-#include "run/Options.h"
-#include "run/Problem.h"
-#include "run/Progress.h"
-#include "run/Report.h"
+#include "run/cache/CacheRun.h"
+#include "run/inputs/Problem.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "llvm/Config/llvm-config.h"
-#include "llvm/Support/SourceMgr.h"
 
 #include <algorithm>
 #include <chrono>
@@ -50,69 +44,7 @@ double millisecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-bool sameBytes(const rt::TensorMap &a, const rt::TensorMap &b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto &x, const auto &y) {
-    return x.first == y.first && x.second.bytes == y.second.bytes;
-  });
-}
-
-/// One run of the program. Members are in the order in which the steps make them.
-class Run {
-public:
-  explicit Run(Options given)
-      : options(std::move(given)), context(dialects(), mlir::MLIRContext::Threading::DISABLED),
-        diagnostics(sources, &context) {
-    context.printOpOnDiagnostic(false); // the file's own text is quoted instead
-    // Why a schedule was chosen is the compiler's to say; the summary names the one that ran.
-    context.getDiagEngine().registerHandler([this](mlir::Diagnostic &diagnostic) {
-      return mlir::success(diagnostic.getSeverity() == mlir::DiagnosticSeverity::Remark &&
-                           options.schedule == "auto");
-    });
-  }
-
-  rt::Result<int> run();
-
-private:
-  static const mlir::DialectRegistry &dialects() {
-    static const mlir::DialectRegistry registry = [] {
-      mlir::DialectRegistry all;
-      mlir::attn::registerDialects(all);
-      return all;
-    }();
-    return registry;
-  }
-
-  rt::Status openDevice();
-  rt::Status compile();
-  rt::Status makeTensors();
-  rt::Result<rt::TensorMap> generateFromWorkload(const Arguments &arguments);
-  rt::ModuleSource moduleSource() const;
-  rt::Status execute();
-  rt::Result<std::unique_ptr<rt::Recording>> recordLaunch(rt::Session &session);
-  rt::Status launch(rt::Session &session);
-  rt::Status compareWithReference();
-  rt::Status write();
-
-  Options options;
-  Dims dims;
-  mlir::MLIRContext context;
-  llvm::SourceMgr sources;
-  mlir::SourceMgrDiagnosticHandler diagnostics;
-  Progress progress{"attn-run"};
-
-  std::unique_ptr<rt::Device> device;
-  rt::HostDevice *host = nullptr; ///< the device, where it is the host
-  std::string target;
-
-  mlir::attn::CompiledKernel kernel;
-  rt::Manifest manifest;
-  std::unique_ptr<rt::host::LoadedCode> hostCode;
-  double compileMs = 0, hostCodeMs = 0;
-
-  rt::TensorMap tensors;
-  std::optional<RunRecord> record;
-  rt::TensorMap outputs;
-};
+} // namespace
 
 rt::Status Run::openDevice() {
   bool cuda = options.device == "cuda" || (options.device.empty() && rt::cudaIsAvailable());
@@ -213,109 +145,6 @@ rt::ModuleSource Run::moduleSource() const {
   return source;
 }
 
-rt::Status Run::execute() {
-  auto batch = rt::batchFromTensors(manifest, tensors);
-  if (!batch)
-    return batch.error();
-  auto session = rt::Session::create(*device, manifest, moduleSource());
-  if (!session)
-    return session.error();
-
-  progress.stage("planning");
-  rt::PlanOptions planOptions;
-  planOptions.strategy = options.strategy;
-  planOptions.quickest = options.quickest;
-  planOptions.fixedSplit = static_cast<int>(std::min<int64_t>(options.fixedSplit, 1 << 30));
-  if (options.blocks)
-    planOptions.blocks = static_cast<int>(std::min<int64_t>(*options.blocks, 1 << 20));
-  const rt::GpuModel *gpu = host ? &rt::defaultGpu() : rt::findGpuOfDevice(device->properties().name);
-  if (gpu)
-    planOptions.gpu = gpu;
-  if (!host)
-    planOptions.multiprocessors = device->properties().multiprocessors;
-  auto plan = rt::makePlan(manifest, *batch, planOptions);
-  if (!plan)
-    return plan.error();
-
-  progress.stage("copying tensors to the device");
-  if (rt::Status status = session->bind(tensors, *batch); !status)
-    return status;
-  auto capacity = rt::planCapacity(manifest, rt::PlanLimits::of(manifest, *batch), planOptions);
-  if (rt::Status status = session->reserve(capacity); !status)
-    return status;
-  if (rt::Status status = session->setPlan(*plan); !status)
-    return status;
-
-  record.emplace(RunRecord{manifest, std::move(*batch), std::move(*plan)});
-  record->device = device->kind();
-  record->deviceName = device->properties().name;
-  record->gpu = gpu;
-  record->compileMs = compileMs;
-  record->hostCodeMs = hostCodeMs;
-  record->strategy = record->plan.strategy;
-  record->repeats = options.repeat;
-  return launch(*session);
-}
-
-rt::Result<std::unique_ptr<rt::Recording>> Run::recordLaunch(rt::Session &session) {
-  if (rt::Status status = session.fixLaunch(); !status)
-    return status.error();
-  if (rt::Status status = device->beginRecording(); !status)
-    return status.error();
-  rt::Status launched = session.launch();
-  auto recording = device->endRecording();
-  return launched ? std::move(recording) : launched.error();
-}
-
-rt::Status Run::launch(rt::Session &session) {
-  auto begin = device->createEvent(), end = device->createEvent();
-  if (!begin || !end)
-    return begin ? end.error() : begin.error();
-  auto flush = Flush::create(*device);
-  if (!flush)
-    return flush.error();
-  std::unique_ptr<rt::Recording> recording;
-  if (options.replay) {
-    auto recorded = recordLaunch(session);
-    if (!recorded)
-      return recorded.error();
-    recording = std::move(*recorded);
-  }
-  std::vector<double> seconds;
-  for (int64_t i = 0; i < options.repeat; ++i) {
-    progress.stage(options.repeat == 1 ? "running" : "running, " + std::to_string(i) + " done");
-    if (host)
-      host->resetReport();
-    if (rt::Status status = session.poison(); !status)
-      return status;
-    if (rt::Status status = flush->run(); !status)
-      return status;
-    if (rt::Status status = device->record(**begin); !status)
-      return status;
-    if (rt::Status status = recording ? device->replay(*recording) : session.launch(); !status)
-      return status;
-    if (rt::Status status = device->record(**end); !status)
-      return status;
-    auto results = session.outputs();
-    if (!results)
-      return results.error();
-    auto elapsed = device->elapsed(**begin, **end);
-    if (!elapsed)
-      return elapsed.error();
-    seconds.push_back(*elapsed);
-    // The counters are those of one run; a fault in any of them is a fault.
-    if (host && (i == 0 || !host->report().clean()))
-      record->host = host->report();
-    if (i == 0)
-      outputs = std::move(*results);
-    else if (!sameBytes(outputs, *results) && record->failure.empty())
-      record->failure = "run " + std::to_string(i + 1) + " gave other bits than the first";
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
-  record->runMs = seconds[seconds.size() / 2] * 1e3;
-  return {};
-}
-
 rt::Status Run::compareWithReference() {
   progress.stage("computing the float64 reference");
   auto reference = mlir::attn::evaluateReference(*kernel.problem->getOps<mlir::func::FuncOp>().begin(),
@@ -384,8 +213,6 @@ rt::Result<int> Run::run() {
     return status.error();
   return record->failure.empty() ? right : wrong;
 }
-
-} // namespace
 
 int mlir::attn::attnRunMain(int argc, char **argv) {
   auto options = parseOptions(std::vector<std::string>(argv + 1, argv + argc));

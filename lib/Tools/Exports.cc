@@ -1,5 +1,5 @@
 //===- Exports.cc - The symbols the compiler library exports --------------===//
-#include "attn/Tools.h"
+#include "attn/Tools/Tools.h"
 
 int attn_opt_main(int argc, char **argv) { return mlir::attn::attnOptMain(argc, argv); }
 int attn_run_main(int argc, char **argv) { return mlir::attn::attnRunMain(argc, argv); }

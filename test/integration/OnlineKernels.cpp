@@ -6,8 +6,8 @@
 #include "attn/Target/Manifest.h"
 #include "attn_rt/HostDevice.h"
 #include "attn_rt/Session.h"
-#include "run/Check.h"
-#include "run/Problem.h"
+#include "run/inputs/Problem.h"
+#include "run/report/Check.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Parser/Parser.h"

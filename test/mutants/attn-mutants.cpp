@@ -20,9 +20,9 @@
 #include "attn_rt/File.h"
 #include "attn_rt/HostDevice.h"
 #include "attn_rt/Session.h"
-#include "run/Check.h"
-#include "run/Problem.h"
-#include "run/Report.h"
+#include "run/inputs/Problem.h"
+#include "run/report/Check.h"
+#include "run/report/Report.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "llvm/Support/JSON.h"

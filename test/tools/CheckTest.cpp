@@ -1,5 +1,5 @@
 //===- CheckTest.cpp - The error metrics ----------------------------------===//
-#include "run/Check.h"
+#include "run/report/Check.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

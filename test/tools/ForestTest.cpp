@@ -1,5 +1,5 @@
 //===- ForestTest.cpp - Tensors for a forest ------------------------------===//
-#include "run/Inputs.h"
+#include "run/inputs/Inputs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 //===- InputsTest.cpp - Generated tensors and sizes -----------------------===//
-#include "run/Inputs.h"
-#include "run/Normal.h"
+#include "run/inputs/Inputs.h"
+#include "run/inputs/Normal.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

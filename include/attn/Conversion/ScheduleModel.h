@@ -12,7 +12,7 @@
 
 #include "attn/Conversion/Chain.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
-#include "attn/Target/Chip.h"
+#include "attn/Support/Chip.h"
 
 namespace mlir::attn {
 

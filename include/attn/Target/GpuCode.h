@@ -2,7 +2,7 @@
 #ifndef ATTN_TARGET_GPUCODE_H
 #define ATTN_TARGET_GPUCODE_H
 
-#include "attn/Target/Chip.h"
+#include "attn/Support/Chip.h"
 #include "attn/Target/Ptxas.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

@@ -2,7 +2,7 @@
 #ifndef ATTN_TARGET_MANIFEST_H
 #define ATTN_TARGET_MANIFEST_H
 
-#include "attn/Target/Chip.h"
+#include "attn/Support/Chip.h"
 
 #include "attn_rt/Artifact.h"
 

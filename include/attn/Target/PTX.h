@@ -2,7 +2,7 @@
 #ifndef ATTN_TARGET_PTX_H
 #define ATTN_TARGET_PTX_H
 
-#include "attn/Target/Chip.h"
+#include "attn/Support/Chip.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

@@ -2,7 +2,7 @@
 #ifndef ATTN_TARGET_PTXAS_H
 #define ATTN_TARGET_PTXAS_H
 
-#include "attn/Target/Chip.h"
+#include "attn/Support/Chip.h"
 
 #include "llvm/Support/Error.h"
 

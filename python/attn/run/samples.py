@@ -1,6 +1,6 @@
 """Tensors for a description: what `attn.check` computes on where it is given none.
 
-As attn-run's (lib/Tools/run/Inputs.h) they are made to find mistakes, not to flatter: pages are scattered over the pool
+As attn-run's (lib/Tools/run/inputs/Inputs.h) they are made to find mistakes, not to flatter: pages are scattered over the pool
 and shuffled, and everything that a kernel has no business reading (unlisted pages, tails of listed ones, gaps) holds
 NaN, unused entries of a block table an index far out of range.
 """

@@ -11,7 +11,7 @@
 // in bits (f % (8/bits)) * bits of byte f * bits / 8. Scales per tensor and head
 // are given; those of a token (metadata by *line*) are found when it is written.
 //
-// How kernels compute with codes tells lib/Conversion/AttnToTile/Dequantize.cpp.
+// How kernels compute with codes tells lib/Conversion/AttnToTile/Expand/Dequantize.cpp.
 // Here is the same for the CPU: for the reference, for tensors of tests, and for
 // what an append must write. Its arithmetic is f32, step by step as below, so that
 // a kernel can make the same codes to the bit.

@@ -1,5 +1,5 @@
 #include "attn-c/Unstable.h"
-#include "capi/Objects.h"
+#include "attn_rt/capi/Objects.h"
 
 #include <cstring>
 

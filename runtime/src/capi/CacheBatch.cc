@@ -1,5 +1,5 @@
+#include "attn_rt/capi/Objects.h"
 #include "capi/CacheObjects.h"
-#include "capi/Objects.h"
 
 #include <algorithm>
 

@@ -4,8 +4,8 @@
 
 #include "attn-c/Cache.h"
 #include "attn_rt/Cache.h"
-#include "capi/Guard.h"
-#include "capi/Lock.h"
+#include "attn_rt/capi/Guard.h"
+#include "attn_rt/capi/Lock.h"
 
 struct AttnCache {
   attn::rt::Cache cache;

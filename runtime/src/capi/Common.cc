@@ -1,4 +1,4 @@
-#include "capi/Objects.h"
+#include "attn_rt/capi/Objects.h"
 
 #include <atomic>
 #include <cstdlib>

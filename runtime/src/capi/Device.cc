@@ -1,5 +1,5 @@
 #include "attn_rt/CudaDevice.h"
-#include "capi/Objects.h"
+#include "attn_rt/capi/Objects.h"
 
 using namespace attn::rt;
 using namespace attn::rt::capi;

@@ -1,5 +1,5 @@
 #include "attn_rt/Store.h"
-#include "capi/Objects.h"
+#include "attn_rt/capi/Objects.h"
 #include "support/Json.h"
 
 #include <algorithm>

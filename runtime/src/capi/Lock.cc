@@ -1,4 +1,4 @@
-#include "capi/Lock.h"
+#include "attn_rt/capi/Lock.h"
 
 #include <new>
 #include <pthread.h>

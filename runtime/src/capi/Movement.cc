@@ -1,8 +1,8 @@
 #include "attn_rt/CacheKernels.h"
 #include "attn_rt/CacheMemory.h"
+#include "attn_rt/capi/Objects.h"
 #include "capi/Adopted.h"
 #include "capi/CacheObjects.h"
-#include "capi/Objects.h"
 
 using namespace attn::rt;
 using namespace attn::rt::capi;

@@ -1,7 +1,7 @@
 #include "attn_rt/Picture.h"
+#include "attn_rt/capi/Objects.h"
 #include "cache/PageLog.h"
 #include "capi/Adopted.h"
-#include "capi/Objects.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,6 +1,6 @@
 //===- LayoutsTest.cpp - Tile-level kernels whose layouts are inferred ----===//
 #include "Fixture.h"
-#include "attn/Target/Chip.h"
+#include "attn/Support/Chip.h"
 #include "attn/Target/GpuCode.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include <algorithm>

@@ -1,5 +1,5 @@
 //===- Slice.cpp - Copies of a part of a program --------------------------===//
-#include "Slice.h"
+#include "attn/Dialect/Tile/Transforms/Slice.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Transforms/RegionUtils.h"

@@ -20,7 +20,7 @@
 // code, and stands once.
 //
 //===----------------------------------------------------------------------===//
-#include "Slice.h"
+#include "attn/Dialect/Tile/Transforms/Slice.h"
 
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"

@@ -1,0 +1,211 @@
+//===- ExpandOnFragments.cpp - Online operations on sixteen rows ----------===//
+#include "Expansion.h"
+#include "OnlineModels.h"
+
+#include "attn/Conversion/Passes.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+void FragmentExpansion::setRows(Value rows) {
+  if (auto staged = rows.getDefiningOp<StagedOp>())
+    rows = staged.getPart();
+  TaskView::setRows(rows.getDefiningOp<RowsOp>());
+  ArrayRef<Value> values = pieces.of(rows);
+  queryPosition = values[0], queryHead = values[1];
+}
+
+Value FragmentExpansion::dot(FragmentType type, Value lhs, Value rhs, Value acc) {
+  bool shared = isa<SharedType>(lhs.getType());
+  if (schedule.getKind() == ScheduleKind::Wgmma) {
+    Value started = StartDotOp::create(b, type, lhs, shared ? groupRow : Value(), rhs, acc);
+    return FinishDotsOp::create(b, TypeRange{type}, 0, ValueRange{started}).getResult(0);
+  }
+  return DotOp::create(b, type, lhs, shared ? warpRow : Value(), rhs, acc ? acc : b.splat(b.f32(0), type));
+}
+
+namespace {
+
+struct RowsModel : OnlineOpInterface::ExternalModel<RowsModel, RowsOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto rows = cast<RowsOp>(op);
+    e.readRows(rows);
+    if (e.foldsScales())
+      e.readScales();
+    e.pieces.set(rows, {e.queryPosition, e.queryHead});
+    return success();
+  }
+};
+
+struct TokensModel : OnlineOpInterface::ExternalModel<TokensModel, TokensOp> {
+  LogicalResult expandOnFragments(Operation *, FragmentExpansion &) const {
+    return success(); // it is its operands
+  }
+};
+
+struct StagedModel : OnlineOpInterface::ExternalModel<StagedModel, StagedOp> {
+  LogicalResult expandOnFragments(Operation *, FragmentExpansion &) const { return success(); }
+};
+
+/// Expands the update by a tile of one region, or that by a tile of one of several, of which `segment` says
+/// which.
+LogicalResult expandUpdate(UpdateOp update, std::optional<unsigned> operand, Value which, Value result,
+                           FragmentExpansion &e) {
+  auto staged = update.getKv().getDefiningOp<StagedOp>();
+  auto tokens = staged ? staged.getPart().getDefiningOp<TokensOp>() : TokensOp();
+  if (!tokens || staged.getCopies().size() < 2 || !update.getQuery().getDefiningOp<StagedOp>())
+    return update.emitOpError("expected rows and tokens that are staged: --attn-stage-operands does it");
+  e.setRows(update.getQuery());
+  State state = e.stateOf(update.getState());
+  Segment segment = TaskView::segmentOf(tokens);
+  segment.operand = which;
+  Value scores = e.rowsDotTokens(update, staged, segment);
+  scores = e.finishScores(scores, operand, segment, tokens.getFirst());
+  FragmentExpansion::Step step = e.softmax(scores, state);
+  Value acc = e.rescale(state.acc, step);
+  Value values = e.valuesOf(update, staged, segment);
+  auto fragment = dyn_cast<FragmentType>(values.getType());
+  Value weights = e.packWeights(step.weights, fragment ? fragment.getElement() : e.chain.element());
+  acc = e.dot(e.accType(), weights, values, acc);
+  e.pieces.set(result, {step.max, step.sum, acc});
+  return success();
+}
+
+struct UpdateModel : OnlineOpInterface::ExternalModel<UpdateModel, UpdateOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto update = cast<UpdateOp>(op);
+    if (llvm::any_of(update->getUsers(), llvm::IsaPred<OneOfOp>))
+      return success(); // that one does
+    unsigned operand = llvm::find(e.chain.updates, update) - e.chain.updates.begin();
+    return expandUpdate(update, operand, Value(), update.getResult(), e);
+  }
+};
+
+struct OneOfModel : OnlineOpInterface::ExternalModel<OneOfModel, OneOfOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto one = cast<OneOfOp>(op);
+    if (one.getStates().size() != e.chain.updates.size())
+      return one.emitOpError("expected all updates of the kernel");
+    return expandUpdate(e.chain.updates.front(), std::nullopt, one.getOperand(), one.getResult(), e);
+  }
+};
+
+struct WarpsModel : OnlineOpInterface::ExternalModel<WarpsModel, WarpsOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto warps = cast<WarpsOp>(op);
+    KernelBuilder &b = e.b;
+    int64_t count = e.schedule.getWarps();
+    State state = e.stateOf(warps.getPart());
+    Type f32 = b.getF32Type();
+    Value warp = WarpIdOp::create(b, b.getI32Type());
+    Value sum = CompleteOp::create(b, e.rowsOf(f32), state.sum);
+    int64_t share = e.schedule.getColumnShare(e.chain.paddedValueDim());
+    FragmentType shareType = b.fragment({Axis::Query, Axis::Feature}, {e.rows, share}, f32);
+    SyncOp::create(b, Scope::Block); // the rings are free for the exchange
+    auto merge = MergeWarpsOp::create(b, e.rowsOf(f32), e.rowsOf(f32), shareType, state.max, sum, state.acc,
+                                      e.exchangeMemory(), e.toLog2, warp, b.getI64IntegerAttr(count));
+    e.pieces.set(warps.getState(), {merge.getMergedMax(), merge.getMergedSum(), merge.getMergedAcc(),
+                                    b.mul(warp, b.i32(share))});
+    return success();
+  }
+};
+
+struct InitModel : OnlineOpInterface::ExternalModel<InitModel, InitOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto init = cast<InitOp>(op);
+    e.setRows(init.getQuery());
+    e.pieces.set(init.getState(), e.initialState(init.getSinks(), e.sinkCounts).values());
+    return success();
+  }
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
+    return mlir::attn::expandOnLanes(cast<InitOp>(op), e);
+  }
+};
+
+struct MergeModel : OnlineOpInterface::ExternalModel<MergeModel, MergeOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto merge = cast<MergeOp>(op);
+    State state = e.mergeStates(e.stateOf(merge.getLhs()), e.stateOf(merge.getRhs()));
+    e.pieces.set(merge.getResult(), state.values());
+    return success();
+  }
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
+    return mlir::attn::expandOnLanes(cast<MergeOp>(op), e);
+  }
+};
+
+struct FinishModel : OnlineOpInterface::ExternalModel<FinishModel, FinishOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto finish = cast<FinishOp>(op);
+    State state = e.stateOf(finish.getState());
+    if (cast<FragmentType>(state.sum.getType()).getPartial())
+      state.sum = CompleteOp::create(e.b, e.rowsOf(e.b.getF32Type()), state.sum);
+    FragmentExpansion::Results results = e.finishState(state.max, state.sum, state.acc);
+    SmallVector<Value> output{results.output};
+    llvm::append_range(output, e.pieces.of(finish.getState()).drop_front(3));
+    // The LSE is a part of a state that is stored, whether or not it is a result.
+    output.push_back(results.lse);
+    e.pieces.set(finish.getOutput(), output);
+    if (finish.getLse())
+      e.pieces.set(finish.getLse(), {results.lse});
+    return success();
+  }
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
+    return mlir::attn::expandOnLanes(cast<FinishOp>(op), e);
+  }
+};
+
+struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, mlir::attn::WriteOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto write = cast<mlir::attn::WriteOp>(op);
+    KernelBuilder &b = e.b;
+    e.setRows(write.getRows());
+    ArrayRef<Value> output = e.pieces.of(write.getOutput());
+    Value column = output.size() == 3 ? output[1] : Value();
+    int64_t features = cast<FragmentType>(output[0].getType()).getSizes()[1];
+    Value lines = b.sub(e.packedCount, e.warpRow);
+    IntegerAttr columns;
+    if (features * (column ? e.schedule.getWarps() : 1) != e.chain.valueDim())
+      columns = b.getI64IntegerAttr(e.chain.valueDim());
+    if (column) { // all warps have these rows
+      Value warp = WarpIdOp::create(b, b.getI32Type());
+      lines = b.select(b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)), lines, b.i32(0));
+    }
+    // Where the copy engine takes the results, warpgroups meet at barriers behind those of their turns.
+    auto send = [&](Value fragment) {
+      Value barrier = b.add(b.i32(1 + e.schedule.getConsumers()), b.div(e.groupRow, ScheduleAttr::groupRows));
+      e.sendOutput(fragment, FragmentExpansion::copyOf(write.getRows(), 0), e.groupRow, barrier);
+    };
+    e.writeResults({output.front(), output.back()}, write.getPart(), column, columns, lines,
+                   e.schedule.sendsResults() ? function_ref<void(Value)>(send) : nullptr);
+    return success();
+  }
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
+    return mlir::attn::expandOnLanes(cast<mlir::attn::WriteOp>(op), e);
+  }
+};
+
+struct StoredModel : OnlineOpInterface::ExternalModel<StoredModel, StoredOp> {
+  LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
+    return mlir::attn::expandOnLanes(cast<StoredOp>(op), e);
+  }
+};
+
+} // namespace
+
+void mlir::attn::registerOnlineModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
+    RowsOp::attachInterface<RowsModel>(*context);
+    TokensOp::attachInterface<TokensModel>(*context);
+    StagedOp::attachInterface<StagedModel>(*context);
+    InitOp::attachInterface<InitModel>(*context);
+    UpdateOp::attachInterface<UpdateModel>(*context);
+    OneOfOp::attachInterface<OneOfModel>(*context);
+    MergeOp::attachInterface<MergeModel>(*context);
+    WarpsOp::attachInterface<WarpsModel>(*context);
+    FinishOp::attachInterface<FinishModel>(*context);
+    mlir::attn::WriteOp::attachInterface<WriteModel>(*context);
+    StoredOp::attachInterface<StoredModel>(*context);
+  });
+}

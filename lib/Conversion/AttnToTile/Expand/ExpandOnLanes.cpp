@@ -1,0 +1,137 @@
+//===- ExpandOnLanes.cpp - Online operations on one row -------------------===//
+#include "AttnToTile/Kernel/PlanAccess.h"
+#include "Log2.h"
+#include "OnlineModels.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+LaneExpansion::LaneExpansion(StateType type, func::FuncOp kernel)
+    : b(kernel), dim(type.getValueDim()),
+      partsAtOnce(kernel->getAttrOfType<MergeScheduleAttr>("tile.merge_schedule").getParts()) {
+  b.setInsertionPointToStart(&kernel.front());
+  lane = LaneIdOp::create(b, b.getI32Type());
+}
+
+LogicalResult mlir::attn::expandOnLanes(InitOp init, LaneExpansion &e) {
+  if (init.getSinks())
+    return init.emitOpError("has no form where a warp holds one row: sinks are counted where rows begin");
+  SmallVector<Value> empty(4 * e.chunks() + 2, e.b.f32(0)); // max, sum, columns
+  empty[0] = e.b.f32(-infinity);
+  e.pieces.set(init.getState(), empty);
+  return success();
+}
+
+/// Where a state was stored is all there is to know before the next one is merged with others.
+LogicalResult mlir::attn::expandOnLanes(StoredOp stored, LaneExpansion &e) {
+  e.pieces.set(stored.getState(), {stored.getNumber(), stored.getCount()});
+  return success();
+}
+
+/// Adds the columns of `count` stored states to `columns`, each by its weight, which the lane of its number
+/// holds.
+static SmallVector<Value> addStored(LaneExpansion &e, Value number, Value weight, Value count,
+                                    ValueRange columns) {
+  KernelBuilder &b = e.b;
+  Type f32 = b.getF32Type();
+  int64_t dim = e.dim, chunks = e.chunks();
+  Value partO = planArray(b, PlanArray::PartialO);
+  auto loop = scf::ForOp::create(b, b.i32(0), count, b.i32(1), columns);
+  loop->setAttr("tile.unroll", b.getI64IntegerAttr(e.partsAtOnce)); // a round is a latency
+  OpBuilder::InsertionGuard inner(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value which = loop.getInductionVar();
+  Value origin = b.mul(b.wide(FromLaneOp::create(b, number, which)), b.i64(dim));
+  Value share = FromLaneOp::create(b, weight, which);
+  SmallVector<Value> values, sums;
+  for (int64_t c = 0; c < chunks; ++c) {
+    // Lanes past the last column read it again and drop the result.
+    Value safe = e.isRagged(c) ? b.min(e.column(c), b.i32(dim - 4)) : e.column(c);
+    auto read = ReadAdjacentOp::create(b, SmallVector<Type>(4, f32), partO, b.add(origin, b.wide(safe)));
+    llvm::append_range(values, read.getValues());
+  }
+  for (auto [value, sum] : llvm::zip(values, loop.getRegionIterArgs()))
+    sums.push_back(math::FmaOp::create(b, value, share, sum));
+  scf::YieldOp::create(b, sums);
+  return SmallVector<Value>(loop.getResults());
+}
+
+/// With stored states, whose sums are 1 in their units: what is stored are LSEs and outputs.
+LogicalResult mlir::attn::expandOnLanes(MergeOp merge, LaneExpansion &e) {
+  KernelBuilder &b = e.b;
+  Type f32 = b.getF32Type();
+  if (!merge.getRhs().getDefiningOp<StoredOp>())
+    return merge.emitOpError("expected stored states as the other side where a warp holds one row");
+  SmallVector<Value> state(e.pieces.of(merge.getLhs()));
+  ArrayRef<Value> stored = e.pieces.of(merge.getRhs());
+  Value number = stored[0], count = stored[1];
+  Value written =
+      tile::ReadOp::create(b, f32, planArray(b, PlanArray::PartialLse), b.wide(number), b.getUnitAttr());
+  Value lse = b.select(b.less(e.lane, count), written, b.f32(-infinity));
+  Value max = arith::MaxNumFOp::create(b, state[0], ReduceLanesOp::create(b, f32, Combine::Max, lse));
+  Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, max, b.f32(-infinity));
+  Value base = b.select(nothing, b.f32(0), max);
+  auto relative = [&](Value value) -> Value {
+    Value distance = arith::SubFOp::create(b, value, base);
+    return math::Exp2Op::create(b, arith::MulFOp::create(b, distance, b.f32(log2e)));
+  };
+  Value weight = relative(lse), decay = relative(state[0]);
+  Value sum = math::FmaOp::create(b, state[1], decay, ReduceLanesOp::create(b, f32, Combine::Add, weight));
+  SmallVector<Value> columns;
+  for (Value column : ArrayRef(state).drop_front(2))
+    columns.push_back(arith::MulFOp::create(b, column, decay));
+  SmallVector<Value> next{max, sum};
+  llvm::append_range(next, addStored(e, number, weight, b.min(count, b.i32(32)), columns));
+  e.pieces.set(merge.getResult(), next);
+  return success();
+}
+
+LogicalResult mlir::attn::expandOnLanes(FinishOp finish, LaneExpansion &e) {
+  KernelBuilder &b = e.b;
+  SmallVector<Value> state(e.pieces.of(finish.getState()));
+  Value max = state[0], sum = state[1];
+  Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, sum, b.f32(0)); // a NaN is
+  Value inverse = b.select(some, ReciprocalOp::create(b, sum), b.f32(0));
+  SmallVector<Value> output;
+  for (Value column : ArrayRef(state).drop_front(2))
+    output.push_back(arith::MulFOp::create(b, column, inverse));
+  e.pieces.set(finish.getOutput(), output);
+  if (Value lse = finish.getLse()) {
+    Value log = arith::MulFOp::create(b, math::Log2Op::create(b, sum), b.f32(1 / log2e));
+    e.pieces.set(lse, {b.select(some, arith::AddFOp::create(b, max, log), b.f32(-infinity))});
+  }
+  return success();
+}
+
+LogicalResult mlir::attn::expandOnLanes(WriteOp write, LaneExpansion &e) {
+  KernelBuilder &b = e.b;
+  Value row = write.getRow();
+  if (!row)
+    return write.emitOpError("expected a row of the output where a warp holds one");
+  ArrayRef<Value> output = e.pieces.of(write.getOutput());
+  auto element = cast<RankedTensorType>(write.getOutput().getType()).getElementType();
+  for (int64_t c = 0; c < e.chunks(); ++c) {
+    auto writeChunk = [&] {
+      WriteAdjacentOp::create(b, output.slice(4 * c, 4), b.buffer("o", element),
+                              b.add(b.mul(row, b.i64(e.dim)), b.wide(e.column(c))));
+    };
+    if (!e.isRagged(c)) {
+      writeChunk();
+      continue;
+    }
+    auto guarded = scf::IfOp::create(b, b.less(e.column(c), b.i32(e.dim)));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(guarded.thenYield());
+    writeChunk();
+  }
+  if (Value lse = write.getLse()) {
+    auto once = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, e.lane, b.i32(0)));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(once.thenYield());
+    tile::WriteOp::create(b, e.pieces.of(lse)[0], b.buffer("lse", b.getF32Type()), row);
+  }
+  return success();
+}

@@ -1,0 +1,174 @@
+//===- Expansion.h - What expanding online operations needs ----*- C++ -*-===//
+//
+// The two forms in which a warp holds a state (see OnlineOpInterface.td), and what
+// the operations of a kernel have become so far.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_EXPANSION_H
+#define ATTN_CONVERSION_ATTNTOTILE_EXPAND_EXPANSION_H
+
+#include "AttnToTile/Stage/TileCopies.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include "attn/Conversion/OnlineOpInterface.h"
+
+namespace mlir::attn {
+
+/// What stands for values of the online level: of a state, of rows, of results.
+class Pieces {
+public:
+  ArrayRef<Value> of(Value online) const {
+    auto found = pieces.find(online);
+    assert(found != pieces.end() && "an operand has not been expanded");
+    return found->second;
+  }
+  void set(Value online, ArrayRef<Value> values) { pieces[online] = SmallVector<Value>(values); }
+
+private:
+  DenseMap<Value, SmallVector<Value>> pieces;
+};
+
+/// A partial softmax of one warp's rows.
+struct State {
+  Value max, sum, acc;
+  SmallVector<Value> values() const { return {max, sum, acc}; }
+};
+
+/// Sixteen rows to a warp. Pieces of a state are maximum, sum and accumulator and, where warps share the
+/// columns, this warp's first; of rows their positions and query heads; of an output its fragment and the
+/// first column, if there is one; of an LSE its fragment.
+struct FragmentExpansion : TileCopies {
+  using TileCopies::TileCopies;
+
+  State stateOf(Value state) const {
+    ArrayRef<Value> values = pieces.of(state);
+    return {values[0], values[1], values[2]};
+  }
+  /// The copy of a staged part.
+  static Value copyOf(Value part, unsigned number) {
+    return part.getDefiningOp<StagedOp>().getCopies()[number];
+  }
+  /// acc + lhs * rhs, lines of a shared left operand from the warp's or, where four multiply as one, from the
+  /// warpgroup's first row on. Without `acc` the product.
+  Value dot(tile::FragmentType type, Value lhs, Value rhs, Value acc);
+
+  /// Computes what is the same for the whole kernel.
+  void computeConstants();
+  /// From here on these, which have been expanded, are the rows that the methods speak of.
+  void setRows(Value rows);
+  /// Reads what is known of each of them.
+  void readRows(RowsOp queryRows);
+
+  // Stores of codes (Dequantize.cpp).
+  /// The products of the rows and a staged tile's keys.
+  Value rowsDotTokens(UpdateOp update, StagedOp staged, const Segment &segment);
+  /// What a dot with weights takes of a staged tile's values: the tile, or fragments of f16.
+  Value valuesOf(UpdateOp update, StagedOp staged, const Segment &segment);
+  /// Whether units and results take a scale that the whole kernel shares.
+  bool foldsScales() { return foldsScale(true) || foldsScale(false); }
+  /// Reads those of the task's head, and sets the units by them.
+  void readScales();
+  /// Sets what scores are multiplied by, and in which units they enter the softmax.
+  void setUnits(Value keyScale = {});
+
+  // States (Softmax.cpp).
+  /// A state before any token; `sinks` are the logits of one token that `counts` says whether to count.
+  State initialState(Value sinks, Value counts);
+  /// The union of two states of the same rows.
+  State mergeStates(const State &x, const State &y);
+  /// Memory in which the warps of a block exchange their states, in place of what they copy to.
+  Value exchangeMemory();
+
+  /// Scores as they enter the softmax: score region and mask applied. `operand` null: the segment tells
+  /// which.
+  Value finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey);
+  struct Step {
+    Value max, sum, decay;
+    Value moved;   ///< whether the unit of some row moved; else decay is 1. Null under fixedUnit
+    Value weights; ///< of the tile's tokens
+  };
+  /// One step of the online softmax: new max and sum, the factor of what was accumulated, the tile's weights.
+  Step softmax(Value scores, const State &state);
+  /// Brings what was accumulated to the new unit, if it moved.
+  Value rescale(Value acc, const Step &step);
+  /// Rounds weights to what values are multiplied as.
+  Value packWeights(Value weights, Type element);
+  /// Output and LSE of a state.
+  struct Results {
+    Value output, lse;
+  };
+  Results finishState(Value max, Value sum, Value acc);
+  /// Writes them, or, where `part` is not negative, the state of that number. `column`/`columns`/`lseLines`
+  /// restrict what this warp writes of its rows. `writeRows`, if there is one, writes an output that is
+  /// whole.
+  void writeResults(Results results, Value part, Value column, IntegerAttr columns, Value lseLines,
+                    llvm::function_ref<void(Value)> writeRows = {});
+
+  Pieces pieces;
+
+  // Values of the kernel.
+  Value dotScale;         ///< what the dot of a query and a key is multiplied by to be a score
+  Value scoreUnit;        ///< what a score of 1 is, as it enters the softmax
+  Value toLog2;           ///< the same in log2
+  bool fixedUnit = false; ///< whether weights are exp(score): bounded scores need no maximum
+  // Values of the rows.
+  Value queryPosition, queryHead;
+  Value valueScale; ///< of the task's head, which results are multiplied by; null where there is none
+
+private:
+  bool foldsScale(bool keys);
+  Value sharedScale(UpdateOp update, bool keys, Value place);
+  Value regionScale(UpdateOp update, bool keys, const Segment &segment);
+  SmallVector<Value> lineMeta(StagedOp staged, bool keys);
+  Value loadCodes(Value tile, tile::Axis kept, const rt::StorePart &part);
+  Value queryFragment(Value query);
+  Value partOfFeatures(Value fragment, int64_t group, const rt::StorePart &part);
+  Value sumOfGroup(Value query, int64_t group, const rt::StorePart &part);
+  Value dotGroups(UpdateOp update, Value query, Value keys, ArrayRef<Value> meta, const rt::StorePart &part);
+  struct TileBounds;
+  void addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds);
+  Value visible(VisibilityAttr visibility, Value column, Value last, Value exists, ArrayRef<Value> &ends);
+  /// How a score region computes one score.
+  struct ScoreForm {
+    DenseMap<Operation *, Value>
+        factors;               ///< products of the score with a constant: scale and constant in one
+    Operation *unit = nullptr; ///< a last product with a constant, which is left to the softmax
+    double unitValue = 1;
+    math::TanhOp tanh;               ///< one that has a short form
+    Value tanhFactor;                ///< its argument over the raw score
+    SmallVector<Value> coefficients; ///< of the short form, in the raw score
+  };
+  void readScoreRegion();
+  Value score(ValueRange arguments, bool shortForm);
+  Value readTensor(attn::ReadOp read, llvm::function_ref<Value(Value)> inside);
+  /// Scores as the score region makes them, in units of scoreUnit (Scores.cpp).
+  Value applyScoreRegion(Value scores, const Segment &segment, Value firstKey);
+  ScoreForm form;
+  Value maskForList(Value scores, const Segment &segment, Value firstKey);
+  Value maskFor(unsigned operand, unsigned headClass, Value scores, const Segment &segment, Value firstKey,
+                Value partialTile);
+};
+
+/// One row to a warp, its columns four adjacent ones of each 128 to a lane. Pieces of a state are maximum,
+/// sum and columns; of stored states which is this lane's, and their count; of an output its columns, of an
+/// LSE a number.
+struct LaneExpansion {
+  LaneExpansion(StateType type, func::FuncOp kernel);
+
+  int64_t chunks() const { return llvm::divideCeil(dim, 128); }
+  /// Whether a chunk has lanes without columns.
+  bool isRagged(int64_t chunk) const { return (chunk + 1) * 128 > dim; }
+  /// This lane's first column of a chunk.
+  Value column(int64_t chunk) { return b.add(b.mul(lane, b.i32(4)), b.i32(chunk * 128)); }
+
+  KernelBuilder b;
+  int64_t dim;
+  int64_t partsAtOnce; ///< stored states that are read before the first is used
+  Value lane;
+  Pieces pieces;
+};
+
+} // namespace mlir::attn
+
+#endif

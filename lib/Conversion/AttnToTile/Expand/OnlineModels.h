@@ -1,0 +1,17 @@
+//===- OnlineModels.h - Online operations on lanes -------------*- C++ -*-===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_ONLINEMODELS_H
+#define ATTN_CONVERSION_ATTNTOTILE_EXPAND_ONLINEMODELS_H
+
+#include "Expansion.h"
+
+namespace mlir::attn {
+
+LogicalResult expandOnLanes(InitOp init, LaneExpansion &expansion);
+LogicalResult expandOnLanes(StoredOp stored, LaneExpansion &expansion);
+LogicalResult expandOnLanes(MergeOp merge, LaneExpansion &expansion);
+LogicalResult expandOnLanes(FinishOp finish, LaneExpansion &expansion);
+LogicalResult expandOnLanes(WriteOp write, LaneExpansion &expansion);
+
+} // namespace mlir::attn
+
+#endif

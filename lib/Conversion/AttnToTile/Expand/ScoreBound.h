@@ -1,0 +1,15 @@
+//===- ScoreBound.h - How large a score can get -----------------*- C++ -*-===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_SCOREBOUND_H
+#define ATTN_CONVERSION_ATTNTOTILE_EXPAND_SCOREBOUND_H
+
+#include "mlir/IR/Block.h"
+
+namespace mlir::attn {
+
+/// A bound on the absolute value of what a score region yields, whatever its scores and positions; infinity
+/// where there is none to be seen.
+double scoreBound(Block &region);
+
+} // namespace mlir::attn
+
+#endif

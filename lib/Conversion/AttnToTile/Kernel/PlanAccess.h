@@ -1,0 +1,36 @@
+//===- PlanAccess.h - How kernels read a plan -------------------*- C++ -*-===//
+//
+// Arrays, records and their fields go by the names of attn_rt/PlanRecords.def. A
+// record that has been read is a struct of values.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_PLANACCESS_H
+#define ATTN_CONVERSION_ATTNTOTILE_KERNEL_PLANACCESS_H
+
+#include "Kernel.h"
+
+#include "attn_rt/PlanRecords.h"
+
+namespace mlir::attn {
+
+using PlanArray = ::attn::rt::PlanArray;
+using Task = ::attn::rt::PlanTaskOf<Value>;
+using Segment = ::attn::rt::PlanSegmentOf<Value>;
+using Start = ::attn::rt::PlanStartOf<Value>;
+
+/// The buffer of an array, a parameter of the kernel.
+inline Value planArray(KernelBuilder &b, PlanArray array) {
+  std::string_view name = ::attn::rt::planArrayName(array);
+  bool words = ::attn::rt::planArrayLayout(array).dtype == ::attn::rt::DType::I32;
+  return b.buffer(StringRef(name.data(), name.size()), words ? Type(b.getI32Type()) : b.getF32Type());
+}
+
+/// Number `index` of the records of a kind. What is `first`, if anything, a loop's first iteration reads.
+template <typename Record> Record readRecord(KernelBuilder &b, Value index, ArrayRef<Value> first = {}) {
+  Value records = planArray(b, ::attn::rt::planArrayOf<Record>());
+  return ::attn::rt::recordOf<Record>(b.record(records, index, Record::usedWords, first));
+}
+
+} // namespace mlir::attn
+
+#endif

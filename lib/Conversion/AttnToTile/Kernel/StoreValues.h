@@ -1,0 +1,46 @@
+//===- StoreValues.h - Addresses of tokens in a kernel ----------*- C++ -*-===//
+//
+// The algebra over which kernels evaluate where a token lies (attn_rt/Store.h):
+// numbers are values, and what is computed is emitted.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_STOREVALUES_H
+#define ATTN_CONVERSION_ATTNTOTILE_KERNEL_STOREVALUES_H
+
+#include "Kernel.h"
+
+#include "attn_rt/Store.h"
+
+namespace mlir::attn {
+
+struct StoreValues {
+  using Value = mlir::Value;
+
+  KernelBuilder &b;
+  StringRef operand;                   ///< whose sizes and tables are read
+  function_ref<mlir::Value()> placeOf; ///< emits which of the store's heads is meant
+
+  Value number(int64_t n) { return b.i32(n); }
+  Value add(Value x, Value y) { return b.add(x, y); }
+  Value mul(Value x, Value y) { return b.mul(x, y); }
+  Value div(Value x, int64_t y) { return b.div(x, y); }
+  Value rem(Value x, int64_t y) { return b.rem(x, y); }
+  Value wide(Value x) { return b.wide(x); }
+  Value size(::attn::rt::StoreSize size) { return b.dimension(nameOf(::attn::rt::sizeName(size))); }
+  Value read(::attn::rt::StoreTable table, Value index) {
+    return b.read(b.buffer(nameOf(::attn::rt::tableName(table)), b.getI32Type()), index);
+  }
+  Value place() { return placeOf(); }
+  Value pagedSlot(Value row, Value token, int64_t page, bool start) {
+    Value columns = size(::attn::rt::StoreSize::MaxPages);
+    Value table = b.buffer(nameOf(::attn::rt::tableName(::attn::rt::StoreTable::BlockTable)), b.getI32Type());
+    return tile::PagedSlotOp::create(b, table, row, token, columns, page, start);
+  }
+
+private:
+  std::string nameOf(std::string_view what) { return (operand + "." + StringRef(what)).str(); }
+};
+
+} // namespace mlir::attn
+
+#endif

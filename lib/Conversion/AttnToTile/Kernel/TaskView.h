@@ -1,0 +1,107 @@
+//===- TaskView.h - The rows of a task ----------------------*- C++ -*-===//
+//
+// A pass that goes on with a kernel reads in it which rows it works on, and on how
+// many of them at a time.
+//
+// Rows are *packed*: row p of KV head h is query row p / G, query head
+// h*G + p % G, so that the heads of a group share every key they read. Where
+// heads have classes, a task names a slot, and `slot_heads` its KV head. In the
+// store of one class a slot's head is the one after the class's slots before it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_TASKVIEW_H
+#define ATTN_CONVERSION_ATTNTOTILE_KERNEL_TASKVIEW_H
+
+#include "PlanAccess.h"
+
+namespace mlir::attn {
+
+class TaskView {
+public:
+  TaskView(Chain &chain, func::FuncOp kernel)
+      : chain(chain), schedule(kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule")), b(kernel),
+        rows(schedule.getWarpRows()), keys(schedule.getWarpKeys()) {}
+
+  // Types of the fragments that one warp holds.
+  tile::FragmentType rowsOf(Type element, bool partial = false) {
+    return b.fragment({tile::Axis::Query}, {rows}, element, partial);
+  }
+  tile::FragmentType scoresType() {
+    return b.fragment({tile::Axis::Query, tile::Axis::Key}, {rows, keys}, b.getF32Type());
+  }
+  tile::FragmentType accType() {
+    return b.fragment({tile::Axis::Query, tile::Axis::Feature}, {rows, chain.paddedValueDim()},
+                      b.getF32Type());
+  }
+  tile::FragmentType queryType() {
+    return b.fragment({tile::Axis::Query, tile::Axis::Feature}, {rows, chain.paddedKeyDim()},
+                      chain.element());
+  }
+  /// Of elements of the query's type, if no other is named.
+  tile::SharedType sharedType(tile::Axis axis, int64_t lines, int64_t features, int64_t boxes = 0,
+                              Type element = {}) {
+    return tile::SharedType::get(b.getContext(), axis, lines, tile::Axis::Feature, features,
+                                 element ? element : chain.element(), false, boxes);
+  }
+
+  /// From here on these are the rows that the methods speak of.
+  void setRows(RowsOp queryRows);
+  /// What a tile's tokens say of the segment they are of.
+  static Segment segmentOf(TokensOp tokens);
+
+  /// Query row and query head of a packed row.
+  std::pair<Value, Value> unpack(Value packed) {
+    return {b.div(packed, chain.group()),
+            b.add(b.mul(kvHead, b.i32(chain.group())), b.rem(packed, chain.group()))};
+  }
+  Value taskEnd() { return b.add(packedBegin, packedCount); }
+  /// Packed row of a line of this warp; lines past the task's last repeat it.
+  Value packedRow(Value line) {
+    return b.min(b.add(b.add(packedBegin, warpRow), line), b.add(taskEnd(), b.i32(-1)));
+  }
+  Value rowAndHead(Value row) {
+    auto [query, head] = unpack(b.add(packedBegin, row));
+    return b.add(b.mul(b.wide(query), b.i64(chain.queryHeads())), b.wide(head));
+  }
+  /// Element of the output where a packed row of the task begins.
+  Value outputIndex(Value row) { return b.mul(rowAndHead(row), b.i64(chain.valueDim())); }
+  /// Columns of the output that exist, where tiles have more.
+  IntegerAttr outputColumns() {
+    bool padded = chain.paddedValueDim() != chain.valueDim();
+    return padded ? b.getI64IntegerAttr(chain.valueDim()) : IntegerAttr();
+  }
+  /// Whether scores enter the softmax as the dots leave them.
+  bool rawScores() { return chain.updates.empty() || chain.updates.front().getScore().empty(); }
+  /// Whether the score region asks where a key stands: its last argument.
+  bool readsKeyPosition() {
+    return !rawScores() && !chain.updates.front().getScore().front().getArguments().back().use_empty();
+  }
+  /// Whether a segment may be a list of single tokens (see runtime/src/plan/Lists.cpp), and whether it is.
+  /// Long heads leave no registers for another mask, and a list has places where a score region would read
+  /// positions; the planner sees by the parameters that there is none.
+  bool mayList();
+  Value isList(const Segment &segment) { return b.less(segment.instance, b.i32(0)); }
+  std::string tensor(UpdateOp update, StringRef part) {
+    return (argumentName(update.getKv()) + "." + part).str();
+  }
+  /// The type in which an operand's store holds keys ("k") or values ("v").
+  static Type storedElement(UpdateOp update, StringRef part) {
+    KVType type = update.getKv().getType();
+    return codesOf(part == "k" ? type.getKey() : type.getValue());
+  }
+
+  Chain &chain;
+  tile::ScheduleAttr schedule;
+  KernelBuilder b;
+  int64_t rows, keys; ///< that one warp holds, of a tile
+
+  // Of the rows.
+  Value packedBegin, packedCount, slot, kvHead, headClass;
+  Value warpRow;    ///< this warp's first row, counted from the task's first
+  Value groupRow;   ///< first row of this warp's warpgroup, where there are such
+  Value sinkCounts; ///< whether this warp's rows count the sink
+};
+
+} // namespace mlir::attn
+
+#endif

@@ -1,0 +1,64 @@
+//===- RowExpansion.h - What expanding pieces of rows needs -----*- C++ -*-===//
+//
+// What the lanes of a warp hold of a turn's pieces so far, and where it lies.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_ROWS_ROWEXPANSION_H
+#define ATTN_CONVERSION_ATTNTOTILE_ROWS_ROWEXPANSION_H
+
+#include "RowMemory.h"
+
+namespace mlir::attn {
+
+/// The 32-bit words of a unit; of a unit of two bytes the low half of one.
+using Words = SmallVector<Value, 4>;
+
+struct RowExpansion {
+  explicit RowExpansion(func::FuncOp kernel);
+
+  // Units in memory (RowUnits.cpp).
+  /// One unit of a lane: whether it exists, and where it lies, in elements of the buffer.
+  struct Unit {
+    Value there, index;
+  };
+  /// Computes in front of the first operation on rows of a turn, `op`, what all of them read and write: lanes
+  /// do it before they wait for their loads.
+  void placeUnits(Operation *op);
+  /// The column of a lane's unit in a piece, of this load.
+  Value columnOf(ShareAttr share, int64_t load);
+  /// The buffer of a memory whose units have so many bytes.
+  Value bufferOf(const RowMemory &memory, int64_t unit);
+  /// How far its layers are apart, in the units of the parameter.
+  Value strideOf(const RowMemory &memory);
+  Value fromLane(Value value, Value row);
+
+  void take(TakeRowsOp op);
+  void put(PutRowsOp op);
+  void quantize(QuantizeRowsOp op);     // QuantizeRows.cpp
+  void dequantize(DequantizeRowsOp op); // DequantizeRows.cpp
+
+  /// The scale that a cache is given for the numbers of this lane in a load.
+  Value givenScale(Value kv, RowPart part, Value layer, Value piece, ShareAttr share, int64_t load);
+
+  KernelBuilder b;
+  Type i32;
+  Value lane;
+  DenseMap<Value, SmallVector<Words>> held; ///< of each load
+
+private:
+  struct Access;
+  SmallVector<Unit> unitsOf(const Access &access);
+  Unit unitOf(const Access &access, const RowMemory &memory, int64_t load);
+  Unit metaUnitOf(const Access &access, const RowMemory &memory, int64_t load);
+  Value numberOf(ShareAttr share, int64_t load);
+  Value rowOf(ShareAttr share, int64_t load);
+
+  DenseMap<Operation *, SmallVector<Unit>> units;
+  DenseMap<std::pair<Value, Value>, Value> handed; ///< by a lane, of a value
+  DenseMap<int64_t, Value> numbers;                ///< of rows
+  llvm::StringMap<Value> strides, scales;
+};
+
+} // namespace mlir::attn
+
+#endif

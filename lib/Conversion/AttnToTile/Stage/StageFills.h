@@ -1,0 +1,15 @@
+//===- StageFills.h - Rings that other warps fill --------------*- C++ -*-===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_STAGE_STAGEFILLS_H
+#define ATTN_CONVERSION_ATTNTOTILE_STAGE_STAGEFILLS_H
+
+#include "attn/Conversion/Chain.h"
+
+namespace mlir::attn {
+
+/// Stages rows and tokens of a kernel in whose block some warps only copy: a task's queries in a ring, and
+/// each tile's keys and values in two, by tile.fill.
+void stageFills(Chain &chain, func::FuncOp kernel);
+
+} // namespace mlir::attn
+
+#endif

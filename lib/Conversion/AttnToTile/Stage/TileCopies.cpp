@@ -1,0 +1,266 @@
+//===- TileCopies.cpp - What reaches shared memory, and results leave it ===//
+//
+// Two ways in for queries, keys and values. A *gather* computes an address for every 16 bytes, in many
+// threads: it takes every store. A *fetch* tells the hardware's copy engine which box of a tensor is wanted,
+// in one thread: it needs the lines of a box to lie in consecutive slots, which is so in dense and packed
+// stores and inside a page. Results go the opposite way: a *send* of a box, a *scatter* of what fills none.
+//
+// Both see a tensor as slots (one per token, or per query row) of heads of
+// features, and share the map from a token to its slot.
+//
+// How many heads the store of one class holds is a run-time value, and the
+// strides of a box are not. Such a store is gathered, as slots of one head each.
+//
+// Of a ragged store the head says which row of the block table is read. Where in
+// a page a head's slice lies does not change, so boxes serve it, too.
+//
+//===----------------------------------------------------------------------===//
+#include "TileCopies.h"
+#include "AttnToTile/Kernel/StoreValues.h"
+
+#include "attn/Conversion/TokenTiles.h"
+#include "attn/Dialect/Attn/IR/Stores.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+/// A slot that no store has: a multiple of every box, that a box more still counts in an i32.
+static constexpr int32_t outside = 0x7fff0000;
+
+Value TileCopies::placeOf(UpdateOp update, const Segment &segment) {
+  return update.getKv().getType().isOfClass() ? b.sub(slot, segment.firstSlot) : kvHead;
+}
+
+/// Slot of a token in the operand's store: the same for keys and values.
+Value TileCopies::slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage) {
+  rt::Store store = storeOf(update.getKv().getType());
+  auto place = [&] { return placeOf(update, segment); };
+  StoreValues values{b, argumentName(update.getKv()), place};
+  if (startsPage || !store.hasSingleTokens() || !mayList())
+    return store.slotOf(values, segment.instance, token, startsPage);
+  // The plan may have a list of its own.
+  Type i32 = b.getI32Type();
+  auto branch = scf::IfOp::create(b, TypeRange{i32}, isList(segment), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, b.read(planArray(b, PlanArray::Slots), b.wide(token)));
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, store.slotOf(values, segment.instance, token));
+  return branch.getResult(0);
+}
+
+/// What a gather must know where lines of its targets are longer than those of the tensors.
+static DenseI64ArrayAttr featuresOf(ValueRange targets, ArrayRef<int64_t> features) {
+  bool padded = llvm::any_of(llvm::zip(targets, features), [](auto pair) {
+    return cast<SharedType>(std::get<0>(pair).getType()).getCols() != std::get<1>(pair);
+  });
+  return padded ? DenseI64ArrayAttr::get(targets.front().getContext(), features) : DenseI64ArrayAttr();
+}
+
+void TileCopies::gatherQueries(Value target, Scope scope) {
+  auto gather = GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
+                                 ValueRange{b.i64(0)}, ValueRange{target}, ArrayRef<int64_t>{chain.keyDim()},
+                                 Value(), Value(), scope, featuresOf(target, chain.keyDim()),
+                                 DenseI64ArrayAttr(), DenseI64ArrayAttr());
+  b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
+    auto [row, head] = unpack(line[0]);
+    return b.add(b.mul(row, b.i32(chain.queryHeads())), head);
+  });
+}
+
+/// Metadata of lines does not lie as codes do: both are then found by the slot.
+Value TileCopies::heads(UpdateOp update) {
+  rt::Store store = storeOf(update.getKv().getType());
+  bool lines = store.keys.format.hasLines() || store.values.format.hasLines();
+  return store.isOfClass() && lines ? b.dimension(tensor(update, rt::sizeName(rt::StoreSize::Heads)))
+                                    : Value();
+}
+
+Value TileCopies::lineOf(UpdateOp update, const Segment &segment, Value token) {
+  Value ofToken = slotOf(update, segment, token);
+  if (!update.getKv().getType().isOfClass() || heads(update))
+    return ofToken;
+  auto place = [&] { return placeOf(update, segment); };
+  StoreValues values{b, argumentName(update.getKv()), place};
+  return storeOf(update.getKv().getType()).lineOf(values, ofToken);
+}
+
+Value TileCopies::lookupTokens(UpdateOp update, const Segment &segment, Value firstKey, Scope scope) {
+  if (!storeOf(update.getKv().getType()).table())
+    return {};
+  auto lookup = LookupOp::create(b, b.getI32Type(), firstKey, segment.kvEnd,
+                                 scope == Scope::Warp ? keys : schedule.getKeys(), scope);
+  b.fill(lookup.getSlot(), {b.getI32Type()},
+         [&](ValueRange token) { return lineOf(update, segment, token[0]); });
+  return lookup;
+}
+
+void TileCopies::addCodes(UpdateOp update, const Segment &segment, StringRef which, Sources &from) {
+  rt::Store store = storeOf(update.getKv().getType());
+  const rt::StorePart &part = store.part(which == "k");
+  bool lines = store.isOfClass() && !heads(update); // that slots have been made
+  from.buffers.push_back(b.buffer(tensor(update, store.codesName(part)), storedElement(update, which)));
+  from.origins.push_back(lines ? b.i64(0) : b.wide(b.mul(placeOf(update, segment), b.i32(part.dim))));
+  from.strides.push_back(store.isOfClass() ? part.dim : store.heads * part.dim);
+  from.features.push_back(part.dim);
+  from.pages.push_back(1);
+  from.pageStrides.push_back(0);
+}
+
+/// As Store::metaOf says: lines of a head in a page are neighbours. A source for each of the tiles of a line.
+void TileCopies::addMeta(UpdateOp update, const Segment &segment, StringRef which, Sources &from) {
+  rt::Store store = storeOf(update.getKv().getType());
+  const rt::StorePart &part = store.part(which == "k");
+  TokenTiles tiles =
+      TokenTiles::of(update.getKv().getType(), keys, chain.paddedKeyDim(), chain.paddedValueDim());
+  ArrayRef<SharedType> parts = which == "k" ? tiles.keyMeta : tiles.valueMeta;
+  Type element = parts.front().getElement();
+  int64_t columns = parts.front().getCols(), line = columns * parts.size();
+  int64_t heads = store.isOfClass() ? 1 : store.heads, page = store.isPaged() ? store.tokensOf(1) : 1;
+  Value buffer = b.buffer(tensor(update, rt::Store::metaName(part)), element);
+  Value origin = b.mul(placeOf(update, segment), b.i32(page * line));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    from.buffers.push_back(buffer);
+    from.origins.push_back(b.wide(b.add(origin, b.i32(i * columns))));
+    from.strides.push_back(page > 1 ? line : heads * line);
+    from.features.push_back(columns);
+    from.pages.push_back(page);
+    from.pageStrides.push_back(heads * page * line);
+  }
+}
+
+void TileCopies::gatherTokens(UpdateOp update, const Segment &segment, Value firstKey, Value slots,
+                              ArrayRef<StringRef> parts, ValueRange targets, Scope scope) {
+  rt::Store store = storeOf(update.getKv().getType());
+  Sources from;
+  for (StringRef which : parts)
+    addCodes(update, segment, which, from);
+  for (StringRef which : parts)
+    if (store.part(which == "k").format.hasLines())
+      addMeta(update, segment, which, from);
+  bool paged = llvm::any_of(from.pages, [](int64_t page) { return page > 1; });
+  auto gather =
+      GatherOp::create(b, firstKey, segment.kvEnd, from.buffers, from.origins, targets, from.strides,
+                       heads(update), slots, scope, featuresOf(targets, from.features),
+                       paged ? b.getDenseI64ArrayAttr(from.pages) : DenseI64ArrayAttr(),
+                       paged ? b.getDenseI64ArrayAttr(from.pageStrides) : DenseI64ArrayAttr());
+  if (!slots)
+    b.fill(gather.getSlot(), {b.getI32Type()},
+           [&](ValueRange token) { return lineOf(update, segment, token[0]); });
+}
+
+/// A map for each width of the tile's panels. Axes: features of a panel, then `inner`, then slots, panels and
+/// heads; boxes hold whole panels, all of one width where they are as long as the tile. Where the tile's
+/// lines are padded, the first axis is all features that exist, so that what is behind them is outside of the
+/// tensor, and there is one panel.
+SmallVector<Value> TileCopies::tensorMaps(StringRef name, StringRef buffer, SharedType tile, int64_t lines,
+                                          std::optional<MapAxis> inner, MapAxis slots, int64_t features,
+                                          int64_t heads, int64_t headStride) {
+  tile = SharedType::get(b.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(), tile.getCols(),
+                         tile.getElement(), /*swizzled=*/true, tile.getBoxes());
+  int64_t size = tile.getElement().getIntOrFloatBitWidth() / 8;
+  bool padded = isPadded(tile, features);
+  SmallVector<Value> maps;
+  for (int64_t width : {128, 64, 32}) {
+    int64_t panels = llvm::count_if(tile.getPanels(), [&](auto &panel) { return panel.width == width; });
+    if (panels == 0)
+      continue;
+    SmallVector<MapAxis> axes{{padded ? features : width / size, {}, size, width / size}};
+    if (inner)
+      axes.push_back(*inner);
+    axes.push_back(slots);
+    if (padded)
+      axes.push_back({1, {}, width, 1});
+    else
+      axes.push_back({features * size / width, {}, width, lines == tile.getBoxLines() ? panels : 1});
+    axes.push_back({heads, {}, headStride, 1});
+    SmallVector<int64_t> extents, strides, box;
+    SmallVector<Attribute> dims;
+    for (const MapAxis &axis : axes) {
+      extents.push_back(axis.extent);
+      strides.push_back(axis.stride);
+      box.push_back(axis.box);
+      dims.push_back(b.getStrArrayAttr(SmallVector<StringRef>(axis.dims.begin(), axis.dims.end())));
+    }
+    std::string unique = (name + "." + Twine(lines) + "x" + Twine(width / size)).str();
+    maps.push_back(b.tensorMap(TensorMapAttr::get(
+        b.getContext(), unique, buffer, tile.getElement(), b.getDenseI64ArrayAttr(extents),
+        b.getArrayAttr(dims), b.getDenseI64ArrayAttr(strides), b.getDenseI64ArrayAttr(box), width)));
+  }
+  return maps;
+}
+
+/// Packed rows: the heads of a group, then the next query row.
+SmallVector<Value> TileCopies::rowMaps(StringRef buffer, SharedType tile, int64_t dim) {
+  int64_t group = chain.group(), lines = tile.getBoxLines();
+  int64_t size = chain.element().getIntOrFloatBitWidth() / 8;
+  return tensorMaps((buffer + ".map").str(), buffer, tile, lines, MapAxis{group, {}, dim * size, group},
+                    {1, {"rows"}, chain.queryHeads() * dim * size, lines / group}, dim, chain.kvHeads(),
+                    group * dim * size);
+}
+
+void TileCopies::fetchQueries(Value target) {
+  auto tile = cast<SharedType>(target.getType());
+  Value row = b.div(packedBegin, chain.group());
+  if (int64_t lines = tile.getBoxes())
+    row = b.add(row, b.mul(LaneIdOp::create(b, b.getI32Type()), b.i32(lines / chain.group())));
+  FetchOp::create(b, rowMaps("q", tile, chain.keyDim()), row, kvHead, target, Value(), Value(),
+                  tile.getBoxLines(), isPadded(tile, chain.keyDim()));
+}
+
+void TileCopies::sendOutput(Value output, Value queries, Value firstRow, Value barrier) {
+  int64_t lines = cast<SharedType>(queries.getType()).getBoxLines();
+  SharedType type = sharedType(Axis::Query, lines, chain.paddedValueDim());
+  Value tile = OverlayOp::create(b, type, queries, firstRow);
+  Value line = b.sub(warpRow, firstRow), left = b.sub(packedCount, firstRow);
+  StageOp::create(b, output, tile, line);
+  FenceAsyncOp::create(b);
+  MeetOp::create(b, barrier, lines / rows * 32);
+  auto whole = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::sge, left, b.i32(lines)),
+                                 /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(whole.elseYield());
+  auto scatter =
+      ScatterOp::create(b, tile, line, rows, left, b.buffer("o", chain.element()), outputColumns());
+  b.fill(scatter.getIndex(), {b.getI32Type()},
+         [&](ValueRange row) { return outputIndex(b.add(firstRow, row[0])); });
+  b.setInsertionPoint(whole.thenYield());
+  auto first = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, line, b.i32(0)));
+  b.setInsertionPoint(first.thenYield());
+  SendOp::create(b, rowMaps("o", type, chain.valueDim()), b.div(b.add(packedBegin, firstRow), chain.group()),
+                 kvHead, tile, isPadded(type, chain.valueDim()));
+}
+
+Value TileCopies::fetchSlot(UpdateOp update, const Segment &segment, Value firstKey) {
+  rt::Store store = storeOf(update.getKv().getType());
+  int64_t lines = linesOf(update, "k");
+  Value last = b.sub(segment.kvEnd, b.i32(1));
+  // Tiles are looked up one ahead. Behind the last there may be no table entry, and nobody takes the slot.
+  if (lines == keys)
+    return slotOf(update, segment, store.isPaged() ? b.min(firstKey, last) : firstKey);
+  // Boxes past the last token lie outside the tensor, which costs no memory: the copy engine writes zeros.
+  // Their table entries need not exist.
+  Value lane = LaneIdOp::create(b, b.getI32Type());
+  Value token = b.add(firstKey, b.mul(lane, b.i32(lines)));
+  Value exists = b.less(token, segment.kvEnd);
+  Value there =
+      slotOf(update, segment, b.min(token, b.sub(last, b.rem(last, lines))), !store.tearsPages(keys));
+  return b.select(exists, there, b.i32(outside));
+}
+
+void TileCopies::fetchTokens(UpdateOp update, Value slot, StringRef part, Value target) {
+  rt::Store store = storeOf(update.getKv().getType());
+  const rt::StorePart &stored = store.part(part == "k");
+  int64_t dim = stored.dim, bytes = stored.format.rowBytes(dim);
+  auto tile = cast<SharedType>(target.getType());
+  int64_t lines = linesOf(update, part);
+  rt::Store::SlotAxis axis = store.slotAxis();
+  MapAxis slots{axis.extent, {}, store.heads * bytes, lines};
+  for (rt::StoreSize size : axis.times)
+    slots.dims.push_back(tensor(update, rt::sizeName(size)));
+  std::string buffer = tensor(update, store.codesName(stored));
+  SmallVector<Value> maps = tensorMaps(tensor(update, (part + ".map").str()), buffer, tile, lines,
+                                       std::nullopt, slots, dim, store.heads, bytes);
+  FetchOp::create(b, maps, slot, kvHead, target, Value(), Value(), lines, isPadded(tile, dim));
+}

@@ -1,0 +1,34 @@
+//===- Lines.h - Updates one after the other --------------------*- C++ -*-===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_WALK_LINES_H
+#define ATTN_CONVERSION_ATTNTOTILE_WALK_LINES_H
+
+#include "attn/Conversion/Chain.h"
+
+namespace mlir::attn {
+
+/// Updates of one state, each on the state that the one before leaves.
+struct Line {
+  Value begin; ///< the state before the first; null: no token was seen
+  SmallVector<unsigned> updates;
+  Value state; ///< in the loops: the state so far
+};
+
+/// All lines of a chain, in the order of their first updates.
+struct Lines {
+  SmallVector<Line> all;
+  DenseMap<Value, unsigned> lastOf; ///< the line that leaves a state
+
+  /// Whether some line begins with the state.
+  bool beginWith(Value state) const {
+    return llvm::any_of(all, [&](const Line &line) { return line.begin == state; });
+  }
+};
+
+/// An update continues the line of its state, unless another operation uses that, too, or a change made it.
+/// Then it starts a line of its own, which is merged with that state behind the loops: update(a, R) =
+/// merge(a, update(init, R)).
+Lines findLines(Chain &chain);
+
+} // namespace mlir::attn
+
+#endif

@@ -1,0 +1,128 @@
+//===- WalkParts.cpp - Loops over what attend kernels have stored ---------===//
+#include "WalkParts.h"
+#include "AttnToTile/Kernel/PlanAccess.h"
+
+#include "attn/Dialect/Tile/IR/Launch.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+/// Stored states that a warp looks up at once, one per lane.
+static constexpr int64_t lanes = 32;
+
+namespace {
+
+struct PartsWalk {
+  KernelBuilder b;
+  int64_t queryHeads, group;
+  bool bySlot;
+  Value starts, outputs, numbers, count, lane;
+
+  /// The (row, head) that the plan's number of a row and a slot means: query heads of a group are neighbours
+  /// in both.
+  Value outputOf(Value number) {
+    if (!bySlot)
+      return number;
+    Value slot = b.div(b.rem(number, queryHeads), group);
+    Value head = b.read(b.buffer("slot_heads", b.getI32Type()), b.wide(slot));
+    return b.add(number, b.mul(b.sub(head, slot), b.i32(group)));
+  }
+
+  /// What the body yields where `exists`, else zeros.
+  SmallVector<Value> readIf(Value exists, size_t results, function_ref<SmallVector<Value>()> body) {
+    auto some =
+        scf::IfOp::create(b, SmallVector<Type>(results, b.getI32Type()), exists, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(some.elseBlock());
+    scf::YieldOp::create(b, SmallVector<Value>(results, b.i32(0)));
+    b.setInsertionPointToStart(some.thenBlock());
+    scf::YieldOp::create(b, body());
+    return SmallVector<Value>(some.getResults());
+  }
+
+  /// The number of this lane's state among those in [from, end).
+  Value numberOf(Value from, Value end) {
+    return b.read(numbers, b.wide(b.min(b.add(from, lane), b.add(end, b.i32(-1)))));
+  }
+
+  /// What the plan says of a row: its states' places in the list, the output, the first states.
+  SmallVector<Value> planOf(Value row) {
+    return readIf(b.less(row, count), 4, [&]() -> SmallVector<Value> {
+      auto range = ReadRangeOp::create(b, b.getI32Type(), b.getI32Type(), starts,
+                                       b.add(b.wide(row), b.i64(1))); // behind the count
+      return {range.getBegin(), range.getEnd(), outputOf(b.read(outputs, b.wide(row))),
+              numberOf(range.getBegin(), range.getEnd())};
+    });
+  }
+
+  /// The union of the states in [begin, end) of the list.
+  Value mergeStates(Value begin, Value end, Value firstNumber, Value state) {
+    auto loop = scf::ForOp::create(b, begin, end, b.i32(lanes), ValueRange{state, firstNumber});
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value first = loop.getInductionVar(), soFar = loop.getRegionIterArg(0);
+    Value stored = StoredOp::create(b, state.getType(), loop.getRegionIterArg(1), b.sub(end, first));
+    Value merged = MergeOp::create(b, state.getType(), soFar, stored);
+    Value following = b.add(first, b.i32(lanes));
+    SmallVector<Value> next =
+        readIf(b.less(following, end), 1, [&]() -> SmallVector<Value> { return {numberOf(following, end)}; });
+    scf::YieldOp::create(b, ValueRange{merged, next[0]});
+    return loop.getResult(0);
+  }
+};
+
+} // namespace
+
+void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &arguments) {
+  auto finish = cast<FinishOp>(*parts.getState().user_begin());
+  int64_t heads = cast<RankedTensorType>(parts.getQuery().getType()).getDimSize(1);
+  auto output = cast<RankedTensorType>(finish.getOutput().getType());
+  PartsWalk walk{KernelBuilder(kernel),
+                 heads,
+                 heads / static_cast<int64_t>(parts.getKvHeads()),
+                 parts.getBySlot(),
+                 {},
+                 {},
+                 {},
+                 {},
+                 {}};
+  KernelBuilder &b = walk.b;
+  auto schedule = kernel->getAttrOfType<MergeScheduleAttr>("tile.merge_schedule");
+  int64_t warps = schedule.getWarps();
+  b.setInsertionPointToEnd(&kernel.front());
+  Type i32 = b.getI32Type(), f32 = b.getF32Type();
+  b.buffer("o", output.getElementType());
+  if (finish.getLse())
+    b.buffer("lse", f32);
+  walk.starts = planArray(b, PlanArray::MergeStart);
+  walk.outputs = planArray(b, PlanArray::MergeRows);
+  walk.numbers = planArray(b, PlanArray::MergePartials);
+  for (PlanArray array : ::attn::rt::planPartials)
+    planArray(b, array);
+  // How many there are is part of the plan, too: a launch that was recorded serves every plan. Starts follow.
+  walk.count = b.read(walk.starts, b.i64(0));
+  Value warp = WarpIdOp::create(b, i32);
+  walk.lane = LaneIdOp::create(b, i32);
+  Value first = b.add(b.mul(BlockIdOp::create(b, i32), b.i32(warps)), warp);
+  Value step = b.mul(BlockCountOp::create(b, i32), b.i32(warps));
+  SmallVector<Value> ofFirst = walk.planOf(first);
+  AwaitPreviousOp::create(b);
+  auto rows = scf::ForOp::create(b, first, walk.count, step, ofFirst);
+  b.setInsertionPointToStart(rows.getBody());
+  ValueRange row = rows.getRegionIterArgs();
+  Value target = b.wide(row[2]);
+  Value empty = InitOp::create(b, parts.getState().getType(), arguments.lookup(parts.getQuery()), Value());
+  IRMapping mapping = arguments;
+  mapping.map(finish.getState(), walk.mergeStates(row[0], row[1], row[3], empty));
+  auto finished = cast<FinishOp>(b.clone(*finish, mapping));
+  mlir::attn::WriteOp::create(b, finished.getOutput(), finished.getLse(), Value(), Value(), target);
+  scf::YieldOp::create(b, walk.planOf(b.add(rows.getInductionVar(), step)));
+  b.setInsertionPointAfter(rows);
+  kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
+  setLaunch(kernel,
+            {.role = ::attn::rt::KernelInfo::Role::Merge,
+             .rowsPerWarp = 1,
+             .launch = {.grid = PlanArray::MergeRows, .onlyIfFilled = true, .overlapsPrevious = true}});
+  b.finish(warps * 32);
+}

@@ -1,0 +1,24 @@
+//===- WalkParts.h - Loops over what attend kernels have stored -*- C++ -*-===//
+//
+// Flash-Decoding's second kernel. A warp takes one (row, head) at a time from a
+// CSR list of the plan and merges its states in the list's order.
+//
+// The kernel starts while the attention still runs. Where its first row's states
+// are says the plan, so it has asked for that when it begins to wait.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_WALK_WALKPARTS_H
+#define ATTN_CONVERSION_ATTNTOTILE_WALK_WALKPARTS_H
+
+#include "AttnToTile/Kernel/Kernel.h"
+
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::attn {
+
+/// Fills the kernel with loops around what the function of `parts` does with it.
+void walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &arguments);
+
+} // namespace mlir::attn
+
+#endif

@@ -1,0 +1,104 @@
+//===- WalkPlan.cpp - Loops over the plan around online operations --------===//
+//
+// The plan cuts the work of a launch into *tasks*, rows that share a state, and
+// what their rows see into *segments*, ranges of tokens of one instance. A kernel
+// walks it:
+//
+//   for each task of this block
+//     for each segment of the task
+//       for each tile of keys
+//         the updates, on the task's rows and the tile's tokens
+//     what follows the updates; the task's results
+//
+// A short launch is mostly waiting: for the plan to say which tasks, for the task
+// to say which segment, for the segment to say which pages, for the pages. So a
+// block finds its tasks, the first of them and that one's first segment in a
+// record of its own, `plan.starts`; --tile-read-ahead lets loops ask for every later
+// record while what is before it still computes.
+//
+// A segment is of one operand. Under mma each update has a loop over its tiles, which
+// has none where the segment is another's. Where warpgroups compute, one loop does
+// the updates of all operands (attn.one_of), because ptxas takes its time for code;
+// a warpgroup whose rows a task does not reach computes nothing, but the loops are
+// the block's: its producers copy for all. Such kernels read a task again when its
+// results are written, for they are short of registers meanwhile.
+//
+//===----------------------------------------------------------------------===//
+#include "WalkParts.h"
+#include "WalkTasks.h"
+
+#include "attn/Conversion/Passes.h"
+
+namespace mlir::attn {
+#define GEN_PASS_DEF_WALKPLANPASS
+#include "attn/Conversion/Passes.h.inc"
+} // namespace mlir::attn
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+namespace {
+
+bool mergesParts(func::FuncOp source) { return !source.getOps<PartsOp>().empty(); }
+
+/// Whether the function has the schedule of what it does, and no branches that its schedule cannot take.
+LogicalResult checkSchedule(func::FuncOp source) {
+  auto schedule = source->getAttrOfType<ScheduleAttr>("tile.schedule");
+  bool merges = mergesParts(source);
+  if (merges ? !source->hasAttrOfType<MergeScheduleAttr>("tile.merge_schedule") : !schedule)
+    return source.emitError("expected a kernel with a tile.schedule, or one that finishes attn.parts with a "
+                            "tile.merge_schedule");
+  bool inOneLoop = !merges && schedule.getKind() == ScheduleKind::Wgmma;
+  Operation *branch = inOneLoop ? findBranch(source) : nullptr;
+  if (!branch)
+    return success();
+  return branch->emitOpError("expected a single chain of updates for ")
+         << schedule
+         << (isa<MergeOp>(branch)
+                 ? "; --canonicalize turns merges into chains, and mma takes them as they are"
+                 : "; mma takes branches, and operations between updates");
+}
+
+/// A kernel in front of the function, with its name. It has the function's arguments, in front of parameters
+/// to come, and the constants that score regions use; `mapping` gets both.
+func::FuncOp makeKernel(func::FuncOp source, IRMapping &mapping) {
+  OpBuilder builder(source);
+  auto kernel = func::FuncOp::create(builder, source.getLoc(), source.getName(),
+                                     builder.getFunctionType(source.getArgumentTypes(), {}));
+  kernel.setArgAttrsAttr(source.getArgAttrsAttr());
+  StringRef schedule = mergesParts(source) ? "tile.merge_schedule" : "tile.schedule";
+  kernel->setAttr(schedule, source->getAttr(schedule));
+  builder.setInsertionPointToEnd(kernel.addEntryBlock());
+  mapping.map(source.getArguments(), kernel.getArguments());
+  for (Operation &op : source.getFunctionBody().front())
+    if (op.hasTrait<OpTrait::ConstantLike>())
+      builder.clone(op, mapping);
+  return kernel;
+}
+
+struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
+  void runOnOperation() override {
+    SmallVector<func::FuncOp> sources;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.getOps<FinishOp>().empty())
+        sources.push_back(function);
+    for (func::FuncOp source : sources) {
+      if (failed(checkSchedule(source)))
+        return signalPassFailure();
+      IRMapping mapping;
+      func::FuncOp kernel = makeKernel(source, mapping);
+      if (mergesParts(source)) {
+        walkParts(*source.getOps<PartsOp>().begin(), kernel, mapping);
+      } else {
+        FailureOr<Chain> chain = findChain(source);
+        if (failed(chain))
+          return signalPassFailure();
+        walkTasks(*chain, kernel, mapping);
+      }
+      source.erase();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,286 @@
+//===- WalkTasks.cpp - Loops over tasks, segments and tiles ---------------===//
+#include "WalkTasks.h"
+
+#include "Lines.h"
+
+#include "AttnToTile/Kernel/TaskView.h"
+
+#include "attn/Dialect/Tile/IR/Launch.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+namespace {
+
+class Walk : public TaskView {
+public:
+  /// `chain` is that of `source`, whose operations the loops of `kernel` get.
+  Walk(Chain &chain, func::FuncOp kernel) : TaskView(chain, kernel), lines(findLines(chain)) {}
+
+  void run(const IRMapping &arguments);
+
+private:
+  /// Declares the parameters every schedule has, in the order of the manifest.
+  void declareParameters();
+  void setTask(const Task &task);
+  /// Whether the task's rows count the sink.
+  Value countsSink() {
+    return b.compare(arith::CmpIPredicate::ne,
+                     b.createOrFold<arith::AndIOp>(flags, b.i32(::attn::rt::taskHasSink)), b.i32(0));
+  }
+  /// End of a segment's tokens, and its tiles: none where it belongs to another operand.
+  Value endOf(const Segment &segment, unsigned operand);
+  Value tilesOf(const Segment &segment, unsigned operand);
+  void placeWarp();
+  /// Whether a causal task's warpgroups are through with a segment by whole tiles apart.
+  bool endsApart() { return schedule.getRows() > chain.group() * schedule.getKeys(); }
+  /// How many tokens behind those that all rows see the last one is that a row of the warpgroup may see.
+  Value tokensPastFull();
+  void walkTask();
+  RowsOp makeRows();
+  Value beginLine(const Line &line, Value queryRows);
+  /// The tokens of the tile from `firstKey` on, in the region of an operand.
+  Value tokensOf(unsigned operand, const Segment &segment, Value firstKey);
+  Value update(unsigned operand, Value state, Value queryRows, Value tokens);
+  void walkTiles(unsigned operand, Line &line, const Segment &segment, Value queryRows);
+  void walkTilesOfAll(Line &line, const Segment &segment, Value queryRows);
+  void finishTask(Value queryRows);
+
+  bool inGroups() { return schedule.getKind() == ScheduleKind::Wgmma; }
+  /// Whether a single warpgroup computes: every task has rows for it, and none for another.
+  bool oneGroup() { return schedule.getConsumers() == 1; }
+
+  Start start;
+  Value warp;
+  Value segmentBegin, segmentEnd, partial, flags; ///< of the task
+  Value pastFull;                                 ///< see tokensPastFull
+  IRMapping mapping;
+  Lines lines;
+};
+
+void Walk::declareParameters() {
+  // The order of parameters: what the user passes, what the plan says, scalars.
+  Type element = chain.element(), i32 = b.getI32Type(), f32 = b.getF32Type();
+  b.buffer("q", element);
+  b.buffer("q_pos", i32);
+  b.buffer("o", element);
+  if (chain.finish.getLse())
+    b.buffer("lse", f32);
+  for (PlanArray array : {PlanArray::Tasks, PlanArray::Segments})
+    planArray(b, array);
+  if (chain.headClasses())
+    b.buffer("slot_heads", i32);
+  for (PlanArray array : ::attn::rt::planPartials)
+    planArray(b, array);
+  b.scale();
+}
+
+void Walk::setTask(const Task &task) {
+  packedBegin = task.packedBegin, packedCount = task.packedCount, slot = kvHead = task.slot;
+  segmentBegin = task.segmentBegin, segmentEnd = task.segmentEnd, partial = task.partial, flags = task.flags;
+  if (chain.headClasses())
+    kvHead = b.read(b.buffer("slot_heads", b.getI32Type()), b.wide(slot)), headClass = task.headClass;
+}
+
+Value Walk::endOf(const Segment &segment, unsigned operand) {
+  if (chain.updates.size() == 1)
+    return segment.kvEnd;
+  Value mine = b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(operand));
+  return b.select(mine, segment.kvEnd, segment.kvBegin);
+}
+
+Value Walk::tilesOf(const Segment &segment, unsigned operand) {
+  Value tokens = b.sub(endOf(segment, operand), segment.kvBegin);
+  return b.div(b.add(tokens, b.i32(schedule.getKeys() - 1)), schedule.getKeys());
+}
+
+/// Which rows this warp computes, counted from a task's first.
+void Walk::placeWarp() {
+  warp = WarpIdOp::create(b, b.getI32Type());
+  if (!inGroups()) {
+    warpRow = schedule.getSplitKeys() ? b.i32(0) : b.mul(warp, b.i32(rows));
+    return;
+  }
+  Value consumer = b.sub(warp, b.i32(schedule.getProducerWarps()));
+  warpRow = b.mul(consumer, b.i32(rows));
+  groupRow = oneGroup() ? b.i32(0)
+                        : b.mul(b.div(consumer, ScheduleAttr::groupWarps), b.i32(ScheduleAttr::groupRows));
+}
+
+void Walk::run(const IRMapping &arguments) {
+  mapping = arguments;
+  placeWarp();
+  declareParameters();
+  StartNextOp::create(b); // the merge may take its place in the multiprocessors and wait there
+  start = readRecord<Start>(b, BlockIdOp::create(b, b.getI32Type()));
+  auto tasks = scf::ForOp::create(b, start.tasksBegin, start.tasksEnd, b.i32(1));
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(tasks.getBody()->getTerminator());
+    setTask(readRecord<Task>(b, tasks.getInductionVar(), fieldsOf(start.task)));
+    walkTask();
+  }
+  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
+  setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Attend, .launch = {.grid = PlanArray::Starts}});
+  b.finish(schedule.getThreads());
+}
+
+/// A warpgroup whose rows stand in front of the task's others is through with a causal segment earlier. With
+/// no rows it sees nothing.
+Value Walk::tokensPastFull() {
+  constexpr int32_t anyNumber = 0x3fffffff;
+  Value last = b.min(b.add(groupRow, b.i32(ScheduleAttr::groupRows - 1)), b.add(packedCount, b.i32(-1)));
+  Value rows = b.sub(b.div(b.add(packedBegin, last), chain.group()), b.div(packedBegin, chain.group()));
+  Value follow = b.compare(arith::CmpIPredicate::ne,
+                           b.createOrFold<arith::AndIOp>(flags, b.i32(::attn::rt::taskRowsFollow)), b.i32(0));
+  return b.select(b.less(groupRow, packedCount), b.select(follow, rows, b.i32(anyNumber)), b.i32(-anyNumber));
+}
+
+RowsOp Walk::makeRows() {
+  Value sink;
+  if (chain.countsSinks()) {
+    sink = countsSink();
+    if (schedule.getSplitKeys()) // all warps have these rows, and one counts
+      sink = b.createOrFold<arith::AndIOp>(sink, b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)));
+  }
+  Value query = mapping.lookup(chain.query());
+  return RowsOp::create(b, query.getType(), query, packedBegin, packedCount, kvHead, slot, warpRow, groupRow,
+                        headClass, sink);
+}
+
+Value Walk::beginLine(const Line &line, Value queryRows) {
+  auto state = chain.finish.getState().getType();
+  auto init = line.begin ? line.begin.getDefiningOp<InitOp>() : InitOp();
+  Value sinks = init ? init.getSinks() : Value();
+  return InitOp::create(b, state, queryRows, sinks ? mapping.lookup(sinks) : Value());
+}
+
+void Walk::walkTask() {
+  Value queryRows = makeRows();
+  SmallVector<Value> carried;
+  for (Line &line : lines.all)
+    carried.push_back(beginLine(line, queryRows));
+  if (inGroups() && endsApart())
+    pastFull = tokensPastFull();
+  auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, b.i32(1), carried);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(segments.getBody());
+    for (auto [line, state] : llvm::zip(lines.all, segments.getRegionIterArgs()))
+      line.state = state;
+    auto segment = readRecord<Segment>(b, segments.getInductionVar(), fieldsOf(start.segment));
+    if (inGroups())
+      walkTilesOfAll(lines.all.front(), segment, queryRows);
+    else
+      for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
+        for (Line &line : lines.all)
+          if (llvm::is_contained(line.updates, operand))
+            walkTiles(operand, line, segment, queryRows);
+    scf::YieldOp::create(b, llvm::map_to_vector(lines.all, [](Line &line) { return line.state; }));
+  }
+  for (auto [line, state] : llvm::zip(lines.all, segments.getResults()))
+    line.state = state;
+  if (inGroups()) {
+    auto tasks = cast<scf::ForOp>(segments->getParentOp());
+    setTask(readRecord<Task>(b, tasks.getInductionVar()));
+    queryRows = makeRows();
+  }
+  finishTask(queryRows);
+}
+
+Value Walk::tokensOf(unsigned operand, const Segment &segment, Value firstKey) {
+  Value region = mapping.lookup(chain.updates[operand].getKv());
+  return TokensOp::create(b, region.getType(), region, segment.instance, firstKey, segment.kvEnd,
+                          segment.fullBegin, segment.fullEnd, segment.pos0, segment.firstSlot);
+}
+
+Value Walk::update(unsigned operand, Value state, Value queryRows, Value tokens) {
+  UpdateOp source = chain.updates[operand];
+  IRMapping onTile = mapping;
+  onTile.map(source.getState(), state);
+  onTile.map(source.getQuery(), queryRows);
+  onTile.map(source.getKv(), tokens);
+  return b.clone(*source, onTile)->getResult(0);
+}
+
+void Walk::walkTiles(unsigned operand, Line &line, const Segment &segment, Value queryRows) {
+  auto loop = scf::ForOp::create(b, b.i32(0), tilesOf(segment, operand), b.i32(1), line.state);
+  loop->setAttr("tile.stages", b.getI64IntegerAttr(schedule.getStages()));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value firstKey = b.add(segment.kvBegin, b.mul(loop.getInductionVar(), b.i32(schedule.getKeys())));
+  if (schedule.getSplitKeys())
+    firstKey = b.add(firstKey, b.mul(warp, b.i32(keys)));
+  Value tokens = tokensOf(operand, segment, firstKey);
+  scf::YieldOp::create(b, update(operand, loop.getRegionIterArg(0), queryRows, tokens));
+  line.state = loop.getResult(0);
+}
+
+void Walk::walkTilesOfAll(Line &line, const Segment &segment, Value queryRows) {
+  bool apart = endsApart();
+  Value end = apart ? b.add(segment.fullEnd, pastFull) : Value();
+  Value hasRows = apart || oneGroup() ? Value() : b.less(groupRow, packedCount);
+  auto loop = scf::ForOp::create(b, segment.kvBegin, segment.kvEnd, b.i32(schedule.getKeys()),
+                                 ValueRange{line.state});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  SmallVector<Value> tokens, updated;
+  for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
+    tokens.push_back(tokensOf(operand, segment, loop.getInductionVar()));
+  Value state = loop.getRegionIterArg(0);
+  if (Value computes = apart ? b.less(loop.getInductionVar(), end) : hasRows) {
+    auto some = scf::IfOp::create(b, TypeRange{state.getType()}, computes, /*withElseRegion=*/true);
+    scf::YieldOp::create(b, some.getResults());
+    b.setInsertionPointToStart(some.elseBlock());
+    scf::YieldOp::create(b, state);
+    b.setInsertionPointToStart(some.thenBlock());
+  }
+  for (auto [operand, tile] : llvm::enumerate(tokens))
+    updated.push_back(update(operand, state, queryRows, tile));
+  Value one = updated.front();
+  if (updated.size() > 1)
+    one = OneOfOp::create(b, state.getType(), segment.operand, updated);
+  scf::YieldOp::create(b, one);
+  line.state = loop.getResult(0);
+}
+
+/// Merges, other changes and the finish, on what the loops leave.
+void Walk::finishTask(Value queryRows) {
+  IRMapping left = mapping;
+  for (InitOp init : chain.inits) {
+    if (!lines.beginWith(init.getState())) {
+      left.map(init.getQuery(), queryRows);
+      b.clone(*init, left);
+    }
+  }
+  for (Operation &op : *chain.finish->getBlock()) {
+    if (auto update = dyn_cast<UpdateOp>(op)) {
+      auto found = lines.lastOf.find(update.getResult());
+      if (found == lines.lastOf.end())
+        continue; // the line goes on
+      Line &line = lines.all[found->second];
+      Value state = line.state;
+      if (!line.begin)
+        state = MergeOp::create(b, state.getType(),
+                                left.lookup(chain.updates[line.updates.front()].getState()), state);
+      left.map(update.getResult(), state);
+    } else if (llvm::is_contained(chain.changes, &op)) {
+      b.clone(op, left);
+    }
+  }
+  Value state = left.lookup(chain.finish.getState());
+  if (schedule.getSplitKeys())
+    state = WarpsOp::create(b, state.getType(), state);
+  left.map(chain.finish.getState(), state);
+  auto finish = cast<FinishOp>(b.clone(*chain.finish, left));
+  mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, partial, Value());
+}
+
+} // namespace
+
+void mlir::attn::walkTasks(Chain &chain, func::FuncOp kernel, const IRMapping &arguments) {
+  Walk walk(chain, kernel);
+  walk.b.setInsertionPointToEnd(&kernel.front());
+  walk.run(arguments);
+}

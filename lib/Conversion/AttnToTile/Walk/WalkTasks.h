@@ -1,0 +1,17 @@
+//===- WalkTasks.h - Loops over tasks, segments and tiles -------*- C++ -*-===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_WALK_WALKTASKS_H
+#define ATTN_CONVERSION_ATTNTOTILE_WALK_WALKTASKS_H
+
+#include "attn/Conversion/Chain.h"
+
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::attn {
+
+/// Fills the kernel with loops around the operations of the chain, which is another function's. `arguments`
+/// maps that function's values to the kernel's.
+void walkTasks(Chain &chain, func::FuncOp kernel, const IRMapping &arguments);
+
+} // namespace mlir::attn
+
+#endif

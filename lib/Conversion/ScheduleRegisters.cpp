@@ -1,0 +1,82 @@
+//===- ScheduleRegisters.cpp - Registers that schedules need --------------===//
+#include "ScheduleLimits.h"
+
+#include "attn/Conversion/ScheduleModel.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+/// Rows of a warp's fragment.
+static constexpr int64_t warpRows = 16;
+
+/// Registers of a lane for its part of a fragment of a warp.
+static int64_t registersOf(int64_t rows, int64_t columns, int64_t bits) {
+  return rows * columns * bits / 1024;
+}
+
+int64_t ScheduleModel::fragmentRegisters(ScheduleAttr schedule) const {
+  int64_t rows = schedule.getWarpRows(), keys = schedule.getWarpKeys();
+  int64_t bits = shape.element.getIntOrFloatBitWidth();
+  int64_t scores = registersOf(rows, keys, 32), weights = registersOf(rows, keys, bits);
+  int64_t queries = schedule.getQueryInRegisters() ? registersOf(rows, shape.keyDim, bits) : 0;
+  return scores + weights + registersOf(rows, shape.valueDim, 32) + queries;
+}
+
+/// Where they and the accumulator leave half of the 255 for scores, weights, addresses, rows and masks.
+bool ScheduleModel::keepsQueries() const {
+  int64_t bits = shape.element.getIntOrFloatBitWidth();
+  return registersOf(warpRows, shape.keyDim, bits) + registersOf(warpRows, shape.valueDim, 32) <=
+         (threadRegisters + 1) / 2;
+}
+
+// What fragments may take so that ptxas 13.0 spills nothing, with every mask and score region that the tests
+// name (2026-11-20): what is left is addresses, rows of the softmax, masks and descriptors. Found by
+// compiling every head size; test/Target/shapes.test and wgmma.test hold ptxas to it.
+namespace room {
+/// Of mma's 255 registers ptxas needs some 80 for the rest; masks of several regions and classes 8 more.
+constexpr int64_t mma = 164, mmaOfManyMasks = 156;
+/// Codes on their way to a dot take some, and so does the arithmetic that converts them where no instruction
+/// does.
+constexpr int64_t ofCodes = 16;
+/// What each group but the first adds: a scale and a zero of keys, and of values, and a sum of queries.
+constexpr int64_t ofGroup = 4;
+/// Of 160 with three consumers: scores that are plain, that are computed or masked, and by several masks.
+constexpr int64_t threePlain = 128, three = 104, threeOfMasks = 92;
+/// Of 224 or 232 with two, where boxes come: rows that fill boxes or wide values (whose kernel has 232 in any
+/// case), and rows of which queries are gathered or masks several.
+constexpr int64_t fetchedRoomy = 176, fetched = 160;
+/// Where tokens are gathered; and several masks, or longer keys and so more descriptors, take more.
+constexpr int64_t gathered = 160, gatheredCrowded = 144;
+/// What more than three masks, and several beside gathered queries, take of either.
+constexpr int64_t ofManyMasks = 24, ofMasksAndGather = 12;
+/// Values wider than this leave consumers short, who then get the producers' registers.
+constexpr int64_t narrowValues = 208;
+} // namespace room
+
+int64_t ScheduleModel::fragmentRoom(ScheduleAttr schedule) const {
+  bool severalMasks = shape.masks > 1, manyMasks = shape.masks > 3;
+  if (schedule.getKind() == ScheduleKind::Mma)
+    return (manyMasks ? room::mmaOfManyMasks : room::mma) -
+           (shape.converted() ? room::ofCodes + room::ofGroup * (shape.groups - 1) : 0);
+  bool simple = shape.plain && !severalMasks;
+  if (schedule.getConsumers() > 2)
+    return simple ? room::threePlain : severalMasks ? room::threeOfMasks : room::three;
+  // Where the heads of a group do not fill the tile's rows evenly, queries are gathered, by more registers.
+  bool even = schedule.getRows() % shape.group == 0, wide = shape.valueDim > room::narrowValues;
+  int64_t masks = manyMasks ? room::ofManyMasks : severalMasks && !even ? room::ofMasksAndGather : 0;
+  if (schedule.fetchesTokens())
+    return !severalMasks && (simple || even || wide) ? room::fetchedRoomy : room::fetched - masks;
+  bool crowded = (severalMasks || shape.keyDim > 128) && !wide;
+  return (crowded ? room::gatheredCrowded : room::gathered) - masks;
+}
+
+int64_t mlir::attn::firstRegisters(ScheduleAttr schedule) {
+  return std::min(roleRegisters, allRegisters / (schedule.getBlocks() * schedule.getThreads()) / 8 * 8);
+}
+
+Registers mlir::attn::registersOfRoles(int64_t consumers, bool gathers, int64_t valueDim) {
+  if (consumers > 2)
+    return {32, 160};
+  return gathers && valueDim <= room::narrowValues ? Registers{56, 224} : Registers{40, 232};
+}

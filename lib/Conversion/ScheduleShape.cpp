@@ -1,0 +1,69 @@
+//===- ScheduleShape.cpp - What of a problem schedules depend on ----------===//
+#include "attn/Conversion/ScheduleModel.h"
+
+#include "attn/Dialect/Attn/IR/Stores.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+/// The updates that a result depends on, in the function's order.
+static SmallVector<UpdateOp> updatesOf(func::FuncOp function, FinishOp finish) {
+  llvm::SmallDenseSet<Operation *> needed;
+  SmallVector<Operation *> open{finish};
+  while (!open.empty())
+    for (Value operand : open.pop_back_val()->getOperands())
+      if (Operation *op = operand.getDefiningOp();
+          op && isa<StateType>(operand.getType()) && needed.insert(op).second)
+        open.push_back(op);
+  SmallVector<UpdateOp> updates;
+  for (UpdateOp update : function.getOps<UpdateOp>())
+    if (needed.contains(update))
+      updates.push_back(update);
+  return updates;
+}
+
+std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
+  auto inits = function.getOps<InitOp>();
+  auto finishes = function.getOps<FinishOp>();
+  if (inits.empty() || finishes.empty())
+    return {};
+  FinishOp finish = *finishes.begin();
+  auto query = cast<RankedTensorType>((*inits.begin()).getQuery().getType());
+  ScheduleShape shape;
+  shape.element = query.getElementType();
+  for (UpdateOp update : updatesOf(function, finish)) {
+    shape.group = query.getDimSize(1) / update.getKVHeads();
+    SmallVector<int64_t> ends;
+    update.getVisibility().collectEnds(ends);
+    shape.rawScores &= update.getScore().empty();
+    shape.plain &= update.getScore().empty() && ends.empty();
+    shape.regions.push_back(update.getKv().getType());
+    HeadClassesAttr classes = update.getHeadClassesAttr();
+    shape.masks += classes && !update.getClassOfRegion() ? classes.size() : 1;
+    shape.plain &= !classes;
+  }
+  int64_t keyDim = query.getDimSize(2), valueDim = finish.getState().getType().getValueDim();
+  shape.keyDim = paddedDim(keyDim, shape.element);
+  shape.valueDim = paddedDim(valueDim, shape.element);
+  for (KVType region : shape.regions) {
+    shape.keyDim = std::max(shape.keyDim, paddedDim(keyDim, codesOf(region.getKey())));
+    shape.valueDim = std::max(shape.valueDim, paddedDim(valueDim, codesOf(region.getValue())));
+    const rt::Store store = storeOf(region);
+    for (const rt::StorePart *part : {&store.keys, &store.values})
+      shape.groups = std::max(shape.groups, part->format.groups(part->dim));
+  }
+  return shape;
+}
+
+Type ScheduleShape::converted() const {
+  for (KVType region : regions)
+    for (Type stored : {region.getKey(), region.getValue()})
+      if (isa<CodesType>(stored))
+        return stored;
+  return {};
+}
+
+bool ScheduleShape::hasClassStore() const {
+  return llvm::any_of(regions, [](KVType type) { return type.isOfClass(); });
+}

@@ -1,0 +1,117 @@
+//===- VerifySchedule.cpp - Whether a schedule can be written and launched ===//
+#include "ScheduleLimits.h"
+
+#include "attn/Conversion/ScheduleModel.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+static std::string nameOfCopy(int64_t lines) {
+  return lines == ScheduleAttr::gathered ? "gather" : "boxes " + std::to_string(lines);
+}
+
+LogicalResult ScheduleModel::verifyTokenCopies(ScheduleAttr schedule, EmitError emitError) const {
+  ArrayRef<int64_t> copies = schedule.getKeyCopies();
+  if (copies.size() != shape.regions.size())
+    return emitError() << schedule << " has copies of " << copies.size() << " regions, and there are "
+                       << shape.regions.size();
+  for (auto [lines, type] : llvm::zip_equal(copies, shape.regions)) {
+    int64_t possible = fetchLines(type, schedule.getKeys());
+    if (lines != ScheduleAttr::gathered && lines != possible)
+      return emitError() << schedule << " copies by " << nameOfCopy(lines) << ", and tiles of "
+                         << schedule.getKeys() << " tokens of " << type << " come by "
+                         << nameOfCopy(possible);
+  }
+  if (!schedule.fetchesTokens() && llvm::any_of(copies, [](int64_t lines) { return lines != 0; }))
+    return emitError() << schedule << " gathers some regions and fetches boxes of others: expected one way";
+  int64_t boxes = *schedule.getValueBoxes(), possible = valueBoxesOf(copies, schedule.getKeys());
+  if (boxes != 0 && boxes != possible)
+    return emitError() << schedule << " has value_boxes = " << boxes << ", expected 0"
+                       << (possible ? " or " + std::to_string(possible) : "");
+  return success();
+}
+
+LogicalResult ScheduleModel::verifyQueryCopies(ScheduleAttr schedule, EmitError emitError) const {
+  int64_t lines = *schedule.getQueryCopy();
+  if (schedule.sendsResults() && shape.valueDim > shape.keyDim)
+    return emitError() << schedule << " sends rows of " << shape.valueDim
+                       << " features from the queries' slots, which have " << shape.keyDim;
+  if (schedule.sendsResults() && *schedule.getQuerySlots() != 2)
+    return emitError() << schedule
+                       << " sends results from the queries' slot: expected 2 query_slots, so that "
+                          "the next queries have one meanwhile";
+  if (lines == ScheduleAttr::gathered) {
+    if (schedule.sendsResults())
+      return emitError() << schedule << " sends results in boxes: expected query_copy = boxes "
+                         << ScheduleAttr::groupRows;
+    return success();
+  }
+  if (!schedule.fetchesTokens())
+    return emitError() << schedule << " fetches queries and gathers tokens: expected query_copy = gather";
+  int64_t expected = schedule.sendsResults() ? ScheduleAttr::groupRows : schedule.getRows();
+  if (lines != expected)
+    return emitError() << schedule << " has query_copy = boxes " << lines << ", expected boxes " << expected
+                       << (schedule.sendsResults() ? ", the rows of a warpgroup, which sends its own"
+                                                   : ", the rows of a tile");
+  if (lines % shape.group != 0)
+    return emitError() << schedule << " has boxes of " << lines << " queries, which the " << shape.group
+                       << " heads of a group do not fill evenly";
+  return success();
+}
+
+LogicalResult ScheduleModel::verifyRoles(ScheduleAttr schedule, EmitError emitError) const {
+  int64_t producer = *schedule.getProducerRegisters(), consumer = *schedule.getConsumerRegisters();
+  int64_t first = firstRegisters(schedule), has = first * schedule.getThreads();
+  int64_t gives = 32 * (schedule.getProducerWarps() * producer + schedule.getWarps() * consumer);
+  if (gives > has)
+    return emitError() << schedule << " gives " << gives
+                       << " registers to its roles, and a block begins with " << has;
+  if (consumer < first)
+    return emitError() << schedule << " has threads that begin with " << first
+                       << " registers: expected consumer_registers to be no fewer, got " << consumer;
+  if (*schedule.getTurns() && schedule.getConsumers() < 2)
+    return emitError() << schedule << " has a single warpgroup that computes, which takes no turns";
+  return success();
+}
+
+/// Whether fragments alone leave a thread no registers.
+LogicalResult ScheduleModel::verifyFragments(ScheduleAttr schedule, EmitError emitError) const {
+  int64_t share = allRegisters / (schedule.getBlocks() * schedule.getThreads());
+  int64_t has = schedule.getConsumerRegisters().value_or(std::min(threadRegisters, share));
+  if (int64_t fragments = fragmentRegisters(schedule); fragments > has)
+    return emitError() << schedule << " needs " << fragments
+                       << " registers of a thread for fragments alone, and it has " << has;
+  return success();
+}
+
+LogicalResult ScheduleModel::verify(ScheduleAttr schedule,
+                                    function_ref<InFlightDiagnostic()> emitError) const {
+  if (schedule.getKind() == ScheduleKind::Wgmma) {
+    if (!chip.hasWgmma)
+      return emitError() << schedule << " needs sm_90a, the only chip with wgmma; got " << chip.name;
+    if (Type converted = shape.converted())
+      return emitError() << schedule << " multiplies keys and values as they are stored, f16 or bf16; got "
+                         << converted << "; nearest legal: a schedule of kind mma";
+    if (!alignsTiles(schedule.getKeys()))
+      return emitError() << schedule << " has tiles of keys and values that are no multiples of 1024 bytes, "
+                         << "after which swizzles repeat; the nearest number of keys that has is "
+                         << llvm::alignTo(schedule.getKeys(), 32);
+    if (failed(verifyTokenCopies(schedule, emitError)) || failed(verifyQueryCopies(schedule, emitError)))
+      return failure();
+    if (failed(verifyRoles(schedule, emitError)))
+      return failure();
+  }
+  int64_t needs = sharedBytes(schedule);
+  if (*schedule.getSharedBytes() != needs)
+    return emitError() << schedule << " needs " << needs << " bytes of shared memory, and says "
+                       << *schedule.getSharedBytes();
+  if (!fitsBlock(schedule))
+    return emitError() << schedule << " needs " << needs << " bytes of shared memory, " << chip.name
+                       << " has " << chip.sharedPerBlock << " per block";
+  if (!fitsMultiprocessor(schedule))
+    return emitError() << schedule << " needs " << needs << " bytes of shared memory and " << systemShared
+                       << " of the system's in each of " << schedule.getBlocks() << " blocks, " << chip.name
+                       << " has " << chip.sharedPerMultiprocessor << " per multiprocessor";
+  return verifyFragments(schedule, emitError);
+}

@@ -1,0 +1,164 @@
+//===- LayoutGraph.cpp - What operations say of layouts -------------------===//
+#include "LayoutGraph.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+/// The layout of a one-axis fragment beside a two-axis one: along its rows or its columns.
+static Layout layoutBeside(FragmentType oneAxis, FragmentType twoAxes) {
+  return oneAxis.getAxes()[0] == twoAxes.getAxes()[0] ? Layout::Row : Layout::Col;
+}
+
+void LayoutGraph::add(Value value) {
+  auto type = fragmentOf(value);
+  if (!type || !index.insert({value, nodes.size()}).second)
+    return;
+  nodes.push_back({{value}, type.getLayout()});
+}
+
+void LayoutGraph::unite(Value a, Value b) {
+  size_t kept = index.find(a)->second, gone = index.find(b)->second;
+  if (kept == gone)
+    return;
+  for (Value value : nodes[gone].values)
+    index.find(value)->second = kept;
+  nodes[kept].values.append(nodes[gone].values);
+  if (nodes[kept].layout == Layout::Unassigned)
+    nodes[kept].layout = nodes[gone].layout;
+  nodes[gone].values.clear();
+}
+
+/// A layout that the text gives comes first; operations' verifiers have compared it with what they take.
+void LayoutGraph::define(Value value, Layout layout) {
+  Node &node = nodeOf(value);
+  if (node.layout == Layout::Unassigned)
+    node.layout = layout;
+}
+
+void LayoutGraph::need(OpOperand &use, Layout layout) {
+  if (fragmentOf(use.get()))
+    needs.push_back({&use, layout});
+}
+
+void LayoutGraph::need(Operation *op, Layout layout) {
+  for (OpOperand &use : op->getOpOperands())
+    need(use, layout);
+}
+
+void LayoutGraph::flow(Operation *op, Value to) {
+  for (OpOperand &use : op->getOpOperands())
+    if (fragmentOf(use.get()))
+      flows.push_back({&use, to, false});
+}
+
+/// Scalars of operands meet by coordinate. Operands of `lhs` have none.
+void LayoutGraph::visitElementwise(Operation *op) {
+  FragmentType result = fragmentOf(op->getResult(0));
+  if (result.getRank() == 1)
+    return flow(op, op->getResult(0));
+  define(op->getResult(0), Layout::Acc);
+  for (OpOperand &use : op->getOpOperands())
+    if (auto type = fragmentOf(use.get()))
+      need(use, type.getRank() == 2 ? Layout::Acc : layoutBeside(type, result));
+}
+
+void LayoutGraph::visitBranch(RegionBranchOpInterface op) {
+  auto carries = [](auto values) { return llvm::any_of(values, [](Value v) { return fragmentOf(v); }); };
+  if (!carries(op->getResults()) &&
+      llvm::none_of(op->getRegions(), [&](Region &region) { return carries(region.getArguments()); }))
+    return; // most branches are over scalars, and the mapping takes time
+  RegionBranchSuccessorMapping mapping;
+  op.getSuccessorOperandInputMapping(mapping);
+  auto addFlows = [&](Operation *from, bool enters) {
+    for (OpOperand &use : from->getOpOperands()) {
+      auto it = fragmentOf(use.get()) ? mapping.find(&use) : mapping.end();
+      if (it == mapping.end())
+        continue;
+      for (Value input : it->second)
+        unite(it->second.front(), input);
+      flows.push_back({&use, it->second.front(), enters});
+    }
+  };
+  addFlows(op, true);
+  for (Region &region : op->getRegions())
+    for (Block &block : region)
+      if (block.mightHaveTerminator())
+        addFlows(block.getTerminator(), false);
+}
+
+void LayoutGraph::visit(Operation *op) {
+  auto defineAll = [&](Layout layout) {
+    for (Value result : op->getResults())
+      define(result, layout);
+  };
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<DotOp, StartDotOp>([&](auto dot) {
+        if (fragmentOf(dot.getLhs()))
+          need(op->getOpOperand(0), Layout::Lhs);
+        for (OpOperand &use : op->getOpOperands().drop_front())
+          need(use, use.get() == dot.getRhs() ? Layout::Rhs : Layout::Acc);
+        defineAll(Layout::Acc);
+      })
+      .Case([&](FinishDotsOp) {
+        need(op, Layout::Acc);
+        defineAll(Layout::Acc);
+      })
+      .Case([&](LoadOp) { defineAll(Layout::Lhs); })
+      .Case([&](LoadColumnsOp load) {
+        for (Value column : load.getColumns())
+          unite(load.getColumns().front(), column);
+      })
+      .Case([&](LoadRhsOp) { defineAll(Layout::Rhs); })
+      .Case([&](WidenOp) {
+        for (OpOperand &use : op->getOpOperands())
+          need(use, fragmentOf(use.get()).getRank() == 2 ? Layout::Rhs : Layout::Col);
+        defineAll(Layout::Rhs);
+      })
+      .Case([&](PartOp part) { flow(op, part.getResult()); })
+      .Case([&](NarrowOp) {
+        need(op, Layout::Lhs);
+        define(op->getResult(0), Layout::Lhs);
+      })
+      .Case([&](BiasesOp) { defineAll(Layout::Rhs); })
+      .Case([&](CastOp) {
+        need(op, Layout::Acc);
+        defineAll(Layout::Lhs);
+      })
+      .Case([&](ReduceOp reduce) {
+        need(op, Layout::Acc);
+        defineAll(layoutBeside(reduce.getResult().getType(), reduce.getSource().getType()));
+      })
+      .Case<MapOp, MaskOp>([&](auto) { visitElementwise(op); })
+      .Case([&](CompleteOp complete) { flow(op, complete.getResult()); })
+      .Case([&](SplatOp splat) {
+        if (splat.getFragment().getType().getRank() == 2) // scalars have no place in `lhs`
+          defineAll(Layout::Acc);
+      })
+      .Case([&](MergeWarpsOp merge) {
+        for (OpOperand &use : op->getOpOperands())
+          if (auto type = fragmentOf(use.get()))
+            need(use, type.getRank() == 2 ? Layout::Acc : Layout::Row);
+        for (Value result : op->getResults())
+          define(result, fragmentOf(result).getRank() == 2 ? Layout::Acc : Layout::Row);
+      })
+      .Case([&](StageOp) { need(op, Layout::Acc); })
+      .Case([&](StoreOp store) {
+        if (store.getFragment().getType().getRank() == 2)
+          need(op->getOpOperand(0), Layout::Acc);
+      })
+      .Case([&](RegionBranchOpInterface branch) { visitBranch(branch); });
+}
+
+void LayoutGraph::build() {
+  kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    for (Value result : op->getResults())
+      add(result);
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        for (Value argument : block.getArguments())
+          add(argument);
+  });
+  kernel.walk<WalkOrder::PreOrder>([&](Operation *op) { visit(op); });
+}

@@ -1,0 +1,85 @@
+//===- LayoutGraph.h - Fragments and their layouts --------------*- C++ -*-===//
+//
+// Values are the nodes of a graph. Operations say three things of them:
+//
+//   define  the value has this layout                  (a dot's result, a reduction)
+//   need    this operand is read in this layout        (a dot's left operand)
+//   flow    this operand is read in the layout of that value
+//           (what a loop carries or a branch yields, maps over one axis)
+//
+// Layouts first travel with the data, along flows. Where nothing arrives, they
+// travel against it, from those who read to what they read. At last a need or a
+// flow between two layouts becomes a conversion.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_DIALECT_TILE_TRANSFORMS_LAYOUTS_LAYOUTGRAPH_H
+#define ATTN_DIALECT_TILE_TRANSFORMS_LAYOUTS_LAYOUTGRAPH_H
+
+#include "attn/Dialect/Tile/IR/Tile.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+
+namespace mlir::tile {
+
+inline FragmentType fragmentOf(Value value) { return dyn_cast<FragmentType>(value.getType()); }
+
+/// The values of one kernel and what is known about their layouts.
+class LayoutGraph {
+public:
+  explicit LayoutGraph(func::FuncOp kernel) : kernel(kernel) {}
+  void build();
+  void solve();
+  /// Gives all values their types and inserts conversions; returns how many.
+  LogicalResult materialize();
+
+private:
+  /// Values that must have one type: what a loop's iterations take is what it returns.
+  struct Node {
+    SmallVector<Value, 1> values;
+    Layout layout = Layout::Unassigned;
+  };
+  struct Need {
+    OpOperand *use;
+    Layout layout;
+  };
+  struct Flow {
+    OpOperand *use;
+    Value to;
+    bool enters; ///< from outside into what a loop carries
+  };
+
+  // What operations say.
+  void define(Value value, Layout layout);
+  void need(OpOperand &use, Layout layout);
+  void need(Operation *op, Layout layout);
+  void flow(Operation *op, Value to);
+  void visit(Operation *op);
+  void visitElementwise(Operation *op);
+  void visitBranch(RegionBranchOpInterface op);
+
+  Node &nodeOf(Value value) { return nodes[index.find(value)->second]; }
+  void add(Value value);
+  void unite(Value a, Value b);
+
+  bool forward(bool enterLoops);
+  bool backward();
+  bool fallBack();
+
+  LogicalResult assign();
+  FailureOr<Value> inLayout(Value value, Layout layout, Operation *user);
+  LogicalResult convertUses();
+  static bool isLaneRelative(Value value);
+
+  func::FuncOp kernel;
+  SmallVector<Node> nodes;
+  size_t settled = 0; ///< nodes that surely have a layout, the first ones
+  DenseMap<Value, size_t> index;
+  SmallVector<Need> needs;
+  SmallVector<Flow> flows;
+  DenseMap<std::pair<Value, Layout>, Value> converted;
+};
+
+} // namespace mlir::tile
+
+#endif

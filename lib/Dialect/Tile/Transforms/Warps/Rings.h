@@ -1,0 +1,56 @@
+//===- Rings.h - Fills, takes and uses of rings' tiles ----------*- C++ -*-===//
+#ifndef ATTN_DIALECT_TILE_TRANSFORMS_WARPS_RINGS_H
+#define ATTN_DIALECT_TILE_TRANSFORMS_WARPS_RINGS_H
+
+#include "attn/Dialect/Tile/IR/Tile.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include "llvm/ADT/MapVector.h"
+
+namespace mlir::tile {
+
+/// The ring of a `tile.fill` or `tile.take`; null for other operations.
+Value ringOf(Operation *op);
+
+/// How the copies of a fill reach the ring.
+struct FillCopies {
+  FetchOp fetch;        ///< null if they are gathers, or if branches hold the fetches
+  ClearOp clear;        ///< behind the fetch, if there is one
+  bool gathers = false; ///< else they are fetched
+};
+/// The copies of a fill, or what is wrong with them.
+FailureOr<FillCopies> copiesOf(FillOp fill);
+
+/// Who uses a tile that was taken. Operations in loops and branches count as those of the take's own block
+/// that contain them.
+struct TileUses {
+  Operation *first = nullptr, *last = nullptr; ///< null if nobody does
+  /// Dots that read it, wherever they are.
+  SmallVector<StartDotOp> dots;
+  /// Whether the last use is the end of a dot, and nothing but dots reads the tile.
+  bool endsWithDot = false;
+  /// Whether its memory is sent.
+  bool sent = false;
+};
+FailureOr<TileUses> usesOf(TakeOp take);
+
+/// A ring that some warps fill and others take, and its barriers.
+struct Ring {
+  AllocOp tiles;
+  SmallVector<Operation *> fills, takes; ///< in order
+  bool gathers = false, clears = false, sent = false;
+  Value full = {}, empty = {};
+
+  RingType getType() { return cast<RingType>(tiles.getMemory().getType()); }
+  int64_t getSlots() { return getType().getSlots(); }
+  /// Loops around its fills.
+  int64_t getDepth() const;
+};
+using Rings = llvm::MapVector<Value, Ring>;
+/// The rings of a kernel that are filled and taken, in the order of their allocation.
+FailureOr<Rings> findRings(func::FuncOp kernel);
+
+} // namespace mlir::tile
+
+#endif

@@ -1,0 +1,36 @@
+//===- CacheReport.h - What attn-run says about copied rows -----*- C++ -*-===//
+#ifndef ATTN_TOOLS_RUN_CACHE_CACHEREPORT_H
+#define ATTN_TOOLS_RUN_CACHE_CACHEREPORT_H
+
+#include "attn_rt/CacheRows.h"
+#include "attn_rt/host/Launch.h"
+
+#include <optional>
+#include <string>
+
+namespace attn::run {
+
+struct CacheRecord {
+  const rt::Manifest &manifest;
+  rt::CacheTensors tensors;
+  int64_t floor; ///< see rowCopyFloor
+  std::string device = {}, deviceName = {};
+  int blocks = 0;
+  double compileMs = 0, hostCodeMs = 0, runMs = 0;
+  int64_t repeats = 1;
+  std::optional<rt::host::Report> host = {};
+  bool checked = false;
+  std::string failure = {};
+
+  double amplification() const;
+};
+
+/// Which element differs first, and how many do; empty where they are the same.
+std::string firstDifference(const std::string &name, const rt::Tensor &got, const rt::Tensor &expected);
+
+std::string cacheSummary(const CacheRecord &record);
+std::string cacheJson(const CacheRecord &record);
+
+} // namespace attn::run
+
+#endif

@@ -1,0 +1,33 @@
+//===- CacheRun.h - attn-run of an operation on a cache ---------*- C++ -*-===//
+#ifndef ATTN_TOOLS_RUN_CACHE_CACHERUN_H
+#define ATTN_TOOLS_RUN_CACHE_CACHERUN_H
+
+#include "run/program/Options.h"
+#include "run/program/Progress.h"
+
+#include "attn_rt/Artifact.h"
+#include "attn_rt/HostDevice.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace attn::run {
+
+/// What attn-run has made by the time it knows that the function copies rows.
+struct CacheRun {
+  const Options &options;
+  rt::Device &device;
+  rt::HostDevice *host; ///< the device, where it is the host
+  const rt::Manifest &manifest;
+  rt::ModuleSource source;
+  mlir::func::FuncOp problem;
+  Progress &progress;
+  double compileMs, hostCodeMs;
+};
+
+/// Makes or reads the tensors, runs, compares with --check, and says what happened. False: the result is
+/// wrong.
+rt::Result<bool> runCacheFunction(CacheRun run);
+
+} // namespace attn::run
+
+#endif

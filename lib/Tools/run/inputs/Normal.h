@@ -1,0 +1,38 @@
+//===- Normal.h - Tensors of standard normal numbers ------------*- C++ -*-===//
+#ifndef ATTN_TOOLS_RUN_INPUTS_NORMAL_H
+#define ATTN_TOOLS_RUN_INPUTS_NORMAL_H
+
+#include "attn_rt/Random.h"
+#include "attn_rt/Tensor.h"
+
+#include <span>
+
+namespace attn::run {
+
+/// Standard normal numbers in any float dtype, or bytes in u8, all as likely, drawn from a table of 2^16 of
+/// them and by as many threads as there are cores: a GPU waits while its tensors are made. The bytes do not
+/// depend on the threads, because any draw of a stream can be reached at once.
+class NormalSource {
+public:
+  explicit NormalSource(rt::DType dtype, double factor = 1);
+
+  /// Fills lines of `length` elements each, in the order of `slots`, which numbers them in `out`. Every line
+  /// begins with a draw of its own.
+  void fill(uint8_t *out, std::span<const int64_t> slots, int64_t length, const rt::Random &random) const;
+  /// Fills `count` elements.
+  void fill(uint8_t *out, int64_t count, const rt::Random &random) const;
+
+private:
+  void draw(uint8_t *out, int64_t count, rt::Random random) const;
+
+  size_t size;
+  std::vector<uint8_t> table;
+};
+
+/// A tensor of them, from the stream of this name.
+rt::Tensor normalTensor(rt::DType dtype, std::vector<int64_t> shape, uint64_t seed, const std::string &name,
+                        double factor = 1);
+
+} // namespace attn::run
+
+#endif

@@ -1,0 +1,16 @@
+//===- Problem.h - The function that attn-run runs --------------*- C++ -*-===//
+#ifndef ATTN_TOOLS_RUN_INPUTS_PROBLEM_H
+#define ATTN_TOOLS_RUN_INPUTS_PROBLEM_H
+
+#include "Inputs.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace attn::run {
+
+/// The function's arguments, as far as tensors for it need to know them. Emits its own diagnostics.
+mlir::FailureOr<Arguments> readArguments(mlir::func::FuncOp func);
+
+} // namespace attn::run
+
+#endif

@@ -1,0 +1,235 @@
+//===- TensorMaker.cpp - Stores, tables and small tensors -----------------===//
+#include "TensorMaker.h"
+
+#include "Normal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <unistd.h>
+
+using namespace attn;
+using namespace attn::run;
+
+namespace {
+
+/// No normal number that is drawn is as large.
+constexpr double normalReach = 8;
+
+/// Writes the metadata of one row, which differs by up to 4 from that of others, so that whoever takes
+/// another's is found out. Integer codes, of which all are as likely, then reach some 2 to each side of 0.
+void drawMeta(rt::Format format, int64_t dim, rt::Random &random, uint8_t *meta) {
+  const auto factor = [&] { return std::exp2(static_cast<double>(random.below(2001)) / 1000 - 1); };
+  for (int64_t g = 0; g < format.groups(dim); ++g, meta += 4) {
+    if (format.isInteger()) {
+      const double range = 4 * factor();
+      const uint16_t pair[] = {rt::toF16(range / format.levels()), rt::toF16(-range / 2 * factor())};
+      std::memcpy(meta, pair, sizeof pair);
+    } else {
+      const auto scale = static_cast<float>(format.scaleFor(normalReach) * factor());
+      std::memcpy(meta, &scale, sizeof scale);
+    }
+  }
+}
+
+} // namespace
+
+rt::Status run::checkMemory(const std::string &name, const std::vector<int64_t> &shape, rt::DType dtype) {
+  auto count = rt::elementCount(shape);
+  double have = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  double need = count ? static_cast<double>(*count) * static_cast<double>(rt::dtypeSize(dtype)) : 0;
+  if (count && need < have / 4)
+    return {};
+  return rt::inputError("'" + name + "' of shape " + rt::shapeText(shape) +
+                        " is too large for this machine, which has " +
+                        std::to_string(static_cast<int64_t>(have / 1e9)) +
+                        " GB of memory; one tensor may take a quarter of it");
+}
+
+rt::Status TensorMaker::addQuery(const std::vector<int32_t> &qStart, const std::vector<int32_t> &positions) {
+  const auto rows = static_cast<int64_t>(positions.size());
+  std::vector<int64_t> shape = {rows, arguments.query.shape[1], arguments.query.shape[2]};
+  if (rt::Status status = checkMemory("q", shape, arguments.query.dtype); !status)
+    return status;
+  if (!arguments.query.dims.empty())
+    setSize(arguments.query.dims.front(), rows);
+  tensors["q"] = normalTensor(arguments.query.dtype, shape, seed, "q");
+  tensors["q_start"] = i32Tensor({static_cast<int64_t>(qStart.size())}, qStart);
+  tensors["q_pos"] = i32Tensor({rows}, positions);
+  return {};
+}
+
+rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) {
+  const std::vector<int64_t> lengths = instances.lengths();
+  const auto count = static_cast<int64_t>(instances.pos0.size());
+  const int64_t tokens = std::accumulate(instances.runs.begin(), instances.runs.end(), int64_t(0));
+  const int64_t heads = headsOf(kv), together = kv.ragged ? 1 : heads;
+  if (rt::Status status =
+          checkMemory(kv.name, {tokens, together, std::max(kv.keyDim, kv.valueDim)}, kv.key.codes);
+      !status)
+    return status;
+  std::vector<int64_t> lists = {count};
+  if (kv.ragged)
+    lists.push_back(heads);
+  tensors[kv.name + ".lengths"] = i32Tensor(lists, std::vector<int32_t>(lengths.begin(), lengths.end()));
+  tensors[kv.name + ".pos0"] = i32Tensor({count}, instances.pos0);
+  if (!instances.rows.empty())
+    tensors[kv.name + ".rows"] = i32Tensor({count, 2}, instances.rows);
+
+  const rt::Store store = kv.layout(heads);
+  if (store.isPaged()) {
+    lists.push_back(store.entriesOf(longestOf(lengths)));
+    if (rt::Status status = checkMemory(kv.name + ".block_table", lists, rt::DType::I32); !status)
+      return status;
+  }
+  std::vector<int64_t> slots; // of every token of every run: in units of `together` heads
+  Sizes sizes = placeTokens(kv.name, store, instances, slots);
+  sizes[rt::StoreSize::Heads] = heads;
+  for (const rt::StoreTensor &tensor : store.data()) {
+    std::vector<int64_t> shape;
+    for (const rt::StoreDim &dim : tensor.dims)
+      shape.push_back(dim.size ? sizes[*dim.size] : dim.value);
+    const std::string name = kv.name + "." + tensor.name;
+    const rt::StorePart &part = store.part(tensor.name.front() == store.keys.letter);
+    if (tensor.content != rt::StoreTensor::Content::Codes)
+      addMeta(name, rt::Tensor(tensor.dtype, shape), store, part, slots);
+    else if (rt::Status status =
+                 addTokens(name, shape, part.format, slots, together * part.format.rowCodes(part.dim));
+             !status)
+      return status;
+  }
+  return {};
+}
+
+/// Metadata of lines exists where there are tokens; elsewhere are NaNs.
+void TensorMaker::addMeta(const std::string &name, rt::Tensor tensor, const rt::Store &store,
+                          const rt::StorePart &part, const std::vector<int64_t> &slots) {
+  tensor.fill(std::numeric_limits<double>::quiet_NaN());
+  rt::Random random(seed, name);
+  const int64_t bytes = part.format.metaBytes(part.dim);
+  const auto draw = [&](int64_t index) {
+    drawMeta(part.format, part.dim, random, tensor.bytes.data() + index * bytes);
+  };
+  if (!part.format.hasLines()) {
+    for (int64_t i = 0; i < std::ssize(tensor.bytes) / bytes; ++i)
+      draw(i);
+  }
+  for (const int64_t slot : part.format.hasLines() ? slots : std::vector<int64_t>()) {
+    rt::StoreNumbers numbers{.table = {}, .heads = store.heads};
+    if (store.ragged) { // slots are of one head each
+      numbers.head = slot % store.heads;
+      draw(store.metaOf(numbers, part, slot / store.heads));
+    } else {
+      for (numbers.head = 0; numbers.head < store.heads; ++numbers.head)
+        draw(store.metaOf(numbers, part, slot));
+    }
+  }
+  tensors[name] = std::move(tensor);
+}
+
+rt::Status TensorMaker::addTokens(const std::string &name, const std::vector<int64_t> &shape,
+                                  rt::Format format, const std::vector<int64_t> &slots, int64_t line) {
+  if (rt::Status status = checkMemory(name, shape, format.codes); !status)
+    return status;
+  rt::Tensor tensor(format.codes, shape);
+  if (format.isInteger())
+    std::ranges::fill(tensor.bytes, uint8_t{0xff}); // their metadata is NaN
+  else
+    tensor.fill(std::numeric_limits<double>::quiet_NaN());
+  // Floats with scales are normal numbers quantized for the largest that could be drawn.
+  NormalSource(format.codes, format.isInteger() ? 1 : 1 / format.scaleFor(normalReach))
+      .fill(tensor.bytes.data(), slots, line, rt::Random(seed, name));
+  tensors[name] = std::move(tensor);
+  return {};
+}
+
+rt::Status TensorMaker::addRest() {
+  for (const TensorArgument &other : arguments.others)
+    if (rt::Status status = addOther(other); !status)
+      return status;
+  return {};
+}
+
+/// Tables of small numbers: a bias or a slope times thousands of tokens must leave the scores usable.
+rt::Status TensorMaker::addOther(const TensorArgument &other) {
+  std::vector<int64_t> shape = other.shape;
+  size_t next = 0;
+  for (int64_t &dim : shape) {
+    if (dim >= 0)
+      continue;
+    std::string name = next < other.dims.size() ? other.dims[next++] : "";
+    if (auto found = known.find(name); found != known.end()) {
+      dim = found->second;
+      continue;
+    }
+    if (!dims.has(name))
+      return rt::inputError("the dimension '" + name + "' of '" + other.name + "' has no size: give --dim " +
+                            name + "=N");
+    auto size = dims.one(name, 0);
+    if (!size)
+      return size.error();
+    dim = known[name] = *size;
+  }
+  if (rt::Status status = checkMemory(other.name, shape, other.dtype); !status)
+    return status;
+  tensors[other.name] =
+      normalTensor(other.dtype, shape, seed, other.name, other.name == "sink_logits" ? 1 : 0.1);
+  return {};
+}
+
+/// Heads take turns in the classes. Where --dim says how many heads some classes have, the rest take turns
+/// in the others, and all are shuffled.
+rt::Status TensorMaker::addClasses() {
+  if (!arguments.classes)
+    return {};
+  const ClassesArgument &classes = *arguments.classes;
+  std::vector<int32_t> heads, others;
+  for (size_t c = 0; c < classes.names.size(); ++c) {
+    const std::string &name = classes.names[c];
+    if (!dims.has(name)) {
+      others.push_back(static_cast<int32_t>(c));
+      continue;
+    }
+    if (namesDimension(name))
+      return rt::inputError("--dim " + name +
+                            " could be the dimension or the head class of this name: rename "
+                            "one of them in the file");
+    auto count = dims.one(name, 0);
+    if (!count)
+      return count.error();
+    int64_t left = classes.heads - static_cast<int64_t>(heads.size());
+    if (*count > left)
+      return rt::inputError("--dim " + name + " expects at most " + std::to_string(left) + " of the " +
+                            std::to_string(classes.heads) + " KV heads, got " + std::to_string(*count));
+    heads.insert(heads.end(), *count, static_cast<int32_t>(c));
+  }
+  bool given = others.size() < classes.names.size();
+  if (classes.names.empty())
+    others.push_back(0);
+  if (others.empty() && static_cast<int64_t>(heads.size()) < classes.heads)
+    return rt::inputError("--dim gives classes to " + std::to_string(heads.size()) + " of the " +
+                          std::to_string(classes.heads) + " KV heads");
+  for (size_t i = 0; static_cast<int64_t>(heads.size()) < classes.heads; ++i)
+    heads.push_back(others[i % others.size()]);
+  rt::Random random(seed, "classes");
+  for (int64_t i = classes.heads - 1; given && i > 0; --i)
+    std::swap(heads[i], heads[random.below(i + 1)]);
+  tensors["classes"] = i32Tensor({classes.heads}, heads);
+  classHeads.assign(std::max<size_t>(classes.names.size(), 1), 0);
+  for (int32_t headClass : heads)
+    ++classHeads[headClass];
+  return {};
+}
+
+bool TensorMaker::namesDimension(const std::string &name) const {
+  const auto among = [&](const std::vector<std::string> &names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  return known.count(name) || among(arguments.query.dims) ||
+         std::any_of(arguments.kv.begin(), arguments.kv.end(),
+                     [&](const KVArgument &kv) { return among({kv.instancesDim, kv.tokensDim}); }) ||
+         std::any_of(arguments.others.begin(), arguments.others.end(),
+                     [&](const TensorArgument &other) { return among(other.dims); });
+}

@@ -1,0 +1,83 @@
+//===- TensorMaker.h - Stores, tables and small tensors ---------*- C++ -*-===//
+#ifndef ATTN_TOOLS_RUN_INPUTS_TENSORMAKER_H
+#define ATTN_TOOLS_RUN_INPUTS_TENSORMAKER_H
+
+#include "Inputs.h"
+
+namespace attn::run {
+
+/// The instances of one KV argument: how many tokens they have, where these stand, and who sees them.
+struct Instances {
+  std::vector<int64_t> runs; ///< tokens that lie together
+  /// Of each instance the runs it consists of, one after the other: runs may be in several instances. Empty:
+  /// instance i is run i. Only a store with pages of one token can join runs of any length.
+  std::vector<std::vector<int32_t>> paths;
+  /// Of a ragged argument, its heads: runs are then of one head each, in turn, and so are paths.
+  int64_t heads = 1;
+  std::vector<int32_t> pos0;
+  std::vector<int32_t> rows; ///< [first, last) of each instance; empty: those of the sequence of its number
+
+  std::vector<int64_t> lengths() const; ///< [instances][heads]
+  std::vector<int64_t> longest() const; ///< of each instance the most tokens that a head has
+};
+
+/// Makes the tensors of one problem, argument by argument. Whoever calls it knows what is attended; here is
+/// how that lies in memory.
+class TensorMaker {
+public:
+  TensorMaker(const Arguments &arguments, Dims &dims, uint64_t seed)
+      : arguments(arguments), dims(dims), seed(seed) {}
+
+  /// qStart [sequences + 1], positions [rows].
+  rt::Status addQuery(const std::vector<int32_t> &qStart, const std::vector<int32_t> &positions);
+  /// Which head is in which class; comes first, for stores that hold the heads of one.
+  rt::Status addClasses();
+  rt::Status addKV(const KVArgument &kv, const Instances &instances);
+  /// KV heads in the store of an argument.
+  int64_t headsOf(const KVArgument &kv) const {
+    return kv.headClass < 0 ? kv.heads : classHeads[static_cast<size_t>(kv.headClass)];
+  }
+  /// Where the instances of an argument start.
+  rt::Tensor &pos0Of(const KVArgument &kv) { return tensors[kv.name + ".pos0"]; }
+  /// Sink logits and tables of score regions. Sizes of named dimensions must be known by then.
+  rt::Status addRest();
+  /// Of a dimension that the file may name.
+  void setSize(const std::string &name, int64_t size) { known[name] = size; }
+
+  rt::TensorMap take() { return std::move(tensors); }
+
+private:
+  /// Finds a slot for every token and adds the tensors that say where they are (PlaceTokens.cpp).
+  using Sizes = std::map<rt::StoreSize, int64_t>;
+  Sizes placeTokens(const std::string &name, const rt::Store &store, const Instances &instances,
+                    std::vector<int64_t> &slots);
+  Sizes placeDense(const rt::Store &store, const Instances &instances, std::vector<int64_t> &slots);
+  Sizes placePacked(const std::string &name, const rt::Store &store, const Instances &instances,
+                    std::vector<int64_t> &slots);
+  Sizes placePaged(const std::string &name, const rt::Store &store, const Instances &instances,
+                   std::vector<int64_t> &slots);
+  rt::Status addTokens(const std::string &name, const std::vector<int64_t> &shape, rt::Format format,
+                       const std::vector<int64_t> &slots, int64_t line);
+  void addMeta(const std::string &name, rt::Tensor tensor, const rt::Store &store, const rt::StorePart &part,
+               const std::vector<int64_t> &slots);
+  rt::Status addOther(const TensorArgument &other);
+  bool namesDimension(const std::string &name) const;
+
+  const Arguments &arguments;
+  Dims &dims;
+  uint64_t seed;
+  std::map<std::string, int64_t> known; ///< sizes of named dimensions so far
+  std::vector<int64_t> classHeads;      ///< KV heads of each class
+  rt::TensorMap tensors;
+};
+
+/// 0 where there are none: a ragged argument of a class without heads.
+int64_t longestOf(const std::vector<int64_t> &lengths);
+rt::Tensor i32Tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values);
+
+/// The machine's memory is the limit on what may be generated.
+rt::Status checkMemory(const std::string &name, const std::vector<int64_t> &shape, rt::DType dtype);
+
+} // namespace attn::run
+
+#endif

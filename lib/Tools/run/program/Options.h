@@ -1,0 +1,45 @@
+//===- Options.h - The command line of attn-run -----------------*- C++ -*-===//
+#ifndef ATTN_TOOLS_RUN_PROGRAM_OPTIONS_H
+#define ATTN_TOOLS_RUN_PROGRAM_OPTIONS_H
+
+#include "attn_rt/Plan.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace attn::run {
+
+struct Options {
+  std::string file;
+  std::string entry;
+  std::string device; ///< "host", "cuda", or empty: cuda where there is a driver
+  std::string target; ///< empty: the GPU's own, or sm_90a for host
+  std::string schedule = "auto";
+  rt::Strategy strategy = rt::Strategy::Flatten;
+  bool quickest = false; ///< flatten, or by query where that is predicted to be quicker
+  int64_t fixedSplit = 0;
+  std::optional<int64_t> blocks;
+  std::vector<std::string> dims; ///< the texts NAME=VALUE, in order
+  uint64_t seed = 0;
+  std::string workload; ///< a file of forests, of which `step` is generated
+  std::optional<int64_t> step;
+  std::string inputs, saveInputs, outputs, json, svg;
+  bool check = false;
+  bool shuffle = false;
+  int64_t repeat = 1;
+  bool replay = false;
+  bool help = false;
+  bool version = false;
+};
+
+/// Parses the arguments after the program's name. `--name value` and `--name=value` are the same.
+rt::Result<Options> parseOptions(const std::vector<std::string> &arguments);
+
+/// What --help prints.
+std::string helpText();
+
+} // namespace attn::run
+
+#endif

@@ -1,0 +1,27 @@
+//===- Check.h - How far a result is from the reference ---------*- C++ -*-===//
+#ifndef ATTN_TOOLS_RUN_REPORT_CHECK_H
+#define ATTN_TOOLS_RUN_REPORT_CHECK_H
+
+#include "attn_rt/Tensor.h"
+
+#include <optional>
+#include <string>
+
+namespace attn::run {
+
+struct Comparison {
+  double relErr = 0; ///< maximum over (row, head) of |O - ref| / |ref|; +inf when wrong beyond measure
+  std::optional<double> maxErrLse; ///< where the function returns an LSE
+  std::string worst;               ///< where relErr was found, and what was there
+  std::string worstLse;
+};
+
+/// Compares `o [rows, heads, dim]` and `lse [rows, heads]` (null: not returned) with the reference's. Where
+/// the reference's vector is zero the result must be exactly zero; equal infinities differ by 0; a NaN on
+/// either side counts as an infinite error.
+rt::Result<Comparison> compare(const rt::Tensor &o, const rt::Tensor *lse, const rt::Tensor &referenceO,
+                               const rt::Tensor *referenceLse);
+
+} // namespace attn::run
+
+#endif

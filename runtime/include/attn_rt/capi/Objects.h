@@ -1,0 +1,144 @@
+//===- Objects.h - What is behind the handles of the C API ------*- C++ -*-===//
+//
+// A handle holds a shared pointer, and what an object was made from is held by the
+// object: destruction is possible in any order. Locks are taken in the order plan,
+// cache, batch, device.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_CAPI_OBJECTS_H
+#define ATTN_RT_CAPI_OBJECTS_H
+
+#include "attn-c/Runtime.h"
+#include "attn_rt/CacheBatch.h"
+#include "attn_rt/HostDevice.h"
+#include "attn_rt/Session.h"
+#include "attn_rt/capi/Guard.h"
+#include "attn_rt/capi/Lock.h"
+#include "attn_rt/host/CodeObject.h"
+
+#include <atomic>
+#include <functional>
+
+namespace attn::rt::capi {
+
+/// A device that threads share.
+struct SharedDevice {
+  std::unique_ptr<Device> device;
+  HostDevice *host = nullptr; ///< the device, where it is one
+  int index = 0;
+  std::string target;
+  Lock lock;
+  unsigned born = forkCount();
+
+  /// To oneself, with work going to this stream. Refused in a process that was forked since, where it is a
+  /// GPU's: the driver does not follow.
+  Result<std::unique_lock<std::mutex>> use(uintptr_t stream = 0);
+};
+
+/// Memory of the device that is freed with the device held.
+struct OwnedMemory {
+  std::shared_ptr<SharedDevice> device;
+  Buffer buffer;
+  ~OwnedMemory();
+};
+
+struct LoadedKernel {
+  std::shared_ptr<SharedDevice> device;
+  Manifest manifest;
+  std::string manifestText;
+  std::unique_ptr<host::LoadedCode> code; ///< of the host device
+  std::shared_ptr<Module> module;
+  std::vector<std::string> slots;
+  bool checked = false;
+  ~LoadedKernel();
+};
+
+/// What a caller's buffer must be.
+struct SlotNeed {
+  size_t bytes = 0;
+  size_t alignment = 1;
+};
+
+struct SharedBatch {
+  std::string contentHash, entry; ///< of the kernel that it was made for
+  CacheBatch content;
+  std::map<std::string, std::vector<int64_t>> shapes; ///< of tensors that scores read
+  std::atomic<uint64_t> version = 0;                  ///< changes with the content
+  bool built = false;                                 ///< from a cache
+  Lock lock;
+
+  Status fits(const Manifest &manifest) const;
+  Result<SlotNeed> need(const Manifest &manifest, const std::string &slot) const;
+};
+
+/// Copies the contents, or only what describes them.
+Result<Tensor> tensorFrom(const AttnTensor &given, size_t index,
+                          const std::function<bool(const std::string &)> &needsData);
+
+Status setEnds(const Manifest &manifest, const int32_t *ends, size_t count, Batch &batch);
+
+/// A number that was never given before, for SharedBatch::version.
+uint64_t newVersion();
+
+struct PlannedBatch {
+  PlannedBatch(std::shared_ptr<LoadedKernel> kernel, PlanOptions options, Session session)
+      : kernel(std::move(kernel)), options(options), session(std::move(session)) {}
+  ~PlannedBatch();
+
+  std::shared_ptr<LoadedKernel> kernel;
+  PlanOptions options;
+  PlanLimits limits;
+  PlanCapacity capacity;
+  std::optional<Planner> planner;
+  std::optional<Session> session;
+  Plan plan;
+  std::vector<int> slots;      ///< of the session, by the kernel's
+  std::vector<size_t> written; ///< of the kernel's slots: results
+  std::vector<SlotNeed> needs;
+  std::shared_ptr<SharedBatch> batch; ///< of the last update, as of this version
+  uint64_t version = 0;
+  std::vector<uint64_t> counts; ///< see checkHeld
+  int64_t rows = 0;
+  int extended = 0;
+  bool ready = false, fixed = false;
+  Lock lock;
+
+  Status update(std::shared_ptr<SharedBatch> given, uintptr_t stream, bool &wasExtended);
+  Status run(const uint64_t *addresses, const size_t *bytes, size_t count, uintptr_t stream);
+  /// The batch, held, where it still is what was planned.
+  Result<std::unique_lock<std::mutex>> hold() const;
+
+private:
+  Status upload(const SharedBatch &given, uintptr_t stream, bool grow);
+  Status checkAddress(size_t slot, uint64_t address, size_t bytes) const;
+  /// That results overwrite nothing that blocks may still have to read, nor each other.
+  Status checkOverlaps(const uint64_t *addresses, const size_t *bytes) const;
+  /// That what the plan reads is there, and that a recording of it may be replayed.
+  Status checkCurrent();
+};
+
+} // namespace attn::rt::capi
+
+struct AttnDevice {
+  std::shared_ptr<attn::rt::capi::SharedDevice> shared;
+};
+struct AttnMemory {
+  std::shared_ptr<attn::rt::capi::OwnedMemory> owned;
+};
+struct AttnKernel {
+  std::shared_ptr<attn::rt::capi::LoadedKernel> loaded;
+};
+struct AttnBatch {
+  std::shared_ptr<attn::rt::capi::SharedBatch> shared;
+};
+struct AttnPlan {
+  std::shared_ptr<attn::rt::capi::PlannedBatch> planned;
+};
+struct AttnBytes {
+  std::string text;
+};
+struct AttnTensors {
+  attn::rt::TensorMap map;
+};
+
+#endif

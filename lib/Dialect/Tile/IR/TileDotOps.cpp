@@ -170,12 +170,46 @@ LogicalResult PartOp::verify() {
 }
 
 namespace {
+/// The left operand of a dot, in registers or in memory.
+struct LeftOperand {
+  Axis row, contracted;
+  int64_t rows, depth;
+  Type element;
+};
+
 /// The right operand of a dot, in memory or in registers.
 struct RightOperand {
   Axis kept;
   int64_t width, depth;
 };
 } // namespace
+
+/// Empty, with an error, where it is none.
+static std::optional<LeftOperand> leftOperand(DotOp dot) {
+  if (auto fragment = dyn_cast<FragmentType>(dot.getLhs().getType())) {
+    if (fragment.getRank() != 2 || !mayHaveLayout(fragment, Layout::Lhs)) {
+      dot.emitOpError("expected a left operand with two axes, got ") << fragment;
+      return std::nullopt;
+    }
+    if (dot.getLine()) {
+      dot.emitOpError("a left operand in registers has no line to start at");
+      return std::nullopt;
+    }
+    return LeftOperand{fragment.getAxes()[0], fragment.getAxes()[1], fragment.getSizes()[0],
+                       fragment.getSizes()[1], fragment.getElement()};
+  }
+  auto tile = cast<SharedType>(dot.getLhs().getType());
+  int64_t rows = dot.getAcc().getType().getSizes()[0];
+  if (!dot.getLine()) {
+    dot.emitOpError("a left operand in shared memory needs the line it starts at");
+    return std::nullopt;
+  }
+  if (rows > tile.getRows()) {
+    dot.emitOpError("expected at most the ") << tile.getRows() << " lines of the tile, got " << rows;
+    return std::nullopt;
+  }
+  return LeftOperand{tile.getRowAxis(), tile.getColAxis(), rows, tile.getCols(), tile.getElement()};
+}
 
 /// Empty, with an error, where it cannot be contracted over that axis.
 static std::optional<RightOperand> rightOperand(DotOp dot, Axis contracted) {
@@ -197,62 +231,50 @@ static std::optional<RightOperand> rightOperand(DotOp dot, Axis contracted) {
   return std::nullopt;
 }
 
-LogicalResult DotOp::verify() {
-  auto acc = getAcc().getType();
-  Axis lhsRow, contracted;
-  int64_t rows, depth;
-  Type element;
-  if (auto fragment = dyn_cast<FragmentType>(getLhs().getType())) {
-    if (fragment.getRank() != 2 || !mayHaveLayout(fragment, Layout::Lhs))
-      return emitOpError("expected a left operand with two axes, got ") << fragment;
-    if (getLine())
-      return emitOpError("a left operand in registers has no line to start at");
-    lhsRow = fragment.getAxes()[0], contracted = fragment.getAxes()[1];
-    rows = fragment.getSizes()[0], depth = fragment.getSizes()[1];
-    element = fragment.getElement();
-  } else {
-    auto shared = cast<SharedType>(getLhs().getType());
-    if (!getLine())
-      return emitOpError("a left operand in shared memory needs the line it starts at");
-    lhsRow = shared.getRowAxis(), contracted = shared.getColAxis();
-    rows = acc.getSizes()[0], depth = shared.getCols();
-    element = shared.getElement();
-    if (rows > shared.getRows())
-      return emitOpError("expected at most the ") << shared.getRows() << " lines of the tile, got " << rows;
-  }
-  Type rhsElement = isa<FragmentType>(getRhs().getType())
-                        ? cast<FragmentType>(getRhs().getType()).getElement()
-                        : cast<SharedType>(getRhs().getType()).getElement();
-  if (!mlir::attn::isMultiplied(element) || rhsElement != element || !acc.getElement().isF32())
-    return emitOpError("expected operands of one type, f16 or bf16, and an accumulator of f32, got ")
-           << element << ", " << rhsElement << " and " << acc.getElement();
-  std::optional<RightOperand> rhs = rightOperand(*this, contracted);
-  if (!rhs)
-    return failure();
-  int64_t width = rhs->width;
-  if (rhs->depth != depth)
-    return emitOpError("expected ") << depth << " along '" << stringifyAxis(contracted) << "', got "
-                                    << rhs->depth;
-  if (acc.getRank() != 2 || acc.getAxes()[0] != lhsRow || acc.getAxes()[1] != rhs->kept ||
-      acc.getSizes()[0] != rows || acc.getSizes()[1] != width || acc != getResult().getType() ||
-      !mayHaveLayout(acc, Layout::Acc))
-    return emitOpError("expected accumulator and result of [")
-           << stringifyAxis(lhsRow) << " " << rows << ", " << stringifyAxis(rhs->kept) << " " << width
-           << "], got " << acc;
-  // Features in runs are so in both operands, or in what is kept of them.
+/// Features in runs are so in both operands, or in what is kept of them.
+static LogicalResult verifyOrders(DotOp dot, Axis contracted) {
   auto orderOf = [](Value value) {
     auto fragment = dyn_cast<FragmentType>(value.getType());
     return fragment ? fragment.getOrder() : FeatureOrder();
   };
-  FeatureOrder right = orderOf(getRhs()), none;
+  FeatureOrder right = orderOf(dot.getRhs()), none;
   bool contracts = contracted == Axis::Feature;
-  if ((isa<FragmentType>(getLhs().getType()) && orderOf(getLhs()) != (contracts ? right : none)) ||
-      acc.getOrder() != (contracts ? none : right))
-    return emitOpError("expected features in the order of the right operand, ")
-           << getRhs().getType() << ", got " << getLhs().getType() << " and " << acc;
-  if (rows % 16 != 0 || depth % 16 != 0 || width % 16 != 0)
+  if ((isa<FragmentType>(dot.getLhs().getType()) && orderOf(dot.getLhs()) != (contracts ? right : none)) ||
+      dot.getAcc().getType().getOrder() != (contracts ? none : right))
+    return dot.emitOpError("expected features in the order of the right operand, ")
+           << dot.getRhs().getType() << ", got " << dot.getLhs().getType() << " and "
+           << dot.getAcc().getType();
+  return success();
+}
+
+LogicalResult DotOp::verify() {
+  auto acc = getAcc().getType();
+  std::optional<LeftOperand> lhs = leftOperand(*this);
+  if (!lhs)
+    return failure();
+  Type rhsElement = isa<FragmentType>(getRhs().getType())
+                        ? cast<FragmentType>(getRhs().getType()).getElement()
+                        : cast<SharedType>(getRhs().getType()).getElement();
+  if (!mlir::attn::isMultiplied(lhs->element) || rhsElement != lhs->element || !acc.getElement().isF32())
+    return emitOpError("expected operands of one type, f16 or bf16, and an accumulator of f32, got ")
+           << lhs->element << ", " << rhsElement << " and " << acc.getElement();
+  std::optional<RightOperand> rhs = rightOperand(*this, lhs->contracted);
+  if (!rhs)
+    return failure();
+  if (rhs->depth != lhs->depth)
+    return emitOpError("expected ") << lhs->depth << " along '" << stringifyAxis(lhs->contracted) << "', got "
+                                    << rhs->depth;
+  if (acc.getRank() != 2 || acc.getAxes()[0] != lhs->row || acc.getAxes()[1] != rhs->kept ||
+      acc.getSizes()[0] != lhs->rows || acc.getSizes()[1] != rhs->width || acc != getResult().getType() ||
+      !mayHaveLayout(acc, Layout::Acc))
+    return emitOpError("expected accumulator and result of [")
+           << stringifyAxis(lhs->row) << " " << lhs->rows << ", " << stringifyAxis(rhs->kept) << " "
+           << rhs->width << "], got " << acc;
+  if (failed(verifyOrders(*this, lhs->contracted)))
+    return failure();
+  if (lhs->rows % 16 != 0 || lhs->depth % 16 != 0 || rhs->width % 16 != 0)
     return emitOpError("expected multiples of 16 along all axes, got ")
-           << rows << " x " << width << ", contracted over " << depth;
+           << lhs->rows << " x " << rhs->width << ", contracted over " << lhs->depth;
   return success();
 }
 

@@ -88,6 +88,15 @@ void LayoutGraph::visitBranch(RegionBranchOpInterface op) {
         addFlows(block.getTerminator(), false);
 }
 
+/// A warp's rows and its accumulator, before and after.
+void LayoutGraph::visitMergeWarps(Operation *op) {
+  for (OpOperand &use : op->getOpOperands())
+    if (auto type = fragmentOf(use.get()))
+      need(use, type.getRank() == 2 ? Layout::Acc : Layout::Row);
+  for (Value result : op->getResults())
+    define(result, fragmentOf(result).getRank() == 2 ? Layout::Acc : Layout::Row);
+}
+
 void LayoutGraph::visit(Operation *op) {
   auto defineAll = [&](Layout layout) {
     for (Value result : op->getResults())
@@ -136,13 +145,7 @@ void LayoutGraph::visit(Operation *op) {
         if (splat.getFragment().getType().getRank() == 2) // scalars have no place in `lhs`
           defineAll(Layout::Acc);
       })
-      .Case([&](MergeWarpsOp merge) {
-        for (OpOperand &use : op->getOpOperands())
-          if (auto type = fragmentOf(use.get()))
-            need(use, type.getRank() == 2 ? Layout::Acc : Layout::Row);
-        for (Value result : op->getResults())
-          define(result, fragmentOf(result).getRank() == 2 ? Layout::Acc : Layout::Row);
-      })
+      .Case([&](MergeWarpsOp) { visitMergeWarps(op); })
       .Case([&](StageOp) { need(op, Layout::Acc); })
       .Case([&](StoreOp store) {
         if (store.getFragment().getType().getRank() == 2)

@@ -30,7 +30,7 @@ public:
   explicit LayoutGraph(func::FuncOp kernel) : kernel(kernel) {}
   void build();
   void solve();
-  /// Gives all values their types and inserts conversions; returns how many.
+  /// Gives all values their types and inserts conversions.
   LogicalResult materialize();
 
 private:
@@ -56,6 +56,7 @@ private:
   void flow(Operation *op, Value to);
   void visit(Operation *op);
   void visitElementwise(Operation *op);
+  void visitMergeWarps(Operation *op);
   void visitBranch(RegionBranchOpInterface op);
 
   Node &nodeOf(Value value) { return nodes[index.find(value)->second]; }

@@ -3,7 +3,6 @@ never memory that was not given."""
 
 import gc
 import os
-import random
 import threading
 import warnings
 
@@ -14,6 +13,7 @@ import pytest
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
 from attn.run import kernels  # noqa: E402
 from kernel_problem import DIM, KV_HEADS, LENGTHS, PAGES, Q_HEADS, Problem, spec  # noqa: E402
+from seeds import of_seeds  # noqa: E402
 
 ODD = [
     None, True, 0, -1, 1.5, 2**31, 2**63, 2**200, float("nan"), "", "q", b"bytes", [], [1], (), (1, 2), {}, {"q": 1},
@@ -63,21 +63,9 @@ def tensor(rng, good):
     return array
 
 
-def of_seeds(attempt):
-    """Attempts with 300 seeds: how many ended with an error. A failure names its seed."""
-    refused = 0
-    for seed in range(300):
-        try:
-            refused += attempt(random.Random(seed))
-        except BaseException as error:
-            error.add_note(f"seed {seed}")
-            raise
-    return refused
-
-
 def test_runs_with_anything(kernel):
     """Either results where they were wanted, or an error, which has written none."""
-    refused = of_seeds(lambda rng: run_with_anything(kernel, rng))
+    refused = of_seeds(300, lambda rng: run_with_anything(kernel, rng))
     assert 30 < refused < 270
 
 
@@ -114,7 +102,7 @@ def run_with_anything(kernel, rng):
 
 def test_plans_of_anything(kernel):
     """Either a plan that runs on the tensors it was made for, or an error."""
-    refused = of_seeds(lambda rng: plan_of_anything(kernel, rng))
+    refused = of_seeds(300, lambda rng: plan_of_anything(kernel, rng))
     assert 30 < refused < 300
 
 

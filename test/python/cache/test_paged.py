@@ -1,6 +1,5 @@
 """PagedCache against lists of tokens: whatever happens to sequences, attention sees what they hold."""
 
-import random
 from dataclasses import replace
 
 import attn
@@ -11,6 +10,7 @@ import pytest
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
 from attn.cache.state import CacheClass
 from paged_model import DIM, KV_HEADS, LAYERS, Q_HEADS, Model, draw, make, raw, spec  # noqa: E402
+from seeds import of_seeds  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -233,9 +233,12 @@ def test_forks_go_on_alone(kernel):
     model.check(kernel, [node, twin])
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_any_history(kernel, seed):
-    model, chance = Model(make(pages=40), seed), random.Random(seed)
+def test_any_history(kernel):
+    of_seeds(4, lambda chance: run_history(kernel, chance))
+
+
+def run_history(kernel, chance):
+    model = Model(make(pages=40), chance.randrange(1000))
     model.add()
     for _ in range(30):
         leaves = model.leaves()

@@ -1,0 +1,15 @@
+"""Random tests: many seeds are one test, whose failure names the seed that failed."""
+
+import random
+
+
+def of_seeds(count, attempt):
+    """attempt(random) for each of so many seeds: the sum of what the attempts return."""
+    total = 0
+    for seed in range(count):
+        try:
+            total += attempt(random.Random(seed)) or 0
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+    return total

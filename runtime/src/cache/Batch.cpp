@@ -7,7 +7,7 @@ namespace attn::rt {
 
 Status BatchBuilder::State::checkGivenBack(size_t c) {
   const CacheClass &info = cache->classOf(c);
-  for (const Seen &node : seen) {
+  for (const SeenNode &node : seen) {
     const Node &of = cache->at(node.slot);
     const int64_t begin = of.pos0 + int64_t{cache->sinkPages(of, c)} * cache->options.pageTokens;
     const int64_t end = begin + int64_t{of.runs[c].gap} * cache->options.pageTokens;
@@ -40,7 +40,7 @@ void BatchBuilder::State::push(const Instance &next, int32_t page) {
   instances.back().pagesEnd = pages.size();
 }
 
-void BatchBuilder::State::addNode(const Seen &node, size_t c) {
+void BatchBuilder::State::addNode(const SeenNode &node, size_t c) {
   const int32_t pageTokens = cache->options.pageTokens;
   const Node &of = cache->at(node.slot);
   const Run &run = of.runs[c];
@@ -55,7 +55,7 @@ void BatchBuilder::State::addNode(const Seen &node, size_t c) {
   }
 }
 
-void BatchBuilder::State::addDraft(const Seen &node, size_t c, int32_t page) {
+void BatchBuilder::State::addDraft(const SeenNode &node, size_t c, int32_t page) {
   const Node &of = cache->at(node.slot);
   const Draft &draft = *of.draft;
   const int32_t perPage = cache->options.pageTokens / page;
@@ -128,7 +128,7 @@ Status BatchBuilder::State::build(std::span<const RowGroup> rowGroups, CacheBatc
       return status;
     instances.clear();
     pages.clear();
-    for (const Seen &node : seen) {
+    for (const SeenNode &node : seen) {
       if (operand.nodes)
         addNode(node, c);
       if (operand.drafts && node.draftRow >= 0)

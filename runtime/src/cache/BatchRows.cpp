@@ -48,7 +48,7 @@ Status BatchBuilder::State::readGroups(std::span<const RowGroup> groups) {
   return {};
 }
 
-void BatchBuilder::State::addRows(const RowGroup &group, int32_t userRow, Seen &node, CacheBatch &out) {
+void BatchBuilder::State::addRows(const RowGroup &group, int32_t userRow, SeenNode &node, CacheBatch &out) {
   firstRow[static_cast<size_t>(entry(node.slot).group)] = static_cast<int32_t>(out.userRow.size());
   const Node &of = cache->at(node.slot);
   for (int32_t i = 0; i < group.rows; ++i) {
@@ -85,7 +85,7 @@ void BatchBuilder::State::numberRows(std::span<const RowGroup> groups, CacheBatc
               seen.back(), out);
     int32_t next = here.firstChild;
     while (next < 0 && !path.empty()) {
-      Seen &done = seen[path.back()];
+      SeenNode &done = seen[path.back()];
       done.last = rows();
       next = entry(done.slot).next;
       path.pop_back();

@@ -13,7 +13,7 @@
 namespace attn::rt {
 
 /// What the building needs to know of a node that rows see.
-struct Seen {
+struct SeenNode {
   int32_t slot;
   int32_t first, last;               ///< rows at or below it
   int32_t draftRow = -1;             ///< the row of its draft's first place, where the draft has rows
@@ -41,7 +41,7 @@ struct BatchBuilder::State {
   std::vector<Entry> entries;
   std::vector<int32_t> touched;
   std::vector<int32_t> userFirst; ///< by group
-  std::vector<Seen> seen;         ///< parents first
+  std::vector<SeenNode> seen;     ///< parents first
   std::vector<Instance> instances;
   std::vector<int32_t> pages;
 
@@ -55,10 +55,10 @@ struct BatchBuilder::State {
   Status readGroups(std::span<const RowGroup> groups);
   void see(int32_t slot);
   void numberRows(std::span<const RowGroup> groups, CacheBatch &out);
-  void addRows(const RowGroup &group, int32_t userRow, Seen &node, CacheBatch &out);
+  void addRows(const RowGroup &group, int32_t userRow, SeenNode &node, CacheBatch &out);
   Status checkGivenBack(size_t c);
-  void addNode(const Seen &node, size_t c);
-  void addDraft(const Seen &node, size_t c, int32_t page);
+  void addNode(const SeenNode &node, size_t c);
+  void addDraft(const SeenNode &node, size_t c, int32_t page);
   void push(const Instance &next, int32_t page);
   void writeOperand(size_t o, int32_t page, CacheBatch &out);
   Status build(std::span<const RowGroup> rowGroups, CacheBatch &out);

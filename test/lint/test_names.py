@@ -1,0 +1,46 @@
+"""No two types have one name: what is made of them, a std::vector's functions for one, is merged by name."""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SCOPES = re.compile(
+    r"namespace\s*(?P<space>[\w:]*)\s*\{|\b(?:struct|class|union|enum\s+class|enum)\s+(?P<type>\w[\w:]*)[^;{}()]*\{"
+    r"|(?P<open>\{)|(?P<close>\})"
+)
+STRINGS = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
+
+
+def types_of(text):
+    """Qualified names of the types that a file defines for others to link with: not those of anonymous namespaces,
+    and none in functions."""
+    scopes = []  # a name, or None: of an anonymous namespace or of no type
+    for match in SCOPES.finditer(STRINGS.sub("", text)):
+        if match["close"]:
+            if scopes:
+                scopes.pop()
+        elif match["open"]:
+            scopes.append(None)
+        else:
+            name = match["type"] or match["space"] or None
+            if match["type"] and None not in scopes:
+                yield "::".join([*scopes, name])
+            scopes.append(name)
+
+
+def test_types_are_found():
+    text = """namespace a::b { struct S { enum class E { x }; }; namespace { struct T {}; } /* { */ void f() { struct U {}; } }
+              namespace a { struct b::V : W { const char *x = "}"; }; class X; }"""
+    assert list(types_of(text)) == ["a::b::S", "a::b::S::E", "a::b::V"]
+
+
+def test_types_have_names_of_their_own():
+    files = defaultdict(set)
+    for room in ("runtime", "include", "lib", "tools"):
+        for file in sorted((ROOT / room).rglob("*")):
+            if file.suffix in (".h", ".cpp", ".cc"):
+                for name in types_of(file.read_text()):
+                    files[name].add(str(file.relative_to(ROOT)))
+    assert len(files) > 300
+    assert not {name: places for name, places in files.items() if len(places) > 1}

@@ -8,6 +8,8 @@ import sys
 import warnings
 from dataclasses import dataclass, field
 
+from gpu_codes import CodedTensors
+from gpu_quantized import BASELINE, PEER, QuantizedPoint
 from gpu_tensors import Tensors, difference
 from peers import Side, backend, makers
 from report import BUILD
@@ -77,12 +79,17 @@ def attn_side(torch, tensors):
     return Side(run, lambda: tensors.by_sequence(out) if by_sequence else out[None], record), about
 
 
+def attn_plain(torch, tensors):
+    """Ours over the same numbers in bf16."""
+    return attn_side(torch, tensors.plain)[0]
+
+
 class Contest:
     """Called with a point and the names of its peers, measures them and, unless told otherwise, ours."""
 
     def __init__(self, torch, timer, device="cuda"):
         self.torch, self.timer, self.device = torch, timer, device
-        self.makers = makers()
+        self.makers = {**makers(), BASELINE: attn_plain}
 
     def __call__(self, point, names, ours=True):
         with self.torch.no_grad():
@@ -92,7 +99,8 @@ class Contest:
         return measured
 
     def measure(self, point, names, ours):
-        measured, tensors = Measured(), Tensors(self.torch, point, self.device)
+        kind = CodedTensors if isinstance(point, QuantizedPoint) else Tensors
+        measured, tensors = Measured(), kind(self.torch, point, self.device)
         sides = {}
         if ours:
             sides["attn"], measured.about = attn_side(self.torch, tensors)
@@ -131,9 +139,10 @@ class Contest:
             attempt(f"{name}, heads expanded", backend(name, expand=True))
 
     def judge(self, point, tensors, sides, measured):
-        """Whether attn is right, by the first peer or by rows of the definition."""
+        """Whether attn is right, by the first peer or by rows of the definition; over codes by the latter: peers are
+        attn itself, and rounded."""
         found = sides["attn"].result()
-        judges = [name for name in sides if name != "attn"]
+        judges = [name for name in sides if name not in ("attn", BASELINE, PEER)]
         if judges:
             measured.judge = judges[0]
             measured.difference = max(

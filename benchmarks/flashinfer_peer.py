@@ -1,7 +1,7 @@
 """FlashInfer for the same attention, where it is installed (it compiles its kernels with nvcc on first use).
 
 Decoding is its paged wrapper with tensor cores, which is what it advises for grouped heads, over the very pages that
-attn reads. Prefill is its wrapper for ragged sequences, on Hopper its FlashAttention-3, and for one sequence also the
+attn reads; over pages of e4m3 beside attn over codes. Prefill is its wrapper for ragged sequences, on Hopper its FlashAttention-3, and for one sequence also the
 call that is made for that. Planning is not timed, ours is not either.
 """
 
@@ -21,27 +21,27 @@ def output(torch, tensors):
     return out, lambda: tensors.by_sequence(out)
 
 
-def decode(flashinfer, torch, tensors):
-    """A function that decodes one row of each sequence, and its result."""
-    problem, tokens = tensors.point.problem, tensors.lengths[0]
-    batch, per_sequence = tensors.table.shape
-    page = tensors.pages[0].shape[1]
+def decode(flashinfer, torch, tensors, pages):
+    """A function that decodes one row of each sequence over pages of keys and values, and its result."""
+    problem, page = tensors.point.problem, pages[0].shape[1]
+    counts = [-(-tokens // page) for tokens in tensors.lengths]
+    last = [tokens - (count - 1) * page for tokens, count in zip(tensors.lengths, counts, strict=True)]
     wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
         workspace(torch, tensors), "NHD", use_tensor_cores=True
     )
     wrapper.plan(
-        torch.arange(batch + 1, dtype=torch.int32) * per_sequence,
-        tensors.table.flatten(),
-        torch.full((batch,), tokens - (per_sequence - 1) * page, dtype=torch.int32),
+        torch.tensor(tensors.starts(counts), dtype=torch.int32),
+        tensors.table[tensors.table >= 0],
+        torch.tensor(last, dtype=torch.int32),
         problem.q_heads,
         problem.kv_heads,
         problem.dim,
         page,
         q_data_type=tensors.q.dtype,
-        kv_data_type=tensors.k.dtype,
+        kv_data_type=pages[0].dtype,
     )
     out, result = output(torch, tensors)
-    return lambda: wrapper.run(tensors.q, tensors.pages, out=out), result
+    return lambda: wrapper.run(tensors.q, pages, out=out), result
 
 
 def prefill(flashinfer, torch, tensors, causal):

@@ -9,6 +9,7 @@ from gpu_cache import CachePoint, cache_line, measure_cache
 from gpu_comparisons import Comparison, compare, comparison_line
 from gpu_points import PLAIN, bars
 from gpu_python import PythonPoint, measure_python, python_line, start
+from gpu_quantized import QuantizedPoint, measure_quantized, quantized_line
 from report import attn_run
 
 RUN_SECONDS = 300  # the longest that one attn-run may take
@@ -25,7 +26,7 @@ class Clock:
     def work(point):
         """Seconds where nothing is known yet: compiling for attn and a peer, and the seconds that are sustained;
         making and comparing tensors; computing it about 40 times."""
-        if isinstance(point, (Comparison, CachePoint, PythonPoint)):
+        if isinstance(point, (Comparison, CachePoint, PythonPoint, QuantizedPoint)):
             return point.seconds()
         gigabytes = (point.kv_bytes() + 4 * point.query_bytes()) / 1e9
         return (4 if point.part == "batches" else 6) + gigabytes + 40 * point.flops() / 400e12
@@ -70,6 +71,8 @@ class Bench:
             return measure_cache(point, self)
         if isinstance(point, PythonPoint):
             return measure_python(point, self)
+        if isinstance(point, QuantizedPoint):
+            return measure_quantized(point, self)
         problem = point.problem
         measured = self.contest(point, peer_names(point))
         times, sustained = dict(measured.alone), measured.sustained
@@ -134,6 +137,8 @@ def line(row):
         return cache_line(row)
     if row["part"] == "python":
         return python_line(row)
+    if row["part"] == "quantized":
+        return quantized_line(row)
     ours = row["attn"]
     predicted = f"{ours['predicted_ms']:9.3f}" if ours["predicted_ms"] else f"{'-':>9}"
     how = ours["kernel"].rpartition("_")[2] if row["part"] == "decode" else ours["schedule"]
@@ -170,6 +175,10 @@ def heading(point):
         return "ms, bytes read and written per second, and as a share of what the GPU copies"
     if isinstance(point, PythonPoint):
         return "from import to the first result, ms of a run, and FlexAttention's; x: its time over attn's"
+    if isinstance(point, QuantizedPoint):
+        return (
+            "ms, bytes of codes and metadata per second; x: times as fast as bf16, beside the ratio of bytes"
+        )
     return "attn, predicted by its cost model, and peers in ms, alone and sustained; x: the best peer's time over attn's"
 
 

@@ -10,6 +10,7 @@ from gpu_batches import batch_bars, batch_points
 from gpu_cache import cache_points
 from gpu_comparisons import COMPARISONS, comparison_bars
 from gpu_python import python_bars, python_points
+from gpu_quantized import quantized_bars, quantized_points
 from report import Problem
 
 HEADS = ((64, 8), (32, 8))
@@ -184,6 +185,7 @@ PARTS = {
     "batches": batch_points,
     "features": feature_points,
     "decode": decode_points,
+    "quantized": quantized_points,
     **COMPARISONS,
     "cache": cache_points,
     "python": python_points,
@@ -204,6 +206,8 @@ def bars(row, session):
         return comparison_bars(row)
     if row["part"] == "python":
         return python_bars(row)
+    if row["part"] == "quantized":
+        return quantized_bars(row)
     if row["part"] == "batches":
         return batch_bars(row)
     if row["part"] == "prefill":

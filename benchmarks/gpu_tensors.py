@@ -12,37 +12,44 @@ from gpu_points import region
 from report import SOFTCAP
 
 
-def paged(torch, tokens, page):
-    """[batch, tokens, heads, dim] as pages [pages, page, heads, dim] in the order of a random permutation, and where
-    each of them went [batch, pages of a sequence]."""
-    batch, length, heads, dim = tokens.shape
-    per_sequence = -(-length // page)
-    padded = torch.nn.functional.pad(tokens, (0, 0, 0, 0, 0, per_sequence * page - length))
-    pages = padded.reshape(batch * per_sequence, page, heads, dim)
-    generator = torch.Generator(device=tokens.device).manual_seed(1)
-    place = torch.randperm(len(pages), generator=generator, device=tokens.device)
-    pool = torch.empty_like(pages)
-    pool[place] = pages
-    return pool, place.int().view(batch, per_sequence)
+def paged(torch, sequences, page):
+    """Sequences [tokens, heads, ...] as pages [pages, page, heads, ...] in the order of a random permutation, and where
+    each of them went [batch, pages of a sequence], -1 behind those of shorter ones."""
+    counts = [-(-len(tokens) // page) for tokens in sequences]
+    first = sequences[0]
+    generator = torch.Generator(device=first.device).manual_seed(1)
+    place = torch.randperm(sum(counts), generator=generator, device=first.device)
+    pool = first.new_zeros(sum(counts), page, *first.shape[1:])
+    for tokens, mine in zip(sequences, place.split(counts), strict=True):
+        whole = len(tokens) // page
+        pool[mine[:whole]] = tokens[: whole * page].unflatten(0, (whole, page))
+        if whole < len(mine):
+            pool[mine[-1], : len(tokens) - whole * page] = tokens[whole * page :]
+    return pool, torch.nn.utils.rnn.pad_sequence(place.int().split(counts), True, -1)
 
 
 class Tensors:
     """q [rows, q_heads, dim], k and v [tokens, kv_heads, dim], all sequences together, and what a store adds."""
 
-    def __init__(self, torch, point, device="cuda"):
+    def __init__(self, torch, point, device="cuda", numbers=None):
+        """`numbers`: k and v, where they are not drawn."""
         self.torch, self.point, self.device = torch, point, device
         problem, self.lengths = point.problem, point.lengths
         self.rows = [point.rows or tokens for tokens in self.lengths]
         self.q = self.random(sum(self.rows), problem.q_heads, problem.dim)
-        self.k = self.random(sum(self.lengths), problem.kv_heads, problem.dim)
-        self.v = self.random(sum(self.lengths), problem.kv_heads, problem.value_dim)
+        self.k, self.v = numbers or (
+            self.random(sum(self.lengths), problem.kv_heads, dim) for dim in (problem.dim, problem.value_dim)
+        )
         self.sink_logits = torch.randn(problem.q_heads, device=device) if problem.sinks else None
         self.table = self.pages = None
         if page := re.fullmatch(r"paged<(\d+)>", problem.store):
-            (k_pages, self.table), (v_pages, _) = (
-                paged(torch, self.by_sequence(x), int(page[1])) for x in (self.k, self.v)
-            )
-            self.pages = k_pages, v_pages
+            self.make_pages(int(page[1]))
+
+    def make_pages(self, page):
+        (k_pages, self.table), (v_pages, _) = (
+            paged(self.torch, self.sequences(x), page) for x in (self.k, self.v)
+        )
+        self.pages = k_pages, v_pages
 
     def random(self, *shape):
         return self.torch.randn(shape, dtype=self.torch.bfloat16, device=self.device)
@@ -50,6 +57,10 @@ class Tensors:
     def by_sequence(self, tensor):
         """[batch, tokens, heads, dim], where all sequences are as long."""
         return tensor.view(len(self.lengths), -1, *tensor.shape[1:])
+
+    def sequences(self, tensor):
+        """A view [tokens, heads, ...] of each."""
+        return tensor.split(list(self.lengths))
 
     def heads_first(self):
         """Views [batch, heads, tokens, dim] of q, k and v."""
@@ -68,11 +79,14 @@ class Tensors:
             else tuple(map(self.by_sequence, (self.k, self.v)))
         )
 
+    def names(self):
+        """Of the operands."""
+        return ("kv.k_pages", "kv.v_pages") if self.pages else ("kv.k", "kv.v")
+
     def batch(self):
         """What attn plans from."""
-        names = ("kv.k_pages", "kv.v_pages") if self.pages else ("kv.k", "kv.v")
         given = {"q": self.q, "q_start": self.starts(self.rows), "kv.lengths": list(self.lengths)}
-        given |= dict(zip(names, self.operands(), strict=True))
+        given |= dict(zip(self.names(), self.operands(), strict=True))
         if self.pages:
             given["kv.block_table"] = self.table.cpu()
         if self.point.problem.store == "packed":

@@ -123,8 +123,13 @@ def flash4(torch, tensors):
 def flashinfer(torch, tensors):
     library = installed("flashinfer")
     if tensors.rows[0] == 1:
-        return Side(*flashinfer_peer.decode(library, torch, tensors))
+        return Side(*flashinfer_peer.decode(library, torch, tensors, tensors.pages))
     return Side(*flashinfer_peer.prefill(library, torch, tensors, is_causal(tensors)))
+
+
+def flashinfer_fp8(torch, tensors):
+    """FlashInfer's decoding of e4m3 without scales."""
+    return Side(*flashinfer_peer.decode(installed("flashinfer"), torch, tensors, tensors.fp8()))
 
 
 def flashinfer_single(torch, tensors):
@@ -141,6 +146,7 @@ def makers():
         "flash": backend("flash"),
         "flex": Flex(),
         "flashinfer": flashinfer,
+        "flashinfer, fp8": flashinfer_fp8,
         "flashinfer, single": flashinfer_single,
         "flash4": flash4,
     }

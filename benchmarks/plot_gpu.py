@@ -8,6 +8,7 @@ from gpu_batches import SUSTAINED_LEAST
 from gpu_comparisons import COMPARISONS
 from gpu_points import DECODE_SHARE, PLAIN, slowdown_bar
 from gpu_results import read, refuse
+from plot_quantized import draw_quantized
 
 COLOURS = {
     "attn": "#d62728",
@@ -233,14 +234,16 @@ def draw(sessions, rows, path):
     decode = [r for r in rows if r["part"] == "decode"]
     cache = [r for r in rows if r["part"] == "cache"]
     python = [r for r in rows if r["part"] == "python"]
+    quantized = [r for r in rows if r["part"] == "quantized"]
     compared = [part for name in COMPARISONS if (part := [r for r in rows if r["part"] == name])]
     others = [
         lambda axes: draw_features(axes, features),
         lambda axes: draw_decode(axes, decode, sessions),
         lambda axes: draw_cache(axes, cache, sessions),
         lambda axes: draw_python(axes, python),
+        lambda axes: draw_quantized(axes, quantized),
     ]
-    there = [bool(features), bool(decode), bool(cache), bool(python)]
+    there = [features, decode, cache, python, quantized]
     others = [panel for panel, some in zip(others, there, strict=True) if some]
     lines = [others[i : i + 2] for i in range(0, len(others), 2)]
     batches = [r for r in rows if r["part"] == "batches"]

@@ -15,6 +15,7 @@ import argparse
 import math
 import statistics
 import sys
+from pathlib import Path
 
 from report import BUILD, write_report
 
@@ -208,7 +209,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5, help="models to train, of which the median counts")
     parser.add_argument("--errors", action="store_true", help="the errors of outputs, without training")
-    parser.add_argument("--json", help="where to write the numbers")
+    parser.add_argument("--json", type=Path, help="where to write the numbers")
     args = parser.parse_args()
 
     rows = []

@@ -87,7 +87,7 @@ class PagedWrapper:
             mine = self.places[self.starts[i] : self.starts[i + 1]].long()
             k, v = (x[mine].flatten(0, 1)[: (len(mine) - 1) * x.shape[1] + self.last[i]] for x in pages)
             assert (len(row), k.shape[1]) == self.heads
-            out[i] = single(row[None], k, v, False)[0]
+            out[i] = single(row[None], k.to(row.dtype), v.to(row.dtype), False)[0]
         return out
 
 

@@ -1,0 +1,77 @@
+"""Keys and values as codes: the tensors of a point of `bench gpu quantized`.
+
+Codes and metadata are drawn, and the numbers that they stand for are what the bf16 side and FlashInfer get: all sides
+compute the same attention. Pages of all lie in the order of the same permutation.
+"""
+
+from gpu_tensors import Tensors, paged
+
+CHUNK = 1 << 14  # tokens that are decoded at a time
+
+
+def draw_codes(torch, coding, tokens, heads, dim, device):
+    """Codes [tokens, heads, ...] and metadata, by line [tokens, heads, ...] where each line has some, of numbers whose
+    standard deviation is about 1."""
+    if coding.group is None:
+        shape = {"tensor": (1,), "head": (heads,), "token": (tokens, heads)}[coding.per]
+        codes = torch.empty(tokens, heads, dim, dtype=torch.float8_e4m3fn, device=device)
+        for part in codes.split(CHUNK):
+            part.copy_(64 * torch.randn(part.shape, device=device))
+        return codes, (0.8 + 0.4 * torch.rand(shape, device=device)) / 64
+    codes = torch.randint(256, (tokens, heads, dim * coding.bits // 8), dtype=torch.uint8, device=device)
+    levels, groups = (1 << coding.bits) - 1, dim // coding.group
+    scales = (0.8 + 0.4 * torch.rand(tokens, heads, groups, device=device)) * 12**0.5 / levels
+    return codes, torch.stack([scales, -scales * levels / 2], dim=-1).half()
+
+
+def decode_codes(torch, coding, codes, meta):
+    """What they stand for, in bf16."""
+    if coding.group is None:
+        scales = meta.expand(codes.shape[:-1]) if coding.per != "token" else meta
+        parts = zip(codes.split(CHUNK), scales.split(CHUNK), strict=True)
+        return torch.cat([(code.float() * scale[..., None]).bfloat16() for code, scale in parts])
+    shifts = torch.arange(0, 8, coding.bits, dtype=torch.uint8, device=codes.device)
+    found = []
+    for code, pairs in zip(codes.split(CHUNK), meta.float().split(CHUNK), strict=True):
+        whole = (code[..., None] >> shifts & (1 << coding.bits) - 1).flatten(-2)
+        grouped = whole.float().unflatten(-1, (-1, coding.group))
+        found.append((grouped * pairs[..., :1] + pairs[..., 1:]).flatten(-2).bfloat16())
+    return torch.cat(found)
+
+
+class CodedTensors(Tensors):
+    """q, codes in pages, and their metadata; `plain` are the same keys and values in bf16."""
+
+    def __init__(self, torch, point, device="cuda"):
+        self.codings = (point.format.key, point.format.value)
+        sizes = sum(point.lengths), point.kv_heads, point.dim, device
+        self.coded = [draw_codes(torch, coding, *sizes) for coding in self.codings]
+        numbers = [
+            decode_codes(torch, coding, *drawn)
+            for coding, drawn in zip(self.codings, self.coded, strict=True)
+        ]
+        self.plain = Tensors(torch, point.plain(), device, numbers)
+        super().__init__(torch, point, device, numbers)
+        self.q = self.plain.q
+
+    def make_pages(self, page):
+        """Codes of keys and values, then their metadata: in pages that of a head lies together."""
+        codes, metas = [], []
+        for coding, (code, meta) in zip(self.codings, self.coded, strict=True):
+            pool, self.table = paged(self.torch, self.sequences(code.view(self.torch.uint8)), page)
+            codes.append(pool.view(code.dtype))
+            if coding.line_bytes(self.point.dim):
+                meta = paged(self.torch, self.sequences(meta), page)[0].transpose(1, 2).contiguous()
+            metas.append(meta)
+        self.pages = (*codes, *metas)
+        del self.coded
+
+    def names(self):
+        metas = [
+            f"kv.{part}_{'meta' if c.group else 'scales'}" for part, c in zip("kv", self.codings, strict=True)
+        ]
+        return ("kv.k_pages", "kv.v_pages", *metas)
+
+    def fp8(self):
+        """Pages of e4m3, as FlashInfer reads them, where numbers are about 1."""
+        return tuple(x.to(self.torch.float8_e4m3fn) for x in self.plain.pages)

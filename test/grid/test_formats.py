@@ -146,10 +146,24 @@ def test_formats(runs, point):
 
 @pytest.mark.skipif(DEVICE != "host", reason="counters exist on the host device only")
 @pytest.mark.parametrize("store", ["paged<16>", "dense"])
-@pytest.mark.parametrize("pair", ["e4m3-head/e4m3-head", "i8G/i8G", "i8G/i4G", "i4G/i2G"])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        *("e4m3-head/e4m3-head", "e4m3-token/i8G", "i8G/i8G", "i8G/i4G", "i4G/i2G"),
+        *(
+            f"{key} {group}/{value} {group}"
+            for key, value in (("i8", "i8"), ("i8", "i4"), ("i4", "i2"))
+            for group in (16, 32, 64)
+        ),
+    ],
+)
 def test_bytes_are_those_of_codes(folder, store, pair):
-    """The floor counts the bits of codes and the metadata, and no more is moved; loads of codes hit all banks."""
-    key, value = (codes(name, 128) for name in pair.split("/"))
+    """The floor counts the bits of codes and the metadata, and no more is moved; loads of codes, of queries in their
+    order and what warps exchange hit all banks."""
+    key, value = (
+        f"!attn.codes<{', per = '.join(name.split())}>" if " " in name else codes(name, 128)
+        for name in pair.split("/")
+    )
     file = folder / "budget.mlir"
     file.write_text(Problem(8, 2, store=store, key=key, value=value).text())
     status, report, errors = attn_run(

@@ -74,11 +74,11 @@ void Exchange::publishBlocks() {
                           16);
 }
 
-/// Lanes of a quad store parts of one row whose numbers differ by eights, two quads those of neighbouring
-/// rows; where rows are read, four quads meet.
+/// Lanes of a quad store parts of one row whose numbers differ by twos, fours or eights, as spans are long,
+/// two quads those of neighbouring rows; where rows are read, four quads meet.
 Value Exchange::placeInRow(Value chunk) {
   Value row = e.lanes.group;
-  Value move = e.bxor(e.band(e.shr(chunk, 3), 3), e.bxor(e.mul(e.band(row, 1), 4), e.band(row, 2)));
+  Value move = e.bxor(e.band(e.shr(chunk, 3), 7), e.bxor(e.mul(e.band(row, 1), 7), e.band(row, 2)));
   return e.mul(e.bxor(chunk, move), 16);
 }
 

@@ -173,14 +173,14 @@ RUN_ON_DRIVER = (
     + """
 import ctypes, json, sys, timeit, torch
 from attn import _attn
-from attn.memory import devices, slots
+from attn.memory import devices, views
 devices._devices["cuda:0"] = _attn.Device.cuda(0, library=sys.argv[1])
-look = slots._look_torch
-def look_on_gpu(tensor):
-    address, (dtype, shape, strides, _, written, gradient) = look(tensor)
+view_torch = views._view_torch
+def view_on_gpu(tensor):
+    address, (dtype, shape, strides, _, written, gradient) = view_torch(tensor)
     return address, (dtype, shape, strides, gpu, written, gradient)
 gpu = torch.device("cuda:0")
-slots._lookers[torch.Tensor] = look_on_gpu
+views._viewers[torch.Tensor] = view_on_gpu
 kernel = attn.compile(decode, device="cuda:0")
 q, k, v = (torch.zeros(8, 32, 128, dtype=torch.bfloat16), *torch.zeros(2, 64, 16, 8, 128, dtype=torch.bfloat16))
 tables = {"kv.lengths": [100] * 8, "kv.block_table": [[*range(7)]] * 8}

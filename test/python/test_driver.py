@@ -21,7 +21,7 @@ import attn
 from attn import _attn
 from attn.cache import pages
 from attn.compiler import requests
-from attn.memory import devices, slots
+from attn.memory import devices, views
 
 fake = ctypes.CDLL(sys.argv[2])
 fake.fakeCudaStream.restype = ctypes.c_void_p
@@ -37,7 +37,7 @@ def look(tensor):
 def zeros(*shape, dtype=numpy.float16):
     return numpy.zeros(shape, dtype).view(OnGpu)
 
-slots._lookers[OnGpu] = look
+views._viewers[OnGpu] = look
 pages._memory = lambda sizes, *_: zeros(*sizes)
 spec = attn.Spec(q_heads=4, kv_heads=2, head_dim=64, dtype="float16", kv=[attn.Paged()], see=attn.causal())
 kernel = attn.compile(spec, device="cuda:0")

@@ -70,7 +70,7 @@ class CacheChange:
         heads = self._heads(first, layers, classes)
         moves = []
         for index, of_class in enumerate(heads):
-            looks = []
+            views = []
             for name, tensor, dim in (("k", k, cache.head_dim), ("v", v, cache.value_dim)):
                 sizes = (*front, self.rows, cache.kv_heads, dim)
                 shape = cache._runs[index][0].shape
@@ -79,7 +79,7 @@ class CacheChange:
                     tensor = take_heads(name, tensor, of_class, len(front) + 1)
                     keep.append(tensor)
                     found = look_rows(name, tensor, (*sizes[:-2], len(of_class), dim), shape, number, keep)
-                looks.append(found)
+                views.append(found)
             for run in cache._runs[index]:
                 begin, end = max(first, run.first), min(first + layers, run.first + run.layers)
                 if begin < end:
@@ -90,7 +90,7 @@ class CacheChange:
                             index,
                             begin,
                             end - begin,
-                            [(at[0] + n, at[1]) for at, n in zip(looks, size, strict=True)],
+                            [(at[0] + n, at[1]) for at, n in zip(views, size, strict=True)],
                         )
                     )
         for run, index, begin, count, rows in moves:

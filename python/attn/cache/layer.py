@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import PlanError, TensorError
-from ..memory.slots import NOTHING, Look
+from ..memory.views import NOTHING, View
 from ..run.plan import Plan
 from .batch import CacheBatch
 from .pages import Run
@@ -19,7 +19,7 @@ class CacheLayer:
         self.cache: Any = cache
         """The PagedCache that made it."""
         self.index = index
-        self._found: dict[tuple, list[Look]] = {}
+        self._found: dict[tuple, list[View]] = {}
 
     def _run(self, head_class: int) -> Run:
         return next(run for run in reversed(self.cache._runs[head_class]) if run.first <= self.index)
@@ -51,7 +51,7 @@ class CacheLayer:
         run = self._run(head_class)
         return {name: tensor[self.index - run.first] for name, tensor in run.tensors.items()}
 
-    def _looks(self, plan: Plan) -> list[Look]:
+    def _views(self, plan: Plan) -> list[View]:
         """Keys, values and their metadata, of each operand of the plan's kernel."""
         batch = plan.batch
         if type(batch) is not CacheBatch or batch.cache is not self.cache:
@@ -69,7 +69,7 @@ class CacheLayer:
                 for of_part in (
                     (NOTHING,) * len(parts)
                     if operand is None
-                    else self._run(operand[0]).looks_at(self.index, operand[3])
+                    else self._run(operand[0]).views_at(self.index, operand[3])
                 )
             ]
         return found

@@ -18,9 +18,9 @@ from ..compiler.artifacts import load_native
 from ..compiler.requests import form_of, request_for
 from ..errors import DeviceError, PlanError, TensorError
 from ..memory.devices import failed, get_device
-from ..memory.dtypes import DTYPES, numpy_name, short_name
+from ..memory.dtypes import DTYPES, numpy_name, short_name, torch_dtype
 from ..memory.formats import describe_store
-from ..memory.slots import Look, Slot, check, look
+from ..memory.views import Binding, View, check, view_of
 from .operations import Shape, append_text, move_text
 
 
@@ -52,7 +52,7 @@ class Run:
             if "pages" not in dims:  # scales that the caller gives
                 self.tensors[name][:] = 1
         self.k, self.v = list(self.tensors.values())[:2]
-        self.looks = {name: look(name, tensor, 0, []) for name, tensor in self.tensors.items()}
+        self.views = {name: view_of(name, tensor, 0, []) for name, tensor in self.tensors.items()}
         itemsize = DTYPES[shape.dtype][1]
         self.row_bytes = (heads * shape.key_dim * itemsize, heads * shape.value_dim * itemsize)
         """Of a new token's keys and values."""
@@ -77,10 +77,10 @@ class Run:
             self._status.copy_out(count)
         return int(count[0])
 
-    def looks_at(self, layer: int, page: int) -> tuple[Look, ...]:
+    def views_at(self, layer: int, page: int) -> tuple[View, ...]:
         """The pages of a layer, as a kernel binds them that counts in pages of `page` tokens."""
         found = []
-        for name, (address, _) in self.looks.items():
+        for name, (address, _) in self.views.items():
             dtype, sizes = self._kinds[name]
             if page != self.shape.page_size:  # of 16-bit tokens
                 pages, tokens, *rest = sizes
@@ -99,7 +99,7 @@ class Run:
         rows: tuple | None,
         stream: int,
     ) -> None:
-        """Executes the class's part of a movement in some of the layers. `rows`: looks at the new keys and values,
+        """Executes the class's part of a movement in some of the layers. `rows`: views of the new keys and values,
         [layers, rows, heads, dim]."""
         if self.heads == 0:
             return
@@ -112,12 +112,12 @@ class Run:
             raise failed(failure, PlanError) from None
 
     def _copy(self, movement, head_class, layer, layers, rows) -> None:
-        for part, name in enumerate(self.looks):
+        for part, name in enumerate(self.views):
             token, step = self.row_bytes[part], self.layer_bytes[name]
             movement.execute(
                 head_class=head_class,
                 page_tokens=self.shape.page_size,
-                address=self.looks[name][0] + (layer - self.first) * step,
+                address=self.views[name][0] + (layer - self.first) * step,
                 nbytes=layers * step,
                 token_bytes=token,
                 layers=layers,
@@ -172,7 +172,7 @@ class _Mover:
     def _addresses(self) -> dict[str, int]:
         """Where the layers' tensors begin, and how far apart they lie."""
         found = {}
-        for name, (address, _) in self.run.looks.items():
+        for name, (address, _) in self.run.views.items():
             letter, _, rest = name.partition("_")
             part = letter if rest == "pages" else f"{letter}_meta"
             step = self.run.layer_bytes[name]
@@ -187,11 +187,11 @@ def _cache_kernel(text: str, device: str) -> _attn.Kernel:
 
 
 def _memory(sizes: tuple[int, ...], dtype: str, device: str, torch: object) -> object:
-    name, itemsize = DTYPES[dtype]
+    itemsize = DTYPES[dtype][1]
     if torch is not None:
         place = "cpu" if device == "host" else device
         try:
-            return torch.empty(sizes, dtype=getattr(torch, name), device=place)
+            return torch.empty(sizes, dtype=torch_dtype(torch, dtype), device=place)
         except (RuntimeError, TypeError, OverflowError) as error:
             raise _too_large(sizes, itemsize, place, error) from None
     if device != "host":
@@ -232,10 +232,10 @@ def _bfloat16() -> type:
 
 def look_rows(
     name: str, tensor: object, sizes: tuple[int, ...], shape: Shape, stream: int, keep: list
-) -> Look:
+) -> View:
     """New keys or values, checked: contiguous, of this shape, of the cache's dtype and device."""
-    address, signature = look(name, tensor, stream, keep)
-    check(Slot(name, shape.dtype, sizes), signature, {}, shape.device)
+    address, signature = view_of(name, tensor, stream, keep)
+    check(Binding(name, shape.dtype, sizes), signature, {}, shape.device)
     return address, signature
 
 

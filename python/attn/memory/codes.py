@@ -10,7 +10,7 @@ import numpy
 from .. import _attn
 from ..errors import SpecError, TensorError, expected
 from .devices import failed
-from .dtypes import DTYPES, is_dtype, numpy_name, short_name
+from .dtypes import DTYPES, is_dtype, numpy_name, short_name, torch_dtype
 from .formats import NAMES, Description, Format, describe_store, read_format
 from .tensors import as_numpy, from_bfloat16_bits
 
@@ -140,4 +140,4 @@ def _like(given: Any, array: numpy.ndarray, found: Description | None = None) ->
         return array
     tensor = torch.from_numpy(array)
     dtype = found.tensors[0][1] if found else ""
-    return tensor.view(getattr(torch, DTYPES[dtype][0])) if dtype.startswith("f8") else tensor
+    return tensor.view(torch_dtype(torch, dtype)) if dtype.startswith("f8") else tensor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 from ..errors import Error, SpecError, closest, expected
 
@@ -59,6 +60,12 @@ def is_dtype(found: str | None, wanted: str) -> bool:
 def numpy_name(dtype: str) -> str:
     """NumPy's name of a dtype, or of its bits."""
     return DTYPES[_BITS.get(dtype, dtype)][0]
+
+
+def torch_dtype(torch: Any, dtype: str) -> Any:
+    """PyTorch's dtype of a name, or where it has none that of its bits."""
+    found = getattr(torch, DTYPES[dtype][0], None)
+    return getattr(torch, numpy_name(dtype)) if found is None else found
 
 
 def storage_name(argument: str, dtype: object, kind: type[Error] = SpecError) -> str:

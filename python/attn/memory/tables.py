@@ -9,18 +9,18 @@ import numpy
 
 from ..errors import PlanError, closest, expected, given
 from .dtypes import is_dtype, short_name
-from .slots import Slot
+from .views import Binding
 
 _SUFFIXES = ("lengths", "pos0", "rows", "block_table", "start")
 _INT32 = numpy.iinfo(numpy.int32)
 
 
 def describe(
-    taken: Mapping[str, Slot], manifest: dict, tensors: Mapping[str, object]
+    taken: Mapping[str, Binding], manifest: dict, tensors: Mapping[str, object]
 ) -> tuple[dict[str, tuple], dict[str, int], tuple[int, ...]]:
     """What Kernel.batch of the extension takes; the sizes of dimensions that have names; the heads' classes. `taken`:
-    what the description takes and gives (slots.py), whether kernels read it or not."""
-    data = {name: slot for name, slot in taken.items() if not slot.written and name != "slot_heads"}
+    what the description takes and gives (views.py), whether kernels read it or not."""
+    data = {name: binding for name, binding in taken.items() if not binding.written and name != "slot_heads"}
     operands = [argument["name"] for argument in manifest["arguments"] if argument["role"] == "kv"]
     tables = ["q_start", "q_pos"] + [f"{name}.{suffix}" for name in operands for suffix in _SUFFIXES]
     tables += [argument["name"] for argument in manifest["arguments"] if argument["role"] == "classes"]

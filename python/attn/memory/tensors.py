@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from ..errors import TensorError, given
-from .dtypes import DTYPES, short_name
+from .dtypes import DTYPES, short_name, torch_dtype
 
 
 def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
@@ -18,7 +18,7 @@ def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
     arrays of other libraries that lie in CPU memory it is NumPy's. Errors: TensorError."""
     if _is_torch(like):
         torch = sys.modules["torch"]
-        return torch.empty(shape, dtype=getattr(torch, DTYPES[dtype][0]), device=like.device)
+        return torch.empty(shape, dtype=torch_dtype(torch, dtype), device=like.device)
     import numpy
 
     device = getattr(like, "__dlpack_device__", lambda: (1, 0))()[0]

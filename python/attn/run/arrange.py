@@ -10,7 +10,7 @@ import numpy
 from ..describe.stores import Dense, Packed, Store
 from ..errors import TensorError, expected
 from ..memory.layouts import Form, forms, swapped
-from ..memory.slots import Seen
+from ..memory.views import Strided
 
 _TOKEN_MAJOR, _HEAD_MAJOR = "[batch, seq, heads, dim]", "[batch, heads, seq, dim]"
 
@@ -34,7 +34,14 @@ class Arrangement:
 
 
 def arrange(
-    q: Seen, k: Seen, v: Seen, layout: str, tables: tuple, *, of_heads: str = "", of_positions: str = ""
+    q: Strided,
+    k: Strided,
+    v: Strided,
+    layout: str,
+    tables: tuple,
+    *,
+    of_heads: str = "",
+    of_positions: str = "",
 ) -> Arrangement:
     """`of_heads` says what, if anything, needs to know the head, `of_positions` what needs positions as they are."""
     for name, found in (("q", q), ("k", k), ("v", v)):
@@ -67,7 +74,7 @@ def _dims(layout: str) -> str:
 
 
 def _dense(
-    q: Seen, k: Seen, v: Seen, layout: str, lengths: Any, of_heads: str, of_positions: str
+    q: Strided, k: Strided, v: Strided, layout: str, lengths: Any, of_heads: str, of_positions: str
 ) -> Arrangement:
     logical = (lambda axes: axes) if layout == "bshd" else swapped
     batch, rows, heads, dim = logical(q.shape)
@@ -126,7 +133,7 @@ def _dense(
 
 
 def _common_form(
-    k: Seen, v: Seen, fits: dict[str, list[Form]], of_heads: str, q_is_token_major: bool
+    k: Strided, v: Strided, fits: dict[str, list[Form]], of_heads: str, q_is_token_major: bool
 ) -> Form:
     """One that k and v share; where both would do, the one in which q lies."""
     common = [form for form in fits["k"] if form in fits["v"]]
@@ -154,7 +161,7 @@ def _common_form(
 # --- Packed --------------------------------------------------------------------------------------------------
 
 
-def _packed(q: Seen, k: Seen, v: Seen, starts: Any, starts_k: Any, of_positions: str) -> Arrangement:
+def _packed(q: Strided, k: Strided, v: Strided, starts: Any, starts_k: Any, of_positions: str) -> Arrangement:
     rows, heads, dim = q.shape
     tokens, kv_heads, value_dim = v.shape
     if k.shape != (tokens, kv_heads, dim):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..describe.visibility import Visibility
-from ..memory.slots import is_traced
+from ..memory.views import is_traced
 from .direct import attend_now
 
 

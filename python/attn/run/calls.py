@@ -16,8 +16,8 @@ from ..describe.spec import Spec
 from ..errors import PlanError, SpecError, TensorError, closest, expected
 from ..memory.dtypes import DTYPES, no_floats, storage_name
 from ..memory.layouts import overlaps, swapped
-from ..memory.slots import Seen, check, look, seen, tensors_of
 from ..memory.tensors import contiguous, empty, room_behind, swap_axes
+from ..memory.views import Strided, check, strided, tensors_of, view_of
 from .arrange import Arrangement, arrange
 from .kernels import compile
 
@@ -52,7 +52,7 @@ class Call:
     stream: int
     nbytes: tuple[int, ...]
     places: tuple[int, ...]
-    """Of each slot of the kernel, where its address is in (q, k, v, the rest, o, lse)."""
+    """Of each binding of the kernel, where its address is in (q, k, v, the rest, o, lse)."""
     room: tuple[int, int] | None
     """Bytes that have to be there behind the addresses of k and v, where that is more than their shapes say."""
     dtype: str
@@ -68,30 +68,30 @@ class Call:
     """Was captured in a graph."""
     used: int = 0
 
-    def run(self, q: Any, k: Any, v: Any, looks: list, out: Any, keep: list) -> Any:
+    def run(self, q: Any, k: Any, v: Any, views: list, out: Any, keep: list) -> Any:
         made = self.arrangement
         if self.gradient:
-            _refuse_gradients(looks)
+            _refuse_gradients(views)
         if self.room:
-            for name, tensor, (address, _), least in zip("kv", (k, v), looks[1:3], self.room, strict=True):
+            for name, tensor, (address, _), least in zip("kv", (k, v), views[1:3], self.room, strict=True):
                 if room_behind(tensor, address) < least:
                     raise TensorError(
                         f"{name}: expected as much memory behind the last sequence's tokens as behind the others', "
                         "which slices that leave out the first tokens have not; nearest legal: its .contiguous() copy"
                     )
-        addresses = [address for address, _ in looks]
+        addresses = [address for address, _ in views]
         if made.copies_q:
             q = contiguous(q, made.swapped)
-            addresses[0] = look("q", q, self.stream, keep)[0]
+            addresses[0] = view_of("q", q, self.stream, keep)[0]
         if out is None:
             result = empty(q, made.shape, self.dtype)
             out = swap_axes(result) if made.swapped else result
-            addresses.append(look("out", result, self.stream, keep)[0])
+            addresses.append(view_of("out", result, self.stream, keep)[0])
         else:
-            addresses.append(self._check_out(look("out", out, self.stream, keep), looks))
+            addresses.append(self._check_out(view_of("out", out, self.stream, keep), views))
         if self.return_lse:
             lse = empty(q, made.shape[:-1], "f32")
-            addresses.append(look("lse", lse, self.stream, keep)[0])
+            addresses.append(view_of("lse", lse, self.stream, keep)[0])
             out = (out, swap_axes(lse) if made.swapped else lse)
         if self.plan is not None:
             addresses = [addresses[place] for place in self.places]
@@ -111,7 +111,7 @@ class Call:
         self.pinned = True
         _pinned.append(self)
 
-    def _check_out(self, given: tuple, looks: list) -> int:
+    def _check_out(self, given: tuple, views: list) -> int:
         found, made = as_bfloat16(given[1]), self.arrangement
         shape = swapped(made.shape) if made.swapped else made.shape
         if found.dtype != self.dtype or found.shape != shape:
@@ -128,7 +128,7 @@ class Call:
         if not given[1][4]:
             raise TensorError("out: expected memory that may be written, got a read-only array")
         nbytes = 2 * math.prod(made.shape)
-        for name, (address, signature) in zip(self.names, looks, strict=True):
+        for name, (address, signature) in zip(self.names, views, strict=True):
             read = as_bfloat16(signature)
             itemsize = DTYPES[read.dtype][1] if read.dtype else 0  # what has none, nothing reads
             if overlaps(given[0], nbytes, address, read.shape, read.strides, itemsize):
@@ -138,31 +138,31 @@ class Call:
         return given[0]
 
 
-def as_bfloat16(signature: tuple) -> Seen:
+def as_bfloat16(signature: tuple) -> Strided:
     """In attn's words; NumPy's uint16 is bfloat16 by its bits."""
-    found = seen(signature)
+    found = strided(signature)
     return found._replace(dtype="bf16") if signature[3] is None and found.dtype == "u16" else found
 
 
-def _refuse_gradients(looks: list) -> None:
+def _refuse_gradients(views: list) -> None:
     if sys.modules["torch"].is_grad_enabled():
-        i = next(i for i, (_, signature) in enumerate(looks) if signature[5])
+        i = next(i for i, (_, signature) in enumerate(views) if signature[5])
         raise TensorError(
             f"{'qkv'[i] if i < 3 else 'tensors'}: requires a gradient, and attn has no backward pass yet; call under "
             "torch.no_grad(), or detach it"
         )
 
 
-def make_call(options: Options, looks: list, tables: tuple, stream: int, spare_plan: Callable) -> Call:
+def make_call(options: Options, views: list, tables: tuple, stream: int, spare_plan: Callable) -> Call:
     """Checks everything, compiles, plans. `spare_plan` gives the plan of a call that is not needed any more, or None."""
     if options.layout not in ("bshd", "bhsd"):
         nearest = closest(options.layout, ("bshd", "bhsd"))
         raise expected(TensorError, "layout", "'bshd' or 'bhsd'", options.layout, nearest=nearest)
-    q, k, v = (as_bfloat16(signature) for _, signature in looks[:3])
+    q, k, v = (as_bfloat16(signature) for _, signature in views[:3])
     dtype = storage_name("q", q.dtype, TensorError)
-    extras = {name: signature for name, (_, signature) in zip(options.names, looks[3:], strict=True)}
+    extras = {name: signature for name, (_, signature) in zip(options.names, views[3:], strict=True)}
     see = _visibility(options)
-    score, tensors = _score(options), read_tensors(options, looks)
+    score, tensors = _score(options), read_tensors(options, views)
     made = arrange(
         q,
         k,
@@ -188,12 +188,14 @@ def make_call(options: Options, looks: list, tables: tuple, stream: int, spare_p
         return_lse=options.return_lse,
     )
     kernel = compile(spec, device=q.device)
-    slots = tensors_of(kernel.manifest)
-    nbytes = {name: check(slots[name], extras[name], {}, q.device) for name in extras if name in slots}
+    bindings = tensors_of(kernel.manifest)
+    nbytes = {name: check(bindings[name], extras[name], {}, q.device) for name in extras if name in bindings}
     for name in ("q", "kv.k", "kv.v"):
         nbytes[name] = 2 * math.prod(made.operands[name][1])
     nbytes["o"], nbytes["lse"] = 2 * math.prod(made.shape), 4 * math.prod(made.shape[:-1])
-    batch = made.operands | {name: ("f32", seen(extras[name]).shape) for name in extras if name in slots}
+    batch = made.operands | {
+        name: ("f32", strided(extras[name]).shape) for name in extras if name in bindings
+    }
     plan = None
     if rows:
         plan = spare_plan(kernel, stream)
@@ -213,7 +215,7 @@ def make_call(options: Options, looks: list, tables: tuple, stream: int, spare_p
         dtype=q.dtype,
         device=q.device,
         return_lse=options.return_lse,
-        gradient=any(signature[5] for _, signature in looks),
+        gradient=any(signature[5] for _, signature in views),
         names=(
             *"qkv",
             *(name if name == "sink_logits" else f"tensors[{name!r}]" for name in options.names),
@@ -260,12 +262,12 @@ def _score(options: Options) -> Score | None:
     return options.score
 
 
-def read_tensors(options: Options, looks: list) -> tuple[tuple[str, tuple], ...]:
+def read_tensors(options: Options, views: list) -> tuple[tuple[str, tuple], ...]:
     """Names and shapes of what a score function may read: an extent of as many as there are heads is compiled, all
     others are sizes of the run."""
-    q = looks[0][1][1]
-    for name, (_, signature) in zip(options.names, looks[3:], strict=True):
-        found = seen(signature)
+    q = views[0][1][1]
+    for name, (_, signature) in zip(options.names, views[3:], strict=True):
+        found = strided(signature)
         if name != "sink_logits" and found.dtype != "f32":
             raise TensorError(
                 f"tensors[{name!r}]: expected float32, got {found.text()}{no_floats(found.dtype)}"
@@ -276,7 +278,7 @@ def read_tensors(options: Options, looks: list) -> tuple[tuple[str, tuple], ...]
     heads = q[2 if len(q) == 4 and by_token else 1] if len(q) > 1 else 1
     shapes = {
         name: tuple(n if n == heads else f"{name}_{axis}" for axis, n in enumerate(signature[1]))
-        for name, (_, signature) in zip(options.names, looks[3:], strict=True)
+        for name, (_, signature) in zip(options.names, views[3:], strict=True)
         if name != "sink_logits"
     }
     return tensor_shapes(shapes, ("kv",))

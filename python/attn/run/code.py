@@ -13,8 +13,8 @@ from ..compiler.requests import Request
 from ..errors import CompileError, DeviceError, PlanError, TensorError, closest, expected, given
 from ..memory import devices
 from ..memory.devices import device_name, failed, stream_number
-from ..memory.slots import Look, tensors_of
 from ..memory.tables import describe, int32_array
+from ..memory.views import View, tensors_of
 from .prepared import Prepared
 
 _LEVELS = ("problem", "online", "tile", "machine", "ptx", "cubin", "manifest")
@@ -39,12 +39,12 @@ class Code:
         self._generation = devices.generation
         arguments = self.manifest["arguments"]
         self._tensors = tensors_of(self.manifest)
-        self._slots = tuple(self._tensors[name] for name in native.slots)
+        self._bindings = tuple(self._tensors[name] for name in native.slots)
         self._operands = [argument["name"] for argument in arguments if argument["role"] == "kv"]
         self.extras = tuple(a["name"] for a in arguments if a["role"] in ("sink", "tensor"))
         """Names of the tensors that a run takes beside q and the operands: sinks, biases."""
         # A run looks at all that the description takes, and binds what kernels read. Where in a list (q, operands'
-        # tensors, extras, o, lse, slot_heads) the tensor of each slot stands, and those that nobody reads.
+        # tensors, extras, o, lse, slot_heads) the tensor of each binding stands, and those that nobody reads.
         self._parts = {
             operand: [name for name in self._tensors if name.startswith(f"{operand}.")]
             for operand in self._operands
@@ -53,7 +53,7 @@ class Code:
         self._own = [name for parts in self._parts.values() for name in parts]
         last = [name for name in ("o", "lse", "slot_heads") if name in native.slots]
         order = ["q", *self._own, *self.extras, *last]
-        self._order = [order.index(slot.name) for slot in self._slots]
+        self._order = [order.index(binding.name) for binding in self._bindings]
         self._unread = [
             (self._tensors[name], place) for place, name in enumerate(order) if name not in native.slots
         ]
@@ -161,7 +161,7 @@ class Code:
         if found.shape != (heads,):
             raise TensorError(f"classes: expected {heads}, one per KV head, got {list(found.shape)}")
 
-    def _slot_heads(self, classes: tuple[int, ...]) -> Look:
+    def _slot_heads(self, classes: tuple[int, ...]) -> View:
         """The KV head of each of the plan's slots, on the device."""
         if classes not in self._heads:
             try:

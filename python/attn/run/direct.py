@@ -17,8 +17,8 @@ from ..describe.score import trace
 from ..describe.visibility import Visibility
 from ..errors import SpecError, expected
 from ..memory import devices
-from ..memory.slots import look
 from ..memory.tables import int32_array
+from ..memory.views import view_of
 from .calls import Call, Options, make_call, read_tensors
 
 _MOST_CALLS = 64
@@ -51,19 +51,19 @@ def attend_now(
     """`attn.attend` on tensors with memory: its arguments in its order."""
     keep: list = []
     stream = _stream(q)
-    looks = [look("q", q, stream, keep), look("k", k, stream, keep), look("v", v, stream, keep)]
+    views = [view_of("q", q, stream, keep), view_of("k", k, stream, keep), view_of("v", v, stream, keep)]
     names: tuple[str, ...] = ()
     if sink_logits is not None:
         names += ("sink_logits",)
-        looks.append(look("sink_logits", sink_logits, stream, keep))
+        views.append(view_of("sink_logits", sink_logits, stream, keep))
     if tensors is not None:
         if not isinstance(tensors, Mapping):
             raise expected(SpecError, "tensors", "a dict of names and tensors", tensors)
         names += tuple(tensors)
-        looks += [look(f"tensors[{name!r}]", tensor, stream, keep) for name, tensor in tensors.items()]
+        views += [view_of(f"tensors[{name!r}]", tensor, stream, keep) for name, tensor in tensors.items()]
     options = Options(causal, window, sink, see, softcap, None, scale, layout, return_lse, names)
     if score is not None:  # by what it does: a lambda is a new function in every call
-        options = options._replace(score=trace(score, read_tensors(options, looks)))
+        options = options._replace(score=trace(score, read_tensors(options, views)))
     tables = tuple(
         None if table is None else int32_array(name, table)
         for name, table in (
@@ -74,7 +74,7 @@ def attend_now(
     )
     key = (
         options,
-        tuple([signature for _, signature in looks]),
+        tuple([signature for _, signature in views]),
         tuple([table if table is None else (table.shape, table.tobytes()) for table in tables]),
         stream,
         devices.generation,
@@ -85,11 +85,11 @@ def attend_now(
         except TypeError as error:
             raise SpecError(f"attend: an argument is of a type that has no hash: {error}") from None
         if call is None:
-            call = _add(key, make_call(options, looks, tables, stream, _plan_of_another))
+            call = _add(key, make_call(options, views, tables, stream, _plan_of_another))
         with call.lock:
             if call.alive:
                 call.used = next(_clock)
-                return call.run(q, k, v, looks, out, keep)
+                return call.run(q, k, v, views, out, keep)
 
 
 def _add(key: tuple, call: Call) -> Call:

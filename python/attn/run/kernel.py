@@ -1,7 +1,7 @@
 """A compiled kernel on a device: plan a batch, run it, look inside.
 
 `run` is on the path of every layer of every step, so all it does is to find addresses and to compare
-signatures with those accepted before (slots.py). It allocates nothing where `out` is given, waits for
+signatures with those accepted before (memory/views.py). It allocates nothing where `out` is given, waits for
 nothing, and copies nothing where the batch's rows are in the user's order.
 """
 
@@ -15,7 +15,7 @@ from .. import _attn
 from ..errors import PlanError, TensorError, closest, expected
 from ..memory import devices
 from ..memory.devices import failed
-from ..memory.slots import NOTHING, check, is_traced, look
+from ..memory.views import NOTHING, check, is_traced, view_of
 from .code import Code
 from .plan import Plan
 from .report import KernelReport, make_report
@@ -157,29 +157,29 @@ class Kernel(Code):
             named = dict(classes=classes, stream=stream, **tensors)
             return self._run_reordered(q, operands, plan, out, lse, return_lse, named)
         keep: list = []
-        looks = [look("q", q, launch_on, keep)]
-        if len(operands) == 1 and (of_layer := getattr(operands[0], "_looks", None)) is not None:
-            looks += of_layer(plan)
+        views = [view_of("q", q, launch_on, keep)]
+        if len(operands) == 1 and (of_layer := getattr(operands[0], "_views", None)) is not None:
+            views += of_layer(plan)
         else:
-            self._look_operands(operands, looks, launch_on, keep)
+            self._view_operands(operands, views, launch_on, keep)
         if tensors or self.extras:
-            self._look_extras(tensors, looks, launch_on, keep)
+            self._view_extras(tensors, views, launch_on, keep)
         if out is None:
             out = plan._empty("o", q)
-        looks.append(look("out", out, launch_on, keep))
+        views.append(view_of("out", out, launch_on, keep))
         if self._has_lse:
             if lse is None:
                 lse = plan._empty("lse", q) if return_lse else plan._spare_lse(q)
-            looks.append(look("lse", lse, launch_on, keep))
+            views.append(view_of("lse", lse, launch_on, keep))
         elif lse is not None or return_lse:
             raise TensorError("lse: this description returns none; write Spec(return_lse=True)")
         if self._has_classes:
-            looks.append(plan._look_classes(classes))
+            views.append(plan._view_classes(classes))
         elif classes is not None:
             self._check_unread_classes(classes)
-        signatures = tuple([signature for _, signature in looks])
+        signatures = tuple([signature for _, signature in views])
         nbytes = plan._accepted.get(signatures) or self._accept(plan, signatures)
-        addresses = [looks[place][0] for place in self._order]
+        addresses = [views[place][0] for place in self._order]
         try:
             plan._native.run(addresses, nbytes, launch_on)
         except _attn.Failure as failure:
@@ -197,23 +197,23 @@ class Kernel(Code):
             raise _run_failed(failure) from None
 
     def _accept(self, plan: Plan, signatures: tuple) -> tuple[int, ...]:
-        """Bytes of each slot's tensor, in the order of slots; remembered."""
+        """Bytes of each binding's tensor, in the order of `slots`; remembered."""
         if plan._broken:
             raise PlanError(
                 f"plan: its last update failed, so it holds no batch; update it with another: {plan._broken}"
             )
         nbytes = tuple(
-            check(slot, signatures[place], plan._sizes, self.device)
-            for slot, place in zip(self._slots, self._order, strict=True)
+            check(binding, signatures[place], plan._sizes, self.device)
+            for binding, place in zip(self._bindings, self._order, strict=True)
         )
-        for slot, place in self._unread:
+        for binding, place in self._unread:
             if signatures[place] != NOTHING[1]:
-                check(slot, signatures[place], plan._sizes, self.device)
+                check(binding, signatures[place], plan._sizes, self.device)
         if not any(signature[5] for signature in signatures):  # gradients may be turned on between two calls
             plan._accepted[signatures] = nbytes
         return nbytes
 
-    def _look_operands(self, operands: Sequence, looks: list, stream: int, keep: list) -> None:
+    def _view_operands(self, operands: Sequence, views: list, stream: int, keep: list) -> None:
         if len(operands) != len(self._operands):
             names = ", ".join(self._operands)
             raise TensorError(
@@ -222,13 +222,13 @@ class Kernel(Code):
             )
         for name, operand in zip(self._operands, operands, strict=True):
             for part, tensor in self._of_operand(name, operand):
-                looks.append(look(part, tensor, stream, keep))
+                views.append(view_of(part, tensor, stream, keep))
 
-    def _look_extras(self, tensors: dict, looks: list, stream: int, keep: list) -> None:
+    def _view_extras(self, tensors: dict, views: list, stream: int, keep: list) -> None:
         for name in self.extras:
             if name not in tensors:
                 raise TensorError(f"{name}: the description takes this tensor; give it as {name}=...")
-            looks.append(look(name, tensors[name], stream, keep))
+            views.append(view_of(name, tensors[name], stream, keep))
         for name in tensors:
             if name not in self.extras:
                 nearest = closest(name, self.extras)
@@ -239,11 +239,11 @@ class Kernel(Code):
         """Gathers the user's rows into the batch's order, and scatters the results back."""
         results = {"o": out, "lse": lse}
         keep: list = []
-        for slot in self._slots:
-            if results.get(slot.name) is not None:
-                address, signature = look(slot.name, results[slot.name], 0, keep)
-                nbytes = check(slot, signature, plan._sizes, self.device)
-                self._refuse_overlaps(slot.name, address, nbytes, q, operands, plan, keep)
+        for binding in self._bindings:
+            if results.get(binding.name) is not None:
+                address, signature = view_of(binding.name, results[binding.name], 0, keep)
+                nbytes = check(binding, signature, plan._sizes, self.device)
+                self._refuse_overlaps(binding.name, address, nbytes, q, operands, plan, keep)
         want_lse = return_lse or lse is not None
         results = self.run(
             plan._order.gather(q), *operands, plan=plan, rows="batch", return_lse=want_lse, **named
@@ -255,12 +255,12 @@ class Kernel(Code):
 
     def _refuse_overlaps(self, name, address, nbytes, q, operands, plan, keep) -> None:
         """What a run in the batch's own order is refused for (Plan.cc)."""
-        looks = [look("q", q, 0, keep)]
-        if len(operands) == 1 and (of_layer := getattr(operands[0], "_looks", None)) is not None:
-            looks += of_layer(plan)
+        views = [view_of("q", q, 0, keep)]
+        if len(operands) == 1 and (of_layer := getattr(operands[0], "_views", None)) is not None:
+            views += of_layer(plan)
         else:
-            self._look_operands(operands, looks, 0, keep)
-        for other, (begin, signature) in zip(("q", *self._own), looks, strict=True):
+            self._view_operands(operands, views, 0, keep)
+        for other, (begin, signature) in zip(("q", *self._own), views, strict=True):
             if signature == NOTHING[1]:
                 continue
             size = check(self._tensors[other], signature, plan._sizes, self.device)

@@ -12,9 +12,9 @@ from typing import Any
 from .. import _attn
 from ..errors import PlanError, TensorError, expected
 from ..memory.devices import failed
-from ..memory.slots import Look
 from ..memory.tables import int32_array
 from ..memory.tensors import empty
+from ..memory.views import View
 from .code import Code
 from .prepared import Prepared
 
@@ -47,12 +47,12 @@ class Plan:
         if prepared.sizes == self._sizes and prepared.classes == self._classes:
             return
         self._sizes, self._classes = prepared.sizes, prepared.classes
-        self._accepted: dict[tuple, tuple[int, ...]] = {}  # bytes of each slot, by the tensors' signatures
-        self._class_looks: dict[tuple[int, ...], Look] = {}
+        self._accepted: dict[tuple, tuple[int, ...]] = {}  # bytes of each binding, by the tensors' signatures
+        self._class_views: dict[tuple[int, ...], View] = {}
         self._shapes = {
-            slot.name: tuple(prepared.sizes.get(dim, dim) for dim in slot.dims)
-            for slot in self.kernel._slots
-            if slot.written
+            binding.name: tuple(prepared.sizes.get(dim, dim) for dim in binding.dims)
+            for binding in self.kernel._bindings
+            if binding.written
         }
 
     @property
@@ -130,13 +130,13 @@ class Plan:
             spare = self._spare[key] = self._empty("lse", like)
         return spare
 
-    def _look_classes(self, classes: Sequence[int] | None) -> Look:
+    def _view_classes(self, classes: Sequence[int] | None) -> View:
         """The heads in the plan's order, for a layer; made once for each that is different."""
         if classes is None:
             classes = self._classes
         elif type(classes) is not tuple:
             classes = tuple(int32_array("classes", classes).tolist())
-        found = self._class_looks.get(classes)
+        found = self._class_views.get(classes)
         if found is None:
             if self.kernel._plans_by_head and classes != self._classes:
                 legal = f"those of the plan, as each head has lengths of its own, {list(self._classes)}"
@@ -146,7 +146,7 @@ class Plan:
             if sorted(classes) != sorted(self._classes):
                 legal = f"as many heads of each class as the plan was made for, as {list(self._classes)}"
                 raise expected(TensorError, "classes", legal, list(classes))
-            found = self._class_looks[classes] = self.kernel._slot_heads(classes)
+            found = self._class_views[classes] = self.kernel._slot_heads(classes)
         return found
 
     def __repr__(self) -> str:

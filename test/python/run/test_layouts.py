@@ -10,7 +10,7 @@ from visibilities import VISIBILITIES
 pytest.importorskip("attn._attn", reason="the extension is not built")
 
 from attn.memory.layouts import Form, forms, overlaps, swapped  # noqa: E402
-from attn.memory.slots import Seen  # noqa: E402
+from attn.memory.views import Strided  # noqa: E402
 from attn.run.arrange import arrange  # noqa: E402
 
 
@@ -82,7 +82,7 @@ def test_both_orders_of_one_token():
 
 
 def as_seen(array):
-    return Seen("f16", array.shape, strides_of(array), "host")
+    return Strided("f16", array.shape, strides_of(array), "host")
 
 
 def attention(see, q, k, v, q_pos, k_pos):

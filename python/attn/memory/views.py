@@ -1,8 +1,9 @@
 """What a kernel takes addresses of, and whether a tensor may be bound there.
 
-A *look* at a tensor is its address and its signature: all that decides whether the kernel may read it,
+A *view* of a tensor is its address and its signature: all that decides whether the kernel may read it,
 and nothing that changes from call to call. Signatures are compared with what was accepted before, so a
-tensor is checked in full once, and then costs a look up.
+tensor is checked in full once, and then costs a search in a dictionary. A *binding* is what a kernel expects where it
+takes the address of a tensor.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from .formats import describe_argument
 
 # dtype, shape, strides, device, writable, needs a gradient: as the tensor's library gives them.
 Signature = tuple
-Look = tuple[int, Signature]
+View = tuple[int, Signature]
 
-NOTHING: Look = 0, (None,) * 6
+NOTHING: View = 0, (None,) * 6
 """Stands for a tensor that no kernel reads."""
 
 
-class Slot(NamedTuple):
+class Binding(NamedTuple):
     """`dims`: numbers, or names of what a run decides ("rows", "kv.pages", …)."""
 
     name: str
@@ -37,31 +38,33 @@ class Slot(NamedTuple):
         return f"{DTYPES[self.dtype][0]} [{dims}]"
 
 
-def tensors_of(manifest: dict) -> dict[str, Slot]:
+def tensors_of(manifest: dict) -> dict[str, Binding]:
     """What a description takes and gives, by name: q, then what it takes in its order, its results, slot_heads. Kernels
     read no tensor that came to have no part in the result, as of an operand that no row sees."""
     dtype, heads = manifest["dtype"], manifest["q_heads"]
-    known = {"q": Slot("q", dtype, ("rows", heads, manifest["key_dim"]))}
-    written = [Slot(each["name"], each["dtype"], tuple(each["dims"]), True) for each in manifest["results"]]
+    known = {"q": Binding("q", dtype, ("rows", heads, manifest["key_dim"]))}
+    written = [
+        Binding(each["name"], each["dtype"], tuple(each["dims"]), True) for each in manifest["results"]
+    ]
     for argument in manifest["arguments"]:
         name = argument["name"]
         if argument["role"] == "kv":
             for part, dtype, extents in describe_argument(argument).tensors:
                 dims = tuple(f"{name}.{dim}" if isinstance(dim, str) else dim for dim in extents)
-                known[f"{name}.{part}"] = Slot(f"{name}.{part}", dtype, dims)
+                known[f"{name}.{part}"] = Binding(f"{name}.{part}", dtype, dims)
         elif argument["role"] not in ("query", "classes"):
-            known[name] = Slot(name, argument["dtype"], tuple(argument["dims"]))
+            known[name] = Binding(name, argument["dtype"], tuple(argument["dims"]))
     return (
         known
         | {result.name: result for result in written}
-        | {"slot_heads": Slot("slot_heads", "i32", (manifest["kv_heads"],))}
+        | {"slot_heads": Binding("slot_heads", "i32", (manifest["kv_heads"],))}
     )
 
 
-# --- Looks ---------------------------------------------------------------------------------------------------
+# --- Views ---------------------------------------------------------------------------------------------------
 
 
-def _look_torch(tensor) -> Look:
+def _view_torch(tensor) -> View:
     return tensor.data_ptr(), (
         tensor.dtype,
         tensor.shape,
@@ -72,11 +75,11 @@ def _look_torch(tensor) -> Look:
     )
 
 
-def _look_numpy(array) -> Look:
+def _view_numpy(array) -> View:
     return array.ctypes.data, (array.dtype, array.shape, array.strides, None, array.flags.writeable, False)
 
 
-def _look_nowhere(tensor) -> Look:
+def _view_nothing(tensor) -> View:
     raise RuntimeError(f"{type(tensor).__name__} stands for others")
 
 
@@ -92,30 +95,30 @@ def is_traced(tensor: object) -> bool:
     return isinstance(tensor, torch.Tensor) and dispatch is not torch.Tensor.__torch_dispatch__
 
 
-_lookers: dict[type, Callable[[object], Look]] = {}
+_viewers: dict[type, Callable[[object], View]] = {}
 
 
-def _looker_of(tensor: object) -> Callable[[object], Look] | None:
+def _viewer_of(tensor: object) -> Callable[[object], View] | None:
     """Remembered where objects of exactly this type have it."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(tensor, torch.Tensor):
         if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-            return _look_nowhere
+            return _view_nothing
         if type(tensor) in (torch.Tensor, torch.nn.Parameter):
-            _lookers[type(tensor)] = _look_torch
-        return _look_torch
+            _viewers[type(tensor)] = _view_torch
+        return _view_torch
     if numpy is not None and isinstance(tensor, numpy.ndarray):
-        _lookers[type(tensor)] = _look_numpy
-        return _look_numpy
+        _viewers[type(tensor)] = _view_numpy
+        return _view_numpy
     return None
 
 
-def look(name: str, tensor: object, stream: int, keep: list) -> Look:
+def view_of(name: str, tensor: object, stream: int, keep: list) -> View:
     """Of anything with numbers at an address. What has to live until the launch goes to `keep`."""
-    looker = _lookers.get(type(tensor)) or _looker_of(tensor)
-    if looker is not None:
+    viewer = _viewers.get(type(tensor)) or _viewer_of(tensor)
+    if viewer is not None:
         try:
-            return looker(tensor)
+            return viewer(tensor)
         except RuntimeError as error:  # fake, sparse and other tensors without an address
             raise TensorError(f"{name}: a tensor without memory of its own: {error}") from None
     if not (hasattr(tensor, "__dlpack__") or isinstance(tensor, (bytearray, memoryview))):
@@ -131,7 +134,7 @@ def look(name: str, tensor: object, stream: int, keep: list) -> Look:
     return view.address, (view.dtype, view.shape, view.strides, place, not view.readonly, False)
 
 
-class Seen(NamedTuple):
+class Strided(NamedTuple):
     """A signature in attn's words. Strides in elements; None: NumPy counts bytes."""
 
     dtype: str | None
@@ -144,7 +147,7 @@ class Seen(NamedTuple):
         return f"{dtype} [{', '.join(map(str, self.shape))}]"
 
 
-def seen(signature: Signature) -> Seen:
+def strided(signature: Signature) -> Strided:
     dtype, shape, strides, device, _, _ = signature
     shape = tuple(shape)
     if device is None:
@@ -155,7 +158,7 @@ def seen(signature: Signature) -> Seen:
     else:
         text = str(device)
         place = "host" if text == "cpu" else text
-    return Seen(short_name(dtype), shape, tuple(strides), place)
+    return Strided(short_name(dtype), shape, tuple(strides), place)
 
 
 def contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
@@ -170,12 +173,12 @@ def contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 # --- Checks --------------------------------------------------------------------------------------------------
 
 
-def check(slot: Slot, signature: Signature, sizes: dict[str, int], device: str) -> int:
+def check(binding: Binding, signature: Signature, sizes: dict[str, int], device: str) -> int:
     """Bytes of the tensor. Refuses what the kernel would misread; `sizes` are those the plan was made for."""
-    found, name = seen(signature), {"o": "out"}.get(slot.name, slot.name)
-    if not is_dtype(found.dtype, slot.dtype) or not _fits(slot, found.shape, sizes):
-        hint = no_floats(found.dtype) if slot.dtype == "f32" else ""
-        raise TensorError(f"{name}: expected {slot.legal(sizes)}, got {found.text()}{hint}")
+    found, name = strided(signature), {"o": "out"}.get(binding.name, binding.name)
+    if not is_dtype(found.dtype, binding.dtype) or not _fits(binding, found.shape, sizes):
+        hint = no_floats(found.dtype) if binding.dtype == "f32" else ""
+        raise TensorError(f"{name}: expected {binding.legal(sizes)}, got {found.text()}{hint}")
     if found.device != device:
         raise TensorError(f"{name}: expected memory of {device}, where the kernel runs, got {found.device}")
     if not contiguous(found.shape, found.strides):
@@ -183,21 +186,21 @@ def check(slot: Slot, signature: Signature, sizes: dict[str, int], device: str) 
             f"{name}: expected a contiguous tensor, got strides {list(found.strides)} for {found.text()}; "
             "nearest legal: its .contiguous() copy"
         )
-    if slot.written and not signature[4]:
+    if binding.written and not signature[4]:
         raise TensorError(f"{name}: expected memory that may be written, got a read-only array")
     if signature[5] and sys.modules["torch"].is_grad_enabled():
         raise TensorError(
             f"{name}: requires a gradient, and attn has no backward pass yet; call under torch.no_grad(), or with "
             f"{name}.detach()"
         )
-    count = DTYPES[slot.dtype][1]
+    count = DTYPES[binding.dtype][1]
     for size in found.shape:
         count *= size
     return count
 
 
-def _fits(slot: Slot, shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
-    return len(shape) == len(slot.dims) and all(
+def _fits(binding: Binding, shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
+    return len(shape) == len(binding.dims) and all(
         size == (sizes.get(dim, size) if isinstance(dim, str) else dim)
-        for size, dim in zip(shape, slot.dims, strict=True)
+        for size, dim in zip(shape, binding.dims, strict=True)
     )

@@ -73,7 +73,7 @@ Result<Tensor> attn::rt::capi::tensorFrom(const AttnTensor &given, size_t index,
   if (!given.name)
     return inputError("tensor " + std::to_string(index) + " has no name");
   const std::string name = given.name;
-  if (given.dtype < AttnF16 || given.dtype > AttnF8E5M2)
+  if (static_cast<uint32_t>(given.dtype) >= elementTypes().size())
     return inputError("tensor '" + name + "': expected a dtype, got " + std::to_string(given.dtype));
   if (given.rank < 0 || given.rank > 16 || (given.rank > 0 && !given.shape))
     return inputError("tensor '" + name + "': expected 0 to 16 dimensions and their sizes, got " +

@@ -1,4 +1,6 @@
-"""The commands that README, docs and examples tell people to run do run, from a copy of the examples."""
+"""The commands that README, docs and examples tell people to run do run, from a copy of the examples, and print what the
+pages show of their output. Python's output is compared by test_guides.py and test_pages.py, that of architecture.md by
+test_architecture.py; a block that nothing compares fails here."""
 
 import os
 import re
@@ -7,7 +9,8 @@ import shutil
 import subprocess
 
 import pytest
-from attnlab import BUILD, ROOT
+from attnlab import BUILD, ROOT, program
+from shown import blocks, is_sketched, masked, one_blank, operations
 
 PAGES = ["README.md", "docs/getting-started.md", "examples/02_prefill/hopper.md"]
 
@@ -52,6 +55,79 @@ def test_command(folder, lines, tmp_path):
             stdin=subprocess.DEVNULL,
         )
         assert result.returncode == 0, result.stderr
+
+
+def printed(*command):
+    result = subprocess.run(
+        [program(command[0]), *command[1:]], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def shown(page, begin):
+    """The one block of a page that begins so."""
+    [text] = [text for _, text, _ in blocks(ROOT / page) if text.startswith(begin)]
+    return text
+
+
+def test_the_demo_ends_as_readme_says():
+    demo = (ROOT / "dev").read_text()
+    [problem] = re.findall(r"^  local problem=(\S+) ", demo, flags=re.M)
+    [arguments] = re.findall(r'^  build/bin/attn-run "\$problem" (.*--check) \|', demo, flags=re.M)
+    report = printed("attn-run", problem, *arguments.split(), "--device=host")
+    assert masked(report) == masked(shown("README.md", "decode: 8 sequences"))
+
+
+HOPPER = "examples/02_prefill/hopper.md"
+
+
+@pytest.fixture(scope="module")
+def hopper():
+    [command] = [
+        text for _, text, _ in blocks(ROOT / HOPPER) if text.startswith("attn-opt") and "--emit=tile" in text
+    ]
+    return printed(*shlex.split(command))
+
+
+def test_the_lesson_shows_a_tensor_map_of_its_kernel(hopper):
+    assert one_blank(shown(HOPPER, "#tile.tensor_map")) in one_blank(hopper)
+
+
+@pytest.mark.parametrize(
+    "begin,count", [("tile.set_registers", 2), ("S = tile.start_dot", 10), ("%box = tile.overlay", 6)]
+)
+def test_the_lesson_sketches_its_kernel(hopper, begin, count):
+    sketch = shown(HOPPER, begin)
+    assert len(operations(sketch)) == count
+    assert is_sketched(sketch, hopper)
+    assert not is_sketched("\n".join(sketch.splitlines()[::-1]), hopper)
+
+
+COMMANDS = (*PROGRAMS, "./dev ", ".venv/bin/python ", "python ", "ninja ", "build/test-bin/", ". .venv/")
+COMPARED = {
+    "README.md": ("decode: 8 sequences",),
+    "docs/getting-started.md": ("attn: SIG",),  # test_faults.py
+    HOPPER: ("#tile.tensor_map", "tile.set_registers", "S = tile.start_dot", "%box = tile.overlay"),
+}
+# What the pages that add something say of the language, as the test of the page has it in full.
+ADDED = {"docs/adding-a-visibility.md": ("attn.attend ",), "docs/adding-a-format.md": ("!attn.kv<",)}
+
+
+def test_every_output_is_compared():
+    pages = ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+    pages += [str(path.relative_to(ROOT)) for path in (ROOT / "examples").glob("*/*.md")]
+    left = []
+    for page in pages:
+        if page == "docs/architecture.md":
+            continue
+        text = (ROOT / page).read_text()
+        of_python = set(re.findall(r"^```python\n.*?^```\n+```text\n(.*?)^```", text, flags=re.M | re.S))
+        known = COMMANDS + COMPARED.get(page, ()) + ADDED.get(page, ())
+        for language, block, line in blocks(ROOT / page):
+            if language in ("", "text") and block not in of_python and not block.startswith(known):
+                left.append(f"{page}:{line}: {block}")
+    assert not left, "\n".join(left)
 
 
 def test_readme_is_short():

@@ -1,4 +1,5 @@
-"""The Python of README, docs and tutorials runs: all blocks of a page, one after the other, in a process of its own."""
+"""The Python of README, docs and tutorials runs: all blocks of a page, one after the other, in a process of its own. A
+block of text behind one is what it prints."""
 
 import os
 import re
@@ -13,8 +14,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("examples/*/*.md"))]
 
 
+MARK = "\x1e"  # printed between blocks
+
+
 def blocks(page):
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+    """(code, what the page shows of its output or None) of every block."""
+    pattern = r"^```python\n(.*?)^```(?:\n+```text\n(.*?)^```)?"
+    return [(found[1], found[2]) for found in re.finditer(pattern, page.read_text(), flags=re.M | re.S)]
 
 
 RUN = [page for page in PAGES if blocks(page)]
@@ -27,7 +33,7 @@ def test_every_example_has_a_page():
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page(page, tmp_path):
-    script = "\n".join(blocks(page))
+    script = f"print({MARK!r}, end='')\n".join(code for code, _ in blocks(page))
     skip_without_packages(script)
     result = subprocess.run(
         [sys.executable, "-W", "error::SyntaxWarning", "-c", script],
@@ -39,6 +45,12 @@ def test_page(page, tmp_path):
         env=dict(os.environ, HF_HUB_OFFLINE="1"),
     )
     assert result.returncode == 0, result.stderr
+    for printed, (code, shown) in zip(result.stdout.split(MARK), blocks(page), strict=True):
+        assert shown is None or printed == shown, code
+
+
+def test_there_are_outputs():
+    assert sum(shown is not None for page in RUN for _, shown in blocks(page)) > 1
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import attn
 import pytest
+from attnlab import ROOT
+from shown import blocks
 
 pytest.importorskip("attn._attn", reason="the extension is not built")
 
@@ -53,6 +55,10 @@ def test_a_kernel_that_faults_is_named_before_python_says_where_it_was():
     )
     assert named, done.stderr
     assert done.stderr[named.end() :].startswith("Fatal Python error: Segmentation fault")
+    page = ROOT / "docs/getting-started.md"
+    [told] = [text for _, text, _ in blocks(page) if text.startswith("attn: SIG")]
+    ours = re.compile(r"0x[0-9a-f]+|'\w+'|\d+")
+    assert ours.sub("N", told) == ours.sub("N", named[1])
 
 
 def test_handlers_are_left_alone_if_so_asked():

@@ -106,7 +106,7 @@ def Attn_RequantizeRowsOp : Attn_CacheOp<"requantize", [MemRead, MemWrite]> {
     slots are negative.
 
     ```mlir
-    attn.requantize %high at %from to %low at %to : !high, tensor<?xi32>, !low, tensor<?xi32>
+    attn.requantize %high at %from to %low at %to : !cache, tensor<?xi32>, !codes, tensor<?xi32>
     ```
   }];
   let arguments = (ins Attn_CacheOperand:$kv, Attn_SlotsTensor:$from, Attn_CacheOperand:$into, Attn_SlotsTensor:$to,

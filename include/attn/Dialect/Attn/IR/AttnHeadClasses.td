@@ -16,8 +16,9 @@ def Attn_HeadClassesAttr : AttrDef<Attn_Dialect, "HeadClasses"> {
     which a few first and last tokens are all that matters:
 
     ```mlir
-    attn.attend %q over (%kv see causal)
-        heads %classes {retrieval: see all, streaming: see sink(64) | recent(256)} : ...
+    %o = attn.attend %q over (%kv see causal)
+        heads %classes {retrieval: see all, streaming: see sink(64) | recent(256)}
+        : !q, !cache, tensor<8xi32> -> !q
     ```
 
     A class narrows every region alike: its heads see of a region what both the
@@ -34,8 +35,9 @@ def Attn_HeadClassesAttr : AttrDef<Attn_Dialect, "HeadClasses"> {
     stores hold no others, so that a class need not keep what it does not see:
 
     ```mlir
-    attn.attend %q over (%full see causal for retrieval), (%recent see causal for streaming)
-        heads %classes {retrieval: see all, streaming: see sink(64) | recent(256)} : ...
+    %o = attn.attend %q over (%full see causal for retrieval), (%recent see causal for streaming)
+        heads %classes {retrieval: see all, streaming: see sink(64) | recent(256)}
+        : !q, !of_class, !of_class, tensor<8xi32> -> !q
     ```
 
     Their type has `heads = ?`: how many heads that are is data, too.

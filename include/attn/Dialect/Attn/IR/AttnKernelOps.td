@@ -97,7 +97,7 @@ def Attn_StagedOp : Attn_Op<"staged", [Pure, AllTypesMatch<["part", "result"]>]>
     values and, for each of the two that has metadata by line, one of that.
 
     ```mlir
-    %t = attn.staged %tile in %keys, %values : !cache in !tile.shared<...>, !tile.shared<...>
+    %t = attn.staged %tile in %keys, %values : !cache in !keys, !keys
     ```
   }];
   let arguments = (ins
@@ -115,9 +115,9 @@ def Attn_OneOfOp : Attn_Op<"one_of"> {
     that their code may stand once.
 
     ```mlir
-    %u0 = attn.update %s, %rows, %tile0 see all : ...
-    %u1 = attn.update %s, %rows, %tile1 see causal : ...
-    %t = attn.one_of %operand of %u0, %u1 : !s, !s -> !s
+    %u0 = attn.update %s, %rows, %tile0 see all scale 0.08838835 : !q, !dense -> !state
+    %u1 = attn.update %s, %rows, %tile1 see causal scale 0.08838835 : !q, !cache -> !state
+    %t = attn.one_of %operand of %u0, %u1 : !state, !state -> !state
     ```
   }];
   let arguments = (ins
@@ -185,7 +185,7 @@ def Attn_WriteOp : Attn_Op<"write", [AttrSizedOperandSegments]> {
     which a warp finishes alone, to the output's `row`.
 
     ```mlir
-    attn.write %o, %lse of %rows part %part : !q, !lse, !q
+    attn.write %o, %lse of %rows part %part : !q, !lse of !q
     attn.write %o, %lse to %row : !q, !lse
     ```
   }];

@@ -97,10 +97,12 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
 
     ```mlir
     %o, %lse = attn.attend %q over (%context see all), (%response see causal) scale 0.08838835
-        : !q, !dense, !paged -> !q, tensor<?x32xf32>
+        : !q, !dense, !cache -> !q, tensor<?x32xf32>
+
     %o = attn.attend %q over (%kv see causal)
         heads %classes {retrieval: see all, streaming: see sink(64) | recent(256)}
         : !q, !cache, tensor<8xi32> -> !q
+
     %o = attn.attend %q over (%kv see causal) score {
       ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
         %t = math.absf %s : f32
@@ -161,7 +163,12 @@ def Attn_ReadOp : Attn_Op<"read", [Pure]> {
     that a tile may evaluate the region for tokens past the end of an instance.
 
     ```mlir
-    %slope = attn.read %slopes[%head] : tensor<32xf32>
+    %o = attn.attend %q over (%kv see causal) score {
+      ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+        %slope = attn.read %slopes[%head] : tensor<32xf32>
+        %t = arith.mulf %s, %slope : f32
+        attn.yield %t : f32
+      } : !q, !cache -> !q
     ```
   }];
   let arguments = (ins

@@ -66,8 +66,9 @@ def Attn_TakeRowsOp : Attn_RowOp<"take_rows", [MemoryEffects<[MemRead]>]> {
     has a negative `mark`.
 
     ```mlir
-    %p = attn.take_rows keys of %kv listed %slots where %mark layer %layer piece %piece as #attn.share<...> : !cache -> !cache
-    %m = attn.take_rows keys meta of %kv listed %slots where %mark layer %layer piece %piece as #attn.share<...> : ...
+    %p = attn.take_rows keys of %kv listed %slot where %mark layer %layer piece %piece as <unit = 16, width = 16, lanes = 32> : !cache -> !cache
+    %m = attn.take_rows keys meta of %codes listed %slot where %mark layer %layer piece %piece
+        as <unit = 4, width = 8, lanes = 32> : !codes -> !codes
     ```
   }];
   let arguments = (ins
@@ -93,7 +94,7 @@ def Attn_PutRowsOp : Attn_RowOp<"put_rows", [MemoryEffects<[MemWrite]>]> {
     To `rows` as `attn.take_rows` reads them.
 
     ```mlir
-    attn.put_rows %p to keys of %kv listed %slots where %mark layer %layer piece %piece as #attn.share<...> : !rows -> !cache
+    attn.put_rows %p to keys of %kv listed %slot where %mark layer %layer piece %piece as <unit = 16, width = 16, lanes = 32> : !rows -> !cache
     ```
   }];
   let arguments = (ins
@@ -121,7 +122,7 @@ def Attn_QuantizeRowsOp : Attn_RowOp<"quantize_rows", [MemoryEffects<[MemRead, M
     scales are read. `status` counts the numbers that were NaN or infinite. Approximates: rounds to nearest, ties to even.
 
     ```mlir
-    %c, %m = attn.quantize_rows keys of %p for %kv layer %layer piece %piece as #attn.share<...> : !rows, !cache -> !cache, !cache
+    %c, %m = attn.quantize_rows keys of %p for %kv layer %layer piece %piece as <unit = 8, width = 16, lanes = 32> : !rows, !codes -> !codes, !codes
     ```
   }];
   let arguments = (ins
@@ -147,7 +148,7 @@ def Attn_DequantizeRowsOp : Attn_RowOp<"dequantize_rows", [MemoryEffects<[MemRea
     In f32, as `RowDecoder` in `attn_rt/Format.h` does, and rounded once to what the result holds.
 
     ```mlir
-    %p = attn.dequantize_rows keys of %c, %m from %kv layer %layer piece %piece as #attn.share<...> : !cache, !cache, !cache -> !rows
+    %p = attn.dequantize_rows keys of %c, %m from %kv layer %layer piece %piece as <unit = 8, width = 16, lanes = 32> : !codes, !codes, !codes -> !rows
     ```
   }];
   let arguments = (ins

@@ -86,7 +86,8 @@ def Attn_VisibilityAttr : AttrDef<Attn_Dialect, "Visibility"> {
     end of zero, which says in the text that nothing is seen.
 
     ```mlir
-    attn.attend %q over (%kv see causal and (sink(64) | recent(256))) : ...
+    %o = attn.attend %q over (%kv see causal and (sink(64) | recent(256))) : !q, !cache -> !q
+
     #attn.visibility<causal and (sink(64) | recent(256))>
     ```
   }];

@@ -70,9 +70,9 @@ def Tile_FillOp : Tile_Op<"fill", [SingleBlock, NoTerminator]> {
 
     ```mlir
     %k = tile.fill %ring warp 0 {
-    ^bb0(%tile: !tile.shared<...>):
-      tile.fetch %map from %slot head %head lines 64 into %tile : ...
-    } : !tile.ring<...> -> !tile.shared<...>
+    ^bb0(%tile: !keys):
+      tile.fetch %map from %slot head %head lines 64 into %tile : !tile.tensor_map<4> -> !keys
+    } : !ring -> !keys
     ```
   }];
   let arguments = (ins Arg<Tile_RingType, "the ring">:$ring,
@@ -101,7 +101,8 @@ def Tile_AheadOp : Tile_Op<"ahead", [SingleBlock, RecursiveMemoryEffects]> {
     ```mlir
     %slot = tile.ahead %token {
     ^bb0(%t: i32):
-      %read = tile.read %table[%t] : ...
+      %wide = arith.extsi %t : i32 to i64
+      %read = tile.read %table[%wide] : !tile.buffer<i32> -> i32
       tile.yield %read : i32
     } : i32
     ```

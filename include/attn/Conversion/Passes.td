@@ -66,9 +66,9 @@ def ExpandOnlinePass : Pass<"attn-expand-online", "gpu::GPUModuleOp"> {
 def WalkRowsPass : Pass<"attn-walk-rows", "gpu::GPUModuleOp"> {
   let summary = "Put a loop over layers, rows and pieces around an operation on a cache";
   let description = [{
-    A turn of a warp is a piece of eight rows, whose slots it reads from the lists. In the loop stands what it does with
+    An iteration of a warp is a piece of eight rows, whose slots it reads from the lists. In the loop stands what it does with
     them: `attn.take_rows` of the keys and of the values from where they are, then `attn.put_rows` to where they go. All loads of a
-    turn stand before its first store. Exact.
+    iteration stand before its first store. Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
 }

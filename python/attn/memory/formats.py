@@ -1,7 +1,7 @@
 """How keys and values are stored: formats by the names that Python has for them, and what a store consists of then.
 
-    int8, int4, int2      unsigned codes, x = code * scale + zero, both f16, shared by a group of neighbouring features
-                          of one token and head
+    int8, int4, int2      unsigned codes, x = code * scale + zero, both f16, shared by a feature group: neighbours of one
+                          token and head
     fp8_e4m3, fp8_e5m2    floats of 8 bits, x = code * scale, f32, shared by all of a tensor, a head, or a token's head
 
 Which tensors these are, of which shape, and how rows of numbers become codes, the runtime says (attn_rt/Format.h,

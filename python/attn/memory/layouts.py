@@ -5,7 +5,7 @@ are that, one way or the other:
 
     token-major  [batch, seq, heads, dim]   rows are batch x seq, with all their heads
     head-major   [batch, heads, seq, dim]   rows are batch x heads x seq, with one head each: a KV head of a sequence is an
-                                            instance, and the rows of its group of query heads see it
+                                            instance, and the rows of its head group see it
 
 Keys and values may leave room behind the last token (a static cache, of which a part is given): that is the capacity
 of an instance. Strides are in elements; those of dimensions of extent 1 mean nothing.

@@ -29,7 +29,7 @@ def Attn_HeadClassesAttr : AttrDef<Attn_Dialect, "HeadClasses"> {
     of visibilities are: `%classes` is a `tensor<(KV heads)xi32>` with the
     number of a class, in the order of the text from 0, for each KV head. One
     kernel serves all assignments, and one plan all with as many heads in each
-    class: it speaks of slots, heads in the order of their classes.
+    class: it speaks of ordinals, heads in the order of their classes.
 
     *Operands of one class* (`for`) are seen by its heads alone, and their
     stores hold no others, so that a class need not keep what it does not see:

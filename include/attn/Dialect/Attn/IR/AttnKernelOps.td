@@ -67,7 +67,7 @@ def Attn_TokensOp : Attn_Op<"tokens", [AllTypesMatch<["kv", "result"]>]> {
   let summary = "the tokens of a tile";
   let description = [{
     Those of an instance from `first` on, as many as the schedule says, but none from `end` on. All rows of the task see
-    those in `[full_begin, full_end)`. The position of token 0 is `pos0`. `first_slot` is the first slot of the task's
+    those in `[full_begin, full_end)`. The position of token 0 is `pos0`. `first_slot` is the first ordinal of the task's
     class of heads (see `attn.rows`).
 
     ```mlir
@@ -82,7 +82,7 @@ def Attn_TokensOp : Attn_Op<"tokens", [AllTypesMatch<["kv", "result"]>]> {
     Arg<I32, "where those begin that every row sees">:$fullBegin,
     Arg<I32, "where they end">:$fullEnd,
     Arg<I32, "position of token 0">:$pos0,
-    Arg<I32, "first slot of the task's class">:$firstSlot);
+    Arg<I32, "first ordinal of the task's class">:$firstSlot);
   let results = (outs Attn_Described<Attn_KVType, "these tokens">:$result);
   let assemblyFormat = [{
     $kv `[` $instance `]` `from` $first `to` $end `full` $fullBegin `to` $fullEnd `pos0` $pos0 `first_slot` $firstSlot

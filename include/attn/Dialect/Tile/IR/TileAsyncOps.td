@@ -63,7 +63,7 @@ def Tile_FillOp : Tile_Op<"fill", [SingleBlock, NoTerminator]> {
     The region's argument is the tile. Copies of it stand in the region, gathers or one fetch without a barrier, and
     behind a fetch perhaps a `tile.clear` of lines that are not the store's. The result is the tile when all that has
     landed, until the last use of it in the block around. How often a ring can be filled before a tile of it is given
-    back is up to its slots: `--tile-specialize-warps` lets other warps than those that use a tile fill it, and
+    back is up to its stages: `--tile-specialize-warps` lets other warps than those that use a tile fill it, and
     `--tile-insert-barriers` lets them wait for each other.
 
     Where the producer's warps share the work, `warp` says which of them copies; else all do.
@@ -194,7 +194,7 @@ def Tile_AwaitOp : Tile_Op<"await"> {
   let summary = "waits until the phase of this parity has completed";
   let description = [{
     Phases count from 0; a fresh barrier is in phase 0, so waiting for parity 1 returns at once: producers wait for
-    free slots with the parity of the round before.
+    free stages with the parity of the round before.
   }];
   let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "which of them">:$index,
                        Arg<I32, "parity of the phase, 0 or 1">:$parity);

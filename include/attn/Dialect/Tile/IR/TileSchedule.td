@@ -45,7 +45,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     | `value_boxes` | values lie in shared memory box by box of so many lines, as they come; 0: as one tile (0) |
     | `turns` | a warpgroup starts its dots when the one before has started its own (false) |
     | `sequences_up_to` | the kernel is for plans whose sequences have no more packed rows, and instances no more tokens (any) |
-    | `epilogue` | `store`, by the threads that hold the rows, or `send`, by the copy engine from the queries' slot (store) |
+    | `epilogue` | `store`, by the threads that hold the rows, or `send`, by the copy engine from the queries' stage (store) |
 
     `shared_bytes` is what all of that needs, by the model that chose it. `--tile-allocate-shared` refuses a kernel
     that needs anything else.
@@ -111,7 +111,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
       return !getKeyCopies().empty() && !llvm::is_contained(getKeyCopies(), gathered);
     }
     bool sendsResults() const { return getEpilogue() == Epilogue::Send; }
-    /// Lines of queries that lie together in a slot; 0: all of them.
+    /// Lines of queries that lie together in a stage; 0: all of them.
     int64_t getQueryBoxes() const { return sendsResults() ? groupRows : 0; }
     /// Under `split_keys` the warps exchange their accumulators and a (max, sum) pair per row when a task ends,
     /// in the place of the rings, and each writes a share of the columns, two blocks of 8 at least.

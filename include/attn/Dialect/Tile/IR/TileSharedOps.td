@@ -22,8 +22,8 @@ def Tile_AllocOp : Tile_Op<"alloc"> {
 
 def Tile_SlotOp : Tile_Op<"slot", [Pure]> {
   let summary = "one tile of a ring";
-  let arguments = (ins Arg<Tile_RingType, "the ring">:$ring, Arg<I32, "slot, below the ring's count">:$index);
-  let results = (outs Res<Tile_SharedType, "the tile in that slot">:$tile);
+  let arguments = (ins Arg<Tile_RingType, "the ring">:$ring, Arg<I32, "stage, below the ring's count">:$index);
+  let results = (outs Res<Tile_SharedType, "the tile of that stage">:$tile);
   let assemblyFormat = "$ring `[` $index `]` attr-dict `:` type($ring) `->` type($tile)";
   let hasVerifier = 1;
 }

@@ -75,7 +75,7 @@ def UnswitchLoopsPass : Pass<"tile-unswitch-loops", "gpu::GPUModuleOp"> {
 def PipelineCopiesPass : Pass<"tile-pipeline-copies", "gpu::GPUModuleOp"> {
   let summary = "Let copies of later tiles run while this one is computed";
   let description = [{
-    A loop marked `tile.stages = S` starts with a gather into slot 0 of its rings, a commit, a wait and a sync, and
+    A loop marked `tile.stages = S` starts with a gather into stage 0 of its rings, a commit, a wait and a sync, and
     ends with a sync. It becomes a loop in which S - 1 gathers are under way, one barrier per iteration. Exact.
   }];
   let dependentDialects = ["arith::ArithDialect", "scf::SCFDialect", "tile::TileDialect"];
@@ -124,7 +124,7 @@ def InsertBarriersPass : Pass<"tile-insert-barriers", "gpu::GPUModuleOp"> {
   let summary = "Let warps that fill rings and warps that take tiles wait for each other";
   let description = [{
     Of a kernel with roles whose `tile.schedule` is of kind wgmma. Each ring that is filled gets a barrier `full` and a
-    barrier `empty` per slot, and both sides count its tiles: fills become an await of the slot, the copies into it and
+    barrier `empty` per stage, and both sides count its tiles: fills become an await of the stage, the copies into it and
     an arrival, takes an await in front of the tile's first use and an arrival behind the last one. Rings that the same
     loops fill or take share a counter, which all loops and branches around carry. Exact.
   }];

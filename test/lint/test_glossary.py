@@ -1,0 +1,65 @@
+"""docs/glossary.md has each noun once, the sources use it, pages lead there, and what was renamed does not come back."""
+
+import io
+import re
+import subprocess
+import tokenize
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/glossary.md"
+SOURCES = ("*.h", "*.cpp", "*.cc", "*.td", "*.def", "*.py")
+
+
+def nouns(text):
+    """The first column of the tables of nouns, those before the words that are not used."""
+    used, _ = text.split("## Words that are not used")
+    cells = re.findall(r"^\| ([^|]+?) \|", used, flags=re.M)
+    return [noun.strip() for cell in cells if cell not in ("noun", "---") for noun in cell.split(",")]
+
+
+def test_every_noun_has_one_meaning():
+    found = nouns(PAGE.read_text())
+    assert len(found) > 50
+    assert sorted(found) == sorted(set(found))
+
+
+def test_every_noun_is_used():
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "--", *SOURCES],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    paths = [ROOT / name for name in listed.stdout.split("\n") if name and "lint" not in name]
+    sources = "\n".join(path.read_text() for path in paths if path.is_file()).lower()
+    words = [noun.lower().removesuffix("s") for noun in nouns(PAGE.read_text())]
+    unused = [word for word in words if not re.search(word.replace(" ", "[ _]?"), sources)]  # blockTable
+    assert not unused, unused
+
+
+def test_pages_lead_to_the_glossary():
+    for page in ("README.md", "docs/architecture.md", "docs/rationale.md"):
+        assert "glossary.md" in (ROOT / page).read_text(), page
+
+
+# Names of Python that meant what views and bindings mean.
+RENAMED = {"look", "looks", "Look", "Seen", "Slot"}
+
+
+def names(text):
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return {token.string for token in tokens if token.type == tokenize.NAME}
+
+
+def test_renamed_words_do_not_come_back():
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / "python/attn").rglob("*.py"))
+        for name in names(path.read_text()) & RENAMED
+    }
+    assert not found, found
+
+
+def test_names_are_found():
+    assert names('x = look(y)  # Look\n"Seen"\n') & RENAMED == {"look"}

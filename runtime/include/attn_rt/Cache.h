@@ -43,7 +43,7 @@ namespace attn::rt {
 
 /// Names a node for as long as it lives, and never another one.
 struct NodeId {
-  int32_t slot = 0;
+  int32_t index = 0;
   uint32_t generation = 0;
   bool operator==(const NodeId &) const = default;
 };

@@ -8,7 +8,7 @@ namespace attn::rt {
 Status BatchBuilder::State::checkGivenBack(size_t c) {
   const CacheClass &info = cache->classOf(c);
   for (const SeenNode &node : seen) {
-    const Node &of = cache->at(node.slot);
+    const Node &of = cache->at(node.index);
     const int64_t begin = of.pos0 + int64_t{cache->sinkPages(of, c)} * cache->options.pageTokens;
     const int64_t end = begin + int64_t{of.runs[c].gap} * cache->options.pageTokens;
     const int64_t visible = std::max<int64_t>(begin, int64_t{node.leastPosition} - info.recent + 1);
@@ -16,7 +16,7 @@ Status BatchBuilder::State::checkGivenBack(size_t c) {
       return inputError(
           "the row at position " + std::to_string(std::max<int64_t>(begin, node.leastPosition)) + " of " +
           nodeText(cache->idOf(node.leastNode)) + " sees position " + std::to_string(visible) +
-          ", which class '" + info.name + "' has given back from " + nodeText(cache->idOf(node.slot)) +
+          ", which class '" + info.name + "' has given back from " + nodeText(cache->idOf(node.index)) +
           ": rows are launched before the next change to their node");
   }
   return {};
@@ -30,7 +30,7 @@ void BatchBuilder::State::push(const Instance &next, int32_t page) {
     if (last.first == next.first && last.last == next.last && last.pos0 + last.tokens == next.pos0 &&
         last.tokens % page == 0) {
       last.tokens += next.tokens;
-      last.lastSlot = next.slot;
+      last.lastNode = next.index;
       last.pagesEnd = pages.size();
       return;
     }
@@ -42,28 +42,28 @@ void BatchBuilder::State::push(const Instance &next, int32_t page) {
 
 void BatchBuilder::State::addNode(const SeenNode &node, size_t c) {
   const int32_t pageTokens = cache->options.pageTokens;
-  const Node &of = cache->at(node.slot);
+  const Node &of = cache->at(node.index);
   const Run &run = of.runs[c];
   const int32_t front = run.gap ? cache->sinkPages(of, c) : cache->pagesFor(of.tokens);
   pages.insert(pages.end(), run.pages.begin(), run.pages.begin() + front);
   if (front && of.tokens)
-    push({node.slot, of.pos0, std::min(of.tokens, front * pageTokens), node.first, node.last}, pageTokens);
+    push({node.index, of.pos0, std::min(of.tokens, front * pageTokens), node.first, node.last}, pageTokens);
   const int32_t behind = (front + run.gap) * pageTokens;
   if (behind < of.tokens) {
     pages.insert(pages.end(), run.pages.begin() + front, run.pages.end());
-    push({node.slot, of.pos0 + behind, of.tokens - behind, node.first, node.last}, pageTokens);
+    push({node.index, of.pos0 + behind, of.tokens - behind, node.first, node.last}, pageTokens);
   }
 }
 
 void BatchBuilder::State::addDraft(const SeenNode &node, size_t c, int32_t page) {
-  const Node &of = cache->at(node.slot);
+  const Node &of = cache->at(node.index);
   const Draft &draft = *of.draft;
   const int32_t perPage = cache->options.pageTokens / page;
   for (const TokenTree::Chain &chain : draft.tree.chains()) {
     const int32_t slot = draft.slots[static_cast<size_t>(chain.begin)], tokens = chain.end - chain.begin;
     for (int32_t i = slot / page; i < (slot + tokens + page - 1) / page; ++i)
       pages.push_back(draft.pages[c].tokens[static_cast<size_t>(i / perPage)] * perPage + i % perPage);
-    push({node.slot, of.end() + draft.tree.depth()[static_cast<size_t>(chain.begin)], tokens,
+    push({node.index, of.end() + draft.tree.depth()[static_cast<size_t>(chain.begin)], tokens,
           node.draftRow + chain.begin, node.draftRow + chain.below},
          page);
   }
@@ -82,7 +82,7 @@ void BatchBuilder::State::writeOperand(size_t o, int32_t page, CacheBatch &out) 
   nodes.clear();
   const auto most = static_cast<size_t>(operand.maxPages);
   for (const Instance &instance : instances) {
-    const NodeId node = cache->idOf(instance.slot);
+    const NodeId node = cache->idOf(instance.index);
     for (size_t begin = instance.pagesBegin; begin < instance.pagesEnd; begin += most) {
       const size_t end = std::min(begin + most, instance.pagesEnd);
       const auto before = static_cast<int32_t>(begin - instance.pagesBegin) * page;
@@ -95,7 +95,7 @@ void BatchBuilder::State::writeOperand(size_t o, int32_t page, CacheBatch &out) 
       operand.blockTable.resize(operand.lengths.size() * most, -1);
       nodes.push_back(node);
     }
-    if (const int32_t group = entry(instance.lastSlot).group; group >= 0)
+    if (const int32_t group = entry(instance.lastNode).group; group >= 0)
       tails[o][static_cast<size_t>(group)] = static_cast<int32_t>(nodes.size()) - 1;
   }
 }
@@ -175,8 +175,8 @@ Status BatchBuilder::build(const Cache &cache, std::span<const RowGroup> rows, C
   s.cache = cache.state_.get();
   s.entries.resize(std::max(s.entries.size(), s.cache->nodes.size()));
   Status status = s.build(rows, out);
-  for (int32_t slot : s.touched)
-    s.entry(slot) = {};
+  for (int32_t index : s.touched)
+    s.entry(index) = {};
   s.touched.clear();
   return status;
 }

@@ -3,17 +3,17 @@
 namespace attn::rt {
 
 /// Marks the node and all above it, so that each is a child of its parent in order of its first group.
-void BatchBuilder::State::see(int32_t slot) {
-  while (!entry(slot).seen) {
-    entry(slot).seen = true;
-    touched.push_back(slot);
-    if (slot == ground)
+void BatchBuilder::State::see(int32_t index) {
+  while (!entry(index).seen) {
+    entry(index).seen = true;
+    touched.push_back(index);
+    if (index == ground)
       return;
-    const int32_t parent = cache->at(slot).parent;
+    const int32_t parent = cache->at(index).parent;
     Entry &above = entry(parent);
-    (above.firstChild < 0 ? above.firstChild : entry(above.lastChild).next) = slot;
-    above.lastChild = slot;
-    slot = parent;
+    (above.firstChild < 0 ? above.firstChild : entry(above.lastChild).next) = index;
+    above.lastChild = index;
+    index = parent;
   }
 }
 
@@ -24,21 +24,21 @@ Status BatchBuilder::State::readGroups(std::span<const RowGroup> groups) {
   for (size_t i = 0; i < groups.size(); ++i) {
     const RowGroup &group = groups[i];
     const std::string where = "rows[" + std::to_string(i) + "]: ";
-    Result<int32_t> slot = cache->find(group.node);
-    if (!slot)
-      return inputError(where + slot.error().message);
-    const Node &node = cache->at(*slot);
-    if (entry(*slot).group >= 0)
+    Result<int32_t> index = cache->find(group.node);
+    if (!index)
+      return inputError(where + index.error().message);
+    const Node &node = cache->at(*index);
+    if (entry(*index).group >= 0)
       return inputError(where + nodeText(group.node) + " has rows already, rows[" +
-                        std::to_string(entry(*slot).group) + "]");
+                        std::to_string(entry(*index).group) + "]");
     if (group.draft && !node.draft)
       return inputError(where + nodeText(group.node) + " has no draft");
     if (group.rows < (group.draft ? 0 : 1) || group.rows > node.tokens)
       return inputError(where + "expected " + (group.draft ? "0" : "1") + " to " +
                         std::to_string(node.tokens) + " rows on the tokens of " + nodeText(group.node) +
                         ", got " + std::to_string(group.rows));
-    see(*slot);
-    entry(*slot).group = static_cast<int32_t>(i);
+    see(*index);
+    entry(*index).group = static_cast<int32_t>(i);
     userFirst.push_back(static_cast<int32_t>(rows));
     rows += group.rows + (group.draft ? node.draft->tree.size() : 0);
     if (rows > std::numeric_limits<int32_t>::max())
@@ -49,8 +49,8 @@ Status BatchBuilder::State::readGroups(std::span<const RowGroup> groups) {
 }
 
 void BatchBuilder::State::addRows(const RowGroup &group, int32_t userRow, SeenNode &node, CacheBatch &out) {
-  firstRow[static_cast<size_t>(entry(node.slot).group)] = static_cast<int32_t>(out.userRow.size());
-  const Node &of = cache->at(node.slot);
+  firstRow[static_cast<size_t>(entry(node.index).group)] = static_cast<int32_t>(out.userRow.size());
+  const Node &of = cache->at(node.index);
   for (int32_t i = 0; i < group.rows; ++i) {
     out.userRow.push_back(userRow + i);
     out.batch.qPos.push_back(of.end() - group.rows + i);
@@ -64,7 +64,7 @@ void BatchBuilder::State::addRows(const RowGroup &group, int32_t userRow, SeenNo
     }
   }
   node.leastPosition = of.end() - group.rows;
-  node.leastNode = node.slot;
+  node.leastNode = node.index;
   out.batch.qStart.push_back(static_cast<int32_t>(out.userRow.size()));
 }
 
@@ -76,10 +76,10 @@ void BatchBuilder::State::numberRows(std::span<const RowGroup> groups, CacheBatc
   seen.clear();
   const auto rows = [&] { return static_cast<int32_t>(out.userRow.size()); };
   std::vector<size_t> path; // of places in `seen`
-  for (int32_t slot = entry(ground).firstChild; slot >= 0;) {
-    const Entry &here = entry(slot);
+  for (int32_t index = entry(ground).firstChild; index >= 0;) {
+    const Entry &here = entry(index);
     path.push_back(seen.size());
-    seen.push_back({slot, rows(), 0});
+    seen.push_back({index, rows(), 0});
     if (here.group >= 0)
       addRows(groups[static_cast<size_t>(here.group)], userFirst[static_cast<size_t>(here.group)],
               seen.back(), out);
@@ -87,14 +87,14 @@ void BatchBuilder::State::numberRows(std::span<const RowGroup> groups, CacheBatc
     while (next < 0 && !path.empty()) {
       SeenNode &done = seen[path.back()];
       done.last = rows();
-      next = entry(done.slot).next;
+      next = entry(done.index).next;
       path.pop_back();
       if (!path.empty() && done.leastPosition < seen[path.back()].leastPosition) {
         seen[path.back()].leastPosition = done.leastPosition;
         seen[path.back()].leastNode = done.leastNode;
       }
     }
-    slot = next;
+    index = next;
   }
   out.batch.rows = rows();
   out.batchRow.resize(out.userRow.size());

@@ -14,7 +14,7 @@ namespace attn::rt {
 
 /// What the building needs to know of a node that rows see.
 struct SeenNode {
-  int32_t slot;
+  int32_t index;
   int32_t first, last;               ///< rows at or below it
   int32_t draftRow = -1;             ///< the row of its draft's first place, where the draft has rows
   int32_t leastPosition = neverSeen; ///< of those rows,
@@ -23,8 +23,8 @@ struct SeenNode {
 
 /// Tokens of consecutive positions on pages that follow each other in a list.
 struct Instance {
-  int32_t slot, pos0, tokens, first, last;
-  int32_t lastSlot = slot; ///< the node whose tokens end it
+  int32_t index, pos0, tokens, first, last;
+  int32_t lastNode = index; ///< the node whose tokens end it
   size_t pagesBegin = 0, pagesEnd = 0;
 };
 
@@ -32,7 +32,7 @@ struct BatchBuilder::State {
   CacheBatchOptions options;
   const Cache::State *cache = nullptr;
 
-  // By slot of the node, reset after use.
+  // By index of the node, reset after use.
   struct Entry {
     int32_t group = -1;
     bool seen = false;
@@ -51,9 +51,9 @@ struct BatchBuilder::State {
   std::vector<int32_t> firstRow;           ///< by group
   std::vector<std::vector<int32_t>> tails; ///< by operand and group: the instance that grows with the node
 
-  Entry &entry(int32_t slot) { return entries[static_cast<size_t>(slot)]; }
+  Entry &entry(int32_t index) { return entries[static_cast<size_t>(index)]; }
   Status readGroups(std::span<const RowGroup> groups);
-  void see(int32_t slot);
+  void see(int32_t index);
   void numberRows(std::span<const RowGroup> groups, CacheBatch &out);
   void addRows(const RowGroup &group, int32_t userRow, SeenNode &node, CacheBatch &out);
   Status checkGivenBack(size_t c);

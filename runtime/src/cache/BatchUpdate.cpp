@@ -16,7 +16,7 @@ bool BatchBuilder::State::update(CacheBatch &out) const {
     const auto instance = static_cast<size_t>(tails[o][group]);
     const OperandBatch &operand = out.batch.operands[o];
     const int32_t end = operand.pos0[instance] + operand.lengths[instance];
-    const int32_t tokens = cache->at(groups[group].node.slot).end() - end;
+    const int32_t tokens = cache->at(groups[group].node.index).end() - end;
     return Growth{instance, tokens, cache->pagesFor(operand.lengths[instance] + tokens)};
   };
   for (size_t group = 0; group < groups.size(); ++group) {
@@ -27,7 +27,7 @@ bool BatchBuilder::State::update(CacheBatch &out) const {
         return false;
   }
   for (size_t group = 0; group < groups.size(); ++group) {
-    const Node &node = cache->at(groups[group].node.slot);
+    const Node &node = cache->at(groups[group].node.index);
     const auto positions = out.batch.qPos.begin() + firstRow[group];
     std::iota(positions, positions + groups[group].rows, node.end() - groups[group].rows);
     for (size_t o = 0; o < tails.size(); ++o) {

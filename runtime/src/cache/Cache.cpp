@@ -90,29 +90,29 @@ Status Cache::prune(NodeId node) {
 const CacheOptions &Cache::options() const { return state_->options; }
 bool Cache::contains(NodeId node) const { return static_cast<bool>(state_->find(node)); }
 Status Cache::check(NodeId node) const {
-  Result<int32_t> slot = state_->find(node);
-  return slot ? Status() : Status(slot.error());
+  Result<int32_t> index = state_->find(node);
+  return index ? Status() : Status(index.error());
 }
 
-static std::vector<NodeId> childrenOf(const Cache::State &s, int32_t slot) {
+static std::vector<NodeId> childrenOf(const Cache::State &s, int32_t index) {
   std::vector<NodeId> ids;
-  for (int32_t child = s.at(slot).firstChild; child >= 0; child = s.at(child).next)
+  for (int32_t child = s.at(index).firstChild; child >= 0; child = s.at(child).next)
     ids.push_back(s.idOf(child));
   return ids;
 }
 
 std::vector<NodeId> Cache::roots() const { return childrenOf(*state_, ground); }
-std::vector<NodeId> Cache::children(NodeId node) const { return childrenOf(*state_, node.slot); }
+std::vector<NodeId> Cache::children(NodeId node) const { return childrenOf(*state_, node.index); }
 std::optional<NodeId> Cache::parent(NodeId node) const {
-  const int32_t parent = state_->at(node.slot).parent;
+  const int32_t parent = state_->at(node.index).parent;
   return parent == ground ? std::nullopt : std::optional(state_->idOf(parent));
 }
-int32_t Cache::tokens(NodeId node) const { return state_->at(node.slot).tokens; }
-int32_t Cache::position(NodeId node) const { return state_->at(node.slot).pos0; }
-bool Cache::isLeaf(NodeId node) const { return state_->at(node.slot).isLeaf(); }
-bool Cache::isEvicted(NodeId node) const { return state_->at(node.slot).evicted; }
+int32_t Cache::tokens(NodeId node) const { return state_->at(node.index).tokens; }
+int32_t Cache::position(NodeId node) const { return state_->at(node.index).pos0; }
+bool Cache::isLeaf(NodeId node) const { return state_->at(node.index).isLeaf(); }
+bool Cache::isEvicted(NodeId node) const { return state_->at(node.index).evicted; }
 const TokenTree *Cache::draft(NodeId node) const {
-  const auto &draft = state_->at(node.slot).draft;
+  const auto &draft = state_->at(node.index).draft;
   return draft ? &draft->tree : nullptr;
 }
 int64_t Cache::nodeCount() const { return state_->live; }
@@ -129,7 +129,7 @@ std::optional<PageUse> Cache::pageUse(int32_t headClass, int32_t page) const {
 
 std::vector<TokenSpan> Cache::places(NodeId id, int32_t headClass) const {
   const State &s = *state_;
-  const Node &node = s.at(id.slot);
+  const Node &node = s.at(id.index);
   const auto c = static_cast<size_t>(headClass);
   const int32_t sink = s.sinkPages(node, c), gap = node.runs[c].gap, pageTokens = s.options.pageTokens;
   std::vector<TokenSpan> spans;
@@ -144,7 +144,7 @@ std::vector<TokenSpan> Cache::places(NodeId id, int32_t headClass) const {
 std::vector<Place> Cache::draftPlaces(NodeId id, int32_t headClass) const {
   const State &s = *state_;
   std::vector<Place> places;
-  if (const auto &draft = s.at(id.slot).draft)
+  if (const auto &draft = s.at(id.index).draft)
     for (int32_t d : draft->tree.place()) {
       const int32_t slot = draft->slots[static_cast<size_t>(d)];
       const auto &pages = draft->pages[static_cast<size_t>(headClass)].tokens;

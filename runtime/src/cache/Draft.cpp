@@ -35,21 +35,21 @@ Result<Movement> Cache::speculate(NodeId leaf, std::span<const int32_t> parents)
   Result<int32_t> found = s.find(leaf);
   if (!found)
     return inputError(what + ": " + found.error().message);
-  const int32_t slot = *found;
-  if (!s.at(slot).isLeaf())
+  const int32_t index = *found;
+  if (!s.at(index).isLeaf())
     return inputError(what + ": expected a leaf, but it has children (" +
-                      nodeText(s.idOf(s.at(slot).firstChild)) + ")");
+                      nodeText(s.idOf(s.at(index).firstChild)) + ")");
   Result<TokenTree> tree = TokenTree::fromParents(parents);
   if (!tree)
     return inputError(what + ": " + tree.error().message);
-  if (Status status = s.checkGrowth(s.at(slot), what, tree->height()); !status)
+  if (Status status = s.checkGrowth(s.at(index), what, tree->height()); !status)
     return status.error();
   std::vector<int32_t> slots;
   const int32_t tokenPages = s.pagesFor(layOut(*tree, s.options.draftPage, slots));
-  const int32_t tokens = s.at(slot).tokens;
+  const int32_t tokens = s.at(index).tokens;
   const int32_t reserve = s.pagesFor(int64_t{tokens} + tree->height()) - s.pagesFor(tokens);
   for (size_t c = 0; c < s.classCount(); ++c) {
-    const int64_t left = s.pools[c].left() + std::ssize(s.at(slot).runs[c].spare);
+    const int64_t left = s.pools[c].left() + std::ssize(s.at(index).runs[c].spare);
     if (tokenPages + reserve > left)
       return s.exhausted(what.text(), c, tokenPages + reserve, left);
   }
@@ -60,9 +60,9 @@ Result<Movement> Cache::speculate(NodeId leaf, std::span<const int32_t> parents)
   movement.rows = draft->tree.size();
   for (size_t c = 0; c < s.classCount(); ++c) {
     for (int32_t i = 0; i < reserve; ++i)
-      draft->pages[c].reserve.push_back(s.takePage(slot, c, -1));
+      draft->pages[c].reserve.push_back(s.takePage(index, c, -1));
     for (int32_t i = 0; i < tokenPages; ++i)
-      draft->pages[c].tokens.push_back(s.takePage(slot, c, -1));
+      draft->pages[c].tokens.push_back(s.takePage(index, c, -1));
     const size_t first = movement.writes.size();
     for (int32_t t = 0; t < draft->tree.size(); ++t) {
       const Place to = placeOf(s, *draft, c, draft->tree.place()[static_cast<size_t>(t)]);
@@ -73,7 +73,7 @@ Result<Movement> Cache::speculate(NodeId leaf, std::span<const int32_t> parents)
         movement.writes.push_back({static_cast<int32_t>(c), t, to, 1});
     }
   }
-  s.at(slot).draft = std::move(draft);
+  s.at(index).draft = std::move(draft);
   ++s.shape;
   s.checkInDebugBuilds();
   return movement;
@@ -85,8 +85,8 @@ Result<Movement> Cache::commit(NodeId leaf, int32_t token) {
   Result<int32_t> found = s.find(leaf);
   if (!found)
     return inputError(what + ": " + found.error().message);
-  const int32_t slot = *found;
-  Node &node = s.at(slot);
+  const int32_t index = *found;
+  Node &node = s.at(index);
   if (!node.draft)
     return inputError(what + ": it has no draft");
   if (token < -1 || token >= node.draft->tree.size())
@@ -104,7 +104,7 @@ Result<Movement> Cache::commit(NodeId leaf, int32_t token) {
     Draft::Pages &pages = draft->pages[c];
     Run &run = node.runs[c];
     for (int32_t page = s.pagesFor(before); page < s.pagesFor(node.tokens); ++page) {
-      s.pools[c].assign(pages.reserve.back(), {slot, page});
+      s.pools[c].assign(pages.reserve.back(), {index, page});
       run.pages.push_back(pages.reserve.back());
       pages.reserve.pop_back();
     }
@@ -124,10 +124,10 @@ Result<Movement> Cache::commit(NodeId leaf, int32_t token) {
     }
     for (const std::vector<int32_t> *rest : {&pages.tokens, &pages.reserve})
       run.spare.insert(run.spare.end(), rest->begin(), rest->end());
-    s.trimSpares(slot, c, s.ringRoom(node, c));
+    s.trimSpares(index, c, s.ringRoom(node, c));
   }
-  s.updateHorizon(slot);
-  s.sweepUp(slot);
+  s.updateHorizon(index);
+  s.sweepUp(index);
   s.checkInDebugBuilds();
   return movement;
 }

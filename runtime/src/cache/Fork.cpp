@@ -7,17 +7,17 @@ namespace attn::rt {
 namespace {
 
 /// Puts a joint above a leaf, which keeps only its tokens from `split` on (a page's beginning).
-void splitLeaf(Cache::State &s, int32_t slot, int32_t split) {
-  const int32_t joint = s.addNode(s.at(slot).parent, s.at(slot).pos0);
-  Node &above = s.at(joint), &node = s.at(slot);
+void splitLeaf(Cache::State &s, int32_t index, int32_t split) {
+  const int32_t joint = s.addNode(s.at(index).parent, s.at(index).pos0);
+  Node &above = s.at(joint), &node = s.at(index);
   s.unlink(joint);
-  s.link(joint, node.parent, slot);
-  s.unlink(slot);
-  s.link(slot, joint, -1);
+  s.link(joint, node.parent, index);
+  s.unlink(index);
+  s.link(index, joint, -1);
   above.evicted = above.joint = true;
   above.tokens = split;
   for (size_t c = 0; c < s.classCount(); ++c) {
-    s.trimSpares(slot, c, 0);
+    s.trimSpares(index, c, 0);
     Run &first = above.runs[c], &second = node.runs[c];
     // Pages that nobody sees are whole, so they are all before the split.
     const auto end = second.pages.begin() + (s.pagesFor(split) - second.gap);
@@ -28,7 +28,7 @@ void splitLeaf(Cache::State &s, int32_t slot, int32_t split) {
     for (int32_t page : first.pages)
       s.pools[c].assign(page, {joint, s.pools[c].owner(page).page});
     for (int32_t page : second.pages)
-      s.pools[c].assign(page, {slot, 0});
+      s.pools[c].assign(page, {index, 0});
   }
   node.pos0 += split;
   node.tokens -= split;
@@ -42,27 +42,27 @@ Result<Cache::Fork> Cache::fork(NodeId leaf) {
   Result<int32_t> found = s.find(leaf);
   if (!found)
     return inputError(what + ": " + found.error().message);
-  const int32_t slot = *found;
-  if (Status status = s.checkGrowth(s.at(slot), what, 0); !status)
+  const int32_t index = *found;
+  if (Status status = s.checkGrowth(s.at(index), what, 0); !status)
     return status.error();
-  if (!s.at(slot).isLeaf())
-    return inputError(what + ": it has children (" + nodeText(s.idOf(s.at(slot).firstChild)) +
+  if (!s.at(index).isLeaf())
+    return inputError(what + ": it has children (" + nodeText(s.idOf(s.at(index).firstChild)) +
                       "): branch it instead");
-  const int32_t tail = s.at(slot).tokens % s.options.pageTokens, split = s.at(slot).tokens - tail;
+  const int32_t tail = s.at(index).tokens % s.options.pageTokens, split = s.at(index).tokens - tail;
   for (size_t c = 0; c < s.classCount() && tail; ++c) {
     // A leaf that gets a parent is a ring no more.
-    const int64_t left = s.pools[c].left() + (split ? std::ssize(s.at(slot).runs[c].spare) : 0);
+    const int64_t left = s.pools[c].left() + (split ? std::ssize(s.at(index).runs[c].spare) : 0);
     if (left < 1)
       return s.exhausted(what.text(), c, 1, left);
   }
 
-  s.at(slot).frontier = s.at(slot).end();
+  s.at(index).frontier = s.at(index).end();
   if (split)
-    splitLeaf(s, slot, split);
-  const int32_t parent = s.at(slot).parent;
-  const int32_t twin = s.addNode(parent, s.at(slot).pos0);
+    splitLeaf(s, index, split);
+  const int32_t parent = s.at(index).parent;
+  const int32_t twin = s.addNode(parent, s.at(index).pos0);
   s.unlink(twin);
-  s.link(twin, parent, s.at(slot).next);
+  s.link(twin, parent, s.at(index).next);
   s.at(twin).tokens = tail;
   s.at(twin).frontier = s.at(twin).horizon = s.at(twin).end();
   Fork result{s.idOf(twin), {}};
@@ -70,25 +70,25 @@ Result<Cache::Fork> Cache::fork(NodeId leaf) {
     const int32_t page = s.takePage(twin, c, 0);
     s.at(twin).runs[c].pages.push_back(page);
     result.movement.copies.push_back(
-        {static_cast<int32_t>(c), {s.at(slot).runs[c].pages.back(), 0}, {page, 0}, tail});
+        {static_cast<int32_t>(c), {s.at(index).runs[c].pages.back(), 0}, {page, 0}, tail});
   }
-  s.updateHorizon(slot);
+  s.updateHorizon(index);
   s.updateHorizon(parent);
-  s.sweepUp(parent == ground ? slot : parent);
+  s.sweepUp(parent == ground ? index : parent);
   s.checkInDebugBuilds();
   return result;
 }
 
 Status Cache::evict(NodeId id) {
   State &s = *state_;
-  Result<int32_t> slot = s.find(id);
-  if (!slot)
-    return inputError("evict: " + slot.error().message);
-  if (s.at(*slot).isLeaf())
+  Result<int32_t> index = s.find(id);
+  if (!index)
+    return inputError("evict: " + index.error().message);
+  if (s.at(*index).isLeaf())
     return inputError("evict: nothing is below " + nodeText(id) + ", so no row would ever see it: prune it");
-  s.at(*slot).evicted = true;
-  s.updateHorizon(*slot);
-  s.sweepUp(*slot);
+  s.at(*index).evicted = true;
+  s.updateHorizon(*index);
+  s.sweepUp(*index);
   s.checkInDebugBuilds();
   return {};
 }

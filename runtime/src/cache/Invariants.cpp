@@ -26,33 +26,33 @@ private:
     problem_ = std::move(problem);
     return false;
   }
-  std::string text(int32_t slot) const { return nodeText(s.idOf(slot)); }
+  std::string text(int32_t index) const { return nodeText(s.idOf(index)); }
 
   bool checkLinks() {
     std::vector<bool> met(s.nodes.size());
     met[ground] = true;
     reached_.push_back(ground);
     for (size_t next = 0; next < reached_.size(); ++next) {
-      const int32_t slot = reached_[next];
+      const int32_t index = reached_[next];
       int32_t previous = -1;
-      for (int32_t child = s.at(slot).firstChild; child >= 0; child = s.at(child).next) {
+      for (int32_t child = s.at(index).firstChild; child >= 0; child = s.at(child).next) {
         if (met[static_cast<size_t>(child)])
-          return fail(text(child) + " is met twice below " + text(slot) + ": a cycle, or two parents");
+          return fail(text(child) + " is met twice below " + text(index) + ": a cycle, or two parents");
         met[static_cast<size_t>(child)] = true;
         if (!s.at(child).live)
-          return fail(text(slot) + " has a child that was pruned, slot " + std::to_string(child));
-        if (s.at(child).parent != slot || s.at(child).previous != previous)
-          return fail(text(child) + " is a child of " + text(slot) + " whose links say otherwise");
+          return fail(text(index) + " has a child that was pruned, index " + std::to_string(child));
+        if (s.at(child).parent != index || s.at(child).previous != previous)
+          return fail(text(child) + " is a child of " + text(index) + " whose links say otherwise");
         previous = child;
         reached_.push_back(child);
       }
-      if (s.at(slot).lastChild != previous)
-        return fail("the last child of " + text(slot) + " is another");
+      if (s.at(index).lastChild != previous)
+        return fail("the last child of " + text(index) + " is another");
     }
-    for (size_t slot = 1; slot < s.nodes.size(); ++slot)
-      if (s.nodes[slot].live && !met[slot])
-        return fail(text(static_cast<int32_t>(slot)) + " is an orphan: no root is above it");
-    if (s.live != std::ssize(reached_) - 1 || s.live + std::ssize(s.freeSlots) != std::ssize(s.nodes) - 1)
+    for (size_t index = 1; index < s.nodes.size(); ++index)
+      if (s.nodes[index].live && !met[index])
+        return fail(text(static_cast<int32_t>(index)) + " is an orphan: no root is above it");
+    if (s.live != std::ssize(reached_) - 1 || s.live + std::ssize(s.freeNodes) != std::ssize(s.nodes) - 1)
       return fail(std::to_string(s.live) + " nodes are counted, " + std::to_string(reached_.size() - 1) +
                   " are there");
     reached_.erase(reached_.begin());
@@ -60,35 +60,35 @@ private:
   }
 
   bool checkNodes() {
-    for (int32_t slot : reached_) {
-      const Node &node = s.at(slot);
+    for (int32_t index : reached_) {
+      const Node &node = s.at(index);
       if (const int32_t begin = node.parent == ground ? 0 : s.at(node.parent).end(); node.pos0 != begin)
-        return fail(text(slot) + " begins at position " + std::to_string(node.pos0) +
+        return fail(text(index) + " begins at position " + std::to_string(node.pos0) +
                     ", its parent ends at " + std::to_string(begin));
       if (node.tokens < 0 || node.frontier < node.pos0 || node.frontier > node.end())
         if (!node.joint)
-          return fail(text(slot) + " has its frontier at " + std::to_string(node.frontier) +
+          return fail(text(index) + " has its frontier at " + std::to_string(node.frontier) +
                       ", outside of [" + std::to_string(node.pos0) + ", " + std::to_string(node.end()) + "]");
-      if (s.anyStreaming && node.horizon != s.computeHorizon(slot))
-        return fail(text(slot) + " has its horizon at " + std::to_string(node.horizon) + ", expected " +
-                    std::to_string(s.computeHorizon(slot)));
+      if (s.anyStreaming && node.horizon != s.computeHorizon(index))
+        return fail(text(index) + " has its horizon at " + std::to_string(node.horizon) + ", expected " +
+                    std::to_string(s.computeHorizon(index)));
       if (node.joint && (!node.evicted || node.firstChild == node.lastChild || node.tokens == 0 ||
                          node.tokens % s.options.pageTokens != 0))
-        return fail(text(slot) + " is a joint of " + std::to_string(node.tokens) +
+        return fail(text(index) + " is a joint of " + std::to_string(node.tokens) +
                     " tokens: expected whole pages and two children at least");
       if (node.draft && (!node.isLeaf() || node.evicted))
-        return fail(text(slot) + " has a draft, but is no leaf");
+        return fail(text(index) + " has a draft, but is no leaf");
       for (size_t c = 0; c < s.classCount(); ++c)
-        if (!checkRun(slot, c))
+        if (!checkRun(index, c))
           return false;
     }
     return true;
   }
 
-  bool checkRun(int32_t slot, size_t c) {
-    const Node &node = s.at(slot);
+  bool checkRun(int32_t index, size_t c) {
+    const Node &node = s.at(index);
     const Run &run = node.runs[c];
-    const std::string where = text(slot) + ", class '" + s.classOf(c).name + "': ";
+    const std::string where = text(index) + ", class '" + s.classOf(c).name + "': ";
     if (std::ssize(run.pages) != s.pagesFor(node.tokens) - run.gap || run.gap < 0)
       return fail(where + std::to_string(run.pages.size()) + " pages are held and " +
                   std::to_string(run.gap) + " given back, but " + std::to_string(node.tokens) +
@@ -111,38 +111,38 @@ private:
       std::vector<int32_t> holder(static_cast<size_t>(s.pools[c].size()), -1);
       int64_t held = 0;
       std::string booked;
-      const auto hold = [&](int32_t page, int32_t slot, int32_t ofNode) {
+      const auto hold = [&](int32_t page, int32_t index, int32_t ofNode) {
         const std::string where = "class '" + s.classOf(c).name + "': page " + std::to_string(page);
         if (page < 0 || page >= s.pools[c].size())
-          return fail(where + " of " + text(slot) + " is none of " + std::to_string(s.pools[c].size()));
+          return fail(where + " of " + text(index) + " is none of " + std::to_string(s.pools[c].size()));
         int32_t &other = holder[static_cast<size_t>(page)];
         if (other >= 0)
           return fail(where + " is in two places: " + (other ? text(other) : "the free pages") + " and " +
-                      (slot ? text(slot) : "the free pages"));
-        other = slot;
+                      (index ? text(index) : "the free pages"));
+        other = index;
         ++held;
-        const PagePool::Owner expected = slot ? PagePool::Owner{slot, ofNode} : PagePool::Owner();
+        const PagePool::Owner expected = index ? PagePool::Owner{index, ofNode} : PagePool::Owner();
         // Being in two places is the worse mistake, and brings this one with it.
         if (s.pools[c].owner(page) != expected && booked.empty())
-          booked = where + " of " + (slot ? text(slot) : "the free pages") + " is booked on slot " +
+          booked = where + " of " + (index ? text(index) : "the free pages") + " is booked on index " +
                    std::to_string(s.pools[c].owner(page).node) + " as its page " +
                    std::to_string(s.pools[c].owner(page).page);
         return true;
       };
-      const auto holdAll = [&](const std::vector<int32_t> &pages, int32_t slot) {
-        return std::all_of(pages.begin(), pages.end(), [&](int32_t page) { return hold(page, slot, -1); });
+      const auto holdAll = [&](const std::vector<int32_t> &pages, int32_t index) {
+        return std::all_of(pages.begin(), pages.end(), [&](int32_t page) { return hold(page, index, -1); });
       };
       if (!holdAll(s.pools[c].freePages(), ground))
         return false;
-      for (int32_t slot : reached_) {
-        const Node &node = s.at(slot);
+      for (int32_t index : reached_) {
+        const Node &node = s.at(index);
         const Run &run = node.runs[c];
         const int32_t sink = s.sinkPages(node, c);
         for (int32_t i = 0; i < std::ssize(run.pages); ++i)
-          if (!hold(run.pages[static_cast<size_t>(i)], slot, i < sink ? i : i + run.gap))
+          if (!hold(run.pages[static_cast<size_t>(i)], index, i < sink ? i : i + run.gap))
             return false;
-        if (!holdAll(run.spare, slot) || (node.draft && (!holdAll(node.draft->pages[c].tokens, slot) ||
-                                                         !holdAll(node.draft->pages[c].reserve, slot))))
+        if (!holdAll(run.spare, index) || (node.draft && (!holdAll(node.draft->pages[c].tokens, index) ||
+                                                          !holdAll(node.draft->pages[c].reserve, index))))
           return false;
       }
       if (!booked.empty())

@@ -5,60 +5,60 @@
 namespace attn::rt {
 
 std::string nodeText(NodeId node) {
-  std::string text = "node " + std::to_string(node.slot);
+  std::string text = "node " + std::to_string(node.index);
   return node.generation ? text + "." + std::to_string(node.generation) : text;
 }
 
 Result<int32_t> Cache::State::find(NodeId id) const {
-  if (id.slot <= ground || static_cast<size_t>(id.slot) >= nodes.size() ||
-      id.generation > at(id.slot).generation)
+  if (id.index <= ground || static_cast<size_t>(id.index) >= nodes.size() ||
+      id.generation > at(id.index).generation)
     return inputError("there is no " + nodeText(id));
-  const Node &node = at(id.slot);
+  const Node &node = at(id.index);
   if (!node.live || node.generation != id.generation)
     return inputError(nodeText(id) + " was pruned");
-  return id.slot;
+  return id.index;
 }
 
 int32_t Cache::State::addNode(int32_t parent, int32_t pos0) {
   ++shape;
-  int32_t slot = static_cast<int32_t>(nodes.size());
-  if (freeSlots.empty()) {
+  int32_t index = static_cast<int32_t>(nodes.size());
+  if (freeNodes.empty()) {
     nodes.emplace_back();
     nodes.back().runs.resize(classCount());
   } else {
-    slot = freeSlots.back();
-    freeSlots.pop_back();
+    index = freeNodes.back();
+    freeNodes.pop_back();
   }
-  Node &node = at(slot);
+  Node &node = at(index);
   node.live = true;
   node.evicted = node.joint = false;
   node.firstChild = node.lastChild = -1;
   node.tokens = 0;
   node.pos0 = node.frontier = node.horizon = pos0;
-  link(slot, parent, -1);
+  link(index, parent, -1);
   ++live;
-  return slot;
+  return index;
 }
 
-void Cache::State::link(int32_t slot, int32_t parent, int32_t before) {
-  Node &node = at(slot), &above = at(parent);
+void Cache::State::link(int32_t index, int32_t parent, int32_t before) {
+  Node &node = at(index), &above = at(parent);
   node.parent = parent;
   node.next = before;
   node.previous = before < 0 ? above.lastChild : at(before).previous;
-  (node.previous < 0 ? above.firstChild : at(node.previous).next) = slot;
-  (before < 0 ? above.lastChild : at(before).previous) = slot;
+  (node.previous < 0 ? above.firstChild : at(node.previous).next) = index;
+  (before < 0 ? above.lastChild : at(before).previous) = index;
 }
 
-void Cache::State::unlink(int32_t slot) {
-  const Node &node = at(slot);
+void Cache::State::unlink(int32_t index) {
+  const Node &node = at(index);
   Node &above = at(node.parent);
   (node.previous < 0 ? above.firstChild : at(node.previous).next) = node.next;
   (node.next < 0 ? above.lastChild : at(node.next).previous) = node.previous;
 }
 
-void Cache::State::releaseNode(int32_t slot) {
+void Cache::State::releaseNode(int32_t index) {
   ++shape;
-  Node &node = at(slot);
+  Node &node = at(index);
   for (size_t c = 0; c < classCount(); ++c) {
     Run &run = node.runs[c];
     for (std::vector<int32_t> *pages : {&run.pages, &run.spare}) {
@@ -74,13 +74,13 @@ void Cache::State::releaseNode(int32_t slot) {
   node.draft.reset();
   node.live = false;
   ++node.generation;
-  freeSlots.push_back(slot);
+  freeNodes.push_back(index);
   --live;
 }
 
-void Cache::State::collectSubtree(int32_t slot, std::vector<int32_t> &out) const {
+void Cache::State::collectSubtree(int32_t index, std::vector<int32_t> &out) const {
   size_t next = out.size();
-  out.push_back(slot);
+  out.push_back(index);
   for (; next < out.size(); ++next)
     for (int32_t child = at(out[next]).firstChild; child >= 0; child = at(child).next)
       out.push_back(child);

@@ -16,7 +16,7 @@ namespace attn::rt {
 class PagePool {
 public:
   struct Owner {
-    int32_t node = -1; ///< slot of the node; -1: free
+    int32_t node = -1; ///< index of the node; -1: free
     int32_t page = -1; ///< which page of the node's tokens; -1: of its draft, or spare
     bool operator==(const Owner &) const = default;
   };

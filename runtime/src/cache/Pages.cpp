@@ -50,24 +50,24 @@ int32_t Cache::State::ringRoom(const Node &node, size_t c) const {
   return std::max(0, ringPages(c) - ofDraft - std::max(0, held - sinkPages(node, c)));
 }
 
-int32_t Cache::State::takePage(int32_t slot, size_t c, int32_t page) {
-  std::vector<int32_t> &spare = at(slot).runs[c].spare;
+int32_t Cache::State::takePage(int32_t index, size_t c, int32_t page) {
+  std::vector<int32_t> &spare = at(index).runs[c].spare;
   if (spare.empty())
-    return pools[c].take({slot, page});
+    return pools[c].take({index, page});
   const int32_t taken = spare.back();
   spare.pop_back();
   pools[c].reuse(taken);
-  pools[c].assign(taken, {slot, page});
+  pools[c].assign(taken, {index, page});
   return taken;
 }
 
-void Cache::State::dropUnseen(int32_t slot, size_t c) {
-  Node &node = at(slot);
+void Cache::State::dropUnseen(int32_t index, size_t c) {
+  Node &node = at(index);
   Run &run = node.runs[c];
   const int32_t count = unseenPages(node, c);
   const auto first = run.pages.begin() + std::min<int64_t>(sinkPages(node, c), std::ssize(run.pages));
   for (auto page = first; page != first + count; ++page) {
-    pools[c].assign(*page, {slot, -1});
+    pools[c].assign(*page, {index, -1});
     run.spare.push_back(*page);
   }
   run.pages.erase(first, first + count);
@@ -75,32 +75,32 @@ void Cache::State::dropUnseen(int32_t slot, size_t c) {
   shape += count > 0;
 }
 
-void Cache::State::trimSpares(int32_t slot, size_t c, int32_t keep) {
-  std::vector<int32_t> &spare = at(slot).runs[c].spare;
+void Cache::State::trimSpares(int32_t index, size_t c, int32_t keep) {
+  std::vector<int32_t> &spare = at(index).runs[c].spare;
   while (std::ssize(spare) > keep) {
     pools[c].give(spare.back());
     spare.pop_back();
   }
 }
 
-void Cache::State::sweep(int32_t slot) {
+void Cache::State::sweep(int32_t index) {
   for (size_t c = 0; c < classCount(); ++c)
     if (classOf(c).streaming()) {
-      dropUnseen(slot, c);
-      trimSpares(slot, c, ringRoom(at(slot), c));
+      dropUnseen(index, c);
+      trimSpares(index, c, ringRoom(at(index), c));
     }
 }
 
-void Cache::State::sweepUp(int32_t slot) {
-  if (!anyStreaming || slot == ground)
+void Cache::State::sweepUp(int32_t index) {
+  if (!anyStreaming || index == ground)
     return;
-  sweep(slot);
-  for (slot = at(slot).parent; slot != ground && at(slot).evicted; slot = at(slot).parent)
-    sweep(slot);
+  sweep(index);
+  for (index = at(index).parent; index != ground && at(index).evicted; index = at(index).parent)
+    sweep(index);
 }
 
-int32_t Cache::State::computeHorizon(int32_t slot) const {
-  const Node &node = at(slot);
+int32_t Cache::State::computeHorizon(int32_t index) const {
+  const Node &node = at(index);
   if (!node.evicted)
     return node.frontier; // no row below comes before it
   int32_t horizon = neverSeen;
@@ -109,14 +109,14 @@ int32_t Cache::State::computeHorizon(int32_t slot) const {
   return horizon;
 }
 
-void Cache::State::updateHorizon(int32_t slot) {
+void Cache::State::updateHorizon(int32_t index) {
   if (!anyStreaming)
     return;
-  for (; slot != ground; slot = at(slot).parent) {
-    const int32_t horizon = computeHorizon(slot);
-    if (horizon == at(slot).horizon)
+  for (; index != ground; index = at(index).parent) {
+    const int32_t horizon = computeHorizon(index);
+    if (horizon == at(index).horizon)
       return;
-    at(slot).horizon = horizon;
+    at(index).horizon = horizon;
   }
 }
 
@@ -126,36 +126,36 @@ Error Cache::State::exhausted(const std::string &what, size_t c, int64_t asked, 
                                  " of " + std::to_string(pools[c].size()) + " left"};
 }
 
-void Cache::State::grow(int32_t slot, int32_t tokens, int32_t row, Movement &movement) {
-  const int32_t pageTokens = options.pageTokens, before = at(slot).tokens;
-  at(slot).tokens += tokens;
+void Cache::State::grow(int32_t index, int32_t tokens, int32_t row, Movement &movement) {
+  const int32_t pageTokens = options.pageTokens, before = at(index).tokens;
+  at(index).tokens += tokens;
   for (size_t c = 0; c < classCount(); ++c) {
     for (int32_t page = pagesFor(before); page < pagesFor(before + tokens); ++page)
-      at(slot).runs[c].pages.push_back(takePage(slot, c, page));
+      at(index).runs[c].pages.push_back(takePage(index, c, page));
     for (int32_t token = before; token < before + tokens;) {
       const int32_t inPage = token % pageTokens;
       const int32_t count = std::min(before + tokens - token, pageTokens - inPage);
       movement.writes.push_back(
-          {static_cast<int32_t>(c), row + token - before, {pageOf(at(slot), c, token), inPage}, count});
+          {static_cast<int32_t>(c), row + token - before, {pageOf(at(index), c, token), inPage}, count});
       token += count;
     }
   }
 }
 
 /// A joint without children is nobody's; with one child it is the beginning of that child.
-void Cache::State::tidy(int32_t slot) {
-  while (slot != ground && at(slot).joint && at(slot).isLeaf()) {
-    const int32_t above = at(slot).parent;
-    unlink(slot);
-    releaseNode(slot);
-    slot = above;
+void Cache::State::tidy(int32_t index) {
+  while (index != ground && at(index).joint && at(index).isLeaf()) {
+    const int32_t above = at(index).parent;
+    unlink(index);
+    releaseNode(index);
+    index = above;
   }
-  if (slot == ground)
+  if (index == ground)
     return;
-  updateHorizon(slot);
-  sweepUp(slot);
-  if (at(slot).joint && at(slot).firstChild == at(slot).lastChild)
-    absorb(slot);
+  updateHorizon(index);
+  sweepUp(index);
+  if (at(index).joint && at(index).firstChild == at(index).lastChild)
+    absorb(index);
 }
 
 /// The only child of a joint takes its tokens. A joint's tokens fill its pages, so the lists just join; and
@@ -163,16 +163,16 @@ void Cache::State::tidy(int32_t slot) {
 /// than of the child. So one gap is enough.
 void Cache::State::absorb(int32_t joint) {
   Node &above = at(joint);
-  const int32_t slot = above.firstChild;
-  Node &node = at(slot);
+  const int32_t index = above.firstChild;
+  Node &node = at(index);
   const int32_t pages = pagesFor(above.tokens);
   for (size_t c = 0; c < classCount(); ++c) {
     Run &first = above.runs[c], &second = node.runs[c];
     const int32_t sinkAbove = std::min(sinkPages(above, c), pages);
     for (int32_t i = 0; i < std::ssize(first.pages); ++i)
-      pools[c].assign(first.pages[static_cast<size_t>(i)], {slot, i < sinkAbove ? i : i + first.gap});
+      pools[c].assign(first.pages[static_cast<size_t>(i)], {index, i < sinkAbove ? i : i + first.gap});
     for (int32_t page : second.pages)
-      pools[c].assign(page, {slot, pools[c].owner(page).page + pages});
+      pools[c].assign(page, {index, pools[c].owner(page).page + pages});
     first.pages.insert(first.pages.end(), second.pages.begin(), second.pages.end());
     second.pages = std::move(first.pages);
     second.gap += first.gap;
@@ -181,8 +181,8 @@ void Cache::State::absorb(int32_t joint) {
   }
   node.pos0 = above.pos0;
   node.tokens += above.tokens;
-  unlink(slot);
-  link(slot, above.parent, joint);
+  unlink(index);
+  link(index, above.parent, joint);
   unlink(joint);
   releaseNode(joint);
 }

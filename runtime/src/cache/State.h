@@ -62,14 +62,14 @@ struct Doing {
   std::string operator+(const std::string &rest) const { return text() + rest; }
 };
 
-inline constexpr int32_t ground = 0; ///< the slot above all roots
+inline constexpr int32_t ground = 0; ///< the index above all roots
 inline constexpr int32_t neverSeen = std::numeric_limits<int32_t>::max();
 
 struct Cache::State {
   CacheOptions options;
   std::vector<PagePool> pools;
   std::vector<Node> nodes = std::vector<Node>(1);
-  std::vector<int32_t> freeSlots;
+  std::vector<int32_t> freeNodes;
   int64_t live = 0;
   bool anyStreaming = false;
   uint64_t lastMark = 0;
@@ -77,19 +77,19 @@ struct Cache::State {
   uint64_t shape = 0;                  ///< changes with everything but tokens at the end of leaves
 
   //===--- Nodes (Nodes.cpp) ----------------------------------------------===//
-  Node &at(int32_t slot) { return nodes[static_cast<size_t>(slot)]; }
-  const Node &at(int32_t slot) const { return nodes[static_cast<size_t>(slot)]; }
-  NodeId idOf(int32_t slot) const { return {slot, at(slot).generation}; }
-  /// The slot, or why there is none.
+  Node &at(int32_t index) { return nodes[static_cast<size_t>(index)]; }
+  const Node &at(int32_t index) const { return nodes[static_cast<size_t>(index)]; }
+  NodeId idOf(int32_t index) const { return {index, at(index).generation}; }
+  /// The index, or why there is none.
   Result<int32_t> find(NodeId id) const;
-  int32_t addNode(int32_t parent, int32_t pos0);           ///< last among its siblings
-  void link(int32_t slot, int32_t parent, int32_t before); ///< before = -1: last
-  void unlink(int32_t slot);
-  /// Gives back all of its pages and its slot; it must be unlinked or about to lose its parent.
-  void releaseNode(int32_t slot);
+  int32_t addNode(int32_t parent, int32_t pos0);            ///< last among its siblings
+  void link(int32_t index, int32_t parent, int32_t before); ///< before = -1: last
+  void unlink(int32_t index);
+  /// Gives back all of its pages and its index; it must be unlinked or about to lose its parent.
+  void releaseNode(int32_t index);
   uint64_t newMark() { return ++lastMark; }
-  /// The nodes below and at `slot`, parents first.
-  void collectSubtree(int32_t slot, std::vector<int32_t> &out) const;
+  /// The nodes below and at `index`, parents first.
+  void collectSubtree(int32_t index, std::vector<int32_t> &out) const;
   Status checkGrowth(const Node &node, const Doing &what, int64_t tokens) const;
 
   //===--- Pages (Pages.cpp) ----------------------------------------------===//
@@ -110,21 +110,21 @@ struct Cache::State {
   int32_t ringPages(size_t c) const;
   int32_t ringRoom(const Node &node, size_t c) const;
   /// Takes one for the node, from its ring or the pool.
-  int32_t takePage(int32_t slot, size_t c, int32_t page);
-  void dropUnseen(int32_t slot, size_t c);               ///< to the node's spares
-  void trimSpares(int32_t slot, size_t c, int32_t keep); ///< to the pool
+  int32_t takePage(int32_t index, size_t c, int32_t page);
+  void dropUnseen(int32_t index, size_t c);               ///< to the node's spares
+  void trimSpares(int32_t index, size_t c, int32_t keep); ///< to the pool
   /// Both, as its ring allows, in every streaming class.
-  void sweep(int32_t slot);
+  void sweep(int32_t index);
   /// sweep, for the node and the evicted ones above it.
-  void sweepUp(int32_t slot);
+  void sweepUp(int32_t index);
   /// Recomputes the horizon of the node and of those above that depend on it.
-  void updateHorizon(int32_t slot);
-  int32_t computeHorizon(int32_t slot) const;
+  void updateHorizon(int32_t index);
+  int32_t computeHorizon(int32_t index) const;
   Error exhausted(const std::string &what, size_t c, int64_t asked, int64_t left) const;
   /// Appends the tokens' pages and says where the tokens go; `row` counts them.
-  void grow(int32_t slot, int32_t tokens, int32_t row, Movement &movement);
-  /// Removes joints that have lost their reason, from `slot` upwards.
-  void tidy(int32_t slot);
+  void grow(int32_t index, int32_t tokens, int32_t row, Movement &movement);
+  /// Removes joints that have lost their reason, from `index` upwards.
+  void tidy(int32_t index);
   void absorb(int32_t joint);
 
   void checkInDebugBuilds() const;

@@ -18,13 +18,13 @@ public:
 
 private:
   struct Target {
-    int32_t slot, tokens, children; ///< children = 0: an append
+    int32_t index, tokens, children; ///< children = 0: an append
   };
   Cache::State &s;
   const CacheStep &step_;
   std::vector<int64_t> asked_, given_; ///< by class: pages from the pool, and to it
   uint64_t removed_, target_, above_;  ///< marks
-  std::vector<int32_t> prunedRoots_, removedSlots_, evicted_;
+  std::vector<int32_t> prunedRoots_, removedNodes_, evicted_;
   std::vector<Target> targets_;
   std::vector<std::pair<int32_t, int32_t>> frontiers_; ///< before
 
@@ -44,29 +44,29 @@ private:
 };
 
 Status Stepper::checkPrune(NodeId id) {
-  Result<int32_t> slot = s.find(id);
-  if (!slot)
-    return inputError("prune: " + slot.error().message);
-  if (s.at(*slot).mark == removed_)
+  Result<int32_t> index = s.find(id);
+  if (!index)
+    return inputError("prune: " + index.error().message);
+  if (s.at(*index).mark == removed_)
     return {};
-  prunedRoots_.push_back(*slot);
-  size_t next = removedSlots_.size();
-  removedSlots_.push_back(*slot);
-  for (; next < removedSlots_.size(); ++next) {
-    Node &node = s.at(removedSlots_[next]);
+  prunedRoots_.push_back(*index);
+  size_t next = removedNodes_.size();
+  removedNodes_.push_back(*index);
+  for (; next < removedNodes_.size(); ++next) {
+    Node &node = s.at(removedNodes_[next]);
     node.mark = removed_;
     for (int32_t child = node.firstChild; child >= 0; child = s.at(child).next)
       if (s.at(child).mark != removed_)
-        removedSlots_.push_back(child);
+        removedNodes_.push_back(child);
   }
   return {};
 }
 
 Status Stepper::checkTarget(NodeId id, const Doing &what, int64_t tokens, bool append) {
-  Result<int32_t> slot = s.find(id);
-  if (!slot)
-    return inputError(what + ": " + slot.error().message);
-  Node &node = s.at(*slot);
+  Result<int32_t> index = s.find(id);
+  if (!index)
+    return inputError(what + ": " + index.error().message);
+  Node &node = s.at(*index);
   if (node.mark == removed_)
     return inputError(what + ": the same step prunes it");
   if (node.mark == target_)
@@ -93,7 +93,7 @@ Status Stepper::check() {
       return inputError(what + ": expected at least 1");
     if (Status status = checkTarget(append.node, what, append.tokens, true); !status)
       return status;
-    targets_.push_back({append.node.slot, append.tokens, 0});
+    targets_.push_back({append.node.index, append.tokens, 0});
     rows += append.tokens;
   }
   for (const CacheStep::Branch &branch : step_.branch) {
@@ -104,7 +104,7 @@ Status Stepper::check() {
                         std::to_string(branch.tokens));
     if (Status status = checkTarget(branch.node, what, branch.tokens, false); !status)
       return status;
-    targets_.push_back({branch.node.slot, branch.tokens, branch.children});
+    targets_.push_back({branch.node.index, branch.tokens, branch.children});
     rows += int64_t{branch.tokens} * branch.children;
   }
   if (rows > std::numeric_limits<int32_t>::max())
@@ -120,22 +120,22 @@ Status Stepper::check() {
 /// No row comes any more on the tokens that the nodes have now.
 void Stepper::advance() {
   for (const Target &target : targets_) {
-    Node &node = s.at(target.slot);
-    frontiers_.emplace_back(target.slot, node.frontier);
+    Node &node = s.at(target.index);
+    frontiers_.emplace_back(target.index, node.frontier);
     node.frontier = node.end();
-    s.updateHorizon(target.slot);
+    s.updateHorizon(target.index);
   }
 }
 
 void Stepper::retreat() {
-  for (const auto &[slot, frontier] : frontiers_) {
-    s.at(slot).frontier = frontier;
-    s.updateHorizon(slot);
+  for (const auto &[index, frontier] : frontiers_) {
+    s.at(index).frontier = frontier;
+    s.updateHorizon(index);
   }
 }
 
 Stepper::Balance Stepper::balance(const Target &target, size_t c) const {
-  const Node &node = s.at(target.slot);
+  const Node &node = s.at(target.index);
   const Run &run = node.runs[c];
   const int32_t dropped = s.unseenPages(node, c);
   const auto own = static_cast<int32_t>(std::ssize(run.spare)) + dropped;
@@ -161,16 +161,16 @@ Status Stepper::checkPages() {
     }
   if (s.anyStreaming)
     for (const Target &target : targets_)
-      for (int32_t slot = s.at(target.slot).parent;
-           slot != ground && s.at(slot).evicted && s.at(slot).mark != above_; slot = s.at(slot).parent) {
-        s.at(slot).mark = above_;
-        evicted_.push_back(slot);
+      for (int32_t index = s.at(target.index).parent;
+           index != ground && s.at(index).evicted && s.at(index).mark != above_; index = s.at(index).parent) {
+        s.at(index).mark = above_;
+        evicted_.push_back(index);
         for (size_t c = 0; c < s.classCount(); ++c)
-          given_[c] += s.unseenPages(s.at(slot), c);
+          given_[c] += s.unseenPages(s.at(index), c);
       }
   for (size_t c = 0; c < s.classCount(); ++c) {
-    for (int32_t slot : removedSlots_) {
-      const Node &node = s.at(slot);
+    for (int32_t index : removedNodes_) {
+      const Node &node = s.at(index);
       given_[c] += std::ssize(node.runs[c].pages) + std::ssize(node.runs[c].spare);
       if (node.draft)
         given_[c] += std::ssize(node.draft->pages[c].tokens) + std::ssize(node.draft->pages[c].reserve);
@@ -191,35 +191,35 @@ std::string Stepper::text() const {
 
 CacheChange Stepper::execute() {
   std::vector<int32_t> parents;
-  for (int32_t slot : prunedRoots_) {
-    const int32_t parent = s.at(slot).parent;
+  for (int32_t index : prunedRoots_) {
+    const int32_t parent = s.at(index).parent;
     if (parent == ground || s.at(parent).mark != removed_) {
-      s.unlink(slot);
+      s.unlink(index);
       parents.push_back(parent);
     }
   }
-  for (int32_t slot : removedSlots_)
-    s.releaseNode(slot);
+  for (int32_t index : removedNodes_)
+    s.releaseNode(index);
 
   // All that is given comes before all that is taken.
-  for (int32_t slot : evicted_)
-    s.sweep(slot);
+  for (int32_t index : evicted_)
+    s.sweep(index);
   for (const Target &target : targets_)
     for (size_t c = 0; c < s.classCount(); ++c)
       if (s.classOf(c).streaming()) {
         const Balance b = balance(target, c);
-        s.dropUnseen(target.slot, c);
-        s.trimSpares(target.slot, c, b.used + b.kept);
+        s.dropUnseen(target.index, c);
+        s.trimSpares(target.index, c, b.used + b.kept);
       }
   CacheChange change;
   Movement &movement = change.movement;
   for (const Target &target : targets_) {
     if (target.children == 0) {
-      s.grow(target.slot, target.tokens, movement.rows, movement);
+      s.grow(target.index, target.tokens, movement.rows, movement);
       movement.rows += target.tokens;
     }
     for (int32_t i = 0; i < target.children; ++i) {
-      const int32_t child = s.addNode(target.slot, s.at(target.slot).end());
+      const int32_t child = s.addNode(target.index, s.at(target.index).end());
       change.children.push_back(s.idOf(child));
       s.grow(child, target.tokens, movement.rows, movement);
       movement.rows += target.tokens;

@@ -18,7 +18,7 @@ struct AttnMovement {
 namespace attn::rt::capi {
 
 inline AttnNode numberOf(NodeId node) {
-  return uint64_t{node.generation} << 32 | static_cast<uint32_t>(node.slot);
+  return uint64_t{node.generation} << 32 | static_cast<uint32_t>(node.index);
 }
 inline NodeId nodeOf(AttnNode number) {
   return {static_cast<int32_t>(static_cast<uint32_t>(number)), static_cast<uint32_t>(number >> 32)};

@@ -44,7 +44,7 @@ uint64_t Mirror::numberAt(int32_t headClass, Place place) const {
 
 NodeId Mirror::createRoot() {
   const NodeId root = cache.createRoot();
-  nodes[{root.slot, root.generation}] = {};
+  nodes[{root.index, root.generation}] = {};
   return root;
 }
 
@@ -85,7 +85,7 @@ Status Mirror::apply(const CacheStep &step, std::vector<NodeId> *children) {
       node.path = at(branch.node).path;
       node.frontier = at(branch.node).frontier;
       grow(node, branch.tokens);
-      nodes[{child->slot, child->generation}] = std::move(node);
+      nodes[{child->index, child->generation}] = std::move(node);
     }
   }
   EXPECT_EQ(child, change->children.end());
@@ -100,7 +100,7 @@ Result<NodeId> Mirror::fork(NodeId leaf) {
   if (!fork)
     return fork.error();
   at(leaf).frontier = static_cast<int32_t>(at(leaf).path.size());
-  nodes[{fork->twin.slot, fork->twin.generation}] = at(leaf);
+  nodes[{fork->twin.index, fork->twin.generation}] = at(leaf);
   execute(fork->movement, {});
   return fork->twin;
 }
@@ -195,7 +195,7 @@ std::string Mirror::describe() const {
     add(cache.freePages(c));
     for (int32_t page = 0; page < cache.options().classes[static_cast<size_t>(c)].pages; ++page)
       if (const auto use = cache.pageUse(c, page))
-        add(page, use->node.slot, use->node.generation, use->firstToken);
+        add(page, use->node.index, use->node.generation, use->firstToken);
   }
   return text;
 }

@@ -31,7 +31,7 @@ public:
   Cache cache;
   /// Is told of every movement, and of the numbers of its new tokens.
   std::function<void(const Movement &, const std::vector<uint64_t> &)> watch;
-  std::map<std::pair<int32_t, uint32_t>, Node> nodes; ///< those the user knows, by slot and generation
+  std::map<std::pair<int32_t, uint32_t>, Node> nodes; ///< those the user knows, by index and generation
 
   NodeId createRoot();
   /// Each does the same to both. A refusal must leave the cache as it was, and is handed on.
@@ -48,7 +48,7 @@ public:
   std::string describe() const;
 
   static NodeId idOf(const std::pair<int32_t, uint32_t> &key) { return {key.first, key.second}; }
-  Node &at(NodeId node) { return nodes.at({node.slot, node.generation}); }
+  Node &at(NodeId node) { return nodes.at({node.index, node.generation}); }
   NodeId pick(Rng &rng) const;
   /// What memory holds at a place, in every layer: the number, or 0 where layers disagree.
   uint64_t numberAt(int32_t headClass, Place place) const;

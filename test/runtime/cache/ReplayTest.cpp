@@ -55,13 +55,13 @@ void replay(const DecodingTree &tree, int32_t iterations) {
   std::vector<std::vector<int32_t>> children(tree.nodes.size());
   for (size_t i = 1; i < tree.nodes.size(); ++i)
     children[static_cast<size_t>(tree.nodes[i].parent)].push_back(static_cast<int32_t>(i));
-  std::map<int32_t, int32_t> recorded{{root.slot, 0}};
+  std::map<int32_t, int32_t> recorded{{root.index, 0}};
   BatchBuilder builder;
   CacheBatch made;
   for (int32_t iteration = 1; iteration <= std::min(iterations, tree.iterations()); ++iteration) {
     std::vector<int32_t> born; // thoughts without a token are never there
     const auto step = decodeStep(cache, [&](const Leaf &leaf) -> LeafChoice {
-      const int32_t node = recorded.at(leaf.node.slot);
+      const int32_t node = recorded.at(leaf.node.index);
       if (iteration <= tree.nodes[static_cast<size_t>(node)].end)
         return {LeafChoice::Kind::Continue};
       int32_t count = 0;
@@ -75,7 +75,7 @@ void replay(const DecodingTree &tree, int32_t iterations) {
     ASSERT_TRUE(step) << step.error().message;
     ASSERT_EQ(step->children.size(), born.size());
     for (size_t i = 0; i < born.size(); ++i)
-      recorded[step->children[i].slot] = born[i];
+      recorded[step->children[i].index] = born[i];
     ASSERT_TRUE(builder.build(cache, step->rows, made));
     ASSERT_EQ(shapeOf(made.batch.operands[0]), shapeOf(tree.step(iteration))) << "iteration " << iteration;
   }

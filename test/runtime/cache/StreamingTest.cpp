@@ -135,11 +135,11 @@ TEST(Streaming, treesGiveBackPagesNobodySees) {
         step.append.push_back({Mirror::idOf(key), 1});
     ASSERT_TRUE(m.apply(step));
     m.verify();
-    std::map<int32_t, int32_t> horizon; // by slot: the first row that can come at or below a node
+    std::map<int32_t, int32_t> horizon; // by node: the first row that can come at or below a node
     for (const auto &[key, node] : m.nodes)
       if (!node.evicted)
         for (std::optional<NodeId> id = Mirror::idOf(key); id; id = m.cache.parent(*id)) {
-          const auto found = horizon.emplace(id->slot, node.frontier).first;
+          const auto found = horizon.emplace(id->index, node.frontier).first;
           found->second = std::min(found->second, node.frontier);
         }
     int32_t gaps = 0;

@@ -10,13 +10,13 @@ void Requests::reset(const Block &block, BlockLog &blockLog) {
   counters = {};
   opCount = static_cast<unsigned>(grid->kernel.ops.size());
   size_t need = size_t(opCount) * block.warpCount;
-  if (slots.size() < need)
-    slots.resize(need);
+  if (entries.size() < need)
+    entries.resize(need);
   // An aborted block leaves its requests behind.
   for (auto &list : touched) {
     for (uint32_t index : list) {
-      slots[index].used = 0;
-      std::fill(std::begin(slots[index].count), std::end(slots[index].count), 0u);
+      entries[index].used = 0;
+      std::fill(std::begin(entries[index].count), std::end(entries[index].count), 0u);
     }
     list.clear();
   }
@@ -25,19 +25,19 @@ void Requests::reset(const Block &block, BlockLog &blockLog) {
 uint32_t Requests::add(const Lane &lane, uint32_t op, const void *address, uint32_t bytes, uint32_t offset,
                        uint32_t sharedBytes) {
   uint32_t index = lane.warp->index * opCount + op;
-  Slot &slot = slots[index];
-  uint32_t n = slot.count[lane.index]++;
-  if (n >= slot.used) {
-    if (slot.used == 0) {
-      slot.op = op;
+  Entry &entry = entries[index];
+  uint32_t n = entry.count[lane.index]++;
+  if (n >= entry.used) {
+    if (entry.used == 0) {
+      entry.op = op;
       touched[lane.warp->index].push_back(index);
     }
-    if (slot.requests.size() <= n)
-      slot.requests.emplace_back();
-    slot.used = n + 1;
-    slot.requests[n].global = slot.requests[n].shared = 0;
+    if (entry.requests.size() <= n)
+      entry.requests.emplace_back();
+    entry.used = n + 1;
+    entry.requests[n].global = entry.requests[n].shared = 0;
   }
-  Request &request = slot.requests[n];
+  Request &request = entry.requests[n];
   if (address && bytes) {
     request.address[lane.index] = reinterpret_cast<uintptr_t>(address);
     request.bytes[lane.index] = static_cast<uint8_t>(bytes);
@@ -53,16 +53,16 @@ uint32_t Requests::add(const Lane &lane, uint32_t op, const void *address, uint3
 
 void Requests::flush(const Warp &warp) {
   for (uint32_t index : touched[warp.index]) {
-    Slot &slot = slots[index];
-    for (uint32_t n = 0; n < slot.used; ++n) {
-      const Request &request = slot.requests[n];
+    Entry &entry = entries[index];
+    for (uint32_t n = 0; n < entry.used; ++n) {
+      const Request &request = entry.requests[n];
       if (request.global)
-        priceGlobal(request, slot.op, warp);
+        priceGlobal(request, entry.op, warp);
       if (request.shared)
         priceShared(request);
     }
-    slot.used = 0;
-    std::fill(std::begin(slot.count), std::end(slot.count), 0u);
+    entry.used = 0;
+    std::fill(std::begin(entry.count), std::end(entry.count), 0u);
   }
   touched[warp.index].clear();
 }

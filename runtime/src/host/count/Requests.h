@@ -42,7 +42,7 @@ private:
     uint8_t bytes[kLanes], sharedBytes[kLanes];
     uint32_t global, shared; ///< lanes that have a side there
   };
-  struct Slot {
+  struct Entry {
     uint32_t op = 0;
     uint32_t used = 0; ///< requests of this stretch
     uint32_t count[kLanes] = {};
@@ -55,8 +55,8 @@ private:
   const Grid *grid = nullptr;
   BlockLog *log = nullptr;
   unsigned opCount = 0;
-  std::vector<Slot> slots;                  ///< [warp][op]
-  std::vector<uint32_t> touched[kMaxWarps]; ///< slots in use, in order of first use
+  std::vector<Entry> entries;               ///< [warp][op]
+  std::vector<uint32_t> touched[kMaxWarps]; ///< entries in use, in order of first use
 };
 
 } // namespace attn::rt::host

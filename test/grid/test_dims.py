@@ -9,16 +9,9 @@ import itertools
 import os
 
 import pytest
-from attnlab import (
-    Problem,
-    assert_right,
-    attn_run,
-    check_two_sequences,
-    program,
-    ptxas,
-)
+from attnlab import Problem, assert_right, attn_run, check_two_sequences
+from kernels import Background, assemble, assert_nothing_spilled
 from points import APART, DUO
-from test_grid import Background
 
 FULL = bool(os.environ.get("ATTN_FULL"))
 DEVICE = os.environ.get("ATTN_DEVICE", "host")
@@ -67,9 +60,8 @@ def runs(folder):
         file = folder / f"{abs(hash(point))}.mlir"
         return check_two_sequences(file, problem, rows, device=DEVICE, options=[f"--schedule={schedule}"])
 
-    background = Background(run, POINTS)
-    yield background
-    background.close()
+    with Background(run, POINTS) as background:
+        yield background
 
 
 @pytest.mark.parametrize("point", POINTS, ids=label)
@@ -95,23 +87,12 @@ def test_no_byte_of_the_padding_is_moved(folder, dims, store):
 
 @pytest.fixture(scope="module")
 def assembled(folder):
-    import subprocess
-
-    def assemble(case):
+    def resources(case):
         problem, target, schedule = case
-        source = folder / f"{abs(hash(case))}.mlir"
-        ptx = source.with_suffix(".ptx")
-        source.write_text(problem.text())
-        options = [f"--target={target}", f"--schedule={schedule}", "--emit=ptx", "-o", str(ptx)]
-        result = subprocess.run(
-            [program("attn-opt"), str(source), *options], capture_output=True, text=True, timeout=120
-        )
-        assert result.returncode == 0, result.stderr
-        return ptxas(ptx, target)
+        return assemble(folder, problem.text(), target, f"--schedule={schedule}")[1]
 
-    background = Background(assemble, KERNELS)
-    yield background
-    background.close()
+    with Background(resources, KERNELS) as background:
+        yield background
 
 
 KERNELS = sorted(
@@ -123,7 +104,4 @@ KERNELS = KERNELS if FULL else KERNELS[::3]
 
 @pytest.mark.parametrize("case", KERNELS, ids=lambda case: f"{label((case[0], case[2], 0))}-{case[1]}")
 def test_ptxas(assembled, case):
-    kernels = assembled[case]
-    assert kernels
-    for kernel in kernels:
-        assert (kernel.stack, kernel.spill_stores, kernel.spill_loads) == (0, 0, 0), kernel
+    assert_nothing_spilled(assembled[case])

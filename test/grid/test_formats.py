@@ -7,21 +7,13 @@ CI gives the combinations out in turn; --full takes all.
 
 import itertools
 import os
-import subprocess
 
 import numpy as np
 import pytest
-from attnlab import (
-    Problem,
-    assert_right,
-    attn_run,
-    check_two_sequences,
-    program,
-    ptxas,
-)
+from attnlab import Problem, assert_right, attn_run, check_two_sequences
+from kernels import Background, assemble, assert_nothing_spilled
 from points import APART, DUO
 from safetensors.torch import load_file, save_file
-from test_grid import Background
 
 FULL = bool(os.environ.get("ATTN_FULL"))
 DEVICE = os.environ.get("ATTN_DEVICE", "host")
@@ -133,9 +125,8 @@ def runs(folder):
         draft = ("--dim=drafts=2", "--dim=draft_len=41") if problem.draft_store else ()
         return check_two_sequences(file, problem, rows, device=DEVICE, options=draft)
 
-    background = Background(run, POINTS)
-    yield background
-    background.close()
+    with Background(run, POINTS) as background:
+        yield background
 
 
 @pytest.mark.parametrize("point", POINTS, ids=label)
@@ -244,18 +235,10 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{label((case[0], 0))}-{case[1]}")
 def test_ptxas(folder, case):
     problem, target = case
-    source = folder / "kernel.mlir"
-    source.write_text(problem.text())
-    ptx = source.with_suffix(".ptx")
-    command = [program("attn-opt"), str(source), f"--target={target}", "--emit=ptx", "-o", str(ptx)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, result.stderr
+    text, kernels = assemble(folder, problem.text(), target)
     small = any("f8E4M3FN" in format for format in (problem.key, problem.value))
-    assert ("cvt.rn.f16x2.e4m3x2" in ptx.read_text()) == (small and target not in ("sm_80", "sm_89"))
-    kernels = ptxas(ptx, target)
-    assert kernels
-    for kernel in kernels:
-        assert (kernel.stack, kernel.spill_stores, kernel.spill_loads) == (0, 0, 0), kernel
+    assert ("cvt.rn.f16x2.e4m3x2" in text) == (small and target not in ("sm_80", "sm_89"))
+    assert_nothing_spilled(kernels)
 
 
 def test_bad_scales(folder):

@@ -5,11 +5,11 @@ compiling and checking do not), started when the first result is asked for.
 """
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import points
 import pytest
-from attnlab import LSE_TOLERANCE, TARGETS, TOLERANCE, Problem, attn_run, program, ptxas
+from attnlab import LSE_TOLERANCE, TARGETS, TOLERANCE, Problem, attn_run
+from kernels import Background, assemble, assert_nothing_spilled
 
 FULL = bool(os.environ.get("ATTN_FULL"))
 DEVICE = os.environ.get("ATTN_DEVICE", "host")
@@ -63,20 +63,6 @@ BUDGET_PROBLEMS = [
 ]
 
 
-class Background:
-    """Runs a function over many arguments in the background; results are fetched by argument."""
-
-    def __init__(self, function, arguments):
-        self.pool = ThreadPoolExecutor(2)
-        self.futures = {argument: self.pool.submit(function, argument) for argument in arguments}
-
-    def __getitem__(self, argument):
-        return self.futures[argument].result()
-
-    def close(self):
-        self.pool.shutdown(cancel_futures=True)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("grid")
@@ -102,9 +88,8 @@ def runs(folder):
         )
 
     cases = [(point, "mma") for point in POINTS] + [(point, "wgmma") for point in HOPPER_POINTS]
-    background = Background(run, cases)
-    yield background
-    background.close()
+    with Background(run, cases) as background:
+        yield background
 
 
 def check(point, result):
@@ -155,27 +140,14 @@ def kernels_to_assemble():
 
 @pytest.fixture(scope="module")
 def assembled(folder):
-    import subprocess
-
-    def assemble(case):
+    def resources(case):
         problem, target, schedule = case
-        source = folder / f"{abs(hash(case))}.mlir"
-        ptx = source.with_suffix(".ptx")
-        source.write_text(problem.text())
-        options = [f"--target={target}", f"--schedule={schedule}", "--emit=ptx", "-o", str(ptx)]
-        command = [program("attn-opt"), str(source), *options]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert result.returncode == 0, result.stderr
-        return ptxas(ptx, target)
+        return assemble(folder, problem.text(), target, f"--schedule={schedule}")[1]
 
-    background = Background(assemble, list(kernels_to_assemble()))
-    yield background
-    background.close()
+    with Background(resources, list(kernels_to_assemble())) as background:
+        yield background
 
 
 @pytest.mark.parametrize("case", list(kernels_to_assemble()), ids=str)
 def test_ptxas(assembled, case):
-    kernels = assembled[case]
-    assert kernels
-    for kernel in kernels:
-        assert (kernel.stack, kernel.spill_stores, kernel.spill_loads) == (0, 0, 0), kernel
+    assert_nothing_spilled(assembled[case])

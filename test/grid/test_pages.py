@@ -8,7 +8,7 @@ import os
 
 import pytest
 from attnlab import Problem, assert_right, check_two_sequences
-from test_grid import Background
+from kernels import Background
 
 FULL = bool(os.environ.get("ATTN_FULL"))
 DEVICE = os.environ.get("ATTN_DEVICE", "host")
@@ -33,9 +33,8 @@ def runs(tmp_path_factory):
             file, problem, rows, (333, 512), device=DEVICE, options=[f"--schedule={schedule}"]
         )
 
-    background = Background(run, POINTS)
-    yield background
-    background.close()
+    with Background(run, POINTS) as background:
+        yield background
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda p: "{}-d{}_{}-{}-r{}".format(p[0], *p[1], *p[2:]))

@@ -38,11 +38,14 @@ Block::~Block() {
 }
 
 static void laneMain(boost::context::detail::transfer_t t) {
-  Lane *lane = arrived(t);
+  // The lane that is meant is the one whose fiber starts here.
+  Lane *lane = static_cast<Switch *>(t.data)->to;
+  arrived(t, lane->fiber);
   Block &block = *lane->block;
   block.grid->kernel.entry(lane, block.grid->args);
   try {
     block.laneExit(*lane);
+    lane->fiber.ended = true;
     block.switchAway(*lane);
   } catch (...) {
     block.failure = std::current_exception();
@@ -51,7 +54,8 @@ static void laneMain(boost::context::detail::transfer_t t) {
 }
 
 void Block::abandon(Lane &from) {
-  switchTo(mainContext, from.context, nullptr);
+  from.fiber.ended = true;
+  switchTo(mainFiber, from.fiber, nullptr);
   abort(); // run() does not come back to a block that failed
 }
 
@@ -130,7 +134,7 @@ void Block::run(const Grid &g, uint64_t index) {
       // A frame that grew past its stack would be found at the block's end.
       std::memcpy(stacks + t * kStackStride, &kCanary, sizeof kCanary);
       uint8_t *top = stacks + (t + 1) * kStackStride;
-      lane.context = boost::context::detail::make_fcontext(top, kStackBytes, laneMain);
+      lane.fiber = Fiber(top, laneMain);
     }
     wake(warp, warp.alive);
   }
@@ -138,7 +142,7 @@ void Block::run(const Grid &g, uint64_t index) {
     checker->beginBlock(*this);
   beginAsync();
   while (Lane *first = pick()) {
-    switchTo(first->context, mainContext, first);
+    switchTo(first->fiber, mainFiber, first);
     if (failure) // of a lane, whose fiber must not be left by an exception
       std::rethrow_exception(failure);
   }
@@ -152,6 +156,8 @@ void Block::run(const Grid &g, uint64_t index) {
               g.kernel.name.c_str(), kStackBytes);
       abort(); // the stack below it is gone
     }
+  for (uint32_t t = 0; t < threads; ++t)
+    warps[t / kLanes]->lanes[t % kLanes].fiber.notes.forget();
   if (checker)
     checker->endBlock(*this);
 }
@@ -204,7 +210,7 @@ void Block::switchAway(Lane &from) {
   Lane *to = pick();
   if (to == &from)
     return;
-  switchTo(to ? to->context : mainContext, from.context, to);
+  switchTo(to ? to->fiber : mainFiber, from.fiber, to);
 }
 
 } // namespace attn::rt::host

@@ -7,8 +7,9 @@
 #ifndef ATTN_RT_SRC_HOST_MACHINE_FIBER_H
 #define ATTN_RT_SRC_HOST_MACHINE_FIBER_H
 
+#include "host/machine/FiberNotes.h"
 #include <boost/context/detail/fcontext.hpp>
-#include <cstddef>
+#include <cstdint>
 
 namespace attn::rt::host {
 
@@ -19,22 +20,38 @@ inline constexpr size_t kStackStride = kStackBytes + 17 * 64;
 
 struct Lane;
 
-/// Travels with a switch: where to keep the context that was left, and who is meant.
+/// Code in the middle of running on a stack of its own: a lane's, or a thread's that waits for its lanes.
+struct Fiber {
+  Fiber() = default;
+  /// Will start with `main`, on the `kStackBytes` below `top`.
+  Fiber(uint8_t *top, void (*main)(boost::context::detail::transfer_t))
+      : context(boost::context::detail::make_fcontext(top, kStackBytes, main)),
+        notes(top - kStackBytes, kStackBytes) {}
+
+  void *context = nullptr; ///< where to resume
+  bool ended = false;      ///< it will be left once more, and never resumed
+  [[no_unique_address]] FiberNotes notes;
+};
+
+/// Travels with a switch: who was left, and who is meant.
 struct Switch {
-  void **slot;
+  Fiber *from;
   Lane *to;
 };
 
-inline Lane *arrived(boost::context::detail::transfer_t t) {
+/// The first thing that `here` does when it starts or goes on.
+inline Lane *arrived(boost::context::detail::transfer_t t, Fiber &here) {
   auto *s = static_cast<Switch *>(t.data);
-  *s->slot = t.fctx;
+  s->from->context = t.fctx;
+  here.notes.resumed(s->from->notes);
   return s->to;
 }
 
-/// Leaves the running context, to be resumed through `slot`.
-inline void switchTo(void *target, void *&slot, Lane *to) {
-  Switch s{&slot, to};
-  arrived(boost::context::detail::jump_fcontext(target, &s));
+/// Leaves the running fiber `from`, until somebody switches to it.
+ATTN_FIBER_SWITCH inline void switchTo(Fiber &target, Fiber &from, Lane *to) {
+  Switch s{&from, to};
+  from.notes.leaving(target.notes, from.ended);
+  arrived(boost::context::detail::jump_fcontext(target.context, &s), from);
 }
 
 } // namespace attn::rt::host

@@ -145,7 +145,7 @@ struct Block {
   uint8_t *shared = nullptr;
   uint8_t *stacks = nullptr;
   size_t stackCount = 0;
-  void *mainContext = nullptr;
+  Fiber mainFiber; ///< of the thread in run()
   Checker *checker = nullptr; ///< null in fast mode
   std::vector<LocalFinding> findings;
   std::exception_ptr failure; ///< of what a lane called: run() throws it, and the block is good for nothing

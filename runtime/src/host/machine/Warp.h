@@ -4,6 +4,7 @@
 
 #include "attn_rt/host/Abi.h"
 #include "attn_rt/host/Launch.h"
+#include "host/machine/Fiber.h"
 #include <bit>
 #include <deque>
 #include <string>
@@ -78,7 +79,7 @@ struct CopyArrival {
 };
 
 struct Lane : LaneAbi {
-  void *context = nullptr; ///< where to resume
+  Fiber fiber;
   Warp *warp = nullptr;
   Block *block = nullptr;
   uint32_t index = 0, thread = 0;

@@ -1,0 +1,15 @@
+# ATTN_SANITIZE instruments what is compiled here. LLVM and MLIR, Boost.Context and the kernels that the host device
+# runs stay as they are. Findings end the program, so that a test cannot pass with one.
+if(ATTN_SANITIZE STREQUAL "address")
+  # -fsanitize=function looks in front of a function for its type: kernels have none there, and not all of LLVM has.
+  # -fsanitize=vptr wants the type information of LLVM's classes.
+  set(_sanitize -fsanitize=address,undefined -fno-sanitize=function,vptr -fno-sanitize-recover=all)
+elseif(ATTN_SANITIZE STREQUAL "thread")
+  set(_sanitize -fsanitize=thread)
+elseif(ATTN_SANITIZE)
+  message(FATAL_ERROR "ATTN_SANITIZE is '${ATTN_SANITIZE}'; expected address or thread")
+else()
+  return()
+endif()
+add_compile_options(${_sanitize} -O1 -gline-tables-only -fno-omit-frame-pointer)
+add_link_options(${_sanitize})

@@ -1,0 +1,83 @@
+//===- FiberNotes.h - What sanitizers are told of fibers --------*- C++ -*-===//
+//
+// AddressSanitizer and ThreadSanitizer follow the stack of a thread and have to be
+// told of every switch to another. Builds without them pay nothing for it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_SRC_HOST_MACHINE_FIBERNOTES_H
+#define ATTN_RT_SRC_HOST_MACHINE_FIBERNOTES_H
+
+#include <cstddef>
+
+#ifndef __has_feature // Clang's
+#define __has_feature(feature) 0
+#endif
+#if __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#elif __has_feature(thread_sanitizer)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace attn::rt::host {
+
+/// From `leaving` to the switch itself a thread is on one stack and said to be on the other: instrumented
+/// code would write its notes on the wrong one.
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define ATTN_FIBER_SWITCH __attribute__((disable_sanitizer_instrumentation))
+#else
+#define ATTN_FIBER_SWITCH
+#endif
+
+#if __has_feature(address_sanitizer)
+
+class FiberNotes {
+public:
+  FiberNotes() = default; // of a thread's own stack, whose bounds are learned by leaving it
+  FiberNotes(const void *bottom, size_t bytes) : bottom(bottom), bytes(bytes) {
+    __asan_unpoison_memory_region(bottom, bytes); // an earlier fiber's frames, which did not return
+  }
+  ATTN_FIBER_SWITCH void leaving(const FiberNotes &target, bool forEver) {
+    __sanitizer_start_switch_fiber(forEver ? nullptr : &fakeStack, target.bottom, target.bytes);
+  }
+  void resumed(FiberNotes &from) { __sanitizer_finish_switch_fiber(fakeStack, &from.bottom, &from.bytes); }
+  void forget() {}
+
+private:
+  const void *bottom = nullptr;
+  size_t bytes = 0;
+  void *fakeStack = nullptr; ///< where locals are that may be used after their function has returned
+};
+
+#elif __has_feature(thread_sanitizer)
+
+class FiberNotes {
+public:
+  FiberNotes() = default; // of a thread's own stack, which is asked for by leaving it
+  FiberNotes(const void *, size_t) : fiber(__tsan_create_fiber(0)) {}
+  ATTN_FIBER_SWITCH void leaving(const FiberNotes &target, bool) {
+    fiber = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(target.fiber, 0);
+  }
+  void resumed(FiberNotes &) {}
+  void forget() { __tsan_destroy_fiber(fiber); }
+
+private:
+  void *fiber = nullptr;
+};
+
+#else
+
+struct FiberNotes {
+  FiberNotes() = default;
+  FiberNotes(const void *, size_t) {}
+  void leaving(const FiberNotes &, bool) {}
+  void resumed(FiberNotes &) {}
+  void forget() {}
+};
+
+#endif
+
+} // namespace attn::rt::host
+
+#endif

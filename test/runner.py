@@ -25,6 +25,17 @@ SMOKE = (
     "run/test_check.py",
     "cache/test_paged.py",
 )
+# What a program under a sanitizer is told. The host device's tests look at the signals that end a program: those are
+# left to it. LLVM's allocators say in headers which of their bytes may be used; the library itself, which is built
+# without, does not say when that changes.
+SANITIZED = {
+    "asan": {
+        "ASAN_OPTIONS": "exitcode=77:allow_user_poisoning=1:use_sigaltstack=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0"
+        ":handle_sigill=0:handle_sigtrap=0:handle_abort=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    },
+    "tsan": {"TSAN_OPTIONS": "exitcode=77:halt_on_error=1:second_deadlock_stack=1"},
+}
 
 
 class Tally:
@@ -72,7 +83,9 @@ def run(tally, suite, command, junit, env, timeout):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build", help="the build directory to test")
-    parser.add_argument("--full", action="store_true", help="the whole grid, and clang-tidy over every file")
+    parser.add_argument(
+        "--full", action="store_true", help="the whole grid, clang-tidy over every file, sanitizers"
+    )
     parser.add_argument(
         "--wheel-python",
         help="an interpreter with attn's wheel and without PyTorch: a smoke suite of test/python runs there",
@@ -104,6 +117,13 @@ def main():
         pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={junit}", room]
         suites.append((f"python {room.name}", pytest, junit))
 
+    if args.full:
+        for sanitizer in SANITIZED:
+            for program in sorted((ROOT / f"build-{sanitizer}" / "test-bin").glob("attn-*-tests")):
+                junit = results / f"{sanitizer}-{program.name}.xml"
+                gtest = [program, "--gtest_brief=1", f"--gtest_output=xml:{junit}"]
+                suites.append((f"{sanitizer} {program.name}", gtest, junit))
+
     if args.wheel_python:
         junit = results / "python-wheel.xml"
         pytest = [args.wheel_python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={junit}"]
@@ -114,8 +134,12 @@ def main():
     tally = Tally()
     for suite, command, junit in suites:
         if not args.only or args.only in suite:
-            installed = dict(env, ATTN_INSTALLED="1") if command[0] == args.wheel_python else env
-            run(tally, suite, command, junit, installed, limit)
+            more = (
+                {"ATTN_INSTALLED": "1"}
+                if command[0] == args.wheel_python
+                else SANITIZED.get(suite.split()[0], {})
+            )
+            run(tally, suite, command, junit, env | more, limit)
 
     print()
     for name, reason in tally.skipped:

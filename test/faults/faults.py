@@ -1,0 +1,266 @@
+"""What nobody may miss: faults, planted one at a time, and which test sees each.
+
+    python test/faults/faults.py [WORD ...]
+
+Each fault is a few words of one file that become others. What needs it is built, suites that should see it run until
+the first of their tests fails, and the file is put back: a table says which test that was. A fault that nobody sees is
+missing a test. Words choose faults by their names and files. Exit status 1: something was not seen.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = os.environ.get("ATTN_BUILD", "build")
+
+
+@dataclass
+class Fault:
+    name: str
+    file: str
+    right: str
+    wrong: str
+    suites: tuple[str, ...]
+
+
+def pytest(*arguments):
+    return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments]
+
+
+# By name: what is built for a suite, and its command, which ends with its first failure.
+SUITES = {
+    "runtime": (
+        ["attn-rt-tests"],
+        [f"{BUILD}/test-bin/attn-rt-tests", "--gtest_brief=1", "--gtest_fail_fast"],
+    ),
+    "lit": (["programs"], ["lit", "-s", "--max-failures=1", "--param", f"build={BUILD}", "test"]),
+    "grid": (["programs"], pytest("test/grid")),
+    "integration": (["programs"], pytest("test/integration")),
+    "cache codes": (
+        ["programs"],
+        pytest("test/integration/test_cache_codes.py", "test/grid/test_cache_codes.py"),
+    ),
+    "formats": (["programs"], pytest("test/grid/test_formats.py")),
+    "head classes": (["programs"], pytest("test/integration/test_head_classes.py")),
+    "python cache": ([], pytest("test/python/cache")),
+    "python compiler": ([], pytest("test/python/compiler")),
+    "python run": ([], pytest("test/python/run")),
+    "python driver": ([], pytest("test/python/test_driver.py")),
+    "python fuzz": ([], pytest("test/python/test_misuse.py", "test/python/test_fuzz.py")),
+}
+RUNTIME, CONVERSION, PYTHON = "runtime/src", "lib/Conversion/AttnToTile", "python/attn"
+FAULTS = [
+    Fault(
+        "a key past the end counts",
+        f"{CONVERSION}/Masks.cpp",
+        "b.add(bounds.exists, b.i32(-1))",
+        "b.add(bounds.exists, b.i32(0))",
+        ("grid", "lit"),
+    ),
+    Fault(
+        "a window is one token too long",
+        f"{CONVERSION}/Masks.cpp",
+        "b.compare(arith::CmpIPredicate::sgt, column, next())",
+        "b.compare(arith::CmpIPredicate::sge, column, next())",
+        ("grid", "lit"),
+    ),
+    Fault(
+        "each share of a row's keys counts its sink",
+        f"{CONVERSION}/Softmax.cpp",
+        "b.createOrFold<arith::AndIOp>(b.createOrFold<arith::AndIOp>(counts, oneLane), finite)",
+        "b.createOrFold<arith::AndIOp>(oneLane, finite)",
+        ("integration", "lit"),
+    ),
+    Fault(
+        "the LSE of a row that sees nothing is 0",
+        f"{CONVERSION}/Softmax.cpp",
+        "arith::MulFOp::create(b, log, b.f32(ln2)), b.f32(-infinity))",
+        "arith::MulFOp::create(b, log, b.f32(ln2)), b.f32(0))",
+        ("grid", "lit"),
+    ),
+    Fault(
+        "merged parts are not rescaled",
+        f"{CONVERSION}/ExpandOnLanes.cpp",
+        "columns.push_back(arith::MulFOp::create(b, column, decay));",
+        "columns.push_back(column);",
+        ("integration", "lit"),
+    ),
+    Fault(
+        "no barrier behind the exchange of warps",
+        "lib/Conversion/TileToMachine/MergeWarps.cpp",
+        "  NVVM::Barrier0Op::create(e.b, e.loc);\n  return share;",
+        "  return share;",
+        ("grid", "lit"),
+    ),
+    Fault(
+        "integers are cut off, not rounded",
+        f"{CONVERSION}/QuantizeRows.cpp",
+        "math::FmaOp::create(b, n.sub(x, meta.zero), meta.inverse, least)",
+        "math::FmaOp::create(b, n.sub(x, meta.zero), meta.inverse, b.f32(toInteger - 0.5F))",
+        ("cache codes", "lit"),
+    ),
+    Fault(
+        "scores take the first group's metadata",
+        f"{CONVERSION}/Dequantize.cpp",
+        "meta[2 * group], meta[2 * group + 1], sums[group]",
+        "meta[0], meta[1], sums[group]",
+        ("formats", "lit"),
+    ),
+    Fault(
+        "a cut loses the token in front of it",
+        f"{RUNTIME}/plan/Emit.cpp",
+        "segment.kvEnd = origin + end * keys;",
+        "segment.kvEnd = origin + end * keys - 1;",
+        ("runtime",),
+    ),
+    Fault(
+        "a plan's window is one token too short",
+        f"{RUNTIME}/plan/Visibility.cpp",
+        "return {low - size + 1, high + 1};",
+        "return {low - size + 2, high + 1};",
+        ("runtime",),
+    ),
+    Fault(
+        "head classes read heads in the order of their slots",
+        f"{RUNTIME}/plan/HeadClasses.cpp",
+        "heads.empty() ? slot : heads[static_cast<size_t>(slot)]});",
+        "slot});",
+        ("runtime", "head classes"),
+    ),
+    Fault(
+        "a page just past the pool is accepted",
+        f"{RUNTIME}/plan/CheckBatch.cpp",
+        "row[p] >= operand.pages)",
+        "row[p] > operand.pages)",
+        ("runtime",),
+    ),
+    Fault(
+        "a pruned node keeps its spare pages",
+        f"{RUNTIME}/cache/Nodes.cpp",
+        "{&run.pages, &run.spare}",
+        "{&run.pages}",
+        ("runtime",),
+    ),
+    Fault(
+        "a fork shares the page that it should copy",
+        f"{RUNTIME}/cache/Fork.cpp",
+        "s.at(twin).runs[c].pages.push_back(page);",
+        "s.at(twin).runs[c].pages.push_back(s.at(slot).runs[c].pages.back());",
+        ("runtime",),
+    ),
+    Fault(
+        "windows may change in launches that were fixed",
+        f"{RUNTIME}/session/State.cpp",
+        "if (plan.ends != fixed->ends)",
+        "if (plan.ends.size() != fixed->ends.size())",
+        ("runtime",),
+    ),
+    Fault(
+        "a tensor map has the next dimension's stride",
+        f"{RUNTIME}/cuda/CudaTensorMap.cpp",
+        "static_cast<uint64_t>(tensor.strides[i]) : 0",
+        "static_cast<uint64_t>(tensor.strides[std::min(i + 1, rank - 2)]) : 0",
+        ("runtime",),
+    ),
+    Fault(
+        "metadata of a page lies token by token",
+        f"{RUNTIME}/Store.cpp",
+        "isPaged() ? tensor.dims.begin() + 1 : tensor.dims.end()",
+        "tensor.dims.end()",
+        ("runtime",),
+    ),
+    Fault(
+        "plain and checked kernels share a key",
+        f"{PYTHON}/compiler/requests.py",
+        'info["producer"], *self, *code]',
+        'info["producer"], *self[:-1], *code]',
+        ("python compiler",),
+    ),
+    Fault(
+        "a kernel captured without being fixed",
+        f"{PYTHON}/run/calls.py",
+        "        self.plan.fix()\n        self.pinned = True",
+        "        self.pinned = True",
+        ("python driver",),
+    ),
+    Fault(
+        "an array with room between its heads passes as one without",
+        f"{PYTHON}/memory/layouts.py",
+        "(heads == 1 or of_head == dim) and",
+        "(heads == 1 or of_head >= dim) and",
+        ("python run", "python fuzz"),
+    ),
+    Fault(
+        "a fork of Python's cache leaves the last page uncopied",
+        f"{PYTHON}/cache/paged.py",
+        "        self._moved(movement)\n        return twin",
+        "        return twin",
+        ("python cache",),
+    ),
+]
+
+
+def first_failure(output):
+    for pattern in (
+        r"^\[  FAILED  \] (\S+)",
+        r"^FAILED (\S+)",
+        r"^FAIL: (.*?) \(",
+        r"^ERROR (\S+)",
+        r"^  (attn :: \S+)",
+    ):
+        if found := re.search(pattern, output, re.M):
+            return found[1].rstrip(",")
+    return output.strip().splitlines()[-1][:100] if output.strip() else "no output"
+
+
+def seen_by(suite):
+    """The first test of a suite that fails, or None."""
+    targets, command = SUITES[suite]
+    if targets:
+        build = subprocess.run(
+            ["ninja", "-C", BUILD, "-j2", *targets], cwd=ROOT, capture_output=True, text=True
+        )
+        if build.returncode != 0:
+            return f"the build: {build.stdout[-300:]}"
+    path = os.pathsep.join([str(ROOT / BUILD / "bin"), os.environ["PATH"]])
+    env = dict(os.environ, ATTN_BUILD=str(ROOT / BUILD), PATH=path)
+    result = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    return first_failure(result.stdout + result.stderr) if result.returncode else None
+
+
+def plant(fault):
+    """Which test sees a fault, and of which suite; None where none does."""
+    file = ROOT / fault.file
+    text = file.read_text()
+    assert text.count(fault.right) == 1, f"{fault.file}: {text.count(fault.right)} times {fault.right!r}"
+    try:
+        file.write_text(text.replace(fault.right, fault.wrong))
+        for suite in fault.suites:
+            if test := seen_by(suite):
+                return f"{suite}: {test}"
+    finally:
+        file.write_text(text)
+    return None
+
+
+def main():
+    words = sys.argv[1:]
+    missed = 0
+    print("| fault | file | seen by |\n|---|---|---|", flush=True)
+    for fault in FAULTS:
+        if words and not any(word in fault.name or word in fault.file for word in words):
+            continue
+        test = plant(fault)
+        missed += test is None
+        print(f"| {fault.name} | `{fault.file}` | {test or 'nobody'} |", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -190,7 +190,7 @@ class Kernel:
         classes) with their contents on the CPU; data (q, <arg>.k_pages, …, sinks) described: (dtype, shape, None).
         What may be left out has its default. `ends`: sizes of windows and sinks; empty: as compiled."""
     def slot_heads(self, classes: Sequence[int]) -> list[int]:
-        """The KV head of each slot of the plan, for a layer whose heads have these classes."""
+        """The KV head of each ordinal of the plan, for a layer whose heads have these classes."""
     def plan(
         self,
         batch: Batch,
@@ -227,13 +227,13 @@ class Plan:
     slots: tuple[str, ...]
     """As Kernel.slots."""
     nbytes: tuple[int, ...]
-    """Of each slot: the least that `run` needs there."""
+    """Of each of `slots`: the least that `run` needs there."""
     rows: int
 
     def update(self, batch: Batch, *, stream: int = 0) -> bool:
         """The next step: True where the plan was only extended. Buffers grow where they must."""
     def run(self, addresses: Sequence[int], nbytes: Sequence[int], stream: int = 0) -> None:
-        """Launches: an address and a number of bytes for each slot, on the caller's CUstream (an int; the host device
+        """Launches: an address and a number of bytes for each of `slots`, on the caller's CUstream (an int; the host device
         has none). Neither allocates nor waits; on the host device it ends when the kernel has. Addresses are of the
         device's memory; the host device takes any memory of this process, for the time of the call."""
     def fix(self) -> None:

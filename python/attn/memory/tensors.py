@@ -1,7 +1,7 @@
 """Tensors that attn makes itself: results beside the caller's tensors, and bfloat16 for NumPy, which has none.
 
 An array of uint16 stands for bfloat16 wherever that is expected, by its bits; ml_dtypes' bfloat16 is accepted too.
-What is done with tensors that are given lies in slots.py.
+What is done with tensors that are given lies in views.py.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class Code:
             raise TensorError(f"classes: expected {heads}, one per KV head, got {list(found.shape)}")
 
     def _slot_heads(self, classes: tuple[int, ...]) -> View:
-        """The KV head of each of the plan's slots, on the device."""
+        """The KV head of each of the plan's ordinals, on the device."""
         if classes not in self._heads:
             try:
                 order = numpy.array(self._native.slot_heads(classes), dtype=numpy.int32)

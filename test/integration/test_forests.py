@@ -113,6 +113,42 @@ def test_drafts_may_have_a_store_of_their_own(tmp_path, draft, schedule):
     )
 
 
+# Keys, values, and the bytes of a token and head.
+CODES = {
+    "K8V4": ("!attn.codes<i8, per = 64>", "!attn.codes<i4, per = 64>", 104),
+    "K4V2 per 32": ("!attn.codes<i4, per = 32>", "!attn.codes<i2, per = 32>", 64),
+    "e4m3 per token": ("!attn.codes<f8E4M3FN, per = token>", "!attn.codes<f8E4M3FN, per = token>", 136),
+    "e5m2 per head, V16": ("!attn.codes<f8E5M2, per = head>", "", 192),
+}
+
+
+@pytest.mark.parametrize("strategy", ["flatten", "by-query", "by-node", "by-node-chunk"])
+@pytest.mark.parametrize("format", CODES)
+def test_nodes_and_drafts_of_codes(tmp_path, format, strategy):
+    """Every way to read shared tokens, over codes; drafts of codes, too, in pages of one token, which plans list."""
+    key, value, size = CODES[format]
+    workload = made(tmp_path, "composed", "--scale=16", "--depth=2", "--draft=7", f"--bytes={size}")
+    formats = {"key": key, "value": value, "draft_key": key, "draft_value": value}
+    text = replace(PROBLEM, draft_store="paged<1>", **formats).text()
+    options = ["--workload", workload, f"--device={DEVICE}", f"--strategy={strategy}", "--shuffle", "--check"]
+    status, report, errors = attn_run(problem(tmp_path, text), *options)
+    assert status == 0, errors
+    assert report["passed"] and report["schedule"] == "mma"
+    if DEVICE == "host":
+        assert (report["races"], report["uninitialized"], report["out_of_bounds"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("store", ["packed", "paged<1>", "paged<64>"])
+def test_windows_of_trees_of_codes(tmp_path, store):
+    key, value, size = CODES["K8V4"]
+    workload = made(tmp_path, "composed", "--scale=16", "--trees=3", f"--bytes={size}")
+    text = replace(PROBLEM, store=store, see="window(70)", key=key, value=value).text()
+    options = ["--workload", workload, f"--device={DEVICE}", "--check"]
+    status, report, errors = attn_run(problem(tmp_path, text), *options)
+    assert status == 0, errors
+    assert report["passed"]
+
+
 # --- counters -----------------------------------------------------------------------------------------------
 
 

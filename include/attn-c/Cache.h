@@ -181,6 +181,18 @@ ATTN_C_EXPORT AttnStatus attnCacheKernelsReserve(AttnCacheKernels *kernels, cons
 ATTN_C_EXPORT AttnStatus attnCacheKernelsExecute(AttnCacheKernels *kernels, const AttnMovement *movement,
                                                  const AttnDeviceRows *rows, uintptr_t stream);
 
+/* Slots of a cache become slots of another, which stores numbers in fewer bits: an attn.requantize. */
+typedef struct AttnRequantizer AttnRequantizer;
+ATTN_C_EXPORT AttnStatus attnRequantizerCreate(const AttnKernel *requantize, AttnRequantizer **requantizer);
+ATTN_C_EXPORT void attnRequantizerDestroy(AttnRequantizer *requantizer);
+/* Room for lists of so many slots in so many layers. */
+ATTN_C_EXPORT AttnStatus attnRequantizerReserve(AttnRequantizer *requantizer, int64_t slots, int32_t layers);
+/* Slot from[i] of the pages `source` to slot to[i] of the pages `target`, which has the status, in as many
+   layers as reserved for; skipped where both are negative. Neither allocates nor waits. */
+ATTN_C_EXPORT AttnStatus attnRequantizerExecute(AttnRequantizer *requantizer, const AttnDevicePages *source,
+                                                const AttnDevicePages *target, const int32_t *from,
+                                                const int32_t *to, size_t count, uintptr_t stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -77,7 +77,8 @@ ATTN_C_EXPORT void attnKernelDestroy(AttnKernel *kernel);
 ATTN_C_EXPORT const char *attnKernelEntry(const AttnKernel *kernel);
 ATTN_C_EXPORT const char *attnKernelManifest(const AttnKernel *kernel); /* JSON */
 ATTN_C_EXPORT bool attnKernelIsChecked(const AttnKernel *kernel);
-/* An append, a move or a gather: for attnCacheKernelsCreate, not for plans. */
+/* An append, a move, a gather or a requantize: for attnCacheKernelsCreate and attnRequantizerCreate, not for
+ * plans. */
 ATTN_C_EXPORT bool attnKernelIsCacheOperation(const AttnKernel *kernel);
 /* What attnPlanRun takes addresses of, in this order; null beyond the last. Queries, keys and values,
  * whatever tensors the scores read, with head classes "slot_heads", then "o" and "lse". Tables are the plan's

@@ -387,3 +387,20 @@ class CacheKernels:
         stream: int = 0,
     ) -> None:
         """`k` and `v`: new tokens [layers][rows][heads][dim]. Neither allocates nor waits."""
+
+class Requantizer:
+    """Copies slots of one cache to slots of another of fewer bits (attn.requantize)."""
+
+    def __init__(self, requantize: Kernel) -> None: ...
+    def reserve(self, slots: int, layers: int) -> None:
+        """Room for lists of so many slots."""
+    def execute(
+        self,
+        source: dict[str, int],
+        target: dict[str, int],
+        from_slots: Sequence[int],
+        to_slots: Sequence[int],
+        stream: int = 0,
+    ) -> None:
+        """Pages as CacheKernels.reserve takes them, by name. A slot is skipped where both are negative. Neither
+        allocates nor waits."""

@@ -234,6 +234,7 @@ PYBIND11_MODULE(_attn, module) {
   bindDevices(module);
   bindPlans(module);
   bindCaches(module);
+  bindRequantizer(module);
   bindFormats(module);
   bindView(module);
 }

@@ -224,6 +224,9 @@ const char *nullIsRefused(void) {
   REFUSED(attnBatchBuilderBuild(NULL, NULL, NULL, 0, NULL, 0, NULL, 0, NULL), AttnStatusInput, "null");
   REFUSED(attnMovementExecute(NULL, NULL), AttnStatusInput, "null");
   REFUSED(attnCacheKernelsCreate(NULL, NULL, NULL), AttnStatusInput, "null");
+  REFUSED(attnRequantizerCreate(NULL, NULL), AttnStatusInput, "null");
+  REFUSED(attnRequantizerReserve(NULL, 1, 1), AttnStatusInput, "null");
+  REFUSED(attnRequantizerExecute(NULL, NULL, NULL, NULL, NULL, 0, 0), AttnStatusInput, "null");
   attnDeviceDestroy(NULL);
   attnKernelDestroy(NULL);
   attnBatchDestroy(NULL);

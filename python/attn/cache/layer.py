@@ -8,7 +8,7 @@ from ..errors import PlanError, TensorError
 from ..memory.views import NOTHING, View
 from ..run.plan import Plan
 from .batch import CacheBatch
-from .pages import Run
+from .pages import Run, take
 from .state import CacheState
 
 
@@ -50,6 +50,26 @@ class CacheLayer:
         metadata (k_meta, v_scales, …). Scales per tensor or head are 1 until they are written here."""
         run = self._run(head_class)
         return {name: tensor[self.index - run.first] for name, tensor in run.tensors.items()}
+
+    def stored(self, node: int, head_class: int = 0) -> dict[str, object]:
+        """A copy of what is stored of a node's own tokens, as it is: `k`, `v` [tokens, heads, …], and of codes their
+        metadata, by line [tokens, heads, …], as attn.dequantize takes them. Of PyTorch where the cache's memory is."""
+        slots = self.cache.slots(node, head_class)
+        if (slots < 0).any():
+            raise PlanError(
+                f"node: {int((slots < 0).sum())} of its tokens were given back by a streaming class"
+            )
+        found = {}
+        for name, tensor in self.tensors(head_class).items():
+            part, _, rest = name.partition("_")
+            if rest == "pages":
+                found[part] = take(tensor.reshape(-1, *tensor.shape[2:]), slots)
+            elif len(tensor.shape) >= 3:  # [pages, heads, page, …]
+                page = self.cache.page_size
+                found[name] = take(tensor, slots // page, slots % page)
+            else:  # of a head, or of all
+                found[name] = take(tensor, slice(None))
+        return found
 
     def _views(self, plan: Plan) -> list[View]:
         """Keys, values and their metadata, of each operand of the plan's kernel."""

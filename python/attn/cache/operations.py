@@ -52,6 +52,23 @@ func.func @move(%kv: !cache {{attn.name = "kv"}}, %from: !slots {{attn.name = "f
 """
 
 
+def requantize_text(heads: int, source: Shape, target: Shape) -> str:
+    """`attn.requantize` between two caches that differ in formats and pages alone."""
+    status = counts = kind = ""
+    if not target.is_plain:
+        kind = ", tensor<1xi32>"
+        status, counts = ', %status: tensor<1xi32> {attn.name = "status"}', " status %status"
+    return f"""!high = {_store(heads, source)}
+!low = {_store(heads, target)}
+!slots = tensor<?xi32>
+func.func @requantize(%kv: !high {{attn.name = "kv"}}, %low: !low {{attn.name = "low"}},
+                      %from: !slots {{attn.name = "from"}}, %to: !slots {{attn.name = "to"}}{status}) {{
+  attn.requantize %kv at %from to %low at %to{counts} : !high, !slots, !low, !slots{kind}
+  return
+}}
+"""
+
+
 def _store(heads: int, shape: Shape) -> str:
     value_dim = "" if shape.value_dim == shape.key_dim else f"value_dim = {shape.value_dim}, "
     return (

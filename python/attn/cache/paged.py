@@ -27,6 +27,7 @@ from .batch import CacheBatch
 from .change import CacheChange
 from .integers import integers, items, node_number, whole
 from .layer import CacheLayer
+from .requantize import check_pair, find_requantizer, path_slots
 from .state import CacheState
 
 
@@ -75,6 +76,42 @@ class PagedCache(CacheState):
         twin, movement = self._change(self._native.fork, node_number(leaf))
         self._moved(movement)
         return twin
+
+    def requantize(self, source: PagedCache, node: int) -> int:
+        """A new sequence here with the tokens of that which ends with a node of another cache, like this one but for
+        pages and formats, which stores as many bits or more. What codes stand for becomes codes again: grids of
+        integers nest, so it loses as much as quantizing at once. The other cache keeps what it has."""
+        check_pair(source, self)
+        runs = [list(zip(*of_class, strict=True)) for of_class in zip(source._runs, self._runs, strict=True)]
+        for pair in (pair for of_class in runs for pair in of_class):
+            find_requantizer(*pair)  # what cannot be compiled is refused before anything changes
+        read = [path_slots(source, node, index) for index in range(len(runs))]
+        leaf = self.add()
+        try:
+            for count in self._steps(len(read[0])):
+                self.append(leaf, count).skip()
+            written = [self.slots(leaf, index).astype(numpy.int32) for index in range(len(runs))]
+            for head_class, a, b in zip(self._classes, read, written, strict=True):
+                a[b < 0] = -1  # a token that the class does not keep
+                if (a[b >= 0] < 0).any():
+                    raise PlanError(
+                        f"source: class {head_class.name} has given back tokens that are kept here"
+                    )
+        except PlanError:
+            self.prune(leaf)
+            raise
+        for of_class, a, b in zip(runs, read, written, strict=True):
+            for theirs, ours in of_class:
+                if len(a) and ours.heads:
+                    find_requantizer(theirs, ours).execute(theirs, a, b)
+        return leaf
+
+    def _steps(self, tokens: int) -> list[int]:
+        """In which a sequence grows, so that streaming classes keep no more than its last token sees."""
+        if not tokens or not any(head_class.recent for head_class in self._classes):
+            return [tokens] if tokens else []
+        whole, rest = divmod(tokens - 1, self.page_size)
+        return [*[self.page_size] * whole, *([rest] if rest else []), 1]
 
     def evict(self, node: int) -> None:
         """Says that rows will come only below this node: streaming classes give back what those do not see."""

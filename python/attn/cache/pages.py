@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 import sys
+import weakref
+from typing import Any
 
 import numpy
 
@@ -61,6 +63,8 @@ class Run:
             for name, (dtype, _) in self._kinds.items()
         }
         self._kernels: dict[tuple[int, int], _Mover] = {}
+        self.requantizers: weakref.WeakKeyDictionary[Run, Any] = weakref.WeakKeyDictionary()
+        """Kernels that write these layers from those of other caches (requantize.py)."""
         self._status: _attn.Memory | None = None
 
     def status(self) -> _attn.Memory:
@@ -76,6 +80,22 @@ class Run:
         if self._status is not None:
             self._status.copy_out(count)
         return int(count[0])
+
+    def addresses(self, layer: int) -> dict[str, int]:
+        """Where tensors begin at a layer, and how far apart layers lie."""
+        found = {}
+        for name, (address, _) in self.views.items():
+            letter, _, rest = name.partition("_")
+            part = letter if rest == "pages" else f"{letter}_meta"
+            step = self.layer_bytes[name]
+            found |= {part: address + (layer - self.first) * step, f"{part}_layer_bytes": step}
+        return found
+
+    def pages(self) -> dict[str, int]:
+        """All layers, as the extension takes them."""
+        sizes = {"pages": self.shape.pages, "page_tokens": self.shape.page_size, "layers": self.layers}
+        status = 0 if self.shape.is_plain else self.status().address
+        return {**sizes, **self.addresses(self.first), "status": status}
 
     def views_at(self, layer: int, page: int) -> tuple[View, ...]:
         """The pages of a layer, as a kernel binds them that counts in pages of `page` tokens."""
@@ -154,7 +174,7 @@ class _Mover:
                 pages=run.shape.pages,
                 page_tokens=run.shape.page_size,
                 layers=self.layers,
-                **self._addresses(),
+                **run.addresses(self.layer),
                 status=0 if run.shape.is_plain else run.status().address,
                 new_tokens=self.room[0],
                 copied_tokens=self.room[1],
@@ -168,16 +188,6 @@ class _Mover:
             else {}
         )
         self.kernels.execute(movement, stream=stream, **new)
-
-    def _addresses(self) -> dict[str, int]:
-        """Where the layers' tensors begin, and how far apart they lie."""
-        found = {}
-        for name, (address, _) in self.run.views.items():
-            letter, _, rest = name.partition("_")
-            part = letter if rest == "pages" else f"{letter}_meta"
-            step = self.run.layer_bytes[name]
-            found |= {part: address + (self.layer - self.run.first) * step, f"{part}_layer_bytes": step}
-        return found
 
 
 def _cache_kernel(text: str, device: str) -> _attn.Kernel:
@@ -247,6 +257,20 @@ def take_heads(name: str, tensor: object, heads: list[int], axis: int) -> object
     if isinstance(tensor, numpy.ndarray):
         return numpy.take(tensor, heads, axis=axis)
     raise TensorError(f"{name}: expected a tensor of PyTorch or NumPy where heads have classes of their own")
+
+
+def take(tensor: Any, first: Any, third: Any = None) -> Any:
+    """A copy of entries along the first axis; with `third` along the first and the third, together."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        on_device = lambda index: torch.as_tensor(index, device=tensor.device)  # noqa: E731
+        first, third = (
+            on_device(index) if isinstance(index, numpy.ndarray) else index for index in (first, third)
+        )
+        found = tensor[first] if third is None else tensor[first, :, third]
+        return found.clone() if isinstance(first, slice) else found
+    found = tensor[first] if third is None else tensor[first, :, third]
+    return numpy.array(found)
 
 
 def dtype_of_cache(dtype: object) -> str:

@@ -60,11 +60,12 @@ int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) cons
   return boxes;
 }
 
-/// Results leave through the queries' slot, a box for each warpgroup, where another slot takes the next
+/// Results leave through the queries' stage, a box for each warpgroup, where another stage takes the next
 /// queries meanwhile.
 bool ScheduleModel::maySend(ScheduleAttr schedule) const {
-  return schedule.fetchesTokens() && schedule.getRows() % shape.group == 0 && schedule.getQuerySlots() == 2 &&
-         ScheduleAttr::groupRows % shape.group == 0 && shape.valueDim <= shape.keyDim;
+  return schedule.fetchesTokens() && schedule.getRows() % shape.group == 0 &&
+         schedule.getQueryStages() == 2 && ScheduleAttr::groupRows % shape.group == 0 &&
+         shape.valueDim <= shape.keyDim;
 }
 
 //===----------------------------------------------------------------------===//
@@ -111,7 +112,7 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
   auto barriers = [&](int64_t count) { memory.place(BarriersType::get(context, count)); };
   RingType keys = RingType::get(context, stages, keyTile(schedule.getWarpKeys()));
   RingType values = RingType::get(context, stages, valueTile(schedule.getWarpKeys()));
-  int64_t slots = *schedule.getQuerySlots();
+  int64_t slots = *schedule.getQueryStages();
   memory.place(RingType::get(context, slots, queries));
   memory.place(keys);
   barriers(stages); // full
@@ -152,10 +153,10 @@ template <typename T, typename Value> static void fill(std::optional<T> &field, 
 }
 
 /// What a schedule with roles leaves open, where queries have so many slots.
-ScheduleAttr ScheduleModel::completeRoles(ScheduleAttr schedule, int64_t querySlots) const {
+ScheduleAttr ScheduleModel::completeRoles(ScheduleAttr schedule, int64_t queryStages) const {
   ScheduleFields f = schedule.getFields();
   MLIRContext *context = schedule.getContext();
-  f.querySlots = querySlots;
+  f.queryStages = queryStages;
   fill(f.producers, ScheduleAttr::groupWarps);
   if (f.keyCopies.empty())
     f.keyCopies = f.valueCopies;
@@ -181,8 +182,8 @@ ScheduleAttr ScheduleModel::completeRoles(ScheduleAttr schedule, int64_t querySl
 
 ScheduleAttr ScheduleModel::complete(ScheduleAttr schedule) const {
   if (schedule.getKind() == ScheduleKind::Wgmma) {
-    ScheduleAttr two = completeRoles(schedule, schedule.getQuerySlots().value_or(2));
-    schedule = schedule.getQuerySlots() || fitsBlock(two) ? two : completeRoles(schedule, 1);
+    ScheduleAttr two = completeRoles(schedule, schedule.getQueryStages().value_or(2));
+    schedule = schedule.getQueryStages() || fitsBlock(two) ? two : completeRoles(schedule, 1);
   }
   ScheduleFields fields = schedule.getFields();
   fill(fields.sharedBytes, sharedBytes(schedule));

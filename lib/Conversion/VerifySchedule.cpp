@@ -36,10 +36,10 @@ LogicalResult ScheduleModel::verifyQueryCopies(ScheduleAttr schedule, EmitError 
   int64_t lines = *schedule.getQueryCopy();
   if (schedule.sendsResults() && shape.valueDim > shape.keyDim)
     return emitError() << schedule << " sends rows of " << shape.valueDim
-                       << " features from the queries' slots, which have " << shape.keyDim;
-  if (schedule.sendsResults() && *schedule.getQuerySlots() != 2)
+                       << " features from the queries' stages, which have " << shape.keyDim;
+  if (schedule.sendsResults() && *schedule.getQueryStages() != 2)
     return emitError() << schedule
-                       << " sends results from the queries' slot: expected 2 query_slots, so that "
+                       << " sends results from the queries' stage: expected 2 query_stages, so that "
                           "the next queries have one meanwhile";
   if (lines == ScheduleAttr::gathered) {
     if (schedule.sendsResults())

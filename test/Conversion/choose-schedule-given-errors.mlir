@@ -98,8 +98,8 @@ func.func @send_gathered(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.
 
 // -----
 
-#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_slots = 1, epilogue = send>
-// expected-error @+1 {{sends results from the queries' slot: expected 2 query_slots}}
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_stages = 1, epilogue = send>
+// expected-error @+1 {{sends results from the queries' stage: expected 2 query_stages}}
 func.func @send_slots(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16>
     attributes {tile.schedules = [#given]} {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
@@ -111,7 +111,7 @@ func.func @send_slots(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<
 // -----
 
 #given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, epilogue = send>
-// expected-error @+1 {{sends rows of 192 features from the queries' slots, which have 128}}
+// expected-error @+1 {{sends rows of 192 features from the queries' stages, which have 128}}
 func.func @send_wide(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, value_dim = 192, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x192xbf16>
     attributes {tile.schedules = [#given]} {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 192>
@@ -158,7 +158,7 @@ func.func @said(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense,
 
 // -----
 
-#given = #tile.schedule<wgmma, rows = 128, keys = 96, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_slots = 2>
+#given = #tile.schedule<wgmma, rows = 128, keys = 96, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, query_stages = 2>
 // expected-error @+1 {{needs 328776 bytes of shared memory, sm_90a has 232448 per block}}
 func.func @slots(%q: tensor<?x8x256xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 256, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x256xbf16>
     attributes {tile.schedules = [#given]} {

@@ -9,7 +9,7 @@
 // CHECK-SAME: tile.merge_schedule = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16>
 // CHECK-SAME: #tile.schedule<mma, rows = 16, {{[^>]*}}query_in_registers = true, shared_bytes = 102400>
 // CHECK-SAME: #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false,
-// CHECK-SAME: producers = 4, producer_registers = 40, consumer_registers = 232, query_slots = 2, query_copy = boxes 64,
+// CHECK-SAME: producers = 4, producer_registers = 40, consumer_registers = 232, query_stages = 2, query_copy = boxes 64,
 // CHECK-SAME: key_copies = [boxes 128], value_copies = [boxes 128], value_boxes = 0, turns = false, epilogue = send, shared_bytes = 197704>
 func.func @dense(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv0"}) -> tensor<?x8x128xbf16> {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
@@ -44,7 +44,7 @@ func.func @regions(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<pa
 // Tokens that lie apart are gathered, and so are queries, by more registers; results are stored.
 // CHECK-LABEL: @tokens
 // CHECK-SAME: #tile.schedule<wgmma,
-// CHECK-SAME: producer_registers = 56, consumer_registers = 224, query_slots = 2, query_copy = gather, key_copies = [gather], value_copies = [gather],
+// CHECK-SAME: producer_registers = 56, consumer_registers = 224, query_stages = 2, query_copy = gather, key_copies = [gather], value_copies = [gather],
 // CHECK-SAME: value_boxes = 0, turns = false, epilogue = store,
 func.func @tokens(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<paged<1>, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv0"}) -> tensor<?x8x128xbf16> {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
@@ -56,7 +56,7 @@ func.func @tokens(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<pag
 // Seven heads do not fill boxes of queries.
 // CHECK-LABEL: @uneven
 // CHECK-SAME: #tile.schedule<wgmma,
-// CHECK-SAME: producer_registers = 56, consumer_registers = 224, query_slots = 2, query_copy = gather, key_copies = [boxes [[#]]],
+// CHECK-SAME: producer_registers = 56, consumer_registers = 224, query_stages = 2, query_copy = gather, key_copies = [boxes [[#]]],
 // CHECK-SAME: epilogue = store
 func.func @uneven(%q: tensor<?x28x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense, heads = 4, dim = 128, key = bf16, value = bf16> {attn.name = "kv0"}) -> tensor<?x28x128xbf16> {
   %0 = attn.init %q : tensor<?x28x128xbf16> -> !attn.state<heads = 28, value_dim = 128>
@@ -68,7 +68,7 @@ func.func @uneven(%q: tensor<?x28x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<de
 // Three consumers share what the producer leaves, and take turns.
 // CHECK-LABEL: @short
 // CHECK-SAME: #tile.schedule<wgmma, rows = 192, keys = 128, warps = 12,
-// CHECK-SAME: producer_registers = 32, consumer_registers = 160, query_slots = 2, query_copy = boxes 64,
+// CHECK-SAME: producer_registers = 32, consumer_registers = 160, query_stages = 2, query_copy = boxes 64,
 // CHECK-SAME: turns = true, epilogue = send
 func.func @short(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16> {attn.name = "kv0"}) -> tensor<?x8x64xbf16> {
   %0 = attn.init %q : tensor<?x8x64xbf16> -> !attn.state<heads = 8, value_dim = 64>
@@ -81,7 +81,7 @@ func.func @short(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense
 // CHECK-LABEL: @long
 // CHECK-SAME: parts = 8>
 // CHECK-SAME: #tile.schedule<wgmma, rows = 128, keys = 64,
-// CHECK-SAME: query_slots = 1, query_copy = boxes 128,
+// CHECK-SAME: query_stages = 1, query_copy = boxes 128,
 // CHECK-SAME: turns = true, epilogue = store, shared_bytes = 197688>
 func.func @long(%q: tensor<?x8x256xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense, heads = 8, dim = 256, key = bf16, value = bf16> {attn.name = "kv0"}) -> tensor<?x8x256xbf16> {
   %0 = attn.init %q : tensor<?x8x256xbf16> -> !attn.state<heads = 8, value_dim = 256>
@@ -111,7 +111,7 @@ func.func @scored(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv0: !attn.kv<den
 // more than a block has.
 // CHECK-LABEL: @barely
 // CHECK-SAME: #tile.schedule<wgmma, rows = 128, keys = 96,
-// CHECK-SAME: query_slots = 1,
+// CHECK-SAME: query_stages = 1,
 // CHECK-SAME: epilogue = store, shared_bytes = 187448>
 func.func @barely(%q: tensor<?x8x176xbf16> {attn.name = "q"}, %kv0: !attn.kv<dense, heads = 8, dim = 176, value_dim = 192, key = bf16, value = bf16> {attn.name = "kv0"}) -> tensor<?x8x192xbf16> {
   %0 = attn.init %q : tensor<?x8x176xbf16> -> !attn.state<heads = 8, value_dim = 192>

@@ -17,7 +17,7 @@ GIVEN = {
     "gathered": ("paged<16>", 128, f"{TILES}, key_copies = [gather], turns = true"),
     "queries-gathered": ("paged<16>", 128, f"{TILES}, query_copy = gather"),
     "stored": ("paged<16>", 128, f"{TILES}, epilogue = store"),
-    "one-slot": ("packed", 128, f"{TILES}, query_slots = 1"),
+    "one-slot": ("packed", 128, f"{TILES}, query_stages = 1"),
     "values-as-one-tile": ("paged<16>", 128, f"{TILES}, value_boxes = 0"),
     "three-without-turns": ("paged<64>", 192, f"{TILES}, turns = false"),
     "fewer-registers": ("paged<16>", 128, f"{TILES}, producer_registers = 32, consumer_registers = 216"),

@@ -77,7 +77,7 @@ private:
   // Of keys and values that tensor cores multiply as they are.
   tile::SharedType keyTile(int64_t lines) const;
   tile::SharedType valueTile(int64_t lines) const;
-  tile::ScheduleAttr completeRoles(tile::ScheduleAttr schedule, int64_t querySlots) const;
+  tile::ScheduleAttr completeRoles(tile::ScheduleAttr schedule, int64_t queryStages) const;
   bool maySend(tile::ScheduleAttr schedule) const;
   bool takesTurns(tile::ScheduleAttr schedule) const;
   int64_t valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) const;

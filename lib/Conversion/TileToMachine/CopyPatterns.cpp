@@ -22,9 +22,9 @@ struct AllocPattern : TilePattern<AllocOp> {
   }
 };
 
-struct SlotPattern : TilePattern<SlotOp> {
+struct RingStagePattern : TilePattern<RingStageOp> {
   using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(SlotOp op, OpAdaptor adaptor,
+  LogicalResult matchAndRewrite(RingStageOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     int64_t bytes = op.getTile().getType().getBytes();
@@ -273,6 +273,6 @@ struct SyncPattern : TilePattern<SyncOp> {
 
 void tile::populateCopyPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
-  patterns.add<AllocPattern, SlotPattern, LookupPattern, PagedSlotPattern, GatherPattern, ScatterPattern,
+  patterns.add<AllocPattern, RingStagePattern, LookupPattern, PagedSlotPattern, GatherPattern, ScatterPattern,
                CommitPattern, WaitPattern, SyncPattern>(converter, patterns.getContext(), lanes);
 }

@@ -7,8 +7,8 @@
 !dense = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
 !single = !attn.kv<paged<1>, heads = 2, dim = 64, key = bf16, value = bf16>
 !state = !attn.state<heads = 8, value_dim = 64>
-#boxes = #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, query_slots = 1, query_copy = boxes 64, key_copies = [boxes 64, boxes 128], value_copies = [boxes 64, boxes 128], value_boxes = 0, epilogue = send>
-#gathers = #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, query_slots = 1, query_copy = gather, key_copies = [gather], value_copies = [gather], value_boxes = 0, epilogue = store>
+#boxes = #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, query_stages = 1, query_copy = boxes 64, key_copies = [boxes 64, boxes 128], value_copies = [boxes 64, boxes 128], value_boxes = 0, epilogue = send>
+#gathers = #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, query_stages = 1, query_copy = gather, key_copies = [gather], value_copies = [gather], value_boxes = 0, epilogue = store>
 
 gpu.module @kernels {
   func.func @fetched(%q: !query {attn.name = "q"}, %a: !pages {attn.name = "a"}, %b: !dense {attn.name = "b"}) -> !query attributes {tile.schedule = #boxes} {

@@ -38,8 +38,8 @@ gpu.module @kernels {
 // CHECK-NEXT: %[[STAGED:.*]] = attn.staged %[[ROWS]] in %[[FRAGMENT]]
 // CHECK-NEXT: scf.for
 // CHECK: %[[TOKENS:.*]] = attn.tokens
-// CHECK: %[[K:.*]] = tile.slot %[[KEYS]]
-// CHECK: %[[V:.*]] = tile.slot %[[VALUES]]
+// CHECK: %[[K:.*]] = tile.ring_stage %[[KEYS]]
+// CHECK: %[[V:.*]] = tile.ring_stage %[[VALUES]]
 // CHECK: %[[SLOTS:.*]] = tile.lookup warp
 // CHECK: tile.gather warp {{.*}} at %[[SLOTS]] {{.*}} strides [128, 64] into %[[K]], %[[V]]
 // CHECK-NEXT: tile.commit

@@ -128,11 +128,11 @@ TEST(ScheduleModelTest, BarriersCount) {
   ScheduleModel model(shape, *findChip("sm_90a"));
   ScheduleAttr open = ScheduleAttr::get(&context, tile::ScheduleKind::Wgmma, 128, 96, 8, 2, 1, false, false);
   tile::ScheduleFields two = open.getFields();
-  two.querySlots = 2;
+  two.queryStages = 2;
   ScheduleAttr largest = model.complete(ScheduleAttr::get(&context, two));
   EXPECT_EQ(largest.getSharedBytes(), 226 * 1024 + 1024 + 72);
   EXPECT_FALSE(model.fitsBlock(largest));
-  EXPECT_EQ(model.complete(open).getQuerySlots(), 1);
+  EXPECT_EQ(model.complete(open).getQueryStages(), 1);
 }
 
 // What a user says stays, and what follows from it is chosen.
@@ -163,7 +163,7 @@ TEST(ScheduleModelTest, CompletionKeepsWhatIsSaid) {
   fields.epilogue = tile::Epilogue::Store;
   fields.turns = true;
   EXPECT_EQ(complete().getQueryCopy(), 128);
-  EXPECT_EQ(complete().getQuerySlots(), 2);
+  EXPECT_EQ(complete().getQueryStages(), 2);
   EXPECT_EQ(complete().getTurns(), true);
 }
 

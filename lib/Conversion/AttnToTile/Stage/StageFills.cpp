@@ -78,8 +78,8 @@ void FillStaging::allocate() {
   auto ring = [&](int64_t slots, SharedType tile) -> Value {
     return AllocOp::create(b, RingType::get(b.getContext(), slots, tile), Value(), false, IntegerAttr());
   };
-  queryRing = ring(*schedule.getQuerySlots(), sharedType(Axis::Query, schedule.getRows(),
-                                                         chain.paddedKeyDim(), schedule.getQueryBoxes()));
+  queryRing = ring(*schedule.getQueryStages(), sharedType(Axis::Query, schedule.getRows(),
+                                                          chain.paddedKeyDim(), schedule.getQueryBoxes()));
   keyRing = ring(schedule.getStages(), sharedType(Axis::Key, keys, chain.paddedKeyDim()));
   valueRing = ring(schedule.getStages(),
                    sharedType(Axis::Key, keys, chain.paddedValueDim(), *schedule.getValueBoxes()));

@@ -125,7 +125,7 @@ void Staging::stageTokens(UpdateOp update) {
   Segment segment = segmentOf(tokens);
   b.setInsertionPointAfter(tokens);
   auto slot = [&](Value ring) {
-    return SlotOp::create(b, cast<RingType>(ring.getType()).getTile(), ring, b.i32(0));
+    return RingStageOp::create(b, cast<RingType>(ring.getType()).getTile(), ring, b.i32(0));
   };
   SmallVector<Value> tiles;
   for (Value ring : ringsOf(update.getKv().getType()))

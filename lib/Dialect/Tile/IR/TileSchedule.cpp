@@ -63,7 +63,7 @@ private:
             {"producers", &fields.producers},
             {"producer_registers", &fields.producerRegisters},
             {"consumer_registers", &fields.consumerRegisters},
-            {"query_slots", &fields.querySlots},
+            {"query_stages", &fields.queryStages},
             {"value_boxes", &fields.valueBoxes},
             {"sequences_up_to", &fields.sequencesUpTo},
             {"shared_bytes", &fields.sharedBytes}};
@@ -173,7 +173,7 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
   integer("producers", getProducers());
   integer("producer_registers", getProducerRegisters());
   integer("consumer_registers", getConsumerRegisters());
-  integer("query_slots", getQuerySlots());
+  integer("query_stages", getQueryStages());
   if (std::optional<int64_t> lines = getQueryCopy()) {
     printer << ", query_copy = ";
     printCopy(printer, *lines);
@@ -202,7 +202,7 @@ ScheduleFields ScheduleAttr::getFields() const {
           getProducers(),
           getProducerRegisters(),
           getConsumerRegisters(),
-          getQuerySlots(),
+          getQueryStages(),
           getQueryCopy(),
           SmallVector<int64_t>(getKeyCopies()),
           SmallVector<int64_t>(getValueCopies()),
@@ -215,7 +215,7 @@ ScheduleFields ScheduleAttr::getFields() const {
 
 bool ScheduleAttr::isComplete() const {
   return getKind() == ScheduleKind::Mma ||
-         (getProducers() && getProducerRegisters() && getConsumerRegisters() && getQuerySlots() &&
+         (getProducers() && getProducerRegisters() && getConsumerRegisters() && getQueryStages() &&
           getQueryCopy() && !getKeyCopies().empty() && !getValueCopies().empty() && getValueBoxes() &&
           getTurns() && getEpilogue());
 }
@@ -266,7 +266,7 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
                                    bool queryInRegisters, std::optional<int64_t> producers,
                                    std::optional<int64_t> producerRegisters,
                                    std::optional<int64_t> consumerRegisters,
-                                   std::optional<int64_t> querySlots, std::optional<int64_t> queryCopy,
+                                   std::optional<int64_t> queryStages, std::optional<int64_t> queryCopy,
                                    ArrayRef<int64_t> keyCopies, ArrayRef<int64_t> valueCopies,
                                    std::optional<int64_t> valueBoxes, std::optional<bool> turns,
                                    std::optional<Epilogue> epilogue, std::optional<int64_t> sequencesUpTo,
@@ -281,18 +281,19 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
     return llvm::any_of(copies, [](int64_t lines) { return lines != gathered; });
   };
   if (kind == ScheduleKind::Mma) {
-    if (producers.value_or(0) != 0 || producerRegisters || consumerRegisters || querySlots.value_or(1) != 1 ||
-        queryCopy.value_or(gathered) != gathered || fetches(keyCopies) || fetches(valueCopies) ||
-        valueBoxes.value_or(0) != 0 || turns.value_or(false) || epilogue == Epilogue::Send)
-      return emitError() << "under mma all warps gather, compute and store, and queries have one slot: "
+    if (producers.value_or(0) != 0 || producerRegisters || consumerRegisters ||
+        queryStages.value_or(1) != 1 || queryCopy.value_or(gathered) != gathered || fetches(keyCopies) ||
+        fetches(valueCopies) || valueBoxes.value_or(0) != 0 || turns.value_or(false) ||
+        epilogue == Epilogue::Send)
+      return emitError() << "under mma all warps gather, compute and store, and queries have one stage: "
                             "producers, registers of roles, boxes, turns and sends are wgmma's";
     return success();
   }
   if (producers && *producers != groupWarps)
     return emitError() << "expected " << groupWarps << " producers, a warpgroup, to which registers are "
                        << "given, got " << *producers;
-  if (querySlots && *querySlots != 1 && *querySlots != 2)
-    return emitError() << "expected 1 or 2 query_slots, got " << *querySlots;
+  if (queryStages && *queryStages != 1 && *queryStages != 2)
+    return emitError() << "expected 1 or 2 query_stages, got " << *queryStages;
   if (!keyCopies.empty() && !valueCopies.empty() && keyCopies != valueCopies)
     return emitError() << "expected key_copies and value_copies to be the same: a region's keys and values "
                           "lie alike";

@@ -4,7 +4,7 @@
 using namespace mlir;
 using namespace mlir::tile;
 
-LogicalResult SlotOp::verify() {
+LogicalResult RingStageOp::verify() {
   if (getTile().getType() == getRing().getType().getTile())
     return success();
   return emitOpError("expected the ring's tile, ")

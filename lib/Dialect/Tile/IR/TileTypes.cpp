@@ -45,9 +45,9 @@ LogicalResult BufferType::verify(function_ref<InFlightDiagnostic()> emitError, T
   return verifyElement(emitError, element);
 }
 
-LogicalResult RingType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t slots, SharedType) {
-  if (slots < 1 || slots > 8)
-    return emitError() << "expected 1 to 8 slots, got " << slots;
+LogicalResult RingType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t stages, SharedType) {
+  if (stages < 1 || stages > 8)
+    return emitError() << "expected 1 to 8 stages, got " << stages;
   return success();
 }
 
@@ -150,7 +150,7 @@ size_t SharedType::getPanelOf(int64_t chunk) const {
 
 int64_t tile::memoryBytes(Type type) {
   if (auto ring = dyn_cast<RingType>(type))
-    return ring.getSlots() * ring.getTile().getBytes();
+    return ring.getStages() * ring.getTile().getBytes();
   if (auto scratch = dyn_cast<ScratchType>(type))
     return scratch.getBytes();
   if (auto barriers = dyn_cast<BarriersType>(type))

@@ -2,19 +2,20 @@
 //
 // With S stages the loop over n tiles becomes
 //
-//   for s in 0 .. S-2:  if s < n: gather tile s into slot s
+//   for s in 0 .. S-2:  if s < n: gather tile s into stage s
 //                       commit                         (empty groups keep the count)
 //   for i in 0 .. n-1:  wait until S-2 groups are left  tile i has arrived, for me
 //                       sync                            ... for all; and all have left tile i-1
-//                       if i+S-1 < n: gather tile i+S-1 into slot (i-1) mod S
+//                       if i+S-1 < n: gather tile i+S-1 into stage (i-1) mod S
 //                       commit
-//                       compute on slot i mod S
+//                       compute on stage i mod S
 //   sync
 //
-// Behind the loop there is nothing to wait for: the groups that are left are empty. The sync frees the slots.
+// Behind the loop there is nothing to wait for: the groups that are left are empty. The sync frees the
+// stages.
 //
 // One barrier per tile serves both directions: it publishes the arrived tile
-// and proves the slot of the previous one free.
+// and proves the stage of the previous one free.
 //
 // Where lines must be looked up, the lookup runs a tile ahead of the gather, and
 // its result is carried into the next iteration: a table lies as far away as
@@ -77,9 +78,9 @@ struct TileLoop {
     if (getConstantIntValue(loop.getLowerBound()) != 0 || getConstantIntValue(loop.getStep()) != 1)
       return loop.emitOpError("expected a loop with tile.stages to count from 0 in steps of 1");
     for (Value target : gather.getTargets()) {
-      auto slot = target.getDefiningOp<SlotOp>();
-      if (!slot || !loop->isAncestor(slot) || slot.getRing().getType().getSlots() != stages)
-        return gather.emitOpError("expected to fill slots of rings of ") << stages << " tiles, one per stage";
+      auto stage = target.getDefiningOp<RingStageOp>();
+      if (!stage || !loop->isAncestor(stage) || stage.getRing().getType().getStages() != stages)
+        return gather.emitOpError("expected to fill stages of rings of ") << stages << " tiles";
     }
     return success();
   }
@@ -154,7 +155,7 @@ private:
     return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, iteration, loop.getUpperBound());
   }
   Value lookUpIfAny(Value iteration);
-  void gatherIfAny(Value iteration, Value slots, Value slot);
+  void gatherIfAny(Value iteration, Value slots, Value stage);
 
   TileLoop tiles;
   scf::ForOp loop;
@@ -191,7 +192,7 @@ Value Pipeline::lookUpIfAny(Value iteration) {
   return scf::IfOp::create(b, isTile(iteration), lookUp, nothing).getResult(0);
 }
 
-void Pipeline::gatherIfAny(Value iteration, Value slots, Value slot) {
+void Pipeline::gatherIfAny(Value iteration, Value slots, Value stage) {
   scf::IfOp::create(b, isTile(iteration), [&](OpBuilder &inner, Location loc) {
     IRMapping mapping;
     mapping.map(tiles.loop.getInductionVar(), iteration);
@@ -199,8 +200,8 @@ void Pipeline::gatherIfAny(Value iteration, Value slots, Value slot) {
       mapping.map(lookup.getSlots(), slots);
     for (Operation *op : gathers) {
       Operation *copy = inner.clone(*op, mapping);
-      if (auto slotOp = dyn_cast<SlotOp>(copy))
-        slotOp.getIndexMutable().assign(slot);
+      if (auto ofRing = dyn_cast<RingStageOp>(copy))
+        ofRing.getIndexMutable().assign(stage);
     }
     scf::YieldOp::create(inner, loc);
   });
@@ -251,7 +252,7 @@ void Pipeline::writeSteadyState() {
   b.setInsertionPointToStart(loop.getBody());
   Value ringSize = i32(b, stages);
   Value ahead = arith::AddIOp::create(b, loop.getInductionVar(), i32(b, stages - 1));
-  Value slot = arith::RemUIOp::create(b, loop.getInductionVar(), ringSize);
+  Value stage = arith::RemUIOp::create(b, loop.getInductionVar(), ringSize);
   Value aheadSlot = arith::RemUIOp::create(b, ahead, ringSize);
   WaitOp::create(b, stages - 2);
   Scope scope = tiles.arrived.getScope();
@@ -263,8 +264,8 @@ void Pipeline::writeSteadyState() {
     yield->setOperand(yield->getNumOperands() - 1, next);
   }
   eraseOwnCopies();
-  for (auto slotOp : llvm::make_early_inc_range(loop.getBody()->getOps<SlotOp>()))
-    slotOp.getIndexMutable().assign(slot);
+  for (auto ofRing : llvm::make_early_inc_range(loop.getBody()->getOps<RingStageOp>()))
+    ofRing.getIndexMutable().assign(stage);
   b.setInsertionPointAfter(loop);
   SyncOp::create(b, scope);
 }

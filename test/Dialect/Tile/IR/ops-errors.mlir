@@ -58,7 +58,7 @@ func.func @f() {
 
 func.func @f(%r: !tile.ring<2, <key 16, feature 64, bf16>>, %i: i32) {
   // expected-error @+1 {{expected the ring's tile, '!tile.shared<key 16, feature 64, bf16>', got '!tile.shared<key 32, feature 64, bf16>'}}
-  %0 = tile.slot %r[%i] : <2, <key 16, feature 64, bf16>> -> <key 32, feature 64, bf16>
+  %0 = tile.ring_stage %r[%i] : <2, <key 16, feature 64, bf16>> -> <key 32, feature 64, bf16>
   return
 }
 

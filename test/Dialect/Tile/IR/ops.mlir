@@ -51,8 +51,8 @@ func.func @shared(%q: !tile.buffer<bf16>, %table: !tile.buffer<i32>, %begin: i32
   %1 = tile.alloc {per_warp} : !tile.ring<2, !keys>
   // CHECK: tile.alloc overlays %[[R]] : !tile.ring<{{.*}}> {offset = 2048 : i64} : !tile.scratch<512>
   %2 = tile.alloc overlays %1 : !tile.ring<2, !keys> {offset = 2048 : i64} : !tile.scratch<512>
-  // CHECK: tile.slot %[[R]][%{{.*}}] : <2, <key 32, feature 64, bf16, swizzled>> -> <key 32, feature 64, bf16, swizzled>
-  %3 = tile.slot %1[%begin] : <2, !keys> -> !keys
+  // CHECK: tile.ring_stage %[[R]][%{{.*}}] : <2, <key 32, feature 64, bf16, swizzled>> -> <key 32, feature 64, bf16, swizzled>
+  %3 = tile.ring_stage %1[%begin] : <2, !keys> -> !keys
   // CHECK: tile.gather block %{{.*}} to %{{.*}} from %{{.*}} origins %{{.*}} strides [256] into %[[Q]] {
   // CHECK-NEXT: ^bb0(%[[LINE:.*]]: i32):
   // CHECK-NEXT: tile.yield %[[LINE]] : i32

@@ -35,7 +35,7 @@ func.func private @buffer(!tile.buffer<i1>)
 
 // -----
 
-// expected-error @+1 {{expected 1 to 8 slots, got 9}}
+// expected-error @+1 {{expected 1 to 8 stages, got 9}}
 func.func private @ring(!tile.ring<9, <key 16, feature 64, bf16>>)
 
 // -----

@@ -8,7 +8,7 @@
 // CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 3, blocks = 2,
 // CHECK-SAME: split_keys = true, query_in_registers = false>, #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8,
 // CHECK-SAME: stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4,
-// CHECK-SAME: producer_registers = 40, consumer_registers = 232, query_slots = 2, query_copy = boxes 64,
+// CHECK-SAME: producer_registers = 40, consumer_registers = 232, query_stages = 2, query_copy = boxes 64,
 // CHECK-SAME: key_copies = [boxes 16, gather], value_copies = [boxes 16, gather], value_boxes = 16, turns = true,
 // CHECK-SAME: epilogue = send, shared_bytes = 197704>]
 module attributes {
@@ -20,7 +20,7 @@ module attributes {
                     #tile.schedule<wgmma, epilogue = send, turns = true, producers = 4, producer_registers = 40,
                                    consumer_registers = 232, rows = 128, keys = 128, warps = 8, stages = 2, blocks = 1,
                                    split_keys = false, query_in_registers = false, shared_bytes = 197704,
-                                   query_slots = 2, query_copy = boxes 64, key_copies = [boxes 16, gather],
+                                   query_stages = 2, query_copy = boxes 64, key_copies = [boxes 16, gather],
                                    value_copies = [boxes 16, gather], value_boxes = 16>]
 } {
   // CHECK: @memory(!tile.buffer<bf16>, !tile.shared<query 16, feature 128, bf16>,

@@ -40,7 +40,7 @@ gpu.module @kernels {
       %s0 = tile.start_dot %q at %i, %k : !q, !tile -> !s
       %s = tile.finish_dots 0 %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
-      %v = tile.slot %ring[%slot] : !ring -> !tile
+      %v = tile.ring_stage %ring[%slot] : !ring -> !tile
       // expected-error @+1 {{expected a dot that starts an iteration later to find its tile by values that the loop carries and adds constants to}}
       %o0 = tile.start_dot %p, %v plus %acc : !p, !tile, !o -> !o
       %o1 = tile.finish_dots 0 %o0 : !o -> !o
@@ -69,7 +69,7 @@ gpu.module @kernels {
       %s = tile.finish_dots 0 %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       %slot = "test.read"() : () -> i32
-      %v = tile.slot %ring[%slot] : !ring -> !tile
+      %v = tile.ring_stage %ring[%slot] : !ring -> !tile
       // expected-error @+1 {{expected a dot that starts an iteration later to find its tile by values that the loop carries and adds constants to}}
       %o0 = tile.start_dot %p, %v plus %acc : !p, !tile, !o -> !o
       %o1 = tile.finish_dots 0 %o0 : !o -> !o

@@ -55,7 +55,7 @@ gpu.module @kernels {
         %parity = arith.remui %t, %c2 : i32
         tile.await %kfull[%c0] parity %parity : !tile.barriers<1>
         tile.fence_async
-        %k = tile.slot %keys[%c0] : !tile.ring<1, !tile> -> !tile
+        %k = tile.ring_stage %keys[%c0] : !tile.ring<1, !tile> -> !tile
         %s0 = tile.start_dot %q at %c0, %k : !q, !tile -> !s
         %s = tile.finish_dots 0 %s0 : !s -> !s
         tile.arrive %kempty[%c0] : !tile.barriers<1>
@@ -69,7 +69,7 @@ gpu.module @kernels {
         %p = tile.cast %w : !s -> !p
         tile.await %vfull[%c0] parity %parity : !tile.barriers<1>
         tile.fence_async
-        %v = tile.slot %values[%c0] : !tile.ring<1, !tile> -> !tile
+        %v = tile.ring_stage %values[%c0] : !tile.ring<1, !tile> -> !tile
         %o0 = tile.start_dot %p, %v plus %scaled : !p, !tile, !o -> !o
         %o1 = tile.finish_dots 0 %o0 : !o -> !o
         tile.arrive %vempty[%c0] : !tile.barriers<1>

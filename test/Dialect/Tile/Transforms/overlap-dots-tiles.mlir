@@ -20,7 +20,7 @@ gpu.module @kernels {
       -> !o attributes {tile.schedule = #wgmma} {
     %out:2 = scf.for %key = %i to %n step %i iter_args(%acc = %o, %t = %i) -> (!o, i32) : i32 {
       tile.await %full[%i] parity %t : !tile.barriers<1>
-      %k = tile.slot %ring[%i] : !ring -> !tile
+      %k = tile.ring_stage %ring[%i] : !ring -> !tile
       %s0 = tile.start_dot %q at %i, %k : !q, !tile -> !s
       %s = tile.finish_dots 0 %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p

@@ -24,14 +24,14 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[LATER:.*]] = arith.cmpi slt, %[[BEGIN]], %[[KEY]]
   // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[T]],
   // CHECK: tile.await %[[KFULL]][%[[SLOT]]]
-  // CHECK-NEXT: %[[K:.*]] = tile.slot %[[KEYS]][%[[SLOT]]]
+  // CHECK-NEXT: %[[K:.*]] = tile.ring_stage %[[KEYS]][%[[SLOT]]]
   // CHECK-NEXT: %[[S0:.*]] = tile.start_dot %[[Q]] at %{{.*}}, %[[K]] :
   // CHECK-NEXT: %[[DOTS:.*]]:2 = scf.if %[[LATER]]
   // CHECK-NEXT: %[[SLOT1:.*]] = arith.remui %[[EARLIER]],
   // CHECK-NEXT: %[[ROUND1:.*]] = arith.divui %[[EARLIER]],
   // CHECK-NEXT: %[[PARITY1:.*]] = arith.remui %[[ROUND1]],
   // CHECK-NEXT: tile.await %[[VFULL]][%[[SLOT1]]] parity %[[PARITY1]]
-  // CHECK-NEXT: %[[V:.*]] = tile.slot %[[VALUES]][%[[SLOT1]]]
+  // CHECK-NEXT: %[[V:.*]] = tile.ring_stage %[[VALUES]][%[[SLOT1]]]
   // CHECK-NEXT: %[[O0:.*]] = tile.start_dot %[[LHS]], %[[V]] plus %[[ACC]]
   // CHECK-NEXT: %[[S1:.*]] = tile.finish_dots 1 %[[S0]]
   // CHECK-NEXT: scf.yield %[[S1]], %[[O0]]
@@ -53,7 +53,7 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[LAST:.*]] = arith.addi %[[LOOP]]#1, %[[BACK2]]
   // CHECK-NEXT: %[[SLOT3:.*]] = arith.remui %[[LAST]],
   // CHECK: tile.await %[[VFULL]][%[[SLOT3]]]
-  // CHECK-NEXT: %[[V3:.*]] = tile.slot %[[VALUES]][%[[SLOT3]]]
+  // CHECK-NEXT: %[[V3:.*]] = tile.ring_stage %[[VALUES]][%[[SLOT3]]]
   // CHECK-NEXT: %[[O3:.*]] = tile.start_dot %[[LOOP]]#2, %[[V3]] plus %[[LOOP]]#0
   // CHECK-NEXT: %[[O4:.*]] = tile.finish_dots 0 %[[O3]]
   // CHECK-NEXT: %[[SLOT4:.*]] = arith.remui %[[LAST]],
@@ -75,14 +75,14 @@ gpu.module @kernels {
       %round = arith.divui %t, %c2 : i32
       %parity = arith.remui %round, %c2 : i32
       tile.await %kfull[%slot] parity %parity : !tile.barriers<2>
-      %k = tile.slot %keys[%slot] : !ring -> !tile
+      %k = tile.ring_stage %keys[%slot] : !ring -> !tile
       %s0 = tile.start_dot %q at %c0, %k : !q, !tile -> !s
       %s = tile.finish_dots 0 %s0 : !s -> !s
       tile.arrive %kempty[%slot] : !tile.barriers<2>
       %w = "test.softmax"(%s) : (!s) -> !s
       %p = tile.cast %w : !s -> !p
       tile.await %vfull[%slot] parity %parity : !tile.barriers<2>
-      %v = tile.slot %values[%slot] : !ring -> !tile
+      %v = tile.ring_stage %values[%slot] : !ring -> !tile
       %o0 = tile.start_dot %p, %v plus %acc : !p, !tile, !o -> !o
       %o1 = tile.finish_dots 0 %o0 : !o -> !o
       tile.arrive %vempty[%slot] : !tile.barriers<2>

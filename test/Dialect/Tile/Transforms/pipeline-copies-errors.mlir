@@ -27,7 +27,7 @@ gpu.module @kernels {
     // expected-error @+1 {{expected a gather, a sync and another sync in a loop with tile.stages}}
     scf.for %i = %c0 to %n step %c1 : i32 {
       tile.sync warp
-      %slot = tile.slot %ring[%c0] : <2, !keys> -> !keys
+      %slot = tile.ring_stage %ring[%c0] : <2, !keys> -> !keys
       tile.gather warp %i to %n from %b origins %z strides [64] into %slot {
       ^bb0(%line: i32):
         tile.yield %line : i32
@@ -49,7 +49,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !tile.ring<2, !keys>
     // expected-error @+1 {{expected one gather per iteration, found two}}
     scf.for %i = %c0 to %n step %c1 : i32 {
-      %slot = tile.slot %ring[%c0] : <2, !keys> -> !keys
+      %slot = tile.ring_stage %ring[%c0] : <2, !keys> -> !keys
       tile.gather warp %i to %n from %b origins %z strides [64] into %slot {
       ^bb0(%line: i32):
         tile.yield %line : i32
@@ -75,7 +75,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !tile.ring<2, !keys>
     // expected-error @+1 {{expected a loop with tile.stages to count from 0 in steps of 1}}
     scf.for %i = %c1 to %n step %c1 : i32 {
-      %slot = tile.slot %ring[%c1] : <2, !keys> -> !keys
+      %slot = tile.ring_stage %ring[%c1] : <2, !keys> -> !keys
       tile.gather warp %i to %n from %b origins %z strides [64] into %slot {
       ^bb0(%line: i32):
         tile.yield %line : i32
@@ -97,8 +97,8 @@ gpu.module @kernels {
     %c1 = arith.constant 1 : i32
     %ring = tile.alloc : !tile.ring<2, !keys>
     scf.for %i = %c0 to %n step %c1 : i32 {
-      %slot = tile.slot %ring[%c0] : <2, !keys> -> !keys
-      // expected-error @+1 {{expected to fill slots of rings of 3 tiles, one per stage}}
+      %slot = tile.ring_stage %ring[%c0] : <2, !keys> -> !keys
+      // expected-error @+1 {{expected to fill stages of rings of 3 tiles}}
       tile.gather warp %i to %n from %b origins %z strides [64] into %slot {
       ^bb0(%line: i32):
         tile.yield %line : i32
@@ -121,7 +121,7 @@ gpu.module @kernels {
     %c16 = arith.constant 16 : i32
     %ring = tile.alloc : !tile.ring<2, !keys>
     %0 = scf.for %i = %c0 to %n step %c1 iter_args(%begin = %c0) -> (i32) : i32 {
-      %slot = tile.slot %ring[%c0] : <2, !keys> -> !keys
+      %slot = tile.ring_stage %ring[%c0] : <2, !keys> -> !keys
       // expected-error @+1 {{depends on a value that the loop carries: it cannot run ahead}}
       tile.gather warp %begin to %n from %b origins %z strides [64] into %slot {
       ^bb0(%line: i32):

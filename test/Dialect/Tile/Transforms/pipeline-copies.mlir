@@ -18,7 +18,7 @@ gpu.module @kernels {
     // CHECK-NEXT: scf.if %[[HAS0]] {
     // CHECK-NEXT: %[[OFF0:.*]] = arith.muli %[[T0]],
     // CHECK-NEXT: %[[BEGIN0:.*]] = arith.addi %[[FIRST]], %[[OFF0]]
-    // CHECK-NEXT: %[[SLOT0:.*]] = tile.slot %[[RING]][%[[T0]]]
+    // CHECK-NEXT: %[[SLOT0:.*]] = tile.ring_stage %[[RING]][%[[T0]]]
     // CHECK-NEXT: tile.gather warp %[[BEGIN0]] to %[[END]] {{.*}} into %[[SLOT0]]
     // CHECK: }
     // CHECK-NEXT: }
@@ -26,7 +26,7 @@ gpu.module @kernels {
     // CHECK-NEXT: %[[T1:.*]] = arith.constant 1 : i32
     // CHECK-NEXT: %[[HAS1:.*]] = arith.cmpi slt, %[[T1]], %[[N]]
     // CHECK-NEXT: scf.if %[[HAS1]] {
-    // CHECK: tile.slot %[[RING]][%[[T1]]]
+    // CHECK: tile.ring_stage %[[RING]][%[[T1]]]
     // CHECK-NEXT: tile.gather
     // CHECK: tile.commit
     // CHECK-NOT: tile.gather
@@ -44,14 +44,14 @@ gpu.module @kernels {
     // CHECK-NEXT: scf.if %[[HAS]] {
     // CHECK-NEXT: %[[OFF:.*]] = arith.muli %[[AHEAD]],
     // CHECK-NEXT: %[[BEGIN:.*]] = arith.addi %[[FIRST]], %[[OFF]]
-    // CHECK-NEXT: %[[TARGET:.*]] = tile.slot %[[RING]][%[[NEXT]]]
+    // CHECK-NEXT: %[[TARGET:.*]] = tile.ring_stage %[[RING]][%[[NEXT]]]
     // CHECK-NEXT: tile.gather warp %[[BEGIN]] to %[[END]] {{.*}} into %[[TARGET]]
     // CHECK: }
     // CHECK-NEXT: }
     // CHECK-NEXT: tile.commit
     // CHECK-NOT: tile.sync
     // CHECK-NOT: tile.wait
-    // CHECK: %[[TILE:.*]] = tile.slot %[[RING]][%[[SLOT]]]
+    // CHECK: %[[TILE:.*]] = tile.ring_stage %[[RING]][%[[SLOT]]]
     // CHECK-NEXT: "test.compute"(%[[TILE]])
     // CHECK-NEXT: }
     // CHECK-NEXT: tile.sync warp
@@ -59,7 +59,7 @@ gpu.module @kernels {
     scf.for %i = %c0 to %n step %c1 : i32 {
       %offset = arith.muli %i, %c16 : i32
       %begin = arith.addi %first, %offset : i32
-      %slot = tile.slot %ring[%c0] : <3, !keys> -> !keys
+      %slot = tile.ring_stage %ring[%c0] : <3, !keys> -> !keys
       tile.gather warp %begin to %end from %b origins %z strides [64] into %slot {
       ^bb0(%line: i32):
         tile.yield %line : i32
@@ -80,7 +80,7 @@ gpu.module @kernels {
     %c1 = arith.constant 1 : i32
     %ring = tile.alloc : !tile.ring<1, !keys>
     // CHECK: scf.for
-    // CHECK-NEXT: tile.slot
+    // CHECK-NEXT: tile.ring_stage
     // CHECK-NEXT: tile.gather block
     // CHECK: tile.commit
     // CHECK-NEXT: tile.wait 0
@@ -90,7 +90,7 @@ gpu.module @kernels {
     // CHECK-NEXT: }
     // CHECK-NOT: tile.stages
     scf.for %i = %c0 to %n step %c1 : i32 {
-      %slot = tile.slot %ring[%c0] : <1, !keys> -> !keys
+      %slot = tile.ring_stage %ring[%c0] : <1, !keys> -> !keys
       tile.gather block %i to %end from %b origins %z strides [64] into %slot {
       ^bb0(%line: i32):
         tile.yield %line : i32
@@ -125,7 +125,7 @@ gpu.module @kernels {
     %q = tile.load %queries at %i : !tile.shared<query 16, feature 64, bf16, swizzled> -> !tile.fragment<[query 16, feature 64], bf16, lhs>
     %from = arith.addi %first, %i : i32
     scf.for %t = %c0 to %n step %c1 : i32 {
-      %tile = tile.slot %ring[%c0] : !tile.ring<2, !keys> -> !keys
+      %tile = tile.ring_stage %ring[%c0] : !tile.ring<2, !keys> -> !keys
       %begin = arith.addi %from, %t : i32
       tile.gather warp %begin to %end from %b origins %z strides [64] into %tile {
       ^bb0(%line: i32):
@@ -174,7 +174,7 @@ gpu.module @kernels {
     %ring = tile.alloc {per_warp} : !tile.ring<3, !keys>
     %result = scf.for %i = %c0 to %n step %c1 iter_args(%sum = %f) -> f32 : i32 {
       %begin = arith.muli %i, %c16 : i32
-      %tile = tile.slot %ring[%c0] : !tile.ring<3, !keys> -> !keys
+      %tile = tile.ring_stage %ring[%c0] : !tile.ring<3, !keys> -> !keys
       %slots = tile.lookup warp %begin to %end lines 16 {
       ^bb0(%line: i32):
         %at = arith.extsi %line : i32 to i64

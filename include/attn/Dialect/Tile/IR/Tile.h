@@ -28,7 +28,7 @@ struct ScheduleFields {
   ScheduleKind kind = ScheduleKind::Mma;
   std::optional<int64_t> rows, keys, warps, stages, blocks;
   std::optional<bool> splitKeys, queryInRegisters;
-  std::optional<int64_t> producers, producerRegisters, consumerRegisters, querySlots, queryCopy;
+  std::optional<int64_t> producers, producerRegisters, consumerRegisters, queryStages, queryCopy;
   SmallVector<int64_t> keyCopies, valueCopies;
   std::optional<int64_t> valueBoxes;
   std::optional<bool> turns;

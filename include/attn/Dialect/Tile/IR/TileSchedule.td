@@ -39,7 +39,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     |---|---|
     | `producers` | warps that only copy (0: all copy and compute) |
     | `producer_registers`, `consumer_registers` | of a thread of each role, once they part (what ptxas gives) |
-    | `query_slots` | tiles of queries in shared memory: with 2 the next task's come while this one is computed (1) |
+    | `query_stages` | tiles of queries in shared memory: with 2 the next task's come while this one is computed (1) |
     | `query_copy` | `gather`, an address for every 16 bytes, or `boxes n`, of n lines each, by the copy engine (gather) |
     | `key_copies`, `value_copies` | the same, of each region's keys and values (gather) |
     | `value_boxes` | values lie in shared memory box by box of so many lines, as they come; 0: as one tile (0) |
@@ -58,7 +58,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
                         Tile_Unsaid<"int64_t", "warps that only copy">:$producers,
                         Tile_Unsaid<"int64_t", "of a thread that copies">:$producerRegisters,
                         Tile_Unsaid<"int64_t", "of a thread that computes">:$consumerRegisters,
-                        Tile_Unsaid<"int64_t", "tiles of queries in shared memory">:$querySlots,
+                        Tile_Unsaid<"int64_t", "tiles of queries in shared memory">:$queryStages,
                         Tile_Unsaid<"int64_t", "lines of a box of queries, or `gathered`">:$queryCopy,
                         OptionalArrayRefParameter<"int64_t", "the same for each region's keys">:$keyCopies,
                         OptionalArrayRefParameter<"int64_t", "and for its values">:$valueCopies,
@@ -77,7 +77,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     }]>,
     AttrBuilder<(ins "const ScheduleFields &":$f), [{
       return $_get($_ctxt, f.kind, *f.rows, *f.keys, *f.warps, *f.stages, *f.blocks, *f.splitKeys,
-                   *f.queryInRegisters, f.producers, f.producerRegisters, f.consumerRegisters, f.querySlots,
+                   *f.queryInRegisters, f.producers, f.producerRegisters, f.consumerRegisters, f.queryStages,
                    f.queryCopy, ArrayRef<int64_t>(f.keyCopies), ArrayRef<int64_t>(f.valueCopies), f.valueBoxes,
                    f.turns, f.epilogue, f.sequencesUpTo, f.sharedBytes);
     }]>

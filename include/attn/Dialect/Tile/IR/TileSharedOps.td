@@ -20,7 +20,7 @@ def Tile_AllocOp : Tile_Op<"alloc"> {
   let assemblyFormat = "(`overlays` $overlays^ `:` type($overlays))? attr-dict `:` type($memory)";
 }
 
-def Tile_SlotOp : Tile_Op<"slot", [Pure]> {
+def Tile_RingStageOp : Tile_Op<"ring_stage", [Pure]> {
   let summary = "one tile of a ring";
   let arguments = (ins Arg<Tile_RingType, "the ring">:$ring, Arg<I32, "stage, below the ring's count">:$index);
   let results = (outs Res<Tile_SharedType, "the tile of that stage">:$tile);

@@ -90,9 +90,9 @@ def Tile_SharedType : Tile_Type<"Shared", "shared"> {
 
 def Tile_RingType : Tile_Type<"Ring", "ring"> {
   let summary = "several shared-memory tiles used in turn by a pipeline of copies";
-  let description = [{ `slots` tiles, one behind the other. }];
-  let parameters = (ins "int64_t":$slots, "SharedType":$tile);
-  let assemblyFormat = "`<` $slots `,` $tile `>`";
+  let description = [{ `stages` tiles, one behind the other. }];
+  let parameters = (ins "int64_t":$stages, "SharedType":$tile);
+  let assemblyFormat = "`<` $stages `,` $tile `>`";
   let genVerifyDecl = 1;
 }
 

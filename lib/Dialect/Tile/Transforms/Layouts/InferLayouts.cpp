@@ -58,7 +58,7 @@ struct InferLayouts : tile::impl::InferLayoutsPassBase<InferLayouts> {
   static Type swizzle(Type type) {
     if (auto ring = dyn_cast<RingType>(type)) {
       Type tile = swizzle(ring.getTile());
-      return tile ? RingType::get(type.getContext(), ring.getSlots(), cast<SharedType>(tile)) : Type();
+      return tile ? RingType::get(type.getContext(), ring.getStages(), cast<SharedType>(tile)) : Type();
     }
     auto tile = dyn_cast<SharedType>(type);
     if (!tile || tile.getSwizzled() || tile.getCols() * tile.getElement().getIntOrFloatBitWidth() % 256 != 0)

@@ -1,24 +1,24 @@
 //===- InsertBarriers.cpp - Warps that fill rings and warps that use them -===//
 //
-// Each ring that some warps fill and others take gets two barriers per slot:
+// Each ring that some warps fill and others take gets two barriers per stage:
 // `full` completes a phase when a tile's copies have landed, `empty` when every
-// warp that takes tiles has read it. Both sides count tiles, t: its slot is
+// warp that takes tiles has read it. Both sides count tiles, t: its stage is
 // t mod S, and the parity of its round is (t / S) mod 2.
 //
-//   fill:  await empty[slot] parity 1 - parity      at first it returns at once
-//          copies into the slot                     they arrive at full[slot]
-//   take:  await full[slot] parity                  in front of the first use
+//   fill:  await empty[stage] parity 1 - parity      at first it returns at once
+//          copies into the stage                     they arrive at full[stage]
+//   take:  await full[stage] parity                  in front of the first use
 //          uses
-//          arrive empty[slot]                       behind the last one
+//          arrive empty[stage]                       behind the last one
 //
 // Lines that a fetch must not hand on are cleared when it has landed, so that
 // the fetch of such a tile arrives at one barrier more, which only the warp that
 // fetches waits for. That one counts the tiles it has cleared, by their parity.
 //
-// What was sent from a slot may have left it only when the next tile is taken,
-// and nobody waits for it before: the slot is handed back then. So the first
-// take hands back a slot that nobody has filled, and the producer's wait for the
-// ring's last slot is a round later.
+// What was sent from a stage may have left it only when the next tile is taken,
+// and nobody waits for it before: the stage is handed back then. So the first
+// take hands back a stage that nobody has filled, and the producer's wait for the
+// ring's last stage is a round later.
 //
 // A gather writes through the generic proxy, and dots read through the async
 // one: whoever has awaited the copies fences, once for all that it has awaited.
@@ -54,7 +54,7 @@ private:
   void lower(RingCounters &counters, ArrayRef<Operation *> operations);
   void lowerFill(RingCounters &counters, FillOp fill);
   /// Hands a tile on when its lines from the clear's on are zeros; returns the parity behind it.
-  Value fetchAndClear(const FillCopies &copies, Ring &ring, Value slot, Value cleared);
+  Value fetchAndClear(const FillCopies &copies, Ring &ring, Value stage, Value cleared);
   void lowerTake(RingCounters &counters, TakeOp take, const TileUses &uses);
   void passTakes(RingCounters &counters, ArrayRef<TakeOp> takes);
   bool needsFence(TakeOp take, const TileUses &uses);
@@ -63,13 +63,13 @@ private:
   Ring &ringOf(Operation *op) { return rings.find(tile::ringOf(op))->second; }
   void at(Operation *op) { b.setInsertionPoint(op), b.setLoc(op->getLoc()); }
   Value i32(int64_t value) { return arith::ConstantIntOp::create(b, value, 32); }
-  Value slotOf(Ring &ring, Value tile);
+  Value stageOf(Ring &ring, Value tile);
   Value parityOf(Ring &ring, Value tile);
   Value later(Value tile, int64_t tiles) { return b.createOrFold<arith::AddIOp>(tile, i32(tiles)); }
-  Value tileIn(Ring &ring, Value slot) {
-    return SlotOp::create(b, ring.getType().getTile(), ring.tiles, slot);
+  Value tileIn(Ring &ring, Value stage) {
+    return RingStageOp::create(b, ring.getType().getTile(), ring.tiles, stage);
   }
-  void release(Ring &ring, Value tile) { ArriveOp::create(b, ring.empty, slotOf(ring, tile), Value()); }
+  void release(Ring &ring, Value tile) { ArriveOp::create(b, ring.empty, stageOf(ring, tile), Value()); }
 
   func::FuncOp kernel;
   ScheduleAttr schedule;
@@ -98,8 +98,8 @@ void RingBarriers::allocate() {
       last = ring->tiles;
     b.setInsertionPointAfter(last);
     b.setLoc(ring->tiles.getLoc());
-    ring->full = alloc(ring->getSlots() + (ring->clears ? 1 : 0));
-    ring->empty = alloc(ring->getSlots());
+    ring->full = alloc(ring->getStages() + (ring->clears ? 1 : 0));
+    ring->empty = alloc(ring->getStages());
   }
   b.setInsertionPointAfter(last);
   // A fetch arrives once; of a gather each producer thread arrives with its copies.
@@ -116,16 +116,16 @@ void RingBarriers::allocate() {
 // Fills and takes
 //===----------------------------------------------------------------------===//
 
-/// Never a constant: LLVM would make the addresses of the slot's barriers constants, and ptxas, which finds
+/// Never a constant: LLVM would make the addresses of the stage's barriers constants, and ptxas, which finds
 /// those in branches of one lane, would then keep no address or descriptor of the kernel in uniform
 /// registers.
-Value RingBarriers::slotOf(Ring &ring, Value tile) {
-  Value slot = ring.getSlots() == 1 ? i32(0) : b.createOrFold<arith::RemUIOp>(tile, i32(ring.getSlots()));
-  return matchPattern(slot, m_Constant()) ? FromLaneOp::create(b, slot, i32(0)) : slot;
+Value RingBarriers::stageOf(Ring &ring, Value tile) {
+  Value stage = ring.getStages() == 1 ? i32(0) : b.createOrFold<arith::RemUIOp>(tile, i32(ring.getStages()));
+  return matchPattern(stage, m_Constant()) ? FromLaneOp::create(b, stage, i32(0)) : stage;
 }
 
 Value RingBarriers::parityOf(Ring &ring, Value tile) {
-  Value round = ring.getSlots() == 1 ? tile : b.createOrFold<arith::DivUIOp>(tile, i32(ring.getSlots()));
+  Value round = ring.getStages() == 1 ? tile : b.createOrFold<arith::DivUIOp>(tile, i32(ring.getStages()));
   return b.createOrFold<arith::RemUIOp>(round, i32(2));
 }
 
@@ -133,37 +133,37 @@ void RingBarriers::lowerFill(RingCounters &counters, FillOp fill) {
   Ring &ring = ringOf(fill);
   FillCopies copies = *copiesOf(fill);
   at(fill);
-  Value tile = counters.tileOf(fill), slot = slotOf(ring, tile), target = tileIn(ring, slot);
+  Value tile = counters.tileOf(fill), stage = stageOf(ring, tile), target = tileIn(ring, stage);
   Value parity = parityOf(ring, ring.sent ? later(tile, 1) : tile);
-  AwaitOp::create(b, ring.empty, slot, b.createOrFold<arith::SubIOp>(i32(1), parity));
+  AwaitOp::create(b, ring.empty, stage, b.createOrFold<arith::SubIOp>(i32(1), parity));
   if (!ring.gathers) // all lanes have seen this phase before a copy lets others end the next
     SyncOp::create(b, Scope::Warp);
   Block &block = fill.getCopies().front();
   block.getArgument(0).replaceAllUsesWith(target);
   if (copies.clear)
-    counters.clearedOf(fill) = fetchAndClear(copies, ring, slot, counters.clearedOf(fill));
+    counters.clearedOf(fill) = fetchAndClear(copies, ring, stage, counters.clearedOf(fill));
   else
     block.walk([&](FetchOp fetch) {
       fetch.getBarriersMutable().assign(ring.full);
-      fetch.getIndexMutable().assign(slot);
+      fetch.getIndexMutable().assign(stage);
     });
   fill->getBlock()->getOperations().splice(fill->getIterator(), block.getOperations());
   if (ring.gathers) {
     at(fill);
-    ArriveOnCopiesOp::create(b, ring.full, slot);
+    ArriveOnCopiesOp::create(b, ring.full, stage);
   }
   fill.erase();
 }
 
-Value RingBarriers::fetchAndClear(const FillCopies &copies, Ring &ring, Value slot, Value cleared) {
+Value RingBarriers::fetchAndClear(const FillCopies &copies, Ring &ring, Value stage, Value cleared) {
   FetchOp fetch = copies.fetch;
   ClearOp clear = copies.clear;
   at(clear);
-  Value landed = i32(ring.getSlots()); // the ring's additional barrier
+  Value landed = i32(ring.getStages()); // the ring's additional barrier
   Value isTail = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, clear.getLine(),
                                        i32(clear.getTile().getType().getRows()));
   fetch.getBarriersMutable().assign(ring.full);
-  fetch.getIndexMutable().assign(arith::SelectOp::create(b, isTail, landed, slot));
+  fetch.getIndexMutable().assign(arith::SelectOp::create(b, isTail, landed, stage));
   fetch->moveBefore(clear);
   auto branch = scf::IfOp::create(b, isTail);
   Value next = arith::XOrIOp::create(b, cleared, arith::ExtUIOp::create(b, b.getI32Type(), isTail));
@@ -172,7 +172,7 @@ Value RingBarriers::fetchAndClear(const FillCopies &copies, Ring &ring, Value sl
   clear->moveBefore(branch.thenYield());
   FenceAsyncOp::create(b);
   SyncOp::create(b, Scope::Warp); // all lanes have cleared
-  ArriveOp::create(b, ring.full, slot, Value());
+  ArriveOp::create(b, ring.full, stage, Value());
   return next;
 }
 
@@ -212,16 +212,16 @@ void RingBarriers::lowerTake(RingCounters &counters, TakeOp take, const TileUses
   Value tile = counters.tileOf(take);
   at(uses.first);
   b.setLoc(take.getLoc());
-  if (ring.sent) { // meanwhile what was sent from the slot before has left it
+  if (ring.sent) { // meanwhile what was sent from the stage before has left it
     FinishSendsOp::create(b);
     SyncOp::create(b, Scope::Warp); // lanes themselves may have read the tile
-    release(ring, later(tile, ring.getSlots() - 1));
+    release(ring, later(tile, ring.getStages() - 1));
   }
-  Value slot = slotOf(ring, tile);
-  AwaitOp::create(b, ring.full, slot, parityOf(ring, tile));
+  Value stage = stageOf(ring, tile);
+  AwaitOp::create(b, ring.full, stage, parityOf(ring, tile));
   if (needsFence(take, uses))
     FenceAsyncOp::create(b);
-  Value taken = tileIn(ring, slot);
+  Value taken = tileIn(ring, stage);
   if (ring.sent) {
     finishSends(take);
   } else {
@@ -249,8 +249,8 @@ void RingBarriers::finishSends(TakeOp take) {
 void RingBarriers::passTakes(RingCounters &counters, ArrayRef<TakeOp> takes) {
   at(takes.back());
   for (TakeOp take : takes) {
-    Value tile = counters.tileOf(take), slot = slotOf(ringOf(take), tile);
-    AwaitOp::create(b, ringOf(take).full, slot, parityOf(ringOf(take), tile));
+    Value tile = counters.tileOf(take), stage = stageOf(ringOf(take), tile);
+    AwaitOp::create(b, ringOf(take).full, stage, parityOf(ringOf(take), tile));
   }
   SyncOp::create(b, Scope::Warp); // all lanes have seen these phases before one ends them
   for (TakeOp take : takes)

@@ -43,7 +43,7 @@ struct Ring {
   Value full = {}, empty = {};
 
   RingType getType() { return cast<RingType>(tiles.getMemory().getType()); }
-  int64_t getSlots() { return getType().getSlots(); }
+  int64_t getStages() { return getType().getStages(); }
   /// Loops around its fills.
   int64_t getDepth() const;
 };

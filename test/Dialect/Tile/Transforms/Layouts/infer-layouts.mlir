@@ -17,8 +17,8 @@ gpu.module @kernels {
     %ring = tile.alloc : !tile.ring<2, !keys>
     // CHECK: tile.alloc : !tile.scratch<64>
     %scratch = tile.alloc : !tile.scratch<64>
-    // CHECK: tile.slot {{.*}} : <2, <key 32, feature 80, bf16, swizzled>> -> <key 32, feature 80, bf16, swizzled>
-    %k = tile.slot %ring[%i] : <2, !keys> -> !keys
+    // CHECK: tile.ring_stage {{.*}} : <2, <key 32, feature 80, bf16, swizzled>> -> <key 32, feature 80, bf16, swizzled>
+    %k = tile.ring_stage %ring[%i] : <2, !keys> -> !keys
     // CHECK: tile.load {{.*}} -> <[query 16, feature 80], bf16, lhs>
     %lhs = tile.load %q at %i : !queries -> !tile.fragment<[query 16, feature 80], bf16>
     // CHECK: tile.splat {{.*}} -> <[query 16, key 32], f32, acc>

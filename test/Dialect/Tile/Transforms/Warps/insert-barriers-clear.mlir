@@ -16,7 +16,7 @@ gpu.module @kernels {
   // CHECK: %[[BRANCH:.*]]:2 = scf.if %{{.*}} -> (i32, i32) {
   // CHECK-NEXT: %[[LOOP:.*]]:2 = scf.for %[[KEY:.*]] = {{.*}} iter_args(%[[T:.*]] = %[[T0]], %[[P:.*]] = %[[P0]])
   // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[T]], %c2_i32
-  // CHECK-NEXT: %[[TILE:.*]] = tile.slot
+  // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage
   // CHECK: tile.await %[[EMPTY]][%[[SLOT]]]
   // CHECK-NEXT: tile.sync warp
   // The fetch arrives where all wait, or, of a tile with lines to clear, at the third barrier.

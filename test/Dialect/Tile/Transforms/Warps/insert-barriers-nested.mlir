@@ -27,7 +27,7 @@ gpu.module @kernels {
   // CHECK: scf.for {{.*}} iter_args(%[[Q:.*]] = %c0_i32, %[[K:.*]] = %c0_i32)
   // The number of an only slot is no constant.
   // CHECK-NEXT: %[[SLOT:.*]] = tile.from_lane %c0_i32[%c0_i32]
-  // CHECK-NEXT: tile.slot %[[QUERIES]][%[[SLOT]]]
+  // CHECK-NEXT: tile.ring_stage %[[QUERIES]][%[[SLOT]]]
   // CHECK-NEXT: arith.remui %[[Q]], %c2_i32
   // CHECK: tile.await %[[QEMPTY]][%[[SLOT]]]
   // CHECK-NEXT: tile.gather
@@ -47,11 +47,11 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[PARITY:.*]] = arith.remui %[[Q]], %c2_i32
   // CHECK-NEXT: tile.await %[[QFULL]][%[[SLOT]]] parity %[[PARITY]]
   // CHECK-NEXT: tile.fence_async
-  // CHECK-NEXT: %[[QUERY:.*]] = tile.slot %[[QUERIES]][%[[SLOT]]]
+  // CHECK-NEXT: %[[QUERY:.*]] = tile.ring_stage %[[QUERIES]][%[[SLOT]]]
   // CHECK-NEXT: %[[BRANCH:.*]] = scf.if
   // CHECK-NEXT: %[[USED:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[K]])
   // CHECK: tile.await %[[KFULL]]
-  // CHECK-NEXT: %[[KEY:.*]] = tile.slot %[[KEYS]]
+  // CHECK-NEXT: %[[KEY:.*]] = tile.ring_stage %[[KEYS]]
   // CHECK-NEXT: tile.start_dot %[[QUERY]] at %{{.*}}, %[[KEY]]
   // CHECK-NEXT: tile.finish_dots
   // CHECK-NEXT: arith.remui

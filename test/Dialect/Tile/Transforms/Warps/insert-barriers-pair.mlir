@@ -30,15 +30,15 @@ gpu.module @kernels {
   // Of the queries no fence is needed: the one behind the keys' wait serves both.
   // CHECK: scf.for {{.*}} iter_args(%[[Q:.*]] = %c0_i32, %[[T0:.*]] = %c0_i32)
   // CHECK: tile.await
-  // CHECK-NEXT: %[[QUERY:.*]] = tile.slot
+  // CHECK-NEXT: %[[QUERY:.*]] = tile.ring_stage
   // CHECK-NEXT: scf.for {{.*}} iter_args(%[[T:.*]] = %[[T0]]) -> (i32)
   // CHECK: tile.await
   // CHECK-NEXT: tile.fence_async
-  // CHECK-NEXT: tile.slot
+  // CHECK-NEXT: tile.ring_stage
   // CHECK-NEXT: tile.start_dot %[[QUERY]]
   // CHECK: tile.await
   // CHECK-NEXT: tile.fence_async
-  // CHECK-NEXT: tile.slot
+  // CHECK-NEXT: tile.ring_stage
   // CHECK-NEXT: tile.start_dot %[[QUERY]]
   // CHECK: scf.yield
   // CHECK: tile.sync warp

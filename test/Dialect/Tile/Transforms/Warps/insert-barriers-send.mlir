@@ -17,7 +17,7 @@ gpu.module @kernels {
   // The first tile that is taken hands back a slot that nobody has filled: the last one, whose rounds begin a tile late.
   // CHECK: scf.for {{.*}} iter_args(%[[T:.*]] = %c0_i32)
   // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[T]], %c2_i32
-  // CHECK-NEXT: tile.slot
+  // CHECK-NEXT: tile.ring_stage
   // CHECK-NEXT: %[[LATER:.*]] = arith.addi %[[T]], %c1_i32
   // CHECK-NEXT: %[[ROUND:.*]] = arith.divui %[[LATER]], %c2_i32
   // CHECK-NEXT: %[[PARITY:.*]] = arith.remui %[[ROUND]], %c2_i32
@@ -31,7 +31,7 @@ gpu.module @kernels {
   // CHECK-NEXT: tile.arrive %[[EMPTY]][%[[FREE]]]
   // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[T]], %c2_i32
   // CHECK: tile.await %[[FULL]][%[[SLOT]]]
-  // CHECK-NEXT: %[[TILE:.*]] = tile.slot %{{.*}}[%[[SLOT]]]
+  // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage %{{.*}}[%[[SLOT]]]
   // CHECK-NEXT: scf.for
   // CHECK-NOT: tile.arrive
   // CHECK: tile.overlay %[[TILE]]

@@ -20,7 +20,7 @@ gpu.module @kernels {
   // CHECK-NEXT: tile.warp_id
   // CHECK: scf.for %[[I:.*]] = {{.*}} iter_args(%[[T:.*]] = %c0_i32) -> (i32)
   // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[T]], %c3_i32
-  // CHECK-NEXT: %[[TILE:.*]] = tile.slot %[[RING]][%[[SLOT]]]
+  // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage %[[RING]][%[[SLOT]]]
   // CHECK-NEXT: %[[ROUND:.*]] = arith.divui %[[T]], %c3_i32
   // CHECK-NEXT: %[[PARITY:.*]] = arith.remui %[[ROUND]], %c2_i32
   // CHECK-NEXT: %[[BEFORE:.*]] = arith.subi %c1_i32, %[[PARITY]]
@@ -34,7 +34,7 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[ROUND:.*]] = arith.divui %[[U]], %c3_i32
   // CHECK-NEXT: %[[PARITY:.*]] = arith.remui %[[ROUND]], %c2_i32
   // CHECK-NEXT: tile.await %[[FULL]][%[[TAKEN]]] parity %[[PARITY]]
-  // CHECK-NEXT: %[[TILE:.*]] = tile.slot %[[RING]][%[[TAKEN]]]
+  // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage %[[RING]][%[[TAKEN]]]
   // CHECK-NEXT: tile.start_dot %{{.*}} at %{{.*}}, %[[TILE]] plus %[[ACC]]
   // CHECK-NEXT: %[[DONE:.*]] = tile.finish_dots 0
   // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[U]], %c3_i32
@@ -83,7 +83,7 @@ gpu.module @kernels {
   // CHECK: tile.arrive_on_copies %[[FULL]][%[[SLOT]]]
   // CHECK: tile.await %[[FULL]]
   // CHECK-NEXT: tile.fence_async
-  // CHECK-NEXT: tile.slot
+  // CHECK-NEXT: tile.ring_stage
   // CHECK-NEXT: tile.start_dot
   // CHECK-NEXT: tile.finish_dots
   // CHECK-NEXT: arith.remui

@@ -18,7 +18,7 @@ gpu.module @kernels {
   // CHECK: scf.for
   // CHECK: tile.meet
   // CHECK-NEXT: tile.await
-  // CHECK-NEXT: tile.slot
+  // CHECK-NEXT: tile.ring_stage
   // CHECK-NEXT: tile.start_dot
   // CHECK: tile.pass_by
   // CHECK-NEXT: tile.finish_dots 0
@@ -41,7 +41,7 @@ gpu.module @kernels {
       scf.if %has {
         %a = scf.for %key = %i to %n step %i iter_args(%t = %i) -> i32 : i32 {
           tile.await %full[%t] parity %t : !barriers
-          %k = tile.slot %ring[%t] : !ring -> !tile
+          %k = tile.ring_stage %ring[%t] : !ring -> !tile
           %s0 = tile.start_dot %q at %i, %k : !q, !tile -> !s
           %s = tile.finish_dots 0 %s0 : !s -> !s
           tile.arrive %empty[%t] : !barriers

@@ -1,5 +1,5 @@
 //===- cache_time.cpp - How long the cache's bookkeeping takes --------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A forest of a given number of nodes: prompts of 1,000 tokens, ten thoughts
 // below each, ten answers below each thought, in pages of 16; `streaming` adds a
 // class with 64 + 256 tokens. Times are of one call, or where a counter says so,

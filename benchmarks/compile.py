@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Problem text -> PTX, one cubin, an artifact: time and peak memory of every example on every target.
 
 Each step runs in a process of its own, as a user would run it; the table shows the fastest of N runs, since

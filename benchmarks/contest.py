@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """All sides of a point in one process, on the same tensors and taking turns: what `bench gpu` compares with.
 
 Before anything is timed, attn's result is compared with a peer's, or where none takes the point with single rows from

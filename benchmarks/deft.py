@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tables of DeFT (arXiv 2404.00242) from attn-plan's accounting.
 
 table17    few-shot prompting with 20, 30 and 50 branches: bytes of keys and values, tree-aware against

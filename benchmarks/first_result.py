@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """One attention described in Python by one library, in a process of its own: `bench gpu python` starts it.
 
     first_result.py attn|flex NAME [--tokens N] [--device cuda|cpu] [--save FILE]

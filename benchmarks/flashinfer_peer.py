@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """FlashInfer for the same attention, where it is installed (it compiles its kernels with nvcc on first use).
 
 Decoding is its paged wrapper with tensor cores, which is what it advises for grouped heads, over the very pages that

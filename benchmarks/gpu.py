@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Attention and its cache on a GPU, against what PyTorch offers and against itself, in one run on one machine.
 
   prefill   bf16, batch 1, dense: attn against cuDNN, FlashAttention and FlexAttention; TFLOP/s of visited work

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Many sequences and many heads: what `bench gpu` measures in batches.
 
 Batches of 1 to 32 sequences of 512 to 8K tokens (and one of 16K and 32K), 8 to 128 heads in groups of 1 to 16, heads

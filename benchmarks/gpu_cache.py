@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Operations on a cache: what `bench gpu` measures in cache.
 
 Llama-3-8B's heads in pages of 16, all 32 layers in one launch, at slots scattered over the pool. What counts is bytes,

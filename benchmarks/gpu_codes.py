@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Keys and values as codes: the tensors of a point of `bench gpu quantized`.
 
 Codes and metadata are drawn, and the numbers that they stand for are what the bf16 side and FlashInfer get: all sides

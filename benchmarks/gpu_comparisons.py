@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Two ways to do the same attention with attn's own kernels: what `bench gpu` measures in trees, shared and heads.
 
 A point has contenders, each a list of runs that stand for a number of steps; what counts is the sum of their times.

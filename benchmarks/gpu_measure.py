@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures points one after the other: attn, then its peers, as long as there is time."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What `bench gpu` measures: the points, the work they hold, and the bars they must reach.
 
 Work is *visited* work: the pairs of a query row and a token that the mask lets through, whatever a kernel does

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Attention described in Python, against FlexAttention: what `bench gpu` measures in python.
 
 Both sides get the same tensors, mask and score function in a process of their own, and two times count: from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Decoding over codes: what `bench gpu` measures in quantized.
 
 A format against our own bf16 on the same tokens, and against FlashInfer's decoding of e4m3, in one process and in turns.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The file of `bench gpu`: rows by key, kept over several runs, each with the session that measured it."""
 
 import json

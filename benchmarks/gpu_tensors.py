@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The tensors of a point, which all sides read: made once, as a model has them.
 
 Memory is [tokens, heads, dim], sequences one after the other, which is what attn, FlashAttention and FlashInfer take;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The counters of the host device over a grid of shapes: what a kernel moves, not how fast a CPU moves it."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What others offer for the same attention, each as a Side of a contest (contest.py).
 
 cuDNN and FlashAttention are backends of PyTorch's scaled_dot_product_attention; FlexAttention is compiled with a block

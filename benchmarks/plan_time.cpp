@@ -1,5 +1,5 @@
 //===- plan_time.cpp - How long planning takes ------------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Ragged decode batches of growing size, a prefill, shared prompts, streaming
 // heads, heads with lengths of their own and trees of speculated tokens, on the blocks of an H200, and the
 // accounting of forests (attn-plan). `per_1000_items` is the time for 1,000 tasks

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Draws the file of `bench gpu`: prefill over length, batches against the best peer, features against plain, decode over
 bytes, and comparisons."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Draws the rows of `bench gpu quantized`: how many times as fast as bf16."""
 
 MET, MISSED, NEUTRAL = "#2ca02c", "#d62728", "#7f7f7f"

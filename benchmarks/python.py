@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What Python costs: compiling cold, from disk and from memory, a run without its kernel, an import.
 
 A run is measured on a batch without rows, so that everything of a call is done but the kernel: addresses, checks,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What quantized keys and values cost a model: recall of passkeys by one that is small enough to be trained here.
 
 Two layers of attention, width 128, 4 query and 2 KV heads of 32 (the least that kernels take), RoPE. A text of 128 tokens

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the benchmarks share: the laboratory of the tests, and reports that say where and when."""
 
 import datetime

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """How `bench gpu` takes time: on PyTorch's current stream, between two events of it.
 
   alone      after a pause of three times its length, a flush of the L2 cache and a wait of the GPU, one run at a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Finds MLIR/LLVM 22 as Debian packages them and hides their two traps:
 #  * every exported MLIR archive names the shared libLLVM in its link interface, so a static link would silently
 #    load a second LLVM; the interface is cleaned when ATTN_STATIC is on;

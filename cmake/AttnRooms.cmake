@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # A room is a folder of lib with a library of its own. Its headers are those in the folder of the same name below
 # include/attn, and, with HEADERS, its own folder's under that name. A source finds the headers of its room and of rooms
 # that its links reach, and no others: an include of another room does not compile. For the headers of all rooms begin

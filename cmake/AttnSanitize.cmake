@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # ATTN_SANITIZE instruments what is compiled here. LLVM and MLIR, Boost.Context and the kernels that the host device
 # runs stay as they are. Findings end the program, so that a test cannot pass with one.
 if(ATTN_SANITIZE STREQUAL "address")

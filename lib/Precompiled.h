@@ -1,3 +1,5 @@
+//===- Precompiled.h - Headers that nearly every source needs ---*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Headers that nearly every compiler source needs; parsing them once keeps a build on two cores short.
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

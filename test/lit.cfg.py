@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # lit's configuration. Plain lit works too: lit -v test --param build=build-dev
 import ctypes
 import os

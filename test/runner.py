@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs every test of the repository and ends with one line: N passed, N failed, N skipped.
 
 Each suite writes a JUnit file, the one format that lit, GoogleTest and pytest share; the counts and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Writes the reference of the Python package from its docstrings: `python tools/api_reference.py OUT.md`.
 
 What is public is what a module's `__all__` names, or else what it defines without a leading underscore.

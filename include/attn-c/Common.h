@@ -1,5 +1,5 @@
 /*===- Common.h - What all of the C API shares --------------------*- C -*-===*
- *
+ * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  * One shared library, libattn_compiler.so, holds the compiler and the runtime and exports this API: Common.h,
  * Compiler.h, Runtime.h and Cache.h are its stable part, whose functions keep their names and meanings within
  * a major version; Unstable.h may change with any version. For C, and for whatever can call C.

@@ -1,4 +1,5 @@
 /*===- Compiler.h - From text to an artifact ----------------------*- C -*-===*/
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef ATTN_C_COMPILER_H
 #define ATTN_C_COMPILER_H
 

@@ -1,5 +1,5 @@
 /*===- Runtime.h - Devices, kernels, plans ------------------------*- C -*-===*
- *
+ * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *   AttnDevice *device;  attnDeviceOpenHost(NULL, &device);
  *   AttnKernel *kernel;  attnKernelLoad(device, artifact, size, "decode", &kernel);
  *   AttnBatch *batch;    attnBatchCreate(kernel, tensors, count, &batch);

@@ -1,5 +1,5 @@
 /*===- Unstable.h - For tests and laboratories --------------------*- C -*-===*
- *
+ * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  * May change with any version.
  *
  *===----------------------------------------------------------------------===*/

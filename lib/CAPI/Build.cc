@@ -1,5 +1,5 @@
 //===- Build.cc - Which build this is -------------------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The linker hashes what it writes into a note that is loaded with the library: the
 // one identity that changes with the code, and with nothing else.
 //

@@ -1,3 +1,5 @@
+//===- Compile.cc - The C API's compiler ----------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Problem.h"
 
 #include "attn/Host/Host.h"

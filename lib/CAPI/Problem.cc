@@ -1,3 +1,5 @@
+//===- Problem.cc - A text from outside, in a context of its own ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Problem.h"
 
 #include "attn/Dialect/Attn/IR/Source.h"

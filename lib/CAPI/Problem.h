@@ -1,4 +1,5 @@
 //===- Problem.h - A text from outside, in a context of its own -*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_LIB_CAPI_PROBLEM_H
 #define ATTN_LIB_CAPI_PROBLEM_H
 

@@ -1,3 +1,5 @@
+//===- Reference.cc - The float64 reference of a text ---------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Problem.h"
 
 #include "attn-c/Unstable.h"

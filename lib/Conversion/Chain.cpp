@@ -1,4 +1,5 @@
 //===- Chain.cpp - The chain of updates that becomes a kernel -------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Conversion/Chain.h"
 
 #include "attn/Conversion/OnlineOpInterface.h"

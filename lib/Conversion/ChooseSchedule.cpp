@@ -1,4 +1,5 @@
 //===- ChooseSchedule.cpp - Tiles, warps and stages for each kernel -------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Conversion/Chain.h"
 #include "attn/Conversion/Passes.h"
 #include "attn/Conversion/ScheduleModel.h"

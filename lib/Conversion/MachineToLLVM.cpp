@@ -1,4 +1,5 @@
 //===- MachineToLLVM.cpp - The last step to the machine level -------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Conversion/Passes.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 

@@ -1,4 +1,5 @@
 //===- ScheduleLimits.h - What every chip gives a block ---------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_SCHEDULELIMITS_H
 #define ATTN_CONVERSION_SCHEDULELIMITS_H
 

@@ -1,4 +1,5 @@
 //===- ScheduleModel.cpp - What schedules need, and what chips have -------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Conversion/ScheduleModel.h"
 
 #include "ScheduleLimits.h"

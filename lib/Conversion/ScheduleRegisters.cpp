@@ -1,4 +1,5 @@
 //===- ScheduleRegisters.cpp - Registers that schedules need --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ScheduleLimits.h"
 
 #include "attn/Conversion/ScheduleModel.h"

@@ -1,4 +1,5 @@
 //===- ScheduleShape.cpp - What of a problem schedules depend on ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Conversion/ScheduleModel.h"
 
 #include "attn/Dialect/Attn/IR/Stores.h"

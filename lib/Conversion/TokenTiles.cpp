@@ -1,4 +1,5 @@
 //===- TokenTiles.cpp - Tokens of a region in shared memory ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Conversion/TokenTiles.h"
 
 #include "attn/Dialect/Attn/IR/Stores.h"

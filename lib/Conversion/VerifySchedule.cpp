@@ -1,4 +1,5 @@
 //===- VerifySchedule.cpp - Whether a schedule can be written and launched ===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ScheduleLimits.h"
 
 #include "attn/Conversion/ScheduleModel.h"

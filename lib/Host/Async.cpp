@@ -1,4 +1,5 @@
 //===- Async.cpp - mbarriers, bulk copies, proxies, registers -------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Rewriter.h"
 #include "attn_rt/BulkTensor.h"
 

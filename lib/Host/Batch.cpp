@@ -1,5 +1,5 @@
 //===- Batch.cpp - Matrix operations as programs of the warp --------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every warp-wide operation makes each of 32 fibers wait once, which costs far
 // more than the multiplication itself. But between two side effects, ldmatrix and
 // mma.sync only feed each other: such a run of them becomes one program that the

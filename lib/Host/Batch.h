@@ -1,4 +1,5 @@
 //===- Batch.h - Matrix operations as programs of the warp ------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_LIB_HOST_BATCH_H
 #define ATTN_LIB_HOST_BATCH_H
 

@@ -1,4 +1,5 @@
 //===- Host.cpp - Machine level to native code ----------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Host/Host.h"
 #include "Native.h"
 #include "Rewriter.h"

@@ -1,4 +1,5 @@
 //===- Layout.cpp - Operation numbers and shared memory -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Rewriter.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

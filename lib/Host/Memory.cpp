@@ -1,5 +1,5 @@
 //===- Memory.cpp - Addresses, loads, stores, atomics ---------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A shared address is an offset in the block's window: as an integer on its own,
 // as a pointer added to the window's base. The window is aligned to 256 KiB, so
 // the low 18 bits of both agree, which is all that descriptors and swizzles use.

@@ -1,5 +1,5 @@
 //===- Native.cpp - LLVM IR to an object for this CPU ---------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Next to no optimization (kernels are scalar code of one lane; their vectors live in
 // the runtime), and a CPU model from a short list, so that a kernel rounds alike on
 // every machine: not the host's own, for AVX512_BF16 flushes subnormals where PTX

@@ -1,4 +1,5 @@
 //===- Native.h - LLVM IR to an object for this CPU -------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_LIB_HOST_NATIVE_H
 #define ATTN_LIB_HOST_NATIVE_H
 

@@ -1,4 +1,5 @@
 //===- Operations.cpp - NVVM operations -----------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Rewriter.h"
 #include "llvm/ADT/TypeSwitch.h"
 

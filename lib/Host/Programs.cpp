@@ -1,4 +1,5 @@
 //===- Programs.cpp - Emitting programs of the warp -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Batch.h"
 
 using namespace mlir;

@@ -1,5 +1,5 @@
 //===- Provenance.cpp - What a kernel may write ---------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Blocks race only on memory that the grid writes. Following each store's pointer
 // back to the kernel's parameters tells which allocations those are, so that the
 // detectors need not remember who read the (large, never written) K and V.

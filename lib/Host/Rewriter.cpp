@@ -1,4 +1,5 @@
 //===- Rewriter.cpp - From NVVM operations to calls -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Rewriter.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"

@@ -1,4 +1,5 @@
 //===- Rewriter.h - From NVVM operations to calls ---------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_LIB_HOST_REWRITER_H
 #define ATTN_LIB_HOST_REWRITER_H
 

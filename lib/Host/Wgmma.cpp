@@ -1,5 +1,5 @@
 //===- Wgmma.cpp - Asynchronous products of a warpgroup -------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // As with mma.sync, wgmma that only feed each other become one program (Batch.cpp
 // says why): accumulators go in once and come out at the wait. In between they have
 // no value; what the code carries instead names them (kInFlight in Abi.h), so they

@@ -1,4 +1,5 @@
 //===- Compile.cpp - From a problem to a launchable kernel ----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Pipelines/Compile.h"
 
 #include "attn/Dialect/Attn/IR/RowCopy.h"

@@ -1,3 +1,5 @@
+//===- Emit.cpp - Any level of a problem as text --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Pipelines/Emit.h"
 
 #include "attn/Target/Ptxas.h"

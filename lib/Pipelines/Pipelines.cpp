@@ -1,4 +1,5 @@
 //===- Pipelines.cpp - The order of passes --------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Pipelines/Pipelines.h"
 
 #include "attn/Conversion/Passes.h"

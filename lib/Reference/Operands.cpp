@@ -1,4 +1,5 @@
 //===- Operands.cpp - The tensors of a problem ----------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Operands.h"
 
 #include "attn/Support/Elements.h"

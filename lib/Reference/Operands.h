@@ -1,4 +1,5 @@
 //===- Operands.h - The tensors of a problem --------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_LIB_REFERENCE_OPERANDS_H
 #define ATTN_LIB_REFERENCE_OPERANDS_H
 

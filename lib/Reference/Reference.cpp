@@ -1,4 +1,5 @@
 //===- Reference.cpp - The float64 meaning of attn.attend -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Reference/Reference.h"
 #include "ScoreProgram.h"
 #include "attn_rt/Threads.h"

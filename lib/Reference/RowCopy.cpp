@@ -1,4 +1,5 @@
 //===- RowCopy.cpp - What operations on a cache mean ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Attn/IR/Stores.h"

@@ -1,4 +1,5 @@
 //===- ScoreProgram.cpp - A score region as a list of loops ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ScoreProgram.h"
 
 #include "mlir/IR/Matchers.h"

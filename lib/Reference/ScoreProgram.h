@@ -1,4 +1,5 @@
 //===- ScoreProgram.h - A score region as a list of loops -------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_LIB_REFERENCE_SCOREPROGRAM_H
 #define ATTN_LIB_REFERENCE_SCOREPROGRAM_H
 

@@ -1,4 +1,5 @@
 //===- Chip.cpp - The GPUs attn emits code for ----------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Support/Chip.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,4 +1,5 @@
 //===- Elements.cpp - MLIR's element types and the runtime's table --------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Support/Elements.h"
 
 #include "mlir/IR/BuiltinTypes.h"

@@ -1,4 +1,5 @@
 //===- ChildProcess.cpp - A program that may not end ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ChildProcess.h"
 
 #include "llvm/ADT/SmallVector.h"

@@ -1,4 +1,5 @@
 //===- ChildProcess.h - A program that may not end --------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_LIB_TARGET_CHILDPROCESS_H
 #define ATTN_LIB_TARGET_CHILDPROCESS_H
 

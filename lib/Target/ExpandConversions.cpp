@@ -1,5 +1,5 @@
 //===- ExpandConversions.cpp - e4m3 on chips without an instruction -------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The machine level converts two codes of e4m3 at a time. Chips before Ada have no
 // instruction for that, and Ada's needs a newer PTX than its kernels ask for. A
 // code's exponent and mantissa, moved to their places in an f16, are a number 2^8

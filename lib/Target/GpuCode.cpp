@@ -1,5 +1,5 @@
 //===- GpuCode.cpp - Kernels as what a GPU loads --------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // An attention has three kernels that share nothing but the name of their shared
 // memory, and of them the one for many rows takes more time than all others: in
 // LLVM, and four times as long again in ptxas. So every kernel is a module of its

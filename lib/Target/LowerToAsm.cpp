@@ -1,5 +1,5 @@
 //===- LowerToAsm.cpp - Machine operations that NVVM lacks, as PTX text ---===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The last step before LLVM: wgmma with its left operand in registers, and the
 // wait that returns its accumulators, become inline assembly whose inputs are
 // tied to its outputs, and so does movmatrix. Codes that get the exponent of their

@@ -1,4 +1,5 @@
 //===- Manifest.cpp - What a launch must know of a kernel -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Target/Manifest.h"
 
 #include "attn/Conversion/Chain.h"

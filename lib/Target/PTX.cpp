@@ -1,5 +1,5 @@
 //===- PTX.cpp - From the machine level to PTX ----------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The kernels arrive unrolled and in SSA form, so LLVM has little left to do:
 // fold address arithmetic and share it. Hoisting out of loops is left to ptxas,
 // which knows how many registers there are: with LLVM's loop-invariant code

@@ -1,4 +1,5 @@
 //===- Ptxas.cpp - NVIDIA's assembler, where there is one -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Target/Ptxas.h"
 #include "ChildProcess.h"
 

@@ -1,5 +1,5 @@
 //===- AttnOpt.cpp - The attn-opt program ---------------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Two programs in one: with --emit it compiles a problem to any level; without,
 // it is MLIR's own driver with attn's dialects, passes and pipeline.
 //

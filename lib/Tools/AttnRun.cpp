@@ -1,5 +1,5 @@
 //===- AttnRun.cpp - The attn-run program ---------------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compiles a problem, makes or reads tensors for it, runs it, compares it with
 // the float64 reference and says what happened. This file holds the order of
 // the steps; what a step does is in run/.

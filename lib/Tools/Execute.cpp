@@ -1,4 +1,5 @@
 //===- Execute.cpp - Plans and launches of attn-run -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Run.h"
 
 #include "run/program/Flush.h"

@@ -1,4 +1,5 @@
 //===- Exports.cc - The symbols the compiler library exports --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Tools/Tools.h"
 
 int attn_opt_main(int argc, char **argv) { return mlir::attn::attnOptMain(argc, argv); }

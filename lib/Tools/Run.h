@@ -1,4 +1,5 @@
 //===- Run.h - One run of attn-run ------------------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_H
 #define ATTN_TOOLS_RUN_H
 

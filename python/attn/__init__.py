@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn: a compiler for attention, and what it compiles, on your tensors.
 
     o = attn.attend(q, k, v, causal=True)          # NumPy, PyTorch or DLPack; on a CPU or a GPU

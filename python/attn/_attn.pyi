@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The extension: numbers, bytes, strings, buffers and addresses over the C API (include/attn-c).
 
 It knows nothing of torch and of NumPy no more than the buffer protocol and DLPack. Everything that takes time gives

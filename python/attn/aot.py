@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """python -m attn.aot FILE... -o BUNDLE: compiles descriptions ahead of time into one file.
 
 FILE is a Python file, of which every attn.Spec is taken that it leaves in a global name, alone or in a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """python -m attn.env: what a report of a mistake should say about the machine. --json for programs."""
 
 from __future__ import annotations

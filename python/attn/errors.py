@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What attn raises. Every message names the argument, what was given and what is legal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """DuoAttention's gates: which KV heads need the whole context.
 
 A gate per layer and KV head, near 1 for heads that retrieve from anywhere, near 0 for those that look at the sink and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn as operators of PyTorch, so that torch.compile, torch.export and fake tensors see through it.
 
     torch.ops.attn.attend        dense and packed tensors: what attn.attend is in compiled code

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn in Hugging Face Transformers: importing this module registers the attention implementation "attn".
 
     import attn.transformers

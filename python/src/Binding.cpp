@@ -1,3 +1,5 @@
+//===- Binding.cpp - What all bindings share ------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Binding.h"
 
 #include <pybind11/eval.h>

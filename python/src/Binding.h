@@ -1,5 +1,5 @@
 //===- Binding.h - What all bindings share ----------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The extension is a translation of the C API (include/attn-c) and nothing more.
 // Whatever takes time gives the GIL back first; statuses become `Failure`.
 //

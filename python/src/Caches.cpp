@@ -1,3 +1,5 @@
+//===- Caches.cpp - The cache in Python -----------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Objects.h"
 
 #include "attn-c/Cache.h"

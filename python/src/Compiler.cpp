@@ -1,3 +1,5 @@
+//===- Compiler.cpp - The compiler in Python ------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Binding.h"
 
 #include "attn-c/Unstable.h"

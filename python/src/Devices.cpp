@@ -1,3 +1,5 @@
+//===- Devices.cpp - Devices and views in Python --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Objects.h"
 
 #include "attn-c/Unstable.h"

@@ -1,3 +1,5 @@
+//===- Formats.cpp - Formats in Python ------------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Binding.h"
 
 #include "attn-c/Runtime.h"

@@ -1,4 +1,5 @@
 //===- Objects.h - The classes of the extension -----------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_PYTHON_OBJECTS_H
 #define ATTN_PYTHON_OBJECTS_H
 

@@ -1,3 +1,5 @@
+//===- Plans.cpp - Kernels and plans in Python ----------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Objects.h"
 
 #include "attn-c/Unstable.h"

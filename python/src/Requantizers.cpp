@@ -1,3 +1,5 @@
+//===- Requantizers.cpp - Stored codes in fewer bits ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Objects.h"
 
 #include "attn-c/Cache.h"

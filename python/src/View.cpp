@@ -1,5 +1,5 @@
 //===- View.cpp - Other people's tensors ----------------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // DLPack (github.com/dmlc/dlpack, version 1.0) in the few structs that a reader needs, and the buffer
 // protocol where there is no DLPack. A capsule that is not consumed frees its tensor when it dies, so it is
 // simply kept.

@@ -1,3 +1,5 @@
+//===- ElementType.cpp - The types of elements ----------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/ElementType.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 //===- Threads.cpp - Work side by side, whose failures arrive --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Threads.h"
 
 #include <exception>

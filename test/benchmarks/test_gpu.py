@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What of `bench gpu` can be tested without a GPU: its points, its arithmetic, its files and its refusals."""
 
 import json

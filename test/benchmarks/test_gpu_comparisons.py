@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The parts of `bench gpu` in which attn competes with itself or with copying, as far as no GPU is needed."""
 
 import json

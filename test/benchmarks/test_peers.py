@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Peers that may not be installed, and what all sides of a contest are given: the same attention."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The package against FlexAttention: that both sides compute the same, and what becomes of their times."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """How `bench gpu` takes time, against a PyTorch that only writes down what it was asked for."""
 
 import contextlib

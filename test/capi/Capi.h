@@ -1,4 +1,5 @@
 /*===- Capi.h - What the C tests share ----------------------------*- C -*-===*/
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef ATTN_TEST_CAPI_CAPI_H
 #define ATTN_TEST_CAPI_CAPI_H
 

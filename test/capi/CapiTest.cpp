@@ -1,3 +1,5 @@
+//===- CapiTest.cpp - The C tests, as GoogleTest runs them ----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Capi.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 /*===- Decode.c - A step of decoding, in C --------------------------------===*
- *
+ * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  * Two sequences of a cache grow by a token, attend, and are compared with the float64 reference.
  *
  *===----------------------------------------------------------------------===*/

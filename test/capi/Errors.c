@@ -1,4 +1,5 @@
 /*===- Errors.c - Every call that is refused says so ----------------------===*/
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #include "Capi.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 //===- ChangesTest.cpp - Where an operation on states may stand -----------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The page's operation in places that the page only names: between updates, in
 // front of them, in two chains that are merged.
 //

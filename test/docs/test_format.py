@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What docs/adding-a-format.md changes, from the compiler library to Python: the page's test, run over both."""
 
 import os

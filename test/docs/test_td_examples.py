@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The `mlir` examples in the dialects' .td files parse and verify.
 
 An example is what stands between blank lines of a block: operations, or a type or attribute on each line. Operations stand

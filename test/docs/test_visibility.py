@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What docs/adding-a-visibility.md changes in the Python package."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What nobody may miss: faults, planted one at a time, and which test sees each.
 
     python test/faults/faults.py [WORD ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Mutated programs through attn-opt and attn-run: whatever the text, a result or an error: never both, never neither,
 never a signal.
 

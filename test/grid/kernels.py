@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What tests over many kernels share: running in the background, and assembling."""
 
 import subprocess

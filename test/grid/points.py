@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The grid of shapes that every build must get right, and a pairwise sample of it for CI.
 
 A sample is pairwise when every pair of values of two different axes occurs in some point. Most mistakes of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every operation on caches of codes, over formats, heads, dims, pages and dtypes: codes and metadata are those of the
 reference to the bit, kernels are clean and within the budgets, and assemble without spills.
 

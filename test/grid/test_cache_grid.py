@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every operation on a cache, over heads, dims, pages and dtypes: bit for bit, clean, and within the budgets.
 
 CI takes every head count with every dim and gives pages and dtypes out in turn; --full takes all of them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Head dims that tensor cores do not multiply as they are: tiles hold zeros behind the features that exist, memory does
 not. Over stores, heads, masks and both schedules, and through ptxas.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Keys and values that are stored as codes, decoded by mma: formats and groups of both over stores, heads, dims, masks,
 score functions, classes and both numbers of rows; two regions of different formats; through ptxas with instructions that
 convert and without; and against the same numbers stored as 16-bit floats.

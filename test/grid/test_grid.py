@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every point of the grid on attn-run: right against float64, clean under the detectors, within the budgets.
 
 CI runs a pairwise sample, --full everything. Points run two at a time (attn-run itself uses all cores, but

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Pages of every size at every head dim, with tables and pools that end where the last sequence does: a kernel that
 looks one tile or one page too far leaves an allocation, and the host device says so.
 

@@ -1,3 +1,5 @@
+//===- Fixture.cpp - Machine- or tile-level text to a launch --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"

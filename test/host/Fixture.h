@@ -1,4 +1,5 @@
 //===- Fixture.h - Machine- or tile-level text to a launch ------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TEST_HOST_FIXTURE_H
 #define ATTN_TEST_HOST_FIXTURE_H
 

@@ -1,5 +1,5 @@
 //===- CacheKernelsTest.cpp - A cache's changes, by kernels and by hand ---===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Random operations on a cache, each of whose movements is executed twice: by
 // executeMovement on the host's memory, and by compiled kernels on a device's.
 // Every byte must be the same, those between the layers included. `cuda` needs a

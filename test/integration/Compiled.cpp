@@ -1,3 +1,5 @@
+//===- Compiled.cpp - Text to what a device loads -------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Compiled.h"
 
 #include "attn/Pipelines/Compile.h"

@@ -1,4 +1,5 @@
 //===- ForestTest.cpp - Compiled kernels over a cache's forest ------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Compiled.h"
 #include "cache/ForestDecoder.h"
 

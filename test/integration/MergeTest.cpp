@@ -1,5 +1,5 @@
 //===- MergeTest.cpp - Merges of states in a kernel -----------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The canonicalizer turns merges into chains of updates, so what a user writes has
 // none in its kernels. Kernels take them all the same: here functions at the online
 // level are compiled as they are, without it, and give what attend gives.

@@ -1,4 +1,5 @@
 //===- OnlineKernels.cpp - Kernels of text at the online level ------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "OnlineKernels.h"
 
 #include "attn/Pipelines/Pipelines.h"

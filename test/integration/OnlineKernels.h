@@ -1,4 +1,5 @@
 //===- OnlineKernels.h - Kernels of text at the online level ----*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TEST_INTEGRATION_ONLINEKERNELS_H
 #define ATTN_TEST_INTEGRATION_ONLINEKERNELS_H
 

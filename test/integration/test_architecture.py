@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What docs/architecture.md shows is what its commands print, its passes are the pipeline's, and its files exist.
 
 Where an excerpt differs, the test prints what comes closest now. `python test/integration/test_architecture.py` prints it,

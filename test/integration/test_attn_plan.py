@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn-workload and attn-plan: DeFT's figures to the printed digits, balance on real trees, words for bad input."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a user does with attn-run, and what it promises in return."""
 
 import json

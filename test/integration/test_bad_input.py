@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Bad input: an exit status of 2, words that name what is wrong and what would be right, and nothing written."""
 
 import os

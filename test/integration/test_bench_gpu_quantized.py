@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The part of `bench gpu` that decodes codes, as far as no GPU is needed: its points, tensors, sides and bars."""
 
 import json

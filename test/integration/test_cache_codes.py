@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Caches of codes with given tensors: what NumPy makes of the definition, rows that are hard to quantize, requantized
 against quantized at once, whole sectors, and what is refused."""
 

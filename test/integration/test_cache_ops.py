@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Append, move and gather with given tensors: NumPy agrees to the bit, and what cannot be right is refused by row."""
 
 import numpy as np

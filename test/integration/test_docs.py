@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The commands that README, docs and examples tell people to run do run, from a copy of the examples, and print what the
 pages show of their output. Python's output is compared by test_guides.py and test_pages.py, that of architecture.md by
 test_architecture.py; a block that nothing compares fails here."""

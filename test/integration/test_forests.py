@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn-run on forests: right by a reading of the workload of its own, counted as planned, refused where it cannot be."""
 
 import json

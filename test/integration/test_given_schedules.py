@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Schedules that a user gave: what they leave open is completed, and kernels that nobody would choose are right."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Head classes: which KV heads stream is data, what streaming heads cannot see they do not read."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Ragged operands: each KV head has lengths and pages of its own, beside whatever else an attention is made of."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Numbers at the ends of their ranges: what `attn.attend` promises of large scores, and of what is not finite."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What quantization costs: a model trained here, and the outputs of random tensors.
 
 CI trains one model, --full five.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Score regions as text: what a float becomes as an integer is the same on every device and in the reference."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Soft caps: a tile whose arguments are all small takes tanh's short form, any other the long one, and both are right."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every source file says its licence, and every file of C++, C and TableGen in its first line what it is."""
 
 import re

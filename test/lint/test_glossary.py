@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """docs/glossary.md has each noun once, the sources use it, pages lead there, and what was renamed does not come back."""
 
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """No two types have one name: what is made of them, a std::vector's functions for one, is merged by name."""
 
 import re

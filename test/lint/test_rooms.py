@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The rooms of the Python package, the compiler and the host device: which needs which, and how many files each has."""
 
 import ast

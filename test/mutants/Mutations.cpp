@@ -1,3 +1,5 @@
+//===- Mutations.cpp - Kernels with one operation too few or too many -----===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Mutations.h"
 
 #include "attn/Dialect/Tile/IR/Tile.h"

@@ -1,4 +1,5 @@
 //===- Mutations.h - Kernels with one operation too few or too many -------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TEST_MUTANTS_MUTATIONS_H
 #define ATTN_TEST_MUTANTS_MUTATIONS_H
 

@@ -1,5 +1,5 @@
 //===- attn-mutants.cpp - Are wrong kernels found? -------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   attn-mutants FILE [--target=T] [--schedule=S] [--every=N] [--only=KERNEL:POSITION]... RUN...
 //
 // Compiles a problem and, of each kernel that one of the runs launches, makes every mutant of Mutations.h.

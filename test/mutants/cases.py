@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernels whose mutants are made, and the runs that reach all of their code.
 
 Runs are small and few. Together those of a case go through several tasks per block, tasks of several segments, of one

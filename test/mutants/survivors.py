@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Mutants that nothing is wrong with, and why."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernels with one operation too few or too many must be found wrong: by a detector, by the float64 reference, by
 crashing or by hanging. What survives must be known to be right (survivors.py).
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The tests of the Python package. They run on the package in the build tree (without one, on its sources), or on an
 installed attn where `ATTN_INSTALLED` is set: the runner does so with a wheel, in an environment without PyTorch."""
 

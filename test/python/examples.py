@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The examples' attention functions, written in Python, and attn-opt as a function."""
 
 import subprocess

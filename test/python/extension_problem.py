@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A small decode for tests of the extension: its texts, tensors and results; and processes that may come to grief."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Decoding of three sequences, for tests of kernels and plans."""
 
 import attn

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What attention means, in a few lines of NumPy: for tests of what happens around kernels."""
 
 import numpy

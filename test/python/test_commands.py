@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Python and the commands are two ways to one thing: the same bits, the same errors, the same counters."""
 
 import attn

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """On a GPU: the caller's tensors, on the caller's stream, without waiting; everything else is tested on the host device."""
 
 import attn

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Head dims that are no multiples of 16, from a cache to a result."""
 
 import attn

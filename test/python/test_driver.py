@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernels, plans and caches on a GPU, up to its driver: one that counts launches and does nothing (FakeCuda.cc)."""
 
 import os

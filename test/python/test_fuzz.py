@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Whatever is given, there is a result or an error of attn's own: never both, never neither. The interpreter lives."""
 
 import attn

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The Python of README, docs and tutorials runs: all blocks of a page, one after the other, in a process of its own. A
 block of text behind one is what it prints."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """DuoAttention's gates as the published files have them."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """`import attn` is quick, loads neither PyTorch nor the compiler, and every public name resolves."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Whatever is handed to kernels, plans and caches: an attn.Error with a message, or a right result. Never a crash,
 never memory that was not given."""
 

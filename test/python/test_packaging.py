@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the wheel holds, and what it needs where it is installed."""
 
 import email

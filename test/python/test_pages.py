@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every Python block of docs/python runs, page by page from the top, and prints what the page says it prints."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The reference that ./dev docs writes: every public name has its documentation."""
 
 import importlib.util

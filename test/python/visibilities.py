@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Visibilities of every kind, combined, for tests of what takes them."""
 
 import attn

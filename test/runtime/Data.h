@@ -1,4 +1,5 @@
 //===- Data.h - Published data, where there is some -------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TEST_RUNTIME_DATA_H
 #define ATTN_TEST_RUNTIME_DATA_H
 

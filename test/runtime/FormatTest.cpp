@@ -1,3 +1,5 @@
+//===- FormatTest.cpp - How the elements of keys and values are stored ----===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Format.h"
 #include "attn_rt/Random.h"
 

@@ -1,5 +1,5 @@
 //===- Fuzz.h - Mutated input for the readers -------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Byte flips, splices, truncations and the numbers that break length checks,
 // from a fixed seed: a failure repeats. A reader gives a value that stands up
 // to use, or an error that says something; the sanitizers judge the rest.

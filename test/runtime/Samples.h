@@ -1,4 +1,5 @@
 //===- Samples.h - Manifests that the tests share ---------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TEST_RUNTIME_SAMPLES_H
 #define ATTN_TEST_RUNTIME_SAMPLES_H
 

@@ -1,3 +1,5 @@
+//===- StoreTest.cpp - Where the tokens of a KV operand lie ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Artifact.h"
 #include "attn_rt/Random.h"
 

@@ -1,3 +1,5 @@
+//===- TensorTest.cpp - Named arrays of numbers on the host ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Tensor.h"
 
 #include <bit>

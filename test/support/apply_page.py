@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Applies the diffs of a page to copies of the files that they name.
 
 A block of the language diff has one file: a line `--- PATH`, then hunks, each behind a line `@@`. Where a hunk belongs is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Problems as MLIR text, and the programs as functions: what the grid, the benchmarks and the fuzzers share."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """An attn-run, a contest and a session for tests of `bench gpu`, which need no GPU."""
 
 from contest import Measured

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Excerpts of printed programs: whether a program still prints one, and how it reads now.
 
 An excerpt is lines of the output in their order. A line `...` stands for any lines of the same kernel, `...` in a line

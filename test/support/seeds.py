@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Random tests: many seeds are one test, whose failure names the seed that failed."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What pages show of the output of programs, and what programs print, made comparable."""
 
 import re

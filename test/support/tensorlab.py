@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn-run on tensors of a test's own: made as it makes them, changed, and given back."""
 
 import os

@@ -1,4 +1,5 @@
 //===- CheckTest.cpp - The error metrics ----------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "run/report/Check.h"
 
 #include <cmath>

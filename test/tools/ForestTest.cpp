@@ -1,4 +1,5 @@
 //===- ForestTest.cpp - Tensors for a forest ------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "run/inputs/Inputs.h"
 
 #include <gtest/gtest.h>

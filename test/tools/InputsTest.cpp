@@ -1,4 +1,5 @@
 //===- InputsTest.cpp - Generated tensors and sizes -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "run/inputs/Inputs.h"
 #include "run/inputs/Normal.h"
 

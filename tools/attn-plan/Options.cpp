@@ -1,3 +1,5 @@
+//===- Options.cpp - The command line of attn-plan ------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Options.h"
 
 #include <charconv>

@@ -1,4 +1,5 @@
 //===- Options.h - The command line of attn-plan ----------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_PLAN_OPTIONS_H
 #define ATTN_TOOLS_PLAN_OPTIONS_H
 

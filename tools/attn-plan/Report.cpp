@@ -1,3 +1,5 @@
+//===- Report.cpp - Figures of a workload, as text, JSON and SVG ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Report.h"
 
 #include <algorithm>

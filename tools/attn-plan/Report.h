@@ -1,4 +1,5 @@
 //===- Report.h - Figures of a workload, as text, JSON and SVG --*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_PLAN_REPORT_H
 #define ATTN_TOOLS_PLAN_REPORT_H
 

@@ -1,5 +1,5 @@
 //===- Svg.cpp - Who does what: blocks x time, coloured by node -----------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every box is a run of key tiles that one block reads from one node.
 //
 //===----------------------------------------------------------------------===//

@@ -1,4 +1,5 @@
 //===- Options.h - The command line of attn-workload ------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_WORKLOAD_OPTIONS_H
 #define ATTN_TOOLS_WORKLOAD_OPTIONS_H
 

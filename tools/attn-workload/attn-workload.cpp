@@ -1,4 +1,5 @@
 //===- attn-workload.cpp - Workloads for attn-plan ------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Options.h"
 #include "attn_rt/DecodingTree.h"
 #include "attn_rt/DeepTrees.h"

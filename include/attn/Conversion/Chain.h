@@ -1,4 +1,5 @@
 //===- Chain.h - The chain of updates that becomes a kernel -----*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_CHAIN_H
 #define ATTN_CONVERSION_CHAIN_H
 

@@ -1,5 +1,5 @@
 //===- OnlineOpInterface.td - What an operation does to a tile -*- tablegen -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A kernel walks the plan around online operations, and knows of none of them
 // what it computes. That each says itself, in one of two forms, for the two ways
 // in which a warp can hold a state:

@@ -1,3 +1,5 @@
+//===- Passes.td - Passes between the levels ---------------*- tablegen -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_PASSES_TD
 #define ATTN_CONVERSION_PASSES_TD
 

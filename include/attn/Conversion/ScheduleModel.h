@@ -1,5 +1,5 @@
 //===- ScheduleModel.h - What schedules need, and what chips have -*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The one place that knows what a schedule takes of a chip: shared memory, by
 // placing what the kernel will allocate; registers, by the fragments that are
 // live at once; and which ways of copying, computing and writing the operands

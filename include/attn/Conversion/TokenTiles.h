@@ -1,4 +1,5 @@
 //===- TokenTiles.h - Tokens of a region in shared memory -------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_TOKENTILES_H
 #define ATTN_CONVERSION_TOKENTILES_H
 

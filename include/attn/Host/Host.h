@@ -1,5 +1,5 @@
 //===- Host.h - Machine level to native code for the host device *- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The compiler half of the host device: takes the very `gpu.module` that PTX is
 // emitted from (`llvm` and `nvvm` dialects, before convert-nvvm-to-llvm) and
 // makes native code of it whose NVVM operations are calls into the runtime half

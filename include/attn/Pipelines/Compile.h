@@ -1,4 +1,5 @@
 //===- Compile.h - From a problem to a launchable kernel --------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_PIPELINES_COMPILE_H
 #define ATTN_PIPELINES_COMPILE_H
 

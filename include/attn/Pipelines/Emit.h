@@ -1,4 +1,5 @@
 //===- Emit.h - Any level of a problem as text ------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_PIPELINES_EMIT_H
 #define ATTN_PIPELINES_EMIT_H
 

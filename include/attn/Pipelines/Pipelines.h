@@ -1,5 +1,5 @@
 //===- Pipelines.h - The order of passes ------------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The one place that says which pass follows which. The programs, the tests and
 // every embedding build their pass managers here; test/Pipelines pins the text.
 //

@@ -1,5 +1,5 @@
 //===- Reference.h - The float64 meaning of attn.attend ---------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What an attention *is*, token by token in double precision, from the text of
 // the problem and the tensors as stored: the yardstick of every kernel, every
 // device and every schedule. It shares no code with the lowering: it reads the

@@ -1,4 +1,5 @@
 //===- Chip.h - The GPUs attn emits code for --------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_SUPPORT_CHIP_H
 #define ATTN_SUPPORT_CHIP_H
 

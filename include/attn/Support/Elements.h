@@ -1,4 +1,5 @@
 //===- Elements.h - MLIR's element types and the runtime's table -*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_SUPPORT_ELEMENTS_H
 #define ATTN_SUPPORT_ELEMENTS_H
 

@@ -1,4 +1,5 @@
 //===- GpuCode.h - Kernels as what a GPU loads ------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TARGET_GPUCODE_H
 #define ATTN_TARGET_GPUCODE_H
 

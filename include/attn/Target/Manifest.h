@@ -1,4 +1,5 @@
 //===- Manifest.h - What a launch must know of a kernel ---------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TARGET_MANIFEST_H
 #define ATTN_TARGET_MANIFEST_H
 

@@ -1,4 +1,5 @@
 //===- PTX.h - From the machine level to PTX --------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TARGET_PTX_H
 #define ATTN_TARGET_PTX_H
 

@@ -1,4 +1,5 @@
 //===- Ptxas.h - NVIDIA's assembler, where there is one ---------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TARGET_PTXAS_H
 #define ATTN_TARGET_PTXAS_H
 

@@ -1,5 +1,5 @@
 //===- ApproximateMath.cpp - Transcendental functions of score regions ----===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The special-function unit computes 2^x, log2 x, 1/x and sqrt x to about 2^-22
 // relative; everything else is made from those. tanh is 1 - 2 / (2^(2x log2 e) + 1),
 // absolute error about 2e-7: two such instructions where the hardware's own

@@ -1,4 +1,5 @@
 //===- AsyncPatterns.cpp - Barriers in shared memory, register budgets ----===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Patterns.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"

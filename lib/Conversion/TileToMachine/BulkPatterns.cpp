@@ -1,5 +1,5 @@
 //===- BulkPatterns.cpp - Boxes of tensors to and from shared memory ------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A bulk copy is told a tensor map, which box of the tensor is wanted, and where
 // in shared memory it lies. One lane tells it. (A lane for each box would be
 // issued one after the other just the same, by a loop of ptxas's that costs five

@@ -1,5 +1,5 @@
 //===- ConvertPatterns.cpp - Fragments from one layout to another ---------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Two-axis fragments are taken apart into *words* of 32 bits, in the order of
 // an accumulator's registers: for each 8x8 matrix of a 16x8 block, the upper
 // before the lower, one word of two neighbouring columns where elements have 16

@@ -1,4 +1,5 @@
 //===- CopyPatterns.cpp - Shared memory and copies into it ------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Patterns.h"
 
 #include "attn_rt/Store.h"

@@ -1,5 +1,5 @@
 //===- DotPatterns.cpp - Tensor-core products -----------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Operands come out of swizzled shared tiles by ldmatrix, four 8x8 matrices at
 // a time. In a panel of W bytes per line, line r, chunk c lies at
 // r*W + 16*(c ^ s(r)). The lines that one lane addresses differ from each

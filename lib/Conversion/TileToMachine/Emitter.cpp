@@ -1,4 +1,5 @@
 //===- Emitter.cpp - Per-lane code, in few words --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Emitter.h"
 
 #include "attn/Support/Elements.h"

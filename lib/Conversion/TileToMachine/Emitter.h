@@ -1,5 +1,5 @@
 //===- Emitter.h - Per-lane code, in few words ------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A thin layer over OpBuilder for the code of one lane: scalar arithmetic that
 // folds constants, the tensor-core instructions with their register order, and
 // the address arithmetic of swizzled shared tiles.

@@ -1,4 +1,5 @@
 //===- FragmentPatterns.cpp - Arithmetic on register fragments ------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Patterns.h"
 
 using namespace mlir;

@@ -1,4 +1,5 @@
 //===- GlobalPatterns.cpp - Global memory: plans, positions, results --------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Patterns.h"
 
 #include "attn_rt/PlanRecords.h"

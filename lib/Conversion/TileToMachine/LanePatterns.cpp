@@ -1,4 +1,5 @@
 //===- LanePatterns.cpp - Identifiers and scalars of a lane -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Patterns.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"

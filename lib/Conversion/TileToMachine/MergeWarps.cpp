@@ -1,5 +1,5 @@
 //===- MergeWarps.cpp - One softmax state from the block's warps ----------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The warps' accumulators have the same layout, so they are exchanged register
 // by register: lane l of warp w stores its four registers of 8-column block n
 // as 16 bytes at [w][n][l], which no two lanes of a phase share a bank for, and

@@ -1,4 +1,5 @@
 //===- Patterns.h - Lowering of tile operations to one lane's code -*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_TILETOMACHINE_PATTERNS_H
 #define ATTN_CONVERSION_TILETOMACHINE_PATTERNS_H
 

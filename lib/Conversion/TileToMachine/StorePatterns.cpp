@@ -1,4 +1,5 @@
 //===- StorePatterns.cpp - Fragments to global memory ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Patterns.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"

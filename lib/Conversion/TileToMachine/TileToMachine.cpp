@@ -1,4 +1,5 @@
 //===- TileToMachine.cpp - From tiles to the code of one lane -------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Patterns.h"
 
 #include "attn/Conversion/Passes.h"

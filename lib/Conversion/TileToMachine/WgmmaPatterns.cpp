@@ -1,5 +1,5 @@
 //===- WgmmaPatterns.cpp - Asynchronous dots of a warpgroup ---------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // wgmma reads shared memory through 64-bit descriptors: where the operand
 // starts, the distances between its 8x8 core matrices, and the swizzle. All
 // fields but the start are constants of the tile's type, so one address is

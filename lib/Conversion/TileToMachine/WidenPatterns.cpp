@@ -1,5 +1,5 @@
 //===- WidenPatterns.cpp - Codes become the floats that dots multiply -----===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Two codes at a time, for a register of a dot's operand holds two floats. An
 // integer of 8 bits and less, put into the mantissa of a large enough power of two,
 // is that number more than it should be; a subtraction makes it exact. Codes of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Which keys of a padded batch rows may see at all, and the instances of a packed store that say so.
 
 Two forms, int32 in CPU memory:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Attention of padded batches as operators of PyTorch: torch.ops.attn.spans, .seen and .attend_spans."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A paged cache behind the interface of Transformers' caches.
 
 The model hands each layer's new keys and values to `update`, before attention is told which of them are padding: so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Which models and formats attn's paged cache takes behind Transformers' interface."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What models of Transformers ask for and attn does not serve: it runs in PyTorch, or is refused by name.
 
 `set_fallback` says which. Masks reach attention as objects (transformers_mask.py) that become real masks where a model

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What models of Transformers call a mask, in attn's words.
 
     SpanMask     what models get in place of a mask: a few numbers for each sequence. A tensor that only attention

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What rows see, row by row, and the runs of keys that share who sees them.
 
 `Rows` are the rows of a batch whose visible keys are a range in each: those from `begin` to `end` (exclusive) and, of

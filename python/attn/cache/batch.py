@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The rows of one step over a cache, for any kernel whose operands show that cache."""
 
 from __future__ import annotations

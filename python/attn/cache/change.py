@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """New tokens of a paged cache, on their way into its pages."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Whole numbers from outside: no bool, no float, within 32 bits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """One layer of a paged cache, as Kernel.run takes it."""
 
 from __future__ import annotations

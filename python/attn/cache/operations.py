@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The kernels that change a cache, as text: what decides them, and nothing else, is a Shape."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A cache of keys and values in pages, for sequences that grow, branch and speculate.
 
     cache = attn.PagedCache(layers=32, pages=4096, page_size=16, kv_heads=8, head_dim=128, dtype="bfloat16")

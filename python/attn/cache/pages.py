@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The memory of a paged cache: keys and values of a head class, and how new tokens get there.
 
 Layers with equally many heads are one tensor [layers, pages, page_size, heads, dim], so that one call

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Sequences of one paged cache in another, which stores their keys and values in fewer bits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a cache consists of: sizes, head classes, the memory of their pages, and who holds which page.
 
 Batches, changes and layers read it; PagedCache (paged.py) makes all three, and changes it.

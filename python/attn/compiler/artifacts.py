@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiled code by its key: out of a bundle or the disk, and only else out of the compiler.
 
 What is asked, in this order:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernels compiled ahead of time, in one file.
 
     python -m attn.aot specs.py -o kernels.attn      # where there is time

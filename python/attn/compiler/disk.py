@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiled kernels on disk, shared by all processes of a user.
 
 A kernel is code that will be executed, so whoever can write here could run code as

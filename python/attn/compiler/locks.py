@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Locks by name, among threads and among processes.
 
 Of a process: ranges of bytes of one file, one byte per key. The system lets go of them when the

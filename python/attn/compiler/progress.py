@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a terminal shows while a kernel is compiled."""
 
 from __future__ import annotations

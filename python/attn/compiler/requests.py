@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What is compiled: a Request holds all that decides a kernel's code, but for the compiler.
 
 With the compiler's identity it makes the key of the caches: the same text, target and schedule give the same key in every

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Validation that the descriptions share."""
 
 from __future__ import annotations

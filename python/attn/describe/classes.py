@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Head classes: KV heads that see less than others."""
 
 from __future__ import annotations

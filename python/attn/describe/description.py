@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What text and pictures are made from: the parts of a description that they read."""
 
 from __future__ import annotations

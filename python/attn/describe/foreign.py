@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The functions of NumPy and PyTorch on traced values: they do what those of attn.math with the same names do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The functions of attn.math: on traced values they write code of the kernel, on numbers they compute."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What Python's operators, NumPy's and PyTorch's functions write into a score program.
 
 Integers compute as NumPy's and PyTorch's int32 do: what leaves 32 bits wraps, and // and % round what is left towards

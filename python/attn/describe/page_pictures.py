@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Pictures of how keys and values lie in memory, as SVG."""
 
 from __future__ import annotations

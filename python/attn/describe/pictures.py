@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Pictures of visibilities: which rows see which tokens, as SVG."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A description as the MLIR it stands for."""
 
 from __future__ import annotations

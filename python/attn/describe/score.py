@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Score functions: Python, run once on stand-ins, written down as scalar code.
 
     def alibi(s, h, qi, ki, slopes):                 # score, query head, positions of query and key; tensors by name

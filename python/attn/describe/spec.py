@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What is attended: the description that everything else starts from."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """KV operands: how the tokens of an instance lie in memory.
 
 An operand is a collection of instances (one per sequence, one shared by many, one per node of a tree), each with a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Stand-ins that write down what is done to them.
 
 A `Traced` is a value of a program that is being written; its operators (`operators.py`; `foreign.py` has those of NumPy and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Who may see a token: intervals of positions, united and intersected.
 
 A row at position q sees the token at position k when

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The devices of this process: one object for each, opened when it is first asked for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Element types by the names that Python, MLIR, NumPy and PyTorch give them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """How keys and values are stored: formats by the names that Python has for them, and what a store consists of then.
 
     int8, int4, int2      unsigned codes, x = code * scale + zero, both f16, shared by a feature group: neighbours of one

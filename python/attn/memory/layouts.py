@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Which kernel reads a dense tensor as it lies in memory.
 
 Kernels read rows `[row, head, feature]` and tokens `[instance, token, head, feature]`, without gaps. Two orders of memory

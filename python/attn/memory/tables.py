@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """From a user's tensors to what the extension plans from: tables with their contents, data as dtype and shape."""
 
 from __future__ import annotations

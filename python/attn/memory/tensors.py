@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tensors that attn makes itself: results beside the caller's tensors, and bfloat16 for NumPy, which has none.
 
 An array of uint16 stands for bfloat16 wherever that is expected, by its bits; ml_dtypes' bfloat16 is accepted too.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a kernel takes addresses of, and whether a tensor may be bound there.
 
 A *view* of a tensor is its address and its signature: all that decides whether the kernel may read it,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """From the tensors that attend is given to the operands of a kernel: heads, tables, shapes."""
 
 from __future__ import annotations

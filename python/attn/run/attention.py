@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attend: attention on tensors as they are, without a description, a kernel or a plan to keep."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What attend does once for arguments that look alike: description, kernel, plan, and where each tensor goes."""
 
 from __future__ import annotations

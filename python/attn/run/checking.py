@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """check: a description's kernel on the host device, under all detectors, against the float64 reference."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiled code on a device: what it is, which tensors it takes, and which batches are its."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What attend does with tensors that have memory.
 
 The description follows from the arguments, the kernel from the description, the plan from the shapes (calls.py). All of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What users of other libraries write, and what attend calls it."""
 
 from __future__ import annotations

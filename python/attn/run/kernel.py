@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A compiled kernel on a device: plan a batch, run it, look inside.
 
 `run` is on the path of every layer of every step, so all it does is to find addresses and to compare

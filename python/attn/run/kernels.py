@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """From a description to a kernel: out of this process's memory, or loaded from what the compiler room has.
 
 Kernels are kept by what `compile` was given: those that were used last.

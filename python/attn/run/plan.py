@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A plan: one batch's work, cut into equal shares, with all device memory that this needs."""
 
 from __future__ import annotations

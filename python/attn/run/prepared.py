@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A batch that was checked and handed to the extension: what plans are made from."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a kernel needs of a GPU, and how long it takes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Rows in the user's order and in the plan's.
 
 Rows of trees are numbered depth first, so that those that see a node are one range. Where that is not

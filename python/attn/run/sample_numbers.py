@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The numbers of random tensors, and what lies where a kernel has no business reading: NaN."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tensors for a description: what `attn.check` computes on where it is given none.
 
 As attn-run's (lib/Tools/run/inputs/Inputs.h) they are made to find mistakes, not to flatter: pages are scattered over the pool

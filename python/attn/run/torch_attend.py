@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn.attend as an operator of PyTorch, torch.ops.attn.attend: what it is in compiled code."""
 
 from __future__ import annotations

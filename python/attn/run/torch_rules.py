@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What all of attn's operators of PyTorch have in common: no backward pass, and which of them graphs may hold."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernel.run as an operator of PyTorch, torch.ops.attn.run: what a planned kernel is in compiled code."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 //===- Artifact.h - A compiled kernel and all there is to know --*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The manifest is what plan, session and tools need to know about a compiled
 // attention, or operation on a cache (CacheKernel.h): the problem, kernels with parameters and tile sizes,
 // what a run launches, reads of a plan and leaves behind. An artifact is the manifest with the code, in one

@@ -1,5 +1,5 @@
 //===- Batch.h - One problem's sizes, checked -------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a plan is made from: rows, sequences, and for every operand its instances
 // with lengths, positions and the rows that see them. Everything here lives on
 // the host and is checked before anything is planned or launched; what passed

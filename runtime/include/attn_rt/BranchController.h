@@ -1,5 +1,5 @@
 //===- BranchController.h - Who decides how a tree grows --------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Beam search, tree of thoughts, best of n: what differs is which leaves go on,
 // branch or die after each token, and that is the user's. A controller is asked
 // about every leaf, in depth-first order; its choices then happen together or

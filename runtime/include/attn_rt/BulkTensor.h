@@ -1,5 +1,5 @@
 //===- BulkTensor.h - Tensors that bulk copies read -------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Hopper's bulk copies (TMA) move boxes of a tensor whose layout they find in 128
 // bytes that the kernel gets as a parameter: a tensor map. What the hardware asks of
 // such a tensor is written down here once, for manifests and devices.

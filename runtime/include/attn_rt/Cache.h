@@ -1,5 +1,5 @@
 //===- Cache.h - A forest of sequences over pages ---------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Keys and values lie in pages of a pool. A *node* is a run of tokens over pages
 // that belong to it alone; its parent's tokens come before its own. A root is a
 // sequence; a sequence that was branched is a tree, of any shape:

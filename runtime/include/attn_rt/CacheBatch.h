@@ -1,5 +1,5 @@
 //===- CacheBatch.h - From a forest to a launch -----------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Which query rows an attention has, and which instances they see: the way from
 // a Cache to a Batch. The user names nodes, in any order; here rows are numbered
 // depth-first, which makes the rows that see a node one range:

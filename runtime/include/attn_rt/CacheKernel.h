@@ -1,5 +1,5 @@
 //===- CacheKernel.h - An operation on a cache on a device ------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   CacheKernel append = *CacheKernel::create(*device, manifest, source);
 //   append.reserve(4096, layers);                     // allocates
 //   append.bind(cache, rows);

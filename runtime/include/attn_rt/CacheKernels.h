@@ -1,5 +1,5 @@
 //===- CacheKernels.h - A cache's changes on a device -----------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Executes the Movements of a Cache on pages in device memory, by an append and a
 // move: what executeMovement (CacheMemory.h) does on a host, in the order of the
 // calls, between the launches of the attention that reads the pages.

@@ -1,5 +1,5 @@
 //===- CacheMemory.h - What a cache's changes do to memory ------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The meaning of a Movement, in plain copies on host memory: what cache kernels
 // must do, and what a host that keeps its pages itself can call.
 //

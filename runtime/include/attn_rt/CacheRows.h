@@ -1,5 +1,5 @@
 //===- CacheRows.h - Which rows an operation on a cache copies --*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A slot is a place for a token, counted through a layer of a cache: of a paged
 // cache page * pageTokens + offset. Row r goes from slot from[r], or from row r of
 // other memory, to slot to[r], or to row r; negative: the row is skipped.

@@ -1,5 +1,5 @@
 //===- Csv.h - One integer column of a CSV file -----------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Traces of real requests come as CSV; `kv_len=@FILE.csv:COLUMN` reads one
 // column of them. Quoted cells, doubled quotes, CRLF and a byte-order mark are
 // understood; anything else that is odd is an error with line and column.

@@ -1,5 +1,5 @@
 //===- CudaDevice.h - A GPU through NVIDIA's driver -------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The driver library is loaded when the first device is opened, never linked:
 // a program built with this runs where there is no driver, and no CUDA toolkit is
 // needed to build it.

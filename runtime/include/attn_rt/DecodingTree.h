@@ -1,5 +1,5 @@
 //===- DecodingTree.h - Runs of multi-step reasoning ------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What DeFT (arXiv 2404.00242) recorded of tree-of-thought decoding: a node is a
 // thought, and generates one token in each iteration from `start` to `end`; its
 // children begin when it is done. The root is the prompt, there before iteration 1.

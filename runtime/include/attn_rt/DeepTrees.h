@@ -1,5 +1,5 @@
 //===- DeepTrees.h - A step of many deep trees with drafts ------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Everything that shares, in one step: prompts, prefixes behind them, the
 // conversations that continue these, candidates, and a draft behind each:
 //

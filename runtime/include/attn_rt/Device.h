@@ -1,5 +1,5 @@
 //===- Device.h - Where kernels run -----------------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One interface, two devices: `cuda` (a GPU through its driver) and `host` (the
 // executor that runs the machine level of the same kernel on a CPU). One suite,
 // test/runtime/device/ConformanceTest.cpp, says what both must do.

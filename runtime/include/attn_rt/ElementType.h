@@ -1,5 +1,5 @@
 //===- ElementType.h - The types of elements --------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One table says what an element type is: how many bits it has, how files and
 // manifests call it, how a number is rounded to it, how exact results in it are,
 // and whether tensor cores multiply it. Whoever decides by element type asks the

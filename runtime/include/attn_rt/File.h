@@ -1,4 +1,5 @@
 //===- File.h - Whole files in, whole files out -----------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_FILE_H
 #define ATTN_RT_FILE_H
 

@@ -1,5 +1,5 @@
 //===- Forest.h - What reading a forest costs, four ways --------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The ablation of DeFT (arXiv 2404.00242) on forests of any size, counted, not
 // run. A strategy turns the nodes into *units*: tiles of up to 128 packed rows,
 // with the key tiles that they read, done once for each KV head.

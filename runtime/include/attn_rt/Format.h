@@ -1,5 +1,5 @@
 //===- Format.h - How the elements of keys and values are stored -*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A store holds codes, and what is needed to make numbers of them again. A plain
 // format's codes are the numbers: 16-bit floats. Others come with *metadata*, each
 // of which some elements share:

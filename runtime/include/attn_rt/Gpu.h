@@ -1,4 +1,5 @@
 //===- Gpu.h - What GPUs can do, for estimates ------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_GPU_H
 #define ATTN_RT_GPU_H
 

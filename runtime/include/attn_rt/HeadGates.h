@@ -1,5 +1,5 @@
 //===- HeadGates.h - Which KV heads need the whole context ------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // DuoAttention (arXiv 2410.10819) finds a gate per layer and KV head: near 1 for
 // heads that retrieve from anywhere, near 0 for those that look at the sink and at
 // recent tokens only. The published files are a line per layer and a column per

@@ -1,4 +1,5 @@
 //===- HostDevice.h - The executor as a device ------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_HOSTDEVICE_H
 #define ATTN_RT_HOSTDEVICE_H
 

@@ -1,5 +1,5 @@
 //===- Picture.h - Who does what, as SVG ------------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A line for each block, and along it what the block does, in the order in which
 // it does that:
 //

@@ -1,5 +1,5 @@
 //===- Plan.h - Attention as a list of key ranges with a cost ---*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // All attention work is one list. A *unit* is a tile of packed query rows (row,
 // head of the group) together with the token ranges its rows see; every KV head
 // does the same units, which makes tasks = units x KV heads. A task is a number

@@ -1,5 +1,5 @@
 //===- PlanRecords.h - What PlanRecords.def becomes in C++ ------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A record is a template over the type of its fields: of i32 it is what the planner
 // fills and the device reads, of the compiler's values it is what a kernel has read.
 // Both know fields by name, and nobody their order:

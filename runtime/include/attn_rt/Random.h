@@ -1,5 +1,5 @@
 //===- Random.h - Seeded numbers that never change --------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The standard library's distributions differ between its implementations, and
 // a seed in a bug report must mean the same data everywhere. So the generator
 // (splitmix64) and the distributions are spelt out here. Each use has a stream

@@ -1,5 +1,5 @@
 //===- Requests.h - Traces of production requests ---------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How long prompts and answers are, and what prompts share: lengths as Azure
 // published them, prefixes as Mooncake did (blocks of 512 tokens, equal numbers
 // being equal prefixes up to there).

@@ -1,5 +1,5 @@
 //===- Safetensors.h - Tensors in files -------------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The safetensors format: eight bytes of header length, a JSON header, the
 // tensors' bytes back to back. Files come from outside: every length, offset
 // and product is checked before use, and each error names tensor and values.

@@ -1,5 +1,5 @@
 //===- Session.h - A kernel's buffers on a device ---------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   Session session = *Session::create(*device, manifest, source);
 //   session.bind(tensors, batch);                       // allocates, copies
 //   session.reserve(planCapacity(manifest, limits, options));

@@ -1,5 +1,5 @@
 //===- Speculation.h - Token trees and what is accepted of them -*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The trees that Medusa and EAGLE verify in every step, and how many tokens each
 // step of a recorded run gained.
 //

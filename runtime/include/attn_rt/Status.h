@@ -1,5 +1,5 @@
 //===- Status.h - Errors without exceptions ---------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every function of the runtime that can fail returns Status or Result<T>.
 // The message says what was given, what is supported and, where there is one,
 // the nearest legal value; the kind decides a program's exit status.

@@ -1,5 +1,5 @@
 //===- Store.h - Where the tokens of a KV operand lie -----------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One place knows what a store is: its tensors with their names and shapes, where
 // a token lies, what a bulk copy can take in one piece, and what a token weighs.
 // Compiler, reference, planner, session and the makers of test tensors ask it.

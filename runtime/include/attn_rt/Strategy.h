@@ -1,5 +1,5 @@
 //===- Strategy.h - How what several rows see is read -----------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The ablation of DeFT (arXiv 2404.00242). A *node* is an instance of keys and
 // values with the rows that see it: a sequence, a shared prompt, an inner node of
 // a tree.

@@ -1,5 +1,5 @@
 //===- Tensor.h - Named arrays of numbers on the host -----------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A Tensor is a dtype, a shape and bytes, dense and row-major, little endian:
 // what files, the reference, the session and the tools exchange. Element
 // access goes through double so that every check works on every dtype.

@@ -1,5 +1,5 @@
 //===- Threads.h - Work side by side, whose failures arrive -----*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // An exception that leaves a thread ends the process, and so does a thread that the system has no room for
 // while others run. Here both come back to the caller. The compiler is built without exceptions, so nothing
 // of this may be a template or inline.

@@ -1,5 +1,5 @@
 //===- TokenTree.h - Speculated tokens, depth first -------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A draft model proposes a tree of tokens behind a sequence, and one launch
 // verifies all of them: each token sees the sequence, its ancestors and itself.
 // In depth-first order the tokens that see a token are one range, the token and

@@ -1,3 +1,5 @@
+//===- Version.h - The version of the library -------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_VERSION_H
 #define ATTN_RT_VERSION_H
 

@@ -1,5 +1,5 @@
 //===- Visibility.h - Who sees a token, as intervals ------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // No mask is ever stored. All, causal, window, recent and sink each let a row at
 // position q see one interval of positions whose ends are affine in q:
 //

@@ -1,5 +1,5 @@
 //===- Workload.h - Decoding steps as forests, from a file ------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What attn-plan reads: for each decoding step a forest in depth-first order,
 // with the KV tokens of each node and the query rows that hang on it. A row sees
 // the tokens of the path from its node to the root; so, rows being numbered in

@@ -1,3 +1,5 @@
+//===- Artifact.cpp - A compiled kernel and all there is to know ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "artifact/ManifestJson.h"
 #include "attn_rt/File.h"
 

@@ -1,3 +1,5 @@
+//===- CheckManifest.cpp - What a manifest must not say -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "artifact/ManifestJson.h"
 #include "attn_rt/BulkTensor.h"
 

@@ -1,4 +1,5 @@
 //===- Launches.cpp - What the manifest says of launches and results ------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "artifact/ManifestJson.h"
 
 #include <set>

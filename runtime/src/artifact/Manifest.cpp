@@ -1,3 +1,5 @@
+//===- Manifest.cpp - What a manifest says of its kernels -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "artifact/ManifestJson.h"
 
 #include <algorithm>

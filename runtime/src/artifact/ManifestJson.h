@@ -1,4 +1,5 @@
 //===- ManifestJson.h - The manifest as a JSON document ---------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_ARTIFACT_MANIFESTJSON_H
 #define ATTN_RT_ARTIFACT_MANIFESTJSON_H
 

@@ -1,3 +1,5 @@
+//===- ReadManifest.cpp - A manifest of its JSON --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "artifact/ManifestJson.h"
 
 namespace attn::rt {

@@ -1,3 +1,5 @@
+//===- Batch.cpp - A cache's rows as a batch ------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cache/BatchState.h"
 #include "cache/PageLog.h"
 

@@ -1,3 +1,5 @@
+//===- BatchRows.cpp - Which rows of a batch see which node ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cache/BatchState.h"
 
 namespace attn::rt {

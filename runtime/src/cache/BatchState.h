@@ -1,5 +1,5 @@
 //===- BatchState.h - The steps of making a batch ---------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // groups of rows -> rows in depth-first order (BatchRows.cpp) -> instances and
 // tables of each operand (Batch.cpp).
 //

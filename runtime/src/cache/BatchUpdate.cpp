@@ -1,3 +1,5 @@
+//===- BatchUpdate.cpp - A batch whose nodes have grown -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cache/BatchState.h"
 
 #include <algorithm>

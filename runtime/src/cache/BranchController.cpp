@@ -1,3 +1,5 @@
+//===- BranchController.cpp - Who decides how a tree grows ----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/BranchController.h"
 
 namespace attn::rt {

@@ -1,3 +1,5 @@
+//===- Cache.cpp - A forest of sequences over pages -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cache/State.h"
 
 #include <algorithm>

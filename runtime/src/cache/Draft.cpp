@@ -1,3 +1,5 @@
+//===- Draft.cpp - Speculated tokens of a leaf ----------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cache/State.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+//===- Fork.cpp - A leaf becomes two, or is evicted -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cache/State.h"
 
 #include <algorithm>

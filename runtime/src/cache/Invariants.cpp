@@ -1,3 +1,5 @@
+//===- Invariants.cpp - What is true of every cache -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cache/State.h"
 
 #include <algorithm>

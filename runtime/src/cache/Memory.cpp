@@ -1,3 +1,5 @@
+//===- Memory.cpp - Global memory of the host device ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/CacheMemory.h"
 
 #include <cstring>

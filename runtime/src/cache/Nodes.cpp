@@ -1,3 +1,5 @@
+//===- Nodes.cpp - The nodes of a cache and their links -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cache/State.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 //===- PageLog.h - When pages were given out ---------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A plan is made of tables that name pages, and outlives the moment in which they were right: a node may be
 // pruned, a draft committed, and its pages be given to another sequence. So a pool counts the pages that it
 // gives out, and notes for each page the count at which it was given out last. Who has made a table compares

@@ -1,4 +1,5 @@
 //===- PagePool.h - The pages of one head class -----------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_CACHE_PAGEPOOL_H
 #define ATTN_RT_CACHE_PAGEPOOL_H
 

@@ -1,3 +1,5 @@
+//===- Pages.cpp - Which pages a node has ---------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cache/State.h"
 
 #include <algorithm>

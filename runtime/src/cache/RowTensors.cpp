@@ -1,3 +1,5 @@
+//===- RowTensors.cpp - Tensors of a cache and of its rows ----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/CacheRows.h"
 
 #include <algorithm>

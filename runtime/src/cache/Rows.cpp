@@ -1,3 +1,5 @@
+//===- Rows.cpp - Lists of slots, checked ---------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/CacheRows.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 //===- State.h - What a cache is made of ------------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every change is made in two halves. The first only looks: it refuses, or knows
 // that all pages will be there. The second cannot fail. Nothing is rolled back,
 // because nothing is begun.

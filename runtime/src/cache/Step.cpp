@@ -1,3 +1,5 @@
+//===- Step.cpp - Several changes, all or none ----------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cache/State.h"
 
 #include <algorithm>

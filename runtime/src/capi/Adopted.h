@@ -1,4 +1,5 @@
 //===- Adopted.h - The caller's memory on the host device -------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_CAPI_ADOPTED_H
 #define ATTN_RT_CAPI_ADOPTED_H
 

@@ -1,3 +1,5 @@
+//===- Batch.cc - The C API's batches -------------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn-c/Unstable.h"
 #include "attn_rt/capi/Objects.h"
 

@@ -1,3 +1,5 @@
+//===- Cache.cc - The C API's caches --------------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "capi/CacheObjects.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+//===- CacheBatch.cc - The C API's batches of caches ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/capi/Objects.h"
 #include "capi/CacheObjects.h"
 

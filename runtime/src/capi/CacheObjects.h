@@ -1,4 +1,5 @@
 //===- CacheObjects.h - What is behind the handles of Cache.h ---*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_CAPI_CACHEOBJECTS_H
 #define ATTN_RT_CAPI_CACHEOBJECTS_H
 

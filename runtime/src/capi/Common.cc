@@ -1,3 +1,5 @@
+//===- Common.cc - The C API's tensors and bytes --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/capi/Objects.h"
 
 #include <atomic>

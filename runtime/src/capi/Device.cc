@@ -1,3 +1,5 @@
+//===- Device.cc - The C API's devices ------------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/CudaDevice.h"
 #include "attn_rt/capi/Objects.h"
 

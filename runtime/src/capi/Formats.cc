@@ -1,3 +1,5 @@
+//===- Formats.cc - The C API's stores and formats ------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Store.h"
 #include "attn_rt/capi/Objects.h"
 #include "support/Json.h"

@@ -1,3 +1,5 @@
+//===- Kernel.cc - The C API's kernels ------------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/capi/Objects.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+//===- Lock.cc - A mutex that survives fork -------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/capi/Lock.h"
 
 #include <new>

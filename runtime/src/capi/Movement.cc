@@ -1,3 +1,5 @@
+//===- Movement.cc - The C API's movements --------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/CacheKernels.h"
 #include "attn_rt/CacheMemory.h"
 #include "attn_rt/capi/Objects.h"

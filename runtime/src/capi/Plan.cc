@@ -1,3 +1,5 @@
+//===- Plan.cc - The C API's plans ----------------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Picture.h"
 #include "attn_rt/capi/Objects.h"
 #include "cache/PageLog.h"

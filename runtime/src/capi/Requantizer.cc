@@ -1,3 +1,5 @@
+//===- Requantizer.cc - Stored codes in fewer bits ------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/CacheKernel.h"
 #include "capi/Adopted.h"
 #include "capi/CacheObjects.h"

@@ -1,3 +1,5 @@
+//===- CudaApi.cpp - The part of the CUDA driver API in use ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cuda/CudaApi.h"
 
 #include <dlfcn.h>

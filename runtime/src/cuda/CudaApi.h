@@ -1,5 +1,5 @@
 //===- CudaApi.h - The part of the CUDA driver API in use -------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Own declarations of the driver's stable C ABI, and the table of functions that
 // are looked up in it. The two that turn errors into words come first, so that
 // whatever fails after them can be named.

@@ -1,3 +1,5 @@
+//===- CudaModule.cpp - Code on a GPU -------------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cuda/CudaModule.h"
 
 #include <algorithm>

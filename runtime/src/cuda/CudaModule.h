@@ -1,4 +1,5 @@
 //===- CudaModule.h - Code on a GPU -----------------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_CUDA_CUDAMODULE_H
 #define ATTN_RT_CUDA_CUDAMODULE_H
 

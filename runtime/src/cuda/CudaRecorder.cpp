@@ -1,3 +1,5 @@
+//===- CudaRecorder.cpp - Launches as a CUDA graph ------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cuda/CudaRecorder.h"
 
 #include "cuda/CudaModule.h"

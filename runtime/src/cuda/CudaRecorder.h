@@ -1,4 +1,5 @@
 //===- CudaRecorder.h - Launches as a CUDA graph ----------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_CUDA_CUDARECORDER_H
 #define ATTN_RT_CUDA_CUDARECORDER_H
 

@@ -1,3 +1,5 @@
+//===- CudaStaging.cpp - Small copies that do not wait --------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cuda/CudaStaging.h"
 
 #include <cstring>

@@ -1,5 +1,5 @@
 //===- CudaStaging.h - Small copies that do not wait ------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // From pageable memory the driver copies when the stream has got there, and the
 // caller waits. A plan is made while the step before runs, so it is first put into
 // pinned memory: two halves, filled in turn; one is used again when the copies out

@@ -1,3 +1,5 @@
+//===- CudaTensorMap.cpp - Tensor maps by the driver ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cuda/CudaTensorMap.h"
 
 #include <bit>

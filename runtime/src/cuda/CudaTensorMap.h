@@ -1,4 +1,5 @@
 //===- CudaTensorMap.h - Tensor maps by the driver --------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_CUDA_CUDATENSORMAP_H
 #define ATTN_RT_CUDA_CUDATENSORMAP_H
 

@@ -1,3 +1,5 @@
+//===- BulkTensor.cpp - Tensors that bulk copies read ---------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/BulkTensor.h"
 
 namespace attn::rt {

@@ -1,3 +1,5 @@
+//===- Device.cpp - Where kernels run -------------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Device.h"
 
 namespace attn::rt {

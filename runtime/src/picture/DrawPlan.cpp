@@ -1,5 +1,5 @@
 //===- DrawPlan.cpp - A plan as a picture ----------------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The upper half is the problem: a box for each instance, as wide as the rows
 // that see it, at the positions of its tokens. A forest hangs there as it is:
 // prompts on top and wide, drafts below and narrow. The lower half is the plan.

@@ -1,3 +1,5 @@
+//===- SharesPicture.cpp - What every block does, drawn -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Picture.h"
 #include "picture/Svg.h"
 

@@ -1,4 +1,5 @@
 //===- Svg.h - The few elements that pictures need --------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_PICTURE_SVG_H
 #define ATTN_RT_PICTURE_SVG_H
 

@@ -1,3 +1,5 @@
+//===- Balance.cpp - Tasks are cut and dealt out --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/Balance.h"
 
 #include <algorithm>

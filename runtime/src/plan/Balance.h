@@ -1,5 +1,5 @@
 //===- Balance.h - Units dealt to blocks ------------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a unit costs (Cost.cpp), the order in which units are dealt (Sections.cpp), and which block gets which
 // tiles (Balance.cpp).
 //

@@ -1,3 +1,5 @@
+//===- BatchDefaults.cpp - Tables that a caller may leave out -------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Batch.h"
 
 #include <algorithm>

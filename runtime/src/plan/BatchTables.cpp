@@ -1,3 +1,5 @@
+//===- BatchTables.cpp - A batch as tensors -------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/CacheBatch.h"
 
 namespace attn::rt {

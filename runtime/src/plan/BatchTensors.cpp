@@ -1,3 +1,5 @@
+//===- BatchTensors.cpp - A batch from tensors ----------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Batch.h"
 
 #include <algorithm>

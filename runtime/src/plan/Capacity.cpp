@@ -1,3 +1,5 @@
+//===- Capacity.cpp - How large a plan can become -------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/Work.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+//===- CheckBatch.cpp - What a batch must not say -------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Batch.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 //===- Cost.cpp - How long tiles, tasks and plans take ---------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every resource is busy for a time of its own, and they work side by side:
 //
 //     launch + start + max(bytes, L2, tensor cores, softmax) [+ merge]

@@ -1,3 +1,5 @@
+//===- Emit.cpp - Work becomes the arrays of a plan -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/Emit.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 //===- Emit.h - Pieces become the arrays of a plan --------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A whole plan (Emit.cpp), or one that has only grown (Extend.cpp).
 //
 //===----------------------------------------------------------------------===//

@@ -1,3 +1,5 @@
+//===- Explain.cpp - A plan in words --------------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Plan.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 //===- Extend.cpp - The plan of a batch that has grown --------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A decoding step appends a token here and there. Nearly always the same tasks
 // then read one token more, and every 64 steps one key tile more:
 //

@@ -1,3 +1,5 @@
+//===- Gpu.cpp - What GPUs can do, for estimates --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Gpu.h"
 
 namespace attn::rt {

@@ -1,3 +1,5 @@
+//===- Groups.cpp - Rows that see the same, and what is shared ------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/Units.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+//===- HeadClasses.cpp - KV heads in the order of their classes -----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Batch.h"
 
 #include <algorithm>

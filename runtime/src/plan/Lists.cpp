@@ -1,5 +1,5 @@
 //===- Lists.cpp - Tokens of many short instances as one segment ----------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The speculated tokens of a tree are many short instances, each seen by few rows.
 // As segments of their own each would be a tile of keys that is nearly empty, and
 // all rows of a tile of queries together see little more than a tile of them:

@@ -1,3 +1,5 @@
+//===- Plan.cpp - Attention as a list of key ranges with a cost -----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/Emit.h"
 
 #include <algorithm>

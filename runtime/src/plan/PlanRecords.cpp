@@ -1,3 +1,5 @@
+//===- PlanRecords.cpp - What PlanRecords.def becomes in C++ --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/PlanRecords.h"
 
 namespace attn::rt {

@@ -1,5 +1,5 @@
 //===- Sections.cpp - Tasks in an order that the L2 can serve -------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tiles of rows of one sequence and head read the same keys and values. Dealt out
 // longest first over a whole batch, the blocks of a GPU work at one time for as many
 // sequences and heads as there are blocks:

@@ -1,3 +1,5 @@
+//===- Units.cpp - Tiles of rows and what they see ------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/Units.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 //===- Units.h - From a batch to units of work ------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Rows that see the same are a group (Groups.cpp). Its rows are cut into tiles, and each tile with the
 // segments that its rows see is a unit (Units.cpp); tokens that few rows see can stand in a list (Lists.cpp).
 //

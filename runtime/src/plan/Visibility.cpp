@@ -1,3 +1,5 @@
+//===- Visibility.cpp - Who sees a token, as intervals --------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Visibility.h"
 
 #include <algorithm>

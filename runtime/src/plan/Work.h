@@ -1,5 +1,5 @@
 //===- Work.h - The steps of planning ---------------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // batch -> units (Units.h) -> pieces in blocks (Balance.h) -> arrays of the plan (Emit.h).
 // What is here goes from one step to the next. Every step reuses the memory of the last call.
 //

@@ -1,3 +1,5 @@
+//===- CacheKernel.cpp - An operation on a cache on a device --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/CacheKernel.h"
 
 #include "session/Grid.h"

@@ -1,3 +1,5 @@
+//===- CacheKernels.cpp - A cache's changes on a device -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/CacheKernels.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 //===- Grid.h - Blocks of a launch ------------------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_SESSION_GRID_H
 #define ATTN_RT_SESSION_GRID_H
 

@@ -1,3 +1,5 @@
+//===- PlanBuffers.cpp - A plan's arrays in device memory -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "session/PlanBuffers.h"
 
 namespace attn::rt {

@@ -1,5 +1,5 @@
 //===- PlanBuffers.h - A plan's arrays in device memory ---------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The arrays of PlanRecords.def with sizes and contents: what a session allocates,
 // and what it copies. Neither knows one of them by name.
 //

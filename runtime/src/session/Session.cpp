@@ -1,3 +1,5 @@
+//===- Session.cpp - A kernel's buffers on a device -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "session/State.h"
 
 #include <algorithm>

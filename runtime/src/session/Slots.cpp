@@ -1,4 +1,5 @@
 //===- Slots.cpp - A session over memory of the caller's ------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "session/State.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+//===- State.cpp - What a session holds -----------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "session/State.h"
 
 #include "session/Grid.h"

@@ -1,4 +1,5 @@
 //===- State.h - What a session holds ---------------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_SESSION_STATE_H
 #define ATTN_RT_SESSION_STATE_H
 

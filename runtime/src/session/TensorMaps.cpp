@@ -1,3 +1,5 @@
+//===- TensorMaps.cpp - A manifest's tensor maps with numbers -------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "session/TensorMaps.h"
 
 #include <algorithm>

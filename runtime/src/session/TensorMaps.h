@@ -1,4 +1,5 @@
 //===- TensorMaps.h - A manifest's tensor maps with numbers -----*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_SESSION_TENSORMAPS_H
 #define ATTN_RT_SESSION_TENSORMAPS_H
 

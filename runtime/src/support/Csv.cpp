@@ -1,3 +1,5 @@
+//===- Csv.cpp - One integer column of a CSV file -------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Csv.h"
 #include "attn_rt/File.h"
 

@@ -1,3 +1,5 @@
+//===- File.cpp - Whole files in, whole files out -------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/File.h"
 
 #include <cerrno>

@@ -1,3 +1,5 @@
+//===- Json.cpp - JSON from outside, read with care -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "support/Json.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 //===- Json.h - JSON from outside, read with care ---------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // nlohmann's DOM behind a strict door: duplicate keys, deep nesting and syntax
 // errors become a Status with line and column, and no exception is thrown.
 // Cursor then walks a document by path; the first thing that is not as expected

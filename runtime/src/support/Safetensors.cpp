@@ -1,3 +1,5 @@
+//===- Safetensors.cpp - Tensors in files ---------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Safetensors.h"
 #include "attn_rt/File.h"
 #include "support/Json.h"

@@ -1,3 +1,5 @@
+//===- DecodingTree.cpp - Runs of multi-step reasoning --------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/DecodingTree.h"
 #include "attn_rt/Random.h"
 #include "support/Json.h"

@@ -1,3 +1,5 @@
+//===- HeadGates.cpp - Which KV heads need the whole context --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/HeadGates.h"
 #include "attn_rt/Random.h"
 #include "support/Json.h"

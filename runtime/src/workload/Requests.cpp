@@ -1,3 +1,5 @@
+//===- Requests.cpp - Traces of requests, read and made -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Requests.h"
 #include "attn_rt/Csv.h"
 #include "attn_rt/Random.h"

@@ -1,3 +1,5 @@
+//===- Speculation.cpp - Token trees and what is accepted of them ---------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Speculation.h"
 #include "attn_rt/Random.h"
 #include "support/Json.h"

@@ -1,3 +1,5 @@
+//===- Workload.cpp - Decoding steps as forests, from a file --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Workload.h"
 #include "support/Json.h"
 

@@ -1,5 +1,5 @@
 //===- BulkBoxes.h - Boxes of tensors for tests -----------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What tests of bulk copies in both directions compare with: the rule of boxes,
 // an element at a time.
 //

@@ -1,5 +1,5 @@
 //===- BulkStoreTest.cpp - Boxes of tensors from shared memory ------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The wrong uses are in planted/04_store_fence.mlir and planted/14_store_*.mlir.
 //
 //===----------------------------------------------------------------------===//

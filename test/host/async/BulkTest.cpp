@@ -1,4 +1,5 @@
 //===- BulkTest.cpp - Bulk tensor copies against plain loops --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "BulkBoxes.h"
 #include "Fixture.h"
 #include "attn_rt/host/Abi.h"

@@ -1,4 +1,5 @@
 //===- OverlapTest.cpp - Launches that begin before others have ended -----===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 #include <gtest/gtest.h>
 

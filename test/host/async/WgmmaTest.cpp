@@ -1,5 +1,5 @@
 //===- WgmmaTest.cpp - wgmma against plain loops --------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every layout of operands that a descriptor can name: the test lays the matrices
 // out in an image of shared memory, the kernel copies it there and multiplies.
 //

@@ -1,4 +1,5 @@
 //===- CountersTest.cpp - Known patterns, exact numbers -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 //===- PlantedTest.cpp - Each bug is found, its twin passes ---------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every file of planted/ holds a kernel @right and what goes wrong when it is
 // changed a little: a line marked `//- wrong1` is left out of @wrong1, and a line
 // `//+ wrong1: LINE` stands in it alone (Fixture.cpp). Right ones must be clean,

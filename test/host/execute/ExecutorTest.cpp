@@ -1,4 +1,5 @@
 //===- ExecutorTest.cpp - Numerics of the host device ---------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 #include <gtest/gtest.h>
 

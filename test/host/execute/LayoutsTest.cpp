@@ -1,4 +1,5 @@
 //===- LayoutsTest.cpp - Tile-level kernels whose layouts are inferred ----===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 #include "attn/Support/Chip.h"
 #include "attn/Target/GpuCode.h"

@@ -1,4 +1,5 @@
 //===- NumericsTest.cpp - Operations against plain loops ------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 #include <array>
 #include <cmath>

@@ -1,4 +1,5 @@
 //===- RunsTest.cpp - Matrix operations as programs of the warp -----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 #include <gtest/gtest.h>
 #include <random>

@@ -1,4 +1,5 @@
 //===- WidenTest.cpp - e4m3 to f16, by instruction and by arithmetic -----===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 #include "attn/Target/PTX.h"
 #include "attn_rt/ElementType.h"

@@ -1,4 +1,5 @@
 //===- CodeObjectTest.cpp - Native code written, read and loaded ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 #include "attn/Host/Host.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

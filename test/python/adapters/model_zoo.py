@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tiny models of Transformers' architectures, at random: sizes that every configuration names in its own way."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The operators of PyTorch: what torch.compile, torch.export and fake tensors see, and what they refuse."""
 
 import pytest

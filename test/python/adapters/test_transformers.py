@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn as the attention of Hugging Face models: tiny ones, at random, on the CPU."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn's paged cache behind Transformers' models: those that it serves, and those that it refuses by name."""
 
 import inspect

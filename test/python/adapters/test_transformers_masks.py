@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Masks of Transformers' models: what attn makes of them is what they mean, and none can be misused."""
 
 import os

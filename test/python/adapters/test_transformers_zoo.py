@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn in every architecture that this Transformers has for text: beside eager attention, in tiny models at random.
 
 Served, fallen back or refused, never wrong: with and without padding, short and long, and no token sees the future.

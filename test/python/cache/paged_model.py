@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A cache beside plain lists of what its sequences hold."""
 
 import attn

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """PagedCache against lists of tokens: whatever happens to sequences, attention sees what they hold."""
 
 from dataclasses import replace

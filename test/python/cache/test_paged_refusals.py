@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """PagedCache: what it refuses, before anything has changed."""
 
 import attn

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """PagedCache whose pages hold codes: attention sees what its sequences hold, quantized; whatever moves, moves with its
 metadata."""
 

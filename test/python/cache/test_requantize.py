@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Sequences of one cache in another of fewer bits, and what a layer stores of a node."""
 
 import sys

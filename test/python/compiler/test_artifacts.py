@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn.compile: where kernels come from, each compiled once, and never where that is forbidden."""
 
 import json

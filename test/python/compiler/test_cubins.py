@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every kernel of an attention goes through LLVM and ptxas on its own, beside the others."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The cache on disk: what it keeps, what it refuses to believe, and many processes at once."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Pictures of visibilities: every cell is the colour that the visibility says."""
 
 import xml.etree.ElementTree as ElementTree

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Score functions: what is traced computes what the function computes; what cannot be traced is refused."""
 
 import math

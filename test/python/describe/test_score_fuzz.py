@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Score functions against NumPy: the same function of int32 and float32 arrays gives the same bits."""
 
 import attn

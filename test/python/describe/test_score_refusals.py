@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Score functions: what cannot be traced is refused, and how it is said."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn.Spec: its text is the problem, equal ones are equal, wrong ones are refused when they are written."""
 
 import dataclasses

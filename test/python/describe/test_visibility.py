@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Visibilities: what they admit, how they combine, what they refuse."""
 
 import attn

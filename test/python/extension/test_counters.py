@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The extension and the command line run the same examples: the same bits, and the same counters of the host device."""
 
 import json

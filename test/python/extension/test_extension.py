@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn._attn: what it computes, and what it says of itself."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn._attn beside others: threads, forked children, streams of a driver, and other libraries in the process."""
 
 import glob

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn._attn: what it refuses, and that nothing a caller does brings the interpreter down."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Formats by their names, and rows as codes against the definition, written again here in NumPy."""
 
 import attn

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Results are made in the library of what was given; bfloat16 by its bits."""
 
 import math

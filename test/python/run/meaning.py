@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What attention means, in NumPy and float64, for dense tensors [batch, seq, heads, dim]."""
 
 import attn

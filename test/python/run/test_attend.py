@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn.attend: any strides that a kernel reads, any library, the numbers of the definition, of attn-run and of
 FlexAttention; and nothing made twice."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn.attend: what it refuses, and how it says so."""
 
 import attn

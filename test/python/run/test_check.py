@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn.check: every example is right under all detectors; what is wrong is found, and said."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernels of the host device that fault, or find no memory: what a Python process is told."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Keys and values as codes: descriptions of them, their kernels under all detectors, tensors of a run."""
 
 import attn

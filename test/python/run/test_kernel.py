@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernels and plans: right results on anyone's tensors, what is inside, threads and memory."""
 
 import re

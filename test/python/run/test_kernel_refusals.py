@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernels and plans: what they refuse, before anything is launched."""
 
 import attn

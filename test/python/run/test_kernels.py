@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiled kernels in a process's memory: how many, which, and for how long."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Dense tensors as they lie in memory: what a kernel would read through a form and its tables is what was given."""
 
 import attn

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn.sample: tensors that attn-run takes, finds right, and that hold NaN where nothing may be read."""
 
 import attn

@@ -1,3 +1,5 @@
+//===- ArtifactTest.cpp - A compiled kernel and all there is to know ------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Artifact.h"
 #include "Fuzz.h"
 #include "Samples.h"

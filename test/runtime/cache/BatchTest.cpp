@@ -1,3 +1,5 @@
+//===- BatchTest.cpp - Tests: One problem's sizes, checked ----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Mirror.h"
 #include "Samples.h"
 #include "attn_rt/CacheBatch.h"

@@ -1,3 +1,5 @@
+//===- CacheTest.cpp - Tests: A forest of sequences over pages ------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Mirror.h"
 
 #include <algorithm>

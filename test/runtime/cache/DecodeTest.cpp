@@ -1,3 +1,5 @@
+//===- DecodeTest.cpp - Planner, session and cache together ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ForestDecoder.h"
 #include "session/ScalarKernels.h"
 

@@ -1,3 +1,5 @@
+//===- ForestDecoder.cpp - A forest, decoded and checked ------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ForestDecoder.h"
 #include "attn_rt/Visibility.h"
 

@@ -1,5 +1,5 @@
 //===- ForestDecoder.h - A forest, decoded and checked ----------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A cache beside its model, and a session whose plan buffers had their sizes before
 // the first step. Every row is compared with attention in double over the tokens
 // that the model knows it to see, from numbers and not from tables. Memory that no

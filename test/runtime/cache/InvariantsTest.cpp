@@ -1,4 +1,5 @@
 //===- InvariantsTest.cpp - States that no operation makes ----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "cache/State.h"
 
 #include <functional>

@@ -1,3 +1,5 @@
+//===- Mirror.cpp - A cache beside a model that shares nothing ------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Mirror.h"
 
 #include <algorithm>

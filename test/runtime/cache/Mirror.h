@@ -1,5 +1,5 @@
 //===- Mirror.h - A cache beside a model that shares nothing ----*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every token has a number, and the model of a node is the list of the numbers on
 // its path, all of them, copied wherever a node is made from another. Memory holds
 // the numbers; what the cache says about places must lead to the model's.

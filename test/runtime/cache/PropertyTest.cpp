@@ -1,5 +1,5 @@
 //===- PropertyTest.cpp - Random operations against a model ---------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A failure prints its seed; ATTN_FUZZ=20 runs twenty times as many.
 //
 //===----------------------------------------------------------------------===//

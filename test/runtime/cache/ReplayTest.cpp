@@ -1,4 +1,5 @@
 //===- ReplayTest.cpp - Recorded and generated runs through a cache -------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Data.h"
 #include "attn_rt/BranchController.h"
 #include "attn_rt/DecodingTree.h"

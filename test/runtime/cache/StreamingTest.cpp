@@ -1,3 +1,5 @@
+//===- StreamingTest.cpp - Classes that keep sinks and a window -----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Mirror.h"
 #include "attn_rt/CacheBatch.h"
 

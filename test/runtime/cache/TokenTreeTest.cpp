@@ -1,3 +1,5 @@
+//===- TokenTreeTest.cpp - Tests: Speculated tokens, depth first ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/TokenTree.h"
 #include "Mirror.h"
 

@@ -1,5 +1,5 @@
 //===- ThreadsTest.cpp - Objects of the C API that threads share ----------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Functions of the API may be called from any thread, and calls on one object are
 // done one after the other. Results say little about that: ThreadSanitizer does,
 // under which these tests run, too. Kernels go to a driver that only pretends.

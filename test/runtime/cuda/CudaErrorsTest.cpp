@@ -1,3 +1,5 @@
+//===- CudaErrorsTest.cpp - Drivers that fail -----------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/CudaDevice.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+//===- AdoptTest.cpp - Memory of the caller's -----------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/HostDevice.h"
 
 #include <gtest/gtest.h>

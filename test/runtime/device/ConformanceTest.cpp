@@ -1,5 +1,5 @@
 //===- ConformanceTest.cpp - What every device must do ----------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One suite for all devices. `cuda` needs a driver and is skipped without one;
 // `fake-cuda` runs the code of the cuda device against a library that pretends to
 // be a driver, memory and modules included, kernels not.

@@ -1,5 +1,5 @@
 //===- MemoryTest.cpp - Launches for which there is no memory --------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every allocation of a launch is refused, one after the other, in whichever thread
 // and on whichever fiber it is: what comes out is an error, and the next launch is
 // right.

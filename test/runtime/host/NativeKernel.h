@@ -1,4 +1,5 @@
 //===- NativeKernel.h - Kernels of the host device in C++ -------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TEST_RUNTIME_HOST_NATIVEKERNEL_H
 #define ATTN_TEST_RUNTIME_HOST_NATIVEKERNEL_H
 

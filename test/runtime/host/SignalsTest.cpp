@@ -1,4 +1,5 @@
 //===- SignalsTest.cpp - Kernels that end the process ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "NativeKernel.h"
 
 #include <csignal>

@@ -1,3 +1,5 @@
+//===- BalanceTest.cpp - How work is cut and dealt out --------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Samples.h"
 #include "attn_rt/Plan.h"
 

@@ -1,3 +1,5 @@
+//===- BatchTest.cpp - Tests: One problem's sizes, checked ----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Batch.h"
 #include "Fuzz.h"
 #include "Samples.h"

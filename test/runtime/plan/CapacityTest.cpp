@@ -1,4 +1,5 @@
 //===- CapacityTest.cpp - Bounds that are known before the first step -------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "PlanChecks.h"
 
 #include <algorithm>

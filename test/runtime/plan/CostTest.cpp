@@ -1,3 +1,5 @@
+//===- CostTest.cpp - The cost model against an H200 ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The cost model against what an H200 did, and against itself.
 #include "PlanChecks.h"
 

@@ -1,3 +1,5 @@
+//===- ExplainTest.cpp - What a plan says of itself -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Samples.h"
 #include "attn_rt/Plan.h"
 

@@ -1,4 +1,5 @@
 //===- ExtendTest.cpp - Plans of batches that grow --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "PlanChecks.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+//===- FloorTest.cpp - Bytes that a problem must move ---------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Samples.h"
 #include "attn_rt/Plan.h"
 

@@ -1,3 +1,5 @@
+//===- ForestTest.cpp - What reading a forest costs, four ways ------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Forest.h"
 #include "Fuzz.h"
 #include "Samples.h"

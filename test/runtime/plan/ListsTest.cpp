@@ -1,3 +1,5 @@
+//===- ListsTest.cpp - Speculated tokens as lists -------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "PlanChecks.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+//===- PlanChecks.cpp - What every plan promises --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "PlanChecks.h"
 #include "attn_rt/Visibility.h"
 

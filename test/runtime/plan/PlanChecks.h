@@ -1,4 +1,5 @@
 //===- PlanChecks.h - What every plan promises ------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TEST_RUNTIME_PLAN_PLANCHECKS_H
 #define ATTN_TEST_RUNTIME_PLAN_PLANCHECKS_H
 

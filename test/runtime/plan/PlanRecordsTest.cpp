@@ -1,4 +1,5 @@
 //===- PlanRecordsTest.cpp - Structs and their description agree ------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/PlanRecords.h"
 
 #include <cstring>

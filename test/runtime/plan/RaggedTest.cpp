@@ -1,4 +1,5 @@
 //===- RaggedTest.cpp - Heads with lengths and pages of their own -----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "PlanChecks.h"
 #include "attn_rt/CacheBatch.h"
 

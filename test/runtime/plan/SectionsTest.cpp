@@ -1,3 +1,5 @@
+//===- SectionsTest.cpp - Heads in the order of the L2 --------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "PlanChecks.h"
 #include "Samples.h"
 #include "attn_rt/Plan.h"

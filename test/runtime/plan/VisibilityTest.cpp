@@ -1,3 +1,5 @@
+//===- VisibilityTest.cpp - Tests: Who sees a token, as intervals ---------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Visibility.h"
 #include "Fuzz.h"
 #include "Samples.h"

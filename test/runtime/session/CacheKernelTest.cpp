@@ -1,5 +1,5 @@
 //===- CacheKernelTest.cpp - Binding and launching row copies -------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The kernel here only writes down what it was given: what kernels do with it is
 // tested where there is a compiler (test/integration/CacheKernelsTest.cpp).
 //

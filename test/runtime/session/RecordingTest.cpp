@@ -1,4 +1,5 @@
 //===- RecordingTest.cpp - One launch for plans of any lengths --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ScalarKernels.h"
 #include "TestForest.h"
 #include "attn_rt/HostDevice.h"

@@ -1,5 +1,5 @@
 //===- ScalarKernels.h - The plan's meaning, in plain C++ -------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Attend and merge kernels that walk a plan as the generated ones do, one lane
 // doing all the work of a block. With them planner, session and host device are
 // tested together without a compiler; and they say what the plan's records mean.

@@ -1,4 +1,5 @@
 //===- SessionFixture.h - Small problems for sessions -----------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TEST_RUNTIME_SESSION_SESSIONFIXTURE_H
 #define ATTN_TEST_RUNTIME_SESSION_SESSIONFIXTURE_H
 

@@ -1,4 +1,5 @@
 //===- SlotsTest.cpp - Sessions over memory of the caller's ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "SessionFixture.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 //===- StrategyTest.cpp - How work is divided moves rounding only -----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ScalarKernels.h"
 #include "TestForest.h"
 #include "attn_rt/HostDevice.h"

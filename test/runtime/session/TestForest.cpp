@@ -1,3 +1,5 @@
+//===- TestForest.cpp - Forests of numbered nodes -------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "TestForest.h"
 
 #include <algorithm>

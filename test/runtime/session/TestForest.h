@@ -1,5 +1,5 @@
 //===- TestForest.h - Forests of numbered nodes -----------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Problems for the scalar kernels. What a node's tokens and queries hold follows
 // from the node's number alone, so that a node means the same in every batch,
 // wherever its pages lie and whatever is beside it.

@@ -1,3 +1,5 @@
+//===- CsvTest.cpp - Tests: One integer column of a CSV file --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Csv.h"
 #include "Fuzz.h"
 #include "attn_rt/File.h"

@@ -1,3 +1,5 @@
+//===- SafetensorsTest.cpp - Tests: Tensors in files ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Safetensors.h"
 #include "Fuzz.h"
 

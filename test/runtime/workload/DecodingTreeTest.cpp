@@ -1,3 +1,5 @@
+//===- DecodingTreeTest.cpp - Tests: Runs of multi-step reasoning ---------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/DecodingTree.h"
 #include "Data.h"
 #include "Fuzz.h"

@@ -1,3 +1,5 @@
+//===- DeepTreesTest.cpp - A step of many deep trees with drafts ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/DeepTrees.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+//===- HeadGatesTest.cpp - Which KV heads need the whole context ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/HeadGates.h"
 #include "Data.h"
 #include "Fuzz.h"

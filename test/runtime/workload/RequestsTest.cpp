@@ -1,3 +1,5 @@
+//===- RequestsTest.cpp - Tests: Traces of requests -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/Requests.h"
 #include "Data.h"
 #include "Fuzz.h"

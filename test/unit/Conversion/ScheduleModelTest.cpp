@@ -1,4 +1,5 @@
 //===- ScheduleModelTest.cpp - Kernels take what their schedules say ------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Conversion/ScheduleModel.h"
 #include "attn/Pipelines/Pipelines.h"
 

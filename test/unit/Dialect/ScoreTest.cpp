@@ -1,4 +1,5 @@
 //===- ScoreTest.cpp - Approximate functions are declared -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Score.h"
 #include "attn/Dialect/Attn/IR/Signature.h"
 

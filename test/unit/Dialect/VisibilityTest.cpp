@@ -1,4 +1,5 @@
 //===- VisibilityTest.cpp - Simplification against the definition ---------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Dialect/Attn/IR/Source.h"
 

@@ -1,5 +1,5 @@
 //===- ReferenceTest.cpp - The yardstick against hand-computed cases ------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Queries and keys have one feature that is not zero, so that a score is a
 // product of two numbers, and a value is its token's number in every feature.
 // What must come out then fits on a line.

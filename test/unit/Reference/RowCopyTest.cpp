@@ -1,4 +1,5 @@
 //===- RowCopyTest.cpp - Operations on a cache, by hand -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Reference/Reference.h"
 
 #include "attn/Dialect/Attn/IR/Attn.h"

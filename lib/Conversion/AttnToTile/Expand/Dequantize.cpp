@@ -1,5 +1,5 @@
 //===- Dequantize.cpp - Keys and values that are stored as codes ----------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A tile of codes comes into shared memory as it is. On the way to a dot it is
 // loaded into registers and widened to 16 bits, which is exact; what is missing
 // then is metadata. Of keys it stays outside of the dot, where there is one number

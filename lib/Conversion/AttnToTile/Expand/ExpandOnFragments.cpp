@@ -1,4 +1,5 @@
 //===- ExpandOnFragments.cpp - Online operations on sixteen rows ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Expansion.h"
 #include "OnlineModels.h"
 

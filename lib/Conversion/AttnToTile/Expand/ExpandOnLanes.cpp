@@ -1,4 +1,5 @@
 //===- ExpandOnLanes.cpp - Online operations on one row -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "AttnToTile/Kernel/PlanAccess.h"
 #include "Log2.h"
 #include "OnlineModels.h"

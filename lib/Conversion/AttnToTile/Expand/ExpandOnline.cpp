@@ -1,5 +1,5 @@
 //===- ExpandOnline.cpp - Online operations become tile operations --------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every online operation gives way to what it says of itself, in place. Loops that
 // carry states carry what stands for them. When nothing is left that needs them,
 // the arguments of the function that the kernel came from go.

@@ -1,5 +1,5 @@
 //===- Expansion.h - What expanding online operations needs ----*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The two forms in which a warp holds a state (see OnlineOpInterface.td), and what
 // the operations of a kernel have become so far.
 //

@@ -1,4 +1,5 @@
 //===- FragmentExpansion.cpp - Rows, units and results of fragments --------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Expansion.h"
 #include "Log2.h"
 #include "ScoreBound.h"

@@ -1,4 +1,5 @@
 //===- Log2.h - Exponentials by powers of two ------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_LOG2_H
 #define ATTN_CONVERSION_ATTNTOTILE_EXPAND_LOG2_H
 

@@ -1,4 +1,5 @@
 //===- Masks.cpp - Which scores of a tile count ----------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Expansion.h"
 
 using namespace mlir;

@@ -1,4 +1,5 @@
 //===- OnlineModels.h - Online operations on lanes -------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_ONLINEMODELS_H
 #define ATTN_CONVERSION_ATTNTOTILE_EXPAND_ONLINEMODELS_H
 

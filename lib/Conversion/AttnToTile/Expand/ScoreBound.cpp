@@ -1,4 +1,5 @@
 //===- ScoreBound.cpp - How large a score can get -------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ScoreBound.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -1,4 +1,5 @@
 //===- ScoreBound.h - How large a score can get -----------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_SCOREBOUND_H
 #define ATTN_CONVERSION_ATTNTOTILE_EXPAND_SCOREBOUND_H
 

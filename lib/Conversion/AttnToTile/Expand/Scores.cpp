@@ -1,5 +1,5 @@
 //===- Scores.cpp - Score regions in a kernel -----------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A score region is a function of one score. Here it becomes code for a whole
 // tile of them. Beside the dots a Hopper multiprocessor has time for some ten
 // instructions per score, and the softmax takes five; so three things are done

@@ -1,4 +1,5 @@
 //===- Softmax.cpp - States of sixteen rows, and what a tile adds to them --===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Expansion.h"
 #include "Log2.h"
 

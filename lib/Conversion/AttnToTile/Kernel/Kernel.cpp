@@ -1,4 +1,5 @@
 //===- Kernel.cpp - What the kernel writers share -------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Kernel.h"
 
 using namespace mlir;

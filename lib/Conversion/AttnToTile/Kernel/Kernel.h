@@ -1,4 +1,5 @@
 //===- Kernel.h - What the kernel writers share -----------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_KERNEL_H
 #define ATTN_CONVERSION_ATTNTOTILE_KERNEL_KERNEL_H
 

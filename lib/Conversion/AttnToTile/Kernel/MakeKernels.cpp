@@ -1,4 +1,5 @@
 //===- MakeKernels.cpp - The kernels of a function ------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Kernel.h"
 
 #include "attn/Conversion/Passes.h"

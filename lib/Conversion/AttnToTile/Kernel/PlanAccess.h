@@ -1,5 +1,5 @@
 //===- PlanAccess.h - How kernels read a plan -------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Arrays, records and their fields go by the names of attn_rt/PlanRecords.def. A
 // record that has been read is a struct of values.
 //

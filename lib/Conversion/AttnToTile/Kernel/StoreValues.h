@@ -1,5 +1,5 @@
 //===- StoreValues.h - Addresses of tokens in a kernel ----------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The algebra over which kernels evaluate where a token lies (attn_rt/Store.h):
 // numbers are values, and what is computed is emitted.
 //

@@ -1,4 +1,5 @@
 //===- TaskView.cpp - What a kernel is, and which rows it works on ---------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "TaskView.h"
 
 #include "attn/Dialect/Attn/IR/Stores.h"

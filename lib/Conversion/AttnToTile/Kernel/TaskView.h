@@ -1,5 +1,5 @@
 //===- TaskView.h - The rows of a task ----------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A pass that goes on with a kernel reads in it which rows it works on, and on how
 // many of them at a time.
 //

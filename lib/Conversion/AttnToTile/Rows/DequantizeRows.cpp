@@ -1,5 +1,5 @@
 //===- DequantizeRows.cpp - Numbers of the codes that are read ------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Codes become numbers where they are; each lane gets the metadata of its group
 // from the lane that has read it.
 //

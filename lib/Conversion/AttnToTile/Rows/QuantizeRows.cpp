@@ -1,5 +1,5 @@
 //===- QuantizeRows.cpp - Codes of the rows that are written --------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A lane holds eight neighbouring numbers of a row, and as many neighbouring lanes
 // as it takes hold a group. They meet by exchanges for its smallest and its largest
 // number, and each finds the metadata. Codes stay where the numbers were; one lane

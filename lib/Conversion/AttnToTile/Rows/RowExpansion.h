@@ -1,5 +1,5 @@
 //===- RowExpansion.h - What expanding pieces of rows needs -----*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the lanes of a warp hold of a turn's pieces so far, and where it lies.
 //
 //===----------------------------------------------------------------------===//

@@ -1,4 +1,5 @@
 //===- RowMemory.cpp - Where rows of keys and values lie ------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "RowMemory.h"
 
 #include "attn/Dialect/Attn/IR/Stores.h"

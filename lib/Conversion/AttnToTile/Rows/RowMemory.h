@@ -1,5 +1,5 @@
 //===- RowMemory.h - Where rows of keys and values lie ----------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Of rows in their order the tensor says it, of slots their store.
 //
 //===----------------------------------------------------------------------===//

@@ -1,4 +1,5 @@
 //===- RowNumbers.cpp - Arithmetic on the numbers of a lane ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "RowNumbers.h"
 
 #include <bit>

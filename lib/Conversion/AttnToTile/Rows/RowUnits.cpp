@@ -1,4 +1,5 @@
 //===- RowUnits.cpp - What a lane reads and writes of a piece -------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "AttnToTile/Kernel/StoreValues.h"
 #include "RowExpansion.h"
 

@@ -1,5 +1,5 @@
 //===- WalkRows.cpp - A loop over rows around an operation on a cache -----===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A warp copies the keys and values of eight rows at a time, of each at most 512
 // bytes: a *piece*. Eight, because the slots of eight rows are one 32-byte sector
 // of their list; both keys and values, because they share it; 512 bytes, because

@@ -1,5 +1,5 @@
 //===- StageFills.cpp - Rings that other warps fill -----------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Where some warps only copy, every copy is a fill of a ring, and how far it runs
 // ahead is decided later (--tile-specialize-warps). Fills fetch whole boxes where the
 // schedule says so, each by a warp of its own, so that none waits for a tile of

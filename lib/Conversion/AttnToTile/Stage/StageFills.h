@@ -1,4 +1,5 @@
 //===- StageFills.h - Rings that other warps fill --------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_ATTNTOTILE_STAGE_STAGEFILLS_H
 #define ATTN_CONVERSION_ATTNTOTILE_STAGE_STAGEFILLS_H
 

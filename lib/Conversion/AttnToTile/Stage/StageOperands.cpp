@@ -1,5 +1,5 @@
 //===- StageOperands.cpp - Copies of rows and tokens on the chip ----------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Dots read shared memory, or registers. Where an online operation takes rows or
 // tokens, this pass puts copies of them on the chip in front of it:
 //

@@ -1,5 +1,5 @@
 //===- TileCopies.cpp - What reaches shared memory, and results leave it ===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Two ways in for queries, keys and values. A *gather* computes an address for every 16 bytes, in many
 // threads: it takes every store. A *fetch* tells the hardware's copy engine which box of a tensor is wanted,
 // in one thread: it needs the lines of a box to lie in consecutive slots, which is so in dense and packed

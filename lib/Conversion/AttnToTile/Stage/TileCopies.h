@@ -1,4 +1,5 @@
 //===- TileCopies.h - Copies of a kernel's tiles ------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_ATTNTOTILE_STAGE_TILECOPIES_H
 #define ATTN_CONVERSION_ATTNTOTILE_STAGE_TILECOPIES_H
 

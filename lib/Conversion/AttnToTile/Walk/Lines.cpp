@@ -1,4 +1,5 @@
 //===- Lines.cpp - Updates one after the other ----------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Lines.h"
 
 using namespace mlir;

@@ -1,4 +1,5 @@
 //===- Lines.h - Updates one after the other --------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_ATTNTOTILE_WALK_LINES_H
 #define ATTN_CONVERSION_ATTNTOTILE_WALK_LINES_H
 

@@ -1,4 +1,5 @@
 //===- WalkParts.cpp - Loops over what attend kernels have stored ---------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "WalkParts.h"
 #include "AttnToTile/Kernel/PlanAccess.h"
 

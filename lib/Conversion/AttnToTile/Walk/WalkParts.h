@@ -1,5 +1,5 @@
 //===- WalkParts.h - Loops over what attend kernels have stored -*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Flash-Decoding's second kernel. A warp takes one (row, head) at a time from a
 // CSR list of the plan and merges its states in the list's order.
 //

@@ -1,5 +1,5 @@
 //===- WalkPlan.cpp - Loops over the plan around online operations --------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The plan cuts the work of a launch into *tasks*, rows that share a state, and
 // what their rows see into *segments*, ranges of tokens of one instance. A kernel
 // walks it:

@@ -1,4 +1,5 @@
 //===- WalkTasks.cpp - Loops over tasks, segments and tiles ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "WalkTasks.h"
 
 #include "Lines.h"

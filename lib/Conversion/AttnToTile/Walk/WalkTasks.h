@@ -1,4 +1,5 @@
 //===- WalkTasks.h - Loops over tasks, segments and tiles -------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_ATTNTOTILE_WALK_WALKTASKS_H
 #define ATTN_CONVERSION_ATTNTOTILE_WALK_WALKTASKS_H
 

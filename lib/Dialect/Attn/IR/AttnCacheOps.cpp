@@ -1,4 +1,5 @@
 //===- AttnCacheOps.cpp - Rows into, within and out of a cache ------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 #include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Stores.h"

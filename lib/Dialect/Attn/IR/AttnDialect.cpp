@@ -1,4 +1,5 @@
 //===- AttnDialect.cpp - Registration of the attn dialect -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Attn.h"
 
 #include "mlir/IR/Builders.h"

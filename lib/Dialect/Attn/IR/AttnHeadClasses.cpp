@@ -1,4 +1,5 @@
 //===- AttnHeadClasses.cpp - Heads that see less --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Attn.h"
 
 #include "mlir/IR/DialectImplementation.h"

@@ -1,4 +1,5 @@
 //===- AttnKernelOps.cpp - Online operations in a kernel ------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Attn.h"
 
 using namespace mlir;

@@ -1,4 +1,5 @@
 //===- AttnOnlineOps.cpp - The online level -------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 
 #include "mlir/IR/PatternMatch.h"

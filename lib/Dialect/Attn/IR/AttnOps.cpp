@@ -1,4 +1,5 @@
 //===- AttnOps.cpp - The problem level ------------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 
 #include "mlir/IR/Builders.h"

@@ -1,4 +1,5 @@
 //===- AttnTypes.cpp - KV operands and softmax states ---------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 
 #include "attn/Dialect/Attn/IR/Stores.h"

@@ -1,5 +1,5 @@
 //===- CacheSignature.cpp - The tensors of a cache function ---------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Such a function holds one operation and nothing beside it: what it does to
 // memory is all that it does.
 //

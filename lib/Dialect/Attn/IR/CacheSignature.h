@@ -1,4 +1,5 @@
 //===- CacheSignature.h - The tensors of a cache function -------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_LIB_DIALECT_ATTN_IR_CACHESIGNATURE_H
 #define ATTN_LIB_DIALECT_ATTN_IR_CACHESIGNATURE_H
 

@@ -1,4 +1,5 @@
 //===- Score.cpp - What a score region may hold ---------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Score.h"
 #include "Verify.h"
 

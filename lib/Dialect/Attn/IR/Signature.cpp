@@ -1,4 +1,5 @@
 //===- Signature.cpp - The tensors of a function --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "CacheSignature.h"
 
 #include "attn/Dialect/Attn/IR/RowCopy.h"

@@ -1,4 +1,5 @@
 //===- Source.cpp - Text as people write it -------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Source.h"
 
 #include "llvm/ADT/STLExtras.h"

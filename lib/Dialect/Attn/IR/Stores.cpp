@@ -1,4 +1,5 @@
 //===- Stores.cpp - The store of a KV type --------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;

@@ -1,4 +1,5 @@
 //===- Verify.cpp - What the verifiers share ------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 
 #include "attn/Dialect/Attn/IR/Stores.h"

@@ -1,5 +1,5 @@
 //===- Verify.h - What the verifiers share ----------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Messages read "expected X, got Y", and end with the nearest legal value
 // where there is one.
 //

@@ -1,4 +1,5 @@
 //===- CheckSignature.cpp - Names that files and kernels need -------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"

@@ -1,4 +1,5 @@
 //===- Normalize.cpp - Explicit defaults, simple visibility ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 
 namespace mlir::attn {

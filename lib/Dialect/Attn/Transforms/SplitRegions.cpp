@@ -1,4 +1,5 @@
 //===- SplitRegions.cpp - Attention as merges of partial softmax ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 
 #include "mlir/IR/IRMapping.h"

@@ -1,4 +1,5 @@
 //===- Extent.h - Extents of tiles and fragments ----------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_EXTENT_H
 #define ATTN_DIALECT_TILE_IR_EXTENT_H
 

@@ -1,4 +1,5 @@
 //===- FragmentType.cpp - The type of fragments ---------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Extent.h"
 
 #include "mlir/IR/DialectImplementation.h"

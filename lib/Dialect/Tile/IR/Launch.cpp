@@ -1,4 +1,5 @@
 //===- Launch.cpp - How a kernel says that it is launched -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/Launch.h"
 
 #include "mlir/IR/Builders.h"

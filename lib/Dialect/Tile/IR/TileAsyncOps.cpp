@@ -1,4 +1,5 @@
 //===- TileAsyncOps.cpp - Verifiers of bulk copies and asynchronous dots --===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Support/Elements.h"
 

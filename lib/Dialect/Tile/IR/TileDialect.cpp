@@ -1,4 +1,5 @@
 //===- TileDialect.cpp - Registration of the tile dialect -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Support/Elements.h"
 

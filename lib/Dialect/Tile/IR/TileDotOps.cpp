@@ -1,4 +1,5 @@
 //===- TileDotOps.cpp - Verifiers of dots and their operands --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 
 #include "attn/Support/Elements.h"

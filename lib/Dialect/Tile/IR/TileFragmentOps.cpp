@@ -1,4 +1,5 @@
 //===- TileFragmentOps.cpp - Verifiers of operations on elements ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 
 #include "attn/Support/Elements.h"

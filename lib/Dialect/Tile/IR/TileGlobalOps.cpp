@@ -1,4 +1,5 @@
 //===- TileGlobalOps.cpp - Verifiers of accesses to global memory ---------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 
 #include "attn/Support/Elements.h"

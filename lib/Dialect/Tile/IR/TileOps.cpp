@@ -1,4 +1,5 @@
 //===- TileOps.cpp - Operations of the tile dialect -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 
 #include "mlir/IR/Builders.h"

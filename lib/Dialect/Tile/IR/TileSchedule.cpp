@@ -1,4 +1,5 @@
 //===- TileSchedule.cpp - Schedules: syntax, and what any chip asks of them ===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/Tile.h"
 
 #include "mlir/IR/DialectImplementation.h"

@@ -1,4 +1,5 @@
 //===- TileSharedOps.cpp - Verifiers of copies to shared memory -----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Verify.h"
 
 using namespace mlir;

@@ -1,4 +1,5 @@
 //===- Verify.h - What verifiers of operations share ------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_VERIFY_H
 #define ATTN_DIALECT_TILE_IR_VERIFY_H
 

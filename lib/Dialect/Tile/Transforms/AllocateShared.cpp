@@ -1,4 +1,5 @@
 //===- AllocateShared.cpp - Offsets in the block's shared memory ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/SharedMemory.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 

@@ -1,5 +1,5 @@
 //===- BiasCodes.cpp - Integer codes stay too large by what is known ------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // An integer code becomes a float as the mantissa of a power of two, and exact by a
 // subtraction. With k codes, b their biases and x a left operand,
 //

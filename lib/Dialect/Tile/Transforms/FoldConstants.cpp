@@ -1,4 +1,5 @@
 //===- FoldConstants.cpp - Each constant once, and nothing that is not used ===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 

@@ -1,5 +1,5 @@
 //===- HoistUniform.cpp - What is the same for all elements, once ---------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Regions of tile operations say what is done to one element or one line. What in
 // them depends on neither moves in front of the operation, where others share it.
 //

@@ -1,4 +1,5 @@
 //===- LateDot.cpp - A dot that may start an iteration later --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LateDot.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

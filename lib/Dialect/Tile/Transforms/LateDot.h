@@ -1,4 +1,5 @@
 //===- LateDot.h - A dot that may start an iteration later ------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_TRANSFORMS_LATEDOT_H
 #define ATTN_DIALECT_TILE_TRANSFORMS_LATEDOT_H
 

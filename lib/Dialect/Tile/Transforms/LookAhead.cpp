@@ -1,5 +1,5 @@
 //===- LookAhead.cpp - Loops carry what they look up for the next tile ----===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   for i = a to b:              x = a < b ? f(a) : 0
 //     x = ahead f(i)             for i = a to b carrying x:
 //     use x               =>       next = f(i + step)

@@ -1,5 +1,5 @@
 //===- OverlapDots.cpp - A loop's second dot runs beside the next first ---===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A warpgroup's loop that starts one dot, computes on its result, and adds a
 // second dot of what it computed to what it carries, keeps the tensor cores
 // waiting while it computes and computes nothing while they work. Rotated by

@@ -1,5 +1,5 @@
 //===- PipelineCopies.cpp - Copies ahead of their use ---------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // With S stages the loop over n tiles becomes
 //
 //   for s in 0 .. S-2:  if s < n: gather tile s into stage s

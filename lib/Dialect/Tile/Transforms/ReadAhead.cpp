@@ -1,5 +1,5 @@
 //===- ReadAhead.cpp - Loops carry the next iteration's record ------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   for i = a to b:              r = record[a]
 //     r = record[i]              for i = a to b carrying r:
 //     use r               =>       use r

@@ -1,4 +1,5 @@
 //===- SkipFullMasks.cpp - Full tiles carry no mask -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 

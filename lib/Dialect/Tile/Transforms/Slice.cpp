@@ -1,4 +1,5 @@
 //===- Slice.cpp - Copies of a part of a program --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Tile/Transforms/Slice.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"

@@ -1,5 +1,5 @@
 //===- UnrollLoops.cpp - Several iterations at once, reads first ----------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   for i = 0 to n carrying c:       for i = 0 to n - n % N, step N carrying c:
 //     a(i)                    =>       a(i), a(i+1), ..., a(i+N-1)
 //     x = read(i)                      x0 = read(i), ..., read(i+N-1)

@@ -1,5 +1,5 @@
 //===- UnswitchLoops.cpp - Decisions move out of loops over tiles ---------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   for each tile carrying c:          if d:
 //     t = take a tile                    for each tile carrying c: t = take a tile; c = f(c, t)
 //     c = if d: f(c, t) else: c   =>   else:

@@ -1,4 +1,5 @@
 //===- CacheInputs.cpp - Tensors for an operation on a cache --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "CacheInputs.h"
 
 #include "run/inputs/Normal.h"

@@ -1,4 +1,5 @@
 //===- CacheInputs.h - Tensors for an operation on a cache ------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_CACHE_CACHEINPUTS_H
 #define ATTN_TOOLS_RUN_CACHE_CACHEINPUTS_H
 

@@ -1,4 +1,5 @@
 //===- CacheReport.cpp - What attn-run says about copied rows -------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "CacheReport.h"
 
 #include "run/report/HostCounters.h"

@@ -1,4 +1,5 @@
 //===- CacheReport.h - What attn-run says about copied rows -----*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_CACHE_CACHEREPORT_H
 #define ATTN_TOOLS_RUN_CACHE_CACHEREPORT_H
 

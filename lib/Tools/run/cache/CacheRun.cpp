@@ -1,4 +1,5 @@
 //===- CacheRun.cpp - attn-run of an operation on a cache -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "CacheRun.h"
 
 #include "CacheInputs.h"

@@ -1,4 +1,5 @@
 //===- CacheRun.h - attn-run of an operation on a cache ---------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_CACHE_CACHERUN_H
 #define ATTN_TOOLS_RUN_CACHE_CACHERUN_H
 

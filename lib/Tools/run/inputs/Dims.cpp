@@ -1,4 +1,5 @@
 //===- Dims.cpp - Sizes of generated tensors ------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Dims.h"
 
 #include "attn_rt/Csv.h"

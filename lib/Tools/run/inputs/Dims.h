@@ -1,4 +1,5 @@
 //===- Dims.h - Sizes of generated tensors ----------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_INPUTS_DIMS_H
 #define ATTN_TOOLS_RUN_INPUTS_DIMS_H
 

@@ -1,5 +1,5 @@
 //===- Forest.cpp - Tensors for a forest ----------------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A step of a workload, as tensors. Rows are numbered in the depth-first order
 // of their nodes, which makes the rows that see a node one range; positions
 // count the tokens of the path. The rows of a node are its last tokens:

@@ -1,4 +1,5 @@
 //===- Inputs.cpp - Tensors for a batch of sequences ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Inputs.h"
 
 #include "TensorMaker.h"

@@ -1,5 +1,5 @@
 //===- Inputs.h - Tensors for a problem -------------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What attn-run computes on when it is given no file. The data is made to find
 // mistakes, not to flatter: pages are scattered over the pool and shuffled,
 // the pool has pages nobody lists, and everything a kernel has no business

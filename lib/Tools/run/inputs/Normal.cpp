@@ -1,4 +1,5 @@
 //===- Normal.cpp - Tensors of standard normal numbers --------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Normal.h"
 #include "attn_rt/Threads.h"
 

@@ -1,4 +1,5 @@
 //===- Normal.h - Tensors of standard normal numbers ------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_INPUTS_NORMAL_H
 #define ATTN_TOOLS_RUN_INPUTS_NORMAL_H
 

@@ -1,4 +1,5 @@
 //===- PlaceTokens.cpp - Where the tokens of instances lie ----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "TensorMaker.h"
 
 #include "attn_rt/Random.h"

@@ -1,4 +1,5 @@
 //===- Problem.cpp - The function that attn-run runs ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Problem.h"
 
 #include "attn/Dialect/Attn/IR/Signature.h"

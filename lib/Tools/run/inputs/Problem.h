@@ -1,4 +1,5 @@
 //===- Problem.h - The function that attn-run runs --------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_INPUTS_PROBLEM_H
 #define ATTN_TOOLS_RUN_INPUTS_PROBLEM_H
 

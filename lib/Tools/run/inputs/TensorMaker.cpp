@@ -1,4 +1,5 @@
 //===- TensorMaker.cpp - Stores, tables and small tensors -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "TensorMaker.h"
 
 #include "Normal.h"

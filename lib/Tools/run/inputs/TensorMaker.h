@@ -1,4 +1,5 @@
 //===- TensorMaker.h - Stores, tables and small tensors ---------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_INPUTS_TENSORMAKER_H
 #define ATTN_TOOLS_RUN_INPUTS_TENSORMAKER_H
 

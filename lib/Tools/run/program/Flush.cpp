@@ -1,4 +1,5 @@
 //===- Flush.cpp - A GPU's L2 cache without the tensors -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Flush.h"
 
 using namespace attn;

@@ -1,4 +1,5 @@
 //===- Flush.h - A GPU's L2 cache without the tensors -----------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_PROGRAM_FLUSH_H
 #define ATTN_TOOLS_RUN_PROGRAM_FLUSH_H
 

@@ -1,4 +1,5 @@
 //===- Progress.cpp - One line for whoever waits --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Progress.h"
 
 #include <chrono>

@@ -1,4 +1,5 @@
 //===- Progress.h - One line for whoever waits ------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_PROGRAM_PROGRESS_H
 #define ATTN_TOOLS_RUN_PROGRAM_PROGRESS_H
 

@@ -1,4 +1,5 @@
 //===- Check.cpp - How far a result is from the reference -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Check.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 //===- Check.h - How far a result is from the reference ---------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_REPORT_CHECK_H
 #define ATTN_TOOLS_RUN_REPORT_CHECK_H
 

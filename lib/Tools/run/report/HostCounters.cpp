@@ -1,4 +1,5 @@
 //===- HostCounters.cpp - What the host device counted, told --------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "HostCounters.h"
 
 #include "llvm/Support/FormatVariadic.h"

@@ -1,4 +1,5 @@
 //===- HostCounters.h - What the host device counted, told ------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_REPORT_HOSTCOUNTERS_H
 #define ATTN_TOOLS_RUN_REPORT_HOSTCOUNTERS_H
 

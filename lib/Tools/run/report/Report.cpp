@@ -1,4 +1,5 @@
 //===- Report.cpp - What attn-run says about a run ------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Report.h"
 
 #include "HostCounters.h"

@@ -1,4 +1,5 @@
 //===- Report.h - What attn-run says about a run ----------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TOOLS_RUN_REPORT_REPORT_H
 #define ATTN_TOOLS_RUN_REPORT_REPORT_H
 

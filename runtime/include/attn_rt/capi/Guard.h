@@ -1,4 +1,5 @@
 //===- Guard.h - What stands at the border to C -----------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_CAPI_GUARD_H
 #define ATTN_RT_CAPI_GUARD_H
 

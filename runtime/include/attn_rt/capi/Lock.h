@@ -1,5 +1,5 @@
 //===- Lock.h - A mutex that survives fork ----------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A child process has a copy of every object and one thread of those that used them.
 // A mutex that another thread held stays locked in the child for ever, around an
 // object that is half changed. So in the child all mutexes are made new, and those

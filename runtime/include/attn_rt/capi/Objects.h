@@ -1,5 +1,5 @@
 //===- Objects.h - What is behind the handles of the C API ------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A handle holds a shared pointer, and what an object was made from is held by the
 // object: destruction is possible in any order. Locks are taken in the order plan,
 // cache, batch, device.

@@ -1,5 +1,5 @@
 //===- Abi.h - What native code of a kernel may call ------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The boundary between the two halves of the host device. A kernel gets a
 // pointer to its lane and the array of parameters. It reads special registers
 // straight from the lane, passes operands of warp-wide operations through its

@@ -1,5 +1,5 @@
 //===- CodeObject.h - Native code that can be kept --------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The compiler half of the host device makes a CodeObject of a module: a relocatable
 // ELF object, and beside it what the executor must know of each kernel. It can be
 // written into an artifact and loaded later by a process without a compiler:

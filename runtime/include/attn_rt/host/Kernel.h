@@ -1,5 +1,5 @@
 //===- Kernel.h - Native code of a kernel, for the host device --*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the compiler half of the host device hands to the runtime half, by way of a
 // CodeObject: an entry point and, for reports, what each instrumented operation was
 // in the machine-level text.

@@ -1,5 +1,5 @@
 //===- Launch.h - Running a kernel on the host device -----------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   MemoryMap memory;
 //   float *x = (float *)*memory.alloc(4 * n, "x");
 //   ... fill, memory.markWritten(x, 4 * n) ...

@@ -1,5 +1,5 @@
 //===- Memory.h - Global memory of the host device --------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Allocations with names, exact bounds and a map of the bytes that were ever
 // written. Not thread-safe against itself; a launch only reads the set of
 // allocations, so allocate and free between launches.

@@ -1,4 +1,5 @@
 //===- TensorMap.h - The 128 bytes behind a bulk copy -----------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_HOST_TENSORMAP_H
 #define ATTN_RT_HOST_TENSORMAP_H
 

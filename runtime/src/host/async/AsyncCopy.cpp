@@ -1,5 +1,5 @@
 //===- AsyncCopy.cpp - cp.async -------------------------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A copy may take effect at any moment from its issue until a wait of the same
 // thread covers its group. A kernel that is right gives the same bits whichever
 // moment is drawn; one that forgot a wait sees old bytes in Delayed mode.

@@ -1,4 +1,5 @@
 //===- AsyncCopy.h - Copies of a lane on their way --------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_SRC_HOST_ASYNC_ASYNCCOPY_H
 #define ATTN_RT_SRC_HOST_ASYNC_ASYNCCOPY_H
 

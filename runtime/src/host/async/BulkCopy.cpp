@@ -1,5 +1,5 @@
 //===- BulkCopy.cpp - cp.async.bulk.tensor to shared memory ---------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The bytes move at any moment between the issue and the one without which nobody
 // could go on, and so does the news of them, not necessarily at the same time.
 //

@@ -1,5 +1,5 @@
 //===- BulkCopy.h - What boxes do on their way ------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The boxes themselves, and what they promise, are in machine/BulkBox.h.
 //
 //===----------------------------------------------------------------------===//

@@ -1,5 +1,5 @@
 //===- BulkStore.cpp - cp.async.bulk.tensor to global memory --------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Two moments are free: when the box is read, between the issue and the wait that
 // says it was, and when the bytes can be seen, between that reading and the wait
 // without `.read`, or the block's end where there is none.

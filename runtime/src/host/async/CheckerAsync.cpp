@@ -1,4 +1,5 @@
 //===- CheckerAsync.cpp - mbarriers, landed copies, wgmma -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Mbarrier.h"
 #include "Wgmma.h"
 #include "host/detect/Checker.h"

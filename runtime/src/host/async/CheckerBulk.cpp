@@ -1,4 +1,5 @@
 //===- CheckerBulk.cpp - Bulk copies --------------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "BulkCopy.h"
 #include "Mbarrier.h"
 #include "host/detect/Checker.h"

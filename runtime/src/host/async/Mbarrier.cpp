@@ -1,4 +1,5 @@
 //===- Mbarrier.cpp - Barriers in shared memory ---------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Mbarrier.h"
 #include "AsyncCopy.h"
 #include "BulkCopy.h"

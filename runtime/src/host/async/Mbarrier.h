@@ -1,5 +1,5 @@
 //===- Mbarrier.h - Barriers in shared memory -------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The object lies in eight bytes of shared memory that nothing else may touch while
 // it lives; its state is kept here. Phases are counted, not only their parity, so a
 // wait that names the parity of a phase long gone is seen for what it is.

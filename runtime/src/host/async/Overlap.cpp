@@ -1,5 +1,5 @@
 //===- Overlap.cpp - Launches that begin before others have ended ---------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A launch may begin while those in front of it still run, and must execute
 // griddepcontrol.wait before it accesses what they write. Who has done so is
 // knowledge like any other: the grids in front are one agent of the block's clocks,

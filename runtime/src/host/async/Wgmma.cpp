@@ -1,5 +1,5 @@
 //===- Wgmma.cpp - Issues of a warpgroup ----------------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Accumulator word i of lane 4g + q of warp w is row 16w + g + 8 (i >> 1 & 1), column
 // 8 (i >> 2) + 2q + (i & 1); a left operand in registers is laid out as for mma.sync.
 //

@@ -1,5 +1,5 @@
 //===- Wgmma.h - The tensor cores of a warpgroup ----------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A warpgroup's wgmma form a queue of issues. Each of its four warps passes its part
 // of the registers in when it gets there; when all four have, the issue is complete
 // and its shared operands may be read, any time until a wait retires its group. An

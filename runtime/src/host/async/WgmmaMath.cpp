@@ -1,5 +1,5 @@
 //===- WgmmaMath.cpp - Descriptors, panels, products ----------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Operands are decoded once into f32 panels, the right one with its columns along
 // the vectors. Products of two 16-bit floats are exact in f32; the sum runs over k
 // in order, in f32, as in mma.sync.

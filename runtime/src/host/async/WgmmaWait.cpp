@@ -1,5 +1,5 @@
 //===- WgmmaWait.cpp - Waits of a warpgroup -------------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A wait may last. Where the seed asks for the latest moment, it lasts until nobody
 // else can go on: whoever was told too early that a slot is free has filled it again
 // by then, and the product shows it.

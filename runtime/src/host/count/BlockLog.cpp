@@ -1,4 +1,5 @@
 //===- BlockLog.cpp - What a block did to global memory -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "BlockLog.h"
 #include <algorithm>
 #include <cstring>

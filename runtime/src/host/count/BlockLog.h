@@ -1,5 +1,5 @@
 //===- BlockLog.h - What a block did to global memory -----------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Each block of a grid logs the byte ranges that it read, wrote and updated
 // atomically, in allocations the kernel may write at all (the others cannot race).
 // When the grid is done, detect/GridRaces.h compares the logs.

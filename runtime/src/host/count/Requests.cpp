@@ -1,4 +1,5 @@
 //===- Requests.cpp - Sectors and wavefronts ------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Requests.h"
 #include <algorithm>
 

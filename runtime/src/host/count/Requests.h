@@ -1,5 +1,5 @@
 //===- Requests.h - Lanes' accesses as requests of a warp -------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Lanes run one after another, a GPU issues their accesses together. A request is
 // what the lanes of a warp did when each executed one static operation for the
 // n-th time since the warp last met; it is priced when the warp meets again. A

@@ -1,4 +1,5 @@
 //===- AsyncShadow.cpp - What wgmma and bulk copies read and write --------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "SharedShadow.h"
 
 namespace attn::rt::host {

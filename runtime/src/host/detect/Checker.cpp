@@ -1,4 +1,5 @@
 //===- Checker.cpp - Detectors and counters of one block ------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Checker.h"
 #include "host/machine/Fiber.h"
 #include <cstring>

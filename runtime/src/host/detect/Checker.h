@@ -1,5 +1,5 @@
 //===- Checker.h - Detectors and counters of one block ----------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Sees every access and every synchronization of a block while it runs. Clocks.h
 // says what is ordered, SharedShadow.h who touched which shared bytes,
 // Requests.h what accesses cost, BlockLog.h what other blocks are told of them.

@@ -1,4 +1,5 @@
 //===- CheckerWords.cpp - Saying what was found ---------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Checker.h"
 
 namespace attn::rt::host {

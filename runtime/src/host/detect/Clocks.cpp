@@ -1,4 +1,5 @@
 //===- Clocks.cpp - What happened before what, in one block ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Clocks.h"
 
 namespace attn::rt::host {

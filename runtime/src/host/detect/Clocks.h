@@ -1,5 +1,5 @@
 //===- Clocks.h - What happened before what, in one block -------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A warp has a tick that grows whenever its lanes synchronise (bar.warp.sync, a
 // block barrier) or one of them releases something, so an access is stamped (warp,
 // lane, tick). Two accesses are ordered if

@@ -1,4 +1,5 @@
 //===- GlobalShadow.cpp - Races on global memory within a block -----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "GlobalShadow.h"
 
 namespace attn::rt::host {

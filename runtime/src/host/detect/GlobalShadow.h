@@ -1,5 +1,5 @@
 //===- GlobalShadow.h - Races on global memory within a block ---*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Kernels write little global memory, so writes are kept per byte in a hash of
 // 64-byte lines, and only lines that the block wrote are asked about on a read.
 // A write does not know of reads before the line's first write: between blocks

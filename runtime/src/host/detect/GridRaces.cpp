@@ -1,4 +1,5 @@
 //===- GridRaces.cpp - Races between blocks -------------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "GridRaces.h"
 #include "Checker.h"
 #include <algorithm>

@@ -1,4 +1,5 @@
 //===- Report.cpp - What a launch found, in words -------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Report.h"
 #include <algorithm>
 

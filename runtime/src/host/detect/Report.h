@@ -1,4 +1,5 @@
 //===- Report.h - What a launch found ---------------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_SRC_HOST_DETECT_REPORT_H
 #define ATTN_RT_SRC_HOST_DETECT_REPORT_H
 

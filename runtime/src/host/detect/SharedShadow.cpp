@@ -1,4 +1,5 @@
 //===- SharedShadow.cpp - Who touched which shared bytes ------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "SharedShadow.h"
 
 namespace attn::rt::host {

@@ -1,5 +1,5 @@
 //===- SharedShadow.h - Who touched which shared bytes ----------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Per 4-byte cell: the last writer, per warp its last read, and which bytes were
 // ever written. Narrower accesses split their cell into bytes, kept aside until a
 // whole-cell write makes it one again, so neighbours in a word never seem to race.

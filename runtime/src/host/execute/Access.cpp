@@ -1,4 +1,5 @@
 //===- Access.cpp - Instrumented loads, stores and atomics ----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "host/detect/Checker.h"
 #include "host/machine/Entry.h"
 

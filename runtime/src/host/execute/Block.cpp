@@ -1,4 +1,5 @@
 //===- Block.cpp - One block from launch to exit --------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Signals.h"
 #include "host/async/Mbarrier.h"
 #include "host/async/Wgmma.h"

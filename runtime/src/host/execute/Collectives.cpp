@@ -1,4 +1,5 @@
 //===- Collectives.cpp - Barriers, shuffles and votes ---------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "host/detect/Checker.h"
 #include "host/machine/Entry.h"
 #include <string>

@@ -1,5 +1,5 @@
 //===- Launch.cpp - Blocks on all cores, one result -----------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Blocks run in any order on any number of threads; what each found, counted and
 // wants added is kept per block and merged in block order, so nothing that a
 // launch returns depends on the order.

@@ -1,5 +1,5 @@
 //===- Matrix.cpp - ldmatrix, stmatrix, movmatrix and mma.sync ------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // With g = lane / 4 and q = lane % 4, element h of register r of lane is
 //   A: row g + 8 (r & 1), k = 2q + h + 8 (r >> 1)     B: k = 2q + h + 8r, column g
 //   C, D scalar i: row g + 8 (i >> 1), column 2q + (i & 1)

@@ -1,4 +1,5 @@
 //===- Registers.cpp - setmaxnreg, elect, the rest of Hopper's housekeeping ===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "host/async/BulkCopy.h"
 #include "host/async/Mbarrier.h"
 #include "host/async/Wgmma.h"

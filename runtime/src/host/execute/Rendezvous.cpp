@@ -1,5 +1,5 @@
 //===- Rendezvous.cpp - Where lanes, warps and blocks meet ----------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Nobody polls. A lane that has to wait gives its core away; the last one to
 // arrive runs the operation for all and makes the others ready. An exiting lane
 // counts as arrived everywhere, so it may complete what the others wait for.

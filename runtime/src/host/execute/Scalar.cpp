@@ -1,5 +1,5 @@
 //===- Scalar.cpp - Approximations and conversions ------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A GPU's .approx.ftz functions, computed exactly (rounded once) between the
 // flushes of subnormal input and output that .ftz means.
 //

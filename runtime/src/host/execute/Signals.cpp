@@ -1,4 +1,5 @@
 //===- Signals.cpp - Which kernel a signal came from ----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Signals.h"
 #include "host/machine/Fiber.h"
 #include "host/machine/Machine.h"

@@ -1,5 +1,5 @@
 //===- Signals.h - Which kernel a signal came from --------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Native code of a kernel runs unprotected: a wrong address faults as it does
 // anywhere else, and the process ends. Around launches, and only there, handlers of
 // the signals that a program's own instructions raise say on standard error whose

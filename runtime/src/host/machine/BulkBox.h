@@ -1,5 +1,5 @@
 //===- BulkBox.h - Boxes of tensors on their way ----------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // cp.async.bulk.tensor, in both directions.
 //
 // To shared memory: one lane asks for a box, the copy lands later and takes the

@@ -1,5 +1,5 @@
 //===- CodeObject.cpp - Native code as bytes ------------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Little endian, fields in order, lists behind their lengths: read once per load,
 // so nothing is indexed and nothing is aligned. One function names the fields of
 // each record, for both directions.

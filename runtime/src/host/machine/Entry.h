@@ -1,5 +1,5 @@
 //===- Entry.h - The functions native code calls ----------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One typed function per operation. `op` indexes HostKernel::ops.
 //
 //===----------------------------------------------------------------------===//

@@ -1,5 +1,5 @@
 //===- Fiber.h - Stacks and switches ----------------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Boost.Context's lowest level. Kernels own no C++ objects, so a fiber that will
 // never be resumed (deadlock) is simply forgotten.
 //

@@ -1,5 +1,5 @@
 //===- FiberNotes.h - What sanitizers are told of fibers --------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // AddressSanitizer and ThreadSanitizer follow the stack of a thread and have to be
 // told of every switch to another. Builds without them pay nothing for it.
 //

@@ -1,5 +1,5 @@
 //===- Half.h - 16-bit floats by integer arithmetic -------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Written on bits so that it means the same on every CPU and needs no compiler
 // builtin that a distribution's libgcc may lack. The loops vectorise.
 //

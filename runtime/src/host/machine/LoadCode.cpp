@@ -1,5 +1,5 @@
 //===- LoadCode.cpp - One ELF object into memory --------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // All that is needed of a linker for an object of one module, x86-64, position
 // independent. Sections that occupy memory are laid end to end, code first:
 //

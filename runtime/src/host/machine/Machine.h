@@ -1,5 +1,5 @@
 //===- Machine.h - Blocks, warps and lanes as fibers ------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A GPU in one process, to see what a GPU hides
 // =============================================
 // The kernel that PTX is emitted from is also compiled for this CPU, with a call
@@ -145,7 +145,7 @@ struct Block {
   uint8_t *shared = nullptr;
   uint8_t *stacks = nullptr;
   size_t stackCount = 0;
-  Fiber mainFiber; ///< of the thread in run()
+  Fiber mainFiber;            ///< of the thread in run()
   Checker *checker = nullptr; ///< null in fast mode
   std::vector<LocalFinding> findings;
   std::exception_ptr failure; ///< of what a lane called: run() throws it, and the block is good for nothing

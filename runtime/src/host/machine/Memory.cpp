@@ -1,4 +1,5 @@
 //===- Memory.cpp - Allocations of the host device ------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/host/Memory.h"
 #include <algorithm>
 #include <cstdlib>

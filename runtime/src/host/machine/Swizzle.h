@@ -1,4 +1,5 @@
 //===- Swizzle.h - Where a swizzled byte lies -------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_SRC_HOST_MACHINE_SWIZZLE_H
 #define ATTN_RT_SRC_HOST_MACHINE_SWIZZLE_H
 

@@ -1,3 +1,5 @@
+//===- TensorMap.cpp - The 128 bytes behind a bulk copy -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/host/TensorMap.h"
 #include <cstring>
 

@@ -1,4 +1,5 @@
 //===- Warp.h - Lanes and warps ---------------------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_RT_SRC_HOST_MACHINE_WARP_H
 #define ATTN_RT_SRC_HOST_MACHINE_WARP_H
 

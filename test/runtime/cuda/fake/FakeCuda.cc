@@ -1,5 +1,5 @@
 //===- FakeCuda.cc - A library that pretends to be a CUDA driver ------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Enough of the driver's ABI, on the memory of the process, to provoke every error
 // of the cuda device on a machine that has none. The environment says how it
 // misbehaves:

@@ -1,4 +1,5 @@
 //===- Attn.h - The attn dialect --------------------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_ATTN_IR_ATTN_H
 #define ATTN_DIALECT_ATTN_IR_ATTN_H
 

@@ -1,4 +1,5 @@
 //===- AttnCacheOps.td - Rows into, within and out of a cache -*- tablegen -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNCACHEOPS_TD
 #define ATTN_DIALECT_ATTN_IR_ATTNCACHEOPS_TD
 

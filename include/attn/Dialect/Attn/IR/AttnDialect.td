@@ -1,4 +1,5 @@
 //===- AttnDialect.td - The attn dialect -------------------*- tablegen -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNDIALECT_TD
 #define ATTN_DIALECT_ATTN_IR_ATTNDIALECT_TD
 

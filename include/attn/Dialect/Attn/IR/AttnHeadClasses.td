@@ -1,4 +1,5 @@
 //===- AttnHeadClasses.td - Heads that see less ------------*- tablegen -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNHEADCLASSES_TD
 #define ATTN_DIALECT_ATTN_IR_ATTNHEADCLASSES_TD
 

@@ -1,5 +1,5 @@
 //===- AttnKernelOps.td - Online operations in a kernel ----*- tablegen -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Parts of tensors
 // ================
 //

@@ -1,5 +1,5 @@
 //===- AttnOnlineOps.td - The online level -----------------*- tablegen -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Partial softmax is a monoid
 // ===========================
 //

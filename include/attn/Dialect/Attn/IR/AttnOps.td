@@ -1,5 +1,5 @@
 //===- AttnOps.td - The problem level ----------------------*- tablegen -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The root of the dialect's TableGen: attention at the problem level
 // here, operations on caches in AttnCacheOps.td, the online level in
 // AttnOnlineOps.td, and what stands in a kernel's loops in AttnKernelOps.td and,

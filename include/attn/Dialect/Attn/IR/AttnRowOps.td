@@ -1,5 +1,5 @@
 //===- AttnRowOps.td - Rows of keys and values in a kernel -*- tablegen -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A kernel of an operation on a cache walks the layers, the rows of its lists eight
 // at a time, and the *pieces* of a row. A turn of a warp is a piece of eight rows:
 //

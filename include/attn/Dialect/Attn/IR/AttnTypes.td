@@ -1,4 +1,5 @@
 //===- AttnTypes.td - KV operands and softmax states -------*- tablegen -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNTYPES_TD
 #define ATTN_DIALECT_ATTN_IR_ATTNTYPES_TD
 

@@ -1,5 +1,5 @@
 //===- AttnVisibility.td - Who may see a token -------------*- tablegen -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Visibility is interval algebra
 // ==============================
 //

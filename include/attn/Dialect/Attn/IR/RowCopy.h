@@ -1,5 +1,5 @@
 //===- RowCopy.h - What operations on a cache have in common ----*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Rows of keys and values are copied from places to places: slots of a cache that
 // a list names, or the rows of two tensors in their order. Where the two store
 // numbers differently, they are converted on the way.

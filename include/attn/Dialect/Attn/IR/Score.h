@@ -1,5 +1,5 @@
 //===- Score.h - What a score region may hold -------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A score region is straight-line code over scalars, evaluated once per visible
 // pair of a row and a token. Whoever lowers or interprets one handles exactly
 // the operations that `isLegalInScore` admits.

@@ -1,5 +1,5 @@
 //===- Signature.h - The tensors of a function ------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Which argument of a function plays which part, and under which name files,
 // Python and the manifest know it. Part follows from use and type, names come
 // from the attributes `attn.name` and `attn.dims`.

@@ -1,4 +1,5 @@
 //===- Source.h - Text as people write it -----------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_ATTN_IR_SOURCE_H
 #define ATTN_DIALECT_ATTN_IR_SOURCE_H
 

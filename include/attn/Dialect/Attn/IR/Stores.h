@@ -1,4 +1,5 @@
 //===- Stores.h - The store of a KV type ------------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_ATTN_IR_STORES_H
 #define ATTN_DIALECT_ATTN_IR_STORES_H
 

@@ -1,4 +1,5 @@
 //===- Passes.td - Passes over the attn dialect ------------*- tablegen -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_ATTN_TRANSFORMS_PASSES_TD
 #define ATTN_DIALECT_ATTN_TRANSFORMS_PASSES_TD
 

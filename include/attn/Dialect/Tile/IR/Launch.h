@@ -1,5 +1,5 @@
 //===- Launch.h - How a kernel says that it is launched ---------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A kernel of the tile level carries `tile.launch`, a dictionary of
 //
 //   role            what it does: one of the runtime's roles

@@ -1,4 +1,5 @@
 //===- SharedMemory.h - Where a kernel's memory lies in a block -*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_SHAREDMEMORY_H
 #define ATTN_DIALECT_TILE_IR_SHAREDMEMORY_H
 

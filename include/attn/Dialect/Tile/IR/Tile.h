@@ -1,4 +1,5 @@
 //===- Tile.h - The tile dialect --------------------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_TILE_H
 #define ATTN_DIALECT_TILE_IR_TILE_H
 

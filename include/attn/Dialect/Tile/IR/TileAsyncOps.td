@@ -1,5 +1,5 @@
 //===- TileAsyncOps.td - Warp roles and asynchronous tensor cores ---------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What Hopper's schedule needs beyond copies and dots: warps that only copy and
 // warps that only compute, barriers in shared memory between them, and dots
 // that run while the warp does something else.

@@ -1,3 +1,5 @@
+//===- TileDialect.td - The tile dialect -------------------*- tablegen -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_TILEDIALECT_TD
 #define ATTN_DIALECT_TILE_IR_TILEDIALECT_TD
 

@@ -1,4 +1,5 @@
 //===- TileDotOps.td - Dots, their operands and what becomes of results ---===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_TILEDOTOPS_TD
 #define ATTN_DIALECT_TILE_IR_TILEDOTOPS_TD
 

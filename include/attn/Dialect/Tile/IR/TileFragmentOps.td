@@ -1,4 +1,5 @@
 //===- TileFragmentOps.td - Elements of fragments -------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_TILEFRAGMENTOPS_TD
 #define ATTN_DIALECT_TILE_IR_TILEFRAGMENTOPS_TD
 

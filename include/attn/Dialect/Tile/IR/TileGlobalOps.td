@@ -1,4 +1,5 @@
 //===- TileGlobalOps.td - Threads, launches and global memory ----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_TILEGLOBALOPS_TD
 #define ATTN_DIALECT_TILE_IR_TILEGLOBALOPS_TD
 

@@ -1,4 +1,5 @@
 //===- TileOps.td - The operations of the tile dialect, by subject --------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_TILEOPS_TD
 #define ATTN_DIALECT_TILE_IR_TILEOPS_TD
 

@@ -1,3 +1,5 @@
+//===- TileSchedule.td - How a kernel is cut ---------------*- tablegen -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_TILESCHEDULE_TD
 #define ATTN_DIALECT_TILE_IR_TILESCHEDULE_TD
 

@@ -1,4 +1,5 @@
 //===- TileSharedOps.td - Shared memory, and copies to it -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_TILESHAREDOPS_TD
 #define ATTN_DIALECT_TILE_IR_TILESHAREDOPS_TD
 

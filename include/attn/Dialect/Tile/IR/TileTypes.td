@@ -1,3 +1,5 @@
+//===- TileTypes.td - Tiles, rings and fragments -----------*- tablegen -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_IR_TILETYPES_TD
 #define ATTN_DIALECT_TILE_IR_TILETYPES_TD
 

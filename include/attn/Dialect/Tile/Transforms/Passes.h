@@ -1,4 +1,5 @@
 //===- Passes.h - Passes on the tile level ----------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_TRANSFORMS_PASSES_H
 #define ATTN_DIALECT_TILE_TRANSFORMS_PASSES_H
 

@@ -1,3 +1,5 @@
+//===- Passes.td - Passes on the tile level ----------------*- tablegen -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_TRANSFORMS_PASSES_TD
 #define ATTN_DIALECT_TILE_TRANSFORMS_PASSES_TD
 

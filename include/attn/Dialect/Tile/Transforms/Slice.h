@@ -1,5 +1,5 @@
 //===- Slice.h - Copies of a part of a program ------------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A slice of some operations of a block is those that are asked for, what they
 // are computed from, and the loops and branches around them, with only those
 // carried values and results that somebody in the slice needs. Who needs a value

@@ -1,4 +1,5 @@
 //===- ConvertLayouts.cpp - Conversions where two layouts meet ------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LayoutGraph.h"
 
 #include "attn/Support/Elements.h"

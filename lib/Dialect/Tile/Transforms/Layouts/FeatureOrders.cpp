@@ -1,5 +1,5 @@
 //===- FeatureOrders.cpp - Features in runs -------------------------------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Codes are read from shared memory in runs of neighbours (see !tile.fragment), and
 // so features are in another order than they come. Where they are contracted, the
 // left operand must have that order, too: its loads are repeated for it. Where they

@@ -1,4 +1,5 @@
 //===- FeatureOrders.h - Features in runs -----------------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_TRANSFORMS_LAYOUTS_FEATUREORDERS_H
 #define ATTN_DIALECT_TILE_TRANSFORMS_LAYOUTS_FEATUREORDERS_H
 

@@ -1,5 +1,5 @@
 //===- InferLayouts.cpp - Layouts of fragments, swizzles of tiles ---------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Which layout a fragment has follows from who makes and who reads it
 // (LayoutGraph.h). In which order fragments have their features, where it is not as
 // they come, is decided then (FeatureOrders.h).

@@ -1,4 +1,5 @@
 //===- LayoutGraph.cpp - What operations say of layouts -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LayoutGraph.h"
 
 #include "llvm/ADT/TypeSwitch.h"

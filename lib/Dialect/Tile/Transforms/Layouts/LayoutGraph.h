@@ -1,5 +1,5 @@
 //===- LayoutGraph.h - Fragments and their layouts --------------*- C++ -*-===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Values are the nodes of a graph. Operations say three things of them:
 //
 //   define  the value has this layout                  (a dot's result, a reduction)

@@ -1,4 +1,5 @@
 //===- SolveLayouts.cpp - A layout for every value ------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LayoutGraph.h"
 
 using namespace mlir;

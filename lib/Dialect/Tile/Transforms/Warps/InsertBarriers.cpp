@@ -1,5 +1,5 @@
 //===- InsertBarriers.cpp - Warps that fill rings and warps that use them -===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Each ring that some warps fill and others take gets two barriers per stage:
 // `full` completes a phase when a tile's copies have landed, `empty` when every
 // warp that takes tiles has read it. Both sides count tiles, t: its stage is

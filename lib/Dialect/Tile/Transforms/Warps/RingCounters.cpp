@@ -1,4 +1,5 @@
 //===- RingCounters.cpp - Which of a ring's tiles it is -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "RingCounters.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -1,4 +1,5 @@
 //===- RingCounters.h - Which of a ring's tiles it is -----------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_TRANSFORMS_WARPS_RINGCOUNTERS_H
 #define ATTN_DIALECT_TILE_TRANSFORMS_WARPS_RINGCOUNTERS_H
 

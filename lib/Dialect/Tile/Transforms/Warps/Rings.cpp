@@ -1,4 +1,5 @@
 //===- Rings.cpp - Fills, takes and uses of rings' tiles ------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Rings.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"

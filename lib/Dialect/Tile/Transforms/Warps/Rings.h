@@ -1,4 +1,5 @@
 //===- Rings.h - Fills, takes and uses of rings' tiles ----------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_DIALECT_TILE_TRANSFORMS_WARPS_RINGS_H
 #define ATTN_DIALECT_TILE_TRANSFORMS_WARPS_RINGS_H
 

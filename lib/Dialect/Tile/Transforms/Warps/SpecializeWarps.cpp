@@ -1,5 +1,5 @@
 //===- SpecializeWarps.cpp - Warps that fill, and warps that use ----------===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   what stands in front               what stands in front
 //   loop:                              if this warp is a producer:
 //     a = where tile t lies              if it is warp 0:

@@ -1,5 +1,5 @@
 //===- TakeTurns.cpp - Warpgroups start their dots one after the other ----===//
-//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Warpgroups that compute the same loop on different rows need the tensor cores
 // at the same time, and leave them idle at the same time. Where the schedule
 // says turns, they take them (ping-pong, FlashAttention-3): a warpgroup starts

@@ -17,6 +17,9 @@ separate_arguments(_attn_llvm_definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
 add_library(attn_llvm_flags INTERFACE)
 target_include_directories(attn_llvm_flags SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 target_compile_options(attn_llvm_flags INTERFACE ${_attn_llvm_definitions} -fno-exceptions)
+if(ATTN_SANITIZE) # builds of no type, with assertions; LLVM's headers are to be those that LLVM was built with
+  target_compile_definitions(attn_llvm_flags INTERFACE NDEBUG)
+endif()
 
 if(ATTN_STATIC)
   set(LLVM_LINK_LLVM_DYLIB OFF)

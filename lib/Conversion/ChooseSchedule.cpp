@@ -222,13 +222,17 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       for (int64_t keys : prefilling::mmaTileKeys) {
         if (keys == mmaKeys && !shape.converted())
           continue;
-        ScheduleAttr schedule =
-            mma(model, rows, keys, rows / mmaRows, prefilling::stages, /*blocks=*/1, /*splitKeys=*/false);
         // Codes with many groups may leave no tile the room it should have; the least one is then taken.
         bool least = rows == prefilling::mmaTileRows[1] && keys == mmaKeys;
-        if ((least || model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule)) &&
-            model.fitsBlock(schedule))
-          return schedule;
+        for (int64_t stages = prefilling::stages; stages > 0; --stages) {
+          if (stages == 1 && (keys != mmaKeys || !model.convertsByArithmetic()))
+            continue;
+          ScheduleAttr schedule =
+              mma(model, rows, keys, rows / mmaRows, stages, /*blocks=*/1, /*splitKeys=*/false);
+          if ((least || model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule)) &&
+              model.fitsBlock(schedule))
+            return schedule;
+        }
       }
     }
     return {};

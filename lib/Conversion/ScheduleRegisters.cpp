@@ -40,6 +40,9 @@ constexpr int64_t mma = 164, mmaOfManyMasks = 156;
 /// Codes on their way to a dot take some, and so does the arithmetic that converts them where no instruction
 /// does.
 constexpr int64_t ofCodes = 16;
+/// Where no instruction makes f16 of e4m3 keys and queries are loaded for every tile, both are in registers
+/// at once: too many beside addresses of the next tile.
+constexpr int64_t ofArithmetic = 44;
 /// What each group but the first adds: a scale and a zero of keys, and of values, and a sum of queries.
 constexpr int64_t ofGroup = 4;
 /// Of 160 with three consumers: scores that are plain, that are computed or masked, and by several masks.
@@ -55,11 +58,18 @@ constexpr int64_t ofManyMasks = 24, ofMasksAndGather = 12;
 constexpr int64_t narrowValues = 208;
 } // namespace room
 
+bool ScheduleModel::convertsByArithmetic() const {
+  return !chip.convertsE4M3 && !keepsQueries() && llvm::any_of(shape.regions, [](KVType region) {
+    return isa<Float8E4M3FNType>(codesOf(region.getKey()));
+  });
+}
+
 int64_t ScheduleModel::fragmentRoom(ScheduleAttr schedule) const {
   bool severalMasks = shape.masks > 1, manyMasks = shape.masks > 3;
   if (schedule.getKind() == ScheduleKind::Mma)
     return (manyMasks ? room::mmaOfManyMasks : room::mma) -
-           (shape.converted() ? room::ofCodes + room::ofGroup * (shape.groups - 1) : 0);
+           (shape.converted() ? room::ofCodes + room::ofGroup * (shape.groups - 1) : 0) -
+           (convertsByArithmetic() && schedule.getStages() > 1 ? room::ofArithmetic : 0);
   bool simple = shape.plain && !severalMasks;
   if (schedule.getConsumers() > 2)
     return simple ? room::threePlain : severalMasks ? room::threeOfMasks : room::three;

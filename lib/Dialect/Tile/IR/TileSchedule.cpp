@@ -253,8 +253,8 @@ static LogicalResult verifyTiles(EmitError emitError, ScheduleKind kind, int64_t
   if (kind == ScheduleKind::Wgmma && keys > 256)
     return emitError() << "expected at most 256 keys, what one wgmma multiplies, got " << keys;
   // The lanes of a warp look up one line each.
-  if (int64_t copied = keys / warps; kind == ScheduleKind::Mma && (copied < 4 || copied > 32))
-    return emitError() << "expected 4 to 32 keys for each warp to copy, got " << copied << " (keys = " << keys
+  if (int64_t copied = keys / warps; kind == ScheduleKind::Mma && (copied < 2 || copied > 32))
+    return emitError() << "expected 2 to 32 keys for each warp to copy, got " << copied << " (keys = " << keys
                        << ", warps = " << warps << ")";
   return success();
 }

@@ -41,13 +41,13 @@ module attributes {a = #tile.schedule<mma, rows = 48, keys = 64, warps = 3, stag
 
 // -----
 
-// expected-error @+1 {{expected 4 to 32 keys for each warp to copy, got 64 (keys = 64, warps = 1)}}
+// expected-error @+1 {{expected 2 to 32 keys for each warp to copy, got 64 (keys = 64, warps = 1)}}
 module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 1, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>} {}
 
 // -----
 
-// expected-error @+1 {{expected 4 to 32 keys for each warp to copy, got 2 (keys = 16, warps = 8)}}
-module attributes {a = #tile.schedule<mma, rows = 128, keys = 16, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = true>} {}
+// expected-error @+1 {{expected 2 to 32 keys for each warp to copy, got 1 (keys = 16, warps = 16)}}
+module attributes {a = #tile.schedule<mma, rows = 256, keys = 16, warps = 16, stages = 2, blocks = 1, split_keys = false, query_in_registers = true>} {}
 
 // -----
 

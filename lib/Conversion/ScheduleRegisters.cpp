@@ -3,6 +3,7 @@
 #include "ScheduleLimits.h"
 
 #include "attn/Conversion/ScheduleModel.h"
+#include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;
 using namespace mlir::attn;

@@ -1,4 +1,5 @@
 //===- LhsRuns.cpp - Left operands whose features are wanted in runs ------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LhsRuns.h"
 
 using namespace mlir;

@@ -1,4 +1,5 @@
 //===- LhsRuns.h - Left operands whose features are wanted in runs -*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_TILETOMACHINE_LHSRUNS_H
 #define ATTN_CONVERSION_TILETOMACHINE_LHSRUNS_H
 

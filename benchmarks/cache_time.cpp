@@ -6,7 +6,7 @@
 // of 1,000 leaves or rows.
 //
 //===----------------------------------------------------------------------===//
-#include "attn_rt/CacheBatch.h"
+#include "attn_rt/cache/CacheBatch.h"
 
 #include <benchmark/benchmark.h>
 

@@ -7,8 +7,8 @@
 // whatever the size, and 10 us for a step that only appends.
 //
 //===----------------------------------------------------------------------===//
-#include "attn_rt/Forest.h"
-#include "attn_rt/Plan.h"
+#include "attn_rt/plan/Forest.h"
+#include "attn_rt/plan/Plan.h"
 
 #include <benchmark/benchmark.h>
 #include <cstdlib>

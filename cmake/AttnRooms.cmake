@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# A room is a folder of lib with a library of its own. Its headers are those in the folder of the same name below
-# include/attn, and, with HEADERS, its own folder's under that name. A source finds the headers of its room and of rooms
-# that its links reach, and no others: an include of another room does not compile. For the headers of all rooms begin
-# with attn/, include paths lead to links in the build tree, a folder for each room. Rooms link what has been declared
-# above them, so links form no cycle; test/lint/test_rooms.py compares them with what files include.
+# A room is a folder of lib, or of runtime/src, with a library of its own. A source finds the headers of its room and of
+# rooms that its links reach, and no others: an include of another room does not compile. For the headers of all rooms
+# begin with attn/ or attn_rt/, include paths lead to links in the build tree, a folder for each room. Rooms link what has
+# been declared above them, so links form no cycle; test/lint/test_rooms.py compares them with what files include.
 file(REMOVE_RECURSE ${CMAKE_BINARY_DIR}/rooms)
 
 # attn_show_headers(<target> <kind> <name> <folder>): those who link the target may include <name>/... from the folder.
@@ -20,8 +19,45 @@ function(attn_show_headers target kind name folder)
   endif()
 endfunction()
 
+# attn_link_rooms(<target> <prefix> <rooms and targets>...): a room's target has the prefix.
+function(attn_link_rooms target prefix)
+  foreach(_link ${ARGN})
+    string(MAKE_C_IDENTIFIER ${prefix}${_link} _linked)
+    if(NOT TARGET ${_linked})
+      set(_linked ${_link})
+    endif()
+    if(NOT TARGET ${_linked})
+      message(FATAL_ERROR "${target} links ${_link}, which is no room above it and no target")
+    endif()
+    target_link_libraries(${target} PUBLIC ${_linked})
+  endforeach()
+endfunction()
+
+# attn_rt_room(<folder of runtime/src> [HEADERS <name>] [LINKS <rooms and targets>...])
+# Its headers are those in the folder of the same name below runtime/include/attn_rt, or, with HEADERS, of that name, and
+# its own folder's. All rooms are one archive, attn_rt, of which others find the former.
+function(attn_rt_room room)
+  cmake_parse_arguments(_room "" HEADERS LINKS ${ARGN})
+  string(MAKE_C_IDENTIFIER attn_rt_room_${room} _target)
+  set(_folder ${PROJECT_SOURCE_DIR}/runtime/src/${room})
+  if(NOT _room_HEADERS)
+    set(_room_HEADERS ${room})
+  endif()
+  set(_public ${PROJECT_SOURCE_DIR}/runtime/include/attn_rt/${_room_HEADERS})
+  file(GLOB _sources CONFIGURE_DEPENDS ${_folder}/*.cpp)
+  add_library(${_target} OBJECT ${_sources})
+  target_compile_options(${_target} PRIVATE -Wall -Wextra)
+  attn_link_rooms(${_target} attn_rt_room_ ${_room_LINKS})
+  attn_show_headers(${_target} own ${room} ${_folder})
+  if(EXISTS ${_public})
+    attn_show_headers(${_target} public attn_rt/${_room_HEADERS} ${_public})
+  endif()
+  target_sources(attn_rt PRIVATE $<TARGET_OBJECTS:${_target}>)
+endfunction()
+
 # attn_room(<folder of lib> [OBJECT] [HEADERS <name>] [LINKS <rooms and targets>...])
-# OBJECT: its sources end in .cc, may use exceptions, and are linked whole.
+# Its headers are those in the folder of the same name below include/attn, and, with HEADERS, its own folder's under that
+# name. OBJECT: its sources end in .cc, may use exceptions, and are linked whole.
 function(attn_room room)
   cmake_parse_arguments(_room OBJECT HEADERS LINKS ${ARGN})
   string(MAKE_C_IDENTIFIER attn_${room} _target)
@@ -41,16 +77,7 @@ function(attn_room room)
     endif()
   endif()
   target_compile_options(${_target} PRIVATE -Wall -Wextra -Wno-unused-parameter)
-  foreach(_link ${_room_LINKS})
-    string(MAKE_C_IDENTIFIER attn_${_link} _linked)
-    if(NOT TARGET ${_linked})
-      set(_linked ${_link})
-    endif()
-    if(NOT TARGET ${_linked})
-      message(FATAL_ERROR "lib/${room} links ${_link}, which is no room above it and no target")
-    endif()
-    target_link_libraries(${_target} PUBLIC ${_linked})
-  endforeach()
+  attn_link_rooms(${_target} attn_ ${_room_LINKS})
   target_link_libraries(${_target} PUBLIC attn_llvm_flags ${ATTN_LLVM_LIBS})
   add_dependencies(${_target} attn-headers)
   if(EXISTS ${PROJECT_SOURCE_DIR}/include/attn/${room})

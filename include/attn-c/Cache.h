@@ -1,8 +1,8 @@
 /*===- Cache.h - Sequences over pages -----------------------------*- C -*-===*
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  * A forest of sequences whose keys and values lie in pages of a pool: which page holds which token, not the
- * memory itself. attn_rt/Cache.h and CacheBatch.h say what the operations mean. What a change moves in memory
- * is an AttnMovement, to be executed in the order of the changes, by kernels or by plain copies.
+ * memory itself. attn_rt/cache/Cache.h and CacheBatch.h say what the operations mean. What a change moves in
+ * memory is an AttnMovement, to be executed in the order of the changes, by kernels or by plain copies.
  *
  *===----------------------------------------------------------------------===*/
 #ifndef ATTN_C_CACHE_H

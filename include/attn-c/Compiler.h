@@ -50,7 +50,7 @@ ATTN_C_EXPORT AttnStatus attnCompile(const AttnSource *source, uint32_t forms, A
 ATTN_C_EXPORT void attnCompiledDestroy(AttnCompiled *compiled);
 /* The artifact: one file, to be kept or loaded (attnKernelLoad). */
 ATTN_C_EXPORT const AttnBytes *attnCompiledArtifact(const AttnCompiled *compiled);
-/* JSON: see attn_rt/Artifact.h. */
+/* JSON: see attn_rt/artifact/Artifact.h. */
 ATTN_C_EXPORT const char *attnCompiledManifest(const AttnCompiled *compiled);
 /* What the compiler says unasked, "name:line:col: remark: …": why it chose a schedule. Null beyond the last.
  */

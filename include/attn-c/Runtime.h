@@ -125,8 +125,8 @@ ATTN_C_EXPORT AttnStatus attnDequantizeRows(const AttnRows *rows);
 /* One problem's sizes and tables, checked. */
 typedef struct AttnBatch AttnBatch;
 /* Tables (q_start, q_pos, <arg>.lengths, .pos0, .rows, .block_table, .start, classes: i32) with their data,
- * and all other tensors described. What may be left out has its default (attn_rt/Batch.h). `ends`: the sizes
- * of windows and sinks, in the manifest's order; none: as compiled. */
+ * and all other tensors described. What may be left out has its default (attn_rt/batch/Batch.h). `ends`: the
+ * sizes of windows and sinks, in the manifest's order; none: as compiled. */
 ATTN_C_EXPORT AttnStatus attnBatchCreate(const AttnKernel *kernel, const AttnTensor *tensors, size_t count,
                                          const int32_t *ends, size_t endCount, AttnBatch **batch);
 ATTN_C_EXPORT void attnBatchDestroy(AttnBatch *batch);
@@ -143,9 +143,9 @@ typedef struct AttnPlanLimits {
   int64_t rows, groups, instancesPerRow, sharedInstances, sharedRows, tokensPerRow; /* PlanLimits */
 } AttnPlanLimits;
 
-/* As PlanOptions (attn_rt/Plan.h). */
+/* As PlanOptions (attn_rt/plan/Plan.h). */
 typedef struct AttnPlanOptions {
-  const char *strategy; /* "flatten", "auto" or another of attn_rt/Strategy.h; null: "flatten" */
+  const char *strategy; /* "flatten", "auto" or another of attn_rt/plan/Strategy.h; null: "flatten" */
   int32_t blocks;       /* 0: as many as suit the device */
   int32_t fixedSplit;   /* 0: none */
   int32_t kernel;       /* plus 1; 0: the one that suits the rows */

@@ -30,7 +30,7 @@ typedef struct AttnHostReport {
 ATTN_C_EXPORT AttnStatus attnDeviceHostReport(AttnDevice *device, AttnHostReport *report, AttnBytes **text);
 ATTN_C_EXPORT AttnStatus attnDeviceResetReport(AttnDevice *device);
 
-/* What the problem itself needs, however it is computed (attn_rt/Plan.h). */
+/* What the problem itself needs, however it is computed (attn_rt/plan/Plan.h). */
 typedef struct AttnFloor {
   int64_t queryBytes, kvBytes, tableBytes, resultBytes;
   double usefulFlops;

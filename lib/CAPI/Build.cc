@@ -7,7 +7,7 @@
 #include "attn-c/Compiler.h"
 #include "attn/Support/Chip.h"
 #include "attn/Target/Ptxas.h"
-#include "attn_rt/Artifact.h"
+#include "attn_rt/artifact/Artifact.h"
 #include "attn_rt/capi/Objects.h"
 #include "attn_rt/host/CodeObject.h"
 

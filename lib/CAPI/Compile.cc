@@ -6,7 +6,7 @@
 #include "attn/Pipelines/Emit.h"
 #include "attn/Support/Chip.h"
 #include "attn/Target/GpuCode.h"
-#include "attn_rt/Artifact.h"
+#include "attn_rt/artifact/Artifact.h"
 #include "attn_rt/capi/Objects.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

@@ -5,7 +5,7 @@
 
 #include "attn-c/Compiler.h"
 #include "attn/Pipelines/Compile.h"
-#include "attn_rt/Status.h"
+#include "attn_rt/support/Status.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"

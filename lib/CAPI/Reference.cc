@@ -5,7 +5,7 @@
 #include "attn-c/Unstable.h"
 #include "attn/Reference/Reference.h"
 #include "attn/Target/Manifest.h"
-#include "attn_rt/Batch.h"
+#include "attn_rt/batch/Batch.h"
 #include "attn_rt/capi/Objects.h"
 
 #include <thread>

@@ -1,7 +1,7 @@
 //===- Async.cpp - mbarriers, bulk copies, proxies, registers -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Rewriter.h"
-#include "attn_rt/BulkTensor.h"
+#include "attn_rt/tensor/BulkTensor.h"
 
 using namespace mlir;
 

@@ -5,7 +5,7 @@
 
 #include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
-#include "attn_rt/Tensor.h"
+#include "attn_rt/tensor/Tensor.h"
 
 namespace mlir::attn::reference {
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Reference/Reference.h"
 #include "ScoreProgram.h"
-#include "attn_rt/Threads.h"
+#include "attn_rt/support/Threads.h"
 
 #include <atomic>
 #include <cmath>

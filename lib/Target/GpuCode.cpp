@@ -16,7 +16,7 @@
 #include "attn/Target/GpuCode.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Target/PTX.h"
-#include "attn_rt/Threads.h"
+#include "attn_rt/support/Threads.h"
 
 #include <atomic>
 #include <chrono>

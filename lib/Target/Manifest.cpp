@@ -11,7 +11,7 @@
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Support/Elements.h"
 
-#include "attn_rt/Version.h"
+#include "attn_rt/support/Version.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/Config/llvm-config.h"

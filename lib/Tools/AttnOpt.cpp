@@ -9,7 +9,7 @@
 #include "attn/Support/Chip.h"
 #include "attn/Tools/Tools.h"
 
-#include "attn_rt/Version.h"
+#include "attn_rt/support/Version.h"
 
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"

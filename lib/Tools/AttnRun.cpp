@@ -11,11 +11,11 @@
 #include "attn/Reference/Reference.h"
 #include "attn/Tools/Tools.h"
 
-#include "attn_rt/CudaDevice.h"
-#include "attn_rt/File.h"
-#include "attn_rt/Picture.h"
-#include "attn_rt/Safetensors.h"
-#include "attn_rt/Version.h"
+#include "attn_rt/cuda/CudaDevice.h"
+#include "attn_rt/picture/Picture.h"
+#include "attn_rt/support/File.h"
+#include "attn_rt/support/Version.h"
+#include "attn_rt/tensor/Safetensors.h"
 
 #include "run/cache/CacheRun.h"
 #include "run/inputs/Problem.h"

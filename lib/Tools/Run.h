@@ -5,9 +5,9 @@
 
 #include "attn/Pipelines/Compile.h"
 
-#include "attn_rt/HostDevice.h"
-#include "attn_rt/Session.h"
+#include "attn_rt/device/HostDevice.h"
 #include "attn_rt/host/CodeObject.h"
+#include "attn_rt/session/Session.h"
 
 #include "run/inputs/Inputs.h"
 #include "run/program/Options.h"

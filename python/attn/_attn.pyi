@@ -41,7 +41,7 @@ def targets() -> list[str]:
 
 class Compiled:
     artifact: bytes
-    """One file (attn_rt/Artifact.h): hash, manifest, and the code in the forms asked for."""
+    """One file (attn_rt/artifact/Artifact.h): hash, manifest, and the code in the forms asked for."""
     manifest: str
     remarks: list[str]
     """What the compiler says without being asked, "name:line:col: remark: …": why a schedule was chosen."""
@@ -203,7 +203,7 @@ class Kernel:
         limits: Mapping[str, int] | None = None,
         stream: int = 0,
     ) -> Plan:
-        """Plans, and copies plan and tables to the device (on `stream`). Options as in attn_rt/Plan.h. `limits`: room
+        """Plans, and copies plan and tables to the device (on `stream`). Options as in attn_rt/plan/Plan.h. `limits`: room
         for later batches: rows, groups, instances_per_row, shared_instances, shared_rows, tokens_per_row; what is not
         named is the batch's own. Without `Plan.fix` buffers grow where they must."""
 
@@ -274,7 +274,7 @@ class Movement:
         and the new tokens [layers][rows][token_bytes]. Refuses, before anything moves, what does not lie within."""
 
 class Cache:
-    """A forest of sequences over pages (attn_rt/Cache.h): bookkeeping only. Nodes are ints that never name another
+    """A forest of sequences over pages (attn_rt/cache/Cache.h): bookkeeping only. Nodes are ints that never name another
     node. Errors change nothing; exhaustion is a failure of kind "memory"."""
 
     def __init__(
@@ -325,7 +325,7 @@ class Cache:
     def check_invariants(self) -> None: ...
 
 class BatchBuilder:
-    """From a cache to batches of one kernel (attn_rt/CacheBatch.h)."""
+    """From a cache to batches of one kernel (attn_rt/cache/CacheBatch.h)."""
 
     def __init__(
         self,
@@ -350,7 +350,7 @@ class BatchBuilder:
         again."""
 
 class CacheKernels:
-    """Executes Movements on pages in device memory (attn_rt/CacheKernels.h)."""
+    """Executes Movements on pages in device memory (attn_rt/session/CacheKernels.h)."""
 
     def __init__(self, append: Kernel, move: Kernel) -> None:
         """Both of one device and one kind of cache."""

@@ -3,7 +3,7 @@
 
 A gate per layer and KV head, near 1 for heads that retrieve from anywhere, near 0 for those that look at the sink and
 at recent tokens only. The published files are a line per layer and a column per KV head, with a JSON file of the sizes
-for which they were found beside them. (Source: arXiv 2410.10819; runtime/include/attn_rt/HeadGates.h.)
+for which they were found beside them. (Source: arXiv 2410.10819; runtime/include/attn_rt/workload/HeadGates.h.)
 """
 
 from __future__ import annotations

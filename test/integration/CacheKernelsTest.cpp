@@ -7,11 +7,11 @@
 // twenty times as many.
 //
 //===----------------------------------------------------------------------===//
-#include "attn_rt/CacheKernels.h"
+#include "attn_rt/session/CacheKernels.h"
 #include "Compiled.h"
-#include "attn_rt/CacheMemory.h"
-#include "attn_rt/CudaDevice.h"
-#include "attn_rt/HostDevice.h"
+#include "attn_rt/cache/CacheMemory.h"
+#include "attn_rt/cuda/CudaDevice.h"
+#include "attn_rt/device/HostDevice.h"
 #include "cache/Mirror.h"
 
 #include <gtest/gtest.h>

@@ -4,8 +4,8 @@
 #define ATTN_TEST_INTEGRATION_COMPILED_H
 
 #include "attn/Host/Host.h"
-#include "attn_rt/Artifact.h"
-#include "attn_rt/Device.h"
+#include "attn_rt/artifact/Artifact.h"
+#include "attn_rt/device/Device.h"
 
 #include "mlir/IR/MLIRContext.h"
 

@@ -5,8 +5,8 @@
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Target/GpuCode.h"
 #include "attn/Target/Manifest.h"
-#include "attn_rt/HostDevice.h"
-#include "attn_rt/Session.h"
+#include "attn_rt/device/HostDevice.h"
+#include "attn_rt/session/Session.h"
 #include "run/inputs/Problem.h"
 #include "run/report/Check.h"
 

@@ -5,8 +5,8 @@
 
 #include "attn/Host/Host.h"
 #include "attn/Reference/Reference.h"
-#include "attn_rt/Artifact.h"
-#include "attn_rt/Plan.h"
+#include "attn_rt/artifact/Artifact.h"
+#include "attn_rt/plan/Plan.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"

@@ -98,7 +98,7 @@ def test_functions_are_short():
 
 
 # The page size of a store: decided about here, ...
-PAGE_SIZE = {"runtime/include/attn_rt/Store.h", "runtime/src/Store.cpp"}
+PAGE_SIZE = {"runtime/include/attn_rt/tensor/Store.h", "runtime/src/tensor/Store.cpp"}
 # ... read and printed as text, of types and manifests, and handed from one description of a store to the next.
 PAGE_SIZE_PASSES = {
     "lib/Conversion/TileToMachine/CopyPatterns.cpp",

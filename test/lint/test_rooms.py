@@ -12,9 +12,7 @@ PACKAGE = ROOT / "python" / "attn"
 SOURCES = ROOT / "runtime" / "src"
 HOST = SOURCES / "host"
 MOST_FILES = 25
-# Rooms that may have more: kernels and forests that host tests plant, each a file; the runtime's headers, which have
-# public names.
-LARGE = {"test/host/planted", "runtime/include/attn_rt"}
+LARGE = {"test/host/planted"}  # kernels and forests that host tests plant, each a file
 
 
 def modules(package):
@@ -93,28 +91,32 @@ def include_graphs(folder, sources):
     return by_file, by_room
 
 
-class Compiler:
-    """What CMake files declare of the rooms below lib: each one's links, and under which name its headers are found."""
+class Rooms:
+    """What a CMake file declares of rooms: each one's links, and under which names its headers are found."""
 
-    def __init__(self, root):
-        self.root = root
-        text = re.sub(r"#.*", "", (root / "lib" / "CMakeLists.txt").read_text())
-        self.links, self.names = {}, {}
-        for declared in re.findall(r"^attn_room\(([^)]*)\)", text, flags=re.M):
+    def __init__(self, root, declaration, sources, headers, names):
+        self.root, self.sources, self.headers, self.names = root, root / sources, root / headers, dict(names)
+        text = next(
+            f
+            for f in (self.sources / "CMakeLists.txt", self.sources.parent / "CMakeLists.txt")
+            if f.is_file()
+        )
+        text = re.sub(r"#.*", "", text.read_text())
+        self.links, self.shown = {}, {}
+        for declared in re.findall(rf"^{declaration}\(([^)]*)\)", text, flags=re.M):
             room, *words = declared.split()
             at = words.index("LINKS") if "LINKS" in words else len(words)
             self.links[room] = set(words[at + 1 :])
-            self.names[f"attn/{room}"] = room
-            if "HEADERS" in words:
-                self.names[words[words.index("HEADERS") + 1]] = room
-        # Libraries with other names, of which the longest is meant.
-        self.names |= {"attn_rt": "attn_rt", "attn_rt/host": "attn_rt", "attn_rt/capi": "attn_rt_capi"}
-        self.names |= {"attn-c": "attn_c"}
+            self.shown[room] = words[words.index("HEADERS") + 1] if "HEADERS" in words else None
+
+    def folder(self, room):
+        """That of the room's public headers, below the folder of all."""
+        return room
 
     def files(self):
-        """The files of each room: those of its folder, and its headers below include/attn."""
+        """The files of each room: those of its folder, and its public headers."""
         for room in self.links:
-            for folder in (self.root / "lib" / room, self.root / "include" / "attn" / room):
+            for folder in (self.sources / room, self.headers / self.folder(room)):
                 for path in sorted(folder.glob("*")) if folder.is_dir() else ():
                     if path.suffix in (".h", ".cpp", ".cc"):
                         yield room, path
@@ -126,20 +128,42 @@ class Compiler:
                 folder = name.rpartition("/")[0]
                 if name.startswith(("mlir/", "llvm/")) or (not folder and (path.parent / name).is_file()):
                     continue
-                other = self.names.get(folder)
+                other = self.names.get(folder, self.names.get(folder.partition("/")[0]))
                 where = f"{path.relative_to(self.root)} includes {name}"
                 if other is None:
                     yield f"{where}, which is no room's"
                 elif other not in (room, *self.links[room]):
-                    yield f"{where}: lib/{room} does not link {other}"
+                    yield f"{where}: {room} does not link {other}"
 
     def strays(self):
         """Sources and headers that are in no room."""
         of_rooms = {path for _, path in self.files()}
-        for folder in (self.root / "lib", self.root / "include" / "attn"):
+        for folder in (self.sources, self.headers):
             for path in sorted(folder.rglob("*")):
                 if path.suffix in (".h", ".cpp", ".cc") and path not in of_rooms:
                     yield str(path.relative_to(self.root))
+
+
+class Compiler(Rooms):
+    """Headers of a room are in include/attn; those beside its sources are shown to others where it says so."""
+
+    def __init__(self, root):
+        others = {"attn_rt": "attn_rt", "attn_rt/capi": "attn_rt_capi", "attn-c": "attn_c"}
+        super().__init__(root, "attn_room", "lib", "include/attn", others)
+        self.names |= {f"attn/{room}": room for room in self.links}
+        self.names |= {name: room for room, name in self.shown.items() if name}
+
+
+class Runtime(Rooms):
+    """Headers of a room are in attn_rt, under its name or another, and beside its sources."""
+
+    def __init__(self, root):
+        super().__init__(root, "attn_rt_room", "runtime/src", "runtime/include/attn_rt", {})
+        self.names |= {room: room for room in self.links}
+        self.names |= {f"attn_rt/{self.folder(room)}": room for room in self.links}
+
+    def folder(self, room):
+        return self.shown[room] or room
 
 
 def too_full(folder, *suffixes):
@@ -175,19 +199,21 @@ def test_rooms_of_the_host_device_include_no_cycle():
     assert found is None, " -> ".join(found)
 
 
-def test_rooms_of_the_compiler_include_what_they_link():
-    assert list(Compiler(ROOT).complaints()) == []
-
-
-def test_rooms_of_the_compiler_link_no_cycle():
-    links = Compiler(ROOT).links
-    assert len(links) > 20
-    found = cycle(links)
+@pytest.mark.parametrize("rooms", [Compiler(ROOT), Runtime(ROOT)], ids=["compiler", "runtime"])
+def test_rooms_link_what_they_include_and_no_cycle(rooms):
+    assert len(rooms.links) > 15 and len(list(rooms.files())) > 100
+    assert list(rooms.complaints()) == []
+    found = cycle(rooms.links)
     assert found is None, " -> ".join(found)
 
 
-def test_all_sources_of_the_compiler_are_in_a_room():
+def test_all_sources_are_in_a_room():
     assert list(Compiler(ROOT).strays()) == ["lib/Precompiled.h"]
+    # The C API is above all rooms of the runtime.
+    assert {str(Path(name).parent) for name in Runtime(ROOT).strays()} == {
+        "runtime/include/attn_rt/capi",
+        "runtime/src/capi",
+    }
 
 
 def test_rooms_are_small():
@@ -286,7 +312,7 @@ def compiler(tmp_path):
     files = {
         "lib/CMakeLists.txt": "# attn_room(None)\nattn_room(Low LINKS attn_rt)\nattn_room(High HEADERS high\n  LINKS Low)\n"
         "attn_room(High/Up LINKS High Low)\n",
-        "include/attn/Low/L.h": '#include "attn_rt/Store.h"\n',
+        "include/attn/Low/L.h": '#include "attn_rt/tensor/Store.h"\n',
         "lib/Low/L.cpp": '#include "L.h"\n#include "attn/Low/L.h"\n#include "mlir/IR/Builders.h"\n#include <vector>\n',
         "lib/Low/L.h": "",
         "include/attn/High/H.h": '#include "attn/Low/L.h"\n',
@@ -308,10 +334,10 @@ def test_links_and_includes_agree(compiler):
 @pytest.mark.parametrize(
     ("name", "include", "complaint"),
     [
-        ("lib/Low/L.cpp", "attn/High/H.h", ": lib/Low does not link High"),
-        ("include/attn/Low/L.h", "high/own.h", ": lib/Low does not link High"),
-        ("lib/High/H.cpp", "attn_rt/Store.h", ": lib/High does not link attn_rt"),
-        ("lib/Low/L.cpp", "attn_rt/capi/Objects.h", ": lib/Low does not link attn_rt_capi"),
+        ("lib/Low/L.cpp", "attn/High/H.h", ": Low does not link High"),
+        ("include/attn/Low/L.h", "high/own.h", ": Low does not link High"),
+        ("lib/High/H.cpp", "attn_rt/tensor/Store.h", ": High does not link attn_rt"),
+        ("lib/Low/L.cpp", "attn_rt/capi/Objects.h", ": Low does not link attn_rt_capi"),
         ("lib/High/H.cpp", "../Low/L.h", ", which is no room's"),
         ("lib/High/H.cpp", "Up/V.h", ", which is no room's"),
         ("lib/High/Up/U.cpp", "own.h", ", which is no room's"),
@@ -326,3 +352,24 @@ def test_a_source_without_room_is_named(compiler):
     (compiler / "lib/High/Other").mkdir()
     (compiler / "lib/High/Other/O.cpp").write_text("")
     assert list(Compiler(compiler).strays()) == ["lib/High/Other/O.cpp"]
+
+
+def test_links_and_includes_of_the_runtime_agree(tmp_path):
+    files = {
+        "runtime/CMakeLists.txt": "attn_rt_room(low)\nattn_rt_room(host/high HEADERS host LINKS low)\n",
+        "runtime/src/low/L.cpp": '#include "attn_rt/low/L.h"\n',
+        "runtime/include/attn_rt/low/L.h": "",
+        "runtime/include/attn_rt/host/H.h": '#include "attn_rt/low/L.h"\n',
+        "runtime/src/host/high/own.h": '#include "low/own.h"\n#include "attn_rt/host/H.h"\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert list(Runtime(tmp_path).complaints()) == [] and list(Runtime(tmp_path).strays()) == []
+    (tmp_path / "runtime/src/low/L.cpp").write_text(
+        '#include "host/high/own.h"\n#include "attn_rt/host/H.h"\n'
+    )
+    assert list(Runtime(tmp_path).complaints()) == [
+        "runtime/src/low/L.cpp includes host/high/own.h: low does not link host/high",
+        "runtime/src/low/L.cpp includes attn_rt/host/H.h: low does not link host/high",
+    ]

@@ -3,7 +3,7 @@
 #ifndef ATTN_TEST_RUNTIME_DATA_H
 #define ATTN_TEST_RUNTIME_DATA_H
 
-#include "attn_rt/File.h"
+#include "attn_rt/support/File.h"
 
 #include <cstdlib>
 #include <gtest/gtest.h>

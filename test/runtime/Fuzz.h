@@ -8,7 +8,7 @@
 #ifndef ATTN_TEST_RUNTIME_FUZZ_H
 #define ATTN_TEST_RUNTIME_FUZZ_H
 
-#include "attn_rt/Status.h"
+#include "attn_rt/support/Status.h"
 
 #include <cstdlib>
 #include <gtest/gtest.h>

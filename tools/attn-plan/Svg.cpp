@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Report.h"
-#include "attn_rt/Picture.h"
+#include "attn_rt/picture/Picture.h"
 
 #include <algorithm>
 #include <cstdio>

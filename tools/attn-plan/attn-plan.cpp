@@ -1,8 +1,8 @@
 //===- attn-plan.cpp - Plans of forests, without running them -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Report.h"
-#include "attn_rt/File.h"
-#include "attn_rt/Version.h"
+#include "attn_rt/support/File.h"
+#include "attn_rt/support/Version.h"
 
 #include <cstdio>
 #include <iostream>

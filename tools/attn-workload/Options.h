@@ -3,7 +3,7 @@
 #ifndef ATTN_TOOLS_WORKLOAD_OPTIONS_H
 #define ATTN_TOOLS_WORKLOAD_OPTIONS_H
 
-#include "attn_rt/Workload.h"
+#include "attn_rt/workload/Workload.h"
 
 #include <map>
 #include <string>

@@ -1,12 +1,12 @@
 //===- attn-workload.cpp - Workloads for attn-plan ------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Options.h"
-#include "attn_rt/DecodingTree.h"
-#include "attn_rt/DeepTrees.h"
-#include "attn_rt/File.h"
-#include "attn_rt/Requests.h"
-#include "attn_rt/Speculation.h"
-#include "attn_rt/Version.h"
+#include "attn_rt/support/File.h"
+#include "attn_rt/support/Version.h"
+#include "attn_rt/workload/DecodingTree.h"
+#include "attn_rt/workload/DeepTrees.h"
+#include "attn_rt/workload/Requests.h"
+#include "attn_rt/workload/Speculation.h"
 
 #include <algorithm>
 #include <cmath>

@@ -27,7 +27,7 @@ struct CompiledKernel {
   OwningOpRef<ModuleOp> problem; ///< the normalised problem: what the reference computes
   OwningOpRef<ModuleOp> machine; ///< one gpu.module at the machine level: what the host device executes
   std::string ptx;
-  std::string manifest; ///< JSON, see attn_rt/Artifact.h
+  std::string manifest; ///< JSON, see attn_rt/artifact/Artifact.h
 };
 
 /// Whether CompileOptions::schedule may be `name`, and what it may be, for messages.

@@ -12,7 +12,7 @@
 #ifndef ATTN_REFERENCE_REFERENCE_H
 #define ATTN_REFERENCE_REFERENCE_H
 
-#include "attn_rt/Tensor.h"
+#include "attn_rt/tensor/Tensor.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -3,7 +3,7 @@
 #ifndef ATTN_SUPPORT_ELEMENTS_H
 #define ATTN_SUPPORT_ELEMENTS_H
 
-#include "attn_rt/ElementType.h"
+#include "attn_rt/tensor/ElementType.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Types.h"

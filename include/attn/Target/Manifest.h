@@ -5,7 +5,7 @@
 
 #include "attn/Support/Chip.h"
 
-#include "attn_rt/Artifact.h"
+#include "attn_rt/artifact/Artifact.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Patterns.h"
 
-#include "attn_rt/Store.h"
+#include "attn_rt/tensor/Store.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -81,7 +81,7 @@ struct PagedSlotPattern : TilePattern<PagedSlotOp> {
     return success();
   }
 
-  /// The algebra of a lane's code (attn_rt/Store.h).
+  /// The algebra of a lane's code (attn_rt/tensor/Store.h).
   struct Numbers {
     using Value = mlir::Value;
     Emitter e;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Patterns.h"
 
-#include "attn_rt/PlanRecords.h"
+#include "attn_rt/artifact/PlanRecords.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Rows of numbers as codes, and back: as kernels do it, on the CPU (attn_rt/Format.h)."""
+"""Rows of numbers as codes, and back: as kernels do it, on the CPU (attn_rt/tensor/Format.h)."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@
                           token and head
     fp8_e4m3, fp8_e5m2    floats of 8 bits, x = code * scale, f32, shared by all of a tensor, a head, or a token's head
 
-Which tensors these are, of which shape, and how rows of numbers become codes, the runtime says (attn_rt/Format.h,
-attn_rt/Store.h): here are the names alone.
+Which tensors these are, of which shape, and how rows of numbers become codes, the runtime says (attn_rt/tensor/Format.h,
+attn_rt/tensor/Store.h): here are the names alone.
 """
 
 from __future__ import annotations

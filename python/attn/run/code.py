@@ -94,7 +94,7 @@ class Code:
 
     @functools.cached_property
     def manifest(self) -> dict:
-        """All that planning and launching need to know of the code (attn_rt/Artifact.h)."""
+        """All that planning and launching need to know of the code (attn_rt/artifact/Artifact.h)."""
         return json.loads(self._native.manifest)
 
     def emit(self, level: str) -> str | bytes:

@@ -1,7 +1,7 @@
 //===- Artifact.cpp - A compiled kernel and all there is to know ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "artifact/ManifestJson.h"
-#include "attn_rt/File.h"
+#include "attn_rt/support/File.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

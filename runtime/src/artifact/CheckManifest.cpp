@@ -1,7 +1,7 @@
 //===- CheckManifest.cpp - What a manifest must not say -------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "artifact/ManifestJson.h"
-#include "attn_rt/BulkTensor.h"
+#include "attn_rt/tensor/BulkTensor.h"
 
 #include <algorithm>
 #include <set>

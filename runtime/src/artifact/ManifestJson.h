@@ -3,7 +3,7 @@
 #ifndef ATTN_RT_ARTIFACT_MANIFESTJSON_H
 #define ATTN_RT_ARTIFACT_MANIFESTJSON_H
 
-#include "attn_rt/Artifact.h"
+#include "attn_rt/artifact/Artifact.h"
 #include "support/Json.h"
 
 namespace attn::rt {

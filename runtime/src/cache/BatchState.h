@@ -7,7 +7,7 @@
 #ifndef ATTN_RT_CACHE_BATCHSTATE_H
 #define ATTN_RT_CACHE_BATCHSTATE_H
 
-#include "attn_rt/CacheBatch.h"
+#include "attn_rt/cache/CacheBatch.h"
 #include "cache/State.h"
 
 namespace attn::rt {

@@ -1,6 +1,6 @@
 //===- BranchController.cpp - Who decides how a tree grows ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/BranchController.h"
+#include "attn_rt/cache/BranchController.h"
 
 namespace attn::rt {
 

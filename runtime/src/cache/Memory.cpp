@@ -1,6 +1,6 @@
 //===- Memory.cpp - Global memory of the host device ----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/CacheMemory.h"
+#include "attn_rt/cache/CacheMemory.h"
 
 #include <cstring>
 

@@ -1,6 +1,6 @@
 //===- RowTensors.cpp - Tensors of a cache and of its rows ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/CacheRows.h"
+#include "attn_rt/cache/CacheRows.h"
 
 #include <algorithm>
 #include <cmath>

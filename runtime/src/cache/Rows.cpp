@@ -1,6 +1,6 @@
 //===- Rows.cpp - Lists of slots, checked ---------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/CacheRows.h"
+#include "attn_rt/cache/CacheRows.h"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 #ifndef ATTN_RT_CACHE_STATE_H
 #define ATTN_RT_CACHE_STATE_H
 
-#include "attn_rt/Cache.h"
+#include "attn_rt/cache/Cache.h"
 #include "cache/PagePool.h"
 
 #include <limits>

@@ -1,6 +1,6 @@
 //===- TokenTree.cpp - Speculated tokens, depth first ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/TokenTree.h"
+#include "attn_rt/cache/TokenTree.h"
 
 #include <algorithm>
 #include <map>

@@ -3,7 +3,7 @@
 #ifndef ATTN_RT_CAPI_ADOPTED_H
 #define ATTN_RT_CAPI_ADOPTED_H
 
-#include "attn_rt/HostDevice.h"
+#include "attn_rt/device/HostDevice.h"
 
 #include <algorithm>
 #include <string>

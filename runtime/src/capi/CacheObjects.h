@@ -4,7 +4,7 @@
 #define ATTN_RT_CAPI_CACHEOBJECTS_H
 
 #include "attn-c/Cache.h"
-#include "attn_rt/Cache.h"
+#include "attn_rt/cache/Cache.h"
 #include "attn_rt/capi/Guard.h"
 #include "attn_rt/capi/Lock.h"
 

@@ -1,7 +1,7 @@
 //===- Device.cc - The C API's devices ------------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/CudaDevice.h"
 #include "attn_rt/capi/Objects.h"
+#include "attn_rt/cuda/CudaDevice.h"
 
 using namespace attn::rt;
 using namespace attn::rt::capi;

@@ -1,7 +1,7 @@
 //===- Formats.cc - The C API's stores and formats ------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Store.h"
 #include "attn_rt/capi/Objects.h"
+#include "attn_rt/tensor/Store.h"
 #include "support/Json.h"
 
 #include <algorithm>

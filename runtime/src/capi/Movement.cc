@@ -1,8 +1,8 @@
 //===- Movement.cc - The C API's movements --------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/CacheKernels.h"
-#include "attn_rt/CacheMemory.h"
+#include "attn_rt/cache/CacheMemory.h"
 #include "attn_rt/capi/Objects.h"
+#include "attn_rt/session/CacheKernels.h"
 #include "capi/Adopted.h"
 #include "capi/CacheObjects.h"
 

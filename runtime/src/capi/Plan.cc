@@ -1,7 +1,7 @@
 //===- Plan.cc - The C API's plans ----------------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Picture.h"
 #include "attn_rt/capi/Objects.h"
+#include "attn_rt/picture/Picture.h"
 #include "cache/PageLog.h"
 #include "capi/Adopted.h"
 

@@ -1,9 +1,9 @@
 //===- Requantizer.cc - Stored codes in fewer bits ------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/CacheKernel.h"
+#include "attn_rt/capi/Objects.h"
+#include "attn_rt/session/CacheKernel.h"
 #include "capi/Adopted.h"
 #include "capi/CacheObjects.h"
-#include "capi/Objects.h"
 
 using namespace attn::rt;
 using namespace attn::rt::capi;

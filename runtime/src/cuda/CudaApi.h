@@ -8,7 +8,7 @@
 #ifndef ATTN_RT_CUDA_CUDAAPI_H
 #define ATTN_RT_CUDA_CUDAAPI_H
 
-#include "attn_rt/Status.h"
+#include "attn_rt/support/Status.h"
 
 #include <cstddef>
 #include <cstdint>

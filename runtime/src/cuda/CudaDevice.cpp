@@ -1,6 +1,6 @@
 //===- CudaDevice.cpp - A GPU through NVIDIA's driver ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/CudaDevice.h"
+#include "attn_rt/cuda/CudaDevice.h"
 #include "cuda/CudaModule.h"
 #include "cuda/CudaRecorder.h"
 #include "cuda/CudaStaging.h"

@@ -3,7 +3,7 @@
 #ifndef ATTN_RT_CUDA_CUDAMODULE_H
 #define ATTN_RT_CUDA_CUDAMODULE_H
 
-#include "attn_rt/Device.h"
+#include "attn_rt/device/Device.h"
 #include "cuda/CudaApi.h"
 
 namespace attn::rt::cuda {

@@ -9,7 +9,7 @@
 #ifndef ATTN_RT_CUDA_CUDASTAGING_H
 #define ATTN_RT_CUDA_CUDASTAGING_H
 
-#include "attn_rt/Status.h"
+#include "attn_rt/support/Status.h"
 #include "cuda/CudaApi.h"
 
 #include <array>

@@ -3,7 +3,7 @@
 #ifndef ATTN_RT_CUDA_CUDATENSORMAP_H
 #define ATTN_RT_CUDA_CUDATENSORMAP_H
 
-#include "attn_rt/BulkTensor.h"
+#include "attn_rt/tensor/BulkTensor.h"
 #include "cuda/CudaApi.h"
 
 namespace attn::rt::cuda {

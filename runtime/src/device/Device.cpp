@@ -1,6 +1,6 @@
 //===- Device.cpp - Where kernels run -------------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Device.h"
+#include "attn_rt/device/Device.h"
 
 namespace attn::rt {
 

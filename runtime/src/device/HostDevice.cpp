@@ -1,6 +1,6 @@
 //===- HostDevice.cpp - The executor as a device --------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/HostDevice.h"
+#include "attn_rt/device/HostDevice.h"
 #include "attn_rt/host/TensorMap.h"
 
 #include <chrono>

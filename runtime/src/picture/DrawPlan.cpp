@@ -5,7 +5,7 @@
 // prompts on top and wide, drafts below and narrow. The lower half is the plan.
 //
 //===----------------------------------------------------------------------===//
-#include "attn_rt/Picture.h"
+#include "attn_rt/picture/Picture.h"
 #include "picture/Svg.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 //===- SharesPicture.cpp - What every block does, drawn -------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Picture.h"
+#include "attn_rt/picture/Picture.h"
 #include "picture/Svg.h"
 
 #include <algorithm>

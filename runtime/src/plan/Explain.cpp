@@ -1,6 +1,6 @@
 //===- Explain.cpp - A plan in words --------------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Plan.h"
+#include "attn_rt/plan/Plan.h"
 
 #include <algorithm>
 #include <cstdarg>

@@ -1,7 +1,7 @@
 //===- Floor.cpp - Bytes that a problem must move -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Plan.h"
-#include "attn_rt/Visibility.h"
+#include "attn_rt/batch/Visibility.h"
+#include "attn_rt/plan/Plan.h"
 
 #include <algorithm>
 

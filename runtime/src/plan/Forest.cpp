@@ -1,7 +1,7 @@
 //===- Forest.cpp - What reading a forest costs, four ways ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Forest.h"
-#include "attn_rt/Plan.h"
+#include "attn_rt/plan/Forest.h"
+#include "attn_rt/plan/Plan.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,7 +1,7 @@
 //===- ForestBalance.cpp - A forest's units are dealt out -----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Forest.h"
-#include "attn_rt/Plan.h"
+#include "attn_rt/plan/Forest.h"
+#include "attn_rt/plan/Plan.h"
 
 #include <algorithm>
 

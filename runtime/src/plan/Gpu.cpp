@@ -1,6 +1,6 @@
 //===- Gpu.cpp - What GPUs can do, for estimates --------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Gpu.h"
+#include "attn_rt/plan/Gpu.h"
 
 namespace attn::rt {
 

@@ -7,8 +7,8 @@
 #ifndef ATTN_RT_PLAN_WORK_H
 #define ATTN_RT_PLAN_WORK_H
 
-#include "attn_rt/Plan.h"
-#include "attn_rt/Visibility.h"
+#include "attn_rt/batch/Visibility.h"
+#include "attn_rt/plan/Plan.h"
 
 namespace attn::rt {
 

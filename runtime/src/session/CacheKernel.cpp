@@ -1,6 +1,6 @@
 //===- CacheKernel.cpp - An operation on a cache on a device --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/CacheKernel.h"
+#include "attn_rt/session/CacheKernel.h"
 
 #include "session/Grid.h"
 

@@ -1,6 +1,6 @@
 //===- CacheKernels.cpp - A cache's changes on a device -------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/CacheKernels.h"
+#include "attn_rt/session/CacheKernels.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #ifndef ATTN_RT_SESSION_GRID_H
 #define ATTN_RT_SESSION_GRID_H
 
-#include "attn_rt/Artifact.h"
+#include "attn_rt/artifact/Artifact.h"
 
 #include <algorithm>
 

@@ -9,7 +9,7 @@ std::array<PlanBuffer, planArrayCount> planBuffers(const PlanCapacity &capacity,
 #define ATTN_PLAN_ARRAY(Id, name, member, Element, room, meaning) {room, sizeof(Element), MemoryUse::Plain},
 #define ATTN_PLAN_PARTIAL(Id, name, columns, meaning)                                                        \
   {capacity.partialRows, int64_t{columns} * static_cast<int64_t>(sizeof(float)), MemoryUse::Partials},
-#include "attn_rt/PlanRecords.def"
+#include "attn_rt/artifact/PlanRecords.def"
   }};
 }
 
@@ -17,7 +17,7 @@ std::array<PlanContent, planArrayCount> planContents(const PlanView &view, int64
   return {{
 #define ATTN_PLAN_ARRAY(Id, name, member, ...) {view.member.data(), std::ssize(view.member)},
 #define ATTN_PLAN_PARTIAL(...) {nullptr, partialRows},
-#include "attn_rt/PlanRecords.def"
+#include "attn_rt/artifact/PlanRecords.def"
   }};
 }
 

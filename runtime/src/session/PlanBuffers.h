@@ -7,8 +7,8 @@
 #ifndef ATTN_RT_SESSION_PLANBUFFERS_H
 #define ATTN_RT_SESSION_PLANBUFFERS_H
 
-#include "attn_rt/Device.h"
-#include "attn_rt/Plan.h"
+#include "attn_rt/device/Device.h"
+#include "attn_rt/plan/Plan.h"
 
 namespace attn::rt {
 
@@ -23,7 +23,7 @@ std::array<PlanBuffer, planArrayCount> planBuffers(const PlanCapacity &capacity,
 /// The arrays of a plan on the host, in the form that the device has them in.
 struct PlanView {
 #define ATTN_PLAN_ARRAY(Id, name, member, Element, ...) std::span<const Element> member;
-#include "attn_rt/PlanRecords.def"
+#include "attn_rt/artifact/PlanRecords.def"
 };
 
 /// What an array of a plan holds. Partial arrays have rows and no contents.

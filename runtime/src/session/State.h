@@ -3,7 +3,7 @@
 #ifndef ATTN_RT_SESSION_STATE_H
 #define ATTN_RT_SESSION_STATE_H
 
-#include "attn_rt/Session.h"
+#include "attn_rt/session/Session.h"
 #include "session/PlanBuffers.h"
 
 #include <set>

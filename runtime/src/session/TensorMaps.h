@@ -3,8 +3,8 @@
 #ifndef ATTN_RT_SESSION_TENSORMAPS_H
 #define ATTN_RT_SESSION_TENSORMAPS_H
 
-#include "attn_rt/Artifact.h"
-#include "attn_rt/Device.h"
+#include "attn_rt/artifact/Artifact.h"
+#include "attn_rt/device/Device.h"
 
 namespace attn::rt {
 

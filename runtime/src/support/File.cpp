@@ -1,6 +1,6 @@
 //===- File.cpp - Whole files in, whole files out -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/File.h"
+#include "attn_rt/support/File.h"
 
 #include <cerrno>
 #include <cstdio>

@@ -10,7 +10,7 @@
 #ifndef ATTN_RT_SUPPORT_JSON_H
 #define ATTN_RT_SUPPORT_JSON_H
 
-#include "attn_rt/Status.h"
+#include "attn_rt/support/Status.h"
 
 #include <cstdint>
 #include <limits>

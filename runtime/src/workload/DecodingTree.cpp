@@ -1,7 +1,7 @@
 //===- DecodingTree.cpp - Runs of multi-step reasoning --------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/DecodingTree.h"
-#include "attn_rt/Random.h"
+#include "attn_rt/workload/DecodingTree.h"
+#include "attn_rt/support/Random.h"
 #include "support/Json.h"
 
 #include <algorithm>

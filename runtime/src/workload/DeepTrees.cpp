@@ -1,8 +1,8 @@
 //===- DeepTrees.cpp - A step of many deep trees with drafts --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/DeepTrees.h"
-#include "attn_rt/Random.h"
-#include "attn_rt/Speculation.h"
+#include "attn_rt/workload/DeepTrees.h"
+#include "attn_rt/support/Random.h"
+#include "attn_rt/workload/Speculation.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 //===- HeadGates.cpp - Which KV heads need the whole context --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/HeadGates.h"
-#include "attn_rt/Random.h"
+#include "attn_rt/workload/HeadGates.h"
+#include "attn_rt/support/Random.h"
 #include "support/Json.h"
 
 #include <algorithm>

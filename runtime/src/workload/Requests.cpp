@@ -1,8 +1,8 @@
 //===- Requests.cpp - Traces of requests, read and made -------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Requests.h"
-#include "attn_rt/Csv.h"
-#include "attn_rt/Random.h"
+#include "attn_rt/workload/Requests.h"
+#include "attn_rt/support/Csv.h"
+#include "attn_rt/support/Random.h"
 #include "support/Json.h"
 
 #include <algorithm>

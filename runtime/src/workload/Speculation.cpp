@@ -1,7 +1,7 @@
 //===- Speculation.cpp - Token trees and what is accepted of them ---------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Speculation.h"
-#include "attn_rt/Random.h"
+#include "attn_rt/workload/Speculation.h"
+#include "attn_rt/support/Random.h"
 #include "support/Json.h"
 
 #include <algorithm>

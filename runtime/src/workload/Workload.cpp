@@ -1,6 +1,6 @@
 //===- Workload.cpp - Decoding steps as forests, from a file --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Workload.h"
+#include "attn_rt/workload/Workload.h"
 #include "support/Json.h"
 
 #include <algorithm>

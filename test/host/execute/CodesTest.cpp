@@ -1,7 +1,7 @@
 //===- CodesTest.cpp - Right operands of codes, as a dot multiplies them --===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
-#include "attn_rt/ElementType.h"
+#include "attn_rt/tensor/ElementType.h"
 #include <gtest/gtest.h>
 #include <random>
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 #include "attn/Target/PTX.h"
-#include "attn_rt/ElementType.h"
+#include "attn_rt/tensor/ElementType.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include <cmath>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 //===- ArtifactTest.cpp - A compiled kernel and all there is to know ------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Artifact.h"
+#include "attn_rt/artifact/Artifact.h"
 #include "Fuzz.h"
 #include "Samples.h"
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Mirror.h"
 #include "Samples.h"
-#include "attn_rt/CacheBatch.h"
-#include "attn_rt/Plan.h"
+#include "attn_rt/cache/CacheBatch.h"
+#include "attn_rt/plan/Plan.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 //===- BranchControllerTest.cpp - Who decides how a tree grows ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/BranchController.h"
+#include "attn_rt/cache/BranchController.h"
 #include "Mirror.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 //===- ForestDecoder.cpp - A forest, decoded and checked ------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ForestDecoder.h"
-#include "attn_rt/Visibility.h"
+#include "attn_rt/batch/Visibility.h"
 
 #include <algorithm>
 #include <cmath>

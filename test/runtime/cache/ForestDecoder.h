@@ -10,10 +10,10 @@
 #define ATTN_TEST_RUNTIME_CACHE_FORESTDECODER_H
 
 #include "Mirror.h"
-#include "attn_rt/CacheBatch.h"
-#include "attn_rt/CacheKernels.h"
-#include "attn_rt/HostDevice.h"
-#include "attn_rt/Session.h"
+#include "attn_rt/cache/CacheBatch.h"
+#include "attn_rt/device/HostDevice.h"
+#include "attn_rt/session/CacheKernels.h"
+#include "attn_rt/session/Session.h"
 
 #include <set>
 

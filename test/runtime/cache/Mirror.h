@@ -9,7 +9,7 @@
 #define ATTN_TEST_RUNTIME_CACHE_MIRROR_H
 
 #include "Fuzz.h"
-#include "attn_rt/CacheMemory.h"
+#include "attn_rt/cache/CacheMemory.h"
 
 #include <functional>
 #include <map>

@@ -1,9 +1,9 @@
 //===- ReplayTest.cpp - Recorded and generated runs through a cache -------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Data.h"
-#include "attn_rt/BranchController.h"
-#include "attn_rt/DecodingTree.h"
-#include "attn_rt/Speculation.h"
+#include "attn_rt/cache/BranchController.h"
+#include "attn_rt/workload/DecodingTree.h"
+#include "attn_rt/workload/Speculation.h"
 
 #include <algorithm>
 #include <map>

@@ -1,7 +1,7 @@
 //===- RowsTest.cpp - Lists of rows, and what they may not say ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Samples.h"
-#include "attn_rt/CacheRows.h"
+#include "attn_rt/cache/CacheRows.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 //===- StreamingTest.cpp - Classes that keep sinks and a window -----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Mirror.h"
-#include "attn_rt/CacheBatch.h"
+#include "attn_rt/cache/CacheBatch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 //===- TokenTreeTest.cpp - Tests: Speculated tokens, depth first ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/TokenTree.h"
+#include "attn_rt/cache/TokenTree.h"
 #include "Mirror.h"
 
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "Samples.h"
 #include "attn-c/Cache.h"
-#include "attn_rt/Artifact.h"
+#include "attn_rt/artifact/Artifact.h"
 
 #include <array>
 #include <atomic>

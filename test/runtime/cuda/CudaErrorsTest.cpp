@@ -1,6 +1,6 @@
 //===- CudaErrorsTest.cpp - Drivers that fail -----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/CudaDevice.h"
+#include "attn_rt/cuda/CudaDevice.h"
 
 #include <algorithm>
 #include <cstdlib>

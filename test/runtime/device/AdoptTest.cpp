@@ -1,6 +1,6 @@
 //===- AdoptTest.cpp - Memory of the caller's -----------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/HostDevice.h"
+#include "attn_rt/device/HostDevice.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 // be a driver, memory and modules included, kernels not.
 //
 //===----------------------------------------------------------------------===//
-#include "attn_rt/CudaDevice.h"
-#include "attn_rt/HostDevice.h"
+#include "attn_rt/cuda/CudaDevice.h"
+#include "attn_rt/device/HostDevice.h"
 #include "attn_rt/host/Abi.h"
 
 #include <cmath>

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "NativeKernel.h"
-#include "attn_rt/Threads.h"
+#include "attn_rt/support/Threads.h"
 
 #include <atomic>
 #include <cstdlib>

@@ -1,9 +1,9 @@
 //===- BatchTest.cpp - Tests: One problem's sizes, checked ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Batch.h"
+#include "attn_rt/batch/Batch.h"
 #include "Fuzz.h"
 #include "Samples.h"
-#include "attn_rt/Plan.h"
+#include "attn_rt/plan/Plan.h"
 
 #include <functional>
 #include <gtest/gtest.h>

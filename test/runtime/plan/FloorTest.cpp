@@ -1,7 +1,7 @@
 //===- FloorTest.cpp - Bytes that a problem must move ---------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Samples.h"
-#include "attn_rt/Plan.h"
+#include "attn_rt/plan/Plan.h"
 
 #include <gtest/gtest.h>
 

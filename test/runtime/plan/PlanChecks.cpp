@@ -1,7 +1,7 @@
 //===- PlanChecks.cpp - What every plan promises --------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "PlanChecks.h"
-#include "attn_rt/Visibility.h"
+#include "attn_rt/batch/Visibility.h"
 
 #include <algorithm>
 #include <cstring>

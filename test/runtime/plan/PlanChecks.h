@@ -5,7 +5,7 @@
 
 #include "Fuzz.h"
 #include "Samples.h"
-#include "attn_rt/Plan.h"
+#include "attn_rt/plan/Plan.h"
 
 namespace attn::rt::test {
 

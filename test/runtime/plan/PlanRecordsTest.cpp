@@ -1,6 +1,6 @@
 //===- PlanRecordsTest.cpp - Structs and their description agree ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/PlanRecords.h"
+#include "attn_rt/artifact/PlanRecords.h"
 
 #include <cstring>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 //===- PlanTest.cpp - Attention as a list of key ranges with a cost -------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Plan.h"
+#include "attn_rt/plan/Plan.h"
 #include "PlanChecks.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 //===- RaggedTest.cpp - Heads with lengths and pages of their own -----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "PlanChecks.h"
-#include "attn_rt/CacheBatch.h"
+#include "attn_rt/cache/CacheBatch.h"
 
 #include <algorithm>
 #include <functional>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "PlanChecks.h"
 #include "Samples.h"
-#include "attn_rt/Plan.h"
+#include "attn_rt/plan/Plan.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

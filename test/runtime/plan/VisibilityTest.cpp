@@ -1,6 +1,6 @@
 //===- VisibilityTest.cpp - Tests: Who sees a token, as intervals ---------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Visibility.h"
+#include "attn_rt/batch/Visibility.h"
 #include "Fuzz.h"
 #include "Samples.h"
 

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Samples.h"
-#include "attn_rt/CacheKernels.h"
-#include "attn_rt/HostDevice.h"
-#include "attn_rt/Session.h"
+#include "attn_rt/device/HostDevice.h"
 #include "attn_rt/host/Abi.h"
+#include "attn_rt/session/CacheKernels.h"
+#include "attn_rt/session/Session.h"
 
 #include <gtest/gtest.h>
 

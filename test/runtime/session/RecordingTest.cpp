@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ScalarKernels.h"
 #include "TestForest.h"
-#include "attn_rt/HostDevice.h"
+#include "attn_rt/device/HostDevice.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 //===- ScalarKernels.cpp - The plan's meaning, in plain C++ ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ScalarKernels.h"
-#include "attn_rt/Visibility.h"
+#include "attn_rt/batch/Visibility.h"
 #include "attn_rt/host/Abi.h"
 
 #include <cmath>

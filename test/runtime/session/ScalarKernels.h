@@ -9,8 +9,8 @@
 #define ATTN_TEST_RUNTIME_SESSION_SCALARKERNELS_H
 
 #include "Samples.h"
-#include "attn_rt/Plan.h"
-#include "attn_rt/Session.h"
+#include "attn_rt/plan/Plan.h"
+#include "attn_rt/session/Session.h"
 
 namespace attn::rt::test {
 

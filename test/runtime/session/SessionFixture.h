@@ -5,7 +5,7 @@
 
 #include "Fuzz.h"
 #include "ScalarKernels.h"
-#include "attn_rt/HostDevice.h"
+#include "attn_rt/device/HostDevice.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 //===- SessionTest.cpp - Tests: A kernel's buffers on a device ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Session.h"
+#include "attn_rt/session/Session.h"
 #include "SessionFixture.h"
 #include "attn_rt/host/Abi.h"
 #include "attn_rt/host/TensorMap.h"

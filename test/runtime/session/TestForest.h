@@ -9,7 +9,7 @@
 #define ATTN_TEST_RUNTIME_SESSION_TESTFOREST_H
 
 #include "Fuzz.h"
-#include "attn_rt/Batch.h"
+#include "attn_rt/batch/Batch.h"
 
 namespace attn::rt::test {
 

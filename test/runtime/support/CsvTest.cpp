@@ -1,8 +1,8 @@
 //===- CsvTest.cpp - Tests: One integer column of a CSV file --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Csv.h"
+#include "attn_rt/support/Csv.h"
 #include "Fuzz.h"
-#include "attn_rt/File.h"
+#include "attn_rt/support/File.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,6 +1,6 @@
 //===- SafetensorsTest.cpp - Tests: Tensors in files ----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Safetensors.h"
+#include "attn_rt/tensor/Safetensors.h"
 #include "Fuzz.h"
 
 #include <cstdio>

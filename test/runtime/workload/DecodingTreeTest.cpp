@@ -1,9 +1,9 @@
 //===- DecodingTreeTest.cpp - Tests: Runs of multi-step reasoning ---------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/DecodingTree.h"
+#include "attn_rt/workload/DecodingTree.h"
 #include "Data.h"
 #include "Fuzz.h"
-#include "attn_rt/Forest.h"
+#include "attn_rt/plan/Forest.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,6 +1,6 @@
 //===- DeepTreesTest.cpp - A step of many deep trees with drafts ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/DeepTrees.h"
+#include "attn_rt/workload/DeepTrees.h"
 
 #include <gtest/gtest.h>
 

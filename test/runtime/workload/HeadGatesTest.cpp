@@ -1,6 +1,6 @@
 //===- HeadGatesTest.cpp - Which KV heads need the whole context ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/HeadGates.h"
+#include "attn_rt/workload/HeadGates.h"
 #include "Data.h"
 #include "Fuzz.h"
 

@@ -1,9 +1,9 @@
 //===- RequestsTest.cpp - Tests: Traces of requests -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Requests.h"
+#include "attn_rt/workload/Requests.h"
 #include "Data.h"
 #include "Fuzz.h"
-#include "attn_rt/Forest.h"
+#include "attn_rt/plan/Forest.h"
 
 #include <algorithm>
 #include <numeric>

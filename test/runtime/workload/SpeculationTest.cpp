@@ -1,6 +1,6 @@
 //===- SpeculationTest.cpp - Token trees and what is accepted of them -----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/Speculation.h"
+#include "attn_rt/workload/Speculation.h"
 #include "Data.h"
 #include "Fuzz.h"
 

@@ -1,6 +1,6 @@
 //===- PlanAccess.h - How kernels read a plan -------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Arrays, records and their fields go by the names of attn_rt/PlanRecords.def. A
+// Arrays, records and their fields go by the names of attn_rt/artifact/PlanRecords.def. A
 // record that has been read is a struct of values.
 //
 //===----------------------------------------------------------------------===//
@@ -9,7 +9,7 @@
 
 #include "Kernel.h"
 
-#include "attn_rt/PlanRecords.h"
+#include "attn_rt/artifact/PlanRecords.h"
 
 namespace mlir::attn {
 

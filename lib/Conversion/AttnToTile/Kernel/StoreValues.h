@@ -1,6 +1,6 @@
 //===- StoreValues.h - Addresses of tokens in a kernel ----------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The algebra over which kernels evaluate where a token lies (attn_rt/Store.h):
+// The algebra over which kernels evaluate where a token lies (attn_rt/tensor/Store.h):
 // numbers are values, and what is computed is emitted.
 //
 //===----------------------------------------------------------------------===//
@@ -9,7 +9,7 @@
 
 #include "Kernel.h"
 
-#include "attn_rt/Store.h"
+#include "attn_rt/tensor/Store.h"
 
 namespace mlir::attn {
 

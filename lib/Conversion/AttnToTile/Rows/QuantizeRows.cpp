@@ -5,7 +5,7 @@
 // number, and each finds the metadata. Codes stay where the numbers were; one lane
 // of a group hands the metadata to where rows are neighbours (attn.share).
 //
-//   x -> finite x -> group's scale and zero -> code      as attn_rt/Format.h says
+//   x -> finite x -> group's scale and zero -> code      as attn_rt/tensor/Format.h says
 //
 //===----------------------------------------------------------------------===//
 #include "RowNumbers.h"

@@ -8,7 +8,7 @@
 
 #include "AttnToTile/Kernel/Kernel.h"
 
-#include "attn_rt/Store.h"
+#include "attn_rt/tensor/Store.h"
 
 namespace mlir::attn {
 

@@ -1,6 +1,6 @@
 //===- RowNumbers.h - Arithmetic on the numbers of a lane -------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What attn_rt/Format.h says of a row on a CPU, for the eight numbers of it that
+// What attn_rt/tensor/Format.h says of a row on a CPU, for the eight numbers of it that
 // a lane holds: f32, and rounded where it rounds, so that codes are the same to
 // the bit. Conversions are integer arithmetic on the bits of floats, and alike on
 // all chips.

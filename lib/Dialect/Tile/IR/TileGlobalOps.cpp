@@ -4,7 +4,7 @@
 
 #include "attn/Support/Elements.h"
 
-#include "attn_rt/Store.h"
+#include "attn_rt/tensor/Store.h"
 
 using namespace mlir;
 using namespace mlir::tile;

@@ -4,8 +4,8 @@
 
 #include "run/inputs/Normal.h"
 
-#include "attn_rt/CacheRows.h"
-#include "attn_rt/Random.h"
+#include "attn_rt/cache/CacheRows.h"
+#include "attn_rt/support/Random.h"
 
 #include <algorithm>
 #include <cmath>

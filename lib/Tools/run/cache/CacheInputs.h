@@ -6,7 +6,7 @@
 #include "run/inputs/Dims.h"
 
 #include "attn/Dialect/Attn/IR/Signature.h"
-#include "attn_rt/Artifact.h"
+#include "attn_rt/artifact/Artifact.h"
 
 namespace attn::run {
 

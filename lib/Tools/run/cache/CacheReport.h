@@ -3,7 +3,7 @@
 #ifndef ATTN_TOOLS_RUN_CACHE_CACHEREPORT_H
 #define ATTN_TOOLS_RUN_CACHE_CACHEREPORT_H
 
-#include "attn_rt/CacheRows.h"
+#include "attn_rt/cache/CacheRows.h"
 #include "attn_rt/host/Launch.h"
 
 #include <optional>

@@ -7,9 +7,9 @@
 #include "run/program/Flush.h"
 
 #include "attn/Reference/Reference.h"
-#include "attn_rt/CacheKernel.h"
-#include "attn_rt/File.h"
-#include "attn_rt/Safetensors.h"
+#include "attn_rt/session/CacheKernel.h"
+#include "attn_rt/support/File.h"
+#include "attn_rt/tensor/Safetensors.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -6,8 +6,8 @@
 #include "run/program/Options.h"
 #include "run/program/Progress.h"
 
-#include "attn_rt/Artifact.h"
-#include "attn_rt/HostDevice.h"
+#include "attn_rt/artifact/Artifact.h"
+#include "attn_rt/device/HostDevice.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Dims.h"
 
-#include "attn_rt/Csv.h"
-#include "attn_rt/Random.h"
+#include "attn_rt/support/Csv.h"
+#include "attn_rt/support/Random.h"
 
 #include <algorithm>
 #include <charconv>

@@ -3,7 +3,7 @@
 #ifndef ATTN_TOOLS_RUN_INPUTS_DIMS_H
 #define ATTN_TOOLS_RUN_INPUTS_DIMS_H
 
-#include "attn_rt/Status.h"
+#include "attn_rt/support/Status.h"
 
 #include <cstdint>
 #include <map>

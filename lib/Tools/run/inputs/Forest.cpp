@@ -22,7 +22,7 @@
 
 #include "TensorMaker.h"
 
-#include "attn_rt/Random.h"
+#include "attn_rt/support/Random.h"
 
 #include <algorithm>
 #include <limits>

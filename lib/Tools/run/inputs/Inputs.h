@@ -12,9 +12,9 @@
 
 #include "Dims.h"
 
-#include "attn_rt/Store.h"
-#include "attn_rt/Tensor.h"
-#include "attn_rt/Workload.h"
+#include "attn_rt/tensor/Store.h"
+#include "attn_rt/tensor/Tensor.h"
+#include "attn_rt/workload/Workload.h"
 
 #include <optional>
 #include <string>
@@ -73,9 +73,9 @@ struct Arguments {
 /// argument --dim draws a length for every head of every instance, which is as long as its longest head.
 rt::Result<rt::TensorMap> generateInputs(const Arguments &arguments, Dims &dims, uint64_t seed);
 
-/// The same for step number `step` of the workload called `name` (a forest, from attn_rt/Workload.h). How
-/// nodes become instances is told in Forest.cpp; each head of a ragged argument keeps a drawn number of a
-/// node's tokens. Refuses, naming step and node: more rows than tokens, no
+/// The same for step number `step` of the workload called `name` (a forest, from
+/// attn_rt/workload/Workload.h). How nodes become instances is told in Forest.cpp; each head of a ragged
+/// argument keeps a drawn number of a node's tokens. Refuses, naming step and node: more rows than tokens, no
 /// rows, paths of more tokens than 31 bits count; a workload of other heads than the function's, and sizes in
 /// `dims` that follow from the workload.
 rt::Result<rt::TensorMap> generateForest(const Arguments &arguments, const rt::Workload &workload,

@@ -1,7 +1,7 @@
 //===- Normal.cpp - Tensors of standard normal numbers --------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Normal.h"
-#include "attn_rt/Threads.h"
+#include "attn_rt/support/Threads.h"
 
 #include <algorithm>
 #include <atomic>

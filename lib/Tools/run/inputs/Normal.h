@@ -3,8 +3,8 @@
 #ifndef ATTN_TOOLS_RUN_INPUTS_NORMAL_H
 #define ATTN_TOOLS_RUN_INPUTS_NORMAL_H
 
-#include "attn_rt/Random.h"
-#include "attn_rt/Tensor.h"
+#include "attn_rt/support/Random.h"
+#include "attn_rt/tensor/Tensor.h"
 
 #include <span>
 

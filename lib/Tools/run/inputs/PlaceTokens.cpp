@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "TensorMaker.h"
 
-#include "attn_rt/Random.h"
+#include "attn_rt/support/Random.h"
 
 #include <algorithm>
 #include <limits>

@@ -3,7 +3,7 @@
 #ifndef ATTN_TOOLS_RUN_PROGRAM_FLUSH_H
 #define ATTN_TOOLS_RUN_PROGRAM_FLUSH_H
 
-#include "attn_rt/Device.h"
+#include "attn_rt/device/Device.h"
 
 namespace attn::run {
 

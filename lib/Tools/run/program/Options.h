@@ -3,7 +3,7 @@
 #ifndef ATTN_TOOLS_RUN_PROGRAM_OPTIONS_H
 #define ATTN_TOOLS_RUN_PROGRAM_OPTIONS_H
 
-#include "attn_rt/Plan.h"
+#include "attn_rt/plan/Plan.h"
 
 #include <cstdint>
 #include <optional>

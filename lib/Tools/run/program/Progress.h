@@ -3,7 +3,7 @@
 #ifndef ATTN_TOOLS_RUN_PROGRAM_PROGRESS_H
 #define ATTN_TOOLS_RUN_PROGRAM_PROGRESS_H
 
-#include "attn_rt/Threads.h"
+#include "attn_rt/support/Threads.h"
 
 #include <condition_variable>
 #include <mutex>

@@ -3,7 +3,7 @@
 #ifndef ATTN_TOOLS_RUN_REPORT_CHECK_H
 #define ATTN_TOOLS_RUN_REPORT_CHECK_H
 
-#include "attn_rt/Tensor.h"
+#include "attn_rt/tensor/Tensor.h"
 
 #include <optional>
 #include <string>

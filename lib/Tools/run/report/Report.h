@@ -5,9 +5,9 @@
 
 #include "Check.h"
 
-#include "attn_rt/Batch.h"
-#include "attn_rt/Plan.h"
+#include "attn_rt/batch/Batch.h"
 #include "attn_rt/host/Launch.h"
+#include "attn_rt/plan/Plan.h"
 
 #include <optional>
 #include <string>

@@ -4,7 +4,7 @@
 #define ATTN_RT_CAPI_GUARD_H
 
 #include "attn-c/Common.h"
-#include "attn_rt/Status.h"
+#include "attn_rt/support/Status.h"
 
 #include <cstring>
 #include <exception>

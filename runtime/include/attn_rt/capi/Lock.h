@@ -9,7 +9,7 @@
 #ifndef ATTN_RT_CAPI_LOCK_H
 #define ATTN_RT_CAPI_LOCK_H
 
-#include "attn_rt/Status.h"
+#include "attn_rt/support/Status.h"
 
 #include <mutex>
 

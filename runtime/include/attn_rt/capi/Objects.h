@@ -9,12 +9,12 @@
 #define ATTN_RT_CAPI_OBJECTS_H
 
 #include "attn-c/Runtime.h"
-#include "attn_rt/CacheBatch.h"
-#include "attn_rt/HostDevice.h"
-#include "attn_rt/Session.h"
+#include "attn_rt/cache/CacheBatch.h"
 #include "attn_rt/capi/Guard.h"
 #include "attn_rt/capi/Lock.h"
+#include "attn_rt/device/HostDevice.h"
 #include "attn_rt/host/CodeObject.h"
+#include "attn_rt/session/Session.h"
 
 #include <atomic>
 #include <functional>

@@ -15,8 +15,8 @@
 #ifndef ATTN_RT_HOST_CODEOBJECT_H
 #define ATTN_RT_HOST_CODEOBJECT_H
 
-#include "attn_rt/Status.h"
 #include "attn_rt/host/Kernel.h"
+#include "attn_rt/support/Status.h"
 
 #include <span>
 

@@ -8,7 +8,7 @@
 #ifndef ATTN_RT_HOST_MEMORY_H
 #define ATTN_RT_HOST_MEMORY_H
 
-#include "attn_rt/Status.h"
+#include "attn_rt/support/Status.h"
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 #ifndef ATTN_RT_HOST_TENSORMAP_H
 #define ATTN_RT_HOST_TENSORMAP_H
 
-#include "attn_rt/BulkTensor.h"
+#include "attn_rt/tensor/BulkTensor.h"
 
 namespace attn::rt::host {
 

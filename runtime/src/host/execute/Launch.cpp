@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "attn_rt/host/Launch.h"
 #include "Signals.h"
-#include "attn_rt/Threads.h"
+#include "attn_rt/support/Threads.h"
 #include "host/detect/Checker.h"
 #include "host/detect/GridRaces.h"
 #include "host/detect/Report.h"

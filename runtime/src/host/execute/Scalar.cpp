@@ -7,7 +7,7 @@
 #include "host/machine/Entry.h"
 #include "host/machine/Half.h"
 
-#include "attn_rt/ElementType.h"
+#include "attn_rt/tensor/ElementType.h"
 
 #include <cmath>
 

@@ -117,7 +117,7 @@ def Attn_PutRowsOp : Attn_RowOp<"put_rows", [MemoryEffects<[MemWrite]>]> {
 def Attn_QuantizeRowsOp : Attn_RowOp<"quantize_rows", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "makes codes of a piece of numbers";
   let description = [{
-    As `quantizeRow` in `attn_rt/Format.h` does, to the bit: eight numbers of a lane become their codes in the format of
+    As `quantizeRow` in `attn_rt/tensor/Format.h` does, to the bit: eight numbers of a lane become their codes in the format of
     the cache `for` which they are. Where rows have metadata of their own it is found, and is the second result; else
     scales are read. `status` counts the numbers that were NaN or infinite. Approximates: rounds to nearest, ties to even.
 
@@ -145,7 +145,7 @@ def Attn_QuantizeRowsOp : Attn_RowOp<"quantize_rows", [MemoryEffects<[MemRead, M
 def Attn_DequantizeRowsOp : Attn_RowOp<"dequantize_rows", [MemoryEffects<[MemRead]>]> {
   let summary = "makes numbers of a piece of codes";
   let description = [{
-    In f32, as `RowDecoder` in `attn_rt/Format.h` does, and rounded once to what the result holds.
+    In f32, as `RowDecoder` in `attn_rt/tensor/Format.h` does, and rounded once to what the result holds.
 
     ```mlir
     %p = attn.dequantize_rows keys of %c, %m from %kv layer %layer piece %piece as <unit = 8, width = 16, lanes = 32> : !codes, !codes, !codes -> !rows

@@ -6,7 +6,7 @@
 #include "attn/Dialect/Attn/IR/Attn.h"
 #include "attn/Support/Elements.h"
 
-#include "attn_rt/Store.h"
+#include "attn_rt/tensor/Store.h"
 
 namespace mlir::attn {
 

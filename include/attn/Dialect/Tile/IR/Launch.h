@@ -16,7 +16,7 @@
 #ifndef ATTN_DIALECT_TILE_IR_LAUNCH_H
 #define ATTN_DIALECT_TILE_IR_LAUNCH_H
 
-#include "attn_rt/Artifact.h"
+#include "attn_rt/artifact/Artifact.h"
 
 #include "mlir/IR/Operation.h"
 

@@ -1,0 +1,232 @@
+//===- Artifact.h - A compiled kernel and all there is to know --*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The manifest is what plan, session and tools need to know about a compiled
+// attention, or operation on a cache (CacheKernel.h): the problem, kernels with parameters and tile sizes,
+// what a run launches, reads of a plan and leaves behind. An artifact is the manifest with the code, in one
+// file. It is code that will be executed, so the file begins with a hash of all its other bytes, and nothing
+// is parsed before that hash was found to be right.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_ARTIFACT_ARTIFACT_H
+#define ATTN_RT_ARTIFACT_ARTIFACT_H
+
+#include "attn_rt/artifact/PlanRecords.h"
+#include "attn_rt/tensor/Store.h"
+#include "attn_rt/tensor/Tensor.h"
+
+namespace attn::rt {
+
+inline constexpr int manifestFormat = 3;
+
+/// Who sees a token, as a form; its sizes are run-time values (`end` indexes Manifest::ends).
+struct Visibility {
+  enum class Kind : uint8_t { All, Causal, Window, Recent, Sink, Or, And };
+  Kind kind = Kind::All;
+  int end = -1;
+  std::vector<Visibility> of;
+};
+
+/// One parameter of a kernel.
+struct Parameter {
+  enum class Kind : uint8_t { Buffer, Dim, End, Scale, Map };
+  Kind kind = Kind::Buffer;
+  std::string name; ///< of a buffer, a dimension or a tensor map
+  int index = 0;    ///< of an end
+};
+
+/// A kernel works on tiles, a block for each element of its launch, or its warps walk all elements.
+struct KernelInfo {
+  /// What it does, for people and for operations on a cache. How it is launched says its LaunchInfo.
+  enum class Role : uint8_t { Attend, Merge, Append, Move, Gather, Requantize };
+  enum class Schedule : uint8_t { Mma, Wgmma };
+  std::string name;
+  Role role = Role::Attend;
+  Schedule schedule = Schedule::Mma; ///< instructions of an attend kernel
+  int rows = 0;                      ///< packed query rows of a tile
+  int keys = 0;                      ///< keys of a tile
+  int warps = 0;
+  int threads = 0;
+  int64_t sharedBytes = 0;
+  int blocksPerSM = 1;
+  int keyAlign = 1;      ///< segments begin at a multiple of this many tokens: boxes must not straddle pages
+  int sequencesUpTo = 0; ///< packed rows of a sequence, and tokens of an instance, that it is for; 0: any
+  int rowsPerWarp = 0;   ///< elements that a walking warp takes at a time; 0: the kernel has tiles
+  int pieces = 1;        ///< walking warps that share those
+  std::vector<Parameter> params;
+};
+
+/// The manifest's names of roles, in their order.
+inline constexpr std::string_view kernelRoleNames[] = {"attend", "merge",  "append",
+                                                       "move",   "gather", "requantize"};
+inline std::string_view kernelRoleName(KernelInfo::Role role) {
+  return kernelRoleNames[static_cast<size_t>(role)];
+}
+std::optional<KernelInfo::Role> parseKernelRole(std::string_view name);
+
+/// One of the launches that make a run, in the order of Manifest::launches.
+struct LaunchInfo {
+  std::vector<int> kernels = {}; ///< into Manifest::kernels: one, or one for each of Manifest::plannedKernels
+  /// What it has elements for: an array of the plan; empty: the rows that an operation on a cache is given.
+  std::optional<PlanArray> grid = {};
+  /// Left out where there are none, unless launches are fixed.
+  bool onlyIfFilled = false;
+  bool overlapsPrevious = false; ///< LaunchShape::overlapsPrevious
+
+  /// Whether but for their kernels both are the same.
+  bool isLike(const LaunchInfo &other) const {
+    return grid == other.grid && onlyIfFilled == other.onlyIfFilled &&
+           overlapsPrevious == other.overlapsPrevious;
+  }
+  /// The manifest's name of its grid: that of the array, or "rows".
+  std::string_view gridName() const;
+  /// The kernel where a plan is for number `choice` of Manifest::plannedKernels.
+  int kernelFor(size_t choice) const { return kernels[kernels.size() == 1 ? 0 : choice]; }
+};
+
+/// The grid of a name; an error says what else there is.
+Result<std::optional<PlanArray>> parseGrid(std::string_view name);
+
+/// A tensor that bulk copies read boxes of (BulkTensor.h), over one of the buffers. Dimensions are counted
+/// from the innermost one.
+struct TensorMapInfo {
+  /// `value` times the product of the named dimensions.
+  struct Extent {
+    int64_t value = 1;
+    std::vector<std::string> of;
+  };
+  std::string name, buffer;
+  DType dtype = DType::BF16;
+  std::vector<Extent> dims;
+  std::vector<int64_t> strides; ///< in bytes, of dimensions 1 and on
+  std::vector<int32_t> box;
+  int swizzle = 0; ///< span in bytes; 0 is none
+};
+
+/// A dimension as written: a name, or a number where the name is empty.
+struct DimInfo {
+  std::string name;
+  int64_t value = 0;
+};
+
+/// A tensor that a run leaves behind. Its named dimensions are those that kernels know ("rows").
+struct ResultInfo {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<DimInfo> dims;
+  /// Its shape where dimensions have these sizes; an error names one that has none.
+  Result<std::vector<int64_t>> shape(const std::map<std::string, int32_t> &sizes) const;
+};
+
+struct Argument {
+  enum class Role : uint8_t { Query, KV, Sink, Tensor, Classes, Rows, Slots, Status };
+  using Store = StoreKind;
+  std::string name;
+  Role role = Role::Tensor;
+  // Of a plain tensor:
+  DType dtype = DType::F32;
+  std::vector<DimInfo> dims;
+  // Of a KV operand:
+  Store store = Store::Paged;
+  int page = 0;
+  int kvHeads = 0;     ///< 0: as many as its head class has
+  int headClass = -1;  ///< the class whose heads alone it holds; -1: it holds those of all
+  bool ragged = false; ///< each head it holds has lengths and pages of its own
+  int keyDim = 0, valueDim = 0;
+  Format keyFormat = Format::plain(DType::BF16), valueFormat = Format::plain(DType::BF16);
+};
+
+/// A class of KV heads, and what it sees of whatever the operands show. Which head belongs to which class is
+/// the run-time tensor `classes`.
+struct HeadClassInfo {
+  std::string name;
+  Visibility visibility;
+};
+
+/// One `(argument see visibility)` of the attention.
+struct OperandInfo {
+  std::string argument;
+  int argumentIndex = 0; ///< into Manifest::arguments
+  Visibility visibility;
+};
+
+struct Manifest {
+  std::string producer, entry, target, schedule, problem;
+  std::string contentHash; ///< key of caches, see computeContentHash
+  int ptxVersion = 0;
+  int qHeads = 1, kvHeads = 1, keyDim = 0, valueDim = 0;
+  DType dtype = DType::BF16;
+  double scale = 1;
+  bool sinkLogits = false;
+  bool approximate = false; ///< the score region uses approximate functions
+  std::optional<double> tolerance;
+  std::vector<int32_t> ends;
+  std::vector<Argument> arguments;
+  std::vector<ResultInfo> results;
+  std::vector<OperandInfo> operands;
+  std::vector<HeadClassInfo> headClasses; ///< empty: all heads see alike
+  std::vector<KernelInfo> kernels;
+  std::vector<LaunchInfo> launches; ///< of a run, in order
+  std::vector<TensorMapInfo> tensorMaps;
+
+  /// The kernel of an operation on a cache; null for an attention.
+  const KernelInfo *rowCopy() const;
+  /// Adds a kernel to the last launch, where that is like this one and of the same role, else behind it.
+  void addKernel(KernelInfo kernel, LaunchInfo launch);
+  /// The first launch over an array of the plan; null where there is none.
+  const LaunchInfo *findLaunch(PlanArray grid) const;
+  /// The kernels among which a planner chooses: those of the launch with a block for each of the plan's.
+  std::span<const int> plannedKernels() const;
+  bool isPlanned(int kernel) const;
+  const ResultInfo *findResult(std::string_view name) const;
+  /// Bytes of all results of so many query rows.
+  int64_t resultBytes(int64_t rows) const;
+  int groupSize() const { return qHeads / kvHeads; }
+  size_t classCount() const { return headClasses.empty() ? 1 : headClasses.size(); }
+  /// What heads of a class see of an operand: the intersection of what both say. Of an operand of another
+  /// class they see nothing (`isSeenBy`).
+  Visibility visibilityOf(size_t operand, size_t headClass) const;
+  bool isSeenBy(size_t operand, size_t headClass) const {
+    const int only = argumentOf(operands[operand]).headClass;
+    return only < 0 || only == static_cast<int>(headClass);
+  }
+  /// Whether heads that are alike in all else may have different work.
+  bool hasRaggedOperand() const;
+  /// Whether a plan depends on which head is in which class, and not on how many are: where heads of all
+  /// classes have lengths of their own. (A store of one class has those of the class's heads, in order.)
+  bool plansByHead() const;
+  const Argument &argumentOf(const OperandInfo &operand) const {
+    return arguments[static_cast<size_t>(operand.argumentIndex)];
+  }
+  const KernelInfo *findKernel(std::string_view name) const;
+  const TensorMapInfo *findTensorMap(std::string_view name) const;
+};
+
+struct Artifact {
+  Manifest manifest;
+  std::string ptx;                          ///< all kernels in one module
+  std::vector<std::vector<uint8_t>> cubins; ///< a module for each kernel; empty where ptxas was not at hand
+  std::vector<uint8_t> hostCode; ///< a CodeObject (host/CodeObject.h); empty where none was asked for
+};
+
+/// 32 hexadecimal digits of XXH3-128.
+std::string hashBytes(std::string_view bytes);
+/// The hash of what decides the code: problem, target, schedule and producer.
+std::string computeContentHash(const Manifest &manifest);
+
+/// The store of a KV operand.
+Store storeOf(const Argument &argument);
+
+/// Reads a manifest and checks that it describes something this runtime can plan and launch. Errors carry the
+/// path of what is wrong: "manifest.kernels[1].rows: …".
+Result<Manifest> parseManifest(std::string_view json);
+/// Pretty-printed JSON; parseManifest reads it back.
+std::string writeManifest(const Manifest &manifest);
+
+Result<Artifact> readArtifact(std::string_view bytes, std::string_view name);
+Result<Artifact> readArtifactFile(const std::string &path);
+std::string writeArtifact(const Artifact &artifact);
+Status writeArtifactFile(const std::string &path, const Artifact &artifact);
+
+} // namespace attn::rt
+
+#endif

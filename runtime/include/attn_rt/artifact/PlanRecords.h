@@ -1,0 +1,152 @@
+//===- PlanRecords.h - What PlanRecords.def becomes in C++ ------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A record is a template over the type of its fields: of i32 it is what the planner
+// fills and the device reads, of the compiler's values it is what a kernel has read.
+// Both know fields by name, and nobody their order:
+//
+//     PlanTask task{.packedBegin = 0, .packedCount = 16};           // = PlanTaskOf<int32_t>
+//     auto task = recordOf<rt::PlanTaskOf<Value>>(op.getResults()); // PlanTask::usedWords of them
+//     use(task.packedBegin);
+//
+// On a device records stand `words` words apart: a power of two, and eight at
+// least, so that one load of a warp reads all of a record.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_ARTIFACT_PLANRECORDS_H
+#define ATTN_RT_ARTIFACT_PLANRECORDS_H
+
+#include "attn_rt/tensor/Tensor.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <optional>
+#include <type_traits>
+
+namespace attn::rt {
+
+/// Words from a record with so many words of fields to the next one.
+constexpr size_t planRecordWords(size_t usedWords) { return std::max<size_t>(8, std::bit_ceil(usedWords)); }
+
+#define ATTN_PLAN_RECORD(Record, meaning)                                                                    \
+  struct Record##Layout {                                                                                    \
+    static constexpr size_t usedWords = 0
+#define ATTN_PLAN_FIELD(name, meaning) +1
+#define ATTN_PLAN_NESTED(name, Record, meaning) +Record##Layout::words
+#define ATTN_PLAN_RECORD_END(Record)                                                                         \
+  ;                                                                                                          \
+  static constexpr size_t words = planRecordWords(usedWords);                                                \
+  static_assert(usedWords <= 32, #Record ": a warp reads a record with one load");                           \
+  }                                                                                                          \
+  ;
+#include "attn_rt/artifact/PlanRecords.def"
+
+template <size_t words> struct PlanPadding {
+  std::array<int32_t, words> unused = {};
+};
+template <> struct PlanPadding<0> {};
+/// The words between a record and the next one, which only a device needs.
+template <typename T, typename Layout>
+using PlanPaddingOf = PlanPadding<std::is_same_v<T, int32_t> ? Layout::words - Layout::usedWords : 0>;
+
+#define ATTN_PLAN_RECORD(Record, meaning)                                                                    \
+  template <typename T> struct Record##Of {                                                                  \
+    using Field = T;                                                                                         \
+    using OnDevice = Record##Of<int32_t>;                                                                    \
+    using Layout = Record##Layout;                                                                           \
+    static constexpr size_t usedWords = Layout::usedWords, words = Layout::words;
+#define ATTN_PLAN_FIELD(name, meaning) T name = {};
+#define ATTN_PLAN_NESTED(name, Record, meaning) Record##Of<T> name = {};
+#define ATTN_PLAN_RECORD_END(Record)                                                                         \
+  [[no_unique_address]] PlanPaddingOf<T, Layout> padding = {};                                               \
+  }                                                                                                          \
+  ;                                                                                                          \
+  using Record = Record##Of<int32_t>;                                                                        \
+  static_assert(sizeof(Record) == Record::words * sizeof(int32_t));
+#include "attn_rt/artifact/PlanRecords.def"
+
+/// Calls `visit(name, field or nested record)` for all members of a record in their order.
+#define ATTN_PLAN_RECORD(Record, meaning)                                                                    \
+  template <typename Given, typename Visit>                                                                  \
+    requires std::is_same_v<typename Given::Layout, Record##Layout>                                          \
+  constexpr void visitMembers(Given &record, Visit &&visit) {
+#define ATTN_PLAN_FIELD(name, meaning) visit(#name, record.name);
+#define ATTN_PLAN_NESTED(name, Record, meaning) visit(#name, record.name);
+#define ATTN_PLAN_RECORD_END(Record) }
+#include "attn_rt/artifact/PlanRecords.def"
+
+/// The record whose words these are, as a kernel reads them: the first `usedWords`.
+template <typename Record, typename Words> Record recordOf(const Words &words, size_t first = 0) {
+  using Field = typename Record::Field;
+  Record record;
+  visitMembers(record, [&]<typename Member>(const char *, Member &member) {
+    if constexpr (std::is_same_v<Member, Field>) {
+      member = words[first++];
+    } else {
+      member = recordOf<Member>(words, first);
+      first += Member::words;
+    }
+  });
+  return record;
+}
+
+/// The fields of a record of which none is a record, in their order.
+template <typename Record>
+std::array<typename Record::Field, Record::usedWords> fieldsOf(const Record &record) {
+  std::array<typename Record::Field, Record::usedWords> fields;
+  size_t next = 0;
+  visitMembers(record, [&](const char *, const typename Record::Field &field) { fields[next++] = field; });
+  return fields;
+}
+
+/// Bit of PlanTask::flags: the task includes the sink logit.
+inline constexpr int32_t taskHasSink = 1;
+/// Bit of PlanTask::flags: of each segment, query row r of the task, counted from its first, sees no token
+/// from fullEnd + r on. So it is under a causal mask where each row stands one position behind the row
+/// before.
+inline constexpr int32_t taskRowsFollow = 2;
+
+/// The arrays of a plan and its partial arrays.
+enum class PlanArray : uint8_t {
+#define ATTN_PLAN_ARRAY(Id, ...) Id,
+#define ATTN_PLAN_PARTIAL(Id, ...) Id,
+#include "attn_rt/artifact/PlanRecords.def"
+};
+
+inline constexpr std::string_view planArrayNames[] = {
+#define ATTN_PLAN_ARRAY(Id, name, ...) name,
+#define ATTN_PLAN_PARTIAL(Id, name, ...) name,
+#include "attn_rt/artifact/PlanRecords.def"
+};
+inline constexpr size_t planArrayCount = std::size(planArrayNames);
+
+/// What kernels know an array's buffer by.
+constexpr std::string_view planArrayName(PlanArray array) {
+  return planArrayNames[static_cast<size_t>(array)];
+}
+std::optional<PlanArray> findPlanArray(std::string_view name);
+/// Those of them that its launches hand to each other.
+inline constexpr PlanArray planPartials[] = {
+#define ATTN_PLAN_PARTIAL(Id, ...) PlanArray::Id,
+#include "attn_rt/artifact/PlanRecords.def"
+};
+
+/// The array of the records of a kind, whatever their fields are.
+template <typename Record> constexpr PlanArray planArrayOf() {
+#define ATTN_PLAN_ARRAY(Id, name, member, Element, ...)                                                      \
+  if constexpr (std::is_same_v<Element, typename Record::OnDevice>)                                          \
+    return PlanArray::Id;
+#include "attn_rt/artifact/PlanRecords.def"
+}
+
+/// How the elements of an array look to a kernel.
+struct PlanArrayLayout {
+  std::vector<std::string> fields; ///< of records, nested ones as "task.packedBegin"; empty: single words
+  size_t words = 1;                ///< from an element to the next
+  DType dtype = DType::I32;        ///< of a word
+};
+const PlanArrayLayout &planArrayLayout(PlanArray array);
+
+} // namespace attn::rt
+
+#endif

@@ -1,0 +1,78 @@
+//===- Visibility.h - Who sees a token, as intervals ------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// No mask is ever stored. All, causal, window, recent and sink each let a row at
+// position q see one interval of positions whose ends are affine in q:
+//
+//     all       (-inf, inf)          window(w), recent(w)   [q - w + 1, q]
+//     causal    (-inf, q]            sink(n)                (-inf, n)
+//
+// and `|` and `&` unite and intersect such sets, so that what one row sees is
+// always a short list of intervals. A tile holds many rows, at positions between
+// qMin and qMax, and asks two questions:
+//
+//     possible   a set that holds everything that some row of the tile sees:
+//                tokens outside of it need not be loaded
+//     certain    a set of what every row of the tile sees: tokens inside of it
+//                need no mask
+//
+// Both are the row's interval with its ends at the worst of qMin and qMax: the
+// possible window is [qMin - w + 1, qMax], the certain one [qMax - w + 1, qMin].
+// Union and intersection carry over part by part. One of the four ways is exact
+// (possible of a union, certain of an intersection), the other two err on the
+// safe side: possible may be too large and certain too small, never the reverse.
+// For a single row (qMin = qMax) every answer is exact.
+//
+// A token is full, partial or out of sight by a few compares against these ends;
+// a causal tile above the diagonal, the middle of a window, the gap between sink
+// and recent are not special cases of anything.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_BATCH_VISIBILITY_H
+#define ATTN_RT_BATCH_VISIBILITY_H
+
+#include "attn_rt/artifact/Artifact.h"
+
+namespace attn::rt {
+
+/// Positions or tokens [begin, end).
+struct Interval {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const Interval &) const = default;
+};
+
+/// Ends of an interval without end: far outside of 32 bits, and far enough from 64 to add to.
+inline constexpr int64_t leastPosition = -(int64_t{1} << 40);
+inline constexpr int64_t greatestPosition = int64_t{1} << 40;
+
+/// Sorted, disjoint, not touching, none empty.
+using IntervalList = std::vector<Interval>;
+
+/// The same sets as a union of intersections, without `all` in them nor `causal` beside what implies it: what
+/// is quickest to evaluate. As it was where that would be long.
+Visibility simplified(const Visibility &visibility);
+
+/// Does the row at position q see the token at position p? `ends` are the run-time sizes (Manifest::ends or
+/// others).
+bool isVisible(const Visibility &visibility, std::span<const int32_t> ends, int64_t q, int64_t p);
+
+/// Results replace what `out` held; its memory is reused.
+void possiblePositions(const Visibility &visibility, std::span<const int32_t> ends, int64_t qMin,
+                       int64_t qMax, IntervalList &out);
+void certainPositions(const Visibility &visibility, std::span<const int32_t> ends, int64_t qMin, int64_t qMax,
+                      IntervalList &out);
+
+void unite(const IntervalList &a, const IntervalList &b, IntervalList &out);
+void intersect(const IntervalList &a, const IntervalList &b, IntervalList &out);
+
+/// Positions to tokens of an instance whose token t is at position pos0 + t: shifted and cut to [0, length).
+void toTokens(IntervalList &list, int64_t pos0, int64_t length);
+
+int64_t totalSize(const IntervalList &list);
+
+/// The most intervals that a visibility can give.
+int intervalBound(const Visibility &visibility);
+
+} // namespace attn::rt
+
+#endif

@@ -1,0 +1,35 @@
+//===- CudaDevice.h - A GPU through NVIDIA's driver -------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The driver library is loaded when the first device is opened, never linked:
+// a program built with this runs where there is no driver, and no CUDA toolkit is
+// needed to build it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_CUDA_CUDADEVICE_H
+#define ATTN_RT_CUDA_CUDADEVICE_H
+
+#include "attn_rt/device/Device.h"
+
+namespace attn::rt {
+
+struct CudaOptions {
+  int index = 0;
+  std::string library = "libcuda.so.1";
+  void *stream =
+      nullptr; ///< a CUstream of the same device's primary context; null is the legacy default stream
+};
+
+/// Says why where it cannot: no driver, a driver too old (with both versions), no such device.
+Result<std::unique_ptr<Device>> openCudaDevice(const CudaOptions &options = {});
+
+/// How many devices a driver finds; 0 without one.
+int cudaDeviceCount();
+inline bool cudaIsAvailable() { return cudaDeviceCount() > 0; }
+
+/// What to compile for a GPU of this compute capability (90 is 9.0). The `a` targets run on exactly one
+/// generation; every other GPU takes the PTX of the newest plain target it is at least as new as.
+std::string_view targetOfGpu(int computeCapability);
+
+} // namespace attn::rt
+
+#endif

@@ -1,0 +1,107 @@
+//===- Session.h - A kernel's buffers on a device ---------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//   Session session = *Session::create(*device, manifest, source);
+//   session.bind(tensors, batch);                       // allocates, copies
+//   session.reserve(planCapacity(manifest, limits, options));
+//   session.run(plan);                                  // as often as you like
+//   TensorMap out = *session.outputs();
+//
+// After bind and reserve nothing is allocated: run copies the plan into buffers of
+// fixed size and launches. Device and manifest must outlive the session.
+//
+// Where the data is the caller's and a launch must cost next to nothing, only tables are
+// the session's, and addresses go in by number:
+//
+//   Session session = *Session::create(*device, manifest, module);
+//   int q = *session.slot("q"), keys = *session.slot("kv.k_pages"), …;
+//   session.bindTables(batch);
+//   session.reserve(…), session.setPlan(plan);
+//   for (each layer) { session.bindSlot(q, …), …; session.launch(); }
+//
+// Nothing about a launch need depend on lengths. Bound for the largest batch, its
+// launch can be fixed, recorded, and replayed over whatever plan is set:
+//
+//   session.setPlan(plan);
+//   session.fixLaunch();
+//   device.beginRecording();
+//   session.launch();                                   // or many layers', with bindAddress between
+//   auto recording = *device.endRecording();
+//   for (;;) {                                          // a decoding step: batch, queries and plan change
+//     planner.update(batch, plan);
+//     session.setPlan(plan);
+//     device.replay(*recording);
+//   }
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_SESSION_SESSION_H
+#define ATTN_RT_SESSION_SESSION_H
+
+#include "attn_rt/device/Device.h"
+#include "attn_rt/plan/Plan.h"
+
+namespace attn::rt {
+
+class Session {
+public:
+  /// Loads the module and finds every kernel of the manifest in it.
+  static Result<Session> create(Device &device, const Manifest &manifest, const ModuleSource &source);
+  /// Of a module that was loaded before, and may serve many sessions.
+  static Result<Session> create(Device &device, const Manifest &manifest, std::shared_ptr<Module> module);
+  Session(Session &&) noexcept;
+  Session &operator=(Session &&) noexcept;
+  ~Session();
+
+  /// Copies the inputs that some kernel reads to the device and makes room for the results. The batch must
+  /// have been made from these tensors. Buffers are kept where their size fits.
+  Status bind(const TensorMap &tensors, const Batch &batch);
+  /// Uses memory of the caller instead, under a name of design's table: "kv.k_pages", "o", …; where heads
+  /// have classes also "slot_heads", a layer's permutation (see slotHeads), under one plan for all layers
+  /// that have as many heads in each class.
+  Status bindAddress(const std::string &name, DeviceAddress address);
+  /// A dimension that kernels ask for ("kv.max_pages"); bind sets those of its tensors.
+  void setDim(const std::string &name, int32_t value);
+  /// Names of the buffers that some kernel reads or writes.
+  std::vector<std::string> bufferNames() const;
+  /// The number of a buffer of the caller's, for bindSlot. Its memory is from then on not the session's.
+  Result<int> slot(const std::string &name);
+  /// bindAddress, in some 10 ns.
+  void bindSlot(int slot, DeviceAddress address);
+  /// Copies the batch's tables (block tables, positions, …) that some kernel reads, where they have changed,
+  /// to buffers that grow and never shrink, and sets all dimensions that a batch knows. The data, `o` and
+  /// `lse` are the caller's: bindAddress or bindSlot. `slot_heads` holds the batch's own classes until it is
+  /// bound.
+  Status bindTables(const Batch &batch);
+  /// Of a table, 0 where no kernel reads it.
+  DeviceAddress tableAddress(const std::string &name) const;
+
+  /// Makes room for every plan of this capacity.
+  Status reserve(const PlanCapacity &capacity);
+
+  /// Copies a plan to the device.
+  Status setPlan(const Plan &plan);
+  /// Launches the kernels of the last plan; neither allocates nor waits.
+  Status launch();
+  /// From now on launches differ in nothing but what buffers hold: kernel, blocks and sizes of windows are
+  /// those of the plan that was set, all launches are made whether they have elements or not (a merge), and
+  /// buffers stay where they are. What does not fit is refused: plans by setPlan, larger tensors by bind.
+  Status fixLaunch();
+  /// Makes results and partials useless (NaN, and unwritten on the host device), so that nothing old passes
+  /// for new.
+  Status poison();
+  /// poison, setPlan, launch.
+  Status run(const Plan &plan);
+
+  /// Waits, and copies the results that the manifest lists: "o" and, where it is returned, "lse".
+  Result<TensorMap> outputs();
+  /// Null where nothing is bound under this name.
+  DeviceAddress address(const std::string &name) const;
+
+private:
+  struct State;
+  explicit Session(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+} // namespace attn::rt
+
+#endif

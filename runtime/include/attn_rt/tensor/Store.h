@@ -1,0 +1,229 @@
+//===- Store.h - Where the tokens of a KV operand lie -----------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One place knows what a store is: its tensors with their names and shapes, where
+// a token lies, what a bulk copy can take in one piece, and what a token weighs.
+// Compiler, reference, planner, session and the makers of test tensors ask it.
+//
+// Where a token lies is written once, over an algebra of integers: kernels evaluate
+// it by emitting arithmetic, a CPU by computing. An algebra has
+//
+//   Value            a number of 32 bits (wide: 64)
+//   number(n)        a constant
+//   add, mul         of two values
+//   div, rem         by a constant
+//   wide(x)          x in 64 bits
+//   size(StoreSize)  a run-time size of the operand
+//   read(StoreTable, index)   an entry of one of its tables
+//   place()          which of the store's heads is meant
+//   pagedSlot(row, token, page, start)   pagedSlotOf with its table: kernels have an operation for it
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_TENSOR_STORE_H
+#define ATTN_RT_TENSOR_STORE_H
+
+#include "attn_rt/tensor/Format.h"
+
+#include <bit>
+
+namespace attn::rt {
+
+enum class StoreKind : uint8_t { Dense, Packed, Paged };
+/// "dense", "packed", "paged", and the words in the order of the enumeration.
+std::string_view storeName(StoreKind kind);
+inline constexpr std::string_view storeWords[] = {"dense", "packed", "paged"};
+
+/// Sizes that are known when tensors are.
+enum class StoreSize : uint8_t { Instances, Tokens, Pages, MaxPages, Heads };
+/// The tables that say where tokens lie.
+enum class StoreTable : uint8_t { Start, BlockTable };
+/// What kernels call them, after the operand's name and a point: "max_pages", "block_table".
+std::string_view sizeName(StoreSize size);
+std::string_view tableName(StoreTable table);
+
+/// A dimension of a tensor: a number, or a run-time size and a number more.
+struct StoreDim {
+  std::optional<StoreSize> size;
+  int64_t value = 0;
+};
+
+/// A tensor of an operand `kv`, called `kv.<name>`.
+struct StoreTensor {
+  std::string name;
+  DType dtype = DType::I32;
+  std::vector<StoreDim> dims;
+  /// Codes of keys or values; the scales of a tensor or of its heads, finite numbers above 0; or metadata of
+  /// each line of codes.
+  enum class Content : uint8_t { Codes, Scales, Lines };
+  Content content = Content::Codes;
+};
+
+/// The keys or the values of a store.
+struct StorePart {
+  char letter;
+  int64_t dim = 0;
+  Format format = {};
+};
+
+struct Store {
+  StoreKind kind = StoreKind::Dense;
+  int64_t page = 0;    ///< tokens of a page; 0 unless paged
+  bool ragged = false; ///< each head has lengths and pages of its own
+  int64_t heads = 0;   ///< of each slot; 0: as many as its head class has, StoreSize::Heads
+  StorePart keys{'k'}, values{'v'};
+
+  bool isPaged() const { return kind == StoreKind::Paged; }
+  bool isOfClass() const { return heads == 0; }
+  /// Whether any list of slots could stand in for its table: pages hold one token each.
+  bool hasSingleTokens() const { return isPaged() && page == 1; }
+  const StorePart &part(bool ofKeys) const { return ofKeys ? keys : values; }
+  /// As types and messages name it: "dense", "paged<16>".
+  std::string text() const;
+  /// Whether a page may hold so many tokens, and what is expected of one that may not.
+  static bool isPageSize(int64_t tokens) {
+    return tokens >= 1 && tokens <= mostPageTokens && std::has_single_bit(static_cast<uint64_t>(tokens));
+  }
+  static constexpr std::string_view pageSizes = "a power of two from 1 to 256";
+  static constexpr int64_t mostPageTokens = 256;
+
+  // Tensors.
+  std::string codesName(const StorePart &part) const {
+    return std::string(1, part.letter) + (isPaged() ? "_pages" : "");
+  }
+  /// Of the tensor of scales, or of scales and zeros.
+  static std::string metaName(const StorePart &part) {
+    return std::string(1, part.letter) + (part.format.isInteger() ? "_meta" : "_scales");
+  }
+  /// The dimensions of codes in front of [heads, dim], whose product is the number of slots.
+  std::vector<StoreDim> slotDims() const;
+  /// What the user owns: codes of keys and values, and the metadata of formats that have some.
+  std::vector<StoreTensor> data() const;
+  /// The table that says where tokens lie, where one does.
+  std::optional<StoreTable> table() const;
+  /// What says which tokens there are and where: lengths, pos0, rows, and the table.
+  std::vector<StoreTensor> tables() const;
+  /// Run-time sizes that its tensors have.
+  std::vector<StoreSize> sizes() const;
+
+  /// Bytes that a token of one head has: codes and their line of metadata.
+  int64_t tokenBytes() const { return tokenBytes(keys) + tokenBytes(values); }
+  static int64_t tokenBytes(const StorePart &part) {
+    const Format &format = part.format;
+    return format.rowBytes(part.dim) + (format.hasLines() ? format.metaBytes(part.dim) : 0);
+  }
+  /// Slots of a memory of these sizes.
+  int64_t slots(int64_t instances, int64_t tokens, int64_t pages) const {
+    return isPaged() ? pages * page : kind == StoreKind::Dense ? instances * tokens : tokens;
+  }
+
+  // Entries of a block table: one for each page.
+  /// Entries by which so many tokens are found, the first of which begins a page; 0 where there is no block
+  /// table.
+  int64_t entriesOf(int64_t tokens) const { return isPaged() ? entryOf(tokens - 1) + 1 : 0; }
+  /// The entry of a token, in its instance. (Planners ask for every segment: a shift is quicker than a
+  /// division.)
+  int64_t entryOf(int64_t token) const { return token >> std::countr_zero(static_cast<uint64_t>(page)); }
+  /// Tokens that so many entries have room for.
+  int64_t tokensOf(int64_t entries) const { return entries * page; }
+
+  // Bulk copies.
+  /// Lines of the boxes in which a tile of `tokens` can be copied in bulk; 0: its tokens lie apart, or nobody
+  /// knows how far before the kernel runs.
+  int64_t boxLines(int64_t tokens) const;
+  /// Whether pages come in parts then: each in several boxes.
+  bool tearsPages(int64_t tokens) const {
+    return isPaged() && boxLines(tokens) != 0 && boxLines(tokens) < page;
+  }
+  /// Boxes of so many lines do not cross pages where tiles begin at multiples of this.
+  int64_t boxAlignment(int64_t lines) const { return isPaged() ? lines : 1; }
+  /// Slots along the axis of a box, as a number times run-time sizes.
+  struct SlotAxis {
+    int64_t extent;
+    std::vector<StoreSize> times;
+  };
+  SlotAxis slotAxis() const;
+
+  // Addresses.
+  /// The slot of a token, the same for keys and values; of the first token of its page, where `pageStart`.
+  template <typename Algebra>
+  typename Algebra::Value slotOf(Algebra &a, typename Algebra::Value instance, typename Algebra::Value token,
+                                 bool pageStart = false) const {
+    switch (kind) {
+    case StoreKind::Dense:
+      return a.add(a.mul(instance, a.size(StoreSize::Tokens)), token);
+    case StoreKind::Packed:
+      return a.add(a.read(StoreTable::Start, a.wide(instance)), token);
+    case StoreKind::Paged:
+      break;
+    }
+    return a.pagedSlot(tableRowOf(a, instance), token, page, pageStart);
+  }
+  /// The line of one head of a slot, counted in heads from the start of the tensor.
+  template <typename Algebra> typename Algebra::Value lineOf(Algebra &a, typename Algebra::Value slot) const {
+    const auto all = headCount(a);
+    return a.add(a.mul(slot, all), a.place());
+  }
+  /// Where the metadata of one head of a slot lies, counted in metadata of heads. Lines of a head in a page
+  /// are neighbours, so that what a head needs of it is read in whole sectors.
+  template <typename Algebra>
+  typename Algebra::Value metaOf(Algebra &a, const StorePart &part, typename Algebra::Value slot) const {
+    if (!part.format.hasLines())
+      return part.format.scales == Format::Scales::Head ? a.place() : a.number(0);
+    if (!isPaged())
+      return lineOf(a, slot);
+    const auto all = headCount(a);
+    const auto first = a.mul(a.add(a.mul(a.div(slot, page), all), a.place()), a.number(page));
+    return a.add(first, a.rem(slot, page));
+  }
+
+private:
+  StoreTensor metaTensor(const StorePart &part) const;
+  template <typename Algebra> typename Algebra::Value headCount(Algebra &a) const {
+    return isOfClass() ? a.size(StoreSize::Heads) : a.number(heads);
+  }
+  /// Row of the block table that lists the pages of an instance, or of one of its heads.
+  template <typename Algebra>
+  typename Algebra::Value tableRowOf(Algebra &a, typename Algebra::Value instance) const {
+    if (!ragged)
+      return instance;
+    const auto all = headCount(a);
+    return a.add(a.mul(instance, all), a.place());
+  }
+};
+
+/// The slot of a token of one row of a block table, whose rows have `columns` entries; with `start` the first
+/// slot of its page.
+template <typename Algebra>
+typename Algebra::Value pagedSlotOf(Algebra &a, typename Algebra::Value row, typename Algebra::Value columns,
+                                    typename Algebra::Value token, int64_t page, bool start) {
+  const auto begin = a.wide(row);
+  const auto entries = a.mul(begin, a.wide(columns));
+  const auto index = a.add(entries, a.wide(a.div(token, page)));
+  const auto first = a.mul(a.read(StoreTable::BlockTable, index), a.number(page));
+  return start ? first : a.add(first, a.rem(token, page));
+}
+
+/// The algebra of a CPU, over tables in memory.
+struct StoreNumbers {
+  using Value = int64_t;
+  std::span<const int32_t> table; ///< the store's
+  int64_t tokens = 0, maxPages = 0, heads = 0, head = 0;
+
+  static Value number(int64_t n) { return n; }
+  static Value add(Value x, Value y) { return x + y; }
+  static Value mul(Value x, Value y) { return x * y; }
+  static Value div(Value x, int64_t y) { return x / y; }
+  static Value rem(Value x, int64_t y) { return x % y; }
+  static Value wide(Value x) { return x; }
+  Value size(StoreSize size) const {
+    return size == StoreSize::Tokens ? tokens : size == StoreSize::MaxPages ? maxPages : heads;
+  }
+  Value read(StoreTable, Value index) const { return table[static_cast<size_t>(index)]; }
+  Value place() const { return head; }
+  Value pagedSlot(Value row, Value token, int64_t page, bool start) const {
+    return pagedSlotOf(*this, row, maxPages, token, page, start);
+  }
+};
+
+} // namespace attn::rt
+
+#endif

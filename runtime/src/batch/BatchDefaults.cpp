@@ -1,0 +1,198 @@
+//===- BatchDefaults.cpp - Tables that a caller may leave out -------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "attn_rt/batch/Batch.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace attn::rt {
+
+namespace {
+
+/// An i32 tensor that is there and well formed, or null. What is wrong with it is for batchFromTensors to
+/// say.
+const Tensor *findI32(const TensorMap &tensors, const std::string &name, size_t rank = 1) {
+  auto found = tensors.find(name);
+  if (found == tensors.end() || found->second.dtype != DType::I32 || found->second.shape.size() != rank)
+    return nullptr;
+  return &found->second;
+}
+
+/// Where ragged [instances, heads], of as many elements as its shape says: a file may claim any number.
+const Tensor *findLengths(const TensorMap &tensors, const Argument &argument) {
+  const Tensor *lengths = findI32(tensors, argument.name + ".lengths", argument.ragged ? 2 : 1);
+  return lengths && elementCount(lengths->shape) == std::ssize(lengths->as<int32_t>()) ? lengths : nullptr;
+}
+
+/// Times the heads: results are counted in 32 bits.
+constexpr int64_t mostRows = std::numeric_limits<int32_t>::max();
+
+/// The rows of q, or -1 where it is missing or malformed: a file may claim any number of rows of no heads.
+int64_t rowsOf(const Manifest &manifest, const TensorMap &tensors) {
+  auto q = tensors.find("q");
+  if (q == tensors.end() || q->second.shape.size() != 3 || q->second.shape[1] != manifest.qHeads ||
+      q->second.shape[2] != manifest.keyDim || q->second.shape[0] > mostRows / manifest.qHeads ||
+      (!q->second.bytes.empty() && elementCount(q->second.shape) != q->second.elements()))
+    return -1;
+  return q->second.shape[0];
+}
+
+int64_t instancesOf(const TensorMap &tensors, const Argument &argument) {
+  const Tensor *lengths = findLengths(tensors, argument);
+  if (!lengths)
+    return -1;
+  // Of no heads there may be any number of instances; no more are believed than there are sequences.
+  const Tensor *qStart = findI32(tensors, "q_start");
+  const int64_t instances = lengths->shape[0];
+  const bool counted = lengths->elements() > 0 || instances == 0;
+  return counted || (qStart && instances < qStart->elements()) ? instances : -1;
+}
+
+void addLengthsOfPacked(const Argument &argument, TensorMap &tensors) {
+  const Tensor *start = findI32(tensors, argument.name + ".start");
+  if (argument.store != Argument::Store::Packed || argument.ragged || !start || start->elements() == 0)
+    return;
+  std::vector<int32_t> lengths;
+  const auto offsets = start->as<int32_t>();
+  for (size_t i = 1; i < offsets.size(); ++i)
+    lengths.push_back(static_cast<int32_t>(int64_t{offsets[i]} - offsets[i - 1]));
+  tensors.emplace(argument.name + ".lengths", Tensor::ofI32({std::ssize(lengths)}, lengths));
+}
+
+/// All tokens of every instance. No more instances are believed than there are rows: a file may claim any
+/// number.
+void addLengthsOfDense(const Manifest &manifest, const Argument &argument, TensorMap &tensors) {
+  auto keys = tensors.find(argument.name + ".k");
+  if (argument.store != Argument::Store::Dense || argument.ragged || keys == tensors.end() ||
+      keys->second.shape.size() != 4)
+    return;
+  const int64_t instances = keys->second.shape[0], tokens = keys->second.shape[1];
+  if (instances > std::max<int64_t>(rowsOf(manifest, tensors), 0) || tokens > mostRows)
+    return;
+  const std::vector<int32_t> lengths(static_cast<size_t>(instances), static_cast<int32_t>(tokens));
+  tensors.emplace(argument.name + ".lengths", Tensor::ofI32({instances}, lengths));
+}
+
+Status addRows(const Argument &argument, TensorMap &tensors) {
+  const Tensor *qStart = findI32(tensors, "q_start");
+  const int64_t instances = instancesOf(tensors, argument);
+  if (!qStart || instances < 0)
+    return {};
+  if (instances != qStart->elements() - 1)
+    return inputError("tensor '" + argument.name +
+                      ".rows' is missing, and only one instance per sequence has rows of " +
+                      "its own accord: '" + argument.name + ".lengths' has " + std::to_string(instances) +
+                      " instances, 'q_start' " + std::to_string(qStart->elements() - 1) + " sequences");
+  std::vector<int32_t> ranges;
+  const auto offsets = qStart->as<int32_t>();
+  for (size_t i = 1; i < offsets.size(); ++i)
+    ranges.insert(ranges.end(), {offsets[i - 1], offsets[i]});
+  tensors.emplace(argument.name + ".rows", Tensor::ofI32({instances, 2}, ranges));
+  return {};
+}
+
+/// The end of a sequence is the end of its private instance, by its longest head: one that these rows see and
+/// no others. Where
+/// several are private (a batch of one), the one that ends last; where none is, the same among all that the
+/// rows see.
+int64_t endOfSequence(const Manifest &manifest, const TensorMap &tensors, int32_t first, int32_t last) {
+  int64_t end[2] = {0, 0};
+  bool any[2] = {false, false};
+  for (const Argument &argument : manifest.arguments) {
+    const Tensor *lengths = findLengths(tensors, argument);
+    const Tensor *pos0 = findI32(tensors, argument.name + ".pos0");
+    const Tensor *rows = findI32(tensors, argument.name + ".rows", 2);
+    if (argument.role != Argument::Role::KV || !lengths || !pos0 || !rows ||
+        pos0->elements() != lengths->shape[0] || rows->elements() != 2 * pos0->elements())
+      continue;
+    const auto ranges = rows->as<int32_t>();
+    const auto instances = static_cast<size_t>(pos0->elements());
+    for (size_t i = 0; i < instances; ++i) {
+      const int32_t from = ranges[2 * i], to = ranges[2 * i + 1];
+      if (from > first || to < last)
+        continue;
+      int64_t longest = 0;
+      const size_t heads = lengths->as<int32_t>().size() / instances;
+      for (int32_t length : lengths->as<int32_t>().subspan(i * heads, heads))
+        longest = std::max<int64_t>(longest, length);
+      const int64_t here = pos0->as<int32_t>()[i] + longest;
+      for (int shared = 0; shared < 2; ++shared)
+        if (shared || (from == first && to == last)) {
+          end[shared] = any[shared] ? std::max(end[shared], here) : here;
+          any[shared] = true;
+        }
+    }
+  }
+  return any[0] ? end[0] : end[1];
+}
+
+void addPositions(const Manifest &manifest, TensorMap &tensors) {
+  const Tensor *qStart = findI32(tensors, "q_start");
+  const int64_t rows = rowsOf(manifest, tensors);
+  if (!qStart || rows < 0)
+    return;
+  std::vector<int32_t> positions(static_cast<size_t>(rows), 0);
+  const auto offsets = qStart->as<int32_t>();
+  for (size_t s = 1; s < offsets.size(); ++s) {
+    const int32_t first = offsets[s - 1], last = offsets[s];
+    if (first < 0 || first >= last || last > rows)
+      continue; // empty, or wrong and reported later
+    const int64_t end = endOfSequence(manifest, tensors, first, last);
+    for (int32_t row = first; row < last; ++row)
+      positions[static_cast<size_t>(row)] = static_cast<int32_t>(end - last + row);
+  }
+  tensors.emplace("q_pos", Tensor::ofI32({rows}, positions));
+}
+
+} // namespace
+
+Status addDefaults(const Manifest &manifest, TensorMap &tensors) {
+  Status status;
+  std::string named; // in the status
+  const auto fail = [&](Status why, const std::string &name) {
+    if (status)
+      status = std::move(why), named = name;
+  };
+  for (const Argument &argument : manifest.arguments)
+    if (argument.role == Argument::Role::KV && !tensors.count(argument.name + ".lengths")) {
+      addLengthsOfPacked(argument, tensors);
+      addLengthsOfDense(manifest, argument, tensors);
+    }
+  if (const int64_t rows = rowsOf(manifest, tensors); !tensors.count("q_start") && rows >= 0) {
+    const Argument &argument = manifest.argumentOf(manifest.operands.front());
+    if (const int64_t instances = instancesOf(tensors, argument); instances == rows) {
+      std::vector<int32_t> offsets;
+      for (int64_t row = 0; row <= rows; ++row)
+        offsets.push_back(static_cast<int32_t>(row));
+      tensors.emplace("q_start", Tensor::ofI32({rows + 1}, offsets));
+    } else if (tensors.count(argument.name + ".lengths")) {
+      fail(inputError("tensor 'q_start' is missing, and there is not one row per sequence: 'q' has " +
+                      std::to_string(rows) + " rows, '" + argument.name + ".lengths' " +
+                      std::to_string(std::max<int64_t>(instances, 0)) + " instances"),
+           "q_start");
+    }
+  }
+  for (const Argument &argument : manifest.arguments) {
+    if (argument.role != Argument::Role::KV)
+      continue;
+    const int64_t instances = instancesOf(tensors, argument);
+    if (!tensors.count(argument.name + ".pos0") && instances >= 0 && manifest.operands.size() == 1)
+      tensors.emplace(argument.name + ".pos0", Tensor(DType::I32, {instances}));
+    if (!tensors.count(argument.name + ".rows"))
+      if (Status s = addRows(argument, tensors); !s)
+        fail(s, argument.name + ".rows");
+  }
+  if (!tensors.count("q_pos"))
+    addPositions(manifest, tensors);
+  if (status)
+    return {};
+  std::vector<std::string> others;
+  for (const std::string &name : missingTensors(manifest, tensors))
+    if (name != named)
+      others.push_back(name);
+  if (others.empty())
+    return status;
+  return inputError(status.error().message + "; missing besides: " + quotedNames(others));
+}
+
+} // namespace attn::rt

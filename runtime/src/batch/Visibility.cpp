@@ -1,0 +1,240 @@
+//===- Visibility.cpp - Who sees a token, as intervals --------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "attn_rt/batch/Visibility.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace attn::rt {
+
+using Kind = Visibility::Kind;
+
+namespace {
+
+bool isLeaf(const Visibility &visibility) { return visibility.of.empty(); }
+
+/// A leaf or an intersection of leaves: one interval.
+bool isTerm(const Visibility &visibility) {
+  return isLeaf(visibility) ||
+         (visibility.kind == Kind::And && std::all_of(visibility.of.begin(), visibility.of.end(), isLeaf));
+}
+
+constexpr size_t mostTerms = 8;
+
+/// The terms that a visibility is the union of; none where they are too many.
+std::vector<Visibility> termsOf(const Visibility &visibility) {
+  std::vector<Visibility> terms;
+  if (visibility.kind == Kind::Or) {
+    for (const Visibility &part : visibility.of) {
+      const std::vector<Visibility> more = termsOf(part);
+      if (more.empty() || terms.size() + more.size() > mostTerms)
+        return {};
+      terms.insert(terms.end(), more.begin(), more.end());
+    }
+    return terms;
+  }
+  if (visibility.kind != Kind::And)
+    return {visibility};
+  terms.push_back({Kind::And, -1, {}});
+  for (const Visibility &part : visibility.of) {
+    const std::vector<Visibility> factors = termsOf(part);
+    if (factors.empty() || terms.size() * factors.size() > mostTerms)
+      return {};
+    std::vector<Visibility> products;
+    for (const Visibility &term : terms)
+      for (const Visibility &factor : factors) {
+        Visibility &product = products.emplace_back(term);
+        if (isLeaf(factor))
+          product.of.push_back(factor);
+        else
+          product.of.insert(product.of.end(), factor.of.begin(), factor.of.end());
+      }
+    terms = std::move(products);
+  }
+  for (Visibility &term : terms) {
+    const bool narrow = std::any_of(term.of.begin(), term.of.end(), [](const Visibility &leaf) {
+      return leaf.kind == Kind::Window || leaf.kind == Kind::Recent;
+    });
+    std::erase_if(term.of, [&](const Visibility &leaf) {
+      return leaf.kind == Kind::All || (narrow && leaf.kind == Kind::Causal);
+    });
+    if (term.of.size() < 2)
+      term = term.of.empty() ? Visibility() : Visibility(term.of[0]);
+  }
+  return terms;
+}
+
+} // namespace
+
+Visibility simplified(const Visibility &visibility) {
+  std::vector<Visibility> terms = termsOf(visibility);
+  if (terms.empty())
+    return visibility;
+  return terms.size() == 1 ? terms[0] : Visibility{Kind::Or, -1, std::move(terms)};
+}
+
+bool isVisible(const Visibility &visibility, std::span<const int32_t> ends, int64_t q, int64_t p) {
+  const auto sees = [&](const Visibility &part) { return isVisible(part, ends, q, p); };
+  switch (visibility.kind) {
+  case Kind::All:
+    return true;
+  case Kind::Causal:
+    return p <= q;
+  case Kind::Window:
+  case Kind::Recent:
+    return p <= q && q - p < ends[static_cast<size_t>(visibility.end)];
+  case Kind::Sink:
+    return p < ends[static_cast<size_t>(visibility.end)];
+  case Kind::Or:
+    return std::any_of(visibility.of.begin(), visibility.of.end(), sees);
+  case Kind::And:
+    return std::all_of(visibility.of.begin(), visibility.of.end(), sees);
+  }
+  return false;
+}
+
+void unite(const IntervalList &a, const IntervalList &b, IntervalList &out) {
+  out.clear();
+  for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
+    const bool left = j == b.size() || (i < a.size() && a[i].begin <= b[j].begin);
+    const Interval next = left ? a[i++] : b[j++];
+    if (!out.empty() && next.begin <= out.back().end)
+      out.back().end = std::max(out.back().end, next.end);
+    else
+      out.push_back(next);
+  }
+}
+
+void intersect(const IntervalList &a, const IntervalList &b, IntervalList &out) {
+  out.clear();
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const Interval common{std::max(a[i].begin, b[j].begin), std::min(a[i].end, b[j].end)};
+    if (common.begin < common.end)
+      out.push_back(common);
+    if (a[i].end < b[j].end)
+      ++i;
+    else
+      ++j;
+  }
+}
+
+namespace {
+
+/// Room for the parts of a union or intersection at each depth: a plan asks thousands of times.
+struct Scratch {
+  IntervalList part, whole;
+};
+thread_local std::vector<std::unique_ptr<Scratch>> scratchByDepth;
+
+/// `low` and `high` are the rows that decide the lower and the upper end: (qMin, qMax) for what is possible,
+/// (qMax, qMin) for what is certain.
+Interval leafInterval(const Visibility &leaf, std::span<const int32_t> ends, int64_t low, int64_t high) {
+  switch (leaf.kind) {
+  case Kind::Causal:
+    return {leastPosition, high + 1};
+  case Kind::Window:
+  case Kind::Recent:
+    // A window of nothing is empty for every row, although its two ends, taken from two rows, would hold
+    // something.
+    if (const int64_t size = ends[static_cast<size_t>(leaf.end)]; size > 0)
+      return {low - size + 1, high + 1};
+    return {};
+  case Kind::Sink:
+    return {leastPosition, ends[static_cast<size_t>(leaf.end)]};
+  default:
+    return {leastPosition, greatestPosition};
+  }
+}
+
+Interval termInterval(const Visibility &term, std::span<const int32_t> ends, int64_t low, int64_t high) {
+  if (isLeaf(term))
+    return leafInterval(term, ends, low, high);
+  Interval all{leastPosition, greatestPosition};
+  for (const Visibility &leaf : term.of) {
+    const Interval one = leafInterval(leaf, ends, low, high);
+    all = {std::max(all.begin, one.begin), std::min(all.end, one.end)};
+  }
+  return all;
+}
+
+/// Adds an interval to a short list, in place.
+void insert(Interval next, IntervalList &list) {
+  if (next.begin >= next.end)
+    return;
+  if (list.empty() || list.back().end < next.begin)
+    return list.push_back(next);
+  size_t at = list.size();
+  while (at > 0 && list[at - 1].end >= next.begin)
+    --at;
+  size_t behind = at;
+  for (; behind < list.size() && list[behind].begin <= next.end; ++behind)
+    next = {std::min(next.begin, list[behind].begin), std::max(next.end, list[behind].end)};
+  if (behind == at) {
+    list.insert(list.begin() + static_cast<int64_t>(at), next);
+    return;
+  }
+  list[at] = next;
+  list.erase(list.begin() + static_cast<int64_t>(at) + 1, list.begin() + static_cast<int64_t>(behind));
+}
+
+void evaluate(const Visibility &visibility, std::span<const int32_t> ends, int64_t low, int64_t high,
+              IntervalList &out, size_t depth = 0) {
+  out.clear();
+  if (isTerm(visibility))
+    return insert(termInterval(visibility, ends, low, high), out);
+  if (visibility.kind == Kind::Or && std::all_of(visibility.of.begin(), visibility.of.end(), isTerm)) {
+    for (const Visibility &term : visibility.of)
+      insert(termInterval(term, ends, low, high), out);
+    return;
+  }
+  if (depth == scratchByDepth.size())
+    scratchByDepth.push_back(std::make_unique<Scratch>());
+  auto &[part, whole] = *scratchByDepth[depth];
+  evaluate(visibility.of[0], ends, low, high, out, depth + 1);
+  for (size_t i = 1; i < visibility.of.size(); ++i) {
+    evaluate(visibility.of[i], ends, low, high, part, depth + 1);
+    (visibility.kind == Kind::Or ? unite : intersect)(out, part, whole);
+    std::swap(out, whole);
+  }
+}
+
+} // namespace
+
+void possiblePositions(const Visibility &visibility, std::span<const int32_t> ends, int64_t qMin,
+                       int64_t qMax, IntervalList &out) {
+  evaluate(visibility, ends, qMin, qMax, out);
+}
+
+void certainPositions(const Visibility &visibility, std::span<const int32_t> ends, int64_t qMin, int64_t qMax,
+                      IntervalList &out) {
+  evaluate(visibility, ends, qMax, qMin, out);
+}
+
+void toTokens(IntervalList &list, int64_t pos0, int64_t length) {
+  size_t kept = 0;
+  for (const Interval &interval : list) {
+    const Interval cut{std::max<int64_t>(interval.begin - pos0, 0), std::min(interval.end - pos0, length)};
+    if (cut.begin < cut.end)
+      list[kept++] = cut;
+  }
+  list.resize(kept);
+}
+
+int64_t totalSize(const IntervalList &list) {
+  int64_t total = 0;
+  for (const Interval &interval : list)
+    total += interval.size();
+  return total;
+}
+
+int intervalBound(const Visibility &visibility) {
+  if (visibility.of.empty())
+    return 1;
+  // Each part adds its own intervals to a union; an intersection of lists of m and n holds at most m + n - 1.
+  int bound = visibility.kind == Kind::Or ? 0 : 1 - static_cast<int>(visibility.of.size());
+  for (const Visibility &part : visibility.of)
+    bound += intervalBound(part);
+  return bound;
+}
+
+} // namespace attn::rt

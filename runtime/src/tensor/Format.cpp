@@ -1,0 +1,238 @@
+//===- Format.cpp - How the elements of keys and values are stored --------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "attn_rt/tensor/Format.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace attn::rt {
+
+namespace {
+
+constexpr DType floatCodes[] = {DType::F8E4M3FN, DType::F8E5M2};
+constexpr int integerBits[] = {8, 4, 2};
+constexpr int64_t groupSizes[] = {16, 32, 64, 128};
+constexpr std::string_view scaleWords[] = {"", "tensor", "head", "token"};
+
+template <typename T> bool isAmong(std::span<const T> legal, T value) {
+  return std::ranges::find(legal, value) != legal.end();
+}
+
+std::string integerName(int bits) { return 'i' + std::to_string(bits); }
+
+struct Pair {
+  float scale, zero;
+};
+
+Pair pairAt(const uint8_t *meta, int64_t group) {
+  std::array<uint16_t, 2> halves;
+  std::memcpy(halves.data(), meta + 4 * group, sizeof halves);
+  return {static_cast<float>(fromF16(halves[0])), static_cast<float>(fromF16(halves[1]))};
+}
+
+float scaleAt(const uint8_t *meta) {
+  float scale;
+  std::memcpy(&scale, meta, sizeof scale);
+  return scale;
+}
+
+/// The largest number of integer formats: both 16-bit floats hold it, and zero + levels * scale stays within
+/// f16, however the scale is rounded.
+constexpr float largestOfIntegers = 65280;
+
+/// Parts of a row that have metadata of their own.
+std::span<const float> groupOf(Format format, std::span<const float> row, int64_t group) {
+  return row.subspan(static_cast<size_t>(group * format.group), static_cast<size_t>(format.group));
+}
+
+} // namespace
+
+std::string Format::codeName() const {
+  return isInteger() ? integerName(bits) : std::string(dtypeName(codes));
+}
+
+std::string Format::text() const {
+  if (isPlain())
+    return codeName();
+  return codeName() + " per " +
+         (scales == Scales::Group ? std::to_string(group)
+                                  : std::string(scaleWords[static_cast<size_t>(scales)]));
+}
+
+std::optional<Format> Format::parse(std::string_view text) {
+  const size_t space = text.find(" per ");
+  const std::string_view code = text.substr(0, space);
+  const std::string_view per = space == std::string_view::npos ? "" : text.substr(space + 5);
+  Format format;
+  for (const int bits : integerBits)
+    if (code == integerName(bits)) {
+      int64_t group = 0;
+      const auto [end, error] = std::from_chars(per.data(), per.data() + per.size(), group);
+      if (error != std::errc() || end != per.data() + per.size())
+        return std::nullopt;
+      format = integers(bits, group);
+      return format.fault().empty() ? std::optional(format) : std::nullopt;
+    }
+  const std::optional<DType> type = parseDType(code);
+  const auto *word = std::ranges::find(scaleWords, per);
+  if (!type || word == std::end(scaleWords) || (per.empty() && space != std::string_view::npos))
+    return std::nullopt;
+  format = floats(*type, static_cast<Scales>(word - scaleWords));
+  const bool isCode = isAmong<DType>(floatCodes, *type);
+  return (format.isPlain() && !isCode) || format.fault().empty() ? std::optional(format) : std::nullopt;
+}
+
+std::string Format::fault() const {
+  if (isInteger()) {
+    if (!isAmong<int>(integerBits, bits))
+      return "expected integer codes of 8, 4 or 2 bits, got " + std::to_string(bits) + "; nearest legal: " +
+             integerName(bits > 4   ? 8
+                         : bits > 2 ? 4
+                                    : 2);
+    if (scales == Scales::Group && group >= 1)
+      return "";
+    return "expected integer codes per a number of features, got per " +
+           (scales == Scales::Group ? std::to_string(group)
+                                    : std::string(scaleWords[static_cast<size_t>(scales)])) +
+           "; nearest legal: per = 128";
+  }
+  if (isAmong<DType>(floatCodes, codes)) {
+    if (scales == Scales::Tensor || scales == Scales::Head || scales == Scales::Token)
+      return "";
+    return "expected " + codeName() + " codes per tensor, head or token, got " +
+           (isPlain() ? "no scales" : "per " + std::to_string(group)) + "; nearest legal: per = token";
+  }
+  const bool multiplied = elementType(codes).dotDepth > 0;
+  if (multiplied && isPlain())
+    return "";
+  return "expected f16 or bf16, or codes of f8E4M3FN, f8E5M2, i8, i4 or i2, got " + text() +
+         (multiplied ? "; nearest legal: " + codeName() : "");
+}
+
+std::string Format::faultOf(int64_t dim) const {
+  const auto nearest = [&](int64_t unit) {
+    return (dim > unit ? std::to_string(dim / unit * unit) + " or " : "") +
+           std::to_string(dim / unit * unit + unit);
+  };
+  if (const int64_t chunk = codesPerChunk(); dim % chunk != 0)
+    return "expected a dim of whole 16 bytes, a multiple of " + std::to_string(chunk) + " elements of " +
+           codeName() + ", got " + std::to_string(dim) + "; nearest legal: " + nearest(chunk);
+  if (scales != Scales::Group || group == dim || (isAmong<int64_t>(groupSizes, group) && dim % group == 0))
+    return "";
+  int64_t closest = dim;
+  for (const int64_t size : groupSizes)
+    if (dim % size == 0 && std::abs(size - group) < std::abs(closest - group))
+      closest = size;
+  return "expected a group of 16, 32, 64 or 128 features that divides the dim of " + std::to_string(dim) +
+         ", or all of it, got " + std::to_string(group) + "; nearest legal: " + std::to_string(closest);
+}
+
+float Format::largest() const { return isInteger() ? largestOfIntegers : std::numeric_limits<float>::max(); }
+
+float Format::scaleFor(double magnitude) const {
+  return isPlain() || !(magnitude > 0) ? 1 : static_cast<float>(magnitude / elementType(codes).largest());
+}
+
+RowDecoder::RowDecoder(Format format) : format(format) {
+  const ElementType &type = elementType(format.codes);
+  if (type.isFloat() && type.dtype != DType::BF16)
+    for (uint32_t code = 0; code < uint32_t{1} << type.bits; ++code)
+      table.push_back(static_cast<float>(fromFloatBits(static_cast<uint16_t>(code), type)));
+}
+
+void RowDecoder::decode(const uint8_t *codes, const uint8_t *meta, std::span<float> out) const {
+  const auto wide = [&](size_t i) {
+    uint16_t code;
+    std::memcpy(&code, codes + 2 * i, sizeof code);
+    return code;
+  };
+  if (format.isInteger())
+    return decodeIntegers(codes, meta, out);
+  if (format.codes == DType::BF16) // this loop vectorizes
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = std::bit_cast<float>(static_cast<uint32_t>(wide(i)) << 16);
+  else if (format.bits == 16)
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = table[wide(i)];
+  else
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = table[codes[i]];
+  if (!format.isPlain())
+    for (float &number : out)
+      number *= scaleAt(meta);
+}
+
+void RowDecoder::decodeIntegers(const uint8_t *codes, const uint8_t *meta, std::span<float> out) const {
+  const auto perByte = static_cast<size_t>(8 / format.bits), group = static_cast<size_t>(format.group);
+  Pair pair{};
+  for (size_t f = 0; f < out.size(); ++f) {
+    if (f % group == 0)
+      pair = pairAt(meta, static_cast<int64_t>(f / group));
+    const int shift = static_cast<int>(f % perByte) * format.bits;
+    out[f] = static_cast<float>(codes[f / perByte] >> shift & format.levels()) * pair.scale + pair.zero;
+  }
+}
+
+int64_t clampRow(Format format, std::span<float> row) {
+  const float largest = format.largest();
+  int64_t notFinite = 0;
+  for (float &x : row) {
+    notFinite += !std::isfinite(x);
+    x = std::isnan(x) ? 0 : std::clamp(x, -largest, largest);
+  }
+  return notFinite;
+}
+
+void findMeta(Format format, std::span<const float> row, uint8_t *meta) {
+  if (format.scales == Format::Scales::Token) {
+    float magnitude = 0;
+    for (const float x : row)
+      magnitude = std::max(magnitude, std::abs(x));
+    const auto largest = static_cast<float>(elementType(format.codes).largest());
+    const float scale =
+        magnitude == 0 ? 1 : std::max(magnitude * (1 / largest), std::numeric_limits<float>::min());
+    std::memcpy(meta, &scale, sizeof scale);
+  }
+  if (format.scales != Format::Scales::Group)
+    return;
+  for (int64_t g = 0; g < format.groups(std::ssize(row)); ++g) {
+    const auto [min, max] = std::ranges::minmax(groupOf(format, row, g));
+    const float low = min + 0.0F, high = max + 0.0F; // of zeros the one without a sign
+    const auto levels = static_cast<float>(format.levels());
+    constexpr uint16_t smallest = 1; // above 0
+    const std::array<uint16_t, 2> pair = {std::max(toF16((high - low) * (1 / levels)), smallest), toF16(low)};
+    std::memcpy(meta + 4 * g, pair.data(), sizeof pair);
+  }
+}
+
+void quantizeRow(Format format, std::span<const float> row, const uint8_t *meta, uint8_t *codes) {
+  if (format.isInteger()) {
+    const auto perByte = static_cast<size_t>(8 / format.bits), group = static_cast<size_t>(format.group);
+    std::fill_n(codes, format.rowBytes(std::ssize(row)), uint8_t{0});
+    for (size_t f = 0; f < row.size(); ++f) {
+      const Pair pair = pairAt(meta, static_cast<int64_t>(f / group));
+      const double inverse = 1 / pair.scale; // of f32
+      const double code =
+          std::clamp<double>(std::nearbyint((row[f] - pair.zero) * inverse), 0, format.levels());
+      codes[f / perByte] |= static_cast<uint8_t>(static_cast<int>(code) << f % perByte * format.bits);
+    }
+    return;
+  }
+  const ElementType &type = elementType(format.codes);
+  const float inverse = format.isPlain() ? 1 : 1 / scaleAt(meta);
+  const double largest = type.largest();
+  for (size_t i = 0; i < row.size(); ++i) {
+    double number = row[i];
+    if (!format.isPlain())
+      number = std::clamp<double>(row[i] * inverse, -largest, largest);
+    const uint16_t code = toFloatBits(number, type);
+    std::memcpy(codes + i * type.bytes(), &code, type.bytes());
+  }
+}
+
+} // namespace attn::rt

@@ -1,0 +1,125 @@
+//===- Store.cpp - Where the tokens of a KV operand lie -------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "attn_rt/tensor/Store.h"
+
+#include <numeric>
+
+namespace attn::rt {
+
+std::string_view storeName(StoreKind kind) { return storeWords[static_cast<size_t>(kind)]; }
+
+std::string_view sizeName(StoreSize size) {
+  static constexpr std::string_view names[] = {"instances", "tokens", "pages", "max_pages", "heads"};
+  return names[static_cast<size_t>(size)];
+}
+
+std::string_view tableName(StoreTable table) { return table == StoreTable::Start ? "start" : "block_table"; }
+
+namespace {
+
+StoreDim headDim(const Store &store) {
+  return store.isOfClass() ? StoreDim{StoreSize::Heads} : StoreDim{std::nullopt, store.heads};
+}
+
+} // namespace
+
+std::string Store::text() const {
+  std::string text(storeName(kind));
+  return isPaged() ? text + "<" + std::to_string(page) + ">" : text;
+}
+
+std::vector<StoreDim> Store::slotDims() const {
+  switch (kind) {
+  case StoreKind::Dense:
+    return {{StoreSize::Instances}, {StoreSize::Tokens}};
+  case StoreKind::Packed:
+    return {{StoreSize::Tokens}};
+  case StoreKind::Paged:
+    break;
+  }
+  return {{StoreSize::Pages}, {std::nullopt, page}};
+}
+
+std::vector<StoreTensor> Store::data() const {
+  std::vector<StoreTensor> tensors;
+  for (const StorePart *part : {&keys, &values}) {
+    std::vector<StoreDim> dims = slotDims();
+    dims.push_back(headDim(*this));
+    dims.push_back({std::nullopt, part->format.rowCodes(part->dim)});
+    tensors.push_back({codesName(*part), part->format.codes, dims, StoreTensor::Content::Codes});
+  }
+  for (const StorePart *part : {&keys, &values})
+    if (!part->format.isPlain())
+      tensors.push_back(metaTensor(*part));
+  return tensors;
+}
+
+/// What `metaOf` counts in, one behind the other.
+StoreTensor Store::metaTensor(const StorePart &part) const {
+  const Format &format = part.format;
+  StoreTensor tensor{metaName(part), format.metaType(), {}, StoreTensor::Content::Scales};
+  if (format.hasLines()) {
+    tensor.content = StoreTensor::Content::Lines;
+    tensor.dims = slotDims();
+    tensor.dims.insert(isPaged() ? tensor.dims.begin() + 1 : tensor.dims.end(), headDim(*this));
+  } else {
+    tensor.dims = {format.scales == Format::Scales::Head ? headDim(*this) : StoreDim{std::nullopt, 1}};
+  }
+  if (format.scales == Format::Scales::Group)
+    tensor.dims.insert(tensor.dims.end(), {{std::nullopt, format.groups(part.dim)}, {std::nullopt, 2}});
+  return tensor;
+}
+
+std::optional<StoreTable> Store::table() const {
+  if (kind == StoreKind::Dense)
+    return std::nullopt;
+  return isPaged() ? StoreTable::BlockTable : StoreTable::Start;
+}
+
+std::vector<StoreTensor> Store::tables() const {
+  const StoreDim instances{StoreSize::Instances};
+  std::vector<StoreDim> lists{instances}; // of tokens: one for each instance, or for each of its heads
+  if (ragged)
+    lists.push_back(headDim(*this));
+  std::vector<StoreTensor> tensors = {{"lengths", DType::I32, lists},
+                                      {"pos0", DType::I32, {instances}},
+                                      {"rows", DType::I32, {instances, {std::nullopt, 2}}}};
+  if (kind == StoreKind::Packed)
+    tensors.push_back({"start", DType::I32, {{StoreSize::Instances, 1}}});
+  if (isPaged()) {
+    lists.push_back({StoreSize::MaxPages});
+    tensors.push_back({"block_table", DType::I32, lists});
+  }
+  return tensors;
+}
+
+std::vector<StoreSize> Store::sizes() const {
+  std::vector<StoreSize> sizes = {StoreSize::Instances, StoreSize::Tokens};
+  if (isOfClass())
+    sizes.push_back(StoreSize::Heads);
+  if (isPaged())
+    sizes.insert(sizes.end(), {StoreSize::Pages, StoreSize::MaxPages});
+  return sizes;
+}
+
+int64_t Store::boxLines(int64_t tokens) const {
+  if (isOfClass()) // strides of boxes are known before the kernel runs
+    return 0;
+  const int64_t lines = isPaged() ? std::gcd(page, tokens) : tokens;
+  // Swizzles repeat after eight lines; the lanes of a warp issue one box each.
+  return lines % 8 == 0 && tokens / lines <= 32 ? lines : 0;
+}
+
+Store::SlotAxis Store::slotAxis() const {
+  switch (kind) {
+  case StoreKind::Dense:
+    return {1, {StoreSize::Instances, StoreSize::Tokens}};
+  case StoreKind::Packed:
+    return {1, {StoreSize::Tokens}};
+  case StoreKind::Paged:
+    break;
+  }
+  return {page, {StoreSize::Pages}};
+}
+
+} // namespace attn::rt

@@ -1,0 +1,220 @@
+//===- FormatTest.cpp - How the elements of keys and values are stored ----===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "attn_rt/tensor/Format.h"
+#include "attn_rt/support/Random.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+#include <limits>
+#include <set>
+
+using namespace attn::rt;
+
+namespace {
+
+using Scales = Format::Scales;
+const Format e4m3PerHead = Format::floats(DType::F8E4M3FN, Scales::Head);
+
+std::vector<float> normalRow(size_t size, const char *stream) {
+  Random random(1, stream);
+  std::vector<float> row(size);
+  for (size_t i = 0; i < row.size(); i += 2) {
+    double a, b;
+    random.normalPair(a, b);
+    row[i] = static_cast<float>(a), row[i + 1] = static_cast<float>(b);
+  }
+  return row;
+}
+
+/// The row, quantized and decoded again.
+std::vector<float> thereAndBack(Format format, std::vector<float> row) {
+  std::vector<uint8_t> meta(static_cast<size_t>(format.metaBytes(std::ssize(row)))),
+      codes(static_cast<size_t>(format.rowBytes(std::ssize(row))));
+  findMeta(format, row, meta.data());
+  quantizeRow(format, row, meta.data(), codes.data());
+  RowDecoder(format).decode(codes.data(), meta.data(), row);
+  return row;
+}
+
+TEST(Format, Texts) {
+  const Format formats[] = {Format::plain(DType::F16),
+                            Format::plain(DType::BF16),
+                            e4m3PerHead,
+                            Format::floats(DType::F8E5M2, Scales::Tensor),
+                            Format::floats(DType::F8E4M3FN, Scales::Token),
+                            Format::integers(8, 128),
+                            Format::integers(4, 64),
+                            Format::integers(2, 80)};
+  std::set<std::string> texts;
+  for (const Format &format : formats) {
+    EXPECT_EQ(Format::parse(format.text()), format) << format.text();
+    EXPECT_EQ(format.fault(), "");
+    texts.insert(format.text());
+  }
+  EXPECT_EQ(texts, (std::set<std::string>{"bf16", "f16", "f8e4m3fn per head", "f8e4m3fn per token",
+                                          "f8e5m2 per tensor", "i2 per 80", "i4 per 64", "i8 per 128"}));
+  for (const char *text : {"", "bf16 per head", "bf16 per ", "f8e4m3fn", "f8e4m3fn per 64", "i4",
+                           "i4 per head", "i4 per 0", "i4 per 64x", "i3 per 64", "per 64"})
+    EXPECT_FALSE(Format::parse(text)) << text;
+}
+
+TEST(Format, Faults) {
+  EXPECT_EQ(Format::plain(DType::F32).fault(),
+            "expected f16 or bf16, or codes of f8E4M3FN, f8E5M2, i8, i4 or i2, got f32");
+  EXPECT_EQ(Format::floats(DType::BF16, Scales::Head).fault(),
+            "expected f16 or bf16, or codes of f8E4M3FN, f8E5M2, i8, i4 or i2, got bf16 per head; nearest "
+            "legal: bf16");
+  EXPECT_EQ(Format::plain(DType::F8E5M2).fault(),
+            "expected f8e5m2 codes per tensor, head or token, got no scales; nearest legal: per = token");
+  EXPECT_EQ(Format::integers(3, 64).fault(),
+            "expected integer codes of 8, 4 or 2 bits, got 3; nearest legal: i4");
+  EXPECT_EQ((Format{DType::U8, 4, Scales::Head, 0}).fault(),
+            "expected integer codes per a number of features, got per head; nearest legal: per = 128");
+  EXPECT_EQ(Format::integers(4, 64).faultOf(128), "");
+  EXPECT_EQ(Format::integers(8, 80).faultOf(80), "");
+  EXPECT_EQ(
+      Format::integers(4, 64).faultOf(80),
+      "expected a dim of whole 16 bytes, a multiple of 32 elements of i4, got 80; nearest legal: 64 or 96");
+  EXPECT_EQ(
+      Format::integers(4, 64).faultOf(96),
+      "expected a group of 16, 32, 64 or 128 features that divides the dim of 96, or all of it, got 64; "
+      "nearest legal: 96");
+  EXPECT_EQ(
+      Format::integers(8, 20).faultOf(80),
+      "expected a group of 16, 32, 64 or 128 features that divides the dim of 80, or all of it, got 20; "
+      "nearest legal: 16");
+}
+
+TEST(Format, DefaultGroups) {
+  EXPECT_EQ(Format::defaultGroup(64), 64);
+  EXPECT_EQ(Format::defaultGroup(128), 128);
+  EXPECT_EQ(Format::defaultGroup(192), 192);
+  EXPECT_EQ(Format::defaultGroup(256), 128);
+}
+
+TEST(Format, Bytes) {
+  const Format codes = Format::integers(4, 32);
+  EXPECT_EQ(codes.rowBytes(128), 64);
+  EXPECT_EQ(codes.rowCodes(128), 64);
+  EXPECT_EQ(codes.codesPerChunk(), 32);
+  EXPECT_EQ(codes.metaBytes(128), 16);
+  EXPECT_EQ(e4m3PerHead.codesPerChunk(), 16);
+  EXPECT_EQ(e4m3PerHead.metaBytes(128), 4);
+  EXPECT_EQ(Format::plain(DType::BF16).metaBytes(128), 0);
+}
+
+// Quantized and decoded again, a number is off by at most half a step of its exponent, or of the smallest.
+TEST(Format, RowsOfFloats) {
+  std::vector<float> row = normalRow(512, "rows"), back(512);
+  row[7] = 0, row[9] = 5;
+  const float scale = e4m3PerHead.scaleFor(5);
+  EXPECT_FLOAT_EQ(scale, 5.0F / 448);
+  const auto *meta = reinterpret_cast<const uint8_t *>(&scale);
+  std::vector<uint8_t> codes(row.size());
+  quantizeRow(e4m3PerHead, row, meta, codes.data());
+  RowDecoder(e4m3PerHead).decode(codes.data(), meta, back);
+  for (size_t i = 0; i < row.size(); ++i)
+    EXPECT_LE(std::abs(row[i] - back[i]), std::max(std::abs(row[i]) / 16, scale * 0x1p-10F) * 1.0001F)
+        << row[i];
+  EXPECT_EQ(back[7], 0);
+  EXPECT_EQ(codes[9], 0x7e);
+  row[0] = 1e9F; // more than the scale allows for
+  quantizeRow(e4m3PerHead, row, meta, codes.data());
+  EXPECT_EQ(codes[0], 0x7e);
+  EXPECT_EQ(e4m3PerHead.scaleFor(0), 1);
+}
+
+TEST(Format, RowsOfFloatsPerToken) {
+  for (const DType type : {DType::F8E4M3FN, DType::F8E5M2}) {
+    const Format format = Format::floats(type, Scales::Token);
+    std::vector<float> row = normalRow(128, "token");
+    row[5] = -7;
+    const std::vector<float> back = thereAndBack(format, row);
+    const float step = type == DType::F8E5M2 ? 8 : 16;
+    for (size_t i = 0; i < row.size(); ++i)
+      EXPECT_LE(std::abs(row[i] - back[i]), std::max(std::abs(row[i]) / step, 1e-4F) * 1.0001F);
+    EXPECT_FLOAT_EQ(back[5], -7); // the largest is a code
+    EXPECT_EQ(thereAndBack(format, std::vector<float>(64, 0)), std::vector<float>(64, 0));
+    EXPECT_EQ(thereAndBack(format, std::vector<float>(64, 1e-44F)), std::vector<float>(64, 0));
+    const float largest = std::numeric_limits<float>::max();
+    EXPECT_NEAR(thereAndBack(format, std::vector<float>(64, largest))[3] / largest, 1, 1e-6);
+  }
+}
+
+// Off by half a step of the group's scale at most, and by what rounding of scale and zero to f16 costs.
+TEST(Format, RowsOfIntegers) {
+  for (const int bits : {8, 4, 2})
+    for (const int64_t group : {16, 32, 128}) {
+      const Format format = Format::integers(bits, group);
+      std::vector<float> row = normalRow(128, "integers");
+      for (size_t i = 0; i < 16; ++i)
+        row[i] *= 50; // a group of another range
+      const std::vector<float> back = thereAndBack(format, row);
+      for (size_t g = 0; g < 128; g += static_cast<size_t>(group)) {
+        const auto [low, high] =
+            std::minmax_element(row.begin() + static_cast<long>(g),
+                                row.begin() + static_cast<long>(g + static_cast<size_t>(group)));
+        const float step = (*high - *low) / static_cast<float>(format.levels());
+        for (size_t i = g; i < g + static_cast<size_t>(group); ++i)
+          EXPECT_LE(std::abs(row[i] - back[i]), step / 2 + (*high - *low + std::abs(*low)) * 0x1p-10F);
+      }
+    }
+}
+
+TEST(Format, PackedCodes) {
+  std::vector<float> row(64);
+  for (size_t i = 0; i < row.size(); ++i)
+    row[i] = static_cast<float>(i % 16);
+  const Format format = Format::integers(4, 64);
+  uint8_t meta[4], codes[32];
+  findMeta(format, row, meta);
+  EXPECT_EQ(std::vector<uint8_t>(meta, meta + 4), (std::vector<uint8_t>{0x00, 0x3c, 0, 0})); // 1 and 0
+  quantizeRow(format, row, meta, codes);
+  for (size_t i = 0; i < 32; ++i)
+    EXPECT_EQ(codes[i], (2 * i % 16) | (2 * i + 1) % 16 << 4);
+  row[1] = 2.5F, row[2] = 3.5F; // ties go to even
+  quantizeRow(format, row, meta, codes);
+  EXPECT_EQ(codes[0] >> 4, 2);
+  EXPECT_EQ(codes[1] & 15, 4);
+}
+
+// A constant is its group's zero, whatever its size; so is one whose scale f16 cannot hold.
+TEST(Format, ConstantRows) {
+  for (const int bits : {8, 4, 2})
+    for (const float x : {0.0F, 1.5F, -3.25F, 65280.0F, -65280.0F, 0x1p-24F}) {
+      const std::vector<float> row(64, x);
+      EXPECT_EQ(thereAndBack(Format::integers(bits, 64), row), row) << x;
+    }
+}
+
+TEST(Format, ExtremeRows) {
+  std::vector<float> row(64);
+  for (size_t i = 0; i < row.size(); ++i)
+    row[i] = i % 2 ? 65280.0F : -65280.0F;
+  for (const int bits : {8, 4, 2}) {
+    const std::vector<float> back = thereAndBack(Format::integers(bits, 64), row);
+    for (size_t i = 0; i < row.size(); ++i)
+      EXPECT_NEAR(back[i] / row[i], 1, 2e-3);
+  }
+}
+
+TEST(Format, ClampedRows) {
+  const float infinite = std::numeric_limits<float>::infinity(), largest = std::numeric_limits<float>::max();
+  const std::vector<float> row = {1, NAN, infinite, -infinite, 1e30F, -7e4F};
+  std::vector<float> integers = row, floats = row;
+  EXPECT_EQ(clampRow(Format::integers(8, 16), integers), 3);
+  EXPECT_EQ(integers, (std::vector<float>{1, 0, 65280, -65280, 65280, -65280}));
+  EXPECT_EQ(clampRow(e4m3PerHead, floats), 3);
+  EXPECT_EQ(floats, (std::vector<float>{1, 0, largest, -largest, 1e30F, -7e4F}));
+}
+
+TEST(Format, PlainRowsAreTheNumbers) {
+  const std::vector<float> row = {1, -0.5F, 3e4F, 0};
+  for (DType dtype : {DType::F16, DType::BF16}) {
+    const std::vector<float> back = thereAndBack(Format::plain(dtype), row);
+    for (size_t i = 0; i < row.size(); ++i)
+      EXPECT_NEAR(back[i], row[i], std::abs(row[i]) / 256);
+  }
+}
+
+} // namespace

@@ -1,0 +1,132 @@
+//===- StoreTest.cpp - Where the tokens of a KV operand lie ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "attn_rt/artifact/Artifact.h"
+#include "attn_rt/support/Random.h"
+
+#include <gtest/gtest.h>
+
+using namespace attn::rt;
+
+namespace {
+
+Store storeOf(StoreKind kind, int64_t page = 0, bool ragged = false, int64_t heads = 4) {
+  const Format codes = Format::floats(DType::F8E4M3FN, Format::Scales::Head);
+  return {kind, page, ragged, heads, {'k', 64, codes}, {'v', 32, Format::plain(DType::BF16)}};
+}
+
+std::string text(const std::vector<StoreTensor> &tensors) {
+  std::string text;
+  for (const StoreTensor &tensor : tensors) {
+    text += (text.empty() ? "" : " ") + tensor.name + ":" + std::string(dtypeName(tensor.dtype)) + "[";
+    for (const StoreDim &dim : tensor.dims) {
+      text += text.back() == '[' ? "" : ",";
+      text += dim.size ? std::string(sizeName(*dim.size)) + (dim.value ? "+" + std::to_string(dim.value) : "")
+                       : std::to_string(dim.value);
+    }
+    text += "]";
+  }
+  return text;
+}
+
+TEST(Store, Tensors) {
+  EXPECT_EQ(text(storeOf(StoreKind::Dense).data()),
+            "k:f8e4m3fn[instances,tokens,4,64] v:bf16[instances,tokens,4,32] "
+            "k_scales:f32[4]");
+  EXPECT_EQ(text(storeOf(StoreKind::Paged, 16, false, 0).data()),
+            "k_pages:f8e4m3fn[pages,16,heads,64] v_pages:bf16[pages,16,heads,32] k_scales:f32[heads]");
+  EXPECT_EQ(text(storeOf(StoreKind::Packed).tables()),
+            "lengths:i32[instances] pos0:i32[instances] rows:i32[instances,2] start:i32[instances+1]");
+  EXPECT_EQ(text(storeOf(StoreKind::Paged, 16, true).tables()),
+            "lengths:i32[instances,4] pos0:i32[instances] rows:i32[instances,2] "
+            "block_table:i32[instances,4,max_pages]");
+  EXPECT_EQ(storeOf(StoreKind::Dense).tokenBytes(), 64 + 2 * 32);
+}
+
+TEST(Store, Metadata) {
+  Store store = storeOf(StoreKind::Paged, 16);
+  store.keys.format = Format::integers(4, 32), store.values.format = Format::integers(8, 32);
+  EXPECT_EQ(text(store.data()), "k_pages:u8[pages,16,4,32] v_pages:u8[pages,16,4,32] "
+                                "k_meta:f16[pages,4,16,2,2] v_meta:f16[pages,4,16,1,2]");
+  EXPECT_EQ(store.tokenBytes(), (32 + 8) + (32 + 4));
+  store.keys.format = Format::floats(DType::F8E5M2, Format::Scales::Token);
+  store.values.format = Format::floats(DType::F8E5M2, Format::Scales::Tensor);
+  EXPECT_EQ(text(store.data()), "k_pages:f8e5m2[pages,16,4,64] v_pages:f8e5m2[pages,16,4,32] "
+                                "k_scales:f32[pages,4,16] v_scales:f32[1]");
+  EXPECT_EQ(store.tokenBytes(), (64 + 4) + 32);
+  store.kind = StoreKind::Dense, store.page = 0;
+  EXPECT_EQ(text(store.data()), "k:f8e5m2[instances,tokens,4,64] v:f8e5m2[instances,tokens,4,32] "
+                                "k_scales:f32[instances,tokens,4] v_scales:f32[1]");
+}
+
+// By their definition: [pages, heads, page] where paged, [tokens, heads] else.
+TEST(Store, AddressesOfMetadata) {
+  StoreNumbers numbers{.table = {}, .tokens = 100, .maxPages = 7, .heads = 4, .head = 3};
+  Store store = storeOf(StoreKind::Paged, 16);
+  EXPECT_EQ(store.metaOf(numbers, store.keys, 37), 3);
+  store.keys.format = Format::integers(4, 32);
+  EXPECT_EQ(store.metaOf(numbers, store.keys, 37), (2 * 4 + 3) * 16 + 5);
+  store.keys.format = Format::floats(DType::F8E4M3FN, Format::Scales::Tensor);
+  EXPECT_EQ(store.metaOf(numbers, store.keys, 37), 0);
+  store = storeOf(StoreKind::Packed);
+  store.keys.format = Format::integers(2, 64);
+  EXPECT_EQ(store.metaOf(numbers, store.keys, 37), 37 * 4 + 3);
+}
+
+// The map from tokens to slots, against its definition.
+TEST(Store, Addresses) {
+  StoreNumbers numbers{.table = {}, .tokens = 100, .maxPages = 7, .heads = 4, .head = 3};
+  EXPECT_EQ(storeOf(StoreKind::Dense).slotOf(numbers, 2, 17), 217);
+  const std::vector<int32_t> start = {0, 5, 40};
+  numbers.table = start;
+  EXPECT_EQ(storeOf(StoreKind::Packed).slotOf(numbers, 1, 17), 22);
+  std::vector<int32_t> pages(3 * 4 * 7);
+  for (size_t i = 0; i < pages.size(); ++i)
+    pages[i] = static_cast<int32_t>(1000 - 3 * i);
+  numbers.table = pages;
+  for (int64_t page : {1, 8, 16}) {
+    const int64_t token = page + page / 2; // in the second page
+    EXPECT_EQ(storeOf(StoreKind::Paged, page).slotOf(numbers, 2, token), pages[2 * 7 + 1] * page + page / 2);
+    EXPECT_EQ(storeOf(StoreKind::Paged, page, true).slotOf(numbers, 2, token),
+              pages[(2 * 4 + 3) * 7 + 1] * page + page / 2);
+    EXPECT_EQ(storeOf(StoreKind::Paged, page).slotOf(numbers, 2, token, true), pages[2 * 7 + 1] * page);
+  }
+  EXPECT_EQ(storeOf(StoreKind::Dense).lineOf(numbers, 10), 43);
+  EXPECT_EQ(storeOf(StoreKind::Dense, 0, false, 0).lineOf(numbers, 10), 43);
+}
+
+TEST(Store, Boxes) {
+  EXPECT_EQ(storeOf(StoreKind::Dense).boxLines(160), 160);
+  EXPECT_EQ(storeOf(StoreKind::Paged, 16).boxLines(160), 16);
+  EXPECT_EQ(storeOf(StoreKind::Paged, 64).boxLines(96), 32);
+  EXPECT_EQ(storeOf(StoreKind::Paged, 4).boxLines(96), 0);             // swizzles repeat after eight lines
+  EXPECT_EQ(storeOf(StoreKind::Paged, 16, false, 0).boxLines(160), 0); // strides nobody knows yet
+  EXPECT_EQ(storeOf(StoreKind::Paged, 8).slots(3, 100, 7), 56);
+  EXPECT_EQ(storeOf(StoreKind::Dense).slots(3, 100, 7), 300);
+  EXPECT_EQ(storeOf(StoreKind::Packed).slots(3, 100, 7), 100);
+}
+
+TEST(Store, Pages) {
+  const Store paged = storeOf(StoreKind::Paged, 16), single = storeOf(StoreKind::Paged, 1),
+              dense = storeOf(StoreKind::Dense);
+  EXPECT_EQ(paged.text() + " " + single.text() + " " + dense.text(), "paged<16> paged<1> dense");
+  for (int64_t tokens : {0, 1, 15, 16, 17, 160}) {
+    EXPECT_EQ(paged.entriesOf(tokens), (tokens + 15) / 16);
+    EXPECT_EQ(single.entriesOf(tokens), tokens);
+    EXPECT_EQ(dense.entriesOf(tokens), 0);
+  }
+  EXPECT_EQ(paged.entryOf(31), 1);
+  EXPECT_EQ(paged.tokensOf(3), 48);
+  EXPECT_TRUE(single.hasSingleTokens() && !paged.hasSingleTokens() && !dense.hasSingleTokens());
+  // Boxes of 16 lines are whole pages; a tile of 24 tokens has boxes of 8; nothing of pages of 4 comes in
+  // boxes.
+  EXPECT_TRUE(!paged.tearsPages(160) && paged.tearsPages(24) && !storeOf(StoreKind::Paged, 4).tearsPages(96));
+  EXPECT_TRUE(storeOf(StoreKind::Paged, 64).tearsPages(96) && !dense.tearsPages(96));
+  EXPECT_EQ(paged.boxAlignment(8), 8);
+  EXPECT_EQ(dense.boxAlignment(96), 1);
+  for (int64_t page : {1, 2, 64, 256})
+    EXPECT_TRUE(Store::isPageSize(page)) << page;
+  for (int64_t page : {-8, 0, 3, 24, 512})
+    EXPECT_FALSE(Store::isPageSize(page)) << page;
+}
+
+} // namespace

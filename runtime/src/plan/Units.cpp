@@ -137,7 +137,7 @@ bool UnitBuilder::rowsFollow(const Unit &unit, std::span<const Seen> seen) const
       std::span(batch_->qPos)
           .subspan(static_cast<size_t>(unit.rowBegin), static_cast<size_t>(unit.rowEnd - unit.rowBegin));
   return std::adjacent_find(rows.begin(), rows.end(),
-                            [](int32_t row, int32_t next) { return next - row != 1; }) == rows.end();
+                            [](int32_t row, int32_t next) { return int64_t{next} - row != 1; }) == rows.end();
 }
 
 void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t rowEnd,

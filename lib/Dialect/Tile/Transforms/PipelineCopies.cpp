@@ -89,7 +89,7 @@ struct TileLoop {
 /// Whether the operation reads and writes nothing but registers.
 bool isOfRegisters(Operation *op) {
   auto dot = dyn_cast<DotOp>(op);
-  return dot ? llvm::none_of(op->getOperandTypes(), llvm::IsaPred<SharedType>) : isPure(op);
+  return dot ? llvm::none_of(op->getOperandTypes(), llvm::IsaPred<SharedType>) : isMemoryEffectFree(op);
 }
 
 /// A wait that only a sync, loads and operations on registers separate from the loop.

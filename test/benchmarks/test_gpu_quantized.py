@@ -26,7 +26,7 @@ from gpu_quantized import (  # noqa: E402
     shapes_of,
 )
 from gpu_tensors import paged  # noqa: E402
-from test_bench_peers import CountingTimer, PagedWrapper, corrupted  # noqa: E402
+from test_peers import CountingTimer, PagedWrapper, corrupted  # noqa: E402
 
 POINTS = quantized_points(False)
 

@@ -70,11 +70,11 @@ FAULTS = [
         ("grid", "lit"),
     ),
     Fault(
-        "each share of a row's keys counts its sink",
-        f"{CONVERSION}/Expand/Softmax.cpp",
-        "b.createOrFold<arith::AndIOp>(b.createOrFold<arith::AndIOp>(counts, oneLane), finite)",
-        "b.createOrFold<arith::AndIOp>(oneLane, finite)",
-        ("integration", "lit"),
+        "each task of a row counts its sink",
+        f"{CONVERSION}/Walk/WalkTasks.cpp",
+        "b.i32(::attn::rt::taskHasSink)), b.i32(0));",
+        "b.i32(::attn::rt::taskHasSink)), b.i32(-1));",
+        ("formats", "integration", "lit"),
     ),
     Fault(
         "the LSE of a row that sees nothing is 0",

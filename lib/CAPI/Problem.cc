@@ -10,18 +10,10 @@
 
 namespace attn::capi {
 
-static const mlir::DialectRegistry &dialects() {
-  static const mlir::DialectRegistry registry = [] {
-    mlir::DialectRegistry all;
-    mlir::attn::registerDialects(all);
-    return all;
-  }();
-  return registry;
-}
-
 Problem::Problem(const AttnSource &source)
     : entry(source.entry ? source.entry : ""), source_(source),
-      context_(dialects(), mlir::MLIRContext::Threading::DISABLED), handler_(sources_, &context_, stream_) {
+      context_(mlir::attn::allDialects(), mlir::MLIRContext::Threading::DISABLED),
+      handler_(sources_, &context_, stream_) {
   if (source.target)
     options.target = source.target;
   if (source.schedule)

@@ -88,6 +88,15 @@ void attn::registerDialects(DialectRegistry &registry) {
   registerOnlineModels(registry);
 }
 
+const DialectRegistry &attn::allDialects() {
+  static const DialectRegistry registry = [] {
+    DialectRegistry all;
+    registerDialects(all);
+    return all;
+  }();
+  return registry;
+}
+
 void attn::registerEverything(DialectRegistry &registry) {
   registerDialects(registry);
   registerAttnPasses();

@@ -22,7 +22,7 @@ namespace attn::run {
 class Run {
 public:
   explicit Run(Options given)
-      : options(std::move(given)), context(dialects(), mlir::MLIRContext::Threading::DISABLED),
+      : options(std::move(given)), context(mlir::attn::allDialects(), mlir::MLIRContext::Threading::DISABLED),
         diagnostics(sources, &context) {
     context.printOpOnDiagnostic(false); // the file's own text is quoted instead
     // Why a schedule was chosen is the compiler's to say; the summary names the one that ran.
@@ -35,15 +35,6 @@ public:
   rt::Result<int> run();
 
 private:
-  static const mlir::DialectRegistry &dialects() {
-    static const mlir::DialectRegistry registry = [] {
-      mlir::DialectRegistry all;
-      mlir::attn::registerDialects(all);
-      return all;
-    }();
-    return registry;
-  }
-
   rt::Status openDevice();
   rt::Status compile();
   rt::Status makeTensors();

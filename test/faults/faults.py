@@ -105,6 +105,13 @@ FAULTS = [
         ("cache codes", "lit"),
     ),
     Fault(
+        "dots of biased codes start from too much",
+        "lib/Dialect/Tile/Transforms/BiasCodes.cpp",
+        "arith::NegFOp::create(b, loc, body->getArgument(0)).getResult()",
+        "body->getArgument(0)",
+        ("formats", "lit"),
+    ),
+    Fault(
         "scores take the first group's metadata",
         f"{CONVERSION}/Expand/Dequantize.cpp",
         "meta[2 * group], meta[2 * group + 1], sums[group]",

@@ -33,6 +33,9 @@ void registerEverything(DialectRegistry &registry);
 /// Dialects that attn reads and produces.
 void registerDialects(DialectRegistry &registry);
 
+/// They alone: made at the first call, for the contexts of a whole process.
+const DialectRegistry &allDialects();
+
 } // namespace mlir::attn
 
 #endif

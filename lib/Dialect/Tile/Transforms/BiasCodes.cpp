@@ -7,8 +7,8 @@
 //
 // and x . b is the same for every row of k. Where x is known in front of a loop over
 // tiles, so is x . b: the dot starts from its negation, and the loop subtracts nothing.
-// Sums are in f32, so of 1024 times a code's unit, which is the largest bias, as much
-// is lost as of a sum of 2^10 codes.
+// Biases are at most 1024. Sums are in f32, whose rounding that makes coarser, and are
+// still finer than the 11 bits of what is multiplied.
 //
 //===----------------------------------------------------------------------===//
 #include "attn/Dialect/Tile/IR/Tile.h"

@@ -164,14 +164,14 @@ void FeatureOrders::orderConstants() {
         fragmentOf(dot.getRhs()).getFeatureAxis() == 1 && isRepeatable(dot.getLhs()))
       dots.push_back(dot);
   });
+  FeatureOrder order;
+  kernel.walk([&](WidenOp widen) {
+    FragmentType codes = widen.getSource().getType();
+    if (codes.getFeatureAxis() == 1)
+      order = codes.getOrder();
+  });
   for (DotOp dot : dots) {
     Operation *op = dot.getRhs().getDefiningOp();
-    FeatureOrder order;
-    kernel.walk([&](WidenOp widen) {
-      FragmentType codes = widen.getSource().getType();
-      if (codes.getFeatureAxis() == 1)
-        order = codes.getOrder();
-    });
     if (!allows(dot.getRhs(), order) || !allows(dot.getLhs(), order) || cutsSpans(dot.getLhs(), order))
       continue;
     OpBuilder b(op);

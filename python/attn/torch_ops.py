@@ -12,8 +12,8 @@ an input that requires a gradient is refused, and so is a backward pass through 
 (Source: torch.library, https://docs.pytorch.org/docs/stable/library.html.)
 """
 
+from .adapters.padded_calls import padded_kernel
 from .adapters.torch_spans import attend_spans as attend_spans
-from .adapters.torch_spans import padded_kernel
 from .adapters.torch_spans import seen as seen
 from .adapters.torch_spans import spans as spans
 from .run.torch_attend import attend

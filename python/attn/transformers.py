@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from . import torch_ops
+from .adapters.padded_calls import PaddedCall, Scores
 from .adapters.transformers_cache import PagedCache, attend_pages, layer_of
 from .adapters.transformers_fallback import (
     NAME,
@@ -73,6 +74,14 @@ def attention_forward(
                 f"{name}: attn takes no list of tokens for each row; load the model with another attn_implementation"
             )
     scale = scaling if scaling is not None else query.shape[3] ** -0.5
+    gates = getattr(module, "attn_head_gates", None)
+    eager = type(query) is Tensor and not torch.compiler.is_compiling()
+    memo = None
+    if eager and type(attention_mask) is SpanMask and not (dropout or torch.is_grad_enabled()):
+        memo = _signature(query, key, value, s_aux, scale, softcap, gates)
+        call = attention_mask.calls.get(memo)
+        if call is not None and call.alive:
+            return call(query, key, value, _sinks(s_aux)), None
     if attention_mask is None:
         causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
         causal, window, shift = bool(causal) and query.shape[2] > 1, sliding_window or 0, 0
@@ -80,7 +89,6 @@ def attention_forward(
         causal, window, shift = attention_mask.causal, attention_mask.window, attention_mask.shift
     else:
         causal, window, shift = False, 0, 0
-    gates = getattr(module, "attn_head_gates", None)
     layer = layer_of(key)
     cause = _unserved_cause(
         query, key, value, attention_mask, dropout, scale, causal, window, softcap or 0.0, s_aux, gates
@@ -124,6 +132,14 @@ def attention_forward(
             sinks=s_aux,
         )
         return out, None
+    if memo is not None:
+        scores = Scores(
+            scale, softcap or 0.0, *((gates.classes, (gates.sink, gates.recent)) if gates else ())
+        )
+        sinks = _sinks(s_aux)
+        call = PaddedCall(query, key, value, sinks, attention_mask.visible, scores)
+        attention_mask.calls[memo] = call
+        return call(query, key, value, sinks), None
     if attention_mask is None:
         zero, behind = torch.zeros((), dtype=torch.int64), key.shape[2] - query.shape[2] if causal else 0
         spans = torch_ops.spans(
@@ -148,6 +164,27 @@ def attention_forward(
         positions,
     )
     return out, None
+
+
+def _signature(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sinks: Tensor | None,
+    scale: float,
+    softcap: float | None,
+    gates: LayerGates | None,
+) -> tuple:
+    """All that decides how a layer's tensors are attended to, beside the mask and but for their addresses."""
+    stream = torch.cuda.current_stream(query.device).cuda_stream if query.is_cuda else 0
+    looks = [(type(t), t.shape, t.stride(), t.dtype, t.device) for t in (query, key, value)]
+    of_sinks = None if sinks is None else (sinks.shape, sinks.device)
+    return *looks, of_sinks, scale, softcap, gates, stream
+
+
+def _sinks(logits: Tensor | None) -> Tensor | None:
+    """A logit for each head, as kernels read them."""
+    return None if logits is None else logits.float().contiguous()
 
 
 def _name(module: nn.Module) -> str:

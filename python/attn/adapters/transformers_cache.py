@@ -22,7 +22,7 @@ from ..describe.stores import Paged
 from ..errors import PlanError, TensorError, expected
 from ..run.kernel import Kernel
 from ..run.plan import Plan
-from .torch_spans import padded_kernel
+from .padded_calls import padded_kernel
 from .transformers_config import check_config, check_formats
 
 aten = torch.ops.aten
@@ -197,6 +197,7 @@ class _Step:
         self.change: CacheChange | None = pages.append(list(nodes), list(counts)) if nodes else None
         cache.length += rows
         self.written: set[int] = set()
+        self.planned: dict[tuple, tuple[Kernel, Plan]] = {}
 
     def take(self, tensor: Tensor) -> Tensor:
         """[batch, heads, rows, dim] -> [tokens, heads, dim], without padding."""
@@ -251,7 +252,7 @@ def attend_pages(
     gates: object,
 ) -> Tensor:
     """Writes a layer's new keys and values into its pages and attends to all that is there."""
-    cache, (batch, q_heads, rows, dim) = layer.cache, query.shape
+    cache, (batch, q_heads, rows, _) = layer.cache, query.shape
     key = key.keys
     cache._begin(layer.index, key, value)
     step = cache._step
@@ -261,23 +262,42 @@ def attend_pages(
     if step.change is None:
         return query.new_zeros(batch, rows, q_heads, value.shape[3])
     step.change.write(layer.index, step.take(key).contiguous(), step.take(value).contiguous())
-    kernel = padded_kernel(
-        q_heads,
-        key.shape[1],
-        (dim, value.shape[3]),
-        query.dtype,
-        scale,
-        causal,
-        window,
-        softcap,
-        sinks is not None,
-        (gates.sink, gates.recent) if gates else (),
-        str(query.device),
-        cache._store,
-    )
-    plan = _plan(cache, step, kernel, gates.classes if gates else None)
+    look = scale, causal, window, softcap, sinks is not None, gates
+    planned = step.planned.get(look)
+    if planned is None:
+        planned = step.planned[look] = _planned(cache, step, query, *look)
+    kernel, plan = planned
     extra = {} if sinks is None else {"sink_logits": sinks.float().contiguous()}
     if gates:
         extra["classes"] = gates.classes
     out = kernel.run(step.take(query).contiguous(), cache.pages.layer(layer.index), plan, **extra)
     return step.put(out, batch, rows)
+
+
+def _planned(
+    cache: PagedCache,
+    step: _Step,
+    query: Tensor,
+    scale: float,
+    causal: bool,
+    window: int,
+    softcap: float,
+    sinks: bool,
+    gates: object,
+) -> tuple[Kernel, Plan]:
+    """The kernel of layers that look alike, and its plan for this step."""
+    kernel = padded_kernel(
+        query.shape[1],
+        cache.pages.kv_heads,
+        (cache.pages.head_dim, cache.pages.value_dim),
+        query.dtype,
+        scale,
+        causal,
+        window,
+        softcap,
+        sinks,
+        (gates.sink, gates.recent) if gates else (),
+        str(query.device),
+        cache._store,
+    )
+    return kernel, _plan(cache, step, kernel, gates.classes if gates else None)

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_map
 
 from . import spans as of_batch
 from . import torch_spans
+from .padded_calls import PaddedCall, Visible
 from .transformers_fallback import unserved
 from .visible_rows import Rows, read_rows, segments
 
@@ -61,6 +62,8 @@ class SpanMask(torch.Tensor):
     def __init__(self, spans, positions, see, shape, dtype, device, model):
         self.spans, self.positions, self.model = spans, positions, model
         self.causal, self.window, self.shift = see
+        self.calls: dict[tuple, PaddedCall] = {}
+        """Of layers that attend through it, by what their tensors look like."""
         self._dense: Tensor | None = None
 
     def dense(self) -> Tensor:
@@ -79,6 +82,10 @@ class SpanMask(torch.Tensor):
     @property
     def see(self) -> tuple[bool, int, int]:
         return self.causal, self.window, self.shift
+
+    @property
+    def visible(self) -> Visible:
+        return Visible(self.spans, self.positions, *self.see)
 
     def on(self, device: torch.device) -> SpanMask:
         return SpanMask(

@@ -203,6 +203,41 @@ def test_what_a_paged_cache_refuses():
         model(inputs["input_ids"][:1, -1:], past_key_values=cache)
 
 
+def attend(mask, seed, **options):
+    """What a layer of this mask's model would be given, and PyTorch's result."""
+    random = torch.Generator().manual_seed(seed)
+    q = torch.randn(3, 1, 4, 32, generator=random).bfloat16().transpose(1, 2)
+    k, v = (torch.randn(3, 2, 20, 32, generator=random).bfloat16() for _ in range(2))
+    out, _ = attn.transformers.attention_forward(torch.nn.Module(), q, k, v, mask, **options)
+    exact = torch.nn.functional.scaled_dot_product_attention(
+        q.float(), k.float(), v.float(), attn_mask=mask.dense().float(), enable_gqa=True
+    )
+    return out.float(), exact.transpose(1, 2)
+
+
+def test_masks_in_turns():
+    """Layers of two masks share a kernel, and so a plan, which must be of the mask of each call."""
+    masks = []
+    for padding in ((5, 0, 11), (0, 17, 2)):
+        shown = torch.arange(20) >= torch.tensor(padding)[:, None]
+        masks.append(attn.adapters.transformers_mask.make_mask(3, 1, 20, 19, 0, attention_mask=shown))
+    for seed, mask in enumerate((*masks, *masks, masks[1], masks[0])):
+        out, exact = attend(mask, seed)
+        torch.testing.assert_close(out, exact, atol=2e-2, rtol=2e-2)
+    assert all(len(mask.calls) == 1 for mask in masks)
+
+
+def test_layers_that_differ_under_one_mask():
+    shown = torch.arange(20) >= torch.tensor((5, 0, 11))[:, None]
+    mask = attn.adapters.transformers_mask.make_mask(3, 1, 20, 19, 0, attention_mask=shown)
+    plain, _ = attend(mask, 1)
+    scaled, _ = attend(mask, 1, scaling=0.5)
+    capped, _ = attend(mask, 1, softcap=1.0)
+    sinks, _ = attend(mask, 1, s_aux=torch.ones(4))
+    assert not any(torch.equal(plain, other) for other in (scaled, capped, sinks))
+    assert torch.equal(plain, attend(mask, 1)[0]) and torch.equal(scaled, attend(mask, 1, scaling=0.5)[0])
+
+
 # --- DuoAttention --------------------------------------------------------------------------------------------
 
 SINK, RECENT = 3, 6

@@ -38,9 +38,9 @@ def no_gradients():
 def calls(monkeypatch):
     """Counts attention that attn served."""
     served = []
-    attend = attn.transformers.torch_ops.attend_spans
+    attend = attn.adapters.padded_calls.PaddedCall.__call__
     monkeypatch.setattr(
-        attn.transformers.torch_ops, "attend_spans", lambda *args: served.append(1) or attend(*args)
+        attn.adapters.padded_calls.PaddedCall, "__call__", lambda *args: served.append(1) or attend(*args)
     )
     monkeypatch.setattr(attn.adapters.transformers_fallback, "_warned", set())
     return served

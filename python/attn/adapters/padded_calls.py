@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention of a padded batch, prepared once for all layers of a step.
+
+A model calls attention once for each layer, with tensors that differ in nothing but where they lie. What has to be found
+out about them (the kernel, the plan, how keys lie in memory, whether a kernel may read them there) is therefore kept in a
+PaddedCall, and a layer costs the allocation of its result and the launches.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..describe.classes import heads
+from ..describe.functions import softcap as capped
+from ..describe.spec import Spec
+from ..describe.stores import Packed, Store
+from ..describe.visibility import all_tokens, causal, recent, sink, window
+from ..memory.devices import stream_number
+from ..memory.views import view_of
+from ..run.kernel import Kernel
+from ..run.kernels import compile
+from ..run.plan import Plan
+from . import spans as of_batch
+
+
+@dataclass(frozen=True)
+class Visible:
+    """Which keys rows see: `spans` and `positions` as of spans.py in CPU memory; and of those the causal ones, the last
+    `window` (0: all), of rows that stand `shift` further behind."""
+
+    spans: Tensor
+    positions: Tensor | None
+    causal: bool
+    window: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What becomes of scores: `softcap` of 0 is none; `streaming` is (sink, recent) of the heads of class 1."""
+
+    scale: float
+    softcap: float
+    classes: tuple[int, ...] = ()
+    streaming: tuple[int, ...] = ()
+
+
+class PaddedCall:
+    """What tensors of these shapes and strides are handed to, under one plan.
+
+    `q [batch, q_heads, rows, dim]`, `k, v [batch, kv_heads, tokens, dim]`, `sinks f32[q_heads]` or None; gives `[batch,
+    rows, q_heads, value_dim]`. Keys and values are read where they are if they are contiguous in this order or in
+    `[batch, tokens, kv_heads, dim]` (without sinks and classes; with them only in the latter), and are copied otherwise.
+    """
+
+    def __init__(
+        self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, visible: Visible, scores: Scores
+    ):
+        batch, q_heads, rows, dim = q.shape
+        kv_heads, tokens = k.shape[1:3]
+        # Where each KV head's keys lie together, a head is a sequence of its own.
+        self.per_head = sinks is None and not scores.classes and not k.transpose(1, 2).is_contiguous()
+        self.inside = 1 if self.per_head else kv_heads
+        self.group = q_heads // kv_heads
+        self.shape = batch, rows, q_heads, v.shape[3]
+        self.kernel = padded_kernel(
+            self.group * self.inside,
+            self.inside,
+            (dim, v.shape[3]),
+            q.dtype,
+            scores.scale,
+            visible.causal,
+            visible.window,
+            scores.softcap,
+            sinks is not None,
+            scores.streaming if scores.classes else (),
+            str(q.device),
+        )
+        self.stream = stream_number(self.kernel.device, None)
+        sizes = batch, kv_heads // self.inside, rows, tokens, v.shape[3]
+        self._entry = _plan(self.kernel, self.stream, q.dtype, visible, tuple(sorted(scores.classes)), sizes)
+        self.plan = self._entry[0]
+        self._views = [self.plan._view_classes(scores.classes)] if self.kernel._has_classes else []
+        self._bind(q, k, v, sinks)
+
+    def _bind(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> None:
+        """Whether tensors can be read where they are, and what a launch is told beside their addresses."""
+        arranged = self._arrange(q, k, v)
+        self.copies = any(a.data_ptr() != b.data_ptr() for a, b in zip(arranged, (q, k, v), strict=True))
+        self._flat = (arranged[0].shape[0], self.group * self.inside, self.shape[3])
+        given = [*arranged, *([] if sinks is None else [sinks]), arranged[0].new_empty(self._flat)]
+        keep: list = []
+        names = ("q", "k", "v", *(() if sinks is None else ("sink_logits",)), "out")
+        views = [
+            view_of(name, tensor, self.stream, keep) for name, tensor in zip(names, given, strict=True)
+        ] + self._views
+        self._nbytes = self.kernel._accept(self.plan, tuple(signature for _, signature in views))
+
+    @property
+    def alive(self) -> bool:
+        """Whether the plan is still of this batch, in this thread."""
+        return _local.__dict__.get("plans", {}).get((self.kernel, self.stream)) is self._entry
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> Tensor:
+        if self.copies:
+            q, k, v = self._arrange(q, k, v)
+        out = torch.empty(self._flat, dtype=q.dtype, device=q.device)
+        addresses = [q.data_ptr(), k.data_ptr(), v.data_ptr()]
+        if sinks is not None:
+            addresses.append(sinks.data_ptr())
+        addresses.append(out.data_ptr())
+        addresses += [address for address, _ in self._views]
+        self.kernel.launch(
+            [addresses[place] for place in self.kernel._order], self._nbytes, self.plan, self.stream
+        )
+        batch, rows, q_heads, dim = self.shape
+        if self.per_head and rows != 1:
+            out = out.view(batch, -1, rows, self.group, dim).transpose(1, 2)
+        return out.reshape(self.shape)
+
+    def _arrange(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+        """As a kernel takes them, `[rows or tokens, heads, dim]`. Copies only what does not lie so already."""
+        if self.per_head:
+            batch, q_heads, rows, dim = q.shape
+            q = q.reshape(batch, -1, self.group, rows, dim).transpose(2, 3)
+        else:
+            q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        heads_of = self.group * self.inside, self.inside, self.inside
+        return tuple(
+            tensor.reshape(-1, count, tensor.shape[-1]).contiguous()
+            for tensor, count in zip((q, k, v), heads_of, strict=True)
+        )
+
+
+@functools.lru_cache(maxsize=256)
+def padded_kernel(
+    q_heads: int,
+    kv_heads: int,
+    dims: tuple[int, int],
+    dtype: torch.dtype,
+    scale: float,
+    is_causal: bool,
+    size: int,
+    softcap: float,
+    sinks: bool,
+    streaming: tuple[int, ...],
+    device: str,
+    store: Store | None = None,
+) -> Kernel:
+    """The kernel of a layer, by what models call their parameters; `streaming` is (sink, recent)."""
+    see = window(size) if size else causal() if is_causal else all_tokens()
+    spec = Spec(
+        q_heads=q_heads,
+        kv_heads=kv_heads,
+        head_dim=dims[0],
+        value_dim=dims[1],
+        dtype=dtype,
+        kv=[store or Packed()],
+        see=see,
+        scale=scale,
+        score=(lambda s, h, qi, ki: capped(s, softcap)) if softcap else None,
+        sink_logits=sinks,
+        heads=heads(retrieval=all_tokens(), streaming=sink(streaming[0]) | recent(streaming[1]))
+        if streaming
+        else None,
+        return_lse=False,
+    )
+    return compile(spec, device=device)
+
+
+_MOST_PLANS = 256  # of a thread, as many as there are kernels
+_local = threading.local()
+os.register_at_fork(after_in_child=lambda: (padded_kernel.cache_clear(), _local.__dict__.clear()))
+
+
+def _plan(
+    kernel: Kernel,
+    stream: int,
+    dtype: torch.dtype,
+    visible: Visible,
+    classes: tuple[int, ...],
+    sizes: tuple[int, ...],
+) -> tuple[Plan, tuple]:
+    """One plan per kernel, thread and stream, brought up to date where the batch is another: all layers of a step
+    have the same, but for which heads are in which class. Beside it stands what it is of."""
+    spans = visible.spans.numpy()
+    positions = None if visible.positions is None else visible.positions.numpy()
+    bytes_of = None if positions is None else positions.tobytes()
+    wanted = (spans.tobytes(), bytes_of, visible.causal, visible.shift, classes, sizes)
+    known = _local.__dict__.setdefault("plans", {})
+    entry = known.get((kernel, stream))
+    if entry is not None and entry[1] == wanted:
+        return entry
+    batch, heads_apart, rows, tokens, value_dim = sizes
+    tables = of_batch.tables(
+        spans, positions, visible.causal, visible.shift, batch, heads_apart, rows, tokens
+    )
+    manifest = kernel.manifest
+    inside, sequences = manifest["kv_heads"], batch * heads_apart
+    tables["q"] = (dtype, (sequences * rows, manifest["q_heads"], manifest["key_dim"]))
+    tables["kv.k"] = (dtype, (sequences * tokens, inside, manifest["key_dim"]))
+    tables["kv.v"] = (dtype, (sequences * tokens, inside, value_dim))
+    if classes:
+        tables["classes"] = classes
+    if "sink_logits" in kernel.slots:
+        tables["sink_logits"] = (torch.float32, (manifest["q_heads"],))
+    if entry is None:
+        plan = kernel.plan(tables)
+    else:
+        plan = entry[0]
+        plan.update(tables)
+    known[kernel, stream] = entry = plan, wanted
+    if len(known) > _MOST_PLANS:  # they hold kernels
+        del known[next(iter(known))]
+    return entry

@@ -11,6 +11,7 @@
   heads     a share of heads that see everything, against all heads
   cache     append, move and gather of rows in all layers: bytes per second, against copying
   python    described in Python: time to the first result and of a run, against FlexAttention
+  transformers  Llama-3.1-8B's shape in generate: ms a token over each kind of cache, against SDPA
 
 Times are medians over repeats with the L2 cache flushed before each. In prefill, batches, features, decode and quantized, attn runs
 in this process and on the tensors that its peers read, all sides take turns, and runs back to back are timed as

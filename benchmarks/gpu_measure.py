@@ -11,6 +11,7 @@ from gpu_comparisons import Comparison, compare, comparison_line
 from gpu_points import PLAIN, bars
 from gpu_python import PythonPoint, measure_python, python_line, start
 from gpu_quantized import QuantizedPoint, measure_quantized, quantized_line
+from gpu_transformers import ModelPoint, measure_model, model_line
 from report import attn_run
 
 RUN_SECONDS = 300  # the longest that one attn-run may take
@@ -27,7 +28,7 @@ class Clock:
     def work(point):
         """Seconds where nothing is known yet: compiling for attn and a peer, and the seconds that are sustained;
         making and comparing tensors; computing it about 40 times."""
-        if isinstance(point, (Comparison, CachePoint, PythonPoint, QuantizedPoint)):
+        if isinstance(point, (Comparison, CachePoint, PythonPoint, QuantizedPoint, ModelPoint)):
             return point.seconds()
         gigabytes = (point.kv_bytes() + 4 * point.query_bytes()) / 1e9
         return (4 if point.part == "batches" else 6) + gigabytes + 40 * point.flops() / 400e12
@@ -47,8 +48,9 @@ class Clock:
 
 
 class Bench:
-    def __init__(self, results, contest, repeats, folder, run=attn_run, start=start):
-        self.results, self.contest, self.run, self.start = results, contest, run, start
+    def __init__(self, results, contest, repeats, folder, run=attn_run, start=start, decode=measure_model):
+        self.results, self.contest, self.run = results, contest, run
+        self.start, self.decode = start, decode
         self.repeats, self.folder = repeats, folder
         self.plain = {}  # milliseconds per visited FLOP of the plain one, alone and sustained
 
@@ -74,6 +76,8 @@ class Bench:
             return measure_python(point, self)
         if isinstance(point, QuantizedPoint):
             return measure_quantized(point, self)
+        if isinstance(point, ModelPoint):
+            return self.decode(point, self)
         problem = point.problem
         measured = self.contest(point, peer_names(point))
         times, sustained = dict(measured.alone), measured.sustained
@@ -140,6 +144,8 @@ def line(row):
         return python_line(row)
     if row["part"] == "quantized":
         return quantized_line(row)
+    if row["part"] == "transformers":
+        return model_line(row)
     ours = row["attn"]
     predicted = f"{ours['predicted_ms']:9.3f}" if ours["predicted_ms"] else f"{'-':>9}"
     how = ours["kernel"].rpartition("_")[2] if row["part"] == "decode" else ours["schedule"]
@@ -176,6 +182,8 @@ def heading(point):
         return "ms, bytes read and written per second, and as a share of what the GPU copies"
     if isinstance(point, PythonPoint):
         return "from import to the first result, ms of a run, and FlexAttention's; x: its time over attn's"
+    if isinstance(point, ModelPoint):
+        return "ms from a token to the next in generate, its floor, and SDPA's; x: SDPA's time over attn's"
     if isinstance(point, QuantizedPoint):
         return (
             "ms, bytes of codes and metadata per second; x: times as fast as bf16, beside the ratio of bytes"

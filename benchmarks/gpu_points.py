@@ -12,6 +12,7 @@ from gpu_cache import cache_points
 from gpu_comparisons import COMPARISONS, comparison_bars
 from gpu_python import python_bars, python_points
 from gpu_quantized import quantized_bars, quantized_points
+from gpu_transformers import model_bars, model_points
 from report import Problem
 
 HEADS = ((64, 8), (32, 8))
@@ -190,6 +191,7 @@ PARTS = {
     **COMPARISONS,
     "cache": cache_points,
     "python": python_points,
+    "transformers": model_points,
 }
 
 
@@ -209,6 +211,8 @@ def bars(row, session):
         return python_bars(row)
     if row["part"] == "quantized":
         return quantized_bars(row)
+    if row["part"] == "transformers":
+        return model_bars(row)
     if row["part"] == "batches":
         return batch_bars(row)
     if row["part"] == "prefill":

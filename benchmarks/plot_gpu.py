@@ -10,6 +10,7 @@ from gpu_comparisons import COMPARISONS
 from gpu_points import DECODE_SHARE, PLAIN, slowdown_bar
 from gpu_results import read, refuse
 from plot_quantized import draw_quantized
+from plot_transformers import draw_models
 
 COLOURS = {
     "attn": "#d62728",
@@ -236,6 +237,7 @@ def draw(sessions, rows, path):
     cache = [r for r in rows if r["part"] == "cache"]
     python = [r for r in rows if r["part"] == "python"]
     quantized = [r for r in rows if r["part"] == "quantized"]
+    models = [r for r in rows if r["part"] == "transformers"]
     compared = [part for name in COMPARISONS if (part := [r for r in rows if r["part"] == name])]
     others = [
         lambda axes: draw_features(axes, features),
@@ -243,8 +245,9 @@ def draw(sessions, rows, path):
         lambda axes: draw_cache(axes, cache, sessions),
         lambda axes: draw_python(axes, python),
         lambda axes: draw_quantized(axes, quantized),
+        lambda axes: draw_models(axes, models),
     ]
-    there = [features, decode, cache, python, quantized]
+    there = [features, decode, cache, python, quantized, models]
     others = [panel for panel, some in zip(others, there, strict=True) if some]
     lines = [others[i : i + 2] for i in range(0, len(others), 2)]
     batches = [r for r in rows if r["part"] == "batches"]

@@ -60,6 +60,14 @@ def fake_start(side, point, caches, result):
     return {"first_seconds": 0.5 if side == "attn" else 10.0, "run_ms": 1.0 if side == "attn" else 1.5}
 
 
+def fake_decode(point, bench):
+    """A model that takes no time to decode."""
+    times = {side: 6.0 + index for index, side in enumerate(point.sides())}
+    about = {"key": point.key, "part": point.part, "name": point.name, "cache": point.cache, "declined": {}}
+    return about | {"times_of": times, "floor_ms": 5.0, "peers_ms": {}}
+
+
 def bench_of(run, tmp_path, peers=None, file="gpu.json", session=SESSION, start=fake_start):
     results = Results(tmp_path / file, session)
-    return Bench(results, FakeContest(run, peers), 20, tmp_path, run, start), results
+    contest = FakeContest(run, peers)
+    return Bench(results, contest, 20, tmp_path, run, start, fake_decode), results

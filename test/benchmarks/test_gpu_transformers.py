@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The part of `bench gpu` that decodes with a model, as far as no GPU is needed: a tiny one goes through every cache."""
+
+import os
+import types
+
+import pytest
+from benchlab import SESSION
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("transformers", reason="Transformers is not installed")
+
+import contest  # noqa: E402
+import gpu_transformers  # noqa: E402
+from gpu_points import PARTS, bars  # noqa: E402
+from gpu_transformers import CACHES, ModelPoint, Shape, measure_model, model_line  # noqa: E402
+
+TINY = Shape(layers=2, hidden=128, inner=128, q_heads=4, kv_heads=2, vocabulary=97)
+EAGER = [cache for cache in CACHES if cache != "graphed"]  # compiling takes a minute
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    contest.import_attn()
+    monkeypatch.setattr(gpu_transformers, "TOKENS", 6)
+    monkeypatch.setattr(gpu_transformers, "WARM_UP", 2)
+    monkeypatch.setattr(gpu_transformers, "ROUNDS", 2)
+    yield types.SimpleNamespace(
+        contest=types.SimpleNamespace(torch=torch), results=types.SimpleNamespace(session=SESSION)
+    )
+    gpu_transformers._models.clear()
+
+
+def test_points():
+    points = PARTS["transformers"](False)
+    assert {p.cache for p in points} == set(CACHES) and {(p.batch, p.tokens) for p in points} == {
+        (16, 4096),
+        (1, 8192),
+    }
+    assert points[0].kv_bytes() == 16 * 4096 * 32 * 2 * 8 * 128 * 2
+
+
+@pytest.mark.parametrize("cache", EAGER)
+def test_a_tiny_model(bench, cache):
+    row = measure_model(ModelPoint(cache, 2, 40, TINY, "cpu"), bench)
+    assert not row["declined"] and set(row["times_of"]) == (
+        {"attn"} if cache == "paged" else {"attn", "sdpa"}
+    )
+    assert all(len(times) == 2 and min(times) > 0 for times in row["rounds"].values())
+    assert row["floor_ms"] > 0 and row["name"] in model_line(row)
+
+
+def test_sides_give_the_same_tokens(bench):
+    """What is timed is right: both sides choose the same tokens after the same cache."""
+    point = ModelPoint("static", 2, 40, TINY, "cpu")
+    model = gpu_transformers._model(torch, TINY, "cpu")
+    torch.manual_seed(3)
+    for weight in model.model.parameters():
+        if weight.dim() > 1:
+            torch.nn.init.normal_(weight, 0, 0.3)
+    ids = torch.randint(1, 90, (2, 41))
+    cache, seen = model.make_cache(point, ids), {}
+    generate = model.model.generate
+    for side in ("attn", "sdpa"):
+        model.model.generate = lambda *args, side=side, **named: seen.update({side: generate(*args, **named)})
+        model.generate(side, point, cache, ids)
+        model.rewind(cache, point)
+    assert seen["attn"].shape[1] == 47 and torch.equal(seen["attn"], seen["sdpa"])
+
+
+def test_bars():
+    row = {
+        "part": "transformers",
+        "cache": "graphed",
+        "floor_ms": 5.0,
+        "times_of": {"attn": 6.0, "sdpa": 6.1},
+    }
+    assert [met for _, met in bars(row, SESSION)] == [True, True]
+    assert [met for _, met in bars(row | {"times_of": {"attn": 6.3, "sdpa": 6.2}}, SESSION)] == [False, False]
+    assert [met for _, met in bars(row | {"cache": "paged", "times_of": {"attn": 6.3}}, SESSION)] == []

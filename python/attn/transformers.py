@@ -44,6 +44,7 @@ from .describe.stores import Packed
 from .describe.visibility import all_tokens
 from .errors import SpecError, TensorError, expected
 from .head_gates import RETRIEVAL, HeadGates, head_gates, read_head_gates
+from .memory.devices import raw_stream
 
 __all__ = ["FallbackWarning", "PagedCache", "apply_head_gates", "attention_forward", "set_fallback"]
 
@@ -74,11 +75,14 @@ def attention_forward(
                 f"{name}: attn takes no list of tokens for each row; load the model with another attn_implementation"
             )
     scale = scaling if scaling is not None else query.shape[3] ** -0.5
-    gates = getattr(module, "attn_head_gates", None)
-    eager = type(query) is Tensor and not torch.compiler.is_compiling()
+    gates = module.__dict__.get("attn_head_gates")
     memo = None
-    if eager and type(attention_mask) is SpanMask and not (dropout or torch.is_grad_enabled()):
-        memo = _signature(query, key, value, s_aux, scale, softcap, gates)
+    if (
+        type(query) is type(key) is type(value) is Tensor
+        and type(attention_mask) is SpanMask
+        and not (torch.compiler.is_compiling() or dropout or torch.is_grad_enabled())
+    ):
+        memo = _look(query, key, value, s_aux, scale, softcap, gates)
         call = attention_mask.calls.get(memo)
         if call is not None and call.alive:
             return call(query, key, value, _sinks(s_aux)), None
@@ -166,7 +170,7 @@ def attention_forward(
     return out, None
 
 
-def _signature(
+def _look(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -176,10 +180,15 @@ def _signature(
     gates: LayerGates | None,
 ) -> tuple:
     """All that decides how a layer's tensors are attended to, beside the mask and but for their addresses."""
-    stream = torch.cuda.current_stream(query.device).cuda_stream if query.is_cuda else 0
-    looks = [(type(t), t.shape, t.stride(), t.dtype, t.device) for t in (query, key, value)]
-    of_sinks = None if sinks is None else (sinks.shape, sinks.device)
-    return *looks, of_sinks, scale, softcap, gates, stream
+    device = query.device
+    return (
+        *(query.shape, query.stride(), query.dtype, device),
+        *(key.shape, key.stride(), key.dtype, key.device),
+        *(value.shape, value.stride(), value.dtype, value.device),
+        None if sinks is None else (sinks.shape, sinks.device),
+        *(scale, softcap, gates),
+        raw_stream(device.index) if device.type == "cuda" else 0,
+    )
 
 
 def _sinks(logits: Tensor | None) -> Tensor | None:

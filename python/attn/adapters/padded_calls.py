@@ -22,7 +22,7 @@ from ..describe.spec import Spec
 from ..describe.stores import Packed, Store
 from ..describe.visibility import all_tokens, causal, recent, sink, window
 from ..memory.devices import stream_number
-from ..memory.views import view_of
+from ..memory.views import View, view_of
 from ..run.kernel import Kernel
 from ..run.kernels import compile
 from ..run.plan import Plan
@@ -86,21 +86,23 @@ class PaddedCall:
         sizes = batch, kv_heads // self.inside, rows, tokens, v.shape[3]
         self._entry = _plan(self.kernel, self.stream, q.dtype, visible, tuple(sorted(scores.classes)), sizes)
         self.plan = self._entry[0]
-        self._views = [self.plan._view_classes(scores.classes)] if self.kernel._has_classes else []
-        self._bind(q, k, v, sinks)
+        views = [self.plan._view_classes(scores.classes)] if self.kernel._has_classes else []
+        self._class_address = [address for address, _ in views]
+        self._bind(q, k, v, sinks, views)
 
-    def _bind(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> None:
+    def _bind(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, classes: list[View]) -> None:
         """Whether tensors can be read where they are, and what a launch is told beside their addresses."""
         arranged = self._arrange(q, k, v)
         self.copies = any(a.data_ptr() != b.data_ptr() for a, b in zip(arranged, (q, k, v), strict=True))
-        self._flat = (arranged[0].shape[0], self.group * self.inside, self.shape[3])
-        given = [*arranged, *([] if sinks is None else [sinks]), arranged[0].new_empty(self._flat)]
+        flat = (arranged[0].shape[0], self.group * self.inside, self.shape[3])
+        # Of one row, or where heads lie behind each other, results are written in the order in which they are wanted.
+        self._by_head = self.per_head and self.shape[1] != 1
+        self._made = flat if self._by_head else self.shape
+        given = [*arranged, *([] if sinks is None else [sinks]), arranged[0].new_empty(flat)]
         keep: list = []
         names = ("q", "k", "v", *(() if sinks is None else ("sink_logits",)), "out")
-        views = [
-            view_of(name, tensor, self.stream, keep) for name, tensor in zip(names, given, strict=True)
-        ] + self._views
-        self._nbytes = self.kernel._accept(self.plan, tuple(signature for _, signature in views))
+        views = [view_of(name, of, self.stream, keep) for name, of in zip(names, given, strict=True)]
+        self._nbytes = self.kernel._accept(self.plan, tuple(look for _, look in (*views, *classes)))
 
     @property
     def alive(self) -> bool:
@@ -110,19 +112,18 @@ class PaddedCall:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> Tensor:
         if self.copies:
             q, k, v = self._arrange(q, k, v)
-        out = torch.empty(self._flat, dtype=q.dtype, device=q.device)
+        out = q.new_empty(self._made)
         addresses = [q.data_ptr(), k.data_ptr(), v.data_ptr()]
         if sinks is not None:
             addresses.append(sinks.data_ptr())
         addresses.append(out.data_ptr())
-        addresses += [address for address, _ in self._views]
-        self.kernel.launch(
-            [addresses[place] for place in self.kernel._order], self._nbytes, self.plan, self.stream
-        )
-        batch, rows, q_heads, dim = self.shape
-        if self.per_head and rows != 1:
-            out = out.view(batch, -1, rows, self.group, dim).transpose(1, 2)
-        return out.reshape(self.shape)
+        addresses += self._class_address
+        kernel = self.kernel
+        kernel.launch([addresses[place] for place in kernel._order], self._nbytes, self.plan, self.stream)
+        if not self._by_head:
+            return out
+        batch, rows, _, dim = self.shape
+        return out.view(batch, -1, rows, self.group, dim).transpose(1, 2).reshape(self.shape)
 
     def _arrange(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
         """As a kernel takes them, `[rows or tokens, heads, dim]`. Copies only what does not lie so already."""

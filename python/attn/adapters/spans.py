@@ -98,46 +98,63 @@ def tables(
     rows: int,
     tokens: int,
 ) -> dict[str, ndarray]:
-    """Those of a packed store that holds `tokens` keys for each sequence, or for each of its `heads_apart` heads. Keys
-    that a sequence hides are instances that no row sees, because packed instances lie one behind the other."""
+    """Those of a packed store that holds `tokens` keys for each sequence, or for each of its `heads_apart` heads, which
+    lie together. Packed instances lie one behind the other: keys that a sequence hides are behind the end of the
+    instance before, or instances that no row sees."""
+    count = batch * heads_apart
+    found = {"q_start": numpy.arange(count + 1, dtype=numpy.int32) * numpy.int32(rows)}
     if positions is None:
-        spans = spans.reshape(batch, 4)
-        positions = numpy.maximum(spans[:, 3:] + numpy.arange(rows, dtype=numpy.int32) + shift, 0)
-        runs, of_token = _segments(spans, causal, shift, rows)
+        found |= _of_spans(spans.reshape(batch, 4), causal, shift, heads_apart, rows, tokens)
     else:
-        runs, of_token = spans, spans[:, 1]
-    # Each head's sequences lie together.
+        found |= _of_segments(spans, positions, heads_apart, rows, tokens)
+    found["kv.start"][-1] = count * tokens
+    return found
+
+
+def _of_spans(
+    spans: ndarray, causal: bool, shift: int, heads_apart: int, rows: int, tokens: int
+) -> dict[str, ndarray]:
+    """An instance for each head of a sequence, and one in front of them, since the first must begin at 0. Rows before the
+    first token are padding where they are causal; else they may count apart from the keys, as those that attend to
+    another sequence do."""
+    first, end, first_position, row_position = spans.T
+    top = numpy.clip(first_position + first - row_position - shift, 0, rows) if causal else 0
+    sees = (end > first) & (top < rows)
+    count = len(spans) * heads_apart
+    start, lengths, pos0 = (numpy.zeros(count + more, numpy.int32) for more in (2, 1, 1))
+    seen = numpy.zeros((count + 1, 2), numpy.int32)
+    by_head = numpy.arange(count, dtype=numpy.int32)
+    start[1:-1] = by_head * tokens + numpy.repeat(first, heads_apart)
+    lengths[1:] = numpy.repeat(numpy.where(sees, end - first, 0), heads_apart)
+    pos0[1:] = numpy.repeat(numpy.where(sees, first_position + first, 0), heads_apart)
+    seen[1:, 0] = by_head * rows + numpy.repeat(numpy.where(sees, top, 0), heads_apart)
+    seen[1:, 1] = by_head * rows + numpy.repeat(numpy.where(sees, rows, 0), heads_apart)
+    positions = numpy.maximum(row_position[:, None] + numpy.arange(shift, shift + rows, dtype=numpy.int32), 0)
+    return {
+        "q_pos": numpy.repeat(positions, heads_apart, 0).ravel(),
+        "kv.start": start,
+        "kv.lengths": lengths,
+        "kv.pos0": pos0,
+        "kv.rows": seen,
+    }
+
+
+def _of_segments(
+    runs: ndarray, positions: ndarray, heads_apart: int, rows: int, tokens: int
+) -> dict[str, ndarray]:
     count = len(runs)
     of_head = numpy.repeat(runs[:, 0], heads_apart) * heads_apart + numpy.tile(
         numpy.arange(heads_apart), count
     )
     order = numpy.argsort(of_head, kind="stable")
     of_head = of_head[order].astype(numpy.int32)
-    first, end, top, bottom, of_token = (
-        numpy.repeat(column, heads_apart)[order] for column in (*runs.T[1:], of_token)
-    )
+    first, end, top, bottom = (numpy.repeat(column, heads_apart)[order] for column in runs.T[1:])
     sees = bottom > top
     first_row = of_head * rows
     return {
-        "q_start": numpy.arange(batch * heads_apart + 1, dtype=numpy.int32) * rows,
         "q_pos": numpy.repeat(positions, heads_apart, 0).reshape(-1).astype(numpy.int32),
-        "kv.start": numpy.append(of_head * tokens + first, batch * heads_apart * tokens).astype(numpy.int32),
+        "kv.start": numpy.append(of_head * tokens + first, 0).astype(numpy.int32),
         "kv.lengths": numpy.where(sees, end - first, 0).astype(numpy.int32),
-        "kv.pos0": numpy.where(sees, of_token, 0).astype(numpy.int32),
+        "kv.pos0": numpy.where(sees, first, 0).astype(numpy.int32),
         "kv.rows": numpy.where(sees, [first_row + top, first_row + bottom], 0).T.astype(numpy.int32),
     }
-
-
-def _segments(spans: ndarray, causal: bool, shift: int, rows: int) -> tuple[ndarray, ndarray]:
-    """Spans as segments, two for each sequence: what lies before a span, and the span. And positions of their first
-    keys. Rows before the first token are padding where they are causal; else they may count apart from the keys, as
-    those that attend to another sequence do."""
-    first, end, first_position, row_position = spans.T
-    sequence, zero = numpy.arange(len(spans), dtype=numpy.int32), numpy.zeros_like(first)
-    position = first_position + first
-    top = numpy.clip(position - row_position - shift, 0, rows) if causal else zero
-    bottom = numpy.where(end > first, rows, 0)
-    hidden = numpy.stack([sequence, zero, first, zero, zero], 1)
-    span = numpy.stack([sequence, first, end, numpy.minimum(top, bottom), bottom], 1)
-    runs = numpy.stack([hidden, span], 1).reshape(-1, 5)
-    return runs, numpy.stack([zero, position], 1).reshape(-1)

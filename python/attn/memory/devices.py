@@ -98,6 +98,13 @@ def checked_host(*, seed: int = 0, shuffle: bool = False) -> _attn.Device:
         raise failed(failure, DeviceError) from None
 
 
+def raw_stream(index: int) -> int:
+    """PyTorch's current stream on a GPU, as a number, without an object around it where PyTorch can do so."""
+    torch = sys.modules["torch"]
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return torch.cuda.current_stream(index).cuda_stream if raw is None else raw(index)
+
+
 def stream_number(device: str, stream: object) -> int:
     """A CUstream as a number: of a torch.cuda.Stream, of an int, and where none was given PyTorch's current one. The
     host device has none."""
@@ -107,7 +114,7 @@ def stream_number(device: str, stream: object) -> int:
         torch = sys.modules.get("torch")
         if torch is None or not torch.cuda.is_initialized():
             return 0
-        return torch.cuda.current_stream(int(device.partition(":")[2])).cuda_stream
+        return raw_stream(int(device.partition(":")[2]))
     number = getattr(stream, "cuda_stream", stream)
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 64:
         raise expected(TensorError, "stream", "a torch.cuda.Stream, or a CUstream as int", stream)

@@ -22,10 +22,12 @@ from ..describe.spec import Spec
 from ..describe.stores import Packed, Store
 from ..describe.visibility import all_tokens, causal, recent, sink, window
 from ..memory.devices import stream_number
+from ..memory.tables import describe
 from ..memory.views import View, view_of
 from ..run.kernel import Kernel
 from ..run.kernels import compile
 from ..run.plan import Plan
+from ..run.prepared import Prepared
 from . import spans as of_batch
 
 
@@ -177,7 +179,9 @@ def padded_kernel(
 
 _MOST_PLANS = 256  # of a thread, as many as there are kernels
 _local = threading.local()
-os.register_at_fork(after_in_child=lambda: (padded_kernel.cache_clear(), _local.__dict__.clear()))
+os.register_at_fork(
+    after_in_child=lambda: (padded_kernel.cache_clear(), _described.cache_clear(), _local.__dict__.clear())
+)
 
 
 def _plan(
@@ -190,33 +194,59 @@ def _plan(
 ) -> tuple[Plan, tuple]:
     """One plan per kernel, thread and stream, brought up to date where the batch is another: all layers of a step
     have the same, but for which heads are in which class. Beside it stands what it is of."""
-    spans = visible.spans.numpy()
-    positions = None if visible.positions is None else visible.positions.numpy()
-    bytes_of = None if positions is None else positions.tobytes()
+    spans, positions = visible.spans.numpy(), visible.positions
+    bytes_of = None if positions is None else positions.numpy().tobytes()
     wanted = (spans.tobytes(), bytes_of, visible.causal, visible.shift, classes, sizes)
     known = _local.__dict__.setdefault("plans", {})
     entry = known.get((kernel, stream))
     if entry is not None and entry[1] == wanted:
         return entry
-    batch, heads_apart, rows, tokens, value_dim = sizes
-    tables = of_batch.tables(
-        spans, positions, visible.causal, visible.shift, batch, heads_apart, rows, tokens
-    )
-    manifest = kernel.manifest
-    inside, sequences = manifest["kv_heads"], batch * heads_apart
-    tables["q"] = (dtype, (sequences * rows, manifest["q_heads"], manifest["key_dim"]))
-    tables["kv.k"] = (dtype, (sequences * tokens, inside, manifest["key_dim"]))
-    tables["kv.v"] = (dtype, (sequences * tokens, inside, value_dim))
-    if classes:
-        tables["classes"] = classes
-    if "sink_logits" in kernel.slots:
-        tables["sink_logits"] = (torch.float32, (manifest["q_heads"],))
+    batch = PaddedBatch(visible, dtype, classes, sizes)
     if entry is None:
-        plan = kernel.plan(tables)
+        plan = kernel.plan(batch)
     else:
         plan = entry[0]
-        plan.update(tables)
+        plan.update(batch)
     known[kernel, stream] = entry = plan, wanted
     if len(known) > _MOST_PLANS:  # they hold kernels
         del known[next(iter(known))]
     return entry
+
+
+class PaddedBatch:
+    """What is planned. A step later only the contents of tables differ, so that what the tensors are is described once."""
+
+    def __init__(
+        self, visible: Visible, dtype: torch.dtype, classes: tuple[int, ...], sizes: tuple[int, ...]
+    ):
+        positions = None if visible.positions is None else visible.positions.numpy()
+        self._of = dtype, classes, sizes
+        self._tables = of_batch.tables(
+            visible.spans.numpy(), positions, visible.causal, visible.shift, *sizes[:-1]
+        )
+
+    def _prepare_for(self, kernel: Kernel) -> Prepared:
+        data, named, classes = _described(kernel, *self._of)
+        tables = {name: ("i32", table.shape, table) for name, table in self._tables.items()}
+        native = kernel._native.batch(data | tables, ends=kernel.ends)
+        return Prepared(native, named | {"rows": native.rows}, classes)
+
+
+@functools.lru_cache(maxsize=_MOST_PLANS)
+def _described(
+    kernel: Kernel, dtype: torch.dtype, classes: tuple[int, ...], sizes: tuple[int, ...]
+) -> tuple[dict, dict, tuple[int, ...]]:
+    """Of a batch all but its tables, as the extension takes it."""
+    batch, heads_apart, rows, tokens, value_dim = sizes
+    manifest = kernel.manifest
+    inside, sequences = manifest["kv_heads"], batch * heads_apart
+    given: dict[str, object] = {
+        "q": (dtype, (sequences * rows, manifest["q_heads"], manifest["key_dim"])),
+        "kv.k": (dtype, (sequences * tokens, inside, manifest["key_dim"])),
+        "kv.v": (dtype, (sequences * tokens, inside, value_dim)),
+    }
+    if classes:
+        given["classes"] = classes
+    if "sink_logits" in kernel.slots:
+        given["sink_logits"] = (torch.float32, (manifest["q_heads"],))
+    return describe(kernel._tensors, manifest, given)

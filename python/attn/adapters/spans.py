@@ -10,6 +10,8 @@ Two forms, int32 in CPU memory:
 
 from __future__ import annotations
 
+import functools
+
 import numpy
 from numpy import ndarray
 
@@ -46,6 +48,14 @@ def make_spans(
         out[:, 0] = numpy.minimum(out[:, 0], out[:, 1])
         out[:, 2:] -= mask.astype(bool).argmax(1).astype(numpy.int32)[:, None]
     return out
+
+
+def shows_all(
+    mask: ndarray, kv_length: int, first_row: int, first_key: int, q_length: int, causal: bool
+) -> bool:
+    """Whether a mask hides nothing that a row could see."""
+    end = min(kv_length, first_row + q_length - first_key) if causal else kv_length
+    return first_key + end <= mask.shape[1] and bool(mask.all())
 
 
 def first_hole(shown: ndarray | None) -> tuple[int, int] | None:
@@ -101,14 +111,17 @@ def tables(
     """Those of a packed store that holds `tokens` keys for each sequence, or for each of its `heads_apart` heads, which
     lie together. Packed instances lie one behind the other: keys that a sequence hides are behind the end of the
     instance before, or instances that no row sees."""
-    count = batch * heads_apart
-    found = {"q_start": numpy.arange(count + 1, dtype=numpy.int32) * numpy.int32(rows)}
     if positions is None:
-        found |= _of_spans(spans.reshape(batch, 4), causal, shift, heads_apart, rows, tokens)
-    else:
-        found |= _of_segments(spans, positions, heads_apart, rows, tokens)
-    found["kv.start"][-1] = count * tokens
-    return found
+        return _of_spans(spans.reshape(batch, 4), causal, shift, heads_apart, rows, tokens)
+    start = _starts(batch * heads_apart, rows)
+    return {"q_start": start} | _of_segments(spans, positions, batch, heads_apart, rows, tokens)
+
+
+@functools.lru_cache(maxsize=64)
+def _starts(count: int, step: int) -> ndarray:
+    return (
+        numpy.arange(0, (count + 1) * step, step, dtype=numpy.int32) if step else numpy.zeros(count + 1, "i4")
+    )
 
 
 def _of_spans(
@@ -118,29 +131,33 @@ def _of_spans(
     first token are padding where they are causal; else they may count apart from the keys, as those that attend to
     another sequence do."""
     first, end, first_position, row_position = spans.T
-    top = numpy.clip(first_position + first - row_position - shift, 0, rows) if causal else 0
-    sees = (end > first) & (top < rows)
     count = len(spans) * heads_apart
-    start, lengths, pos0 = (numpy.zeros(count + more, numpy.int32) for more in (2, 1, 1))
-    seen = numpy.zeros((count + 1, 2), numpy.int32)
-    by_head = numpy.arange(count, dtype=numpy.int32)
-    start[1:-1] = by_head * tokens + numpy.repeat(first, heads_apart)
-    lengths[1:] = numpy.repeat(numpy.where(sees, end - first, 0), heads_apart)
-    pos0[1:] = numpy.repeat(numpy.where(sees, first_position + first, 0), heads_apart)
-    seen[1:, 0] = by_head * rows + numpy.repeat(numpy.where(sees, top, 0), heads_apart)
-    seen[1:, 1] = by_head * rows + numpy.repeat(numpy.where(sees, rows, 0), heads_apart)
-    positions = numpy.maximum(row_position[:, None] + numpy.arange(shift, shift + rows, dtype=numpy.int32), 0)
+    position = first_position + first
+    top = numpy.clip(position - row_position - shift, 0, rows) if causal else numpy.zeros_like(first)
+    sees = (end > first) & (top < rows)
+    # What a head has, by column: its start, length, position, and rows that see it.
+    found = numpy.zeros((count + 2, 5), numpy.int32)
+    of_batch = numpy.stack([first, end - first, position, top, numpy.full_like(first, rows)], 1)
+    of_batch[:, 1:] *= sees[:, None]
+    found[1:-1] = numpy.repeat(of_batch, heads_apart, 0)
+    found[1:-1, 0] += _starts(count, tokens)[:-1]
+    found[-1, 0] = count * tokens
+    found[1:-1, 3:] += _starts(count, rows)[:-1, None]
+    row_positions = numpy.maximum(
+        row_position[:, None] + numpy.arange(shift, shift + rows, dtype=numpy.int32), 0
+    )
     return {
-        "q_pos": numpy.repeat(positions, heads_apart, 0).ravel(),
-        "kv.start": start,
-        "kv.lengths": lengths,
-        "kv.pos0": pos0,
-        "kv.rows": seen,
+        "q_start": _starts(count, rows),
+        "q_pos": numpy.repeat(row_positions, heads_apart, 0).ravel(),
+        "kv.start": found[:, 0].copy(),
+        "kv.lengths": found[:-1, 1].copy(),
+        "kv.pos0": found[:-1, 2].copy(),
+        "kv.rows": found[:-1, 3:].copy(),
     }
 
 
 def _of_segments(
-    runs: ndarray, positions: ndarray, heads_apart: int, rows: int, tokens: int
+    runs: ndarray, positions: ndarray, batch: int, heads_apart: int, rows: int, tokens: int
 ) -> dict[str, ndarray]:
     count = len(runs)
     of_head = numpy.repeat(runs[:, 0], heads_apart) * heads_apart + numpy.tile(
@@ -153,8 +170,10 @@ def _of_segments(
     first_row = of_head * rows
     return {
         "q_pos": numpy.repeat(positions, heads_apart, 0).reshape(-1).astype(numpy.int32),
-        "kv.start": numpy.append(of_head * tokens + first, 0).astype(numpy.int32),
-        "kv.lengths": numpy.where(sees, end - first, 0).astype(numpy.int32),
-        "kv.pos0": numpy.where(sees, first, 0).astype(numpy.int32),
-        "kv.rows": numpy.where(sees, [first_row + top, first_row + bottom], 0).T.astype(numpy.int32),
+        "kv.start": numpy.append(of_head * tokens + first, batch * heads_apart * tokens).astype(numpy.int32),
+        "kv.lengths": ((end - first) * sees).astype(numpy.int32),
+        "kv.pos0": (first * sees).astype(numpy.int32),
+        "kv.rows": (numpy.stack([first_row + top, first_row + bottom], 1) * sees[:, None]).astype(
+            numpy.int32
+        ),
     }

@@ -171,9 +171,12 @@ def make_mask(
         see = _see(mask_function)
         given = None if attention_mask is None else attention_mask.cpu().numpy()
         offsets = int(q_offset), int(kv_offset)
+        causal = see is not None and see.causal and not see.shift
+        if given is not None and of_batch.shows_all(given, kv_length, *offsets, q_length, causal):
+            given = None
         shown = of_batch.shown_tokens(given, kv_length, offsets[1])
         if see is not None and of_batch.first_hole(shown) is None:
-            made = of_batch.make_spans(given, *offsets, *sizes, see.causal and not see.shift)
+            made = of_batch.make_spans(given, *offsets, *sizes, causal)
             spans = torch.from_numpy(made)
         else:
             rows = _rows(see, mask_function, *sizes, *offsets, device, use_vmap)

@@ -233,6 +233,9 @@ static rt::TensorMapInfo tensorMapOf(tile::TensorMapAttr attribute) {
   llvm::append_range(map.strides, attribute.getStrides().asArrayRef().drop_front());
   llvm::append_range(map.box, attribute.getBox().asArrayRef());
   map.swizzle = attribute.getSwizzle();
+  if (ArrayAttr times = attribute.getTimes())
+    for (auto name : llvm::drop_begin(times.getAsRange<StringAttr>()))
+      map.times.push_back(name.str());
   return map;
 }
 

@@ -233,9 +233,15 @@ class Plan:
 
     def update(self, batch: Batch, *, stream: int = 0) -> bool:
         """The next step: True where the plan was only extended. Buffers grow where they must."""
-    def run(self, addresses: Sequence[int], nbytes: Sequence[int], stream: int = 0) -> None:
+    def run(
+        self,
+        addresses: Sequence[int],
+        nbytes: Sequence[int],
+        stream: int = 0,
+        strides: Sequence[Sequence[int] | None] | None = None,
+    ) -> None:
         """Launches: an address and a number of bytes for each of `slots`, on the caller's CUstream (an int; the host
-        device has none). Neither allocates nor waits; on the host device it ends when the kernel has. Addresses are
+        device has none). Strides are in bytes, of those that lie otherwise than densely. Neither allocates nor waits; on the host device it ends when the kernel has. Addresses are
         of the device's memory; the host device takes any memory of this process, for the time of the call."""
     def fix(self) -> None:
         """From now on launches depend on buffers' contents only (for CUDA graphs): an update that does not fit is

@@ -4,7 +4,9 @@
 
 #include "attn-c/Unstable.h"
 
+#include <algorithm>
 #include <array>
+#include <optional>
 
 namespace attn::python {
 
@@ -65,7 +67,8 @@ Plan makePlan(const py::object &kernel, const Batch &batch, const std::string &s
 }
 
 /// The fast path: no containers, and only the numbers are looked at.
-void runPlan(const Plan &plan, const py::object &addresses, const py::object &sizes, uintptr_t stream) {
+void runPlan(const Plan &plan, const py::object &addresses, const py::object &sizes, uintptr_t stream,
+             const py::object &strides) {
   constexpr Py_ssize_t most = 64;
   std::array<uint64_t, most> address;
   std::array<size_t, most> bytes;
@@ -88,9 +91,26 @@ void runPlan(const Plan &plan, const py::object &addresses, const py::object &si
   if (counts[0] != counts[1])
     raise("input", "expected as many sizes as addresses, got " + std::to_string(counts[1]) + " and " +
                        std::to_string(counts[0]));
+  if (strides.is_none()) {
+    run([&] {
+      return attnPlanRun(plan.handle.get(), address.data(), bytes.data(), static_cast<size_t>(counts[0]),
+                         stream);
+    });
+    return;
+  }
+  auto lists = strides.cast<std::vector<std::optional<std::vector<int64_t>>>>();
+  if (lists.size() != static_cast<size_t>(counts[0]))
+    raise("input", "strides: expected a tuple or None for each slot, got " + std::to_string(lists.size()));
+  std::array<const int64_t *, most> lies{};
+  for (size_t i = 0; i < lists.size(); ++i) {
+    if (!lists[i])
+      continue;
+    lists[i]->resize(std::max<size_t>(lists[i]->size(), 8)); // what is missing is no stride, and refused
+    lies[i] = lists[i]->data();
+  }
   run([&] {
-    return attnPlanRun(plan.handle.get(), address.data(), bytes.data(), static_cast<size_t>(counts[0]),
-                       stream);
+    return attnPlanRunStrided(plan.handle.get(), address.data(), bytes.data(), lies.data(), lists.size(),
+                              stream);
   });
 }
 
@@ -201,7 +221,7 @@ void bindPlans(py::module_ &module) {
             return extended;
           },
           "batch"_a, py::kw_only(), "stream"_a = 0)
-      .def("run", &runPlan, "addresses"_a, "nbytes"_a, "stream"_a = 0)
+      .def("run", &runPlan, "addresses"_a, "nbytes"_a, "stream"_a = 0, "strides"_a = py::none())
       .def("fix", [](const Plan &p) { run([&] { return attnPlanFix(p.handle.get()); }); })
       .def("explain",
            [](const Plan &p) {

@@ -76,8 +76,9 @@ struct PagedSlotPattern : TilePattern<PagedSlotOp> {
   LogicalResult matchAndRewrite(PagedSlotOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Numbers numbers{emitter(op, rewriter), adaptor.getTable()};
+    Value apart = adaptor.getApart() ? adaptor.getApart() : numbers.number(op.getPage());
     rewriter.replaceOp(op, ::attn::rt::pagedSlotOf(numbers, adaptor.getRow(), adaptor.getColumns(),
-                                                   adaptor.getToken(), op.getPage(), op.getStart()));
+                                                   adaptor.getToken(), op.getPage(), apart, op.getStart()));
     return success();
   }
 
@@ -165,9 +166,14 @@ struct GatherPattern : SlotsPattern<GatherOp> {
       element = e.b.getI8Type();
     }
     int64_t size = element.getIntOrFloatBitWidth() / 8;
-    Value index = e.add(distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1), origin);
+    Value source = adaptor.getSources()[i], index = origin;
+    if (op.getPitches().empty())
+      index = e.add(distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1), origin);
+    else
+      source = e.globalAt(source, e.b.getI8Type(),
+                          e.mul(e.widen(slot), e.widen(adaptor.getPitches()[i])));
     index = e.add(e.add(index, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
-    Value from = e.globalAt(adaptor.getSources()[i], element, index);
+    Value from = e.globalAt(source, element, index);
 
     Value bytes = tile.getSwizzled() ? e.placeOf(tile, panel.width, line, chunk) : e.mul(line, panel.width);
     Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset);
@@ -182,7 +188,7 @@ struct GatherPattern : SlotsPattern<GatherOp> {
   }
   /// Elements, or groups of so many, from the first slot to this one.
   static Value distance(Emitter &e, GatherOp op, OpAdaptor adaptor, size_t i, Value slot, int64_t group) {
-    int64_t page = op.getPages() ? (*op.getPages())[i] : 1, stride = op.getStrides()[i] / group;
+    int64_t page = op.getPages() ? (*op.getPages())[i] : 1, stride = (*op.getStrides())[i] / group;
     auto times = [&](Value number, int64_t stride) {
       Value product = e.mul(e.widen(number), stride);
       return op.getFactor() ? e.mul(product, e.widen(adaptor.getFactor())) : product;

@@ -23,6 +23,9 @@ struct Names {
     }
     for (const ResultInfo &result : manifest.results)
       buffers.insert(result.name);
+    for (const StridedTensor &tensor : stridedTensors(manifest))
+      for (size_t axis = 0; axis + 1 < tensor.dims.size(); ++axis)
+        dims.insert(strideName(tensor.name, axis));
     if (!manifest.headClasses.empty())
       buffers.insert("slot_heads");
     for (const Argument &argument : manifest.arguments) {
@@ -132,7 +135,17 @@ void checkTensorMap(const TensorMapInfo &map, const Names &names, const Cursor &
     for (size_t d = 0; d < map.dims[i].of.size(); ++d)
       if (const std::string &name = map.dims[i].of[d]; !names.dims.count(name))
         dims[i]["of"].elements()[d].fail("unknown dimension '" + name + "' of a tensor");
-  if (auto fault = checkBulkLayout(map.dtype, map.dims.size(), map.strides, map.box, map.swizzle)) {
+  std::vector<int64_t> strides = map.strides; // those that a launch multiplies are checked then
+  for (size_t i = 0; i < map.times.size(); ++i) {
+    if (map.times[i].empty())
+      continue;
+    if (!names.dims.count(map.times[i]))
+      cursor["times"].elements()[i].fail("unknown dimension '" + map.times[i] + "' of a tensor");
+    if (strides[i] < 1 || strides[i] > 1024)
+      cursor["strides"].elements()[i].expected("a positive multiple of a dimension");
+    strides[i] = 16;
+  }
+  if (auto fault = checkBulkLayout(map.dtype, map.dims.size(), strides, map.box, map.swizzle)) {
     const Cursor field = cursor[fault->field];
     (fault->index < 0 ? field : field.elements()[static_cast<size_t>(fault->index)]).fail(fault->message);
   }

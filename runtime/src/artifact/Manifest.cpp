@@ -115,6 +115,31 @@ Store storeOf(const Argument &argument) {
           {'v', argument.valueDim, argument.valueFormat}};
 }
 
+std::vector<StridedTensor> stridedTensors(const Manifest &manifest) {
+  std::vector<StridedTensor> tensors;
+  if (manifest.rowCopy())
+    return tensors;
+  for (const Argument &argument : manifest.arguments) {
+    if (argument.role == Argument::Role::Query)
+      tensors.push_back({argument.name, argument.dtype, argument.dims});
+    if (argument.role != Argument::Role::KV || !storeOf(argument).isStrided())
+      continue;
+    for (const StoreTensor &tensor : storeOf(argument).data()) {
+      if (tensor.content != StoreTensor::Content::Codes)
+        continue;
+      StridedTensor &strided = tensors.emplace_back();
+      strided.name = argument.name + "." + tensor.name;
+      strided.dtype = tensor.dtype;
+      for (const StoreDim &dim : tensor.dims)
+        strided.dims.push_back(
+            {dim.size ? argument.name + "." + std::string(sizeName(*dim.size)) : "", dim.value});
+    }
+  }
+  if (const ResultInfo *output = manifest.findResult("o"))
+    tensors.push_back({output->name, output->dtype, output->dims});
+  return tensors;
+}
+
 namespace {
 
 Json visibilityToJson(const Visibility &visibility) {
@@ -171,6 +196,8 @@ Json tensorMapToJson(const TensorMapInfo &map) {
       dim["of"] = extent.of;
     json["dims"].push_back(std::move(dim));
   }
+  if (!map.times.empty())
+    json["times"] = map.times;
   return json;
 }
 

@@ -79,6 +79,12 @@ TensorMapInfo tensorMap(const Cursor &cursor) {
   }
   for (const Cursor &stride : cursor["strides"].elements())
     result.strides.push_back(stride.integer());
+  if (cursor.has("times")) {
+    for (const Cursor &name : cursor["times"].elements())
+      result.times.push_back(name.string());
+    if (result.times.size() != result.strides.size())
+      cursor["times"].expected("a name, or an empty one, for each stride");
+  }
   for (const Cursor &extent : cursor["box"].elements())
     result.box.push_back(size(extent, 0));
   result.swizzle = size(cursor["swizzle"], 0);

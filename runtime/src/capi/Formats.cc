@@ -71,6 +71,7 @@ AttnStatus attnStoreTensors(const AttnStore *store, AttnBytes **description) {
     const Json json{{"key", made->keys.format.text()},
                     {"value", made->values.format.text()},
                     {"token_bytes", made->tokenBytes()},
+                    {"strided", made->isStrided()},
                     {"tensors", tensors}};
     *description = new AttnBytes{dumpJson(json)};
     return {};

@@ -221,7 +221,18 @@ Status PlannedBatch::checkCurrent() {
   return {};
 }
 
-Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, size_t count, uintptr_t stream) {
+Status PlannedBatch::checkStrides(const size_t *bytes, const int64_t *const *strides) {
+  if (Status status = session->checkStrides(); !status || !strides)
+    return status;
+  for (size_t i = 0; i < needs.size(); ++i)
+    if (const auto span = static_cast<size_t>(session->slotSpan(slots[i])); strides[i] && bytes[i] < span)
+      return inputError("'" + kernel->slots[i] + "': expected at least the " + std::to_string(span) +
+                        " bytes that its strides reach over, got " + std::to_string(bytes[i]));
+  return {};
+}
+
+Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, const int64_t *const *strides,
+                         size_t count, uintptr_t stream) {
   if (!ready)
     return inputError("plan: its last update failed: update it before it is run");
   if (count != needs.size())
@@ -246,10 +257,15 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, size_t 
     if (!own)
       if (Status status = checkAddress(i, addresses[i], bytes[i]); !status)
         return status;
-    session->bindSlot(slots[i], own ? session->tableAddress("slot_heads") : addresses[i]);
+    std::span<const int64_t> lies;
+    if (strides && strides[i])
+      lies = {strides[i], ranks[i]};
+    session->bindSlot(slots[i], own ? session->tableAddress("slot_heads") : addresses[i], lies);
     if (host && !own)
       adopted->add(addresses[i], bytes[i], kernel->slots[i].c_str());
   }
+  if (Status status = checkStrides(bytes, strides); !status)
+    return status;
   if (Status status = checkOverlaps(addresses, bytes); !status)
     return status;
   if (host)
@@ -289,6 +305,10 @@ AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const Attn
       if (!slot)
         return slot.error();
       (*planned)->slots.push_back(*slot);
+      (*planned)->ranks.push_back(1); // of what takes no strides: the session refuses them
+      for (const StridedTensor &tensor : stridedTensors(loaded->manifest))
+        if (tensor.name == name)
+          (*planned)->ranks.back() = tensor.dims.size();
       if (loaded->manifest.findResult(name))
         (*planned)->written.push_back((*planned)->slots.size() - 1);
     }
@@ -344,11 +364,16 @@ size_t attnPlanSlotBytes(const AttnPlan *plan, size_t slot) {
 
 AttnStatus attnPlanRun(AttnPlan *plan, const uint64_t *addresses, const size_t *bytes, size_t count,
                        uintptr_t stream) {
+  return attnPlanRunStrided(plan, addresses, bytes, nullptr, count, stream);
+}
+
+AttnStatus attnPlanRunStrided(AttnPlan *plan, const uint64_t *addresses, const size_t *bytes,
+                              const int64_t *const *strides, size_t count, uintptr_t stream) {
   return guarded([&]() -> Status {
     if (Status status = required("plan, addresses, bytes", plan, addresses, bytes); !status)
       return status;
     auto held = plan->planned->lock.take("the plan");
-    return held ? plan->planned->run(addresses, bytes, count, stream) : held.error();
+    return held ? plan->planned->run(addresses, bytes, strides, count, stream) : held.error();
   });
 }
 

@@ -32,6 +32,7 @@ Result<Session> Session::create(Device &device, const Manifest &manifest, std::s
                                          .buffers = {},
                                          .addresses = {},
                                          .dims = {},
+                                         .strided = stridedTensors(manifest),
                                          .ends = manifest.ends,
                                          .classHeads = {},
                                          .planClassHeads = {},
@@ -63,16 +64,16 @@ Result<Session> Session::create(Device &device, const Manifest &manifest, std::s
   return Session(std::move(state));
 }
 
-Status Session::bind(const TensorMap &tensors, const Batch &batch) {
+Status Session::bind(const TensorMap &tensors, const Batch &batch, const StrideMap &strides) {
   State &s = *state_;
-  for (const auto &[name, tensor] : tensors) {
-    if (!s.wanted.count(name) || s.manifest.findResult(name))
-      continue;
-    if (Status status = s.allocate(name, static_cast<int64_t>(tensor.bytes.size())); !status)
-      return status;
-    if (Status status = s.copy(name, tensor.bytes.data(), tensor.bytes.size()); !status)
-      return status;
-  }
+  for (const auto &[name, given] : strides)
+    if (!s.takesStrides(name))
+      return inputError("'" + s.manifest.entry + "' takes no strides of '" + name + "'");
+  s.strides = strides;
+  for (const auto &[name, tensor] : tensors)
+    if (s.wanted.count(name) && !s.manifest.findResult(name))
+      if (Status status = s.copyIn(name, tensor); !status)
+        return status;
   if (s.wanted.count("slot_heads")) {
     const std::vector<int32_t> heads = slotHeads(s.manifest, batch);
     const size_t bytes = heads.size() * sizeof(int32_t);
@@ -94,11 +95,14 @@ Status Session::bind(const TensorMap &tensors, const Batch &batch) {
     Result<std::vector<int64_t>> shape = result.shape(s.dims);
     if (!shape)
       return shape.error();
-    const int64_t elements = elementCount(*shape).value_or(0);
-    const auto size = static_cast<int64_t>(dtypeSize(result.dtype));
-    if (Status status = s.allocate(result.name, elements * size); !status)
+    Result<StridedShape> lies = s.placeOf(result.name, result.dtype, *shape);
+    if (!lies)
+      return lies.error();
+    if (Status status = s.allocate(result.name, lies->span().value_or(0)); !status)
       return status;
   }
+  if (Status status = s.setStrideDims(); !status)
+    return status;
   return s.checkFixedDims();
 }
 
@@ -112,6 +116,7 @@ Status Session::bindAddress(const std::string &name, DeviceAddress address) {
                       "memory before fixLaunch");
   s.buffers.erase(name);
   s.addresses[name] = address;
+  s.strides.erase(name);
   if (name == "slot_heads") {
     s.classHeads.clear();
     s.slotHeads.clear();
@@ -199,6 +204,8 @@ Status Session::launch() {
         "the plan of '" + s.manifest.entry +
         "' was made for other 'classes': where heads are ragged each has work of its own, and a "
         "layer needs a plan of its own");
+  if (Status status = s.setStrideDims(); !status)
+    return status;
   if (s.stale)
     for (BoundKernel &kernel : s.kernels)
       if (Status status = s.fillValues(kernel); !status)
@@ -254,7 +261,7 @@ Result<TensorMap> Session::outputs() {
     if (!shape)
       return shape.error();
     Tensor &tensor = results[result.name] = Tensor(result.dtype, std::move(*shape));
-    if (Status status = s.device.copyOut(tensor.bytes.data(), found->second, tensor.bytes.size()); !status)
+    if (Status status = s.copyOut(result.name, tensor); !status)
       return status.error();
   }
   return results;

@@ -18,7 +18,7 @@ Result<int> Session::slot(const std::string &name) {
       return static_cast<int>(i);
   if (Status status = bindAddress(name, 0); !status)
     return status.error();
-  Slot slot{name, 0, {}, {}};
+  Slot slot{name, 0, {}, 0, {}, {}};
   for (BoundKernel &kernel : s.kernels)
     for (size_t i = 0; i < kernel.info->params.size(); ++i)
       if (const Parameter &param = kernel.info->params[i];
@@ -31,8 +31,12 @@ Result<int> Session::slot(const std::string &name) {
   return static_cast<int>(s.slots.size() - 1);
 }
 
-void Session::bindSlot(int slot, DeviceAddress address) {
+void Session::bindSlot(int slot, DeviceAddress address, std::span<const int64_t> strides) {
   Slot &bound = state_->slots[static_cast<size_t>(slot)];
+  if (!std::equal(strides.begin(), strides.end(), bound.strides.begin(), bound.strides.end())) {
+    bound.strides.assign(strides.begin(), strides.end());
+    state_->setStrides(bound.name, strides);
+  }
   if (bound.address == address)
     return;
   bound.address = address;
@@ -111,6 +115,8 @@ Status Session::bindTables(const Batch &batch) {
     if (Status status = s.setTable(prefix + "start", operand.start); !status)
       return status;
   }
+  if (Status status = s.setStrideDims(); !status)
+    return status;
   return s.checkFixedDims();
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace attn::rt {
 
@@ -99,7 +100,7 @@ Status Session::State::bindMap(const TensorMapInfo &info) {
 }
 
 void Session::State::forget() {
-  stale = true;
+  stale = strideDimsStale = true;
   for (auto &[name, bound] : maps) {
     bound.tensor.reset();
     bound.stale = true;
@@ -194,6 +195,13 @@ Status Session::State::checkFixedDims() const {
   for (const auto &[name, bound] : maps)
     for (const auto &dim : bound.info->dims)
       taken.insert(dim.of.begin(), dim.of.end());
+  // Strides are a launch's own, as addresses are; sizes of tensors that lie densely are not.
+  for (const std::string &name : std::exchange(taken, {}))
+    if (!strideDims.count(name))
+      taken.insert(name);
+    else if (name.ends_with(sizeName(StoreSize::OuterSlots)) || name.ends_with(sizeName(StoreSize::Slots)))
+      for (StoreSize size : {StoreSize::Tokens, StoreSize::Pages})
+        taken.insert(name.substr(0, name.rfind('.') + 1) + std::string(sizeName(size)));
   for (const std::string &name : taken)
     if (const auto now = dims.find(name), then = fixed->dims.find(name);
         now != dims.end() && then != fixed->dims.end() && now->second != then->second)

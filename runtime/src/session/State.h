@@ -30,6 +30,8 @@ struct BoundKernel {
 struct Slot {
   std::string name;
   DeviceAddress address = 0;
+  std::vector<int64_t> strides = {};
+  int64_t span = 0; ///< bytes that it reaches over with them
   std::vector<uint64_t *> values;
   std::vector<BoundMap *> maps;
 };
@@ -65,6 +67,10 @@ struct Session::State {
   std::vector<Slot> slots = {};
   std::map<std::string, DeviceAddress> addresses; ///< of buffers and of the caller's memory
   std::map<std::string, int32_t> dims;
+  StrideMap strides = {};                 ///< as they were given
+  std::vector<StridedTensor> strided;     ///< that may be given some
+  std::set<std::string> strideDims = {};  ///< dimensions that follow from strides
+  bool strideDimsStale = true;
   std::vector<int32_t> ends;
   std::vector<int32_t> classHeads, planClassHeads; ///< of the tensors bound (empty: not known), of the plan
   std::vector<int32_t> slotHeads = {}, planSlotHeads = {}; ///< the same, where plans are made by head
@@ -79,6 +85,18 @@ struct Session::State {
 
   Status allocate(const std::string &name, int64_t bytes, MemoryUse use = MemoryUse::Plain);
   Status copy(const std::string &name, const void *from, size_t bytes);
+  bool takesStrides(const std::string &name) const;
+  /// Says how a tensor of the caller's lies; no strides: densely.
+  void setStrides(const std::string &name, std::span<const int64_t> given);
+  /// How a tensor lies, checked.
+  Result<StridedShape> placeOf(const std::string &name, DType dtype, std::vector<int64_t> shape) const;
+  /// The same of one that may be given strides; nothing where its sizes are not known.
+  Result<std::optional<StridedShape>> placeOf(const StridedTensor &tensor) const;
+  /// Sets the dimensions that follow from strides. Refuses what kernels cannot take.
+  Status setStrideDims();
+  /// Copies a tensor to where it lies, or back; what is between its lines stays as it is.
+  Status copyIn(const std::string &name, const Tensor &tensor);
+  Status copyOut(const std::string &name, Tensor &tensor) const;
   void setDimsOf(const Argument &argument, const TensorMap &tensors);
   Result<uint64_t> valueOf(const Parameter &param, const KernelInfo &kernel) const;
   Status fillValues(BoundKernel &kernel);

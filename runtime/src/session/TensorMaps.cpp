@@ -12,15 +12,23 @@ Error fail(const TensorMapInfo &info, const std::string &what) {
   return inputError("tensor map '" + info.name + "': " + what);
 }
 
+Result<int64_t> sizeOf(const TensorMapInfo &info, const std::string &name,
+                       const std::map<std::string, int32_t> &dims) {
+  auto found = dims.find(name);
+  if (found == dims.end())
+    return fail(info, "dimension '" + name + "' is not set");
+  if (found->second < 0)
+    return fail(info, "dimension '" + name + "' is " + std::to_string(found->second));
+  return found->second;
+}
+
 Result<int64_t> extentOf(const TensorMapInfo &info, size_t dim, const std::map<std::string, int32_t> &dims) {
   int64_t extent = info.dims[dim].value;
   for (const std::string &name : info.dims[dim].of) {
-    auto found = dims.find(name);
-    if (found == dims.end())
-      return fail(info, "dimension '" + name + "' is not set");
-    if (found->second < 0)
-      return fail(info, "dimension '" + name + "' is " + std::to_string(found->second));
-    if (__builtin_mul_overflow(extent, int64_t{found->second}, &extent))
+    Result<int64_t> size = sizeOf(info, name, dims);
+    if (!size)
+      return size.error();
+    if (__builtin_mul_overflow(extent, *size, &extent))
       return fail(info, "the extent of dimension " + std::to_string(dim) + " exceeds 2^63");
   }
   return extent;
@@ -50,9 +58,19 @@ Result<BulkTensor> resolveTensorMap(const TensorMapInfo &info, const std::map<st
       return extent.error();
     tensor.extents.push_back(*extent);
   }
+  for (size_t i = 0; i < info.times.size(); ++i) {
+    if (info.times[i].empty())
+      continue;
+    Result<int64_t> size = sizeOf(info, info.times[i], dims);
+    if (!size)
+      return size.error();
+    tensor.strides[i] *= *size; // far below 2^63: see checkManifest
+  }
   if (std::find(tensor.extents.begin(), tensor.extents.end(), 0) != tensor.extents.end()) {
     tensor.base = zero;
     std::fill(tensor.extents.begin(), tensor.extents.end(), 1);
+    for (int64_t &stride : tensor.strides) // of a tensor without elements they say nothing
+      stride = std::max<int64_t>(stride, 16);
     return tensor;
   }
   const std::optional<int64_t> span = spanOf(tensor);

@@ -9,11 +9,16 @@ namespace attn::rt {
 std::string_view storeName(StoreKind kind) { return storeWords[static_cast<size_t>(kind)]; }
 
 std::string_view sizeName(StoreSize size) {
-  static constexpr std::string_view names[] = {"instances", "tokens", "pages", "max_pages", "heads"};
+  static constexpr std::string_view names[] = {"instances", "tokens",      "pages", "max_pages",
+                                               "heads",     "outer_slots", "slots"};
   return names[static_cast<size_t>(size)];
 }
 
 std::string_view tableName(StoreTable table) { return table == StoreTable::Start ? "start" : "block_table"; }
+
+std::string strideName(std::string_view tensor, size_t axis) {
+  return std::string(tensor) + ".stride" + std::to_string(axis);
+}
 
 namespace {
 
@@ -99,6 +104,8 @@ std::vector<StoreSize> Store::sizes() const {
     sizes.push_back(StoreSize::Heads);
   if (isPaged())
     sizes.insert(sizes.end(), {StoreSize::Pages, StoreSize::MaxPages});
+  if (isStrided())
+    sizes.insert(sizes.end(), {StoreSize::OuterSlots, StoreSize::Slots});
   return sizes;
 }
 
@@ -110,7 +117,9 @@ int64_t Store::boxLines(int64_t tokens) const {
   return lines % 8 == 0 && tokens / lines <= 32 ? lines : 0;
 }
 
-Store::SlotAxis Store::slotAxis() const {
+Store::BoxAxis Store::boxAxis() const {
+  if (isStrided() && kind != StoreKind::Packed)
+    return {1, {StoreSize::Slots}};
   switch (kind) {
   case StoreKind::Dense:
     return {1, {StoreSize::Instances, StoreSize::Tokens}};

@@ -113,11 +113,15 @@ LogicalResult mlir::attn::expandOnLanes(WriteOp write, LaneExpansion &e) {
   if (!row)
     return write.emitOpError("expected a row of the output where a warp holds one");
   ArrayRef<Value> output = e.pieces.of(write.getOutput());
-  auto element = cast<RankedTensorType>(write.getOutput().getType()).getElementType();
+  auto type = cast<RankedTensorType>(write.getOutput().getType());
+  Type element = type.getElementType();
+  Value narrow = b.createOrFold<arith::TruncIOp>(b.getI32Type(), row);
+  int64_t heads = type.getDimSize(1);
+  Value begin = b.outputIndex(b.div(narrow, heads), b.rem(narrow, heads), element);
   for (int64_t c = 0; c < e.chunks(); ++c) {
     auto writeChunk = [&] {
       WriteAdjacentOp::create(b, output.slice(4 * c, 4), b.buffer("o", element),
-                              b.add(b.mul(row, b.i64(e.dim)), b.wide(e.column(c))));
+                              b.add(begin, b.wide(e.column(c))));
     };
     if (!e.isRagged(c)) {
       writeChunk();

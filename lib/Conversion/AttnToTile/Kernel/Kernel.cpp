@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Kernel.h"
 
+#include "attn_rt/tensor/Store.h"
+
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
@@ -29,6 +31,9 @@ Value KernelBuilder::buffer(StringRef name, Type element) {
 }
 Value KernelBuilder::dimension(StringRef name) {
   return parameter(ParameterAttr::get(getContext(), ParameterKind::Dim, name, 0), getI32Type());
+}
+Value KernelBuilder::stride(StringRef tensor, size_t axis) {
+  return dimension(::attn::rt::strideName(std::string_view(tensor), axis));
 }
 Value KernelBuilder::end(int64_t index) {
   return parameter(ParameterAttr::get(getContext(), ParameterKind::End, "", index), getI32Type());

@@ -27,6 +27,8 @@ public:
   /// A parameter of the kernel; asked twice for the same one, gives it once.
   Value buffer(StringRef name, Type element);
   Value dimension(StringRef name);
+  /// Bytes from one index of a tensor's axis to the next.
+  Value stride(StringRef tensor, size_t axis);
   Value end(int64_t index);
   Value scale();
   /// The map is described in the kernel's `tile.tensor_maps`.
@@ -58,6 +60,13 @@ public:
   Value read(Value buffer, Value index) {
     return tile::ReadOp::create(*this, cast<tile::BufferType>(buffer.getType()).getElement(), buffer, index,
                                 UnitAttr());
+  }
+  /// Element of the output where the features of a row's head begin.
+  Value outputIndex(Value row, Value head, Type element) {
+    auto along = [&](Value index, size_t axis) {
+      return mul(wide(index), wide(div(stride("o", axis), element.getIntOrFloatBitWidth() / 8)));
+    };
+    return add(along(row, 0), along(head, 1));
   }
   SmallVector<Value> record(Value buffer, Value index, unsigned fields, ValueRange first = {}) {
     return SmallVector<Value>(

@@ -31,10 +31,11 @@ struct StoreValues {
     return b.read(b.buffer(nameOf(::attn::rt::tableName(table)), b.getI32Type()), index);
   }
   Value place() { return placeOf(); }
-  Value pagedSlot(Value row, Value token, int64_t page, bool start) {
+  Value pagedSlot(Value row, Value token, int64_t page, bool apart, bool start) {
     Value columns = size(::attn::rt::StoreSize::MaxPages);
     Value table = b.buffer(nameOf(::attn::rt::tableName(::attn::rt::StoreTable::BlockTable)), b.getI32Type());
-    return tile::PagedSlotOp::create(b, table, row, token, columns, page, start);
+    Value pages = apart ? size(::attn::rt::StoreSize::OuterSlots) : Value();
+    return tile::PagedSlotOp::create(b, table, row, token, columns, page, pages, start);
   }
 
 private:

@@ -64,7 +64,10 @@ public:
     return b.add(b.mul(b.wide(query), b.i64(chain.queryHeads())), b.wide(head));
   }
   /// Element of the output where a packed row of the task begins.
-  Value outputIndex(Value row) { return b.mul(rowAndHead(row), b.i64(chain.valueDim())); }
+  Value outputIndex(Value row) {
+    auto [query, head] = unpack(b.add(packedBegin, row));
+    return b.outputIndex(query, head, chain.element());
+  }
   /// Columns of the output that exist, where tiles have more.
   IntegerAttr outputColumns() {
     bool padded = chain.paddedValueDim() != chain.valueDim();

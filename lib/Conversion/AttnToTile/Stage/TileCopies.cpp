@@ -6,10 +6,11 @@
 // stores and inside a page. Results go the opposite way: a *send* of a box, a *scatter* of what fills none.
 //
 // Both see a tensor as slots (one per token, or per query row) of heads of
-// features, and share the map from a token to its slot.
+// features, and share the map from a token to its slot. How far slots and heads lie apart says the launch;
+// only codes with metadata by line lie as their shape says.
 //
 // How many heads the store of one class holds is a run-time value, and the
-// strides of a box are not. Such a store is gathered, as slots of one head each.
+// extents of a box are not. Such a store is gathered.
 //
 // Of a ragged store the head says which row of the block table is read. Where in
 // a page a head's slice lies does not change, so boxes serve it, too.
@@ -59,31 +60,23 @@ static DenseI64ArrayAttr featuresOf(ValueRange targets, ArrayRef<int64_t> featur
 }
 
 void TileCopies::gatherQueries(Value target, Scope scope) {
+  // Rows and heads lie whole units apart.
+  constexpr int64_t unit = 16;
   auto gather = GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
-                                 ValueRange{b.i64(0)}, ValueRange{target}, ArrayRef<int64_t>{chain.keyDim()},
-                                 Value(), Value(), scope, featuresOf(target, chain.keyDim()),
+                                 ValueRange{b.i64(0)}, ValueRange{target}, DenseI64ArrayAttr(), Value(),
+                                 ValueRange{b.i32(unit)}, Value(), scope, featuresOf(target, chain.keyDim()),
                                  DenseI64ArrayAttr(), DenseI64ArrayAttr());
   b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
     auto [row, head] = unpack(line[0]);
-    return b.add(b.mul(row, b.i32(chain.queryHeads())), head);
+    return b.add(b.mul(row, b.div(b.stride("q", 0), unit)), b.mul(head, b.div(b.stride("q", 1), unit)));
   });
 }
 
-/// Metadata of lines does not lie as codes do: both are then found by the slot.
 Value TileCopies::heads(UpdateOp update) {
   rt::Store store = storeOf(update.getKv().getType());
-  bool lines = store.keys.format.hasLines() || store.values.format.hasLines();
-  return store.isOfClass() && lines ? b.dimension(tensor(update, rt::sizeName(rt::StoreSize::Heads)))
-                                    : Value();
-}
-
-Value TileCopies::lineOf(UpdateOp update, const Segment &segment, Value token) {
-  Value ofToken = slotOf(update, segment, token);
-  if (!update.getKv().getType().isOfClass() || heads(update))
-    return ofToken;
-  auto place = [&] { return placeOf(update, segment); };
-  StoreValues values{b, argumentName(update.getKv()), place};
-  return storeOf(update.getKv().getType()).lineOf(values, ofToken);
+  return store.isOfClass() && !store.isStrided()
+             ? b.dimension(tensor(update, rt::sizeName(rt::StoreSize::Heads)))
+             : Value();
 }
 
 Value TileCopies::lookupTokens(UpdateOp update, const Segment &segment, Value firstKey, Scope scope) {
@@ -92,18 +85,28 @@ Value TileCopies::lookupTokens(UpdateOp update, const Segment &segment, Value fi
   auto lookup = LookupOp::create(b, b.getI32Type(), firstKey, segment.kvEnd,
                                  scope == Scope::Warp ? keys : schedule.getKeys(), scope);
   b.fill(lookup.getSlot(), {b.getI32Type()},
-         [&](ValueRange token) { return lineOf(update, segment, token[0]); });
+         [&](ValueRange token) { return slotOf(update, segment, token[0]); });
   return lookup;
 }
 
 void TileCopies::addCodes(UpdateOp update, const Segment &segment, StringRef which, Sources &from) {
   rt::Store store = storeOf(update.getKv().getType());
   const rt::StorePart &part = store.part(which == "k");
-  bool lines = store.isOfClass() && !heads(update); // that slots have been made
-  from.buffers.push_back(b.buffer(tensor(update, store.codesName(part)), storedElement(update, which)));
-  from.origins.push_back(lines ? b.i64(0) : b.wide(b.mul(placeOf(update, segment), b.i32(part.dim))));
-  from.strides.push_back(store.isOfClass() ? part.dim : store.heads * part.dim);
+  std::string name = tensor(update, store.codesName(part));
+  Type element = storedElement(update, which);
+  Value place = placeOf(update, segment);
+  from.buffers.push_back(b.buffer(name, element));
   from.features.push_back(part.dim);
+  if (store.isStrided()) {
+    Value bytes = b.mul(b.wide(place), b.wide(b.stride(name, store.headAxis())));
+    int64_t bits = element.getIntOrFloatBitWidth();
+    from.origins.push_back(bits < 8 ? b.mul(bytes, b.i64(8 / bits))
+                                    : b.createOrFold<arith::DivUIOp>(bytes, b.i64(bits / 8)));
+    from.pitches.push_back(b.stride(name, store.slotAxis()));
+    return;
+  }
+  from.origins.push_back(b.wide(b.mul(place, b.i32(part.dim))));
+  from.strides.push_back(store.isOfClass() ? part.dim : store.heads * part.dim);
   from.pages.push_back(1);
   from.pageStrides.push_back(0);
 }
@@ -141,13 +144,14 @@ void TileCopies::gatherTokens(UpdateOp update, const Segment &segment, Value fir
       addMeta(update, segment, which, from);
   bool paged = llvm::any_of(from.pages, [](int64_t page) { return page > 1; });
   auto gather =
-      GatherOp::create(b, firstKey, segment.kvEnd, from.buffers, from.origins, targets, from.strides,
-                       heads(update), slots, scope, featuresOf(targets, from.features),
+      GatherOp::create(b, firstKey, segment.kvEnd, from.buffers, from.origins, targets,
+                       store.isStrided() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(from.strides),
+                       heads(update), from.pitches, slots, scope, featuresOf(targets, from.features),
                        paged ? b.getDenseI64ArrayAttr(from.pages) : DenseI64ArrayAttr(),
                        paged ? b.getDenseI64ArrayAttr(from.pageStrides) : DenseI64ArrayAttr());
   if (!slots)
     b.fill(gather.getSlot(), {b.getI32Type()},
-           [&](ValueRange token) { return lineOf(update, segment, token[0]); });
+           [&](ValueRange token) { return slotOf(update, segment, token[0]); });
 }
 
 /// A map for each width of the tile's panels. Axes: features of a panel, then `inner`, then slots, panels and
@@ -156,7 +160,7 @@ void TileCopies::gatherTokens(UpdateOp update, const Segment &segment, Value fir
 /// tensor, and there is one panel.
 SmallVector<Value> TileCopies::tensorMaps(StringRef name, StringRef buffer, SharedType tile, int64_t lines,
                                           std::optional<MapAxis> inner, MapAxis slots, int64_t features,
-                                          int64_t heads, int64_t headStride) {
+                                          MapAxis heads) {
   tile = SharedType::get(b.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(), tile.getCols(),
                          tile.getElement(), /*swizzled=*/true, tile.getBoxes());
   int64_t size = tile.getElement().getIntOrFloatBitWidth() / 8;
@@ -166,27 +170,31 @@ SmallVector<Value> TileCopies::tensorMaps(StringRef name, StringRef buffer, Shar
     int64_t panels = llvm::count_if(tile.getPanels(), [&](auto &panel) { return panel.width == width; });
     if (panels == 0)
       continue;
-    SmallVector<MapAxis> axes{{padded ? features : width / size, {}, size, width / size}};
+    SmallVector<MapAxis> axes{{padded ? features : width / size, {}, size, width / size, ""}};
     if (inner)
       axes.push_back(*inner);
     axes.push_back(slots);
     if (padded)
-      axes.push_back({1, {}, width, 1});
+      axes.push_back({1, {}, width, 1, ""});
     else
-      axes.push_back({features * size / width, {}, width, lines == tile.getBoxLines() ? panels : 1});
-    axes.push_back({heads, {}, headStride, 1});
+      axes.push_back({features * size / width, {}, width, lines == tile.getBoxLines() ? panels : 1, ""});
+    axes.push_back(heads);
     SmallVector<int64_t> extents, strides, box;
     SmallVector<Attribute> dims;
+    SmallVector<StringRef> times;
     for (const MapAxis &axis : axes) {
       extents.push_back(axis.extent);
       strides.push_back(axis.stride);
       box.push_back(axis.box);
+      times.push_back(axis.times);
       dims.push_back(b.getStrArrayAttr(SmallVector<StringRef>(axis.dims.begin(), axis.dims.end())));
     }
     std::string unique = (name + "." + Twine(lines) + "x" + Twine(width / size)).str();
     maps.push_back(b.tensorMap(TensorMapAttr::get(
         b.getContext(), unique, buffer, tile.getElement(), b.getDenseI64ArrayAttr(extents),
-        b.getArrayAttr(dims), b.getDenseI64ArrayAttr(strides), b.getDenseI64ArrayAttr(box), width)));
+        b.getArrayAttr(dims), b.getDenseI64ArrayAttr(strides), b.getDenseI64ArrayAttr(box), width,
+        llvm::all_of(times, [](StringRef name) { return name.empty(); }) ? ArrayAttr()
+                                                                         : b.getStrArrayAttr(times))));
   }
   return maps;
 }
@@ -194,10 +202,10 @@ SmallVector<Value> TileCopies::tensorMaps(StringRef name, StringRef buffer, Shar
 /// Packed rows: the heads of a group, then the next query row.
 SmallVector<Value> TileCopies::rowMaps(StringRef buffer, SharedType tile, int64_t dim) {
   int64_t group = chain.group(), lines = tile.getBoxLines();
-  int64_t size = chain.element().getIntOrFloatBitWidth() / 8;
-  return tensorMaps((buffer + ".map").str(), buffer, tile, lines, MapAxis{group, {}, dim * size, group},
-                    {1, {"rows"}, chain.queryHeads() * dim * size, lines / group}, dim, chain.kvHeads(),
-                    group * dim * size);
+  std::string ofRow = rt::strideName(std::string_view(buffer), 0);
+  std::string ofHead = rt::strideName(std::string_view(buffer), 1);
+  return tensorMaps((buffer + ".map").str(), buffer, tile, lines, MapAxis{group, {}, 1, group, ofHead},
+                    {1, {"rows"}, 1, lines / group, ofRow}, dim, {chain.kvHeads(), {}, group, 1, ofHead});
 }
 
 void TileCopies::fetchQueries(Value target) {
@@ -255,12 +263,17 @@ void TileCopies::fetchTokens(UpdateOp update, Value slot, StringRef part, Value 
   int64_t dim = stored.dim, bytes = stored.format.rowBytes(dim);
   auto tile = cast<SharedType>(target.getType());
   int64_t lines = linesOf(update, part);
-  rt::Store::SlotAxis axis = store.slotAxis();
-  MapAxis slots{axis.extent, {}, store.heads * bytes, lines};
+  std::string buffer = tensor(update, store.codesName(stored));
+  rt::Store::BoxAxis axis = store.boxAxis();
+  MapAxis slots{axis.extent, {}, store.heads * bytes, lines, ""}, heads{store.heads, {}, bytes, 1, ""};
+  if (store.isStrided()) {
+    slots.stride = heads.stride = 1;
+    slots.times = rt::strideName(buffer, store.slotAxis());
+    heads.times = rt::strideName(buffer, store.headAxis());
+  }
   for (rt::StoreSize size : axis.times)
     slots.dims.push_back(tensor(update, rt::sizeName(size)));
-  std::string buffer = tensor(update, store.codesName(stored));
   SmallVector<Value> maps = tensorMaps(tensor(update, (part + ".map").str()), buffer, tile, lines,
-                                       std::nullopt, slots, dim, store.heads, bytes);
+                                       std::nullopt, slots, dim, heads);
   FetchOp::create(b, maps, slot, kvHead, target, Value(), Value(), lines, isPadded(tile, dim));
 }

@@ -34,15 +34,16 @@ public:
   Value placeOf(UpdateOp update, const Segment &segment);
 
 private:
-  /// `extent` elements times the named dimensions, `stride` bytes apart, `box` of them in a copy.
+  /// `extent` elements times the named dimensions, `stride` bytes apart, times the dimension `times` if that is
+  /// named, `box` of them in a copy.
   struct MapAxis {
     int64_t extent;
     SmallVector<std::string> dims;
     int64_t stride, box;
+    std::string times;
   };
   SmallVector<Value> tensorMaps(StringRef name, StringRef buffer, tile::SharedType tile, int64_t lines,
-                                std::optional<MapAxis> inner, MapAxis slots, int64_t features, int64_t heads,
-                                int64_t headStride);
+                                std::optional<MapAxis> inner, MapAxis slots, int64_t features, MapAxis heads);
   SmallVector<Value> rowMaps(StringRef buffer, tile::SharedType tile, int64_t dim);
   /// Whether a tile's lines are longer than those of the tensor it is copied from or to.
   static bool isPadded(tile::SharedType tile, int64_t features) { return tile.getCols() != features; }
@@ -53,16 +54,15 @@ private:
   }
   /// What a gather reads, by target.
   struct Sources {
-    SmallVector<Value> buffers, origins;
+    SmallVector<Value> buffers, origins, pitches;
     SmallVector<int64_t> strides, features, pages, pageStrides;
   };
   void addCodes(UpdateOp update, const Segment &segment, StringRef which, Sources &from);
   void addMeta(UpdateOp update, const Segment &segment, StringRef which, Sources &from);
-  /// How many heads the store of a class has, where gathers need to know it.
+  /// How many heads the store of a class has, where gathers need to know it: where lines have metadata, which
+  /// does not lie as codes do.
   Value heads(UpdateOp update);
   Value slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage = false);
-  /// The same, where slots are of one head in the store of a class; not if `heads` says how many there are.
-  Value lineOf(UpdateOp update, const Segment &segment, Value token);
 };
 
 } // namespace mlir::attn

@@ -83,7 +83,8 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
 
 LogicalResult TensorMapAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef name,
                                     StringRef buffer, Type element, DenseI64ArrayAttr extents, ArrayAttr dims,
-                                    DenseI64ArrayAttr strides, DenseI64ArrayAttr box, int64_t swizzle) {
+                                    DenseI64ArrayAttr strides, DenseI64ArrayAttr box, int64_t swizzle,
+                                    ArrayAttr times) {
   int64_t rank = extents.size();
   if (rank < 1 || rank > 5)
     return emitError() << "expected 1 to 5 axes, got " << rank;
@@ -102,8 +103,14 @@ LogicalResult TensorMapAttr::verify(function_ref<InFlightDiagnostic()> emitError
   if (strides[0] != size)
     return emitError() << "expected the innermost stride to be the element's " << size << " bytes, got "
                        << strides[0];
-  for (int64_t stride : strides.asArrayRef().drop_front())
-    if (stride < 16 || stride % 16 != 0)
+  auto isName = [](Attribute name) { return isa<StringAttr>(name); };
+  if (times && (static_cast<int64_t>(times.size()) != rank || !llvm::all_of(times, isName)))
+    return emitError() << "expected times to have a name, or an empty one, for each of " << rank << " axes";
+  auto isGiven = [&](size_t axis) { return times && !cast<StringAttr>(times[axis]).empty(); };
+  if (isGiven(0))
+    return emitError() << "expected nothing that multiplies the innermost stride";
+  for (auto [axis, stride] : llvm::drop_begin(llvm::enumerate(strides.asArrayRef())))
+    if (isGiven(axis) ? stride < 1 : stride < 16 || stride % 16 != 0)
       return emitError() << "expected strides of multiples of 16 bytes, got " << stride;
   for (int64_t extent : box.asArrayRef())
     if (extent < 1 || extent > 256)

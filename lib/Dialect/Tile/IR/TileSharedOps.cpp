@@ -16,17 +16,22 @@ LogicalResult GatherOp::verify() {
   size_t count = getTargets().size();
   if (count == 0)
     return emitOpError("expected at least one target");
-  if (getSources().size() != count || getOrigins().size() != count || getStrides().size() != count)
+  if (getStrides().has_value() == !getPitches().empty())
+    return emitOpError("expected the distances of slots as strides or as pitches, got ")
+           << (getStrides() ? "both" : "neither");
+  size_t distances = getStrides() ? getStrides()->size() : getPitches().size();
+  if (getSources().size() != count || getOrigins().size() != count || distances != count)
     return emitOpError("expected as many sources, origins and strides as targets (")
-           << count << "), got " << getSources().size() << ", " << getOrigins().size() << " and "
-           << getStrides().size();
+           << count << "), got " << getSources().size() << ", " << getOrigins().size() << " and " << distances;
+  if (!getPitches().empty() && (getPages() || getFactor()))
+    return emitOpError("expected pages and a factor beside strides, got them beside pitches");
   if (getFeatures() && getFeatures()->size() != count)
     return emitOpError("expected the features of ") << count << " sources, got " << getFeatures()->size();
   if (getPages() && (getPages()->size() != count || getPageStrides()->size() != count ||
                      !llvm::all_of(*getPages(), [](int64_t page) { return llvm::isPowerOf2_64(page); })))
     return emitOpError("expected the pages of ") << count << " sources, powers of two, and their strides";
   int64_t rows = cast<SharedType>(getTargets()[0].getType()).getRows();
-  for (auto [i, source, target, stride] : llvm::enumerate(getSources(), getTargets(), getStrides())) {
+  for (auto [i, source, target] : llvm::enumerate(getSources(), getTargets())) {
     auto tile = cast<SharedType>(target.getType());
     int64_t features = getFeatures() ? (*getFeatures())[i] : tile.getCols();
     // Lines shorter than a chunk are copied whole.
@@ -43,9 +48,9 @@ LogicalResult GatherOp::verify() {
       return emitOpError("cannot fill a tile cut into boxes, ") << tile << "; tile.fetch can";
     if (tile.getRows() != rows)
       return emitOpError("expected all targets to have ") << rows << " lines, got " << tile.getRows();
-    if (stride < features)
+    if (getStrides() && (*getStrides())[i] < features)
       return emitOpError("expected a stride of at least a line's ")
-             << features << " elements, got " << stride;
+             << features << " elements, got " << (*getStrides())[i];
   }
   return success();
 }

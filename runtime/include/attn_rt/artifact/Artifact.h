@@ -16,7 +16,7 @@
 
 namespace attn::rt {
 
-inline constexpr int manifestFormat = 3;
+inline constexpr int manifestFormat = 4;
 
 /// Who sees a token, as a form; its sizes are run-time values (`end` indexes Manifest::ends).
 struct Visibility {
@@ -98,6 +98,8 @@ struct TensorMapInfo {
   DType dtype = DType::BF16;
   std::vector<Extent> dims;
   std::vector<int64_t> strides; ///< in bytes, of dimensions 1 and on
+  /// Names of dimensions that strides are multiplied by, "" where by none; none at all: by none.
+  std::vector<std::string> times;
   std::vector<int32_t> box;
   int swizzle = 0; ///< span in bytes; 0 is none
 };
@@ -215,6 +217,15 @@ std::string computeContentHash(const Manifest &manifest);
 
 /// The store of a KV operand.
 Store storeOf(const Argument &argument);
+
+/// A tensor that a launch may find lying as its owner lays it: queries, codes of keys and values, the output.
+struct StridedTensor {
+  std::string name;
+  DType dtype = DType::BF16;
+  std::vector<DimInfo> dims; ///< names as kernels know them
+};
+/// Those of an attention; keys and values one behind the other.
+std::vector<StridedTensor> stridedTensors(const Manifest &manifest);
 
 /// Reads a manifest and checks that it describes something this runtime can plan and launch. Errors carry the
 /// path of what is wrong: "manifest.kernels[1].rows: …".

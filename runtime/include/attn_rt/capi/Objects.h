@@ -93,6 +93,7 @@ struct PlannedBatch {
   std::optional<Session> session;
   Plan plan;
   std::vector<int> slots;      ///< of the session, by the kernel's
+  std::vector<size_t> ranks;   ///< of the kernel's slots: strides that each may be given
   std::vector<size_t> written; ///< of the kernel's slots: results
   std::vector<SlotNeed> needs;
   std::shared_ptr<SharedBatch> batch; ///< of the last update, as of this version
@@ -104,13 +105,16 @@ struct PlannedBatch {
   Lock lock;
 
   Status update(std::shared_ptr<SharedBatch> given, uintptr_t stream, bool &wasExtended);
-  Status run(const uint64_t *addresses, const size_t *bytes, size_t count, uintptr_t stream);
+  Status run(const uint64_t *addresses, const size_t *bytes, const int64_t *const *strides, size_t count,
+             uintptr_t stream);
   /// The batch, held, where it still is what was planned.
   Result<std::unique_lock<std::mutex>> hold() const;
 
 private:
   Status upload(const SharedBatch &given, uintptr_t stream, bool grow);
   Status checkAddress(size_t slot, uint64_t address, size_t bytes) const;
+  /// That kernels can take them, and that tensors lie in their bytes.
+  Status checkStrides(const size_t *bytes, const int64_t *const *strides);
   /// That results overwrite nothing that blocks may still have to read, nor each other.
   Status checkOverlaps(const uint64_t *addresses, const size_t *bytes) const;
   /// That what the plan reads is there, and that a recording of it may be replayed.

@@ -15,7 +15,7 @@
 //   size(StoreSize)  a run-time size of the operand
 //   read(StoreTable, index)   an entry of one of its tables
 //   place()          which of the store's heads is meant
-//   pagedSlot(row, token, page, start)   pagedSlotOf with its table: kernels have an operation for it
+//   pagedSlot(row, token, page, apart, start)   pagedSlotOf with its table: kernels have an operation for it
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_TENSOR_STORE_H
@@ -32,13 +32,16 @@ enum class StoreKind : uint8_t { Dense, Packed, Paged };
 std::string_view storeName(StoreKind kind);
 inline constexpr std::string_view storeWords[] = {"dense", "packed", "paged"};
 
-/// Sizes that are known when tensors are.
-enum class StoreSize : uint8_t { Instances, Tokens, Pages, MaxPages, Heads };
+/// Sizes that are known when tensors are. The last two follow from strides (Strides.h): slots from one page or
+/// instance to the next, and from the first slot to behind the last.
+enum class StoreSize : uint8_t { Instances, Tokens, Pages, MaxPages, Heads, OuterSlots, Slots };
 /// The tables that say where tokens lie.
 enum class StoreTable : uint8_t { Start, BlockTable };
 /// What kernels call them, after the operand's name and a point: "max_pages", "block_table".
 std::string_view sizeName(StoreSize size);
 std::string_view tableName(StoreTable table);
+/// What kernels call the bytes from one index of a tensor's axis to the next: "q.stride0".
+std::string strideName(std::string_view tensor, size_t axis);
 
 /// A dimension of a tensor: a number, or a run-time size and a number more.
 struct StoreDim {
@@ -73,6 +76,9 @@ struct Store {
 
   bool isPaged() const { return kind == StoreKind::Paged; }
   bool isOfClass() const { return heads == 0; }
+  /// Whether tokens may lie as far apart as a launch says. Codes that metadata by line belongs to lie behind one
+  /// another, as that does.
+  bool isStrided() const { return !keys.format.hasLines() && !values.format.hasLines(); }
   /// Whether any list of slots could stand in for its table: pages hold one token each.
   bool hasSingleTokens() const { return isPaged() && page == 1; }
   const StorePart &part(bool ofKeys) const { return ofKeys ? keys : values; }
@@ -95,6 +101,9 @@ struct Store {
   }
   /// The dimensions of codes in front of [heads, dim], whose product is the number of slots.
   std::vector<StoreDim> slotDims() const;
+  /// The axes of codes along which slots, and heads of a slot, follow one another.
+  size_t slotAxis() const { return page == 1 ? 0 : slotDims().size() - 1; }
+  size_t headAxis() const { return slotDims().size(); }
   /// What the user owns: codes of keys and values, and the metadata of formats that have some.
   std::vector<StoreTensor> data() const;
   /// The table that says where tokens lie, where one does.
@@ -136,11 +145,11 @@ struct Store {
   /// Boxes of so many lines do not cross pages where tiles begin at multiples of this.
   int64_t boxAlignment(int64_t lines) const { return isPaged() ? lines : 1; }
   /// Slots along the axis of a box, as a number times run-time sizes.
-  struct SlotAxis {
+  struct BoxAxis {
     int64_t extent;
     std::vector<StoreSize> times;
   };
-  SlotAxis slotAxis() const;
+  BoxAxis boxAxis() const;
 
   // Addresses.
   /// The slot of a token, the same for keys and values; of the first token of its page, where `pageStart`.
@@ -149,13 +158,14 @@ struct Store {
                                  bool pageStart = false) const {
     switch (kind) {
     case StoreKind::Dense:
-      return a.add(a.mul(instance, a.size(StoreSize::Tokens)), token);
+      return a.add(a.mul(instance, a.size(isStrided() ? StoreSize::OuterSlots : StoreSize::Tokens)), token);
     case StoreKind::Packed:
       return a.add(a.read(StoreTable::Start, a.wide(instance)), token);
     case StoreKind::Paged:
       break;
     }
-    return a.pagedSlot(tableRowOf(a, instance), token, page, pageStart);
+    const bool apart = isStrided() && page > 1; // a page of one token is a slot
+    return a.pagedSlot(tableRowOf(a, instance), token, page, apart, pageStart);
   }
   /// The line of one head of a slot, counted in heads from the start of the tensor.
   template <typename Algebra> typename Algebra::Value lineOf(Algebra &a, typename Algebra::Value slot) const {
@@ -190,19 +200,20 @@ private:
   }
 };
 
-/// The slot of a token of one row of a block table, whose rows have `columns` entries; with `start` the first
-/// slot of its page.
+/// The slot of a token of one row of a block table, whose rows have `columns` entries and whose pages begin `apart`
+/// slots behind one another; with `start` the first slot of its page.
 template <typename Algebra>
 typename Algebra::Value pagedSlotOf(Algebra &a, typename Algebra::Value row, typename Algebra::Value columns,
-                                    typename Algebra::Value token, int64_t page, bool start) {
+                                    typename Algebra::Value token, int64_t page,
+                                    typename Algebra::Value apart, bool start) {
   const auto begin = a.wide(row);
   const auto entries = a.mul(begin, a.wide(columns));
   const auto index = a.add(entries, a.wide(a.div(token, page)));
-  const auto first = a.mul(a.read(StoreTable::BlockTable, index), a.number(page));
+  const auto first = a.mul(a.read(StoreTable::BlockTable, index), apart);
   return start ? first : a.add(first, a.rem(token, page));
 }
 
-/// The algebra of a CPU, over tables in memory.
+/// The algebra of a CPU, over tables in memory and tensors whose tokens lie behind one another.
 struct StoreNumbers {
   using Value = int64_t;
   std::span<const int32_t> table; ///< the store's
@@ -215,12 +226,12 @@ struct StoreNumbers {
   static Value rem(Value x, int64_t y) { return x % y; }
   static Value wide(Value x) { return x; }
   Value size(StoreSize size) const {
-    return size == StoreSize::Tokens ? tokens : size == StoreSize::MaxPages ? maxPages : heads;
+    return size == StoreSize::MaxPages ? maxPages : size == StoreSize::Heads ? heads : tokens;
   }
   Value read(StoreTable, Value index) const { return table[static_cast<size_t>(index)]; }
   Value place() const { return head; }
-  Value pagedSlot(Value row, Value token, int64_t page, bool start) const {
-    return pagedSlotOf(*this, row, maxPages, token, page, start);
+  Value pagedSlot(Value row, Value token, int64_t page, bool /*apart*/, bool start) const {
+    return pagedSlotOf(*this, row, maxPages, token, page, page, start);
   }
 };
 

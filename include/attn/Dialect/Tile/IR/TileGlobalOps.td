@@ -114,15 +114,18 @@ def Tile_PagedSlotOp : Tile_Op<"paged_slot", [MemoryEffects<[MemRead]>]> {
   let summary = "where a token lies, by the block table that lists the pages of its row";
   let description = [{
     A row of the table has `columns` entries, and each names the page of the next `page` tokens. With `start` the
-    result is the first slot of the token's page. (attn_rt/tensor/Store.h says what it computes.)
+    result is the first slot of the token's page. A page begins so many slots behind the one before as it has tokens,
+    or `apart` many. (attn_rt/tensor/Store.h says what it computes.)
   }];
   let arguments = (ins Arg<Tile_BufferType, "the block table">:$table, Arg<I32, "row of the table">:$row,
                        Arg<I32, "token of the row">:$token, Arg<I32, "entries of a row">:$columns,
                        Arg<I64Attr, "tokens of a page">:$page,
+                       Arg<Optional<I32>, "slots from one page to the next">:$apart,
                        Arg<UnitAttr, "asks for the first slot of the page">:$start);
   let results = (outs Res<I32, "the slot">:$slot);
   let assemblyFormat = [{
-    (`start` $start^)? $table `[` $row `,` $token `]` `columns` $columns `page` $page attr-dict `:` type($table)
+    (`start` $start^)? $table `[` $row `,` $token `]` `columns` $columns `page` $page (`apart` $apart^)?
+    attr-dict `:` type($table)
   }];
   let hasVerifier = 1;
 }

@@ -167,15 +167,16 @@ def Tile_TensorMapAttr : AttrDef<Tile_Dialect, "TensorMap"> {
   let description = [{
     Axis i, counted from the innermost, has `extents[i]` elements times the product of the run-time dimensions that
     `dims[i]` names; `strides[i]` bytes lie between its elements (the innermost are adjacent: its stride is the
-    element's size). A copy moves a `box`, the innermost axis side by side, into shared memory with the swizzle of
+    element's size), times the run-time dimension `times[i]` where that names one. A copy moves a `box`, the innermost axis side by side, into shared memory with the swizzle of
     that many bytes. The launch encodes it for the device.
   }];
   let parameters = (ins StringRefParameter<"name of the map">:$name, StringRefParameter<"the tensor">:$buffer,
                         "Type":$element, "DenseI64ArrayAttr":$extents, "ArrayAttr":$dims,
-                        "DenseI64ArrayAttr":$strides, "DenseI64ArrayAttr":$box, "int64_t":$swizzle);
+                        "DenseI64ArrayAttr":$strides, "DenseI64ArrayAttr":$box, "int64_t":$swizzle,
+                        OptionalParameter<"ArrayAttr">:$times);
   let assemblyFormat = [{
     `<` $name `of` $buffer `,` $element `,` `extents` `=` $extents `,` `dims` `=` $dims `,` `strides` `=` $strides `,`
-    `box` `=` $box `,` `swizzle` `=` $swizzle `>`
+    `box` `=` $box `,` `swizzle` `=` $swizzle (`,` `times` `=` $times^)? `>`
   }];
   let genVerifyDecl = 1;
 }

@@ -54,7 +54,8 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     read. The region maps a line index (always below `end`) to a slot of the source, where all sources share the
     map: keys and values of a token lie at the same slot. The line starts at element `slot * stride + origin` of its
     source. Where slots come from a table, `tile.lookup` of the same lines reads it ahead, and there is no region.
-    Where a target's lines are longer than the `features` of its source, zeros follow those.
+    Where a target's lines are longer than the `features` of its source, zeros follow those. Distances of slots that
+    are known before the kernel runs are `strides`, in elements; those that a launch says are `pitches`, in bytes.
 
     Slots may come in pages, so many to each, with a distance of their own from page to page: the line of slot `s` then
     starts at element `s / page * page_stride + s % page * stride + origin`. What is `times` a number is not known
@@ -69,8 +70,9 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     Arg<Variadic<Tile_BufferType>, "the tensors to read, one per target">:$sources,
     Arg<Variadic<I64>, "element of a slot where its line starts, one per source">:$origins,
     Arg<Variadic<Tile_SharedType>, "the tiles to fill, all with the same lines">:$targets,
-    Arg<DenseI64ArrayAttr, "elements from one slot to the next, one per source">:$strides,
+    Arg<OptionalAttr<DenseI64ArrayAttr>, "elements from one slot to the next, one per source">:$strides,
     Arg<Optional<I32>, "what distances are multiplied by">:$factor,
+    Arg<Variadic<I32>, "bytes from one slot to the next, one per source, in place of strides">:$pitches,
     Arg<Optional<I32>, "slots of the lines, as a lookup gives them">:$slots,
     Arg<Tile_Scope, "the threads that copy">:$scope,
     Arg<OptionalAttr<DenseI64ArrayAttr>, "elements of a line that exist, one per source; by default all">:$features,
@@ -78,8 +80,8 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     Arg<OptionalAttr<DenseI64ArrayAttr>, "elements from one page to the next">:$page_strides);
   let regions = (region AnyRegion:$slot);
   let assemblyFormat = [{
-    $scope $begin `to` $end (`at` $slots^)? `from` $sources `origins` $origins `strides` $strides (`times` $factor^)?
-    (`features` $features^)? (`pages` $pages^ `page_strides` $page_strides)? `into` $targets ($slot^)? attr-dict `:` type($sources) `->` type($targets)
+    $scope $begin `to` $end (`at` $slots^)? `from` $sources `origins` $origins (`strides` $strides^)?
+    (`times` $factor^)? (`pitches` $pitches^)? (`features` $features^)? (`pages` $pages^ `page_strides` $page_strides)? `into` $targets ($slot^)? attr-dict `:` type($sources) `->` type($targets)
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Run.h"
 
+#include "run/inputs/Layouts.h"
 #include "run/program/Flush.h"
 
 #include <algorithm>
@@ -40,7 +41,8 @@ rt::Status Run::execute() {
     return plan.error();
 
   progress.stage("copying tensors to the device");
-  if (rt::Status status = session->bind(tensors, *batch); !status)
+  const rt::StrideMap strides = stridesOf(options.strides, manifest, tensors, batch->rows);
+  if (rt::Status status = session->bind(tensors, *batch, strides); !status)
     return status;
   auto capacity = rt::planCapacity(manifest, rt::PlanLimits::of(manifest, *batch), planOptions);
   if (rt::Status status = session->reserve(capacity); !status)

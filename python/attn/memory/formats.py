@@ -51,6 +51,8 @@ class Description(NamedTuple):
     value: Format
     token_bytes: int
     """Of one head, metadata included."""
+    strided: bool
+    """Whether keys and values may lie otherwise than densely."""
     tensors: tuple[tuple[str, str, tuple[int | str, ...]], ...]
 
 
@@ -122,7 +124,7 @@ def describe_store(
         )
     )
     tensors = tuple((each["name"], each["dtype"], tuple(each["dims"])) for each in said["tensors"])
-    return Description(parse_format(said["key"]), parse_format(said["value"]), said["token_bytes"], tensors)
+    return Description(parse_format(said["key"]), parse_format(said["value"]), said["token_bytes"], said["strided"], tensors)
 
 
 def describe_argument(argument: dict) -> Description:

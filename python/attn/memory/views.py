@@ -9,6 +9,7 @@ takes the address of a tensor.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,12 +28,13 @@ NOTHING: View = 0, (None,) * 6
 
 
 class Binding(NamedTuple):
-    """`dims`: numbers, or names of what a run decides ("rows", "kv.pages", …)."""
+    """`dims`: numbers, or names of what a run decides ("rows", "kv.pages", …). `strided`: whether a launch takes strides."""
 
     name: str
     dtype: str
     dims: tuple[int | str, ...]
     written: bool = False
+    strided: bool = False
 
     def legal(self, sizes: dict[str, int]) -> str:
         dims = ", ".join(str(sizes.get(dim, dim) if isinstance(dim, str) else dim) for dim in self.dims)
@@ -43,16 +45,19 @@ def tensors_of(manifest: dict) -> dict[str, Binding]:
     """What a description takes and gives, by name: q, then what it takes in its order, its results, slot_heads. Kernels
     read no tensor that came to have no part in the result, as of an operand that no row sees."""
     dtype, heads = manifest["dtype"], manifest["q_heads"]
-    known = {"q": Binding("q", dtype, ("rows", heads, manifest["key_dim"]))}
+    known = {"q": Binding("q", dtype, ("rows", heads, manifest["key_dim"]), strided=True)}
     written = [
-        Binding(each["name"], each["dtype"], tuple(each["dims"]), True) for each in manifest["results"]
+        Binding(each["name"], each["dtype"], tuple(each["dims"]), True, each["name"] == "o")
+        for each in manifest["results"]
     ]
     for argument in manifest["arguments"]:
         name = argument["name"]
         if argument["role"] == "kv":
-            for part, dtype, extents in describe_argument(argument).tensors:
+            found = describe_argument(argument)
+            for part, dtype, extents in found.tensors:
                 dims = tuple(f"{name}.{dim}" if isinstance(dim, str) else dim for dim in extents)
-                known[f"{name}.{part}"] = Binding(f"{name}.{part}", dtype, dims)
+                strided = found.strided and part in ("k", "v", "k_pages", "v_pages")
+                known[f"{name}.{part}"] = Binding(f"{name}.{part}", dtype, dims, strided=strided)
         elif argument["role"] not in ("query", "classes"):
             known[name] = Binding(name, argument["dtype"], tuple(argument["dims"]))
     return (
@@ -175,14 +180,16 @@ def contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def check(binding: Binding, signature: Signature, sizes: dict[str, int], device: str) -> int:
-    """Bytes of the tensor. Refuses what the kernel would misread; `sizes` are those the plan was made for."""
+    """Bytes that the tensor reaches over. Refuses what the kernel would misread; `sizes` are those the plan was made for.
+    What strides may be, the runtime knows."""
     found, name = strided(signature), {"o": "out"}.get(binding.name, binding.name)
     if not is_dtype(found.dtype, binding.dtype) or not _fits(binding, found.shape, sizes):
         hint = no_floats(found.dtype) if binding.dtype == "f32" else ""
         raise TensorError(f"{name}: expected {binding.legal(sizes)}, got {found.text()}{hint}")
     if found.device != device:
         raise TensorError(f"{name}: expected memory of {device}, where the kernel runs, got {found.device}")
-    if not contiguous(found.shape, found.strides):
+    dense = contiguous(found.shape, found.strides)
+    if not dense and not binding.strided:
         raise TensorError(
             f"{name}: expected a contiguous tensor, got strides {list(found.strides)} for {found.text()}; "
             "nearest legal: its .contiguous() copy"
@@ -194,10 +201,23 @@ def check(binding: Binding, signature: Signature, sizes: dict[str, int], device:
             f"{name}: requires a gradient, and attn has no backward pass yet; call under torch.no_grad(), or with "
             f"{name}.detach()"
         )
-    count = DTYPES[binding.dtype][1]
-    for size in found.shape:
-        count *= size
-    return count
+    itemsize = DTYPES[binding.dtype][1]
+    return itemsize * math.prod(found.shape) if dense else span(found.shape, found.strides, itemsize)
+
+
+def strides_of(binding: Binding, signature: Signature) -> tuple[int, ...] | None:
+    """In bytes, of a tensor that was checked; None where it lies densely."""
+    found = strided(signature)
+    if not binding.strided or contiguous(found.shape, found.strides):
+        return None
+    return tuple(stride * DTYPES[binding.dtype][1] for stride in found.strides)
+
+
+def span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:
+    """Bytes from the first element to behind the last one."""
+    if 0 in shape:
+        return 0
+    return itemsize * (1 + sum((n - 1) * max(stride, 0) for n, stride in zip(shape, strides, strict=True)))
 
 
 def _fits(binding: Binding, shape: tuple[int, ...], sizes: dict[str, int]) -> bool:

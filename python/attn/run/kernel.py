@@ -16,7 +16,7 @@ from .. import _attn
 from ..errors import PlanError, TensorError, closest, expected
 from ..memory import devices
 from ..memory.devices import failed
-from ..memory.views import NOTHING, check, is_traced, view_of
+from ..memory.views import NOTHING, check, is_traced, strides_of, view_of
 from .code import Code
 from .plan import Plan
 from .report import KernelReport, make_report
@@ -116,8 +116,9 @@ class Kernel(Code):
     ) -> object:
         """Attention of one layer.
 
-        q           [rows, q_heads, head_dim], contiguous, where the kernel runs
-        operands    of each KV operand (keys, values), shaped as it was planned, with the metadata of codes behind them
+        q           [rows, q_heads, head_dim] where the kernel runs, as it lies: features behind one another, rows and heads
+                    multiples of 16 bytes apart
+        operands    as they lie, of each KV operand (keys, values), shaped as it was planned, with the metadata of codes behind them
                     (keys, values, k_meta, v_meta), or these tensors by name; or one PagedCache.layer(i)
         plan        the last positional argument, or by name
         out, lse    where results go: [rows, q_heads, value_dim] of q's dtype, float32 [rows, q_heads]
@@ -179,26 +180,33 @@ class Kernel(Code):
         elif classes is not None:
             self._check_unread_classes(classes)
         signatures = tuple([signature for _, signature in views])
-        nbytes = plan._accepted.get(signatures) or self._accept(plan, signatures)
+        nbytes, strides = plan._accepted.get(signatures) or self._accept(plan, signatures)
         addresses = [views[place][0] for place in self._order]
         try:
-            plan._native.run(addresses, nbytes, launch_on)
+            plan._native.run(addresses, nbytes, launch_on, strides)
         except _attn.Failure as failure:
             raise _run_failed(failure) from None
         return (out, lse) if return_lse else out
 
-    def launch(self, addresses: Sequence[int], nbytes: Sequence[int], plan: Plan, stream: int = 0) -> None:
-        """The bottom of `run`: an address and a number of bytes for each of `slots`. Whoever gives an address vouches
-        for the memory behind it."""
+    def launch(
+        self,
+        addresses: Sequence[int],
+        nbytes: Sequence[int],
+        plan: Plan,
+        stream: int = 0,
+        strides: Sequence[Sequence[int] | None] | None = None,
+    ) -> None:
+        """The bottom of `run`: an address and a number of bytes for each of `slots`, and strides in bytes for those whose
+        tensors do not lie densely. Whoever gives an address vouches for the memory behind it."""
         if type(plan) is not Plan or plan.kernel is not self or self._generation != devices.generation:
             raise self._refused(plan)
         try:
-            plan._native.run(addresses, nbytes, stream)
+            plan._native.run(addresses, nbytes, stream, strides)
         except _attn.Failure as failure:
             raise _run_failed(failure) from None
 
-    def _accept(self, plan: Plan, signatures: tuple) -> tuple[int, ...]:
-        """Bytes of each binding's tensor, in the order of `slots`; remembered."""
+    def _accept(self, plan: Plan, signatures: tuple) -> tuple[tuple[int, ...], tuple | None]:
+        """Bytes of each binding's tensor, in the order of `slots`, and strides where some do not lie densely; remembered."""
         if plan._broken:
             raise PlanError(
                 f"plan: its last update failed, so it holds no batch; update it with another: {plan._broken}"
@@ -210,9 +218,14 @@ class Kernel(Code):
         for binding, place in self._unread:
             if signatures[place] != NOTHING[1]:
                 check(binding, signatures[place], plan._sizes, self.device)
+        lie = tuple(
+            strides_of(binding, signatures[place])
+            for binding, place in zip(self._bindings, self._order, strict=True)
+        )
+        accepted = nbytes, lie if any(lie) else None
         if not any(signature[5] for signature in signatures):  # gradients may be turned on between two calls
-            plan._accepted[signatures] = nbytes
-        return nbytes
+            plan._accepted[signatures] = accepted
+        return accepted
 
     def _view_operands(self, operands: Sequence, views: list, stream: int, keep: list) -> None:
         if len(operands) != len(self._operands):

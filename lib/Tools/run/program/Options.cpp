@@ -111,6 +111,13 @@ const std::vector<Option> &table() {
          o.dims.push_back(text);
          return {};
        }},
+      {"--strides", "NAME",
+       "how queries, keys, values and output lie: dense (the default), heads-first, interleaved, halves, "
+       "padded",
+       [](Options &o, const std::string &text) {
+         return setOneOf("--strides", text, {"dense", "heads-first", "interleaved", "halves", "padded"},
+                         o.strides);
+       }},
       {"--seed", "N", "seeds the generated data and the host device's scheduler (0)",
        [](Options &o, const std::string &text) { return setNumber<uint64_t>("--seed", text, 0, o.seed); }},
       stringOption("--workload", "F.json", "generate tensors for a forest, as attn-workload writes them",

@@ -27,6 +27,7 @@ struct Options {
   std::string workload; ///< a file of forests, of which `step` is generated
   std::optional<int64_t> step;
   std::string inputs, saveInputs, outputs, json, svg;
+  std::string strides = "dense"; ///< how the tensors lie, a word of layoutWords
   bool check = false;
   bool shuffle = false;
   int64_t repeat = 1;

@@ -1,0 +1,64 @@
+//===- Layouts.cpp - Ways in which tensors lie ----------------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Layouts.h"
+
+#include <algorithm>
+
+using namespace attn;
+using namespace attn::run;
+
+namespace {
+
+/// Room in bytes that an axis leaves behind what it holds, as a factor and a number.
+struct Room {
+  int64_t times = 1, plus = 0;
+};
+
+/// The last axis is that of features, those before it are of a token, a row or a page.
+std::vector<int64_t> lay(std::string_view layout, const rt::StridedShape &tensor) {
+  const size_t rank = tensor.shape.size();
+  std::vector<size_t> order; // from the innermost axis on
+  for (size_t axis = rank; axis-- > 0;)
+    order.push_back(axis);
+  if (layout == "heads-first" || layout == "halves")
+    std::swap(order[1], order[2]);
+  const auto roomOf = [&](size_t axis) -> Room {
+    if (layout == "halves" && axis == rank - 1)
+      return {2, 0};
+    if (layout == "interleaved" && axis == 1)
+      return {rank == 3 ? 3 : 2, 0};
+    if (layout == "padded" && axis >= rank - 2)
+      return {1, 16};
+    return {};
+  };
+  std::vector<int64_t> strides(rank);
+  auto stride = static_cast<int64_t>(rt::dtypeSize(tensor.dtype));
+  for (size_t i = 0; i < rank; ++i) {
+    const size_t axis = order[i];
+    strides[axis] = stride;
+    const Room room = roomOf(axis);
+    stride = stride * std::max<int64_t>(tensor.shape[axis], 1) * room.times + room.plus;
+  }
+  if (layout == "padded" && rank == 4)
+    strides[0] += 3 * strides[1];
+  return strides;
+}
+
+} // namespace
+
+rt::StrideMap run::stridesOf(std::string_view layout, const rt::Manifest &manifest,
+                             const rt::TensorMap &tensors, int64_t rows) {
+  rt::StrideMap strides;
+  if (layout == "dense")
+    return strides;
+  for (const rt::StridedTensor &tensor : rt::stridedTensors(manifest)) {
+    std::vector<int64_t> shape;
+    if (auto given = tensors.find(tensor.name); given != tensors.end())
+      shape = given->second.shape;
+    else
+      for (const rt::DimInfo &dim : tensor.dims)
+        shape.push_back(dim.name.empty() ? dim.value : rows);
+    strides[tensor.name] = lay(layout, rt::StridedShape::dense(tensor.dtype, std::move(shape)));
+  }
+  return strides;
+}

@@ -136,8 +136,9 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                           << many.getRows() << " operations per byte of keys and values, so tensor cores are "
                           << "the limit; decode stays mma: its limit is memory";
     if (shape.hasClassStore())
-      function.emitRemark() << "schedule wgmma gathers keys and values: boxes have strides that are known "
-                               "before the kernel runs, and stores of one head class (heads = ?) have not";
+      function.emitRemark() << "schedule wgmma gathers keys and values: boxes are of as many heads as are "
+                               "known before the kernel runs, and of stores of one head class (heads = ?) "
+                               "none are";
   }
 
   ScheduleAttr mma(const ScheduleModel &model, int64_t rows, int64_t keys, int64_t warps, int64_t stages,

@@ -2,30 +2,32 @@
 // RUN: attn-opt %s --emit=tile --target=sm_80 | FileCheck %s
 // RUN: attn-opt %s --emit=tile --target=sm_90a 2>&1 | FileCheck %s --check-prefix=HOPPER
 
-// Instead of a number of heads the argument has a class, and the kernels ask how many that are.
+// Instead of a number of heads the argument has a class. Kernels do not ask how many that are: they are told how far
+// heads lie apart, and tokens, and pages.
 // MANIFEST: "head_class": "streaming",
 // MANIFEST-NEXT: "key_dim": 64
 // MANIFEST-NOT: "kv_heads"
 // MANIFEST: "name": "recent"
-// MANIFEST: "name": "recent.heads"
+// MANIFEST-NOT: "name": "recent.heads"
+// MANIFEST: "name": "recent.outer_slots"
 // MANIFEST-NEXT: "type": "i32"
 
-// What all heads share lies in rows of all heads, and `slot_heads` says which is this task's. A class's own store is read
-// in rows of one head: token times heads, plus the slots of the class before this one.
+// `slot_heads` says which head of what all heads share is this task's. In a class's own store it is the one after the
+// slots of the class before this one.
 // CHECK: func.func @duo_rows16
 // CHECK: %[[TASK:.*]]:18 = tile.record
 // CHECK: scf.for {{.*}} %[[THIS:[a-z0-9]+]] = %[[TASK]]#2,
-// CHECK: tile.gather {{.*}} strides [256, 256]
+// CHECK: tile.gather {{.*}} pitches
 // CHECK: %[[HEAD:.*]] = arith.subi %[[THIS]], %{{.*}} : i32
 // CHECK: tile.lookup
-// CHECK: %[[TOKEN:.*]] = tile.paged_slot
-// CHECK-NEXT: %[[ROW:.*]] = arith.muli %[[TOKEN]], %{{.*}} : i32
-// CHECK-NEXT: %[[SLOT:.*]] = arith.addi %[[ROW]], %[[HEAD]] : i32
-// CHECK-NEXT: tile.yield %[[SLOT]]
-// CHECK: tile.gather {{.*}} strides [64, 64]
+// CHECK: %[[TOKEN:.*]] = tile.paged_slot {{.*}} page 16 apart %{{.*}} :
+// CHECK-NEXT: tile.yield %[[TOKEN]]
+// CHECK: %[[WIDE:.*]] = arith.extsi %[[HEAD]] : i32 to i64
+// CHECK: arith.muli %[[WIDE]], %{{.*}} : i64
+// CHECK: tile.gather {{.*}} pitches
 
-// Boxes have strides that the kernel knows.
-// HOPPER: remark: schedule wgmma gathers keys and values: boxes have strides that are known before the kernel runs, and stores of one head class (heads = ?) have not
+// Boxes are of a tensor whose heads are counted.
+// HOPPER: remark: schedule wgmma gathers keys and values: boxes are of as many heads as are known before the kernel runs, and of stores of one head class (heads = ?) none are
 // HOPPER-NOT: tile.fetch {{.*}}.map
 !query = tensor<?x8x64xf16>
 !kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>

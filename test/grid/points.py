@@ -25,6 +25,7 @@ AXES = {
     "dtype": ("f16", "bf16"),
     "see": ("causal", "all", "window(100)", "causal and (sink(4) | recent(64))", DUO, APART),
     "softcap": (False, True),
+    "strides": ("dense", "heads-first", "interleaved", "halves", "padded"),
 }
 
 CI_POINTS = 300
@@ -43,6 +44,7 @@ class Point:
     dtype: str
     see: str
     softcap: bool
+    strides: str
 
     @property
     def problem(self):
@@ -81,15 +83,18 @@ class Point:
                 {DUO: "duo", APART: "apart"}.get(self.see)
                 or self.see.split("(")[0].strip().replace(" ", "_"),
                 "softcap" if self.softcap else "plain",
+                self.strides,
             ]
         )
 
 
 def whole_grid():
-    """Every kernel with every number of rows, each on one ragged batch that holds all the lengths (length 0)."""
-    axes = dict(AXES, batch=(17,), length=(0,))
-    for values in itertools.product(*axes.values()):
-        yield Point(*values)
+    """Every kernel with every number of rows, each on one ragged batch that holds all the lengths (length 0) and on
+    tensors that lie in one way or the other."""
+    axes = dict(AXES, batch=(17,), length=(0,), strides=("",))
+    ways = itertools.cycle(AXES["strides"])
+    for *values, _ in itertools.product(*axes.values()):
+        yield Point(*values, next(ways))
 
 
 def pairs_of(values):

@@ -82,6 +82,7 @@ def runs(folder):
             "--check",
             f"--device={DEVICE}",
             f"--schedule={schedule}",
+            f"--strides={point.strides}",
             f"--dim=batch={point.batch}",
             f"--dim=q_len={point.rows}",
             f"--dim=kv_len=@{lengths}:tokens",

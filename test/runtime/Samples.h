@@ -39,6 +39,7 @@ inline TensorMapInfo sampleTensorMap(const SampleOptions &options, DType dtype) 
           dtype,
           {{options.dim, {}}, {options.page, {"kv.pages"}}, {options.kvHeads, {}}},
           {options.kvHeads * options.dim * size, options.dim * size},
+          {},
           {static_cast<int32_t>(64 / size), 8, 1},
           64};
 }

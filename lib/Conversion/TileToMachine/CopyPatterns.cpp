@@ -161,19 +161,17 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     Type element = tile.getElement();
     int64_t bits = element.getIntOrFloatBitWidth(), chunks = chunksOf(panel.width);
     Value chunk = e.band(e.lanes.lane, chunks - 1), origin = adaptor.getOrigins()[i];
-    if (bits < 8) { // in bytes, which lines begin with
+    bool hasPitch = !op.getPitches().empty();
+    if (bits < 8 && !hasPitch) // in bytes, which lines begin with
       origin = e.shr(origin, llvm::Log2_64(8 / bits));
+    if (bits < 8 || hasPitch)
       element = e.b.getI8Type();
-    }
     int64_t size = element.getIntOrFloatBitWidth() / 8;
-    Value source = adaptor.getSources()[i], index = origin;
-    if (op.getPitches().empty())
-      index = e.add(distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1), origin);
-    else
-      source = e.globalAt(source, e.b.getI8Type(),
-                          e.mul(e.widen(slot), e.widen(adaptor.getPitches()[i])));
+    Value distant = hasPitch ? e.mul(e.widen(slot), e.widen(adaptor.getPitches()[i]))
+                             : distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1);
+    Value index = e.add(distant, origin);
     index = e.add(e.add(index, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
-    Value from = e.globalAt(source, element, index);
+    Value from = e.globalAt(adaptor.getSources()[i], element, index);
 
     Value bytes = tile.getSwizzled() ? e.placeOf(tile, panel.width, line, chunk) : e.mul(line, panel.width);
     Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset);

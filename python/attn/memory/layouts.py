@@ -9,7 +9,8 @@ are that, one way or the other:
                                             instance, and the rows of its head group see it
 
 Keys and values may leave room behind the last token (a static cache, of which a part is given): that is the capacity
-of an instance. Strides are in elements; those of dimensions of extent 1 mean nothing.
+of an instance. What lies in neither order is read by its strides, token-major. Strides are in elements; those of
+dimensions of extent 1 mean nothing.
 """
 
 from __future__ import annotations
@@ -47,6 +48,15 @@ def forms(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[Form]:
         if capacity >= seq and fits:
             found.append(Form("head", capacity))
     return found
+
+
+def merged_rows(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Strides of [batch * seq, heads, dim], where rows of all sequences of (batch, seq, heads, dim) are as far apart."""
+    batch, seq, _, _ = shape
+    of_batch, of_seq, of_head, of_dim = strides
+    if 0 in shape or batch == 1 or of_batch == seq * of_seq:
+        return of_seq if seq > 1 or batch == 1 else of_batch, of_head, of_dim
+    return (of_batch, of_head, of_dim) if seq == 1 else None
 
 
 def overlaps(

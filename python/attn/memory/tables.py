@@ -13,6 +13,7 @@ from .dtypes import is_dtype, short_name
 from .views import Binding
 
 _SUFFIXES = ("lengths", "pos0", "rows", "block_table", "start")
+_CSR = ("indptr", "indices", "last_page_len")
 _INT32 = numpy.iinfo(numpy.int32)
 
 
@@ -22,8 +23,10 @@ def describe(
     """What Kernel.batch of the extension takes; the sizes of dimensions that have names; the heads' classes. `taken`:
     what the description takes and gives (views.py), whether kernels read it or not."""
     data = {name: binding for name, binding in taken.items() if not binding.written and name != "slot_heads"}
-    operands = [argument["name"] for argument in manifest["arguments"] if argument["role"] == "kv"]
-    tables = ["q_start", "q_pos"] + [f"{name}.{suffix}" for name in operands for suffix in _SUFFIXES]
+    arguments = {argument["name"]: argument for argument in manifest["arguments"] if argument["role"] == "kv"}
+    for name, argument in arguments.items():
+        tensors = _without_csr(name, argument, tensors)
+    tables = ["q_start", "q_pos"] + [f"{name}.{suffix}" for name in arguments for suffix in _SUFFIXES]
     tables += [argument["name"] for argument in manifest["arguments"] if argument["role"] == "classes"]
     described: dict[str, tuple] = {}
     sizes: dict[str, int] = {}
@@ -39,12 +42,53 @@ def describe(
             values = int32_array(name, tensor)
             described[name] = ("i32", values.shape, values)
         else:
-            known = [*data, *tables]
+            known = [*data, *tables, *(f"{operand}.{suffix}" for operand in arguments for suffix in _CSR)]
             raise expected(
                 PlanError, "batch", f"tensors named {', '.join(known)}", name, nearest=closest(name, known)
             )
     classes = described["classes"][2] if "classes" in described else numpy.empty(0)
     return described, sizes, tuple(classes.ravel().tolist())
+
+
+def _without_csr(operand: str, argument: dict, tensors: Mapping[str, object]) -> Mapping[str, object]:
+    """Page lists one behind the other become a block table and lengths. `indptr` [instances + 1] says where the pages of
+    each instance begin in `indices`, `last_page_len` [instances] how many tokens its last page holds; instead of that
+    `lengths` may be given."""
+    given_ones = [part for part in _CSR if f"{operand}.{part}" in tensors]
+    if not given_ones:
+        return tensors
+    page, names = argument.get("page", 0), [f"{operand}.{part}" for part in _CSR]
+    if not page or argument.get("ragged"):
+        raise PlanError(
+            f"{operand}.{given_ones[0]}: expected of a paged store whose heads are alike, got one of a "
+            f"{'ragged ' if page else ''}{argument['store']} store"
+        )
+    lengths_name, table_name = f"{operand}.lengths", f"{operand}.block_table"
+    wanted = names[:2] if lengths_name in tensors else names
+    missing = [name for name in wanted if name not in tensors]
+    if missing:
+        raise PlanError(f"{', '.join(missing)}: expected beside {operand}.{given_ones[0]}, got none")
+    for name in (table_name, *(names[2:] if len(wanted) == 2 else ())):
+        if name in tensors:
+            raise PlanError(f"{name}: expected page lists, or a block table and lengths, got both")
+    indptr, indices = (int32_array(name, tensors[name]) for name in names[:2])
+    rising = indptr.ndim == 1 and len(indptr) > 0 and indptr[0] == 0 and (numpy.diff(indptr) >= 0).all()
+    if not rising or indices.ndim != 1 or indptr[-1] > len(indices):
+        legal = f"offsets that rise from 0 to at most the {indices.size} entries of {names[1]}"
+        raise expected(PlanError, names[0], legal, indptr.tolist())
+    counts = numpy.diff(indptr)
+    made = {name: tensor for name, tensor in tensors.items() if name not in names}
+    if len(wanted) == 3:
+        last = int32_array(names[2], tensors[names[2]])
+        full = counts > 0
+        if last.shape != counts.shape or ((last[full] < 1) | (last[full] > page)).any():
+            legal = f"{len(counts)} numbers from 1 to the {page} tokens of a page"
+            raise expected(PlanError, names[2], legal, last.tolist())
+        made[lengths_name] = numpy.where(full, (counts - 1) * page + last, 0).astype(numpy.int32)
+    table = numpy.zeros((len(counts), max(int(counts.max(initial=0)), 1)), numpy.int32)
+    table[numpy.arange(table.shape[1]) < counts[:, None]] = indices[: indptr[-1]]
+    made[table_name] = table
+    return made
 
 
 def _described(name: str, tensor: object, wanted: str) -> tuple[str, tuple[int, ...]]:

@@ -82,17 +82,6 @@ def contiguous(tensor: Any, swapped: bool) -> Any:
     return tensor.contiguous() if _is_torch(tensor) else numpy.ascontiguousarray(tensor)
 
 
-def room_behind(tensor: Any, address: int) -> int:
-    """Bytes from an address to the end of the memory that the tensor is a view of."""
-    if _is_torch(tensor):
-        storage = tensor.untyped_storage()
-        return storage.data_ptr() + storage.nbytes() - address
-    base = tensor
-    while type(getattr(base, "base", None)) is type(tensor):
-        base = base.base
-    return base.ctypes.data + base.nbytes - address if hasattr(base, "ctypes") else 0
-
-
 def _is_torch(tensor: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(tensor, torch.Tensor)

@@ -210,6 +210,8 @@ def strides_of(binding: Binding, signature: Signature) -> tuple[int, ...] | None
     found = strided(signature)
     if not binding.strided or contiguous(found.shape, found.strides):
         return None
+    if signature[3] is None:
+        return tuple(signature[2])
     return tuple(stride * DTYPES[binding.dtype][1] for stride in found.strides)
 
 

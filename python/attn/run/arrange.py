@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
 
 from ..describe.stores import Dense, Packed, Store
 from ..errors import TensorError, expected
-from ..memory.layouts import Form, forms, swapped
-from ..memory.views import Strided
+from ..memory.layouts import Form, forms, merged_rows, swapped
+from ..memory.views import Strided, contiguous
 
 _TOKEN_MAJOR, _HEAD_MAJOR = "[batch, seq, heads, dim]", "[batch, heads, seq, dim]"
 
@@ -30,8 +30,8 @@ class Arrangement:
     swapped: bool = False
     """Whether the caller names sequence and heads the other way round than they lie."""
     copies_q: bool = False
-    slack: bool = False
-    """Whether k and v reach further in memory than their shapes say."""
+    strides: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """In elements, of those of q, kv.k and kv.v that do not lie densely."""
 
 
 def arrange(
@@ -92,13 +92,10 @@ def _dense(
         name: forms(logical(found.shape), logical(found.strides))
         for name, found in (("q", q), ("k", k), ("v", v))
     }
-    form = _common_form(k, v, fits, of_heads, Form("token", rows) in fits["q"])
-    copies_q = Form(form.major, rows) not in fits["q"]
-    if copies_q and not any(capacity == rows for _, capacity in fits["q"]):
-        raise TensorError(
-            f"q: expected memory in the order {_TOKEN_MAJOR} or {_HEAD_MAJOR}, without room between rows, got strides "
-            f"{list(q.strides)} for {list(q.shape)} in layout {layout!r}; nearest legal: its .contiguous() copy"
-        )
+    form = _common_form(fits, of_heads, Form("token", rows) in fits["q"])
+    major = form.major if form else "token"
+    q_strides = merged_rows(logical(q.shape), logical(q.strides)) if major == "token" else None
+    copies_q = q_strides is None and Form(major, rows) not in fits["q"]
     if lengths is None:
         lengths = numpy.full(batch, tokens, numpy.int32)
     elif lengths.shape != (batch,) or (batch and not 0 <= lengths.min() <= lengths.max() <= tokens):
@@ -109,54 +106,45 @@ def _dense(
     positions = first_row[:, None] + numpy.arange(rows, dtype=numpy.int32)
 
     in_memory = (batch, rows, heads, value_dim)
-    if form.major == "token":
+    strides = {"kv.k": logical(k.strides), "kv.v": logical(v.strides)}
+    if major == "token":
         made = Arrangement(Dense(), heads, kv_heads, {}, in_memory, _TOKEN_MAJOR)
         sequences = batch
+        if q_strides is not None:
+            strides["q"] = q_strides
     else:  # a KV head of a sequence is a sequence, and so are the rows of the query heads that read it
         made = Arrangement(Dense(), 1, 1, {}, swapped(in_memory), _HEAD_MAJOR)
         sequences, group = batch * kv_heads, heads // kv_heads
+        for name, last in (("kv.k", dim), ("kv.v", value_dim)):
+            strides[name] = (form.capacity * last, last, last, 1)
         lengths, pos0 = numpy.repeat(lengths, kv_heads), numpy.repeat(pos0, kv_heads)
         positions = numpy.repeat(positions, heads, axis=0)
         heads, kv_heads, rows = 1, 1, group * rows
     made.operands = {
         "q": (q.dtype, (sequences * rows, heads, dim)),
-        "kv.k": (k.dtype, (sequences, form.capacity, kv_heads, dim)),
-        "kv.v": (v.dtype, (sequences, form.capacity, kv_heads, value_dim)),
+        "kv.k": (k.dtype, (sequences, tokens, kv_heads, dim)),
+        "kv.v": (v.dtype, (sequences, tokens, kv_heads, value_dim)),
         "q_start": numpy.arange(sequences + 1, dtype=numpy.int32) * numpy.int32(rows),
         "q_pos": positions.reshape(-1),
         "kv.lengths": lengths,
         "kv.pos0": pos0,
     }
-    made.swapped = (form.major == "token") != (layout == "bshd")
+    made.swapped = (major == "token") != (layout == "bshd")
     made.copies_q = copies_q
-    made.slack = form.capacity > tokens
+    made.strides = {
+        name: found
+        for name, found in strides.items()
+        if not contiguous(made.operands[name][1], found) and not (name == "q" and copies_q)
+    }
     return made
 
 
-def _common_form(
-    k: Strided, v: Strided, fits: dict[str, list[Form]], of_heads: str, q_is_token_major: bool
-) -> Form:
-    """One that k and v share; where both would do, the one in which q lies."""
+def _common_form(fits: dict[str, list[Form]], of_heads: str, q_is_token_major: bool) -> Form | None:
+    """One that k and v share; where both would do, the one in which q lies. None: they are read by their strides, with
+    all heads of a token together."""
     common = [form for form in fits["k"] if form in fits["v"]]
     usable = [form for form in common if form.major == "token" or not of_heads]
-    if usable:
-        return next((form for form in usable if (form.major == "token") == q_is_token_major), usable[0])
-    name, found = ("k", k) if not fits["k"] or fits["v"] else ("v", v)
-    if common:
-        raise TensorError(
-            f"k: expected memory in the order {_TOKEN_MAJOR}, which {of_heads} needs, got strides {list(k.strides)} for "
-            f"{list(k.shape)}; nearest legal: a copy in that order"
-        )
-    if fits["k"] and fits["v"]:
-        raise TensorError(
-            f"v: expected memory in the order of k and with as much room behind the last token, got strides "
-            f"{list(v.strides)} for {list(v.shape)} beside {list(k.strides)} for {list(k.shape)}; nearest legal: "
-            ".contiguous() copies of both"
-        )
-    raise TensorError(
-        f"{name}: expected memory in the order {_TOKEN_MAJOR} or {_HEAD_MAJOR}, got strides {list(found.strides)} for "
-        f"{list(found.shape)}; nearest legal: its .contiguous() copy"
-    )
+    return next((form for form in usable if (form.major == "token") == q_is_token_major), (usable or [None])[0])
 
 
 # --- Packed --------------------------------------------------------------------------------------------------
@@ -167,13 +155,6 @@ def _packed(q: Strided, k: Strided, v: Strided, starts: Any, starts_k: Any, of_p
     tokens, kv_heads, value_dim = v.shape
     if k.shape != (tokens, kv_heads, dim):
         raise TensorError(f"k: expected shape {[tokens, kv_heads, dim]} beside q and v, got {list(k.shape)}")
-    for name, found in (("q", q), ("k", k), ("v", v)):
-        one = Form("token", found.shape[0])
-        if one not in forms((1, *found.shape), (0, *found.strides)):
-            raise TensorError(
-                f"{name}: expected a contiguous tensor, got strides {list(found.strides)} for {list(found.shape)}; "
-                "nearest legal: its .contiguous() copy"
-            )
     for name, offsets, total in (("cu_seqlens", starts, rows), ("cu_seqlens_k", starts_k, tokens)):
         rising = (
             offsets.ndim == 1 and len(offsets) > 0 and offsets[0] == 0 and (numpy.diff(offsets) >= 0).all()
@@ -194,7 +175,11 @@ def _packed(q: Strided, k: Strided, v: Strided, starts: Any, starts_k: Any, of_p
         "kv.lengths": lengths,
         "kv.pos0": pos0,
     }
-    return Arrangement(Packed(), heads, kv_heads, operands, (rows, heads, value_dim), "[tokens, heads, dim]")
+    made = Arrangement(Packed(), heads, kv_heads, operands, (rows, heads, value_dim), "[tokens, heads, dim]")
+    for name, found in (("q", q), ("kv.k", k), ("kv.v", v)):
+        if not contiguous(found.shape, found.strides):
+            made.strides[name] = found.strides
+    return made
 
 
 def _first_positions(rows: numpy.ndarray, lengths: numpy.ndarray, of_positions: str) -> numpy.ndarray:

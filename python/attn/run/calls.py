@@ -16,9 +16,9 @@ from ..describe.score import Score, tensor_shapes, trace
 from ..describe.spec import Spec
 from ..errors import PlanError, SpecError, TensorError, closest, expected
 from ..memory.dtypes import DTYPES, no_floats, storage_name
-from ..memory.layouts import overlaps, swapped
-from ..memory.tensors import contiguous, empty, room_behind, swap_axes
-from ..memory.views import Strided, check, strided, tensors_of, view_of
+from ..memory.layouts import merged_rows, overlaps, swapped
+from ..memory.tensors import contiguous, empty, swap_axes
+from ..memory.views import Strided, check, span, strided, tensors_of, view_of
 from .arrange import Arrangement, arrange
 from .kernels import compile
 
@@ -54,8 +54,8 @@ class Call:
     nbytes: tuple[int, ...]
     places: tuple[int, ...]
     """Of each binding of the kernel, where its address is in (q, k, v, the rest, o, lse)."""
-    room: tuple[int, int] | None
-    """Bytes that have to be there behind the addresses of k and v, where that is more than their shapes say."""
+    strides: tuple | None
+    """Of each binding, in bytes; None where it lies densely, and where all do."""
     dtype: str
     device: str
     return_lse: bool
@@ -73,13 +73,7 @@ class Call:
         made = self.arrangement
         if self.gradient:
             _refuse_gradients(views)
-        if self.room:
-            for name, tensor, (address, _), least in zip("kv", (k, v), views[1:3], self.room, strict=True):
-                if room_behind(tensor, address) < least:
-                    raise TensorError(
-                        f"{name}: expected as much memory behind the last sequence's tokens as behind the others', "
-                        "which slices that leave out the first tokens have not; nearest legal: its .contiguous() copy"
-                    )
+        nbytes, strides = self.nbytes, self.strides
         addresses = [address for address, _ in views]
         if made.copies_q:
             q = contiguous(q, made.swapped)
@@ -89,7 +83,10 @@ class Call:
             out = swap_axes(result) if made.swapped else result
             addresses.append(view_of("out", result, self.stream, keep)[0])
         else:
-            addresses.append(self._check_out(view_of("out", out, self.stream, keep), views))
+            address, lies = self._check_out(view_of("out", out, self.stream, keep), views)
+            addresses.append(address)
+            if lies:
+                nbytes, strides = self._with_out(lies)
         if self.return_lse:
             lse = empty(q, made.shape[:-1], "f32")
             addresses.append(view_of("lse", lse, self.stream, keep)[0])
@@ -97,13 +94,19 @@ class Call:
         if self.plan is not None:
             addresses = [addresses[place] for place in self.places]
             try:
-                self.kernel.launch(addresses, self.nbytes, self.plan, self.stream)
+                self._launch(addresses, nbytes, strides)
             except PlanError:
                 if self.pinned:
                     raise
                 self._pin()
-                self.kernel.launch(addresses, self.nbytes, self.plan, self.stream)
+                self._launch(addresses, nbytes, strides)
         return out
+
+    def _launch(self, addresses: list, nbytes: tuple, strides: tuple | None) -> None:
+        try:
+            self.kernel.launch(addresses, nbytes, self.plan, self.stream, strides)
+        except TensorError as error:  # which names what the kernel names
+            raise TensorError(str(error).removeprefix("kv.")) from None
 
     def _pin(self) -> None:
         """The stream is being captured: no other call may get the plan, which a graph will read for as long as it
@@ -112,7 +115,16 @@ class Call:
         self.pinned = True
         _pinned.append(self)
 
-    def _check_out(self, given: tuple, views: list) -> int:
+    def _with_out(self, lies: tuple[int, ...]) -> tuple[tuple, tuple]:
+        """Bytes and strides of the bindings where the output has these strides."""
+        place, made = self.kernel.slots.index("o"), self.arrangement
+        nbytes, strides = list(self.nbytes), list(self.strides or (None,) * len(self.nbytes))
+        nbytes[place] = span((math.prod(made.shape[:-2]), *made.shape[-2:]), lies, 2)
+        strides[place] = tuple(2 * stride for stride in lies)
+        return tuple(nbytes), tuple(strides)
+
+    def _check_out(self, given: tuple, views: list) -> tuple[int, tuple[int, ...] | None]:
+        """Its address, and strides of its rows, heads and features in elements where it does not lie densely."""
         found, made = as_bfloat16(given[1]), self.arrangement
         shape = swapped(made.shape) if made.swapped else made.shape
         if found.dtype != self.dtype or found.shape != shape:
@@ -121,14 +133,19 @@ class Call:
             raise TensorError(f"out: expected memory of {self.device}, where q is, got {found.device}")
         strides = swapped(found.strides) if made.swapped else found.strides
         steps = [math.prod(made.shape[i + 1 :]) for i in range(len(made.shape))]
+        lies = None
         if any(n > 1 and stride != step for n, stride, step in zip(made.shape, strides, steps, strict=True)):
-            raise TensorError(
-                f"out: expected memory in the order {made.order}, in which k and v lie, got strides "
-                f"{list(found.strides)} for {list(found.shape)}"
-            )
+            if made.order != "[batch, heads, seq, dim]":
+                lies = strides if len(strides) == 3 else merged_rows(made.shape, strides)
+            if lies is None:
+                raise TensorError(
+                    f"out: expected memory in the order {made.order}, in which k and v lie, got strides "
+                    f"{list(found.strides)} for {list(found.shape)}"
+                )
         if not given[1][4]:
             raise TensorError("out: expected memory that may be written, got a read-only array")
-        nbytes = 2 * math.prod(made.shape)
+        rows = (math.prod(made.shape[:-2]), *made.shape[-2:])
+        nbytes = span(rows, lies, 2) if lies else 2 * math.prod(made.shape)
         for name, (address, signature) in zip(self.names, views, strict=True):
             read = as_bfloat16(signature)
             itemsize = DTYPES[read.dtype][1] if read.dtype else 0  # what has none, nothing reads
@@ -136,7 +153,7 @@ class Call:
                 raise TensorError(
                     f"out: overlaps {name}, which other blocks still read when the first results are written"
                 )
-        return given[0]
+        return given[0], lies
 
 
 def as_bfloat16(signature: tuple) -> Strided:
@@ -192,7 +209,8 @@ def make_call(options: Options, views: list, tables: tuple, stream: int, spare_p
     bindings = tensors_of(kernel.manifest)
     nbytes = {name: check(bindings[name], extras[name], {}, q.device) for name in extras if name in bindings}
     for name in ("q", "kv.k", "kv.v"):
-        nbytes[name] = 2 * math.prod(made.operands[name][1])
+        shape, lies = made.operands[name][1], made.strides.get(name)
+        nbytes[name] = span(shape, lies, 2) if lies else 2 * math.prod(shape)
     nbytes["o"], nbytes["lse"] = 2 * math.prod(made.shape), 4 * math.prod(made.shape[:-1])
     batch = made.operands | {
         name: ("f32", strided(extras[name]).shape) for name in extras if name in bindings
@@ -204,6 +222,7 @@ def make_call(options: Options, views: list, tables: tuple, stream: int, spare_p
             plan = kernel.plan(batch, stream=stream)
         else:
             plan.update(batch, stream=stream)
+    lie = {name: tuple(2 * stride for stride in found) for name, found in made.strides.items()}
     places = {name: i for i, name in enumerate(("q", "kv.k", "kv.v", *options.names, "o", "lse"))}
     return Call(
         arrangement=made,
@@ -212,7 +231,7 @@ def make_call(options: Options, views: list, tables: tuple, stream: int, spare_p
         stream=stream,
         nbytes=tuple(nbytes[name] for name in kernel.slots),
         places=tuple(places[name] for name in kernel.slots),
-        room=(nbytes["kv.k"], nbytes["kv.v"]) if made.slack else None,
+        strides=tuple(lie.get(name) for name in kernel.slots) if lie else None,
         dtype=q.dtype,
         device=q.device,
         return_lse=options.return_lse,

@@ -175,10 +175,10 @@ Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream
   return {};
 }
 
-Status PlannedBatch::checkAddress(size_t slot, uint64_t address, size_t bytes) const {
+Status PlannedBatch::checkAddress(size_t slot, uint64_t address, size_t bytes, bool isDense) const {
   const SlotNeed &need = needs[slot];
   const std::string &name = kernel->slots[slot];
-  if (bytes < need.bytes)
+  if (isDense && bytes < need.bytes)
     return inputError("'" + name + "': expected at least " + std::to_string(need.bytes) + " bytes, got " +
                       std::to_string(bytes));
   if (need.bytes && !address)
@@ -254,12 +254,12 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, const i
     adopted.emplace(*host);
   for (size_t i = 0; i < count; ++i) {
     const bool own = !addresses[i] && kernel->slots[i] == "slot_heads";
-    if (!own)
-      if (Status status = checkAddress(i, addresses[i], bytes[i]); !status)
-        return status;
     std::span<const int64_t> lies;
     if (strides && strides[i])
       lies = {strides[i], ranks[i]};
+    if (!own)
+      if (Status status = checkAddress(i, addresses[i], bytes[i], lies.empty()); !status)
+        return status;
     session->bindSlot(slots[i], own ? session->tableAddress("slot_heads") : addresses[i], lies);
     if (host && !own)
       adopted->add(addresses[i], bytes[i], kernel->slots[i].c_str());

@@ -3,6 +3,7 @@
 #include "session/State.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace attn::rt {
 
@@ -118,9 +119,16 @@ Status Session::State::copyIn(const std::string &name, const Tensor &tensor) {
     return lies.error();
   if (Status status = allocate(name, lies->span().value_or(0)); !status)
     return status;
-  return eachRun(*lies, [&](uint64_t at, int64_t from, size_t bytes) {
-    return device.copyIn(addresses[name] + at, tensor.bytes.data() + from, bytes);
+  if (device.kind() == "host") // what lies between stays unwritten there, and who reads it is found
+    return eachRun(*lies, [&](uint64_t at, int64_t from, size_t bytes) {
+      return device.copyIn(addresses[name] + at, tensor.bytes.data() + from, bytes);
+    });
+  std::vector<uint8_t> image(static_cast<size_t>(lies->span().value_or(0)));
+  (void)eachRun(*lies, [&](uint64_t at, int64_t from, size_t bytes) -> Status {
+    std::memcpy(image.data() + at, tensor.bytes.data() + from, bytes);
+    return {};
   });
+  return device.copyIn(addresses[name], image.data(), image.size());
 }
 
 Status Session::State::copyOut(const std::string &name, Tensor &tensor) const {

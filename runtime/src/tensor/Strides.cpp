@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace attn::rt {
 
@@ -25,8 +26,8 @@ std::vector<size_t> axesByStride(const StridedShape &tensor) {
   for (size_t i = 0; i < tensor.shape.size(); ++i)
     if (tensor.shape[i] > 1)
       axes.push_back(i);
-  std::stable_sort(axes.begin(), axes.end(),
-                   [&](size_t a, size_t b) { return tensor.strides[a] < tensor.strides[b]; });
+  std::sort(axes.begin(), axes.end(),
+            [&](size_t a, size_t b) { return std::pair(tensor.strides[a], a) < std::pair(tensor.strides[b], b); });
   return axes;
 }
 
@@ -72,7 +73,8 @@ Result<StridedShape> checkStrides(const std::string &name, StridedShape tensor) 
     if (tensor.shape[i] > 1 && (stride <= 0 || stride % unit || stride > limit)) {
       const int64_t up = (std::clamp<int64_t>(stride, 1, limit - unit) + unit - 1) / unit * unit;
       return fail(name, tensor, "strides that are multiples of 16 bytes, above 0 and below 2^31",
-                  std::to_string(up) + " for dimension " + std::to_string(i));
+                  stride > 0 ? std::to_string(up) + " for dimension " + std::to_string(i)
+                             : "its contiguous copy");
     }
   }
   int64_t reach = static_cast<int64_t>(dtypeSize(tensor.dtype)); // of what lies within one index of an axis

@@ -25,20 +25,26 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-SAME: %[[LSE:arg3]]: !tile.buffer<f32>, %[[TASKS:arg4]]: !tile.buffer<i32>,
 // CHECK-SAME: %[[SEGMENTS:arg5]]: !tile.buffer<i32>, %[[PARTO:arg6]]: !tile.buffer<f32>, %[[PARTLSE:arg7]]: !tile.buffer<f32>,
 // CHECK-SAME: %[[SCALE:arg8]]: f32, %[[STARTS:arg9]]: !tile.buffer<i32>,
-// CHECK-SAME: %[[K:arg10]]: !tile.buffer<f16>, %[[V:arg11]]: !tile.buffer<f16>, %[[TOKENS:arg12]]: i32,
-// CHECK-SAME: %[[START:arg13]]: !tile.buffer<i32>, %[[K1:arg14]]: !tile.buffer<f16>, %[[V1:arg15]]: !tile.buffer<f16>,
-// CHECK-SAME: %[[SINKS:arg16]]: !tile.buffer<f32>, %[[END0:arg17]]: i32, %[[END1:arg18]]: i32, %[[END2:arg19]]: i32)
+// CHECK-SAME: %[[QROW:arg10]]: i32, %[[QHEAD:arg11]]: i32,
+// CHECK-SAME: %[[K:arg12]]: !tile.buffer<f16>, %[[KHEAD:arg13]]: i32, %[[KTOKEN:arg14]]: i32,
+// CHECK-SAME: %[[V:arg15]]: !tile.buffer<f16>, %[[VHEAD:arg16]]: i32, %[[VTOKEN:arg17]]: i32, %[[TOKENS:arg18]]: i32,
+// CHECK-SAME: %[[START:arg19]]: !tile.buffer<i32>, %[[K1:arg20]]: !tile.buffer<f16>, %arg21: i32, %[[K1TOKEN:arg22]]: i32,
+// CHECK-SAME: %[[V1:arg23]]: !tile.buffer<f16>, %arg24: i32, %[[V1TOKEN:arg25]]: i32,
+// CHECK-SAME: %[[SINKS:arg26]]: !tile.buffer<f32>, %[[END0:arg27]]: i32, %[[END1:arg28]]: i32, %[[END2:arg29]]: i32, %arg30: i32, %arg31: i32)
 // CHECK-SAME: tile.blocks_per_sm = 2 : i32
 // CHECK-SAME: tile.launch = {grid = "plan.starts", role = "attend"}
 // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "q">, #tile.parameter<buffer, "q_pos">,
 // CHECK-SAME: #tile.parameter<buffer, "o">, #tile.parameter<buffer, "lse">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.tasks">, #tile.parameter<buffer, "plan.segments">,
 // CHECK-SAME: #tile.parameter<buffer, "partial.o">, #tile.parameter<buffer, "partial.lse">, #tile.parameter<scale>,
-// CHECK-SAME: #tile.parameter<buffer, "plan.starts">, #tile.parameter<buffer, "context.k">,
-// CHECK-SAME: #tile.parameter<buffer, "context.v">, #tile.parameter<dim, "context.tokens">,
-// CHECK-SAME: #tile.parameter<buffer, "response.start">, #tile.parameter<buffer, "response.k">,
-// CHECK-SAME: #tile.parameter<buffer, "response.v">, #tile.parameter<buffer, "sink_logits">, #tile.parameter<end>,
-// CHECK-SAME: #tile.parameter<end index 1>, #tile.parameter<end index 2>]
+// CHECK-SAME: #tile.parameter<buffer, "plan.starts">, #tile.parameter<dim, "q.stride0">, #tile.parameter<dim, "q.stride1">,
+// CHECK-SAME: #tile.parameter<buffer, "context.k">, #tile.parameter<dim, "context.k.stride2">, #tile.parameter<dim, "context.k.stride1">,
+// CHECK-SAME: #tile.parameter<buffer, "context.v">, #tile.parameter<dim, "context.v.stride2">, #tile.parameter<dim, "context.v.stride1">,
+// CHECK-SAME: #tile.parameter<dim, "context.outer_slots">,
+// CHECK-SAME: #tile.parameter<buffer, "response.start">, #tile.parameter<buffer, "response.k">, #tile.parameter<dim, "response.k.stride1">,
+// CHECK-SAME: #tile.parameter<dim, "response.k.stride0">, #tile.parameter<buffer, "response.v">,
+// CHECK-SAME: #tile.parameter<buffer, "sink_logits">, #tile.parameter<end>, #tile.parameter<end index 1>, #tile.parameter<end index 2>,
+// CHECK-SAME: #tile.parameter<dim, "o.stride0">, #tile.parameter<dim, "o.stride1">]
 // CHECK-SAME: tile.threads = 128 : i32
 
 // A slice of the keys for every warp: 16 of 64. The exchange between warps takes the place of the rings.
@@ -63,7 +69,8 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 
 // Packed row p is query row p / 7 and head kv_head * 7 + p % 7.
 // CHECK: %[[ROWEND:.*]] = arith.addi %[[T0]], %[[T1]]
-// CHECK: tile.gather block %[[T0]] to %[[ROWEND]] from %[[Q]] {{.*}} strides [80]
+// Its line begins so many units of 16 bytes behind the first.
+// CHECK: tile.gather block %[[T0]] to %[[ROWEND]] from %[[Q]] {{.*}} pitches %c16_i32
 // CHECK-NEXT: ^bb0(%[[P:.*]]: i32):
 // CHECK-NEXT: %[[C7:.*]] = arith.constant 7 : i32
 // CHECK-NEXT: %[[ROW:.*]] = arith.divui %[[P]], %[[C7]]
@@ -108,11 +115,12 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[TILE:.*]] = arith.addi %[[S2]], %[[TILE0]]
 // CHECK: %[[SLICE0:.*]] = arith.muli %[[WARP]], %c16_i32
 // CHECK: %[[KEY:.*]] = arith.addi %[[TILE]], %[[SLICE0]]
-// CHECK: %[[ORIGIN0:.*]] = arith.muli %[[T2]], %c80_i32
-// CHECK: %[[ORIGIN:.*]] = arith.extsi %[[ORIGIN0]]
+// CHECK: %[[PLACE:.*]] = arith.extsi %[[T2]]
+// CHECK: %[[STRIDE:.*]] = arith.extsi %[[KHEAD]]
+// CHECK: %[[ORIGIN:.*]] = arith.muli %[[PLACE]], %[[STRIDE]]
 
-// Dense: token t of instance i is line i * tokens + t.
-// CHECK: tile.gather warp %[[KEY]] to %[[S3]] from %[[K]], %[[V]] origins %[[ORIGIN]], %[[ORIGIN]] strides [320, 320]
+// Dense: token t of instance i is slot i * (slots from one instance to the next) + t.
+// CHECK: tile.gather warp %[[KEY]] to %[[S3]] from %[[K]], %[[V]] origins %[[ORIGIN]], %{{.*}} pitches %[[KTOKEN]], %[[VTOKEN]]
 // CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
 // CHECK-NEXT: %[[BEFORE:.*]] = arith.muli %[[S1]], %[[TOKENS]]
 // CHECK-NEXT: %[[DENSE:.*]] = arith.addi %[[BEFORE]], %[[TOKEN]]
@@ -176,7 +184,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-NEXT: %[[AT:.*]] = tile.read %[[START]][%[[INSTANCE]]]
 // CHECK-NEXT: %[[LINE:.*]] = arith.addi %[[AT]], %[[TOKEN]]
 // CHECK-NEXT: tile.yield %[[LINE]]
-// CHECK: tile.gather warp {{.*}} at %[[SLOTS]] from %[[K1]], %[[V1]]
+// CHECK: tile.gather warp {{.*}} at %[[SLOTS]] from %[[K1]], %[[V1]] {{.*}} pitches %[[K1TOKEN]], %[[V1TOKEN]]
 // CHECK: %[[EXISTS:.*]] = arith.subi %[[S3]], %{{.*}}
 // CHECK: %[[SINKSIZE:.*]] = arith.subi %[[END1]], %{{.*}}
 // CHECK: %[[SINKEND:.*]] = arith.minsi %[[SINKSIZE]], %[[EXISTS]]
@@ -285,7 +293,7 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
 // CHECK-NEXT: %[[SLOT:.*]] = tile.paged_slot %{{.*}}[%{{.*}}, %[[TOKEN]]] columns %{{.*}} page 16 : <i32>
 // CHECK-NEXT: tile.yield %[[SLOT]]
-// CHECK: tile.gather block {{.*}} strides [512, 512]
+// CHECK: tile.gather block {{.*}} pitches
 
 // The query stays in shared memory; the region's text, its first factor joined with the scale at the kernel's start.
 // CHECK: tile.dot %{{.*}} at %{{.*}} : !tile.shared<query 128, feature 64, bf16>
@@ -524,7 +532,7 @@ func.func @drafts(%q: !query8 {attn.name = "q"}, %kv: !single {attn.name = "kv"}
 // CHECK: tile.read %{{.*}}[%[[PLACE]]]
 // CHECK: } else {
 // CHECK-NEXT: tile.paged_slot %{{.*}}[%[[INSTANCE]], %[[TOKEN]]]
-// CHECK: tile.gather block {{.*}} strides [512, 512]
+// CHECK: tile.gather block {{.*}} pitches
 // CHECK: %[[SCORES:.*]] = tile.dot
 // CHECK: %[[MASKED:.*]] = scf.if
 // CHECK: tile.load_vector

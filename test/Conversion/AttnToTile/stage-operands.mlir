@@ -25,7 +25,8 @@ gpu.module @kernels {
 }
 
 // CHECK-LABEL: func.func @split(
-// CHECK-SAME: #tile.parameter<buffer, "kv.start">, #tile.parameter<buffer, "kv.k">, #tile.parameter<buffer, "kv.v">]
+// CHECK-SAME: #tile.parameter<buffer, "kv.start">, #tile.parameter<buffer, "kv.k">, #tile.parameter<dim, "kv.k.stride1">, #tile.parameter<dim, "kv.k.stride0">,
+// CHECK-SAME: #tile.parameter<buffer, "kv.v">, #tile.parameter<dim, "kv.v.stride1">, #tile.parameter<dim, "kv.v.stride0">]
 // CHECK: %[[QUERIES:.*]] = tile.alloc : !tile.shared<query 16, feature 64, bf16>
 // CHECK-NEXT: %[[KEYS:.*]] = tile.alloc {per_warp} : !tile.ring<2, <key 16, feature 64, bf16>>
 // CHECK-NEXT: %[[VALUES:.*]] = tile.alloc {per_warp} : !tile.ring<2, <key 16, feature 32, bf16>>
@@ -41,7 +42,7 @@ gpu.module @kernels {
 // CHECK: %[[K:.*]] = tile.ring_stage %[[KEYS]]
 // CHECK: %[[V:.*]] = tile.ring_stage %[[VALUES]]
 // CHECK: %[[SLOTS:.*]] = tile.lookup warp
-// CHECK: tile.gather warp {{.*}} at %[[SLOTS]] {{.*}} strides [128, 64] into %[[K]], %[[V]]
+// CHECK: tile.gather warp {{.*}} at %[[SLOTS]] {{.*}} pitches %{{.*}}, %{{.*}} into %[[K]], %[[V]]
 // CHECK-NEXT: tile.commit
 // CHECK-NEXT: tile.wait 0
 // CHECK-NEXT: tile.sync warp

@@ -30,6 +30,17 @@ gpu.module @kernels {
     tile.write %slot to %out[%i] : i32 -> <i32>
     return
   }
+  // Pages that lie further apart than they have tokens.
+  // CHECK-LABEL: func.func @apart(
+  // CHECK-SAME: %[[APART:[^ ]*]]: i32,
+  // CHECK: %[[FIRST:.*]] = arith.muli %{{.*}}, %[[APART]] : i32
+  // CHECK: %[[IN:.*]] = arith.remui %{{.*}}, %c16_i32
+  // CHECK: arith.addi %[[FIRST]], %[[IN]]
+  func.func @apart(%apart: i32, %table: !tile.buffer<i32>, %row: i32, %columns: i32, %token: i32, %out: !tile.buffer<i32>, %i: i64) {
+    %slot = tile.paged_slot %table[%row, %token] columns %columns page 16 apart %apart : <i32>
+    tile.write %slot to %out[%i] : i32 -> <i32>
+    return
+  }
   // A record that may not be there is read behind a branch.
   // CHECK-LABEL: func.func @records(
   // CHECK-SAME: %[[EXISTS:[^ ]*]]: i1

@@ -34,20 +34,29 @@ WRONG = [
     ),
     (lambda t: cut(t, 1, lambda k: k[:, ::2]), {}, "k: expected shape [2, 70, 2, 64]"),
     (
-        lambda t: [t[0], t[1][:, ::2], t[2][:, ::2]],
-        {},
-        "k: expected memory in the order [batch, seq, heads, dim] or",
-    ),
-    (
         lambda t: [t[0], t[1], swap(numpy.ascontiguousarray(swap(t[2])))],
         {},
-        "v: expected memory in the order of k",
+        "v: expected sequences 70 tokens apart, as of the keys, got strides [17920, 128, 8960, 2] in bytes",
     ),
-    (lambda t: [t[0][:, ::2], t[1], t[2]], {}, "q: expected memory in the order [batch, seq, heads, dim] or"),
     (
-        lambda t: [t[0], t[1][:, 40:], t[2][:, 40:]],
+        lambda t: cut(t, 1, lambda k: numpy.broadcast_to(k[:, :, :1], k.shape)),
         {},
-        "k: expected as much memory behind the last sequence's tokens",
+        "k: expected strides that are multiples of 16 bytes, above 0 and below 2^31, got strides [17920, 256, 0, 2]",
+    ),
+    (
+        lambda t: cut(t, 1, lambda k: numpy.zeros((2, 70, 2, 68), k.dtype)[..., :64]),
+        {},
+        "k: expected strides that are multiples of 16 bytes, above 0 and below 2^31, got strides [19040, 272, 136, 2]",
+    ),
+    (
+        lambda t: cut(t, 0, lambda q: numpy.repeat(q, 2, axis=3)[..., ::2]),
+        {},
+        "q: expected features behind one another",
+    ),
+    (
+        lambda t: cut(t, 2, lambda v: numpy.lib.stride_tricks.as_strided(v, v.shape, (17920, 128, 128, 2))),
+        {},
+        "v: expected elements that do not overlap, got strides [17920, 128, 128, 2]",
     ),
     (lambda t: cut(t, 0, lambda q: None), {}, "q: expected a tensor of PyTorch or NumPy"),
     (lambda t: t, {"layout": "bsdh"}, "layout: expected 'bshd' or 'bhsd', got 'bsdh'"),
@@ -149,9 +158,11 @@ def test_wrong_ones_are_refused(change, given, message):
 
 
 def test_heads_in_memory_for_scores_that_read_them():
-    tensors = [swap(numpy.ascontiguousarray(swap(tensor))) for tensor in qkv()]
-    with pytest.raises(attn.TensorError, match="which a score function that depends on the head needs"):
-        attn.attend(*tensors, score=lambda s, h, qi, ki: s * h)
+    score = lambda s, h, qi, ki: s * h  # noqa: E731
+    tensors = qkv()
+    swapped = [swap(numpy.ascontiguousarray(swap(tensor))) for tensor in tensors]
+    for t in (swapped, [tensors[0], *swapped[1:]]):
+        assert (attn.attend(*t, score=score) == attn.attend(*tensors, score=score)).all()
 
 
 def test_gradients_are_refused_where_they_would_be_lost():

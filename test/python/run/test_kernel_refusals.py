@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
 from attn.run.plan import Plan  # noqa: E402
 from kernel_problem import DIM, Q_HEADS, Problem, spec  # noqa: E402
+from numpy.lib.stride_tricks import as_strided  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,11 @@ def bad_runs(problem):
         "q of another dtype": ((q.astype(numpy.float32), (k, v)), {}, r"q: expected float16 \[3, 4, 64\], got float32"),
         "q of other rows": ((q[:2], (k, v)), {}, r"q: expected float16 \[3, 4, 64\], got float16 \[2, 4, 64\]"),
         "q of other heads": ((q[:, :2], (k, v)), {}, "q: expected float16"),
-        "q with gaps": ((big[::2], (k, v)), {}, r"q: expected a contiguous tensor, got strides \[512, 64, 1\]"),
+        "q that overlaps": ((as_strided(big, q.shape, (256, 128, 2)), (k, v)), {}, r"q: expected elements that do not overlap, got strides \[256, 128, 2\] in bytes for f16 \[3, 4, 64\]; nearest legal: at least 512 for dimension 0"),
+        "q off its 16 bytes": ((as_strided(big, q.shape, (520, 128, 2)), (k, v)), {}, "q: expected strides that are multiples of 16 bytes, above 0 and below 2.31, .* nearest legal: 528 for dimension 0"),
+        "lse with gaps": ((q, (k, v)), dict(lse=numpy.empty((6, 4), numpy.float32)[::2]), r"lse: expected a contiguous tensor, got strides \[8, 1\]"),
+        "pages between tokens": ((q, (as_strided(k, k.shape, (4112, 256, 128, 2)), v)), {}, "kv.k_pages: expected pages a whole number of tokens apart, .* nearest legal: 4096 for dimension 0"),
+        "pages of v elsewhere": ((q, (k, numpy.zeros((24, *v.shape[1:]), v.dtype)[::2])), {}, "kv.v_pages: expected pages 16 tokens apart, as of the keys"),
         "q transposed": ((q.transpose(0, 2, 1), (k, v)), {}, "q: expected"),
         "q flat": ((q.reshape(3, -1), (k, v)), {}, "q: expected"),
         "q of nothing": ((None, (k, v)), {}, "q: expected a tensor"),
@@ -37,7 +42,7 @@ def bad_runs(problem):
         "q empty": ((q[:0], (k, v)), {}, "q: expected"),
         "k of other pages": ((q, (k[:5], v)), {}, r"kv.k_pages: expected float16 \[12, 16, 2, 64\], got float16 \[5"),
         "v of another dim": ((q, (k, v[..., :32])), {}, "kv.v_pages: expected float16"),
-        "v reversed": ((q, (k, v[::-1])), {}, "kv.v_pages: expected a contiguous"),
+        "v reversed": ((q, (k, v[::-1])), {}, "kv.v_pages: expected strides that are multiples of 16 bytes, above 0"),
         "one tensor for two": ((q, k), {}, r"kv: expected \(keys, values\)"),
         "three for two": ((q, (k, v, v)), {}, r"kv: expected \(keys, values\)"),
         "no operand": ((q,), {}, r"operands: expected \(keys, values\) for each of kv"),

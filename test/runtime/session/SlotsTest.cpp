@@ -53,6 +53,43 @@ struct Problem {
   }
 };
 
+// The scalar kernels take no strides, so what a launch is told is looked at.
+TEST(Slots, StridesAreDimensionsOfTheNextLaunch) {
+  Rng rng(72);
+  Fixture f(1 << 30);
+  for (KernelInfo &kernel : f.manifest.kernels)
+    for (const char *name : {"q.stride0", "q.stride1", "kv.k_pages.stride1", "kv.outer_slots"})
+      kernel.params.push_back({Parameter::Kind::Dim, name, 0});
+  Problem p(f, {100, 7}, {1, 2}, rng);
+  Data data(*f.device, f.manifest, p.tensors, p.batch);
+  Session session = *f.session();
+  ASSERT_TRUE(session.bindTables(p.batch));
+  ASSERT_TRUE(session.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, p.batch), p.options)));
+  ASSERT_TRUE(session.setPlan(p.plan));
+  data.bind(session);
+  ASSERT_TRUE(session.launch());
+
+  const int64_t head = f.manifest.keyDim * 4, row = head * f.manifest.qHeads;
+  const int q = *session.slot("q");
+  const DeviceAddress address = data.buffers["q"].address();
+  const std::vector<int64_t> dense = {row, head, 4}, fused = {3 * row, head, 4}, odd = {row + 4, head, 4};
+  session.bindSlot(q, address, fused);
+  ASSERT_TRUE(session.checkStrides());
+  EXPECT_EQ(session.slotSpan(q), (p.batch.rows - 1) * 3 * row + row);
+  session.bindSlot(q, address, odd);
+  EXPECT_NE(session.launch().error().message.find("q: expected strides that are multiples of 16 bytes"),
+            std::string::npos);
+  session.bindSlot(q, address, dense);
+  ASSERT_TRUE(session.launch());
+  session.bindSlot(q, address);
+  ASSERT_TRUE(session.launch());
+  EXPECT_EQ(session.slotSpan(q), 0);
+  session.bindSlot(*session.slot("lse"), data.buffers["lse"].address(), std::vector<int64_t>{64, 4});
+  EXPECT_EQ(session.launch().error().message,
+            "lse: expected memory in which it lies densely, got strides; kernels take those of queries, the "
+            "output, and of keys and values without metadata by token");
+}
+
 TEST(Slots, SessionsOfOneModuleComputeFromTheCallersMemory) {
   Rng rng(71);
   Fixture f(1 << 30);

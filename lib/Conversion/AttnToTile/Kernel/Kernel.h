@@ -63,10 +63,9 @@ public:
   }
   /// Element of the output where the features of a row's head begin.
   Value outputIndex(Value row, Value head, Type element) {
-    auto along = [&](Value index, size_t axis) {
-      return mul(wide(index), wide(div(stride("o", axis), element.getIntOrFloatBitWidth() / 8)));
-    };
-    return add(along(row, 0), along(head, 1));
+    auto along = [&](Value index, size_t axis) { return mul(wide(index), wide(stride("o", axis))); };
+    return createOrFold<arith::DivUIOp>(add(along(row, 0), along(head, 1)),
+                                        i64(element.getIntOrFloatBitWidth() / 8));
   }
   SmallVector<Value> record(Value buffer, Value index, unsigned fields, ValueRange first = {}) {
     return SmallVector<Value>(

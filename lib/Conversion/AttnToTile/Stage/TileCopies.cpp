@@ -93,15 +93,11 @@ void TileCopies::addCodes(UpdateOp update, const Segment &segment, StringRef whi
   rt::Store store = storeOf(update.getKv().getType());
   const rt::StorePart &part = store.part(which == "k");
   std::string name = tensor(update, store.codesName(part));
-  Type element = storedElement(update, which);
   Value place = placeOf(update, segment);
-  from.buffers.push_back(b.buffer(name, element));
+  from.buffers.push_back(b.buffer(name, storedElement(update, which)));
   from.features.push_back(part.dim);
   if (store.isStrided()) {
-    Value bytes = b.mul(b.wide(place), b.wide(b.stride(name, store.headAxis())));
-    int64_t bits = element.getIntOrFloatBitWidth();
-    from.origins.push_back(bits < 8 ? b.mul(bytes, b.i64(8 / bits))
-                                    : b.createOrFold<arith::DivUIOp>(bytes, b.i64(bits / 8)));
+    from.origins.push_back(b.mul(b.wide(place), b.wide(b.stride(name, store.headAxis()))));
     from.pitches.push_back(b.stride(name, store.slotAxis()));
     return;
   }

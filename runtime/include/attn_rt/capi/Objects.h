@@ -112,7 +112,7 @@ struct PlannedBatch {
 
 private:
   Status upload(const SharedBatch &given, uintptr_t stream, bool grow);
-  Status checkAddress(size_t slot, uint64_t address, size_t bytes) const;
+  Status checkAddress(size_t slot, uint64_t address, size_t bytes, bool isDense) const;
   /// That kernels can take them, and that tensors lie in their bytes.
   Status checkStrides(const size_t *bytes, const int64_t *const *strides);
   /// That results overwrite nothing that blocks may still have to read, nor each other.

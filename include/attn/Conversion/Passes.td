@@ -26,12 +26,22 @@ def MakeKernelsPass : Pass<"attn-make-kernels", "ModuleOp"> {
   let description = [{
     For every function with complete schedules, makes a `gpu.module` of its name with one attend kernel per schedule and the
     merge kernel. A kernel is the function itself, with a `tile.schedule`; that which merges finishes `attn.parts`
-    instead. Exact.
+    instead. A function that is marked `attn.device_plan` has a third copy, marked `attn.plans`. Exact.
 
     A function with an operation on a cache is one kernel itself. Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "gpu::GPUDialect", "arith::ArithDialect", "scf::SCFDialect",
                            "math::MathDialect"];
+}
+
+def WritePlanPass : Pass<"attn-write-plan", "gpu::GPUModuleOp"> {
+  let summary = "Write the kernel that makes plans on the device";
+  let description = [{
+    Of the copy of a function that `--attn-make-kernels` has marked `attn.plans` nothing is left but what its operands and
+    their visibility say: from query starts and lengths in device memory the kernel makes the arrays of a plan
+    (`attn_rt/artifact/PlanRecords.def`). One instance of each operand to a sequence, no head classes. Exact.
+  }];
+  let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
 }
 
 def WalkPlanPass : Pass<"attn-walk-plan", "gpu::GPUModuleOp"> {

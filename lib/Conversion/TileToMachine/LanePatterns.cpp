@@ -56,6 +56,46 @@ struct ReduceLanesPattern : TilePattern<ReduceLanesOp> {
   }
 };
 
+/// Sums within each warp by shuffles, those of warps by way of shared memory.
+struct ScanPattern : TilePattern<ScanOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(ScanOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Value upToMe = sumUpTo(e, adaptor.getValue());
+    Value ofWarp = e.shuffle(NVVM::ShflKind::idx, upToMe, e.i32(31));
+    scf::IfOp::create(rewriter, e.loc, e.isFirstLane(), [&](OpBuilder &builder, Location loc) {
+      Emitter inner(builder, loc, e.lanes);
+      Value place = inner.sharedAt(adaptor.getScratch(), inner.mul(e.lanes.warp, 4));
+      LLVM::StoreOp::create(builder, loc, ofWarp, place, 4);
+      scf::YieldOp::create(builder, loc);
+    });
+    NVVM::Barrier0Op::create(rewriter, e.loc);
+    int64_t warps = op.getWarps();
+    Value index = e.min(e.lanes.lane, e.i32(warps - 1));
+    Value there = LLVM::LoadOp::create(rewriter, e.loc, rewriter.getI32Type(),
+                                       e.sharedAt(adaptor.getScratch(), e.mul(index, 4)), 4);
+    there = e.select(e.less(e.lanes.lane, e.i32(warps)), there, e.i32(0));
+    Value upToWarp = sumUpTo(e, there);
+    Value total = e.shuffle(NVVM::ShflKind::idx, upToWarp, e.i32(31));
+    Value beforeWarp = e.sub(e.shuffle(NVVM::ShflKind::idx, upToWarp, e.lanes.warp), ofWarp);
+    NVVM::Barrier0Op::create(rewriter, e.loc);
+    rewriter.replaceOp(op, {e.add(beforeWarp, e.sub(upToMe, adaptor.getValue())), total});
+    return success();
+  }
+
+  /// Over the lanes up to this one.
+  static Value sumUpTo(Emitter &e, Value value) {
+    for (int64_t distance : {1, 2, 4, 8, 16}) {
+      Value from = e.sub(e.lanes.lane, e.i32(distance));
+      Value isBefore = e.less(from, e.i32(0));
+      Value other = e.shuffle(NVVM::ShflKind::idx, value, e.select(isBefore, e.lanes.lane, from));
+      value = e.select(isBefore, value, e.add(value, other));
+    }
+    return value;
+  }
+};
+
 struct FromLanePattern : TilePattern<FromLaneOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(FromLaneOp op, OpAdaptor adaptor,
@@ -79,5 +119,5 @@ struct ReciprocalPattern : TilePattern<ReciprocalOp> {
 void tile::populateLanePatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
   patterns.add<WarpIdPattern, LaneIdPattern, BlockIdPattern, BlockCountPattern, ReduceLanesPattern,
-               FromLanePattern, ReciprocalPattern>(converter, patterns.getContext(), lanes);
+               ScanPattern, FromLanePattern, ReciprocalPattern>(converter, patterns.getContext(), lanes);
 }

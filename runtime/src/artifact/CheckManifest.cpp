@@ -17,6 +17,7 @@ struct Names {
 
   explicit Names(const Manifest &manifest) {
     buffers.insert(std::begin(planArrayNames), std::end(planArrayNames));
+    dims.insert(std::begin(planDimNames), std::end(planDimNames));
     if (manifest.rowCopy()) {
       buffers = {"row_count"};
       dims = {"layers", "k.layer", "v.layer"};

@@ -40,6 +40,13 @@ const LaunchInfo *Manifest::findLaunch(PlanArray grid) const {
   return found == launches.end() ? nullptr : &*found;
 }
 
+const LaunchInfo *Manifest::planLaunch() const {
+  auto found = std::find_if(launches.begin(), launches.end(), [&](const LaunchInfo &launch) {
+    return kernels[static_cast<size_t>(launch.kernels.front())].role == KernelInfo::Role::Plan;
+  });
+  return found == launches.end() ? nullptr : &*found;
+}
+
 std::span<const int> Manifest::plannedKernels() const {
   const LaunchInfo *launch = findLaunch(PlanArray::Starts);
   return launch ? std::span<const int>(launch->kernels) : std::span<const int>();

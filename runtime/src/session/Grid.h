@@ -9,6 +9,10 @@
 
 namespace attn::rt {
 
+/// Blocks of the launch that makes a plan: each makes all of it and writes a share, so that more of them
+/// would save less and less.
+inline constexpr int64_t mostPlanBlocks = 16;
+
 /// Turns of a walking kernel's warps over so many elements.
 constexpr int64_t walkTurns(const KernelInfo &kernel, int64_t elements) {
   return (elements + kernel.rowsPerWarp - 1) / kernel.rowsPerWarp * kernel.pieces;

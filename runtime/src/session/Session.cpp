@@ -145,6 +145,8 @@ Status Session::reserve(const PlanCapacity &capacity) {
 
 Status Session::setPlan(const Plan &plan) {
   State &s = *state_;
+  if (s.plansOnDevice)
+    return inputError("'" + s.manifest.entry + "' makes its plans on the device: useDevicePlan was called");
   if (!s.manifest.isPlanned(plan.kernel) || plan.ends.size() != s.manifest.ends.size())
     return inputError("the plan was made for another kernel than '" + s.manifest.entry + "'");
   if (Status status = s.checkFixed(plan); !status)
@@ -206,14 +208,12 @@ Status Session::launch() {
         "layer needs a plan of its own");
   if (Status status = s.setStrideDims(); !status)
     return status;
-  if (s.stale)
-    for (BoundKernel &kernel : s.kernels)
-      if (Status status = s.fillValues(kernel); !status)
-        return status;
-  s.stale = false;
+  if (Status status = s.fillStale(); !status)
+    return status;
   for (const LaunchInfo &launch : s.manifest.launches)
-    if (Status status = s.launch(launch); !status)
-      return status;
+    if (&launch != s.manifest.planLaunch())
+      if (Status status = s.launch(launch); !status)
+        return status;
   return {};
 }
 

@@ -87,6 +87,16 @@ Status Session::State::fillValues(BoundKernel &kernel) {
   return {};
 }
 
+/// A kernel that makes plans needs what only useDevicePlan sets.
+Status Session::State::fillStale() {
+  for (BoundKernel &kernel : kernels)
+    if (stale && (kernel.info->role != KernelInfo::Role::Plan || plansOnDevice))
+      if (Status status = fillValues(kernel); !status)
+        return status;
+  stale = false;
+  return {};
+}
+
 Status Session::State::bindMap(const TensorMapInfo &info) {
   wanted.insert(info.buffer);
   maps[info.name].info = &info;
@@ -152,6 +162,8 @@ Status Session::State::launch(const LaunchInfo &launch) {
   if (fixed && info.rowsPerWarp > 0) {
     elements = planBuffers(capacity, manifest)[grid].elements;
     most = int64_t{device.properties().multiprocessors} * info.blocksPerSM;
+    if (info.role == KernelInfo::Role::Plan)
+      most = std::min(most, mostPlanBlocks);
   }
   if (Status status = fillMaps(kernel); !status)
     return status;

@@ -81,6 +81,7 @@ struct Session::State {
   uint64_t planStructure = 0;                            ///< of the plan that the device has
   std::vector<int32_t> mergeStart = {};                  ///< as it was last copied, or was to be
   std::optional<FixedLaunch> fixed = {};
+  bool plansOnDevice = false;
   bool stale = true; ///< addresses, dimensions or the plan changed since values were filled
 
   Status allocate(const std::string &name, int64_t bytes, MemoryUse use = MemoryUse::Plain);
@@ -108,6 +109,8 @@ struct Session::State {
   /// Launches the plan's kernel of it.
   Status launch(const LaunchInfo &launch);
   std::string kernelName(int kernel) const { return manifest.kernels[static_cast<size_t>(kernel)].name; }
+  /// Values that parameters have now, where something has changed.
+  Status fillStale();
   Status checkFixed(const Plan &plan) const;
   Status checkFixedDims() const;
 };

@@ -60,6 +60,9 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     func::FuncOp merging = copyInto(module, function, (function.getName() + "_merge").str());
     merging->setAttr("tile.merge_schedule", merge);
     makeMerge(*chain, merging);
+    if (function->hasAttr("attn.device_plan"))
+      copyInto(module, function, (function.getName() + "_plan").str())
+          ->setAttr("attn.plans", UnitAttr::get(function.getContext()));
     return success();
   }
 
@@ -81,6 +84,7 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     copy.setName(name);
     copy->removeAttr("tile.schedules");
     copy->removeAttr("tile.merge_schedule");
+    copy->removeAttr("attn.device_plan");
     module.push_back(copy);
     return copy;
   }

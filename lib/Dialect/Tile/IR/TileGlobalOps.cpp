@@ -16,6 +16,15 @@ LogicalResult ReadOp::verify() {
          << getBuffer().getType().getElement() << ", got " << getValue().getType();
 }
 
+LogicalResult ScanOp::verify() {
+  int64_t warps = getWarps(), bytes = getScratch().getType().getBytes();
+  if (warps > 32)
+    return emitOpError("expected at most 32 warps, got ") << warps;
+  if (bytes < 4 * warps)
+    return emitOpError("expected scratch of ") << 4 * warps << " bytes, got " << bytes;
+  return success();
+}
+
 LogicalResult AddToOp::verify() {
   if (getBuffer().getType().getElement().isInteger(32))
     return success();

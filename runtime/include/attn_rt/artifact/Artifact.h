@@ -37,7 +37,7 @@ struct Parameter {
 /// A kernel works on tiles, a block for each element of its launch, or its warps walk all elements.
 struct KernelInfo {
   /// What it does, for people and for operations on a cache. How it is launched says its LaunchInfo.
-  enum class Role : uint8_t { Attend, Merge, Append, Move, Gather, Requantize };
+  enum class Role : uint8_t { Attend, Merge, Plan, Append, Move, Gather, Requantize };
   enum class Schedule : uint8_t { Mma, Wgmma };
   std::string name;
   Role role = Role::Attend;
@@ -56,7 +56,7 @@ struct KernelInfo {
 };
 
 /// The manifest's names of roles, in their order.
-inline constexpr std::string_view kernelRoleNames[] = {"attend", "merge",  "append",
+inline constexpr std::string_view kernelRoleNames[] = {"attend", "merge",  "plan",      "append",
                                                        "move",   "gather", "requantize"};
 inline std::string_view kernelRoleName(KernelInfo::Role role) {
   return kernelRoleNames[static_cast<size_t>(role)];
@@ -176,6 +176,8 @@ struct Manifest {
   void addKernel(KernelInfo kernel, LaunchInfo launch);
   /// The first launch over an array of the plan; null where there is none.
   const LaunchInfo *findLaunch(PlanArray grid) const;
+  /// The launch of the kernel that makes plans, which no run makes by itself; null where there is none.
+  const LaunchInfo *planLaunch() const;
   /// The kernels among which a planner chooses: those of the launch with a block for each of the plan's.
   std::span<const int> plannedKernels() const;
   bool isPlanned(int kernel) const;

@@ -106,6 +106,35 @@ inline constexpr int32_t taskHasSink = 1;
 /// before.
 inline constexpr int32_t taskRowsFollow = 2;
 
+/// What the kernel that makes plans says of lengths and query starts. A plan with a fault is empty: nothing
+/// is written under it.
+enum class PlanFault : int32_t { None, RowsUnsorted, LengthOutside, CapacityExceeded };
+
+/// What that kernel is told beside, as dimensions.
+#define ATTN_PLAN_DIMS(DIM)                                                                                  \
+  DIM(Blocks, "plan.blocks")           /* of the launch that it plans */                                     \
+  DIM(Rows, "plan.rows")               /* packed rows of a tile */                                           \
+  DIM(Keys, "plan.keys")               /* keys of a tile */                                                  \
+  DIM(KeyAlign, "plan.key_align")      /* KernelInfo::keyAlign */                                            \
+  DIM(Chunk, "plan.chunk")             /* tokens, PlanOptions::fixedSplit; 0: shares are equal */            \
+  DIM(Fixed, "plan.fixed")             /* cost of a task, */                                                 \
+  DIM(ShareTiles, "plan.share_tiles")  /* and the shortest share */                                          \
+  DIM(Units, "plan.units")             /* what there is room for: tiles of rows, */                          \
+  DIM(Parts, "plan.parts")             /* parts of those, */                                                 \
+  DIM(Partials, "plan.partials")       /* partial rows, */                                                   \
+  DIM(MergeRows, "plan.rows_to_merge") /* and rows to merge */
+enum class PlanDim : uint8_t {
+#define ATTN_PLAN_DIM(Id, name) Id,
+  ATTN_PLAN_DIMS(ATTN_PLAN_DIM)
+#undef ATTN_PLAN_DIM
+};
+inline constexpr std::string_view planDimNames[] = {
+#define ATTN_PLAN_DIM(Id, name) name,
+    ATTN_PLAN_DIMS(ATTN_PLAN_DIM)
+#undef ATTN_PLAN_DIM
+};
+constexpr std::string_view planDimName(PlanDim dim) { return planDimNames[static_cast<size_t>(dim)]; }
+
 /// The arrays of a plan and its partial arrays.
 enum class PlanArray : uint8_t {
 #define ATTN_PLAN_ARRAY(Id, ...) Id,

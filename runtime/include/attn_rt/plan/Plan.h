@@ -114,6 +114,7 @@ struct PlanLimits {
 struct PlanCapacity {
   int64_t blocks = 0, tasks = 0, segments = 0, mergeRows = 0, mergePartials = 0, partialRows = 0;
   int64_t slots = 0, bits = 0;
+  int64_t scratch = 0, status = 0; ///< of plans made on the device (DevicePlan.h)
 };
 
 struct PlanOptions {

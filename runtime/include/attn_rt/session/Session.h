@@ -37,7 +37,7 @@
 #define ATTN_RT_SESSION_SESSION_H
 
 #include "attn_rt/device/Device.h"
-#include "attn_rt/plan/Plan.h"
+#include "attn_rt/plan/DevicePlan.h"
 #include "attn_rt/tensor/Strides.h"
 
 namespace attn::rt {
@@ -93,6 +93,13 @@ public:
   /// those of the plan that was set, all launches are made whether they have elements or not (a merge), and
   /// buffers stay where they are. What does not fit is refused: plans by setPlan, larger tensors by bind.
   Status fixLaunch();
+  /// From now on plans are made on the device (DevicePlan.h): makes room for them and fixes launches as
+  /// fixLaunch does. Tensors and tables of the largest batch are bound; `setPlan` is refused.
+  Status useDevicePlan(const DevicePlan &plan);
+  /// Launches the kernel that makes the plan; neither allocates nor waits.
+  Status launchPlan();
+  /// What the last of those launches has found. Waits.
+  Result<DevicePlanStatus> planStatus();
   /// Makes results and partials useless (NaN, and unwritten on the host device), so that nothing old passes
   /// for new.
   Status poison();

@@ -46,6 +46,18 @@ def Tile_ReduceLanesOp : Tile_Op<"reduce_lanes", [Pure]> {
   let assemblyFormat = "$kind $value attr-dict";
 }
 
+def Tile_ScanOp : Tile_Op<"scan", [AllTypesMatch<["value", "before", "total"]>]> {
+  let summary = "sums of an integer of each thread: over the threads before it, and over the block";
+  let description = [{
+    All threads of the block get here. Contains two block barriers; `scratch` must be free when it starts.
+  }];
+  let arguments = (ins Arg<I32, "each thread's value">:$value, Arg<Tile_ScratchType, "4 bytes per warp">:$scratch,
+                       Arg<ConfinedAttr<I64Attr, [IntPositive]>, "warps of the block">:$warps);
+  let results = (outs Res<I32, "the sum over lower threads">:$before, Res<I32, "the same in all threads">:$total);
+  let assemblyFormat = "$value `in` $scratch `warps` $warps attr-dict `:` type($scratch)";
+  let hasVerifier = 1;
+}
+
 def Tile_FromLaneOp : Tile_Op<"from_lane", [Pure, AllTypesMatch<["value", "result"]>]> {
   let summary = "the value that another lane holds";
   let arguments = (ins Arg<AnyTypeOf<[I32, F32]>, "each lane's value">:$value, Arg<I32, "the lane">:$lane);
@@ -66,7 +78,10 @@ def Tile_ReciprocalOp : Tile_Op<"reciprocal", [Pure]> {
 
 def Tile_ReadOp : Tile_Op<"read", [MemoryEffects<[MemRead]>]> {
   let summary = "reads one element that no kernel of the launch writes";
-  let description = [{ Unless `written`: then the launch in front wrote it, and `tile.await_previous` stands before. }];
+  let description = [{
+    Unless `written`: then the launch in front wrote it, and `tile.await_previous` stands before, or this block did, and
+    `tile.sync block` does.
+  }];
   let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer, Arg<I64, "element index">:$index, UnitAttr:$written);
   let results = (outs Res<AnyType, "the element">:$value);
   let assemblyFormat = "(`written` $written^)? $buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($value)";

@@ -1,0 +1,191 @@
+//===- PlanCuts.cpp - Equal shares of the list, on the device -------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Units laid end to end, each as often as there are slots, are a list of tasks. Share k
+// ends where the cost of what is before it is k + 1 shares, at the nearest key tile:
+//
+//     task 0        task 1  task 2                    task 3
+//     [# # # # # #] [# #]   [# # # # # # # # # # #]   [# # # #]
+//     '--- block 0 ---'-- block 1 --'-- block 2 --'-- block 3 --'
+//
+// The place of every cut is found by itself; how many cuts are before it, and rows of
+// parts, by sums over all of them. A task that no cut is in stands as many places behind
+// its number as there are cuts before.
+//
+//===----------------------------------------------------------------------===//
+#include "PlanKernel.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+static constexpr int64_t tileCost = 16;  ///< of a key tile, as in the planner's CostModel
+static constexpr int64_t leastTiles = 2; ///< of a part: a cut nearer to the end of a task moves there
+
+PlanKernel::Place PlanKernel::placeOf(Value cut) {
+  Value zero = b.i32(0), one = b.i32(1), slots = b.i32(heads), end = b.mul(listed, slots);
+  Value target = b.mul(b.min(cut, shares), share);
+  Value unit = search(costs, listed, b.div(target, heads));
+  Value before = get(costs, unit), size = b.sub(get(costs, b.add(unit, one)), before);
+  Value inUnit = b.sub(target, b.mul(before, slots));
+  Value task = b.add(b.mul(unit, slots), quotient(inUnit, size));
+  Value tiles = b.div(b.sub(size, dim(PlanDim::Fixed)), tileCost);
+  Value inTask = b.add(b.sub(remainder(inUnit, size), dim(PlanDim::Fixed)), b.i32(tileCost / 2));
+  Value tile = b.div(b.max(inTask, zero), tileCost);
+  Value isAtEnd = b.less(b.sub(tiles, tile), b.i32(leastTiles));
+  Value isAtBegin = b.less(tile, b.i32(leastTiles));
+  task = b.select(both(isAtEnd, negate(isAtBegin)), b.add(task, one), task);
+  tile = zeroUnless(negate(either(isAtEnd, isAtBegin)), tile);
+  Value isPast = either(atMost(shares, cut), atMost(end, task));
+  return {b.select(isPast, end, task), zeroUnless(negate(isPast), tile)};
+}
+
+void PlanKernel::findCuts() {
+  Value all = zeroUnless(isAbove(shares, b.i32(0)), b.add(dim(PlanDim::Blocks), b.i32(1)));
+  walk(all, {}, [&](Value i, Value exists, ValueRange) -> SmallVector<Value> {
+    doIf(exists, [&] {
+      Place place = placeOf(i);
+      put(cutTask, i, place.task);
+      put(cutTile, i, place.tile);
+    });
+    return {};
+  });
+  sync();
+}
+
+/// A cut is the last of its task where the next one is in another, or at one's begin.
+Value PlanKernel::isLastCut(Value cut, Value task) {
+  Value next = b.min(b.add(cut, b.i32(1)), dim(PlanDim::Blocks));
+  return either(negate(equal(get(cutTask, next), task)), equal(next, cut));
+}
+
+void PlanKernel::countCuts() {
+  Value zero = b.i32(0), one = b.i32(1), isCut = isAbove(shares, zero);
+  Value all = zeroUnless(isCut, b.add(dim(PlanDim::Blocks), one));
+  SmallVector<Value> found = walk(
+      all, SmallVector<Value>(3, zero), [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
+        Value cut = b.min(i, b.sub(all, one)), task = get(cutTask, cut);
+        Value cuts = both(exists, isAbove(get(cutTile, cut), zero)),
+              isLast = both(cuts, isLastCut(cut, task));
+        Value rows = unitOf(b.min(b.div(task, heads), b.sub(listed, one))).packedCount;
+        Value partialRows = b.add(zeroUnless(cuts, rows), zeroUnless(isLast, rows));
+        SmallVector<Value> next, values = {count(cuts), partialRows, zeroUnless(isLast, rows)};
+        for (auto [which, value] : llvm::enumerate(values)) {
+          ScanOp sum = scan(value);
+          Value before = b.add(carried[which], sum.getBefore());
+          doIf(exists, [&] {
+            put(which == 0   ? cutsUpTo
+                : which == 1 ? cutPartial
+                             : cutMerge,
+                i, which == 0 ? b.add(before, value) : before);
+          });
+          next.push_back(b.add(carried[which], sum.getTotal()));
+        }
+        return next;
+      });
+  partials = b.select(isCut, found[1], partials);
+  merges = b.select(isCut, found[2], merges);
+  sync();
+}
+
+void PlanKernel::writeWholeTasks() {
+  Value zero = b.i32(0), blocks = b.add(dim(PlanDim::Blocks), b.i32(1)), slots = b.i32(heads);
+  spread(listed, [&](Value number) {
+    PlanUnit unit = unitOf(number);
+    segmentsOf(unit, {zero, unit.tiles, {}}, b.mul(number, b.i32(mostSeen())));
+  });
+  spread(b.mul(listed, slots), [&](Value number) {
+    Value cut = search(cutTask, blocks, number);
+    Value isCut = both(equal(get(cutTask, cut), number), isAbove(get(cutTile, cut), zero));
+    doIf(negate(isCut), [&] {
+      Value ofUnit = b.div(number, heads);
+      PlanUnit unit = unitOf(ofUnit);
+      writeCutPiece(unit, number, zero, unit.tiles, b.i32(-1), b.add(number, get(cutsUpTo, cut)), ofUnit);
+    });
+  });
+}
+
+/// The task of a piece; `segments`: the number of the piece among those that have room for segments.
+void PlanKernel::writeCutPiece(const PlanUnit &unit, Value task, Value begin, Value end, Value partialRow,
+                               Value index, Value segments) {
+  PlanPiece piece{begin, end, sinks ? equal(begin, b.i32(0)) : Value()};
+  Value number = segmentsOf(unit, piece, Value()).first;
+  Task record =
+      taskOf(unit, piece, b.rem(task, heads), b.mul(segments, b.i32(mostSeen())), number, partialRow);
+  auto fields = ::attn::rt::fieldsOf(record);
+  writeWords(PlanArray::Tasks, b.mul(index, b.i32(Task::words)),
+             SmallVector<Value>(fields.begin(), fields.end()));
+}
+
+/// Of each cut the piece that it ends, and of a task's last the piece behind it.
+void PlanKernel::writeCutTasks() {
+  Value zero = b.i32(0), one = b.i32(1);
+  spread(zeroUnless(isAbove(shares, zero), b.add(dim(PlanDim::Blocks), one)), [&](Value cut) {
+    Value tile = get(cutTile, cut), task = get(cutTask, cut);
+    doIf(isAbove(tile, zero), [&] {
+      PlanUnit unit = unitOf(b.div(task, heads));
+      Value before = b.max(b.sub(cut, one), zero);
+      Value begin =
+          zeroUnless(both(isAbove(cut, zero), equal(get(cutTask, before), task)), get(cutTile, before));
+      Value behind = b.add(task, get(cutsUpTo, cut)), rows = get(cutPartial, cut);
+      auto writePiece = [&](Value from, Value to, Value partialRow, Value index, Value which) {
+        segmentsOf(unit, {from, to, {}}, b.mul(which, b.i32(mostSeen())));
+        writeCutPiece(unit, task, from, to, partialRow, index, which);
+      };
+      Value which = b.add(listed, b.mul(cut, b.i32(2)));
+      writePiece(begin, tile, rows, b.sub(behind, one), which);
+      doIf(isLastCut(cut, task),
+           [&] { writePiece(tile, unit.tiles, b.add(rows, unit.packedCount), behind, b.add(which, one)); });
+    });
+  });
+}
+
+/// A block begins with what is behind its share's first cut: the rest of a task, or a piece up to the next.
+void PlanKernel::writeCutStarts() {
+  Value zero = b.i32(0), one = b.i32(1), two = b.i32(2), blocks = dim(PlanDim::Blocks);
+  spread(zeroUnless(isAbove(shares, zero), b.add(blocks, one)), [&](Value cut) {
+    Value next = b.min(b.add(cut, one), blocks), task = get(cutTask, cut), begin = get(cutTile, cut);
+    Value from = b.add(task, get(cutsUpTo, cut)), to = b.add(get(cutTask, next), get(cutsUpTo, next));
+    write(PlanArray::BlockTasks, cut, from);
+    doIf(equal(cut, zero), [&] {
+      write(PlanArray::MergeStart, zero, merges);
+      write(PlanArray::MergeStart, b.add(merges, one), partials);
+    });
+    Value word = b.mul(cut, b.i32(Start::words));
+    doIf(both(b.less(cut, blocks), equal(from, to)),
+         [&] { writeWords(PlanArray::Starts, word, SmallVector<Value>(Start::usedWords, zero)); });
+    doIf(b.less(from, to), [&] {
+      Value ofUnit = b.div(task, heads);
+      PlanUnit unit = unitOf(ofUnit);
+      Value isEnded = both(equal(get(cutTask, next), task), isAbove(get(cutTile, next), zero));
+      Value isRest = isAbove(begin, zero);
+      PlanPiece piece{begin, b.select(isEnded, get(cutTile, next), unit.tiles),
+                      sinks ? equal(begin, zero) : Value()};
+      Value partialRow = b.select(isRest, b.add(get(cutPartial, cut), unit.packedCount),
+                                  b.select(isEnded, get(cutPartial, next), b.i32(-1)));
+      Value last = b.add(listed, b.add(b.mul(cut, two), one)), ended = b.add(listed, b.mul(next, two));
+      Value which = b.select(isEnded, ended, b.select(isRest, last, ofUnit));
+      auto [number, front] = segmentsOf(unit, piece, Value());
+      Task record =
+          taskOf(unit, piece, b.rem(task, heads), b.mul(which, b.i32(mostSeen())), number, partialRow);
+      auto fields = ::attn::rt::fieldsOf(record), ofSegment = ::attn::rt::fieldsOf(front);
+      SmallVector<Value> words(fields.begin(), fields.end());
+      llvm::append_range(words, ofSegment);
+      words.append({from, to});
+      writeWords(PlanArray::Starts, word, words);
+    });
+  });
+}
+
+void PlanKernel::writeCutMerges() {
+  Value zero = b.i32(0), one = b.i32(1), blocks = b.add(dim(PlanDim::Blocks), one);
+  spread(zeroUnless(isAbove(shares, zero), merges), [&](Value list) {
+    Value cut = search(cutMerge, blocks, list), task = get(cutTask, cut),
+          row = b.sub(list, get(cutMerge, cut));
+    PlanUnit unit = unitOf(b.div(task, heads));
+    Value before = get(cutsUpTo, search(cutTask, blocks, b.sub(task, one)));
+    Value pieces = b.add(b.sub(get(cutsUpTo, cut), before), one);
+    Value rows = b.sub(get(cutPartial, cut), b.mul(b.sub(pieces, b.i32(2)), unit.packedCount));
+    writeMerge(list, b.add(rows, b.mul(row, pieces)), pieces, b.add(rows, row), unit.packedCount, unit,
+               b.rem(task, heads), row);
+  });
+}

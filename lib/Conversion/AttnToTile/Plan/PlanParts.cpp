@@ -1,0 +1,191 @@
+//===- PlanParts.cpp - Units become parts in an order, on the device ------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Where cuts are at multiples of a fixed size, a unit has parts of one segment each, as
+// the planner's Balancer::listChunks makes them: so results have the same bits. Else a
+// unit is one part, or, where blocks would get too unequal shares, what PlanCuts.cpp cuts.
+//
+// Parts are sorted by what they cost, in 64 steps, of equals the first first.
+//
+//===----------------------------------------------------------------------===//
+#include "PlanKernel.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+static constexpr int64_t tileCost = 16;               ///< of a key tile, as in the planner's CostModel
+static constexpr int64_t costBits = 6, partBits = 24; ///< of a word that is sorted
+/// Cost of the mean part, in steps: parts of more than two and a half times that are alike.
+static constexpr int64_t meanSteps = 24;
+
+void PlanKernel::declareParameters() {
+  Type i32 = b.getI32Type();
+  Value thirtyTwo = b.i32(32);
+  thread = b.add(b.mul(WarpIdOp::create(b, i32), thirtyTwo), LaneIdOp::create(b, i32));
+  block = BlockIdOp::create(b, i32);
+  first = b.add(b.mul(block, b.i32(threads)), thread);
+  step = b.mul(BlockCountOp::create(b, i32), b.i32(threads));
+  sequences = b.dimension("sequences");
+  fixed = isAbove(dim(PlanDim::Chunk), b.i32(0));
+  scratchMemory = planArray(b, PlanArray::Scratch);
+  exchange =
+      AllocOp::create(b, ScratchType::get(b.getContext(), 4 * warps), Value(), UnitAttr(), IntegerAttr());
+}
+
+void PlanKernel::layOutScratch() {
+  Value one = b.i32(1), ofUnits = b.add(dim(PlanDim::Units), one), ofParts = dim(PlanDim::Parts);
+  Value ofBlocks = b.add(dim(PlanDim::Blocks), one);
+  region = words = b.i32(0);
+  auto place = [&](Value size, auto... arrays) { ((*arrays = allocate(size)), ...); };
+  place(b.add(sequences, one), &unitStart);
+  place(ofUnits, &partStart, &partial, &mergeStart, &costs);
+  place(ofParts, &order, &sorted, &unitOfPart);
+  place(ofBlocks, &cutTask, &cutTile, &cutsUpTo, &cutPartial, &cutMerge);
+  Value begin = b.mul(block, words);
+  for (ScratchArray *array : {&unitStart, &partStart, &partial, &mergeStart, &costs, &order, &sorted,
+                              &unitOfPart, &cutTask, &cutTile, &cutsUpTo, &cutPartial, &cutMerge})
+    array->first = b.add(array->first, begin);
+}
+
+PlanKernel::Chunks PlanKernel::chunksOf(const SeenTokens &seen) {
+  Value chunk = b.max(dim(PlanDim::Chunk), b.i32(1)), one = b.i32(1), some = b.less(seen.begin, seen.end);
+  Value last = zeroUnless(some, b.sub(seen.end, one));
+  Value inside = zeroUnless(some, b.sub(quotient(last, chunk), quotient(seen.begin, chunk)));
+  Value rest = either(equal(inside, b.i32(0)), b.less(endOfChunk(seen, inside), seen.tiles));
+  return {inside, zeroUnless(some, b.add(inside, count(rest)))};
+}
+
+/// The key tile, counted from the segment's first, at which its chunk of that number from 1 on ends.
+Value PlanKernel::endOfChunk(const SeenTokens &seen, Value number) {
+  Value chunk = b.max(dim(PlanDim::Chunk), b.i32(1));
+  Value end = b.mul(b.add(quotient(seen.begin, chunk), number), chunk);
+  return zeroUnless(isAbove(number, b.i32(0)), ceilQuotient(b.sub(end, seen.begin), dim(PlanDim::Keys)));
+}
+
+/// With fixed cuts the sink is a part of its own, the last one.
+Value PlanKernel::partsOf(const PlanUnit &unit) {
+  Value chunks = b.i32(0), one = b.i32(1);
+  for (const SeenTokens &seen : unit.seen)
+    chunks = b.add(chunks, chunksOf(seen).parts);
+  return b.select(fixed, sinks ? b.add(chunks, one) : b.max(chunks, one), one);
+}
+
+PlanPiece PlanKernel::partOf(const PlanUnit &unit, Value number) {
+  Value zero = b.i32(0), one = b.i32(1), firstTile = zero, firstPart = zero;
+  PlanPiece piece{unit.tiles, unit.tiles, {}};
+  for (const SeenTokens &seen : unit.seen) {
+    Chunks chunks = chunksOf(seen);
+    Value nth = b.sub(number, firstPart), next = b.add(nth, one);
+    Value isHere = both(atMost(zero, nth), b.less(nth, chunks.parts));
+    Value end = b.select(atMost(next, chunks.inside), endOfChunk(seen, next), seen.tiles);
+    piece.begin = b.select(isHere, b.add(firstTile, endOfChunk(seen, nth)), piece.begin);
+    piece.end = b.select(isHere, b.add(firstTile, end), piece.end);
+    firstTile = b.add(firstTile, seen.tiles);
+    firstPart = b.add(firstPart, chunks.parts);
+  }
+  piece.begin = zeroUnless(fixed, piece.begin);
+  piece.end = b.select(fixed, piece.end, unit.tiles);
+  if (sinks)
+    piece.sink = either(negate(fixed), equal(number, firstPart));
+  return piece;
+}
+
+/// Sums over the units of parts, rows of parts, rows to merge and cost; and whether there is room for them.
+void PlanKernel::findParts() {
+  Value zero = b.i32(0), one = b.i32(1), isFirst = equal(thread, zero);
+  SmallVector<ScratchArray> arrays = {partStart, partial, mergeStart, costs};
+  SmallVector<Value> found =
+      walk(units, SmallVector<Value>(4, zero), [&](Value i, Value exists, ValueRange carried) {
+        PlanUnit unit = unitOf(b.min(i, b.sub(units, one)));
+        Value parts = partsOf(unit), rows = b.mul(unit.packedCount, b.i32(heads));
+        Value isCut = sinks ? either(fixed, isAbove(parts, one)) : isAbove(parts, one);
+        Value cost = b.add(b.mul(unit.tiles, b.i32(tileCost)), dim(PlanDim::Fixed));
+        SmallVector<Value> next,
+            values = {parts, zeroUnless(isCut, b.mul(rows, parts)), zeroUnless(isCut, rows), cost};
+        for (size_t a = 0; a < values.size(); ++a) {
+          ScanOp sum = scan(zeroUnless(exists, values[a]));
+          doIf(exists, [&] { put(arrays[a], i, b.add(carried[a], sum.getBefore())); });
+          next.push_back(b.add(carried[a], sum.getTotal()));
+        }
+        return next;
+      });
+  doIf(isFirst, [&] {
+    for (auto [array, total] : llvm::zip(arrays, found))
+      put(array, units, total);
+  });
+  parts = found[0], partials = found[1], merges = found[2], cost = found[3];
+  for (auto [which, needed] : {std::pair(PlanDim::Parts, parts), std::pair(PlanDim::Partials, partials),
+                               std::pair(PlanDim::MergeRows, merges)})
+    isHeld = both(isHeld, atMost(needed, dim(which)));
+  for (Value *total : {&units, &parts, &partials, &merges, &cost})
+    *total = zeroUnless(isHeld, *total);
+  doIf(both(both(equal(block, zero), isFirst), isRight), [&] {
+    Value exceeded = b.i32(static_cast<int64_t>(PlanFault::CapacityExceeded));
+    write(PlanArray::Status, zero, b.select(isHeld, zero, exceeded));
+    write(PlanArray::Status, one, zero);
+  });
+  sync();
+}
+
+/// Units are dealt out whole where every round over the blocks would give each of them no more than its equal
+/// share, or 3 % above: so the least is merged. Else they are cut into as many shares as are long enough.
+void PlanKernel::decide() {
+  Value one = b.i32(1), blocks = dim(PlanDim::Blocks), fixedCost = dim(PlanDim::Fixed);
+  Value all = b.mul(units, b.i32(heads)), total = b.mul(cost, b.i32(heads));
+  Value tiles = b.div(b.sub(total, b.mul(all, fixedCost)), tileCost);
+  Value most = b.max(b.min(blocks, quotient(tiles, dim(PlanDim::ShareTiles))), one);
+  Value equalShare = b.add(ceilQuotient(total, most), b.add(fixedCost, b.i32(tileCost)));
+  Value rounds = b.max(ceilQuotient(all, blocks), one);
+  Value longest = quotient(b.add(equalShare, b.div(equalShare, 32)), rounds);
+  Value longer =
+      walk(units, {b.i32(0)}, [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
+        Value number = b.min(i, b.sub(units, one));
+        Value cost = b.sub(get(costs, b.add(number, one)), get(costs, number));
+        return {b.add(carried[0], scan(count(both(exists, b.less(longest, cost)))).getTotal())};
+      })[0];
+  Value isCut = both(negate(fixed), isAbove(longer, b.i32(0)));
+  shares = zeroUnless(isCut, most);
+  share = b.max(ceilQuotient(total, most), one);
+  listed = zeroUnless(isCut, units);
+  parts = zeroUnless(negate(isCut), parts);
+  tasks = b.mul(parts, b.i32(heads));
+}
+
+/// Splits by one bit after the other, the least first; each keeps the order of those alike.
+void PlanKernel::sortParts() {
+  Value zero = b.i32(0), one = b.i32(1), steps = b.i32((1 << costBits) - 1);
+  Value tiles = b.div(b.sub(cost, b.mul(units, dim(PlanDim::Fixed))), tileCost);
+  Value mean = b.max(quotient(tiles, b.max(parts, one)), one);
+  walk(parts, {}, [&](Value i, Value exists, ValueRange) -> SmallVector<Value> {
+    doIf(exists, [&] {
+      Value number = search(partStart, units, i);
+      PlanPiece piece = partOf(unitOf(number), b.sub(i, get(partStart, number)));
+      Value size = b.min(b.sub(piece.end, piece.begin), b.i32(1 << 20));
+      Value rank = b.sub(steps, b.min(quotient(b.mul(size, b.i32(meanSteps)), mean), steps));
+      put(unitOfPart, i, number);
+      put(order, i, b.add(b.mul(rank, b.i32(1 << partBits)), i));
+    });
+    return {};
+  });
+  sync();
+  auto loop = scf::ForOp::create(b, zero, b.i32(costBits), one);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value odd = equal(b.rem(loop.getInductionVar(), 2), one);
+  ScratchArray from{b.select(odd, sorted.first, order.first)}, to{b.select(odd, order.first, sorted.first)};
+  Value shift = b.add(loop.getInductionVar(), b.i32(partBits));
+  auto bitOf = [&](Value word) { return b.rem(b.createOrFold<arith::ShRUIOp>(word, shift), 2); };
+  auto wordAt = [&](Value i) { return get(from, b.min(i, b.sub(parts, one))); };
+  Value zeros = walk(parts, {zero}, [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
+    Value mine = zeroUnless(exists, b.sub(one, bitOf(wordAt(i))));
+    return {b.add(carried[0], scan(mine).getTotal())};
+  })[0];
+  walk(parts, {zero}, [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
+    Value word = wordAt(i), isOne = equal(bitOf(word), one);
+    ScanOp sum = scan(zeroUnless(exists, b.sub(one, bitOf(word))));
+    Value before = b.add(carried[0], sum.getBefore());
+    doIf(exists, [&] { put(to, b.select(isOne, b.add(zeros, b.sub(i, before)), before), word); });
+    return {b.add(carried[0], sum.getTotal())};
+  });
+  sync();
+}

@@ -1,0 +1,239 @@
+//===- PlanUnits.cpp - Tiles of rows and what they see, on the device -----===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// As the planner's Units.cpp has them: of each sequence the packed rows in tiles, of
+// each tile the intervals of tokens that its rows may see, and those they all see.
+//
+//===----------------------------------------------------------------------===//
+#include "PlanKernel.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+namespace {
+
+/// Positions, and then tokens, [begin, end); null: without end.
+struct Bounds {
+  Value begin, end;
+};
+
+/// An interval for each term of the union that a visibility is; `size` gives the size of the next end.
+struct Terms {
+  KernelBuilder &b;
+  Value low, high; ///< the rows that decide the lower and the upper end
+  int64_t end;     ///< the number of the next end in the text
+
+  Bounds intersect(Bounds x, Bounds y) {
+    auto join = [&](Value u, Value v, bool larger) {
+      return !u ? v : !v ? u : larger ? b.max(u, v) : b.min(u, v);
+    };
+    return {join(x.begin, y.begin, true), join(x.end, y.end, false)};
+  }
+
+  SmallVector<Bounds> of(VisibilityAttr visibility) {
+    Value after = b.add(high, b.i32(1));
+    switch (visibility.getKind()) {
+    case VisibilityKind::All:
+      return {Bounds{}};
+    case VisibilityKind::Causal:
+      return {Bounds{{}, after}};
+    case VisibilityKind::Sink:
+      return {Bounds{{}, b.end(end++)}};
+    case VisibilityKind::Window:
+    case VisibilityKind::Recent: {
+      // Of a window of nothing every row sees nothing, though its ends are of two rows. No cache holds 2^30.
+      Value size = b.min(b.end(end++), b.i32(1 << 30)), some = b.less(b.i32(0), size);
+      return {Bounds{b.select(some, b.sub(b.add(low, b.i32(1)), size), b.i32(0)),
+                     b.select(some, after, b.i32(0))}};
+    }
+    case VisibilityKind::Or: {
+      SmallVector<Bounds> all;
+      for (VisibilityAttr operand : visibility.getOperands())
+        llvm::append_range(all, of(operand));
+      return all;
+    }
+    case VisibilityKind::And: {
+      SmallVector<Bounds> all = {Bounds{}};
+      for (VisibilityAttr operand : visibility.getOperands()) {
+        SmallVector<Bounds> products;
+        SmallVector<Bounds> factors = of(operand);
+        for (Bounds left : all)
+          for (Bounds right : factors)
+            products.push_back(intersect(left, right));
+        all = products;
+      }
+      return all;
+    }
+    }
+    llvm_unreachable("unknown visibility");
+  }
+};
+
+/// The tokens of an instance in one or two ranges of positions: disjoint, in order, the empty ones last.
+SmallVector<Bounds> tokensOf(KernelBuilder &b, ArrayRef<Bounds> positions, Value pos0, Value length) {
+  SmallVector<Bounds> tokens;
+  Value zero = b.i32(0);
+  for (Bounds range : positions) {
+    Value begin = range.begin ? b.max(b.sub(range.begin, pos0), zero) : zero;
+    Value end = range.end ? b.min(b.sub(range.end, pos0), length) : length;
+    Value some = b.less(begin, end);
+    tokens.push_back({b.select(some, begin, zero), b.select(some, end, zero)});
+  }
+  if (tokens.size() < 2)
+    return tokens;
+  auto isEmpty = [&](Bounds x) { return b.compare(arith::CmpIPredicate::sge, x.begin, x.end); };
+  Bounds x = tokens[0], y = tokens[1];
+  Value swap = b.createOrFold<arith::OrIOp>(isEmpty(x), b.less(y.begin, x.begin));
+  swap = b.select(isEmpty(y), arith::ConstantIntOp::create(b, 0, 1), swap);
+  Bounds former{b.select(swap, y.begin, x.begin), b.select(swap, y.end, x.end)};
+  Bounds latter{b.select(swap, x.begin, y.begin), b.select(swap, x.end, y.end)};
+  Value touch = b.compare(arith::CmpIPredicate::sle, latter.begin, former.end);
+  former.end = b.select(touch, b.max(former.end, latter.end), former.end);
+  return {former, {b.select(touch, zero, latter.begin), b.select(touch, zero, latter.end)}};
+}
+
+} // namespace
+
+int64_t PlanKernel::mostRanges(VisibilityAttr visibility) {
+  int64_t most = visibility.getKind() == VisibilityKind::Or ? 0 : 1;
+  for (VisibilityAttr operand : visibility.getOperands())
+    most =
+        visibility.getKind() == VisibilityKind::Or ? most + mostRanges(operand) : most * mostRanges(operand);
+  return most;
+}
+
+int64_t PlanKernel::mostSeen() const {
+  int64_t most = 0;
+  for (UpdateOp update : chain.updates)
+    most += mostRanges(const_cast<UpdateOp &>(update).getVisibility());
+  return most;
+}
+
+Value PlanKernel::lengthOf(unsigned operand, Value sequence) {
+  std::string name = (argumentName(chain.updates[operand].getKv()) + ".lengths").str();
+  return b.read(b.buffer(name, b.getI32Type()), b.wide(sequence));
+}
+
+Value PlanKernel::pos0Of(unsigned operand, Value sequence) {
+  std::string name = (argumentName(chain.updates[operand].getKv()) + ".pos0").str();
+  return b.read(b.buffer(name, b.getI32Type()), b.wide(sequence));
+}
+
+/// Sequences' rows are neighbours in order, in q; lengths fit the tables; positions fit 32 bits with room.
+Value PlanKernel::faultOf(Value sequence, Value begin, Value end) {
+  Value zero = b.i32(0), isFirst = equal(sequence, zero);
+  Value rows = either(b.less(begin, zero), either(b.less(end, begin), b.less(b.dimension("rows"), end)));
+  rows = either(rows, both(isFirst, negate(equal(begin, zero))));
+  Value tokens = arith::ConstantIntOp::create(b, 0, 1);
+  for (auto [o, update] : llvm::enumerate(chain.updates)) {
+    StringRef name = argumentName(update.getKv());
+    const ::attn::rt::Store store = storeOf(update.getKv().getType());
+    Value most = store.isPaged() ? b.mul(b.dimension((name + ".max_pages").str()), b.i32(store.page))
+                                 : b.dimension((name + ".tokens").str());
+    Value length = lengthOf(o, sequence), pos0 = pos0Of(o, sequence), limit = b.i32(1 << 29);
+    tokens = either(tokens, either(b.less(length, zero), b.less(most, length)));
+    tokens = either(tokens, either(b.less(pos0, b.i32(-(1 << 29))), b.less(limit, pos0)));
+  }
+  return b.select(rows, b.i32(static_cast<int64_t>(PlanFault::RowsUnsorted)),
+                  zeroUnless(tokens, b.i32(static_cast<int64_t>(PlanFault::LengthOutside))));
+}
+
+/// Where each sequence's units begin, and whether all inputs are as they should be.
+void PlanKernel::findUnits() {
+  Value qStart = b.buffer("q_start", b.getI32Type()), zero = b.i32(0), isFirstBlock = equal(block, zero);
+  SmallVector<Value> found =
+      walk(sequences, {zero, zero}, [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
+        Value sequence = b.min(i, b.sub(sequences, b.i32(1)));
+        Value begin = b.read(qStart, b.wide(sequence));
+        Value end = b.read(qStart, b.wide(b.add(sequence, b.i32(1))));
+        Value fault = zeroUnless(exists, faultOf(sequence, begin, end)), right = equal(fault, zero);
+        Value packed = b.mul(zeroUnless(both(exists, right), b.sub(end, begin)), b.i32(group));
+        ScanOp units = scan(ceilQuotient(packed, dim(PlanDim::Rows))), faults = scan(count(negate(right)));
+        doIf(exists, [&] { put(unitStart, i, b.add(carried[0], units.getBefore())); });
+        Value before = b.add(carried[1], faults.getBefore());
+        doIf(both(both(isFirstBlock, negate(right)), equal(before, zero)), [&] {
+          write(PlanArray::Status, zero, fault);
+          write(PlanArray::Status, b.i32(1), sequence);
+        });
+        return {b.add(carried[0], units.getTotal()), b.add(carried[1], faults.getTotal())};
+      });
+  doIf(equal(thread, zero), [&] { put(unitStart, sequences, found[0]); });
+  isRight = equal(found[1], zero);
+  isHeld = atMost(found[0], dim(PlanDim::Units));
+  units = zeroUnless(both(isRight, isHeld), found[0]);
+  sync();
+}
+
+PlanUnit PlanKernel::unitOf(Value number) {
+  PlanUnit unit;
+  Value qStart = b.buffer("q_start", b.getI32Type()), groupSize = b.i32(group);
+  unit.sequence = search(unitStart, sequences, number);
+  Value begin = b.read(qStart, b.wide(unit.sequence));
+  Value end = b.read(qStart, b.wide(b.add(unit.sequence, b.i32(1))));
+  Value tile = b.mul(b.sub(number, get(unitStart, unit.sequence)), dim(PlanDim::Rows));
+  unit.packedBegin = b.add(b.mul(begin, groupSize), tile);
+  unit.packedCount = b.min(dim(PlanDim::Rows), b.sub(b.mul(end, groupSize), unit.packedBegin));
+  unit.rowBegin = b.div(unit.packedBegin, group);
+  Value lastRow = b.div(b.sub(b.add(unit.packedBegin, unit.packedCount), b.i32(1)), group);
+  unit.rowEnd = b.add(lastRow, b.i32(1));
+  Value last; // position of the sequence's last token
+  for (unsigned o = 0; o < chain.updates.size(); ++o) {
+    Value here = b.add(pos0Of(o, unit.sequence), lengthOf(o, unit.sequence));
+    last = last ? b.max(last, here) : here;
+  }
+  Value base = b.sub(last, end);
+  unit.firstPosition = b.add(base, unit.rowBegin);
+  unit.lastPosition = b.add(base, lastRow);
+  unit.tiles = b.i32(0);
+  for (unsigned o = 0; o < chain.updates.size(); ++o)
+    addSeen(o, unit);
+  return unit;
+}
+
+void PlanKernel::addSeen(unsigned operand, PlanUnit &unit) {
+  Value pos0 = pos0Of(operand, unit.sequence), length = lengthOf(operand, unit.sequence);
+  VisibilityAttr visibility = chain.updates[operand].getVisibility();
+  auto tokens = [&](Value low, Value high) {
+    Terms terms{b, low, high, chain.firstEnd(operand)};
+    return tokensOf(b, terms.of(visibility), pos0, length);
+  };
+  SmallVector<Bounds> possible = tokens(unit.firstPosition, unit.lastPosition);
+  SmallVector<Bounds> certain = tokens(unit.lastPosition, unit.firstPosition);
+  Value align = dim(PlanDim::KeyAlign);
+  for (Bounds &range : possible)
+    range.begin = b.sub(range.begin, remainder(range.begin, align));
+  if (possible.size() == 2) { // the tokens in front of the latter may be those of the former
+    Value joined =
+        both(b.less(possible[1].begin, possible[1].end), b.less(possible[1].begin, possible[0].end));
+    possible[0].end = b.select(joined, possible[1].end, possible[0].end);
+    possible[1] = {zeroUnless(negate(joined), possible[1].begin),
+                   zeroUnless(negate(joined), possible[1].end)};
+  }
+  for (Bounds range : possible) {
+    Bounds full{range.begin, range.begin};
+    for (Bounds sure : certain) {
+      Bounds common{b.max(range.begin, sure.begin), b.min(range.end, sure.end)};
+      Value larger = isAbove(b.sub(common.end, common.begin), b.sub(full.end, full.begin));
+      full = {b.select(larger, common.begin, full.begin), b.select(larger, common.end, full.end)};
+    }
+    Value tiles = ceilQuotient(b.sub(range.end, range.begin), dim(PlanDim::Keys));
+    unit.seen.push_back({operand, range.begin, range.end, full.begin, full.end, pos0, tiles});
+    unit.tiles = b.add(unit.tiles, tiles);
+  }
+}
+
+/// Rows stand at the end of their sequence. Each unit writes those that begin in it.
+void PlanKernel::writePositions() {
+  Value positions = b.buffer("q_pos", b.getI32Type());
+  spread(units, [&](Value number) {
+    PlanUnit unit = unitOf(number);
+    auto loop = scf::ForOp::create(b, unit.rowBegin, unit.rowEnd, b.i32(1));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value row = loop.getInductionVar();
+    Value begins = atMost(unit.packedBegin, b.mul(row, b.i32(group)));
+    doIf(begins, [&] {
+      tile::WriteOp::create(b, b.add(unit.firstPosition, b.sub(row, unit.rowBegin)), positions, b.wide(row));
+    });
+  });
+}

@@ -1,0 +1,56 @@
+//===- WritePlan.cpp - The kernel that makes plans on the device ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "PlanKernel.h"
+
+#include "attn/Conversion/Passes.h"
+
+namespace mlir::attn {
+#define GEN_PASS_DEF_WRITEPLANPASS
+#include "attn/Conversion/Passes.h.inc"
+} // namespace mlir::attn
+
+using namespace mlir;
+using namespace mlir::attn;
+
+namespace {
+
+struct WritePlan : mlir::attn::impl::WritePlanPassBase<WritePlan> {
+  void runOnOperation() override {
+    SmallVector<func::FuncOp> functions;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (function->hasAttr("attn.plans"))
+        functions.push_back(function);
+    for (func::FuncOp function : functions) {
+      FailureOr<Chain> chain = findChain(function);
+      if (failed(chain) || failed(verify(*chain)))
+        return signalPassFailure();
+      OpBuilder builder(function);
+      auto kernel = func::FuncOp::create(builder, function.getLoc(), function.getName(),
+                                         builder.getFunctionType({}, {}));
+      kernel.addEntryBlock();
+      PlanKernel(*chain, kernel).run();
+      function.erase();
+    }
+  }
+
+  /// What the planner on the host does, and this one does not.
+  static LogicalResult verify(Chain &chain) {
+    if (chain.headClasses())
+      return chain.function.emitError("cannot be planned on the device: its heads have classes");
+    for (UpdateOp update : chain.updates) {
+      KVType type = update.getKv().getType();
+      if (type.getRagged())
+        return update.emitOpError("cannot be planned on the device: heads have lengths of their own");
+      if (storeOf(type).kind == ::attn::rt::StoreKind::Packed)
+        return update.emitOpError("cannot be planned on the device: expected a paged or dense store, got ")
+               << type;
+      if (int64_t ranges = PlanKernel::mostRanges(update.getVisibility()); ranges > 2)
+        return update.emitOpError("cannot be planned on the device: expected a visibility of at most two "
+                                  "intervals, got ")
+               << ranges;
+    }
+    return success();
+  }
+};
+
+} // namespace

@@ -1,0 +1,134 @@
+//===- DevicePlan.cpp - Plans that are made where they are read -----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "attn_rt/plan/DevicePlan.h"
+#include "plan/Balance.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace attn::rt {
+
+namespace {
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// The smallest tile that holds a sequence's rows, else the largest; with fixed splits the smallest.
+int chooseKernel(const Manifest &m, const DevicePlanLimits &limits, const PlanOptions &options) {
+  if (options.kernel >= 0)
+    return options.kernel;
+  const std::span<const int> planned = m.plannedKernels();
+  std::vector<int> kernels(planned.begin(), planned.end());
+  std::erase_if(kernels, [&](int k) { return m.kernels[static_cast<size_t>(k)].sequencesUpTo > 0; });
+  const auto rowsOf = [&](int k) { return m.kernels[static_cast<size_t>(k)].rows; };
+  std::stable_sort(kernels.begin(), kernels.end(), [&](int a, int b) { return rowsOf(a) < rowsOf(b); });
+  const int64_t rows = limits.rowsPerSequence > 0 ? limits.rowsPerSequence : limits.rows;
+  for (const int kernel : kernels)
+    if (options.fixedSplit > 0 || rows * m.groupSize() <= rowsOf(kernel))
+      return kernel;
+  return kernels.back();
+}
+
+/// Segments of a piece: for each operand as many as its visibility gives intervals.
+int64_t segmentsOfPiece(const Manifest &m) {
+  int64_t most = 0;
+  for (const OperandInfo &operand : m.operands)
+    most += intervalBound(operand.visibility);
+  return most;
+}
+
+Status check(const Manifest &m, const DevicePlanLimits &limits, const PlanOptions &options) {
+  if (!m.planLaunch())
+    return inputError("'" + m.entry + "' has no kernel that makes plans: compile it with attn.device_plan");
+  if (options.kernel >= 0 && !m.isPlanned(options.kernel))
+    return inputError("PlanOptions::kernel is " + std::to_string(options.kernel) + ", no attend kernel of '" +
+                      m.entry + "'");
+  for (const auto &[what, value] : {std::pair("rows", limits.rows), std::pair("sequences", limits.sequences),
+                                    std::pair("tokens", limits.tokens)})
+    if (value < 1 || value > 1 << 29)
+      return inputError("limits of a plan on the device: expected 1 to 536870912 " + std::string(what) +
+                        ", got " + std::to_string(value));
+  if (options.strategy != Strategy::Flatten && options.strategy != Strategy::ByQuery)
+    return inputError("plans on the device are made by query: nothing is shared");
+  return {};
+}
+
+/// Cost of a task and the shortest share, where tiles of one sequence are read once.
+CostModel costOf(const Manifest &m, const KernelInfo &kernel, int blocks, const PlanOptions &options) {
+  Work work;
+  work.tiles = 1;
+  work.tokensOnce = kernel.keys;
+  work.largestUnit = kernel.rows;
+  return {m, kernel, work, blocks, *options.gpu};
+}
+
+} // namespace
+
+Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &limits,
+                                  const PlanOptions &options) {
+  if (Status status = check(m, limits, options); !status)
+    return status.error();
+  DevicePlan plan;
+  plan.kernel = chooseKernel(m, limits, options);
+  plan.ends = m.ends;
+  const KernelInfo &kernel = m.kernels[static_cast<size_t>(plan.kernel)];
+  if (options.fixedSplit < 0 || options.fixedSplit % kernel.keys != 0)
+    return inputError("a fixed split of " + std::to_string(options.fixedSplit) + " tokens: kernel '" +
+                      kernel.name + "' has tiles of " + std::to_string(kernel.keys) + " keys");
+  plan.blocks = launchBlocks(kernel, options);
+  const CostModel cost = costOf(m, kernel, plan.blocks, options);
+  const int64_t chunk = options.fixedSplit, packed = limits.rows * m.groupSize(), heads = m.kvHeads;
+  const int64_t intervals = segmentsOfPiece(m), blocks = plan.blocks;
+  const int64_t units = packed / kernel.rows + std::min(limits.sequences, limits.rows);
+  const int64_t ofUnit = chunk > 0 ? static_cast<int64_t>(m.operands.size()) * ceilDiv(limits.tokens, chunk) +
+                                         intervals + (m.sinkLogits ? 1 : 0)
+                                   : 1;
+  PlanCapacity &room = plan.capacity;
+  const int64_t parts = units * ofUnit, cutRows = blocks * std::min<int64_t>(kernel.rows, packed);
+  room.blocks = blocks;
+  room.tasks = parts * heads + (chunk > 0 ? 0 : blocks);
+  room.segments = (parts + (chunk > 0 ? 0 : 2 * (blocks + 1))) * intervals;
+  room.partialRows = room.mergePartials = chunk > 0 ? packed * ofUnit * heads : 2 * cutRows;
+  room.mergeRows = chunk > 0 ? packed * heads : std::min(cutRows, packed * heads);
+  room.status = 2;
+  room.scratch = limits.sequences + 1 + 4 * (units + 1) + 3 * parts + 5 * (blocks + 1); // of a block
+  const int64_t tiles = static_cast<int64_t>(m.operands.size()) * ceilDiv(limits.tokens, kernel.keys) + 2;
+  for (const auto &[what, value] :
+       {std::pair("tasks", room.tasks), std::pair("segments", room.segments),
+        std::pair("partial rows", room.partialRows),
+        std::pair("key tiles", units * tiles * (CostModel::tile + cost.fixed) * heads)})
+    if (value * 8 > std::numeric_limits<int32_t>::max())
+      return inputError("limits of a plan on the device: " + std::to_string(value) + " " + what +
+                        " are more than it can count");
+  const auto set = [&](PlanDim dim, int64_t value) {
+    plan.dims[static_cast<size_t>(dim)] = static_cast<int32_t>(value);
+  };
+  set(PlanDim::Blocks, blocks);
+  set(PlanDim::Rows, kernel.rows);
+  set(PlanDim::Keys, kernel.keys);
+  set(PlanDim::KeyAlign, kernel.keyAlign);
+  set(PlanDim::Chunk, chunk);
+  set(PlanDim::Fixed, cost.fixed);
+  set(PlanDim::ShareTiles, cost.shareTiles);
+  set(PlanDim::Units, units);
+  set(PlanDim::Parts, parts);
+  set(PlanDim::Partials, room.partialRows);
+  set(PlanDim::MergeRows, room.mergeRows);
+  return plan;
+}
+
+std::string DevicePlanStatus::message() const {
+  const std::string at = "sequence " + std::to_string(sequence) + ": ";
+  switch (fault) {
+  case PlanFault::None:
+    return "";
+  case PlanFault::RowsUnsorted:
+    return at + "query starts are negative, not sorted or beyond the rows that there is room for";
+  case PlanFault::LengthOutside:
+    return at + "a length is negative or longer than its tables, or a position out of range";
+  case PlanFault::CapacityExceeded:
+    return "the batch is larger than the limits that the plan was made for";
+  }
+  return "unknown fault " + std::to_string(static_cast<int32_t>(fault));
+}
+
+} // namespace attn::rt

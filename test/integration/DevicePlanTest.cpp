@@ -1,0 +1,329 @@
+//===- DevicePlanTest.cpp - Plans that the planning kernel makes ----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Compiled.h"
+#include "attn_rt/batch/Batch.h"
+#include "attn_rt/device/HostDevice.h"
+#include "attn_rt/session/Session.h"
+#include "plan/PlanChecks.h"
+
+#include <gtest/gtest.h>
+#include <numeric>
+
+using namespace attn::rt;
+using namespace attn::rt::test;
+
+namespace {
+
+/// An attention over a paged cache, and over a second one where `second` says what is seen of it.
+std::string textOf(const std::string &see, const std::string &second = "", bool sinks = false) {
+  const bool two = !second.empty();
+  std::string text = R"(
+!query = tensor<?x4x32xbf16>
+!cache = !attn.kv<paged<16>, heads = 2, dim = 32, key = bf16, value = bf16>
+func.func @decode(%q: !query {attn.name = "q", attn.dims = ["rows"]},
+    %kv: !cache {attn.name = "kv", attn.dims = ["batch", "kv_len"]})";
+  if (two)
+    text += R"(, %more: !cache {attn.name = "more", attn.dims = ["batch_2", "more_len"]})";
+  if (sinks)
+    text += R"(, %sinks: tensor<4xf32> {attn.name = "sink_logits"})";
+  text += ") -> (!query, tensor<?x4xf32>) attributes {attn.device_plan} {\n  %o, %lse = attn.attend %q over "
+          "(%kv see ";
+  text +=
+      see + (two ? "), (%more see " + second : "") + ")" + (sinks ? " sinks %sinks" : "") + " scale 0.125";
+  return text + " : !query, !cache" + (two ? ", !cache" : "") + (sinks ? ", tensor<4xf32>" : "") +
+         " -> !query, tensor<?x4xf32>\n  return %o, %lse : !query, tensor<?x4xf32>\n}\n";
+}
+
+struct Shape {
+  std::vector<int32_t> lengths, rows;
+};
+
+Shape randomShape(Rng &rng, size_t most, int32_t tokens, int32_t mostRows) {
+  Shape shape;
+  for (size_t s = 1 + below(rng, most); s > 0; --s) {
+    const bool isLong = below(rng, 4) == 0;
+    shape.rows.push_back(
+        static_cast<int32_t>(below(rng, 5) == 0 ? 0 : 1 + below(rng, isLong ? mostRows : 3)));
+    const auto length = static_cast<int32_t>(below(rng, isLong ? tokens : tokens / 5 + 1));
+    shape.lengths.push_back(std::max(length, below(rng, 6) == 0 ? 0 : shape.rows.back()));
+  }
+  shape.rows.back() = std::max(shape.rows.back(), 1);
+  return shape;
+}
+
+TensorMap tensorsOf(const Manifest &m, const Shape &shape, Rng &rng) {
+  TensorMap tensors;
+  std::normal_distribution<double> normal;
+  const auto fill = [&](const std::string &name, DType dtype, std::vector<int64_t> dims) {
+    Tensor &tensor = tensors[name] = Tensor(dtype, std::move(dims));
+    for (int64_t i = 0; i < tensor.elements(); ++i)
+      tensor.set(i, normal(rng));
+  };
+  std::vector<int32_t> starts{0};
+  for (const int32_t rows : shape.rows)
+    starts.push_back(starts.back() + rows);
+  const auto sequences = std::ssize(shape.lengths);
+  fill("q", m.dtype, {starts.back(), m.qHeads, m.keyDim});
+  tensors["q_start"] = Tensor::ofI32({sequences + 1}, starts);
+  if (m.sinkLogits)
+    fill("sink_logits", DType::F32, {m.qHeads});
+  int32_t pos0 = 0;
+  for (const OperandInfo &operand : m.operands) {
+    const std::string prefix = operand.argument + ".";
+    std::vector<int32_t> lengths = shape.lengths, table;
+    for (int32_t &length : lengths) // the first of two stands in front of the second
+      length = pos0 == 0 && m.operands.size() == 2 ? length / 3 : length;
+    const int32_t columns = *std::max_element(lengths.begin(), lengths.end()) / 16 + 1;
+    table.resize(static_cast<size_t>(sequences * columns));
+    std::iota(table.begin(), table.end(), 0);
+    std::shuffle(table.begin(), table.end(), rng);
+    tensors[prefix + "lengths"] = Tensor::ofI32({sequences}, lengths);
+    tensors[prefix + "pos0"] = Tensor::ofI32({sequences}, std::vector<int32_t>(lengths.size(), pos0));
+    tensors[prefix + "block_table"] = Tensor::ofI32({sequences, columns}, table);
+    for (const char *part : {"k_pages", "v_pages"})
+      fill(prefix + part, m.dtype, {std::ssize(table), 16, m.kvHeads, m.keyDim});
+    pos0 += 700;
+  }
+  return tensors;
+}
+
+template <class T>
+std::vector<T> read(HostDevice &device, const Session &session, PlanArray array, int64_t n) {
+  std::vector<T> values(static_cast<size_t>(n));
+  Status status = device.copyOut(values.data(), session.address(std::string(planArrayName(array))),
+                                 values.size() * sizeof(T));
+  EXPECT_TRUE(status) << status.error().message;
+  return values;
+}
+
+/// What the kernel has left, as the host would have made it.
+Plan planOf(HostDevice &device, const Session &session, const DevicePlan &made) {
+  Plan plan;
+  plan.kernel = made.kernel;
+  plan.blocks = made.blocks;
+  plan.blockTasks = read<int32_t>(device, session, PlanArray::BlockTasks, made.blocks + 1);
+  plan.tasks = read<PlanTask>(device, session, PlanArray::Tasks, plan.blockTasks.back());
+  plan.segments = read<PlanSegment>(device, session, PlanArray::Segments, made.capacity.segments);
+  const int32_t merged = read<int32_t>(device, session, PlanArray::MergeStart, 1)[0];
+  plan.mergeStart = read<int32_t>(device, session, PlanArray::MergeStart, merged + 2);
+  plan.mergeStart.erase(plan.mergeStart.begin());
+  plan.mergeRows = read<int32_t>(device, session, PlanArray::MergeRows, merged);
+  plan.partialRows = plan.mergeStart.back();
+  plan.mergePartials = read<int32_t>(device, session, PlanArray::MergePartials, plan.partialRows);
+  return plan;
+}
+
+/// Every block starts with a copy of its first task, and of that one's first segment.
+void expectStarts(HostDevice &device, const Session &session, const Plan &plan) {
+  const auto starts = read<PlanStart>(device, session, PlanArray::Starts, plan.blocks);
+  const auto words = [](const auto &record) { return fieldsOf(record); };
+  for (size_t block = 0; block < starts.size(); ++block) {
+    const PlanStart &start = starts[block];
+    const int32_t begin = plan.blockTasks[block], end = plan.blockTasks[block + 1];
+    if (begin == end) {
+      EXPECT_EQ(start.tasksBegin, start.tasksEnd);
+      continue;
+    }
+    const PlanTask &task = plan.tasks[static_cast<size_t>(begin)];
+    EXPECT_EQ(start.tasksBegin, begin);
+    EXPECT_EQ(start.tasksEnd, end);
+    EXPECT_EQ(words(start.task), words(task));
+    if (task.segmentBegin < task.segmentEnd)
+      EXPECT_EQ(words(start.segment), words(plan.segments[static_cast<size_t>(task.segmentBegin)]));
+  }
+}
+
+class Planned {
+public:
+  explicit Planned(const std::string &text) : compiled(text) {}
+
+  const Manifest &manifest() const { return compiled.manifest; }
+
+  Session session(const TensorMap &tensors, const Batch &batch) {
+    Session session = std::move(*Session::create(*device, manifest(), compiled.source()));
+    Status bound = session.bind(tensors, batch);
+    EXPECT_TRUE(bound) << bound.error().message;
+    return session;
+  }
+
+  /// Plans a batch here and there, and expects the same, to the bit where splits are fixed. Returns how many
+  /// rows are merged.
+  int64_t expectPlanned(const Shape &shape, const PlanOptions &options, Rng &rng) {
+    TensorMap tensors = tensorsOf(manifest(), shape, rng);
+    EXPECT_TRUE(addDefaults(manifest(), tensors));
+    Result<Batch> batch = batchFromTensors(manifest(), tensors);
+    EXPECT_TRUE(batch) << batch.error().message;
+    const DevicePlanLimits limits{
+        .rows = batch->rows, .sequences = std::ssize(shape.rows), .rowsPerSequence = 1, .tokens = 16 * 200};
+    Result<DevicePlan> made = makeDevicePlan(manifest(), limits, options);
+    EXPECT_TRUE(made) << made.error().message;
+    Session there = session(tensors, *batch);
+    EXPECT_TRUE(device->fill(there.address("q_pos"), 0x55, batch->qPos.size() * 4));
+    expectOk(there.useDevicePlan(*made));
+    expectOk(there.launchPlan());
+    Result<DevicePlanStatus> status = there.planStatus();
+    EXPECT_TRUE(status);
+    EXPECT_EQ(status->message(), "");
+    std::vector<int32_t> positions(batch->qPos.size());
+    EXPECT_TRUE(device->copyOut(positions.data(), there.address("q_pos"), positions.size() * 4));
+    EXPECT_EQ(positions, batch->qPos);
+    const Plan plan = planOf(*device, there, *made);
+    expectRight(manifest(), *batch, plan, made->capacity, false);
+    expectStarts(*device, there, plan);
+    if (testing::Test::HasFailure())
+      return 0;
+    expectOk(there.poison());
+    expectOk(there.launch());
+
+    Session here = session(tensors, *batch);
+    PlanOptions byQuery = options;
+    byQuery.strategy = Strategy::ByQuery;
+    byQuery.kernel = made->kernel;
+    expectOk(here.reserve(planCapacity(manifest(), PlanLimits::of(manifest(), *batch), byQuery)));
+    expectOk(here.run(*makePlan(manifest(), *batch, byQuery)));
+    const TensorMap a = *there.outputs(), b = *here.outputs();
+    for (const char *name : {"o", "lse"}) {
+      if (options.fixedSplit > 0)
+        EXPECT_EQ(a.at(name).bytes, b.at(name).bytes) << name;
+      const std::vector<double> x = a.at(name).toDoubles(), y = b.at(name).toDoubles();
+      for (size_t i = 0; i < x.size() && !testing::Test::HasFailure(); ++i)
+        if (!(std::isinf(x[i]) && x[i] == y[i]))
+          EXPECT_NEAR(x[i], y[i], 2e-2) << name << " " << i;
+    }
+    return std::ssize(plan.mergeRows);
+  }
+
+  static void expectOk(const Status &status) { EXPECT_TRUE(status) << status.error().message; }
+
+  Compiled compiled;
+  std::unique_ptr<HostDevice> device = makeHostDevice();
+};
+
+void expectBatches(const std::string &text, int rounds, uint64_t seed) {
+  Rng rng(seed);
+  Planned planned(text);
+  int64_t merged = 0;
+  for (int round = 0; round < rounds && !testing::Test::HasFailure(); ++round) {
+    PlanOptions options;
+    options.gpu = &slowGpu;
+    options.blocks = static_cast<int>(1 + below(rng, 40));
+    options.kernel = round % 5 == 4 ? 1 : 0;
+    const int keys = planned.manifest().kernels[static_cast<size_t>(options.kernel)].keys;
+    options.fixedSplit = round % 2 ? keys * static_cast<int>(1 + below(rng, 4)) : 0;
+    SCOPED_TRACE("round " + std::to_string(round) + ", fixed " + std::to_string(options.fixedSplit));
+    merged += planned.expectPlanned(randomShape(rng, 12, 3000, 90), options, rng);
+  }
+  EXPECT_GT(merged, 0);
+}
+
+TEST(DevicePlan, CausalBatches) { expectBatches(textOf("causal"), 16, 1); }
+TEST(DevicePlan, Windows) { expectBatches(textOf("window(100)"), 8, 2); }
+TEST(DevicePlan, SinksAndWindows) { expectBatches(textOf("causal and (sink(40) | recent(300))"), 10, 3); }
+TEST(DevicePlan, TwoOperands) { expectBatches(textOf("all", "causal"), 10, 4); }
+TEST(DevicePlan, SinkLogits) { expectBatches(textOf("causal", "", true), 8, 5); }
+
+// More threads than one turn has: sequences, units and parts.
+TEST(DevicePlan, ManySequences) {
+  Rng rng(6);
+  Planned planned(textOf("causal"));
+  Shape shape;
+  for (int s = 0; s < 1500; ++s) {
+    shape.rows.push_back(static_cast<int32_t>(below(rng, 3)));
+    shape.lengths.push_back(static_cast<int32_t>(2 + below(rng, 40)));
+  }
+  PlanOptions options;
+  options.blocks = 64;
+  for (const int split : {0, 64}) {
+    options.fixedSplit = split;
+    planned.expectPlanned(shape, options, rng);
+  }
+}
+
+// What is wrong leaves a plan without tasks, and says what it was and where.
+TEST(DevicePlan, FaultsLeaveAnEmptyPlan) {
+  Rng rng(7);
+  Planned planned(textOf("causal"));
+  TensorMap tensors = tensorsOf(planned.manifest(), {{300, 40, 7, 900}, {1, 2, 1, 3}}, rng);
+  ASSERT_TRUE(addDefaults(planned.manifest(), tensors));
+  const Batch batch = *batchFromTensors(planned.manifest(), tensors);
+  PlanOptions options;
+  options.blocks = 9;
+  options.fixedSplit = 64;
+  const DevicePlanLimits limits{.rows = 7, .sequences = 4, .rowsPerSequence = 1, .tokens = 928};
+  const DevicePlan made = *makeDevicePlan(planned.manifest(), limits, options);
+  Session session = planned.session(tensors, batch);
+  Planned::expectOk(session.useDevicePlan(made));
+  const struct {
+    const char *table;
+    std::vector<int32_t> values;
+    PlanFault fault;
+    int32_t sequence;
+  } cases[] = {{"q_start", {0, 1, 3, 4, 7}, PlanFault::None, 0},
+               {"q_start", {0, 1, 3, 2, 7}, PlanFault::RowsUnsorted, 2},
+               {"q_start", {0, 1, 3, 4, 8}, PlanFault::RowsUnsorted, 3},
+               {"q_start", {1, 1, 3, 4, 7}, PlanFault::RowsUnsorted, 0},
+               {"q_start", {0, -1, 3, 4, 7}, PlanFault::RowsUnsorted, 0},
+               {"q_start", {0, 2147483647, -2147483647, 4, 7}, PlanFault::RowsUnsorted, 0},
+               {"q_start", {0, 1, 3, 4, 7}, PlanFault::None, 0},
+               {"kv.lengths", {300, -40, 7, -1}, PlanFault::LengthOutside, 1},
+               {"kv.lengths", {300, 40, 7, 929}, PlanFault::LengthOutside, 3},
+               {"kv.lengths", {300, 40, 2147483647, 900}, PlanFault::LengthOutside, 2},
+               {"kv.lengths", {300, 40, 7, 900}, PlanFault::None, 0},
+               {"kv.pos0", {0, 0, 0, 2147483647}, PlanFault::LengthOutside, 3}};
+  for (const auto &each : cases) {
+    SCOPED_TRACE(std::string(each.table) + " of sequence " + std::to_string(each.sequence));
+    ASSERT_TRUE(
+        planned.device->copyIn(session.address(each.table), each.values.data(), each.values.size() * 4));
+    Planned::expectOk(session.launchPlan());
+    const DevicePlanStatus status = *session.planStatus();
+    EXPECT_EQ(status.fault, each.fault);
+    EXPECT_EQ(status.sequence, each.sequence);
+    const Plan plan = planOf(*planned.device, session, made);
+    EXPECT_EQ(plan.tasks.empty(), each.fault != PlanFault::None);
+    EXPECT_EQ(plan.mergeRows.empty(), each.fault != PlanFault::None);
+    expectStarts(*planned.device, session, plan);
+    Planned::expectOk(session.launch());
+  }
+  EXPECT_NE(session.planStatus()->message().find("sequence 3: a length is negative"), std::string::npos);
+}
+
+// A session with less room than its batch needs says so, and writes nothing.
+TEST(DevicePlan, WhatIsBeyondItsLimitsIsNotPlanned) {
+  Rng rng(8);
+  Planned planned(textOf("causal"));
+  TensorMap tensors = tensorsOf(planned.manifest(), {{300, 40, 7, 900}, {1, 2, 1, 3}}, rng);
+  ASSERT_TRUE(addDefaults(planned.manifest(), tensors));
+  const Batch batch = *batchFromTensors(planned.manifest(), tensors);
+  PlanOptions options;
+  options.blocks = 9;
+  options.fixedSplit = 64;
+  const DevicePlanLimits limits{.rows = 2, .sequences = 4, .rowsPerSequence = 1, .tokens = 100};
+  Session session = planned.session(tensors, batch);
+  EXPECT_NE(session.launchPlan().error().message.find("before useDevicePlan"), std::string::npos);
+  Planned::expectOk(session.useDevicePlan(*makeDevicePlan(planned.manifest(), limits, options)));
+  Planned::expectOk(session.launchPlan());
+  EXPECT_EQ(session.planStatus()->fault, PlanFault::CapacityExceeded);
+  EXPECT_NE(session.setPlan(*makePlan(planned.manifest(), batch, options))
+                .error()
+                .message.find("makes its plans on the device"),
+            std::string::npos);
+}
+
+TEST(DevicePlan, OptionsThatNoPlanFollowsAreRefused) {
+  Planned planned(textOf("causal"));
+  const DevicePlanLimits limits{.rows = 2, .sequences = 2, .rowsPerSequence = 1, .tokens = 100};
+  const auto error = [&](DevicePlanLimits given, const PlanOptions &options) {
+    Result<DevicePlan> plan = makeDevicePlan(planned.manifest(), given, options);
+    return plan ? std::string() : plan.error().message;
+  };
+  EXPECT_EQ(error(limits, {}), "");
+  EXPECT_NE(error({.rows = 0, .sequences = 2, .tokens = 100}, {}).find("rows, got 0"), std::string::npos);
+  EXPECT_NE(
+      error({.rows = 1 << 25, .sequences = 1 << 20, .tokens = 1 << 20}, {}).find("more than it can count"),
+      std::string::npos);
+  EXPECT_NE(error(limits, {.fixedSplit = 7}).find("a fixed split of 7 tokens"), std::string::npos);
+  EXPECT_NE(error(limits, {.strategy = Strategy::ByNode}).find("by query"), std::string::npos);
+  EXPECT_NE(error(limits, {.kernel = 9}).find("no attend kernel"), std::string::npos);
+}
+
+} // namespace

@@ -181,6 +181,25 @@ ATTN_C_EXPORT AttnStatus attnPlanRunStrided(AttnPlan *plan, const uint64_t *addr
 /* From now on launches differ in nothing but what buffers hold, so one can be recorded. What does not fit is
  * refused. */
 ATTN_C_EXPORT AttnStatus attnPlanFix(AttnPlan *plan);
+/* Plans on the device (attn_rt/plan/DevicePlan.h), of kernels compiled with attn.device_plan. The plan's
+ * batch was the largest: as many rows and sequences, tables as wide. `tokens`: of the longest instance to
+ * come; 0: as many as the tables have room for. From now on attnPlanMake makes the plan of a step, before its
+ * runs, and launches are fixed. */
+ATTN_C_EXPORT AttnStatus attnPlanOnDevice(AttnPlan *plan, int64_t tokens, uintptr_t stream);
+/* What attnPlanBind takes addresses of, in this order, and the bytes of each; null beyond the last: "plan",
+ * the memory that plans are written to and read from, then "q_start", and of each operand "<arg>.lengths",
+ * ".pos0" and
+ * ".block_table" or ".start". */
+ATTN_C_EXPORT const char *attnPlanTable(const AttnPlan *plan, size_t index);
+ATTN_C_EXPORT size_t attnPlanTableBytes(const AttnPlan *plan, size_t index);
+/* From now on plans are made of these tables (i32, in the device's memory) into this memory, and runs read
+ * both; 0: the plan's own memory, or the batch's tables. So several steps' plans may be alive at once. */
+ATTN_C_EXPORT AttnStatus attnPlanBind(AttnPlan *plan, const uint64_t *addresses, const size_t *bytes,
+                                      size_t count);
+/* Launches the kernel that makes the plan. Neither allocates nor waits. */
+ATTN_C_EXPORT AttnStatus attnPlanMake(AttnPlan *plan, uintptr_t stream);
+/* What was wrong with the last step's tables: a sentence, empty where nothing was. Waits. */
+ATTN_C_EXPORT AttnStatus attnPlanFault(AttnPlan *plan, uintptr_t stream, AttnBytes **message);
 /* A page of text; a picture. */
 ATTN_C_EXPORT AttnStatus attnPlanExplain(const AttnPlan *plan, AttnBytes **text);
 ATTN_C_EXPORT AttnStatus attnPlanSvg(const AttnPlan *plan, AttnBytes **svg);

@@ -246,6 +246,17 @@ class Plan:
     def fix(self) -> None:
         """From now on launches depend on buffers' contents only (for CUDA graphs): an update that does not fit is
         refused."""
+    def on_device(self, tokens: int = 0, stream: int = 0) -> None:
+        """The batch was the largest: from now on `make` makes the plan of a step on the device. Fixed from then on."""
+    tables: dict[str, int]
+    """What `bind` takes addresses of, in this order, and the bytes of each: "plan", memory that plans are written to and
+    read from, then tables that they are made of. Empty before `on_device`."""
+    def bind(self, addresses: Sequence[int], nbytes: Sequence[int]) -> None:
+        """What `make` and `run` use from now on; 0: the plan's own memory, or the batch's tables."""
+    def make(self, stream: int = 0) -> None:
+        """Launches the kernel that makes the plan. Neither allocates nor waits."""
+    def fault(self, stream: int = 0) -> str:
+        """What was wrong with the last tables; empty where nothing was. Waits."""
     def explain(self) -> str: ...
     def svg(self) -> str: ...
     def stats(self) -> dict[str, float | int]:

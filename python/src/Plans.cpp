@@ -66,9 +66,8 @@ Plan makePlan(const py::object &kernel, const Batch &batch, const std::string &s
   return plan;
 }
 
-/// The fast path: no containers, and only the numbers are looked at.
-void runPlan(const Plan &plan, const py::object &addresses, const py::object &sizes, uintptr_t stream,
-             const py::object &strides) {
+/// Calls `use` with as many addresses as sizes. No containers, and only the numbers are looked at.
+template <typename Use> void withAddresses(const py::object &addresses, const py::object &sizes, Use use) {
   constexpr Py_ssize_t most = 64;
   std::array<uint64_t, most> address;
   std::array<size_t, most> bytes;
@@ -91,27 +90,43 @@ void runPlan(const Plan &plan, const py::object &addresses, const py::object &si
   if (counts[0] != counts[1])
     raise("input", "expected as many sizes as addresses, got " + std::to_string(counts[1]) + " and " +
                        std::to_string(counts[0]));
+  run([&] { return use(address.data(), bytes.data(), static_cast<size_t>(counts[0])); });
+}
+
+void runPlan(const Plan &plan, const py::object &addresses, const py::object &sizes, uintptr_t stream,
+             const py::object &strides) {
   if (strides.is_none()) {
-    run([&] {
-      return attnPlanRun(plan.handle.get(), address.data(), bytes.data(), static_cast<size_t>(counts[0]),
-                         stream);
+    withAddresses(addresses, sizes, [&](const uint64_t *address, const size_t *bytes, size_t count) {
+      return attnPlanRun(plan.handle.get(), address, bytes, count, stream);
     });
     return;
   }
   auto lists = strides.cast<std::vector<std::optional<std::vector<int64_t>>>>();
-  if (lists.size() != static_cast<size_t>(counts[0]))
+  if (lists.size() != py::len(addresses))
     raise("input", "strides: expected a tuple or None for each slot, got " + std::to_string(lists.size()));
-  std::array<const int64_t *, most> lies{};
+  std::vector<const int64_t *> lies(lists.size());
   for (size_t i = 0; i < lists.size(); ++i) {
     if (!lists[i])
       continue;
     lists[i]->resize(std::max<size_t>(lists[i]->size(), 8)); // what is missing is no stride, and refused
     lies[i] = lists[i]->data();
   }
-  run([&] {
-    return attnPlanRunStrided(plan.handle.get(), address.data(), bytes.data(), lies.data(), lists.size(),
-                              stream);
+  withAddresses(addresses, sizes, [&](const uint64_t *address, const size_t *bytes, size_t count) {
+    return attnPlanRunStrided(plan.handle.get(), address, bytes, lies.data(), count, stream);
   });
+}
+
+void bindPlan(const Plan &plan, const py::object &addresses, const py::object &sizes) {
+  withAddresses(addresses, sizes, [&](const uint64_t *address, const size_t *bytes, size_t count) {
+    return attnPlanBind(plan.handle.get(), address, bytes, count);
+  });
+}
+
+py::dict tablesOf(const Plan &plan) {
+  py::dict bytes;
+  for (size_t i = 0; const char *name = attnPlanTable(plan.handle.get(), i); ++i)
+    bytes[name] = attnPlanTableBytes(plan.handle.get(), i);
+  return bytes;
 }
 
 py::dict statsOf(const Plan &plan) {
@@ -223,6 +238,26 @@ void bindPlans(py::module_ &module) {
           "batch"_a, py::kw_only(), "stream"_a = 0)
       .def("run", &runPlan, "addresses"_a, "nbytes"_a, "stream"_a = 0, "strides"_a = py::none())
       .def("fix", [](const Plan &p) { run([&] { return attnPlanFix(p.handle.get()); }); })
+      .def(
+          "on_device",
+          [](const Plan &p, int64_t tokens, uintptr_t stream) {
+            run([&] { return attnPlanOnDevice(p.handle.get(), tokens, stream); });
+          },
+          "tokens"_a = 0, "stream"_a = 0)
+      .def_property_readonly("tables", &tablesOf)
+      .def("bind", &bindPlan, "addresses"_a, "nbytes"_a)
+      .def(
+          "make",
+          [](const Plan &p, uintptr_t stream) { run([&] { return attnPlanMake(p.handle.get(), stream); }); },
+          "stream"_a = 0)
+      .def(
+          "fault",
+          [](const Plan &p, uintptr_t stream) {
+            Bytes text;
+            run([&] { return attnPlanFault(p.handle.get(), stream, text.out()); });
+            return textOf(text.get());
+          },
+          "stream"_a = 0)
       .def("explain",
            [](const Plan &p) {
              Bytes text;

@@ -29,7 +29,7 @@ func.func @decode(%q: !query {attn.name = "q", attn.dims = ["rows"]},
   text += ") -> (!query, tensor<?x4xf32>) attributes {attn.device_plan} {\n  %o, %lse = attn.attend %q over "
           "(%kv see ";
   text +=
-      see + (two ? "), (%more see " + second : "") + ")" + (sinks ? " sinks %sinks" : "") + " scale 0.125";
+      see + (two ? "), (%more see " + second : "") + ")" + " scale 0.125" + (sinks ? " sinks %sinks" : "");
   return text + " : !query, !cache" + (two ? ", !cache" : "") + (sinks ? ", tensor<4xf32>" : "") +
          " -> !query, tensor<?x4xf32>\n  return %o, %lse : !query, tensor<?x4xf32>\n}\n";
 }

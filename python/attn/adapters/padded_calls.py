@@ -104,7 +104,8 @@ class PaddedCall:
         keep: list = []
         names = ("q", "k", "v", *(() if sinks is None else ("sink_logits",)), "out")
         views = [view_of(name, of, self.stream, keep) for name, of in zip(names, given, strict=True)]
-        self._nbytes = self.kernel._accept(self.plan, tuple(look for _, look in (*views, *classes)))
+        looks = tuple(look for _, look in (*views, *classes))
+        self._nbytes, self._strides = self.kernel._accept(self.plan, looks)
 
     @property
     def alive(self) -> bool:
@@ -121,7 +122,8 @@ class PaddedCall:
         addresses.append(out.data_ptr())
         addresses += self._class_address
         kernel = self.kernel
-        kernel.launch([addresses[place] for place in kernel._order], self._nbytes, self.plan, self.stream)
+        addresses = [addresses[place] for place in kernel._order]
+        kernel.launch(addresses, self._nbytes, self.plan, self.stream, self._strides)
         if not self._by_head:
             return out
         batch, rows, _, dim = self.shape

@@ -105,12 +105,13 @@ def spec_text(spec: Description) -> str:
     results = f"!{output}" + (f", tensor<?x{spec.q_heads}xf32>" if spec.return_lse else "")
     names = "%o, %lse" if spec.return_lse else "%o"
     returned = f"({results})" if spec.return_lse else results
+    marks = " attributes {attn.device_plan}" if spec.device_plan else ""
     start = f"func.func @{spec.name}("
     listed = (",\n" + " " * len(start)).join(arguments)
     body = "".join(f"  {line}\n" for line in constants)
     return (
         "\n".join(head)
-        + f"\n\n{start}{listed}) -> {returned} {{\n{body}  {names} = attn.attend {attend}\n"
+        + f"\n\n{start}{listed}) -> {returned}{marks} {{\n{body}  {names} = attn.attend {attend}\n"
         + f"      : {', '.join(operands)} -> {results}\n  return {names} : {results}\n}}\n"
     )
 

@@ -47,6 +47,7 @@ class Spec:
     sink_logits  whether a learned logit per query head joins the softmax: f32 [q_heads], data of a run
     scale        factor of the dot products, positive; by default 1/sqrt(head_dim)
     return_lse   whether the LSE is returned beside the output
+    device_plan  whether a kernel comes with it that makes plans on the device (Plan.on_device)
     name         of the function, and the first part of the names of its kernels
 
     A Spec is frozen and hashable; equal descriptions are equal, whatever functions their scores came from. Errors:
@@ -67,6 +68,7 @@ class Spec:
     sink_logits: bool = False
     scale: float | None = None
     return_lse: bool = True
+    device_plan: bool = False
     name: str = "attention"
 
     def __post_init__(self) -> None:
@@ -89,6 +91,7 @@ class Spec:
         put("see", None)  # it is the operands' now, so that equal descriptions are equal
         put("sink_logits", checks.boolean("sink_logits", self.sink_logits))
         put("return_lse", checks.boolean("return_lse", self.return_lse))
+        put("device_plan", checks.boolean("device_plan", self.device_plan))
         put("scale", _scale(self.scale))
         checks.name("name", self.name)
         self._trace(put)
@@ -152,6 +155,7 @@ class Spec:
             ("sink_logits", False),
             ("scale", None),
             ("return_lse", True),
+            ("device_plan", False),
             ("name", "attention"),
         )
         parts += [

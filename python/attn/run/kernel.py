@@ -18,6 +18,7 @@ from ..memory import devices
 from ..memory.devices import failed
 from ..memory.views import NOTHING, check, is_traced, strides_of, view_of
 from .code import Code
+from .device_plan import DevicePlan, DevicePlanner
 from .plan import Plan
 from .report import KernelReport, make_report
 
@@ -99,6 +100,26 @@ class Kernel(Code):
             raise PlanError(f"blocks, fixed_split and limits are numbers: {error}") from None
         return Plan(self, batch, prepared, native)
 
+    def device_planner(
+        self,
+        batch: object,
+        *,
+        tokens: int = 0,
+        blocks: int = 0,
+        fixed_split: int = 0,
+        stream: object = None,
+    ) -> DevicePlanner:
+        """What makes plans on the device, without a number that comes back. For kernels of Spec(device_plan=True).
+
+        batch        the largest to come, as for `plan`: as many rows and sequences, block tables as wide, rows as they
+                     are spread over sequences for the most part (they choose the kernel). An instance of each operand
+                     to a sequence, none shared
+        tokens       of the longest instance to come; 0: as many as its tables have room for
+        blocks, fixed_split  as for `plan`; with fixed splits results have the bits that they have under its plans
+        """
+        plan = self.plan(batch, strategy="by-query", blocks=blocks, fixed_split=fixed_split, stream=stream)
+        return DevicePlanner(plan, tokens, stream)
+
     # --- Running ---------------------------------------------------------------------------------------------
 
     def run(
@@ -150,6 +171,8 @@ class Kernel(Code):
                 classes=classes,
                 tensors=tensors,
             )
+        if type(plan) is DevicePlan and plan.planner.kernel is self:
+            plan = plan._bind()
         if type(plan) is not Plan or plan.kernel is not self or self._generation != devices.generation:
             raise self._refused(plan)
         launch_on = 0 if self.device == "host" else self._stream(stream)
@@ -198,6 +221,8 @@ class Kernel(Code):
     ) -> None:
         """The bottom of `run`: an address and a number of bytes for each of `slots`, and strides in bytes for those whose
         tensors do not lie densely. Whoever gives an address vouches for the memory behind it."""
+        if type(plan) is DevicePlan and plan.planner.kernel is self:
+            plan = plan._bind()
         if type(plan) is not Plan or plan.kernel is not self or self._generation != devices.generation:
             raise self._refused(plan)
         try:

@@ -122,6 +122,8 @@ Status PlannedBatch::upload(const SharedBatch &given, uintptr_t stream, bool gro
 }
 
 Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream, bool &wasExtended) {
+  if (onDevice)
+    return inputError("plan: is made on the device: attnPlanMake makes the next one");
   const Manifest &manifest = kernel->manifest;
   auto held = given->lock.take("the batch");
   if (!held)
@@ -238,7 +240,7 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, const i
   if (count != needs.size())
     return inputError("expected an address for each of the " + std::to_string(needs.size()) +
                       " buffers, got " + std::to_string(count));
-  if (Status status = checkCurrent(); !status)
+  if (Status status = onDevice ? Status() : checkCurrent(); !status)
     return status;
   auto held = kernel->device->use(stream);
   if (!held)
@@ -252,6 +254,9 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, const i
   std::optional<Adopted> adopted;
   if (host)
     adopted.emplace(*host);
+  for (const DeviceTable &table : deviceTables)
+    if (host && !table.own)
+      adopted->add(table.address, table.bytes, table.name.c_str());
   for (size_t i = 0; i < count; ++i) {
     const bool own = !addresses[i] && kernel->slots[i] == "slot_heads";
     std::span<const int64_t> lies;
@@ -385,6 +390,8 @@ AttnStatus attnPlanFix(AttnPlan *plan) {
     if (!held)
       return held.error();
     PlannedBatch &planned = *plan->planned;
+    if (planned.onDevice)
+      return {};
     if (Status status = planned.session->fixLaunch(); !status)
       return status;
     planned.fixed = true;

@@ -7,6 +7,13 @@
 
 namespace attn::rt {
 
+namespace {
+
+/// The session's own memory for a plan, among its buffers.
+const std::string ownPlan = "plan";
+
+} // namespace
+
 Status Session::useDevicePlan(const DevicePlan &plan) {
   State &s = *state_;
   const LaunchInfo *launch = s.manifest.planLaunch();
@@ -15,29 +22,61 @@ Status Session::useDevicePlan(const DevicePlan &plan) {
   const KernelInfo &planning = s.manifest.kernels[static_cast<size_t>(launch->kernels.front())];
   PlanCapacity capacity = plan.capacity;
   capacity.scratch *= gridBlocks(planning, capacity.tasks, 1, mostPlanBlocks);
-  if (Status status = reserve(capacity); !status)
+  const auto buffers = planBuffers(capacity, s.manifest);
+  s.planBytes = 0;
+  s.planParts.clear();
+  const auto place = [&](const std::string &name, int64_t bytes) -> Status {
+    if (!s.wanted.contains(name))
+      return {};
+    Result<int> part = slot(name);
+    if (!part)
+      return part.error();
+    s.planParts.push_back({*part, s.planBytes});
+    s.planBytes += (static_cast<size_t>(bytes) + 255) / 256 * 256;
+    return {};
+  };
+  for (size_t i = 0; i < planArrayCount; ++i) {
+    const std::string name(planArrayNames[i]);
+    const int64_t bytes = buffers[i].elements * buffers[i].elementBytes;
+    const bool isPartial = buffers[i].use == MemoryUse::Partials;
+    if (Status status = isPartial ? s.allocate(name, bytes, MemoryUse::Partials) : place(name, bytes);
+        !status)
+      return status;
+    s.planElements[i] = buffers[i].elements;
+  }
+  if (Status status = place("q_pos", s.dims["rows"] * int64_t{sizeof(int32_t)}); !status)
     return status;
+  if (Status status = s.allocate(ownPlan, static_cast<int64_t>(s.planBytes)); !status)
+    return status;
+  if (Status status = s.device.fill(s.addresses[ownPlan], 0, s.planBytes); !status)
+    return status; // until the first plan is made there is one without tasks
   for (size_t i = 0; i < plan.dims.size(); ++i)
     s.dims[std::string(planDimNames[i])] = plan.dims[i];
+  s.capacity = capacity;
+  s.planStructure = 0;
   s.planKernel = plan.kernel;
   s.planBlocks = plan.blocks;
   s.ends = plan.ends;
   s.planClassHeads = s.classHeads;
-  const auto buffers = planBuffers(capacity, s.manifest);
-  for (size_t i = 0; i < planArrayCount; ++i)
-    s.planElements[i] = buffers[i].elements;
   s.plansOnDevice = true;
   s.forget();
-  // Until the first plan is made there is one without tasks.
-  for (PlanArray array :
-       {PlanArray::Starts, PlanArray::BlockTasks, PlanArray::MergeStart, PlanArray::Status}) {
-    const PlanBuffer &buffer = buffers[static_cast<size_t>(array)];
-    if (Status status = s.device.fill(s.addresses[std::string(planArrayName(array))], 0,
-                                      static_cast<size_t>(buffer.elements * buffer.elementBytes));
-        !status)
-      return status;
-  }
-  return fixLaunch();
+  if (Status status = fixLaunch(); !status)
+    return status;
+  return bindPlan(0);
+}
+
+size_t Session::planBytes() const { return state_->planBytes; }
+
+Status Session::bindPlan(DeviceAddress memory) {
+  State &s = *state_;
+  if (!s.plansOnDevice)
+    return inputError("bindPlan of '" + s.manifest.entry + "' before useDevicePlan");
+  if (memory % 16 != 0)
+    return inputError("a plan's memory: expected a multiple of 16, got " + std::to_string(memory));
+  const DeviceAddress begin = memory ? memory : s.addresses[ownPlan];
+  for (const State::PlanPart &part : s.planParts)
+    bindSlot(part.slot, begin + part.offset);
+  return {};
 }
 
 Status Session::launchPlan() {

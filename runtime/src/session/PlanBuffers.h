@@ -22,7 +22,7 @@ std::array<PlanBuffer, planArrayCount> planBuffers(const PlanCapacity &capacity,
 
 /// The arrays of a plan on the host, in the form that the device has them in.
 struct PlanView {
-#define ATTN_PLAN_ARRAY(Id, name, member, Element, ...) std::span<const Element> member;
+#define ATTN_PLAN_ARRAY(Id, name, member, Element, ...) std::span<const Element> member = {};
 #include "attn_rt/artifact/PlanRecords.def"
 };
 

@@ -81,6 +81,13 @@ struct Session::State {
   uint64_t planStructure = 0;                            ///< of the plan that the device has
   std::vector<int32_t> mergeStart = {};                  ///< as it was last copied, or was to be
   std::optional<FixedLaunch> fixed = {};
+  /// Parts of a plan that the device makes: slots, and where they lie in its memory.
+  struct PlanPart {
+    int slot;
+    size_t offset;
+  };
+  std::vector<PlanPart> planParts = {};
+  size_t planBytes = 0;
   bool plansOnDevice = false;
   bool stale = true; ///< addresses, dimensions or the plan changed since values were filled
 

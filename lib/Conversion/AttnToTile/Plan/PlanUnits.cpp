@@ -130,6 +130,11 @@ Value PlanKernel::faultOf(Value sequence, Value begin, Value end) {
     const ::attn::rt::Store store = storeOf(update.getKv().getType());
     Value most = store.isPaged() ? b.mul(b.dimension((name + ".max_pages").str()), b.i32(store.page))
                                  : b.dimension((name + ".tokens").str());
+    if (store.kind == ::attn::rt::StoreKind::Packed) {
+      Value start = b.read(b.buffer((name + ".start").str(), b.getI32Type()), b.wide(sequence));
+      tokens = either(tokens, either(b.less(start, zero), b.less(most, start)));
+      most = b.sub(most, b.max(start, zero));
+    }
     Value length = lengthOf(o, sequence), pos0 = pos0Of(o, sequence), limit = b.i32(1 << 29);
     tokens = either(tokens, either(b.less(length, zero), b.less(most, length)));
     tokens = either(tokens, either(b.less(pos0, b.i32(-(1 << 29))), b.less(limit, pos0)));

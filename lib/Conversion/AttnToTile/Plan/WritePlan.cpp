@@ -41,9 +41,6 @@ struct WritePlan : mlir::attn::impl::WritePlanPassBase<WritePlan> {
       KVType type = update.getKv().getType();
       if (type.getRagged())
         return update.emitOpError("cannot be planned on the device: heads have lengths of their own");
-      if (storeOf(type).kind == ::attn::rt::StoreKind::Packed)
-        return update.emitOpError("cannot be planned on the device: expected a paged or dense store, got ")
-               << type;
       if (int64_t ranges = PlanKernel::mostRanges(update.getVisibility()); ranges > 2)
         return update.emitOpError("cannot be planned on the device: expected a visibility of at most two "
                                   "intervals, got ")

@@ -21,6 +21,8 @@
 
 namespace attn::rt::capi {
 
+class Adopted;
+
 /// A device that threads share.
 struct SharedDevice {
   std::unique_ptr<Device> device;
@@ -101,12 +103,27 @@ struct PlannedBatch {
   std::vector<uint64_t> counts; ///< see checkHeld
   int64_t rows = 0;
   int extended = 0;
-  bool ready = false, fixed = false;
+  /// Memory of a plan that is made on the device, first of all, and what it is made of.
+  struct DeviceTable {
+    std::string name;
+    size_t bytes;
+    int slot = -1; ///< of the session
+    uint64_t address = 0;
+    bool own = true;
+  };
+  std::vector<DeviceTable> deviceTables;
+  bool ready = false, fixed = false, onDevice = false;
   Lock lock;
 
   Status update(std::shared_ptr<SharedBatch> given, uintptr_t stream, bool &wasExtended);
   Status run(const uint64_t *addresses, const size_t *bytes, const int64_t *const *strides, size_t count,
              uintptr_t stream);
+  /// Its batch was the largest: from now on plans are made on the device.
+  Status moveToDevice(int64_t tokens, uintptr_t stream);
+  Status bind(const uint64_t *addresses, const size_t *bytes, size_t count);
+  Status make(uintptr_t stream);
+  /// The host device knows the caller's tables for as long as `adopted` lives.
+  Status adoptTables(std::optional<Adopted> &adopted) const;
   /// The batch, held, where it still is what was planned.
   Result<std::unique_lock<std::mutex>> hold() const;
 

@@ -96,6 +96,11 @@ public:
   /// From now on plans are made on the device (DevicePlan.h): makes room for them and fixes launches as
   /// fixLaunch does. Tensors and tables of the largest batch are bound; `setPlan` is refused.
   Status useDevicePlan(const DevicePlan &plan);
+  /// Bytes of such a plan, with the scratch memory that it is made in, and positions of rows.
+  size_t planBytes() const;
+  /// Where launchPlan writes it and launch reads it, at a multiple of 16; 0: memory of the session's. Several
+  /// may be alive at once.
+  Status bindPlan(DeviceAddress memory);
   /// Launches the kernel that makes the plan; neither allocates nor waits.
   Status launchPlan();
   /// What the last of those launches has found. Waits.

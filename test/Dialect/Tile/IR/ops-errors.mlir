@@ -613,6 +613,22 @@ func.func @f(%m: !tile.fragment<[query 16], f32, row>, %s: !tile.fragment<[query
 
 // -----
 
+func.func @f(%i: i32, %t: !tile.scratch<32>) {
+  // expected-error @+1 {{expected scratch of 64 bytes, got 32}}
+  %0:2 = tile.scan %i in %t warps 16 : <32>
+  return
+}
+
+// -----
+
+func.func @f(%i: i32, %t: !tile.scratch<256>) {
+  // expected-error @+1 {{expected at most 32 warps, got 33}}
+  %0:2 = tile.scan %i in %t warps 33 : <256>
+  return
+}
+
+// -----
+
 func.func @f(%b: !tile.buffer<i32>) {
   // expected-error @+1 {{expected one axis of the buffer's elements, 'i32', got '!tile.fragment<[query 16], f32, row>'}}
   %0 = tile.load_vector %b {

@@ -127,6 +127,8 @@ func.func @results(%max: !rows, %sum: !rows, %acc: !acc, %o: !tile.buffer<bf16>,
   // CHECK: tile.merge_warps %{{.*}}, %{{.*}}, %{{.*}} unit %{{.*}} warps 2 warp %{{.*}} scratch %{{.*}} :
   %m, %s, %a = tile.merge_warps %max, %sum, %acc unit %x warps 2 warp %i scratch %scratch
     : !rows, !rows, !acc, !tile.scratch<8448> -> !rows, !rows, !tile.fragment<[query 16, feature 32], f32, acc>
+  // CHECK: tile.scan %{{.*}} in %{{.*}} warps 2 : <8448>
+  %before, %total = tile.scan %i in %scratch warps 2 : <8448>
   // CHECK: tile.load_vector %{{.*}} {
   %v = tile.load_vector %lse {
   ^bb0(%line: i32):

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Plans that are made where they are read: by a kernel, of lengths and query starts in device memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _attn
+from ..errors import PlanError, TensorError, expected
+from ..memory.devices import failed
+from ..memory.views import Binding, check, view_of
+from .plan import Plan
+
+
+class DevicePlanner:
+    """Made by `Kernel.device_planner`, for all batches that are no larger than the one it was made with. Launches of
+    its plans depend on nothing but what is in memory: planning and runs may be captured together."""
+
+    def __init__(self, plan: Plan, tokens: int, stream: object):
+        self.kernel: Any = plan.kernel
+        """The Kernel that made it."""
+        self._plan = plan
+        try:
+            plan._native.on_device(tokens, self.kernel._stream(stream))
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
+        sizes = plan._native.tables
+        shapes = plan._prepared.native.tables
+        self.nbytes: int = sizes["plan"]
+        """Of the memory that a plan takes."""
+        self._bindings = {
+            name: Binding(
+                name, "i32", (-(-size // 4),) if name == "plan" else shapes[name][1], name == "plan"
+            )
+            for name, size in sizes.items()
+        }
+
+    @property
+    def tables(self) -> dict[str, tuple[int, ...]]:
+        """What plans are made of: the shapes of the int32 tensors, by name."""
+        return {name: tuple(each.dims) for name, each in self._bindings.items() if name != "plan"}  # type: ignore[misc]
+
+    def plan(
+        self, tables: dict[str, object] | None = None, *, out: object = None, stream: object = None
+    ) -> DevicePlan:
+        """Launches the kernel that makes the plan of a step. `tables`: int32 tensors on the device, by name; those that
+        are not given are the largest batch's. `out`: an int32 tensor of `nbytes` bytes, which holds the plan; without one
+        the planner's own memory does, until the next plan. Rows are the last tokens of their sequences; a sequence may
+        have none, and rows of no sequence are not written. Neither allocates nor waits. TensorError where a tensor is
+        another than planned for."""
+        given = {} if tables is None else dict(tables)
+        for name in given:
+            if name not in self._bindings or name == "plan":
+                raise expected(TensorError, "table", f"one of {', '.join(self.tables)}", name)
+        launch_on = 0 if self.kernel.device == "host" else self.kernel._stream(stream)
+        made = DevicePlan(self, given | ({"plan": out} if out is not None else {}), launch_on)
+        made._bind()
+        try:
+            self._plan._native.make(launch_on)
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
+        return made
+
+    def __repr__(self) -> str:
+        return (
+            f"<attn.DevicePlanner of {self.kernel.entry}: {self._plan.rows} rows, {self.nbytes} bytes a plan>"
+        )
+
+
+class DevicePlan:
+    """A plan in device memory, which `Kernel.run` takes as any other. It keeps the tables that it was made of: runs read
+    the block tables, too."""
+
+    def __init__(self, planner: DevicePlanner, tensors: dict[str, object], stream: int):
+        self.planner = planner
+        self._keep: list = [tensors]
+        self._addresses: list[int] = []
+        self._nbytes: list[int] = []
+        for name, binding in planner._bindings.items():
+            address, size = 0, 0
+            if name in tensors:
+                address, signature = view_of(name, tensors[name], stream, self._keep)
+                size = check(binding, signature, {}, planner.kernel.device)
+            self._addresses.append(address)
+            self._nbytes.append(size)
+
+    def _bind(self) -> Plan:
+        """From now on runs of the planner's plan are of this one."""
+        plan = self.planner._plan
+        try:
+            plan._native.bind(self._addresses, self._nbytes)
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None
+        return plan
+
+    @property
+    def fault(self) -> str:
+        """What was wrong with the tables, and with which sequence; empty where nothing was. The plan is empty then: runs
+        write nothing. Waits for the device."""
+        try:
+            return self._bind()._native.fault(self.planner.kernel._stream(None))
+        except _attn.Failure as failure:
+            raise failed(failure, PlanError) from None

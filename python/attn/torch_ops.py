@@ -4,6 +4,7 @@
     torch.ops.attn.attend        dense and packed tensors: what attn.attend is in compiled code
     torch.ops.attn.run           a planned kernel on the tensors of a run: what Kernel.run is in compiled code
     torch.ops.attn.attend_spans  rows over the span of keys that each sequence of a padded batch has
+    torch.ops.attn.attend_step   one row for each sequence, under a plan that the device has made
     torch.ops.attn.spans         those spans, from a padding mask
     torch.ops.attn.seen          the mask that spans stand for
 
@@ -14,6 +15,7 @@ an input that requires a gradient is refused, and so is a backward pass through 
 
 from .adapters.padded_calls import padded_kernel
 from .adapters.torch_spans import attend_spans as attend_spans
+from .adapters.torch_spans import attend_step as attend_step
 from .adapters.torch_spans import seen as seen
 from .adapters.torch_spans import spans as spans
 from .run.torch_attend import attend

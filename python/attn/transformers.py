@@ -29,6 +29,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from . import torch_ops
 from .adapters.padded_calls import PaddedCall, Scores
+from .adapters.planned_steps import LayerKind, attend_step, fits, learn
 from .adapters.transformers_cache import PagedCache, attend_pages, layer_of
 from .adapters.transformers_fallback import (
     NAME,
@@ -109,7 +110,7 @@ def attention_forward(
             query,
             key,
             value,
-            attention_mask.spans,
+            attention_mask.host_spans(),
             scale=scale,
             causal=causal,
             window=window,
@@ -136,7 +137,27 @@ def attention_forward(
             sinks=s_aux,
         )
         return out, None
+    if isinstance(attention_mask, SpanMask) and attention_mask.handle:
+        if (
+            gates is None
+            and s_aux is None
+            and _step_fits(
+                *(attention_mask.handle, query.shape[1], key.shape[1], query.shape[3], value.shape[3]),
+                *(query.dtype, scale, softcap or 0.0, causal, window),
+            )
+        ):
+            mask = attention_mask
+            if memo is not None:
+                return attend_step(query, key, value, mask.step), None
+            out = torch_ops.attend_step(query, key, value, mask.plan, mask.start, mask.lengths, mask.handle)
+            return out, None
+        if torch.compiler.is_compiling():
+            raise TensorError(
+                f"attention_mask: {_name(module)} differs from the layers that the model's prompt went through, of "
+                "which the plan of this step is"
+            )
     if memo is not None:
+        _learn(module, attention_mask, query, key, value, scale, softcap, s_aux, gates)
         scores = Scores(
             scale, softcap or 0.0, *((gates.classes, (gates.sink, gates.recent)) if gates else ())
         )
@@ -189,6 +210,46 @@ def _look(
         *(scale, softcap, gates),
         raw_stream(device.index) if device.type == "cuda" else 0,
     )
+
+
+@torch._dynamo.assume_constant_result
+def _step_fits(
+    handle: int,
+    q_heads: int,
+    kv_heads: int,
+    dim: int,
+    value_dim: int,
+    dtype: torch.dtype,
+    scale: float,
+    softcap: float,
+    causal: bool,
+    window: int,
+) -> bool:
+    """Whether a plan made on the device is for such a layer. Compiled code asks when it is traced."""
+    kind = LayerKind(q_heads, kv_heads, dim, value_dim, dtype, scale, softcap)
+    return fits(handle, kind, (causal, window))
+
+
+def _learn(
+    module: nn.Module,
+    mask: SpanMask,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    softcap: float | None,
+    sinks: Tensor | None,
+    gates: LayerGates | None,
+) -> None:
+    """Remembers what steps of this model will have to plan for."""
+    config = getattr(module, "config", None)
+    if config is None or mask.shift or mask.positions is not None:
+        return
+    kind = None
+    if sinks is None and gates is None:
+        shape = query.shape[1], key.shape[1], query.shape[3], value.shape[3]
+        kind = LayerKind(*shape, query.dtype, scale, softcap or 0.0)
+    learn(config, (mask.causal, mask.window), kind)
 
 
 def _sinks(logits: Tensor | None) -> Tensor | None:

@@ -157,8 +157,10 @@ def padded_kernel(
     streaming: tuple[int, ...],
     device: str,
     store: Store | None = None,
+    planned: bool = False,
 ) -> Kernel:
-    """The kernel of a layer, by what models call their parameters; `streaming` is (sink, recent)."""
+    """The kernel of a layer, by what models call their parameters; `streaming` is (sink, recent), `planned` with a kernel
+    that plans on the device."""
     see = window(size) if size else causal() if is_causal else all_tokens()
     spec = Spec(
         q_heads=q_heads,
@@ -175,6 +177,7 @@ def padded_kernel(
         if streaming
         else None,
         return_lse=False,
+        device_plan=planned,
     )
     return compile(spec, device=device)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..errors import TensorError
 from ..run.torch_rules import PLANS_ANEW, refuse_later
+from . import planned_steps
 from . import spans as of_batch
 from .padded_calls import PaddedCall, Scores, Visible
 
@@ -124,3 +125,20 @@ def _(
 
 
 refuse_later(attend_spans)
+
+
+@torch.library.custom_op("attn::attend_step", mutates_args=())
+def attend_step(
+    q: Tensor, k: Tensor, v: Tensor, plan: Tensor, start: Tensor, lengths: Tensor, handle: int
+) -> Tensor:
+    """A row for each sequence, `q [batch, q_heads, 1, dim]`, over `k, v [batch, kv_heads, tokens, dim]`, under a plan that
+    the device has made (planned_steps.py). Gives `[batch, 1, q_heads, value_dim]`."""
+    return planned_steps.attend_step(q, k, v, planned_steps.PlannedStep(handle, plan, start, lengths))
+
+
+@attend_step.register_fake
+def _(q, k, v, plan, start, lengths, handle):
+    return q.new_empty(q.shape[0], 1, q.shape[1], v.shape[3])
+
+
+refuse_later(attend_step)

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_map
 from . import spans as of_batch
 from . import torch_spans
 from .padded_calls import PaddedCall, Visible
+from .planned_steps import PlannedStep, note_checked, plan_step
 from .transformers_fallback import unserved
 from .visible_rows import Rows, read_rows, segments
 
@@ -49,18 +50,23 @@ class SpanMask(torch.Tensor):
     @staticmethod
     def __new__(
         cls,
-        spans: Tensor,
+        spans: Tensor | None,
         positions: Tensor | None,
         see: tuple[bool, int, int],
         shape: tuple[int, ...],
         dtype: torch.dtype,
         device: torch.device,
         model: str,
+        step: PlannedStep | None = None,
     ) -> SpanMask:
         return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)
 
-    def __init__(self, spans, positions, see, shape, dtype, device, model):
+    def __init__(self, spans, positions, see, shape, dtype, device, model, step=None):
         self.spans, self.positions, self.model = spans, positions, model
+        # Of a step that was planned on the device, which has no spans: tensors, and the number of their planner.
+        self.handle = 0 if step is None else step.handle
+        if step is not None:
+            self.plan, self.start, self.lengths = step.plan, step.start, step.lengths
         self.causal, self.window, self.shift = see
         self.calls: dict[tuple, PaddedCall] = {}
         """Of layers that attend through it, by what their tensors look like."""
@@ -70,7 +76,7 @@ class SpanMask(torch.Tensor):
         """0 where a key is seen, the least number of the dtype where it is not."""
         if self._dense is None:
             batch, _, rows, tokens = self.shape
-            seen = torch_spans.seen(self.spans, self.positions, batch, *self.see, rows, tokens).to(
+            seen = torch_spans.seen(self.host_spans(), self.positions, batch, *self.see, rows, tokens).to(
                 self.device
             )
             mask = torch.where(seen, 0.0, torch.finfo(self.dtype).min).to(self.dtype)
@@ -84,13 +90,21 @@ class SpanMask(torch.Tensor):
         return self.causal, self.window, self.shift
 
     @property
+    def step(self) -> PlannedStep:
+        return PlannedStep(self.handle, self.plan, self.start, self.lengths)
+
+    def host_spans(self) -> Tensor:
+        """The spans, of a step that was planned on the device by waiting for it."""
+        return self.step.spans() if self.handle else self.spans
+
+    @property
     def visible(self) -> Visible:
-        return Visible(self.spans, self.positions, *self.see)
+        return Visible(self.host_spans(), self.positions, *self.see)
 
     def on(self, device: torch.device) -> SpanMask:
-        return SpanMask(
-            self.spans, self.positions, self.see, self.shape, self.dtype, torch.device(device), self.model
-        )
+        step = self.step if self.handle else None
+        place = torch.device(device)
+        return SpanMask(self.spans, self.positions, self.see, self.shape, self.dtype, place, self.model, step)
 
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
@@ -111,13 +125,17 @@ class SpanMask(torch.Tensor):
         return f"<attn's mask {list(self.shape)} of {self.model}: {self.see}>"
 
     def __tensor_flatten__(self):
-        inner = ["spans"] if self.positions is None else ["spans", "positions"]
-        return inner, (self.see, self.dtype, self.device, self.model)
+        if self.handle:
+            inner = ["plan", "start", "lengths"]
+        else:
+            inner = ["spans"] if self.positions is None else ["spans", "positions"]
+        return inner, (self.see, self.dtype, self.device, self.model, self.handle)
 
     @staticmethod
     def __tensor_unflatten__(inner, context, size, stride):
-        see, dtype, device, model = context
-        return SpanMask(inner["spans"], inner.get("positions"), see, size, dtype, device, model)
+        see, dtype, device, model, handle = context
+        step = PlannedStep(handle, inner["plan"], inner["start"], inner["lengths"]) if handle else None
+        return SpanMask(inner.get("spans"), inner.get("positions"), see, size, dtype, device, model, step)
 
 
 def _keeps(function: object, mask: SpanMask, args: tuple, kwargs: dict) -> bool:
@@ -169,6 +187,14 @@ def make_mask(
             spans = torch_spans.spans(attention_mask, _tensor(q_offset), _tensor(kv_offset), *sizes, limited)
     else:
         see = _see(mask_function)
+        planned = None
+        if q_length == 1 and isinstance(q_offset, Tensor) and not isinstance(kv_offset, Tensor):
+            planned = _plan_step(
+                see, config, batch_size, kv_length, q_offset, kv_offset, attention_mask, device
+            )
+        if planned is not None:
+            shape, place = (batch_size, 1, 1, kv_length), torch.device(device)
+            return SpanMask(None, None, (see.causal, see.window, 0), shape, dtype, place, model, planned)
         given = None if attention_mask is None else attention_mask.cpu().numpy()
         offsets = int(q_offset), int(kv_offset)
         causal = see is not None and see.causal and not see.shift
@@ -178,6 +204,8 @@ def make_mask(
         if see is not None and of_batch.first_hole(shown) is None:
             made = of_batch.make_spans(given, *offsets, *sizes, causal)
             spans = torch.from_numpy(made)
+            if config is not None:
+                note_checked(config, (see.causal, see.window), attention_mask)
         else:
             rows = _rows(see, mask_function, *sizes, *offsets, device, use_vmap)
             see = None if rows is None else See(rows.causal, rows.window)
@@ -199,6 +227,27 @@ def make_mask(
         )
     like = torch.empty(0, device=device)
     return _span_mask(spans, positions, see.causal, see.window, see.shift, like, *sizes, dtype, model)
+
+
+def _plan_step(
+    see: See | None,
+    config: object,
+    batch: int,
+    kv_length: int,
+    q_offset: Tensor,
+    kv_offset: int,
+    mask: Tensor | None,
+    device: torch.device | str,
+) -> PlannedStep | None:
+    """A step of a static cache whose end only the device knows."""
+    if see is None or see.shift or not see.causal or config is None:
+        return None
+    place = torch.device(device)
+    if place.type == "cuda" and place.index is None:
+        place = torch.device("cuda", torch.cuda.current_device())
+    if mask is not None and (mask.dtype != torch.bool or mask.device != place):
+        return None
+    return plan_step(config, (see.causal, see.window), batch, kv_length, q_offset, kv_offset, mask, place)
 
 
 def _tensor(number: int | Tensor) -> Tensor:

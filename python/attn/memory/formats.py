@@ -124,7 +124,9 @@ def describe_store(
         )
     )
     tensors = tuple((each["name"], each["dtype"], tuple(each["dims"])) for each in said["tensors"])
-    return Description(parse_format(said["key"]), parse_format(said["value"]), said["token_bytes"], said["strided"], tensors)
+    return Description(
+        parse_format(said["key"]), parse_format(said["value"]), said["token_bytes"], said["strided"], tensors
+    )
 
 
 def describe_argument(argument: dict) -> Description:

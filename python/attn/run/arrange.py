@@ -144,7 +144,9 @@ def _common_form(fits: dict[str, list[Form]], of_heads: str, q_is_token_major: b
     all heads of a token together."""
     common = [form for form in fits["k"] if form in fits["v"]]
     usable = [form for form in common if form.major == "token" or not of_heads]
-    return next((form for form in usable if (form.major == "token") == q_is_token_major), (usable or [None])[0])
+    return next(
+        (form for form in usable if (form.major == "token") == q_is_token_major), (usable or [None])[0]
+    )
 
 
 # --- Packed --------------------------------------------------------------------------------------------------

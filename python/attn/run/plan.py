@@ -48,7 +48,9 @@ class Plan:
         if prepared.sizes == self._sizes and prepared.classes == self._classes:
             return
         self._sizes, self._classes = prepared.sizes, prepared.classes
-        self._accepted: dict[tuple, tuple] = {}  # bytes and strides of each binding, by the tensors' signatures
+        self._accepted: dict[
+            tuple, tuple
+        ] = {}  # bytes and strides of each binding, by the tensors' signatures
         self._class_views: dict[tuple[int, ...], View] = {}
         self._shapes = {
             binding.name: tuple(prepared.sizes.get(dim, dim) for dim in binding.dims)

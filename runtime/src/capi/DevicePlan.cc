@@ -57,6 +57,8 @@ std::vector<PlannedBatch::DeviceTable> deviceTablesOf(const Manifest &manifest, 
     if (argument.store == StoreKind::Paged)
       tables.push_back(
           {prefix + "block_table", sequences * static_cast<size_t>(batch.operands[o].maxPages) * word});
+    if (argument.store == StoreKind::Packed)
+      tables.push_back({prefix + "start", (sequences + 1) * word});
   }
   return tables;
 }

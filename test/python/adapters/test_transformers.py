@@ -238,6 +238,87 @@ def test_layers_that_differ_under_one_mask():
     assert torch.equal(plain, attend(mask, 1)[0]) and torch.equal(scaled, attend(mask, 1, scaling=0.5)[0])
 
 
+# --- Steps that the device plans -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """Counts layers that attended under a plan of the device, and compares each with a plan of the host."""
+    steps = attn.adapters.planned_steps
+    calls = attn.adapters.padded_calls
+    attend, served = steps.attend_step, []
+
+    def checked(q, k, v, step):
+        out = attend(q, k, v, step)
+        kind, see = steps._planners[step.handle].kind, steps._planners[step.handle].see
+        visible = calls.Visible(step.spans(), None, *see, 0)
+        host = calls.PaddedCall(q, k, v, None, visible, calls.Scores(kind.scale, kind.softcap))(q, k, v, None)
+        torch.testing.assert_close(out, host, atol=1e-2, rtol=1e-2)
+        served.append(see)
+        return out
+
+    monkeypatch.setattr(steps, "attend_step", checked)
+    monkeypatch.setattr(attn.transformers, "attend_step", checked)
+    return served
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen"])
+@pytest.mark.parametrize("padding", [(5, 0, 11), (0, 0, 0)])
+def test_steps_of_static_caches_are_planned_on_the_device(name, padding, planned):
+    model, inputs = MODELS[name]("attn"), prompt(padding=padding)
+    options = {"max_new_tokens": NEW_TOKENS, "do_sample": False}
+    static = model.generate(**inputs, **options, cache_implementation="static", disable_compile=True)
+    assert len(planned) == (NEW_TOKENS - 1) * 2
+    assert torch.equal(static, model.generate(**inputs, **options))
+
+
+def static_steps(model, inputs, forward, count=5):
+    """Tokens of a static cache, as generate makes them with a compiled forward."""
+    cache = transformers.StaticCache(config=model.config, max_cache_len=40)
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
+    out = model(**inputs, past_key_values=cache)
+    for _ in range(count):
+        ids = torch.cat([ids, out.logits[:, -1:].argmax(-1)], 1)
+        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
+        named = {"past_key_values": cache, "attention_mask": mask, "use_cache": True}
+        out = forward(**model.prepare_inputs_for_generation(ids, next_sequence_length=1, **named))
+    return ids
+
+
+def test_a_compiled_step_takes_its_plan_as_an_input(planned):
+    model = llama("attn")
+    torch.compiler.reset()
+    compiled = torch.compile(model.forward, backend="aot_eager", fullgraph=True)
+    first = static_steps(model, prompt(), compiled)
+    made = len(planned)
+    assert made == 2 * 5
+    assert torch.equal(first, static_steps(model, prompt(), model))
+    other = prompt(padding=(0, 3, 1), seed=5)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        again = static_steps(model, other, compiled)
+    assert torch.equal(again, static_steps(model, other, model))
+
+
+def test_a_mask_that_changes_between_steps_is_refused_by_the_next_one():
+    model, inputs = llama("attn"), prompt()
+    cache = transformers.StaticCache(config=model.config, max_cache_len=40)
+    model(**inputs, past_key_values=cache)
+    mask = torch.cat([inputs["attention_mask"], torch.ones(3, 1, dtype=torch.int64)], 1)
+    mask[1, 7] = 0
+    with pytest.raises(
+        attn.TensorError, match=r"attention_mask\[1\]: expected what it was in the step before"
+    ):
+        model(input_ids=torch.ones(3, 1, dtype=torch.int64), attention_mask=mask, past_key_values=cache)
+
+
+def test_layers_of_several_kinds_are_planned_on_the_host(planned):
+    model, inputs = llama("attn"), prompt()
+    model.model.layers[1].self_attn.scaling *= 0.5
+    options = {"max_new_tokens": 4, "do_sample": False}
+    static = model.generate(**inputs, **options, cache_implementation="static", disable_compile=True)
+    assert not planned and torch.equal(static, model.generate(**inputs, **options))
+
+
 # --- DuoAttention --------------------------------------------------------------------------------------------
 
 SINK, RECENT = 3, 6

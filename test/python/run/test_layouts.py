@@ -28,7 +28,9 @@ def dense(draw, batch, seq, heads, dim, orders=ORDERS):
     """[batch, seq, heads, dim] in one of the two orders, possibly the front part of something longer."""
     token_major, room = draw(orders)
     if token_major is None:
-        data = numpy.random.default_rng(draw(st.integers(0, 9))).standard_normal((batch, seq, room, heads, dim))
+        data = numpy.random.default_rng(draw(st.integers(0, 9))).standard_normal(
+            (batch, seq, room, heads, dim)
+        )
         return data[:, :, 0]
     shape = (batch, seq + room, heads, dim)
     total = int(numpy.prod(shape))

@@ -54,7 +54,9 @@ def test_pools_of_every_layout_give_the_same_bits(kernel, lay, library):
     given = lay(problem)
     if library == "torch":
         torch = pytest.importorskip("torch")
-        given = tuple(torch.as_strided(torch.from_numpy(base_of(t)), t.shape, steps(t), offset(t)) for t in given)
+        given = tuple(
+            torch.as_strided(torch.from_numpy(base_of(t)), t.shape, steps(t), offset(t)) for t in given
+        )
     o, lse = kernel.run(problem.q, given, plan, return_lse=True)
     assert (o == wanted).all() and (lse == wanted_lse).all()
 
@@ -185,11 +187,20 @@ WRONG_LISTS = {
         {"indices": None, "last_page_len": None},
         "kv.indices, kv.last_page_len: expected beside kv.indptr, got none",
     ),
-    "with a table": ({"block_table": [[0]]}, "kv.block_table: expected page lists, or a block table and lengths, got both"),
+    "with a table": (
+        {"block_table": [[0]]},
+        "kv.block_table: expected page lists, or a block table and lengths, got both",
+    ),
     "with lengths": ({"lengths": [1, 1, 1]}, "kv.last_page_len: expected page lists, or"),
-    "falling": ({"indptr": [0, 3, 1, 8]}, "kv.indptr: expected offsets that rise from 0 to at most the 8 entries of kv.indices"),
+    "falling": (
+        {"indptr": [0, 3, 1, 8]},
+        "kv.indptr: expected offsets that rise from 0 to at most the 8 entries of kv.indices",
+    ),
     "too many": ({"indptr": [0, 1, 4, 9]}, "kv.indptr: expected offsets that rise from 0"),
-    "full": ({"last_page_len": [5, 17, 16]}, "kv.last_page_len: expected 3 numbers from 1 to the 16 tokens of a page"),
+    "full": (
+        {"last_page_len": [5, 17, 16]},
+        "kv.last_page_len: expected 3 numbers from 1 to the 16 tokens of a page",
+    ),
     "none": ({"last_page_len": [5, 0, 16]}, "kv.last_page_len: expected 3 numbers from 1"),
     "outside": ({"indices": [0, 1, 2, 3, 4, 5, 6, 99]}, "kv.block_table"),
     "floats": ({"indices": [0.5] * 8}, "kv.indices: expected integers"),

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Decoding steps over caches of fixed size, planned on the device.
+
+How far a static cache is filled and where its padding ends is known on the GPU alone. So nobody asks: a few operations
+of PyTorch turn the mask into the start and length of each head's keys, a kernel makes the plan of them, once for all
+layers, and what those read is tensors: a step waits for nothing, and a CUDA graph of the model replays over any step.
+
+What layers are like is learned when the model reads a prompt, and so is that its padding has no holes. Each step brings
+back, without waiting, whether that still held; a step that hid tokens between others is refused by the next one.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from dataclasses import dataclass
+
+import numpy
+import torch
+from torch import Tensor
+
+from ..errors import TensorError
+from ..run.device_plan import DevicePlan, DevicePlanner
+from .padded_calls import padded_kernel
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """What decides a layer's kernel, beside what its rows see."""
+
+    q_heads: int
+    kv_heads: int
+    dim: int
+    value_dim: int
+    dtype: torch.dtype
+    scale: float
+    softcap: float
+
+
+See = tuple[bool, int]  # causal, window
+
+
+class Model:
+    """What was learned of a model's layers, and of the masks of a generation so far."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[See, LayerKind | None] = {}
+        """Of layers that see so; None: there are several, or some that the device does not plan."""
+        self.checked: dict[See, tuple[int, int]] = {}
+        """Sequences and positions of the last mask without holes."""
+        self.pending: list[tuple[Tensor, object, int]] = []
+        """Shown tokens and hidden ones before them, on their way to the host; their event; what they must add up to."""
+
+
+_models: dict[int, tuple[weakref.ref, Model]] = {}
+
+
+def model_of(config: object) -> Model:
+    """By the configuration that its layers and its masks share."""
+    known = _models.get(id(config))
+    if known is None or known[0]() is not config:
+        forget = functools.partial(_forget, id(config))
+        known = _models[id(config)] = weakref.ref(config, forget), Model()
+    return known[1]
+
+
+def _forget(key: int, config: weakref.ref) -> None:
+    _models.pop(key, None)
+
+
+def learn(config: object, see: See, kind: LayerKind | None) -> None:
+    """That a layer is of a kind."""
+    kinds = model_of(config).kinds
+    if kinds.setdefault(see, kind) != kind:
+        kinds[see] = None
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A plan in device memory, and what it was made of: int32 tensors, which a compiled model takes as inputs."""
+
+    handle: int
+    plan: Tensor
+    start: Tensor
+    lengths: Tensor
+
+    def spans(self) -> Tensor:
+        """As of spans.py, for who asks on the host; waits for the device."""
+        made = _planners[self.handle]
+        batch, heads = made.batch, made.kind.kv_heads
+        begin = (self.start[:-1] - made.start[:-1]).view(batch, heads)[:, 0]
+        end = begin + self.lengths.view(batch, heads)[:, 0]
+        return torch.stack([begin, end, -begin, end - 1 - begin], 1).cpu()
+
+
+@dataclass
+class _Planner:
+    planner: DevicePlanner
+    kind: LayerKind
+    see: See
+    batch: int
+    start: Tensor
+    """Where each head's keys begin in memory."""
+    last: tuple[Tensor, DevicePlan] | None = None
+
+
+_planners: dict[int, _Planner] = {}  # graphs read their memory: they live as long as the process
+_handles: dict[tuple, int] = {}
+_next_handle = itertools.count(1)
+
+
+def plan_step(
+    config: object,
+    see: See,
+    batch: int,
+    kv_length: int,
+    q_offset: Tensor,
+    kv_offset: int,
+    mask: Tensor | None,
+    device: torch.device,
+) -> PlannedStep | None:
+    """The plan of one row for each sequence, or None where the host has to look at this step.
+
+    q_offset  position of the row, an integer on the device; kv_offset of the first key
+    mask      bool[batch, positions] or None: which are not padding
+    """
+    model = model_of(config)
+    _raise_late(model)
+    kind, checked = model.kinds.get(see), model.checked.pop(see, None)
+    positions = 0 if mask is None else mask.shape[1]
+    if (
+        kind is None
+        or (mask is not None and checked != (batch, positions - 1))
+        or positions > kv_offset + kv_length
+    ):
+        return None
+    model.checked[see] = batch, positions
+    handle = _handle_of(kind, see, batch, kv_length, device)
+    made = _planners[handle]
+    first: Tensor | int = 0
+    if mask is not None:
+        shown = mask[:, kv_offset:]
+        first = shown.view(torch.uint8).argmax(1)
+        _look_later(model, shown.sum(1).add_(first), shown.shape[1])
+        first = first.to(torch.int32)[:, None]
+    heads = made.start[:-1].view(batch, kind.kv_heads)
+    lengths = torch.sub((q_offset + (1 - kv_offset)).to(torch.int32), torch.zeros_like(heads).add_(first))
+    start = made.start.clone()
+    start[:-1].view_as(heads).add_(first)
+    lengths = lengths.view(-1)
+    plan = torch.empty(made.planner.nbytes // 4, dtype=torch.int32, device=device)
+    made.last = plan, made.planner.plan({"kv.start": start, "kv.lengths": lengths}, out=plan)
+    return PlannedStep(handle, plan, start, lengths)
+
+
+def note_checked(config: object, see: See, mask: Tensor | None) -> None:
+    """That the host has looked at a mask, which hides nothing between tokens."""
+    if mask is not None:
+        model_of(config).checked[see] = tuple(mask.shape)
+
+
+def attend_step(q: Tensor, k: Tensor, v: Tensor, step: PlannedStep) -> Tensor:
+    """`q [batch, q_heads, 1, dim]` over `k, v [batch, kv_heads, tokens, dim]`: [batch, 1, q_heads, value_dim]. Copies
+    keys and values that lie otherwise."""
+    made = _planners[step.handle]
+    kind, count = made.kind, made.batch * made.kind.kv_heads
+    if made.last is not None and made.last[0] is step.plan:
+        plan = made.last[1]
+    else:
+        tables = {"plan": step.plan, "kv.start": step.start, "kv.lengths": step.lengths}
+        plan = DevicePlan(made.planner, tables, 0)
+    rows = q.reshape(count, kind.q_heads // kind.kv_heads, kind.dim)
+    keys, values = k.reshape(-1, 1, kind.dim), v.reshape(-1, 1, kind.value_dim)
+    out = made.planner.kernel.run(rows, (keys, values), plan)
+    return out.view(made.batch, 1, kind.q_heads, kind.value_dim)
+
+
+def fits(handle: int, kind: LayerKind, see: See) -> bool:
+    """Whether the plans of a planner are for such layers."""
+    made = _planners[handle]
+    return (made.kind, made.see) == (kind, see)
+
+
+def _handle_of(kind: LayerKind, see: See, batch: int, tokens: int, device: torch.device) -> int:
+    key = kind, see, batch, tokens, str(device)
+    if key not in _handles:
+        handle = next(_next_handle)
+        _planners[handle] = _make_planner(kind, see, batch, tokens, device)
+        _handles[key] = handle
+    return _handles[key]
+
+
+def _make_planner(kind: LayerKind, see: See, batch: int, tokens: int, device: torch.device) -> _Planner:
+    """Each KV head of a sequence is a sequence of its own: static caches keep its keys together."""
+    group, count = kind.q_heads // kind.kv_heads, batch * kind.kv_heads
+    dims = kind.dim, kind.value_dim
+    kernel = padded_kernel(
+        group, 1, dims, kind.dtype, kind.scale, *see, kind.softcap, False, (), str(device), planned=True
+    )
+    start = numpy.arange(count + 1, dtype=numpy.int32) * tokens
+    largest = {
+        "q": (kind.dtype, (count, group, kind.dim)),
+        "kv.k": (kind.dtype, (count * tokens, 1, kind.dim)),
+        "kv.v": (kind.dtype, (count * tokens, 1, kind.value_dim)),
+        "q_start": numpy.arange(count + 1, dtype=numpy.int32),
+        "kv.start": start,
+        "kv.lengths": numpy.full(count, tokens, numpy.int32),
+    }
+    planner = kernel.device_planner(largest, tokens=tokens)
+    return _Planner(planner, kind, see, batch, torch.from_numpy(start).to(device))
+
+
+def _look_later(model: Model, counted: Tensor, positions: int) -> None:
+    if counted.is_cuda:
+        found = torch.empty(counted.shape, dtype=counted.dtype, pin_memory=True)
+        found.copy_(counted, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        model.pending.append((found, event, positions))
+    else:
+        model.pending.append((counted, None, positions))
+        _raise_late(model)
+
+
+def _raise_late(model: Model) -> None:
+    while model.pending and (model.pending[0][1] is None or model.pending[0][1].query()):  # type: ignore[attr-defined]
+        found, _, positions = model.pending.pop(0)
+        wrong = (found != positions).nonzero()
+        if len(wrong):
+            model.pending.clear()
+            model.checked.clear()
+            raise TensorError(
+                f"attention_mask[{int(wrong[0])}]: expected what it was in the step before, and one token more, got padding "
+                "between tokens, and the step that it was given for took those for seen; start again from the prompt, or "
+                "take a dynamic cache, under which masks may change"
+            )

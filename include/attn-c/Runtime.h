@@ -171,11 +171,11 @@ ATTN_C_EXPORT size_t attnPlanSlotBytes(const AttnPlan *plan, size_t slot);
  * own). Neither allocates nor waits; on the host device the work is done when it returns. */
 ATTN_C_EXPORT AttnStatus attnPlanRun(AttnPlan *plan, const uint64_t *addresses, const size_t *bytes,
                                      size_t count, uintptr_t stream);
-/* The same of tensors that lie otherwise than densely. `strides`: for each slot null, or the bytes from one index of
- * each dimension to the next, the last the size of an element, of "q", "o" and of keys and values that have no
- * metadata by token; null: none has any. They are multiples of 16 above 0 and below 2^31, elements do not overlap, and
- * pages, or instances, of keys and values lie the same whole number of tokens apart. Strides are data of the launch, as
- * addresses are. */
+/* The same of tensors that lie otherwise than densely. `strides`: for each slot null, or the bytes from one
+ * index of each dimension to the next, the last the size of an element, of "q", "o" and of keys and values
+ * that have no metadata by token; null: none has any. They are multiples of 16 above 0 and below 2^31,
+ * elements do not overlap, and pages, or instances, of keys and values lie the same whole number of tokens
+ * apart. Strides are data of the launch, as addresses are. */
 ATTN_C_EXPORT AttnStatus attnPlanRunStrided(AttnPlan *plan, const uint64_t *addresses, const size_t *bytes,
                                             const int64_t *const *strides, size_t count, uintptr_t stream);
 /* From now on launches differ in nothing but what buffers hold, so one can be recorded. What does not fit is

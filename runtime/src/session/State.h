@@ -67,9 +67,9 @@ struct Session::State {
   std::vector<Slot> slots = {};
   std::map<std::string, DeviceAddress> addresses; ///< of buffers and of the caller's memory
   std::map<std::string, int32_t> dims;
-  StrideMap strides = {};                 ///< as they were given
-  std::vector<StridedTensor> strided;     ///< that may be given some
-  std::set<std::string> strideDims = {};  ///< dimensions that follow from strides
+  StrideMap strides = {};                ///< as they were given
+  std::vector<StridedTensor> strided;    ///< that may be given some
+  std::set<std::string> strideDims = {}; ///< dimensions that follow from strides
   bool strideDimsStale = true;
   std::vector<int32_t> ends;
   std::vector<int32_t> classHeads, planClassHeads; ///< of the tensors bound (empty: not known), of the plan

@@ -49,8 +49,9 @@ Status Session::State::setStrideDims() {
     return {};
   for (const auto &[name, given] : strides)
     if (!takesStrides(name))
-      return inputError(name + ": expected memory in which it lies densely, got strides; kernels take those of "
-                               "queries, the output, and of keys and values without metadata by token");
+      return inputError(name +
+                        ": expected memory in which it lies densely, got strides; kernels take those of "
+                        "queries, the output, and of keys and values without metadata by token");
   std::map<std::string, StridedShape> lie;
   for (const StridedTensor &tensor : strided) {
     Result<std::optional<StridedShape>> place = placeOf(tensor);
@@ -89,8 +90,8 @@ Status Session::State::setStrideDims() {
 
 namespace {
 
-/// Calls `copy` with where each run of bytes begins that lie behind one another in both, in memory and in the dense
-/// tensor, and how long it is.
+/// Calls `copy` with where each run of bytes begins that lie behind one another in both, in memory and in the
+/// dense tensor, and how long it is.
 template <typename Copy> Status eachRun(const StridedShape &tensor, Copy &&copy) {
   const StridedShape dense = StridedShape::dense(tensor.dtype, tensor.shape);
   if (tensor.isEmpty())

@@ -26,8 +26,9 @@ std::vector<size_t> axesByStride(const StridedShape &tensor) {
   for (size_t i = 0; i < tensor.shape.size(); ++i)
     if (tensor.shape[i] > 1)
       axes.push_back(i);
-  std::sort(axes.begin(), axes.end(),
-            [&](size_t a, size_t b) { return std::pair(tensor.strides[a], a) < std::pair(tensor.strides[b], b); });
+  std::sort(axes.begin(), axes.end(), [&](size_t a, size_t b) {
+    return std::pair(tensor.strides[a], a) < std::pair(tensor.strides[b], b);
+  });
   return axes;
 }
 

@@ -33,14 +33,16 @@ TEST(Strides, WhatKernelsCannotTakeIsRefused) {
   EXPECT_EQ(refusal({3, 4, 64}, {512, 2, 8}),
             "q: expected features behind one another, got strides [512, 2, 8] in bytes for bf16 [3, 4, 64]; "
             "nearest legal: its contiguous copy");
-  EXPECT_EQ(refusal({3, 4, 64}, {520, 128, 2}),
-            "q: expected strides that are multiples of 16 bytes, above 0 and below 2^31, got strides [520, 128, "
-            "2] in bytes for bf16 [3, 4, 64]; nearest legal: 528 for dimension 0");
+  EXPECT_EQ(
+      refusal({3, 4, 64}, {520, 128, 2}),
+      "q: expected strides that are multiples of 16 bytes, above 0 and below 2^31, got strides [520, 128, "
+      "2] in bytes for bf16 [3, 4, 64]; nearest legal: 528 for dimension 0");
   for (int64_t stride : {int64_t{0}, int64_t{-512}, int64_t{1} << 31})
     EXPECT_NE(refusal({3, 4, 64}, {stride, 128, 2}).find("above 0 and below 2^31"), std::string::npos);
-  EXPECT_EQ(refusal({3, 4, 64}, {496, 128, 2}),
-            "q: expected elements that do not overlap, got strides [496, 128, 2] in bytes for bf16 [3, 4, 64]; "
-            "nearest legal: at least 512 for dimension 0");
+  EXPECT_EQ(
+      refusal({3, 4, 64}, {496, 128, 2}),
+      "q: expected elements that do not overlap, got strides [496, 128, 2] in bytes for bf16 [3, 4, 64]; "
+      "nearest legal: at least 512 for dimension 0");
 }
 
 TEST(Strides, AxesOfOneIndexMeanNothing) {
@@ -52,13 +54,13 @@ TEST(Strides, AxesOfOneIndexMeanNothing) {
 
 /// Whatever is accepted has no byte twice, by trying all.
 TEST(Strides, AcceptedElementsDoNotOverlap) {
-  Rng rng(5);
+  Random random(5, "strides");
   int accepted = 0;
   for (int round = 0; round < 4000; ++round) {
     StridedShape tensor{DType::BF16, {}, {}};
     for (int axis = 0; axis < 3; ++axis) {
-      tensor.shape.push_back(1 + static_cast<int64_t>(rng() % 4));
-      tensor.strides.push_back(16 * (1 + static_cast<int64_t>(rng() % 12)));
+      tensor.shape.push_back(1 + random.below(4));
+      tensor.strides.push_back(16 * (1 + random.below(12)));
     }
     tensor.shape.push_back(8);
     tensor.strides.push_back(2);
@@ -71,8 +73,7 @@ TEST(Strides, AcceptedElementsDoNotOverlap) {
     for (int64_t a = 0; a < tensor.shape[0]; ++a)
       for (int64_t b = 0; b < tensor.shape[1]; ++b)
         for (int64_t c = 0; c < tensor.shape[2]; ++c) {
-          const int64_t at =
-              a * checked->strides[0] + b * checked->strides[1] + c * checked->strides[2];
+          const int64_t at = a * checked->strides[0] + b * checked->strides[1] + c * checked->strides[2];
           EXPECT_TRUE(starts.insert(at).second);
           last = std::max(last, at + 16);
         }
@@ -87,8 +88,8 @@ struct Pair {
   Result<SlotCounts> count() { return countSlots("kv", store, keys, values); }
 };
 
-Pair pool(std::vector<int64_t> k, std::vector<int64_t> v, int64_t pages = 5, StoreKind kind = StoreKind::Paged,
-          int64_t page = 16) {
+Pair pool(std::vector<int64_t> k, std::vector<int64_t> v, int64_t pages = 5,
+          StoreKind kind = StoreKind::Paged, int64_t page = 16) {
   const Format plain = Format::plain(DType::BF16);
   const Store store{kind, kind == StoreKind::Paged ? page : 0, false, 2, {'k', 64, plain}, {'v', 64, plain}};
   return {store,
@@ -102,19 +103,21 @@ TEST(Strides, SlotsAreCountedInTokens) {
   EXPECT_EQ(dense.all, 80);
   SlotCounts interleaved = *pool({8192, 256, 128, 2}, {8192, 256, 128, 2}).count();
   EXPECT_EQ(interleaved.outer, 32);
-  EXPECT_EQ(interleaved.all, 4 * 32 + 16); // ends with the last page
+  EXPECT_EQ(interleaved.all, 4 * 32 + 16);                                      // ends with the last page
   SlotCounts heads = *pool({4096, 128, 2048, 2}, {8192, 256, 4096, 2}).count(); // v with room behind features
   EXPECT_EQ(heads.outer, 32);
   EXPECT_EQ(pool({}, {}, 0).store.isStrided(), true);
 }
 
 TEST(Strides, KeysAndValuesShareSlots) {
-  EXPECT_EQ(pool({4096, 256, 128, 2}, {8192, 256, 128, 2}).count().error().message,
-            "kv.v_pages: expected pages 16 tokens apart, as of the keys, got strides [8192, 256, 128, 2] in bytes "
-            "for bf16 [5, 16, 2, 64]; nearest legal: 4096 for dimension 0");
-  EXPECT_EQ(pool({4112, 256, 128, 2}, {4096, 256, 128, 2}).count().error().message,
-            "kv.k_pages: expected pages a whole number of tokens apart, got strides [4112, 256, 128, 2] in bytes "
-            "for bf16 [5, 16, 2, 64]; nearest legal: 4096 for dimension 0");
+  EXPECT_EQ(
+      pool({4096, 256, 128, 2}, {8192, 256, 128, 2}).count().error().message,
+      "kv.v_pages: expected pages 16 tokens apart, as of the keys, got strides [8192, 256, 128, 2] in bytes "
+      "for bf16 [5, 16, 2, 64]; nearest legal: 4096 for dimension 0");
+  EXPECT_EQ(
+      pool({4112, 256, 128, 2}, {4096, 256, 128, 2}).count().error().message,
+      "kv.k_pages: expected pages a whole number of tokens apart, got strides [4112, 256, 128, 2] in bytes "
+      "for bf16 [5, 16, 2, 64]; nearest legal: 4096 for dimension 0");
   EXPECT_NE(pool({256, 1280, 128, 2}, {256, 1280, 128, 2}, 5, StoreKind::Dense)
                 .count()
                 .error()
@@ -133,7 +136,8 @@ TEST(Strides, OneTokenLeavesTheDistanceOfInstances) {
 
 TEST(Strides, SlotsBeyond32BitsAreRefused) {
   const int64_t apart = int64_t{1} << 30;
-  Result<SlotCounts> counts = pool({apart, 16, 256, 2}, {apart, 16, 256, 2}, 100, StoreKind::Dense, 16).count();
+  Result<SlotCounts> counts =
+      pool({apart, 16, 256, 2}, {apart, 16, 256, 2}, 100, StoreKind::Dense, 16).count();
   EXPECT_EQ(counts.error().message, "kv: expected sequences that lie within 2^31 tokens, got 100 of them "
                                     "67108864 tokens apart");
 }

@@ -269,7 +269,7 @@ void TileCopies::fetchTokens(UpdateOp update, Value slot, StringRef part, Value 
   }
   for (rt::StoreSize size : axis.times)
     slots.dims.push_back(tensor(update, rt::sizeName(size)));
-  SmallVector<Value> maps = tensorMaps(tensor(update, (part + ".map").str()), buffer, tile, lines,
-                                       std::nullopt, slots, dim, heads);
+  SmallVector<Value> maps =
+      tensorMaps(tensor(update, (part + ".map").str()), buffer, tile, lines, std::nullopt, slots, dim, heads);
   FetchOp::create(b, maps, slot, kvHead, target, Value(), Value(), lines, isPadded(tile, dim));
 }

@@ -34,8 +34,8 @@ public:
   Value placeOf(UpdateOp update, const Segment &segment);
 
 private:
-  /// `extent` elements times the named dimensions, `stride` bytes apart, times the dimension `times` if that is
-  /// named, `box` of them in a copy.
+  /// `extent` elements times the named dimensions, `stride` bytes apart, times the dimension `times` if that
+  /// is named, `box` of them in a copy.
   struct MapAxis {
     int64_t extent;
     SmallVector<std::string> dims;

@@ -22,7 +22,8 @@ LogicalResult GatherOp::verify() {
   size_t distances = getStrides() ? getStrides()->size() : getPitches().size();
   if (getSources().size() != count || getOrigins().size() != count || distances != count)
     return emitOpError("expected as many sources, origins and strides as targets (")
-           << count << "), got " << getSources().size() << ", " << getOrigins().size() << " and " << distances;
+           << count << "), got " << getSources().size() << ", " << getOrigins().size() << " and "
+           << distances;
   if (!getPitches().empty() && (getPages() || getFactor()))
     return emitOpError("expected pages and a factor beside strides, got them beside pitches");
   if (getFeatures() && getFeatures()->size() != count)

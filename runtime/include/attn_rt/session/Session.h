@@ -57,8 +57,8 @@ public:
   /// output that `strides` names lie so on the device, in exactly the memory that this takes.
   Status bind(const TensorMap &tensors, const Batch &batch, const StrideMap &strides = {});
   /// Uses memory of the caller instead, in which the tensor lies densely, under a name of design's table:
-  /// "kv.k_pages", "o", …; where heads have classes also "slot_heads", a layer's permutation (see slotHeads), under one plan for all layers
-  /// that have as many heads in each class.
+  /// "kv.k_pages", "o", …; where heads have classes also "slot_heads", a layer's permutation (see slotHeads),
+  /// under one plan for all layers that have as many heads in each class.
   Status bindAddress(const std::string &name, DeviceAddress address);
   /// A dimension that kernels ask for ("kv.max_pages"); bind sets those of its tensors.
   void setDim(const std::string &name, int32_t value);
@@ -66,13 +66,14 @@ public:
   std::vector<std::string> bufferNames() const;
   /// The number of a buffer of the caller's, for bindSlot. Its memory is from then on not the session's.
   Result<int> slot(const std::string &name);
-  /// bindAddress, in some 10 ns. Strides, in bytes, may be given for queries, keys, values and the output: each
-  /// dimension's, the innermost the size of an element (attn_rt/tensor/Strides.h). The next launch checks them; none:
-  /// the tensor lies densely. While they stay the same they cost nothing.
+  /// bindAddress, in some 10 ns. Strides, in bytes, may be given for queries, keys, values and the output:
+  /// each dimension's, the innermost the size of an element (attn_rt/tensor/Strides.h). The next launch
+  /// checks them; none: the tensor lies densely. While they stay the same they cost nothing.
   void bindSlot(int slot, DeviceAddress address, std::span<const int64_t> strides = {});
   /// Checks the strides that slots were bound with, as the next launch would.
   Status checkStrides();
-  /// Bytes from the first to behind the last of a slot's tensor as it lies, once they were checked; 0 without strides.
+  /// Bytes from the first to behind the last of a slot's tensor as it lies, once they were checked; 0 without
+  /// strides.
   int64_t slotSpan(int slot) const;
   /// Copies the batch's tables (block tables, positions, …) that some kernel reads, where they have changed,
   /// to buffers that grow and never shrink, and sets all dimensions that a batch knows. The data, `o` and

@@ -32,8 +32,8 @@ enum class StoreKind : uint8_t { Dense, Packed, Paged };
 std::string_view storeName(StoreKind kind);
 inline constexpr std::string_view storeWords[] = {"dense", "packed", "paged"};
 
-/// Sizes that are known when tensors are. The last two follow from strides (Strides.h): slots from one page or
-/// instance to the next, and from the first slot to behind the last.
+/// Sizes that are known when tensors are. The last two follow from strides (Strides.h): slots from one page
+/// or instance to the next, and from the first slot to behind the last.
 enum class StoreSize : uint8_t { Instances, Tokens, Pages, MaxPages, Heads, OuterSlots, Slots };
 /// The tables that say where tokens lie.
 enum class StoreTable : uint8_t { Start, BlockTable };
@@ -76,8 +76,8 @@ struct Store {
 
   bool isPaged() const { return kind == StoreKind::Paged; }
   bool isOfClass() const { return heads == 0; }
-  /// Whether tokens may lie as far apart as a launch says. Codes that metadata by line belongs to lie behind one
-  /// another, as that does.
+  /// Whether tokens may lie as far apart as a launch says. Codes that metadata by line belongs to lie behind
+  /// one another, as that does.
   bool isStrided() const { return !keys.format.hasLines() && !values.format.hasLines(); }
   /// Whether any list of slots could stand in for its table: pages hold one token each.
   bool hasSingleTokens() const { return isPaged() && page == 1; }
@@ -200,8 +200,8 @@ private:
   }
 };
 
-/// The slot of a token of one row of a block table, whose rows have `columns` entries and whose pages begin `apart`
-/// slots behind one another; with `start` the first slot of its page.
+/// The slot of a token of one row of a block table, whose rows have `columns` entries and whose pages begin
+/// `apart` slots behind one another; with `start` the first slot of its page.
 template <typename Algebra>
 typename Algebra::Value pagedSlotOf(Algebra &a, typename Algebra::Value row, typename Algebra::Value columns,
                                     typename Algebra::Value token, int64_t page,

@@ -32,8 +32,8 @@ struct StridedShape {
 /// Strides of tensors by their names; one that is not there lies densely.
 using StrideMap = std::map<std::string, std::vector<int64_t>>;
 
-/// The tensor of this name with what kernels take for its strides: those of axes with one index become harmless.
-/// Refuses what kernels cannot take.
+/// The tensor of this name with what kernels take for its strides: those of axes with one index become
+/// harmless. Refuses what kernels cannot take.
 Result<StridedShape> checkStrides(const std::string &name, StridedShape tensor);
 
 /// The sizes of a store that follow from how its keys and values lie.
@@ -41,9 +41,9 @@ struct SlotCounts {
   int64_t outer; ///< StoreSize::OuterSlots
   int64_t all;   ///< StoreSize::Slots
 };
-/// Of tensors that were checked, of the operand of this name; a store without pages of several tokens and without
-/// instances has slots that are all alike. Keys and values of a token have the same slot, so their pages must be
-/// the same number of tokens apart.
+/// Of tensors that were checked, of the operand of this name; a store without pages of several tokens and
+/// without instances has slots that are all alike. Keys and values of a token have the same slot, so their
+/// pages must be the same number of tokens apart.
 Result<SlotCounts> countSlots(const std::string &operand, const Store &store, StridedShape &keys,
                               StridedShape &values);
 

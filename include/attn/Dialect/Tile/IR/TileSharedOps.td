@@ -55,7 +55,8 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     map: keys and values of a token lie at the same slot. The line starts at element `slot * stride + origin` of its
     source. Where slots come from a table, `tile.lookup` of the same lines reads it ahead, and there is no region.
     Where a target's lines are longer than the `features` of its source, zeros follow those. Distances of slots that
-    are known before the kernel runs are `strides`, in elements; those that a launch says are `pitches`, in bytes.
+    are known before the kernel runs are `strides`, in elements; those that a launch says are `pitches`, in bytes, as
+    origins are then, too.
 
     Slots may come in pages, so many to each, with a distance of their own from page to page: the line of slot `s` then
     starts at element `s / page * page_stride + s % page * stride + origin`. What is `times` a number is not known

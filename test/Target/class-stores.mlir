@@ -18,11 +18,11 @@
 // CHECK: %[[TASK:.*]]:18 = tile.record
 // CHECK: scf.for {{.*}} %[[THIS:[a-z0-9]+]] = %[[TASK]]#2,
 // CHECK: tile.gather {{.*}} pitches
-// CHECK: %[[HEAD:.*]] = arith.subi %[[THIS]], %{{.*}} : i32
 // CHECK: tile.lookup
 // CHECK: %[[TOKEN:.*]] = tile.paged_slot {{.*}} page 16 apart %{{.*}} :
 // CHECK-NEXT: tile.yield %[[TOKEN]]
-// CHECK: %[[WIDE:.*]] = arith.extsi %[[HEAD]] : i32 to i64
+// CHECK: %[[HEAD:.*]] = arith.subi %[[THIS]], %{{.*}} : i32
+// CHECK-NEXT: %[[WIDE:.*]] = arith.extsi %[[HEAD]] : i32 to i64
 // CHECK: arith.muli %[[WIDE]], %{{.*}} : i64
 // CHECK: tile.gather {{.*}} pitches
 

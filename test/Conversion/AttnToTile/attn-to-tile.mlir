@@ -77,9 +77,11 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-NEXT: %[[HEAD0:.*]] = arith.muli %[[T2]], %[[C7]]
 // CHECK-NEXT: %[[INGROUP:.*]] = arith.remui %[[P]], %[[C7]]
 // CHECK-NEXT: %[[HEAD:.*]] = arith.addi %[[HEAD0]], %[[INGROUP]]
-// CHECK-NEXT: %[[C28:.*]] = arith.constant 28 : i32
-// CHECK-NEXT: %[[ROWHEADS:.*]] = arith.muli %[[ROW]], %[[C28]]
-// CHECK-NEXT: %[[SLOT:.*]] = arith.addi %[[ROWHEADS]], %[[HEAD]]
+// CHECK-NEXT: %[[ROWUNITS:.*]] = arith.divui %[[QROW]], %c16_i32
+// CHECK-NEXT: %[[OFROW:.*]] = arith.muli %[[ROW]], %[[ROWUNITS]]
+// CHECK-NEXT: %[[HEADUNITS:.*]] = arith.divui %[[QHEAD]], %c16_i32
+// CHECK-NEXT: %[[OFHEAD:.*]] = arith.muli %[[HEAD]], %[[HEADUNITS]]
+// CHECK-NEXT: %[[SLOT:.*]] = arith.addi %[[OFROW]], %[[OFHEAD]]
 // CHECK-NEXT: tile.yield %[[SLOT]]
 
 // Positions of rows past the task's last are those of the last.
@@ -273,9 +275,10 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK-LABEL: gpu.module @score_kernels
 // CHECK: func.func @score_rows128(
 // CHECK-SAME: "o">, #tile.parameter<buffer, "plan.tasks">
-// CHECK-SAME: #tile.parameter<dim, "kv.max_pages">, #tile.parameter<buffer, "kv.block_table">,
-// CHECK-SAME: #tile.parameter<buffer, "kv.k_pages">, #tile.parameter<buffer, "kv.v_pages">,
-// CHECK-SAME: #tile.parameter<dim, "bias.dim1">, #tile.parameter<buffer, "bias">]
+// CHECK-SAME: #tile.parameter<dim, "kv.max_pages">, #tile.parameter<buffer, "kv.block_table">, #tile.parameter<dim, "kv.outer_slots">,
+// CHECK-SAME: #tile.parameter<buffer, "kv.k_pages">, #tile.parameter<dim, "kv.k_pages.stride2">, #tile.parameter<dim, "kv.k_pages.stride1">,
+// CHECK-SAME: #tile.parameter<buffer, "kv.v_pages">, #tile.parameter<dim, "kv.v_pages.stride2">, #tile.parameter<dim, "kv.v_pages.stride1">,
+// CHECK-SAME: #tile.parameter<dim, "bias.dim1">, #tile.parameter<buffer, "bias">, #tile.parameter<dim, "o.stride0">, #tile.parameter<dim, "o.stride1">]
 // CHECK-SAME: tile.threads = 256 : i32
 
 // One ring for the block, no exchange between warps; warp w has the 16 rows from 16 w on.

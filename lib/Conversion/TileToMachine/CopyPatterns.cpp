@@ -167,11 +167,13 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     if (bits < 8 || hasPitch)
       element = e.b.getI8Type();
     int64_t size = element.getIntOrFloatBitWidth() / 8;
-    Value distant = hasPitch ? e.mul(e.widen(slot), e.widen(adaptor.getPitches()[i]))
-                             : distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1);
-    Value index = e.add(distant, origin);
+    Value source = adaptor.getSources()[i], index = origin;
+    if (hasPitch)
+      source = e.globalAt(source, element, e.mul(e.widen(slot), e.widen(adaptor.getPitches()[i])));
+    else
+      index = e.add(distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1), origin);
     index = e.add(e.add(index, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
-    Value from = e.globalAt(adaptor.getSources()[i], element, index);
+    Value from = e.globalAt(source, element, index);
 
     Value bytes = tile.getSwizzled() ? e.placeOf(tile, panel.width, line, chunk) : e.mul(line, panel.width);
     Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset);

@@ -223,7 +223,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "o">, #tile.parameter<buffer, "lse">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_start">, #tile.parameter<buffer, "plan.merge_rows">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_partials">, #tile.parameter<buffer, "partial.o">,
-// CHECK-SAME: #tile.parameter<buffer, "partial.lse">], tile.threads = 128 : i32
+// CHECK-SAME: #tile.parameter<buffer, "partial.lse">, #tile.parameter<dim, "o.stride0">, #tile.parameter<dim, "o.stride1">], tile.threads = 128 : i32
 // How many rows there are stands before the starts of their lists.
 // CHECK: tile.read %{{.*}}[%c0_i64]
 // What the plan says of the first row is read while the attention still runs: where its parts are, the output, the parts.
@@ -294,7 +294,7 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // Pages of 16, by the instance's row of the block table.
 // CHECK: tile.lookup block {{.*}} lines 64 {
 // CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
-// CHECK-NEXT: %[[SLOT:.*]] = tile.paged_slot %{{.*}}[%{{.*}}, %[[TOKEN]]] columns %{{.*}} page 16 : <i32>
+// CHECK-NEXT: %[[SLOT:.*]] = tile.paged_slot %{{.*}}[%{{.*}}, %[[TOKEN]]] columns %{{.*}} page 16 apart %{{.*}} : <i32>
 // CHECK-NEXT: tile.yield %[[SLOT]]
 // CHECK: tile.gather block {{.*}} pitches
 

@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --split-input-file --verify-diagnostics --attn-split-regions --canonicalize --attn-choose-schedule --attn-make-kernels --attn-write-plan
+// RUN: attn-opt %s --split-input-file --verify-diagnostics --attn-split-regions --canonicalize --attn-choose-schedule=target=sm_80 --attn-make-kernels --attn-write-plan
 
 !query = tensor<?x8x64xbf16>
 !kv = !attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>

@@ -103,8 +103,11 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                                                   : missing);
       }
     }
-    ScheduleAttr few = decode(model, shape), brief = hopperBrief(model, shape, many);
+    ScheduleAttr few = decode(model, shape, mmaRows), brief = hopperBrief(model, shape, many);
     if (few && many) {
+      if (model.takesFewRows())
+        if (ScheduleAttr fewer = decode(model, shape, ScheduleAttr::fewRows))
+          chosen.push_back(fewer);
       chosen.push_back(few);
       if (brief)
         chosen.push_back(brief);
@@ -150,13 +153,12 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   /// Decode lives on bytes in flight: two blocks per multiprocessor with as many stages as fit, else one. Of
   /// codes a warp takes more tokens at a time, as many as its lanes look up: bytes come no slower, and what a
   /// tile waits for (exchanges, dots one behind the other) is shared by more of them.
-  ScheduleAttr decode(const ScheduleModel &model, const ScheduleShape &shape) {
+  ScheduleAttr decode(const ScheduleModel &model, const ScheduleShape &shape, int64_t rows) {
     int64_t keys = shape.converted() && model.keepsQueries() ? 2 * mmaKeys : mmaKeys;
     for (int64_t blocks : {2, 1}) {
       for (int64_t warps : {4, 2}) {
         for (int64_t stages = decoding::mostStages; stages >= decoding::fewestStages; --stages) {
-          ScheduleAttr schedule =
-              mma(model, mmaRows, keys * warps, warps, stages, blocks, /*splitKeys=*/true);
+          ScheduleAttr schedule = mma(model, rows, keys * warps, warps, stages, blocks, /*splitKeys=*/true);
           if (model.fitsBlock(schedule) && model.fitsMultiprocessor(schedule) && (warps == 4 || blocks == 1))
             return schedule;
         }

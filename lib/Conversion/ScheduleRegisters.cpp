@@ -32,6 +32,21 @@ bool ScheduleModel::keepsQueries() const {
          (threadRegisters + 1) / 2;
 }
 
+/// Whether a format's rows, and the groups in them, make runs that are powers of two of features.
+static bool hasLongRuns(const rt::StorePart &part) {
+  constexpr int64_t shortest = 64;
+  return !part.format.isPlain() && llvm::isPowerOf2_64(part.dim) && part.dim >= shortest &&
+         (part.format.groups(part.dim) == 1 || part.format.group >= shortest);
+}
+
+bool ScheduleModel::takesFewRows() const {
+  return shape.group <= ScheduleAttr::fewRows && keepsQueries() &&
+         llvm::all_of(shape.regions, [](KVType region) {
+           rt::Store store = storeOf(region);
+           return hasLongRuns(store.keys) && hasLongRuns(store.values);
+         });
+}
+
 // What fragments may take so that ptxas 13.0 spills nothing, with every mask and score region that the tests
 // name (2026-11-20): what is left is addresses, rows of the softmax, masks and descriptors. Found by
 // compiling every head size; test/Target/shapes.test and wgmma.test hold ptxas to it.

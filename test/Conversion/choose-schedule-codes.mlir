@@ -22,3 +22,25 @@ func.func @registers(%q: tensor<?x8x256xbf16> {attn.name = "q"},
   %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 256> -> tensor<?x8x256xbf16>
   return %o : tensor<?x8x256xbf16>
 }
+
+// Rows of a group of heads that eight rows hold: a tile of so many, where keys and values are codes in long runs.
+// CHECK-LABEL: @few
+// CHECK-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 4, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = 71680>, #tile.schedule<mma, rows = 16,
+func.func @few(%q: tensor<?x8x128xbf16> {attn.name = "q"},
+               %kv: !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i4, per = 128>> {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i4, per = 128>> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// Groups of 32 features cut runs, and sixteen heads of a group do not fit eight rows.
+// CHECK-LABEL: @grouped
+// CHECK-SAME: [#tile.schedule<mma, rows = 16,
+func.func @grouped(%q: tensor<?x8x128xbf16> {attn.name = "q"},
+                   %kv: !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 32>, value = !attn.codes<i4, per = 128>> {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 32>, value = !attn.codes<i4, per = 128>> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}

@@ -22,7 +22,7 @@ STORES = ("dense", "packed", "paged<1>", "paged<8>", "paged<16>", "paged<128>", 
 HEADS = ((8, 2), (28, 4), (4, 4), (8, 1), (40, 8))
 DIMS = ((128, 128), (64, 64), (80, 80), (256, 256), (192, 128), (64, 128), (16, 48), (96, 160))
 SEES = ("causal", "all", "window(100)", "causal and (sink(4) | recent(64))", DUO, APART)
-ROWS = (1, 37)
+ROWS = (1, 2, 37)
 # A format's name: what a code is, and what shares metadata: g is the least group, G the largest.
 PAIRS = (
     "i8G/i4G", "i4g/i2G", "i8g/i8g", "i2G/i8G", "e4m3-head/e4m3-head", "e4m3-token/e4m3-token", "e5m2-token/i4g",

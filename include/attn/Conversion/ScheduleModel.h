@@ -58,6 +58,9 @@ public:
   int64_t fragmentRegisters(tile::ScheduleAttr schedule) const;
   /// Whether query fragments can stay in registers.
   bool keepsQueries() const;
+  /// Whether dots can take queries from the right, in tiles of few rows that a group of heads fits: keys and
+  /// values are codes then, in runs.
+  bool takesFewRows() const;
   /// Whether keys of e4m3 become f16 by arithmetic, beside queries that are not kept.
   bool convertsByArithmetic() const;
   /// As many registers as fragments may take in kernels of prefill, so that ptxas spills nothing.

@@ -81,6 +81,13 @@ struct LoadPattern : TilePattern<LoadOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     FragmentType type = op.getFragment().getType();
+    if (type.getLayout() == Layout::Rhs) {
+      if (!type.getOrder())
+        return op.emitOpError("expected features in runs, as codes have them, got ") << type;
+      LhsRunsFromShared runs(e, op.getTile().getType(), adaptor.getTile(), adaptor.getLine(), type);
+      rewriter.replaceOpWithMultiple(op, {runs.fewRows()});
+      return success();
+    }
     if (type.getOrder()) {
       LhsRunsFromShared runs(e, op.getTile().getType(), adaptor.getTile(), adaptor.getLine(), type);
       SmallVector<Value> all;
@@ -197,6 +204,18 @@ private:
     std::optional<LhsFromShared> memory;
   };
 
+  /// Queries are the right operand, one block of eight.
+  static void multiplyTurned(Emitter &e, ValueRange a, ArrayRef<Value> b, MutableArrayRef<Value> acc,
+                             int64_t depth, Type element) {
+    int64_t rowBlocks = acc.size() / 4;
+    for (int64_t k = 0; k < depth; ++k)
+      for (int64_t m = 0; m < rowBlocks; ++m) {
+        ValueRange upper = a.slice((2 * m * depth + k) * 2, 2),
+                   lower = a.slice(((2 * m + 1) * depth + k) * 2, 2);
+        e.multiply({upper[0], lower[0], upper[1], lower[1]}, b.slice(k * 2, 2), acc.slice(m * 4, 4), element);
+      }
+  }
+
   /// The same for a right operand that is in registers: two per block of 8 columns and 16 contracted.
   LogicalResult multiplyRegisters(DotOp op, OneToNOpAdaptor adaptor,
                                   ConversionPatternRewriter &rewriter) const {
@@ -205,6 +224,11 @@ private:
     SmallVector<Value> acc(adaptor.getAcc()), b(adaptor.getRhs());
     int64_t rowBlocks = op.getResult().getType().getSizes()[0] / 16, colBlocks = rhs.getSizes()[0] / 8;
     int64_t depth = rhs.getSizes()[1] / 16;
+    if (op.turnsQueries()) {
+      multiplyTurned(e, adaptor.getLhs(), b, acc, depth, rhs.getElement());
+      rewriter.replaceOpWithMultiple(op, {acc});
+      return success();
+    }
     LeftOperand lhs(e, op, adaptor, depth);
     for (int64_t k = 0; k < depth; ++k) {
       SmallVector<SmallVector<Value, 4>> a = lhs.blocks(rowBlocks, k);

@@ -194,16 +194,26 @@ struct AnyPattern : TilePattern<AnyOp> {
 };
 
 /// A 16x16 block of the left operand is two neighbouring 16x8 blocks of the accumulator, packed pair by pair.
+/// Of the right operand with the axes exchanged, 8x16, it is one, each half of its rows transposed.
 struct CastPattern : TilePattern<CastOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(CastOp op, OneToNOpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    FragmentType result = op.getResult().getType();
+    FragmentType from = op.getSource().getType(), result = op.getResult().getType();
     ValueRange source = adaptor.getSource();
     SmallVector<Value> values;
     for (size_t i = 0; i < source.size(); i += 2)
       values.push_back(e.pack(source[i], source[i + 1], result.getElement()));
+    if (from.getAxes() != result.getAxes()) {
+      int64_t blocks = from.getSizes()[1] / 8, depth = from.getSizes()[0] / 16;
+      SmallVector<Value> turned;
+      for (int64_t block = 0; block < blocks; ++block)
+        for (int64_t k = 0; k < depth; ++k)
+          for (int64_t half : {0, 1})
+            turned.push_back(e.moveMatrix(values[(k * blocks + block) * 2 + half]));
+      values = turned;
+    }
     rewriter.replaceOpWithMultiple(op, {values});
     return success();
   }

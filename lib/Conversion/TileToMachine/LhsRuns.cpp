@@ -11,14 +11,26 @@ SmallVector<Value> LhsRunsFromShared::rowBlock(int64_t row) {
     count = std::max<size_t>(spansOfLine(i), 1);
     SmallVector<Value> lines[2];
     for (int64_t half : {0, 1})
-      lines[half] =
-          pairsOf(count > 1 ? wordsOfLine(i, count, row + 8 * half) : wordsOf(spans[i], row + 8 * half));
+      lines[half] = pairsOfLine(i, count, row + 8 * half);
     for (size_t p = 0; p < lines[0].size(); p += 2)
       for (size_t half : {0, 1})
         for (const SmallVector<Value> &ofLine : lines)
           registers.push_back(ofLine[p + half]);
   }
   return registers;
+}
+
+SmallVector<Value> LhsRunsFromShared::fewRows() {
+  SmallVector<Value> registers;
+  for (size_t i = 0, count; i < spans.size(); i += count) {
+    count = std::max<size_t>(spansOfLine(i), 1);
+    llvm::append_range(registers, pairsOfLine(i, count, 0));
+  }
+  return registers;
+}
+
+SmallVector<Value> LhsRunsFromShared::pairsOfLine(size_t i, size_t count, int64_t row) {
+  return pairsOf(count > 1 ? wordsOfLine(i, count, row) : wordsOf(spans[i], row));
 }
 
 /// Spans from this one on that fill a line of 128 bytes, where lanes read 8 or 16 bytes of each. Those of

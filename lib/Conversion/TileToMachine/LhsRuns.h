@@ -16,8 +16,11 @@ public:
 
   /// Registers of the 16-row block at (line + row), one block of 16 columns after the other.
   SmallVector<Value> rowBlock(int64_t row);
+  /// Registers of the eight rows at `line` as a right operand.
+  SmallVector<Value> fewRows();
 
 private:
+  SmallVector<Value> pairsOfLine(size_t i, size_t count, int64_t row);
   size_t spansOfLine(size_t i);
   SmallVector<Value> wordsOf(FragmentType::Span span, int64_t row, Value move = {});
   SmallVector<Value> wordsOfLine(size_t i, size_t count, int64_t row);

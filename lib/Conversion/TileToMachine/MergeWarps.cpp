@@ -10,6 +10,10 @@
 // they are stored as rows of features, and read as blocks of columns. Of the 16
 // bytes m of row r, the place is m ^ x(m / 8, r) for the same reason.
 //
+// An accumulator of eight columns has features as rows, always in runs: lanes that
+// share a feature's run have two rows of queries each. What is merged then has rows
+// of queries like any other, of which the last eight are empty.
+//
 //===----------------------------------------------------------------------===//
 #include "Patterns.h"
 
@@ -25,9 +29,10 @@ class Exchange {
 public:
   Exchange(Emitter &e, MergeWarpsOp op, MergeWarpsOp::GenericAdaptor<ArrayRef<ValueRange>> adaptor)
       : e(e), adaptor(adaptor), scratch(adaptor.getScratch().front()), warp(adaptor.getWarp().front()),
-        warps(op.getWarps()), blocks(op.getAcc().getType().getSizes()[1] / 8),
-        shareBlocks(op.getMergedAcc().getType().getSizes()[1] / 8), accBytes(blocks * 32 * 16),
-        type(op.getAcc().getType()) {}
+        warps(op.getWarps()), type(op.getAcc().getType()),
+        turned(type.getSizes()[1] == ScheduleAttr::fewRows && type.getFeatureAxis() == 0),
+        rows(type.getSizes()[turned]), blocks(type.getSizes()[!turned] / 8),
+        shareBlocks(op.getMergedAcc().getType().getSizes()[1] / 8), accBytes(blocks * 32 * rows) {}
 
   void publish();
   void mergeRows();
@@ -50,10 +55,12 @@ private:
   void mergeRow(int64_t half);
   void publishBlocks();
   void publishRuns();
-  Value rowOfRuns(int64_t half) {
-    return e.sharedAt(scratch, e.mul(e.add(e.lanes.group, half * 8), blocks * 32));
-  }
+  void publishTurned();
+  Value rowOfRuns(Value row) { return e.sharedAt(scratch, e.mul(row, blocks * 32)); }
+  Value rowOfRuns(int64_t half) { return rowOfRuns(e.add(e.lanes.group, half * 8)); }
   Value placeInRow(Value chunk);
+  Value placeTurned(Value row, Value chunk);
+  void publishStates();
   /// A warp's registers of a block of columns.
   SmallVector<Value, 4> loadBlock(Value from);
   SmallVector<Value, 4> loadBlockOfRuns(Value block, int64_t w);
@@ -61,8 +68,10 @@ private:
   Emitter &e;
   MergeWarpsOp::GenericAdaptor<ArrayRef<ValueRange>> adaptor;
   Value scratch, warp;
-  int64_t warps, blocks, shareBlocks, accBytes;
+  int64_t warps;
   FragmentType type;
+  bool turned; ///< features are rows
+  int64_t rows, blocks, shareBlocks, accBytes;
   Value states;                  ///< where pairs of max and sum lie
   SmallVector<Value> weights[2]; ///< of each warp, for each of the lane's rows
 };
@@ -99,36 +108,74 @@ void Exchange::publishRuns() {
       }
 }
 
-void Exchange::publish() {
-  if (type.getOrder())
-    publishRuns();
-  else
-    publishBlocks();
+/// Lanes of a quad store chunks of every second row, two quads chunks that are fours apart, in shorter runs
+/// twos; where they are read, four quads read two chunks of neighbouring rows.
+Value Exchange::placeTurned(Value row, Value chunk) {
+  bool fours = type.getOrder().runs >= 128;
+  Value first = e.mul(e.band(row, 1), fours ? 4 : 2), second = e.mul(e.band(e.shr(row, 1), 1), fours ? 2 : 4);
+  Value move = e.bxor(e.bxor(first, second), e.shr(row, 2));
+  return e.mul(e.bxor(chunk, move), 16);
+}
+
+void Exchange::publishTurned() {
+  Value own = e.mul(warp, accBytes);
+  for (FragmentType::Span span : type.getSpans())
+    for (int64_t column : {0, 1})
+      for (int64_t part = 0; part < span.size / 8; part += 4) {
+        Value row = e.add(e.mul(e.lanes.quad, 2), column), run = e.mul(e.lanes.group, span.size / 8);
+        Value place = placeTurned(row, e.shr(e.add(run, span.first + part), 2));
+        SmallVector<Value> four;
+        for (int64_t i = span.first / 8 + part, end = i + 4; i < end; ++i) // rows of eight features
+          four.push_back(adaptor.getAcc()[i / 2 * 4 + i % 2 * 2 + column]);
+        Value to = e.sharedAt(e.sharedAt(rowOfRuns(row), own), place);
+        LLVM::StoreOp::create(e.b, e.loc, vectorOf(e, four), to, 16);
+      }
+}
+
+/// Max and sum of each row, by one of the lanes that have them.
+void Exchange::publishStates() {
   states = e.sharedAt(scratch, accBytes * warps);
-  Value firstLane = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, e.lanes.quad, e.i32(0));
+  Value same = turned ? e.lanes.group : e.lanes.quad;
+  Value firstLane = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, same, e.i32(0));
   scf::IfOp::create(e.b, e.loc, firstLane, [&](OpBuilder &builder, Location loc) {
     Emitter inner(builder, loc, e.lanes);
-    Value row = inner.sharedAt(states, inner.add(inner.mul(warp, 128), inner.mul(e.lanes.group, 8)));
-    for (int64_t half = 0; half < 2; ++half) {
-      Value pair = vectorOf(inner, {adaptor.getMax()[half], adaptor.getSum()[half]});
-      LLVM::StoreOp::create(builder, loc, pair, inner.sharedAt(row, half * 64), 8);
+    Value ofWarp = inner.mul(warp, rows * 8);
+    Value own = turned ? inner.mul(e.lanes.quad, 16) : inner.mul(e.lanes.group, 8);
+    Value row = inner.sharedAt(states, inner.add(ofWarp, own));
+    for (int64_t i : {0, 1}) {
+      Value pair = vectorOf(inner, {adaptor.getMax()[i], adaptor.getSum()[i]});
+      LLVM::StoreOp::create(builder, loc, pair, inner.sharedAt(row, i * (turned ? 8 : 64)), 8);
     }
     scf::YieldOp::create(builder, loc);
   });
+}
+
+void Exchange::publish() {
+  if (turned)
+    publishTurned();
+  else if (type.getOrder())
+    publishRuns();
+  else
+    publishBlocks();
+  publishStates();
   NVVM::Barrier0Op::create(e.b, e.loc);
 }
 
 /// Everybody computes the common max and sum of its two rows, and each warp's weight.
 void Exchange::mergeRows() {
-  for (int64_t half = 0; half < 2; ++half)
+  for (int64_t half = 0; half < rows / 8; ++half)
     mergeRow(half);
+  if (turned) {
+    max.push_back(e.f32(-std::numeric_limits<double>::infinity()));
+    sum.push_back(e.f32(0));
+  }
 }
 
 void Exchange::mergeRow(int64_t half) {
   SmallVector<Value> maxima, sums;
   Value row = e.sharedAt(states, e.add(e.mul(e.lanes.group, 8), half * 64));
   for (int64_t w = 0; w < warps; ++w) {
-    Value pair = LLVM::LoadOp::create(e.b, e.loc, vectorType(2), e.sharedAt(row, w * 128), 8);
+    Value pair = LLVM::LoadOp::create(e.b, e.loc, vectorType(2), e.sharedAt(row, w * rows * 8), 8);
     maxima.push_back(element(pair, 0));
     sums.push_back(element(pair, 1));
   }
@@ -159,9 +206,11 @@ SmallVector<Value, 4> Exchange::loadBlock(Value from) {
 
 SmallVector<Value, 4> Exchange::loadBlockOfRuns(Value block, int64_t w) {
   Value column = e.add(e.mul(block, 8), e.mul(e.lanes.quad, 2));
-  Value place = e.add(placeInRow(e.shr(column, 2)), e.mul(e.band(e.lanes.quad, 1), 8));
+  Value chunk = e.shr(column, 2);
+  Value place = turned ? placeTurned(e.lanes.group, chunk) : placeInRow(chunk);
+  place = e.add(place, e.mul(e.band(e.lanes.quad, 1), 8));
   SmallVector<Value, 4> registers;
-  for (int64_t half : {0, 1}) {
+  for (int64_t half = 0; half < rows / 8; ++half) {
     Value from = e.sharedAt(e.sharedAt(rowOfRuns(half), place), w * accBytes);
     Value loaded = LLVM::LoadOp::create(e.b, e.loc, vectorType(2), from, 8);
     for (int64_t i : {0, 1})
@@ -183,11 +232,13 @@ SmallVector<Value> Exchange::mergeShare() {
     for (int64_t w = 0; w < warps; ++w) {
       SmallVector<Value, 4> loaded =
           from ? loadBlock(e.sharedAt(from, w * accBytes)) : loadBlockOfRuns(block, w);
-      for (int64_t i = 0; i < 4; ++i) {
-        Value weighted = e.fmul(loaded[i], weights[i / 2][w]);
+      for (auto [i, number] : llvm::enumerate(loaded)) {
+        Value weighted = e.fmul(number, weights[i / 2][w]);
         acc[i] = acc[i] ? e.fadd(acc[i], weighted) : weighted;
       }
     }
+    if (turned)
+      acc[2] = acc[3] = e.f32(0);
     llvm::append_range(share, acc);
   }
   NVVM::Barrier0Op::create(e.b, e.loc);
@@ -198,8 +249,9 @@ struct MergeWarpsPattern : TilePattern<MergeWarpsOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(MergeWarpsOp op, OneToNOpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
-    if (op.getAcc().getType().getSizes()[0] != 16)
-      return rewriter.notifyMatchFailure(op, "only 16 rows are merged over warps");
+    FragmentType type = op.getAcc().getType();
+    if (type.getSizes()[0] != 16 && !type.getOrder())
+      return op.emitOpError("expected features in runs, as codes have them, got ") << type;
     Emitter e = emitter(op, rewriter);
     Exchange exchange(e, op, adaptor);
     exchange.publish();

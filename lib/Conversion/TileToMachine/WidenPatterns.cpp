@@ -11,6 +11,7 @@
 
 #include "attn/Support/Elements.h"
 
+#include <cmath>
 #include <map>
 
 using namespace mlir;
@@ -50,8 +51,8 @@ public:
   Widening(Emitter &e, WidenOp op)
       : e(e), type(op.getSource().getType()), source(type.getElement()),
         element(op.getResult().getType().getElement()), bits(source.getIntOrFloatBitWidth()),
-        depth(type.getSizes()[1] / 16), biased(op.getBiased()), pair(VectorType::get(2, element)),
-        registers(type.getSizes()[0] / 8 * depth * 2) {}
+        depth(type.getSizes()[1] / 16), biased(op.getBiased()), tiny(op.getTiny()),
+        pair(VectorType::get(2, element)), registers(type.getSizes()[0] / 8 * depth * 2) {}
 
   /// Factors and terms of columns, for each group of rows.
   void setGroups(ArrayRef<ValueRange> factors, ArrayRef<ValueRange> terms) {
@@ -135,6 +136,8 @@ private:
       auto f16 = VectorType::get(2, e.b.getF16Type());
       return fromF16(LLVM::BitcastOp::create(e.b, e.loc, f16, e.bytes(word, e.i32(0), {4, low, 4, high})));
     }
+    if (tiny)
+      return LLVM::BitcastOp::create(e.b, e.loc, pair, e.bytes(word, e.i32(0), {low, 4, high, 4}));
     if (isF16(element)) {
       Value bits = e.bytes(word, e.i32(0x64), {low, 4, high, 4});
       return keepBias ? LLVM::BitcastOp::create(e.b, e.loc, pair, bits).getResult() : subtract(bits, 1024);
@@ -156,6 +159,8 @@ private:
     if (!moved)
       moved = e.shr(word, place.shift);
     int64_t mask = ((int64_t(1) << bits) - 1) << place.bit, both = 0x10001;
+    if (tiny)
+      return LLVM::BitcastOp::create(e.b, e.loc, pair, e.band(moved, mask * both));
     Value bits =
         arith::OrIOp::create(e.b, e.loc, e.band(moved, mask * both), e.i32(place.magic(element) * both));
     return keepBias ? LLVM::BitcastOp::create(e.b, e.loc, pair, bits).getResult()
@@ -215,7 +220,7 @@ private:
   FragmentType type;
   Type source, element;
   int64_t bits, depth;
-  bool biased;
+  bool biased, tiny;
   VectorType pair;
   SmallVector<Group> groups;
   SmallVector<Value> registers;
@@ -230,6 +235,35 @@ struct WidenPattern : TilePattern<WidenOp> {
     Widening widening(e, op);
     widening.setGroups(adaptor.getScales(), adaptor.getZeros());
     rewriter.replaceOpWithMultiple(op, {widening.convert(adaptor.getSource())});
+    return success();
+  }
+};
+
+/// The least number of f16 is 2^-24; a code that lies further up in its half is larger by as many bits.
+struct RestorePattern : TilePattern<RestoreOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(RestoreOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    constexpr int64_t least = 24;
+    Emitter e = emitter(op, rewriter);
+    FragmentType type = op.getResult().getType();
+    Type codes = op.getCodes();
+    int64_t bits = codes.getIntOrFloatBitWidth(), columnBlocks = type.getSizes()[1] / 8;
+    if (!type.getOrder())
+      return op.emitOpError("expected features in runs, as tiny codes have them, got ") << type;
+    SmallVector<Value> registers(adaptor.getSource());
+    for (FragmentType::Span span : type.getSpans())
+      for (int64_t i = 0; i < span.size / 8; ++i) { // rows of eight
+        int64_t row = span.first / 8 + i;
+        int64_t up = bits == 8 ? 0 : Place(codes, e.b.getF16Type(), i % (16 / bits)).bit;
+        Value factor = e.f32(std::ldexp(1.0, static_cast<int>(least - up)));
+        for (int64_t block = 0; block < columnBlocks; ++block)
+          for (int64_t column : {0, 1}) {
+            Value &number = registers[(row / 2 * columnBlocks + block) * 4 + row % 2 * 2 + column];
+            number = e.fmul(number, factor);
+          }
+      }
+    rewriter.replaceOpWithMultiple(op, {registers});
     return success();
   }
 };
@@ -294,5 +328,6 @@ struct NarrowPattern : TilePattern<NarrowOp> {
 
 void tile::populateWidenPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                  const LaneMap &lanes) {
-  patterns.add<WidenPattern, BiasesPattern, NarrowPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<WidenPattern, RestorePattern, BiasesPattern, NarrowPattern>(converter, patterns.getContext(),
+                                                                           lanes);
 }

@@ -19,6 +19,11 @@
 // and zeros as they are stored, and weights, which are below 2^8, more exactly than
 // bf16 does.
 //
+// Where rows are few, weights do take what scales the values of a token, so that these
+// are codes alone. What keeps products with weights in the range of f16 is the unit of
+// weights: it follows the largest score and scale of a tile, instead of the largest
+// score. The zeros' share of the result is one number for a row, and is added last.
+//
 // A task reads one KV head. If all its tokens lie in one region, what a head or a
 // tensor shares becomes a part of the scores' unit and of that division, and costs
 // nothing per tile. Else each region's tiles take their own.
@@ -130,7 +135,7 @@ Value FragmentExpansion::rowsDotTokens(UpdateOp update, StagedOp staged, const S
   Value codes = loadCodes(tile, Axis::Key, part);
   FragmentType type =
       cast<FragmentType>(codes.getType()).withElement(factor ? b.getF16Type() : chain.element());
-  Value keys = WidenOp::create(b, type, codes, ValueRange(), ValueRange(), /*biased=*/false);
+  Value keys = WidenOp::create(b, type, codes, ValueRange(), ValueRange(), /*biased=*/false, /*tiny=*/false);
   if (part.format.isInteger())
     return scaled(dotGroups(update, query, keys, lineMeta(staged, true), part), {});
   Value products = dot(scoresType(), query, keys, Value());
@@ -159,9 +164,9 @@ Value FragmentExpansion::sumOfGroup(Value query, int64_t group, const rt::StoreP
   FragmentType type = cast<FragmentType>(some.getType());
   FragmentType ones =
       b.fragment({Axis::Key, Axis::Feature}, {columns, type.getSizes()[1]}, type.getElement());
-  FragmentType sums = b.fragment({Axis::Query, Axis::Key}, {rows, columns}, b.getF32Type());
+  FragmentType sums = productType(Axis::Key, columns);
   Value one = arith::ConstantOp::create(b, b.getFloatAttr(type.getElement(), 1));
-  Value product = DotOp::create(b, sums, some, Value(), b.splat(one, ones), b.splat(b.f32(0), sums));
+  Value product = dot(sums, some, b.splat(one, ones), b.splat(b.f32(0), sums));
   return ReduceOp::create(b, rowsOf(b.getF32Type()), Combine::Max, product);
 }
 
@@ -179,8 +184,8 @@ Value FragmentExpansion::dotGroups(UpdateOp update, Value query, Value keys, Arr
   Value features = queryFragment(query), scores;
   auto wide = [&](Value x) -> Value { return arith::ExtFOp::create(b, b.getF32Type(), x); };
   for (int64_t group = 0; group < groups; ++group) {
-    Value product = DotOp::create(b, scoresType(), partOfFeatures(features, group, part), Value(),
-                                  partOfFeatures(keys, group, part), b.splat(b.f32(0), scoresType()));
+    Value product = dot(scoresType(), partOfFeatures(features, group, part),
+                        partOfFeatures(keys, group, part), b.splat(b.f32(0), scoresType()));
     SmallVector<Value> inputs{product, meta[2 * group], meta[2 * group + 1], sums[group]};
     if (scores)
       inputs.push_back(scores);
@@ -200,6 +205,11 @@ Value FragmentExpansion::valuesOf(UpdateOp update, StagedOp staged, const Segmen
   if (part.format.isPlain())
     return tile;
   Type half = b.getF16Type(), f32 = b.getF32Type();
+  if (weighsScales()) {
+    Value codes = loadCodes(tile, Axis::Feature, part);
+    return WidenOp::create(b, cast<FragmentType>(codes.getType()).withElement(half), codes, ValueRange(),
+                           ValueRange(), /*biased=*/false, /*tiny=*/true);
+  }
   SmallVector<Value> scales, zeros;
   FragmentType factors = b.fragment({Axis::Key}, {keys}, half);
   if (part.format.isInteger()) {
@@ -220,5 +230,65 @@ Value FragmentExpansion::valuesOf(UpdateOp update, StagedOp staged, const Segmen
   }
   Value codes = loadCodes(tile, Axis::Feature, part);
   return WidenOp::create(b, cast<FragmentType>(codes.getType()).withElement(half), codes, scales, zeros,
-                         /*biased=*/false);
+                         /*biased=*/false, /*tiny=*/false);
+}
+
+//===----------------------------------------------------------------------===//
+// Weights that take what scales values
+//===----------------------------------------------------------------------===//
+
+bool FragmentExpansion::weighsScales() {
+  if (!schedule.hasFewRows() || chain.updates.empty())
+    return false;
+  rt::StorePart first = partOf(chain.updates.front(), /*keys=*/false);
+  return llvm::all_of(chain.updates, [&](UpdateOp update) {
+    rt::StorePart part = partOf(update, /*keys=*/false);
+    return part.format.isInteger() && part.format.groups(part.dim) == 1 &&
+           part.format.bits == first.format.bits;
+  });
+}
+
+FragmentExpansion::TokenMeta FragmentExpansion::valueMeta(StagedOp staged) {
+  SmallVector<Value> meta = lineMeta(staged, /*keys=*/false);
+  return {meta[0], meta[1]};
+}
+
+/// In the unit of scores. Not less than for the least scale that f16 holds, so that sums of weights stay
+/// finite beside scales of 0.
+Value FragmentExpansion::liftOf(Value scale) {
+  Type f32 = b.getF32Type();
+  Value sizes = b.map(scoresType(), ValueRange{scale}, [&](ValueRange v) -> Value {
+    return math::AbsFOp::create(b, arith::ExtFOp::create(b, f32, v[0]));
+  });
+  Value largest = ReduceOp::create(b, rowsOf(f32), Combine::Max, sizes);
+  Value flat = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, toLog2, b.f32(0));
+  Value perUnit = b.select(flat, b.f32(0), ReciprocalOp::create(b, toLog2));
+  return b.map(rowsOf(f32), ValueRange{largest}, [&](ValueRange v) -> Value {
+    Value some = arith::MaxNumFOp::create(b, v[0], b.f32(0x1p-24));
+    return arith::MulFOp::create(b, math::Log2Op::create(b, some), perUnit);
+  });
+}
+
+Value FragmentExpansion::timesTokens(Value weights, Value tokens) {
+  return b.map(scoresType(), ValueRange{weights, tokens}, [&](ValueRange v) -> Value {
+    return arith::MulFOp::create(b, v[0], arith::ExtFOp::create(b, b.getF32Type(), v[1]));
+  });
+}
+
+Value FragmentExpansion::addZeros(Value zeros, const Step &step, Value zero) {
+  FragmentType type = rowsOf(b.getF32Type(), /*partial=*/true);
+  Value ofTile = ReduceOp::create(b, type, Combine::Add, timesTokens(step.weights, zero));
+  return b.map(type, ValueRange{zeros, step.decay, ofTile},
+               [&](ValueRange v) -> Value { return math::FmaOp::create(b, v[0], v[1], v[2]); });
+}
+
+State FragmentExpansion::settled(const State &state) {
+  if (!state.zeros)
+    return state;
+  Type codes = codesOf(chain.updates.front().getKv().getType().getValue());
+  Value zeros = CompleteOp::create(b, rowsOf(b.getF32Type()), state.zeros);
+  Value acc = RestoreOp::create(b, accType(), state.acc, TypeAttr::get(codes));
+  acc = b.map(accType(), ValueRange{acc, zeros},
+              [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
+  return {state.max, state.sum, acc, {}};
 }

@@ -17,8 +17,9 @@ void FragmentExpansion::setRows(Value rows) {
   queryPosition = values[0], queryHead = values[1];
 }
 
-Value FragmentExpansion::dot(FragmentType type, Value lhs, Value rhs, Value acc) {
-  bool shared = isa<SharedType>(lhs.getType());
+Value FragmentExpansion::dot(FragmentType type, Value ofRows, Value stored, Value acc) {
+  bool shared = isa<SharedType>(ofRows.getType());
+  Value lhs = schedule.hasFewRows() ? stored : ofRows, rhs = schedule.hasFewRows() ? ofRows : stored;
   if (schedule.getKind() == ScheduleKind::Wgmma) {
     Value started = StartDotOp::create(b, type, lhs, shared ? groupRow : Value(), rhs, acc);
     return FinishDotsOp::create(b, TypeRange{type}, 0, ValueRange{started}).getResult(0);
@@ -61,15 +62,26 @@ LogicalResult expandUpdate(UpdateOp update, std::optional<unsigned> operand, Val
   State state = e.stateOf(update.getState());
   Segment segment = TaskView::segmentOf(tokens);
   segment.operand = which;
+  // What the unit must be raised by is known before the scores: lanes find it while these are multiplied.
+  FragmentExpansion::TokenMeta meta;
+  Value lift;
+  if (e.weighsScales()) {
+    meta = e.valueMeta(staged);
+    lift = e.liftOf(meta.scale);
+  }
   Value scores = e.rowsDotTokens(update, staged, segment);
   scores = e.finishScores(scores, operand, segment, tokens.getFirst());
-  FragmentExpansion::Step step = e.softmax(scores, state);
-  Value acc = e.rescale(state.acc, step);
+  FragmentExpansion::Step step = e.softmax(scores, state, lift);
+  Value acc = e.rescale(state.acc, step), zeros;
+  if (meta.scale) {
+    zeros = e.addZeros(state.zeros, step, meta.zero);
+    step.weights = e.timesTokens(step.weights, meta.scale);
+  }
   Value values = e.valuesOf(update, staged, segment);
   auto fragment = dyn_cast<FragmentType>(values.getType());
   Value weights = e.packWeights(step.weights, fragment ? fragment.getElement() : e.chain.element());
   acc = e.dot(e.accType(), weights, values, acc);
-  e.pieces.set(result, {step.max, step.sum, acc});
+  e.pieces.set(result, State{step.max, step.sum, acc, zeros}.values());
   return success();
 }
 
@@ -97,14 +109,16 @@ struct WarpsModel : OnlineOpInterface::ExternalModel<WarpsModel, WarpsOp> {
     auto warps = cast<WarpsOp>(op);
     KernelBuilder &b = e.b;
     int64_t count = e.schedule.getWarps();
-    State state = e.stateOf(warps.getPart());
+    State state = e.settled(e.stateOf(warps.getPart()));
     Type f32 = b.getF32Type();
     Value warp = WarpIdOp::create(b, b.getI32Type());
     Value sum = CompleteOp::create(b, e.rowsOf(f32), state.sum);
     int64_t share = e.schedule.getColumnShare(e.chain.paddedValueDim());
-    FragmentType shareType = b.fragment({Axis::Query, Axis::Feature}, {e.rows, share}, f32);
+    int64_t rows = std::max<int64_t>(e.rows, 16); // what is merged is stored, few rows like any
+    FragmentType rowType = b.fragment({Axis::Query}, {rows}, f32);
+    FragmentType shareType = b.fragment({Axis::Query, Axis::Feature}, {rows, share}, f32);
     SyncOp::create(b, Scope::Block); // the rings are free for the exchange
-    auto merge = MergeWarpsOp::create(b, e.rowsOf(f32), e.rowsOf(f32), shareType, state.max, sum, state.acc,
+    auto merge = MergeWarpsOp::create(b, rowType, rowType, shareType, state.max, sum, state.acc,
                                       e.exchangeMemory(), e.toLog2, warp, b.getI64IntegerAttr(count));
     e.pieces.set(warps.getState(), {merge.getMergedMax(), merge.getMergedSum(), merge.getMergedAcc(),
                                     b.mul(warp, b.i32(share))});
@@ -139,7 +153,8 @@ struct MergeModel : OnlineOpInterface::ExternalModel<MergeModel, MergeOp> {
 struct FinishModel : OnlineOpInterface::ExternalModel<FinishModel, FinishOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto finish = cast<FinishOp>(op);
-    State state = e.stateOf(finish.getState());
+    ArrayRef<Value> pieces = e.pieces.of(finish.getState());
+    State state{pieces[0], pieces[1], pieces[2], {}};
     if (cast<FragmentType>(state.sum.getType()).getPartial())
       state.sum = CompleteOp::create(e.b, e.rowsOf(e.b.getF32Type()), state.sum);
     FragmentExpansion::Results results = e.finishState(state.max, state.sum, state.acc);

@@ -32,26 +32,33 @@ private:
 /// A partial softmax of one warp's rows.
 struct State {
   Value max, sum, acc;
-  SmallVector<Value> values() const { return {max, sum, acc}; }
+  Value zeros; ///< what the values' zeros add to every feature of a row; null where acc has it
+  SmallVector<Value> values() const {
+    SmallVector<Value> all{max, sum, acc};
+    if (zeros)
+      all.push_back(zeros);
+    return all;
+  }
 };
 
-/// Sixteen rows to a warp. Pieces of a state are maximum, sum and accumulator and, where warps share the
-/// columns, this warp's first; of rows their positions and query heads; of an output its fragment and the
+/// Sixteen rows to a warp, or eight. Pieces of a state are maximum, sum and accumulator and, where weights
+/// take what values are scaled by, the sum of zeros, or, where warps share the columns, this warp's first; of
+/// rows their positions and query heads; of an output its fragment and the
 /// first column, if there is one; of an LSE its fragment.
 struct FragmentExpansion : TileCopies {
   using TileCopies::TileCopies;
 
-  State stateOf(Value state) const {
+  State stateOf(Value state) {
     ArrayRef<Value> values = pieces.of(state);
-    return {values[0], values[1], values[2]};
+    return {values[0], values[1], values[2], weighsScales() ? values[3] : Value()};
   }
   /// The copy of a staged part.
   static Value copyOf(Value part, unsigned number) {
     return part.getDefiningOp<StagedOp>().getCopies()[number];
   }
-  /// acc + lhs * rhs, lines of a shared left operand from the warp's or, where four multiply as one, from the
-  /// warpgroup's first row on. Without `acc` the product.
-  Value dot(tile::FragmentType type, Value lhs, Value rhs, Value acc);
+  /// acc + of-rows * stored, lines of a shared left operand from the warp's or, where four multiply as one,
+  /// from the warpgroup's first row on. Without `acc` the product.
+  Value dot(tile::FragmentType type, Value ofRows, Value stored, Value acc);
 
   /// Computes what is the same for the whole kernel.
   void computeConstants();
@@ -65,6 +72,20 @@ struct FragmentExpansion : TileCopies {
   Value rowsDotTokens(UpdateOp update, StagedOp staged, const Segment &segment);
   /// What a dot with weights takes of a staged tile's values: the tile, or fragments of f16.
   Value valuesOf(UpdateOp update, StagedOp staged, const Segment &segment);
+  /// Whether weights are multiplied by the values' scales, and values are codes alone: integers with one
+  /// scale for a token, the same in all regions, for few rows.
+  bool weighsScales();
+  /// Scale and zero of the tokens whose values these are.
+  struct TokenMeta {
+    Value scale, zero;
+  };
+  TokenMeta valueMeta(StagedOp staged);
+  /// What is to be added to a row's maximum, so that its weights are below 2^8 times scales, too.
+  Value liftOf(Value scale);
+  /// Weights times a number of each token.
+  Value timesTokens(Value weights, Value tokens);
+  /// A state of values, of one that has codes and zeros apart.
+  State settled(const State &state);
   /// Whether units and results take a scale that the whole kernel shares.
   bool foldsScales() { return foldsScale(true) || foldsScale(false); }
   /// Reads those of the task's head, and sets the units by them.
@@ -89,7 +110,10 @@ struct FragmentExpansion : TileCopies {
     Value weights; ///< of the tile's tokens
   };
   /// One step of the online softmax: new max and sum, the factor of what was accumulated, the tile's weights.
-  Step softmax(Value scores, const State &state);
+  /// `lift`, if there is one, is how much higher than the largest score the maximum is to be.
+  Step softmax(Value scores, const State &state, Value lift = {});
+  /// The sum of zeros behind a step.
+  Value addZeros(Value zeros, const Step &step, Value zero);
   /// Brings what was accumulated to the new unit, if it moved.
   Value rescale(Value acc, const Step &step);
   /// Rounds weights to what values are multiplied as.

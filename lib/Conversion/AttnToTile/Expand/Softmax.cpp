@@ -10,15 +10,18 @@ using namespace mlir::tile;
 State FragmentExpansion::initialState(Value sinks, Value counts) {
   Type f32 = b.getF32Type();
   State state{b.splat(b.f32(fixedUnit ? 0 : -infinity), rowsOf(f32)),
-              b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)), b.splat(b.f32(0), accType())};
+              b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)), b.splat(b.f32(0), accType()),
+              weighsScales() ? b.splat(b.f32(0), rowsOf(f32, /*partial=*/true)) : Value()};
   if (!sinks)
     return state;
 
   // The sink is a token with a score and no value. One share of a row's keys counts it, in one warp and one
   // lane.
+  // Those of a quad share a row, or, of few rows, one of each quad.
+  int64_t others = schedule.hasFewRows() ? 28 : 3;
   Value oneLane =
       b.compare(arith::CmpIPredicate::eq,
-                b.createOrFold<arith::AndIOp>(LaneIdOp::create(b, b.getI32Type()), b.i32(3)), b.i32(0));
+                b.createOrFold<arith::AndIOp>(LaneIdOp::create(b, b.getI32Type()), b.i32(others)), b.i32(0));
   auto logits = LoadVectorOp::create(b, rowsOf(f32), b.buffer(argumentName(sinks), f32));
   b.fill(logits.getIndex(), {b.getI32Type()},
          [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).second); });
@@ -36,7 +39,7 @@ State FragmentExpansion::initialState(Value sinks, Value counts) {
   return state;
 }
 
-FragmentExpansion::Step FragmentExpansion::softmax(Value scores, const State &state) {
+FragmentExpansion::Step FragmentExpansion::softmax(Value scores, const State &state, Value lift) {
   Type f32 = b.getF32Type();
   auto scaled = [&](Value x) -> Value { return arith::MulFOp::create(b, x, toLog2); };
   // Under a soft cap nothing can run away, so the unit may be 1 for good: no maximum, nothing to rescale, and
@@ -50,6 +53,9 @@ FragmentExpansion::Step FragmentExpansion::softmax(Value scores, const State &st
     return {state.max, sum, Value(), Value(), weights};
   }
   Value tileMax = ReduceOp::create(b, rowsOf(f32), Combine::Max, scores);
+  if (lift)
+    tileMax = b.map(rowsOf(f32), ValueRange{tileMax, lift},
+                    [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
   // The maximum is a unit, not a result: it moves only when it would be more than 2^8 too small, so that what
   // was accumulated rarely needs rescaling. Weights stay below 2^8, which 16 bits hold as exactly as those
   // below 1.
@@ -97,7 +103,8 @@ Value FragmentExpansion::rescale(Value acc, const Step &step) {
 }
 
 Value FragmentExpansion::packWeights(Value weights, Type element) {
-  return CastOp::create(b, scoresType().withElement(element), weights);
+  FragmentType type = b.fragment({Axis::Query, Axis::Key}, {rows, keys}, element);
+  return CastOp::create(b, type, weights);
 }
 
 /// Sums may be shares of lanes: all of a row have the same unit.
@@ -108,7 +115,7 @@ State FragmentExpansion::mergeStates(const State &x, const State &y) {
                  [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
   };
   if (fixedUnit)
-    return {x.max, added(x.sum, y.sum), added(x.acc, y.acc)};
+    return {x.max, added(x.sum, y.sum), added(x.acc, y.acc), {}};
   Value max = b.map(rowsOf(f32), ValueRange{x.max, y.max},
                     [&](ValueRange v) -> Value { return arith::MaxNumFOp::create(b, v[0], v[1]); });
   auto decay = [&](Value old) {
@@ -126,7 +133,8 @@ State FragmentExpansion::mergeStates(const State &x, const State &y) {
                    return math::FmaOp::create(b, v[0], v[1], arith::MulFOp::create(b, v[2], v[3]));
                  });
   };
-  return {max, weighted(x.sum, y.sum), weighted(x.acc, y.acc)};
+  Value zeros = x.zeros ? weighted(x.zeros, y.zeros) : Value();
+  return {max, weighted(x.sum, y.sum), weighted(x.acc, y.acc), zeros};
 }
 
 Value FragmentExpansion::exchangeMemory() {
@@ -143,10 +151,9 @@ Value FragmentExpansion::exchangeMemory() {
 }
 
 FragmentExpansion::Results FragmentExpansion::finishState(Value max, Value sum, Value acc) {
-  Type f32 = b.getF32Type();
-  auto outType = cast<FragmentType>(acc.getType());
+  auto outType = cast<FragmentType>(acc.getType()), rowType = cast<FragmentType>(max.getType());
   // A sum that is NaN is something: it must reach the LSE, too, or that would depend on where keys were cut.
-  Value inverse = b.map(rowsOf(f32), ValueRange{sum}, [&](ValueRange v) -> Value {
+  Value inverse = b.map(rowType, ValueRange{sum}, [&](ValueRange v) -> Value {
     Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[0], b.f32(0));
     Value factor = ReciprocalOp::create(b, v[0]);
     if (valueScale)
@@ -155,7 +162,7 @@ FragmentExpansion::Results FragmentExpansion::finishState(Value max, Value sum, 
   });
   Value output = b.map(outType, ValueRange{acc, inverse},
                        [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
-  Value lse = b.map(rowsOf(f32), ValueRange{max, sum}, [&](ValueRange v) -> Value {
+  Value lse = b.map(rowType, ValueRange{max, sum}, [&](ValueRange v) -> Value {
     Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[1], b.f32(0));
     Value log =
         arith::AddFOp::create(b, arith::MulFOp::create(b, v[0], toLog2), math::Log2Op::create(b, v[1]));

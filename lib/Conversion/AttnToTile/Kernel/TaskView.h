@@ -26,12 +26,14 @@ public:
   tile::FragmentType rowsOf(Type element, bool partial = false) {
     return b.fragment({tile::Axis::Query}, {rows}, element, partial);
   }
-  tile::FragmentType scoresType() {
-    return b.fragment({tile::Axis::Query, tile::Axis::Key}, {rows, keys}, b.getF32Type());
-  }
-  tile::FragmentType accType() {
-    return b.fragment({tile::Axis::Query, tile::Axis::Feature}, {rows, chain.paddedValueDim()},
-                      b.getF32Type());
+  tile::FragmentType scoresType() { return productType(tile::Axis::Key, keys); }
+  tile::FragmentType accType() { return productType(tile::Axis::Feature, chain.paddedValueDim()); }
+  /// Of the rows and what they are multiplied with. Few rows are the second axis: queries are multiplied
+  /// from the right.
+  tile::FragmentType productType(tile::Axis axis, int64_t size) {
+    if (schedule.hasFewRows())
+      return b.fragment({axis, tile::Axis::Query}, {size, rows}, b.getF32Type());
+    return b.fragment({tile::Axis::Query, axis}, {rows, size}, b.getF32Type());
   }
   tile::FragmentType queryType() {
     return b.fragment({tile::Axis::Query, tile::Axis::Feature}, {rows, chain.paddedKeyDim()},

@@ -75,11 +75,11 @@ static LogicalResult verifyOrder(function_ref<InFlightDiagnostic()> emitError, A
                                  ArrayRef<int64_t> sizes, Type element, Layout layout, FeatureOrder order) {
   auto axis = llvm::find(axes, Axis::Feature);
   bool rows = axis == axes.begin();
-  if (axis == axes.end() || axes.size() != 2 || (layout != Layout::Rhs && rows) ||
+  if (axis == axes.end() || axes.size() != 2 || (layout == Layout::Lhs && rows) ||
       !llvm::is_contained({Layout::Lhs, Layout::Rhs, Layout::Acc}, layout))
     return emitError()
-           << "expected runs of features of a right operand, or of the columns of a left one or of an "
-              "accumulator";
+           << "expected runs of features of a right operand or of an accumulator, or of the columns of a "
+              "left operand";
   if (order.runs < 16 || order.runs > 1024 || !llvm::isPowerOf2_64(order.runs))
     return emitError() << "expected runs of a power of two of features, 16 to 1024, got " << order.runs;
   bool contracted = layout == Layout::Lhs || (layout == Layout::Rhs && !rows);

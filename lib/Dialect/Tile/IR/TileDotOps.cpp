@@ -7,20 +7,26 @@
 using namespace mlir;
 using namespace mlir::tile;
 
+/// Eight lines, which are multiplied from the right.
+static bool isOfFewRows(FragmentType fragment) {
+  return fragment.getRank() == 2 && fragment.getSizes()[0] == ScheduleAttr::fewRows;
+}
+
 LogicalResult LoadOp::verify() {
   SharedType tile = getTile().getType();
   FragmentType fragment = getFragment().getType();
   int64_t bits = tile.getElement().getIntOrFloatBitWidth();
+  bool right = isOfFewRows(fragment) && bits == 16;
   if (bits > 32 || fragment.getElement() != tile.getElement())
     return emitOpError("expected tile and fragment of one element type of 8, 16 or 32 bits, got ")
            << tile << " and " << fragment;
   if (fragment.getRank() != 2 || fragment.getAxes()[0] != tile.getRowAxis() ||
       fragment.getAxes()[1] != tile.getColAxis() || fragment.getSizes()[1] != tile.getCols() ||
-      fragment.getSizes()[0] > tile.getRows() || fragment.getSizes()[0] % 16 != 0 ||
+      fragment.getSizes()[0] > tile.getRows() || (fragment.getSizes()[0] % 16 != 0 && !right) ||
       tile.getCols() * bits % 256 != 0)
     return emitOpError("expected whole lines, a multiple of 16 of them, of ") << tile << ", got " << fragment;
-  if (!mayHaveLayout(fragment, Layout::Lhs))
-    return emitOpError("expected layout 'lhs', got ") << fragment;
+  if (!mayHaveLayout(fragment, right ? Layout::Rhs : Layout::Lhs))
+    return emitOpError("expected layout '") << (right ? "rhs" : "lhs") << "', got " << fragment;
   return success();
 }
 
@@ -68,11 +74,16 @@ LogicalResult CastOp::verify() {
   FragmentType source = getSource().getType(), result = getResult().getType();
   if (source.getRank() != 2 || !source.getElement().isF32() || !mayHaveLayout(source, Layout::Acc))
     return emitOpError("expected an accumulator of f32 with two axes, got ") << source;
-  if (!mlir::attn::isMultiplied(result.getElement()) || !mayHaveLayout(result, Layout::Lhs))
-    return emitOpError("expected a left operand of f16 or bf16, got ") << result;
-  if (source.getAxes() != result.getAxes() || source.getSizes() != result.getSizes())
+  bool turns = source.getAxes() != result.getAxes();
+  if (!mlir::attn::isMultiplied(result.getElement()) ||
+      !mayHaveLayout(result, turns ? Layout::Rhs : Layout::Lhs))
+    return emitOpError("expected a ")
+           << (turns ? "right" : "left") << " operand of f16 or bf16, got " << result;
+  if (result.getRank() != 2 || source.getAxes()[0] != result.getAxes()[turns] ||
+      source.getAxes()[1] != result.getAxes()[!turns] || source.getSizes()[0] != result.getSizes()[turns] ||
+      source.getSizes()[1] != result.getSizes()[!turns])
     return emitOpError("expected source and result of the same axes, got ") << source << " and " << result;
-  if (llvm::any_of(source.getSizes(), [](int64_t size) { return size % 16 != 0; }))
+  if (source.getSizes()[0] % 16 != 0 || source.getSizes()[1] % (turns ? 8 : 16) != 0)
     return emitOpError("expected multiples of 16 along both axes, got ") << source;
   return success();
 }
@@ -121,6 +132,10 @@ LogicalResult WidenOp::verify() {
       (isa<FloatType>(source.getElement()) || !getScales().empty() || source.getFeatureAxis() != 1))
     return emitOpError("leaves integers biased whose columns are features, and that without factors; got ")
            << source;
+  if (getTiny() && (isa<FloatType>(source.getElement()) || !getScales().empty() || getBiased() ||
+                    !result.getElement().isF16() || source.getFeatureAxis() != 0))
+    return emitOpError("leaves integers tiny in f16, whose rows are features, and that without factors; got ")
+           << source << " and " << result;
   int64_t groups = getScales().size();
   if (groups && source.getSizes()[0] % (16 * groups) != 0)
     return emitOpError("expected factors of groups of a multiple of 16 rows, got ")
@@ -131,6 +146,17 @@ LogicalResult WidenOp::verify() {
         type.getSizes()[0] != source.getSizes()[1] || type.getElement() != result.getElement() ||
         type.getPartial() || !mayHaveLayout(type, Layout::Col))
       return emitOpError("expected factors and terms of columns, in the result's element type, got ") << type;
+  return success();
+}
+
+LogicalResult RestoreOp::verify() {
+  FragmentType source = getSource().getType();
+  if (!isCode(getCodes()) || isa<FloatType>(getCodes()))
+    return emitOpError("expected codes of i8, i4 or i2, got ") << getCodes();
+  if (source != getResult().getType() || source.getRank() != 2 || source.getFeatureAxis() != 0 ||
+      !source.getElement().isF32() || !mayHaveLayout(source, Layout::Acc))
+    return emitOpError("expected an accumulator of f32, features its rows, and the same as result, got ")
+           << source << " and " << getResult().getType();
   return success();
 }
 
@@ -148,8 +174,9 @@ LogicalResult NarrowOp::verify() {
   FragmentType source = getSource().getType(), result = getResult().getType();
   if (!source.getElement().isBF16() || !result.getElement().isF16() || source.getAxes() != result.getAxes() ||
       source.getSizes() != result.getSizes() || source.getOrder() != result.getOrder() ||
-      source.getRank() != 2 || !mayHaveLayout(source, Layout::Lhs) || !mayHaveLayout(result, Layout::Lhs))
-    return emitOpError("expected a left operand of bf16 and the same of f16, got ")
+      source.getRank() != 2 || source.getLayout() != result.getLayout() ||
+      !mayHaveLayout(source, isOfFewRows(source) ? Layout::Rhs : Layout::Lhs))
+    return emitOpError("expected an operand of bf16 and the same of f16, got ")
            << source << " and " << result;
   return success();
 }
@@ -188,7 +215,7 @@ struct RightOperand {
 /// Empty, with an error, where it is none.
 static std::optional<LeftOperand> leftOperand(DotOp dot) {
   if (auto fragment = dyn_cast<FragmentType>(dot.getLhs().getType())) {
-    if (fragment.getRank() != 2 || !mayHaveLayout(fragment, Layout::Lhs)) {
+    if (fragment.getRank() != 2 || !mayHaveLayout(fragment, dot.getLeftLayout())) {
       dot.emitOpError("expected a left operand with two axes, got ") << fragment;
       return std::nullopt;
     }
@@ -239,6 +266,12 @@ static LogicalResult verifyOrders(DotOp dot, Axis contracted) {
     return fragment ? fragment.getOrder() : FeatureOrder();
   };
   FeatureOrder right = orderOf(dot.getRhs()), none;
+  if (dot.turnsQueries() && contracted == Axis::Key) { // features are kept, of the left operand
+    if (right || dot.getAcc().getType().getOrder() != orderOf(dot.getLhs()))
+      return dot.emitOpError("expected features in the order of the left operand, ")
+             << dot.getLhs().getType() << ", got " << dot.getAcc().getType();
+    return success();
+  }
   bool contracts = contracted == Axis::Feature;
   if ((isa<FragmentType>(dot.getLhs().getType()) && orderOf(dot.getLhs()) != (contracts ? right : none)) ||
       dot.getAcc().getType().getOrder() != (contracts ? none : right))
@@ -273,7 +306,9 @@ LogicalResult DotOp::verify() {
            << rhs->width << "], got " << acc;
   if (failed(verifyOrders(*this, lhs->contracted)))
     return failure();
-  if (lhs->rows % 16 != 0 || lhs->depth % 16 != 0 || rhs->width % 16 != 0)
+  if (turnsQueries() && (!isa<FragmentType>(getLhs().getType()) || !isa<FragmentType>(getRhs().getType())))
+    return emitOpError("with a result of ") << rhs->width << " columns takes operands in registers";
+  if (lhs->rows % 16 != 0 || lhs->depth % 16 != 0 || (rhs->width % 16 != 0 && !turnsQueries()))
     return emitOpError("expected multiples of 16 along all axes, got ")
            << lhs->rows << " x " << rhs->width << ", contracted over " << lhs->depth;
   return success();
@@ -281,23 +316,34 @@ LogicalResult DotOp::verify() {
 
 LogicalResult MergeWarpsOp::verify() {
   FragmentType acc = getAcc().getType(), merged = getMergedAcc().getType();
-  if (acc.getRank() != 2 || acc.getSizes()[0] != 16 || acc.getSizes()[1] % 8 != 0 ||
+  bool turned =
+      acc.getRank() == 2 && acc.getSizes()[1] == ScheduleAttr::fewRows && acc.getSizes()[0] % 16 == 0;
+  if (acc.getRank() != 2 || !(turned || (acc.getSizes()[0] == 16 && acc.getSizes()[1] % 8 == 0)) ||
       !acc.getElement().isF32() || !mayHaveLayout(acc, Layout::Acc))
-    return emitOpError("expected an accumulator of f32 with 16 rows and a multiple of 8 columns, got ")
+    return emitOpError(
+               "expected an accumulator of f32 with 16 rows and a multiple of 8 columns, or 8 columns "
+               "and a multiple of 16 rows, got ")
            << acc;
-  if (merged.getAxes() != acc.getAxes() || merged.getSizes()[0] != 16 || merged.getSizes()[1] % 8 != 0 ||
+  int64_t rows = acc.getSizes()[turned], columns = acc.getSizes()[!turned];
+  if (merged.getAxes()[0] != acc.getAxes()[turned] || merged.getAxes()[1] != acc.getAxes()[!turned] ||
+      merged.getSizes()[0] != 16 || merged.getSizes()[1] % 8 != 0 ||
       merged.getElement() != acc.getElement() || merged.getLayout() != acc.getLayout())
     return emitOpError("expected a merged accumulator with the axes of ") << acc << ", got " << merged;
-  if (merged.getSizes()[1] * int64_t(getWarps()) < acc.getSizes()[1])
-    return emitOpError("expected ") << getWarps() << " warps to cover " << acc.getSizes()[1]
-                                    << " columns, got " << merged.getSizes()[1] << " for each";
-  for (Value value : {getMax(), getSum(), getMergedMax(), getMergedSum()}) {
+  if (merged.getSizes()[1] * int64_t(getWarps()) < columns)
+    return emitOpError("expected ") << getWarps() << " warps to cover " << columns << " columns, got "
+                                    << merged.getSizes()[1] << " for each";
+  auto isOfRows = [&](Value value, int64_t size, Layout layout) {
     auto type = cast<FragmentType>(value.getType());
-    if (type.getRank() != 1 || type.getAxes()[0] != acc.getAxes()[0] || type.getSizes()[0] != 16 ||
-        !type.getElement().isF32() || type.getPartial() || !mayHaveLayout(type, Layout::Row))
-      return emitOpError("expected max and sum to be complete, one f32 per row, got ") << type;
-  }
-  int64_t bytes = getWarps() * (acc.getSizes()[1] * 64 + 128);
+    return type.getRank() == 1 && type.getAxes()[0] == merged.getAxes()[0] && type.getSizes()[0] == size &&
+           type.getElement().isF32() && !type.getPartial() && mayHaveLayout(type, layout);
+  };
+  for (Value value : {getMax(), getSum()})
+    if (!isOfRows(value, rows, turned ? Layout::Col : Layout::Row))
+      return emitOpError("expected max and sum to be complete, one f32 per row, got ") << value.getType();
+  for (Value value : {getMergedMax(), getMergedSum()})
+    if (!isOfRows(value, 16, Layout::Row))
+      return emitOpError("expected max and sum to be complete, one f32 per row, got ") << value.getType();
+  int64_t bytes = getWarps() * rows * (columns * 4 + 8);
   if (getScratch().getType().getBytes() < bytes)
     return emitOpError("expected ") << bytes << " bytes of scratch, got "
                                     << getScratch().getType().getBytes();

@@ -242,8 +242,10 @@ static LogicalResult verifyTiles(EmitError emitError, ScheduleKind kind, int64_t
     return emitError()
            << "wgmma computes with whole warpgroups on queries in shared memory: expected warps a multiple "
               "of 4, split_keys and query_in_registers false";
-  if (warpRows != 16 || (!splitKeys && rows % warps != 0))
-    return emitError() << "expected 16 rows per warp, got " << warpRows << " (rows = " << rows
+  bool few = warpRows == ScheduleAttr::fewRows && splitKeys && queryInRegisters;
+  if ((warpRows != 16 && !few) || (!splitKeys && rows % warps != 0))
+    return emitError() << "expected 16 rows per warp, or " << ScheduleAttr::fewRows
+                       << " with split_keys and query_in_registers, got " << warpRows << " (rows = " << rows
                        << ", warps = " << warps << ")";
   if (splitKeys && rows % warps != 0) // every warp copies a share of the queries
     return emitError() << "expected the number of warps to divide the " << rows << " rows, got " << warps;

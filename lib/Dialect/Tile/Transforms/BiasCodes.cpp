@@ -1,7 +1,7 @@
 //===- BiasCodes.cpp - Integer codes stay too large by what is known ------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // An integer code becomes a float as the mantissa of a power of two, and exact by a
-// subtraction. With k codes, b their biases and x a left operand,
+// subtraction. With k codes, b their biases and x the other operand of a dot,
 //
 //   x . (k + b) = x . k + x . b
 //
@@ -29,7 +29,7 @@ using namespace mlir::tile;
 
 namespace {
 
-/// Rows of a right operand whose rows are all alike: the fewest that one has.
+/// Rows of an operand whose rows are all alike: the fewest that one has.
 constexpr int64_t fewestRows = 16;
 
 FragmentType fragmentOf(Value value) { return dyn_cast<FragmentType>(value.getType()); }
@@ -46,21 +46,22 @@ bool startsFromZero(DotOp dot) {
   return splat && matchPattern(splat.getValue(), m_AnyZeroFloat());
 }
 
-/// Whether a dot's left operand is there in front of its loop.
-bool isLeftKnown(DotOp dot) {
+/// Whether a dot's operand of queries is there in front of its loop.
+bool areQueriesKnown(DotOp dot) {
   auto loop = dot->getParentOfType<scf::ForOp>();
-  return loop && fragmentOf(dot.getLhs()) && loop.isDefinedOutsideOfLoop(wholeOf(dot.getLhs()));
+  Value queries = dot.getQueryOperand().get();
+  return loop && fragmentOf(queries) && loop.isDefinedOutsideOfLoop(wholeOf(queries));
 }
 
-/// The dots of a right operand and of its parts; false where something else is done with it.
-bool collectDots(Value right, SmallVectorImpl<DotOp> &dots) {
-  for (OpOperand &use : right.getUses()) {
+/// The dots of an operand of codes and of its parts; false where something else is done with it.
+bool collectDots(Value codes, SmallVectorImpl<DotOp> &dots) {
+  for (OpOperand &use : codes.getUses()) {
     Operation *user = use.getOwner();
     if (auto part = dyn_cast<PartOp>(user)) {
       if (!collectDots(part.getResult(), dots))
         return false;
     } else if (auto dot = dyn_cast<DotOp>(user);
-               dot && dot.getRhs() == right && startsFromZero(dot) && isLeftKnown(dot)) {
+               dot && dot.getStoredOperand().get() == codes && startsFromZero(dot) && areQueriesKnown(dot)) {
       dots.push_back(dot);
     } else {
       return false;
@@ -83,20 +84,25 @@ FragmentType withRows(FragmentType type, int64_t rows) {
                            type.getLayout(), type.getPartial(), type.getOrder());
 }
 
-/// The negated dot of the left operand with biases, a number of each of its rows.
+/// The negated dot of queries with biases, a number of each of their rows.
 Value makeStart(DotOp dot, Type codes) {
   OpBuilder b(dot->getParentOfType<scf::ForOp>());
   Location loc = dot.getLoc();
-  FragmentType acc = dot.getAcc().getType(), right = withRows(fragmentOf(dot.getRhs()), fewestRows);
-  auto products = FragmentType::get(b.getContext(), acc.getAxes(), {acc.getSizes()[0], fewestRows},
-                                    acc.getElement(), acc.getLayout(), /*partial=*/false);
-  auto rows = FragmentType::get(b.getContext(), {acc.getAxes()[0]}, {acc.getSizes()[0]}, acc.getElement(),
-                                Layout::Row, /*partial=*/false);
+  FragmentType acc = dot.getAcc().getType(),
+               stored = withRows(fragmentOf(dot.getStoredOperand().get()), fewestRows);
+  unsigned query = dot.turnsQueries();
+  SmallVector<int64_t> sizes(acc.getSizes());
+  sizes[!query] = fewestRows;
+  auto products = FragmentType::get(b.getContext(), acc.getAxes(), sizes, acc.getElement(), acc.getLayout(),
+                                    /*partial=*/false);
+  auto rows = FragmentType::get(b.getContext(), {acc.getAxes()[query]}, {sizes[query]}, acc.getElement(),
+                                query ? Layout::Col : Layout::Row, /*partial=*/false);
   Value zero = arith::ConstantOp::create(b, loc, b.getFloatAttr(acc.getElement(), 0));
-  Value biases = BiasesOp::create(b, loc, right, TypeAttr::get(codes));
-  Value product = DotOp::create(b, loc, products, partAt(b, dot.getLhs()), Value(), biases,
+  Value biases = BiasesOp::create(b, loc, stored, TypeAttr::get(codes));
+  Value queries = partAt(b, dot.getQueryOperand().get());
+  Value product = DotOp::create(b, loc, products, query ? biases : queries, Value(), query ? queries : biases,
                                 SplatOp::create(b, loc, products, zero));
-  Value excess = ReduceOp::create(b, loc, rows, Combine::Max, product); // all columns are alike
+  Value excess = ReduceOp::create(b, loc, rows, Combine::Max, product); // all tokens are alike
   auto negated = MapOp::create(b, loc, rows, ValueRange{excess});
   OpBuilder::InsertionGuard guard(b);
   Block *body = b.createBlock(&negated.getBody(), {}, acc.getElement(), loc);

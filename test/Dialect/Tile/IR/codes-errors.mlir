@@ -139,7 +139,7 @@ func.func @f(%q: !tile.fragment<[query 16, feature 64], f16>) {
 // -----
 
 func.func @f(%q: !tile.fragment<[query 16, feature 64], f16>) {
-  // expected-error @+1 {{expected a left operand of bf16 and the same of f16, got}}
+  // expected-error @+1 {{expected an operand of bf16 and the same of f16, got}}
   %0, %1 = tile.narrow %q : <[query 16, feature 64], f16> -> <[query 16, feature 64], f16>
   return
 }
@@ -176,10 +176,62 @@ func.func private @f(!tile.fragment<[key 16, feature 32], i2, rhs, runs 32 by 8>
 
 // -----
 
-// expected-error @+1 {{expected runs of features of a right operand, or of the columns of a left one or of an accumulator}}
+// expected-error @+1 {{expected runs of features of a right operand or of an accumulator, or of the columns of a left operand}}
 func.func private @f(!tile.fragment<[query 16, key 64], f32, acc, runs 64>)
 
 // -----
 
 // expected-error @+1 {{expected lines of whole bytes, got 3 elements of 'i4'}}
 func.func private @f(!tile.shared<key 16, feature 3, i4>)
+
+// -----
+
+func.func @f(%k: !tile.fragment<[key 16, feature 64], i4>) {
+  // expected-error @+1 {{leaves integers tiny in f16, whose rows are features, and that without factors; got}}
+  %0 = tile.widen tiny %k : !tile.fragment<[key 16, feature 64], i4> -> !tile.fragment<[key 16, feature 64], f16>
+  return
+}
+
+// -----
+
+func.func @f(%a: !tile.fragment<[query 16, feature 64], f32>) {
+  // expected-error @+1 {{expected an accumulator of f32, features its rows, and the same as result, got}}
+  %0 = tile.restore %a of i4 : <[query 16, feature 64], f32> -> <[query 16, feature 64], f32>
+  return
+}
+
+// -----
+
+func.func @f(%a: !tile.fragment<[feature 64, query 8], f32>) {
+  // expected-error @+1 {{expected codes of i8, i4 or i2, got 'f8E4M3FN'}}
+  %0 = tile.restore %a of f8E4M3FN : <[feature 64, query 8], f32> -> <[feature 64, query 8], f32>
+  return
+}
+
+// -----
+
+func.func @f(%k: !tile.shared<key 16, feature 64, f16>, %q: !tile.fragment<[query 8, feature 64], f16>, %i: i32,
+             %s: !tile.fragment<[key 16, query 8], f32>) {
+  // expected-error @+1 {{with a result of 8 columns takes operands in registers}}
+  %0 = tile.dot %k at %i, %q, %s : !tile.shared<key 16, feature 64, f16>, !tile.fragment<[query 8, feature 64], f16>, <[key 16, query 8], f32> -> <[key 16, query 8], f32>
+  return
+}
+
+// -----
+
+!codes = !tile.fragment<[feature 64, key 16], f16, rhs, runs 64>
+!weights = !tile.fragment<[query 8, key 16], f16, rhs>
+!acc = !tile.fragment<[feature 64, query 8], f32, acc>
+func.func @f(%v: !codes, %p: !weights, %a: !acc) {
+  // expected-error @+1 {{expected features in the order of the left operand, '!tile.fragment<[feature 64, key 16], f16, rhs, runs 64>', got}}
+  %0 = tile.dot %v, %p, %a : !codes, !weights, !acc -> !acc
+  return
+}
+
+// -----
+
+func.func @f(%s: !tile.fragment<[key 16, query 8], f32>) {
+  // expected-error @+1 {{expected source and result of the same axes, got}}
+  %0 = tile.cast %s : <[key 16, query 8], f32> -> <[query 16, key 16], f16>
+  return
+}

@@ -569,7 +569,7 @@ func.func @f(%l: i32, %r: !tile.shared<key 32, feature 64, bf16, swizzled>, %a: 
 // -----
 
 func.func @f(%m: !tile.fragment<[query 16], f32, row>, %s: !tile.fragment<[query 16], f32, row>, %a: !tile.fragment<[query 32, feature 64], f32, acc>, %x: f32, %i: i32, %t: !tile.scratch<8448>) {
-  // expected-error @+1 {{expected an accumulator of f32 with 16 rows and a multiple of 8 columns, got}}
+  // expected-error @+1 {{expected an accumulator of f32 with 16 rows and a multiple of 8 columns, or 8 columns and a multiple of 16 rows, got}}
   %0:3 = tile.merge_warps %m, %s, %a unit %x warps 2 warp %i scratch %t
     : !tile.fragment<[query 16], f32, row>, !tile.fragment<[query 16], f32, row>, !tile.fragment<[query 32, feature 64], f32, acc>, !tile.scratch<8448> -> !tile.fragment<[query 16], f32, row>, !tile.fragment<[query 16], f32, row>, !tile.fragment<[query 16, feature 32], f32, acc>
   return

@@ -15,12 +15,12 @@ module attributes {a = #tile.schedule<mma, rows = 64, keys = 64, warps = 4, stag
 
 // -----
 
-// expected-error @+1 {{expected 16 rows per warp, got 32 (rows = 128, warps = 4)}}
+// expected-error @+1 {{expected 16 rows per warp, or 8 with split_keys and query_in_registers, got 32 (rows = 128, warps = 4)}}
 module attributes {a = #tile.schedule<mma, rows = 128, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = true>} {}
 
 // -----
 
-// expected-error @+1 {{expected 16 rows per warp, got 32 (rows = 32, warps = 4)}}
+// expected-error @+1 {{expected 16 rows per warp, or 8 with split_keys and query_in_registers, got 32 (rows = 32, warps = 4)}}
 module attributes {a = #tile.schedule<mma, rows = 32, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>} {}
 
 // -----

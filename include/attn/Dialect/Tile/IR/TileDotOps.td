@@ -11,8 +11,11 @@ include "attn/Dialect/Tile/IR/TileTypes.td"
 //===----------------------------------------------------------------------===//
 
 def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>]> {
-  let summary = "reads lines of a shared tile as the left operand of a dot";
-  let description = [{ Elements of 8, 16 or 32 bits. }];
+  let summary = "reads lines of a shared tile as an operand of a dot";
+  let description = [{
+    The left one, of elements of 8, 16 or 32 bits; or, eight lines of 16-bit elements with features in runs, the right
+    one of a dot whose result has eight columns.
+  }];
   let arguments = (ins Arg<Tile_SharedType, "the tile">:$tile, Arg<I32, "first line">:$line);
   let results = (outs Res<Tile_FragmentType, "as many lines as its type says">:$fragment);
   let assemblyFormat = "$tile `at` $line attr-dict `:` type($tile) `->` type($fragment)";
@@ -53,10 +56,13 @@ def Tile_LoadColumnsOp : Tile_Op<"load_columns", [MemoryEffects<[MemRead]>]> {
 //===----------------------------------------------------------------------===//
 
 def Tile_CastOp : Tile_Op<"cast", [Pure]> {
-  let summary = "rounds an accumulator to 16 bits, as the left operand of the next dot";
-  let description = [{ Rounds to nearest even. Costs no communication: the two layouts place elements alike. }];
+  let summary = "rounds an accumulator to 16 bits, as an operand of the next dot";
+  let description = [{
+    Rounds to nearest even. As the left operand it costs no communication: the two layouts place elements alike. With
+    the axes exchanged it becomes the right operand, by one `movmatrix` for each 8x8 matrix.
+  }];
   let arguments = (ins Arg<Tile_FragmentType, "f32, two axes">:$source);
-  let results = (outs Res<Tile_FragmentType, "f16 or bf16, the same axes">:$result);
+  let results = (outs Res<Tile_FragmentType, "f16 or bf16, the same axes in this order or the other">:$result);
   let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
   let hasVerifier = 1;
 }
@@ -89,22 +95,38 @@ def Tile_WidenOp : Tile_Op<"widen", [Pure, AttrSizedOperandSegments]> {
 
     Integers come about as what `tile.biases` holds and the code; to leave them so, `biased`, costs less than exact ones.
     A dot of them is too much by that of the biases, whose rows are all alike: no matter of tokens, nor of the tile.
+
+    `tiny` integers stay in the low bits of an f16, where one mask finds them: numbers below its normal ones, which
+    tensor cores multiply exactly. Each is its code times a power of two that its row alone decides, and
+    `tile.restore` takes out of what a dot keeps.
   }];
   let arguments = (ins Arg<Tile_FragmentType, "codes, a right operand">:$source,
                        Arg<Variadic<Tile_FragmentType>, "factors of columns, for each group of rows">:$scales,
                        Arg<Variadic<Tile_FragmentType>, "terms of columns, for each group of rows">:$zeros,
-                       UnitAttr:$biased);
+                       UnitAttr:$biased, UnitAttr:$tiny);
   let results = (outs Res<Tile_FragmentType, "f16 or bf16, the same axes">:$result);
   let assemblyFormat = [{
-    (`biased` $biased^)? $source (`times` $scales^)? (`plus` $zeros^)? attr-dict
+    (`biased` $biased^)? (`tiny` $tiny^)? $source (`times` $scales^)? (`plus` $zeros^)? attr-dict
     `:` type($source) (`times` type($scales)^)? (`plus` type($zeros)^)? `->` type($result)
   }];
   let hasVerifier = 1;
 }
 
+def Tile_RestoreOp : Tile_Op<"restore", [Pure]> {
+  let summary = "an accumulator of tiny codes as one of codes";
+  let description = [{
+    Multiplies what stands for each feature by the inverse of the power of two by which `tile.widen tiny` left the codes
+    of that feature too small. Exact, but where f32 overflows.
+  }];
+  let arguments = (ins Arg<Tile_FragmentType, "f32, features its rows, in runs">:$source, TypeAttr:$codes);
+  let results = (outs Res<Tile_FragmentType, "the same type">:$result);
+  let assemblyFormat = "$source `of` $codes attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 def Tile_BiasesOp : Tile_Op<"biases", [Pure]> {
   let summary = "what integer codes are too much by, where `tile.widen` leaves them biased";
-  let description = [{ The same in every row; constants. In layout `rhs` with the order that the dot's left operand has. }];
+  let description = [{ The same in every row; constants. In layout `rhs` with the order that the dot's other operand has. }];
   let arguments = (ins TypeAttr:$codes);
   let results = (outs Res<Tile_FragmentType, "a right operand, features its columns">:$fragment);
   let assemblyFormat = "$codes attr-dict `->` type($fragment)";
@@ -144,6 +166,10 @@ def Tile_DotOp : Tile_Op<"dot", [MemoryEffects<[MemRead]>]> {
   let description = [{
     `lhs` is a fragment, or a shared tile read from line `line` on; `rhs` a shared tile or a fragment. The axis of
     `rhs` that is not contracted becomes the second axis of the result. fp32 accumulation.
+
+    A result of eight columns is that of few rows of queries, which are then the right operand: tokens or features,
+    of which there are sixteen and more, are the left one, and no row of an instruction is wasted. Both operands are
+    fragments of layout `rhs`: two blocks of the left one are the registers of one of `lhs`.
   }];
   let arguments = (ins
     Arg<AnyTypeOf<[Tile_FragmentType, Tile_SharedType]>, "f16 or bf16">:$lhs,
@@ -155,6 +181,15 @@ def Tile_DotOp : Tile_Op<"dot", [MemoryEffects<[MemRead]>]> {
     $lhs (`at` $line^)? `,` $rhs `,` $acc attr-dict `:` type($lhs) `,` type($rhs) `,` type($acc) `->` type($result)
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Whether queries are the right operand, because they are few.
+    bool turnsQueries() { return getAcc().getType().getSizes().back() == ScheduleAttr::fewRows; }
+    /// The layout of a left operand in registers.
+    Layout getLeftLayout() { return turnsQueries() ? Layout::Rhs : Layout::Lhs; }
+    /// The operand that is made of what a cache holds, and the one that is made of queries.
+    ::mlir::OpOperand &getStoredOperand() { return turnsQueries() ? getLhsMutable() : getRhsMutable(); }
+    ::mlir::OpOperand &getQueryOperand() { return turnsQueries() ? getRhsMutable() : getLhsMutable(); }
+  }];
 }
 
 def Tile_MergeWarpsOp : Tile_Op<"merge_warps"> {
@@ -162,14 +197,15 @@ def Tile_MergeWarpsOp : Tile_Op<"merge_warps"> {
   let description = [{
     Every warp holds the state (max, sum, acc) of its own keys for the same rows. All warps get the merged max and
     sum; the merged accumulator is dealt out over the feature axis: warp w gets the columns from
-    `w * (columns of the result)` on, and columns past the accumulator's are undefined. `unit` is the factor from the
-    max's unit to log2. Contains two block barriers; `scratch` must be free when it starts.
+    `w * (columns of the result)` on, and columns past the accumulator's are undefined. An accumulator of eight columns,
+    whose rows are features, becomes one of sixteen rows, of which the last eight are empty. `unit` is the factor from
+    the max's unit to log2. Contains two block barriers; `scratch` must be free when it starts.
   }];
   let arguments = (ins
     Arg<Tile_FragmentType, "largest score of each row, -inf where nothing was seen">:$max,
     Arg<Tile_FragmentType, "sum of each row's weights">:$sum,
-    Arg<Tile_FragmentType, "weighted sum of values; 16 rows">:$acc,
-    Arg<Tile_ScratchType, "64 bytes per column and warp, and 128 per warp">:$scratch,
+    Arg<Tile_FragmentType, "weighted sum of values; of 16 rows, or for 8 columns">:$acc,
+    Arg<Tile_ScratchType, "for each warp 4 bytes per feature and row, and 8 per row">:$scratch,
     Arg<F32, "log2 per unit of the max">:$unit,
     Arg<I32, "this warp">:$warp,
     Arg<ConfinedAttr<I64Attr, [IntPositive]>, "warps of the block">:$warps);

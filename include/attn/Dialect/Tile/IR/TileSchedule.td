@@ -28,7 +28,8 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     Everything that is decided about an attend kernel; who writes the kernel decides nothing.
 
     `rows` packed query rows and `keys` tokens per tile. With `split_keys` every warp holds all rows and a slice of
-    the keys, copies its own slice and keeps a partial softmax of its own, merged when the task ends (decode).
+    the keys, copies its own slice and keeps a partial softmax of its own, merged when the task ends (decode). It may
+    then have 8 rows, which dots take from the right: for stores of codes, with `query_in_registers`.
     Without it every warp holds 16 rows and reads the block's common tile (prefill). `stages` tiles are in flight.
     `blocks` of them share a multiprocessor.
     Under `wgmma` the `warps` counted are those that compute, four to a warpgroup.
@@ -94,6 +95,9 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     static constexpr int64_t groupWarps = 4;
     /// Rows of a consumer warpgroup.
     static constexpr int64_t groupRows = 16 * groupWarps;
+    /// Rows of a tile whose dots take queries from the right.
+    static constexpr int64_t fewRows = 8;
+    bool hasFewRows() const { return getWarpRows() == fewRows; }
 
     ScheduleFields getFields() const;
     /// Packed rows that one warp holds, and keys of a tile that one warp scores.

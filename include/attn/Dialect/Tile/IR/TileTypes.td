@@ -142,7 +142,7 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     | 8  | 16x32 (m16n8k32) | 4q + 16*(i/2) and the next three |
 
     `rhs` is for elements of 16 bits, and for codes of 8 bits and less that become such: a lane holds the four that it
-    will multiply.
+    will multiply. (Where few rows of queries are the right operand, codes are the left one in this layout, too.)
 
     The order of features is free: a sum over them has any, and results may have theirs. With `runs n` features lie in
     spans of n (what is left behind them in spans of n/2 and then of n/4), and a lane holds neighbours, which memory
@@ -154,6 +154,7 @@ def Tile_FragmentType : Tile_Type<"Fragment", "fragment"> {
     | `rhs`, columns | the same |
     | `rhs`, rows    | features n/8*g and so on, n/8 of them: row g of n/8 blocks |
     | `acc`, columns | features n/8*c of column c, and so on: column c of n/8 blocks |
+    | `acc`, rows    | those of `rhs`, two blocks of eight rows side by side in one of sixteen |
 
     Two columns that share a register are neighbours in the run; with `by d` they lie d apart, in groups of 2d features:
     what comes out of a register of codes of 4 or 2 bits with one mask. Codes in such layouts are registers as memory

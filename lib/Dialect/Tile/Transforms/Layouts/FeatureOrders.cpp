@@ -98,8 +98,9 @@ bool FeatureOrders::followDots(Value right, SmallVectorImpl<Value> &values, Smal
     if (isa<WidenOp, PartOp>(use.getOwner())) {
       if (!followDots(use.getOwner()->getResult(0), values, dots))
         return false;
-    } else if (auto dot = dyn_cast<DotOp>(use.getOwner()); dot && dot.getRhs() == right) {
-      if (fragmentOf(dot.getLhs()) && !isRepeatable(dot.getLhs()))
+    } else if (auto dot = dyn_cast<DotOp>(use.getOwner()); dot && dot.getStoredOperand().get() == right) {
+      Value queries = dot.getQueryOperand().get();
+      if (fragmentOf(queries) && !isRepeatable(queries))
         return false;
       dots.push_back(dot);
     } else {
@@ -145,14 +146,18 @@ void FeatureOrders::orderContracted(LoadRhsOp load) {
   SmallVector<Value> values;
   SmallVector<DotOp> dots;
   auto lacks = [&](Value value) { return !allows(value, order); };
+  auto queriesLack = [&](DotOp dot) {
+    Value queries = dot.getQueryOperand().get();
+    return fragmentOf(queries) && lacks(queries);
+  };
   if (!followDots(load.getFragment(), values, dots) || llvm::any_of(values, lacks) ||
-      llvm::any_of(dots, [&](DotOp dot) { return fragmentOf(dot.getLhs()) && lacks(dot.getLhs()); }))
+      llvm::any_of(dots, queriesLack))
     return;
   for (Value value : values)
     setOrder(value, order);
   for (DotOp dot : dots)
-    if (fragmentOf(dot.getLhs()))
-      dot.getLhsMutable().assign(leftInOrder(dot.getLhs(), order));
+    if (OpOperand &queries = dot.getQueryOperand(); fragmentOf(queries.get()))
+      queries.set(leftInOrder(queries.get(), order));
 }
 
 /// Right operands of one number take the order of what else the left operand is multiplied with: it need not
@@ -160,8 +165,9 @@ void FeatureOrders::orderContracted(LoadRhsOp load) {
 void FeatureOrders::orderConstants() {
   SmallVector<DotOp> dots;
   kernel.walk([&](DotOp dot) {
-    if (isa_and_nonnull<SplatOp>(dot.getRhs().getDefiningOp()) && fragmentOf(dot.getLhs()) &&
-        fragmentOf(dot.getRhs()).getFeatureAxis() == 1 && isRepeatable(dot.getLhs()))
+    Value stored = dot.getStoredOperand().get(), queries = dot.getQueryOperand().get();
+    if (isa_and_nonnull<SplatOp>(stored.getDefiningOp()) && fragmentOf(queries) &&
+        fragmentOf(stored).getFeatureAxis() == 1 && isRepeatable(queries))
       dots.push_back(dot);
   });
   FeatureOrder order;
@@ -171,14 +177,15 @@ void FeatureOrders::orderConstants() {
       order = codes.getOrder();
   });
   for (DotOp dot : dots) {
-    Operation *op = dot.getRhs().getDefiningOp();
-    if (!allows(dot.getRhs(), order) || !allows(dot.getLhs(), order) || cutsSpans(dot.getLhs(), order))
+    OpOperand &stored = dot.getStoredOperand(), &queries = dot.getQueryOperand();
+    Operation *op = stored.get().getDefiningOp();
+    if (!allows(stored.get(), order) || !allows(queries.get(), order) || cutsSpans(queries.get(), order))
       continue;
     OpBuilder b(op);
     Operation *copy = b.clone(*op);
     setOrder(copy->getResult(0), order);
-    dot.getRhsMutable().assign(copy->getResult(0));
-    dot.getLhsMutable().assign(leftInOrder(dot.getLhs(), order));
+    stored.set(copy->getResult(0));
+    queries.set(leftInOrder(queries.get(), order));
     if (op->use_empty())
       op->erase();
   }
@@ -204,12 +211,12 @@ void FeatureOrders::eraseUnused() {
 
 bool FeatureOrders::isAccumulator(Value value) {
   FragmentType type = fragmentOf(value);
-  return type && type.getLayout() == Layout::Acc && type.getFeatureAxis() == 1;
+  return type && type.getLayout() == Layout::Acc && type.getFeatureAxis() >= 0;
 }
 
 void FeatureOrders::visitDot(DotOp dot) {
   same.unionSets(dot.getAcc().getAsOpaquePointer(), dot.getResult().getAsOpaquePointer());
-  Value right = dot.getRhs();
+  Value right = dot.getStoredOperand().get();
   while (auto widen = right.getDefiningOp<WidenOp>())
     right = widen.getSource();
   if (auto load = right.getDefiningOp<LoadRhsOp>(); load && load.getFragment().hasOneUse())
@@ -249,7 +256,7 @@ void FeatureOrders::visit(Operation *op) {
   bool columns = llvm::any_of(op->getOperands(), isColumn) || llvm::any_of(op->getResults(), isColumn);
   if (auto dot = dyn_cast<DotOp>(op); dot && isAccumulator(dot.getResult()))
     visitDot(dot);
-  else if (isa<MapOp, MaskOp>(op) && !columns)
+  else if (isa<MapOp, MaskOp, RestoreOp>(op) && !columns)
     for (Value value : values)
       same.unionSets(values.front().getAsOpaquePointer(), value.getAsOpaquePointer());
   else if (!isa<ReduceOp>(op) || columns)

@@ -12,6 +12,17 @@ static Layout layoutBeside(FragmentType oneAxis, FragmentType twoAxes) {
   return oneAxis.getAxes()[0] == twoAxes.getAxes()[0] ? Layout::Row : Layout::Col;
 }
 
+/// Few rows of queries are a right operand, others a left one.
+static Layout queryLayout(Value queries) {
+  return fragmentOf(queries).getSizes().front() == ScheduleAttr::fewRows ? Layout::Rhs : Layout::Lhs;
+}
+
+/// Of a left operand in registers.
+static Layout leftLayout(Operation *op) {
+  auto dot = dyn_cast<DotOp>(op);
+  return dot ? dot.getLeftLayout() : Layout::Lhs;
+}
+
 void LayoutGraph::add(Value value) {
   auto type = fragmentOf(value);
   if (!type || !index.insert({value, nodes.size()}).second)
@@ -93,7 +104,9 @@ void LayoutGraph::visitBranch(RegionBranchOpInterface op) {
 void LayoutGraph::visitMergeWarps(Operation *op) {
   for (OpOperand &use : op->getOpOperands())
     if (auto type = fragmentOf(use.get()))
-      need(use, type.getRank() == 2 ? Layout::Acc : Layout::Row);
+      need(use, type.getRank() == 2                                ? Layout::Acc
+                : type.getSizes().front() == ScheduleAttr::fewRows ? Layout::Col
+                                                                   : Layout::Row);
   for (Value result : op->getResults())
     define(result, fragmentOf(result).getRank() == 2 ? Layout::Acc : Layout::Row);
 }
@@ -106,7 +119,7 @@ void LayoutGraph::visit(Operation *op) {
   llvm::TypeSwitch<Operation *>(op)
       .Case<DotOp, StartDotOp>([&](auto dot) {
         if (fragmentOf(dot.getLhs()))
-          need(op->getOpOperand(0), Layout::Lhs);
+          need(op->getOpOperand(0), leftLayout(op));
         for (OpOperand &use : op->getOpOperands().drop_front())
           need(use, use.get() == dot.getRhs() ? Layout::Rhs : Layout::Acc);
         defineAll(Layout::Acc);
@@ -115,7 +128,7 @@ void LayoutGraph::visit(Operation *op) {
         need(op, Layout::Acc);
         defineAll(Layout::Acc);
       })
-      .Case([&](LoadOp) { defineAll(Layout::Lhs); })
+      .Case([&](LoadOp load) { defineAll(queryLayout(load.getFragment())); })
       .Case([&](LoadColumnsOp load) {
         for (Value column : load.getColumns())
           unite(load.getColumns().front(), column);
@@ -128,13 +141,18 @@ void LayoutGraph::visit(Operation *op) {
       })
       .Case([&](PartOp part) { flow(op, part.getResult()); })
       .Case([&](NarrowOp) {
-        need(op, Layout::Lhs);
-        define(op->getResult(0), Layout::Lhs);
+        need(op, queryLayout(op->getResult(0)));
+        define(op->getResult(0), queryLayout(op->getResult(0)));
       })
       .Case([&](BiasesOp) { defineAll(Layout::Rhs); })
-      .Case([&](CastOp) {
+      .Case([&](CastOp cast) {
         need(op, Layout::Acc);
-        defineAll(Layout::Lhs);
+        bool turns = cast.getSource().getType().getAxes() != cast.getResult().getType().getAxes();
+        defineAll(turns ? Layout::Rhs : Layout::Lhs);
+      })
+      .Case([&](RestoreOp) {
+        need(op, Layout::Acc);
+        defineAll(Layout::Acc);
       })
       .Case([&](ReduceOp reduce) {
         need(op, Layout::Acc);

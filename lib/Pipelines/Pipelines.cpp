@@ -55,7 +55,6 @@ void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &
     OpPassManager &kernels = addKernelPasses(manager);
     kernels.addPass(tile::createInferLayoutsPass());
     kernels.addPass(tile::createBiasCodesPass());
-    kernels.addPass(tile::createSkipFullMasksPass());
     kernels.addPass(tile::createPipelineCopiesPass());
     kernels.addPass(tile::createAllocateSharedPass());
     kernels.addPass(tile::createHoistUniformPass());
@@ -65,6 +64,7 @@ void attn::addStage(OpPassManager &manager, Stage stage, const PipelineOptions &
   }
   case Stage::Machine: {
     OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();
+    kernels.addPass(tile::createSkipFullMasksPass());
     kernels.addPass(tile::createUnrollLoopsPass());
     kernels.addPass(createTileToMachinePass());
     kernels.addPass(createCSEPass());

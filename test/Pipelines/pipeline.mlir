@@ -34,7 +34,6 @@
 // CHECK-NEXT:    tile-read-ahead,
 // CHECK-NEXT:    tile-infer-layouts,
 // CHECK-NEXT:    tile-bias-codes,
-// CHECK-NEXT:    tile-skip-full-masks,
 // CHECK-NEXT:    tile-pipeline-copies,
 // CHECK-NEXT:    tile-allocate-shared,
 // CHECK-NEXT:    tile-hoist-uniform,
@@ -42,6 +41,7 @@
 // CHECK-NEXT:    tile-fold-constants
 // CHECK-NEXT:  ),
 // CHECK-NEXT:  gpu.module(
+// CHECK-NEXT:    tile-skip-full-masks,
 // CHECK-NEXT:    tile-unroll-loops,
 // CHECK-NEXT:    tile-to-machine,
 // CHECK-NEXT:    cse,

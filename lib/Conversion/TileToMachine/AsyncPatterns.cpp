@@ -26,9 +26,11 @@ struct InitBarriersPattern : TilePattern<InitBarriersOp> {
     Emitter e = emitter(op, rewriter);
     scf::IfOp::create(rewriter, op.getLoc(), isFirstThread(e), [&](OpBuilder &builder, Location loc) {
       Emitter inner(builder, loc, e.lanes);
-      for (int64_t i = 0; i < op.getBarriers().getType().getCount(); ++i)
-        NVVM::MBarrierInitOp::create(builder, loc, inner.sharedAt(adaptor.getBarriers(), i * 8),
-                                     inner.i32(op.getCount()), Value());
+      for (auto [barriers, type, count] :
+           llvm::zip_equal(adaptor.getBarriers(), op.getBarriers().getTypes(), op.getCounts()))
+        for (int64_t i = 0; i < cast<BarriersType>(type).getCount(); ++i)
+          NVVM::MBarrierInitOp::create(builder, loc, inner.sharedAt(barriers, i * 8), inner.i32(count),
+                                       Value());
       scf::YieldOp::create(builder, loc);
     });
     rewriter.eraseOp(op);
@@ -118,9 +120,10 @@ struct AwaitPattern : TilePattern<AwaitOp> {
   LogicalResult matchAndRewrite(AwaitOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
+    Value parity = op.getBefore() ? e.sub(e.i32(1), adaptor.getParity()) : adaptor.getParity();
     // The hint, in nanoseconds, is how long the hardware may suspend the thread before it looks again.
-    NVVM::MBarrierTryWaitParityOp::create(rewriter, op.getLoc(), barrierAddress(e, op, adaptor),
-                                          adaptor.getParity(), e.i32(10'000'000));
+    NVVM::MBarrierTryWaitParityOp::create(rewriter, op.getLoc(), barrierAddress(e, op, adaptor), parity,
+                                          e.i32(10'000'000));
     rewriter.eraseOp(op);
     return success();
   }

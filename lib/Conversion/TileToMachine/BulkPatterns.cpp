@@ -97,6 +97,27 @@ struct FetchPattern : TilePattern<FetchOp> {
   }
 };
 
+/// A slot that no store has: a multiple of every box, that a box more still counts in an i32.
+constexpr int32_t outside = 0x7fff0000;
+
+struct LookupBoxesPattern : TilePattern<LookupBoxesOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(LookupBoxesOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    int64_t lines = op.getLines();
+    rewriter.replaceOp(op, lookIf(e, adaptor.getExists(), [&](Emitter &in) {
+                         Value last = in.sub(adaptor.getEnd(), in.i32(1));
+                         Value line = in.add(adaptor.getBegin(), in.mul(in.lanes.lane, lines));
+                         Value ofLast =
+                             in.sub(last, in.b.createOrFold<arith::RemUIOp>(in.loc, last, in.i32(lines)));
+                         Value there = inlineRegion(op.getSlot(), in.min(line, ofLast), in.b);
+                         return in.select(in.less(line, adaptor.getEnd()), there, in.i32(outside));
+                       }));
+    return success();
+  }
+};
+
 struct SendPattern : TilePattern<SendOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(SendOp op, OneToNOpAdaptor adaptor,
@@ -146,6 +167,6 @@ struct OverlayPattern : TilePattern<OverlayOp> {
 
 void tile::populateBulkPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
-  patterns.add<FetchPattern, SendPattern, FinishSendsPattern, OverlayPattern>(converter,
-                                                                              patterns.getContext(), lanes);
+  patterns.add<LookupBoxesPattern, FetchPattern, SendPattern, FinishSendsPattern, OverlayPattern>(
+      converter, patterns.getContext(), lanes);
 }

@@ -64,9 +64,11 @@ struct LookupPattern : SlotsPattern<LookupOp> {
   LogicalResult matchAndRewrite(LookupOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    Share share(e, op, op.getScope(), op.getLines());
-    Value line = e.min(e.lanes.lane, e.i32(share.lines - 1));
-    rewriter.replaceOp(op, slotOf(e, op, adaptor, share, line));
+    rewriter.replaceOp(op, lookIf(e, adaptor.getExists(), [&](Emitter &in) {
+                         Share share(in, op, op.getScope(), op.getLines());
+                         return slotOf(in, op, adaptor, share,
+                                       in.min(in.lanes.lane, in.i32(share.lines - 1)));
+                       }));
     return success();
   }
 };
@@ -222,7 +224,8 @@ struct ScatterPattern : TilePattern<ScatterOp> {
         Emitter at(builder, loc, e.lanes);
         Value line = at.add(adaptor.getLine(), local);
         Value from = at.sharedAt(adaptor.getTile(), at.placeOf(tile, width, line, chunk));
-        Value index = at.add(inlineRegion(op.getIndex(), line, builder), at.widen(at.mul(chunk, perChunk)));
+        Value slot = inlineRegion(op.getSlot(), line, builder);
+        Value index = at.add(at.mul(at.widen(slot), op.getStride()), at.widen(at.mul(chunk, perChunk)));
         Value to = at.globalAt(adaptor.getBuffer(), element, index);
         for (const SharedType::Panel &panel : panels) {
           Value loaded = LLVM::LoadOp::create(builder, loc, VectorType::get(4, builder.getI32Type()),
@@ -246,6 +249,19 @@ struct ScatterPattern : TilePattern<ScatterOp> {
       scf::ForOp::create(rewriter, op.getLoc(), first, end, e.i32(32 / chunks), ValueRange(), copy);
     }
     rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+struct RingPositionPattern : TilePattern<RingPositionOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(RingPositionOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Value stages = e.i32(op.getStages());
+    Value round = rewriter.createOrFold<arith::DivUIOp>(op.getLoc(), adaptor.getTile(), stages);
+    rewriter.replaceOp(op, {rewriter.createOrFold<arith::RemUIOp>(op.getLoc(), adaptor.getTile(), stages),
+                            rewriter.createOrFold<arith::RemUIOp>(op.getLoc(), round, e.i32(2))});
     return success();
   }
 };
@@ -280,6 +296,7 @@ struct SyncPattern : TilePattern<SyncOp> {
 
 void tile::populateCopyPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
-  patterns.add<AllocPattern, RingStagePattern, LookupPattern, PagedSlotPattern, GatherPattern, ScatterPattern,
-               CommitPattern, WaitPattern, SyncPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<AllocPattern, RingStagePattern, RingPositionPattern, LookupPattern, PagedSlotPattern,
+               GatherPattern, ScatterPattern, CommitPattern, WaitPattern, SyncPattern>(
+      converter, patterns.getContext(), lanes);
 }

@@ -59,7 +59,9 @@ public:
   Value less(Value x, Value y) { return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, x, y); }
   Value min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
   Value select(Value c, Value x, Value y) { return b.createOrFold<arith::SelectOp>(loc, c, x, y); }
-  Value widen(Value x) { return b.createOrFold<arith::ExtSIOp>(loc, b.getI64Type(), x); }
+  Value widen(Value x) {
+    return x.getType().isInteger(64) ? x : b.createOrFold<arith::ExtSIOp>(loc, b.getI64Type(), x);
+  }
   Value fadd(Value x, Value y) { return arith::AddFOp::create(b, loc, x, y); }
   Value fsub(Value x, Value y) { return arith::SubFOp::create(b, loc, x, y); }
   Value fmul(Value x, Value y) { return arith::MulFOp::create(b, loc, x, y); }

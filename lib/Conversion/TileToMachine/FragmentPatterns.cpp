@@ -93,15 +93,16 @@ struct MapPattern : TilePattern<MapOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(MapOp op, OneToNOpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
-    FragmentType result = op.getResult().getType();
-    SmallVector<Value> values;
-    for (int64_t i = 0; i < result.getRegisters(); ++i) {
+    auto shape = cast<FragmentType>(op.getResults().front().getType());
+    SmallVector<SmallVector<Value>> values(op.getNumResults());
+    for (int64_t i = 0; i < shape.getRegisters(); ++i) {
       SmallVector<Value> arguments;
       for (auto [input, registers] : llvm::zip(op.getInputs(), adaptor.getInputs()))
-        arguments.push_back(registers[operandRegister(result, cast<FragmentType>(input.getType()), i)]);
-      values.push_back(inlineRegion(op.getBody(), arguments, rewriter));
+        arguments.push_back(registers[operandRegister(shape, cast<FragmentType>(input.getType()), i)]);
+      for (auto [result, value] : llvm::zip_equal(values, inlineAll(op.getBody(), arguments, rewriter)))
+        result.push_back(value);
     }
-    rewriter.replaceOpWithMultiple(op, {values});
+    rewriter.replaceOpWithMultiple(op, std::move(values));
     return success();
   }
 };
@@ -183,10 +184,9 @@ struct AnyPattern : TilePattern<AnyOp> {
   LogicalResult matchAndRewrite(AnyOp op, OneToNOpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    Value bits = adaptor.getSource().front();
+    Value mine = adaptor.getSource().front();
     for (Value value : adaptor.getSource().drop_front())
-      bits = arith::OrIOp::create(rewriter, op.getLoc(), bits, value);
-    Value mine = arith::CmpIOp::create(rewriter, op.getLoc(), arith::CmpIPredicate::ne, bits, e.i32(0));
+      mine = arith::OrIOp::create(rewriter, op.getLoc(), mine, value);
     rewriter.replaceOpWithNewOp<NVVM::VoteSyncOp>(op, rewriter.getI1Type(), e.i32(-1), mine,
                                                   NVVM::VoteSyncKind::any);
     return success();

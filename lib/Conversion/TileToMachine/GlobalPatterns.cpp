@@ -126,6 +126,28 @@ struct RecordPattern : TilePattern<RecordOp> {
   }
 };
 
+struct PackedSlotPattern : TilePattern<PackedSlotOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(PackedSlotOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Value row = adaptor.getRow(), group = e.i32(op.getGroup());
+    Value query = rewriter.createOrFold<arith::DivUIOp>(op.getLoc(), row, group);
+    Value head = e.add(e.mul(adaptor.getHead(), op.getGroup()),
+                       rewriter.createOrFold<arith::RemUIOp>(op.getLoc(), row, group));
+    SmallVector<Value> pitches(adaptor.getPitches());
+    if (op.getSlot().getType().isInteger(64)) {
+      query = e.widen(query), head = e.widen(head);
+      for (Value &pitch : pitches)
+        pitch = e.widen(pitch);
+    }
+    Value slot = pitches.empty() ? e.add(e.mul(query, *op.getHeads()), head)
+                                 : e.add(e.mul(query, pitches[0]), e.mul(head, pitches[1]));
+    rewriter.replaceOp(op, slot);
+    return success();
+  }
+};
+
 struct WritePattern : TilePattern<WriteOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(WriteOp op, OpAdaptor adaptor,
@@ -163,7 +185,7 @@ struct LoadVectorPattern : TilePattern<LoadVectorOp> {
     FragmentType type = op.getFragment().getType();
     Type element = type.getElement();
     auto load = [&](Value line) {
-      Value index = inlineRegion(op.getIndex(), line, rewriter);
+      Value index = e.widen(inlineRegion(op.getIndex(), line, rewriter));
       return e.loadGlobal(adaptor.getBuffer(), element, index, element, element.getIntOrFloatBitWidth() / 8);
     };
     SmallVector<Value> values;
@@ -185,7 +207,8 @@ struct LoadVectorPattern : TilePattern<LoadVectorOp> {
 
 void tile::populateGlobalPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                   const LaneMap &lanes) {
-  patterns.add<StartNextPattern, AwaitPreviousPattern, ReadPattern, ReadAdjacentPattern, WriteAdjacentPattern,
-               ReadRangePattern, RecordPattern, WritePattern, AddToPattern, LoadVectorPattern>(
-      converter, patterns.getContext(), lanes);
+  patterns
+      .add<StartNextPattern, AwaitPreviousPattern, ReadPattern, ReadAdjacentPattern, WriteAdjacentPattern,
+           ReadRangePattern, RecordPattern, PackedSlotPattern, WritePattern, AddToPattern, LoadVectorPattern>(
+          converter, patterns.getContext(), lanes);
 }

@@ -6,6 +6,7 @@
 #include "Emitter.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace mlir::tile {
 
@@ -33,19 +34,38 @@ protected:
     return Emitter(builder, op.getLoc(), lanes.find(op->template getParentOfType<func::FuncOp>())->second);
   }
   /// Clones the body of `region` with `arguments` for its block arguments; returns what it yields.
-  static Value inlineRegion(Region &region, ValueRange arguments, OpBuilder &builder) {
+  static SmallVector<Value> inlineAll(Region &region, ValueRange arguments, OpBuilder &builder) {
     IRMapping mapping;
     for (auto [argument, value] : llvm::zip(region.getArguments(), arguments))
       mapping.map(argument, value);
     Block &block = region.front();
     for (Operation &op : block.without_terminator())
       builder.clone(op, mapping);
-    return mapping.lookupOrDefault(block.getTerminator()->getOperand(0));
+    return llvm::map_to_vector(block.getTerminator()->getOperands(),
+                               [&](Value yielded) { return mapping.lookupOrDefault(yielded); });
+  }
+  /// The same of a region that yields one value.
+  static Value inlineRegion(Region &region, ValueRange arguments, OpBuilder &builder) {
+    return inlineAll(region, arguments, builder).front();
   }
 
 private:
   const LaneMap &lanes;
 };
+
+/// What `look` gives where `exists`, if that is asked; else 0, and nothing is read.
+inline Value lookIf(Emitter &e, Value exists, function_ref<Value(Emitter &)> look) {
+  if (!exists)
+    return look(e);
+  auto yield = [&](function_ref<Value(Emitter &)> value) {
+    return [&e, value](OpBuilder &builder, Location loc) {
+      Emitter in(builder, loc, e.lanes);
+      scf::YieldOp::create(builder, loc, value(in));
+    };
+  };
+  auto nothing = [](Emitter &in) { return in.i32(0); };
+  return scf::IfOp::create(e.b, e.loc, exists, yield(look), yield(nothing)).getResult(0);
+}
 
 /// Element of a lane's register i along the first axis of a fragment, counted from the fragment's first.
 inline Value lineOfRegister(Emitter &e, Layout layout, int64_t i) {

@@ -49,7 +49,7 @@ private:
       Value line = lineOfRegister(e, type.getLayout(), i), lines = adaptor.getLines().front();
       guarded(rewriter, op.getLoc(), e.both(first, e.less(line, lines)), [&](OpBuilder &builder) {
         Emitter inner(builder, op.getLoc(), e.lanes);
-        Value index = inlineRegion(op.getIndex(), line, builder);
+        Value index = inner.mul(inner.widen(inlineRegion(op.getSlot(), line, builder)), op.getStride());
         inner.storeGlobal(value, inner.globalAt(adaptor.getBuffer().front(), element, index), 4);
       });
     }
@@ -77,7 +77,7 @@ private:
                                                 : packedParts(e, element, blocks, pairOf);
     guarded(rewriter, op.getLoc(), e.less(line, adaptor.getLines().front()), [&](OpBuilder &builder) {
       Emitter inner(builder, op.getLoc(), e.lanes);
-      Value index = inlineRegion(op.getIndex(), line, builder);
+      Value index = inner.mul(inner.widen(inlineRegion(op.getSlot(), line, builder)), op.getStride());
       for (auto [local, value, end, bytes] : parts) {
         Value col = column ? inner.add(local, column) : local;
         auto store = [&](OpBuilder &at) {

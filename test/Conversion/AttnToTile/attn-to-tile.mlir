@@ -85,10 +85,10 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK-NEXT: tile.yield %[[SLOT]]
 
 // Positions of rows past the task's last are those of the last.
-// CHECK: tile.load_vector %[[QPOS]]
-// CHECK-NEXT: ^bb0(%[[LINE:.*]]: i32):
+// CHECK: %[[POSITIONS:.*]] = tile.load_vector %[[QPOS]]
+// CHECK-SAME: (%[[LINE:.*]]: i32) {
 // CHECK-NEXT: %[[R:.*]] = arith.addi %[[T0]], %[[LINE]]
-// CHECK: %[[LASTROW:.*]] = arith.addi %[[ROWEND]],
+// CHECK: %[[LASTROW:.*]] = arith.subi %[[ROWEND]],
 // CHECK: arith.minsi %[[R]], %[[LASTROW]]
 
 // In one lane of four.
@@ -96,13 +96,13 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[QUAD:.*]] = arith.andi %{{.*}}, %c3_i32
 // CHECK: %[[LANE0:.*]] = arith.cmpi eq, %[[QUAD]],
 // CHECK: %[[LOGITS:.*]] = tile.load_vector %[[SINKS]]
-// CHECK: %[[MAX:.*]] = tile.map %[[LOGITS]] {
+// CHECK: %[[MAX:.*]] = tile.map %[[LOGITS]]
 // CHECK: %[[RAW:.*]] = arith.divf %{{.*}}, %[[SCALE]]
 // CHECK: arith.select %[[COUNTS]], %[[RAW]], %[[MINF]]
-// CHECK: %[[SUM:.*]] = tile.map %[[LOGITS]] {
+// CHECK: %[[SUM:.*]] = tile.map %[[LOGITS]]
 // CHECK: arith.cmpf une, %{{.*}}, %[[MINF]]
 // CHECK: arith.andi %[[COUNTS]], %[[LANE0]]
-// CHECK: -> <[query 16], f32, partial>
+// CHECK: -> !tile.fragment<[query 16], f32, partial>
 
 // The task's segments; each selects one region, the other has no tiles.
 // CHECK: scf.for {{.*}} = %[[T3]] to %[[T4]] {{.*}} iter_args(%{{.*}} = %[[MAX]], %{{.*}} = %[[SUM]],
@@ -123,7 +123,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 
 // Dense: token t of instance i is slot i * (slots from one instance to the next) + t.
 // CHECK: tile.gather warp %[[KEY]] to %[[S3]] from %[[K]], %[[V]] origins %[[ORIGIN]], %{{.*}} pitches %[[KTOKEN]], %[[VTOKEN]]
-// CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
+// CHECK-SAME: (%[[TOKEN:.*]]: i32) {
 // CHECK-NEXT: %[[BEFORE:.*]] = arith.muli %[[S1]], %[[TOKENS]]
 // CHECK-NEXT: %[[DENSE:.*]] = arith.addi %[[BEFORE]], %[[TOKEN]]
 // CHECK-NEXT: tile.yield %[[DENSE]]
@@ -138,17 +138,17 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[LANEFIRST:.*]], %[[OFFSETS:.*]] = tile.lane_coordinates
 // CHECK: %[[TOKEN0:.*]] = arith.addi %[[KEY]], %[[LANEFIRST]]
 // CHECK: %[[MASKORIGIN:.*]] = arith.addi %[[S6]], %[[TOKEN0]]
-// CHECK: %[[POS:.*]] = tile.map %[[QPOS:.*]] {
-// CHECK: arith.subi %{{.*}}, %[[MASKORIGIN]]
 // CHECK: %[[EXISTS:.*]] = arith.subi %[[S3]], %[[TOKEN0]]
-// CHECK: %[[LASTTOKEN:.*]] = arith.addi %[[EXISTS]], %c-1_i32
-// CHECK: %[[LAST:.*]] = tile.map %[[POS]] {
-// CHECK: arith.minsi %{{.*}}, %[[LASTTOKEN]]
+// CHECK: %[[LASTTOKEN:.*]] = arith.subi %[[EXISTS]], %c1_i32
+// CHECK: %[[LAST:.*]] = tile.map %[[POSITIONS]] (%[[POSITION:.*]]: i32) {
+// CHECK-NEXT: %[[FROM0:.*]] = arith.subi %[[POSITION]], %[[MASKORIGIN]]
+// CHECK-NEXT: arith.minsi %[[FROM0]], %[[LASTTOKEN]]
 // CHECK: %[[SIZE:.*]] = arith.minsi %[[END0]], %c1073741824_i32
-// CHECK: %[[LOW:.*]] = tile.map %[[POS]] {
+// CHECK: %[[LOW:.*]] = tile.map %[[POSITIONS]] (%[[POSITION:.*]]: i32) {
+// CHECK-NEXT: %[[FROM0:.*]] = arith.subi %[[POSITION]], %[[MASKORIGIN]]
 // CHECK: arith.subi %{{.*}}, %[[SIZE]]
-// CHECK: tile.mask %{{.*}} if %[[PARTIAL]] where(%[[OFFSETS]], %[[LAST]], %[[LOW]])
-// CHECK-NEXT: ^bb0(%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[L:.*]]: i32):
+// CHECK: tile.mask %{{.*}} if %[[PARTIAL]] where %[[OFFSETS]], %[[LAST]], %[[LOW]]
+// CHECK-SAME: (%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[L:.*]]: i32) {
 // CHECK-NEXT: %[[AFTERLOW:.*]] = arith.cmpi sgt, %[[COL]], %[[L]]
 // CHECK-NEXT: %[[NOTLATER:.*]] = arith.cmpi sle, %[[COL]], %[[P]]
 // CHECK-NEXT: %[[WINDOW:.*]] = arith.andi %[[AFTERLOW]], %[[NOTLATER]]
@@ -157,31 +157,25 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // Where the maximum stays, the decay is exp2(0): it subtracts before it scales.
 // It moves only when it would be more than 2^8 too small.
 // CHECK: %[[TILEMAX:.*]] = tile.reduce max
-// CHECK: %[[M:.*]] = tile.map %[[OLD:.*]], %[[TILEMAX]] {
-// CHECK-NEXT: ^bb0(%[[A:.*]]: f32, %[[B:.*]]: f32):
+// CHECK: %[[UNIT:.*]]:4 = tile.map %[[OLD:.*]], %[[TILEMAX]] (%[[A:.*]]: f32, %[[B:.*]]: f32) {
 // CHECK: %[[AHEAD:.*]] = arith.subf %[[B]], %[[A]]
 // CHECK: %[[AHEAD2:.*]] = arith.mulf %[[AHEAD]], %[[TOLOG2]]
 // CHECK: %[[GROWS:.*]] = arith.cmpf ogt, %[[AHEAD2]],
-// CHECK: arith.select %[[GROWS]], %[[B]], %[[A]]
-// CHECK: %[[GROWN:.*]] = tile.map %[[OLD]], %[[TILEMAX]] {
-// CHECK: arith.extui
-// CHECK: %[[CENTER:.*]] = tile.map %[[M]] {
-// CHECK: %[[NOTHING:.*]] = arith.cmpf oeq, %{{.*}}, %[[MINF]]
-// CHECK: arith.select %[[NOTHING]]
-// CHECK: tile.map %[[OLD]], %[[CENTER]] {
-// CHECK-NEXT: ^bb0(%[[X:.*]]: f32, %[[Y:.*]]: f32):
-// CHECK-NEXT: %[[D:.*]] = arith.subf %[[X]], %[[Y]]
+// CHECK: %[[M:.*]] = arith.select %[[GROWS]], %[[B]], %[[A]]
+// CHECK: %[[NOTHING:.*]] = arith.cmpf oeq, %[[M]], %[[MINF]]
+// CHECK: %[[CENTER:.*]] = arith.select %[[NOTHING]], %{{.*}}, %[[M]]
+// CHECK: %[[D:.*]] = arith.subf %[[A]], %[[CENTER]]
 // CHECK-NEXT: %[[D2:.*]] = arith.mulf %[[D]], %[[TOLOG2]]
-// CHECK-NEXT: math.exp2 %[[D2]]
-// CHECK: %[[MOVED:.*]] = tile.any %[[GROWN]]
+// CHECK-NEXT: %[[DECAY:.*]] = math.exp2 %[[D2]]
+// CHECK-NEXT: tile.yield %[[M]], %[[GROWS]], %{{.*}}, %[[DECAY]]
+// CHECK: %[[MOVED:.*]] = tile.any %[[UNIT]]#1
 // CHECK: %[[ACC:.*]] = scf.if %[[MOVED]]
 // CHECK: tile.dot %{{.*}}, %{{.*}}, %[[ACC]]
 
 // Packed: token t of instance i is line start[i] + t. Ends count on from the first region's.
 // CHECK: arith.cmpi eq, %[[S0]], %c1_i32
 // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[FIRSTLOOP]]#0, %{{.*}} = %[[FIRSTLOOP]]#1, %{{.*}} = %[[FIRSTLOOP]]#2)
-// CHECK: %[[SLOTS:.*]] = tile.lookup warp {{.*}} lines 16 {
-// CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
+// CHECK: %[[SLOTS:.*]] = tile.lookup warp {{.*}} lines 16 (%[[TOKEN:.*]]: i32) {
 // CHECK-NEXT: %[[INSTANCE:.*]] = arith.extsi %[[S1]]
 // CHECK-NEXT: %[[AT:.*]] = tile.read %[[START]][%[[INSTANCE]]]
 // CHECK-NEXT: %[[LINE:.*]] = arith.addi %[[AT]], %[[TOKEN]]
@@ -192,7 +186,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[SINKEND:.*]] = arith.minsi %[[SINKSIZE]], %[[EXISTS]]
 // CHECK: arith.minsi %[[END2]], %c1073741824_i32
 // CHECK: tile.mask
-// CHECK-NEXT: ^bb0(%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[L:.*]]: i32):
+// CHECK-SAME: (%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[L:.*]]: i32) {
 // CHECK-NEXT: %[[SINK:.*]] = arith.cmpi slt, %[[COL]], %[[SINKEND]]
 // CHECK-NEXT: %[[AFTERLOW:.*]] = arith.cmpi sgt, %[[COL]], %[[L]]
 // CHECK-NEXT: %[[NOTLATER:.*]] = arith.cmpi sle, %[[COL]], %[[P]]
@@ -208,14 +202,14 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[LSELINES:.*]] = arith.select %[[WARP0]], %[[T1]],
 // CHECK: %[[PART:.*]] = arith.cmpi sge, %[[T5]],
 // CHECK: scf.if %[[PART]] {
-// CHECK: tile.store %{{.*}} to %[[PARTO]] lines %[[T1]] column %[[COLUMN]] {
+// CHECK: tile.store %{{.*}} to %[[PARTO]] lines %[[T1]] column %[[COLUMN]] stride 80
 // CHECK: arith.addi %[[T5]],
 // CHECK: } {columns = 80 : i64}
-// CHECK: tile.store %{{.*}} to %[[PARTLSE]] lines %[[LSELINES]] {
+// CHECK: tile.store %{{.*}} to %[[PARTLSE]] lines %[[LSELINES]]
 // CHECK: } else {
-// CHECK: tile.store %{{.*}} to %[[O]] lines %[[T1]] column %[[COLUMN]] {
-// CHECK: arith.divui
-// CHECK: tile.store %{{.*}} to %[[LSE]] lines %[[LSELINES]] {
+// CHECK: tile.store %{{.*}} to %[[O]] lines %[[T1]] column %[[COLUMN]] stride 80
+// CHECK: tile.packed_slot %{{.*}} head %[[T2]] group 7 of 28 : i64
+// CHECK: tile.store %{{.*}} to %[[LSE]] lines %[[LSELINES]]
 
 // The merge kernel: 80 columns are four for each of twenty lanes.
 // CHECK: func.func @regions_merge(
@@ -292,8 +286,7 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK-NOT: tile.load %
 
 // Pages of 16, by the instance's row of the block table.
-// CHECK: tile.lookup block {{.*}} lines 64 {
-// CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
+// CHECK: tile.lookup block {{.*}} lines 64 (%[[TOKEN:.*]]: i32) {
 // CHECK-NEXT: %[[SLOT:.*]] = tile.paged_slot %{{.*}}[%{{.*}}, %[[TOKEN]]] columns %{{.*}} page 16 apart %{{.*}} : <i32>
 // CHECK-NEXT: tile.yield %[[SLOT]]
 // CHECK: tile.gather block {{.*}} pitches
@@ -301,7 +294,7 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // The query stays in shared memory; the region's text, its first factor joined with the scale at the kernel's start.
 // CHECK: tile.dot %{{.*}} at %{{.*}} : !tile.shared<query 128, feature 64, bf16>
 // CHECK: %[[SCORED:.*]] = tile.map
-// CHECK-NEXT: ^bb0(%[[X:.*]]: f32, %[[HEAD:.*]]: i32, %{{.*}}: i32, %[[KEY:.*]]: i32):
+// CHECK-SAME: (%[[X:.*]]: f32, %[[HEAD:.*]]: i32, %{{.*}}: i32, %[[KEY:.*]]: i32) {
 // CHECK: %[[KPOS:.*]] = arith.addi %{{.*}}, %[[KEY]]
 // Each index is clamped into its extent.
 // CHECK: arith.minsi %[[HEAD]], %c7_i32
@@ -387,7 +380,7 @@ func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 // CHECK: %[[STREAMING:.*]] = arith.cmpi eq, %[[T7]], %c1_i32
 // CHECK: %[[SECONDMASK:.*]] = arith.andi %[[PART]], %[[STREAMING]]
 // CHECK: tile.mask %[[ONE]] if %[[SECONDMASK]]
-// CHECK-NEXT: ^bb0(%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[SHOWN:.*]]: i32, %[[RECENT:.*]]: i32):
+// CHECK-SAME: (%[[COL:.*]]: i32, %[[P:.*]]: i32, %[[SHOWN:.*]]: i32, %[[RECENT:.*]]: i32) {
 // CHECK: arith.cmpi sgt, %[[COL]], %[[SHOWN]]
 // CHECK: %[[SINK:.*]] = arith.cmpi slt, %[[COL]], %{{.*}}
 // CHECK: arith.cmpi sgt, %[[COL]], %[[RECENT]]
@@ -432,10 +425,10 @@ func.func @capped(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"})
 // CHECK: %[[P7:.*]] = arith.mulf %[[F7]], %{{.*}} : f32
 // CHECK: %[[TOLOG2:.*]] = arith.constant 43.28{{.*}} : f32
 // CHECK: %[[SCORES:.*]] = tile.dot
-// CHECK: %[[SIZES:.*]] = tile.map %[[SCORES]] {
+// CHECK: %[[SIZES:.*]] = tile.map %[[SCORES]]
 // CHECK: math.absf
 // CHECK: %[[LARGEST:.*]] = tile.reduce max %[[SIZES]]
-// CHECK: %[[LARGE:.*]] = tile.map %[[LARGEST]] {
+// CHECK: %[[LARGE:.*]] = tile.map %[[LARGEST]]
 // CHECK: arith.cmpf ogt
 // CHECK: %[[ANY:.*]] = tile.any %[[LARGE]]
 // CHECK: scf.if %[[ANY]]
@@ -527,8 +520,7 @@ func.func @drafts(%q: !query8 {attn.name = "q"}, %kv: !single {attn.name = "kv"}
 }
 
 // CHECK-LABEL: gpu.module @drafts_kernels
-// CHECK: tile.lookup block {{.*}} lines 64 {
-// CHECK-NEXT: ^bb0(%[[TOKEN:.*]]: i32):
+// CHECK: tile.lookup block {{.*}} lines 64 (%[[TOKEN:.*]]: i32) {
 // CHECK: %[[LIST:.*]] = arith.cmpi slt, %[[INSTANCE:.*]], %c0_i32
 // CHECK: scf.if %[[LIST]]
 // CHECK: %[[PLACE:.*]] = arith.extsi %[[TOKEN]]

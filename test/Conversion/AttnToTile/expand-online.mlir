@@ -41,7 +41,7 @@ gpu.module @kernels {
 // CHECK: tile.reduce add
 // CHECK: tile.dot
 // Behind the loops both are rescaled to the larger maximum.
-// CHECK: %[[BOTH:.*]] = tile.map %[[ALL]]#0, %[[ALL]]#3 {
+// CHECK: %[[BOTH:.*]] = tile.map %[[ALL]]#0, %[[ALL]]#3
 // CHECK: arith.maxnumf
 // CHECK: %[[D1:.*]] = tile.map %[[ALL]]#0, %[[BOTH]]
 // CHECK: math.exp2

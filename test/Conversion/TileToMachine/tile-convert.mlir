@@ -15,8 +15,7 @@ gpu.module @kernels {
   // CHECK: scf.if
   func.func @row_to_col(%x: !tile.fragment<[query 16], f32, row>, %n: i32, %out: !tile.buffer<f32>) {
     %0 = tile.convert %x : <[query 16], f32, row> -> <[query 16], f32, col>
-    tile.store %0 to %out lines %n {
-    ^bb0(%line: i32):
+    tile.store %0 to %out lines %n (%line: i32) {
       %w = arith.extsi %line : i32 to i64
       tile.yield %w : i64
     } : <[query 16], f32, col> -> <f32>

@@ -41,8 +41,7 @@ gpu.module @kernels {
 gpu.module @kernels {
   func.func @warps(%k: !keys, %n: i32, %b: !tile.buffer<bf16>, %z: i64) {
     // expected-error @+1 {{is shared by warps, but the kernel has no tile.schedule that says how many}}
-    tile.gather block %n to %n from %b origins %z strides [64] into %k {
-    ^bb0(%line: i32):
+    tile.gather block %n to %n from %b origins %z strides [64] into %k (%line: i32) {
       tile.yield %line : i32
     } : !tile.buffer<bf16> -> !keys
     return
@@ -56,8 +55,7 @@ gpu.module @kernels {
 gpu.module @kernels {
   func.func @share(%k: !keys, %n: i32, %b: !tile.buffer<bf16>, %z: i64) attributes {tile.schedule = #rows128} {
     // expected-error @+1 {{expected lines that 8 warps can share, got 20}}
-    tile.gather block %n to %n from %b origins %z strides [64] into %k {
-    ^bb0(%line: i32):
+    tile.gather block %n to %n from %b origins %z strides [64] into %k (%line: i32) {
       tile.yield %line : i32
     } : !tile.buffer<bf16> -> !keys
     return
@@ -70,8 +68,7 @@ gpu.module @kernels {
 gpu.module @kernels {
   func.func @lookup(%k: !keys, %n: i32, %b: !tile.buffer<bf16>, %t: !tile.buffer<i32>, %z: i64) {
     // expected-error @+1 {{expected at most 32 lines per warp, as many as lanes look them up, got 64}}
-    %slots = tile.lookup warp %n to %n lines 64 {
-    ^bb0(%line: i32):
+    %slots = tile.lookup warp %n to %n lines 64 (%line: i32) {
       %slot = tile.read %t[%z] : <i32> -> i32
       tile.yield %slot : i32
     }
@@ -85,8 +82,7 @@ gpu.module @kernels {
 gpu.module @kernels {
   func.func @swizzle(%k: !keys, %n: i32, %b: !tile.buffer<bf16>, %z: i64) {
     // expected-error @+1 {{expected swizzled tiles, got '!tile.shared<key 16, feature 64, bf16>'; --tile-infer-layouts swizzles them}}
-    tile.gather warp %n to %n from %b origins %z strides [64] into %k {
-    ^bb0(%line: i32):
+    tile.gather warp %n to %n from %b origins %z strides [64] into %k (%line: i32) {
       tile.yield %line : i32
     } : !tile.buffer<bf16> -> !keys
     return
@@ -98,11 +94,10 @@ gpu.module @kernels {
 gpu.module @kernels {
   func.func @floats_of_8_bits(%x: !tile.fragment<[query 16, key 16], f8E4M3FN, acc>) {
     // expected-error @+1 {{cannot compute with codes, got '!tile.fragment<[query 16, key 16], f8E4M3FN, acc>'}}
-    %0 = tile.map %x {
-    ^bb0(%y: f8E4M3FN):
+    %0 = tile.map %x (%y: f8E4M3FN) {
       %z = arith.extf %y : f8E4M3FN to f32
       tile.yield %z : f32
-    } : !tile.fragment<[query 16, key 16], f8E4M3FN, acc> -> <[query 16, key 16], f32, acc>
+    } : !tile.fragment<[query 16, key 16], f8E4M3FN, acc> -> !tile.fragment<[query 16, key 16], f32, acc>
     return
   }
 }

@@ -53,8 +53,7 @@ gpu.module @kernels {
   // CHECK-NEXT: nvvm.barrier
   func.func @gather(%b: !tile.buffer<bf16>, %t: !tile.buffer<i32>, %n: i32, %z: i64) {
     %k = tile.alloc {per_warp, offset = 2048 : i64} : !keys
-    %slots = tile.lookup warp %n to %n lines 16 {
-    ^bb0(%line: i32):
+    %slots = tile.lookup warp %n to %n lines 16 (%line: i32) {
       %w = arith.extsi %line : i32 to i64
       %slot = tile.read %t[%w] : <i32> -> i32
       tile.yield %slot : i32
@@ -95,8 +94,7 @@ gpu.module @kernels {
     %p = tile.cast %s : !scores -> !tile.fragment<[query 16, key 16], bf16, lhs>
     %o = tile.splat %x : f32 -> !tile.fragment<[query 16, feature 80], f32, acc>
     %r = tile.dot %p, %k, %o : !tile.fragment<[query 16, key 16], bf16, lhs>, !keys, !tile.fragment<[query 16, feature 80], f32, acc> -> !tile.fragment<[query 16, feature 80], f32, acc>
-    tile.store %r to %b lines %i {
-    ^bb0(%line: i32):
+    tile.store %r to %b lines %i (%line: i32) {
       %w = arith.extsi %line : i32 to i64
       tile.yield %w : i64
     } : !tile.fragment<[query 16, feature 80], f32, acc> -> <bf16>
@@ -115,7 +113,7 @@ gpu.module @kernels {
   // CHECK-NEXT: nvvm.barrier
   func.func @set_up() {
     %barriers = tile.alloc {offset = 0 : i64} : !tile.barriers<2>
-    tile.init_barriers %barriers count 4 : !tile.barriers<2>
+    tile.init_barriers %barriers counts [4] : !tile.barriers<2>
     tile.publish_barriers
     tile.sync block
     return

@@ -53,8 +53,7 @@ gpu.module @kernels {
     %sum = tile.reduce add %s : <[query 16, key 8], f32, acc> -> <[key 8], f32, col>
     %shares = tile.reduce add %t : <[query 16, key 8], f32, acc> -> <[key 8], f32, col, partial>
     %whole = tile.complete %shares : <[key 8], f32, col, partial> -> <[key 8], f32, col>
-    tile.store %sum to %out lines %n {
-    ^bb0(%line: i32):
+    tile.store %sum to %out lines %n (%line: i32) {
       %w = arith.extsi %line : i32 to i64
       tile.yield %w : i64
     } : <[key 8], f32, col> -> <f32>

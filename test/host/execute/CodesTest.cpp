@@ -76,16 +76,13 @@ gpu.module @kernels {
     %l = tile.alloc : !lhs
     %r = tile.alloc : !codes
     %m = tile.alloc : !meta
-    tile.gather warp %c0 to %c16 from %lhs origins %origin strides [CONTRACTED] into %l {
-    ^bb0(%line: i32):
+    tile.gather warp %c0 to %c16 from %lhs origins %origin strides [CONTRACTED] into %l (%line: i32) {
       tile.yield %line : i32
     } : !tile.buffer<FLOAT> -> !lhs
-    tile.gather warp %c0 to %c32 from %codes origins %origin strides [DIM] into %r {
-    ^bb0(%line: i32):
+    tile.gather warp %c0 to %c32 from %codes origins %origin strides [DIM] into %r (%line: i32) {
       tile.yield %line : i32
     } : !tile.buffer<CODES> -> !codes
-    tile.gather warp %c0 to %c32 from %metas origins %origin strides [META] into %m {
-    ^bb0(%line: i32):
+    tile.gather warp %c0 to %c32 from %metas origins %origin strides [META] into %m (%line: i32) {
       tile.yield %line : i32
     } : !tile.buffer<FLOAT> -> !meta
     tile.commit
@@ -97,8 +94,7 @@ gpu.module @kernels {
     COLUMNS_OF_META
     %right = tile.widen %loaded SCALED -> !tile.fragment<[WIDTH, DEPTH], FLOAT>
     %product = tile.dot %left, %right, %nothing : !tile.fragment<[query 16, DEPTH], FLOAT>, !tile.fragment<[WIDTH, DEPTH], FLOAT>, !result -> !result
-    tile.store %product to %out lines %c16 {
-    ^bb0(%line: i32):
+    tile.store %product to %out lines %c16 (%line: i32) {
       %wide = arith.extsi %line : i32 to i64
       %index = arith.muli %wide, %width : i64
       tile.yield %index : i64

@@ -15,6 +15,10 @@ LaneExpansion::LaneExpansion(StateType type, func::FuncOp kernel)
       partsAtOnce(kernel->getAttrOfType<MergeScheduleAttr>("tile.merge_schedule").getParts()) {
   b.setInsertionPointToStart(&kernel.front());
   lane = LaneIdOp::create(b, b.getI32Type());
+  for (int64_t chunk = 0; chunk < chunks(); ++chunk) {
+    columns.push_back(b.add(b.mul(lane, b.i32(4)), b.i32(chunk * 128)));
+    wideColumns.push_back(b.wide(columns.back()));
+  }
 }
 
 LogicalResult mlir::attn::expandOnLanes(InitOp init, LaneExpansion &e) {
@@ -50,8 +54,8 @@ static SmallVector<Value> addStored(LaneExpansion &e, Value number, Value weight
   SmallVector<Value> values, sums;
   for (int64_t c = 0; c < chunks; ++c) {
     // Lanes past the last column read it again and drop the result.
-    Value safe = e.isRagged(c) ? b.min(e.column(c), b.i32(dim - 4)) : e.column(c);
-    auto read = ReadAdjacentOp::create(b, SmallVector<Type>(4, f32), partO, b.add(origin, b.wide(safe)));
+    Value safe = e.isRagged(c) ? b.wide(b.min(e.columns[c], b.i32(dim - 4))) : e.wideColumns[c];
+    auto read = ReadAdjacentOp::create(b, SmallVector<Type>(4, f32), partO, b.add(origin, safe));
     llvm::append_range(values, read.getValues());
   }
   for (auto [value, sum] : llvm::zip(values, loop.getRegionIterArgs()))
@@ -121,13 +125,13 @@ LogicalResult mlir::attn::expandOnLanes(WriteOp write, LaneExpansion &e) {
   for (int64_t c = 0; c < e.chunks(); ++c) {
     auto writeChunk = [&] {
       WriteAdjacentOp::create(b, output.slice(4 * c, 4), b.buffer("o", element),
-                              b.add(begin, b.wide(e.column(c))));
+                              b.add(begin, e.wideColumns[c]));
     };
     if (!e.isRagged(c)) {
       writeChunk();
       continue;
     }
-    auto guarded = scf::IfOp::create(b, b.less(e.column(c), b.i32(e.dim)));
+    auto guarded = scf::IfOp::create(b, b.less(e.columns[c], b.i32(e.dim)));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(guarded.thenYield());
     writeChunk();

@@ -183,13 +183,12 @@ struct LaneExpansion {
   int64_t chunks() const { return llvm::divideCeil(dim, 128); }
   /// Whether a chunk has lanes without columns.
   bool isRagged(int64_t chunk) const { return (chunk + 1) * 128 > dim; }
-  /// This lane's first column of a chunk.
-  Value column(int64_t chunk) { return b.add(b.mul(lane, b.i32(4)), b.i32(chunk * 128)); }
 
   KernelBuilder b;
   int64_t dim;
   int64_t partsAtOnce; ///< stored states that are read before the first is used
   Value lane;
+  SmallVector<Value> columns, wideColumns; ///< this lane's first column of each chunk, also as i64
   Pieces pieces;
 };
 

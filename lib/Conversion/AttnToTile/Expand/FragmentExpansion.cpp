@@ -36,8 +36,7 @@ void FragmentExpansion::readRows(RowsOp queryRows) {
   Type i32 = b.getI32Type();
   // Rows past the task's last repeat it: their positions must be readable, their results are dropped.
   auto positions = LoadVectorOp::create(b, rowsOf(i32), b.buffer("q_pos", i32));
-  b.fill(positions.getIndex(), {i32},
-         [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).first); });
+  b.fill(positions.getIndex(), {i32}, [&](ValueRange line) { return unpack(packedRow(line[0])).first; });
   queryPosition = positions;
   queryHead = b.map(rowsOf(i32), ValueRange{CoordinatesOp::create(b, rowsOf(i32), b.i32(0))},
                     [&](ValueRange line) { return unpack(packedRow(line[0])).second; });
@@ -48,28 +47,27 @@ void FragmentExpansion::writeResults(Results results, Value part, Value column, 
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
   auto [output, lse] = results;
   Value lines = b.sub(packedCount, warpRow);
-  auto store = [&](Value fragment, Value buffer, Value lineCount, Value col, IntegerAttr cols,
-                   function_ref<Value(Value)> index) {
-    auto op = StoreOp::create(b, fragment, buffer, lineCount, col, cols);
-    b.fill(op.getIndex(), {i32}, [&](ValueRange line) { return index(line[0]); });
+  auto store = [&](Value fragment, Value buffer, Value lineCount, Value col, IntegerAttr cols, int64_t stride,
+                   function_ref<Value(Value)> slot) {
+    auto op = StoreOp::create(b, fragment, buffer, lineCount, col, cols, stride);
+    b.fill(op.getSlot(), {i32}, [&](ValueRange line) { return slot(line[0]); });
   };
-  auto partialRow = [&](Value line) { return b.wide(b.add(b.add(part, warpRow), line)); };
+  auto partialRow = [&](Value line) { return b.add(b.add(part, warpRow), line); };
+  auto rowSlot = [&](Value line) { return slotOfRow(b.add(warpRow, line)); };
+  auto outIndex = [&](Value line) { return outputIndex(b.add(warpRow, line)); };
   Value isPart = b.compare(arith::CmpIPredicate::sge, part, b.i32(0));
   Value outBuffer = b.buffer("o", chain.element()), partBuffer = planArray(b, PlanArray::PartialO),
         partLse = planArray(b, PlanArray::PartialLse);
   auto branch = scf::IfOp::create(b, isPart, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(branch.thenYield());
-  store(output, partBuffer, lines, column, columns,
-        [&](Value line) { return b.mul(partialRow(line), b.i64(chain.valueDim())); });
-  store(lse, partLse, lseLines, Value(), IntegerAttr(), [&](Value line) { return partialRow(line); });
+  store(output, partBuffer, lines, column, columns, chain.valueDim(), partialRow);
+  store(lse, partLse, lseLines, Value(), IntegerAttr(), 1, partialRow);
   b.setInsertionPoint(branch.elseYield());
   if (writeRows)
     writeRows(output);
   else
-    store(output, outBuffer, lines, column, columns,
-          [&](Value line) { return outputIndex(b.add(warpRow, line)); });
+    store(output, outBuffer, lines, column, columns, 1, outIndex);
   if (chain.finish.getLse())
-    store(lse, b.buffer("lse", f32), lseLines, Value(), IntegerAttr(),
-          [&](Value line) { return rowAndHead(b.add(warpRow, line)); });
+    store(lse, b.buffer("lse", f32), lseLines, Value(), IntegerAttr(), 1, rowSlot);
 }

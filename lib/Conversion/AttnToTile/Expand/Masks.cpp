@@ -13,7 +13,6 @@ using namespace mlir::tile;
 /// their own.
 struct FragmentExpansion::TileBounds {
   Value offsets;           ///< columns: constants
-  Value position;          ///< per row: the row's own position
   Value last;              ///< per row: the last column that exists and is not later
   SmallVector<Value> ends; ///< for each sized term in order: per row (window, recent) or one number (sink)
   Value exists;            ///< end of the tokens that exist
@@ -26,8 +25,9 @@ void FragmentExpansion::addEnds(VisibilityAttr visibility, int64_t &end, Value o
     // Half the range of i32 is further than any context reaches; clamping keeps the difference in range.
     Value size = b.min(b.end(end++), b.i32(1 << 30));
     bounds.ends.push_back(
-        b.map(rowsOf(b.getI32Type()), ValueRange{bounds.position},
-              [&](ValueRange v) -> Value { return b.sub(b.max(v[0], b.i32(-(1 << 30))), size); }));
+        b.map(rowsOf(b.getI32Type()), ValueRange{queryPosition}, [&](ValueRange v) -> Value {
+          return b.sub(b.max(b.sub(v[0], origin), b.i32(-(1 << 30))), size);
+        }));
   }
   for (VisibilityAttr part : visibility.getOperands())
     addEnds(part, end, origin, bounds);
@@ -80,12 +80,10 @@ Value FragmentExpansion::maskFor(unsigned operand, unsigned headClass, Value sco
   Value firstToken = b.add(firstKey, lane.getFirst()), origin = b.add(segment.pos0, firstToken);
   TileBounds bounds;
   bounds.offsets = lane.getOffsets();
-  bounds.position =
-      b.map(rowsOf(i32), ValueRange{queryPosition}, [&](ValueRange v) { return b.sub(v[0], origin); });
   bounds.exists = b.sub(segment.kvEnd, firstToken);
-  Value lastToken = b.add(bounds.exists, b.i32(-1));
-  bounds.last =
-      b.map(rowsOf(i32), ValueRange{bounds.position}, [&](ValueRange v) { return b.min(v[0], lastToken); });
+  Value lastToken = b.sub(bounds.exists, b.i32(1));
+  bounds.last = b.map(rowsOf(i32), ValueRange{queryPosition},
+                      [&](ValueRange v) { return b.min(b.sub(v[0], origin), lastToken); });
   addEnds(shown, shownEnd, origin, bounds);
   if (seen)
     addEnds(seen, seenEnd, origin, bounds);
@@ -131,7 +129,7 @@ Value FragmentExpansion::maskForList(Value scores, const Segment &segment, Value
     auto words = LoadVectorOp::create(b, rowsOf(i32), planArray(b, PlanArray::Bits));
     b.fill(words.getIndex(), {i32}, [&](ValueRange line) {
       Value row = b.sub(unpack(packedRow(line[0])).first, firstRow);
-      return b.wide(b.add(b.mul(b.add(firstWord, b.i32(word)), rowsOfTile), row));
+      return b.add(b.mul(b.add(firstWord, b.i32(word)), rowsOfTile), row);
     });
     inputs.push_back(b.map(rowsOf(i32), ValueRange{words},
                            [&](ValueRange v) -> Value { return arith::ShRUIOp::create(b, v[0], shift); }));

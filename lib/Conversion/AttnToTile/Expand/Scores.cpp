@@ -175,10 +175,9 @@ Value FragmentExpansion::applyScoreRegion(Value scores, const Segment &segment, 
                       [&](ValueRange v) -> Value { return math::AbsFOp::create(b, v[0]); });
   Value largest = ReduceOp::create(b, rowsOf(b.getF32Type()), Combine::Max, sizes);
   Value size = math::AbsFOp::create(b, form.tanhFactor);
-  Value large = b.map(rowsOf(b.getI32Type()), ValueRange{largest}, [&](ValueRange v) -> Value {
+  Value large = b.map(rowsOf(b.getI1Type()), ValueRange{largest}, [&](ValueRange v) -> Value {
     Value argument = arith::MulFOp::create(b, v[0], size);
-    return arith::ExtUIOp::create(
-        b, b.getI32Type(), arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, argument, b.f32(shortRange)));
+    return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, argument, b.f32(shortRange));
   });
   auto branch = scf::IfOp::create(b, scoresType(), AnyOp::create(b, b.getI1Type(), large), true);
   OpBuilder::InsertionGuard guard(b);

@@ -24,7 +24,7 @@ State FragmentExpansion::initialState(Value sinks, Value counts) {
                 b.createOrFold<arith::AndIOp>(LaneIdOp::create(b, b.getI32Type()), b.i32(others)), b.i32(0));
   auto logits = LoadVectorOp::create(b, rowsOf(f32), b.buffer(argumentName(sinks), f32));
   b.fill(logits.getIndex(), {b.getI32Type()},
-         [&](ValueRange line) { return b.wide(unpack(packedRow(line[0])).second); });
+         [&](ValueRange line) { return unpack(packedRow(line[0])).second; });
   state.max = b.map(rowsOf(f32), ValueRange{logits}, [&](ValueRange logit) -> Value {
     Value scaled = arith::DivFOp::create(b, logit[0], scoreUnit);
     return b.select(counts, scaled, b.f32(-infinity));
@@ -59,26 +59,23 @@ FragmentExpansion::Step FragmentExpansion::softmax(Value scores, const State &st
   // The maximum is a unit, not a result: it moves only when it would be more than 2^8 too small, so that what
   // was accumulated rarely needs rescaling. Weights stay below 2^8, which 16 bits hold as exactly as those
   // below 1.
-  auto grows = [&](Value old, Value seen) -> Value {
-    return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, scaled(arith::SubFOp::create(b, seen, old)),
-                                 b.f32(8));
+  SmallVector<Type> types{rowsOf(f32), rowsOf(b.getI1Type()), rowsOf(f32), rowsOf(f32)};
+  auto moveUnit = [&](ValueRange v) -> SmallVector<Value> {
+    Value old = v[0], seen = v[1];
+    Value growth = scaled(arith::SubFOp::create(b, seen, old));
+    Value grows = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, growth, b.f32(8));
+    Value max = b.select(grows, seen, old);
+    // -inf - -inf must not become NaN in rows that have seen nothing yet.
+    Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, max, b.f32(-infinity));
+    Value center = b.select(nothing, b.f32(0), max);
+    Value base = arith::NegFOp::create(b, scaled(center));
+    // Subtract before scaling: where the maximum stays, the decay is 1 to the bit, however products are
+    // fused.
+    Value decay = math::Exp2Op::create(b, scaled(arith::SubFOp::create(b, old, center)));
+    return {max, grows, base, decay};
   };
-  Value max = b.map(rowsOf(f32), ValueRange{state.max, tileMax},
-                    [&](ValueRange v) -> Value { return b.select(grows(v[0], v[1]), v[1], v[0]); });
-  Value grown = b.map(rowsOf(b.getI32Type()), ValueRange{state.max, tileMax}, [&](ValueRange v) -> Value {
-    return arith::ExtUIOp::create(b, b.getI32Type(), grows(v[0], v[1]));
-  });
-  // -inf - -inf must not become NaN in rows that have seen nothing yet.
-  Value center = b.map(rowsOf(f32), ValueRange{max}, [&](ValueRange v) -> Value {
-    Value nothing = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, v[0], b.f32(-infinity));
-    return b.select(nothing, b.f32(0), v[0]);
-  });
-  Value base = b.map(rowsOf(f32), ValueRange{center},
-                     [&](ValueRange v) -> Value { return arith::NegFOp::create(b, scaled(v[0])); });
-  // Subtract before scaling: where the maximum stays, the decay is 1 to the bit, however products are fused.
-  Value decay = b.map(rowsOf(f32), ValueRange{state.max, center}, [&](ValueRange v) -> Value {
-    return math::Exp2Op::create(b, scaled(arith::SubFOp::create(b, v[0], v[1])));
-  });
+  ResultRange unit = b.mapAll(types, ValueRange{state.max, tileMax}, moveUnit);
+  Value max = unit[0], grown = unit[1], base = unit[2], decay = unit[3];
   Value weights = b.map(scoresType(), ValueRange{scores, base}, [&](ValueRange v) -> Value {
     return math::Exp2Op::create(b, math::FmaOp::create(b, v[0], toLog2, v[1]));
   });
@@ -153,20 +150,18 @@ Value FragmentExpansion::exchangeMemory() {
 FragmentExpansion::Results FragmentExpansion::finishState(Value max, Value sum, Value acc) {
   auto outType = cast<FragmentType>(acc.getType()), rowType = cast<FragmentType>(max.getType());
   // A sum that is NaN is something: it must reach the LSE, too, or that would depend on where keys were cut.
-  Value inverse = b.map(rowType, ValueRange{sum}, [&](ValueRange v) -> Value {
-    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[0], b.f32(0));
-    Value factor = ReciprocalOp::create(b, v[0]);
+  auto ofRow = [&](ValueRange v) -> SmallVector<Value> {
+    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[1], b.f32(0));
+    Value factor = ReciprocalOp::create(b, v[1]);
     if (valueScale)
       factor = arith::MulFOp::create(b, factor, valueScale);
-    return b.select(some, factor, b.f32(0));
-  });
-  Value output = b.map(outType, ValueRange{acc, inverse},
-                       [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
-  Value lse = b.map(rowType, ValueRange{max, sum}, [&](ValueRange v) -> Value {
-    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[1], b.f32(0));
     Value log =
         arith::AddFOp::create(b, arith::MulFOp::create(b, v[0], toLog2), math::Log2Op::create(b, v[1]));
-    return b.select(some, arith::MulFOp::create(b, log, b.f32(ln2)), b.f32(-infinity));
-  });
-  return {output, lse};
+    return {b.select(some, factor, b.f32(0)),
+            b.select(some, arith::MulFOp::create(b, log, b.f32(ln2)), b.f32(-infinity))};
+  };
+  ResultRange rowResults = b.mapAll({rowType, rowType}, ValueRange{max, sum}, ofRow);
+  Value output = b.map(outType, ValueRange{acc, rowResults[0]},
+                       [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
+  return {output, rowResults[1]};
 }

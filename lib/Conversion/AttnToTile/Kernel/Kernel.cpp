@@ -60,20 +60,29 @@ void KernelBuilder::finish(int64_t threads) {
   kernel->setAttr("tile.threads", getI32IntegerAttr(threads));
 }
 
-void KernelBuilder::fill(Region &region, TypeRange types, ScalarFunction function) {
+void KernelBuilder::fillAll(Region &region, TypeRange types, ScalarFunctions functions) {
   InsertionGuard guard(*this);
   Block *block = createBlock(&region, {}, types, SmallVector<Location>(types.size(), getLoc()));
-  Value result = function(block->getArguments());
-  tile::YieldOp::create(*this, result);
+  SmallVector<Value> results = functions(block->getArguments());
+  tile::YieldOp::create(*this, results);
 }
 
-Value KernelBuilder::map(FragmentType type, ValueRange inputs, ScalarFunction function) {
-  auto op = MapOp::create(*this, type, inputs);
+void KernelBuilder::fill(Region &region, TypeRange types, ScalarFunction function) {
+  fillAll(region, types, [&](ValueRange arguments) { return SmallVector<Value>{function(arguments)}; });
+}
+
+ResultRange KernelBuilder::mapAll(TypeRange results, ValueRange inputs, ScalarFunctions functions) {
+  auto op = MapOp::create(*this, results, inputs);
   SmallVector<Type> types;
   for (Value input : inputs)
     types.push_back(cast<FragmentType>(input.getType()).getElement());
-  fill(op.getBody(), types, function);
-  return op;
+  fillAll(op.getBody(), types, functions);
+  return op.getResults();
+}
+
+Value KernelBuilder::map(FragmentType type, ValueRange inputs, ScalarFunction function) {
+  auto one = [&](ValueRange arguments) { return SmallVector<Value>{function(arguments)}; };
+  return mapAll(TypeRange{type}, inputs, one).front();
 }
 
 void mlir::attn::eraseSourceArguments(func::FuncOp kernel) {

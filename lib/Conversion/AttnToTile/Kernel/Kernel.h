@@ -79,9 +79,14 @@ public:
   }
   Value splat(Value scalar, tile::FragmentType type) { return tile::SplatOp::create(*this, type, scalar); }
   using ScalarFunction = function_ref<Value(ValueRange)>;
-  /// Elementwise; the function gets one scalar per input.
+  using ScalarFunctions = function_ref<SmallVector<Value>(ValueRange)>;
+  /// Elementwise; the functions get one scalar per input and give one per result.
+  ResultRange mapAll(TypeRange results, ValueRange inputs, ScalarFunctions functions);
+  /// The same of one result.
   Value map(tile::FragmentType type, ValueRange inputs, ScalarFunction function);
-  /// Adds a block with `types` as arguments to `region`, ending in a yield of what the function returns.
+  /// Adds a block with `types` as arguments to `region`, ending in a yield of what the functions return.
+  void fillAll(Region &region, TypeRange types, ScalarFunctions functions);
+  /// The same of one value.
   void fill(Region &region, TypeRange types, ScalarFunction function);
 
 private:

@@ -56,20 +56,29 @@ public:
     return {b.div(packed, chain.group()),
             b.add(b.mul(kvHead, b.i32(chain.group())), b.rem(packed, chain.group()))};
   }
+  /// Where a packed row lies in a tensor of query rows and heads.
+  Value packedSlot(Value packed, Type type) {
+    return tile::PackedSlotOp::create(b, type, packed, kvHead, b.getI64IntegerAttr(chain.group()),
+                                      b.getI64IntegerAttr(chain.queryHeads()), ValueRange());
+  }
   Value taskEnd() { return b.add(packedBegin, packedCount); }
   /// Packed row of a line of this warp; lines past the task's last repeat it.
   Value packedRow(Value line) {
-    return b.min(b.add(b.add(packedBegin, warpRow), line), b.add(taskEnd(), b.i32(-1)));
+    return b.min(b.add(b.add(packedBegin, warpRow), line), b.sub(taskEnd(), b.i32(1)));
   }
-  Value rowAndHead(Value row) {
-    auto [query, head] = unpack(b.add(packedBegin, row));
-    return b.add(b.mul(b.wide(query), b.i64(chain.queryHeads())), b.wide(head));
+  /// Where a packed row begins in a tensor of the caller's, counted in `unit` bytes.
+  Value stridedSlot(StringRef tensor, Value packed, int64_t unit, Type type) {
+    auto pitch = [&](size_t axis) { return b.div(b.stride(tensor, axis), unit); };
+    return tile::PackedSlotOp::create(b, type, packed, kvHead, b.getI64IntegerAttr(chain.group()), IntegerAttr(),
+                                      ValueRange{pitch(0), pitch(1)});
   }
-  /// Element of the output where a packed row of the task begins.
+  /// Element of the output where a row of the task begins.
   Value outputIndex(Value row) {
-    auto [query, head] = unpack(b.add(packedBegin, row));
-    return b.outputIndex(query, head, chain.element());
+    return stridedSlot("o", b.add(packedBegin, row), chain.element().getIntOrFloatBitWidth() / 8,
+                       b.getI64Type());
   }
+  /// Where a row of the task lies among rows and heads that lie densely.
+  Value slotOfRow(Value row) { return packedSlot(b.add(packedBegin, row), b.getI64Type()); }
   /// Columns of the output that exist, where tiles have more.
   IntegerAttr outputColumns() {
     bool padded = chain.paddedValueDim() != chain.valueDim();

@@ -26,9 +26,6 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// A slot that no store has: a multiple of every box, that a box more still counts in an i32.
-static constexpr int32_t outside = 0x7fff0000;
-
 Value TileCopies::placeOf(UpdateOp update, const Segment &segment) {
   return update.getKv().getType().isOfClass() ? b.sub(slot, segment.firstSlot) : kvHead;
 }
@@ -66,10 +63,8 @@ void TileCopies::gatherQueries(Value target, Scope scope) {
                                  ValueRange{b.i64(0)}, ValueRange{target}, DenseI64ArrayAttr(), Value(),
                                  ValueRange{b.i32(unit)}, Value(), scope, featuresOf(target, chain.keyDim()),
                                  DenseI64ArrayAttr(), DenseI64ArrayAttr());
-  b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
-    auto [row, head] = unpack(line[0]);
-    return b.add(b.mul(row, b.div(b.stride("q", 0), unit)), b.mul(head, b.div(b.stride("q", 1), unit)));
-  });
+  b.fill(gather.getSlot(), {b.getI32Type()},
+         [&](ValueRange line) { return stridedSlot("q", line[0], unit, b.getI32Type()); });
 }
 
 Value TileCopies::heads(UpdateOp update) {
@@ -83,7 +78,7 @@ Value TileCopies::lookupTokens(UpdateOp update, const Segment &segment, Value fi
   if (!storeOf(update.getKv().getType()).table())
     return {};
   auto lookup = LookupOp::create(b, b.getI32Type(), firstKey, segment.kvEnd,
-                                 scope == Scope::Warp ? keys : schedule.getKeys(), scope);
+                                 scope == Scope::Warp ? keys : schedule.getKeys(), scope, Value());
   b.fill(lookup.getSlot(), {b.getI32Type()},
          [&](ValueRange token) { return slotOf(update, segment, token[0]); });
   return lookup;
@@ -225,9 +220,9 @@ void TileCopies::sendOutput(Value output, Value queries, Value firstRow, Value b
                                  /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(whole.elseYield());
-  auto scatter =
-      ScatterOp::create(b, tile, line, rows, left, b.buffer("o", chain.element()), outputColumns());
-  b.fill(scatter.getIndex(), {b.getI32Type()},
+  auto scatter = ScatterOp::create(b, tile, line, rows, left, b.buffer("o", chain.element()), outputColumns(),
+                                   /*stride=*/1);
+  b.fill(scatter.getSlot(), {b.getI32Type()},
          [&](ValueRange row) { return outputIndex(b.add(firstRow, row[0])); });
   b.setInsertionPoint(whole.thenYield());
   auto first = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, line, b.i32(0)));
@@ -239,18 +234,14 @@ void TileCopies::sendOutput(Value output, Value queries, Value firstRow, Value b
 Value TileCopies::fetchSlot(UpdateOp update, const Segment &segment, Value firstKey) {
   rt::Store store = storeOf(update.getKv().getType());
   int64_t lines = linesOf(update, "k");
-  Value last = b.sub(segment.kvEnd, b.i32(1));
   // Tiles are looked up one ahead. Behind the last there may be no table entry, and nobody takes the slot.
   if (lines == keys)
-    return slotOf(update, segment, store.isPaged() ? b.min(firstKey, last) : firstKey);
-  // Boxes past the last token lie outside the tensor, which costs no memory: the copy engine writes zeros.
-  // Their table entries need not exist.
-  Value lane = LaneIdOp::create(b, b.getI32Type());
-  Value token = b.add(firstKey, b.mul(lane, b.i32(lines)));
-  Value exists = b.less(token, segment.kvEnd);
-  Value there =
-      slotOf(update, segment, b.min(token, b.sub(last, b.rem(last, lines))), !store.tearsPages(keys));
-  return b.select(exists, there, b.i32(outside));
+    return slotOf(update, segment,
+                  store.isPaged() ? b.min(firstKey, b.sub(segment.kvEnd, b.i32(1))) : firstKey);
+  auto lookup = LookupBoxesOp::create(b, b.getI32Type(), firstKey, segment.kvEnd, lines, Value());
+  b.fill(lookup.getSlot(), {b.getI32Type()},
+         [&](ValueRange token) { return slotOf(update, segment, token[0], !store.tearsPages(keys)); });
+  return lookup;
 }
 
 void TileCopies::fetchTokens(UpdateOp update, Value slot, StringRef part, Value target) {

@@ -44,7 +44,7 @@ struct PartsWalk {
 
   /// The number of this lane's state among those in [from, end).
   Value numberOf(Value from, Value end) {
-    return b.read(numbers, b.wide(b.min(b.add(from, lane), b.add(end, b.i32(-1)))));
+    return b.read(numbers, b.wide(b.min(b.add(from, lane), b.sub(end, b.i32(1)))));
   }
 
   /// What the plan says of a row: its states' places in the list, the output, the first states.
@@ -65,10 +65,9 @@ struct PartsWalk {
     Value first = loop.getInductionVar(), soFar = loop.getRegionIterArg(0);
     Value stored = StoredOp::create(b, state.getType(), loop.getRegionIterArg(1), b.sub(end, first));
     Value merged = MergeOp::create(b, state.getType(), soFar, stored);
-    Value following = b.add(first, b.i32(lanes));
-    SmallVector<Value> next =
-        readIf(b.less(following, end), 1, [&]() -> SmallVector<Value> { return {numberOf(following, end)}; });
-    scf::YieldOp::create(b, ValueRange{merged, next[0]});
+    // Behind the last states this is the last number again, and nobody takes it.
+    Value next = numberOf(b.add(first, b.i32(lanes)), end);
+    scf::YieldOp::create(b, ValueRange{merged, next});
     return loop.getResult(0);
   }
 };

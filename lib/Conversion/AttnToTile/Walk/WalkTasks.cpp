@@ -106,7 +106,9 @@ void Walk::placeWarp() {
   Value consumer = b.sub(warp, b.i32(schedule.getProducerWarps()));
   warpRow = b.mul(consumer, b.i32(rows));
   groupRow = oneGroup() ? b.i32(0)
-                        : b.mul(b.div(consumer, ScheduleAttr::groupWarps), b.i32(ScheduleAttr::groupRows));
+                        : b.createOrFold<arith::MulIOp>(b.div(consumer, ScheduleAttr::groupWarps),
+                                                        b.i32(ScheduleAttr::groupRows),
+                                                        arith::IntegerOverflowFlags::nuw);
 }
 
 void Walk::run(const IRMapping &arguments) {

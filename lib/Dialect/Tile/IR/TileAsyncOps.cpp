@@ -23,6 +23,13 @@ static LogicalResult verifyMaps(Operation *op, ValueRange maps, SharedType tile)
   return success();
 }
 
+LogicalResult InitBarriersOp::verify() {
+  if (getBarriers().size() == getCounts().size() && !getCounts().empty())
+    return success();
+  return emitOpError("expected a count for each of the barriers (")
+         << getBarriers().size() << "), got " << getCounts().size();
+}
+
 LogicalResult FillOp::verify() {
   SharedType tile = getRing().getType().getTile();
   Block &copies = getCopies().front();
@@ -42,7 +49,7 @@ LogicalResult AheadOp::verify() {
   Block &body = getBody().front();
   auto yield = body.empty() ? YieldOp() : dyn_cast<YieldOp>(body.back());
   if (body.getArgumentTypes() != getOperation()->getOperandTypes() || !yield ||
-      yield.getValue().getType() != getValue().getType())
+      yield.getValues().getTypes() != getOperation()->getResultTypes())
     return emitOpError("expected a region from ") << getAt().getType() << " to " << getValue().getType();
   return success();
 }

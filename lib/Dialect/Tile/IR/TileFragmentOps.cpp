@@ -57,9 +57,9 @@ LogicalResult SplatOp::verify() {
 
 LogicalResult AnyOp::verify() {
   FragmentType source = getSource().getType();
-  if (source.getRank() == 1 && source.getElement().isInteger(32))
+  if (source.getRank() == 1 && source.getElement().isInteger(1))
     return success();
-  return emitOpError("expected one axis of i32, got ") << source;
+  return emitOpError("expected one axis of i1, got ") << source;
 }
 
 LogicalResult LaneCoordinatesOp::verify() {
@@ -76,9 +76,19 @@ LogicalResult CoordinatesOp::verify() {
   return emitOpError("expected one axis of i32, got ") << fragment;
 }
 
-LogicalResult MapOp::verify() { return verifyBroadcast(*this, getInputs(), getResult().getType()); }
+LogicalResult MapOp::verify() {
+  if (getNumResults() == 0)
+    return emitOpError("expected at least one result");
+  auto first = cast<FragmentType>(getResults().front().getType());
+  for (Value result : getResults())
+    if (auto type = cast<FragmentType>(result.getType());
+        type.getAxes() != first.getAxes() || type.getSizes() != first.getSizes() ||
+        type.getLayout() != first.getLayout() || type.getOrder() != first.getOrder())
+      return emitOpError("expected results of one shape and layout, got ") << first << " and " << type;
+  return verifyBroadcast(*this, getInputs(), first);
+}
 LogicalResult MapOp::verifyRegions() {
-  return verifyBody(*this, getBody(), elementsOf(getInputs()), getResult().getType().getElement());
+  return verifyBody(*this, getBody(), elementsOf(getInputs()), elementsOf(getResults()));
 }
 
 LogicalResult MaskOp::verify() {

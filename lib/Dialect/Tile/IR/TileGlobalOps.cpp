@@ -66,6 +66,15 @@ LogicalResult RecordOp::verify() {
   return success();
 }
 
+LogicalResult PackedSlotOp::verify() {
+  size_t pitches = getPitches().size();
+  if (pitches != 0 && pitches != 2)
+    return emitOpError("expects the pitch of rows and that of heads, got ") << pitches << " pitches";
+  if (getHeads().has_value() == (pitches == 2))
+    return emitOpError("expects either how many heads a row has or two pitches");
+  return success();
+}
+
 LogicalResult PagedSlotOp::verify() {
   if (!getTable().getType().getElement().isInteger(32))
     return emitOpError("expected a table of i32, got ") << getTable().getType();
@@ -81,6 +90,14 @@ LogicalResult ReadRangeOp::verify() {
   return emitOpError("expected a buffer of i32, got ") << getBuffer().getType();
 }
 
+/// From a line to a number of 32 or 64 bits.
+static LogicalResult verifyNumbers(Operation *op, Region &numbers) {
+  auto yield = numbers.front().empty() ? YieldOp() : dyn_cast<YieldOp>(numbers.front().back());
+  bool narrow = yield && llvm::all_of(yield->getOperandTypes(), [](Type type) { return type.isInteger(32); });
+  return verifyBody(op, numbers, IntegerType::get(op->getContext(), 32),
+                    IntegerType::get(op->getContext(), narrow ? 32 : 64));
+}
+
 LogicalResult LoadVectorOp::verify() {
   FragmentType fragment = getFragment().getType();
   if (fragment.getRank() == 1 && fragment.getElement() == getBuffer().getType().getElement())
@@ -88,10 +105,7 @@ LogicalResult LoadVectorOp::verify() {
   return emitOpError("expected one axis of the buffer's elements, ")
          << getBuffer().getType().getElement() << ", got " << fragment;
 }
-LogicalResult LoadVectorOp::verifyRegions() {
-  return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32),
-                    IntegerType::get(getContext(), 64));
-}
+LogicalResult LoadVectorOp::verifyRegions() { return verifyNumbers(*this, getIndex()); }
 
 LogicalResult StoreOp::verify() {
   FragmentType fragment = getFragment().getType();
@@ -111,10 +125,7 @@ LogicalResult StoreOp::verify() {
     return emitOpError("a fragment with one axis has no columns");
   return success();
 }
-LogicalResult StoreOp::verifyRegions() {
-  return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32),
-                    IntegerType::get(getContext(), 64));
-}
+LogicalResult StoreOp::verifyRegions() { return verifyNumbers(*this, getSlot()); }
 
 LogicalResult ScatterOp::verify() {
   SharedType tile = getTile().getType();
@@ -134,7 +145,4 @@ LogicalResult ScatterOp::verify() {
            << tile.getRows() << ", got " << count;
   return success();
 }
-LogicalResult ScatterOp::verifyRegions() {
-  return verifyBody(*this, getIndex(), IntegerType::get(getContext(), 32),
-                    IntegerType::get(getContext(), 64));
-}
+LogicalResult ScatterOp::verifyRegions() { return verifyNumbers(*this, getSlot()); }

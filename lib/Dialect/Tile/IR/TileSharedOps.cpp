@@ -67,6 +67,11 @@ LogicalResult GatherOp::verifyRegions() {
   return verifyBody(*this, getSlot(), i32, i32);
 }
 
+LogicalResult LookupBoxesOp::verifyRegions() {
+  Type i32 = IntegerType::get(getContext(), 32);
+  return verifyBody(*this, getSlot(), i32, i32);
+}
+
 LogicalResult LookupOp::verifyRegions() {
   Type i32 = IntegerType::get(getContext(), 32);
   return verifyBody(*this, getSlot(), i32, i32);

@@ -12,8 +12,8 @@ inline bool mayHaveLayout(FragmentType type, Layout layout) {
   return type.getLayout() == Layout::Unassigned || type.getLayout() == layout;
 }
 
-/// A region of scalars: takes `arguments`, ends with a yield of `result`.
-LogicalResult verifyBody(Operation *op, Region &region, TypeRange arguments, Type result);
+/// A region of scalars: takes `arguments`, ends with a yield of `results`.
+LogicalResult verifyBody(Operation *op, Region &region, TypeRange arguments, TypeRange results);
 
 } // namespace mlir::tile
 

@@ -103,24 +103,24 @@ Value makeStart(DotOp dot, Type codes) {
   Value product = DotOp::create(b, loc, products, query ? biases : queries, Value(), query ? queries : biases,
                                 SplatOp::create(b, loc, products, zero));
   Value excess = ReduceOp::create(b, loc, rows, Combine::Max, product); // all tokens are alike
-  auto negated = MapOp::create(b, loc, rows, ValueRange{excess});
+  auto negated = MapOp::create(b, loc, TypeRange{rows}, ValueRange{excess});
   OpBuilder::InsertionGuard guard(b);
   Block *body = b.createBlock(&negated.getBody(), {}, acc.getElement(), loc);
   YieldOp::create(b, loc, arith::NegFOp::create(b, loc, body->getArgument(0)).getResult());
-  return negated;
+  return negated.getResult(0);
 }
 
 /// A dot starts from a number of each row.
 void startFrom(DotOp dot, Value rows) {
   OpBuilder b(dot);
   FragmentType acc = dot.getAcc().getType();
-  auto start = MapOp::create(b, dot.getLoc(), acc, ValueRange{rows});
+  auto start = MapOp::create(b, dot.getLoc(), TypeRange{acc}, ValueRange{rows});
   {
     OpBuilder::InsertionGuard guard(b);
     Block *body = b.createBlock(&start.getBody(), {}, acc.getElement(), dot.getLoc());
     YieldOp::create(b, dot.getLoc(), body->getArgument(0));
   }
-  dot.getAccMutable().assign(start.getResult());
+  dot.getAccMutable().assign(start.getResult(0));
 }
 
 struct BiasCodes : tile::impl::BiasCodesPassBase<BiasCodes> {

@@ -1,6 +1,6 @@
 //===- LookAhead.cpp - Loops carry what they look up for the next tile ----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//   for i = a to b:              x = a < b ? f(a) : 0
+//   for i = a to b:              x = f(a) if a < b
 //     x = ahead f(i)             for i = a to b carrying x:
 //     use x               =>       next = f(i + step)
 //                                  use x
@@ -9,14 +9,14 @@
 // for example. Elsewhere f(i) is computed where it stands.
 //
 //===----------------------------------------------------------------------===//
+#include "ComputeIf.h"
+
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/IRMapping.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/PatternMatch.h"
 
 namespace mlir::tile {
@@ -45,25 +45,27 @@ struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
     }
   }
 
-  static Value compute(OpBuilder &b, AheadOp ahead, Value at) {
+  /// With a condition: reads nothing where it is false.
+  static Value compute(ImplicitLocOpBuilder &b, AheadOp ahead, Value at, Value condition = {}) {
     Block &body = ahead.getBody().front();
     IRMapping mapping;
     mapping.map(body.getArgument(0), at);
+    Value value = body.getTerminator()->getOperand(0);
+    SmallVector<Operation *> operations;
     for (Operation &op : body.without_terminator())
-      b.clone(op, mapping);
-    return mapping.lookupOrDefault(cast<YieldOp>(body.getTerminator()).getValue());
+      operations.push_back(&op);
+    if (condition)
+      return computeIf(b, condition, operations, value, mapping);
+    for (Operation *op : operations)
+      b.clone(*op, mapping);
+    return mapping.lookupOrDefault(value);
   }
 
   static void carry(AheadOp ahead, scf::ForOp loop) {
     ImplicitLocOpBuilder b(ahead.getLoc(), loop);
-    Type type = ahead.getValue().getType();
     Value some =
         arith::CmpIOp::create(b, arith::CmpIPredicate::slt, loop.getLowerBound(), loop.getUpperBound());
-    auto first = scf::IfOp::create(b, TypeRange{type}, some, /*withElseRegion=*/true);
-    b.setInsertionPointToStart(first.thenBlock());
-    scf::YieldOp::create(b, compute(b, ahead, loop.getLowerBound()));
-    b.setInsertionPointToStart(first.elseBlock());
-    scf::YieldOp::create(b, Value(arith::ConstantOp::create(b, b.getZeroAttr(type))));
+    Value first = compute(b, ahead, loop.getLowerBound(), some);
 
     IRRewriter rewriter(loop.getContext());
     auto yields = [&](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) -> SmallVector<Value> {
@@ -72,7 +74,7 @@ struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
       rewriter.replaceOp(ahead, arguments.front());
       return {next};
     };
-    (void)cast<LoopLikeOpInterface>(*loop).replaceWithAdditionalYields(rewriter, first.getResults(), false,
+    (void)cast<LoopLikeOpInterface>(*loop).replaceWithAdditionalYields(rewriter, ValueRange{first}, false,
                                                                        yields);
   }
 };

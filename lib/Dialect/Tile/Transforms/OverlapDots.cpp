@@ -119,8 +119,8 @@ IRMapping Rotation::countBack(ValueRange carried) {
   IRMapping mapping;
   for (auto [number, step] : dot.counts) {
     Value count = carried[number];
-    Value back = arith::ConstantOp::create(b, b.getIntegerAttr(count.getType(), -step));
-    Value earlier = arith::AddIOp::create(b, count, back);
+    Value back = arith::ConstantOp::create(b, b.getIntegerAttr(count.getType(), step));
+    Value earlier = arith::SubIOp::create(b, count, back);
     mapping.map(dot.loop.getRegionIterArg(number), earlier);
   }
   return mapping;

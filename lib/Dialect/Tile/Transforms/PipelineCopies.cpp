@@ -22,11 +22,13 @@
 // keys, and nobody should wait for it. The lookups of the first S tiles start
 // together, in front of the loop.
 //
-// Where a wait for older copies stands in front of the loop (with the sync and
-// the loads that follow from it), the first tiles start before that wait, which
-// then leaves their groups unfinished: two latencies become one.
+// Where a wait for older copies stands in front of the loop (with the sync and the loads that follow from
+// it), the first tiles start before that wait, which then leaves their groups unfinished: two latencies
+// become one.
 //
 //===----------------------------------------------------------------------===//
+#include "ComputeIf.h"
+
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
@@ -34,8 +36,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/IRMapping.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace mlir::tile {
 #define GEN_PASS_DEF_PIPELINECOPIESPASS
@@ -181,23 +181,19 @@ LogicalResult Pipeline::findSlices() {
 }
 
 Value Pipeline::lookUpIfAny(Value iteration) {
-  auto lookUp = [&](OpBuilder &inner, Location loc) {
-    IRMapping mapping;
-    mapping.map(tiles.loop.getInductionVar(), iteration);
-    for (Operation *op : looksUp)
-      inner.clone(*op, mapping);
-    scf::YieldOp::create(inner, loc, mapping.lookup(lookup.getSlots()));
-  };
-  auto nothing = [&](OpBuilder &inner, Location loc) { scf::YieldOp::create(inner, loc, i32(inner, 0)); };
-  return scf::IfOp::create(b, isTile(iteration), lookUp, nothing).getResult(0);
+  IRMapping mapping;
+  mapping.map(tiles.loop.getInductionVar(), iteration);
+  return computeIf(b, isTile(iteration), looksUp, lookup.getSlots(), mapping);
 }
 
 void Pipeline::gatherIfAny(Value iteration, Value slots, Value stage) {
-  scf::IfOp::create(b, isTile(iteration), [&](OpBuilder &inner, Location loc) {
-    IRMapping mapping;
-    mapping.map(tiles.loop.getInductionVar(), iteration);
-    if (slots)
-      mapping.map(lookup.getSlots(), slots);
+  IRMapping mapping;
+  mapping.map(tiles.loop.getInductionVar(), iteration);
+  if (slots)
+    mapping.map(lookup.getSlots(), slots);
+  Value exists = isTile(iteration);
+  // Its addresses are computed in the branch, too: shared by all gathers, they would live through the loop.
+  scf::IfOp::create(b, exists, [&](OpBuilder &inner, Location loc) {
     for (Operation *op : gathers) {
       Operation *copy = inner.clone(*op, mapping);
       if (auto ofRing = dyn_cast<RingStageOp>(copy))
@@ -250,21 +246,20 @@ LogicalResult Pipeline::carryLookup() {
 /// The loop's own lookup, gather, commit, wait and sync give way to those of the steady state.
 void Pipeline::writeSteadyState() {
   b.setInsertionPointToStart(loop.getBody());
-  Value ringSize = i32(b, stages);
   Value ahead = arith::AddIOp::create(b, loop.getInductionVar(), i32(b, stages - 1));
-  Value stage = arith::RemUIOp::create(b, loop.getInductionVar(), ringSize);
-  Value aheadSlot = arith::RemUIOp::create(b, ahead, ringSize);
+  Value stage = RingPositionOp::create(b, loop.getInductionVar(), stages).getStage();
+  Value aheadStage = RingPositionOp::create(b, ahead, stages).getStage();
   WaitOp::create(b, stages - 2);
   Scope scope = tiles.arrived.getScope();
   SyncOp::create(b, scope);
-  gatherIfAny(ahead, lookups.back(), aheadSlot);
+  gatherIfAny(ahead, lookups.back(), aheadStage);
   if (lookup) {
     Value next = lookUpIfAny(arith::AddIOp::create(b, ahead, i32(b, 1)));
     Operation *yield = loop.getBody()->getTerminator();
     yield->setOperand(yield->getNumOperands() - 1, next);
   }
   eraseOwnCopies();
-  for (auto ofRing : llvm::make_early_inc_range(loop.getBody()->getOps<RingStageOp>()))
+  for (auto ofRing : loop.getBody()->getOps<RingStageOp>())
     ofRing.getIndexMutable().assign(stage);
   b.setInsertionPointAfter(loop);
   SyncOp::create(b, scope);

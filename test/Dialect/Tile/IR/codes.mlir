@@ -71,15 +71,13 @@ gpu.module @kernels {
       %a = tile.dot %p, %wv8, %acc : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 128, key 16], bf16>, !tile.fragment<[query 16, feature 128], f32> -> !tile.fragment<[query 16, feature 128], f32>
       %b = tile.dot %p, %wv4, %a : !tile.fragment<[query 16, key 16], bf16>, !tile.fragment<[feature 128, key 16], bf16>, !tile.fragment<[query 16, feature 128], f32> -> !tile.fragment<[query 16, feature 128], f32>
       %m = tile.reduce max %s : !scores -> !tile.fragment<[query 16], f32>
-      %scaled = tile.map %b, %m {
-      ^bb0(%y: f32, %z: f32):
+      %scaled = tile.map %b, %m (%y: f32, %z: f32) {
         %product = arith.mulf %y, %z : f32
         tile.yield %product : f32
       } : !tile.fragment<[query 16, feature 128], f32>, !tile.fragment<[query 16], f32> -> !tile.fragment<[query 16, feature 128], f32>
       scf.yield %scaled : !tile.fragment<[query 16, feature 128], f32>
     }
-    tile.store %o to %out lines %i {
-    ^bb0(%line: i32):
+    tile.store %o to %out lines %i (%line: i32) {
       %w = arith.extsi %line : i32 to i64
       tile.yield %w : i64
     } : !tile.fragment<[query 16, feature 128], f32> -> !tile.buffer<f32>

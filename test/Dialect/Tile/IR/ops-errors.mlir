@@ -74,8 +74,7 @@ func.func @f() {
 
 func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, feature 64, bf16>) {
   // expected-error @+1 {{expected as many sources, origins and strides as targets (1), got 2, 1 and 1}}
-  tile.gather warp %i to %i from %b, %b origins %z strides [64] into %k {
-  ^bb0(%line: i32):
+  tile.gather warp %i to %i from %b, %b origins %z strides [64] into %k (%line: i32) {
     %slot = arith.constant 0 : i32
     tile.yield %slot : i32
   } : !tile.buffer<bf16>, !tile.buffer<bf16> -> !tile.shared<key 16, feature 64, bf16>
@@ -86,8 +85,7 @@ func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, 
 
 func.func @f(%i: i32, %z: i64, %b: !tile.buffer<f16>, %k: !tile.shared<key 16, feature 64, bf16>) {
   // expected-error @+1 {{expected the element type of source and target to agree, got '!tile.buffer<f16>' and '!tile.shared<key 16, feature 64, bf16>'}}
-  tile.gather warp %i to %i from %b origins %z strides [64] into %k {
-  ^bb0(%line: i32):
+  tile.gather warp %i to %i from %b origins %z strides [64] into %k (%line: i32) {
     %slot = arith.constant 0 : i32
     tile.yield %slot : i32
   } : !tile.buffer<f16> -> !tile.shared<key 16, feature 64, bf16>
@@ -98,8 +96,7 @@ func.func @f(%i: i32, %z: i64, %b: !tile.buffer<f16>, %k: !tile.shared<key 16, f
 
 func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, feature 64, bf16>, %l: !tile.shared<key 32, feature 64, bf16>) {
   // expected-error @+1 {{expected all targets to have 16 lines, got 32}}
-  tile.gather warp %i to %i from %b, %b origins %z, %z strides [64, 64] into %k, %l {
-  ^bb0(%line: i32):
+  tile.gather warp %i to %i from %b, %b origins %z, %z strides [64, 64] into %k, %l (%line: i32) {
     %slot = arith.constant 0 : i32
     tile.yield %slot : i32
   } : !tile.buffer<bf16>, !tile.buffer<bf16> -> !tile.shared<key 16, feature 64, bf16>, !tile.shared<key 32, feature 64, bf16>
@@ -134,8 +131,7 @@ func.func @features(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<k
 
 func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, feature 64, bf16>) {
   // expected-error @+1 {{expected a stride of at least a line's 64 elements, got 32}}
-  tile.gather warp %i to %i from %b origins %z strides [32] into %k {
-  ^bb0(%line: i32):
+  tile.gather warp %i to %i from %b origins %z strides [32] into %k (%line: i32) {
     %slot = arith.constant 0 : i32
     tile.yield %slot : i32
   } : !tile.buffer<bf16> -> !tile.shared<key 16, feature 64, bf16>
@@ -146,8 +142,7 @@ func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, 
 
 func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, feature 64, bf16>) {
   // expected-error @+1 {{expected a region of ('i32'), got ('i64')}}
-  tile.gather warp %i to %i from %b origins %z strides [64] into %k {
-  ^bb0(%line: i64):
+  tile.gather warp %i to %i from %b origins %z strides [64] into %k (%line: i64) {
     %slot = arith.constant 0 : i32
     tile.yield %slot : i32
   } : !tile.buffer<bf16> -> !tile.shared<key 16, feature 64, bf16>
@@ -158,8 +153,7 @@ func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, 
 
 func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, feature 64, bf16>) {
   // expected-error @+1 {{expected the region to yield 'i32', got 'i64'}}
-  tile.gather warp %i to %i from %b origins %z strides [64] into %k {
-  ^bb0(%line: i32):
+  tile.gather warp %i to %i from %b origins %z strides [64] into %k (%line: i32) {
     %slot = arith.constant 0 : i64
     tile.yield %slot : i64
   } : !tile.buffer<bf16> -> !tile.shared<key 16, feature 64, bf16>
@@ -178,8 +172,7 @@ func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, 
 
 func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, feature 64, bf16>) {
   // expected-error @+1 {{expected slots from a lookup or a region that computes them, got both}}
-  tile.gather warp %i to %i at %i from %b origins %z strides [64] into %k {
-  ^bb0(%line: i32):
+  tile.gather warp %i to %i at %i from %b origins %z strides [64] into %k (%line: i32) {
     tile.yield %line : i32
   } : !tile.buffer<bf16> -> !tile.shared<key 16, feature 64, bf16>
   return
@@ -189,8 +182,7 @@ func.func @f(%i: i32, %z: i64, %b: !tile.buffer<bf16>, %k: !tile.shared<key 16, 
 
 func.func @f(%i: i32) {
   // expected-error @+1 {{expected the region to yield 'i32', got 'i64'}}
-  %0 = tile.lookup warp %i to %i lines 16 {
-  ^bb0(%line: i32):
+  %0 = tile.lookup warp %i to %i lines 16 (%line: i32) {
     %slot = arith.constant 0 : i64
     tile.yield %slot : i64
   }
@@ -249,8 +241,7 @@ func.func @f(%i: i32) {
 
 func.func @f(%s: !tile.fragment<[query 16, feature 64], f32, acc>) {
   // expected-error @+1 {{input has axis 'feature', which the result lacks}}
-  %0 = tile.map %s {
-  ^bb0(%x: f32):
+  %0 = tile.map %s (%x: f32) {
     tile.yield %x : f32
   } : !tile.fragment<[query 16, feature 64], f32, acc> -> !tile.fragment<[query 16, key 32], f32, acc>
   return
@@ -260,8 +251,7 @@ func.func @f(%s: !tile.fragment<[query 16, feature 64], f32, acc>) {
 
 func.func @f(%s: !tile.fragment<[query 32], f32, row>) {
   // expected-error @+1 {{expected the extents along 'query' to agree}}
-  %0 = tile.map %s {
-  ^bb0(%x: f32):
+  %0 = tile.map %s (%x: f32) {
     tile.yield %x : f32
   } : !tile.fragment<[query 32], f32, row> -> !tile.fragment<[query 16, key 32], f32, acc>
   return
@@ -271,8 +261,7 @@ func.func @f(%s: !tile.fragment<[query 32], f32, row>) {
 
 func.func @f(%s: !tile.fragment<[key 16, query 16], f32>) {
   // expected-error @+1 {{expected the axes in the result's order, got}}
-  %0 = tile.map %s {
-  ^bb0(%x: f32):
+  %0 = tile.map %s (%x: f32) {
     tile.yield %x : f32
   } : !tile.fragment<[key 16, query 16], f32> -> !tile.fragment<[query 16, key 16], f32>
   return
@@ -282,8 +271,7 @@ func.func @f(%s: !tile.fragment<[key 16, query 16], f32>) {
 
 func.func @f(%s: !tile.fragment<[query 16], f32, col>) {
   // expected-error @+1 {{expected an input of layout 'row', got}}
-  %0 = tile.map %s {
-  ^bb0(%x: f32):
+  %0 = tile.map %s (%x: f32) {
     tile.yield %x : f32
   } : !tile.fragment<[query 16], f32, col> -> !tile.fragment<[query 16, key 32], f32, acc>
   return
@@ -293,8 +281,7 @@ func.func @f(%s: !tile.fragment<[query 16], f32, col>) {
 
 func.func @f(%s: !tile.fragment<[key 32], f32, row>) {
   // expected-error @+1 {{expected an input of layout 'col', got}}
-  %0 = tile.map %s {
-  ^bb0(%x: f32):
+  %0 = tile.map %s (%x: f32) {
     tile.yield %x : f32
   } : !tile.fragment<[key 32], f32, row> -> !tile.fragment<[query 16, key 32], f32, acc>
   return
@@ -304,8 +291,7 @@ func.func @f(%s: !tile.fragment<[key 32], f32, row>) {
 
 func.func @f(%s: !tile.fragment<[query 16, key 32], bf16, lhs>) {
   // expected-error @+1 {{has no scalars in a fragment of layout 'lhs'}}
-  %0 = tile.map %s {
-  ^bb0(%x: f32):
+  %0 = tile.map %s (%x: f32) {
     tile.yield %x : f32
   } : !tile.fragment<[query 16, key 32], bf16, lhs> -> !tile.fragment<[query 16, key 32], f32, acc>
   return
@@ -315,8 +301,7 @@ func.func @f(%s: !tile.fragment<[query 16, key 32], bf16, lhs>) {
 
 func.func @f(%s: !tile.fragment<[query 16, key 32], f32, acc>) {
   // expected-error @+1 {{expected a region of ('f32'), got ('f32', 'f32')}}
-  %0 = tile.map %s {
-  ^bb0(%x: f32, %y: f32):
+  %0 = tile.map %s (%x: f32, %y: f32) {
     tile.yield %x : f32
   } : !tile.fragment<[query 16, key 32], f32, acc> -> !tile.fragment<[query 16, key 32], f32, acc>
   return
@@ -326,10 +311,58 @@ func.func @f(%s: !tile.fragment<[query 16, key 32], f32, acc>) {
 
 func.func @f(%s: !tile.fragment<[query 16, key 32], f32, acc>) {
   // expected-error @+1 {{expected the region to yield 'i32', got 'f32'}}
-  %0 = tile.map %s {
-  ^bb0(%x: f32):
+  %0 = tile.map %s (%x: f32) {
     tile.yield %x : f32
   } : !tile.fragment<[query 16, key 32], f32, acc> -> !tile.fragment<[query 16, key 32], i32, acc>
+  return
+}
+
+// -----
+
+func.func @f(%s: !tile.fragment<[query 16], f32, row>) {
+  // expected-error @+1 {{expected results of one shape and layout, got '!tile.fragment<[query 16], f32, row>' and '!tile.fragment<[query 32], f32, row>'}}
+  %0:2 = tile.map %s (%x: f32) {
+    tile.yield %x, %x : f32, f32
+  } : !tile.fragment<[query 16], f32, row> -> !tile.fragment<[query 16], f32, row>, !tile.fragment<[query 32], f32, row>
+  return
+}
+
+// -----
+
+func.func @f(%s: !tile.fragment<[query 16], f32, row>) {
+  // expected-error @+1 {{expected at least one result}}
+  "tile.map"(%s) ({
+  ^bb0(%x: f32):
+    "tile.yield"() : () -> ()
+  }) : (!tile.fragment<[query 16], f32, row>) -> ()
+  return
+}
+
+// -----
+
+func.func @f(%s: !tile.fragment<[query 16], f32, row>) {
+  // expected-error @+1 {{expected the region to yield 'f32', 'i1', got 'f32'}}
+  %0:2 = tile.map %s (%x: f32) {
+    tile.yield %x : f32
+  } : !tile.fragment<[query 16], f32, row> -> !tile.fragment<[query 16], f32, row>, !tile.fragment<[query 16], i1, row>
+  return
+}
+
+// -----
+
+func.func @f(%table: !tile.buffer<i32>, %i: i32) {
+  // expected-error @+1 {{expected a region of ('i32'), got ('i64')}}
+  %0 = tile.lookup_boxes %i to %i lines 16 (%line: i64) {
+    tile.yield %i : i32
+  }
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.barriers<2>) {
+  // expected-error @+1 {{expected a count for each of the barriers (1), got 2}}
+  tile.init_barriers %b counts [1, 8] : !tile.barriers<2>
   return
 }
 
@@ -356,8 +389,7 @@ func.func @f(%x: f32) {
 
 func.func @f(%s: !tile.fragment<[query 16, key 32], f32, acc>, %p: i1, %k: !tile.fragment<[key 32], i32, col>) {
   // expected-error @+1 {{expected the region to yield 'i1', got 'i32'}}
-  %0 = tile.mask %s if %p where (%k) {
-  ^bb0(%key: i32):
+  %0 = tile.mask %s if %p where %k (%key: i32) {
     tile.yield %key : i32
   } : !tile.fragment<[query 16, key 32], f32, acc>, !tile.fragment<[key 32], i32, col> -> !tile.fragment<[query 16, key 32], f32, acc>
   return
@@ -367,8 +399,7 @@ func.func @f(%s: !tile.fragment<[query 16, key 32], f32, acc>, %p: i1, %k: !tile
 
 func.func @f(%s: !tile.fragment<[query 16, key 32], f32, acc>, %p: i1, %k: !tile.fragment<[key 32], i32, col>) {
   // expected-error @+1 {{expected scores and result of one f32 fragment type, got}}
-  %0 = tile.mask %s if %p where (%k) {
-  ^bb0(%key: i32):
+  %0 = tile.mask %s if %p where %k (%key: i32) {
     tile.yield %p : i1
   } : !tile.fragment<[query 16, key 32], f32, acc>, !tile.fragment<[key 32], i32, col> -> !tile.fragment<[query 16, key 32], f32>
   return
@@ -631,8 +662,7 @@ func.func @f(%i: i32, %t: !tile.scratch<256>) {
 
 func.func @f(%b: !tile.buffer<i32>) {
   // expected-error @+1 {{expected one axis of the buffer's elements, 'i32', got '!tile.fragment<[query 16], f32, row>'}}
-  %0 = tile.load_vector %b {
-  ^bb0(%line: i32):
+  %0 = tile.load_vector %b (%line: i32) {
     %index = arith.extsi %line : i32 to i64
     tile.yield %index : i64
   } : <i32> -> <[query 16], f32, row>
@@ -642,11 +672,10 @@ func.func @f(%b: !tile.buffer<i32>) {
 // -----
 
 func.func @f(%b: !tile.buffer<f32>) {
-  // expected-error @+1 {{expected the region to yield 'i64', got 'i32'}}
-  %0 = tile.load_vector %b {
-  ^bb0(%line: i32):
-    %index = arith.extsi %line : i32 to i64
-    tile.yield %line : i32
+  // expected-error @+1 {{expected the region to yield 'i64', got 'i16'}}
+  %0 = tile.load_vector %b (%line: i32) {
+    %index = arith.trunci %line : i32 to i16
+    tile.yield %index : i16
   } : <f32> -> <[query 16], f32, row>
   return
 }
@@ -655,8 +684,7 @@ func.func @f(%b: !tile.buffer<f32>) {
 
 func.func @f(%f: !tile.fragment<[query 16], f32, row, partial>, %b: !tile.buffer<f32>, %n: i32) {
   // expected-error @+1 {{expected a complete fragment of f32, got}}
-  tile.store %f to %b lines %n {
-  ^bb0(%line: i32):
+  tile.store %f to %b lines %n (%line: i32) {
     %index = arith.extsi %line : i32 to i64
     tile.yield %index : i64
   } : !tile.fragment<[query 16], f32, row, partial> -> !tile.buffer<f32>
@@ -667,8 +695,7 @@ func.func @f(%f: !tile.fragment<[query 16], f32, row, partial>, %b: !tile.buffer
 
 func.func @f(%f: !tile.fragment<[query 16], f32, row>, %b: !tile.buffer<bf16>, %n: i32) {
   // expected-error @+1 {{expected a buffer of f32, got '!tile.buffer<bf16>'}}
-  tile.store %f to %b lines %n {
-  ^bb0(%line: i32):
+  tile.store %f to %b lines %n (%line: i32) {
     %index = arith.extsi %line : i32 to i64
     tile.yield %index : i64
   } : !tile.fragment<[query 16], f32, row> -> !tile.buffer<bf16>
@@ -679,8 +706,7 @@ func.func @f(%f: !tile.fragment<[query 16], f32, row>, %b: !tile.buffer<bf16>, %
 
 func.func @f(%f: !tile.fragment<[query 16, feature 64], f32, acc>, %b: !tile.buffer<i32>, %n: i32) {
   // expected-error @+1 {{expected a buffer of f32, f16 or bf16, got '!tile.buffer<i32>'}}
-  tile.store %f to %b lines %n {
-  ^bb0(%line: i32):
+  tile.store %f to %b lines %n (%line: i32) {
     %index = arith.extsi %line : i32 to i64
     tile.yield %index : i64
   } : !tile.fragment<[query 16, feature 64], f32, acc> -> !tile.buffer<i32>
@@ -691,8 +717,7 @@ func.func @f(%f: !tile.fragment<[query 16, feature 64], f32, acc>, %b: !tile.buf
 
 func.func @f(%f: !tile.fragment<[query 16, feature 8], f32, acc>, %b: !tile.buffer<bf16>, %n: i32) {
   // expected-error @+1 {{expected a multiple of 16 lines and of 16 columns, got}}
-  tile.store %f to %b lines %n {
-  ^bb0(%line: i32):
+  tile.store %f to %b lines %n (%line: i32) {
     %index = arith.extsi %line : i32 to i64
     tile.yield %index : i64
   } : !tile.fragment<[query 16, feature 8], f32, acc> -> !tile.buffer<bf16>
@@ -703,8 +728,7 @@ func.func @f(%f: !tile.fragment<[query 16, feature 8], f32, acc>, %b: !tile.buff
 
 func.func @f(%f: !tile.fragment<[query 16], f32, row>, %b: !tile.buffer<f32>, %n: i32) {
   // expected-error @+1 {{a fragment with one axis has no columns}}
-  tile.store %f to %b lines %n column %n {
-  ^bb0(%line: i32):
+  tile.store %f to %b lines %n column %n (%line: i32) {
     %index = arith.extsi %line : i32 to i64
     tile.yield %index : i64
   } : !tile.fragment<[query 16], f32, row> -> !tile.buffer<f32>
@@ -714,11 +738,10 @@ func.func @f(%f: !tile.fragment<[query 16], f32, row>, %b: !tile.buffer<f32>, %n
 // -----
 
 func.func @f(%f: !tile.fragment<[query 16, feature 64], f32, acc>, %b: !tile.buffer<f32>, %n: i32) {
-  // expected-error @+1 {{expected the region to yield 'i64', got 'i32'}}
-  tile.store %f to %b lines %n {
-  ^bb0(%line: i32):
-    %index = arith.extsi %line : i32 to i64
-    tile.yield %line : i32
+  // expected-error @+1 {{expected the region to yield 'i64', got 'i16'}}
+  tile.store %f to %b lines %n (%line: i32) {
+    %slot = arith.trunci %line : i32 to i16
+    tile.yield %slot : i16
   } : !tile.fragment<[query 16, feature 64], f32, acc> -> !tile.buffer<f32>
   return
 }

@@ -31,9 +31,17 @@ func.func @uniform(%b: !tile.buffer<i32>, %o: !tile.buffer<bf16>, %i: i32, %j: i
   %slot = tile.paged_slot %b[%i, %4] columns %some page 16 : <i32>
   // CHECK: tile.paged_slot start %{{.*}}[%{{.*}}, %{{.*}}] columns %{{.*}} page 256 : <i32>
   %page = tile.paged_slot start %b[%i, %4] columns %some page 256 : <i32>
-  // CHECK: tile.ahead %{{.*}} {
-  %ahead = tile.ahead %i {
-  ^bb0(%at: i32):
+  // CHECK: tile.packed_slot %{{.*}} head %{{.*}} group 4 of 32 : i64
+  %packed = tile.packed_slot %i head %some group 4 of 32 : i64
+  // CHECK: tile.ring_position %{{.*}} of 3
+  %stage, %parity = tile.ring_position %i of 3
+  // CHECK: tile.lookup_boxes %{{.*}} to %{{.*}} lines 16 if %[[C]] (%[[LINE:.*]]: i32) {
+  // CHECK-NEXT: tile.yield %[[LINE]] : i32
+  %boxes = tile.lookup_boxes %i to %some lines 16 if %c (%line: i32) {
+    tile.yield %line : i32
+  }
+  // CHECK: tile.ahead %{{.*}}
+  %ahead = tile.ahead %i (%at: i32) {
     tile.yield %at : i32
   } : i32
   // CHECK: tile.reciprocal %{{.*}}
@@ -53,21 +61,17 @@ func.func @shared(%q: !tile.buffer<bf16>, %table: !tile.buffer<i32>, %begin: i32
   %2 = tile.alloc overlays %1 : !tile.ring<2, !keys> {offset = 2048 : i64} : !tile.scratch<512>
   // CHECK: tile.ring_stage %[[R]][%{{.*}}] : <2, <key 32, feature 64, bf16, swizzled>> -> <key 32, feature 64, bf16, swizzled>
   %3 = tile.ring_stage %1[%begin] : <2, !keys> -> !keys
-  // CHECK: tile.gather block %{{.*}} to %{{.*}} from %{{.*}} origins %{{.*}} strides [256] into %[[Q]] {
-  // CHECK-NEXT: ^bb0(%[[LINE:.*]]: i32):
+  // CHECK: tile.gather block %{{.*}} to %{{.*}} from %{{.*}} origins %{{.*}} strides [256] into %[[Q]] (%[[LINE:.*]]: i32) {
   // CHECK-NEXT: tile.yield %[[LINE]] : i32
   // CHECK-NEXT: } : !tile.buffer<bf16> -> !tile.shared<query 16, feature 64, bf16, swizzled>
-  tile.gather block %begin to %end from %q origins %zero strides [256] into %0 {
-  ^bb0(%line: i32):
+  tile.gather block %begin to %end from %q origins %zero strides [256] into %0 (%line: i32) {
     tile.yield %line : i32
   } : !tile.buffer<bf16> -> !queries
-  // CHECK: %[[SLOTS:.*]] = tile.lookup block %{{.*}} to %{{.*}} lines 16 {
-  // CHECK-NEXT: ^bb0(%[[LINE:.*]]: i32):
+  // CHECK: %[[SLOTS:.*]] = tile.lookup block %{{.*}} to %{{.*}} lines 16 (%[[LINE:.*]]: i32) {
   // CHECK-NEXT: tile.yield %[[LINE]] : i32
   // CHECK-NEXT: }
   // CHECK: tile.gather block %{{.*}} to %{{.*}} at %[[SLOTS]] from %{{.*}} origins %{{.*}} strides [256] into %[[Q]] : !tile.buffer<bf16> -> !tile.shared<query 16, feature 64, bf16, swizzled>
-  %slots = tile.lookup block %begin to %end lines 16 {
-  ^bb0(%line: i32):
+  %slots = tile.lookup block %begin to %end lines 16 (%line: i32) {
     tile.yield %line : i32
   }
   tile.gather block %begin to %end at %slots from %q origins %zero strides [256] into %0 : !tile.buffer<bf16> -> !queries
@@ -93,15 +97,22 @@ func.func @fragments(%q: !queries, %k: !keys, %acc: !scores, %i: i32, %x: f32, %
   // CHECK: %[[S:.*]] = tile.dot %{{.*}} at %{{.*}}, %{{.*}}, %{{.*}} : !tile.shared<query 16, feature 64, bf16, swizzled>,
   // CHECK-SAME: <key 32, feature 64, bf16, swizzled>, <[query 16, key 32], f32, acc> -> <[query 16, key 32], f32, acc>
   %2 = tile.dot %q at %i, %k, %acc : !queries, !keys, !scores -> !scores
-  // CHECK: tile.mask %[[S]] if %{{.*}} where(%{{.*}}) {
-  %3 = tile.mask %2 if %partial where (%1) {
-  ^bb0(%key: i32):
+  // CHECK: tile.mask %[[S]] if %{{.*}} where %{{.*}}
+  %3 = tile.mask %2 if %partial where %1 (%key: i32) {
     %seen = arith.cmpi slt, %key, %i : i32
     tile.yield %seen : i1
   } : !scores, !tile.fragment<[key 32], i32, col> -> !scores
-  // CHECK: tile.map %{{.*}}, %{{.*}} {
-  %4 = tile.map %3, %0 {
-  ^bb0(%s: f32, %r: f32):
+  // CHECK: %{{.*}}:2 = tile.map %{{.*}} (%[[X:.*]]: f32) {
+  // CHECK: tile.yield %[[X]], %{{.*}} : f32, i1
+  // CHECK-NEXT: } : !tile.fragment<[query 16], f32, row> -> !tile.fragment<[query 16], f32, row>, !tile.fragment<[query 16], i1, row>
+  %two:2 = tile.map %0 (%e: f32) {
+    %large = arith.cmpf ogt, %e, %x : f32
+    tile.yield %e, %large : f32, i1
+  } : !rows -> !rows, !tile.fragment<[query 16], i1, row>
+  // CHECK: tile.any %{{.*}} : <[query 16], i1, row>
+  %any = tile.any %two#1 : !tile.fragment<[query 16], i1, row>
+  // CHECK: tile.map %{{.*}}, %{{.*}}
+  %4 = tile.map %3, %0 (%s: f32, %r: f32) {
     %d = arith.subf %s, %r : f32
     tile.yield %d : f32
   } : !scores, !rows -> !scores
@@ -129,24 +140,20 @@ func.func @results(%max: !rows, %sum: !rows, %acc: !acc, %o: !tile.buffer<bf16>,
     : !rows, !rows, !acc, !tile.scratch<8448> -> !rows, !rows, !tile.fragment<[query 16, feature 32], f32, acc>
   // CHECK: tile.scan %{{.*}} in %{{.*}} warps 2 : <8448>
   %before, %total = tile.scan %i in %scratch warps 2 : <8448>
-  // CHECK: tile.load_vector %{{.*}} {
-  %v = tile.load_vector %lse {
-  ^bb0(%line: i32):
+  // CHECK: tile.load_vector %{{.*}}
+  %v = tile.load_vector %lse (%line: i32) {
     %index = arith.extsi %line : i32 to i64
     tile.yield %index : i64
   } : <f32> -> !rows
-  // CHECK: tile.store %{{.*}} to %{{.*}} lines %{{.*}} column %{{.*}} {
+  // CHECK: tile.store %{{.*}} to %{{.*}} lines %{{.*}} column %{{.*}}
   // CHECK: } {columns = 48 : i64} : <[query 16, feature 32], f32, acc> -> <bf16>
-  tile.store %a to %o lines %i column %i {
-  ^bb0(%line: i32):
+  tile.store %a to %o lines %i column %i (%line: i32) {
     %index = arith.extsi %line : i32 to i64
     tile.yield %index : i64
   } {columns = 48 : i64} : <[query 16, feature 32], f32, acc> -> <bf16>
-  // CHECK: tile.store %{{.*}} to %{{.*}} lines %{{.*}} {
-  tile.store %s to %lse lines %i {
-  ^bb0(%line: i32):
-    %index = arith.extsi %line : i32 to i64
-    tile.yield %index : i64
+  // CHECK: tile.store %{{.*}} to %{{.*}} lines %{{.*}} stride 2 (
+  tile.store %s to %lse lines %i stride 2 (%line: i32) {
+    tile.yield %line : i32
   } : !rows -> <f32>
   return
 }

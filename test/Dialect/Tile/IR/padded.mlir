@@ -66,8 +66,7 @@ gpu.module @kernels {
   // MACHINE: llvm.store
   func.func @scatter(%out: !tile.buffer<bf16>, %line: i32, %end: i32) {
     %tile = tile.alloc {offset = 0 : i64} : !rows
-    tile.scatter %tile from %line count 16 end %end to %out {
-    ^bb0(%row: i32):
+    tile.scatter %tile from %line count 16 end %end to %out (%row: i32) {
       %wide = arith.extsi %row : i32 to i64
       tile.yield %wide : i64
     } {columns = 72 : i64} : !rows -> !tile.buffer<bf16>

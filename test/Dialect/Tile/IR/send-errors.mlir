@@ -57,8 +57,7 @@ func.func @send_maps(%m: !tile.tensor_map<4>, %tile: !tile, %i: i32) {
 !tile = !tile.shared<query 64, feature 64, bf16, swizzled>
 func.func @scatter_element(%tile: !tile, %o: !tile.buffer<f32>, %i: i32, %at: i64) {
   // expected-error @+1 {{expected the element type of tile and tensor to agree}}
-  tile.scatter %tile from %i count 16 end %i to %o {
-  ^bb0(%row: i32):
+  tile.scatter %tile from %i count 16 end %i to %o (%row: i32) {
     tile.yield %at : i64
   } : !tile -> !tile.buffer<f32>
   return
@@ -69,8 +68,7 @@ func.func @scatter_element(%tile: !tile, %o: !tile.buffer<f32>, %i: i32, %at: i6
 !tile = !tile.shared<query 64, feature 64, bf16, swizzled>
 func.func @scatter_columns(%tile: !tile, %o: !tile.buffer<bf16>, %i: i32, %at: i64) {
   // expected-error @+1 {{expected columns in chunks of 8, at most the 64 of a line, got 60}}
-  tile.scatter %tile from %i count 16 end %i to %o {
-  ^bb0(%row: i32):
+  tile.scatter %tile from %i count 16 end %i to %o (%row: i32) {
     tile.yield %at : i64
   } {columns = 60 : i64} : !tile -> !tile.buffer<bf16>
   return
@@ -81,8 +79,7 @@ func.func @scatter_columns(%tile: !tile, %o: !tile.buffer<bf16>, %i: i32, %at: i
 !tile = !tile.shared<query 64, feature 64, bf16, swizzled>
 func.func @scatter_count(%tile: !tile, %o: !tile.buffer<bf16>, %i: i32, %at: i64) {
   // expected-error @+1 {{expected a multiple of 8 lines that divides the tile's 64, got 24}}
-  tile.scatter %tile from %i count 24 end %i to %o {
-  ^bb0(%row: i32):
+  tile.scatter %tile from %i count 24 end %i to %o (%row: i32) {
     tile.yield %at : i64
   } : !tile -> !tile.buffer<bf16>
   return

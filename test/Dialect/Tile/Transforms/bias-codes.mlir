@@ -47,8 +47,7 @@ gpu.module @kernels {
       %k1 = tile.part %keys from 64 : !tile.fragment<[key 16, feature 128], f16, rhs, runs 64 by 4> -> !keys
       %y = tile.dot %q0, %k0, %none : !q, !keys, !s -> !s
       %z = tile.dot %q1, %k1, %none : !q, !keys, !s -> !s
-      %sum = tile.map %y, %z {
-      ^bb0(%a: f32, %b: f32):
+      %sum = tile.map %y, %z (%a: f32, %b: f32) {
         %c = arith.addf %a, %b : f32
         tile.yield %c : f32
       } : !s, !s -> !s

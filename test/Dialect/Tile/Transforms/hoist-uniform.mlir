@@ -7,14 +7,12 @@ gpu.module @kernels {
   // CHECK-SAME: %[[X:arg0]]: {{.*}}, %[[A:arg1]]: i32, %[[B:arg2]]: i32
   // CHECK-NEXT: %[[SUM:.*]] = arith.addi %[[A]], %[[B]]
   // CHECK-NEXT: %[[TWICE:.*]] = arith.addi %[[SUM]], %[[SUM]]
-  // CHECK-NEXT: tile.map %[[X]] {
-  // CHECK-NEXT: ^bb0(%[[E:.*]]: i32):
+  // CHECK-NEXT: tile.map %[[X]] (%[[E:.*]]: i32) {
   // CHECK-NEXT: %[[D:.*]] = arith.divui %[[A]], %[[B]]
   // CHECK-NEXT: %[[R:.*]] = tile.read
   // CHECK-NEXT: %[[Y:.*]] = arith.addi %[[TWICE]], %[[E]]
   func.func @map(%x: !rows, %a: i32, %b: i32, %at: i64, %buffer: !tile.buffer<i32>) -> !rows {
-    %0 = tile.map %x {
-    ^bb0(%e: i32):
+    %0 = tile.map %x (%e: i32) {
       %sum = arith.addi %a, %b : i32
       %d = arith.divui %a, %b : i32
       %r = tile.read %buffer[%at] : <i32> -> i32
@@ -29,11 +27,9 @@ gpu.module @kernels {
   // CHECK-LABEL: func.func @yield(
   // CHECK-NEXT: %[[SUM:.*]] = arith.addi
   // CHECK-NEXT: tile.map
-  // CHECK-NEXT: ^bb0
   // CHECK-NEXT: tile.yield %[[SUM]]
   func.func @yield(%x: !rows, %a: i32) -> !rows {
-    %0 = tile.map %x {
-    ^bb0(%e: i32):
+    %0 = tile.map %x (%e: i32) {
       %sum = arith.addi %a, %a : i32
       tile.yield %sum : i32
     } : !rows -> !rows

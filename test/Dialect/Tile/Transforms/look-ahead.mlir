@@ -5,8 +5,7 @@ gpu.module @kernels {
   func.func @loop(%table: !tile.buffer<i32>, %out: !tile.buffer<i32>, %a: i32, %b: i32, %at: i64) {
     %step = arith.constant 64 : i32
     scf.for %i = %a to %b step %step : i32 {
-      %x = tile.ahead %i {
-      ^bb0(%j: i32):
+      %x = tile.ahead %i (%j: i32) {
         %w = arith.extsi %j : i32 to i64
         %r = tile.read %table[%w] : <i32> -> i32
         tile.yield %r : i32
@@ -15,10 +14,24 @@ gpu.module @kernels {
     }
     return
   }
+  // A lookup sees itself to it that nothing is read.
+  func.func @lookup(%table: !tile.buffer<i32>, %out: !tile.buffer<i32>, %a: i32, %b: i32, %at: i64) {
+    %step = arith.constant 64 : i32
+    scf.for %i = %a to %b step %step : i32 {
+      %x = tile.ahead %i (%j: i32) {
+        %boxes = tile.lookup_boxes %j to %b lines 16 (%line: i32) {
+          %slot = tile.paged_slot start %table[%a, %line] columns %a page 16 : <i32>
+          tile.yield %slot : i32
+        }
+        tile.yield %boxes : i32
+      } : i32
+      tile.write %x to %out[%at] : i32 -> <i32>
+    }
+    return
+  }
   // Of what the loop does not count, the value is computed where it stands.
   func.func @elsewhere(%table: !tile.buffer<i32>, %out: !tile.buffer<i32>, %a: i32, %at: i64) {
-    %x = tile.ahead %a {
-    ^bb0(%j: i32):
+    %x = tile.ahead %a (%j: i32) {
       %w = arith.extsi %j : i32 to i64
       %r = tile.read %table[%w] : <i32> -> i32
       tile.yield %r : i32
@@ -40,6 +53,15 @@ gpu.module @kernels {
 // CHECK-NEXT: %[[READ:.*]] = tile.read %arg0[%[[W]]]
 // CHECK-NEXT: tile.write %[[X]]
 // CHECK-NEXT: scf.yield %[[READ]]
+
+// CHECK-LABEL: func.func @lookup(
+// CHECK: %[[SOME:.*]] = arith.cmpi slt, %arg2, %arg3
+// CHECK-NEXT: %[[FIRST:.*]] = tile.lookup_boxes %arg2 to %arg3 lines 16 if %[[SOME]] (
+// CHECK: scf.for %[[I:.*]] = %arg2 to %arg3 {{.*}} iter_args(%[[X:.*]] = %[[FIRST]])
+// CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[I]], %{{.*}}
+// CHECK-NEXT: %[[LOOKED:.*]] = tile.lookup_boxes %[[NEXT]] to %arg3 lines 16 (
+// CHECK: tile.write %[[X]]
+// CHECK-NEXT: scf.yield %[[LOOKED]]
 
 // CHECK-LABEL: func.func @elsewhere(
 // CHECK-NEXT: %[[W:.*]] = arith.extsi %arg2

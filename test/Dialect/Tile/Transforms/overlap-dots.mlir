@@ -19,8 +19,8 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[OUT:.*]]:2 = scf.if %[[SOME]]
   // CHECK-NEXT: %[[NONE:.*]] = tile.undefined : <[query 16, key 64], bf16>
   // CHECK-NEXT: %[[LOOP:.*]]:3 = scf.for %[[KEY:.*]] = %[[BEGIN]] to %[[END]] step %{{.*}} iter_args(%[[ACC:.*]] = %[[O]], %[[T:.*]] = %[[T0]], %[[LHS:.*]] = %[[NONE]])
-  // CHECK-NEXT: %[[BACK:.*]] = arith.constant -1 : i32
-  // CHECK-NEXT: %[[EARLIER:.*]] = arith.addi %[[T]], %[[BACK]]
+  // CHECK-NEXT: %[[BACK:.*]] = arith.constant 1 : i32
+  // CHECK-NEXT: %[[EARLIER:.*]] = arith.subi %[[T]], %[[BACK]]
   // CHECK-NEXT: %[[LATER:.*]] = arith.cmpi slt, %[[BEGIN]], %[[KEY]]
   // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[T]],
   // CHECK: tile.await %[[KFULL]][%[[SLOT]]]
@@ -49,8 +49,8 @@ gpu.module @kernels {
   // CHECK-NEXT: scf.yield %[[O1]], %[[NEXT]], %[[P]]
   // CHECK-NEXT: }
   // Behind the loop the last one.
-  // CHECK-NEXT: %[[BACK2:.*]] = arith.constant -1 : i32
-  // CHECK-NEXT: %[[LAST:.*]] = arith.addi %[[LOOP]]#1, %[[BACK2]]
+  // CHECK-NEXT: %[[BACK2:.*]] = arith.constant 1 : i32
+  // CHECK-NEXT: %[[LAST:.*]] = arith.subi %[[LOOP]]#1, %[[BACK2]]
   // CHECK-NEXT: %[[SLOT3:.*]] = arith.remui %[[LAST]],
   // CHECK: tile.await %[[VFULL]][%[[SLOT3]]]
   // CHECK-NEXT: %[[V3:.*]] = tile.ring_stage %[[VALUES]][%[[SLOT3]]]

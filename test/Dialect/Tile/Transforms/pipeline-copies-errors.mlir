@@ -28,8 +28,7 @@ gpu.module @kernels {
     scf.for %i = %c0 to %n step %c1 : i32 {
       tile.sync warp
       %slot = tile.ring_stage %ring[%c0] : <2, !keys> -> !keys
-      tile.gather warp %i to %n from %b origins %z strides [64] into %slot {
-      ^bb0(%line: i32):
+      tile.gather warp %i to %n from %b origins %z strides [64] into %slot (%line: i32) {
         tile.yield %line : i32
       } : !tile.buffer<bf16> -> !keys
       tile.sync warp
@@ -50,12 +49,10 @@ gpu.module @kernels {
     // expected-error @+1 {{expected one gather per iteration, found two}}
     scf.for %i = %c0 to %n step %c1 : i32 {
       %slot = tile.ring_stage %ring[%c0] : <2, !keys> -> !keys
-      tile.gather warp %i to %n from %b origins %z strides [64] into %slot {
-      ^bb0(%line: i32):
+      tile.gather warp %i to %n from %b origins %z strides [64] into %slot (%line: i32) {
         tile.yield %line : i32
       } : !tile.buffer<bf16> -> !keys
-      tile.gather warp %i to %n from %b origins %z strides [64] into %slot {
-      ^bb0(%line: i32):
+      tile.gather warp %i to %n from %b origins %z strides [64] into %slot (%line: i32) {
         tile.yield %line : i32
       } : !tile.buffer<bf16> -> !keys
       tile.sync warp
@@ -76,8 +73,7 @@ gpu.module @kernels {
     // expected-error @+1 {{expected a loop with tile.stages to count from 0 in steps of 1}}
     scf.for %i = %c1 to %n step %c1 : i32 {
       %slot = tile.ring_stage %ring[%c1] : <2, !keys> -> !keys
-      tile.gather warp %i to %n from %b origins %z strides [64] into %slot {
-      ^bb0(%line: i32):
+      tile.gather warp %i to %n from %b origins %z strides [64] into %slot (%line: i32) {
         tile.yield %line : i32
       } : !tile.buffer<bf16> -> !keys
       tile.sync warp
@@ -99,8 +95,7 @@ gpu.module @kernels {
     scf.for %i = %c0 to %n step %c1 : i32 {
       %slot = tile.ring_stage %ring[%c0] : <2, !keys> -> !keys
       // expected-error @+1 {{expected to fill stages of rings of 3 tiles}}
-      tile.gather warp %i to %n from %b origins %z strides [64] into %slot {
-      ^bb0(%line: i32):
+      tile.gather warp %i to %n from %b origins %z strides [64] into %slot (%line: i32) {
         tile.yield %line : i32
       } : !tile.buffer<bf16> -> !keys
       tile.sync warp
@@ -123,8 +118,7 @@ gpu.module @kernels {
     %0 = scf.for %i = %c0 to %n step %c1 iter_args(%begin = %c0) -> (i32) : i32 {
       %slot = tile.ring_stage %ring[%c0] : <2, !keys> -> !keys
       // expected-error @+1 {{depends on a value that the loop carries: it cannot run ahead}}
-      tile.gather warp %begin to %n from %b origins %z strides [64] into %slot {
-      ^bb0(%line: i32):
+      tile.gather warp %begin to %n from %b origins %z strides [64] into %slot (%line: i32) {
         tile.yield %line : i32
       } : !tile.buffer<bf16> -> !keys
       tile.sync warp

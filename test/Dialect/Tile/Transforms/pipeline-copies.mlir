@@ -12,14 +12,14 @@ gpu.module @kernels {
     // CHECK: %[[RING:.*]] = tile.alloc
     %ring = tile.alloc {per_warp} : !tile.ring<3, !keys>
 
-    // Two gathers ahead of the loop, into slots 0 and 1, each only if there is such a tile; groups are closed always.
+    // Two gathers ahead of the loop, into stages 0 and 1, each only if there is such a tile; groups are closed always.
     // CHECK: %[[T0:.*]] = arith.constant 0 : i32
     // CHECK: %[[HAS0:.*]] = arith.cmpi slt, %[[T0]], %[[N]]
     // CHECK-NEXT: scf.if %[[HAS0]] {
     // CHECK-NEXT: %[[OFF0:.*]] = arith.muli %[[T0]],
     // CHECK-NEXT: %[[BEGIN0:.*]] = arith.addi %[[FIRST]], %[[OFF0]]
-    // CHECK-NEXT: %[[SLOT0:.*]] = tile.ring_stage %[[RING]][%[[T0]]]
-    // CHECK-NEXT: tile.gather warp %[[BEGIN0]] to %[[END]] {{.*}} into %[[SLOT0]]
+    // CHECK-NEXT: %[[STAGE0:.*]] = tile.ring_stage %[[RING]][%[[T0]]]
+    // CHECK-NEXT: tile.gather warp %[[BEGIN0]] to %[[END]] {{.*}} into %[[STAGE0]]
     // CHECK: }
     // CHECK-NEXT: }
     // CHECK-NEXT: tile.commit
@@ -33,11 +33,10 @@ gpu.module @kernels {
 
     // The loop: wait until one group is left, one barrier, the gather two tiles ahead, then the computation.
     // CHECK: scf.for %[[I:.*]] = %{{.*}} to %[[N]]
-    // CHECK-NEXT: %[[THREE:.*]] = arith.constant 3 : i32
     // CHECK-NEXT: %[[TWO:.*]] = arith.constant 2 : i32
     // CHECK-NEXT: %[[AHEAD:.*]] = arith.addi %[[I]], %[[TWO]]
-    // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[I]], %[[THREE]]
-    // CHECK-NEXT: %[[NEXT:.*]] = arith.remui %[[AHEAD]], %[[THREE]]
+    // CHECK-NEXT: %[[STAGE:.*]], %{{.*}} = tile.ring_position %[[I]] of 3
+    // CHECK-NEXT: %[[NEXT:.*]], %{{.*}} = tile.ring_position %[[AHEAD]] of 3
     // CHECK-NEXT: tile.wait 1
     // CHECK-NEXT: tile.sync warp
     // CHECK-NEXT: %[[HAS:.*]] = arith.cmpi slt, %[[AHEAD]], %[[N]]
@@ -51,7 +50,7 @@ gpu.module @kernels {
     // CHECK-NEXT: tile.commit
     // CHECK-NOT: tile.sync
     // CHECK-NOT: tile.wait
-    // CHECK: %[[TILE:.*]] = tile.ring_stage %[[RING]][%[[SLOT]]]
+    // CHECK: %[[TILE:.*]] = tile.ring_stage %[[RING]][%[[STAGE]]]
     // CHECK-NEXT: "test.compute"(%[[TILE]])
     // CHECK-NEXT: }
     // CHECK-NEXT: tile.sync warp
@@ -60,8 +59,7 @@ gpu.module @kernels {
       %offset = arith.muli %i, %c16 : i32
       %begin = arith.addi %first, %offset : i32
       %slot = tile.ring_stage %ring[%c0] : <3, !keys> -> !keys
-      tile.gather warp %begin to %end from %b origins %z strides [64] into %slot {
-      ^bb0(%line: i32):
+      tile.gather warp %begin to %end from %b origins %z strides [64] into %slot (%line: i32) {
         tile.yield %line : i32
       } : !tile.buffer<bf16> -> !keys
       tile.commit
@@ -91,8 +89,7 @@ gpu.module @kernels {
     // CHECK-NOT: tile.stages
     scf.for %i = %c0 to %n step %c1 : i32 {
       %slot = tile.ring_stage %ring[%c0] : <1, !keys> -> !keys
-      tile.gather block %i to %end from %b origins %z strides [64] into %slot {
-      ^bb0(%line: i32):
+      tile.gather block %i to %end from %b origins %z strides [64] into %slot (%line: i32) {
         tile.yield %line : i32
       } : !tile.buffer<bf16> -> !keys
       tile.commit
@@ -127,8 +124,7 @@ gpu.module @kernels {
     scf.for %t = %c0 to %n step %c1 : i32 {
       %tile = tile.ring_stage %ring[%c0] : !tile.ring<2, !keys> -> !keys
       %begin = arith.addi %from, %t : i32
-      tile.gather warp %begin to %end from %b origins %z strides [64] into %tile {
-      ^bb0(%line: i32):
+      tile.gather warp %begin to %end from %b origins %z strides [64] into %tile (%line: i32) {
         tile.yield %line : i32
       } : !tile.buffer<bf16> -> !keys
       tile.commit
@@ -145,12 +141,9 @@ gpu.module @kernels {
   // CHECK-LABEL: func.func @looked_up
   // CHECK-SAME: (%[[N:[^:]*]]: i32, %[[END:[^:]*]]: i32
   // CHECK: %[[HAS0:.*]] = arith.cmpi slt, %{{.*}}, %[[N]]
-  // CHECK: %[[LOOKED0:.*]] = scf.if %[[HAS0]]
-  // CHECK: tile.lookup warp %{{.*}} to %[[END]] lines 16
-  // CHECK: %[[LOOKED1:.*]] = scf.if
-  // CHECK: tile.lookup
-  // CHECK: %[[LOOKED2:.*]] = scf.if
-  // CHECK: tile.lookup
+  // CHECK: %[[LOOKED0:.*]] = tile.lookup warp %{{.*}} to %[[END]] lines 16 if %[[HAS0]]
+  // CHECK: %[[LOOKED1:.*]] = tile.lookup warp {{.*}} if
+  // CHECK: %[[LOOKED2:.*]] = tile.lookup warp {{.*}} if
   // CHECK-NOT: tile.lookup
   // CHECK: tile.gather warp %{{.*}} to %[[END]] at %[[LOOKED0]]
   // CHECK: tile.gather warp %{{.*}} to %[[END]] at %[[LOOKED1]]
@@ -160,9 +153,8 @@ gpu.module @kernels {
   // CHECK: tile.commit
   // CHECK: %[[NEXT:.*]] = arith.addi %[[AHEAD]],
   // CHECK: %[[HASNEXT:.*]] = arith.cmpi slt, %[[NEXT]], %[[N]]
-  // CHECK: %[[SLOTS:.*]] = scf.if %[[HASNEXT]]
   // CHECK: %[[OFF:.*]] = arith.muli %[[NEXT]],
-  // CHECK: tile.lookup warp %[[OFF]] to %[[END]] lines 16
+  // CHECK: %[[SLOTS:.*]] = tile.lookup warp %[[OFF]] to %[[END]] lines 16 if %[[HASNEXT]]
   // CHECK: %[[ADDED:.*]] = "test.compute"
   // CHECK: scf.yield %[[ADDED]], %[[SLOTS]] : f32, i32
   // CHECK-NEXT: }
@@ -175,8 +167,7 @@ gpu.module @kernels {
     %result = scf.for %i = %c0 to %n step %c1 iter_args(%sum = %f) -> f32 : i32 {
       %begin = arith.muli %i, %c16 : i32
       %tile = tile.ring_stage %ring[%c0] : !tile.ring<3, !keys> -> !keys
-      %slots = tile.lookup warp %begin to %end lines 16 {
-      ^bb0(%line: i32):
+      %slots = tile.lookup warp %begin to %end lines 16 (%line: i32) {
         %at = arith.extsi %line : i32 to i64
         %slot = tile.read %t[%at] : !tile.buffer<i32> -> i32
         tile.yield %slot : i32

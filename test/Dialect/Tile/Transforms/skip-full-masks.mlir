@@ -9,14 +9,13 @@ gpu.module @kernels {
   // CHECK-SAME: (%[[S:[^:]*]]: !tile.fragment<[query 16, key 32], f32, acc>, %[[K:[^:]*]]: {{.*}}, %[[END:[^:]*]]: i32, %[[PARTIAL:[^:]*]]: i1)
   func.func @unknown(%s: !scores, %k: !keys, %end: i32, %partial: i1) -> !scores {
     // CHECK-NEXT: %[[R:.*]] = scf.if %[[PARTIAL]] -> (!tile.fragment<[query 16, key 32], f32, acc>) {
-    // CHECK-NEXT: %[[M:.*]] = tile.mask %[[S]] if %[[PARTIAL]] where(%[[K]])
+    // CHECK-NEXT: %[[M:.*]] = tile.mask %[[S]] if %[[PARTIAL]] where %[[K]]
     // CHECK: scf.yield %[[M]]
     // CHECK-NEXT: } else {
     // CHECK-NEXT: scf.yield %[[S]]
     // CHECK-NEXT: }
     // CHECK-NEXT: return %[[R]]
-    %0 = tile.mask %s if %partial where (%k) {
-    ^bb0(%key: i32):
+    %0 = tile.mask %s if %partial where %k (%key: i32) {
       %seen = arith.cmpi slt, %key, %end : i32
       tile.yield %seen : i1
     } : !scores, !keys -> !scores
@@ -29,8 +28,7 @@ gpu.module @kernels {
     %partial = arith.constant false
     // CHECK-NOT: tile.mask
     // CHECK: return %[[S]]
-    %0 = tile.mask %s if %partial where (%k) {
-    ^bb0(%key: i32):
+    %0 = tile.mask %s if %partial where %k (%key: i32) {
       %seen = arith.cmpi slt, %key, %end : i32
       tile.yield %seen : i1
     } : !scores, !keys -> !scores
@@ -43,8 +41,7 @@ gpu.module @kernels {
     // CHECK-NOT: scf.if
     // CHECK: %[[M:.*]] = tile.mask
     // CHECK: return %[[M]]
-    %0 = tile.mask %s if %partial where (%k) {
-    ^bb0(%key: i32):
+    %0 = tile.mask %s if %partial where %k (%key: i32) {
       %seen = arith.cmpi slt, %key, %end : i32
       tile.yield %seen : i1
     } : !scores, !keys -> !scores

@@ -113,10 +113,8 @@ gpu.module @kernels {
   // CHECK-NEXT: scf.if
   func.func @lines(%keys: !tile.buffer<bf16>, %n: i32, %list: i1, %wide: i64, %ring: !tile.ring<2, !k>) attributes {tile.schedule = #schedule} {
     scf.for %i = %n to %n step %n : i32 {
-      %k = tile.fill %ring {
-      ^bb0(%t: !k):
-        tile.gather producers %i to %n from %keys origins %wide strides [64] into %t {
-        ^bb0(%line: i32):
+      %k = tile.fill %ring (%t: !k) {
+        tile.gather producers %i to %n from %keys origins %wide strides [64] into %t (%line: i32) {
           %slot = scf.if %list -> i32 {
             scf.yield %line : i32
           } else {

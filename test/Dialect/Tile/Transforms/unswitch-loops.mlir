@@ -88,7 +88,7 @@ gpu.module @kernels {
   // CHECK: scf.if %[[FIRST]] {
   // CHECK-NEXT: scf.for %[[I:.*]] = {{.*}} : i32 {
   // CHECK-NEXT: tile.fill
-  // CHECK-NEXT: ^bb0(%[[T:.*]]: !tile
+  // CHECK-SAME: (%[[T:.*]]: !tile
   // CHECK-NEXT: tile.fetch %[[A]] from %[[I]]
   // CHECK-NEXT: %[[TAIL:.*]] = arith.cmpi eq, %[[I]]
   // CHECK-NEXT: scf.if %[[TAIL]] {
@@ -99,12 +99,10 @@ gpu.module @kernels {
   // CHECK-NEXT: arith.extsi %[[I]]
   // CHECK-NEXT: %[[SLOT:.*]] = tile.read %[[TABLE]]
   // CHECK-NEXT: tile.fill
-  // CHECK-NEXT: ^bb0
   // CHECK-NEXT: tile.fetch %[[B]] from %[[SLOT]]
   // CHECK: } else {
   // CHECK-NEXT: scf.for %[[I:.*]] = {{.*}} : i32 {
   // CHECK-NEXT: tile.fill
-  // CHECK-NEXT: ^bb0
   // CHECK-NEXT: tile.fetch %[[C]] from %[[I]]
   // CHECK-NOT: scf.for
   // CHECK: return
@@ -114,8 +112,7 @@ gpu.module @kernels {
     scf.for %i = %zero to %n step %one : i32 {
       %x = arith.extsi %i : i32 to i64
       %read = tile.read %table[%x] : !table -> i32
-      %k = tile.fill %ring warp 0 {
-      ^bb0(%t: !k):
+      %k = tile.fill %ring warp 0 (%t: !k) {
         scf.if %first {
           tile.fetch %a from %i head %zero lines 32 into %t : !map -> !k
         } else {

@@ -25,10 +25,12 @@ include "attn/Dialect/Tile/IR/TileDialect.td"
 include "attn/Dialect/Tile/IR/TileTypes.td"
 
 def Tile_InitBarriersOp : Tile_Op<"init_barriers"> {
-  let summary = "one thread sets up barriers that complete a phase after `count` arrivals";
+  let summary = "one thread sets up barriers that complete a phase after so many arrivals";
   let description = [{ A `tile.sync block` must follow before anybody arrives or waits. }];
-  let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, I32Attr:$count);
-  let assemblyFormat = "$barriers `count` $count attr-dict `:` type($barriers)";
+  let arguments = (ins Arg<Variadic<Tile_BarriersType>, "the barriers">:$barriers,
+                       Arg<DenseI64ArrayAttr, "arrivals that complete a phase, of each">:$counts);
+  let assemblyFormat = "$barriers `counts` $counts attr-dict `:` type($barriers)";
+  let hasVerifier = 1;
 }
 
 def Tile_PublishBarriersOp : Tile_Op<"publish_barriers"> {
@@ -69,8 +71,7 @@ def Tile_FillOp : Tile_Op<"fill", [SingleBlock, NoTerminator]> {
     Where the producer's warps share the work, `warp` says which of them copies; else all do.
 
     ```mlir
-    %k = tile.fill %ring warp 0 {
-    ^bb0(%tile: !keys):
+    %k = tile.fill %ring warp 0 (%tile: !keys) {
       tile.fetch %map from %slot head %head lines 64 into %tile : !tile.tensor_map<4> -> !keys
     } : !ring -> !keys
     ```
@@ -79,7 +80,7 @@ def Tile_FillOp : Tile_Op<"fill", [SingleBlock, NoTerminator]> {
                        Arg<OptionalAttr<I64Attr>, "number of the producer warp that copies">:$warp);
   let regions = (region SizedRegion<1>:$copies);
   let results = (outs Res<Tile_SharedType, "the filled tile">:$tile);
-  let assemblyFormat = "$ring (`warp` $warp^)? $copies attr-dict `:` type($ring) `->` type($tile)";
+  let assemblyFormat = "$ring (`warp` $warp^)? custom<Body>($copies) attr-dict `:` type($ring) `->` type($tile)";
   let hasVerifier = 1;
 }
 
@@ -99,8 +100,7 @@ def Tile_AheadOp : Tile_Op<"ahead", [SingleBlock, RecursiveMemoryEffects]> {
     `--tile-look-ahead` lets the loop around carry the value where `at` is what the loop counts.
 
     ```mlir
-    %slot = tile.ahead %token {
-    ^bb0(%t: i32):
+    %slot = tile.ahead %token (%t: i32) {
       %wide = arith.extsi %t : i32 to i64
       %read = tile.read %table[%wide] : !tile.buffer<i32> -> i32
       tile.yield %read : i32
@@ -110,7 +110,7 @@ def Tile_AheadOp : Tile_Op<"ahead", [SingleBlock, RecursiveMemoryEffects]> {
   let arguments = (ins Arg<I32, "what differs between iterations">:$at);
   let regions = (region SizedRegion<1>:$body);
   let results = (outs Res<AnyType, "the value">:$value);
-  let assemblyFormat = "$at $body attr-dict `:` type($value)";
+  let assemblyFormat = "$at custom<Body>($body) attr-dict `:` type($value)";
   let hasVerifier = 1;
 }
 
@@ -193,12 +193,13 @@ def Tile_ClearOp : Tile_Op<"clear"> {
 def Tile_AwaitOp : Tile_Op<"await"> {
   let summary = "waits until the phase of this parity has completed";
   let description = [{
-    Phases count from 0; a fresh barrier is in phase 0, so waiting for parity 1 returns at once: producers wait for
-    free stages with the parity of the round before.
+    Phases count from 0; a fresh barrier is in phase 0, so waiting for parity 1 returns at once. With `before` it is the
+    phase before one of that parity: producers wait for the free stage that a round before theirs has left.
   }];
   let arguments = (ins Arg<Tile_BarriersType, "the barriers">:$barriers, Arg<I32, "which of them">:$index,
-                       Arg<I32, "parity of the phase, 0 or 1">:$parity);
-  let assemblyFormat = "$barriers `[` $index `]` `parity` $parity attr-dict `:` type($barriers)";
+                       Arg<I32, "parity of the phase, 0 or 1">:$parity,
+                       Arg<UnitAttr, "asks for the phase before">:$before);
+  let assemblyFormat = "$barriers `[` $index `]` (`before` $before^)? `parity` $parity attr-dict `:` type($barriers)";
 }
 
 def Tile_FenceAsyncOp : Tile_Op<"fence_async"> {

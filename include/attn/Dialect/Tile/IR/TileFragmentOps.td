@@ -46,13 +46,13 @@ def Tile_LaneCoordinatesOp : Tile_Op<"lane_coordinates", [Pure]> {
 def Tile_MapOp : Tile_Op<"map", [RecursiveMemoryEffects, SingleBlock]> {
   let summary = "applies a scalar function to every element";
   let description = [{
-    Operands with fewer axes than the result are broadcast along the axes they lack. The region takes one scalar per
-    operand and may use uniform values from outside.
+    Operands with fewer axes than the results are broadcast along the axes they lack. The region takes one scalar per
+    operand, yields one per result, and may use uniform values from outside.
   }];
   let arguments = (ins Arg<Variadic<Tile_FragmentType>, "the operands of the function">:$inputs);
-  let results = (outs Res<Tile_FragmentType, "its values">:$result);
+  let results = (outs Res<Variadic<Tile_FragmentType>, "its values, fragments of one shape">:$results);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$inputs $body attr-dict `:` type($inputs) `->` type($result)";
+  let assemblyFormat = "$inputs custom<Body>($body) attr-dict `:` type($inputs) `->` type($results)";
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
 }
@@ -70,7 +70,7 @@ def Tile_MaskOp : Tile_Op<"mask", [RecursiveMemoryEffects, SingleBlock]> {
   let results = (outs Res<Tile_FragmentType, "the scores, -inf where invisible">:$result);
   let regions = (region SizedRegion<1>:$visible);
   let assemblyFormat = [{
-    $scores `if` $partial `where` `(` $inputs `)` $visible attr-dict `:` type($scores) `,` type($inputs)
+    $scores `if` $partial `where` $inputs custom<Body>($visible) attr-dict `:` type($scores) `,` type($inputs)
     `->` type($result)
   }];
   let hasVerifier = 1;
@@ -79,11 +79,11 @@ def Tile_MaskOp : Tile_Op<"mask", [RecursiveMemoryEffects, SingleBlock]> {
 
 def Tile_YieldOp
     : Tile_Op<"yield", [Pure, Terminator,
-                        ParentOneOf<["AheadOp", "GatherOp", "LoadVectorOp", "LookupOp", "MapOp", "MaskOp",
-                                     "ScatterOp", "StoreOp"]>]> {
-  let summary = "ends the region of a tile operation with its value";
-  let arguments = (ins Arg<AnyType, "the value">:$value);
-  let assemblyFormat = "$value attr-dict `:` type($value)";
+                        ParentOneOf<["AheadOp", "GatherOp", "LoadVectorOp", "LookupBoxesOp", "LookupOp", "MapOp",
+                                     "MaskOp", "ScatterOp", "StoreOp"]>]> {
+  let summary = "ends the region of a tile operation with its value, or a map's with its values";
+  let arguments = (ins Arg<Variadic<AnyType>, "the values">:$values);
+  let assemblyFormat = "$values attr-dict `:` type($values)";
 }
 
 def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
@@ -110,8 +110,8 @@ def Tile_CompleteOp : Tile_Op<"complete", [Pure]> {
 }
 
 def Tile_AnyOp : Tile_Op<"any", [Pure]> {
-  let summary = "whether an element is not zero in any lane; uniform over the warp";
-  let arguments = (ins Arg<Tile_FragmentType, "one axis of i32">:$source);
+  let summary = "whether an element is true in any lane; uniform over the warp";
+  let arguments = (ins Arg<Tile_FragmentType, "one axis of i1">:$source);
   let results = (outs Res<I1, "the same in all lanes">:$result);
   let assemblyFormat = "$source attr-dict `:` type($source)";
   let hasVerifier = 1;

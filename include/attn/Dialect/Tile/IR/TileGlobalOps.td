@@ -145,6 +145,24 @@ def Tile_PagedSlotOp : Tile_Op<"paged_slot", [MemoryEffects<[MemRead]>]> {
   let hasVerifier = 1;
 }
 
+def Tile_PackedSlotOp : Tile_Op<"packed_slot", [Pure]> {
+  let summary = "where a packed row lies in a tensor of rows and heads";
+  let description = [{
+    Packed row p of a KV head h is query row `p / group` and query head `h * group + p % group`, of `heads` in a row.
+    Where rows and heads lie otherwise, `pitches` says how far apart rows are, and how far heads: the slot counts what
+    they count.
+  }];
+  let arguments = (ins Arg<I32, "the packed row">:$row, Arg<I32, "KV head that its query head reads">:$head,
+                       Arg<ConfinedAttr<I64Attr, [IntPositive]>, "query heads of a KV head">:$group,
+                       Arg<OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>, "query heads">:$heads,
+                       Arg<Variadic<I32>, "from a row to the next, and from a head to the next">:$pitches);
+  let results = (outs Res<AnyTypeOf<[I32, I64]>, "the slot">:$slot);
+  let assemblyFormat = [{
+    $row `head` $head `group` $group (`of` $heads^)? (`pitches` $pitches^)? attr-dict `:` type($slot)
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_WriteOp : Tile_Op<"write", [MemoryEffects<[MemWrite]>]> {
   let summary = "this lane writes one element, rounding f32 to the buffer's element type";
   let arguments = (ins Arg<AnyType, "the value">:$value, Arg<Tile_BufferType, "the tensor">:$buffer,
@@ -179,7 +197,7 @@ def Tile_LoadVectorOp : Tile_Op<"load_vector", [SingleBlock, MemoryEffects<[MemR
   let arguments = (ins Arg<Tile_BufferType, "the tensor">:$buffer);
   let results = (outs Res<Tile_FragmentType, "its elements">:$fragment);
   let regions = (region SizedRegion<1>:$index);
-  let assemblyFormat = "$buffer $index attr-dict `:` type($buffer) `->` type($fragment)";
+  let assemblyFormat = "$buffer custom<Body>($index) attr-dict `:` type($buffer) `->` type($fragment)";
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
 }
@@ -187,8 +205,8 @@ def Tile_LoadVectorOp : Tile_Op<"load_vector", [SingleBlock, MemoryEffects<[MemR
 def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
   let summary = "writes a fragment to global memory, rounding to the buffer's element type";
   let description = [{
-    The region maps a line of the fragment (its first axis, counted from 0) to the element index of its first
-    column. Lines from `lines` on are not written, nor columns from `columns` on; `column` is the column of the
+    The region maps a line of the fragment (its first axis, counted from 0) to its slot, which starts at element
+    `slot * stride`. Lines from `lines` on are not written, nor columns from `columns` on; `column` is the column of the
     fragment's first. Of the lanes that hold one element of a one-axis fragment, the first writes it.
   }];
   let arguments = (ins
@@ -196,10 +214,11 @@ def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
     Arg<Tile_BufferType, "the tensor: f32, or f16 or bf16 where the fragment has two axes">:$buffer,
     Arg<I32, "lines that exist">:$lines,
     Arg<Optional<I32>, "column of the fragment's first">:$column,
-    Arg<OptionalAttr<I64Attr>, "columns that exist">:$columns);
-  let regions = (region SizedRegion<1>:$index);
+    Arg<OptionalAttr<I64Attr>, "columns that exist">:$columns,
+    Arg<DefaultValuedAttr<I64Attr, "1">, "elements from one slot to the next">:$stride);
+  let regions = (region SizedRegion<1>:$slot);
   let assemblyFormat = [{
-    $fragment `to` $buffer `lines` $lines (`column` $column^)? $index attr-dict
+    $fragment `to` $buffer `lines` $lines (`column` $column^)? (`stride` $stride^)? custom<Body>($slot) attr-dict
     `:` type($fragment) `->` type($buffer)
   }];
   let hasVerifier = 1;
@@ -209,8 +228,8 @@ def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
 def Tile_ScatterOp : Tile_Op<"scatter", [SingleBlock]> {
   let summary = "a warp writes lines of a shared tile to global memory, 16 bytes per lane";
   let description = [{
-    `count` lines from `line` on, but none from `end` on. The region maps a line of the tile to the element index of
-    its first column, a multiple of 16 bytes. Columns from `columns` on are not written.
+    `count` lines from `line` on, but none from `end` on. The region maps a line of the tile to its slot, which starts
+    at element `slot * stride`, a multiple of 16 bytes. Columns from `columns` on are not written.
   }];
   let arguments = (ins
     Arg<Tile_SharedType, "the tile">:$tile,
@@ -218,10 +237,13 @@ def Tile_ScatterOp : Tile_Op<"scatter", [SingleBlock]> {
     I64Attr:$count,
     Arg<I32, "end of the lines that exist">:$end,
     Arg<Tile_BufferType, "the tensor, of the tile's elements">:$buffer,
-    Arg<OptionalAttr<I64Attr>, "columns that exist, in whole chunks of 16 bytes">:$columns);
-  let regions = (region SizedRegion<1>:$index);
+    Arg<OptionalAttr<I64Attr>, "columns that exist, in whole chunks of 16 bytes">:$columns,
+    Arg<DefaultValuedAttr<I64Attr, "1">, "elements from one slot to the next">:$stride);
+  let regions = (region SizedRegion<1>:$slot);
   let assemblyFormat = [{
-    $tile `from` $line `count` $count `end` $end `to` $buffer $index attr-dict `:` type($tile) `->` type($buffer)
+    $tile `from` $line `count` $count `end` $end `to` $buffer (`stride` $stride^)? custom<Body>($slot)
+    attr-dict
+    `:` type($tile) `->` type($buffer)
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

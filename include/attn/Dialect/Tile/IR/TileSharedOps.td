@@ -29,21 +29,51 @@ def Tile_RingStageOp : Tile_Op<"ring_stage", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_RingPositionOp : Tile_Op<"ring_position", [Pure]> {
+  let summary = "where a ring has its tile of a number, counted from the first that was filled";
+  let description = [{ Tile `i` of a ring of `n` stages is in stage `i % n`, in round `i / n`. }];
+  let arguments = (ins Arg<I32, "the tile's number">:$tile,
+                       Arg<ConfinedAttr<I64Attr, [IntPositive]>, "the ring's count of stages">:$stages);
+  let results = (outs Res<I32, "its stage">:$stage, Res<I32, "parity of its round">:$parity);
+  let assemblyFormat = "$tile `of` $stages attr-dict";
+}
+
 def Tile_LookupOp : Tile_Op<"lookup", [RecursiveMemoryEffects, SingleBlock]> {
   let summary = "looks up where the lines of a gather lie";
   let description = [{
     The region maps a line index (always below `end`, the last line if there are fewer) to a slot. Lane i looks up line
     i of what its warp copies in a gather of as many lines and the same scope, 32 at most: the result differs between
-    lanes, and `tile.gather` hands it around. `end` must be above `begin` or a line before it readable.
+    lanes, and `tile.gather` hands it around. `end` must be above `begin` or a line before it readable. With `if`
+    nothing is read where the tile does not exist, and the slots are 0.
   }];
   let arguments = (ins
     Arg<I32, "first line">:$begin,
     Arg<I32, "end of the lines that exist">:$end,
     Arg<I64Attr, "lines of the tiles that will be filled">:$lines,
-    Arg<Tile_Scope, "the threads that will copy">:$scope);
+    Arg<Tile_Scope, "the threads that will copy">:$scope,
+    Arg<Optional<I1>, "whether the tile exists; by default it does">:$exists);
   let regions = (region SizedRegion<1>:$slot);
   let results = (outs Res<I32, "the slot of this lane's line">:$slots);
-  let assemblyFormat = "$scope $begin `to` $end `lines` $lines $slot attr-dict";
+  let assemblyFormat = "$scope $begin `to` $end `lines` $lines (`if` $exists^)? custom<Body>($slot) attr-dict";
+  let hasRegionVerifier = 1;
+}
+
+def Tile_LookupBoxesOp : Tile_Op<"lookup_boxes", [RecursiveMemoryEffects, SingleBlock]> {
+  let summary = "looks up where the boxes of a fetch lie";
+  let description = [{
+    The region maps the first line of a box (always one below `end`, that of the last box if there are fewer) to a slot.
+    Lane i looks up box i: the result differs between lanes, as `tile.fetch` takes it. Boxes from `end` on lie outside
+    of every source, which costs no memory: the copy engine writes zeros. `end` must be above 0. With `if` nothing is
+    read where the tile does not exist, and the slots are 0.
+  }];
+  let arguments = (ins
+    Arg<I32, "first line">:$begin,
+    Arg<I32, "end of the lines that exist">:$end,
+    Arg<I64Attr, "lines of a box">:$lines,
+    Arg<Optional<I1>, "whether the tile exists; by default it does">:$exists);
+  let regions = (region SizedRegion<1>:$slot);
+  let results = (outs Res<I32, "where this lane's box begins">:$slots);
+  let assemblyFormat = "$begin `to` $end `lines` $lines (`if` $exists^)? custom<Body>($slot) attr-dict";
   let hasRegionVerifier = 1;
 }
 
@@ -82,7 +112,8 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
   let regions = (region AnyRegion:$slot);
   let assemblyFormat = [{
     $scope $begin `to` $end (`at` $slots^)? `from` $sources `origins` $origins (`strides` $strides^)?
-    (`times` $factor^)? (`pitches` $pitches^)? (`features` $features^)? (`pages` $pages^ `page_strides` $page_strides)? `into` $targets ($slot^)? attr-dict `:` type($sources) `->` type($targets)
+    (`times` $factor^)? (`pitches` $pitches^)? (`features` $features^)? (`pages` $pages^ `page_strides` $page_strides)?
+    `into` $targets `` custom<OptionalBody>($slot) attr-dict `:` type($sources) `->` type($targets)
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

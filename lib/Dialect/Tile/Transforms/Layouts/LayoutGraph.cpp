@@ -68,9 +68,10 @@ void LayoutGraph::flow(Operation *op, Value to) {
 /// Scalars of operands meet by coordinate. Operands of `lhs` have none.
 void LayoutGraph::visitElementwise(Operation *op) {
   FragmentType result = fragmentOf(op->getResult(0));
+  for (Value value : op->getResults())
+    result.getRank() == 1 ? flow(op, value) : define(value, Layout::Acc);
   if (result.getRank() == 1)
-    return flow(op, op->getResult(0));
-  define(op->getResult(0), Layout::Acc);
+    return;
   for (OpOperand &use : op->getOpOperands())
     if (auto type = fragmentOf(use.get()))
       need(use, type.getRank() == 2 ? Layout::Acc : layoutBeside(type, result));

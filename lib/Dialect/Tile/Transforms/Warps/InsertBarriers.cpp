@@ -103,10 +103,13 @@ void RingBarriers::allocate() {
   }
   b.setInsertionPointAfter(last);
   // A fetch arrives once; of a gather each producer thread arrives with its copies.
-  for (auto &[tiles, ring] : rings)
-    InitBarriersOp::create(b, ring.full, ring.gathers ? schedule.getProducerWarps() * 32 : 1);
-  for (auto &[tiles, ring] : rings)
-    InitBarriersOp::create(b, ring.empty, schedule.getWarps());
+  SmallVector<Value> barriers;
+  SmallVector<int64_t> counts;
+  for (auto &[tiles, ring] : rings) {
+    barriers.push_back(ring.full), counts.push_back(ring.gathers ? schedule.getProducerWarps() * 32 : 1);
+    barriers.push_back(ring.empty), counts.push_back(schedule.getWarps());
+  }
+  InitBarriersOp::create(b, barriers, counts);
   if (llvm::any_of(rings, [](auto &entry) { return !entry.second.gathers; }))
     PublishBarriersOp::create(b);
   SyncOp::create(b, Scope::Block);
@@ -120,13 +123,15 @@ void RingBarriers::allocate() {
 /// those in branches of one lane, would then keep no address or descriptor of the kernel in uniform
 /// registers.
 Value RingBarriers::stageOf(Ring &ring, Value tile) {
-  Value stage = ring.getStages() == 1 ? i32(0) : b.createOrFold<arith::RemUIOp>(tile, i32(ring.getStages()));
-  return matchPattern(stage, m_Constant()) ? FromLaneOp::create(b, stage, i32(0)) : stage;
+  APInt number;
+  bool known = matchPattern(tile, m_ConstantInt(&number));
+  if (ring.getStages() > 1 && !known)
+    return RingPositionOp::create(b, tile, ring.getStages()).getStage();
+  return FromLaneOp::create(b, i32(known ? number.getZExtValue() % ring.getStages() : 0), i32(0));
 }
 
 Value RingBarriers::parityOf(Ring &ring, Value tile) {
-  Value round = ring.getStages() == 1 ? tile : b.createOrFold<arith::DivUIOp>(tile, i32(ring.getStages()));
-  return b.createOrFold<arith::RemUIOp>(round, i32(2));
+  return RingPositionOp::create(b, tile, ring.getStages()).getParity();
 }
 
 void RingBarriers::lowerFill(RingCounters &counters, FillOp fill) {
@@ -135,7 +140,7 @@ void RingBarriers::lowerFill(RingCounters &counters, FillOp fill) {
   at(fill);
   Value tile = counters.tileOf(fill), stage = stageOf(ring, tile), target = tileIn(ring, stage);
   Value parity = parityOf(ring, ring.sent ? later(tile, 1) : tile);
-  AwaitOp::create(b, ring.empty, stage, b.createOrFold<arith::SubIOp>(i32(1), parity));
+  AwaitOp::create(b, ring.empty, stage, parity, /*before=*/true);
   if (!ring.gathers) // all lanes have seen this phase before a copy lets others end the next
     SyncOp::create(b, Scope::Warp);
   Block &block = fill.getCopies().front();
@@ -168,7 +173,7 @@ Value RingBarriers::fetchAndClear(const FillCopies &copies, Ring &ring, Value st
   auto branch = scf::IfOp::create(b, isTail);
   Value next = arith::XOrIOp::create(b, cleared, arith::ExtUIOp::create(b, b.getI32Type(), isTail));
   b.setInsertionPoint(branch.thenYield());
-  AwaitOp::create(b, ring.full, landed, cleared);
+  AwaitOp::create(b, ring.full, landed, cleared, /*before=*/false);
   clear->moveBefore(branch.thenYield());
   FenceAsyncOp::create(b);
   SyncOp::create(b, Scope::Warp); // all lanes have cleared
@@ -218,7 +223,7 @@ void RingBarriers::lowerTake(RingCounters &counters, TakeOp take, const TileUses
     release(ring, later(tile, ring.getStages() - 1));
   }
   Value stage = stageOf(ring, tile);
-  AwaitOp::create(b, ring.full, stage, parityOf(ring, tile));
+  AwaitOp::create(b, ring.full, stage, parityOf(ring, tile), /*before=*/false);
   if (needsFence(take, uses))
     FenceAsyncOp::create(b);
   Value taken = tileIn(ring, stage);
@@ -250,7 +255,7 @@ void RingBarriers::passTakes(RingCounters &counters, ArrayRef<TakeOp> takes) {
   at(takes.back());
   for (TakeOp take : takes) {
     Value tile = counters.tileOf(take), stage = stageOf(ringOf(take), tile);
-    AwaitOp::create(b, ringOf(take).full, stage, parityOf(ringOf(take), tile));
+    AwaitOp::create(b, ringOf(take).full, stage, parityOf(ringOf(take), tile), /*before=*/false);
   }
   SyncOp::create(b, Scope::Warp); // all lanes have seen these phases before one ends them
   for (TakeOp take : takes)

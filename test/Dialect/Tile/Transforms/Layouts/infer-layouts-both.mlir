@@ -20,8 +20,7 @@ gpu.module @kernels {
     // CHECK: %[[LSE:.*]] = tile.load_vector
     // CHECK: } : <f32> -> <[query 16], f32, row>
     // CHECK-NEXT: %[[LSE_COL:.*]] = tile.convert %[[LSE]] : <[query 16], f32, row> -> <[query 16], f32, col>
-    %l = tile.load_vector %lse {
-    ^bb0(%line: i32):
+    %l = tile.load_vector %lse (%line: i32) {
       %index = arith.extsi %line : i32 to i64
       tile.yield %index : i64
     } : <f32> -> !max
@@ -30,16 +29,14 @@ gpu.module @kernels {
     // CHECK: %[[MAX:.*]] = tile.reduce max {{.*}} -> <[query 16], f32, row>
     // CHECK-NEXT: %[[MAX_COL:.*]] = tile.convert %[[MAX]] : <[query 16], f32, row> -> <[query 16], f32, col>
     %m = tile.reduce max %s : !scores -> !max
-    %p = tile.map %s, %l, %unit, %key {
-    ^bb0(%v: f32, %w: f32, %u: f32, %n: i32):
+    %p = tile.map %s, %l, %unit, %key (%v: f32, %w: f32, %u: f32, %n: i32) {
       tile.yield %v : f32
     } : !scores, !max, !max, !tile.fragment<[key 32], i32> -> !scores
     // CHECK: tile.dot {{.*}} -> <[key 32, query 16], f32, acc>
     %b = tile.splat %x : f32 -> !transposed
     %st = tile.dot %k at %i, %q, %b : !keys, !queries, !transposed -> !transposed
     // CHECK: tile.map %{{.*}}, %[[LSE_COL]], %[[UNIT]], %[[MAX_COL]], %[[KEY_ROW]]
-    %pt = tile.map %st, %l, %unit, %m, %key {
-    ^bb0(%v: f32, %w: f32, %u: f32, %o: f32, %n: i32):
+    %pt = tile.map %st, %l, %unit, %m, %key (%v: f32, %w: f32, %u: f32, %o: f32, %n: i32) {
       tile.yield %v : f32
     } : !transposed, !max, !max, !max, !tile.fragment<[key 32], i32> -> !transposed
     // A program that exchanges axes is served where the result is needed: here as a left operand, there as scores.

@@ -28,18 +28,15 @@ gpu.module @kernels {
   func.func @relative(%s: !acc, %st: !transposed) {
     %first, %offsets = tile.lane_coordinates : !tile.fragment<[key 16], i32>
     // expected-error @+1 {{expected one layout for '!tile.fragment<[key 16], i32, col>', for it is relative to the lane's own coordinates}}
-    %moved = tile.map %offsets {
-    ^bb0(%o: i32):
+    %moved = tile.map %offsets (%o: i32) {
       %n = arith.addi %o, %first : i32
       tile.yield %n : i32
     } : !tile.fragment<[key 16], i32> -> !tile.fragment<[key 16], i32>
-    %0 = tile.map %s, %moved {
-    ^bb0(%x: f32, %n: i32):
+    %0 = tile.map %s, %moved (%x: f32, %n: i32) {
       tile.yield %x : f32
     } : !acc, !tile.fragment<[key 16], i32> -> !acc
     // expected-note @+1 {{needed in layout 'row' here}}
-    %1 = tile.map %st, %moved {
-    ^bb0(%x: f32, %n: i32):
+    %1 = tile.map %st, %moved (%x: f32, %n: i32) {
       tile.yield %x : f32
     } : !transposed, !tile.fragment<[key 16], i32> -> !transposed
     return
@@ -72,18 +69,15 @@ gpu.module @kernels {
 gpu.module @kernels {
   func.func @wide(%s: !tile.fragment<[query 16, key 16], f32>, %st: !tile.fragment<[key 16, query 16], f32>, %b: !tile.buffer<i64>) {
     // expected-error @+1 {{expected one layout for '!tile.fragment<[query 16], i64, row>', for elements of 8, 16 or 32 bits move between lanes and no others}}
-    %v = tile.load_vector %b {
-    ^bb0(%line: i32):
+    %v = tile.load_vector %b (%line: i32) {
       %index = arith.extsi %line : i32 to i64
       tile.yield %index : i64
     } : <i64> -> !tile.fragment<[query 16], i64>
-    %0 = tile.map %s, %v {
-    ^bb0(%x: f32, %n: i64):
+    %0 = tile.map %s, %v (%x: f32, %n: i64) {
       tile.yield %x : f32
     } : !tile.fragment<[query 16, key 16], f32>, !tile.fragment<[query 16], i64> -> !tile.fragment<[query 16, key 16], f32>
     // expected-note @+1 {{needed in layout 'col' here}}
-    %1 = tile.map %st, %v {
-    ^bb0(%x: f32, %n: i64):
+    %1 = tile.map %st, %v (%x: f32, %n: i64) {
       tile.yield %x : f32
     } : !tile.fragment<[key 16, query 16], f32>, !tile.fragment<[query 16], i64> -> !tile.fragment<[key 16, query 16], f32>
     return
@@ -102,8 +96,7 @@ gpu.module @kernels {
     %none = tile.splat %x : f32 -> !tile.fragment<[query 16, key 16], f32>
     %s = tile.dot %q, %wide, %none : !tile.fragment<[query 16, feature 64], bf16>, !tile.fragment<[key 16, feature 64], bf16>, <[query 16, key 16], f32> -> <[query 16, key 16], f32>
     // expected-note @+1 {{needed in layout 'acc' here}}
-    %0 = tile.map %wide {
-    ^bb0(%e: bf16):
+    %0 = tile.map %wide (%e: bf16) {
       tile.yield %e : bf16
     } : !tile.fragment<[key 16, feature 64], bf16> -> !tile.fragment<[key 16, feature 64], bf16>
     return

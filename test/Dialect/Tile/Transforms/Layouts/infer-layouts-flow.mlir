@@ -27,8 +27,7 @@ gpu.module @kernels {
       // CHECK-NOT: tile.convert
       %next = tile.dot %p, %v, %a : !lhs, !values, !out -> !out
       %max = tile.reduce max %st : !tile.fragment<[key 16, query 16], f32> -> !rows
-      %larger = tile.map %m, %max {
-      ^bb0(%y: f32, %z: f32):
+      %larger = tile.map %m, %max (%y: f32, %z: f32) {
         %w = arith.maxnumf %y, %z : f32
         tile.yield %w : f32
       } : !rows, !rows -> !rows

@@ -29,14 +29,12 @@ gpu.module @kernels {
     %key = tile.coordinates %i : !tile.fragment<[key 32], i32>
     // CHECK: tile.load_vector
     // CHECK: -> <[query 16], i32, row>
-    %position = tile.load_vector %b {
-    ^bb0(%line: i32):
+    %position = tile.load_vector %b (%line: i32) {
       %index = arith.extsi %line : i32 to i64
       tile.yield %index : i64
     } : <i32> -> !tile.fragment<[query 16], i32>
     // CHECK: tile.mask
-    %masked = tile.mask %s if %t where (%position, %key) {
-    ^bb0(%p: i32, %n: i32):
+    %masked = tile.mask %s if %t where %position, %key (%p: i32, %n: i32) {
       %seen = arith.cmpi sle, %n, %p : i32
       tile.yield %seen : i1
     } : !scores, !tile.fragment<[query 16], i32>, !tile.fragment<[key 32], i32> -> !scores

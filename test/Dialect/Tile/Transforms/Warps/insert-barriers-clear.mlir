@@ -11,25 +11,25 @@ gpu.module @kernels {
   // CHECK-SAME: (%[[N:[^:]*]]: i32,
   // CHECK: %[[FULL:.*]] = tile.alloc : !tile.barriers<3>
   // CHECK-NEXT: %[[EMPTY:.*]] = tile.alloc : !tile.barriers<2>
-  // CHECK-NEXT: tile.init_barriers %[[FULL]] count 1
+  // CHECK-NEXT: tile.init_barriers %[[FULL]], %[[EMPTY]] counts [1, 8]
   // CHECK: scf.for {{.*}} iter_args(%[[T0:.*]] = %c0_i32, %[[P0:.*]] = %c0_i32)
   // CHECK: %[[BRANCH:.*]]:2 = scf.if %{{.*}} -> (i32, i32) {
   // CHECK-NEXT: %[[LOOP:.*]]:2 = scf.for %[[KEY:.*]] = {{.*}} iter_args(%[[T:.*]] = %[[T0]], %[[P:.*]] = %[[P0]])
-  // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[T]], %c2_i32
+  // CHECK-NEXT: %[[STAGE:.*]], %{{.*}} = tile.ring_position %[[T]] of 2
   // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage
-  // CHECK: tile.await %[[EMPTY]][%[[SLOT]]]
+  // CHECK: tile.await %[[EMPTY]][%[[STAGE]]]
   // CHECK-NEXT: tile.sync warp
   // The fetch arrives where all wait, or, of a tile with lines to clear, at the third barrier.
   // CHECK-NEXT: %[[LEFT:.*]] = arith.subi %[[N]], %[[KEY]]
   // CHECK-NEXT: %[[TAIL:.*]] = arith.cmpi slt, %[[LEFT]], %c64_i32
-  // CHECK-NEXT: %[[AT:.*]] = arith.select %[[TAIL]], %c2_i32, %[[SLOT]]
+  // CHECK-NEXT: %[[AT:.*]] = arith.select %[[TAIL]], %c2_i32, %[[STAGE]]
   // CHECK-NEXT: tile.fetch {{.*}} into %[[TILE]] on %[[FULL]][%[[AT]]]
   // CHECK-NEXT: scf.if %[[TAIL]] {
   // CHECK-NEXT: tile.await %[[FULL]][%c2_i32] parity %[[P]]
   // CHECK-NEXT: tile.clear %[[TILE]] from %[[LEFT]]
   // CHECK-NEXT: tile.fence_async
   // CHECK-NEXT: tile.sync warp
-  // CHECK-NEXT: tile.arrive %[[FULL]][%[[SLOT]]]
+  // CHECK-NEXT: tile.arrive %[[FULL]][%[[STAGE]]]
   // CHECK-NEXT: }
   // CHECK-NEXT: %[[ONE:.*]] = arith.extui %[[TAIL]]
   // CHECK-NEXT: %[[PARITY:.*]] = arith.xori %[[P]], %[[ONE]]
@@ -60,8 +60,7 @@ gpu.module @kernels {
           %some = arith.cmpi slt, %segment, %n : i32
           scf.if %some {
             scf.for %key = %segment to %n step %c64 : i32 {
-              %t = tile.fill %ring warp 1 {
-              ^bb0(%tile: !values):
+              %t = tile.fill %ring warp 1 (%tile: !values) {
                 tile.fetch %map from %key head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !values
                 %left = arith.subi %n, %key : i32
                 tile.clear %tile from %left : !values

@@ -12,8 +12,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
@@ -62,8 +61,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected a ring that the kernel's body allocates}}
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
@@ -90,8 +88,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{has uses where it is filled: --tile-specialize-warps parts them}}
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
         tile.clear %t from %c0 : !keys
@@ -118,8 +115,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
@@ -150,8 +146,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
@@ -182,14 +177,12 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         scf.if %produces {
-          %t = tile.fill %ring warp 0 {
-          ^bb0(%tile: !keys):
+          %t = tile.fill %ring warp 0 (%tile: !keys) {
             tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           } : !ring -> !keys
         } else {
           // expected-error @+1 {{expected all fills of a ring to gather, or all to fetch}}
-          %t = tile.fill %ring {
-          ^bb0(%tile: !keys):
+          %t = tile.fill %ring (%tile: !keys) {
             tile.gather producers %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
           } : !ring -> !keys
         }
@@ -217,8 +210,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected a fetch, or gathers}}
-        %t = tile.fill %ring {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring (%tile: !keys) {
           %x = arith.addi %i, %n : i32
         } : !ring -> !keys
       }
@@ -245,8 +237,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected a fetch, or gathers}}
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           tile.gather producers %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
         } : !ring -> !keys
@@ -274,8 +265,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected one fetch on each way through its region}}
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           scf.if %produces {
             tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           }
@@ -304,8 +294,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{expected one fetch on each way through its region}}
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           scf.for %j = %c0 to %n step %c1 : i32 {
             tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           }
@@ -333,8 +322,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring (%tile: !keys) {
           // expected-error @+1 {{expected scope producers in a tile.fill}}
           tile.gather block %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
         } : !ring -> !keys
@@ -362,8 +350,7 @@ gpu.module @kernels {
     %full = tile.alloc : !tile.barriers<2>
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           // expected-error @+1 {{expected no barriers in a tile.fill}}
           tile.fetch %map from %c0 head %c0 lines 64 into %tile on %full[%c0] : !tile.tensor_map<4> -> !keys, !tile.barriers<2>
         } : !ring -> !keys
@@ -390,8 +377,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           tile.clear %tile from %n : !keys
           // expected-error @+1 {{is the second of a tile.fill}}
@@ -420,8 +406,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring (%tile: !keys) {
           tile.gather producers %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
           // expected-error @+1 {{expected to clear lines of the tile that a fetch beside it fills}}
           tile.clear %tile from %n : !keys
@@ -449,8 +434,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           // expected-error @+1 {{expected to be the last operation of a tile.fill}}
           tile.clear %tile from %n : !keys
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
@@ -478,8 +462,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           // expected-error @+1 {{expected pure operations between a fetch and a clear}}
           tile.sync warp
@@ -508,8 +491,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
@@ -539,8 +521,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
@@ -573,8 +554,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
@@ -601,8 +581,7 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.for %i = %c0 to %n step %c1 : i32 {
       // expected-error @+1 {{is of a ring whose tiles the same warps take}}
-      %t = tile.fill %ring warp 0 {
-      ^bb0(%tile: !keys):
+      %t = tile.fill %ring warp 0 (%tile: !keys) {
         tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
       } : !ring -> !keys
     }
@@ -628,8 +607,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{fetches: expected the number of the only warp that does}}
-        %t = tile.fill %ring {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring (%tile: !keys) {
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
         } : !ring -> !keys
       }
@@ -656,8 +634,7 @@ gpu.module @kernels {
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
         // expected-error @+1 {{gathers: expected no warp, because all producers do}}
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           tile.gather producers %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
         } : !ring -> !keys
       }

@@ -19,19 +19,16 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[KEMPTY:.*]] = tile.alloc : !tile.barriers<2>
   // CHECK-NEXT: %[[QFULL:.*]] = tile.alloc : !tile.barriers<1>
   // CHECK-NEXT: %[[QEMPTY:.*]] = tile.alloc : !tile.barriers<1>
-  // CHECK-NEXT: tile.init_barriers %[[QFULL]] count 128
-  // CHECK-NEXT: tile.init_barriers %[[KFULL]] count 1
-  // CHECK-NEXT: tile.init_barriers %[[QEMPTY]] count 8
-  // CHECK-NEXT: tile.init_barriers %[[KEMPTY]] count 8
+  // CHECK-NEXT: tile.init_barriers %[[QFULL]], %[[QEMPTY]], %[[KFULL]], %[[KEMPTY]] counts [128, 8, 1, 8]
   // The first warp counts both.
   // CHECK: scf.for {{.*}} iter_args(%[[Q:.*]] = %c0_i32, %[[K:.*]] = %c0_i32)
-  // The number of an only slot is no constant.
-  // CHECK-NEXT: %[[SLOT:.*]] = tile.from_lane %c0_i32[%c0_i32]
-  // CHECK-NEXT: tile.ring_stage %[[QUERIES]][%[[SLOT]]]
-  // CHECK-NEXT: arith.remui %[[Q]], %c2_i32
-  // CHECK: tile.await %[[QEMPTY]][%[[SLOT]]]
+  // The number of an only stage is no constant.
+  // CHECK-NEXT: %[[STAGE:.*]] = tile.from_lane %c0_i32[%c0_i32]
+  // CHECK-NEXT: tile.ring_stage %[[QUERIES]][%[[STAGE]]]
+  // CHECK-NEXT: tile.ring_position %[[Q]] of 1
+  // CHECK: tile.await %[[QEMPTY]][%[[STAGE]]]
   // CHECK-NEXT: tile.gather
-  // CHECK: tile.arrive_on_copies %[[QFULL]][%[[SLOT]]]
+  // CHECK: tile.arrive_on_copies %[[QFULL]][%[[STAGE]]]
   // CHECK-NEXT: %[[KEYLOOP:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[K]])
   // CHECK: tile.await %[[KEMPTY]]
   // CHECK: tile.fetch {{.*}} on %[[KFULL]]
@@ -43,18 +40,18 @@ gpu.module @kernels {
   // CHECK-NOT: tile.fetch
   // The queries are awaited in front of what contains their uses; no lane may still be waiting when a lane hands them back.
   // CHECK: scf.for {{.*}} iter_args(%[[Q:.*]] = %c0_i32, %[[K:.*]] = %c0_i32)
-  // CHECK-NEXT: %[[SLOT:.*]] = tile.from_lane
-  // CHECK-NEXT: %[[PARITY:.*]] = arith.remui %[[Q]], %c2_i32
-  // CHECK-NEXT: tile.await %[[QFULL]][%[[SLOT]]] parity %[[PARITY]]
+  // CHECK-NEXT: %[[STAGE:.*]] = tile.from_lane
+  // CHECK-NEXT: %{{.*}}, %[[PARITY:.*]] = tile.ring_position %[[Q]] of 1
+  // CHECK-NEXT: tile.await %[[QFULL]][%[[STAGE]]] parity %[[PARITY]]
   // CHECK-NEXT: tile.fence_async
-  // CHECK-NEXT: %[[QUERY:.*]] = tile.ring_stage %[[QUERIES]][%[[SLOT]]]
+  // CHECK-NEXT: %[[QUERY:.*]] = tile.ring_stage %[[QUERIES]][%[[STAGE]]]
   // CHECK-NEXT: %[[BRANCH:.*]] = scf.if
   // CHECK-NEXT: %[[USED:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[K]])
   // CHECK: tile.await %[[KFULL]]
   // CHECK-NEXT: %[[KEY:.*]] = tile.ring_stage %[[KEYS]]
   // CHECK-NEXT: tile.start_dot %[[QUERY]] at %{{.*}}, %[[KEY]]
   // CHECK-NEXT: tile.finish_dots
-  // CHECK-NEXT: arith.remui
+  // CHECK-NEXT: tile.ring_position
   // CHECK-NEXT: tile.arrive %[[KEMPTY]]
   // CHECK: scf.yield %[[USED]]
   // Tiles that nobody uses: all lanes have seen the phase before one ends it.
@@ -62,13 +59,13 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[UNUSED:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[K]])
   // CHECK: tile.await %[[KFULL]]
   // CHECK-NEXT: tile.sync warp
-  // CHECK-NEXT: arith.remui
+  // CHECK-NEXT: tile.ring_position
   // CHECK-NEXT: tile.arrive %[[KEMPTY]]
   // CHECK: scf.yield %[[UNUSED]]
   // CHECK-NEXT: }
   // CHECK-NEXT: tile.sync warp
-  // CHECK-NEXT: %[[SLOT:.*]] = tile.from_lane
-  // CHECK-NEXT: tile.arrive %[[QEMPTY]][%[[SLOT]]]
+  // CHECK-NEXT: %[[STAGE:.*]] = tile.from_lane
+  // CHECK-NEXT: tile.arrive %[[QEMPTY]][%[[STAGE]]]
   // CHECK-NEXT: %[[QNEXT:.*]] = arith.addi %[[Q]], %c1_i32
   // CHECK-NEXT: scf.yield %[[QNEXT]], %[[BRANCH]]
   func.func @mixed(%n: i32, %map: !tile.tensor_map<4>, %b: !tile.buffer<bf16>, %z: i64, %slots: i32, %hasRows: i1) attributes {tile.schedule = #schedule} {
@@ -83,21 +80,18 @@ gpu.module @kernels {
       %first = arith.cmpi eq, %warp, %c0 : i32
       scf.if %first {
         scf.for %task = %c0 to %n step %c1 : i32 {
-          %q = tile.fill %queries {
-          ^bb0(%tile: !queries):
+          %q = tile.fill %queries (%tile: !queries) {
             tile.gather producers %task to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !queries
           } : !query_ring -> !queries
           scf.for %key = %task to %n step %c1 : i32 {
-            %k = tile.fill %keys warp 0 {
-            ^bb0(%tile: !keys):
+            %k = tile.fill %keys warp 0 (%tile: !keys) {
               tile.fetch %map from %key head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
             } : !key_ring -> !keys
           }
         }
       } else {
         scf.for %task = %c0 to %n step %c1 : i32 {
-          %q = tile.fill %queries {
-          ^bb0(%tile: !queries):
+          %q = tile.fill %queries (%tile: !queries) {
             tile.gather producers %task to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !queries
           } : !query_ring -> !queries
         }

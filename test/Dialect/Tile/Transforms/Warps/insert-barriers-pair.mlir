@@ -14,9 +14,9 @@ gpu.module @kernels {
   // CHECK: scf.for {{.*}} iter_args(%[[Q:.*]] = %c0_i32, %[[T0:.*]] = %c0_i32)
   // CHECK: %[[BOTH:.*]] = scf.if %{{.*}} -> (i32) {
   // CHECK-NEXT: %[[ONE:.*]] = scf.for {{.*}} iter_args(%[[T:.*]] = %[[T0]]) -> (i32)
-  // CHECK-NEXT: arith.remui %[[T]], %c2_i32
+  // CHECK-NEXT: tile.ring_position %[[T]] of 2
   // CHECK: tile.arrive_on_copies
-  // CHECK-NEXT: arith.remui %[[T]], %c2_i32
+  // CHECK-NEXT: tile.ring_position %[[T]] of 2
   // CHECK: tile.arrive_on_copies
   // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[T]], %c1_i32
   // CHECK-NEXT: scf.yield %[[NEXT]]
@@ -42,7 +42,7 @@ gpu.module @kernels {
   // CHECK-NEXT: tile.start_dot %[[QUERY]]
   // CHECK: scf.yield
   // CHECK: tile.sync warp
-  // CHECK-NEXT: arith.remui %[[Q]], %c2_i32
+  // CHECK-NEXT: tile.ring_position %[[Q]] of 2
   // CHECK-NEXT: tile.arrive
   func.func @pair(%n: i32, %b: !tile.buffer<bf16>, %z: i64, %slots: i32, %which: i1) attributes {tile.schedule = #schedule} {
     %c0 = arith.constant 0 : i32
@@ -55,29 +55,24 @@ gpu.module @kernels {
     %produces = arith.cmpi slt, %warp, %c4 : i32
     scf.if %produces {
       scf.for %task = %c0 to %n step %c1 : i32 {
-        %q = tile.fill %queries {
-        ^bb0(%tile: !queries):
+        %q = tile.fill %queries (%tile: !queries) {
           tile.gather producers %task to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !queries
         } : !query_ring -> !queries
         scf.if %which {
           scf.for %key = %task to %n step %c1 : i32 {
-            %k = tile.fill %keys {
-            ^bb0(%tile: !keys):
+            %k = tile.fill %keys (%tile: !keys) {
               tile.gather producers %key to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
             } : !key_ring -> !keys
-            %v = tile.fill %more {
-            ^bb0(%tile: !keys):
+            %v = tile.fill %more (%tile: !keys) {
               tile.gather producers %key to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
             } : !key_ring -> !keys
           }
         } else {
           scf.for %key = %n to %task step %c1 : i32 {
-            %k = tile.fill %keys {
-            ^bb0(%tile: !keys):
+            %k = tile.fill %keys (%tile: !keys) {
               tile.gather producers %key to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
             } : !key_ring -> !keys
-            %v = tile.fill %more {
-            ^bb0(%tile: !keys):
+            %v = tile.fill %more (%tile: !keys) {
               tile.gather producers %key to %n at %slots from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
             } : !key_ring -> !keys
           }

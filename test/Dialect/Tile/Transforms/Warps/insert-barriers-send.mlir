@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --tile-insert-barriers --tile-fold-constants | FileCheck %s
 // RUN: sed 's/ring<2/ring<3/' %s | attn-opt --tile-insert-barriers --tile-fold-constants | FileCheck %s --check-prefix=THREE
 
-// A tile whose memory is sent: its slot is handed back when the next tile is taken.
+// A tile whose memory is sent: its stage is handed back when the next tile is taken.
 
 #schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 40, consumer_registers = 232>
 !queries = !tile.shared<query 128, feature 64, bf16, boxes 64>
@@ -14,24 +14,22 @@ gpu.module @kernels {
   // CHECK-LABEL: @send
   // CHECK: %[[FULL:.*]] = tile.alloc : !tile.barriers<2>
   // CHECK-NEXT: %[[EMPTY:.*]] = tile.alloc : !tile.barriers<2>
-  // The first tile that is taken hands back a slot that nobody has filled: the last one, whose rounds begin a tile late.
+  // The first tile that is taken hands back a stage that nobody has filled: the last one, whose rounds begin a tile late.
   // CHECK: scf.for {{.*}} iter_args(%[[T:.*]] = %c0_i32)
-  // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[T]], %c2_i32
+  // CHECK-NEXT: %[[STAGE:.*]], %{{.*}} = tile.ring_position %[[T]] of 2
   // CHECK-NEXT: tile.ring_stage
   // CHECK-NEXT: %[[LATER:.*]] = arith.addi %[[T]], %c1_i32
-  // CHECK-NEXT: %[[ROUND:.*]] = arith.divui %[[LATER]], %c2_i32
-  // CHECK-NEXT: %[[PARITY:.*]] = arith.remui %[[ROUND]], %c2_i32
-  // CHECK-NEXT: %[[BEFORE:.*]] = arith.subi %c1_i32, %[[PARITY]]
-  // CHECK-NEXT: tile.await %[[EMPTY]][%[[SLOT]]] parity %[[BEFORE]]
+  // CHECK-NEXT: %{{.*}}, %[[PARITY:.*]] = tile.ring_position %[[LATER]] of 2
+  // CHECK-NEXT: tile.await %[[EMPTY]][%[[STAGE]]] before parity %[[PARITY]]
   // CHECK: scf.for {{.*}} iter_args(%[[T:.*]] = %c0_i32)
   // CHECK-NEXT: tile.finish_sends
   // CHECK-NEXT: tile.sync warp
   // CHECK-NEXT: %[[OTHER:.*]] = arith.addi %[[T]], %c1_i32
-  // CHECK-NEXT: %[[FREE:.*]] = arith.remui %[[OTHER]], %c2_i32
+  // CHECK-NEXT: %[[FREE:.*]], %{{.*}} = tile.ring_position %[[OTHER]] of 2
   // CHECK-NEXT: tile.arrive %[[EMPTY]][%[[FREE]]]
-  // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[T]], %c2_i32
-  // CHECK: tile.await %[[FULL]][%[[SLOT]]]
-  // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage %{{.*}}[%[[SLOT]]]
+  // CHECK-NEXT: %[[STAGE:.*]], %{{.*}} = tile.ring_position %[[T]] of 2
+  // CHECK: tile.await %[[FULL]][%[[STAGE]]]
+  // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage %{{.*}}[%[[STAGE]]]
   // CHECK-NEXT: scf.for
   // CHECK-NOT: tile.arrive
   // CHECK: tile.overlay %[[TILE]]
@@ -41,13 +39,13 @@ gpu.module @kernels {
   // CHECK-NEXT: scf.yield
   // CHECK-NEXT: }
   // CHECK-NEXT: tile.finish_sends
-  // Of three slots it is that of the tile before, too.
+  // Of three stages it is that of the tile before, too.
   // THREE: scf.for {{.*}} iter_args(%[[T:.*]] = %c0_i32)
   // THREE: %[[LATER:.*]] = arith.addi %[[T]], %c1_i32
-  // THREE-NEXT: arith.divui %[[LATER]], %c3_i32
+  // THREE-NEXT: tile.ring_position %[[LATER]] of 3
   // THREE: scf.for {{.*}} iter_args(%[[T:.*]] = %c0_i32)
   // THREE: %[[OTHER:.*]] = arith.addi %[[T]], %c2_i32
-  // THREE-NEXT: %[[FREE:.*]] = arith.remui %[[OTHER]], %c3_i32
+  // THREE-NEXT: %[[FREE:.*]], %{{.*}} = tile.ring_position %[[OTHER]] of 3
   // THREE-NEXT: tile.arrive %{{.*}}[%[[FREE]]]
   func.func @send(%n: i32, %map: !tile.tensor_map<4>, %k: !keys, %o: !tile.fragment<[query 16, feature 64], f32>, %sends: i1) attributes {tile.schedule = #schedule} {
     %c0 = arith.constant 0 : i32
@@ -58,8 +56,7 @@ gpu.module @kernels {
     %produces = arith.cmpi slt, %warp, %c4 : i32
     scf.if %produces {
       scf.for %task = %c0 to %n step %c1 : i32 {
-        %q = tile.fill %ring warp 2 {
-        ^bb0(%tile: !queries):
+        %q = tile.fill %ring warp 2 (%tile: !queries) {
           tile.fetch %map from %task head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !queries
         } : !ring -> !queries
       }

@@ -8,37 +8,33 @@
 !scores = !tile.fragment<[query 16, key 64], f32>
 
 gpu.module @kernels {
-  // A fetch arrives once, each of eight warps hands slots back.
+  // A fetch arrives once, each of eight warps hands stages back.
   // CHECK-LABEL: @fetch
   // CHECK: %[[RING:.*]] = tile.alloc : !tile.ring<3,
   // CHECK-NEXT: %[[FULL:.*]] = tile.alloc : !tile.barriers<3>
   // CHECK-NEXT: %[[EMPTY:.*]] = tile.alloc : !tile.barriers<3>
-  // CHECK-NEXT: tile.init_barriers %[[FULL]] count 1
-  // CHECK-NEXT: tile.init_barriers %[[EMPTY]] count 8
+  // CHECK-NEXT: tile.init_barriers %[[FULL]], %[[EMPTY]] counts [1, 8]
   // CHECK-NEXT: tile.publish_barriers
   // CHECK-NEXT: tile.sync block
   // CHECK-NEXT: tile.warp_id
   // CHECK: scf.for %[[I:.*]] = {{.*}} iter_args(%[[T:.*]] = %c0_i32) -> (i32)
-  // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[T]], %c3_i32
-  // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage %[[RING]][%[[SLOT]]]
-  // CHECK-NEXT: %[[ROUND:.*]] = arith.divui %[[T]], %c3_i32
-  // CHECK-NEXT: %[[PARITY:.*]] = arith.remui %[[ROUND]], %c2_i32
-  // CHECK-NEXT: %[[BEFORE:.*]] = arith.subi %c1_i32, %[[PARITY]]
-  // CHECK-NEXT: tile.await %[[EMPTY]][%[[SLOT]]] parity %[[BEFORE]]
+  // CHECK-NEXT: %[[STAGE:.*]], %{{.*}} = tile.ring_position %[[T]] of 3
+  // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage %[[RING]][%[[STAGE]]]
+  // CHECK-NEXT: %{{.*}}, %[[PARITY:.*]] = tile.ring_position %[[T]] of 3
+  // CHECK-NEXT: tile.await %[[EMPTY]][%[[STAGE]]] before parity %[[PARITY]]
   // CHECK-NEXT: tile.sync warp
-  // CHECK-NEXT: tile.fetch %{{.*}} from %[[I]] {{.*}} into %[[TILE]] on %[[FULL]][%[[SLOT]]]
+  // CHECK-NEXT: tile.fetch %{{.*}} from %[[I]] {{.*}} into %[[TILE]] on %[[FULL]][%[[STAGE]]]
   // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[T]], %c1_i32
   // CHECK-NEXT: scf.yield %[[NEXT]]
   // CHECK: scf.for {{.*}} iter_args(%[[ACC:.*]] = %{{.*}}, %[[U:.*]] = %c0_i32)
-  // CHECK-NEXT: %[[TAKEN:.*]] = arith.remui %[[U]], %c3_i32
-  // CHECK-NEXT: %[[ROUND:.*]] = arith.divui %[[U]], %c3_i32
-  // CHECK-NEXT: %[[PARITY:.*]] = arith.remui %[[ROUND]], %c2_i32
+  // CHECK-NEXT: %[[TAKEN:.*]], %{{.*}} = tile.ring_position %[[U]] of 3
+  // CHECK-NEXT: %{{.*}}, %[[PARITY:.*]] = tile.ring_position %[[U]] of 3
   // CHECK-NEXT: tile.await %[[FULL]][%[[TAKEN]]] parity %[[PARITY]]
   // CHECK-NEXT: %[[TILE:.*]] = tile.ring_stage %[[RING]][%[[TAKEN]]]
   // CHECK-NEXT: tile.start_dot %{{.*}} at %{{.*}}, %[[TILE]] plus %[[ACC]]
   // CHECK-NEXT: %[[DONE:.*]] = tile.finish_dots 0
-  // CHECK-NEXT: %[[SLOT:.*]] = arith.remui %[[U]], %c3_i32
-  // CHECK-NEXT: tile.arrive %[[EMPTY]][%[[SLOT]]]
+  // CHECK-NEXT: %[[STAGE:.*]], %{{.*}} = tile.ring_position %[[U]] of 3
+  // CHECK-NEXT: tile.arrive %[[EMPTY]][%[[STAGE]]]
   // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[U]], %c1_i32
   // CHECK-NEXT: scf.yield %[[DONE]], %[[NEXT]]
   func.func @fetch(%n: i32, %map: !tile.tensor_map<4>, %q: !queries) attributes {tile.schedule = #schedule} {
@@ -53,8 +49,7 @@ gpu.module @kernels {
       %first = arith.cmpi eq, %warp, %c0 : i32
       scf.if %first {
         scf.for %i = %c0 to %n step %c1 : i32 {
-          %t = tile.fill %ring warp 0 {
-          ^bb0(%tile: !keys):
+          %t = tile.fill %ring warp 0 (%tile: !keys) {
             tile.fetch %map from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
           } : !tile.ring<3, !keys> -> !keys
         }
@@ -75,18 +70,17 @@ gpu.module @kernels {
   // CHECK-LABEL: @gather
   // CHECK: %[[FULL:.*]] = tile.alloc : !tile.barriers<3>
   // CHECK-NEXT: %[[EMPTY:.*]] = tile.alloc : !tile.barriers<3>
-  // CHECK-NEXT: tile.init_barriers %[[FULL]] count 128
-  // CHECK-NEXT: tile.init_barriers %[[EMPTY]] count 8
+  // CHECK-NEXT: tile.init_barriers %[[FULL]], %[[EMPTY]] counts [128, 8]
   // CHECK-NEXT: tile.sync block
-  // CHECK: tile.await %[[EMPTY]][%[[SLOT:.*]]] parity
+  // CHECK: tile.await %[[EMPTY]][%[[STAGE:.*]]] before parity
   // CHECK-NEXT: tile.gather
-  // CHECK: tile.arrive_on_copies %[[FULL]][%[[SLOT]]]
+  // CHECK: tile.arrive_on_copies %[[FULL]][%[[STAGE]]]
   // CHECK: tile.await %[[FULL]]
   // CHECK-NEXT: tile.fence_async
   // CHECK-NEXT: tile.ring_stage
   // CHECK-NEXT: tile.start_dot
   // CHECK-NEXT: tile.finish_dots
-  // CHECK-NEXT: arith.remui
+  // CHECK-NEXT: tile.ring_position
   // CHECK-NEXT: tile.arrive %[[EMPTY]]
   func.func @gather(%n: i32, %b: !tile.buffer<bf16>, %z: i64, %q: !queries) attributes {tile.schedule = #schedule} {
     %c0 = arith.constant 0 : i32
@@ -97,10 +91,8 @@ gpu.module @kernels {
     %produces = arith.cmpi slt, %warp, %c4 : i32
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring {
-        ^bb0(%tile: !keys):
-          tile.gather producers %i to %n from %b origins %z strides [64] into %tile {
-          ^bb0(%line: i32):
+        %t = tile.fill %ring (%tile: !keys) {
+          tile.gather producers %i to %n from %b origins %z strides [64] into %tile (%line: i32) {
             tile.yield %line : i32
           } : !tile.buffer<bf16> -> !keys
         } : !tile.ring<3, !keys> -> !keys
@@ -123,17 +115,16 @@ gpu.module @kernels {
   // CHECK: tile.sync warp
   // CHECK-NEXT: arith.cmpi
   // CHECK-NEXT: scf.if
-  // CHECK-NEXT: tile.fetch {{.*}} on %[[FULL]][%[[SLOT:.*]]]
+  // CHECK-NEXT: tile.fetch {{.*}} on %[[FULL]][%[[STAGE:.*]]]
   // CHECK-NEXT: } else {
-  // CHECK-NEXT: tile.fetch {{.*}} on %[[FULL]][%[[SLOT]]]
+  // CHECK-NEXT: tile.fetch {{.*}} on %[[FULL]][%[[STAGE]]]
   func.func @ways(%n: i32, %produces: i1, %first: !tile.tensor_map<4>, %second: !tile.tensor_map<4>) attributes {tile.schedule = #schedule} {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
     %ring = tile.alloc : !tile.ring<3, !keys>
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        %t = tile.fill %ring warp 0 {
-        ^bb0(%tile: !keys):
+        %t = tile.fill %ring warp 0 (%tile: !keys) {
           %even = arith.cmpi eq, %i, %c0 : i32
           scf.if %even {
             tile.fetch %first from %i head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys

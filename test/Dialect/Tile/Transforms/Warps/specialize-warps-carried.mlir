@@ -51,8 +51,7 @@ gpu.module @kernels {
           %other = arith.muli %p, %p : i32
           scf.yield %other, %s : i32, f32
         }
-        %k = tile.fill %ring warp 3 {
-        ^bb0(%tile: !k):
+        %k = tile.fill %ring warp 3 (%tile: !k) {
           tile.fetch %map from %from head %zero lines 32 into %tile : !map -> !k
         } : !tile.ring<2, !k> -> !k
         %s1 = "test.add"(%s, %k, %scale) : (f32, !k, f32) -> f32
@@ -73,15 +72,15 @@ gpu.module @kernels {
   // CHECK: tile.set_registers 40
   // CHECK: scf.if
   // CHECK-NEXT: scf.for %[[KEY:.*]] = %{{[^ ]*}} to %[[END]] step %{{[^ ]*}} : i32 {
-  // CHECK-NEXT: %[[SLOT:.*]] = tile.ahead %[[KEY]] {
-  // CHECK: tile.fill %{{.*}} warp 0 {
+  // CHECK-NEXT: %[[SLOT:.*]] = tile.ahead %[[KEY]]
+  // CHECK: tile.fill %{{.*}} warp 0
   // CHECK: tile.fetch %{{.*}} from %[[SLOT]]
   // CHECK-NOT: arith.subi
   // CHECK: scf.if
   // CHECK-NEXT: scf.for %[[KEY:.*]] = %{{[^ ]*}} to %[[END]] step %{{[^ ]*}} : i32 {
-  // CHECK-NEXT: %[[SLOT:.*]] = tile.ahead %[[KEY]] {
+  // CHECK-NEXT: %[[SLOT:.*]] = tile.ahead %[[KEY]]
   // CHECK: %[[LEFT:.*]] = arith.subi %[[END]], %[[KEY]]
-  // CHECK-NEXT: tile.fill %{{.*}} warp 1 {
+  // CHECK-NEXT: tile.fill %{{.*}} warp 1
   // CHECK: tile.fetch %{{.*}} from %[[SLOT]]
   // CHECK: tile.clear %{{.*}} from %[[LEFT]]
   // CHECK: tile.set_registers increase
@@ -97,19 +96,16 @@ gpu.module @kernels {
     %kring = tile.alloc : !tile.ring<2, !k>
     %vring = tile.alloc : !tile.ring<2, !v>
     %same = scf.for %key = %zero to %end step %one iter_args(%bound = %end) -> i32 : i32 {
-      %slot = tile.ahead %key {
-      ^bb0(%at: i32):
+      %slot = tile.ahead %key (%at: i32) {
         %x = arith.extsi %at : i32 to i64
         %read = tile.read %table[%x] : !table -> i32
         tile.yield %read : i32
       } : i32
-      %k = tile.fill %kring warp 0 {
-      ^bb0(%t: !k):
+      %k = tile.fill %kring warp 0 (%t: !k) {
         tile.fetch %map from %slot head %zero lines 32 into %t : !map -> !k
       } : !tile.ring<2, !k> -> !k
       %left = arith.subi %bound, %key : i32
-      %v = tile.fill %vring warp 1 {
-      ^bb0(%t: !v):
+      %v = tile.fill %vring warp 1 (%t: !v) {
         tile.fetch %map from %slot head %zero lines 32 into %t : !map -> !v
         scf.if %last {
           tile.clear %t from %left : !v

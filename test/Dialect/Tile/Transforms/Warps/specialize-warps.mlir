@@ -27,8 +27,8 @@ gpu.module @kernels {
   // CHECK-NEXT:     scf.for %[[I:.*]] = %{{.*}} to %[[N]] step %{{[^ ]*}} : i32 {
   // CHECK-NEXT:       %[[X:.*]] = arith.extsi %[[I]]
   // CHECK-NEXT:       %[[SLOT:.*]] = tile.read %[[SLOTS]][%[[X]]]
-  // CHECK-NEXT:       tile.fill %[[RING]] warp 0 {
-  // CHECK-NEXT:       ^bb0(%[[T:.*]]: !tile.shared
+  // CHECK-NEXT:       tile.fill %[[RING]] warp 0
+  // CHECK-SAME:       (%[[T:.*]]: !tile.shared
   // CHECK-NEXT:         tile.fetch %[[MAP]] from %[[SLOT]] head %{{.*}} lines 32 into %[[T]] :
   // CHECK-NEXT:       }
   // CHECK-NEXT:     }
@@ -52,8 +52,7 @@ gpu.module @kernels {
     %sum = scf.for %i = %zero to %n step %one iter_args(%acc = %none) -> !s : i32 {
       %x = arith.extsi %i : i32 to i64
       %slot = tile.read %slots[%x] : !slots -> i32
-      %k = tile.fill %ring warp 0 {
-      ^bb0(%t: !k):
+      %k = tile.fill %ring warp 0 (%t: !k) {
         tile.fetch %map from %slot head %head lines 32 into %t : !map -> !k
       } : !tile.ring<2, !k> -> !k
       %started = tile.start_dot %q at %zero, %k plus %acc : !q, !k, !s -> !s
@@ -105,13 +104,11 @@ gpu.module @kernels {
     tile.start_next
     scf.for %task = %zero to %n step %one : i32 {
       %row, %begin, %end = tile.record %tasks[%task] : !slots -> i32, i32, i32
-      %q = tile.fill %qring warp 2 {
-      ^bb0(%t: !q):
+      %q = tile.fill %qring warp 2 (%t: !q) {
         tile.fetch %map from %row head %head lines 64 into %t : !map -> !q
       } : !tile.ring<1, !q> -> !q
       scf.for %key = %begin to %end step %one : i32 {
-        %k = tile.fill %kring warp 0 {
-        ^bb0(%t: !k):
+        %k = tile.fill %kring warp 0 (%t: !k) {
           tile.fetch %map from %key head %head lines 32 into %t : !map -> !k
         } : !tile.ring<2, !k> -> !k
         "test.dot"(%q, %k) : (!q, !k) -> ()
@@ -142,14 +139,12 @@ gpu.module @kernels {
     %one = arith.constant 1 : i32
     %ring = tile.alloc : !tile.ring<2, !k>
     scf.for %i = %zero to %n step %one : i32 {
-      %at = tile.lookup producers %i to %n lines 32 {
-      ^bb0(%line: i32):
+      %at = tile.lookup producers %i to %n lines 32 (%line: i32) {
         %x = arith.extsi %line : i32 to i64
         %slot = tile.read %table[%x] : !slots -> i32
         tile.yield %slot : i32
       }
-      %k = tile.fill %ring {
-      ^bb0(%t: !k):
+      %k = tile.fill %ring (%t: !k) {
         tile.gather producers %i to %n at %at from %keys origins %wide strides [64] into %t : !tile.buffer<bf16> -> !k
       } : !tile.ring<2, !k> -> !k
       "test.use"(%k) : (!k) -> ()
@@ -163,13 +158,12 @@ gpu.module @kernels {
   // CHECK: %[[KRING:.*]] = tile.alloc : !tile.ring<2,
   // CHECK: tile.set_registers 40
   // CHECK-NEXT: scf.for
-  // CHECK-NEXT: tile.fill %[[QRING]] {
-  // CHECK-NEXT: ^bb0
+  // CHECK-NEXT: tile.fill %[[QRING]]
   // CHECK-NEXT: tile.gather
   // CHECK: %[[IS_ONE:.*]] = arith.cmpi eq, %{{.*}}, %c1_i32
   // CHECK-NEXT: scf.if %[[IS_ONE]] {
   // CHECK-NEXT: scf.for
-  // CHECK-NEXT: tile.fill %[[KRING]] warp 1 {
+  // CHECK-NEXT: tile.fill %[[KRING]] warp 1
   // CHECK: tile.commit
   // CHECK-NEXT: tile.wait 0
   // CHECK-NEXT: } else {
@@ -180,16 +174,13 @@ gpu.module @kernels {
     %qring = tile.alloc : !tile.ring<1, !q>
     %kring = tile.alloc : !tile.ring<2, !k>
     scf.for %task = %zero to %n step %one : i32 {
-      %q = tile.fill %qring {
-      ^bb0(%t: !q):
-        tile.gather producers %task to %n from %rows origins %wide strides [64] into %t {
-        ^bb0(%line: i32):
+      %q = tile.fill %qring (%t: !q) {
+        tile.gather producers %task to %n from %rows origins %wide strides [64] into %t (%line: i32) {
           tile.yield %line : i32
         } : !tile.buffer<bf16> -> !q
       } : !tile.ring<1, !q> -> !q
       scf.for %key = %zero to %task step %one : i32 {
-        %k = tile.fill %kring warp 1 {
-        ^bb0(%t: !k):
+        %k = tile.fill %kring warp 1 (%t: !k) {
           tile.fetch %map from %key head %head lines 32 into %t : !map -> !k
         } : !tile.ring<2, !k> -> !k
         "test.dot"(%q, %k) : (!q, !k) -> ()
@@ -205,8 +196,7 @@ gpu.module @kernels {
   // CHECK-NOT: tile.take
   func.func @mma(%map: !map, %head: i32) attributes {tile.schedule = #mma} {
     %ring = tile.alloc : !tile.ring<2, !k>
-    %k = tile.fill %ring warp 0 {
-    ^bb0(%t: !k):
+    %k = tile.fill %ring warp 0 (%t: !k) {
       tile.fetch %map from %head head %head lines 32 into %t : !map -> !k
     } : !tile.ring<2, !k> -> !k
     return

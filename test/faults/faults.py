@@ -58,8 +58,8 @@ FAULTS = [
     Fault(
         "a key past the end counts",
         f"{CONVERSION}/Expand/Masks.cpp",
-        "b.add(bounds.exists, b.i32(-1))",
-        "b.add(bounds.exists, b.i32(0))",
+        "b.sub(bounds.exists, b.i32(1))",
+        "b.sub(bounds.exists, b.i32(0))",
         ("grid", "lit"),
     ),
     Fault(

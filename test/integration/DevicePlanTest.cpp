@@ -75,14 +75,22 @@ TensorMap tensorsOf(const Manifest &m, const Shape &shape, Rng &rng) {
       length = pos0 == 0 && m.operands.size() == 2 ? length / 3 : length;
     const int32_t columns = *std::max_element(lengths.begin(), lengths.end()) / 16 + 1;
     table.resize(static_cast<size_t>(sequences * columns));
+    std::vector<int32_t> starts(lengths.size() + 1);
+    std::partial_sum(lengths.begin(), lengths.end(), starts.begin() + 1);
     std::iota(table.begin(), table.end(), 0);
     std::shuffle(table.begin(), table.end(), rng);
     tensors[prefix + "lengths"] = Tensor::ofI32({sequences}, lengths);
     tensors[prefix + "pos0"] = Tensor::ofI32({sequences}, std::vector<int32_t>(lengths.size(), pos0));
+    pos0 += 700;
+    if (m.argumentOf(operand).store == StoreKind::Packed) {
+      tensors[prefix + "start"] = Tensor::ofI32({sequences + 1}, starts);
+      for (const char *part : {"k", "v"})
+        fill(prefix + part, m.dtype, {starts.back(), m.kvHeads, m.keyDim});
+      continue;
+    }
     tensors[prefix + "block_table"] = Tensor::ofI32({sequences, columns}, table);
     for (const char *part : {"k_pages", "v_pages"})
       fill(prefix + part, m.dtype, {std::ssize(table), 16, m.kvHeads, m.keyDim});
-    pos0 += 700;
   }
   return tensors;
 }
@@ -220,6 +228,11 @@ TEST(DevicePlan, CausalBatches) { expectBatches(textOf("causal"), 16, 1); }
 TEST(DevicePlan, Windows) { expectBatches(textOf("window(100)"), 8, 2); }
 TEST(DevicePlan, SinksAndWindows) { expectBatches(textOf("causal and (sink(40) | recent(300))"), 10, 3); }
 TEST(DevicePlan, TwoOperands) { expectBatches(textOf("all", "causal"), 10, 4); }
+TEST(DevicePlan, PackedStores) {
+  std::string text = textOf("causal");
+  text.replace(text.find("paged<16>"), 9, "packed");
+  expectBatches(text, 6, 9);
+}
 TEST(DevicePlan, SinkLogits) { expectBatches(textOf("causal", "", true), 8, 5); }
 
 // More threads than one turn has: sequences, units and parts.

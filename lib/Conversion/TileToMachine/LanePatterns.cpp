@@ -62,25 +62,34 @@ struct ScanPattern : TilePattern<ScanOp> {
   LogicalResult matchAndRewrite(ScanOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
-    Value upToMe = sumUpTo(e, adaptor.getValue());
-    Value ofWarp = e.shuffle(NVVM::ShflKind::idx, upToMe, e.i32(31));
+    int64_t warps = op.getWarps();
+    Value scratch = adaptor.getScratch();
+    SmallVector<Value> upToMe, ofWarp, before, totals;
+    for (Value value : adaptor.getValues()) {
+      upToMe.push_back(sumUpTo(e, value));
+      ofWarp.push_back(e.shuffle(NVVM::ShflKind::idx, upToMe.back(), e.i32(31)));
+    }
     scf::IfOp::create(rewriter, e.loc, e.isFirstLane(), [&](OpBuilder &builder, Location loc) {
       Emitter inner(builder, loc, e.lanes);
-      Value place = inner.sharedAt(adaptor.getScratch(), inner.mul(e.lanes.warp, 4));
-      LLVM::StoreOp::create(builder, loc, ofWarp, place, 4);
+      Value place = inner.sharedAt(scratch, inner.mul(e.lanes.warp, 4));
+      for (auto [i, sum] : llvm::enumerate(ofWarp))
+        LLVM::StoreOp::create(builder, loc, sum, inner.sharedAt(place, i * warps * 4), 4);
       scf::YieldOp::create(builder, loc);
     });
     NVVM::Barrier0Op::create(rewriter, e.loc);
-    int64_t warps = op.getWarps();
-    Value index = e.min(e.lanes.lane, e.i32(warps - 1));
-    Value there = LLVM::LoadOp::create(rewriter, e.loc, rewriter.getI32Type(),
-                                       e.sharedAt(adaptor.getScratch(), e.mul(index, 4)), 4);
-    there = e.select(e.less(e.lanes.lane, e.i32(warps)), there, e.i32(0));
-    Value upToWarp = sumUpTo(e, there);
-    Value total = e.shuffle(NVVM::ShflKind::idx, upToWarp, e.i32(31));
-    Value beforeWarp = e.sub(e.shuffle(NVVM::ShflKind::idx, upToWarp, e.lanes.warp), ofWarp);
+    Value index = e.mul(e.min(e.lanes.lane, e.i32(warps - 1)), 4);
+    Value isWarp = e.less(e.lanes.lane, e.i32(warps));
+    for (size_t i = 0; i < upToMe.size(); ++i) {
+      Value place = e.sharedAt(e.sharedAt(scratch, index), i * warps * 4);
+      Value there = LLVM::LoadOp::create(rewriter, e.loc, rewriter.getI32Type(), place, 4);
+      Value upToWarp = sumUpTo(e, e.select(isWarp, there, e.i32(0)));
+      totals.push_back(e.shuffle(NVVM::ShflKind::idx, upToWarp, e.i32(31)));
+      Value beforeWarp = e.sub(e.shuffle(NVVM::ShflKind::idx, upToWarp, e.lanes.warp), ofWarp[i]);
+      before.push_back(e.add(beforeWarp, e.sub(upToMe[i], adaptor.getValues()[i])));
+    }
     NVVM::Barrier0Op::create(rewriter, e.loc);
-    rewriter.replaceOp(op, {e.add(beforeWarp, e.sub(upToMe, adaptor.getValue())), total});
+    llvm::append_range(before, totals);
+    rewriter.replaceOp(op, before);
     return success();
   }
 

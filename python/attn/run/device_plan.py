@@ -13,8 +13,10 @@ from .plan import Plan
 
 
 class DevicePlanner:
-    """Made by `Kernel.device_planner`, for all batches that are no larger than the one it was made with. Launches of
-    its plans depend on nothing but what is in memory: planning and runs may be captured together."""
+    """Made by `Kernel.device_planner`, for all batches that are no larger than the one it was made with: as many rows and
+    sequences, block tables as wide, rows as they are spread over sequences for the most part (they choose the kernel),
+    an instance of each operand to a sequence and none shared. With fixed splits results have the bits that they have
+    under the host's plans. Launches depend on nothing but what is in memory: planning and runs may be captured together."""
 
     def __init__(self, plan: Plan, tokens: int, stream: object):
         self.kernel: Any = plan.kernel

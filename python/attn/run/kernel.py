@@ -101,24 +101,11 @@ class Kernel(Code):
         return Plan(self, batch, prepared, native)
 
     def device_planner(
-        self,
-        batch: object,
-        *,
-        tokens: int = 0,
-        blocks: int = 0,
-        fixed_split: int = 0,
-        stream: object = None,
+        self, batch: object, *, tokens: int = 0, stream: object = None, **options: int
     ) -> DevicePlanner:
-        """What makes plans on the device, without a number that comes back. For kernels of Spec(device_plan=True).
-
-        batch        the largest to come, as for `plan`: as many rows and sequences, block tables as wide, rows as they
-                     are spread over sequences for the most part (they choose the kernel). An instance of each operand
-                     to a sequence, none shared
-        tokens       of the longest instance to come; 0: as many as its tables have room for
-        blocks, fixed_split  as for `plan`; with fixed splits results have the bits that they have under its plans
-        """
-        plan = self.plan(batch, strategy="by-query", blocks=blocks, fixed_split=fixed_split, stream=stream)
-        return DevicePlanner(plan, tokens, stream)
+        """What makes plans on the device, for kernels of Spec(device_plan=True): of batches no larger than `batch`, with
+        up to `tokens` tokens to an instance (0: what their tables have room for). `options`: of `plan`, as there."""
+        return DevicePlanner(self.plan(batch, strategy="by-query", stream=stream, **options), tokens, stream)
 
     # --- Running ---------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 #include "plan/Balance.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 namespace attn::rt {
@@ -20,7 +21,8 @@ int chooseKernel(const Manifest &m, const DevicePlanLimits &limits, const PlanOp
   std::vector<int> kernels(planned.begin(), planned.end());
   std::erase_if(kernels, [&](int k) { return m.kernels[static_cast<size_t>(k)].sequencesUpTo > 0; });
   const auto rowsOf = [&](int k) { return m.kernels[static_cast<size_t>(k)].rows; };
-  std::stable_sort(kernels.begin(), kernels.end(), [&](int a, int b) { return rowsOf(a) < rowsOf(b); });
+  std::sort(kernels.begin(), kernels.end(),
+            [&](int a, int b) { return std::pair(rowsOf(a), a) < std::pair(rowsOf(b), b); });
   const int64_t rows = limits.rowsPerSequence > 0 ? limits.rowsPerSequence : limits.rows;
   for (const int kernel : kernels)
     if (options.fixedSplit > 0 || rows * m.groupSize() <= rowsOf(kernel))
@@ -102,11 +104,19 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
   const auto set = [&](PlanDim dim, int64_t value) {
     plan.dims[static_cast<size_t>(dim)] = static_cast<int32_t>(value);
   };
-  set(PlanDim::Blocks, blocks);
-  set(PlanDim::Rows, kernel.rows);
-  set(PlanDim::Keys, kernel.keys);
-  set(PlanDim::KeyAlign, kernel.keyAlign);
-  set(PlanDim::Chunk, chunk);
+  const auto setDivisor = [&](PlanDim dim, int64_t value) {
+    const int shift = 31 + std::bit_width(static_cast<uint64_t>(value - 1));
+    const auto next = [&](int by) { return static_cast<PlanDim>(static_cast<int>(dim) + by); };
+    set(dim, value);
+    set(next(1), (int64_t{1} << shift) / value + 1);
+    set(next(2), shift);
+  };
+  setDivisor(PlanDim::Blocks, blocks);
+  setDivisor(PlanDim::Rows, kernel.rows);
+  setDivisor(PlanDim::Keys, kernel.keys);
+  setDivisor(PlanDim::KeyAlign, kernel.keyAlign);
+  setDivisor(PlanDim::Chunk, std::max<int64_t>(chunk, 1));
+  set(PlanDim::IsFixed, chunk > 0);
   set(PlanDim::Fixed, cost.fixed);
   set(PlanDim::ShareTiles, cost.shareTiles);
   set(PlanDim::Units, units);

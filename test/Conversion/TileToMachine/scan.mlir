@@ -6,7 +6,7 @@ gpu.module @m {
   func.func @scan(%out: !tile.buffer<i32>) attributes {tile.threads = 64 : i32, tile.parameters = []} {
     %scratch = tile.alloc : !tile.scratch<8>
     %lane = tile.lane_id : i32
-    %before, %total = tile.scan %lane in %scratch warps 2 : <8>
+    %before, %total = tile.scan %lane in %scratch warps 2 : i32 in !tile.scratch<8> -> i32 total i32
     %index = arith.extsi %before : i32 to i64
     tile.write %total to %out[%index] : i32 -> <i32>
     return

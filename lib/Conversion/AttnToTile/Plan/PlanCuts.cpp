@@ -69,16 +69,16 @@ void PlanKernel::countCuts() {
         Value rows = unitOf(b.min(b.div(task, heads), b.sub(listed, one))).packedCount;
         Value partialRows = b.add(zeroUnless(cuts, rows), zeroUnless(isLast, rows));
         SmallVector<Value> next, values = {count(cuts), partialRows, zeroUnless(isLast, rows)};
+        ScanOp sums = scan(values);
         for (auto [which, value] : llvm::enumerate(values)) {
-          ScanOp sum = scan(value);
-          Value before = b.add(carried[which], sum.getBefore());
+          Value before = b.add(carried[which], sums.getBefore()[which]);
           doIf(exists, [&] {
             put(which == 0   ? cutsUpTo
                 : which == 1 ? cutPartial
                              : cutMerge,
                 i, which == 0 ? b.add(before, value) : before);
           });
-          next.push_back(b.add(carried[which], sum.getTotal()));
+          next.push_back(b.add(carried[which], sums.getTotals()[which]));
         }
         return next;
       });

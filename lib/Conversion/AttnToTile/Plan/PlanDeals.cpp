@@ -85,7 +85,8 @@ PlanKernel::Dealt PlanKernel::dealtAt(Value turn) {
 
 /// Where a block's tasks begin, in the order of blocks.
 Value PlanKernel::startOf(Value blockNumber) {
-  Value blocks = dim(PlanDim::Blocks), rounds = quotient(tasks, blocks), rest = remainder(tasks, blocks);
+  Value blocks = dim(PlanDim::Blocks), rounds = quotient(tasks, PlanDim::Blocks);
+  Value rest = remainder(tasks, PlanDim::Blocks);
   Value there = b.min(blockNumber, rest);
   Value back = b.max(b.sub(blockNumber, b.sub(blocks, rest)), b.i32(0));
   return b.add(b.mul(blockNumber, rounds), b.select(equal(b.rem(rounds, 2), b.i32(0)), there, back));
@@ -115,7 +116,7 @@ void PlanKernel::writeTasks() {
     Value partialRow = b.add(rows, b.mul(b.add(b.mul(dealt.slot, ofUnit), nth), unit.packedCount));
     Task task = taskOf(unit, piece, dealt.slot, b.mul(dealt.part, b.i32(mostSeen())), segments,
                        b.select(isCut, partialRow, b.i32(-1)));
-    Value round = quotient(turn, blocks), place = remainder(turn, blocks);
+    Value round = quotient(turn, PlanDim::Blocks), place = remainder(turn, PlanDim::Blocks);
     Value isThere = equal(b.rem(round, 2), zero);
     Value to = b.select(isThere, place, b.sub(b.sub(blocks, b.i32(1)), place));
     auto fields = ::attn::rt::fieldsOf(task), ofSegment = ::attn::rt::fieldsOf(front);

@@ -22,10 +22,10 @@ void PlanKernel::run() {
   findUnits();
   findParts();
   decide();
-  writePositions();
   sortParts();
   findCuts();
   countCuts();
+  writePositions();
   writeParts();
   writeTasks();
   writeStarts();
@@ -53,7 +53,10 @@ SmallVector<Value> PlanKernel::walk(Value count, ValueRange carried, Body body) 
 }
 
 void PlanKernel::spread(Value count, function_ref<void(Value)> body) {
-  auto loop = scf::ForOp::create(b, first, count, step);
+  // Short loops in a row begin with other warps each, so that one's loads do not wait for another's.
+  Value turned = b.add(first, b.i32(spreads++ % 6 * (threads / 32 / 6 * 32)));
+  Value begin = b.select(b.less(turned, step), turned, b.sub(turned, step));
+  auto loop = scf::ForOp::create(b, begin, count, step);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   body(loop.getInductionVar());
@@ -66,7 +69,18 @@ void PlanKernel::doIf(Value condition, function_ref<void()> body) {
   body();
 }
 
-ScanOp PlanKernel::scan(Value value) { return ScanOp::create(b, value, exchange.getMemory(), warps); }
+ScanOp PlanKernel::scan(ValueRange values) {
+  SmallVector<Type> types(values.size(), b.getI32Type());
+  return ScanOp::create(b, types, types, values, exchange.getMemory(), warps);
+}
+
+Value PlanKernel::quotient(Value x, PlanDim divisor) {
+  auto next = [&](int by) { return dim(static_cast<PlanDim>(static_cast<int>(divisor) + by)); };
+  Type i64 = b.getI64Type();
+  Value product = b.mul(b.createOrFold<arith::ExtUIOp>(i64, x), b.createOrFold<arith::ExtUIOp>(i64, next(1)));
+  Value shift = b.createOrFold<arith::ExtUIOp>(i64, next(2));
+  return b.createOrFold<arith::TruncIOp>(b.getI32Type(), b.createOrFold<arith::ShRUIOp>(product, shift));
+}
 
 Value PlanKernel::get(ScratchArray array, Value index) {
   return tile::ReadOp::create(b, b.getI32Type(), scratchMemory, b.wide(b.add(array.first, index)),

@@ -69,8 +69,9 @@ private:
   SmallVector<Value> walk(Value count, ValueRange carried, Body body);
   /// The threads of all blocks share [0, count).
   void spread(Value count, function_ref<void(Value)> body);
+  int64_t spreads = 0; ///< so far
   void doIf(Value condition, function_ref<void()> body);
-  tile::ScanOp scan(Value value);
+  tile::ScanOp scan(ValueRange values);
   void sync() { tile::SyncOp::create(b, tile::Scope::Block); }
   Value get(ScratchArray array, Value index);
   void put(ScratchArray array, Value index, Value value);
@@ -82,6 +83,11 @@ private:
 
   // Arithmetic.
   Value dim(PlanDim which);
+  Value quotient(Value x, PlanDim divisor);
+  Value remainder(Value x, PlanDim divisor) { return b.sub(x, b.mul(quotient(x, divisor), dim(divisor))); }
+  Value ceilQuotient(Value x, PlanDim divisor) {
+    return quotient(b.add(x, b.sub(dim(divisor), b.i32(1))), divisor);
+  }
   Value quotient(Value x, Value y) { return b.createOrFold<arith::DivUIOp>(x, y); }
   Value remainder(Value x, Value y) { return b.createOrFold<arith::RemUIOp>(x, y); }
   Value ceilQuotient(Value x, Value y) { return quotient(b.add(x, b.sub(y, b.i32(1))), y); }
@@ -119,6 +125,9 @@ private:
   void findParts();
   void decide();
   void sortParts();
+  SmallVector<Value> countDigit(Value exists, Value digit);
+  SmallVector<Value> unpackDigits(ValueRange counts);
+  void sortByDigit(ScratchArray from, ScratchArray to, Value shift);
 
   // PlanDeals.cpp
   Segment segmentOf(const PlanUnit &unit, const SeenTokens &seen, Value first, const PlanPiece &piece,

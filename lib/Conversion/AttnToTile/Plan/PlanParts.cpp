@@ -15,6 +15,8 @@ using namespace mlir::tile;
 
 static constexpr int64_t tileCost = 16;               ///< of a key tile, as in the planner's CostModel
 static constexpr int64_t costBits = 6, partBits = 24; ///< of a word that is sorted
+static constexpr int64_t digitBits = 3, digits = 1 << digitBits;
+static constexpr int64_t mostSums = 4; ///< side by side
 /// Cost of the mean part, in steps: parts of more than two and a half times that are alike.
 static constexpr int64_t meanSteps = 24;
 
@@ -26,10 +28,10 @@ void PlanKernel::declareParameters() {
   first = b.add(b.mul(block, b.i32(threads)), thread);
   step = b.mul(BlockCountOp::create(b, i32), b.i32(threads));
   sequences = b.dimension("sequences");
-  fixed = isAbove(dim(PlanDim::Chunk), b.i32(0));
+  fixed = isAbove(dim(PlanDim::IsFixed), b.i32(0));
   scratchMemory = planArray(b, PlanArray::Scratch);
-  exchange =
-      AllocOp::create(b, ScratchType::get(b.getContext(), 4 * warps), Value(), UnitAttr(), IntegerAttr());
+  exchange = AllocOp::create(b, ScratchType::get(b.getContext(), 4 * warps * mostSums), Value(), UnitAttr(),
+                             IntegerAttr());
 }
 
 void PlanKernel::layOutScratch() {
@@ -48,18 +50,18 @@ void PlanKernel::layOutScratch() {
 }
 
 PlanKernel::Chunks PlanKernel::chunksOf(const SeenTokens &seen) {
-  Value chunk = b.max(dim(PlanDim::Chunk), b.i32(1)), one = b.i32(1), some = b.less(seen.begin, seen.end);
+  Value one = b.i32(1), some = b.less(seen.begin, seen.end);
   Value last = zeroUnless(some, b.sub(seen.end, one));
-  Value inside = zeroUnless(some, b.sub(quotient(last, chunk), quotient(seen.begin, chunk)));
+  Value inside =
+      zeroUnless(some, b.sub(quotient(last, PlanDim::Chunk), quotient(seen.begin, PlanDim::Chunk)));
   Value rest = either(equal(inside, b.i32(0)), b.less(endOfChunk(seen, inside), seen.tiles));
   return {inside, zeroUnless(some, b.add(inside, count(rest)))};
 }
 
 /// The key tile, counted from the segment's first, at which its chunk of that number from 1 on ends.
 Value PlanKernel::endOfChunk(const SeenTokens &seen, Value number) {
-  Value chunk = b.max(dim(PlanDim::Chunk), b.i32(1));
-  Value end = b.mul(b.add(quotient(seen.begin, chunk), number), chunk);
-  return zeroUnless(isAbove(number, b.i32(0)), ceilQuotient(b.sub(end, seen.begin), dim(PlanDim::Keys)));
+  Value end = b.mul(b.add(quotient(seen.begin, PlanDim::Chunk), number), dim(PlanDim::Chunk));
+  return zeroUnless(isAbove(number, b.i32(0)), ceilQuotient(b.sub(end, seen.begin), PlanDim::Keys));
 }
 
 /// With fixed cuts the sink is a part of its own, the last one.
@@ -102,10 +104,12 @@ void PlanKernel::findParts() {
         Value cost = b.add(b.mul(unit.tiles, b.i32(tileCost)), dim(PlanDim::Fixed));
         SmallVector<Value> next,
             values = {parts, zeroUnless(isCut, b.mul(rows, parts)), zeroUnless(isCut, rows), cost};
+        for (Value &value : values)
+          value = zeroUnless(exists, value);
+        ScanOp sums = scan(values);
         for (size_t a = 0; a < values.size(); ++a) {
-          ScanOp sum = scan(zeroUnless(exists, values[a]));
-          doIf(exists, [&] { put(arrays[a], i, b.add(carried[a], sum.getBefore())); });
-          next.push_back(b.add(carried[a], sum.getTotal()));
+          doIf(exists, [&] { put(arrays[a], i, b.add(carried[a], sums.getBefore()[a])); });
+          next.push_back(b.add(carried[a], sums.getTotals()[a]));
         }
         return next;
       });
@@ -135,13 +139,13 @@ void PlanKernel::decide() {
   Value tiles = b.div(b.sub(total, b.mul(all, fixedCost)), tileCost);
   Value most = b.max(b.min(blocks, quotient(tiles, dim(PlanDim::ShareTiles))), one);
   Value equalShare = b.add(ceilQuotient(total, most), b.add(fixedCost, b.i32(tileCost)));
-  Value rounds = b.max(ceilQuotient(all, blocks), one);
+  Value rounds = b.max(ceilQuotient(all, PlanDim::Blocks), one);
   Value longest = quotient(b.add(equalShare, b.div(equalShare, 32)), rounds);
   Value longer =
       walk(units, {b.i32(0)}, [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
         Value number = b.min(i, b.sub(units, one));
         Value cost = b.sub(get(costs, b.add(number, one)), get(costs, number));
-        return {b.add(carried[0], scan(count(both(exists, b.less(longest, cost)))).getTotal())};
+        return {b.add(carried[0], scan(count(both(exists, b.less(longest, cost)))).getTotals()[0])};
       })[0];
   Value isCut = both(negate(fixed), isAbove(longer, b.i32(0)));
   shares = zeroUnless(isCut, most);
@@ -151,7 +155,7 @@ void PlanKernel::decide() {
   tasks = b.mul(parts, b.i32(heads));
 }
 
-/// Splits by one bit after the other, the least first; each keeps the order of those alike.
+/// By one digit after the other, the lowest first; each keeps the order of those alike.
 void PlanKernel::sortParts() {
   Value zero = b.i32(0), one = b.i32(1), steps = b.i32((1 << costBits) - 1);
   Value tiles = b.div(b.sub(cost, b.mul(units, dim(PlanDim::Fixed))), tileCost);
@@ -168,24 +172,57 @@ void PlanKernel::sortParts() {
     return {};
   });
   sync();
-  auto loop = scf::ForOp::create(b, zero, b.i32(costBits), one);
+  auto loop = scf::ForOp::create(b, zero, b.i32(costBits / digitBits), one);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value odd = equal(b.rem(loop.getInductionVar(), 2), one);
   ScratchArray from{b.select(odd, sorted.first, order.first)}, to{b.select(odd, order.first, sorted.first)};
-  Value shift = b.add(loop.getInductionVar(), b.i32(partBits));
-  auto bitOf = [&](Value word) { return b.rem(b.createOrFold<arith::ShRUIOp>(word, shift), 2); };
-  auto wordAt = [&](Value i) { return get(from, b.min(i, b.sub(parts, one))); };
-  Value zeros = walk(parts, {zero}, [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
-    Value mine = zeroUnless(exists, b.sub(one, bitOf(wordAt(i))));
-    return {b.add(carried[0], scan(mine).getTotal())};
-  })[0];
-  walk(parts, {zero}, [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
-    Value word = wordAt(i), isOne = equal(bitOf(word), one);
-    ScanOp sum = scan(zeroUnless(exists, b.sub(one, bitOf(word))));
-    Value before = b.add(carried[0], sum.getBefore());
-    doIf(exists, [&] { put(to, b.select(isOne, b.add(zeros, b.sub(i, before)), before), word); });
-    return {b.add(carried[0], sum.getTotal())};
+  sortByDigit(from, to, b.add(b.mul(loop.getInductionVar(), b.i32(digitBits)), b.i32(partBits)));
+}
+
+/// How many words have each digit: of this thread, two to a sum, as no block has 2^16 threads.
+SmallVector<Value> PlanKernel::countDigit(Value exists, Value digit) {
+  SmallVector<Value> counts;
+  for (int64_t d = 0; d < digits; d += 2)
+    counts.push_back(zeroUnless(exists, b.add(count(equal(digit, b.i32(d))),
+                                              b.mul(count(equal(digit, b.i32(d + 1))), b.i32(1 << 16)))));
+  return counts;
+}
+
+SmallVector<Value> PlanKernel::unpackDigits(ValueRange counts) {
+  SmallVector<Value> each;
+  for (Value pair : counts)
+    each.append({b.rem(pair, 1 << 16), b.div(pair, 1 << 16)});
+  return each;
+}
+
+/// Where there are more words than threads, all are counted first; else one sum says it.
+void PlanKernel::sortByDigit(ScratchArray from, ScratchArray to, Value shift) {
+  SmallVector<Value> none(digits, b.i32(0));
+  auto wordAt = [&](Value i) { return get(from, b.min(i, b.sub(parts, b.i32(1)))); };
+  auto digitOf = [&](Value word) { return b.rem(b.createOrFold<arith::ShRUIOp>(word, shift), digits); };
+  auto addAll = [&](ValueRange x, ValueRange y) {
+    return llvm::map_to_vector(llvm::zip_equal(x, y),
+                               [&](auto both) { return b.add(std::get<0>(both), std::get<1>(both)); });
+  };
+  Value isLong = isAbove(parts, b.i32(threads));
+  SmallVector<Value> counted =
+      walk(zeroUnless(isLong, parts), none, [&](Value i, Value exists, ValueRange carried) {
+        ScanOp sums = scan(countDigit(exists, digitOf(wordAt(i))));
+        return SmallVector<Value>(addAll(carried, unpackDigits(sums.getTotals())));
+      });
+  walk(parts, none, [&](Value i, Value exists, ValueRange carried) {
+    Value word = wordAt(i), digit = digitOf(word), place = b.i32(0);
+    ScanOp sums = scan(countDigit(exists, digit));
+    SmallVector<Value> before = addAll(carried, unpackDigits(sums.getBefore()));
+    SmallVector<Value> here = unpackDigits(sums.getTotals());
+    for (int64_t d = 0; d < digits; ++d) {
+      Value all = b.select(isLong, counted[d], here[d]);
+      place = b.add(place, zeroUnless(b.less(b.i32(d), digit), all));
+      place = b.add(place, zeroUnless(equal(b.i32(d), digit), before[d]));
+    }
+    doIf(exists, [&] { put(to, place, word); });
+    return SmallVector<Value>(addAll(carried, here));
   });
   sync();
 }

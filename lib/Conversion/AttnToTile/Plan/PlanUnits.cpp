@@ -153,14 +153,14 @@ void PlanKernel::findUnits() {
         Value end = b.read(qStart, b.wide(b.add(sequence, b.i32(1))));
         Value fault = zeroUnless(exists, faultOf(sequence, begin, end)), right = equal(fault, zero);
         Value packed = b.mul(zeroUnless(both(exists, right), b.sub(end, begin)), b.i32(group));
-        ScanOp units = scan(ceilQuotient(packed, dim(PlanDim::Rows))), faults = scan(count(negate(right)));
-        doIf(exists, [&] { put(unitStart, i, b.add(carried[0], units.getBefore())); });
-        Value before = b.add(carried[1], faults.getBefore());
+        ScanOp sums = scan({ceilQuotient(packed, PlanDim::Rows), count(negate(right))});
+        doIf(exists, [&] { put(unitStart, i, b.add(carried[0], sums.getBefore()[0])); });
+        Value before = b.add(carried[1], sums.getBefore()[1]);
         doIf(both(both(isFirstBlock, negate(right)), equal(before, zero)), [&] {
           write(PlanArray::Status, zero, fault);
           write(PlanArray::Status, b.i32(1), sequence);
         });
-        return {b.add(carried[0], units.getTotal()), b.add(carried[1], faults.getTotal())};
+        return {b.add(carried[0], sums.getTotals()[0]), b.add(carried[1], sums.getTotals()[1])};
       });
   doIf(equal(thread, zero), [&] { put(unitStart, sequences, found[0]); });
   isRight = equal(found[1], zero);
@@ -204,9 +204,8 @@ void PlanKernel::addSeen(unsigned operand, PlanUnit &unit) {
   };
   SmallVector<Bounds> possible = tokens(unit.firstPosition, unit.lastPosition);
   SmallVector<Bounds> certain = tokens(unit.lastPosition, unit.firstPosition);
-  Value align = dim(PlanDim::KeyAlign);
   for (Bounds &range : possible)
-    range.begin = b.sub(range.begin, remainder(range.begin, align));
+    range.begin = b.sub(range.begin, remainder(range.begin, PlanDim::KeyAlign));
   if (possible.size() == 2) { // the tokens in front of the latter may be those of the former
     Value joined =
         both(b.less(possible[1].begin, possible[1].end), b.less(possible[1].begin, possible[0].end));
@@ -221,7 +220,7 @@ void PlanKernel::addSeen(unsigned operand, PlanUnit &unit) {
       Value larger = isAbove(b.sub(common.end, common.begin), b.sub(full.end, full.begin));
       full = {b.select(larger, common.begin, full.begin), b.select(larger, common.end, full.end)};
     }
-    Value tiles = ceilQuotient(b.sub(range.end, range.begin), dim(PlanDim::Keys));
+    Value tiles = ceilQuotient(b.sub(range.end, range.begin), PlanDim::Keys);
     unit.seen.push_back({operand, range.begin, range.end, full.begin, full.end, pos0, tiles});
     unit.tiles = b.add(unit.tiles, tiles);
   }

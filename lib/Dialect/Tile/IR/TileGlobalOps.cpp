@@ -17,11 +17,13 @@ LogicalResult ReadOp::verify() {
 }
 
 LogicalResult ScanOp::verify() {
-  int64_t warps = getWarps(), bytes = getScratch().getType().getBytes();
+  int64_t warps = getWarps(), bytes = getScratch().getType().getBytes(), values = getValues().size();
+  if (values == 0 || static_cast<int64_t>(getBefore().size()) != values)
+    return emitOpError("expected two sums of each value, and one value at least");
   if (warps > 32)
     return emitOpError("expected at most 32 warps, got ") << warps;
-  if (bytes < 4 * warps)
-    return emitOpError("expected scratch of ") << 4 * warps << " bytes, got " << bytes;
+  if (bytes < 4 * warps * values)
+    return emitOpError("expected scratch of ") << 4 * warps * values << " bytes, got " << bytes;
   return success();
 }
 

@@ -110,19 +110,23 @@ inline constexpr int32_t taskRowsFollow = 2;
 /// is written under it.
 enum class PlanFault : int32_t { None, RowsUnsorted, LengthOutside, CapacityExceeded };
 
-/// What that kernel is told beside, as dimensions.
+/// What that kernel is told beside, as dimensions. Behind a number that much is divided by stand a factor and
+/// a shift: x / n is x * factor >> shift, where x is below 2^31.
+#define ATTN_PLAN_DIVISOR(DIM, Id, name)                                                                     \
+  DIM(Id, name) DIM(Id##Factor, name ".factor") DIM(Id##Shift, name ".shift")
 #define ATTN_PLAN_DIMS(DIM)                                                                                  \
-  DIM(Blocks, "plan.blocks")           /* of the launch that it plans */                                     \
-  DIM(Rows, "plan.rows")               /* packed rows of a tile */                                           \
-  DIM(Keys, "plan.keys")               /* keys of a tile */                                                  \
-  DIM(KeyAlign, "plan.key_align")      /* KernelInfo::keyAlign */                                            \
-  DIM(Chunk, "plan.chunk")             /* tokens, PlanOptions::fixedSplit; 0: shares are equal */            \
-  DIM(Fixed, "plan.fixed")             /* cost of a task, */                                                 \
-  DIM(ShareTiles, "plan.share_tiles")  /* and the shortest share */                                          \
-  DIM(Units, "plan.units")             /* what there is room for: tiles of rows, */                          \
-  DIM(Parts, "plan.parts")             /* parts of those, */                                                 \
-  DIM(Partials, "plan.partials")       /* partial rows, */                                                   \
-  DIM(MergeRows, "plan.rows_to_merge") /* and rows to merge */
+  ATTN_PLAN_DIVISOR(DIM, Blocks, "plan.blocks")      /* of the launch that it plans */                       \
+  ATTN_PLAN_DIVISOR(DIM, Rows, "plan.rows")          /* packed rows of a tile */                             \
+  ATTN_PLAN_DIVISOR(DIM, Keys, "plan.keys")          /* keys of a tile */                                    \
+  ATTN_PLAN_DIVISOR(DIM, KeyAlign, "plan.key_align") /* KernelInfo::keyAlign */                              \
+  ATTN_PLAN_DIVISOR(DIM, Chunk, "plan.chunk") /* tokens between cuts, 1 where they have no fixed place */    \
+  DIM(IsFixed, "plan.is_fixed")               /* whether they have: PlanOptions::fixedSplit */               \
+  DIM(Fixed, "plan.fixed")                    /* cost of a task, */                                          \
+  DIM(ShareTiles, "plan.share_tiles")         /* and the shortest share */                                   \
+  DIM(Units, "plan.units")                    /* what there is room for: tiles of rows, */                   \
+  DIM(Parts, "plan.parts")                    /* parts of those, */                                          \
+  DIM(Partials, "plan.partials")              /* partial rows, */                                            \
+  DIM(MergeRows, "plan.rows_to_merge")        /* and rows to merge */
 enum class PlanDim : uint8_t {
 #define ATTN_PLAN_DIM(Id, name) Id,
   ATTN_PLAN_DIMS(ATTN_PLAN_DIM)

@@ -646,7 +646,7 @@ func.func @f(%m: !tile.fragment<[query 16], f32, row>, %s: !tile.fragment<[query
 
 func.func @f(%i: i32, %t: !tile.scratch<32>) {
   // expected-error @+1 {{expected scratch of 64 bytes, got 32}}
-  %0:2 = tile.scan %i in %t warps 16 : <32>
+  %0:2 = tile.scan %i in %t warps 16 : i32 in !tile.scratch<32> -> i32 total i32
   return
 }
 
@@ -654,7 +654,7 @@ func.func @f(%i: i32, %t: !tile.scratch<32>) {
 
 func.func @f(%i: i32, %t: !tile.scratch<256>) {
   // expected-error @+1 {{expected at most 32 warps, got 33}}
-  %0:2 = tile.scan %i in %t warps 33 : <256>
+  %0:2 = tile.scan %i in %t warps 33 : i32 in !tile.scratch<256> -> i32 total i32
   return
 }
 

@@ -138,8 +138,8 @@ func.func @results(%max: !rows, %sum: !rows, %acc: !acc, %o: !tile.buffer<bf16>,
   // CHECK: tile.merge_warps %{{.*}}, %{{.*}}, %{{.*}} unit %{{.*}} warps 2 warp %{{.*}} scratch %{{.*}} :
   %m, %s, %a = tile.merge_warps %max, %sum, %acc unit %x warps 2 warp %i scratch %scratch
     : !rows, !rows, !acc, !tile.scratch<8448> -> !rows, !rows, !tile.fragment<[query 16, feature 32], f32, acc>
-  // CHECK: tile.scan %{{.*}} in %{{.*}} warps 2 : <8448>
-  %before, %total = tile.scan %i in %scratch warps 2 : <8448>
+  // CHECK: tile.scan %{{.*}}, %{{.*}} in %{{.*}} warps 2 : i32, i32 in <8448> -> i32, i32 total i32, i32
+  %sums:4 = tile.scan %i, %i in %scratch warps 2 : i32, i32 in <8448> -> i32, i32 total i32, i32
   // CHECK: tile.load_vector %{{.*}}
   %v = tile.load_vector %lse (%line: i32) {
     %index = arith.extsi %line : i32 to i64

@@ -46,15 +46,21 @@ def Tile_ReduceLanesOp : Tile_Op<"reduce_lanes", [Pure]> {
   let assemblyFormat = "$kind $value attr-dict";
 }
 
-def Tile_ScanOp : Tile_Op<"scan", [AllTypesMatch<["value", "before", "total"]>]> {
-  let summary = "sums of an integer of each thread: over the threads before it, and over the block";
+def Tile_ScanOp : Tile_Op<"scan", [SameVariadicResultSize]> {
+  let summary = "sums of integers of each thread: over the threads before it, and over the block";
   let description = [{
-    All threads of the block get here. Contains two block barriers; `scratch` must be free when it starts.
+    All threads of the block get here. Contains two block barriers; `scratch` must be free when it starts. Several
+    integers are summed side by side in the time of one.
   }];
-  let arguments = (ins Arg<I32, "each thread's value">:$value, Arg<Tile_ScratchType, "4 bytes per warp">:$scratch,
+  let arguments = (ins Arg<Variadic<I32>, "each thread's values">:$values,
+                       Arg<Tile_ScratchType, "4 bytes for each warp and value">:$scratch,
                        Arg<ConfinedAttr<I64Attr, [IntPositive]>, "warps of the block">:$warps);
-  let results = (outs Res<I32, "the sum over lower threads">:$before, Res<I32, "the same in all threads">:$total);
-  let assemblyFormat = "$value `in` $scratch `warps` $warps attr-dict `:` type($scratch)";
+  let results = (outs Res<Variadic<I32>, "sums over lower threads">:$before,
+                      Res<Variadic<I32>, "sums over the block">:$totals);
+  let assemblyFormat = [{
+    $values `in` $scratch `warps` $warps attr-dict `:` type($values) `in` type($scratch)
+    `->` type($before) `total` type($totals)
+  }];
   let hasVerifier = 1;
 }
 

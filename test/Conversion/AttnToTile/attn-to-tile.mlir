@@ -367,12 +367,12 @@ func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 // CHECK-LABEL: gpu.module @classes_kernels
 // CHECK: func.func @classes_rows16(
 // CHECK-SAME: #tile.parameter<buffer, "plan.segments">, #tile.parameter<buffer, "slot_heads">,
-// CHECK-SAME: #tile.parameter<end>, #tile.parameter<end index 1>, #tile.parameter<end index 2>]
+// CHECK-SAME: #tile.parameter<end>, #tile.parameter<end index 1>, #tile.parameter<end index 2>, #tile.parameter<dim, "o.stride0">, #tile.parameter<dim, "o.stride1">]
 // CHECK: %[[FT:.*]]:18 = tile.record
 // CHECK: scf.for {{.*}} %[[T2:[^ ]*]] = %[[FT]]#2, {{.*}} %[[T7:[^ ]*]] = %[[FT]]#7,
 // CHECK-NEXT: %[[TASKSLOT:.*]] = arith.extsi %[[T2]]
 // CHECK-NEXT: %[[KVHEAD:.*]] = tile.read %{{.*}}[%[[TASKSLOT]]]
-// CHECK: arith.muli %[[KVHEAD]], %c64_i32
+// CHECK: arith.extsi %[[KVHEAD]] : i32 to i64
 // CHECK: %[[PART:.*]] = arith.ori
 // CHECK: %[[RETRIEVAL:.*]] = arith.cmpi eq, %[[T7]], %c0_i32
 // CHECK: %[[FIRSTMASK:.*]] = arith.andi %[[PART]], %[[RETRIEVAL]]

@@ -204,24 +204,16 @@ private:
     std::optional<LhsFromShared> memory;
   };
 
-  /// Queries are the right operand, one block of eight. Where they are multiplied with few blocks, of keys,
-  /// sums of the even and of the odd steps are apart: half as many instructions then wait for each other.
+  /// Queries are the right operand, one block of eight.
   static void multiplyTurned(Emitter &e, ValueRange a, ArrayRef<Value> b, MutableArrayRef<Value> acc,
                              int64_t depth, Type element) {
-    constexpr int64_t fewBlocks = 2, manySteps = 4;
     int64_t rowBlocks = acc.size() / 4;
-    SmallVector<Value> odd;
-    if (rowBlocks <= fewBlocks && depth >= manySteps)
-      odd.assign(acc.size(), e.f32(0));
     for (int64_t k = 0; k < depth; ++k)
       for (int64_t m = 0; m < rowBlocks; ++m) {
         ValueRange upper = a.slice((2 * m * depth + k) * 2, 2),
                    lower = a.slice(((2 * m + 1) * depth + k) * 2, 2);
-        MutableArrayRef<Value> sum = k % 2 && !odd.empty() ? MutableArrayRef<Value>(odd) : acc;
-        e.multiply({upper[0], lower[0], upper[1], lower[1]}, b.slice(k * 2, 2), sum.slice(m * 4, 4), element);
+        e.multiply({upper[0], lower[0], upper[1], lower[1]}, b.slice(k * 2, 2), acc.slice(m * 4, 4), element);
       }
-    for (auto [other, sum] : llvm::zip_first(odd, acc)) // none where they are together
-      sum = e.fadd(sum, other);
   }
 
   /// The same for a right operand that is in registers: two per block of 8 columns and 16 contracted.

@@ -71,17 +71,10 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[ROWEND:.*]] = arith.addi %[[T0]], %[[T1]]
 // Its line begins so many units of 16 bytes behind the first.
 // CHECK: tile.gather block %[[T0]] to %[[ROWEND]] from %[[Q]] {{.*}} pitches %c16_i32
-// CHECK-NEXT: ^bb0(%[[P:.*]]: i32):
-// CHECK-NEXT: %[[C7:.*]] = arith.constant 7 : i32
-// CHECK-NEXT: %[[ROW:.*]] = arith.divui %[[P]], %[[C7]]
-// CHECK-NEXT: %[[HEAD0:.*]] = arith.muli %[[T2]], %[[C7]]
-// CHECK-NEXT: %[[INGROUP:.*]] = arith.remui %[[P]], %[[C7]]
-// CHECK-NEXT: %[[HEAD:.*]] = arith.addi %[[HEAD0]], %[[INGROUP]]
+// CHECK-SAME: (%[[P:.*]]: i32) {
 // CHECK-NEXT: %[[ROWUNITS:.*]] = arith.divui %[[QROW]], %c16_i32
-// CHECK-NEXT: %[[OFROW:.*]] = arith.muli %[[ROW]], %[[ROWUNITS]]
 // CHECK-NEXT: %[[HEADUNITS:.*]] = arith.divui %[[QHEAD]], %c16_i32
-// CHECK-NEXT: %[[OFHEAD:.*]] = arith.muli %[[HEAD]], %[[HEADUNITS]]
-// CHECK-NEXT: %[[SLOT:.*]] = arith.addi %[[OFROW]], %[[OFHEAD]]
+// CHECK-NEXT: %[[SLOT:.*]] = tile.packed_slot %[[P]] head %[[T2]] group 7 pitches %[[ROWUNITS]], %[[HEADUNITS]] : i32
 // CHECK-NEXT: tile.yield %[[SLOT]]
 
 // Positions of rows past the task's last are those of the last.
@@ -207,9 +200,10 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: } {columns = 80 : i64}
 // CHECK: tile.store %{{.*}} to %[[PARTLSE]] lines %[[LSELINES]]
 // CHECK: } else {
-// CHECK: tile.store %{{.*}} to %[[O]] lines %[[T1]] column %[[COLUMN]] stride 80
-// CHECK: tile.packed_slot %{{.*}} head %[[T2]] group 7 of 28 : i64
+// CHECK: tile.store %{{.*}} to %[[O]] lines %[[T1]] column %[[COLUMN]] (
+// CHECK: tile.packed_slot %{{.*}} head %[[T2]] group 7 pitches %{{.*}}, %{{.*}} : i64
 // CHECK: tile.store %{{.*}} to %[[LSE]] lines %[[LSELINES]]
+// CHECK: tile.packed_slot %{{.*}} head %[[T2]] group 7 of 28 : i64
 
 // The merge kernel: 80 columns are four for each of twenty lanes.
 // CHECK: func.func @regions_merge(

@@ -69,8 +69,8 @@ public:
   /// Where a packed row begins in a tensor of the caller's, counted in `unit` bytes.
   Value stridedSlot(StringRef tensor, Value packed, int64_t unit, Type type) {
     auto pitch = [&](size_t axis) { return b.div(b.stride(tensor, axis), unit); };
-    return tile::PackedSlotOp::create(b, type, packed, kvHead, b.getI64IntegerAttr(chain.group()), IntegerAttr(),
-                                      ValueRange{pitch(0), pitch(1)});
+    return tile::PackedSlotOp::create(b, type, packed, kvHead, b.getI64IntegerAttr(chain.group()),
+                                      IntegerAttr(), ValueRange{pitch(0), pitch(1)});
   }
   /// Element of the output where a row of the task begins.
   Value outputIndex(Value row) {

@@ -69,8 +69,7 @@ gpu.module @kernels {
     // What is merged has sixteen rows of queries, like any state.
     // INFER: tile.merge_warps {{.*}} : <[query 8], f32, col>, <[query 8], f32, col>, <[feature 128, query 8], f32, acc, runs 128>, {{.*}} -> <[query 16], f32, row>, <[query 16], f32, row>, <[query 16, feature 64], f32, acc>
     %0:3 = tile.merge_warps %max, %max, %whole unit %x warps 2 warp %i scratch %scratch : !rows, !rows, !acc, !tile.scratch<8320> -> !merged, !merged, !share
-    tile.store %0#2 to %out lines %i {
-    ^bb0(%line: i32):
+    tile.store %0#2 to %out lines %i (%line: i32) {
       %at = arith.extsi %line : i32 to i64
       tile.yield %at : i64
     } : !share -> !tile.buffer<f32>

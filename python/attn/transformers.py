@@ -83,7 +83,7 @@ def attention_forward(
         and type(attention_mask) is SpanMask
         and not (torch.compiler.is_compiling() or dropout or torch.is_grad_enabled())
     ):
-        memo = _look(query, key, value, s_aux, scale, softcap, gates)
+        memo = _signature(query, key, value, s_aux, scale, softcap, gates)
         call = attention_mask.calls.get(memo)
         if call is not None and call.alive:
             return call(query, key, value, _sinks(s_aux)), None
@@ -191,7 +191,7 @@ def attention_forward(
     return out, None
 
 
-def _look(
+def _signature(
     query: Tensor,
     key: Tensor,
     value: Tensor,

@@ -104,8 +104,8 @@ class PaddedCall:
         keep: list = []
         names = ("q", "k", "v", *(() if sinks is None else ("sink_logits",)), "out")
         views = [view_of(name, of, self.stream, keep) for name, of in zip(names, given, strict=True)]
-        looks = tuple(look for _, look in (*views, *classes))
-        self._nbytes, self._strides = self.kernel._accept(self.plan, looks)
+        signatures = tuple(signature for _, signature in (*views, *classes))
+        self._nbytes, self._strides = self.kernel._accept(self.plan, signatures)
 
     @property
     def alive(self) -> bool:

@@ -262,10 +262,10 @@ def attend_pages(
     if step.change is None:
         return query.new_zeros(batch, rows, q_heads, value.shape[3])
     step.change.write(layer.index, step.take(key).contiguous(), step.take(value).contiguous())
-    look = scale, causal, window, softcap, sinks is not None, gates
-    planned = step.planned.get(look)
+    asked = scale, causal, window, softcap, sinks is not None, gates
+    planned = step.planned.get(asked)
     if planned is None:
-        planned = step.planned[look] = _planned(cache, step, query, *look)
+        planned = step.planned[asked] = _planned(cache, step, query, *asked)
     kernel, plan = planned
     extra = {} if sinks is None else {"sink_logits": sinks.float().contiguous()}
     if gates:
@@ -285,7 +285,7 @@ def _planned(
     sinks: bool,
     gates: object,
 ) -> tuple[Kernel, Plan]:
-    """The kernel of layers that look alike, and its plan for this step."""
+    """The kernel of layers that asked alike, and its plan for this step."""
     kernel = padded_kernel(
         query.shape[1],
         cache.pages.kv_heads,

@@ -34,11 +34,9 @@ Status checkUnshared(const Manifest &manifest, const Batch &batch) {
 int64_t mostTokens(const Manifest &manifest, const Batch &batch) {
   int64_t most = 1;
   for (size_t o = 0; o < batch.operands.size(); ++o) {
-    const Argument &argument = manifest.argumentOf(manifest.operands[o]);
+    const Store store = storeOf(manifest.argumentOf(manifest.operands[o]));
     const OperandBatch &operand = batch.operands[o];
-    most =
-        std::max<int64_t>(most, argument.store == StoreKind::Paged ? int64_t{operand.maxPages} * argument.page
-                                                                   : operand.tokens);
+    most = std::max<int64_t>(most, store.isPaged() ? store.tokensOf(operand.maxPages) : operand.tokens);
   }
   return most;
 }

@@ -128,7 +128,7 @@ Value PlanKernel::faultOf(Value sequence, Value begin, Value end) {
   for (auto [o, update] : llvm::enumerate(chain.updates)) {
     StringRef name = argumentName(update.getKv());
     const ::attn::rt::Store store = storeOf(update.getKv().getType());
-    Value most = store.isPaged() ? b.mul(b.dimension((name + ".max_pages").str()), b.i32(store.page))
+    Value most = store.isPaged() ? b.mul(b.dimension((name + ".max_pages").str()), b.i32(store.tokensOf(1)))
                                  : b.dimension((name + ".tokens").str());
     if (store.kind == ::attn::rt::StoreKind::Packed) {
       Value start = b.read(b.buffer((name + ".start").str(), b.getI32Type()), b.wide(sequence));

@@ -154,7 +154,8 @@ bool Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leas
       cutOverhead = fixed + cost_->partialOf(rows);
     }
     const int64_t overhead = unit.partial ? cutOverhead : fixed;
-    for (int32_t slot = unit.slots.begin; slot < unit.slots.end; ++slot) {
+    const int32_t slots = abreast_ > 1 ? unit.slots.begin + 1 : unit.slots.end;
+    for (int32_t slot = unit.slots.begin; slot < slots; ++slot) {
       int64_t begin = 0;
       for (;;) {
         const int64_t rest = unit.tiles - begin;
@@ -184,8 +185,31 @@ bool Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leas
   return true;
 }
 
+/// Heads that neighbouring blocks walk abreast. Memory hands over 64 bytes at once. Where a head has less of
+/// a token, its neighbours have the rest, which is read again if they come by later: int4 / int2 keys and
+/// values of heads of 128 in 632 tasks made an H200 read 1.31 times what there was.
+static int abreastOf(const Work &work, int shares) {
+  constexpr int64_t burstBytes = 64;
+  const auto isShort = [](const Store &store) {
+    return !store.ragged && (store.keys.format.rowBytes(store.keys.dim) < burstBytes ||
+                             store.values.format.rowBytes(store.values.dim) < burstBytes);
+  };
+  if (work.units.empty() || std::none_of(work.stores.begin(), work.stores.end(), isShort))
+    return 1;
+  const SlotRange slots = work.units.front().slots;
+  const bool alike = std::all_of(work.units.begin(), work.units.end(), [&](const Unit &unit) {
+    return unit.slots.begin == slots.begin && unit.slots.end == slots.end;
+  });
+  const int heads = slots.count();
+  // No more than a thirty-second of the blocks may have nothing to do.
+  return alike && heads > 0 && shares / heads * heads >= shares - shares / 32 ? heads : 1;
+}
+
 /// Finds the smallest share of cost that is enough, and cuts by it.
 void Balancer::cut(const Work &work, int64_t total, int shares, Assignment &out) {
+  abreast_ = abreastOf(work, shares);
+  total /= abreast_;
+  shares /= abreast_;
   const auto fits = [&](int64_t share, int64_t leastPart) {
     return cutList(work, share, shares, leastPart, [](int, size_t, int32_t, int64_t, int64_t) {});
   };
@@ -228,17 +252,41 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
   out.blockTasks.assign(static_cast<size_t>(blocks_) + 1, 0);
   loads_.assign(static_cast<size_t>(blocks_), 0);
   out.cuts = 0;
-  cutList(work, share, shares, leastPart, [&](int block, size_t u, int32_t slot, int64_t begin, int64_t end) {
+  size_t first = 0; // piece of the share
+  int current = 0;
+  // The other blocks of a share that heads walk abreast.
+  const auto repeat = [&] {
+    const size_t end = out.pieces.size();
+    for (int head = 1; head < abreast_; ++head)
+      for (size_t p = first; p < end; ++p) {
+        Piece piece = out.pieces[p];
+        piece.slot += head;
+        out.pieces.push_back(piece);
+        out.cuts += piece.tileBegin > 0;
+      }
+    for (int head = 1; head < abreast_; ++head) {
+      const auto block = static_cast<size_t>(current * abreast_);
+      out.blockTasks[block + static_cast<size_t>(head) + 1] = out.blockTasks[block + 1];
+      loads_[block + static_cast<size_t>(head)] = loads_[block];
+    }
+    first = out.pieces.size();
+  };
+  cutList(work, share, shares, leastPart, [&](int next, size_t u, int32_t slot, int64_t begin, int64_t end) {
+    if (next != current) {
+      repeat();
+      current = next;
+    }
     const Unit &unit = work.units[u];
+    const auto block = static_cast<size_t>(current * abreast_);
     const bool whole = begin == 0 && end == unit.tiles;
     out.pieces.push_back({static_cast<int32_t>(u), slot, static_cast<int32_t>(begin),
                           static_cast<int32_t>(end), whole ? static_cast<int32_t>(u) : -1, whole});
     out.cuts += begin > 0;
-    ++out.blockTasks[static_cast<size_t>(block) + 1];
-    loads_[static_cast<size_t>(block)] += cost_->fixed +
-                                          (whole && !unit.partial ? 0 : cost_->partialOf(unit.packedCount)) +
-                                          CostModel::tile * (end - begin);
+    ++out.blockTasks[block + 1];
+    loads_[block] += cost_->fixed + (whole && !unit.partial ? 0 : cost_->partialOf(unit.packedCount)) +
+                     CostModel::tile * (end - begin);
   });
+  repeat();
   for (size_t b = 1; b < out.blockTasks.size(); ++b)
     out.blockTasks[b] += out.blockTasks[b - 1];
 }

@@ -98,6 +98,7 @@ private:
   std::vector<uint64_t> tournament_;
   std::vector<int64_t> loads_;
   int blocks_ = 1;
+  int abreast_ = 1; ///< neighbouring blocks that walk the same tokens, each for another head
 
   int64_t taskCost(const Unit &unit) const;
   void listWhole(const Work &work);

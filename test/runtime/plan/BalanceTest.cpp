@@ -1,6 +1,6 @@
 //===- BalanceTest.cpp - How work is cut and dealt out --------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "Samples.h"
+#include "PlanChecks.h"
 #include "attn_rt/plan/Plan.h"
 
 #include <gtest/gtest.h>
@@ -20,6 +20,41 @@ TEST(Balance, LongSequenceIsCutIntoEqualShares) {
   EXPECT_LT(plan.stats.balance, 1.01);
   for (const PlanTask &task : plan.tasks)
     EXPECT_GE(task.partial, 0);
+}
+
+/// Blocks of a group of eight walk the same tokens, each for its own head.
+TEST(Balance, HeadsThatShareWhatMemoryHandsOverGoAbreast) {
+  SampleOptions sizes;
+  sizes.qHeads = 32;
+  sizes.kvHeads = 8;
+  sizes.dim = 128;
+  Manifest m = sampleManifest(sizes);
+  PlanOptions options;
+  options.blocks = 264;
+  const Batch batch = simpleBatch(std::vector<int32_t>(79, 8192), std::vector<int32_t>(79, 1));
+  const Plan apart = *makePlan(m, batch, options);
+  m.arguments[1].keyFormat = Format::integers(4, 128);
+  m.arguments[1].valueFormat = Format::integers(2, 128);
+  const Plan plan = *makePlan(m, batch, options);
+  EXPECT_TRUE(checkPlan(m, batch, options));
+  EXPECT_LT(plan.stats.balance, 1.02);
+  EXPECT_GT(plan.stats.cuts, 0);
+  const auto alike = [](const Plan &made) {
+    for (int block = 0; block < made.blocks; ++block) {
+      const int32_t first = made.blockTasks[block / 8 * 8], mine = made.blockTasks[block];
+      if (made.blockTasks[block + 1] - mine != made.blockTasks[block / 8 * 8 + 1] - first)
+        return false;
+      for (int32_t t = 0; t < made.blockTasks[block + 1] - mine; ++t) {
+        const PlanTask &a = made.tasks[first + t], &b = made.tasks[mine + t];
+        const PlanSegment &s = made.segments[a.segmentBegin], &r = made.segments[b.segmentBegin];
+        if (b.slot != block % 8 || s.instance != r.instance || s.kvBegin != r.kvBegin || s.kvEnd != r.kvEnd)
+          return false;
+      }
+    }
+    return true;
+  };
+  EXPECT_TRUE(alike(plan));
+  EXPECT_FALSE(alike(apart));
 }
 
 TEST(Balance, NoShareIsShorterThan256Tokens) {

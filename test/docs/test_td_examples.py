@@ -51,9 +51,10 @@ def parse(text):
 
 
 def defined(text):
-    """The values that an example defines: results, and the arguments of its blocks."""
+    """The values that an example defines: results, and the arguments of its blocks, which stand in them or in front."""
     results = re.findall(r"^ *(%[\w, %]+?)(?::\d+)? =", text, flags=re.M)
     arguments = re.findall(r"\^\w+\((.*?)\):", text, flags=re.S)
+    arguments += re.findall(r"\(([^()]*)\) \{$", text, flags=re.M)
     return set(re.findall(r"%\w+", " ".join(results) + " " + " ".join(arguments)))
 
 

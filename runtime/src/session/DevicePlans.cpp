@@ -10,7 +10,7 @@ namespace attn::rt {
 namespace {
 
 /// The session's own memory for a plan, among its buffers.
-const std::string ownPlan = "plan";
+constexpr const char *ownPlan = "plan";
 
 } // namespace
 

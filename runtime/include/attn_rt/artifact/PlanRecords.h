@@ -134,6 +134,7 @@ enum class PlanDim : uint8_t {
 };
 inline constexpr std::string_view planDimNames[] = {
 #define ATTN_PLAN_DIM(Id, name) name,
+    // NOLINTNEXTLINE(bugprone-suspicious-missing-comma): names of a divisor are put together of two.
     ATTN_PLAN_DIMS(ATTN_PLAN_DIM)
 #undef ATTN_PLAN_DIM
 };

@@ -67,7 +67,7 @@ class Point:
         """Tiles of dense instances reach into what lies behind them: between interleaved ones that is memory of others,
         which nobody writes here. What is read there of keys is masked, and the detectors would name it."""
         there = (self.store, self.strides) != ("dense", "interleaved")
-        return self if there else replace(self, strides="padded")
+        return self if there else replace(self, strides="heads-first")
 
     def flops(self):
         """Tensor-core work of the tiles: rows are padded to 16, masked tokens may be skipped but count here."""

@@ -265,7 +265,7 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
         out.cuts += piece.tileBegin > 0;
       }
     for (int head = 1; head < abreast_; ++head) {
-      const auto block = static_cast<size_t>(current * abreast_);
+      const auto block = static_cast<size_t>(current) * static_cast<size_t>(abreast_);
       out.blockTasks[block + static_cast<size_t>(head) + 1] = out.blockTasks[block + 1];
       loads_[block + static_cast<size_t>(head)] = loads_[block];
     }
@@ -277,7 +277,7 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
       current = next;
     }
     const Unit &unit = work.units[u];
-    const auto block = static_cast<size_t>(current * abreast_);
+    const auto block = static_cast<size_t>(current) * static_cast<size_t>(abreast_);
     const bool whole = begin == 0 && end == unit.tiles;
     out.pieces.push_back({static_cast<int32_t>(u), slot, static_cast<int32_t>(begin),
                           static_cast<int32_t>(end), whole ? static_cast<int32_t>(u) : -1, whole});

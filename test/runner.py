@@ -10,8 +10,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +28,15 @@ SMOKE = (
     "run/test_attend.py",
     "run/test_check.py",
     "cache/test_paged.py",
+)
+# Tests of the package that measure time; nothing runs beside them.
+ALONE = "python alone"
+LONGEST_FIRST = (
+    "python python",
+    "python grid",
+    "python integration",
+    "python benchmarks",
+    "unit attn-integration-tests",
 )
 # What a program under a sanitizer is told. The host device's tests look at the signals that end a program, and at the
 # stack that handlers run on: both are left to it. A finding ends a program with a status that no program of ours has.
@@ -69,25 +81,35 @@ class Tally:
             self.failed.append(f"{suite}: exit status {status} although no test failed")
 
 
-def run(tally, suite, command, junit, env, timeout):
-    print(f"\n--- {suite}", flush=True)
+def run(suite, command, junit, env, timeout, printing):
+    """Runs one suite and prints what it said, in one piece: others run beside it."""
     start = time.monotonic()
     junit.unlink(missing_ok=True)
-    try:
-        status = subprocess.run(
-            command, cwd=ROOT, env=env, timeout=timeout, stdin=subprocess.DEVNULL
-        ).returncode
-    except subprocess.TimeoutExpired:
-        status = f"timeout after {timeout} s"
-    tally.read(suite, junit, status)
-    print(f"    {suite}: {time.monotonic() - start:.1f} s", flush=True)
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        try:
+            status = subprocess.run(
+                command,
+                cwd=ROOT,
+                env=env,
+                timeout=timeout,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            status = f"timeout after {timeout} s"
+        took = time.monotonic() - start
+        output.seek(0)
+        with printing:
+            print(f"\n--- {suite}\n{output.read()}    {suite}: {took:.1f} s", flush=True)
+    return status
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build", help="the build directory to test")
     parser.add_argument(
-        "--full", action="store_true", help="the whole grid, clang-tidy over every file, sanitizers"
+        "--full", action="store_true", help="many more shapes, clang-tidy over every file, sanitizers"
     )
     parser.add_argument(
         "--wheel-python",
@@ -102,7 +124,7 @@ def main():
     results.mkdir(parents=True)
     env = dict(os.environ, ATTN_BUILD=str(build), ATTN_FULL="1" if args.full else "")
     env["PATH"] = os.pathsep.join([str(build / "bin"), env["PATH"]])
-    limit = 12 * 3600 if args.full else 900
+    limit = 12 * 3600 if args.full else 1800
 
     suites = []
     for program in sorted((build / "test-bin").glob("*")):
@@ -115,10 +137,14 @@ def main():
     lit = [LIT, "-sv", "--xunit-xml-output", junit, "--param", f"build={args.build}", "test"]
     suites.append(("lit", lit, junit))
     tests = ROOT / "test"
+    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     for room in sorted({tests / path.relative_to(tests).parts[0] for path in tests.rglob("test_*.py")}):
         junit = results / f"python-{room.name}.xml"
-        pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={junit}", room]
-        suites.append((f"python {room.name}", pytest, junit))
+        suites.append(
+            (f"python {room.name}", [*pytest, "-m", "not alone", f"--junitxml={junit}", room], junit)
+        )
+    junit = results / "python-alone.xml"
+    suites.append((ALONE, [*pytest, "-m", "alone", f"--junitxml={junit}", tests / "python"], junit))
 
     if args.full:
         for sanitizer in SANITIZED:
@@ -130,20 +156,31 @@ def main():
 
     if args.wheel_python:
         junit = results / "python-wheel.xml"
-        pytest = [args.wheel_python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={junit}"]
+        smoke = [args.wheel_python, *pytest[1:], "-m", "not alone", f"--junitxml={junit}"]
         suites.append(
-            ("python wheel, without PyTorch", [*pytest, *(f"test/python/{name}" for name in SMOKE)], junit)
+            ("python wheel, without PyTorch", [*smoke, *(f"test/python/{name}" for name in SMOKE)], junit)
         )
 
+    suites = [suite for suite in suites if not args.only or args.only in suite[0]]
+    printing = threading.Lock()
+
+    def status_of(suite):
+        name, command, junit = suite
+        installed = {"ATTN_INSTALLED": "1"} if command[0] == args.wheel_python else {}
+        return run(
+            name, command, junit, env | installed | SANITIZED.get(name.split()[0], {}), limit, printing
+        )
+
+    # Suites that start processes leave a core idle now and then, so two run side by side; those that measure time wait
+    # until the others are done.
+    together = [suite for suite in suites if suite[0] != ALONE]
+    together.sort(key=lambda suite: LONGEST_FIRST.index(suite[0]) if suite[0] in LONGEST_FIRST else 99)
+    with ThreadPoolExecutor(max(2, os.cpu_count() // 4)) as pool:
+        statuses = list(pool.map(status_of, together))
+    alone = [suite for suite in suites if suite[0] == ALONE]
     tally = Tally()
-    for suite, command, junit in suites:
-        if not args.only or args.only in suite:
-            more = (
-                {"ATTN_INSTALLED": "1"}
-                if command[0] == args.wheel_python
-                else SANITIZED.get(suite.split()[0], {})
-            )
-            run(tally, suite, command, junit, env | more, limit)
+    for suite, status in zip(together + alone, statuses + [status_of(suite) for suite in alone], strict=True):
+        tally.read(suite[0], suite[2], status)
 
     print()
     for name, reason in tally.skipped:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The grid of shapes that every build must get right, and a pairwise sample of it for CI.
+"""The grid of shapes that every build must get right, and pairwise samples of it.
 
 A sample is pairwise when every pair of values of two different axes occurs in some point. Most mistakes of
-kernels need no more than two things to meet (a page size and a head count, a length and a mask), and a few
-hundred points then say nearly what the tens of thousands of the whole grid would.
+kernels need no more than two things to meet (a page size and a head count, a length and a mask), and less than
+a hundred points then say nearly what the millions of the whole grid would. --full takes many such samples.
 """
 
 import itertools
@@ -28,9 +28,9 @@ AXES = {
     "strides": ("dense", "heads-first", "interleaved", "halves", "padded"),
 }
 
-CI_POINTS = 300
-CI_FLOPS = 20e9
-POINT_FLOPS = 0.7e9  # what one point of CI may take; larger ones are left to --full
+CI_POINTS, FULL_POINTS = 80, 1500
+# What one point may take.
+CI_FLOPS, FULL_FLOPS = 0.7e9, 20e9
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ class Point:
         several has the longest, the empty and odd ones."""
         ragged = (self.length, max(self.length - 1, 0), 0, self.length // 2 + 1, 1, self.length * 3 // 4)
         if self.length == 0:
-            ragged = (*AXES["length"], 0)
-        return [ragged[i % len(ragged)] for i in range(self.batch * self.lists)]
+            return [ragged[i % len(ragged)] for i in range(self.batch * self.lists)]
 
     @property
     def lists(self):
@@ -94,21 +93,12 @@ class Point:
         )
 
 
-def whole_grid():
-    """Every kernel with every number of rows, each on one ragged batch that holds all the lengths (length 0) and on
-    tensors that lie in one way or the other."""
-    axes = dict(AXES, batch=(17,), length=(0,), strides=("",))
-    ways = itertools.cycle(AXES["strides"])
-    for *values, _ in itertools.product(*axes.values()):
-        yield Point(*values, next(ways)).laid_out()
-
-
 def pairs_of(values):
     return {(i, values[i], j, values[j]) for i in range(len(values)) for j in range(i + 1, len(values))}
 
 
-def pairwise(seed):
-    """A greedy sample in which every pair occurs that points of CI's size can hold."""
+def pairwise(seed, flops):
+    """A greedy sample in which every pair occurs that points of at most so many flops can hold."""
     rng = random.Random(seed)
     axes = list(AXES.values())
     wanted = set()
@@ -124,7 +114,7 @@ def pairwise(seed):
             values[i], values[j] = a, b
             point = Point(*values)
             new = len(pairs_of(values) & wanted)
-            if new > gain and point.flops() <= POINT_FLOPS:
+            if new > gain and point.flops() <= flops:
                 best, gain = point, new
         if best is None:
             unreachable.add((i, a, j, b))
@@ -134,21 +124,17 @@ def pairwise(seed):
     return sample, unreachable
 
 
-def ci_sample():
-    """Pairwise samples of different seeds, one after the other, as far as CI's limits allow."""
-    points, flops = {}, 0
-    for seed in range(20):
-        for point in map(Point.laid_out, pairwise(seed)[0]):
-            if point in points:
-                continue
-            if len(points) == CI_POINTS or flops + point.flops() > CI_FLOPS:
-                return list(points)
+def sample(count, flops):
+    """Pairwise samples of different seeds, one after the other: so many points, each of at most so many flops."""
+    points = {}
+    for seed in itertools.count():
+        for point in map(Point.laid_out, pairwise(seed, flops)[0]):
             points[point] = None
-            flops += point.flops()
-    return list(points)
+            if len(points) == count:
+                return list(points)
 
 
 if __name__ == "__main__":
-    sample = ci_sample()
-    print(f"{len(sample)} points, {sum(point.flops() for point in sample) / 1e9:.1f} GFLOP")
-    print("pairs that only --full reaches:", sorted(pairwise(0)[1], key=repr) or "none")
+    ci = sample(CI_POINTS, CI_FLOPS)
+    print(f"{len(ci)} points, {sum(point.flops() for point in ci) / 1e9:.1f} GFLOP")
+    print("pairs that only --full reaches:", sorted(pairwise(0, CI_FLOPS)[1], key=repr) or "none")

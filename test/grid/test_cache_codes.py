@@ -2,7 +2,7 @@
 """Every operation on caches of codes, over formats, heads, dims, pages and dtypes: codes and metadata are those of the
 reference to the bit, kernels are clean and within the budgets, and assemble without spills.
 
-CI gives the combinations out in turn; --full takes all.
+CI gives the combinations out in turn; --full takes four times as many.
 """
 
 import itertools

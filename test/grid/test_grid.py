@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every point of the grid on attn-run: right against float64, clean under the detectors, within the budgets.
 
-CI runs a pairwise sample, --full everything. Points run two at a time (attn-run itself uses all cores, but
+CI runs a pairwise sample, --full many. Points run two at a time (attn-run itself uses all cores, but
 compiling and checking do not), started when the first result is asked for.
 """
 
@@ -14,7 +14,11 @@ from kernels import Background, assemble, assert_nothing_spilled
 
 FULL = bool(os.environ.get("ATTN_FULL"))
 DEVICE = os.environ.get("ATTN_DEVICE", "host")
-POINTS = list(points.whole_grid()) if FULL else points.ci_sample()
+POINTS = (
+    points.sample(points.FULL_POINTS, points.FULL_FLOPS)
+    if FULL
+    else points.sample(points.CI_POINTS, points.CI_FLOPS)
+)
 
 # Hopper's schedule has a kernel of its own where a KV head's packed rows do not fit 16.
 HOPPER_POINTS = [point for point in POINTS if point.rows * point.problem.group > 16]

@@ -194,6 +194,7 @@ if requests.build_info()["ptxas"]:
 """)
 
 
+@pytest.mark.alone
 def test_a_whole_run_costs_little():
     """All that Python, the binding and the runtime do for a launch. The bar is 15 us on a machine with nothing else to
     do; here it must be of that order."""

@@ -28,6 +28,7 @@ def test_loads_nothing_heavy():
     assert not loaded & {"torch", "numpy", "attn._attn", "transformers", "matplotlib"}
 
 
+@pytest.mark.alone
 def test_is_quick():
     bare = min(child("pass")[1] for _ in range(3))
     assert min(child("import attn")[1] for _ in range(3)) - bare <= 0.2

@@ -408,6 +408,7 @@ def test_descriptors_do_not_pile_up(cache):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.alone
 def test_a_hit_is_quick(cache):
     entry = Entry(os.urandom(1 << 20), {})
     cache.store(KEY, entry)

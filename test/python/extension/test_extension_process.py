@@ -49,6 +49,7 @@ def test_threads_compile_and_run_together():
     assert not failures, failures
 
 
+@pytest.mark.alone
 def test_others_run_while_it_compiles():
     """The GIL is given back: another thread counts on."""
     counts = []
@@ -172,6 +173,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     )
 
 
+@pytest.mark.alone
 @needs_fake
 def test_a_run_costs_next_to_nothing():
     code = (

@@ -81,13 +81,13 @@ ATTN_C_EXPORT bool attnKernelIsChecked(const AttnKernel *kernel);
  * plans. */
 ATTN_C_EXPORT bool attnKernelIsCacheOperation(const AttnKernel *kernel);
 /* What attnPlanRun takes addresses of, in this order; null beyond the last. Queries, keys and values,
- * whatever tensors the scores read, with head classes "slot_heads", then "o" and "lse". Tables are the plan's
- * own. */
+ * whatever tensors the scores read, with head classes "ordinal_heads", then "o" and "lse". Tables are the
+ * plan's own. */
 ATTN_C_EXPORT const char *attnKernelSlot(const AttnKernel *kernel, size_t index);
 ATTN_C_EXPORT size_t attnKernelSlotCount(const AttnKernel *kernel);
-/* i32[kv_heads] of a layer whose KV heads have these classes: what "slot_heads" holds on the device. */
-ATTN_C_EXPORT AttnStatus attnKernelSlotHeads(const AttnKernel *kernel, const int32_t *classes, size_t count,
-                                             int32_t *heads);
+/* i32[kv_heads] of a layer whose KV heads have these classes: what "ordinal_heads" holds on the device. */
+ATTN_C_EXPORT AttnStatus attnKernelOrdinalHeads(const AttnKernel *kernel, const int32_t *classes,
+                                                size_t count, int32_t *heads);
 
 /*===--- Stores and formats -------------------------------------------------===*/
 
@@ -167,7 +167,7 @@ ATTN_C_EXPORT AttnStatus attnPlanUpdate(AttnPlan *plan, const AttnBatch *batch, 
 ATTN_C_EXPORT int64_t attnPlanRows(const AttnPlan *plan);
 /* The least bytes that a slot must have now. */
 ATTN_C_EXPORT size_t attnPlanSlotBytes(const AttnPlan *plan, size_t slot);
-/* Launches, with an address and its bytes for each slot of the kernel ("slot_heads" may be 0: the batch's
+/* Launches, with an address and its bytes for each slot of the kernel ("ordinal_heads" may be 0: the batch's
  * own). Neither allocates nor waits; on the host device the work is done when it returns. */
 ATTN_C_EXPORT AttnStatus attnPlanRun(AttnPlan *plan, const uint64_t *addresses, const size_t *bytes,
                                      size_t count, uintptr_t stream);

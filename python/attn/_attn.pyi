@@ -183,14 +183,14 @@ class Kernel:
     """An append, move or gather: for CacheKernels, not for plans."""
     slots: tuple[str, ...]
     """What `Plan.run` takes addresses of, in this order: tensors of the design's table that are the caller's ("q",
-    "kv.k_pages", "kv.v_pages", "sink_logits", …, "o", "lse"). With head classes also "slot_heads", i32[kv_heads] on the
-    device (see slot_heads): a layer's permutation. Tables (block_table, lengths, …) are the plan's own."""
+    "kv.k_pages", "kv.v_pages", "sink_logits", …, "o", "lse"). With head classes also "ordinal_heads", i32[kv_heads] on the
+    device (see ordinal_heads): a layer's permutation. Tables (block_table, lengths, …) are the plan's own."""
 
     def batch(self, tensors: Mapping[str, Tensor], *, ends: Sequence[int] = ()) -> Batch:
         """Checks one problem's sizes. Tables (q_start, q_pos, <arg>.lengths, .pos0, .rows, .block_table, .start,
         classes) with their contents on the CPU; data (q, <arg>.k_pages, …, sinks) described: (dtype, shape, None).
         What may be left out has its default. `ends`: sizes of windows and sinks; empty: as compiled."""
-    def slot_heads(self, classes: Sequence[int]) -> list[int]:
+    def ordinal_heads(self, classes: Sequence[int]) -> list[int]:
         """The KV head of each ordinal of the plan, for a layer whose heads have these classes."""
     def plan(
         self,

@@ -206,10 +206,10 @@ void bindPlans(py::module_ &module) {
           },
           "tensors"_a, py::kw_only(), "ends"_a = std::vector<int32_t>())
       .def(
-          "slot_heads",
+          "ordinal_heads",
           [](const Kernel &k, const std::vector<int32_t> &classes) {
             std::vector<int32_t> heads(classes.size());
-            check(attnKernelSlotHeads(k.handle.get(), classes.data(), classes.size(), heads.data()));
+            check(attnKernelOrdinalHeads(k.handle.get(), classes.data(), classes.size(), heads.data()));
             return heads;
           },
           "classes"_a)

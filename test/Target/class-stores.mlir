@@ -12,7 +12,7 @@
 // MANIFEST: "name": "recent.outer_slots"
 // MANIFEST-NEXT: "type": "i32"
 
-// `slot_heads` says which head of what all heads share is this task's. In a class's own store it is the one after the
+// `ordinal_heads` says which head of what all heads share is this task's. In a class's own store it is the one after the
 // slots of the class before this one.
 // CHECK: func.func @duo_rows16
 // CHECK: %[[TASK:.*]]:18 = tile.record

@@ -133,9 +133,9 @@ FAULTS = [
         ("runtime",),
     ),
     Fault(
-        "head classes read heads in the order of their slots",
+        "head classes read heads in the order of their ordinals",
         f"{RUNTIME}/batch/HeadClasses.cpp",
-        "heads.empty() ? slot : heads[static_cast<size_t>(slot)]});",
+        "heads.empty() ? ordinal : heads[static_cast<size_t>(ordinal)]});",
         "slot});",
         ("runtime", "head classes"),
     ),

@@ -111,7 +111,7 @@ inline Manifest sampleManifest(const SampleOptions &options = {}) {
     kernel.blocksPerSM = rows == 16 ? 2 : 1;
     kernel.params = {buffer("q"), buffer("q_pos"), buffer("o"), buffer("lse"), buffer("plan.tasks")};
     if (!m.headClasses.empty())
-      kernel.params.push_back(buffer("slot_heads"));
+      kernel.params.push_back(buffer("ordinal_heads"));
     if (!m.ends.empty())
       kernel.params.push_back({Parameter::Kind::End, "", 0});
     kernel.params.push_back({Parameter::Kind::Scale, "", 0});

@@ -135,7 +135,9 @@ struct PackedSlotPattern : TilePattern<PackedSlotOp> {
     Value query = rewriter.createOrFold<arith::DivUIOp>(op.getLoc(), row, group);
     Value head = e.add(e.mul(adaptor.getHead(), op.getGroup()),
                        rewriter.createOrFold<arith::RemUIOp>(op.getLoc(), row, group));
-    SmallVector<Value> pitches(adaptor.getPitches());
+    SmallVector<Value> pitches;
+    for (Value pitch : adaptor.getPitches())
+      pitches.push_back(rewriter.createOrFold<arith::DivUIOp>(op.getLoc(), pitch, e.i32(*op.getBytes())));
     if (op.getSlot().getType().isInteger(64)) {
       query = e.widen(query), head = e.widen(head);
       for (Value &pitch : pitches)

@@ -9,7 +9,7 @@ import re
 from ..errors import SpecError, expected
 
 # Names that tensors of every kernel have (lib/Dialect/Attn/IR/Signature.cpp).
-RESERVED = ("q", "q_start", "q_pos", "o", "lse", "classes", "slot_heads", "sink_logits", "plan", "partial")
+RESERVED = ("q", "q_start", "q_pos", "o", "lse", "classes", "ordinal_heads", "sink_logits", "plan", "partial")
 MAX_HEADS = 4096
 MAX_EXTENT = 2**31 - 1
 

@@ -22,7 +22,9 @@ def describe(
 ) -> tuple[dict[str, tuple], dict[str, int], tuple[int, ...]]:
     """What Kernel.batch of the extension takes; the sizes of dimensions that have names; the heads' classes. `taken`:
     what the description takes and gives (views.py), whether kernels read it or not."""
-    data = {name: binding for name, binding in taken.items() if not binding.written and name != "slot_heads"}
+    data = {
+        name: binding for name, binding in taken.items() if not binding.written and name != "ordinal_heads"
+    }
     arguments = {argument["name"]: argument for argument in manifest["arguments"] if argument["role"] == "kv"}
     for name, argument in arguments.items():
         tensors = _without_csr(name, argument, tensors)

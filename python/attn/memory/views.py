@@ -42,7 +42,7 @@ class Binding(NamedTuple):
 
 
 def tensors_of(manifest: dict) -> dict[str, Binding]:
-    """What a description takes and gives, by name: q, then what it takes in its order, its results, slot_heads. Kernels
+    """What a description takes and gives, by name: q, then what it takes in its order, its results, ordinal_heads. Kernels
     read no tensor that came to have no part in the result, as of an operand that no row sees."""
     dtype, heads = manifest["dtype"], manifest["q_heads"]
     known = {"q": Binding("q", dtype, ("rows", heads, manifest["key_dim"]), strided=True)}
@@ -63,7 +63,7 @@ def tensors_of(manifest: dict) -> dict[str, Binding]:
     return (
         known
         | {result.name: result for result in written}
-        | {"slot_heads": Binding("slot_heads", "i32", (manifest["kv_heads"],))}
+        | {"ordinal_heads": Binding("ordinal_heads", "i32", (manifest["kv_heads"],))}
     )
 
 

@@ -158,9 +158,9 @@ def _run(spec: Spec, kernel: Kernel, plan: Plan, device: _attn.Device, tensors: 
     results = {"o": numpy.empty(shape, numpy.uint16 if spec.dtype == "bfloat16" else numpy.float16)}
     if spec.return_lse:
         results["lse"] = numpy.empty(shape[:2], numpy.float32)
-    if spec.heads and "slot_heads" in kernel.slots:
-        heads = kernel._native.slot_heads(tensors["classes"].tolist())
-        tensors = tensors | {"slot_heads": numpy.array(heads, numpy.int32)}
+    if spec.heads and "ordinal_heads" in kernel.slots:
+        heads = kernel._native.ordinal_heads(tensors["classes"].tolist())
+        tensors = tensors | {"ordinal_heads": numpy.array(heads, numpy.int32)}
     memory = []
     for name in kernel.slots:
         array = results[name] if name in results else tensors[name]

@@ -45,21 +45,21 @@ class Code:
         self.extras = tuple(a["name"] for a in arguments if a["role"] in ("sink", "tensor"))
         """Names of the tensors that a run takes beside q and the operands: sinks, biases."""
         # A run looks at all that the description takes, and binds what kernels read. Where in a list (q, operands'
-        # tensors, extras, o, lse, slot_heads) the tensor of each binding stands, and those that nobody reads.
+        # tensors, extras, o, lse, ordinal_heads) the tensor of each binding stands, and those that nobody reads.
         self._parts = {
             operand: [name for name in self._tensors if name.startswith(f"{operand}.")]
             for operand in self._operands
         }
         """The tensors of each operand: keys, values, and their metadata where they are codes."""
         self._own = [name for parts in self._parts.values() for name in parts]
-        last = [name for name in ("o", "lse", "slot_heads") if name in native.slots]
+        last = [name for name in ("o", "lse", "ordinal_heads") if name in native.slots]
         order = ["q", *self._own, *self.extras, *last]
         self._order = [order.index(binding.name) for binding in self._bindings]
         self._unread = [
             (self._tensors[name], place) for place, name in enumerate(order) if name not in native.slots
         ]
         self._has_lse = "lse" in native.slots
-        self._has_classes = "slot_heads" in native.slots
+        self._has_classes = "ordinal_heads" in native.slots
         self._takes_classes = any(argument["role"] == "classes" for argument in arguments)
         # Where heads of all classes have lengths of their own, which head is in which class decides the plan.
         read = {operand["argument"] for operand in self.manifest["operands"]}
@@ -162,12 +162,12 @@ class Code:
         if found.shape != (heads,):
             raise TensorError(f"classes: expected {heads}, one per KV head, got {list(found.shape)}")
 
-    def _slot_heads(self, classes: tuple[int, ...]) -> View:
+    def _ordinal_heads(self, classes: tuple[int, ...]) -> View:
         """The KV head of each of the plan's ordinals, on the device."""
         if classes not in self._heads:
             try:
-                order = numpy.array(self._native.slot_heads(classes), dtype=numpy.int32)
-                memory = self._native.device.allocate(order.nbytes, "slot_heads")
+                order = numpy.array(self._native.ordinal_heads(classes), dtype=numpy.int32)
+                memory = self._native.device.allocate(order.nbytes, "ordinal_heads")
                 memory.copy_in(order)
             except _attn.Failure as failure:
                 raise failed(failure, TensorError) from None

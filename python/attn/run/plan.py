@@ -149,7 +149,7 @@ class Plan:
             if sorted(classes) != sorted(self._classes):
                 legal = f"as many heads of each class as the plan was made for, as {list(self._classes)}"
                 raise expected(TensorError, "classes", legal, list(classes))
-            found = self._class_views[classes] = self.kernel._slot_heads(classes)
+            found = self._class_views[classes] = self.kernel._ordinal_heads(classes)
         return found
 
     def __repr__(self) -> str:

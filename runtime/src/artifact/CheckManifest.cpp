@@ -28,7 +28,7 @@ struct Names {
       for (size_t axis = 0; axis + 1 < tensor.dims.size(); ++axis)
         dims.insert(strideName(tensor.name, axis));
     if (!manifest.headClasses.empty())
-      buffers.insert("slot_heads");
+      buffers.insert("ordinal_heads");
     for (const Argument &argument : manifest.arguments) {
       if (argument.role != Argument::Role::KV) {
         buffers.insert(argument.name);

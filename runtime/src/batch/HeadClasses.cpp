@@ -13,18 +13,18 @@ int32_t OperandBatch::longest(size_t instance) const {
   return *std::max_element(first, first + heads);
 }
 
-std::vector<SlotRange> slotRanges(const Manifest &manifest, const Batch &batch) {
-  const std::vector<int32_t> counts = classHeads(manifest, batch), heads = slotHeads(manifest, batch);
-  std::vector<SlotRange> ranges;
+std::vector<OrdinalRange> ordinalRanges(const Manifest &manifest, const Batch &batch) {
+  const std::vector<int32_t> counts = classHeads(manifest, batch), heads = ordinalHeads(manifest, batch);
+  std::vector<OrdinalRange> ranges;
   int32_t begin = 0; // of the class
   for (size_t c = 0; c < counts.size(); begin += counts[c++]) {
     bool ragged = false;
     for (size_t o = 0; o < manifest.operands.size(); ++o)
       ragged |= manifest.isSeenBy(o, c) && manifest.argumentOf(manifest.operands[o]).ragged;
     const int32_t end = begin + counts[c], step = ragged ? 1 : counts[c];
-    for (int32_t slot = begin; slot < end; slot += step)
-      ranges.push_back({static_cast<int32_t>(c), slot, slot + step, begin,
-                        heads.empty() ? slot : heads[static_cast<size_t>(slot)]});
+    for (int32_t ordinal = begin; ordinal < end; ordinal += step)
+      ranges.push_back({static_cast<int32_t>(c), ordinal, ordinal + step, begin,
+                        heads.empty() ? ordinal : heads[static_cast<size_t>(ordinal)]});
   }
   return ranges;
 }
@@ -45,7 +45,7 @@ std::string classHeadsText(const Manifest &manifest, std::span<const int32_t> he
   return text;
 }
 
-std::vector<int32_t> slotHeads(const Manifest &manifest, const Batch &batch) {
+std::vector<int32_t> ordinalHeads(const Manifest &manifest, const Batch &batch) {
   std::vector<int32_t> heads;
   for (int32_t c = 0; c < static_cast<int32_t>(manifest.headClasses.size()); ++c)
     for (size_t head = 0; head < batch.classes.size(); ++head)

@@ -29,7 +29,7 @@ Result<SlotNeed> SharedBatch::need(const Manifest &manifest, const std::string &
       return shape.error();
     return of(elementCount(*shape).value_or(0), result->dtype);
   }
-  if (slot == "slot_heads")
+  if (slot == "ordinal_heads")
     return of(manifest.kvHeads, DType::I32);
   for (const Argument &argument : manifest.arguments) {
     if (argument.name != slot || argument.role == Argument::Role::KV)

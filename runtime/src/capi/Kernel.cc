@@ -47,7 +47,7 @@ std::vector<std::string> slotsOf(const Manifest &manifest) {
     for (const StoreTensor &tensor : storeOf(argument).data())
       add(argument.name + "." + tensor.name);
   }
-  add("slot_heads");
+  add("ordinal_heads");
   for (const ResultInfo &result : manifest.results)
     add(result.name);
   return slots;
@@ -127,8 +127,8 @@ const char *attnKernelSlot(const AttnKernel *kernel, size_t index) {
   return index < attnKernelSlotCount(kernel) ? kernel->loaded->slots[index].c_str() : nullptr;
 }
 
-AttnStatus attnKernelSlotHeads(const AttnKernel *kernel, const int32_t *classes, size_t count,
-                               int32_t *heads) {
+AttnStatus attnKernelOrdinalHeads(const AttnKernel *kernel, const int32_t *classes, size_t count,
+                                  int32_t *heads) {
   return guarded([&]() -> Status {
     if (Status status = required("kernel, classes, heads", kernel, classes, heads); !status)
       return status;
@@ -142,8 +142,8 @@ AttnStatus attnKernelSlotHeads(const AttnKernel *kernel, const int32_t *classes,
     batch.classes.assign(classes, classes + count);
     if (Status status = checkClasses(manifest, batch.classes); !status)
       return status;
-    const std::vector<int32_t> slots = slotHeads(manifest, batch);
-    std::copy(slots.begin(), slots.end(), heads);
+    const std::vector<int32_t> order = ordinalHeads(manifest, batch);
+    std::copy(order.begin(), order.end(), heads);
     return {};
   });
 }

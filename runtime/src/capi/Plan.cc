@@ -258,14 +258,14 @@ Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, const i
     if (host && !table.own)
       adopted->add(table.address, table.bytes, table.name.c_str());
   for (size_t i = 0; i < count; ++i) {
-    const bool own = !addresses[i] && kernel->slots[i] == "slot_heads";
+    const bool own = !addresses[i] && kernel->slots[i] == "ordinal_heads";
     std::span<const int64_t> lies;
     if (strides && strides[i])
       lies = {strides[i], ranks[i]};
     if (!own)
       if (Status status = checkAddress(i, addresses[i], bytes[i], lies.empty()); !status)
         return status;
-    session->bindSlot(slots[i], own ? session->tableAddress("slot_heads") : addresses[i], lies);
+    session->bindSlot(slots[i], own ? session->tableAddress("ordinal_heads") : addresses[i], lies);
     if (host && !own)
       adopted->add(addresses[i], bytes[i], kernel->slots[i].c_str());
   }

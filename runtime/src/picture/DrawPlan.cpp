@@ -111,7 +111,8 @@ private:
   std::string tell(const SharesPicture::Run &run) const {
     const PlanTask &task = plan_.tasks[static_cast<size_t>(run.detail)];
     std::string text = "block " + std::to_string(run.block) + ", task " + std::to_string(run.detail) + ": " +
-                       std::to_string(task.packedCount) + " packed rows of slot " + std::to_string(task.slot);
+                       std::to_string(task.packedCount) + " packed rows of ordinal " +
+                       std::to_string(task.ordinal);
     if (!manifest_.headClasses.empty())
       text += ", " + manifest_.headClasses[static_cast<size_t>(task.headClass)].name;
     return run.node < 0 ? text + ", starts" : text + "; " + instanceText(run.node);

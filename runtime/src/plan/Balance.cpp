@@ -100,7 +100,7 @@ int64_t Balancer::deal(const Work &work, int64_t l2Bytes) {
   blockOf_.clear();
   for (const Turn &turn : turns_) {
     const Part &next = parts_[static_cast<size_t>(turn.part)];
-    for (int32_t slot = turn.slotBegin; slot < turn.slotEnd; ++slot) {
+    for (int32_t ordinal = turn.ordinalBegin; ordinal < turn.ordinalEnd; ++ordinal) {
       uint64_t load = tournament_[1] + (static_cast<uint64_t>(next.cost) << 20);
       const size_t block = load & ((1u << 20) - 1);
       blockOf_.push_back(static_cast<int32_t>(block));
@@ -130,17 +130,17 @@ void Balancer::emitDealt(const Work &work, Assignment &out) {
     const Part &part = parts_[static_cast<size_t>(turn.part)];
     const bool whole =
         part.tileBegin == 0 && part.tileEnd == work.units[static_cast<size_t>(part.unit)].tiles;
-    out.cuts += part.tileBegin > 0 ? turn.slotEnd - turn.slotBegin : 0;
-    for (int32_t slot = turn.slotBegin; slot < turn.slotEnd; ++slot)
+    out.cuts += part.tileBegin > 0 ? turn.ordinalEnd - turn.ordinalBegin : 0;
+    for (int32_t ordinal = turn.ordinalBegin; ordinal < turn.ordinalEnd; ++ordinal)
       out.pieces[static_cast<size_t>(nextPiece_[static_cast<size_t>(*block++)]++)] = {
-          part.unit, slot, part.tileBegin, part.tileEnd, turn.part, whole};
+          part.unit, ordinal, part.tileBegin, part.tileEnd, turn.part, whole};
   }
 }
 
 /// Walks the list of tasks and fills one share after the other up to a cost of `share`, cutting between
 /// tiles. Filling as far as possible is optimal: a tile moved to a later share never makes the rest fit
 /// better. Parts made by a cut have at least `leastPart` tiles. Returns whether `shares` were enough; calls
-/// sink(share, unit, slot, begin, end).
+/// sink(share, unit, ordinal, begin, end).
 template <typename Sink>
 bool Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const {
   const int64_t fixed = cost_->fixed, tile = CostModel::tile;
@@ -154,14 +154,14 @@ bool Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leas
       cutOverhead = fixed + cost_->partialOf(rows);
     }
     const int64_t overhead = unit.partial ? cutOverhead : fixed;
-    const int32_t slots = abreast_ > 1 ? unit.slots.begin + 1 : unit.slots.end;
-    for (int32_t slot = unit.slots.begin; slot < slots; ++slot) {
+    const int32_t ordinals = abreast_ > 1 ? unit.ordinals.begin + 1 : unit.ordinals.end;
+    for (int32_t ordinal = unit.ordinals.begin; ordinal < ordinals; ++ordinal) {
       int64_t begin = 0;
       for (;;) {
         const int64_t rest = unit.tiles - begin;
         const int64_t whole = (begin ? cutOverhead : overhead) + tile * rest;
         if (load + whole <= share) {
-          sink(current, u, slot, begin, begin + rest);
+          sink(current, u, ordinal, begin, begin + rest);
           load += whole;
           break;
         }
@@ -174,7 +174,7 @@ bool Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leas
           load = 0;
           continue;
         }
-        sink(current, u, slot, begin, begin + part);
+        sink(current, u, ordinal, begin, begin + part);
         begin += part;
         if (++current == shares)
           return false;
@@ -196,11 +196,11 @@ static int abreastOf(const Work &work, int shares) {
   };
   if (work.units.empty() || std::none_of(work.stores.begin(), work.stores.end(), isShort))
     return 1;
-  const SlotRange slots = work.units.front().slots;
+  const OrdinalRange ordinals = work.units.front().ordinals;
   const bool alike = std::all_of(work.units.begin(), work.units.end(), [&](const Unit &unit) {
-    return unit.slots.begin == slots.begin && unit.slots.end == slots.end;
+    return unit.ordinals.begin == ordinals.begin && unit.ordinals.end == ordinals.end;
   });
-  const int heads = slots.count();
+  const int heads = ordinals.count();
   // No more than a thirty-second of the blocks may have nothing to do.
   return alike && heads > 0 && shares / heads * heads >= shares - shares / 32 ? heads : 1;
 }
@@ -260,7 +260,7 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
     for (int head = 1; head < abreast_; ++head)
       for (size_t p = first; p < end; ++p) {
         Piece piece = out.pieces[p];
-        piece.slot += head;
+        piece.ordinal += head;
         out.pieces.push_back(piece);
         out.cuts += piece.tileBegin > 0;
       }
@@ -271,21 +271,22 @@ void Balancer::fill(const Work &work, int64_t share, int shares, int64_t leastPa
     }
     first = out.pieces.size();
   };
-  cutList(work, share, shares, leastPart, [&](int next, size_t u, int32_t slot, int64_t begin, int64_t end) {
-    if (next != current) {
-      repeat();
-      current = next;
-    }
-    const Unit &unit = work.units[u];
-    const auto block = static_cast<size_t>(current) * static_cast<size_t>(abreast_);
-    const bool whole = begin == 0 && end == unit.tiles;
-    out.pieces.push_back({static_cast<int32_t>(u), slot, static_cast<int32_t>(begin),
-                          static_cast<int32_t>(end), whole ? static_cast<int32_t>(u) : -1, whole});
-    out.cuts += begin > 0;
-    ++out.blockTasks[block + 1];
-    loads_[block] += cost_->fixed + (whole && !unit.partial ? 0 : cost_->partialOf(unit.packedCount)) +
-                     CostModel::tile * (end - begin);
-  });
+  cutList(
+      work, share, shares, leastPart, [&](int next, size_t u, int32_t ordinal, int64_t begin, int64_t end) {
+        if (next != current) {
+          repeat();
+          current = next;
+        }
+        const Unit &unit = work.units[u];
+        const auto block = static_cast<size_t>(current) * static_cast<size_t>(abreast_);
+        const bool whole = begin == 0 && end == unit.tiles;
+        out.pieces.push_back({static_cast<int32_t>(u), ordinal, static_cast<int32_t>(begin),
+                              static_cast<int32_t>(end), whole ? static_cast<int32_t>(u) : -1, whole});
+        out.cuts += begin > 0;
+        ++out.blockTasks[block + 1];
+        loads_[block] += cost_->fixed + (whole && !unit.partial ? 0 : cost_->partialOf(unit.packedCount)) +
+                         CostModel::tile * (end - begin);
+      });
   repeat();
   for (size_t b = 1; b < out.blockTasks.size(); ++b)
     out.blockTasks[b] += out.blockTasks[b - 1];
@@ -296,10 +297,10 @@ void Balancer::chooseShares(const Work &work, int64_t l2Bytes, Assignment &out) 
   int64_t total = 0, largest = 0, cuttable = 0;
   for (const Unit &unit : work.units) {
     const int64_t cost = taskCost(unit);
-    total += cost * unit.slots.count();
+    total += cost * unit.ordinals.count();
     largest = std::max(largest, cost);
     if (unit.tiles > cost_->shareTiles)
-      cuttable += cost * unit.slots.count();
+      cuttable += cost * unit.ordinals.count();
   }
 
   // How many shares: each one more shortens the walk and lengthens the merge, by the two parts of a result

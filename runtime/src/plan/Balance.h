@@ -41,15 +41,15 @@ private:
   double waveRows = 0;            ///< rows that are merged at once
 };
 
-/// Key tiles of a unit, for each of its slots.
+/// Key tiles of a unit, for each of its ordinals.
 struct Part {
   int64_t cost;
   int32_t unit, tileBegin, tileEnd;
 };
 
-/// Slots of a part that are dealt one after the other.
+/// Ordinals of a part that are dealt one after the other.
 struct Turn {
-  int32_t part, slotBegin, slotEnd;
+  int32_t part, ordinalBegin, ordinalEnd;
 };
 
 /// Brings parts into the order in which they are dealt (Sections.cpp).
@@ -60,15 +60,15 @@ public:
              std::vector<Turn> &turns);
 
 private:
-  /// Units that read the same instances, and the slots that fit one section. Families that are small share a
-  /// section.
+  /// Units that read the same instances, and the ordinals that fit one section. Families that are small share
+  /// a section.
   struct Family {
-    int64_t slotBytes = 0;        ///< of K and V that the unit with the most tokens reads
-    int32_t units = 0, slots = 0; ///< how many
-    int32_t section = -1;         ///< the first of its sections
+    int64_t ordinalBytes = 0;        ///< of K and V that the unit with the most tokens reads
+    int32_t units = 0, ordinals = 0; ///< how many
+    int32_t section = -1;            ///< the first of its sections
     int32_t sections = 1;
-    int32_t firstSlot(int32_t section) const {
-      return static_cast<int32_t>(int64_t{slots} * section / sections);
+    int32_t firstOrdinal(int32_t section) const {
+      return static_cast<int32_t>(int64_t{ordinals} * section / sections);
     }
   };
   std::vector<Family> families_;
@@ -94,7 +94,7 @@ private:
   std::vector<Part> parts_, sorted_;
   SectionOrder sections_;
   std::vector<Turn> turns_;
-  std::vector<int32_t> blockOf_, nextPiece_; ///< blockOf_: as turns_, slot by slot
+  std::vector<int32_t> blockOf_, nextPiece_; ///< blockOf_: as turns_, ordinal by ordinal
   std::vector<uint64_t> tournament_;
   std::vector<int64_t> loads_;
   int blocks_ = 1;

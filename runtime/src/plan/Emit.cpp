@@ -59,7 +59,7 @@ void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, bool byIn
       if (task.partial < 0)
         continue;
       int32_t member = task.packedBegin % group;
-      int32_t output = task.packedBegin / group * qHeads + task.slot * group + member;
+      int32_t output = task.packedBegin / group * qHeads + task.ordinal * group + member;
       if (whole) {
         int32_t run = output / group;
         for (int32_t r = 0; r < task.packedCount; r += group, run += manifest.kvHeads)
@@ -122,10 +122,10 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
     const Unit &unit = work.units[static_cast<size_t>(piece.unit)];
     PlanTask task{.packedBegin = unit.packedBegin,
                   .packedCount = unit.packedCount,
-                  .slot = piece.slot,
+                  .ordinal = piece.ordinal,
                   .partial = -1,
-                  .headClass = unit.slots.headClass};
-    // All slots that do the same part read the same segments.
+                  .headClass = unit.ordinals.headClass};
+    // All ordinals that do the same part read the same segments.
     if (int32_t *known = piece.part < 0 ? nullptr : &partTasks_[static_cast<size_t>(piece.part)];
         known && *known >= 0) {
       task.segmentBegin = plan.tasks[static_cast<size_t>(*known)].segmentBegin;

@@ -106,7 +106,7 @@ void Extender::index(const Work &work, const Assignment &assignment, const Plan 
               static_cast<int32_t>(b));
   wholeSegments_.assign(work.units.size(), -1);
   for (size_t u = 0; u < work.units.size(); ++u)
-    if (unitPieces_[u + 1] - unitPieces_[u] == work.units[u].slots.count())
+    if (unitPieces_[u + 1] - unitPieces_[u] == work.units[u].ordinals.count())
       wholeSegments_[u] =
           plan.tasks[static_cast<size_t>(pieces_[static_cast<size_t>(unitPieces_[u])])].segmentBegin;
   indexed_ = true;
@@ -145,7 +145,7 @@ bool Extender::extendUnit(size_t index, const Unit &before, const Unit &now, int
     }
     const PlanTask &task = plan.tasks[p];
     if (task.segmentBegin == written)
-      continue; // the slots of a part read the same segments
+      continue; // the ordinals of a part read the same segments
     written = task.segmentBegin;
     if (piece.whole) {
       std::copy(segments_.begin(), segments_.end(), plan.segments.begin() + written);
@@ -210,9 +210,9 @@ bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &
     const Unit before = unit;
     const std::span<const PlanSegment> old = work.segmentsOf(before);
     builder.segmentsOf(batch, work, unit, segments_);
-    count(old, -unit.slots.count(), plan.stats);
-    count(segments_, unit.slots.count(), plan.stats);
-    work.tiles += int64_t{unit.tiles - before.tiles} * unit.slots.count();
+    count(old, -unit.ordinals.count(), plan.stats);
+    count(segments_, unit.ordinals.count(), plan.stats);
+    work.tiles += int64_t{unit.tiles - before.tiles} * unit.ordinals.count();
     if (unit.follows != before.follows || (chunk > 0 && !sameChunks(old, segments_, chunk)))
       return false;
     if (segments_.size() == old.size()

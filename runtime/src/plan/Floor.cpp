@@ -53,7 +53,7 @@ ProblemFloor problemFloor(const Manifest &m, const Batch &batch) {
   floor.tableBytes = static_cast<int64_t>(batch.qStart.size()) * 4 + batch.otherBytes;
 
   // The heads of a range see the same tokens, of heads that are theirs alone.
-  const std::vector<SlotRange> ranges = slotRanges(m, batch);
+  const std::vector<OrdinalRange> ranges = ordinalRanges(m, batch);
   std::vector<std::vector<Seen>> seen(ranges.size(), std::vector<Seen>(m.arguments.size()));
   IntervalList rowSees, rangeSees, all, united;
   bool positions = false;

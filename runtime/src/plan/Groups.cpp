@@ -105,7 +105,7 @@ bool UnitBuilder::isShared(const Seen &seen, int64_t tileRows) {
 
 /// Each instance goes to the shared ones or into the list of every group that sees it (CSR by counting).
 void UnitBuilder::spreadInstances(int64_t tileRows) {
-  if (spreadClass_ == slots_.headClass) {
+  if (spreadClass_ == ordinals_.headClass) {
     if (!sharingDependsOnLengths())
       return;
     // By lengths only what several groups see is shared or not. Where all of it was and is, nothing else
@@ -116,7 +116,7 @@ void UnitBuilder::spreadInstances(int64_t tileRows) {
         return;
     }
   }
-  spreadClass_ = slots_.headClass;
+  spreadClass_ = ordinals_.headClass;
   size_t seenNested = 0;
   for (const Seen &seen : nested_)
     seenNested += sees(static_cast<size_t>(seen.operand));

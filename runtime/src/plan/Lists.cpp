@@ -102,7 +102,7 @@ bool UnitBuilder::addToList(const Group &group, int32_t firstRow, const KernelIn
 
 /// The groups from `g` on whose rows fill a tile, as one unit over a list. Returns the group behind them; `g`
 /// where a list would serve a single one, or hold nothing.
-size_t UnitBuilder::addListed(const SlotRange &slots, size_t g, Work &work) {
+size_t UnitBuilder::addListed(const OrdinalRange &ordinals, size_t g, Work &work) {
   const KernelInfo &kernel = manifest_->kernels[static_cast<size_t>(work.kernel)];
   const auto group = static_cast<int64_t>(manifest_->groupSize());
   const int32_t firstRow = groups_[g].rowBegin;
@@ -134,7 +134,7 @@ size_t UnitBuilder::addListed(const SlotRange &slots, size_t g, Work &work) {
   }
 
   const int32_t rowEnd = groups_[end - 1].rowEnd;
-  addUnits(slots, firstRow, rowEnd, {}, true, true, work);
+  addUnits(ordinals, firstRow, rowEnd, {}, true, true, work);
   Unit &unit = work.units.back();
   unit.follows = false; // bits say who sees what
   const bool ofClass = argumentOf(first.operand).headClass >= 0;
@@ -145,10 +145,10 @@ size_t UnitBuilder::addListed(const SlotRange &slots, size_t g, Work &work) {
                            .fullBegin = begin,
                            .fullEnd = begin,
                            .pos0 = first.instance,
-                           .firstSlot = ofClass ? slots.classBegin : 0});
+                           .firstOrdinal = ofClass ? ordinals.classBegin : 0});
   unit.segmentEnd = static_cast<int32_t>(work.segments.size());
   unit.tiles = static_cast<int32_t>((tokens + kernel.keys - 1) / kernel.keys);
-  work.tiles += int64_t{unit.tiles} * slots.count();
+  work.tiles += int64_t{unit.tiles} * ordinals.count();
   rangeTokens_ += tokens;
   return end;
 }

@@ -102,8 +102,8 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
     for (const PlanSegment &segment : work.segmentsOf(unit)) {
       const Store &store = work.stores[static_cast<size_t>(segment.operand)];
       const int64_t tokens = segment.kvEnd - segment.kvBegin;
-      stats.kvBytes += tokens * unit.slots.count() * store.tokenBytes();
-      stats.metadataBytes += store.entriesOf(tokens) * 4 * unit.slots.count();
+      stats.kvBytes += tokens * unit.ordinals.count() * store.tokenBytes();
+      stats.metadataBytes += store.entriesOf(tokens) * 4 * unit.ordinals.count();
     }
   stats.partialBytes = 2 * plan.partialRows * (m.valueDim + 1) * 4;
   // Every warp of a block reads the records of its tasks.
@@ -167,7 +167,7 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
   if (Status status = s.checkKernel(); !status)
     return status;
   plan.classHeads = classHeads(s.manifest, batch);
-  plan.slotHeads = s.manifest.plansByHead() ? slotHeads(s.manifest, batch) : std::vector<int32_t>();
+  plan.ordinalHeads = s.manifest.plansByHead() ? ordinalHeads(s.manifest, batch) : std::vector<int32_t>();
   plan.ends = batch.ends.empty() ? s.manifest.ends : batch.ends;
   if (Status status = s.make(batch, s.options.strategy, plan); !status)
     return status;

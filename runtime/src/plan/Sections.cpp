@@ -13,7 +13,7 @@
 //     section 1    heads 0 and 1 of sequence 0: 32 tasks each, of which one reads memory
 //     section 2    heads 2 and 3 ...
 //
-// A section is a range of the slots of one family, the units that read the same
+// A section is a range of the ordinals of one family, the units that read the same
 // instances, or several families that are small. The section that holds the longest
 // task comes first. Blocks do not wait for each other between sections.
 //
@@ -49,18 +49,18 @@ bool SectionOrder::findFamilies(const Work &work) {
   const Unit *before = nullptr;
   for (const Unit &unit : work.units) {
     if (!before || unit.seenBegin == unit.seenEnd || unit.seenBegin != before->seenBegin ||
-        unit.slots.begin != before->slots.begin)
+        unit.ordinals.begin != before->ordinals.begin)
       families_.push_back({});
     before = &unit;
     Family &family = families_.back();
     familyOf_.push_back(static_cast<int32_t>(families_.size()) - 1);
-    family.slots = unit.slots.count();
+    family.ordinals = unit.ordinals.count();
     company |= ++family.units > 1;
     int64_t bytes = 0;
     for (const PlanSegment &segment : work.segmentsOf(unit))
       bytes +=
           (segment.kvEnd - segment.kvBegin) * work.stores[static_cast<size_t>(segment.operand)].tokenBytes();
-    family.slotBytes = std::max(family.slotBytes, bytes);
+    family.ordinalBytes = std::max(family.ordinalBytes, bytes);
   }
   return company;
 }
@@ -73,15 +73,15 @@ int32_t SectionOrder::fillSections(std::span<const Part> parts, int64_t sectionB
     Family &family = families_[static_cast<size_t>(familyOf_[static_cast<size_t>(part.unit)])];
     if (family.section >= 0)
       continue;
-    const int64_t bytes = family.slotBytes * family.slots;
+    const int64_t bytes = family.ordinalBytes * family.ordinals;
     if (filled + bytes <= sectionBytes && sections > 0) {
       family.section = sections - 1;
       filled += bytes;
       continue;
     }
     family.section = sections;
-    family.sections =
-        static_cast<int32_t>(std::clamp<int64_t>((bytes + sectionBytes - 1) / sectionBytes, 1, family.slots));
+    family.sections = static_cast<int32_t>(
+        std::clamp<int64_t>((bytes + sectionBytes - 1) / sectionBytes, 1, family.ordinals));
     sections += family.sections;
     filled = bytes / family.sections;
   }
@@ -96,8 +96,8 @@ void SectionOrder::order(const Work &work, std::span<const Part> parts, int64_t 
     sections = fillSections(parts, std::max<int64_t>(l2Bytes / l2Part, 1));
   if (sections == 1) {
     for (size_t p = 0; p < parts.size(); ++p) {
-      const SlotRange &slots = work.units[static_cast<size_t>(parts[p].unit)].slots;
-      turns.push_back({static_cast<int32_t>(p), slots.begin, slots.end});
+      const OrdinalRange &ordinals = work.units[static_cast<size_t>(parts[p].unit)].ordinals;
+      turns.push_back({static_cast<int32_t>(p), ordinals.begin, ordinals.end});
     }
     return;
   }
@@ -111,7 +111,7 @@ void SectionOrder::order(const Work &work, std::span<const Part> parts, int64_t 
     for (int32_t s = 0; s < family.sections; ++s) {
       ++next_[static_cast<size_t>(family.section + s) + 1];
       tasks_[static_cast<size_t>(family.section) + static_cast<size_t>(s)] +=
-          family.firstSlot(s + 1) - family.firstSlot(s);
+          family.firstOrdinal(s + 1) - family.firstOrdinal(s);
     }
   }
   // The last sections become one that has enough short tasks to even out the blocks.
@@ -126,10 +126,10 @@ void SectionOrder::order(const Work &work, std::span<const Part> parts, int64_t 
   turns.resize(static_cast<size_t>(next_.back()));
   for (size_t p = 0; p < parts.size(); ++p) {
     const Family &family = familyOf(parts[p]);
-    const int32_t first = work.units[static_cast<size_t>(parts[p].unit)].slots.begin;
+    const int32_t first = work.units[static_cast<size_t>(parts[p].unit)].ordinals.begin;
     for (int32_t s = 0; s < family.sections; ++s)
       turns[static_cast<size_t>(next_[static_cast<size_t>(std::min(family.section + s, last))]++)] = {
-          static_cast<int32_t>(p), first + family.firstSlot(s), first + family.firstSlot(s + 1)};
+          static_cast<int32_t>(p), first + family.firstOrdinal(s), first + family.firstOrdinal(s + 1)};
   }
 }
 

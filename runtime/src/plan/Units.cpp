@@ -6,9 +6,9 @@
 
 namespace attn::rt {
 
-void UnitBuilder::setHeads(const SlotRange &slots) {
-  slots_ = slots;
-  const auto c = static_cast<size_t>(slots.headClass);
+void UnitBuilder::setHeads(const OrdinalRange &ordinals) {
+  ordinals_ = ordinals;
+  const auto c = static_cast<size_t>(ordinals.headClass);
   if (visibilities_.size() <= c)
     visibilities_.resize(c + 1);
   if (visibilities_[c].empty())
@@ -19,7 +19,7 @@ void UnitBuilder::setHeads(const SlotRange &slots) {
 /// One kernel for the whole plan: the smallest whose tile holds the packed rows of every group (and of every
 /// shared instance), else the largest. A larger tile reads keys less often; a smaller one wastes less
 /// on padding. One that is for short sequences takes those whatever its tile.
-int UnitBuilder::chooseKernel(std::span<const SlotRange> ranges) {
+int UnitBuilder::chooseKernel(std::span<const OrdinalRange> ranges) {
   const std::span<const int> planned = manifest_->plannedKernels();
   std::vector<int> kernels(planned.begin(), planned.end());
   std::sort(kernels.begin(), kernels.end(), [&](int a, int b) {
@@ -34,7 +34,7 @@ int UnitBuilder::chooseKernel(std::span<const SlotRange> ranges) {
   for (const Group &group : groups_)
     rows = std::max<int64_t>(rows, group.rowEnd - group.rowBegin);
   for (size_t r = 0; r < ranges.size() && !nested_.empty() && strategy_ != Strategy::ByQuery; ++r) {
-    if (r > 0 && ranges[r].headClass == slots_.headClass && !sharingDependsOnLengths())
+    if (r > 0 && ranges[r].headClass == ordinals_.headClass && !sharingDependsOnLengths())
       continue;
     setHeads(ranges[r]);
     for (const Seen &seen : nested_) { // the others have the rows of a group
@@ -78,7 +78,7 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
                         .kvEnd = static_cast<int32_t>(end),
                         .fullEnd = full,
                         .pos0 = pos0,
-                        .firstSlot = ofClass ? unit.slots.classBegin : 0});
+                        .firstOrdinal = ofClass ? unit.ordinals.classBegin : 0});
     const auto tokens = static_cast<uint32_t>(end), keys = static_cast<uint32_t>(kernel.keys);
     unit.tiles += static_cast<int32_t>((tokens + keys - 1) / keys);
     rangeTokens_ += end;
@@ -121,7 +121,7 @@ void UnitBuilder::addSegments(const Seen &seen, int64_t qMin, int64_t qMax, cons
                         .fullBegin = static_cast<int32_t>(full.begin),
                         .fullEnd = static_cast<int32_t>(full.end),
                         .pos0 = pos0,
-                        .firstSlot = ofClass ? unit.slots.classBegin : 0});
+                        .firstOrdinal = ofClass ? unit.ordinals.classBegin : 0});
     const auto tokens = static_cast<uint32_t>(range.size()), keys = static_cast<uint32_t>(kernel.keys);
     unit.tiles += static_cast<int32_t>((tokens + keys - 1) / keys); // narrow: this division is the time
     rangeTokens_ += range.size();
@@ -140,7 +140,7 @@ bool UnitBuilder::rowsFollow(const Unit &unit, std::span<const Seen> seen) const
                             [](int32_t row, int32_t next) { return int64_t{next} - row != 1; }) == rows.end();
 }
 
-void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t rowEnd,
+void UnitBuilder::addUnits(const OrdinalRange &ordinals, int64_t rowBegin, int64_t rowEnd,
                            std::span<const Seen> seen, bool partial, bool sink, Work &work) {
   const KernelInfo &kernel = manifest_->kernels[static_cast<size_t>(work.kernel)];
   const int64_t group = manifest_->groupSize();
@@ -151,7 +151,7 @@ void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t row
   for (int64_t packed = rowBegin * group; packed < rowEnd * group; packed += kernel.rows) {
     const int64_t count = std::min<int64_t>(kernel.rows, rowEnd * group - packed);
     const bool whole = count == (rowEnd - rowBegin) * group; // nearly always, and divisions are slow
-    Unit unit{slots,
+    Unit unit{ordinals,
               static_cast<int32_t>(packed),
               static_cast<int32_t>(count),
               static_cast<int32_t>(whole ? rowBegin : packed / group),
@@ -175,8 +175,8 @@ void UnitBuilder::addUnits(const SlotRange &slots, int64_t rowBegin, int64_t row
       work.omitted = true;
       continue;
     }
-    work.tasks += slots.count();
-    work.tiles += int64_t{unit.tiles} * slots.count();
+    work.tasks += ordinals.count();
+    work.tiles += int64_t{unit.tiles} * ordinals.count();
     work.largestUnit = std::max(work.largestUnit, unit.packedCount);
     work.units.push_back(unit);
   }
@@ -186,7 +186,7 @@ void UnitBuilder::segmentsOf(const Batch &batch, const Work &work, Unit &unit,
                              std::vector<PlanSegment> &segments) {
   batch_ = &batch;
   ends_ = batch.ends.empty() ? manifest_->ends : batch.ends;
-  setHeads(unit.slots);
+  setHeads(unit.ordinals);
   const auto [least, greatest] =
       std::minmax_element(batch.qPos.begin() + unit.rowBegin, batch.qPos.begin() + unit.rowEnd);
   segments.clear();
@@ -200,8 +200,8 @@ void UnitBuilder::segmentsOf(const Batch &batch, const Work &work, Unit &unit,
 }
 
 /// The units of heads with the same work.
-void UnitBuilder::addRange(const SlotRange &slots, Work &work) {
-  setHeads(slots);
+void UnitBuilder::addRange(const OrdinalRange &ordinals, Work &work) {
+  setHeads(ordinals);
   rangeTokens_ = 0;
   spreadInstances(manifest_->kernels[static_cast<size_t>(work.kernel)].rows);
   work.shared |= !shared_.empty();
@@ -215,13 +215,13 @@ void UnitBuilder::addRange(const SlotRange &slots, Work &work) {
       const Group &group = groups_[static_cast<size_t>(g)];
       partial |= group.units > 1 || group.seenEnd > group.seenBegin;
     }
-    addUnits(slots, first, last, {&seen, 1}, partial, false, work);
+    addUnits(ordinals, first, last, {&seen, 1}, partial, false, work);
   }
   // A list joins rows that are neighbours by chance, which a request of fixed splits must not notice.
   const bool lists = strategy_ == Strategy::Flatten && !fixedSplit_ &&
                      takesLists(manifest_->kernels[static_cast<size_t>(work.kernel)]);
   for (size_t g = 0; g < groups_.size(); ++g) {
-    if (const size_t end = lists && listable(groups_[g]) ? addListed(slots, g, work) : g; end > g) {
+    if (const size_t end = lists && listable(groups_[g]) ? addListed(ordinals, g, work) : g; end > g) {
       g = end - 1;
       continue;
     }
@@ -230,11 +230,11 @@ void UnitBuilder::addRange(const SlotRange &slots, Work &work) {
                                      static_cast<size_t>(group.seenEnd - group.seenBegin));
     // Rows that only shared units serve need none of their own, unless someone has to add the sink.
     if (fixedSplit_ && (group.units > 0 || manifest_->sinkLogits)) {
-      addUnits(slots, group.rowBegin, group.rowEnd, seen, true, false, work);
+      addUnits(ordinals, group.rowBegin, group.rowEnd, seen, true, false, work);
       if (manifest_->sinkLogits)
-        addUnits(slots, group.rowBegin, group.rowEnd, {}, true, true, work);
+        addUnits(ordinals, group.rowBegin, group.rowEnd, {}, true, true, work);
     } else if (group.units == 0 || !seen.empty() || manifest_->sinkLogits) {
-      addUnits(slots, group.rowBegin, group.rowEnd, seen, group.units > 0, true, work);
+      addUnits(ordinals, group.rowBegin, group.rowEnd, seen, group.units > 0, true, work);
     }
   }
   int64_t storedTokens = 0; // of all instances that some row sees through these heads
@@ -242,7 +242,7 @@ void UnitBuilder::addRange(const SlotRange &slots, Work &work) {
     for (size_t i = 0; sees(o) && i < batch_->operands[o].instances(); ++i)
       if (const OperandBatch &operand = batch_->operands[o]; operand.rowFirst[i] < operand.rowLast[i])
         storedTokens += lengthOf({static_cast<int32_t>(o), static_cast<int32_t>(i)});
-  work.tokensOnce += std::min(rangeTokens_, storedTokens) * slots.count();
+  work.tokensOnce += std::min(rangeTokens_, storedTokens) * ordinals.count();
 }
 
 void UnitBuilder::build(const Manifest &manifest, const Batch &batch, const PlanOptions &options,
@@ -251,7 +251,7 @@ void UnitBuilder::build(const Manifest &manifest, const Batch &batch, const Plan
   batch_ = &batch;
   ends_ = batch.ends.empty() ? manifest.ends : batch.ends;
   findGroups();
-  const std::vector<SlotRange> ranges = slotRanges(manifest, batch);
+  const std::vector<OrdinalRange> ranges = ordinalRanges(manifest, batch);
   strategy_ = options.strategy;
   work.fixedSplit = fixedSplit_ = options.fixedSplit > 0;
   work.kernel = options.kernel >= 0 ? options.kernel : chooseKernel(ranges);
@@ -267,8 +267,8 @@ void UnitBuilder::build(const Manifest &manifest, const Batch &batch, const Plan
   work.tiles = work.tokensOnce = 0;
   work.shared = work.omitted = false;
   spreadClass_ = -1;
-  for (const SlotRange &slots : ranges)
-    addRange(slots, work);
+  for (const OrdinalRange &ordinals : ranges)
+    addRange(ordinals, work);
 }
 
 } // namespace attn::rt

@@ -43,7 +43,7 @@ private:
   };
   std::vector<Listed> list_;
   std::vector<std::vector<Visibility>> visibilities_; ///< what each class sees of each operand
-  SlotRange slots_{};                                 ///< the heads at hand
+  OrdinalRange ordinals_{};                           ///< the heads at hand
   IntervalList possible_, certain_;
   const Manifest *manifest_ = nullptr;
   const Batch *batch_ = nullptr;
@@ -53,14 +53,14 @@ private:
   int64_t rangeTokens_ = 0; ///< in segments of the heads at hand
 
   void findGroups();
-  int chooseKernel(std::span<const SlotRange> ranges);
+  int chooseKernel(std::span<const OrdinalRange> ranges);
   int64_t longestInstance() const;
-  void setHeads(const SlotRange &slots);
+  void setHeads(const OrdinalRange &ordinals);
   bool sees(size_t operand) const {
-    return manifest_->isSeenBy(operand, static_cast<size_t>(slots_.headClass));
+    return manifest_->isSeenBy(operand, static_cast<size_t>(ordinals_.headClass));
   }
   const Visibility &visibilityOf(int32_t operand) const {
-    return visibilities_[static_cast<size_t>(slots_.headClass)][static_cast<size_t>(operand)];
+    return visibilities_[static_cast<size_t>(ordinals_.headClass)][static_cast<size_t>(operand)];
   }
   const Argument &argumentOf(int32_t operand) const {
     return manifest_->argumentOf(manifest_->operands[static_cast<size_t>(operand)]);
@@ -68,7 +68,7 @@ private:
   /// The tokens of an instance that the heads at hand have; and which of the operand's lists they are.
   size_t listOf(const Seen &seen) const {
     return batch_->operands[static_cast<size_t>(seen.operand)].listOf(
-        static_cast<size_t>(seen.instance), slots_.placeIn(argumentOf(seen.operand)));
+        static_cast<size_t>(seen.instance), ordinals_.placeIn(argumentOf(seen.operand)));
   }
   int32_t lengthOf(const Seen &seen) const {
     return batch_->operands[static_cast<size_t>(seen.operand)].lengths[listOf(seen)];
@@ -80,11 +80,11 @@ private:
   bool isSeenAlike(const Seen &seen);
   bool worthSharing(const Seen &seen, int64_t tileRows);
   void spreadInstances(int64_t tileRows);
-  void addRange(const SlotRange &slots, Work &work);
+  void addRange(const OrdinalRange &ordinals, Work &work);
   bool listable(const Group &group) const;
   bool addToList(const Group &group, int32_t firstRow, const KernelInfo &kernel);
-  size_t addListed(const SlotRange &slots, size_t g, Work &work);
-  void addUnits(const SlotRange &slots, int64_t rowBegin, int64_t rowEnd, std::span<const Seen> seen,
+  size_t addListed(const OrdinalRange &ordinals, size_t g, Work &work);
+  void addUnits(const OrdinalRange &ordinals, int64_t rowBegin, int64_t rowEnd, std::span<const Seen> seen,
                 bool partial, bool sink, Work &work);
   void addSegments(const Seen &seen, int64_t qMin, int64_t qMax, const KernelInfo &kernel, Unit &unit,
                    std::vector<PlanSegment> &segments);

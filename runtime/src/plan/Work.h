@@ -17,9 +17,9 @@ struct Seen {
   int32_t operand, instance;
 };
 
-/// A tile of packed rows and the segments its rows see; done once for each slot.
+/// A tile of packed rows and the segments its rows see; done once for each ordinal.
 struct Unit {
-  SlotRange slots;
+  OrdinalRange ordinals;
   int32_t packedBegin, packedCount;
   int32_t rowBegin, rowEnd;         ///< that the packed rows are of
   int32_t seenBegin, seenEnd;       ///< into Work::seen
@@ -60,9 +60,9 @@ struct Work {
 
 /// Key tiles [tileBegin, tileEnd) of a task.
 struct Piece {
-  int32_t unit, slot;
+  int32_t unit, ordinal;
   int32_t tileBegin, tileEnd;
-  int32_t part; ///< pieces of one part differ in nothing but the slot; -1: the only one of its part
+  int32_t part; ///< pieces of one part differ in nothing but the ordinal; -1: the only one of its part
   bool whole;
 };
 

@@ -74,15 +74,15 @@ Status Session::bind(const TensorMap &tensors, const Batch &batch, const StrideM
     if (s.wanted.count(name) && !s.manifest.findResult(name))
       if (Status status = s.copyIn(name, tensor); !status)
         return status;
-  if (s.wanted.count("slot_heads")) {
-    const std::vector<int32_t> heads = slotHeads(s.manifest, batch);
+  if (s.wanted.count("ordinal_heads")) {
+    const std::vector<int32_t> heads = ordinalHeads(s.manifest, batch);
     const size_t bytes = heads.size() * sizeof(int32_t);
-    if (Status status = s.allocate("slot_heads", static_cast<int64_t>(bytes)); !status)
+    if (Status status = s.allocate("ordinal_heads", static_cast<int64_t>(bytes)); !status)
       return status;
-    if (Status status = s.copy("slot_heads", heads.data(), bytes); !status)
+    if (Status status = s.copy("ordinal_heads", heads.data(), bytes); !status)
       return status;
     s.classHeads = classHeads(s.manifest, batch);
-    s.slotHeads = heads;
+    s.ordinalHeads = heads;
     for (const Argument &argument : s.manifest.arguments)
       if (argument.headClass >= 0)
         s.dims[argument.name + ".heads"] = s.classHeads[static_cast<size_t>(argument.headClass)];
@@ -117,9 +117,9 @@ Status Session::bindAddress(const std::string &name, DeviceAddress address) {
   s.buffers.erase(name);
   s.addresses[name] = address;
   s.strides.erase(name);
-  if (name == "slot_heads") {
+  if (name == "ordinal_heads") {
     s.classHeads.clear();
-    s.slotHeads.clear();
+    s.ordinalHeads.clear();
   }
   s.forget();
   return {};
@@ -188,7 +188,7 @@ Status Session::setPlan(const Plan &plan) {
     s.planElements[i] = contents[i].elements;
   s.ends.assign(plan.ends.begin(), plan.ends.end());
   s.planClassHeads = plan.classHeads;
-  s.planSlotHeads = plan.slotHeads;
+  s.planOrdinalHeads = plan.ordinalHeads;
   s.stale |= !extended;
   return {};
 }
@@ -201,7 +201,7 @@ Status Session::launch() {
     return inputError("the plan of '" + s.manifest.entry + "' was made for " +
                       classHeadsText(s.manifest, s.planClassHeads) + " heads, but 'classes' says " +
                       classHeadsText(s.manifest, s.classHeads));
-  if (!s.slotHeads.empty() && !s.planSlotHeads.empty() && s.slotHeads != s.planSlotHeads)
+  if (!s.ordinalHeads.empty() && !s.planOrdinalHeads.empty() && s.ordinalHeads != s.planOrdinalHeads)
     return inputError(
         "the plan of '" + s.manifest.entry +
         "' was made for other 'classes': where heads are ragged each has work of its own, and a "

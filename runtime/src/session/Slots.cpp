@@ -92,8 +92,8 @@ Status Session::bindTables(const Batch &batch) {
     return status;
   if (Status status = s.setTable("q_pos", batch.qPos); !status)
     return status;
-  if (s.wanted.count("slot_heads"))
-    if (Status status = s.setTable("slot_heads", slotHeads(s.manifest, batch)); !status)
+  if (s.wanted.count("ordinal_heads"))
+    if (Status status = s.setTable("ordinal_heads", ordinalHeads(s.manifest, batch)); !status)
       return status;
   const std::vector<int32_t> heads = classHeads(s.manifest, batch);
   for (size_t o = 0; o < batch.operands.size(); ++o) {

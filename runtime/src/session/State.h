@@ -73,7 +73,7 @@ struct Session::State {
   bool strideDimsStale = true;
   std::vector<int32_t> ends;
   std::vector<int32_t> classHeads, planClassHeads; ///< of the tensors bound (empty: not known), of the plan
-  std::vector<int32_t> slotHeads = {}, planSlotHeads = {}; ///< the same, where plans are made by head
+  std::vector<int32_t> ordinalHeads = {}, planOrdinalHeads = {}; ///< the same, where plans are made by head
   PlanCapacity capacity;
   std::vector<PlanStart> starts; ///< of the last plan
   int planKernel = -1, planBlocks = 0;

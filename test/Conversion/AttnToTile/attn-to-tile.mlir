@@ -69,12 +69,10 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 
 // Packed row p is query row p / 7 and head kv_head * 7 + p % 7.
 // CHECK: %[[ROWEND:.*]] = arith.addi %[[T0]], %[[T1]]
-// Its line begins so many units of 16 bytes behind the first.
+// Its line begins so many pieces of 16 bytes behind the first.
 // CHECK: tile.gather block %[[T0]] to %[[ROWEND]] from %[[Q]] {{.*}} pitches %c16_i32
 // CHECK-SAME: (%[[P:.*]]: i32) {
-// CHECK-NEXT: %[[ROWUNITS:.*]] = arith.divui %[[QROW]], %c16_i32
-// CHECK-NEXT: %[[HEADUNITS:.*]] = arith.divui %[[QHEAD]], %c16_i32
-// CHECK-NEXT: %[[SLOT:.*]] = tile.packed_slot %[[P]] head %[[T2]] group 7 pitches %[[ROWUNITS]], %[[HEADUNITS]] : i32
+// CHECK-NEXT: %[[SLOT:.*]] = tile.packed_slot %[[P]] head %[[T2]] group 7 pitches %[[QROW]], %[[QHEAD]] bytes 16 : i32
 // CHECK-NEXT: tile.yield %[[SLOT]]
 
 // Positions of rows past the task's last are those of the last.
@@ -201,7 +199,7 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: tile.store %{{.*}} to %[[PARTLSE]] lines %[[LSELINES]]
 // CHECK: } else {
 // CHECK: tile.store %{{.*}} to %[[O]] lines %[[T1]] column %[[COLUMN]] (
-// CHECK: tile.packed_slot %{{.*}} head %[[T2]] group 7 pitches %{{.*}}, %{{.*}} : i64
+// CHECK: tile.packed_slot %{{.*}} head %[[T2]] group 7 pitches %{{.*}}, %{{.*}} bytes 2 : i64
 // CHECK: tile.store %{{.*}} to %[[LSE]] lines %[[LSELINES]]
 // CHECK: tile.packed_slot %{{.*}} head %[[T2]] group 7 of 28 : i64
 
@@ -360,12 +358,12 @@ func.func @classes(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"}
 
 // CHECK-LABEL: gpu.module @classes_kernels
 // CHECK: func.func @classes_rows16(
-// CHECK-SAME: #tile.parameter<buffer, "plan.segments">, #tile.parameter<buffer, "slot_heads">,
+// CHECK-SAME: #tile.parameter<buffer, "plan.segments">, #tile.parameter<buffer, "ordinal_heads">,
 // CHECK-SAME: #tile.parameter<end>, #tile.parameter<end index 1>, #tile.parameter<end index 2>, #tile.parameter<dim, "o.stride0">, #tile.parameter<dim, "o.stride1">]
 // CHECK: %[[FT:.*]]:18 = tile.record
 // CHECK: scf.for {{.*}} %[[T2:[^ ]*]] = %[[FT]]#2, {{.*}} %[[T7:[^ ]*]] = %[[FT]]#7,
-// CHECK-NEXT: %[[TASKSLOT:.*]] = arith.extsi %[[T2]]
-// CHECK-NEXT: %[[KVHEAD:.*]] = tile.read %{{.*}}[%[[TASKSLOT]]]
+// CHECK-NEXT: %[[TASKORDINAL:.*]] = arith.extsi %[[T2]]
+// CHECK-NEXT: %[[KVHEAD:.*]] = tile.read %{{.*}}[%[[TASKORDINAL]]]
 // CHECK: arith.extsi %[[KVHEAD]] : i32 to i64
 // CHECK: %[[PART:.*]] = arith.ori
 // CHECK: %[[RETRIEVAL:.*]] = arith.cmpi eq, %[[T7]], %c0_i32

@@ -22,9 +22,9 @@ gpu.module @kernels {
 
 gpu.module @kernels {
   func.func @unstaged(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %i: i32) attributes {tile.parameters = [], tile.schedule = #rows16} {
-    %r = attn.rows %q [%i for %i] head %i slot %i from %i : !query
+    %r = attn.rows %q [%i for %i] head %i ordinal %i from %i : !query
     %0 = attn.init %r : !query -> !state
-    %t = attn.tokens %kv [%i] from %i to %i full %i to %i pos0 %i first_slot %i : !kv
+    %t = attn.tokens %kv [%i] from %i to %i full %i to %i pos0 %i first_ordinal %i : !kv
     // expected-error @+1 {{expected rows and tokens that are staged: --attn-stage-operands does it}}
     %1 = attn.update %0, %r, %t see causal scale 1.0 : !query, !kv -> !state
     %o = attn.finish %1 : !state -> !query

@@ -43,4 +43,4 @@ func.func @g(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %c: tens
 }
 
 // CHECK: func.func @g_merge(
-// CHECK: attn.parts %{{.*}} kv_heads 2 by_slot
+// CHECK: attn.parts %{{.*}} kv_heads 2 by_ordinal

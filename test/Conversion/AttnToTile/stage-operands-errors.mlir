@@ -6,7 +6,7 @@
 gpu.module @kernels {
   // expected-error @+1 {{expected a kernel with a tile.schedule and tile.parameters}}
   func.func @schedule(%q: !query {attn.name = "q"}, %i: i32) attributes {tile.parameters = []} {
-    %r = attn.rows %q [%i for %i] head %i slot %i from %i : !query
+    %r = attn.rows %q [%i for %i] head %i ordinal %i from %i : !query
     return
   }
 }
@@ -19,7 +19,7 @@ gpu.module @kernels {
 gpu.module @kernels {
   // expected-error @+1 {{expected a kernel that walks the plan: --attn-walk-plan makes it}}
   func.func @walk(%q: !query {attn.name = "q"}, %i: i32) attributes {tile.parameters = [], tile.schedule = #rows16} {
-    %r = attn.rows %q [%i for %i] head %i slot %i from %i : !query
+    %r = attn.rows %q [%i for %i] head %i ordinal %i from %i : !query
     return
   }
 }
@@ -34,7 +34,7 @@ gpu.module @kernels {
 gpu.module @kernels {
   func.func @loops(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %i: i32) attributes {tile.parameters = [], tile.schedule = #rows16} {
     tile.start_next
-    %r = attn.rows %q [%i for %i] head %i slot %i from %i : !query
+    %r = attn.rows %q [%i for %i] head %i ordinal %i from %i : !query
     %0 = attn.init %r : !query -> !state
     // expected-error @+1 {{expected a loop over tiles in one over segments around it}}
     %1 = attn.update %0, %r, %kv see causal scale 1.0 : !query, !kv -> !state

@@ -28,7 +28,7 @@ gpu.module @kernels {
 // CHECK: scf.for {{.*}} = %[[START]]#16 to %[[START]]#17
 // CHECK-NEXT: tile.record %{{.*}} first %[[START]]#0,
 // The sink is counted by one warp of the task that is flagged.
-// CHECK: %[[ROWS:.*]] = attn.rows %[[Q]][{{.*}}] head %{{.*}} slot %{{.*}} from %{{.*}} sink %{{.*}} :
+// CHECK: %[[ROWS:.*]] = attn.rows %[[Q]][{{.*}}] head %{{.*}} ordinal %{{.*}} from %{{.*}} sink %{{.*}} :
 // An update of a merge has a state of its own, merged with that behind the loops; so segments carry two.
 // CHECK: %[[S1:.*]] = attn.init %[[ROWS]] :
 // CHECK: %[[S2:.*]] = attn.init %[[ROWS]] :

@@ -129,9 +129,9 @@ func.func @classes_name(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"
 
 !query = tensor<?x4x64xf16>
 !kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
-// expected-error @below {{argument 2: expected a name that is not reserved and has no point, got "slot_heads"}}
-func.func @slot_heads(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"},
-                      %c: tensor<4xf32> {attn.name = "slot_heads"}) -> !query {
+// expected-error @below {{argument 2: expected a name that is not reserved and has no point, got "ordinal_heads"}}
+func.func @ordinal_heads(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"},
+                      %c: tensor<4xf32> {attn.name = "ordinal_heads"}) -> !query {
   %o = attn.attend %q over (%kv see all) : !query, !kv -> !query
   return %o : !query
 }

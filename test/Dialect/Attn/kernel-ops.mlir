@@ -7,16 +7,16 @@
 !state = !attn.state<heads = 8, value_dim = 64>
 
 func.func @ops(%q: !query, %kv: !kv, %i: i32, %row: i64, %sink: i1, %k: !tile.shared<key 16, feature 64, bf16>) {
-  // CHECK: attn.rows %arg0[%arg2 for %arg2] head %arg2 slot %arg2 from %arg2 : tensor<?x8x64xbf16>
-  %r0 = attn.rows %q [%i for %i] head %i slot %i from %i : !query
+  // CHECK: attn.rows %arg0[%arg2 for %arg2] head %arg2 ordinal %arg2 from %arg2 : tensor<?x8x64xbf16>
+  %r0 = attn.rows %q [%i for %i] head %i ordinal %i from %i : !query
   // CHECK: attn.rows {{.*}} class %arg2 sink %arg4 :
-  %r = attn.rows %q [%i for %i] head %i slot %i from %i class %i sink %sink : !query
-  // CHECK: attn.tokens %arg1[%arg2] from %arg2 to %arg2 full %arg2 to %arg2 pos0 %arg2 first_slot %arg2 :
-  %t = attn.tokens %kv [%i] from %i to %i full %i to %i pos0 %i first_slot %i : !kv
+  %r = attn.rows %q [%i for %i] head %i ordinal %i from %i class %i sink %sink : !query
+  // CHECK: attn.tokens %arg1[%arg2] from %arg2 to %arg2 full %arg2 to %arg2 pos0 %arg2 first_ordinal %arg2 :
+  %t = attn.tokens %kv [%i] from %i to %i full %i to %i pos0 %i first_ordinal %i : !kv
   // CHECK: attn.staged %{{.*}} in %arg5, %arg5 : {{.*}} in !tile.shared<key 16, feature 64, bf16>, !tile.shared
   %s = attn.staged %t in %k, %k : !kv in !tile.shared<key 16, feature 64, bf16>, !tile.shared<key 16, feature 64, bf16>
-  // CHECK: %[[P:.*]] = attn.parts %arg0 kv_heads 2 by_slot :
-  %p = attn.parts %q kv_heads 2 by_slot : !query -> !state
+  // CHECK: %[[P:.*]] = attn.parts %arg0 kv_heads 2 by_ordinal :
+  %p = attn.parts %q kv_heads 2 by_ordinal : !query -> !state
   // CHECK: attn.stored[%arg2] count %arg2 :
   %st = attn.stored [%i] count %i : !state
   // CHECK: attn.warps %[[P]] :

@@ -75,7 +75,7 @@ HUGE = 2**63
         lambda k, p, t: k.plan(k.batch(t), fixed_split=7),
         lambda k, p, t: k.plan(k.batch(t), limits={"rows": HUGE}),
         lambda k, p, t: k.plan(k.batch(t), limits={"other": 1}),
-        lambda k, p, t: k.slot_heads([0, 1]),
+        lambda k, p, t: k.ordinal_heads([0, 1]),
         lambda k, p, t: p.run([], []),
         lambda k, p, t: p.run([0] * 5, [0] * 5),
         lambda k, p, t: p.run([0] * 5, [HUGE] * 5),

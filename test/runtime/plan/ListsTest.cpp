@@ -151,7 +151,7 @@ TEST(Lists, SlotsThatARowSeesTwiceCountTwice) {
       for (int32_t t = 0; t < drafts.lengths[i]; ++t)
         wanted[static_cast<size_t>(row)].insert(drafts.blockTable[i * columns + static_cast<size_t>(t)]);
   for (const PlanTask &task : plan.tasks)
-    for (int32_t s = task.segmentBegin; s < task.segmentEnd && task.slot == 0; ++s) {
+    for (int32_t s = task.segmentBegin; s < task.segmentEnd && task.ordinal == 0; ++s) {
       const PlanSegment &segment = plan.segments[static_cast<size_t>(s)];
       const int32_t firstRow = task.packedBegin / m.groupSize();
       for (int32_t row = firstRow; row < firstRow + task.packedCount / m.groupSize(); ++row)

@@ -14,24 +14,24 @@ namespace {
 
 int32_t outputOf(const Manifest &m, const PlanTask &task, int32_t r) {
   const int32_t packed = task.packedBegin + r, group = m.groupSize();
-  return packed / group * m.qHeads + task.slot * group + packed % group;
+  return packed / group * m.qHeads + task.ordinal * group + packed % group;
 }
 
-/// Which head of an operand's store a slot reads, from the order of heads and classes alone.
-int32_t placeOf(const Manifest &m, const Batch &batch, size_t operand, int32_t slot) {
+/// Which head of an operand's store an ordinal reads, from the order of heads and classes alone.
+int32_t placeOf(const Manifest &m, const Batch &batch, size_t operand, int32_t ordinal) {
   const int only = m.argumentOf(m.operands[operand]).headClass;
-  std::vector<std::pair<int32_t, int32_t>> heads; // (class, head): slots, once they are sorted
+  std::vector<std::pair<int32_t, int32_t>> heads; // (class, head): ordinals, once they are sorted
   for (int32_t head = 0; head < m.kvHeads; ++head)
     heads.push_back({batch.classes.empty() ? 0 : batch.classes[static_cast<size_t>(head)], head});
   std::sort(heads.begin(), heads.end());
   if (only < 0)
-    return heads[static_cast<size_t>(slot)].second;
-  return slot - static_cast<int32_t>(std::count_if(heads.begin(), heads.end(),
-                                                   [&](const auto &head) { return head.first < only; }));
+    return heads[static_cast<size_t>(ordinal)].second;
+  return ordinal - static_cast<int32_t>(std::count_if(heads.begin(), heads.end(),
+                                                      [&](const auto &head) { return head.first < only; }));
 }
 
-/// The class of each slot: slots are the heads of class 0, then those of class 1, …
-std::vector<size_t> classOfSlots(const Manifest &m, const Batch &batch) {
+/// The class of each ordinal: ordinals are the heads of class 0, then those of class 1, …
+std::vector<size_t> classOfOrdinals(const Manifest &m, const Batch &batch) {
   std::vector<size_t> classes(batch.classes.begin(), batch.classes.end());
   std::sort(classes.begin(), classes.end());
   classes.resize(static_cast<size_t>(m.kvHeads));
@@ -46,7 +46,7 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
   const KernelInfo &kernel = m.kernels[static_cast<size_t>(plan.kernel)];
   ASSERT_EQ(kernel.role, KernelInfo::Role::Attend);
   const auto outputs = static_cast<size_t>(batch.rows * m.qHeads);
-  const std::vector<size_t> classes = classOfSlots(m, batch);
+  const std::vector<size_t> classes = classOfOrdinals(m, batch);
   std::vector<int> direct(outputs), sinks(outputs);
   std::vector<std::vector<int32_t>> partials(outputs);
   // covered[operand][instance] counts, for one head and row at a time, how often a token was visited.
@@ -61,8 +61,8 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
     ASSERT_GT(task.packedCount, 0);
     ASSERT_LE(task.packedCount, kernel.rows);
     ASSERT_LE(task.packedBegin + task.packedCount, batch.rows * m.groupSize());
-    ASSERT_TRUE(task.slot >= 0 && task.slot < m.kvHeads);
-    ASSERT_EQ(static_cast<size_t>(task.headClass), classes[static_cast<size_t>(task.slot)]);
+    ASSERT_TRUE(task.ordinal >= 0 && task.ordinal < m.kvHeads);
+    ASSERT_EQ(static_cast<size_t>(task.headClass), classes[static_cast<size_t>(task.ordinal)]);
     ASSERT_TRUE(0 <= task.segmentBegin && task.segmentBegin <= task.segmentEnd &&
                 task.segmentEnd <= static_cast<int32_t>(plan.segments.size()));
     for (int32_t r = 0; r < task.packedCount; ++r) {
@@ -76,7 +76,7 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
       for (int32_t s = task.segmentBegin; s < task.segmentEnd; ++s) {
         const PlanSegment &segment = plan.segments[static_cast<size_t>(s)];
         const OperandBatch &operand = batch.operands[static_cast<size_t>(segment.operand)];
-        const int32_t place = placeOf(m, batch, static_cast<size_t>(segment.operand), task.slot);
+        const int32_t place = placeOf(m, batch, static_cast<size_t>(segment.operand), task.ordinal);
         const Visibility visibility =
             m.visibilityOf(static_cast<size_t>(segment.operand), static_cast<size_t>(task.headClass));
         if (segment.instance < 0) {
@@ -110,7 +110,7 @@ void expectRight(const Manifest &m, const Batch &batch, const Plan &plan, const 
         ASSERT_EQ(segment.pos0, operand.pos0[instance]);
         const int ofClass = m.argumentOf(m.operands[static_cast<size_t>(segment.operand)]).headClass;
         ASSERT_TRUE(ofClass < 0 || ofClass == task.headClass);
-        ASSERT_EQ(segment.firstSlot,
+        ASSERT_EQ(segment.firstOrdinal,
                   ofClass < 0 ? 0
                               : std::find(classes.begin(), classes.end(), static_cast<size_t>(ofClass)) -
                                     classes.begin());

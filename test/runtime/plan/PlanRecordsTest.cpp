@@ -50,7 +50,7 @@ TEST(PlanRecords, FieldsOfAnyType) {
 
 TEST(PlanRecords, Layouts) {
   const PlanArrayLayout &tasks = planArrayLayout(PlanArray::Tasks);
-  EXPECT_EQ(tasks.fields, (std::vector<std::string>{"packedBegin", "packedCount", "slot", "segmentBegin",
+  EXPECT_EQ(tasks.fields, (std::vector<std::string>{"packedBegin", "packedCount", "ordinal", "segmentBegin",
                                                     "segmentEnd", "partial", "flags", "headClass"}));
   EXPECT_EQ(tasks.words * 4, sizeof(PlanTask));
   EXPECT_EQ(planArrayLayout(PlanArray::Segments).words * 4, sizeof(PlanSegment));

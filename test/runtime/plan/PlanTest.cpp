@@ -231,8 +231,8 @@ TEST(Plan, DependsOnHowManyHeadsAClassHas) {
   c.classes = {1, 1, 1, 1, 1, 0, 0, 0};
   EXPECT_TRUE(same(*makePlan(m, a), *makePlan(m, b)));
   EXPECT_FALSE(same(*makePlan(m, a), *makePlan(m, c)));
-  EXPECT_EQ(slotHeads(m, a), (std::vector<int32_t>{0, 2, 1, 3, 4, 5, 6, 7}));
-  EXPECT_EQ(slotHeads(m, b), (std::vector<int32_t>{5, 7, 0, 1, 2, 3, 4, 6}));
+  EXPECT_EQ(ordinalHeads(m, a), (std::vector<int32_t>{0, 2, 1, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(ordinalHeads(m, b), (std::vector<int32_t>{5, 7, 0, 1, 2, 3, 4, 6}));
   EXPECT_EQ(classHeadsText(m, classHeads(m, c)), "3 retrieval, 5 streaming");
 }
 

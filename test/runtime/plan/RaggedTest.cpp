@@ -105,12 +105,12 @@ TEST(Ragged, SharingIsDecidedForEachHead) {
   PlanOptions options;
   options.blocks = 1; // nothing is cut
   const Plan plan = *makePlan(m, batch, options);
-  int slots[2] = {0, 0};
+  int ordinals[2] = {0, 0};
   for (const PlanTask &task : plan.tasks) {
-    EXPECT_EQ(task.partial >= 0, task.slot == 0);
-    ++slots[task.slot];
+    EXPECT_EQ(task.partial >= 0, task.ordinal == 0);
+    ++ordinals[task.ordinal];
   }
-  EXPECT_GT(slots[0], slots[1]);
+  EXPECT_GT(ordinals[0], ordinals[1]);
 }
 
 TEST(Ragged, FloorCountsTheTableOfEachHead) {

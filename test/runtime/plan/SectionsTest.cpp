@@ -40,7 +40,7 @@ size_t pairsAtOnce(const Plan &plan) {
       const PlanSegment &segment = plan.segments[static_cast<size_t>(task.segmentBegin)];
       const int64_t end = time + segment.kvEnd - segment.kvBegin;
       for (int64_t at = (time + moment - 1) / moment; at * moment < end; ++at)
-        pairs[at].insert({segment.instance, task.slot});
+        pairs[at].insert({segment.instance, task.ordinal});
       time = end;
     }
   }
@@ -62,7 +62,7 @@ TEST(Sections, BlocksReadFewHeadsAtOnce) {
   EXPECT_LE(pairsAtOnce(plan), 40u); // at the end sixteen heads are one section
   EXPECT_LT(plan.stats.balance, 1.01);
   EXPECT_EQ(plan.tasks.size(), apart.tasks.size());
-  EXPECT_EQ(plan.segments.size(), apart.segments.size()); // slots in other sections share them
+  EXPECT_EQ(plan.segments.size(), apart.segments.size()); // ordinals in other sections share them
   EXPECT_EQ(plan.stats.kvBytes, apart.stats.kvBytes);
 }
 

@@ -49,7 +49,7 @@ enum {
   MaxPages,
   End0,
   Scale,
-  SlotHeads, ///< these two where heads have classes
+  OrdinalHeads, ///< these two where heads have classes
   End1
 };
 
@@ -61,7 +61,7 @@ template <bool classes> void attend(host::LaneAbi *lane, void **args) {
   const uint32_t block = lane->special[host::CtaidX];
   for (int32_t t = blocks[block]; t < blocks[block + 1]; ++t) {
     const PlanTask &task = buffer<PlanTask>(args, Tasks)[t];
-    const int32_t kvHead = classes ? buffer<int32_t>(args, SlotHeads)[task.slot] : task.slot;
+    const int32_t kvHead = classes ? buffer<int32_t>(args, OrdinalHeads)[task.ordinal] : task.ordinal;
     const int32_t wide = scalar<int32_t>(args, End0);
     const int32_t window =
         classes && task.headClass == 1 ? std::min(wide, scalar<int32_t>(args, End1)) : wide;
@@ -110,7 +110,7 @@ enum {
   MergePartials,
   MergePartialO,
   MergePartialLse,
-  MergeSlotHeads
+  MergeOrdinalHeads
 };
 
 template <bool classes> void merge(host::LaneAbi *lane, void **args) {
@@ -129,8 +129,8 @@ template <bool classes> void merge(host::LaneAbi *lane, void **args) {
     }
     int64_t output = buffer<int32_t>(args, MergeRows)[i];
     if (classes) {
-      const int64_t slot = output % qHeads / group;
-      output += (buffer<int32_t>(args, MergeSlotHeads)[slot] - slot) * group;
+      const int64_t ordinal = output % qHeads / group;
+      output += (buffer<int32_t>(args, MergeOrdinalHeads)[ordinal] - ordinal) * group;
     }
     for (int d = 0; d < dim; ++d)
       buffer<float>(args, MergeO)[output * dim + d] = state.sum > 0 ? state.out[d] / state.sum : 0;
@@ -171,9 +171,9 @@ Manifest scalarManifest(const SampleOptions &given) {
        {"o", "lse", "plan.merge_start", "plan.merge_rows", "plan.merge_partials", "partial.o", "partial.lse"})
     mergeParams.push_back({Parameter::Kind::Buffer, name, 0});
   if (!m.headClasses.empty()) {
-    params.push_back({Parameter::Kind::Buffer, "slot_heads", 0});
+    params.push_back({Parameter::Kind::Buffer, "ordinal_heads", 0});
     params.push_back({Parameter::Kind::End, "", 1});
-    mergeParams.push_back({Parameter::Kind::Buffer, "slot_heads", 0});
+    mergeParams.push_back({Parameter::Kind::Buffer, "ordinal_heads", 0});
   }
   for (KernelInfo &kernel : m.kernels) {
     kernel.params = kernel.role == KernelInfo::Role::Attend ? params : mergeParams;

@@ -113,7 +113,7 @@ TEST(Session, LayersShareAPlan) {
   Buffer layer = std::move(*Buffer::create(*f.device, 8, "layer"));
   const int32_t slots[] = {0, 1};
   ASSERT_TRUE(f.device->copyIn(layer.address(), slots, 8));
-  ASSERT_TRUE(session.bindAddress("slot_heads", layer.address()));
+  ASSERT_TRUE(session.bindAddress("ordinal_heads", layer.address()));
   ASSERT_TRUE(session.run(*plan));
   tensors["classes"] = Tensor::ofI32({2}, std::vector<int32_t>{0, 1});
   expectClose(*session.outputs(),
@@ -155,7 +155,7 @@ TEST(Session, LayersOfRaggedHeadsDoNotShareAPlan) {
   };
   const Batch batch = bind({0, 1});
   const Plan plan = *makePlan(f.manifest, batch);
-  EXPECT_EQ(plan.slotHeads, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(plan.ordinalHeads, (std::vector<int32_t>{0, 1}));
   ASSERT_TRUE(session.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, batch), {})));
   bind({1, 0});
   EXPECT_EQ(

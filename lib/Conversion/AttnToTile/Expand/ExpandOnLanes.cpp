@@ -120,8 +120,8 @@ LogicalResult mlir::attn::expandOnLanes(WriteOp write, LaneExpansion &e) {
   auto type = cast<RankedTensorType>(write.getOutput().getType());
   Type element = type.getElementType();
   Value narrow = b.createOrFold<arith::TruncIOp>(b.getI32Type(), row);
-  int64_t heads = type.getDimSize(1);
-  Value begin = b.outputIndex(b.div(narrow, heads), b.rem(narrow, heads), element);
+  Value begin = b.stridedSlot("o", narrow, b.i32(0), type.getDimSize(1), element.getIntOrFloatBitWidth() / 8,
+                              b.getI64Type());
   for (int64_t c = 0; c < e.chunks(); ++c) {
     auto writeChunk = [&] {
       WriteAdjacentOp::create(b, output.slice(4 * c, 4), b.buffer("o", element),

@@ -61,11 +61,12 @@ public:
     return tile::ReadOp::create(*this, cast<tile::BufferType>(buffer.getType()).getElement(), buffer, index,
                                 UnitAttr());
   }
-  /// Element of the output where the features of a row's head begin.
-  Value outputIndex(Value row, Value head, Type element) {
-    auto along = [&](Value index, size_t axis) { return mul(wide(index), wide(stride("o", axis))); };
-    return createOrFold<arith::DivUIOp>(add(along(row, 0), along(head, 1)),
-                                        i64(element.getIntOrFloatBitWidth() / 8));
+  /// Where a packed row of a KV head that `group` heads read lies in a tensor of the caller's, counted in
+  /// pieces of so many bytes.
+  Value stridedSlot(StringRef tensor, Value packed, Value kvHead, int64_t group, int64_t bytes, Type type) {
+    return tile::PackedSlotOp::create(*this, type, packed, kvHead, getI64IntegerAttr(group), IntegerAttr(),
+                                      ValueRange{stride(tensor, 0), stride(tensor, 1)},
+                                      getI64IntegerAttr(bytes));
   }
   SmallVector<Value> record(Value buffer, Value index, unsigned fields, ValueRange first = {}) {
     return SmallVector<Value>(

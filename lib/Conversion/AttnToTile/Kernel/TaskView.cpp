@@ -14,13 +14,13 @@ Segment TaskView::segmentOf(TokensOp tokens) {
   segment.kvEnd = tokens.getEnd();
   segment.fullBegin = tokens.getFullBegin(), segment.fullEnd = tokens.getFullEnd();
   segment.pos0 = tokens.getPos0();
-  segment.firstSlot = tokens.getFirstSlot();
+  segment.firstOrdinal = tokens.getFirstOrdinal();
   return segment;
 }
 
 void TaskView::setRows(RowsOp queryRows) {
   packedBegin = queryRows.getBegin(), packedCount = queryRows.getCount();
-  kvHead = queryRows.getHead(), slot = queryRows.getSlot(), warpRow = queryRows.getFirst();
+  kvHead = queryRows.getHead(), ordinal = queryRows.getOrdinal(), warpRow = queryRows.getFirst();
   groupRow = queryRows.getGroup(), headClass = queryRows.getHeadClass(), sinkCounts = queryRows.getSink();
 }
 

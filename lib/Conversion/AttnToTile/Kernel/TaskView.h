@@ -5,8 +5,8 @@
 //
 // Rows are *packed*: row p of KV head h is query row p / G, query head
 // h*G + p % G, so that the heads of a group share every key they read. Where
-// heads have classes, a task names a slot, and `slot_heads` its KV head. In the
-// store of one class a slot's head is the one after the class's slots before it.
+// heads have classes, a task names an ordinal, and `ordinal_heads` its KV head. In the
+// store of one class an ordinal's head is the one after the class's ordinals before it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_TASKVIEW_H
@@ -59,23 +59,17 @@ public:
   /// Where a packed row lies in a tensor of query rows and heads.
   Value packedSlot(Value packed, Type type) {
     return tile::PackedSlotOp::create(b, type, packed, kvHead, b.getI64IntegerAttr(chain.group()),
-                                      b.getI64IntegerAttr(chain.queryHeads()), ValueRange());
+                                      b.getI64IntegerAttr(chain.queryHeads()), ValueRange(), IntegerAttr());
   }
   Value taskEnd() { return b.add(packedBegin, packedCount); }
   /// Packed row of a line of this warp; lines past the task's last repeat it.
   Value packedRow(Value line) {
     return b.min(b.add(b.add(packedBegin, warpRow), line), b.sub(taskEnd(), b.i32(1)));
   }
-  /// Where a packed row begins in a tensor of the caller's, counted in `unit` bytes.
-  Value stridedSlot(StringRef tensor, Value packed, int64_t unit, Type type) {
-    auto pitch = [&](size_t axis) { return b.div(b.stride(tensor, axis), unit); };
-    return tile::PackedSlotOp::create(b, type, packed, kvHead, b.getI64IntegerAttr(chain.group()),
-                                      IntegerAttr(), ValueRange{pitch(0), pitch(1)});
-  }
   /// Element of the output where a row of the task begins.
   Value outputIndex(Value row) {
-    return stridedSlot("o", b.add(packedBegin, row), chain.element().getIntOrFloatBitWidth() / 8,
-                       b.getI64Type());
+    return b.stridedSlot("o", b.add(packedBegin, row), kvHead, chain.group(),
+                         chain.element().getIntOrFloatBitWidth() / 8, b.getI64Type());
   }
   /// Where a row of the task lies among rows and heads that lie densely.
   Value slotOfRow(Value row) { return packedSlot(b.add(packedBegin, row), b.getI64Type()); }
@@ -110,7 +104,7 @@ public:
   int64_t rows, keys; ///< that one warp holds, of a tile
 
   // Of the rows.
-  Value packedBegin, packedCount, slot, kvHead, headClass;
+  Value packedBegin, packedCount, ordinal, kvHead, headClass;
   Value warpRow;    ///< this warp's first row, counted from the task's first
   Value groupRow;   ///< first row of this warp's warpgroup, where there are such
   Value sinkCounts; ///< whether this warp's rows count the sink

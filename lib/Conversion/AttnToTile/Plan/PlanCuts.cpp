@@ -1,6 +1,6 @@
 //===- PlanCuts.cpp - Equal shares of the list, on the device -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Units laid end to end, each as often as there are slots, are a list of tasks. Share k
+// Units laid end to end, each as often as there are ordinals, are a list of tasks. Share k
 // ends where the cost of what is before it is k + 1 shares, at the nearest key tile:
 //
 //     task 0        task 1  task 2                    task 3
@@ -22,12 +22,12 @@ static constexpr int64_t tileCost = 16;  ///< of a key tile, as in the planner's
 static constexpr int64_t leastTiles = 2; ///< of a part: a cut nearer to the end of a task moves there
 
 PlanKernel::Place PlanKernel::placeOf(Value cut) {
-  Value zero = b.i32(0), one = b.i32(1), slots = b.i32(heads), end = b.mul(listed, slots);
+  Value zero = b.i32(0), one = b.i32(1), ordinals = b.i32(heads), end = b.mul(listed, ordinals);
   Value target = b.mul(b.min(cut, shares), share);
   Value unit = search(costs, listed, b.div(target, heads));
   Value before = get(costs, unit), size = b.sub(get(costs, b.add(unit, one)), before);
-  Value inUnit = b.sub(target, b.mul(before, slots));
-  Value task = b.add(b.mul(unit, slots), quotient(inUnit, size));
+  Value inUnit = b.sub(target, b.mul(before, ordinals));
+  Value task = b.add(b.mul(unit, ordinals), quotient(inUnit, size));
   Value tiles = b.div(b.sub(size, dim(PlanDim::Fixed)), tileCost);
   Value inTask = b.add(b.sub(remainder(inUnit, size), dim(PlanDim::Fixed)), b.i32(tileCost / 2));
   Value tile = b.div(b.max(inTask, zero), tileCost);
@@ -88,12 +88,12 @@ void PlanKernel::countCuts() {
 }
 
 void PlanKernel::writeWholeTasks() {
-  Value zero = b.i32(0), blocks = b.add(dim(PlanDim::Blocks), b.i32(1)), slots = b.i32(heads);
+  Value zero = b.i32(0), blocks = b.add(dim(PlanDim::Blocks), b.i32(1)), ordinals = b.i32(heads);
   spread(listed, [&](Value number) {
     PlanUnit unit = unitOf(number);
     segmentsOf(unit, {zero, unit.tiles, {}}, b.mul(number, b.i32(mostSeen())));
   });
-  spread(b.mul(listed, slots), [&](Value number) {
+  spread(b.mul(listed, ordinals), [&](Value number) {
     Value cut = search(cutTask, blocks, number);
     Value isCut = both(equal(get(cutTask, cut), number), isAbove(get(cutTile, cut), zero));
     doIf(negate(isCut), [&] {

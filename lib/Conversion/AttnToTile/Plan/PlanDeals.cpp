@@ -1,6 +1,6 @@
 //===- PlanDeals.cpp - Parts are dealt to blocks, on the device -----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All slots of the longest part, then those of the next, go to the blocks in turn, and
+// All ordinals of the longest part, then those of the next, go to the blocks in turn, and
 // the next round goes back: what a block gets early and long, it gets late and short.
 //
 //   turn   0 1 2 3 | 4 5 6 7 | 8 9
@@ -8,7 +8,7 @@
 //
 // So where a block's tasks begin is known without asking any other block.
 //
-// Of a unit that is cut, part k of slot s has its rows' partials behind those of part
+// Of a unit that is cut, part k of ordinal s has its rows' partials behind those of part
 // k - 1, and the lists of the merge map follow from that.
 //
 //===----------------------------------------------------------------------===//
@@ -35,7 +35,7 @@ Segment PlanKernel::segmentOf(const PlanUnit &unit, const SeenTokens &seen, Valu
   segment.fullBegin = b.select(some, fullBegin, segment.kvBegin);
   segment.fullEnd = b.select(some, fullEnd, segment.kvBegin);
   segment.pos0 = seen.pos0;
-  segment.firstSlot = b.i32(0);
+  segment.firstOrdinal = b.i32(0);
   return segment;
 }
 
@@ -62,12 +62,12 @@ std::pair<Value, Segment> PlanKernel::segmentsOf(const PlanUnit &unit, const Pla
   return {number, front};
 }
 
-Task PlanKernel::taskOf(const PlanUnit &unit, const PlanPiece &piece, Value slot, Value segments,
+Task PlanKernel::taskOf(const PlanUnit &unit, const PlanPiece &piece, Value ordinal, Value segments,
                         Value segmentCount, Value partialRow) {
   Task task;
   task.packedBegin = unit.packedBegin;
   task.packedCount = unit.packedCount;
-  task.slot = slot;
+  task.ordinal = ordinal;
   task.segmentBegin = segments;
   task.segmentEnd = b.add(segments, segmentCount);
   task.partial = partialRow;
@@ -113,8 +113,8 @@ void PlanKernel::writeTasks() {
     auto [segments, front] = segmentsOf(unit, piece, Value());
     Value rows = get(partial, number);
     Value isCut = isAbove(get(partial, b.add(number, b.i32(1))), rows);
-    Value partialRow = b.add(rows, b.mul(b.add(b.mul(dealt.slot, ofUnit), nth), unit.packedCount));
-    Task task = taskOf(unit, piece, dealt.slot, b.mul(dealt.part, b.i32(mostSeen())), segments,
+    Value partialRow = b.add(rows, b.mul(b.add(b.mul(dealt.ordinal, ofUnit), nth), unit.packedCount));
+    Task task = taskOf(unit, piece, dealt.ordinal, b.mul(dealt.part, b.i32(mostSeen())), segments,
                        b.select(isCut, partialRow, b.i32(-1)));
     Value round = quotient(turn, PlanDim::Blocks), place = remainder(turn, PlanDim::Blocks);
     Value isThere = equal(b.rem(round, 2), zero);
@@ -149,10 +149,10 @@ void PlanKernel::writeStarts() {
 
 /// A list of the merge map: `partialRow` is its first part, and `stride` rows lie between that and the next.
 void PlanKernel::writeMerge(Value list, Value firstEntry, Value ofUnit, Value partialRow, Value stride,
-                            const PlanUnit &unit, Value slot, Value row) {
+                            const PlanUnit &unit, Value ordinal, Value row) {
   Value packed = b.add(unit.packedBegin, row);
   Value output = b.add(b.mul(b.div(packed, group), b.i32(heads * group)),
-                       b.add(b.mul(slot, b.i32(group)), b.rem(packed, group)));
+                       b.add(b.mul(ordinal, b.i32(group)), b.rem(packed, group)));
   write(PlanArray::MergeStart, b.add(list, b.i32(1)), firstEntry);
   write(PlanArray::MergeRows, list, output);
   auto loop = scf::ForOp::create(b, b.i32(0), ofUnit, b.i32(1));
@@ -168,10 +168,10 @@ void PlanKernel::writeMerges() {
     Value number = search(mergeStart, units, list);
     PlanUnit unit = unitOf(number);
     Value inUnit = b.sub(list, get(mergeStart, number));
-    Value slot = quotient(inUnit, unit.packedCount), row = remainder(inUnit, unit.packedCount);
+    Value ordinal = quotient(inUnit, unit.packedCount), row = remainder(inUnit, unit.packedCount);
     Value ofUnit = b.sub(get(partStart, b.add(number, one)), get(partStart, number));
-    Value rows = get(partial, number), ofSlot = b.mul(b.mul(slot, ofUnit), unit.packedCount);
-    writeMerge(list, b.add(rows, b.add(ofSlot, b.mul(row, ofUnit))), ofUnit, b.add(rows, b.add(ofSlot, row)),
-               unit.packedCount, unit, slot, row);
+    Value rows = get(partial, number), ofOrdinal = b.mul(b.mul(ordinal, ofUnit), unit.packedCount);
+    writeMerge(list, b.add(rows, b.add(ofOrdinal, b.mul(row, ofUnit))), ofUnit,
+               b.add(rows, b.add(ofOrdinal, row)), unit.packedCount, unit, ordinal, row);
   });
 }

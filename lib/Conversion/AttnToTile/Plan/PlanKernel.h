@@ -39,7 +39,7 @@ struct PlanUnit {
   Value tiles; ///< of all that it sees
 };
 
-/// Key tiles [begin, end) of a unit, for one slot.
+/// Key tiles [begin, end) of a unit, for one ordinal.
 struct PlanPiece {
   Value begin, end;
   Value sink; ///< whether it adds the sink; null where there are none
@@ -134,10 +134,10 @@ private:
                     Value &exists);
   /// Writes the segments of a piece from `at` on, where `at` is given; returns their number and the first.
   std::pair<Value, Segment> segmentsOf(const PlanUnit &unit, const PlanPiece &piece, Value at);
-  Task taskOf(const PlanUnit &unit, const PlanPiece &piece, Value slot, Value segments, Value segmentCount,
+  Task taskOf(const PlanUnit &unit, const PlanPiece &piece, Value ordinal, Value segments, Value segmentCount,
               Value partial);
   struct Dealt {
-    Value part, slot;
+    Value part, ordinal;
   };
   Dealt dealtAt(Value turn);
   Value startOf(Value block);
@@ -146,7 +146,7 @@ private:
   void writeStarts();
   void writeMerges();
   void writeMerge(Value list, Value first, Value parts, Value partial, Value stride, const PlanUnit &unit,
-                  Value slot, Value row);
+                  Value ordinal, Value row);
 
   // PlanCuts.cpp
   struct Place {

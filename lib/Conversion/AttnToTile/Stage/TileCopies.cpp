@@ -27,7 +27,7 @@ using namespace mlir::attn;
 using namespace mlir::tile;
 
 Value TileCopies::placeOf(UpdateOp update, const Segment &segment) {
-  return update.getKv().getType().isOfClass() ? b.sub(slot, segment.firstSlot) : kvHead;
+  return update.getKv().getType().isOfClass() ? b.sub(ordinal, segment.firstOrdinal) : kvHead;
 }
 
 /// Slot of a token in the operand's store: the same for keys and values.
@@ -63,8 +63,9 @@ void TileCopies::gatherQueries(Value target, Scope scope) {
                                  ValueRange{b.i64(0)}, ValueRange{target}, DenseI64ArrayAttr(), Value(),
                                  ValueRange{b.i32(unit)}, Value(), scope, featuresOf(target, chain.keyDim()),
                                  DenseI64ArrayAttr(), DenseI64ArrayAttr());
-  b.fill(gather.getSlot(), {b.getI32Type()},
-         [&](ValueRange line) { return stridedSlot("q", line[0], unit, b.getI32Type()); });
+  b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
+    return b.stridedSlot("q", line[0], kvHead, chain.group(), unit, b.getI32Type());
+  });
 }
 
 Value TileCopies::heads(UpdateOp update) {
@@ -92,6 +93,9 @@ void TileCopies::addCodes(UpdateOp update, const Segment &segment, StringRef whi
   from.buffers.push_back(b.buffer(name, storedElement(update, which)));
   from.features.push_back(part.dim);
   if (store.isStrided()) {
+    // It is the same for all tiles of a task.
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointAfterValue(place);
     from.origins.push_back(b.mul(b.wide(place), b.wide(b.stride(name, store.headAxis()))));
     from.pitches.push_back(b.stride(name, store.slotAxis()));
     return;

@@ -17,17 +17,17 @@ namespace {
 struct PartsWalk {
   KernelBuilder b;
   int64_t queryHeads, group;
-  bool bySlot;
+  bool byOrdinal;
   Value starts, outputs, numbers, count, lane;
 
-  /// The (row, head) that the plan's number of a row and a slot means: query heads of a group are neighbours
-  /// in both.
+  /// The (row, head) that the plan's number of a row and an ordinal means: query heads of a group are
+  /// neighbours in both.
   Value outputOf(Value number) {
-    if (!bySlot)
+    if (!byOrdinal)
       return number;
-    Value slot = b.div(b.rem(number, queryHeads), group);
-    Value head = b.read(b.buffer("slot_heads", b.getI32Type()), b.wide(slot));
-    return b.add(number, b.mul(b.sub(head, slot), b.i32(group)));
+    Value ordinal = b.div(b.rem(number, queryHeads), group);
+    Value head = b.read(b.buffer("ordinal_heads", b.getI32Type()), b.wide(ordinal));
+    return b.add(number, b.mul(b.sub(head, ordinal), b.i32(group)));
   }
 
   /// What the body yields where `exists`, else zeros.
@@ -81,7 +81,7 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   PartsWalk walk{KernelBuilder(kernel),
                  heads,
                  heads / static_cast<int64_t>(parts.getKvHeads()),
-                 parts.getBySlot(),
+                 parts.getByOrdinal(),
                  {},
                  {},
                  {},

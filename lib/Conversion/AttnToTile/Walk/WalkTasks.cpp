@@ -71,17 +71,17 @@ void Walk::declareParameters() {
   for (PlanArray array : {PlanArray::Tasks, PlanArray::Segments})
     planArray(b, array);
   if (chain.headClasses())
-    b.buffer("slot_heads", i32);
+    b.buffer("ordinal_heads", i32);
   for (PlanArray array : ::attn::rt::planPartials)
     planArray(b, array);
   b.scale();
 }
 
 void Walk::setTask(const Task &task) {
-  packedBegin = task.packedBegin, packedCount = task.packedCount, slot = kvHead = task.slot;
+  packedBegin = task.packedBegin, packedCount = task.packedCount, ordinal = kvHead = task.ordinal;
   segmentBegin = task.segmentBegin, segmentEnd = task.segmentEnd, partial = task.partial, flags = task.flags;
   if (chain.headClasses())
-    kvHead = b.read(b.buffer("slot_heads", b.getI32Type()), b.wide(slot)), headClass = task.headClass;
+    kvHead = b.read(b.buffer("ordinal_heads", b.getI32Type()), b.wide(ordinal)), headClass = task.headClass;
 }
 
 Value Walk::endOf(const Segment &segment, unsigned operand) {
@@ -148,8 +148,8 @@ RowsOp Walk::makeRows() {
       sink = b.createOrFold<arith::AndIOp>(sink, b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)));
   }
   Value query = mapping.lookup(chain.query());
-  return RowsOp::create(b, query.getType(), query, packedBegin, packedCount, kvHead, slot, warpRow, groupRow,
-                        headClass, sink);
+  return RowsOp::create(b, query.getType(), query, packedBegin, packedCount, kvHead, ordinal, warpRow,
+                        groupRow, headClass, sink);
 }
 
 Value Walk::beginLine(const Line &line, Value queryRows) {
@@ -195,7 +195,7 @@ void Walk::walkTask() {
 Value Walk::tokensOf(unsigned operand, const Segment &segment, Value firstKey) {
   Value region = mapping.lookup(chain.updates[operand].getKv());
   return TokensOp::create(b, region.getType(), region, segment.instance, firstKey, segment.kvEnd,
-                          segment.fullBegin, segment.fullEnd, segment.pos0, segment.firstSlot);
+                          segment.fullBegin, segment.fullEnd, segment.pos0, segment.firstOrdinal);
 }
 
 Value Walk::update(unsigned operand, Value state, Value queryRows, Value tokens) {

@@ -183,8 +183,8 @@ private:
     if (fixed && argument.name != exampleName(argument.role))
       return emitArgumentError(value) << "expected the " << stringifyRole(argument.role) << " to be named \""
                                       << exampleName(argument.role) << "\", got \"" << argument.name << "\"";
-    static constexpr StringLiteral kReserved[] = {"q",       "q_start",    "q_pos",       "o",    "lse",
-                                                  "classes", "slot_heads", "sink_logits", "plan", "partial"};
+    static constexpr StringLiteral kReserved[] = {
+        "q", "q_start", "q_pos", "o", "lse", "classes", "ordinal_heads", "sink_logits", "plan", "partial"};
     if (!fixed && (llvm::is_contained(kReserved, argument.name) || StringRef(argument.name).contains('.')))
       return emitArgumentError(value)
              << "expected a name that is not reserved and has no point, got \"" << argument.name << "\"";

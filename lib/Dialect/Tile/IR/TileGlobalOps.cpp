@@ -74,6 +74,8 @@ LogicalResult PackedSlotOp::verify() {
     return emitOpError("expects the pitch of rows and that of heads, got ") << pitches << " pitches";
   if (getHeads().has_value() == (pitches == 2))
     return emitOpError("expects either how many heads a row has or two pitches");
+  if (getBytes().has_value() != (pitches == 2))
+    return emitOpError("expects the bytes of a piece beside pitches, and only there");
   return success();
 }
 

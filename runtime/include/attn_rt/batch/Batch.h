@@ -53,24 +53,24 @@ struct Batch {
 std::vector<int32_t> classHeads(const Manifest &manifest, const Batch &batch);
 /// "2 retrieval, 6 streaming"
 std::string classHeadsText(const Manifest &manifest, std::span<const int32_t> heads);
-/// KV heads, by their slots, that have the same work: those of a class or, where an operand that they see is
-/// ragged, one of them.
-struct SlotRange {
+/// KV heads, by their ordinals, that have the same work: those of a class or, where an operand that they see
+/// is ragged, one of them.
+struct OrdinalRange {
   int32_t headClass, begin, end;
-  int32_t classBegin; ///< the first slot of the class
-  int32_t head;       ///< the KV head of slot `begin`
+  int32_t classBegin; ///< the first ordinal of the class
+  int32_t head;       ///< the KV head of ordinal `begin`
   int32_t count() const { return end - begin; }
-  /// Which of the heads of an argument's store slot `begin` reads.
+  /// Which of the heads of an argument's store ordinal `begin` reads.
   int32_t placeIn(const Argument &argument) const {
     return argument.headClass < 0 ? head : begin - classBegin;
   }
 };
-/// All slots, in order; no range is empty.
-std::vector<SlotRange> slotRanges(const Manifest &manifest, const Batch &batch);
+/// All ordinals, in order; no range is empty.
+std::vector<OrdinalRange> ordinalRanges(const Manifest &manifest, const Batch &batch);
 
-/// Plans speak of *slots*: the KV heads numbered class by class, in order within a class. This is the head of
-/// each slot, the tensor `slot_heads` of the kernels.
-std::vector<int32_t> slotHeads(const Manifest &manifest, const Batch &batch);
+/// Plans speak of *ordinals*: the KV heads numbered class by class, in order within a class. This is the head
+/// of each ordinal, the tensor `ordinal_heads` of the kernels.
+std::vector<int32_t> ordinalHeads(const Manifest &manifest, const Batch &batch);
 
 /// That every KV head has a class that is declared.
 Status checkClasses(const Manifest &manifest, const std::vector<int32_t> &classes);

@@ -33,7 +33,7 @@
 // follow from limits that are known before the first step (PlanLimits).
 //
 // KV heads may belong to classes that see different tokens. A class has units of its
-// own, done once for each of its *slots*; which head a slot stands for is looked up by
+// own, done once for each of its *ordinals*; which head an ordinal stands for is looked up by
 // the kernels, so that one plan serves every layer with as many heads in each class.
 //
 // Heads of ragged operands have units each, since none has the tokens of another. A plan
@@ -82,15 +82,15 @@ struct Plan {
   std::vector<PlanTask> tasks;
   std::vector<PlanSegment> segments;
   std::vector<int32_t> mergeStart; ///< [merge rows + 1]; on the device their number stands before them
-  std::vector<int32_t> mergeRows;  ///< row * q_heads + slot * group + member of the group
+  std::vector<int32_t> mergeRows;  ///< row * q_heads + ordinal * group + member of the group
   std::vector<int32_t> mergePartials;
   int64_t partialRows = 0;
   /// Lists of single tokens, and who sees which.
   std::vector<int32_t> slots;
   std::vector<uint32_t> bits;
-  std::vector<int32_t> ends;       ///< the sizes of windows and sinks it was made with
-  std::vector<int32_t> classHeads; ///< and the KV heads of each class
-  std::vector<int32_t> slotHeads;  ///< the KV head of each slot, where Manifest::plansByHead; else empty
+  std::vector<int32_t> ends;         ///< the sizes of windows and sinks it was made with
+  std::vector<int32_t> classHeads;   ///< and the KV heads of each class
+  std::vector<int32_t> ordinalHeads; ///< the KV head of each ordinal, where Manifest::plansByHead; else empty
   /// A number of its own for everything but `segments` and `stats`. Extending a plan keeps it where that is
   /// all that changes.
   uint64_t structure = 0;

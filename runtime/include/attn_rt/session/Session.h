@@ -57,8 +57,8 @@ public:
   /// output that `strides` names lie so on the device, in exactly the memory that this takes.
   Status bind(const TensorMap &tensors, const Batch &batch, const StrideMap &strides = {});
   /// Uses memory of the caller instead, in which the tensor lies densely, under a name of design's table:
-  /// "kv.k_pages", "o", …; where heads have classes also "slot_heads", a layer's permutation (see slotHeads),
-  /// under one plan for all layers that have as many heads in each class.
+  /// "kv.k_pages", "o", …; where heads have classes also "ordinal_heads", a layer's permutation (see
+  /// ordinalHeads), under one plan for all layers that have as many heads in each class.
   Status bindAddress(const std::string &name, DeviceAddress address);
   /// A dimension that kernels ask for ("kv.max_pages"); bind sets those of its tensors.
   void setDim(const std::string &name, int32_t value);
@@ -77,8 +77,8 @@ public:
   int64_t slotSpan(int slot) const;
   /// Copies the batch's tables (block tables, positions, …) that some kernel reads, where they have changed,
   /// to buffers that grow and never shrink, and sets all dimensions that a batch knows. The data, `o` and
-  /// `lse` are the caller's: bindAddress or bindSlot. `slot_heads` holds the batch's own classes until it is
-  /// bound.
+  /// `lse` are the caller's: bindAddress or bindSlot. `ordinal_heads` holds the batch's own classes until it
+  /// is bound.
   Status bindTables(const Batch &batch);
   /// Of a table, 0 where no kernel reads it.
   DeviceAddress tableAddress(const std::string &name) const;

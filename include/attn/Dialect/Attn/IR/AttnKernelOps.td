@@ -43,7 +43,7 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
     `sink`, where there are sink logits: whether these rows count the sink, which one share of a row's keys does.
 
     ```mlir
-    %rows = attn.rows %q [%begin for %count] head %head slot %slot from %first : !q
+    %rows = attn.rows %q [%begin for %count] head %head ordinal %ordinal from %first : !q
     ```
   }];
   let arguments = (ins
@@ -51,14 +51,14 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
     Arg<I32, "first packed row">:$begin,
     Arg<I32, "how many there are">:$count,
     Arg<I32, "the KV head">:$head,
-    Arg<I32, "its number among the heads, in the order of their classes">:$slot,
+    Arg<I32, "its number among the heads, in the order of their classes">:$ordinal,
     Arg<I32, "this warp's first row, counted from the task's">:$first,
     Arg<Optional<I32>, "its warpgroup's first row">:$group,
     Arg<Optional<I32>, "its class">:$headClass,
     Arg<Optional<I1>, "whether this warp's rows count the sink">:$sink);
   let results = (outs Attn_Described<AnyRankedTensor, "these rows">:$result);
   let assemblyFormat = [{
-    $query `[` $begin `for` $count `]` `head` $head `slot` $slot `from` $first (`group` $group^)?
+    $query `[` $begin `for` $count `]` `head` $head `ordinal` $ordinal `from` $first (`group` $group^)?
     (`class` $headClass^)? (`sink` $sink^)? attr-dict `:` type($query)
   }];
 }
@@ -67,11 +67,11 @@ def Attn_TokensOp : Attn_Op<"tokens", [AllTypesMatch<["kv", "result"]>]> {
   let summary = "the tokens of a tile";
   let description = [{
     Those of an instance from `first` on, as many as the schedule says, but none from `end` on. All rows of the task see
-    those in `[full_begin, full_end)`. The position of token 0 is `pos0`. `first_slot` is the first ordinal of the task's
+    those in `[full_begin, full_end)`. The position of token 0 is `pos0`. `first_ordinal` is the first ordinal of the task's
     class of heads (see `attn.rows`).
 
     ```mlir
-    %tile = attn.tokens %kv [%instance] from %first to %end full %b to %e pos0 %p first_slot %s : !cache
+    %tile = attn.tokens %kv [%instance] from %first to %end full %b to %e pos0 %p first_ordinal %s : !cache
     ```
   }];
   let arguments = (ins
@@ -82,10 +82,10 @@ def Attn_TokensOp : Attn_Op<"tokens", [AllTypesMatch<["kv", "result"]>]> {
     Arg<I32, "where those begin that every row sees">:$fullBegin,
     Arg<I32, "where they end">:$fullEnd,
     Arg<I32, "position of token 0">:$pos0,
-    Arg<I32, "first ordinal of the task's class">:$firstSlot);
+    Arg<I32, "first ordinal of the task's class">:$firstOrdinal);
   let results = (outs Attn_Described<Attn_KVType, "these tokens">:$result);
   let assemblyFormat = [{
-    $kv `[` $instance `]` `from` $first `to` $end `full` $fullBegin `to` $fullEnd `pos0` $pos0 `first_slot` $firstSlot
+    $kv `[` $instance `]` `from` $first `to` $end `full` $fullBegin `to` $fullEnd `pos0` $pos0 `first_ordinal` $firstOrdinal
     attr-dict `:` qualified(type($kv))
   }];
 }
@@ -131,8 +131,8 @@ def Attn_OneOfOp : Attn_Op<"one_of"> {
 def Attn_PartsOp : Attn_Op<"parts"> {
   let summary = "the union of the states that the attend kernels have stored for each row";
   let description = [{
-    What the merge kernel finishes. Its rows and their states are lists of the plan. With `by_slot` the plan numbers
-    heads by their slots (see `attn.rows`).
+    What the merge kernel finishes. Its rows and their states are lists of the plan. With `by_ordinal` the plan numbers
+    heads by their ordinals (see `attn.rows`).
 
     ```mlir
     %s = attn.parts %q kv_heads 8 : !q -> !attn.state<heads = 32, value_dim = 128>
@@ -141,10 +141,10 @@ def Attn_PartsOp : Attn_Op<"parts"> {
   let arguments = (ins
     Attn_Described<AnyRankedTensor, "the query rows whose state this is">:$query,
     I64Attr:$kv_heads,
-    UnitAttr:$by_slot);
+    UnitAttr:$by_ordinal);
   let results = (outs Attn_Described<Attn_StateType, "the state">:$state);
   let assemblyFormat = [{
-    $query `kv_heads` $kv_heads (`by_slot` $by_slot^)? attr-dict `:` type($query) `->` qualified(type($state))
+    $query `kv_heads` $kv_heads (`by_ordinal` $by_ordinal^)? attr-dict `:` type($query) `->` qualified(type($state))
   }];
 }
 

@@ -155,16 +155,17 @@ def Tile_PackedSlotOp : Tile_Op<"packed_slot", [Pure]> {
   let summary = "where a packed row lies in a tensor of rows and heads";
   let description = [{
     Packed row p of a KV head h is query row `p / group` and query head `h * group + p % group`, of `heads` in a row.
-    Where rows and heads lie otherwise, `pitches` says how far apart rows are, and how far heads: the slot counts what
-    they count.
+    Where rows and heads lie otherwise, `pitches` says how far apart rows are, and how far heads, in bytes; the slot
+    counts pieces of so many bytes, of which both are multiples.
   }];
   let arguments = (ins Arg<I32, "the packed row">:$row, Arg<I32, "KV head that its query head reads">:$head,
                        Arg<ConfinedAttr<I64Attr, [IntPositive]>, "query heads of a KV head">:$group,
                        Arg<OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>, "query heads">:$heads,
-                       Arg<Variadic<I32>, "from a row to the next, and from a head to the next">:$pitches);
+                       Arg<Variadic<I32>, "from a row to the next, and from a head to the next">:$pitches,
+                       Arg<OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>, "bytes of a piece">:$bytes);
   let results = (outs Res<AnyTypeOf<[I32, I64]>, "the slot">:$slot);
   let assemblyFormat = [{
-    $row `head` $head `group` $group (`of` $heads^)? (`pitches` $pitches^)? attr-dict `:` type($slot)
+    $row `head` $head `group` $group (`of` $heads^)? (`pitches` $pitches^)? (`bytes` $bytes^)? attr-dict `:` type($slot)
   }];
   let hasVerifier = 1;
 }

@@ -164,10 +164,11 @@ typedef struct AttnDevicePages {
   int64_t kMetaLayerBytes, vMetaLayerBytes;
   uint64_t status; /* an i32 that counts numbers without a code, where the append does; else 0 */
 } AttnDevicePages;
-/* New tokens on a device, [layers][count][heads][dim]. */
+/* New tokens on a device, [layers][count][heads][dim], of layers from `firstLayer` on; 0 layers: all. */
 typedef struct AttnDeviceRows {
   uint64_t k, v;
   int64_t count, kLayerBytes, vLayerBytes;
+  int32_t firstLayer, layers;
 } AttnDeviceRows;
 
 typedef struct AttnCacheKernels AttnCacheKernels;
@@ -177,9 +178,46 @@ ATTN_C_EXPORT void attnCacheKernelsDestroy(AttnCacheKernels *kernels);
 /* Room for movements of so many new and copied tokens; the pages must outlive the kernels. */
 ATTN_C_EXPORT AttnStatus attnCacheKernelsReserve(AttnCacheKernels *kernels, const AttnDevicePages *pages,
                                                  int64_t newTokens, int64_t copiedTokens);
-/* Neither allocates nor waits. `rows` may be null where nothing is written. */
+/* Neither allocates nor waits; lists go to the device with the first of the layers that a movement is
+ * executed in. `rows` may be null where nothing is written. Refused while the stream is captured. */
 ATTN_C_EXPORT AttnStatus attnCacheKernelsExecute(AttnCacheKernels *kernels, const AttnMovement *movement,
                                                  const AttnDeviceRows *rows, uintptr_t stream);
+/* Writes new tokens, up to rows->count, whose number and slots lie on the device as an AttnStepTables has
+ * them; may be captured. */
+ATTN_C_EXPORT AttnStatus attnCacheKernelsAppend(AttnCacheKernels *kernels, uint64_t list, size_t listBytes,
+                                                const AttnDeviceRows *rows, uintptr_t stream);
+
+/*===--- Tables of steps ----------------------------------------------------===*/
+
+/* The tables of any step within a capacity, at fixed places of one piece of memory, so that launches of the
+ * plan's kernel, the append and the attention over them can be recorded once (attn_rt/cache/StepTables.h). */
+typedef struct AttnStepTables AttnStepTables;
+/* What one operand of the attention shows, and entries of a sequence in its block table. */
+typedef struct AttnStepOperand {
+  AttnCacheOperand shown;
+  int32_t pages;
+} AttnStepOperand;
+/* Operands as in the kernel's manifest. */
+ATTN_C_EXPORT AttnStatus attnStepTablesCreate(const AttnKernel *kernel, const AttnCache *cache,
+                                              int32_t sequences, int32_t rows, int32_t newTokens,
+                                              const AttnStepOperand *operands, size_t count,
+                                              AttnStepTables **tables);
+ATTN_C_EXPORT void attnStepTablesDestroy(AttnStepTables *tables);
+/* The int32 words of all tables. */
+ATTN_C_EXPORT size_t attnStepTablesWords(const AttnStepTables *tables);
+/* Names as a plan's tables have, and "new_tokens"; null beyond the last. */
+ATTN_C_EXPORT const char *attnStepTablesName(const AttnStepTables *tables, size_t index);
+/* Where it begins, and how many words it has. */
+ATTN_C_EXPORT AttnStatus attnStepTablesPlace(const AttnStepTables *tables, size_t index, size_t *first,
+                                             size_t *words);
+/* The movement's rows are the next new tokens of the step. */
+ATTN_C_EXPORT AttnStatus attnStepTablesTake(AttnStepTables *tables, const AttnCache *cache,
+                                            const AttnMovement *movement);
+/* Makes the tables of a step, and copies what they fill to `address`; neither allocates nor waits. The new
+ * tokens that were taken are then the step's, and the next ones another's. Errors change nothing. */
+ATTN_C_EXPORT AttnStatus attnStepTablesUpdate(AttnStepTables *tables, const AttnCache *cache,
+                                              const AttnRowGroup *groups, size_t count, uint64_t address,
+                                              size_t size, uintptr_t stream);
 
 /* Slots of a cache become slots of another, which stores numbers in fewer bits: an attn.requantize. */
 typedef struct AttnRequantizer AttnRequantizer;

@@ -30,6 +30,13 @@ typedef struct AttnHostReport {
 ATTN_C_EXPORT AttnStatus attnDeviceHostReport(AttnDevice *device, AttnHostReport *report, AttnBytes **text);
 ATTN_C_EXPORT AttnStatus attnDeviceResetReport(AttnDevice *device);
 
+/* What a host device was asked to do since the last reset (attn_rt/device/HostDevice.h). */
+typedef struct AttnHostWork {
+  uint64_t launches, copies, allocations;
+  uint64_t shapes, arguments; /* hashes */
+} AttnHostWork;
+ATTN_C_EXPORT AttnStatus attnDeviceHostWork(AttnDevice *device, AttnHostWork *work, bool reset);
+
 /* What the problem itself needs, however it is computed (attn_rt/plan/Plan.h). */
 typedef struct AttnFloor {
   int64_t queryBytes, kvBytes, tableBytes, resultBytes;

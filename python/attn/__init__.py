@@ -27,8 +27,10 @@ from .errors import (
 
 if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from . import math as math
+    from .cache.capture import Capture as Capture
     from .cache.paged import PagedCache as PagedCache
     from .cache.state import CacheClass as CacheClass
+    from .cache.steps import CacheSteps as CacheSteps
     from .compiler.artifacts import forbid_compiling as forbid_compiling
     from .compiler.bundle import load_bundle as load_bundle
     from .describe.classes import HeadClasses as HeadClasses
@@ -62,6 +64,8 @@ if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
 # other.
 _LAZY: dict[str, str] = {
     "CacheClass": "cache.state",
+    "CacheSteps": "cache.steps",
+    "Capture": "cache.capture",
     "CheckReport": "run.checking",
     "Dense": "describe.stores",
     "HeadClasses": "describe.classes",

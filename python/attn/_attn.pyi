@@ -153,6 +153,9 @@ class Device:
         `sync`, `deadlocks`, `clean` (bool), `findings` (list of str), `text`, and the counters `bytes_read`,
         `bytes_written`, `bytes_partials`, `sector_efficiency`, `bank_conflicts`, `flops`, `seconds`. A failure of kind
         "input" on other devices."""
+    def work(self, *, reset: bool = False) -> dict[str, int]:
+        """What a host device was asked to do since the last reset: `launches`, `copies` to it, `allocations`, and hashes
+        over `shapes` (kernels, grids, sizes) and all `arguments`. A failure of kind "input" on other devices."""
     def reset_report(self) -> None: ...
 
 class Memory:
@@ -204,7 +207,7 @@ class Kernel:
         stream: int = 0,
     ) -> Plan:
         """Plans, and copies plan and tables to the device (on `stream`). Options as in attn_rt/plan/Plan.h. `limits`: room
-        for later batches: rows, groups, instances_per_row, shared_instances, shared_rows, tokens_per_row; what is not
+        for later batches: rows, groups, instances_per_row, shared_instances, shared_rows, tokens_per_row, instances, pages; what is not
         named is the batch's own. Without `Plan.fix` buffers grow where they must."""
 
 class Batch:
@@ -402,9 +405,48 @@ class CacheKernels:
         rows: int = 0,
         k_layer_bytes: int = 0,
         v_layer_bytes: int = 0,
+        first_layer: int = 0,
+        layers: int = 0,
         stream: int = 0,
     ) -> None:
-        """`k` and `v`: new tokens [layers][rows][heads][dim]. Neither allocates nor waits."""
+        """`k` and `v`: new tokens [layers][rows][heads][dim], of so many layers from the first on; 0: all. Neither
+        allocates nor waits; lists are copied in the first layers that a movement is executed in."""
+    def append(
+        self, list: int, list_nbytes: int, *, k: int, v: int, rows: int, layer: int, stream: int = 0
+    ) -> None:
+        """Writes new tokens of a layer, up to `rows`, whose number and slots are in StepTables' `new_tokens`."""
+
+class StepTables:
+    """Tables of steps over a cache (attn_rt/cache/StepTables.h)."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        cache: Cache,
+        *,
+        sequences: int,
+        rows: int,
+        new_tokens: int,
+        operands: Sequence[tuple[int, bool, bool, int]],
+    ) -> None:
+        """`operands`: as of BatchBuilder, and entries of a sequence in each one's block table."""
+    @property
+    def words(self) -> int:
+        """Of int32."""
+    @property
+    def places(self) -> dict[str, tuple[int, int]]:
+        """First word and words of each table, by name."""
+    def take(self, cache: Cache, movement: Movement) -> None:
+        """The movement's rows are the next new tokens of the step."""
+    def update(
+        self,
+        cache: Cache,
+        groups: Sequence[tuple[int, int, bool]],
+        address: int,
+        nbytes: int,
+        stream: int = 0,
+    ) -> None:
+        """Makes the tables of a step and copies them to `address`. Errors change nothing."""
 
 class Requantizer:
     """Copies slots of one cache to slots of another of fewer bits (attn.requantize)."""

@@ -2,22 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Objects.h"
 
-#include "attn-c/Cache.h"
-
 #include <algorithm>
 #include <optional>
 
 namespace attn::python {
 
 namespace {
-
-struct Cache {
-  Handle<AttnCache, attnCacheDestroy> handle;
-  int32_t pageTokens, draftPage;
-  py::list classes;
-};
-
-using Movement = Handle<AttnMovement, attnMovementDestroy>;
 
 struct Builder {
   Handle<AttnBatchBuilder, attnBatchBuilderDestroy> handle;
@@ -293,43 +283,6 @@ void bindForest(py::module_ &module) {
            [](const Cache &c) { run([&] { return attnCacheCheckInvariants(c.handle.get()); }); });
 }
 
-using CacheKernels = Handle<AttnCacheKernels, attnCacheKernelsDestroy>;
-
-void bindCacheKernels(py::module_ &module) {
-  using namespace py::literals;
-  py::class_<CacheKernels>(module, "CacheKernels")
-      .def(py::init([](const Kernel &append, const Kernel &move) {
-             CacheKernels kernels;
-             run([&] {
-               return attnCacheKernelsCreate(append.handle.get(), move.handle.get(), kernels.out());
-             });
-             return kernels;
-           }),
-           "append"_a, "move"_a)
-      .def(
-          "reserve",
-          [](const CacheKernels &kernels, int32_t pages, int32_t pageTokens, uint64_t k, uint64_t v,
-             int32_t layers, int64_t kLayer, int64_t vLayer, uint64_t kMeta, uint64_t vMeta,
-             int64_t kMetaLayer, int64_t vMetaLayer, uint64_t status, int32_t headClass, int64_t newTokens,
-             int64_t copiedTokens) {
-            const AttnDevicePages given{headClass, pages, pageTokens, layers,     k,          v,     kLayer,
-                                        vLayer,    kMeta, vMeta,      kMetaLayer, vMetaLayer, status};
-            run([&] { return attnCacheKernelsReserve(kernels.get(), &given, newTokens, copiedTokens); });
-          },
-          py::kw_only(), "pages"_a, "page_tokens"_a, "k"_a, "v"_a, "layers"_a = 1, "k_layer_bytes"_a = 0,
-          "v_layer_bytes"_a = 0, "k_meta"_a = 0, "v_meta"_a = 0, "k_meta_layer_bytes"_a = 0,
-          "v_meta_layer_bytes"_a = 0, "status"_a = 0, "head_class"_a = 0, "new_tokens"_a, "copied_tokens"_a)
-      .def(
-          "execute",
-          [](const CacheKernels &kernels, const Movement &movement, uint64_t k, uint64_t v, int64_t rows,
-             int64_t kLayer, int64_t vLayer, uintptr_t stream) {
-            const AttnDeviceRows given{k, v, rows, kLayer, vLayer};
-            run([&] { return attnCacheKernelsExecute(kernels.get(), movement.get(), &given, stream); });
-          },
-          "movement"_a, py::kw_only(), "k"_a = 0, "v"_a = 0, "rows"_a = 0, "k_layer_bytes"_a = 0,
-          "v_layer_bytes"_a = 0, "stream"_a = 0);
-}
-
 } // namespace
 
 py::object userRows(const Batch &batch, bool back) {
@@ -377,7 +330,7 @@ void bindCaches(py::module_ &module) {
             return updated;
           },
           "cache"_a, "batch"_a);
-  bindCacheKernels(module);
+  bindSteps(module);
 }
 
 } // namespace attn::python

@@ -89,6 +89,20 @@ void bindDevices(py::module_ &module) {
           },
           "nbytes"_a, "label"_a = "memory")
       .def("report", &reportOf)
+      .def(
+          "work",
+          [](const Device &d, bool reset) {
+            AttnHostWork work{};
+            run([&] { return attnDeviceHostWork(d.handle.get(), &work, reset); });
+            py::dict result;
+            result["launches"] = work.launches;
+            result["copies"] = work.copies;
+            result["allocations"] = work.allocations;
+            result["shapes"] = work.shapes;
+            result["arguments"] = work.arguments;
+            return result;
+          },
+          py::kw_only(), "reset"_a = false)
       .def("reset_report",
            [](const Device &d) { run([&] { return attnDeviceResetReport(d.handle.get()); }); });
 

@@ -5,7 +5,7 @@
 
 #include "Binding.h"
 
-#include "attn-c/Runtime.h"
+#include "attn-c/Cache.h"
 
 namespace attn::python {
 
@@ -32,6 +32,14 @@ struct Batch {
 py::object userRows(const Batch &batch, bool back);
 /// And the node where each instance begins, by operand.
 py::list nodesOf(const Batch &batch);
+
+struct Cache {
+  Handle<AttnCache, attnCacheDestroy> handle;
+  int32_t pageTokens, draftPage;
+  py::list classes;
+};
+
+using Movement = Handle<AttnMovement, attnMovementDestroy>;
 
 struct Plan {
   Handle<AttnPlan, attnPlanDestroy> handle;

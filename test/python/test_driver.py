@@ -39,7 +39,7 @@ def zeros(*shape, dtype=numpy.float16):
     return numpy.zeros(shape, dtype).view(OnGpu)
 
 views._viewers[OnGpu] = look
-pages._memory = lambda sizes, *_: zeros(*sizes)
+pages.memory_of = lambda sizes, *_: zeros(*sizes)
 spec = attn.Spec(q_heads=4, kv_heads=2, head_dim=64, dtype="float16", kv=[attn.Paged()], see=attn.causal())
 kernel = attn.compile(spec, device="cuda:0")
 cache = attn.PagedCache(layers=2, pages=64, kv_heads=2, head_dim=64, dtype="float16", device="cuda")

@@ -36,7 +36,7 @@ class CacheBatch:
         self.max_pages = whole("max_pages", max_pages, 0)
         if not isinstance(requests, Sequence) or isinstance(requests, (str, bytes)):
             requests = items("requests", requests)
-        self.groups = [_group(index, request) for index, request in enumerate(requests)]
+        self.groups = [row_group(index, request) for index, request in enumerate(requests)]
         if not self.groups:
             raise PlanError("requests: expected one or more nodes, got none")
         self.classes = tuple(int32_array("classes", classes).tolist()) if classes is not None else ()
@@ -76,6 +76,13 @@ class CacheBatch:
         self._prepare_for(kernel)
         return self._made[kernel][2]
 
+    def _shown_to(self, plan: Any) -> tuple:
+        """For CacheLayer: what operands of the plan's kernel show."""
+        _, prepared, operands = self._made[plan.kernel]
+        if prepared is not plan._prepared:
+            raise PlanError("plan: its batch has changed since it was planned; call plan.update() first")
+        return operands
+
     def _prepare_for(self, kernel: Kernel) -> Prepared:
         if kernel not in self._made:
             operands = operands_of(self.cache, kernel)
@@ -104,7 +111,7 @@ class CacheBatch:
         return f"<attn.CacheBatch of {len(self.groups)} requests, {self.rows} rows>"
 
 
-def _group(index: int, request: object) -> tuple[int, int, bool]:
+def row_group(index: int, request: object) -> tuple[int, int, bool]:
     """A node stands for its last token; (node, rows) for its last rows; (node, rows, True) for these and its draft."""
     parts = request if isinstance(request, (tuple, list)) else (request, 1)
     node, rows, draft = (

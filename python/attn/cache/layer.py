@@ -8,7 +8,6 @@ from typing import Any
 from ..errors import PlanError, TensorError
 from ..memory.views import NOTHING, View
 from ..run.plan import Plan
-from .batch import CacheBatch
 from .pages import Run, take
 from .state import CacheState
 
@@ -74,14 +73,12 @@ class CacheLayer:
 
     def _views(self, plan: Plan) -> list[View]:
         """Keys, values and their metadata, of each operand of the plan's kernel."""
-        batch = plan.batch
-        if type(batch) is not CacheBatch or batch.cache is not self.cache:
+        shown_to = getattr(plan.batch, "_shown_to", None)
+        if shown_to is None or plan.batch.cache is not self.cache:  # type: ignore[attr-defined]
             raise TensorError(
                 "operands: this layer is of another cache than the one that the plan was made from"
             )
-        _, prepared, operands = batch._made[plan.kernel]
-        if prepared is not plan._prepared:
-            raise PlanError("plan: its batch has changed since it was planned; call plan.update() first")
+        operands = shown_to(plan)
         found = self._found.get(operands)
         if found is None:
             found = self._found[operands] = [

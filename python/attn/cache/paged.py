@@ -24,12 +24,14 @@ import numpy
 from .. import _attn
 from ..errors import PlanError
 from ..memory.devices import stream_number
+from ..run.kernel import Kernel
 from .batch import CacheBatch
 from .change import CacheChange
 from .integers import integers, items, node_number, whole
 from .layer import CacheLayer
 from .requantize import check_pair, find_requantizer, path_slots
 from .state import CacheState
+from .steps import CacheSteps
 
 
 class PagedCache(CacheState):
@@ -74,6 +76,7 @@ class PagedCache(CacheState):
 
     def fork(self, leaf: int) -> int:
         """A second leaf with the same tokens; both go on as sequences. Copies the last partial page, at once."""
+        self._check_written()
         twin, movement = self._change(self._native.fork, node_number(leaf))
         self._moved(movement)
         return twin
@@ -83,6 +86,7 @@ class PagedCache(CacheState):
         pages and formats, which stores as many bits or more. What codes stand for becomes codes again: grids of
         integers nest, so it loses as much as quantizing at once. The other cache keeps what it has."""
         check_pair(source, self)
+        source._check_written()
         runs = [list(zip(*of_class, strict=True)) for of_class in zip(source._runs, self._runs, strict=True)]
         for pair in (pair for of_class in runs for pair in of_class):
             find_requantizer(*pair)  # what cannot be compiled is refused before anything changes
@@ -128,6 +132,7 @@ class PagedCache(CacheState):
     def commit(self, leaf: int, token: int) -> None:
         """Keeps of a draft the path that ends with `token` (-1: nothing), moved behind the leaf's own tokens, at once,
         and drops the rest. Never out of pages."""
+        self._check_written()
         self._moved(self._change(self._native.commit, node_number(leaf), whole("token", token, -1)))
 
     def apply(
@@ -169,6 +174,12 @@ class PagedCache(CacheState):
             )
         return self._ask(call, *arguments, **named)
 
+    def _check_written(self) -> None:
+        if self._steps is not None:
+            raise PlanError(
+                "cache: new tokens are in the tables of a step that was not run, and might be copied; update and replay it"
+            )
+
     def _moved(self, movement: _attn.Movement) -> CacheChange:
         """What needs no new tokens happens at once, in all layers."""
         change = CacheChange(self, movement)
@@ -196,6 +207,25 @@ class PagedCache(CacheState):
         `max_pages`: columns of block tables, for plans that are fixed and whose sequences grow (a longer run of tokens
         is cut into several instances); 0: as many as the longest run has pages."""
         return CacheBatch(self, requests, classes, ends, max_pages)
+
+    def steps(
+        self,
+        kernel: Kernel,
+        *,
+        sequences: int,
+        rows: int,
+        tokens: int,
+        drafts: int = 0,
+        fixed_split: int = 0,
+        blocks: int = 0,
+    ) -> CacheSteps:
+        """Steps that are captured once, for a kernel of Spec(device_plan=True): of up to so many sequences, query rows and
+        as many new tokens, sequences of up to `tokens` tokens and paths of drafts of up to `drafts`. How many rows there
+        are to a sequence chooses the kernel. `fixed_split`, `blocks`: as of Kernel.plan. Drafts need an operand
+        Paged(page_size=1) and draft_page=1; each chain of one is a sequence. Leaves whose path of nodes does not fill
+        its pages (below a branch; not forks) are refused, as are head classes."""
+        options = dict(fixed_split=fixed_split, blocks=blocks)
+        return CacheSteps(self, kernel, sequences, rows, tokens, drafts, options)
 
     def layer(self, index: int) -> CacheLayer:
         """Keys and values of a layer, as Kernel.run takes them. Nothing is copied."""

@@ -63,7 +63,7 @@ class Run:
             name: DTYPES[dtype][1] * _layer_step(self.tensors[name])
             for name, (dtype, _) in self._kinds.items()
         }
-        self._kernels: dict[tuple[int, int], _Mover] = {}
+        self._mover: _Mover | None = None
         self.requantizers: weakref.WeakKeyDictionary[Run, Any] = weakref.WeakKeyDictionary()
         """Kernels that write these layers from those of other caches (requantize.py)."""
         self._status: _attn.Memory | None = None
@@ -149,46 +149,54 @@ class Run:
             )
 
     def _launch(self, movement, head_class, layer, layers, rows, stream) -> None:
-        mover = self._kernels.get((layer, layers))
-        if mover is None:
-            mover = self._kernels[layer, layers] = _Mover(self, head_class, layer, layers)
-        mover.execute(movement, rows, stream)
+        self.mover(head_class).execute(movement, layer - self.first, layers, rows, stream)
+
+    def mover(self, head_class: int) -> _Mover:
+        """The kernels that change these layers."""
+        if self._mover is None:
+            self._mover = _Mover(self, head_class)
+        return self._mover
 
 
 class _Mover:
-    """Cache kernels with room for the largest movement so far."""
+    """Cache kernels of a run's layers, with room for the largest movement so far."""
 
-    def __init__(self, run: Run, head_class: int, layer: int, layers: int):
-        self.run, self.head_class, self.layer, self.layers = run, head_class, layer, layers
+    def __init__(self, run: Run, head_class: int):
+        self.run, self.head_class = run, head_class
         texts = append_text(run.heads, run.shape), move_text(run.heads, run.shape)
         self.kernels = _attn.CacheKernels(*(_cache_kernel(text, run.shape.device) for text in texts))
         self.room = (0, 0)
 
-    def execute(self, movement: _attn.Movement, rows: tuple | None, stream: int) -> None:
-        copied = sum(copy[-1] for copy in movement.copies if copy[0] == self.head_class)
-        run, needed = self.run, (movement.rows, copied)
-        if any(need > room for need, room in zip(needed, self.room, strict=True)):
-            self.room = tuple(max(2 * need, room, 64) for need, room in zip(needed, self.room, strict=True))
-            get_device(run.shape.device).synchronize(stream)  # the lists that grow may be in use
-            self.kernels.reserve(
-                head_class=self.head_class,
-                pages=run.shape.pages,
-                page_tokens=run.shape.page_size,
-                layers=self.layers,
-                **run.addresses(self.layer),
-                status=0 if run.shape.is_plain else run.status().address,
-                new_tokens=self.room[0],
-                copied_tokens=self.room[1],
-            )
-        sizes = [movement.rows * size for size in run.row_bytes]
-        new = (
-            dict(
-                k=rows[0][0], v=rows[1][0], rows=movement.rows, k_layer_bytes=sizes[0], v_layer_bytes=sizes[1]
-            )
-            if rows
-            else {}
+    def reserve(self, new: int, copied: int, stream: int) -> None:
+        """Makes room for so many tokens, and more."""
+        run = self.run
+        self.room = tuple(
+            max(2 * need, room, 64) for need, room in zip((new, copied), self.room, strict=True)
         )
-        self.kernels.execute(movement, stream=stream, **new)
+        get_device(run.shape.device).synchronize(stream)  # the lists that grow may be in use
+        self.kernels.reserve(
+            head_class=self.head_class,
+            pages=run.shape.pages,
+            page_tokens=run.shape.page_size,
+            layers=run.layers,
+            **run.addresses(run.first),
+            status=0 if run.shape.is_plain else run.status().address,
+            new_tokens=self.room[0],
+            copied_tokens=self.room[1],
+        )
+
+    def execute(
+        self, movement: _attn.Movement, first: int, layers: int, rows: tuple | None, stream: int
+    ) -> None:
+        """In some of the run's layers; lists go to the device with the first of them."""
+        copied = sum(copy[-1] for copy in movement.copies if copy[0] == self.head_class)
+        if movement.rows > self.room[0] or copied > self.room[1]:
+            self.reserve(movement.rows, copied, stream)
+        named: dict[str, int] = {}
+        if rows:
+            k, v = (movement.rows * size for size in self.run.row_bytes)
+            named = dict(k=rows[0][0], v=rows[1][0], rows=movement.rows, k_layer_bytes=k, v_layer_bytes=v)
+        self.kernels.execute(movement, first_layer=first, layers=layers, stream=stream, **named)
 
 
 def _cache_kernel(text: str, device: str) -> _attn.Kernel:
@@ -197,7 +205,7 @@ def _cache_kernel(text: str, device: str) -> _attn.Kernel:
     return load_native(request, place)[0]
 
 
-def _memory(sizes: tuple[int, ...], dtype: str, device: str, torch: object) -> object:
+def memory_of(sizes: tuple[int, ...], dtype: str, device: str, torch: object) -> object:
     itemsize = DTYPES[dtype][1]
     if torch is not None:
         place = "cpu" if device == "host" else device
@@ -220,8 +228,8 @@ def _of_layers(layers: int, sizes: tuple[int, ...], dtype: str, device: str, tor
     count, itemsize = math.prod(sizes), DTYPES[dtype][1]
     step = -(-count * itemsize // 16) * 16 // itemsize
     if step == count:
-        return _memory((layers, *sizes), dtype, device, torch)
-    return _memory((layers, step), dtype, device, torch)[:, :count].reshape((layers, *sizes))
+        return memory_of((layers, *sizes), dtype, device, torch)
+    return memory_of((layers, step), dtype, device, torch)[:, :count].reshape((layers, *sizes))
 
 
 def _layer_step(tensor: object) -> int:

@@ -8,12 +8,20 @@
 #include "attn_rt/capi/Guard.h"
 #include "attn_rt/capi/Lock.h"
 
+#include <atomic>
+
 struct AttnCache {
   attn::rt::Cache cache;
   mutable attn::rt::capi::Lock lock = {};
 };
 struct AttnMovement {
   attn::rt::Movement movement;
+  uint64_t id = nextId(); ///< of no other movement; not 0
+
+  static uint64_t nextId() {
+    static std::atomic<uint64_t> last = 0;
+    return ++last;
+  }
 };
 
 namespace attn::rt::capi {

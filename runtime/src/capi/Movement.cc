@@ -1,6 +1,7 @@
 //===- Movement.cc - The C API's movements --------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/cache/CacheMemory.h"
+#include "attn_rt/cache/StepTables.h"
 #include "attn_rt/capi/Objects.h"
 #include "attn_rt/session/CacheKernels.h"
 #include "capi/Adopted.h"
@@ -150,49 +151,97 @@ static size_t extent(int32_t layers, int64_t layerBytes, int64_t count, int64_t 
   return static_cast<size_t>(int64_t{layers - 1} * layerBytes + count * tokenBytes);
 }
 
+static Status readRows(const AttnDeviceRows *rows, DeviceRows &given, LayerRange &layers) {
+  if (!rows)
+    return {};
+  given = {rows->k, rows->v, rows->count, rows->kLayerBytes, rows->vLayerBytes};
+  layers = {rows->firstLayer, rows->layers};
+  if (given.count < 0 || given.count > 1 << 28 || given.kLayerBytes < 0 || given.vLayerBytes < 0)
+    return inputError("cache kernels: expected 0 to 2^28 new tokens, and layers in ascending order, got " +
+                      std::to_string(given.count));
+  if (given.count && (!given.k || !given.v))
+    return inputError("cache kernels: expected addresses of new keys and values, got null");
+  return {};
+}
+
+/// The pages and new tokens, which the host device then knows.
+static void addMemory(const AttnCacheKernels &kernels, const DeviceRows &rows, const LayerRange &range,
+                      Adopted &adopted) {
+  const DevicePages &pages = kernels.pages;
+  const int64_t slots = int64_t{pages.pages} * pages.pageTokens;
+  if (slots) {
+    adopted.add(pages.k, extent(pages.layers, pages.kLayerBytes, slots, kernels.keys.slot), "keys");
+    adopted.add(pages.v, extent(pages.layers, pages.vLayerBytes, slots, kernels.values.slot), "values");
+  }
+  for (auto [meta, bytes, name] : {std::tuple(pages.kMeta, kernels.keys.meta, "metadata of keys"),
+                                   std::tuple(pages.vMeta, kernels.values.meta, "metadata of values")})
+    if (slots && meta.address)
+      adopted.add(meta.address, extent(pages.layers, meta.layerBytes, 1, bytes), name);
+  if (pages.status)
+    adopted.add(pages.status, sizeof(int32_t), "status");
+  if (const int32_t layers = range.count > 0 ? range.count : pages.layers; rows.count) {
+    adopted.add(rows.k, extent(layers, rows.kLayerBytes, rows.count, kernels.keys.row), "new keys");
+    adopted.add(rows.v, extent(layers, rows.vLayerBytes, rows.count, kernels.values.row), "new values");
+  }
+}
+
 AttnStatus attnCacheKernelsExecute(AttnCacheKernels *kernels, const AttnMovement *movement,
                                    const AttnDeviceRows *rows, uintptr_t stream) {
   return guarded([&]() -> Status {
     if (Status status = required("kernels, movement", kernels, movement); !status)
       return status;
     DeviceRows given;
-    if (rows)
-      given = {rows->k, rows->v, rows->count, rows->kLayerBytes, rows->vLayerBytes};
-    if (given.count < 0 || given.count > 1 << 28 || given.kLayerBytes < 0 || given.vLayerBytes < 0)
-      return inputError("cache kernels: expected 0 to 2^28 new tokens, and layers in ascending order, got " +
-                        std::to_string(given.count));
-    if (given.count && (!given.k || !given.v))
-      return inputError("cache kernels: expected addresses of new keys and values, got null");
+    LayerRange layers;
+    if (Status status = readRows(rows, given, layers); !status)
+      return status;
     auto mine = kernels->lock.take("the cache kernels");
     if (!mine)
       return mine.error();
     auto held = kernels->append->device->use(stream);
     if (!held)
       return held.error();
+    if (kernels->append->device->device->isRecording())
+      return inputError(
+          "cache kernels: the stream is being captured, and a replay would write to the slots of this "
+          "movement again: write new tokens where their slots are in tables (CacheSteps.write)");
     std::optional<Adopted> adopted;
     if (HostDevice *host = kernels->append->device->host) {
       adopted.emplace(*host);
-      const DevicePages &pages = kernels->pages;
-      const int64_t slots = int64_t{pages.pages} * pages.pageTokens;
-      if (slots) {
-        adopted->add(pages.k, extent(pages.layers, pages.kLayerBytes, slots, kernels->keys.slot), "keys");
-        adopted->add(pages.v, extent(pages.layers, pages.vLayerBytes, slots, kernels->values.slot), "values");
-      }
-      for (auto [meta, bytes, name] : {std::tuple(pages.kMeta, kernels->keys.meta, "metadata of keys"),
-                                       std::tuple(pages.vMeta, kernels->values.meta, "metadata of values")})
-        if (slots && meta.address)
-          adopted->add(meta.address, extent(pages.layers, meta.layerBytes, 1, bytes), name);
-      if (pages.status)
-        adopted->add(pages.status, sizeof(int32_t), "status");
-      if (given.count) {
-        adopted->add(given.k, extent(pages.layers, given.kLayerBytes, given.count, kernels->keys.row),
-                     "new keys");
-        adopted->add(given.v, extent(pages.layers, given.vLayerBytes, given.count, kernels->values.row),
-                     "new values");
-      }
+      addMemory(*kernels, given, layers, *adopted);
       if (Status status = adopted->adopt(); !status)
         return status;
     }
-    return kernels->kernels->execute(movement->movement, given);
+    return kernels->kernels->execute(movement->movement, given, layers, movement->id);
+  });
+}
+
+AttnStatus attnCacheKernelsAppend(AttnCacheKernels *kernels, uint64_t list, size_t listBytes,
+                                  const AttnDeviceRows *rows, uintptr_t stream) {
+  return guarded([&]() -> Status {
+    if (Status status = required("kernels, rows", kernels, rows); !status)
+      return status;
+    DeviceRows given;
+    LayerRange layers;
+    if (Status status = readRows(rows, given, layers); !status)
+      return status;
+    auto mine = kernels->lock.take("the cache kernels");
+    if (!mine)
+      return mine.error();
+    if (const size_t needed = newTokenWords(given.count) * sizeof(int32_t); listBytes < needed)
+      return inputError("cache kernels: expected a list of at least " + std::to_string(needed) +
+                        " bytes for " + std::to_string(given.count) + " new tokens, got " +
+                        std::to_string(listBytes));
+    auto held = kernels->append->device->use(stream);
+    if (!held)
+      return held.error();
+    std::optional<Adopted> adopted;
+    if (HostDevice *host = kernels->append->device->host) {
+      adopted.emplace(*host);
+      addMemory(*kernels, given, layers, *adopted);
+      adopted->add(list, listBytes, "new_tokens");
+      if (Status status = adopted->adopt(); !status)
+        return status;
+    }
+    return kernels->kernels->append(list, given, layers);
   });
 }

@@ -45,6 +45,23 @@ AttnStatus attnDeviceHostReport(AttnDevice *device, AttnHostReport *report, Attn
   });
 }
 
+AttnStatus attnDeviceHostWork(AttnDevice *device, AttnHostWork *work, bool reset) {
+  return guarded([&]() -> Status {
+    if (Status status = onHost(device); !status)
+      return status;
+    if (Status status = required("work", work); !status)
+      return status;
+    auto held = device->shared->use();
+    if (!held)
+      return held.error();
+    const HostWork &done = device->shared->host->work();
+    *work = {done.launches, done.copies, done.allocations, done.shapes, done.arguments};
+    if (reset)
+      device->shared->host->resetWork();
+    return {};
+  });
+}
+
 AttnStatus attnDeviceResetReport(AttnDevice *device) {
   return guarded([&]() -> Status {
     if (Status status = onHost(device); !status)

@@ -77,6 +77,8 @@ public:
   host::LaunchOptions &options() override { return options_; }
   const host::Report &report() const override { return report_; }
   void resetReport() override { report_ = {}; }
+  const HostWork &work() const override { return work_; }
+  void resetWork() override { work_ = {}; }
 
   Result<DeviceAddress> allocate(size_t bytes, const std::string &label, MemoryUse use) override {
     // The machine would hand out more than it has and kill the process later.
@@ -84,6 +86,7 @@ public:
       return Error{ErrorKind::Memory, "host: out of memory allocating '" + label + "': asked for " +
                                           std::to_string(bytes) + " bytes, the machine has " +
                                           std::to_string(properties_.memoryBytes)};
+    ++work_.allocations;
     Result<void *> memory = memory_.alloc(bytes, label);
     if (!memory)
       return memory.error();
@@ -100,6 +103,7 @@ public:
     inFlight_.settle();
     if (Status s = check(to, bytes, "copy to"); !s)
       return s;
+    ++work_.copies;
     if (bytes)
       std::memcpy(pointer(to), from, bytes);
     memory_.markWritten(pointer(to), bytes);
@@ -220,11 +224,29 @@ private:
   DeviceProperties properties_;
   host::LaunchOptions options_;
   host::Report report_;
+  HostWork work_;
   host::MemoryMap memory_;
   std::unique_ptr<HostRecording> recording_; ///< the one that has begun
   host::InFlight inFlight_;                  ///< written by launches that the next one may overlap
 
+  /// FNV-1a.
+  static void mix(uint64_t &hash, const void *data, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i)
+      hash = (hash ^ static_cast<const uint8_t *>(data)[i]) * 1099511628211u;
+  }
+  void count(const host::HostKernel &kernel, const LaunchShape &shape, void **args) {
+    ++work_.launches;
+    mix(work_.shapes, kernel.name.data(), kernel.name.size());
+    mix(work_.shapes, shape.grid.data(), sizeof(shape.grid));
+    for (size_t i = 0; i < kernel.parameterBytes.size(); ++i) {
+      if (kernel.parameterBytes[i] == sizeof(int32_t))
+        mix(work_.shapes, args[i], sizeof(int32_t));
+      mix(work_.arguments, args[i], kernel.parameterBytes[i]);
+    }
+  }
+
   Status run(const host::HostKernel &kernel, const LaunchShape &shape, void **args) {
+    count(kernel, shape, args);
     if (!shape.overlapsPrevious)
       inFlight_.settle();
     host::Report report = host::launch(kernel, {shape.grid[0], shape.grid[1], shape.grid[2]},

@@ -14,6 +14,7 @@ namespace attn::rt {
 namespace {
 
 constexpr int64_t chunkBytes = 16;
+constexpr int64_t sectorBytes = 32;
 constexpr int64_t metaWordBytes = 4; ///< what layers of metadata are counted in
 constexpr int64_t mostWork = std::numeric_limits<int32_t>::max() / 2; ///< what a warp's counter may reach
 
@@ -73,10 +74,12 @@ struct CacheKernel::State {
   // On the device: the number of rows in a sector of its own, then the lists, each of `capacity` rows.
   Buffer lists = {};
   int64_t capacity = 0;
-  int32_t layers = 0;
+  int32_t layers = 0, reservedLayers = 0;
   int blocks = 0;
+  std::optional<int> givenBlocks = {};
   int64_t slots = -1, rows = -1, written = -1; ///< of what is bound: `written` of the cache that is written
-  bool set = false;
+  int64_t listed = -1;                         ///< rows that are set
+  DeviceAddress list = 0;                      ///< where launches find them
   std::vector<int32_t> staging = {};
   RowChecker checker = {};
 
@@ -154,6 +157,28 @@ struct CacheKernel::State {
         return status;
     }
     return {};
+  }
+
+  /// Lists lie behind a sector with the number of rows.
+  void useList(DeviceAddress at) {
+    if (at == list)
+      return;
+    list = at;
+    bound["row_count"] = at;
+    bound["slots"] = bound["from"] = at + sectorBytes;
+    bound["to"] = at + sectorBytes + static_cast<uint64_t>(capacity) * 4;
+    stale = true;
+  }
+
+  Status launchKernel() {
+    if (stale)
+      if (Status status = fill(); !status)
+        return status;
+    const LaunchShape shape{{static_cast<uint32_t>(blocks), 1, 1},
+                            {static_cast<uint32_t>(info.threads), 1, 1},
+                            static_cast<uint32_t>(info.sharedBytes),
+                            launch.overlapsPrevious};
+    return device.launch(*kernel, shape, args.data());
   }
 
   Status fill() {
@@ -234,17 +259,28 @@ Status CacheKernel::reserve(int64_t rows, int32_t layers, std::optional<int> blo
   s.staging.assign(static_cast<size_t>(words), 0);
   s.checker.reserve(static_cast<size_t>(rows));
   s.capacity = capacity;
-  s.layers = layers;
+  s.reservedLayers = layers;
+  s.layers = 0;
+  s.givenBlocks = blocks;
+  s.bound.clear();
+  s.list = 0;
+  s.useList(s.lists.address());
+  s.slots = s.rows = s.listed = -1;
+  return useLayers(layers);
+}
+
+Status CacheKernel::useLayers(int32_t layers) {
+  State &s = *state_;
+  if (layers == s.layers)
+    return {};
+  if (layers < 1 || layers > s.reservedLayers)
+    return s.error("expected 1 to " + std::to_string(s.reservedLayers) + " layers, as reserved, got " +
+                   std::to_string(layers));
   const int64_t filled = int64_t{s.device.properties().multiprocessors} * s.info.blocksPerSM;
-  s.blocks = blocks ? *blocks : static_cast<int>(gridBlocks(s.info, rows, layers, filled));
-  const DeviceAddress first = s.lists.address() + 32;
-  s.bound = {{"row_count", s.lists.address()},
-             {"layers", static_cast<uint64_t>(layers)},
-             {"slots", first},
-             {"from", first},
-             {"to", first + static_cast<uint64_t>(capacity) * 4}};
-  s.slots = s.rows = -1;
-  s.set = false;
+  s.blocks =
+      s.givenBlocks ? *s.givenBlocks : static_cast<int>(gridBlocks(s.info, s.capacity, layers, filled));
+  s.layers = layers;
+  s.bound["layers"] = static_cast<uint64_t>(layers);
   s.stale = true;
   return {};
 }
@@ -260,14 +296,16 @@ Status CacheKernel::bind(const DeviceRows &cache, const DeviceRows &rows, Device
       return s.error("expected a status to count in, at a multiple of 4 bytes");
     s.bound["status"] = status;
   }
+  if (cache.count != s.slots)
+    s.listed = -1; // the list was checked against another number
   s.slots = s.written = cache.count;
   s.rows = s.capacity;
   s.stale = true;
-  s.set = false;
   if (s.info.role == KernelInfo::Role::Move)
     return {};
   if (s.info.role == KernelInfo::Role::Requantize) {
     s.written = rows.count;
+    s.listed = -1;
     return s.bindCache(s.caches.back(), rows);
   }
   s.rows = rows.count;
@@ -284,6 +322,7 @@ Status CacheKernel::setRows(const RowLists &lists) {
                    std::to_string(count) + (count > s.capacity ? ": reserve more" : ", more than are bound"));
   if (Status status = s.checker.check(s.info.role, lists, s.slots, s.written); !status)
     return status;
+  s.listed = -1; // until all is there
   s.staging[0] = static_cast<int32_t>(count);
   const std::span<const int32_t> first = s.reads() ? lists.from : lists.to;
   std::copy(first.begin(), first.end(), s.staging.begin() + 8);
@@ -292,25 +331,36 @@ Status CacheKernel::setRows(const RowLists &lists) {
   if (s.reads() && s.writes() && count) {
     int32_t *second = s.staging.data() + 8 + s.capacity;
     std::copy(lists.to.begin(), lists.to.end(), second);
-    if (Status status = s.device.copyIn(s.bound["to"], second, lists.to.size() * 4); !status)
+    const DeviceAddress to = s.lists.address() + sectorBytes + static_cast<uint64_t>(s.capacity) * 4;
+    if (Status status = s.device.copyIn(to, second, lists.to.size() * 4); !status)
       return status;
   }
-  s.set = true;
+  s.listed = count;
   return {};
 }
 
 Status CacheKernel::launch() {
   State &s = *state_;
-  if (!s.set)
+  if (s.listed < 0)
     return s.error("launch before rows were set");
-  if (s.stale)
-    if (Status status = s.fill(); !status)
-      return status;
-  const LaunchShape shape{{static_cast<uint32_t>(s.blocks), 1, 1},
-                          {static_cast<uint32_t>(s.info.threads), 1, 1},
-                          static_cast<uint32_t>(s.info.sharedBytes),
-                          s.launch.overlapsPrevious};
-  return s.device.launch(*s.kernel, shape, s.args.data());
+  if (s.listed > s.rows)
+    return s.error("expected at least the " + std::to_string(s.listed) + " rows that are set, got " +
+                   std::to_string(s.rows));
+  s.useList(s.lists.address());
+  return s.launchKernel();
+}
+
+Status CacheKernel::launchFrom(DeviceAddress list) {
+  State &s = *state_;
+  if (s.info.role != KernelInfo::Role::Append)
+    return s.error("expected an append where the list is the caller's");
+  if (s.slots < 0)
+    return s.error("launch before a cache is bound");
+  if (!list || list % sectorBytes)
+    return s.error("expected a list at a multiple of " + std::to_string(sectorBytes) + ", got " +
+                   std::to_string(list));
+  s.useList(list);
+  return s.launchKernel();
 }
 
 int64_t rowCopyFloor(const Manifest &manifest, const RowLists &lists, int32_t layers) {

@@ -400,15 +400,12 @@ def test_one_plan_serves_layers_whose_heads_have_other_classes():
 
 def test_kernels_write_what_copies_write():
     """The way a GPU's cache is written, on the host device."""
-    from attn.cache.pages import _Mover
-
     rng = numpy.random.default_rng(1)
     caches = [make(), make()]
 
     def through_kernels(run):
         def move(movement, head_class, layer, layers, rows, stream):
-            mover = run._kernels.setdefault((layer, layers), _Mover(run, head_class, layer, layers))
-            mover.execute(movement, rows, stream)
+            run.mover(head_class).execute(movement, layer, layers, rows, stream)
 
         return move
 

@@ -108,6 +108,46 @@ TEST_F(CacheKernelTest, OneLayerNeedsNoDistance) {
   EXPECT_EQ(*reinterpret_cast<int32_t *>(lastCall.buffers[4]), 6);
 }
 
+TEST_F(CacheKernelTest, LayersOneAfterTheOtherShareAList) {
+  auto both = CacheKernels::create(make(Role::Append), make(Role::Move));
+  ASSERT_TRUE(both);
+  ASSERT_TRUE(both->reserve({0, 4, 16, 3, 4096, 1 << 16, 64 * 256, 64 * 128}, 8, 8));
+  const Movement movement{{}, {{0, 0, {1, 2}, 3}}, 3};
+  const uint64_t copies = device->work().copies;
+  std::vector<uint64_t> lists;
+  for (int32_t layer = 0; layer < 3; ++layer) {
+    const DeviceAddress k = 1024 * (static_cast<DeviceAddress>(layer) + 1);
+    ASSERT_TRUE(both->execute(movement, {k, 2 * k, 3}, {layer, 1}, 5));
+    lists.push_back(lastCall.buffers[5]);
+    EXPECT_EQ(lastCall.buffers[1], k);
+    EXPECT_EQ(lastCall.buffers[3], 4096u + static_cast<unsigned>(layer) * 64 * 256);
+    EXPECT_EQ(lastCall.dims[0], 1);
+  }
+  EXPECT_EQ(lists, std::vector<uint64_t>(3, lists[0]));
+  EXPECT_EQ(device->work().copies, copies + 1);
+  ASSERT_TRUE(both->execute(movement, {1024, 2048, 3}, {0, 1}, 6)); // another movement
+  EXPECT_EQ(device->work().copies, copies + 2);
+  EXPECT_EQ(text(both->execute(movement, {1024, 2048, 2}, {1, 1}, 6)),
+            "cache kernel 'append': expected at least the 3 rows that are set, got 2");
+  EXPECT_EQ(text(both->execute(movement, {1024, 2048, 3}, {2, 2}, 6)),
+            "cache kernels: expected some of 3 layers, got 2 from 2 on");
+}
+
+TEST_F(CacheKernelTest, ListsOfTheCallers) {
+  auto both = CacheKernels::create(make(Role::Append), make(Role::Move));
+  ASSERT_TRUE(both);
+  ASSERT_TRUE(both->reserve({0, 4, 16, 2, 4096, 1 << 16, 64 * 256, 64 * 128}, 8, 0));
+  const uint64_t copies = device->work().copies;
+  ASSERT_TRUE(both->append(1 << 20, {1024, 2048, 8}, {1, 1}));
+  EXPECT_EQ(lastCall.buffers[0], 1u << 20);
+  EXPECT_EQ(lastCall.buffers[5], (1u << 20) + 32);
+  EXPECT_EQ(device->work().copies, copies);
+  EXPECT_EQ(text(both->append((1 << 20) + 4, {1024, 2048, 8}, {1, 1})),
+            "cache kernel 'append': expected a list at a multiple of 32, got 1048580");
+  EXPECT_EQ(text(both->append(1 << 20, {1024, 2048, 9}, {1, 1})),
+            "cache kernels: expected at most 8 new tokens, as reserved, got 9");
+}
+
 TEST_F(CacheKernelTest, Errors) {
   CacheKernel append = make(Role::Append);
   const std::string at = "cache kernel 'append': ";

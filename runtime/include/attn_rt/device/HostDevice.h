@@ -15,6 +15,13 @@ namespace attn::rt {
 /// that are, may write anywhere or end the process with a signal. Around launches handlers of SIGSEGV,
 /// SIGBUS, SIGFPE, SIGILL and SIGTRAP say on standard error which kernel it was, and hand on to the handlers
 /// that were there (host::LaunchOptions::nameSignals, or ATTN_HOST_SIGNALS=0, leaves them alone).
+/// What a host device was asked to do since the last reset: replays of one recording differ in none of it.
+struct HostWork {
+  uint64_t launches = 0, copies = 0, allocations = 0;
+  uint64_t shapes = 0;    ///< a hash over kernels, grids and sizes
+  uint64_t arguments = 0; ///< and over all arguments, addresses among them
+};
+
 class HostDevice : public Device {
 public:
   /// For the launches to come.
@@ -22,6 +29,8 @@ public:
   /// Findings and counters of all launches since the last reset.
   virtual const host::Report &report() const = 0;
   virtual void resetReport() = 0;
+  virtual const HostWork &work() const = 0;
+  virtual void resetWork() = 0;
 
   /// Makes memory of the caller an allocation, all of it written, until it is released; nothing is copied.
   /// Refused where it overlaps another.

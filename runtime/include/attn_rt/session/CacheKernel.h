@@ -61,14 +61,19 @@ public:
   /// or those given).
   Status reserve(int64_t rows, int32_t layers, std::optional<int> blocks = std::nullopt);
   int blocks() const;
+  /// Launches to come are of so many layers, at most as many as reserved for.
+  Status useLayers(int32_t layers);
   /// Says where the cache lies and, but for a move, the rows, or the cache that is written. `status` is where
   /// an i32 counts numbers without a code, if the kernel counts them.
   Status bind(const DeviceRows &cache, const DeviceRows &rows = {}, DeviceAddress status = 0);
 
   /// Checks the lists against the cache that is bound, and copies them to the device.
   Status setRows(const RowLists &lists);
-  /// Copies the rows set last.
+  /// Copies the rows set last. What was bound since has to have room for them.
   Status launch();
+  /// Of an append: the rows whose list lies in memory of the caller's, their number (at most as many as are
+  /// reserved for and bound) in a sector of its own and the list behind it, with room for whole pieces.
+  Status launchFrom(DeviceAddress list);
 
 private:
   struct State;

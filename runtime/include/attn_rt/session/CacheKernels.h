@@ -24,6 +24,12 @@ struct DevicePages {
   DeviceAddress status = 0;                 ///< where the append counts, if it does
 };
 
+/// Some of the layers that are reserved for.
+struct LayerRange {
+  int32_t first = 0, count = 0; ///< 0: all of them
+  bool operator==(const LayerRange &) const = default;
+};
+
 class CacheKernels {
 public:
   /// An append and a move, both for one kind of cache. Their pages may be of any size: a slot is a slot.
@@ -35,8 +41,12 @@ public:
 
   /// Executes the part of a Movement that is the head class's; neither allocates nor waits. `rows` holds
   /// Movement::rows new tokens, and may be left out where there are none. Refuses, before anything is
-  /// launched and naming it, whatever lies outside pages, rows or the room reserved.
-  Status execute(const Movement &movement, const DeviceRows &rows = {});
+  /// launched and naming it, whatever lies outside pages, rows or the room reserved. `rows` are of `layers`.
+  /// `id` names the movement, where it is not 0: lists of the one that was executed last are there already.
+  Status execute(const Movement &movement, const DeviceRows &rows = {}, const LayerRange &layers = {},
+                 uint64_t id = 0);
+  /// Writes new tokens as CacheKernel::launchFrom does, up to rows.count of them.
+  Status append(DeviceAddress list, const DeviceRows &rows, const LayerRange &layers = {});
 
   /// The two halves of that, for launches that are recorded: `set` checks and copies the lists, `launch`
   /// launches both kernels, whether they have rows or not. As long as `rows` stays where it was, a recording
@@ -48,13 +58,18 @@ public:
 
 private:
   CacheKernels(CacheKernel append, CacheKernel move) : append_(std::move(append)), move_(std::move(move)) {}
-  DeviceRows memory() const;
+  DeviceRows memory(const LayerRange &layers) const;
+  /// Says where pages of these layers lie.
+  Status useLayers(const LayerRange &layers);
+  Status bindAppend(const DeviceRows &rows);
   Status setLists(const Movement &movement, const DeviceRows &rows, bool always);
 
   CacheKernel append_, move_;
   DevicePages pages_;
   MovementRows lists_;
+  LayerRange layers_;               ///< that launches are of
   std::optional<DeviceRows> bound_; ///< the rows of the last append
+  uint64_t listed_ = 0;             ///< the movement whose lists are there
   int64_t newTokens_ = -1, copiedTokens_ = -1;
   bool writes_ = false, copies_ = false; ///< what the last Movement does
 };

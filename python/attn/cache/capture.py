@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Launches that are captured once and replayed over whatever step the tables hold."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import DeviceError, PlanError
+from ..memory.devices import get_device
+
+
+class Capture:
+    """Made by `CacheSteps.capture`. What launches read and write must outlive it; it keeps the tables itself."""
+
+    def __init__(self, steps: Any, launches: Callable[[], object]):
+        self.steps = steps
+        """The CacheSteps that made it."""
+        self._launches = launches
+        self._graph: Any = None
+        self._work: dict[str, int] = {}
+        if steps.cache.device == "host":
+            launches()  # what is made once is made here
+            self.result, self._work = self._watch()
+            """What the function returned."""
+        else:
+            self.result = self._record(steps.cache.device)
+
+    def replay(self) -> object:
+        """Runs the step that the tables hold, and gives what the function returned when it was captured, on the host
+        what it returns now. Waits for nothing. PlanError where a function on the host launches something else than it
+        did, or allocates or copies on the device, which a graph could not do again."""
+        if self._graph is not None:
+            self._graph.replay()
+        else:
+            self.result, work = self._watch()
+            self._compare(work)
+        self.steps.ran()
+        return self.result
+
+    def _record(self, device: str) -> object:
+        torch = sys.modules.get("torch")
+        if torch is None:
+            raise DeviceError("capture: graphs are PyTorch's; import torch first, or use device='host'")
+        with torch.cuda.device(device):
+            current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+            side.wait_stream(current)
+            with torch.cuda.stream(side):  # what is made once is made here
+                self._launches()
+            current.wait_stream(side)
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                return self._launches()
+
+    def _watch(self) -> tuple[object, dict[str, int]]:
+        device = get_device("host")
+        device.work(reset=True)
+        result = self._launches()
+        return result, device.work()
+
+    def _compare(self, work: dict[str, int]) -> None:
+        for what in ("allocations", "copies"):
+            if work[what]:
+                raise PlanError(
+                    f"replay: {work[what]} {what} on the device; a step may change the contents of tensors alone"
+                )
+        for what in ("launches", "shapes"):
+            if work[what] != self._work[what]:
+                raise PlanError(
+                    f"replay: {work['launches']} launches, other ones than the {self._work['launches']} that were captured; "
+                    "a step may change the contents of tensors alone"
+                )

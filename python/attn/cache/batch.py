@@ -113,6 +113,8 @@ class CacheBatch:
 
 def row_group(index: int, request: object) -> tuple[int, int, bool]:
     """A node stands for its last token; (node, rows) for its last rows; (node, rows, True) for these and its draft."""
+    if type(request) is int and 0 <= request < 1 << 64:  # most are, in every step
+        return request, 1, False
     parts = request if isinstance(request, (tuple, list)) else (request, 1)
     node, rows, draft = (
         (*parts, False) if len(parts) == 2 else parts if len(parts) == 3 else (None, None, None)

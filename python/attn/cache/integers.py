@@ -11,6 +11,8 @@ _MOST = (1 << 31) - 1
 
 
 def whole(name: str, value: object, least: int) -> int:
+    if type(value) is int and least <= value <= _MOST:
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)) or not least <= value <= _MOST:
         nearest = least if not isinstance(value, int) or value < least else _MOST
         raise expected(PlanError, name, f"a whole number from {least} to {_MOST}", value, nearest=nearest)
@@ -32,6 +34,8 @@ def items(name: str, values: object) -> list:
 
 def integers(name: str, values: object) -> list[int]:
     values = items(name, values)
+    if all([type(value) is int for value in values]):
+        return values
     for value in values:
         if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)):
             raise expected(PlanError, name, "whole numbers", value)

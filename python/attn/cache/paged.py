@@ -148,19 +148,18 @@ class PagedCache(CacheState):
         nodes = (
             [node_number(append)] if isinstance(append, (int, numpy.integer)) else integers("append", append)
         )
-        counts = (
-            [tokens] * len(nodes) if isinstance(tokens, (int, numpy.integer)) else integers("tokens", tokens)
-        )
+        if isinstance(tokens, (int, numpy.integer)):
+            counts = [whole("tokens", tokens, 0)] * len(nodes)
+        else:
+            counts = [whole("tokens", count, 0) for count in integers("tokens", tokens)]
         if len(counts) != len(nodes):
             raise PlanError(
                 f"tokens: expected one number, or one for each of {len(nodes)} nodes, got {len(counts)}"
             )
-        for count in counts:
-            whole("tokens", count, 0)
         children, movement = self._change(
             self._native.apply,
             prune=integers("prune", prune),
-            append=list(zip(nodes, (int(count) for count in counts), strict=True)),
+            append=list(zip(nodes, counts, strict=True)),
             branch=[tuple(integers("branch", part)) for part in items("branch", branch)],
         )
         return children, self._moved(movement)
@@ -175,7 +174,7 @@ class PagedCache(CacheState):
         return self._ask(call, *arguments, **named)
 
     def _check_written(self) -> None:
-        if self._steps is not None:
+        if self._holder is not None:
             raise PlanError(
                 "cache: new tokens are in the tables of a step that was not run, and might be copied; update and replay it"
             )

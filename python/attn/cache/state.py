@@ -101,7 +101,7 @@ class CacheState:
         """The CacheLayers that were asked for."""
         self._unwritten: object = None
         """The CacheChange whose keys and values are still to be written."""
-        self._steps: object = None
+        self._holder: object = None
         """The CacheSteps that hold new tokens which launches are still to write."""
 
     def _read_formats(self, given: dict[str, tuple]) -> list[Format]:

@@ -126,7 +126,7 @@ class CacheSteps:
         change.skip()
         self._taken += change.rows
         if change.rows:
-            cache._steps = self
+            cache._holder = self
 
     def update(self, requests: Sequence[int | tuple], *, stream: object = None) -> int:
         """Writes the tables: query rows as of `PagedCache.batch`, one request behind the other, and the new tokens told
@@ -142,15 +142,15 @@ class CacheSteps:
         number = stream_number(self.cache.device, stream)
         self._ask(self._native.update, self.cache._native, groups, address, nbytes, number)
         self._taken, self._unrun = 0, self._taken
-        drafts = (self.cache.draft_tokens(node) for node, _, draft in groups if draft)
-        self.used_rows = sum(rows for _, rows, _ in groups) + sum(drafts)
+        self.used_rows = sum([rows for _, rows, _ in groups])
+        self.used_rows += sum([self.cache.draft_tokens(node) for node, _, draft in groups if draft])
         return self.used_rows
 
     def ran(self) -> None:
         """Says that the step was run, where it was not by a Capture."""
         self._unrun = 0
-        if not self._taken and self.cache._steps is self:
-            self.cache._steps = None
+        if not self._taken and self.cache._holder is self:
+            self.cache._holder = None
 
     # --- Launches --------------------------------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ class CacheSteps:
         return kernel.plan(batch, strategy="by-query", **options)
 
     def _check_room(self, tokens: int) -> None:
-        if self.cache._steps not in (None, self):
+        if self.cache._holder not in (None, self):
             raise PlanError("new tokens: the cache has some in other tables, whose step was not run")
         if self._taken + tokens > self.rows:
             raise PlanError(

@@ -46,6 +46,9 @@ Graph captured;
 // Launches done, launches done by graphs, those of them that overlap, graphs, pinned bytes and modules alive.
 int counters[6] = {};
 
+// Copies to the device, waits for it, allocations of any kind.
+int traffic[3] = {};
+
 void *lastStream = nullptr;
 
 int launch(void *stream, bool overlaps) {
@@ -62,6 +65,7 @@ int launch(void *stream, bool overlaps) {
 } // namespace
 
 EXPORT const int *fakeCudaCounters() { return counters; }
+EXPORT const int *fakeCudaTraffic() { return traffic; }
 EXPORT void *fakeCudaStream() { return lastStream; }
 
 EXPORT int cuGetErrorName(int error, const char **name) {
@@ -123,6 +127,7 @@ EXPORT int cuCtxPopCurrent_v2(void **context) {
   return 0;
 }
 EXPORT int cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
+  ++traffic[2];
   *memory = malloc(bytes + 64);
   *static_cast<size_t *>(*memory) = bytes;
   *memory = static_cast<char *>(*memory) + 64;
@@ -141,6 +146,7 @@ EXPORT int cuMemGetInfo_v2(size_t *available, size_t *total) {
   return 0;
 }
 EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+  ++traffic[2];
   if (bytes == 0)
     return 1;
   if (bytes > capacity - used)
@@ -160,6 +166,7 @@ EXPORT int cuMemFree_v2(uint64_t address) {
   return 0;
 }
 EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *) {
+  ++traffic[0];
   memcpy(reinterpret_cast<void *>(to), from, bytes);
   return 0;
 }
@@ -287,7 +294,10 @@ EXPORT int cuGraphDestroy(void *graph) {
   return 0;
 }
 #endif
-EXPORT int cuStreamSynchronize(void *) { return setting("FAKE_CUDA_SYNC", 0); }
+EXPORT int cuStreamSynchronize(void *) {
+  ++traffic[1];
+  return setting("FAKE_CUDA_SYNC", 0);
+}
 EXPORT int cuEventCreate(void **event, unsigned) {
   *event = reinterpret_cast<void *>(1 + events++ % 63);
   recorded[reinterpret_cast<uintptr_t>(*event)] = false;
@@ -298,7 +308,10 @@ EXPORT int cuEventRecord(void *event, void *) {
   recorded[reinterpret_cast<uintptr_t>(event)] = true;
   return 0;
 }
-EXPORT int cuEventSynchronize(void *) { return 0; }
+EXPORT int cuEventSynchronize(void *) {
+  ++traffic[1];
+  return 0;
+}
 EXPORT int cuEventElapsedTime(float *milliseconds, void *begin, void *end) {
   *milliseconds = 0.5f;
   return recorded[reinterpret_cast<uintptr_t>(begin)] && recorded[reinterpret_cast<uintptr_t>(end)] ? 0 : 400;

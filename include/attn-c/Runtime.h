@@ -141,6 +141,7 @@ ATTN_C_EXPORT AttnStatus attnBatchTables(const AttnKernel *kernel, const AttnBat
 /* Room for batches to come; what is 0 is the first batch's own. */
 typedef struct AttnPlanLimits {
   int64_t rows, groups, instancesPerRow, sharedInstances, sharedRows, tokensPerRow; /* PlanLimits */
+  int64_t instances, pages; /* of each operand; columns of block tables (TableRoom) */
 } AttnPlanLimits;
 
 /* As PlanOptions (attn_rt/plan/Plan.h). */

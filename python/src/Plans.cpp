@@ -37,14 +37,16 @@ AttnPlanLimits limitsOf(const py::object &given) {
                                                          {"instances_per_row", &limits.instancesPerRow},
                                                          {"shared_instances", &limits.sharedInstances},
                                                          {"shared_rows", &limits.sharedRows},
-                                                         {"tokens_per_row", &limits.tokensPerRow}};
+                                                         {"tokens_per_row", &limits.tokensPerRow},
+                                                         {"instances", &limits.instances},
+                                                         {"pages", &limits.pages}};
     int64_t *field = nullptr;
     for (const auto &[known, place] : fields)
       if (name == known)
         field = place;
     if (!field)
-      raise("input", "limits: expected rows, groups, instances_per_row, shared_instances, shared_rows or "
-                     "tokens_per_row, got '" +
+      raise("input", "limits: expected rows, groups, instances_per_row, shared_instances, shared_rows, "
+                     "tokens_per_row, instances or pages, got '" +
                          name + "'");
     *field = static_cast<int64_t>(
         std::min<uint64_t>(unsignedOf(value.ptr(), ("limits['" + name + "']").c_str()), INT64_MAX));

@@ -66,7 +66,7 @@ class Kernel(Code):
         blocks       of the launch; 0: as many as fill the device
         fixed_split  tokens: cut only at multiples of it, so that a row's bits do not depend on its neighbours
         limits       room for later batches: rows, groups, instances_per_row, shared_instances, shared_rows,
-                     tokens_per_row
+                     tokens_per_row; and of their tables: instances of an operand, pages of an instance
 
         Errors: PlanError, which names the table, the index and what is legal.
         """

@@ -86,8 +86,8 @@ class Plan:
 
     def fix(self) -> None:
         """From now on launches depend on the contents of buffers only, as CUDA graphs need it: runs may be captured, and
-        updates that do not fit are refused. Give `limits` to Kernel.plan for the largest batch to come, and its block
-        tables as many columns as the longest sequence will need: cache.batch(..., max_pages=...)."""
+        updates that do not fit are refused, by the name of the limit. Give `limits` to Kernel.plan for the largest batch
+        to come, `pages` of the longest sequence among them."""
         try:
             self._native.fix()
         except _attn.Failure as failure:

@@ -57,7 +57,9 @@ Result<PlanOptions> readOptions(const AttnPlanOptions &given, const LoadedKernel
       {"limits.instances_per_row", limits.instancesPerRow, 1 << 20},
       {"limits.shared_instances", limits.sharedInstances, 1 << 26},
       {"limits.shared_rows", limits.sharedRows, 1 << 26},
-      {"limits.tokens_per_row", limits.tokensPerRow, most}};
+      {"limits.tokens_per_row", limits.tokensPerRow, most},
+      {"limits.instances", limits.instances, 1 << 26},
+      {"limits.pages", limits.pages, 1 << 24}};
   for (const auto &[name, value, bound] : fields)
     if (Status status = inRange(name, value, bound); !status)
       return status.error();
@@ -324,6 +326,7 @@ AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const Attn
                           limits.sharedInstances,
                           limits.sharedRows,
                           limits.tokensPerRow};
+    (*planned)->session->reserveTables({limits.rows, limits.groups, limits.instances, limits.pages});
     bool extended = false;
     if (Status status = (*planned)->update(batch->shared, stream, extended); !status)
       return status;

@@ -218,8 +218,8 @@ Status Session::State::checkFixedDims() const {
     if (const auto now = dims.find(name), then = fixed->dims.find(name);
         now != dims.end() && then != fixed->dims.end() && now->second != then->second)
       return inputError("dimension '" + name + "' is " + std::to_string(now->second) +
-                        ", and launches were fixed with " + std::to_string(then->second) + ": " +
-                        fixedAdvice);
+                        ", and launches were fixed with " + std::to_string(then->second) +
+                        ": launches hold it, so that batches of a fixed plan have to agree in it");
   return {};
 }
 

@@ -43,9 +43,10 @@ struct Table {
 };
 
 /// What to do where a batch does not fit launches that were fixed.
-inline constexpr const char *fixedAdvice =
-    "fix launches after the largest batch to come was planned, with tables as wide as its longest sequence "
-    "needs (Kernel.plan, cache.batch(..., max_pages=...), then plan.fix())";
+inline std::string fixedAdvice(const std::string &limit, int64_t needed) {
+  return "plan with limits={'" + limit + "': " + std::to_string(needed) +
+         "} or more (Kernel.plan) before plan.fix()";
+}
 
 /// What all launches have in common once they are fixed.
 struct FixedLaunch {
@@ -64,6 +65,8 @@ struct Session::State {
   Buffer zero;                          ///< stands for tensors without elements
   std::map<std::string, Buffer> buffers;
   std::map<std::string, Table> tables = {}; ///< of bindTables
+  TableRoom tableRoom = {};
+  std::vector<int32_t> widened = {}; ///< a block table with columns to spare
   std::vector<Slot> slots = {};
   std::map<std::string, DeviceAddress> addresses; ///< of buffers and of the caller's memory
   std::map<std::string, int32_t> dims;
@@ -112,7 +115,15 @@ struct Session::State {
   Status fillMaps(BoundKernel &kernel);
   /// Addresses or dimensions have changed, who knows which.
   void forget();
-  Status setTable(const std::string &name, std::span<const int32_t> values);
+  /// Room in all is made for `most` entries; `limit` says who asks for more.
+  struct TableSize {
+    const char *limit;
+    int64_t entries, most; ///< each of `words`
+    int64_t words = 1, extra = 0;
+  };
+  Status setTable(const std::string &name, std::span<const int32_t> values, const TableSize &size);
+  void setDim(const std::string &name, int64_t value);
+  Status bindOperand(const OperandBatch &operand, const std::string &prefix);
   /// Launches the plan's kernel of it.
   Status launch(const LaunchInfo &launch);
   std::string kernelName(int kernel) const { return manifest.kernels[static_cast<size_t>(kernel)].name; }

@@ -203,18 +203,21 @@ def test_a_plan_of_a_batch_that_went_on(kernel):
 
 def test_a_fixed_plan_of_sequences_that_grow(kernel):
     """As many columns in the tables from the start as the longest will need; and what says so where there are not."""
-    for columns, refused_at in ((0, 11), (8, None)):
+    room = dict(rows=3, groups=3, tokens_per_row=128)
+    for columns, limits, refused_at in ((0, room, 11), (8, room, None), (0, room | dict(pages=8), None)):
         model = Model(make())
         nodes = [model.add() for _ in range(3)]
         model.append(nodes, [37, 5, 16])
         batch = model.cache.batch(nodes, max_pages=columns)
-        plan = kernel.plan(batch, limits=dict(rows=3, groups=3, tokens_per_row=128))
+        plan = kernel.plan(batch, limits=limits)
         plan.fix()
         for step in range(60):
             model.append(nodes, [1, 1, 1])
             batch.update()
             if step == refused_at:
-                with pytest.raises(attn.PlanError, match=r"fixed.*cache.batch\(..., max_pages=...\)"):
+                with pytest.raises(
+                    attn.PlanError, match=r"has room for 3 pages .* up to 4: plan with limits=\{'pages': 4\}"
+                ):
                     plan.update()
                 break
             plan.update()
@@ -223,6 +226,25 @@ def test_a_fixed_plan_of_sequences_that_grow(kernel):
     for wrong in (-1, 1.5, "8"):
         with pytest.raises(attn.PlanError, match="max_pages: expected a whole number from 0"):
             model.cache.batch(nodes, max_pages=wrong)
+
+
+def test_a_fixed_plan_says_what_is_missing(kernel):
+    """Sequences that come and grow after launches were fixed, within the limits and beyond them."""
+    model = Model(make())
+    nodes = [model.add() for _ in range(4)]
+    model.append(nodes, [37, 5, 16, 60])
+    room = dict(groups=4, instances=4, pages=4, tokens_per_row=64)
+    for missing, less in (("instances", 3), ("pages", 3), (None, 0)):
+        first = model.cache.batch([(nodes[1], 3), (nodes[2], 2)])
+        plan = kernel.plan(first, limits=room | ({missing: less} if missing else {}))
+        plan.fix()
+        batch = model.cache.batch([*nodes[:2], (nodes[2], 2), nodes[3]])
+        if missing is None:
+            plan.update(batch)
+            model.check(kernel, [*nodes[:2], (nodes[2], 2), nodes[3]], batch, plan)
+            continue
+        with pytest.raises(attn.PlanError, match=rf"limits=\{{'{missing}': 4\}} or more"):
+            plan.update(batch)
 
 
 def test_forks_go_on_alone(kernel):

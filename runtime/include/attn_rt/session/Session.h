@@ -42,6 +42,13 @@
 
 namespace attn::rt {
 
+/// Of the tables of batches to come; 0: as the batch has them.
+struct TableRoom {
+  int64_t rows = 0, sequences = 0;
+  int64_t instances = 0; ///< of each operand
+  int64_t pages = 0;     ///< columns of block tables
+};
+
 class Session {
 public:
   /// Loads the module and finds every kernel of the manifest in it.
@@ -80,6 +87,9 @@ public:
   /// `lse` are the caller's: bindAddress or bindSlot. `ordinal_heads` holds the batch's own classes until it
   /// is bound.
   Status bindTables(const Batch &batch);
+  /// Room that tables have from the first batch on, so that launches can be fixed over a smaller one than
+  /// those to come. Once they are fixed, narrower block tables are widened.
+  void reserveTables(const TableRoom &room);
   /// Of a table, 0 where no kernel reads it.
   DeviceAddress tableAddress(const std::string &name) const;
 

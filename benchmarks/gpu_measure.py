@@ -8,6 +8,7 @@ from contest import PEERS
 from gpu_batches import mean_bars, mean_ratio
 from gpu_cache import CachePoint, cache_line, measure_cache
 from gpu_comparisons import Comparison, compare, comparison_line
+from gpu_graphs import GraphPoint, graph_line, measure_graph
 from gpu_points import PLAIN, bars
 from gpu_python import PythonPoint, measure_python, python_line, start
 from gpu_quantized import QuantizedPoint, measure_quantized, quantized_line
@@ -28,7 +29,7 @@ class Clock:
     def work(point):
         """Seconds where nothing is known yet: compiling for attn and a peer, and the seconds that are sustained;
         making and comparing tensors; computing it about 40 times."""
-        if isinstance(point, (Comparison, CachePoint, PythonPoint, QuantizedPoint, ModelPoint)):
+        if isinstance(point, (Comparison, CachePoint, PythonPoint, QuantizedPoint, ModelPoint, GraphPoint)):
             return point.seconds()
         gigabytes = (point.kv_bytes() + 4 * point.query_bytes()) / 1e9
         return (4 if point.part == "batches" else 6) + gigabytes + 40 * point.flops() / 400e12
@@ -78,6 +79,8 @@ class Bench:
             return measure_quantized(point, self)
         if isinstance(point, ModelPoint):
             return self.decode(point, self)
+        if isinstance(point, GraphPoint):
+            return measure_graph(point, self)
         problem = point.problem
         measured = self.contest(point, peer_names(point))
         times, sustained = dict(measured.alone), measured.sustained
@@ -146,6 +149,8 @@ def line(row):
         return quantized_line(row)
     if row["part"] == "transformers":
         return model_line(row)
+    if row["part"] == "graphs":
+        return graph_line(row)
     ours = row["attn"]
     predicted = f"{ours['predicted_ms']:9.3f}" if ours["predicted_ms"] else f"{'-':>9}"
     how = ours["kernel"].rpartition("_")[2] if row["part"] == "decode" else ours["schedule"]
@@ -184,6 +189,8 @@ def heading(point):
         return "from import to the first result, ms of a run, and FlexAttention's; x: its time over attn's"
     if isinstance(point, ModelPoint):
         return "ms from a token to the next in generate, its floor, and SDPA's; x: SDPA's time over attn's"
+    if isinstance(point, GraphPoint):
+        return "ms of a step of all layers, us of the host for tables and plan + for launches; x: eager over replayed"
     if isinstance(point, QuantizedPoint):
         return (
             "ms, bytes of codes and metadata per second; x: times as fast as bf16, beside the ratio of bytes"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gpu_batches import batch_bars, batch_points
 from gpu_cache import cache_points
 from gpu_comparisons import COMPARISONS, comparison_bars
+from gpu_graphs import graph_bars, graph_points
 from gpu_python import python_bars, python_points
 from gpu_quantized import quantized_bars, quantized_points
 from gpu_transformers import model_bars, model_points
@@ -190,6 +191,7 @@ PARTS = {
     "quantized": quantized_points,
     **COMPARISONS,
     "cache": cache_points,
+    "graphs": graph_points,
     "python": python_points,
     "transformers": model_points,
 }
@@ -211,6 +213,8 @@ def bars(row, session):
         return python_bars(row)
     if row["part"] == "quantized":
         return quantized_bars(row)
+    if row["part"] == "graphs":
+        return graph_bars(row)
     if row["part"] == "transformers":
         return model_bars(row)
     if row["part"] == "batches":

@@ -23,6 +23,12 @@ def test_there_are_some():
     assert "description.md" in [page.name for page in PAGES]
 
 
+def test_the_engine_is_sixty_lines():
+    page = ROOT / "docs" / "python" / "serving.md"
+    loops = [text for language, text, _ in blocks(page) if language == "python" and "def run(" in text]
+    assert [len(text.splitlines()) <= 60 for text in loops] == [True]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page(page, tmp_path, monkeypatch):
     pytest.importorskip("attn._attn", reason="the extension is not built")

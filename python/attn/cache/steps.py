@@ -25,7 +25,7 @@ import numpy
 
 from .. import _attn
 from ..errors import PlanError, expected
-from ..memory.devices import failed, stream_number
+from ..memory.devices import failed, get_device, stream_number
 from ..memory.views import view_of
 from ..run.device_plan import DevicePlan, DevicePlanner
 from ..run.plan import Plan
@@ -217,6 +217,9 @@ class CacheSteps:
         torch = sys.modules.get("torch")
         memory: Any = memory_of((words + _SECTOR,), "i32", self.cache.device, torch)
         memory[:] = 0
+        get_device(self.cache.device).synchronize(
+            stream_number(self.cache.device, None)
+        )  # updates may go elsewhere
         skipped = -(view_of("tables", memory, 0, [])[0] // 4) % _SECTOR
         self._memory = memory[skipped : skipped + words]
         self._address = view_of("tables", self._memory, 0, [])[0]

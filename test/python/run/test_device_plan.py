@@ -91,3 +91,16 @@ def test_refusals(kernel, problem):
     }
     with pytest.raises(attn.PlanError, match="is planned on the host"):
         kernel.device_planner(shared)
+
+
+def test_pages_outside_the_pool_are_found_where_asked_for(kernel, problem):
+    planner = kernel.device_planner(problem.batch)
+    assert planner.plan(tables(problem), check_pages=True).fault == ""
+    for page, nearest in ((12, 11), (-1, 0)):
+        wrong = tables(problem)
+        wrong["kv.block_table"][1, 2] = page
+        match = rf"kv.block_table\[1, 2\]: expected a page of the pool, 0 to 11, got {page}; nearest legal: {nearest}"
+        with pytest.raises(attn.PlanError, match=match):
+            planner.plan(wrong, check_pages=True)
+        wrong["kv.lengths"][1] = 32  # which does not reach it
+        planner.plan(wrong, check_pages=True)

@@ -55,6 +55,9 @@ ATTN_C_EXPORT AttnStatus attnCacheBranch(AttnCache *cache, AttnNode node, int32_
 ATTN_C_EXPORT AttnStatus attnCachePrune(AttnCache *cache, AttnNode node);
 ATTN_C_EXPORT AttnStatus attnCacheFork(AttnCache *cache, AttnNode leaf, AttnNode *twin,
                                        AttnMovement **movement);
+/* A leaf's last tokens; those that it shares by forks stay with the others. */
+ATTN_C_EXPORT AttnStatus attnCacheTruncate(AttnCache *cache, AttnNode leaf, int32_t tokens,
+                                           AttnMovement **movement);
 ATTN_C_EXPORT AttnStatus attnCacheEvict(AttnCache *cache, AttnNode node);
 ATTN_C_EXPORT AttnStatus attnCacheSpeculate(AttnCache *cache, AttnNode leaf, const int32_t *parents,
                                             size_t count, AttnMovement **movement);

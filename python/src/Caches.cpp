@@ -188,6 +188,14 @@ void bindForest(py::module_ &module) {
           },
           "leaf"_a)
       .def(
+          "truncate",
+          [](const Cache &c, AttnNode leaf, int32_t tokens) {
+            Movement movement;
+            run([&] { return attnCacheTruncate(c.handle.get(), leaf, tokens, movement.out()); });
+            return movement;
+          },
+          "leaf"_a, "tokens"_a)
+      .def(
           "evict",
           [](const Cache &c, AttnNode node) { run([&] { return attnCacheEvict(c.handle.get(), node); }); },
           "node"_a)

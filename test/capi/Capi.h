@@ -15,6 +15,7 @@ extern "C" {
 const char *decodeOfACache(void);
 const char *everyErrorIsAStatus(void);
 const char *nullIsRefused(void);
+const char *truncatesACache(void);
 
 /* The text of an example; exits where there is none. */
 char *readExample(const char *name);

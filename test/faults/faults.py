@@ -154,6 +154,13 @@ FAULTS = [
         ("runtime",),
     ),
     Fault(
+        "plans read a page that was cut as if it held what it did",
+        f"{RUNTIME}/cache/Truncate.cpp",
+        "if (node.tokens % s.options.pageTokens)",
+        "if (false)",
+        ("runtime",),
+    ),
+    Fault(
         "a fork shares the page that it should copy",
         f"{RUNTIME}/cache/Fork.cpp",
         "s.at(twin).runs[c].pages.push_back(page);",

@@ -81,6 +81,11 @@ class PagedCache(CacheState):
         self._moved(movement)
         return twin
 
+    def truncate(self, leaf: int, tokens: int) -> None:
+        """Takes the last tokens away from a leaf; those that it shares since a fork stay with the others. Frees pages
+        that become empty, and copies what stays of a shared page that is cut, at once."""
+        self._moved(self._change(self._native.truncate, node_number(leaf), whole("tokens", tokens, 1)))
+
     def requantize(self, source: PagedCache, node: int) -> int:
         """A new sequence here with the tokens of that which ends with a node of another cache, like this one but for
         pages and formats, which stores as many bits or more. What codes stand for becomes codes again: grids of

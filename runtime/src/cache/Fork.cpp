@@ -6,38 +6,6 @@
 
 namespace attn::rt {
 
-namespace {
-
-/// Puts a joint above a leaf, which keeps only its tokens from `split` on (a page's beginning).
-void splitLeaf(Cache::State &s, int32_t index, int32_t split) {
-  const int32_t joint = s.addNode(s.at(index).parent, s.at(index).pos0);
-  Node &above = s.at(joint), &node = s.at(index);
-  s.unlink(joint);
-  s.link(joint, node.parent, index);
-  s.unlink(index);
-  s.link(index, joint, -1);
-  above.evicted = above.joint = true;
-  above.tokens = split;
-  for (size_t c = 0; c < s.classCount(); ++c) {
-    s.trimSpares(index, c, 0);
-    Run &first = above.runs[c], &second = node.runs[c];
-    // Pages that nobody sees are whole, so they are all before the split.
-    const auto end = second.pages.begin() + (s.pagesFor(split) - second.gap);
-    first.pages.assign(second.pages.begin(), end);
-    second.pages.erase(second.pages.begin(), end);
-    first.gap = second.gap;
-    second.gap = 0;
-    for (int32_t page : first.pages)
-      s.pools[c].assign(page, {joint, s.pools[c].owner(page).page});
-    for (int32_t page : second.pages)
-      s.pools[c].assign(page, {index, 0});
-  }
-  node.pos0 += split;
-  node.tokens -= split;
-}
-
-} // namespace
-
 Result<Cache::Fork> Cache::fork(NodeId leaf) {
   State &s = *state_;
   const Doing what{"fork of ", leaf};
@@ -60,7 +28,7 @@ Result<Cache::Fork> Cache::fork(NodeId leaf) {
 
   s.at(index).frontier = s.at(index).end();
   if (split)
-    splitLeaf(s, index, split);
+    s.split(index, split);
   const int32_t parent = s.at(index).parent;
   const int32_t twin = s.addNode(parent, s.at(index).pos0);
   s.unlink(twin);

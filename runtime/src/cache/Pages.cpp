@@ -144,6 +144,34 @@ void Cache::State::grow(int32_t index, int32_t tokens, int32_t row, Movement &mo
   }
 }
 
+void Cache::State::split(int32_t index, int32_t tokens) {
+  const int32_t joint = addNode(at(index).parent, at(index).pos0);
+  Node &above = at(joint), &node = at(index);
+  unlink(joint);
+  link(joint, node.parent, index);
+  unlink(index);
+  link(index, joint, -1);
+  above.evicted = above.joint = true;
+  above.tokens = tokens;
+  const int32_t pages = pagesFor(tokens);
+  for (size_t c = 0; c < classCount(); ++c) {
+    trimSpares(index, c, 0);
+    Run &first = above.runs[c], &second = node.runs[c];
+    // Pages that nobody sees are whole and follow the sink: all of them are on one side.
+    first.gap = pages > sinkPages(above, c) ? second.gap : 0;
+    second.gap -= first.gap;
+    const auto end = second.pages.begin() + (pages - first.gap);
+    first.pages.assign(second.pages.begin(), end);
+    second.pages.erase(second.pages.begin(), end);
+    for (int32_t page : first.pages)
+      pools[c].assign(page, {joint, pools[c].owner(page).page});
+    for (int32_t page : second.pages)
+      pools[c].assign(page, {index, pools[c].owner(page).page - pages});
+  }
+  node.pos0 += tokens;
+  node.tokens -= tokens;
+}
+
 /// A joint without children is nobody's; with one child it is the beginning of that child.
 void Cache::State::tidy(int32_t index) {
   while (index != ground && at(index).joint && at(index).isLeaf()) {

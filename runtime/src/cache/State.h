@@ -123,6 +123,8 @@ struct Cache::State {
   Error exhausted(const std::string &what, size_t c, int64_t asked, int64_t left) const;
   /// Appends the tokens' pages and says where the tokens go; `row` counts them.
   void grow(int32_t index, int32_t tokens, int32_t row, Movement &movement);
+  /// Puts a joint above a node, which keeps only its tokens from `tokens` on (a page's beginning).
+  void split(int32_t index, int32_t tokens);
   /// Removes joints that have lost their reason, from `index` upwards.
   void tidy(int32_t index);
   void absorb(int32_t joint);

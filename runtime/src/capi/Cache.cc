@@ -103,6 +103,14 @@ AttnStatus attnCacheFork(AttnCache *cache, AttnNode leaf, AttnNode *twin, AttnMo
   });
 }
 
+AttnStatus attnCacheTruncate(AttnCache *cache, AttnNode leaf, int32_t tokens, AttnMovement **movement) {
+  return withCache(cache, [&](Cache &of) -> Status {
+    if (Status status = required("movement", movement); !status)
+      return status;
+    return give(of.truncate(nodeOf(leaf), tokens), movement);
+  });
+}
+
 AttnStatus attnCacheEvict(AttnCache *cache, AttnNode node) {
   return withCache(cache, [&](Cache &of) { return of.evict(nodeOf(node)); });
 }

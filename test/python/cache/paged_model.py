@@ -65,6 +65,11 @@ class Model:
         self.held[twin] = self.held[leaf]
         return twin
 
+    def truncate(self, leaf, tokens):
+        self.cache.truncate(leaf, tokens)
+        parent, own = self.held[leaf]
+        self.held[leaf] = parent, own[: len(own) - tokens]
+
     def prune(self, node):
         self.cache.prune(node)
         self.held = {n: held for n, held in self.held.items() if self.cache.contains(n)}

@@ -256,6 +256,25 @@ def test_forks_go_on_alone(kernel):
     model.check(kernel, [node, twin])
 
 
+def test_truncated_sequences_go_on(kernel):
+    """Within its own tokens, and into those that it shares with a twin."""
+    model = Model(make())
+    node = model.add()
+    model.append([node], [41])
+    twin = model.fork(node)
+    free = model.cache.free_pages()
+    model.append([node], [17])
+    model.truncate(node, 9)
+    model.check(kernel, [node, twin])
+    model.truncate(node, 30)  # of 16 tokens a page: into the second of the twin's
+    assert model.cache.tokens(node) == 19 and model.cache.free_pages() == free
+    model.check(kernel, [(node, 3), twin])
+    model.append([node, twin], [3, 14])
+    model.check(kernel, [node, twin])
+    with pytest.raises(attn.PlanError, match="truncation of 23 tokens from node .*: it has 22 tokens"):
+        model.cache.truncate(node, 23)
+
+
 def test_any_history(kernel):
     of_seeds(4, lambda chance: run_history(kernel, chance))
 
@@ -267,7 +286,7 @@ def run_history(kernel, chance):
         leaves = model.leaves()
         free = [leaf for leaf in leaves if leaf not in model.drafts]
         act = chance.choice(
-            ["add", "append", "append", "append", "branch", "fork", "prune", "speculate", "commit", "check"]
+            ["add", *3 * ["append"], "branch", "fork", "truncate", "prune", "speculate", "commit", "check"]
         )
         pages = model.cache.free_pages()
         held = dict(model.held)
@@ -281,6 +300,10 @@ def run_history(kernel, chance):
                 model.branch(chance.choice(free), chance.randint(1, 3))
             elif act == "fork" and free:
                 model.fork(chance.choice(free))
+            elif act == "truncate" and free:
+                leaf = chance.choice(free)
+                if len(model.held[leaf][1]):
+                    model.truncate(leaf, chance.randint(1, len(model.held[leaf][1])))
             elif act == "prune" and len(leaves) > 2:
                 victim = chance.choice(free or leaves)
                 model.prune(victim)

@@ -34,7 +34,8 @@ def test_changes_are_written_before_the_next():
     change = cache.append(node, 3)
     tokens = numpy.zeros((3, KV_HEADS, DIM), numpy.float16)
     change.write(1, tokens, tokens)
-    for act in (lambda: cache.append(node), lambda: cache.fork(node), lambda: cache.prune(node)):
+    changes = (cache.append, cache.fork, cache.prune, lambda of: cache.truncate(of, 1))
+    for act in (lambda change=change: change(node) for change in changes):
         with pytest.raises(attn.PlanError, match=r"not written in layers \[0\]"):
             act()
     with pytest.raises(attn.PlanError, match=r"written before in layers \[1\]"):

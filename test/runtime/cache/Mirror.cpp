@@ -107,6 +107,17 @@ Result<NodeId> Mirror::fork(NodeId leaf) {
   return fork->twin;
 }
 
+Status Mirror::truncate(NodeId leaf, int32_t tokens) {
+  auto movement = unchangedIfRefused([&] { return cache.truncate(leaf, tokens); });
+  if (!movement)
+    return movement.error();
+  Node &node = at(leaf);
+  node.path.resize(node.path.size() - static_cast<size_t>(tokens));
+  node.frontier = static_cast<int32_t>(node.path.size());
+  execute(*movement, {});
+  return {};
+}
+
 Status Mirror::evict(NodeId node) {
   Status status = unchangedIfRefused([&] { return cache.evict(node); });
   if (status)
@@ -250,7 +261,7 @@ Status randomOperation(Mirror &m, Rng &rng) {
   if (m.nodes.empty() || below(rng, 20) == 0)
     return m.createRoot(), Status();
   const NodeId node = m.pick(rng);
-  switch (below(rng, 12)) {
+  switch (below(rng, 14)) {
   case 0:
   case 1:
   case 2:
@@ -273,6 +284,11 @@ Status randomOperation(Mirror &m, Rng &rng) {
     const TokenTree *draft = m.cache.draft(node);
     return m.commit(node,
                     draft ? static_cast<int32_t>(below(rng, static_cast<size_t>(draft->size()) + 1)) - 1 : 0);
+  }
+  case 10:
+  case 11: { // a few tokens, or most of the sequence
+    const size_t most = below(rng, 2) ? 5 : m.at(node).path.size() + 2;
+    return m.truncate(node, static_cast<int32_t>(1 + below(rng, most)));
   }
   default:
     return randomStep(m, rng);

@@ -38,6 +38,7 @@ public:
   Status apply(const CacheStep &step, std::vector<NodeId> *children = nullptr);
   Status append(NodeId node, int32_t tokens) { return apply({{}, {{node, tokens}}, {}}); }
   Result<NodeId> fork(NodeId leaf);
+  Status truncate(NodeId leaf, int32_t tokens);
   Status evict(NodeId node);
   Status speculate(NodeId leaf, const std::vector<int32_t> &parents);
   Status commit(NodeId leaf, int32_t token);

@@ -77,7 +77,7 @@ struct Place {
 /// What an operation moves, in every layer, keys and values alike. No place is both read and written, so the
 /// parts of one Movement may be executed in any order, or all at once.
 struct Movement {
-  /// Tokens of one page to another (copy-on-write, commit).
+  /// Tokens of one page to another (copy-on-write, commit, truncate).
   struct Copy {
     int32_t headClass;
     Place from, to;
@@ -169,6 +169,11 @@ public:
   /// life of its own: it vanishes with the last of them, and is joined to it again when only one is left.
   /// O(P); pages of the leaf.
   Result<Fork> fork(NodeId leaf);
+
+  /// Takes the last tokens away from a leaf: its own, and beyond them those that it shares with leaves forked
+  /// from it, which keep them. Frees pages that become empty; where a shared page would be cut, what stays of
+  /// it is copied. Refused where streaming classes have given back what the next row would see. O(P).
+  Result<Movement> truncate(NodeId leaf, int32_t tokens);
 
   /// Says that rows will come only on nodes below this one: in streaming classes it keeps only what those
   /// see. It can no longer be appended to or branched. Refused where nothing is below. O(P).

@@ -29,8 +29,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from . import torch_ops
 from .adapters.padded_calls import PaddedCall, Scores
+from .adapters.paged_steps import attend_pages
 from .adapters.planned_steps import LayerKind, attend_step, fits, learn
-from .adapters.transformers_cache import PagedCache, attend_pages, layer_of
+from .adapters.transformers_cache import PagedCache, layer_of
 from .adapters.transformers_fallback import (
     NAME,
     FallbackWarning,

@@ -2,27 +2,20 @@
 """A paged cache behind the interface of Transformers' caches.
 
 The model hands each layer's new keys and values to `update`, before attention is told which of them are padding: so
-`update` only passes them on, marked, and attention writes them into pages and reads those. Padding takes no page. What
-is passed on holds the new keys alone: nothing but attention by attn may compute with it.
+`update` only passes them on, marked, and attention writes them into pages and reads those (paged_steps.py). Padding takes
+no page. What is passed on holds the new keys alone: nothing but attention by attn may compute with it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from ..cache.batch import CacheBatch
-from ..cache.change import CacheChange
 from ..cache.paged import PagedCache as Pages
 from ..describe.stores import Paged
 from ..errors import PlanError, TensorError, expected
-from ..run.kernel import Kernel
-from ..run.plan import Plan
-from .padded_calls import padded_kernel
+from .paged_steps import PagedStep, PlannedPages
 from .transformers_config import check_config, check_formats
 
 aten = torch.ops.aten
@@ -37,8 +30,9 @@ class PagedCache(Cache):
     dtype, device  of keys and values; by default those of the first that come
     formats    how keys and values are stored: key="int8", value="int4", key_group, … as of attn.Paged
 
-    `pages` is the attn.PagedCache behind it, once there are keys; `nodes` the node of each sequence of the batch. Beam
-    search and assisted generation, which copy and cut caches, are refused. Errors: OutOfPages, PlanError, TensorError.
+    `pages` is the attn.PagedCache behind it, once there are keys; `nodes` the node of each sequence of the batch. Beams
+    share the pages of what they have in common, from the first token that is generated on; the prompt is read once for
+    each beam. Assisted generation cuts off candidates that were refused. Errors: OutOfPages, PlanError, TensorError.
     """
 
     def __init__(
@@ -59,8 +53,10 @@ class PagedCache(Cache):
         self.pages: Pages | None = None
         self.nodes: list[int] = []
         self.length = 0
-        self._step: _Step | None = None
-        self._plans: dict[tuple, _Planned] = {}
+        self.shown: list[tuple[int, int]] = []
+        """Between which columns of the batch each sequence has tokens, the rest being padding."""
+        self._step: PagedStep | None = None
+        self._plans: dict[tuple, PlannedPages] = {}
         super().__init__(layers=[PagedLayer(self, index) for index in range(config.num_hidden_layers)])
 
     def _begin(self, layer: int, key: Tensor, value: Tensor) -> None:
@@ -79,20 +75,54 @@ class PagedCache(Cache):
             self._step.change.skip()  # of a forward pass that failed half way
         if self.pages is not None and self.nodes:
             self.pages.prune(*self.nodes)
-        self.nodes, self.length, self._step = [], 0, None
+        self.nodes, self.shown, self.length, self._step = [], [], 0, None
         self._plans.clear()
 
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        raise PlanError("past_key_values: beam search needs a dynamic or static cache, got attn's PagedCache")
-
     def crop(self, max_length: int) -> None:
-        raise PlanError("past_key_values: assisted generation needs a dynamic cache, got attn's PagedCache")
+        """Takes away what is behind the first `max_length` tokens of the batch, padding counted (negative: so many
+        last ones), as assisted generation does with candidates that the model refused."""
+        length = max_length if max_length >= 0 else max(self.length + max_length, 0)
+        if length >= self.length or self.pages is None:
+            return
+        kept = []
+        for node, (first, end) in zip(self.nodes, self.shown, strict=True):
+            kept.append((first, max(min(end, length), first)))
+            if kept[-1][1] < end:
+                self.pages.truncate(node, end - kept[-1][1])
+        self.shown, self.length, self._step = kept, length, None
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Sequence i becomes a copy of what sequence beam_idx[i] is, as beam search asks after each token. Copies share
+        their whole pages; of the last page that is not full each has its own."""
+        self._choose(beam_idx.tolist())
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        self.reorder_cache(torch.empty(0))
+        """`repeats` copies of each sequence, next to each other."""
+        self._choose([index for index in range(len(self.nodes)) for _ in range(repeats)])
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        self.reorder_cache(indices)
+        """Keeps the sequences with these numbers, or those where a mask is true, in this order."""
+        self._choose((indices.nonzero()[:, 0] if indices.dtype == torch.bool else indices).tolist())
+
+    def _choose(self, chosen: list[int]) -> None:
+        if self.pages is None or chosen == list(range(len(self.nodes))):
+            return
+        nodes = self.nodes
+        for index in chosen:
+            if not 0 <= index < len(nodes):
+                legal = f"numbers of {len(nodes)} sequences"
+                raise expected(PlanError, "past_key_values: beams", legal, index)
+        own = {index: nodes[index] for index in chosen}  # each goes on as itself once
+        self.pages.prune(*(node for index, node in enumerate(nodes) if index not in own))
+        self.nodes, self._step = list(own.values()), None  # what lives, should pages run out
+        taken, left = [], dict(own)
+        for index in chosen:
+            node = left.pop(index, None)
+            if node is None:
+                node = self.pages.fork(own[index])
+                self.nodes.append(node)
+            taken.append(node)
+        self.nodes, self.shown = taken, [self.shown[index] for index in chosen]
 
 
 class PagedLayer(CacheLayerMixin):
@@ -160,144 +190,3 @@ class PagedKeys(torch.Tensor):
 def layer_of(key: Tensor) -> PagedLayer | None:
     """The layer of a paged cache that keys belong to."""
     return key.layer if isinstance(key, PagedKeys) else None
-
-
-class _Step:
-    """What all layers of a forward pass share."""
-
-    def __init__(self, cache: PagedCache, spans: Tensor, rows: int):
-        table = spans.numpy().reshape(-1, 4)
-        first, end = table.T[:2].astype(numpy.int64)
-        begin, pages = cache.length, cache.pages
-        if cache.length == 0 and not cache.nodes:
-            cache.nodes = [pages.add() for _ in range(len(table))]
-        if len(table) != len(cache.nodes):
-            raise TensorError(
-                f"past_key_values: holds {len(cache.nodes)} sequences, and the batch has {len(table)}; reset() it "
-                "before another batch"
-            )
-        shown = numpy.maximum(first, begin)
-        self.counts = numpy.maximum(end - shown, 0)
-        for index, node in enumerate(cache.nodes):
-            held, wanted = pages.tokens(node), max(int(min(end[index], begin) - first[index]), 0)
-            if held != wanted:
-                raise TensorError(
-                    f"attention_mask[{index}]: shows {wanted} tokens before this step, and the cache holds {held}"
-                )
-        flat = [
-            numpy.arange(i * rows + s - begin, i * rows + s - begin + n)
-            for i, (s, n) in enumerate(zip(shown, self.counts, strict=True))
-        ]
-        index = numpy.concatenate(flat)
-        self.whole = len(index) == len(table) * rows
-        self.index = torch.from_numpy(index)
-        # A chunk of a prompt may be all padding to a sequence, or to all of them.
-        self.requests = [(node, int(n)) for node, n in zip(cache.nodes, self.counts, strict=True) if n]
-        nodes, counts = zip(*self.requests, strict=True) if self.requests else ((), ())
-        self.change: CacheChange | None = pages.append(list(nodes), list(counts)) if nodes else None
-        cache.length += rows
-        self.written: set[int] = set()
-        self.planned: dict[tuple, tuple[Kernel, Plan]] = {}
-
-    def take(self, tensor: Tensor) -> Tensor:
-        """[batch, heads, rows, dim] -> [tokens, heads, dim], without padding."""
-        flat = tensor.transpose(1, 2).reshape(-1, tensor.shape[1], tensor.shape[3])
-        return flat if self.whole else flat.index_select(0, self.index.to(flat.device))
-
-    def put(self, out: Tensor, batch: int, rows: int) -> Tensor:
-        """[tokens, heads, dim] -> [batch, rows, heads, dim]; rows of padding are 0."""
-        if not self.whole:
-            full = out.new_zeros(batch * rows, *out.shape[1:])
-            full.index_copy_(0, self.index.to(out.device), out)
-            out = full
-        return out.view(batch, rows, *out.shape[1:])
-
-
-@dataclass
-class _Planned:
-    plan: Plan
-    batch: CacheBatch
-    step: _Step
-
-
-def _plan(cache: PagedCache, step: _Step, kernel: Kernel, classes: tuple[int, ...] | None) -> Plan:
-    """One plan for all layers with the same kernel and as many heads in each class, updated from step to step."""
-    key = kernel, tuple(sorted(classes or ()))
-    known = cache._plans.get(key)
-    if known is None:
-        batch = cache.pages.batch(step.requests, classes=classes)
-        known = cache._plans[key] = _Planned(kernel.plan(batch), batch, step)
-    elif known.step is not step:
-        if known.step.requests == step.requests:
-            known.batch.update()
-        else:
-            known.batch = cache.pages.batch(step.requests, classes=classes)
-        known.plan.update(known.batch)
-        known.step = step
-    return known.plan
-
-
-def attend_pages(
-    layer: PagedLayer,
-    query: Tensor,
-    key: PagedKeys,
-    value: Tensor,
-    spans: Tensor,
-    *,
-    scale: float,
-    causal: bool,
-    window: int,
-    softcap: float,
-    sinks: Tensor | None,
-    gates: object,
-) -> Tensor:
-    """Writes a layer's new keys and values into its pages and attends to all that is there."""
-    cache, (batch, q_heads, rows, _) = layer.cache, query.shape
-    key = key.keys
-    cache._begin(layer.index, key, value)
-    step = cache._step
-    if step is None or layer.index in step.written:
-        step = cache._step = _Step(cache, spans, rows)
-    step.written.add(layer.index)
-    if step.change is None:
-        return query.new_zeros(batch, rows, q_heads, value.shape[3])
-    step.change.write(layer.index, step.take(key).contiguous(), step.take(value).contiguous())
-    asked = scale, causal, window, softcap, sinks is not None, gates
-    planned = step.planned.get(asked)
-    if planned is None:
-        planned = step.planned[asked] = _planned(cache, step, query, *asked)
-    kernel, plan = planned
-    extra = {} if sinks is None else {"sink_logits": sinks.float().contiguous()}
-    if gates:
-        extra["classes"] = gates.classes
-    out = kernel.run(step.take(query).contiguous(), cache.pages.layer(layer.index), plan, **extra)
-    return step.put(out, batch, rows)
-
-
-def _planned(
-    cache: PagedCache,
-    step: _Step,
-    query: Tensor,
-    scale: float,
-    causal: bool,
-    window: int,
-    softcap: float,
-    sinks: bool,
-    gates: object,
-) -> tuple[Kernel, Plan]:
-    """The kernel of layers that asked alike, and its plan for this step."""
-    kernel = padded_kernel(
-        query.shape[1],
-        cache.pages.kv_heads,
-        (cache.pages.head_dim, cache.pages.value_dim),
-        query.dtype,
-        scale,
-        causal,
-        window,
-        softcap,
-        sinks,
-        (gates.sink, gates.recent) if gates else (),
-        str(query.device),
-        cache._store,
-    )
-    return kernel, _plan(cache, step, kernel, gates.classes if gates else None)

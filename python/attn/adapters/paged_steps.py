@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A model's forward pass over a paged cache: new keys and values are written into pages, and all that is there is seen.
+
+What layers share (which tokens are padding, where the new ones go, the plan) is found out by the first of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy
+import torch
+from torch import Tensor
+
+from ..cache.batch import CacheBatch
+from ..cache.change import CacheChange
+from ..errors import TensorError
+from ..run.kernel import Kernel
+from ..run.plan import Plan
+from .padded_calls import padded_kernel
+
+if TYPE_CHECKING:
+    from .transformers_cache import PagedCache, PagedKeys, PagedLayer
+
+
+class PagedStep:
+    """What all layers of a forward pass share."""
+
+    def __init__(self, cache: PagedCache, spans: Tensor, rows: int):
+        table = spans.numpy().reshape(-1, 4)
+        first, end = table.T[:2].astype(numpy.int64)
+        begin, pages = cache.length, cache.pages
+        if cache.length == 0 and not cache.nodes:
+            cache.nodes = [pages.add() for _ in range(len(table))]
+        if len(table) != len(cache.nodes):
+            raise TensorError(
+                f"past_key_values: holds {len(cache.nodes)} sequences, and the batch has {len(table)}; reset() it "
+                "before another batch"
+            )
+        shown = numpy.maximum(first, begin)
+        self.counts = numpy.maximum(end - shown, 0)
+        for index, node in enumerate(cache.nodes):
+            held, wanted = pages.tokens(node), max(int(min(end[index], begin) - first[index]), 0)
+            if held != wanted:
+                raise TensorError(
+                    f"attention_mask[{index}]: shows {wanted} tokens before this step, and the cache holds {held}"
+                )
+        flat = [
+            numpy.arange(i * rows + s - begin, i * rows + s - begin + n)
+            for i, (s, n) in enumerate(zip(shown, self.counts, strict=True))
+        ]
+        index = numpy.concatenate(flat)
+        self.whole = len(index) == len(table) * rows
+        self.index = torch.from_numpy(index)
+        # A chunk of a prompt may be all padding to a sequence, or to all of them.
+        self.requests = [(node, int(n)) for node, n in zip(cache.nodes, self.counts, strict=True) if n]
+        nodes, counts = zip(*self.requests, strict=True) if self.requests else ((), ())
+        self.change: CacheChange | None = pages.append(list(nodes), list(counts)) if nodes else None
+        cache.length += rows
+        cache.shown = list(zip(first.tolist(), end.tolist(), strict=True))
+        self.written: set[int] = set()
+        self.planned: dict[tuple, tuple[Kernel, Plan]] = {}
+
+    def take(self, tensor: Tensor) -> Tensor:
+        """[batch, heads, rows, dim] -> [tokens, heads, dim], without padding."""
+        flat = tensor.transpose(1, 2).reshape(-1, tensor.shape[1], tensor.shape[3])
+        return flat if self.whole else flat.index_select(0, self.index.to(flat.device))
+
+    def put(self, out: Tensor, batch: int, rows: int) -> Tensor:
+        """[tokens, heads, dim] -> [batch, rows, heads, dim]; rows of padding are 0."""
+        if not self.whole:
+            full = out.new_zeros(batch * rows, *out.shape[1:])
+            full.index_copy_(0, self.index.to(out.device), out)
+            out = full
+        return out.view(batch, rows, *out.shape[1:])
+
+
+@dataclass
+class PlannedPages:
+    plan: Plan
+    batch: CacheBatch
+    step: PagedStep
+
+
+def _plan(cache: PagedCache, step: PagedStep, kernel: Kernel, classes: tuple[int, ...] | None) -> Plan:
+    """One plan for all layers with the same kernel and as many heads in each class, updated from step to step."""
+    key = kernel, tuple(sorted(classes or ()))
+    known = cache._plans.get(key)
+    if known is None:
+        batch = cache.pages.batch(step.requests, classes=classes)
+        known = cache._plans[key] = PlannedPages(kernel.plan(batch), batch, step)
+    elif known.step is not step:
+        if known.step.requests == step.requests:
+            known.batch.update()
+        else:
+            known.batch = cache.pages.batch(step.requests, classes=classes)
+        known.plan.update(known.batch)
+        known.step = step
+    return known.plan
+
+
+def attend_pages(
+    layer: PagedLayer,
+    query: Tensor,
+    key: PagedKeys,
+    value: Tensor,
+    spans: Tensor,
+    *,
+    scale: float,
+    causal: bool,
+    window: int,
+    softcap: float,
+    sinks: Tensor | None,
+    gates: object,
+) -> Tensor:
+    """Writes a layer's new keys and values into its pages and attends to all that is there."""
+    cache, (batch, q_heads, rows, _) = layer.cache, query.shape
+    key = key.keys
+    cache._begin(layer.index, key, value)
+    step = cache._step
+    if step is None or layer.index in step.written:
+        step = cache._step = PagedStep(cache, spans, rows)
+    step.written.add(layer.index)
+    if step.change is None:
+        return query.new_zeros(batch, rows, q_heads, value.shape[3])
+    step.change.write(layer.index, step.take(key).contiguous(), step.take(value).contiguous())
+    asked = scale, causal, window, softcap, sinks is not None, gates
+    planned = step.planned.get(asked)
+    if planned is None:
+        planned = step.planned[asked] = _planned(cache, step, query, *asked)
+    kernel, plan = planned
+    extra = {} if sinks is None else {"sink_logits": sinks.float().contiguous()}
+    if gates:
+        extra["classes"] = gates.classes
+    out = kernel.run(step.take(query).contiguous(), cache.pages.layer(layer.index), plan, **extra)
+    return step.put(out, batch, rows)
+
+
+def _planned(
+    cache: PagedCache,
+    step: PagedStep,
+    query: Tensor,
+    scale: float,
+    causal: bool,
+    window: int,
+    softcap: float,
+    sinks: bool,
+    gates: object,
+) -> tuple[Kernel, Plan]:
+    """The kernel of layers that asked alike, and its plan for this step."""
+    kernel = padded_kernel(
+        query.shape[1],
+        cache.pages.kv_heads,
+        (cache.pages.head_dim, cache.pages.value_dim),
+        query.dtype,
+        scale,
+        causal,
+        window,
+        softcap,
+        sinks,
+        (gates.sink, gates.recent) if gates else (),
+        str(query.device),
+        cache._store,
+    )
+    return kernel, _plan(cache, step, kernel, gates.classes if gates else None)

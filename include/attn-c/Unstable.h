@@ -18,6 +18,10 @@ extern "C" {
  * left out has its default. `threads` 0: one per core. */
 ATTN_C_EXPORT AttnStatus attnReference(const AttnSource *source, const AttnTensor *tensors, size_t count,
                                        uint32_t threads, AttnTensors **results);
+/* The gradients of the same text and tensors, with `do` and possibly `dlse` among these: `dq`, `<name>.dk`,
+ * `<name>.dv`, `dsink_logits`, `d<table>`, in f64 (attn/Reference/Reference.h). */
+ATTN_C_EXPORT AttnStatus attnReferenceGradients(const AttnSource *source, const AttnTensor *tensors,
+                                                size_t count, uint32_t threads, AttnTensors **results);
 
 /* What a checked host device found and counted since the last reset. */
 typedef struct AttnHostReport {

@@ -28,8 +28,47 @@ static rt::Result<rt::TensorMap> copyTensors(const AttnTensor *tensors, size_t c
   return map;
 }
 
-AttnStatus attnReference(const AttnSource *source, const AttnTensor *tensors, size_t count, uint32_t threads,
-                         AttnTensors **results) {
+namespace {
+using Evaluate = rt::Result<rt::TensorMap> (*)(mlir::func::FuncOp, const rt::TensorMap &, unsigned threads);
+
+rt::Result<rt::TensorMap> evaluateResults(mlir::func::FuncOp function, const rt::TensorMap &tensors,
+                                          unsigned threads) {
+  auto evaluated = mlir::attn::evaluateReference(function, tensors, threads);
+  if (!evaluated)
+    return evaluated.error();
+  rt::TensorMap results;
+  results["o"] = std::move(evaluated->output);
+  results["lse"] = std::move(evaluated->lse);
+  return results;
+}
+
+/// Of a text and its tensors, where these are an attention's; an operation on a cache has one meaning.
+rt::Result<rt::TensorMap> evaluate(const AttnSource &source, rt::TensorMap tensors, uint32_t threads,
+                                   Evaluate evaluateAttention) {
+  Problem problem(source);
+  if (rt::Status status = problem.parse(); !status)
+    return status.error();
+  // What may be left out follows from the manifest, so the problem is compiled, in some 10 ms.
+  auto kernel = mlir::attn::compileProblem(*problem.module, problem.entry, problem.options);
+  if (failed(kernel))
+    return problem.error();
+  auto manifest = rt::parseManifest(kernel->manifest);
+  if (!manifest)
+    return manifest.error();
+  auto function = *kernel->problem->getOps<mlir::func::FuncOp>().begin();
+  if (manifest->rowCopy() && evaluateAttention == evaluateResults)
+    return mlir::attn::evaluateRowCopy(function, tensors);
+  if (manifest->rowCopy())
+    return rt::inputError("expected an attention, got an operation on a cache, which has no gradients");
+  if (rt::Status status = rt::addDefaults(*manifest, tensors); !status)
+    return status.error();
+  if (threads == 0)
+    threads = std::max(1u, std::thread::hardware_concurrency());
+  return evaluateAttention(function, tensors, std::min(threads, 256u));
+}
+
+AttnStatus refer(const AttnSource *source, const AttnTensor *tensors, size_t count, uint32_t threads,
+                 AttnTensors **results, Evaluate evaluateAttention) {
   return rt::capi::guarded([&]() -> rt::Status {
     if (rt::Status status = rt::capi::required("results", results); !status)
       return status;
@@ -38,35 +77,21 @@ AttnStatus attnReference(const AttnSource *source, const AttnTensor *tensors, si
     rt::Result<rt::TensorMap> map = copyTensors(tensors, count);
     if (!map)
       return map.error();
-    Problem problem(*source);
-    if (rt::Status status = problem.parse(); !status)
-      return status;
-    // What may be left out follows from the manifest, so the problem is compiled, in some 10 ms.
-    auto kernel = mlir::attn::compileProblem(*problem.module, problem.entry, problem.options);
-    if (failed(kernel))
-      return problem.error();
-    auto manifest = rt::parseManifest(kernel->manifest);
-    if (!manifest)
-      return manifest.error();
-    auto function = *kernel->problem->getOps<mlir::func::FuncOp>().begin();
-    if (manifest->rowCopy()) {
-      auto left = mlir::attn::evaluateRowCopy(function, *map);
-      if (!left)
-        return left.error();
-      *results = new AttnTensors{std::move(*left)};
-      return {};
-    }
-    if (rt::Status status = rt::addDefaults(*manifest, *map); !status)
-      return status;
-    if (threads == 0)
-      threads = std::max(1u, std::thread::hardware_concurrency());
-    auto evaluated = mlir::attn::evaluateReference(function, *map, std::min(threads, 256u));
-    if (!evaluated)
-      return evaluated.error();
-    auto made = std::make_unique<AttnTensors>();
-    made->map["o"] = std::move(evaluated->output);
-    made->map["lse"] = std::move(evaluated->lse);
-    *results = made.release();
+    rt::Result<rt::TensorMap> made = evaluate(*source, std::move(*map), threads, evaluateAttention);
+    if (!made)
+      return made.error();
+    *results = new AttnTensors{std::move(*made)};
     return {};
   });
+}
+} // namespace
+
+AttnStatus attnReference(const AttnSource *source, const AttnTensor *tensors, size_t count, uint32_t threads,
+                         AttnTensors **results) {
+  return refer(source, tensors, count, threads, results, evaluateResults);
+}
+
+AttnStatus attnReferenceGradients(const AttnSource *source, const AttnTensor *tensors, size_t count,
+                                  uint32_t threads, AttnTensors **results) {
+  return refer(source, tensors, count, threads, results, mlir::attn::evaluateGradients);
 }

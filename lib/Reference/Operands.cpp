@@ -10,44 +10,6 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::attn::reference;
 
-int64_t KVRegion::longest(size_t instance) const {
-  int64_t most = 0;
-  for (int64_t place = 0; place < (type.getRagged() ? heads : 1); ++place)
-    most = std::max(most, length(instance, place));
-  return most;
-}
-
-rt::StoreNumbers KVRegion::numbers(int64_t place) const {
-  rt::StoreNumbers numbers;
-  if (table)
-    numbers.table = table->as<int32_t>();
-  if (store.kind == rt::StoreKind::Dense)
-    numbers.tokens = keys.codes->shape[1];
-  if (store.isPaged())
-    numbers.maxPages = table->shape.back();
-  numbers.heads = heads, numbers.head = place;
-  return numbers;
-}
-
-int64_t KVRegion::slot(size_t instance, int64_t place, int64_t token) const {
-  rt::StoreNumbers of = numbers(place);
-  return store.slotOf(of, int64_t(instance), token);
-}
-
-const uint8_t *KVRegion::codesOf(const Part &part, int64_t slot, int64_t place) const {
-  rt::StoreNumbers of = numbers(place);
-  int64_t line = store.lineOf(of, slot);
-  return part.codes->bytes.data() + line * part.stored.format.rowBytes(part.stored.dim);
-}
-
-const uint8_t *KVRegion::metaOf(const Part &part, int64_t slot, int64_t place) const {
-  if (!part.meta)
-    return nullptr;
-  rt::StoreNumbers of = numbers(place);
-  int64_t index = store.metaOf(of, part.stored, slot);
-  return part.meta->bytes.data() + index * part.stored.format.metaBytes(part.stored.dim);
-}
-
 namespace {
 /// Reads tensors by name; the first thing that is wrong is kept in `status`, and what follows is skipped.
 class Reader {
@@ -67,13 +29,15 @@ public:
     operands.valueDim = attend->getValueDim();
 
     rt::DType dtype = elementOf(attend->getQueryType().getElementType()).dtype;
-    operands.query = find("q", dtype, {-1, operands.queryHeads, operands.keyDim});
-    operands.rows = operands.query ? operands.query->shape[0] : 0;
+    if (const rt::Tensor *query = findFloats("q", dtype, {-1, operands.queryHeads, operands.keyDim})) {
+      operands.rows = query->shape[0];
+      operands.query = numbersOf(*query);
+    }
     for (const Argument &argument : signature->arguments)
       if (argument.role == Role::Sinks)
-        operands.sinks = find(argument.name, rt::DType::F32, {operands.queryHeads});
+        readSinks(argument);
       else if (argument.role == Role::Tensor)
-        operands.tensors[argument.index] = findTensor(argument);
+        readTable(argument);
     operands.seen.resize(operands.keyHeads);
     classNames.resize(operands.keyHeads);
     if (HeadClassesAttr classes = attend->getHeadClassesAttr())
@@ -95,16 +59,17 @@ private:
       status = rt::inputError(std::move(message));
   }
 
-  /// A tensor of this dtype and shape, in which -1 stands for any size; null, and an error, where there is
-  /// none.
-  const rt::Tensor *find(const std::string &name, rt::DType dtype, std::vector<int64_t> shape) {
+  /// A tensor of this dtype, or of another that may stand for it, and of this shape, in which -1 stands for
+  /// any size; null, and an error, where there is none.
+  const rt::Tensor *find(const std::string &name, rt::DType dtype, std::vector<int64_t> shape,
+                         std::optional<rt::DType> other = std::nullopt) {
     auto it = tensors.find(name);
     if (it == tensors.end()) {
       fail("tensor '" + name + "' is missing");
       return nullptr;
     }
     const rt::Tensor &tensor = it->second;
-    bool fits = tensor.dtype == dtype && tensor.shape.size() == shape.size();
+    bool fits = (tensor.dtype == dtype || tensor.dtype == other) && tensor.shape.size() == shape.size();
     for (size_t i = 0; fits && i < shape.size(); ++i)
       fits = shape[i] == -1 || shape[i] == tensor.shape[i];
     if (fits)
@@ -129,14 +94,33 @@ private:
     return shape;
   }
 
-  const rt::Tensor *findTensor(const Argument &argument) {
+  /// Floats may be given as numbers that no rounding has touched.
+  const rt::Tensor *findFloats(const std::string &name, rt::DType dtype, std::vector<int64_t> shape) {
+    return find(name, dtype, std::move(shape), rt::DType::F64);
+  }
+
+  static std::vector<double> numbersOf(const rt::Tensor &tensor) {
+    if (tensor.dtype == rt::DType::F64)
+      return tensor.toDoubles();
+    std::vector<float> narrow(tensor.elements());
+    rt::RowDecoder(rt::Format::plain(tensor.dtype)).decode(tensor.bytes.data(), nullptr, narrow);
+    return {narrow.begin(), narrow.end()};
+  }
+
+  void readSinks(const Argument &argument) {
+    if (const rt::Tensor *sinks = findFloats(argument.name, rt::DType::F32, {operands.queryHeads}))
+      operands.sinks = sinks->toDoubles();
+  }
+
+  void readTable(const Argument &argument) {
     std::vector<int64_t> shape;
     for (int64_t size : cast<RankedTensorType>(argument.type).getShape())
       shape.push_back(ShapedType::isDynamic(size) ? -1 : size);
-    const rt::Tensor *tensor = find(argument.name, rt::DType::F32, shape);
+    const rt::Tensor *tensor = findFloats(argument.name, rt::DType::F32, shape);
     if (tensor && tensor->elements() == 0)
       fail("tensor '" + argument.name + "': expected at least one element, got none");
-    return tensor;
+    else if (tensor)
+      operands.tables[argument.index] = {argument.name, tensor->shape, tensor->toDoubles()};
   }
 
   std::vector<int32_t> integers(const std::string &name, std::vector<int64_t> shape) {
@@ -158,6 +142,7 @@ private:
 
   void readRegion(const std::string &name, KVType type, VisibilityAttr visibility, StringAttr headClass) {
     KVRegion region;
+    region.name = name;
     region.type = type;
     region.visibility = visibility;
     for (StringAttr of : classNames)
@@ -169,11 +154,16 @@ private:
     const std::vector<rt::StoreTensor> data = region.store.data(); // the keys' codes first
     for (const rt::StoreTensor &tensor : data) {
       bool lines = tensor.content == rt::StoreTensor::Content::Lines;
-      const rt::Tensor *found = find(name + "." + tensor.name, tensor.dtype,
-                                     shapeOf(tensor, heads, &data[0], lines ? region.keys.codes : nullptr));
       KVRegion::Part &part = tensor.name.front() == region.store.keys.letter ? region.keys : region.values;
+      const bool isPlain = part.stored.format.isPlain();
+      const rt::Tensor *found = find(name + "." + tensor.name, tensor.dtype,
+                                     shapeOf(tensor, heads, &data[0], lines ? region.keys.codes : nullptr),
+                                     isPlain ? std::optional(rt::DType::F64) : std::nullopt);
       (tensor.content == rt::StoreTensor::Content::Codes ? part.codes : part.meta) = found;
     }
+    for (KVRegion::Part *part : {&region.keys, &region.values})
+      if (part->codes && part->codes->dtype != rt::DType::F64)
+        part->decoder.emplace(part->stored.format);
     for (const rt::StoreTensor &tensor : region.store.tables())
       if (region.store.table() && tensor.name == rt::tableName(*region.store.table()))
         region.table = find(name + "." + tensor.name, tensor.dtype, shapeOf(tensor, heads));

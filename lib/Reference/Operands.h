@@ -13,6 +13,7 @@ namespace rt = ::attn::rt;
 
 /// One KV region: its instances, and where their tokens are.
 struct KVRegion {
+  std::string name;
   KVType type;
   VisibilityAttr visibility;
   rt::Store store; ///< of `heads` heads
@@ -20,6 +21,7 @@ struct KVRegion {
   struct Part {
     rt::StorePart stored;
     const rt::Tensor *codes = nullptr, *meta = nullptr;
+    std::optional<rt::RowDecoder> decoder; ///< none where the numbers themselves are given, in f64
   };
   Part keys, values;
   std::vector<int32_t> pos0, rowFirst, rowLast; ///< per instance
@@ -36,9 +38,10 @@ struct KVRegion {
 
   /// The slot of token t of an instance.
   int64_t slot(size_t instance, int64_t place, int64_t token) const;
-  /// The row of one head of a slot, and its metadata: null where the format has none.
-  const uint8_t *codesOf(const Part &part, int64_t slot, int64_t place) const;
-  const uint8_t *metaOf(const Part &part, int64_t slot, int64_t place) const;
+  /// Which row of keys or values one head of a slot is.
+  int64_t lineOf(int64_t slot, int64_t place) const;
+  /// The numbers of that row.
+  void read(const Part &part, int64_t slot, int64_t place, std::span<double> out) const;
 
 private:
   rt::StoreNumbers numbers(int64_t place) const;
@@ -48,17 +51,28 @@ private:
   }
 };
 
+/// A tensor that the score region reads.
+struct Table {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<double> numbers;
+};
+
 /// Everything that an attention reads, checked.
 struct Operands {
   AttendOp attend;
   int64_t rows = 0, queryHeads = 0, keyHeads = 0, keyDim = 0, valueDim = 0;
-  const rt::Tensor *query = nullptr;
-  const rt::Tensor *sinks = nullptr;
+  std::vector<double> query; ///< [rows, query heads, key dim]
+  std::vector<double> sinks; ///< of each query head; empty where there are none
   std::vector<int32_t> queryPositions;
   std::vector<VisibilityAttr> seen; ///< what the class of each KV head sees; null: whatever the regions show
   std::vector<KVRegion> regions;
-  /// Tensors that the score region reads, by the number of the function's argument.
-  std::map<unsigned, const rt::Tensor *> tensors;
+  /// What the score region reads, by the number of the function's argument.
+  std::map<unsigned, Table> tables;
+
+  std::span<const double> queryOf(int64_t row, int64_t head) const {
+    return std::span(query).subspan((row * queryHeads + head) * keyDim, keyDim);
+  }
 };
 
 rt::Result<Operands> readOperands(func::FuncOp func, const rt::TensorMap &tensors);

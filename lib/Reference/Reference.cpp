@@ -1,7 +1,7 @@
 //===- Reference.cpp - The float64 meaning of attn.attend -----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Reference/Reference.h"
-#include "ScoreProgram.h"
+#include "Walk.h"
 #include "attn_rt/support/Threads.h"
 
 #include <atomic>
@@ -10,27 +10,6 @@
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::attn::reference;
-
-/// Whether a row at position q sees a token at position k. The definition, word for word.
-static bool sees(VisibilityAttr visibility, int64_t q, int64_t k) {
-  auto part = [&](VisibilityAttr operand) { return sees(operand, q, k); };
-  switch (visibility.getKind()) {
-  case VisibilityKind::All:
-    return true;
-  case VisibilityKind::Causal:
-    return k <= q;
-  case VisibilityKind::Window:
-  case VisibilityKind::Recent:
-    return 0 <= q - k && q - k < visibility.getSize();
-  case VisibilityKind::Sink:
-    return k < visibility.getSize();
-  case VisibilityKind::Or:
-    return llvm::any_of(visibility.getOperands(), part);
-  case VisibilityKind::And:
-    return llvm::all_of(visibility.getOperands(), part);
-  }
-  llvm_unreachable("unknown visibility");
-}
 
 namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -64,47 +43,11 @@ struct Softmax {
   }
 };
 
-// 256-bit vectors make the whole 1.7 times as fast (EPYC, 2026-11-20), which the full grid of tests is worth.
-#if defined(__x86_64__)
-#define ATTN_WIDE __attribute__((target_clones("arch=x86-64-v3", "default")))
-#else
-#define ATTN_WIDE
-#endif
-
-/// Adds weight * value[i] to sum[i].
-ATTN_WIDE void addScaled(double *sum, double weight, const float *value, int64_t count) {
-  for (int64_t i = 0; i < count; ++i)
-    sum[i] += weight * double(value[i]);
-}
-
-/// Sixteen partial sums, so that the loop vectorizes without leave to reorder.
-ATTN_WIDE double dot(const float *a, const float *b, int64_t count) {
-  double partial[16] = {};
-  const int64_t whole = count / 16 * 16;
-  for (int64_t i = 0; i < whole; i += 16)
-    for (int64_t j = 0; j < 16; ++j)
-      partial[j] += double(a[i + j]) * double(b[i + j]);
-  for (int64_t i = whole; i < count; ++i)
-    partial[i - whole] += double(a[i]) * double(b[i]);
-  double sum = 0;
-  for (double p : partial)
-    sum += p;
-  return sum;
-}
-
 class Evaluator {
 public:
-  Evaluator(AttendOp attend, const Operands &operands)
-      : operands(operands), scale(attend.getScaleOrDefault().getValueAsDouble()),
-        score(attend.getScore(), operands) {
+  Evaluator(AttendOp attend, const Operands &operands) : operands(operands), scores(attend, operands) {
     result.output = rt::Tensor(rt::DType::F64, {operands.rows, operands.queryHeads, operands.valueDim});
     result.lse = rt::Tensor(rt::DType::F64, {operands.rows, operands.queryHeads});
-    for (const KVRegion &region : operands.regions)
-      decoders.push_back(
-          {rt::RowDecoder(region.store.keys.format), rt::RowDecoder(region.store.values.format)});
-    query.resize(operands.rows * operands.queryHeads * operands.keyDim);
-    rt::RowDecoder(rt::Format::plain(operands.query->dtype))
-        .decode(operands.query->bytes.data(), nullptr, query);
   }
 
   ReferenceResult evaluate(unsigned threads) {
@@ -124,59 +67,25 @@ public:
   }
 
 private:
-  /// What a thread needs to itself.
-  struct Scratch {
-    std::vector<float> keys, values;
-    std::vector<int32_t> visible, positions;
-    std::vector<double> scores;
-    ScoreProgram::Lanes lanes;
-  };
-
   /// Query heads [first, last), all of which read `keyHead`, for every row.
   void evaluateHeads(int64_t keyHead, int64_t first, int64_t last) {
-    Scratch scratch;
-    scratch.keys.resize(ScoreProgram::kChunk * operands.keyDim);
-    scratch.values.resize(ScoreProgram::kChunk * operands.valueDim);
-    scratch.lanes = score.makeLanes();
-
     std::vector<Softmax> states(operands.rows * (last - first));
     for (int64_t row = 0; row < operands.rows; ++row)
       for (int64_t head = first; head < last; ++head)
         states[row * (last - first) + head - first].values = outputOf(row, head);
 
-    for (size_t r = 0; r < operands.regions.size(); ++r) {
-      const KVRegion &region = operands.regions[r];
-      for (size_t i = 0; i < region.instances() && region.headPlaces[keyHead] >= 0; ++i) {
-        int64_t place = region.headPlaces[keyHead], length = region.length(i, place);
-        for (int64_t token = 0; token < length && region.rowFirst[i] < region.rowLast[i];
-             token += ScoreProgram::kChunk) {
-          int64_t count = std::min<int64_t>(ScoreProgram::kChunk, length - token);
-          for (int64_t t = 0; t < count; ++t) {
-            int64_t slot = region.slot(i, place, token + t);
-            decode(region, region.keys, decoders[r].keys, slot, place, &scratch.keys[t * operands.keyDim]);
-            decode(region, region.values, decoders[r].values, slot, place,
-                   &scratch.values[t * operands.valueDim]);
-          }
-          for (int64_t row = region.rowFirst[i]; row < region.rowLast[i]; ++row) {
-            findVisible(region.visibility, operands.seen[keyHead], operands.queryPositions[row],
-                        int64_t(region.pos0[i]) + token, count, scratch);
-            for (int64_t head = first; head < last && !scratch.visible.empty(); ++head)
-              addTokens(row, head, scratch, states[row * (last - first) + head - first]);
-          }
-        }
+    ScoreProgram::Lanes lanes = scores.makeLanes();
+    std::vector<double> ofTokens;
+    walkTokens(operands, keyHead, [&](int64_t row, const Chunk &chunk) {
+      for (int64_t head = first; head < last; ++head) {
+        scores.find(chunk, row, head, lanes, ofTokens);
+        addTokens(chunk, ofTokens, states[row * (last - first) + head - first]);
       }
-    }
+    });
 
     for (int64_t row = 0; row < operands.rows; ++row)
       for (int64_t head = first; head < last; ++head)
         finish(row, head, states[row * (last - first) + head - first]);
-  }
-
-  /// One head of a token, as its format says what it is.
-  static void decode(const KVRegion &region, const KVRegion::Part &part, const rt::RowDecoder &decoder,
-                     int64_t slot, int64_t place, float *out) {
-    decoder.decode(region.codesOf(part, slot, place), region.metaOf(part, slot, place),
-                   std::span(out, size_t(part.stored.dim)));
   }
 
   std::span<double> outputOf(int64_t row, int64_t head) {
@@ -184,41 +93,17 @@ private:
                                               operands.valueDim);
   }
 
-  /// Which of `count` tokens from position `key0` are shown to a row at position `query` and (null: all of
-  /// those) seen by its head.
-  static void findVisible(VisibilityAttr shown, VisibilityAttr seen, int64_t query, int64_t key0,
-                          int64_t count, Scratch &scratch) {
-    scratch.visible.clear();
-    scratch.positions.clear();
-    for (int64_t t = 0; t < count; ++t)
-      if (sees(shown, query, key0 + t) && (!seen || sees(seen, query, key0 + t))) {
-        scratch.visible.push_back(int32_t(t));
-        scratch.positions.push_back(int32_t(key0 + t));
-      }
-  }
-
   /// Adds the visible tokens of a chunk to the softmax of a row and head.
-  void addTokens(int64_t row, int64_t head, Scratch &scratch, Softmax &state) {
-    const float *q = &query[(row * operands.queryHeads + head) * operands.keyDim];
-    scratch.scores.clear();
-    for (int32_t t : scratch.visible)
-      scratch.scores.push_back(scale * dot(q, &scratch.keys[t * operands.keyDim], operands.keyDim));
-    if (!score.empty())
-      score.run(scratch.lanes, scratch.scores, int32_t(head), operands.queryPositions[row],
-                scratch.positions);
-
-    for (double s : scratch.scores)
+  void addTokens(const Chunk &chunk, std::span<const double> ofTokens, Softmax &state) const {
+    for (double s : ofTokens)
       state.raise(s);
-    for (auto [t, s] : llvm::zip(scratch.visible, scratch.scores)) {
-      double weight = state.add(s);
-      const float *value = &scratch.values[t * operands.valueDim];
-      addScaled(state.values.data(), weight, value, operands.valueDim);
-    }
+    for (auto [t, s] : llvm::zip(chunk.visible, ofTokens))
+      addScaled(state.values, state.add(s), chunk.values.subspan(t * operands.valueDim, operands.valueDim));
   }
 
   void finish(int64_t row, int64_t head, Softmax &state) {
-    if (operands.sinks)
-      state.add(operands.sinks->as<float>()[head]);
+    if (!operands.sinks.empty())
+      state.add(operands.sinks[head]);
     // Where nothing was seen the values are zero, and stay so.
     if (state.sum != 0)
       for (double &value : state.values)
@@ -227,13 +112,7 @@ private:
   }
 
   const Operands &operands;
-  double scale;
-  ScoreProgram score;
-  struct Decoders {
-    rt::RowDecoder keys, values;
-  };
-  std::vector<Decoders> decoders; ///< of each region
-  std::vector<float> query;
+  const Scores scores;
   ReferenceResult result;
 };
 } // namespace

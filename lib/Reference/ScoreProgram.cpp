@@ -242,20 +242,24 @@ ScoreProgram::Step ScoreProgram::compileInteger(Operation &op) {
   };
 }
 
+int64_t ScoreProgram::offsetOf(const Table &table, ArrayRef<unsigned> indices, const Lanes &lanes,
+                               int64_t i) {
+  int64_t offset = 0;
+  for (auto [dim, index] : llvm::enumerate(indices))
+    offset =
+        offset * table.shape[dim] + std::clamp<int64_t>(lanes.integers[index][i], 0, table.shape[dim] - 1);
+  return offset;
+}
+
 ScoreProgram::Step ScoreProgram::compileRead(ReadOp read, const Operands &operands) {
-  const rt::Tensor *tensor = operands.tensors.at(cast<BlockArgument>(read.getTensor()).getArgNumber());
+  const Table *table = &operands.tables.at(cast<BlockArgument>(read.getTensor()).getArgNumber());
   SmallVector<unsigned> indices;
   for (Value index : read.getIndices())
     indices.push_back(integerOf(index));
   unsigned result = floatOf(read.getElement());
   return [=](Lanes &lanes) {
-    for (int64_t i = 0; i < lanes.count; ++i) {
-      int64_t offset = 0;
-      for (auto [dim, index] : llvm::enumerate(indices))
-        offset = offset * tensor->shape[dim] +
-                 std::clamp<int64_t>(lanes.integers[index][i], 0, tensor->shape[dim] - 1);
-      lanes.floats[result][i] = tensor->data<float>()[offset];
-    }
+    for (int64_t i = 0; i < lanes.count; ++i)
+      lanes.floats[result][i] = table->numbers[offsetOf(*table, indices, lanes, i)];
   };
 }
 

@@ -35,6 +35,7 @@ public:
            std::span<const int32_t> keyPositions) const;
 
 private:
+  friend class ScoreGradient;
   using Step = std::function<void(Lanes &)>;
   unsigned floatOf(Value value);
   unsigned integerOf(Value value);
@@ -43,6 +44,8 @@ private:
   Step compileFloat(Operation &op);
   Step compileInteger(Operation &op);
   Step compileRead(ReadOp read, const Operands &operands);
+  /// Which element of a table token i reads: indices are clamped.
+  static int64_t offsetOf(const Table &table, ArrayRef<unsigned> indices, const Lanes &lanes, int64_t i);
 
   std::vector<Step> steps;
   llvm::DenseMap<Value, unsigned> numbers;

@@ -86,6 +86,13 @@ def reference(
     (q_start, q_pos, <arg>.pos0, <arg>.rows). Gives `o` f64[rows, q_heads, value_dim] and `lse` f64[rows, q_heads] as
     (dtype, shape, bytes); of an operation on a cache the tensors it leaves. `threads` 0: one per core."""
 
+def reference_gradients(
+    text: str, tensors: Mapping[str, Tensor], *, entry: str = "", name: str = "spec", threads: int = 0
+) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+    """The float64 gradients of an attention, as `reference` takes and gives tensors: of `do` [rows, q_heads, value_dim] and,
+    where it is given, `dlse` [rows, q_heads], floats. Gives `dq`, `<arg>.dk`, `<arg>.dv`, `dsink_logits`, and `d<name>` of
+    what the score reads."""
+
 def store_tensors(
     *,
     store: Literal["dense", "packed", "paged"],

@@ -130,17 +130,21 @@ void bindCompiler(py::module_ &module) {
       },
       "text"_a, py::kw_only(), "entry"_a = "", "name"_a = "spec");
 
-  module.def(
-      "reference",
-      [](std::string text, const py::dict &tensors, std::string entry, std::string name, uint32_t threads) {
-        const Tensors given(tensors);
-        const Text from{std::move(text), std::move(entry), "sm_90a", "auto", std::move(name)};
-        const AttnSource source = from.source();
-        Handle<AttnTensors, attnTensorsDestroy> results;
-        run([&] { return attnReference(&source, given.data(), given.size(), threads, results.out()); });
-        return toPython(results.get());
-      },
-      "text"_a, "tensors"_a, py::kw_only(), "entry"_a = "", "name"_a = "spec", "threads"_a = 0);
+  const auto refer = [](decltype(attnReference) *evaluate) {
+    return [evaluate](std::string text, const py::dict &tensors, std::string entry, std::string name,
+                      uint32_t threads) {
+      const Tensors given(tensors);
+      const Text from{std::move(text), std::move(entry), "sm_90a", "auto", std::move(name)};
+      const AttnSource source = from.source();
+      Handle<AttnTensors, attnTensorsDestroy> results;
+      run([&] { return evaluate(&source, given.data(), given.size(), threads, results.out()); });
+      return toPython(results.get());
+    };
+  };
+  module.def("reference", refer(attnReference), "text"_a, "tensors"_a, py::kw_only(), "entry"_a = "",
+             "name"_a = "spec", "threads"_a = 0);
+  module.def("reference_gradients", refer(attnReferenceGradients), "text"_a, "tensors"_a, py::kw_only(),
+             "entry"_a = "", "name"_a = "spec", "threads"_a = 0);
 }
 
 } // namespace attn::python

@@ -25,10 +25,19 @@ struct ReferenceResult {
 
 /// Evaluates the one attention of `func`, at the problem level, on tensors named as in design §2. Tensors
 /// that may be left out (q_start, q_pos, <arg>.rows, <arg>.pos0, <arg>.lengths of a packed store) have their
-/// defaults. A tensor that is missing, mistyped or points outside another is an error that names it. The
-/// result's bits do not depend on `threads`.
+/// defaults. Queries, sinks, tables, and keys and values that are no codes may also be given in f64: then
+/// nothing is rounded, which derivatives by differences need. A tensor that is missing, mistyped or points
+/// outside another is an error that names it. The result's bits do not depend on `threads`.
 ::attn::rt::Result<ReferenceResult> evaluateReference(func::FuncOp func, const ::attn::rt::TensorMap &tensors,
                                                       unsigned threads = 2);
+
+/// The derivatives of sum(o * do) + sum(lse * dlse), in f64, for `do` and, where it is there, `dlse` among
+/// the tensors: "dq"; of each KV operand "<name>.dk" and "<name>.dv", shaped as its keys and values, zero
+/// where no row looks; "dsink_logits"; and "d<table>" of each tensor that the score region reads. o and lse
+/// are this reference's own. A row that sees nothing has and adds none. Paged stores and codes are refused.
+/// The result's bits do not depend on `threads`.
+::attn::rt::Result<::attn::rt::TensorMap>
+evaluateGradients(func::FuncOp func, const ::attn::rt::TensorMap &tensors, unsigned threads = 2);
 
 /// What an operation on a cache makes of these tensors, row by row in the order of its lists: of one that
 /// writes a cache its keys and values, whole, with their metadata; of a gather its rows, every byte 0xff

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from .compiler.bundle import load_bundle as load_bundle
     from .describe.classes import HeadClasses as HeadClasses
     from .describe.classes import heads as heads
+    from .describe.forest import Forest as Forest
     from .describe.score import Score as Score
     from .describe.spec import Spec as Spec
     from .describe.stores import Dense as Dense
@@ -68,6 +69,7 @@ _LAZY: dict[str, str] = {
     "Capture": "cache.capture",
     "CheckReport": "run.checking",
     "Dense": "describe.stores",
+    "Forest": "describe.forest",
     "HeadClasses": "describe.classes",
     "Kernel": "run.kernel",
     "Packed": "describe.stores",

@@ -2,14 +2,16 @@
 """attn as operators of PyTorch, so that torch.compile, torch.export and fake tensors see through it.
 
     torch.ops.attn.attend        dense and packed tensors: what attn.attend is in compiled code
+    torch.ops.attn.attend_backward    its gradients
     torch.ops.attn.run           a planned kernel on the tensors of a run: what Kernel.run is in compiled code
     torch.ops.attn.attend_spans  rows over the span of keys that each sequence of a padded batch has
     torch.ops.attn.attend_step   one row for each sequence, under a plan that the device has made
     torch.ops.attn.spans         those spans, from a padding mask
     torch.ops.attn.seen          the mask that spans stand for
 
-Tensors of the CPU run on the host device, tensors of a GPU on that GPU and the current stream. All are forward only:
-an input that requires a gradient is refused, and so is a backward pass through a result.
+Tensors of the CPU run on the host device, tensors of a GPU on that GPU and the current stream. Gradients pass through
+`attend` alone, of tensors of the CPU: an input of another operator that requires one is refused, and so is a backward pass
+through a result.
 (Source: torch.library, https://docs.pytorch.org/docs/stable/library.html.)
 """
 

@@ -101,6 +101,19 @@ def is_traced(tensor: object) -> bool:
     return isinstance(tensor, torch.Tensor) and dispatch is not torch.Tensor.__torch_dispatch__
 
 
+def needs_gradient(*given: object) -> bool:
+    """Whether autograd would record what is done with these: tensors, and lists and dicts of tensors."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.is_grad_enabled():
+        return False
+    return any(
+        needs_gradient(*(each.values() if isinstance(each, dict) else each))
+        if isinstance(each, (tuple, list, dict))
+        else getattr(each, "requires_grad", False)
+        for each in given
+    )
+
+
 _viewers: dict[type, Callable[[object], View]] = {}
 
 
@@ -198,7 +211,7 @@ def check(binding: Binding, signature: Signature, sizes: dict[str, int], device:
         raise TensorError(f"{name}: expected memory that may be written, got a read-only array")
     if signature[5] and sys.modules["torch"].is_grad_enabled():
         raise TensorError(
-            f"{name}: requires a gradient, and attn has no backward pass yet; call under torch.no_grad(), or with "
+            f"{name}: requires a gradient, which is not passed on here; call under torch.no_grad(), or with "
             f"{name}.detach()"
         )
     itemsize = DTYPES[binding.dtype][1]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 
+from ..describe.forest import Forest
 from ..describe.stores import Dense, Packed, Store
 from ..errors import TensorError, expected
 from ..memory.layouts import Form, forms, merged_rows, swapped
@@ -40,6 +41,7 @@ def arrange(
     v: Strided,
     layout: str,
     tables: tuple,
+    forest: Forest | None = None,
     *,
     of_heads: str = "",
     of_positions: str = "",
@@ -55,13 +57,19 @@ def arrange(
         raise TensorError("cu_seqlens: expected beside cu_seqlens_k, got None")
     if starts is not None and lengths is not None:
         raise TensorError("kv_lengths: expected None beside cu_seqlens, which says the lengths")
-    rank, dims = (3, "[tokens, heads, dim]") if starts is not None else (4, _dims(layout))
+    if forest is not None and (starts is not None or lengths is not None):
+        other = "kv_lengths" if starts is None else "cu_seqlens"
+        raise TensorError(f"{other}: expected None beside forest, which says where nodes begin")
+    is_packed = starts is not None or forest is not None
+    rank, dims = (3, "[tokens, heads, dim]") if is_packed else (4, _dims(layout))
     for name, found in (("q", q), ("k", k), ("v", v)):
         if len(found.shape) != rank:
             raise TensorError(f"{name}: expected {rank} dimensions, {dims}, got {found.text()}")
     axis = 2 if rank == 4 and layout == "bshd" else 1
     if k.shape[axis] == 0 or q.shape[axis] % k.shape[axis]:
         raise expected(TensorError, "q", f"a multiple of the {k.shape[axis]} heads of k", q.shape[axis])
+    if forest is not None:
+        return _packed_forest(q, k, v, forest)
     if starts is not None:
         return _packed(q, k, v, starts, starts if starts_k is None else starts_k, of_positions)
     return _dense(q, k, v, layout, lengths, of_heads, of_positions)
@@ -153,10 +161,7 @@ def _common_form(fits: dict[str, list[Form]], of_heads: str, q_is_token_major: b
 
 
 def _packed(q: Strided, k: Strided, v: Strided, starts: Any, starts_k: Any, of_positions: str) -> Arrangement:
-    rows, heads, dim = q.shape
-    tokens, kv_heads, value_dim = v.shape
-    if k.shape != (tokens, kv_heads, dim):
-        raise TensorError(f"k: expected shape {[tokens, kv_heads, dim]} beside q and v, got {list(k.shape)}")
+    rows, tokens = q.shape[0], v.shape[0]
     for name, offsets, total in (("cu_seqlens", starts, rows), ("cu_seqlens_k", starts_k, tokens)):
         rising = (
             offsets.ndim == 1 and len(offsets) > 0 and offsets[0] == 0 and (numpy.diff(offsets) >= 0).all()
@@ -168,16 +173,32 @@ def _packed(q: Strided, k: Strided, v: Strided, starts: Any, starts_k: Any, of_p
     pos0 = _first_positions(q_lens, lengths, of_positions)
     row = numpy.arange(rows, dtype=numpy.int32) - numpy.repeat(starts[:-1], q_lens)
     operands = {
-        "q": (q.dtype, q.shape),
-        "kv.k": (k.dtype, k.shape),
-        "kv.v": (v.dtype, v.shape),
         "q_start": starts,
         "q_pos": row + numpy.repeat(pos0 + lengths - q_lens, q_lens),
         "kv.start": starts_k,
         "kv.lengths": lengths,
         "kv.pos0": pos0,
     }
-    made = Arrangement(Packed(), heads, kv_heads, operands, (rows, heads, value_dim), "[tokens, heads, dim]")
+    return _packed_tensors(q, k, v, operands)
+
+
+def _packed_forest(q: Strided, k: Strided, v: Strided, forest: Forest) -> Arrangement:
+    for name, found in (("q", q), ("k", k)):
+        if found.shape[0] != forest.tokens:
+            legal = f"the {forest.tokens} tokens of the forest, each a row"
+            raise expected(TensorError, name, legal, found.shape[0])
+    return _packed_tensors(q, k, v, forest.tables())
+
+
+def _packed_tensors(q: Strided, k: Strided, v: Strided, tables: dict[str, Any]) -> Arrangement:
+    rows, heads, dim = q.shape
+    tokens, kv_heads, value_dim = v.shape
+    if k.shape != (tokens, kv_heads, dim):
+        raise TensorError(f"k: expected shape {[tokens, kv_heads, dim]} beside q and v, got {list(k.shape)}")
+    data = {"q": (q.dtype, q.shape), "kv.k": (k.dtype, k.shape), "kv.v": (v.dtype, v.shape)}
+    made = Arrangement(
+        Packed(), heads, kv_heads, data | tables, (rows, heads, value_dim), "[tokens, heads, dim]"
+    )
     for name, found in (("q", q), ("kv.k", k), ("kv.v", v)):
         if not contiguous(found.shape, found.strides):
             made.strides[name] = found.strides

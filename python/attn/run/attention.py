@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..describe.forest import Forest
 from ..describe.visibility import Visibility
-from ..memory.views import is_traced
+from ..errors import TensorError, expected
+from ..memory.views import is_traced, needs_gradient
 from .direct import attend_now
 
 
@@ -28,9 +30,11 @@ def attend(
     kv_lengths: Sequence[int] | Any = None,
     cu_seqlens: Sequence[int] | Any = None,
     cu_seqlens_k: Sequence[int] | Any = None,
+    forest: Forest | None = None,
     layout: str = "bshd",
     return_lse: bool = False,
     out: Any = None,
+    reference: bool = False,
     **others: Any,
 ) -> Any:
     """Attention of dense tensors, or of packed sequences; on a GPU or, on CPU tensors, on the host device.
@@ -50,14 +54,20 @@ def attend(
     cu_seqlens    packed sequences: tensors are `[tokens, heads, dim]`, and sequence i has the rows from cu_seqlens[i]
                   to cu_seqlens[i + 1], int32 [batch + 1]; of k and v these are cu_seqlens_k, where given. They are read
                   on the CPU: those on a GPU are waited for
+    forest        an attn.Forest of the tokens, in place of cu_seqlens: a row also attends to the nodes above its own
     return_lse    gives (out, lse): the logarithm of each row's softmax denominator, float32 `[batch, seq, heads]`, in
                   the order of `layout`; packed `[tokens, heads]`
     out           where the output goes: memory in which no other argument lies
+    reference     True: computed in float64 by the reference, token by token, on CPU tensors of PyTorch, which may also
+                  be float64 and float32: what kernels are compared with
 
     Nothing is copied where each tensor lies in memory in one of the two layouts, whichever `layout` names its
     dimensions: k and v in one, and possibly as the front part of a longer cache. A q that lies in the other one than k
     and v is copied. A score function that depends on the head, and sink logits, need `[batch, seq, heads, dim]`. What
     cannot be read so is refused, not copied. The output lies as k and v do.
+
+    Where autograd records, gradients pass to q, k, v, sink_logits and `tensors`, from `out` and `lse` alike. At present
+    the reference makes them, so on the CPU alone; on a GPU a tensor that requires a gradient is refused.
 
     Neither waits for a GPU nor allocates more than the output once a call like it was made. Errors: TensorError,
     SpecError, before anything is launched; DeviceError.
@@ -66,10 +76,16 @@ def attend(
         from .hints import refuse_options
 
         refuse_options(others, attend.__kwdefaults__)
+    if not isinstance(reference, bool):
+        raise expected(TensorError, "reference", "True or False", reference)
     if is_traced(q):
-        from . import torch_attend
-
-        return torch_attend.attend(
+        from . import torch_attend as module
+    elif reference or needs_gradient(q, k, v, sink_logits, tensors):
+        from . import torch_gradients as module
+    else:
+        module = None
+    if module is not None:
+        return module.attend(
             q,
             k,
             v,
@@ -85,9 +101,11 @@ def attend(
             kv_lengths=kv_lengths,
             cu_seqlens=cu_seqlens,
             cu_seqlens_k=cu_seqlens_k,
+            forest=forest,
             layout=layout,
             return_lse=return_lse,
             out=out,
+            reference=reference,
         )
     return attend_now(
         q,
@@ -108,4 +126,5 @@ def attend(
         layout,
         return_lse,
         out,
+        forest,
     )

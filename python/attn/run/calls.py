@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..describe import visibility
+from ..describe.forest import Forest
 from ..describe.score import Score, tensor_shapes, trace
 from ..describe.spec import Spec
 from ..errors import PlanError, SpecError, TensorError, closest, expected
@@ -166,19 +167,20 @@ def _refuse_gradients(views: list) -> None:
     if sys.modules["torch"].is_grad_enabled():
         i = next(i for i, (_, signature) in enumerate(views) if signature[5])
         raise TensorError(
-            f"{'qkv'[i] if i < 3 else 'tensors'}: requires a gradient, and attn has no backward pass yet; call under "
-            "torch.no_grad(), or detach it"
+            f"{'qkv'[i] if i < 3 else 'tensors'}: requires a gradient, which only attn.attend itself passes on; call that, "
+            "call under torch.no_grad(), or detach it"
         )
 
 
-def make_call(options: Options, views: list, tables: tuple, stream: int, spare_plan: Callable) -> Call:
-    """Checks everything, compiles, plans. `spare_plan` gives the plan of a call that is not needed any more, or None."""
+def describe_call(
+    options: Options, views: list, tables: tuple, forest: Forest | None
+) -> tuple[Arrangement, Spec]:
+    """What is attended, and where each tensor goes; all arguments are checked."""
     if options.layout not in ("bshd", "bhsd"):
         nearest = closest(options.layout, ("bshd", "bhsd"))
         raise expected(TensorError, "layout", "'bshd' or 'bhsd'", options.layout, nearest=nearest)
     q, k, v = (as_bfloat16(signature) for _, signature in views[:3])
     dtype = storage_name("q", q.dtype, TensorError)
-    extras = {name: signature for name, (_, signature) in zip(options.names, views[3:], strict=True)}
     see = _visibility(options)
     score, tensors = _score(options), read_tensors(options, views)
     made = arrange(
@@ -187,14 +189,14 @@ def make_call(options: Options, views: list, tables: tuple, stream: int, spare_p
         v,
         options.layout,
         tables,
+        forest,
         of_heads=_head_reader(options, score),
         of_positions=_position_reader(see, score),
     )
-    _, (rows, _, dim) = made.operands["q"]
     spec = Spec(
         q_heads=made.q_heads,
         kv_heads=made.kv_heads,
-        head_dim=dim,
+        head_dim=made.operands["q"][1][-1],
         value_dim=made.shape[-1],
         dtype=dtype,
         kv=[made.store],
@@ -205,6 +207,22 @@ def make_call(options: Options, views: list, tables: tuple, stream: int, spare_p
         scale=options.scale,
         return_lse=options.return_lse,
     )
+    return made, spec
+
+
+def make_call(
+    options: Options,
+    views: list,
+    tables: tuple,
+    forest: Forest | None,
+    stream: int,
+    spare_plan: Callable,
+) -> Call:
+    """Checks everything, compiles, plans. `spare_plan` gives the plan of a call that is not needed any more, or None."""
+    made, spec = describe_call(options, views, tables, forest)
+    q = as_bfloat16(views[0][1])
+    rows = made.operands["q"][1][0]
+    extras = {name: signature for name, (_, signature) in zip(options.names, views[3:], strict=True)}
     kernel = compile(spec, device=q.device)
     bindings = tensors_of(kernel.manifest)
     nbytes = {name: check(bindings[name], extras[name], {}, q.device) for name in extras if name in bindings}

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..describe.forest import Forest, check_forest
 from ..describe.score import trace
 from ..describe.visibility import Visibility
 from ..errors import SpecError, expected
@@ -48,6 +49,7 @@ def attend_now(
     layout: str,
     return_lse: bool,
     out: Any,
+    forest: Forest | None = None,
 ) -> Any:
     """`attn.attend` on tensors with memory: its arguments in its order."""
     keep: list = []
@@ -77,6 +79,7 @@ def attend_now(
         options,
         tuple([signature for _, signature in views]),
         tuple([table if table is None else (table.shape, table.tobytes()) for table in tables]),
+        None if forest is None else check_forest("forest", forest),
         stream,
         devices.generation,
     )
@@ -86,7 +89,7 @@ def attend_now(
         except TypeError as error:
             raise SpecError(f"attend: an argument is of a type that has no hash: {error}") from None
         if call is None:
-            call = _add(key, make_call(options, views, tables, stream, _plan_of_another))
+            call = _add(key, make_call(options, views, tables, forest, stream, _plan_of_another))
         with call.lock:
             if call.alive:
                 call.used = next(_clock)

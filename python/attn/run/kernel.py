@@ -16,7 +16,7 @@ from .. import _attn
 from ..errors import PlanError, TensorError, closest, expected
 from ..memory import devices
 from ..memory.devices import failed
-from ..memory.views import NOTHING, check, is_traced, strides_of, view_of
+from ..memory.views import NOTHING, check, is_traced, needs_gradient, strides_of, view_of
 from .code import Code
 from .device_plan import DevicePlan, DevicePlanner
 from .plan import Plan
@@ -137,7 +137,8 @@ class Kernel(Code):
         stream      a torch.cuda.Stream or a CUstream as int; by default PyTorch's current one
         tensors     what else the description takes, by name: sinks, biases
 
-        Neither waits nor, where `out` is given, allocates (the first run of a plan may). In a CUDA graph's capture the plan
+        Where autograd records, gradients pass through packed and dense operands in CPU memory; `out` and `lse` are then
+        made here. Neither waits nor, where `out` is given, allocates (the first run of a plan may). In a CUDA graph's capture the plan
         has to be fixed (Plan.fix). Errors, before anything is launched: TensorError, also for results over what is
         read; PlanError, also where the cache has given pages of the plan to others; DeviceError.
         """
@@ -158,6 +159,11 @@ class Kernel(Code):
                 classes=classes,
                 tensors=tensors,
             )
+        if needs_gradient(q, operands, tensors):
+            from . import torch_run_gradients
+
+            named = dict(out=out, lse=lse, classes=classes, rows=rows, stream=stream, **tensors)
+            return torch_run_gradients.run(self, q, operands, plan, return_lse=return_lse, **named)
         if type(plan) is DevicePlan and plan.planner.kernel is self:
             plan = plan._bind()
         if type(plan) is not Plan or plan.kernel is not self or self._generation != devices.generation:

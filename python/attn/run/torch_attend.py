@@ -6,9 +6,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..describe.forest import Forest
 from ..errors import TensorError
+from ..memory.views import needs_gradient
 from .direct import attend_now
-from .torch_rules import PLANS_ANEW, refuse_gradients, refuse_later
+from .reference import check_cpu
+from .torch_gradients import Differentiable
+from .torch_rules import PLANS_ANEW
 
 
 @torch.library.custom_op("attn::attend", mutates_args=(), tags=PLANS_ANEW)
@@ -26,46 +30,119 @@ def _attend(
     cu_seqlens: Tensor | None = None,
     cu_seqlens_k: Tensor | None = None,
     layout: str = "bshd",
+    forest: Tensor | None = None,
+    reference: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """`attn.attend` with return_lse, for those of its arguments that an operator can have. Both results are contiguous
-    in the order of `layout`."""
-    out, lse = attend_now(
-        q,
-        k,
-        v,
-        causal=causal,
-        window=window,
-        sink=sink,
-        see=None,
-        softcap=softcap,
-        score=None,
-        tensors=None,
-        scale=scale,
-        sink_logits=sink_logits,
-        kv_lengths=kv_lengths,
-        cu_seqlens=cu_seqlens,
-        cu_seqlens_k=cu_seqlens_k,
-        layout=layout,
-        return_lse=True,
-        out=None,
+    in the order of `layout`. `forest`: what Forest.from_table takes."""
+    options = _options(
+        causal, window, sink, softcap, scale, kv_lengths, cu_seqlens, cu_seqlens_k, forest, layout
     )
+    if reference:
+        call, given = _differentiable(q, k, v, sink_logits, options)
+        out, lse = call.results(given)
+    else:
+        out, lse = attend_now(
+            q, k, v, **options, tensors=None, sink_logits=sink_logits, return_lse=True, out=None
+        )
     return out.contiguous(), lse.contiguous()
 
 
 @_attend.register_fake
 def _(q, k, v, *options, **named):
-    return q.new_empty(*q.shape[:-1], v.shape[-1]), q.new_empty(q.shape[:-1], dtype=torch.float32)
+    precise = torch.float64 if q.dtype == torch.float64 else torch.float32
+    return q.new_empty(*q.shape[:-1], v.shape[-1]), q.new_empty(q.shape[:-1], dtype=precise)
 
 
-refuse_later(_attend)
+@torch.library.custom_op("attn::attend_backward", mutates_args=())
+def _attend_backward(
+    d_out: Tensor | None,
+    d_lse: Tensor | None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    causal: bool,
+    window: int | None,
+    sink: int | None,
+    softcap: float | None,
+    scale: float | None,
+    sink_logits: Tensor | None,
+    kv_lengths: Tensor | None,
+    cu_seqlens: Tensor | None,
+    cu_seqlens_k: Tensor | None,
+    forest: Tensor | None,
+    layout: str,
+) -> list[Tensor]:
+    """The gradients of q, k, v and, where they are given, sink_logits."""
+    options = _options(
+        causal, window, sink, softcap, scale, kv_lengths, cu_seqlens, cu_seqlens_k, forest, layout
+    )
+    call, given = _differentiable(q, k, v, sink_logits, options)
+    return [gradient.contiguous() for gradient in call.gradients(given, d_out, d_lse)]
 
-_OPERATOR_TAKES = {parameter.name for parameter in torch.ops.attn.attend.default._schema.arguments}
+
+@_attend_backward.register_fake
+def _(d_out, d_lse, q, k, v, causal, window, sink, softcap, scale, sink_logits, *tables):
+    given = (q, k, v) if sink_logits is None else (q, k, v, sink_logits)
+    return [torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in given]
+
+
+def _options(
+    causal, window, sink, softcap, scale, kv_lengths, cu_seqlens, cu_seqlens_k, forest, layout
+) -> dict[str, object]:
+    """The arguments of attend that are no tensors to differentiate by."""
+    return {
+        "causal": causal,
+        "window": window,
+        "sink": sink,
+        "see": None,
+        "softcap": softcap,
+        "score": None,
+        "scale": scale,
+        "kv_lengths": kv_lengths,
+        "cu_seqlens": cu_seqlens,
+        "cu_seqlens_k": cu_seqlens_k,
+        "forest": None if forest is None else Forest.from_table(forest),
+        "layout": layout,
+    }
+
+
+def _differentiable(q, k, v, sink_logits, options) -> tuple[Differentiable, tuple[Tensor, ...]]:
+    extras = {} if sink_logits is None else {"sink_logits": sink_logits}
+    given = (q, k, v, *extras.values())
+    check_cpu(q=q, k=k, v=v, **extras)
+    return Differentiable.of(q, k, v, extras, options), given
+
+
+_NAMES = [argument.name for argument in torch.ops.attn.attend.default._schema.arguments]
+_DIFFERENTIABLE = ("q", "k", "v", "sink_logits")
+
+
+def _save(ctx, inputs, output) -> None:
+    named = dict(zip(_NAMES, inputs, strict=True))
+    named.pop("reference")
+    ctx.tensors = [name for name, value in named.items() if isinstance(value, Tensor)]
+    ctx.others = {name: value for name, value in named.items() if name not in ctx.tensors}
+    ctx.save_for_backward(*(named[name] for name in ctx.tensors))
+
+
+def _backward(ctx, d_out: Tensor | None, d_lse: Tensor | None) -> tuple:
+    named = ctx.others | dict(zip(ctx.tensors, ctx.saved_tensors, strict=True))
+    found = torch.ops.attn.attend_backward(d_out, d_lse, **named)
+    gradients = dict(zip(_DIFFERENTIABLE, found, strict=False))
+    return tuple(gradients.get(name) for name in _NAMES)
+
+
+torch.library.register_autograd(_attend, _backward, setup_context=_save)
+
+_OPERATOR_TAKES = set(_NAMES)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, *, return_lse: bool = False, **options: object) -> object:
     """`attn.attend` as compiled code and fake tensors see it. TensorError for options that only a call on tensors with
     memory can have: see, score, tensors, out."""
-    refuse_gradients(q=q, k=k, v=v)
+    if needs_gradient(q, k, v, options.get("sink_logits")):
+        check_cpu(q=q, k=k, v=v)
     named = {name: value for name, value in options.items() if value is not None}
     for name in named:
         if name not in _OPERATOR_TAKES:
@@ -76,5 +153,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, return_lse: bool = False, **optio
     for name in ("kv_lengths", "cu_seqlens", "cu_seqlens_k"):
         if name in named and not isinstance(named[name], Tensor):
             named[name] = torch.tensor(named[name], dtype=torch.int32)
+    if "forest" in named:
+        named["forest"] = torch.from_numpy(named["forest"].table)
     out, lse = torch.ops.attn.attend(q, k, v, **named)
     return (out, lse) if return_lse else out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What all of attn's operators of PyTorch have in common: no backward pass, and which of them graphs may hold."""
+"""What attn's operators of PyTorch have in common: most have no backward pass, and which of them graphs may hold."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..errors import TensorError
 # it was captured. torch.compile leaves them out of its graphs.
 PLANS_ANEW = tuple(tag for tag in (getattr(torch.Tag, "cudagraph_unsafe", None),) if tag is not None)
 
-NO_BACKWARD = "{}: requires a gradient, and attn has no backward pass yet; call under torch.no_grad(), or with {}.detach()"
+NO_BACKWARD = "{}: requires a gradient, which this operator does not pass on; call under torch.no_grad(), or with {}.detach()"
 
 
 def refuse_gradients(**tensors: Tensor | None) -> None:
-    """TensorError where autograd would ask for what does not exist."""
+    """TensorError where autograd would ask for what does not exist; `attn.attend` has it."""
     if torch.is_grad_enabled():
         for name, tensor in tensors.items():
             if tensor is not None and tensor.requires_grad:

@@ -164,26 +164,80 @@ def test_a_handle_that_stands_for_nothing():
 # --- Gradients -----------------------------------------------------------------------------------------------
 
 
-def test_gradients_are_refused(planned):
-    q, k, v = tensors()
-    q.requires_grad_()
-    refused = pytest.raises(attn.TensorError, match=r"requires a gradient.*no_grad.*detach")
-    with refused:
-        attn.attend(q, k, v)
-    with refused:
-        torch.ops.attn.attend(q, k, v)
+def test_gradients_are_refused_where_there_are_none(planned):
     kernel, plan, q, operand, extra = planned
-    with refused:
+    with pytest.raises(attn.TensorError, match="classes: head classes have no gradients"):
         kernel.run(q.requires_grad_(), operand, plan, **extra)
     with torch.no_grad():
         kernel.run(q, operand, plan, **extra)
+    kernel, plan, q, operand, extra = planned
+    values = [extra[name] for name in kernel.extras]
+    with pytest.raises(attn.TensorError, match=r"requires a gradient.*no_grad.*detach"):
+        torch.ops.attn.run(q, list(operand), plan.handle, values, [])
 
 
-def test_gradients_are_refused_by_compiled_code():
-    q, k, v = tensors()
-    compiled = torch.compile(lambda q, k, v: attn.attend(q, k, v) * 2, backend="aot_eager")
-    with pytest.raises(Exception, match="requires a gradient"):
-        compiled(q.requires_grad_(), k, v)
+GRADIENT_OPTIONS = [
+    *OPTIONS,
+    {"reference": True, "causal": True, "layout": "bhsd"},
+    {"kv_lengths": [30, 21], "causal": True, "softcap": 5.0},
+]
+
+
+@pytest.mark.parametrize("options", GRADIENT_OPTIONS, ids=str)
+def test_compiled_gradients_are_those_of_eager_code(options):
+    """Bit for bit: of the operator in compiled code, of the operator called by its name, and of attn.attend."""
+    given = tensors()
+    if options.get("layout") == "bhsd":
+        given = [tensor.transpose(1, 2).contiguous() for tensor in given]
+    names = [*"qkv"] + (["sink_logits"] if "sink_logits" in options else [])
+
+    def of(function, options=options):
+        leaves = [tensor.clone().requires_grad_() for tensor in given]
+        options = dict(options)
+        if "sink_logits" in options:
+            options["sink_logits"] = options["sink_logits"].clone().requires_grad_()
+            leaves.append(options["sink_logits"])
+        out, lse = function(*leaves[:3], **options)
+        ((out.float() * 3).sin().sum() + lse.sin().sum()).backward()
+        return out, lse, [leaf.grad for leaf in leaves]
+
+    eager = of(lambda *given, **options: attn.attend(*given, **options, return_lse=True))
+    assert len(eager[2]) == len(names) and all(gradient.abs().sum() > 0 for gradient in eager[2])
+    compiled = torch.compile(
+        lambda *given, **options: attn.attend(*given, **options, return_lse=True),
+        backend="aot_eager",
+        fullgraph=True,
+    )
+    tables = {
+        name: torch.tensor(value, dtype=torch.int32) if isinstance(value, list) else value
+        for name, value in options.items()
+    }
+    for found in (of(compiled), of(torch.ops.attn.attend, tables)):
+        assert torch.equal(found[0], eager[0]) and torch.equal(found[1], eager[1])
+        for name, gradient, wanted in zip(names, found[2], eager[2], strict=True):
+            assert torch.equal(gradient, wanted), name
+
+
+def test_a_forest_in_compiled_code_is_data():
+    """Other forests of as many nodes recompile nothing."""
+    forests = [
+        attn.Forest([0, 8, 12, 20], [-1, 0, 0]),
+        attn.Forest([0, 3, 9, 20], [-1, 0, 1]),
+        attn.Forest([0, 0, 19, 20], [-1, -1, 1]),
+    ]
+    counted = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(
+        lambda q, k, v, forest: attn.attend(q, k, v, causal=True, forest=forest), backend=counted
+    )
+    given = [tensor[0, :20] for tensor in tensors()]
+    for forest in forests:
+        found = []
+        for function in (compiled, lambda q, k, v, forest: attn.attend(q, k, v, causal=True, forest=forest)):
+            leaves = [tensor.clone().requires_grad_() for tensor in given]
+            function(*leaves, forest).float().square().sum().backward()
+            found.append([leaf.grad for leaf in leaves])
+        assert all(map(torch.equal, *found))
+    assert counted.frame_count == 1
 
 
 def test_importing_attn_does_not_import_torch_ops():

@@ -165,18 +165,6 @@ def test_heads_in_memory_for_scores_that_read_them():
         assert (attn.attend(*t, score=score) == attn.attend(*tensors, score=score)).all()
 
 
-def test_gradients_are_refused_where_they_would_be_lost():
-    torch = pytest.importorskip("torch")
-    tensors = [torch.from_numpy(tensor) for tensor in qkv()]
-    tensors[1].requires_grad_()
-    with pytest.raises(attn.TensorError, match="k: requires a gradient, and attn has no backward pass yet"):
-        attn.attend(*tensors)
-    with torch.no_grad():
-        attn.attend(*tensors)
-    with pytest.raises(attn.TensorError, match="requires a gradient"):
-        attn.attend(*tensors)
-
-
 def test_read_only_outputs_are_refused():
     q, k, v = qkv()
     out = numpy.zeros_like(q)

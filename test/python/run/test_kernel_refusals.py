@@ -89,21 +89,6 @@ def test_a_plan_of_ragged_heads_is_of_one_layer():
         kernel.run(tensors["q"], pages, plan, classes=tensors["classes"][::-1])
 
 
-def test_gradients_are_refused_not_lost(kernel, problem):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    q, k, v = (torch.from_numpy(x) for x in (problem.q, problem.k, problem.v))
-    plan = kernel.plan(problem.batch)
-    q.requires_grad_()
-    for _ in range(2):
-        with torch.no_grad():
-            problem.check(kernel.run(q, (k, v), plan))
-        with pytest.raises(
-            attn.TensorError, match="q: requires a gradient, and attn has no backward pass yet"
-        ):
-            kernel.run(q, (k, v), plan)
-    problem.check(kernel.run(q.detach(), (k, v), plan))
-
-
 def test_tensors_without_memory_are_refused(kernel, problem):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     from torch._subclasses.fake_tensor import FakeTensorMode

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The float64 reference on tensors of PyTorch: what an attention gives, and its gradients.
+
+It reads the same description and the same tables as kernels do, and walks every pair of a row and a token that it sees.
+So it takes any sizes, and time with each pair: it is what gradients are compared with, and, as long as kernels have no
+backward pass, what they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy
+import torch
+from torch import Tensor
+
+from .. import _attn
+from ..errors import TensorError
+from ..memory.devices import failed
+from ..memory.dtypes import DTYPES
+from ..memory.tensors import as_numpy
+
+FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A description as text, and the tables of a batch."""
+
+    text: str
+    tables: Mapping[str, numpy.ndarray]
+
+    def results(self, data: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """out [rows, q_heads, value_dim] and lse [rows, q_heads], float64. `data` by the text's names: q, kv.k, ..."""
+        found = self._evaluate(_attn.reference, data)
+        return found["o"], found["lse"]
+
+    def gradients(
+        self, data: Mapping[str, Tensor], d_out: Tensor | None, d_lse: Tensor | None
+    ) -> dict[str, Tensor]:
+        """Of sum(out * d_out) + sum(lse * d_lse) by each of `data`, under its name; float64."""
+        rows, heads, value_dim = len(data["q"]), data["q"].shape[1], self._value_dim(data)
+        given = {"do": torch.zeros(rows, heads, value_dim) if d_out is None else d_out}
+        if d_lse is not None:
+            given["dlse"] = d_lse
+        found = self._evaluate(_attn.reference_gradients, {**data, **given})
+        return {name: found[_gradient_of(name)] for name in data if _gradient_of(name) in found}
+
+    def _value_dim(self, data: Mapping[str, Tensor]) -> int:
+        return next(tensor.shape[-1] for name, tensor in data.items() if name.endswith(".v"))
+
+    def _evaluate(self, evaluate, data: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        given = {name: ("i32", table.shape, table) for name, table in self.tables.items()}
+        given |= {name: _described(name, tensor) for name, tensor in data.items()}
+        try:
+            found = evaluate(self.text, given)
+        except _attn.Failure as failure:
+            raise failed(failure, TensorError) from None
+        return {name: _tensor(*described) for name, described in found.items()}
+
+
+def _gradient_of(name: str) -> str:
+    operand, point, part = name.rpartition(".")
+    return f"{operand}{point}d{part}"
+
+
+def _described(name: str, tensor: Tensor) -> tuple:
+    """What the extension takes: dtype, shape and memory. No float is rounded: those of 32 bits become 64."""
+    if tensor.dtype not in FLOATS:
+        raise TensorError(f"{name}: expected floats of 16, 32 or 64 bits, got {tensor.dtype}")
+    short = {torch.bfloat16: "bf16", torch.float16: "f16"}.get(tensor.dtype, "f64")
+    array = as_numpy(name, tensor.double() if short == "f64" else tensor)
+    return short, tuple(array.shape), array
+
+
+def _tensor(dtype: str, shape: tuple[int, ...], data: bytes) -> Tensor:
+    return torch.from_numpy(numpy.frombuffer(data, DTYPES[dtype][0]).reshape(shape).copy())
+
+
+def check_cpu(**tensors: Tensor | None) -> None:
+    """TensorError for what lies where nothing is differentiated yet."""
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.device.type != "cpu":
+            raise TensorError(
+                f"{name}: expected CPU memory where a gradient is required, got {tensor.device}: there is no backward "
+                f"pass on GPUs yet; call under torch.no_grad(), or with {name}.detach()"
+            )
+
+
+def rounded(values: Tensor, like: Tensor) -> Tensor:
+    """A gradient in the shape and dtype of what it is of."""
+    return values.reshape(like.shape).to(like.dtype)

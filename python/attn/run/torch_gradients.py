@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""attn.attend where autograd records: forward by the kernel, backward by the reference.
+
+What forward was given is saved by autograd; description and tables are kept as they were then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..describe.score import trace
+from ..errors import TensorError, expected, given
+from ..memory.tables import int32_array
+from .arrange import Arrangement
+from .calls import Options, describe_call, read_tensors
+from .direct import attend_now
+from .reference import FLOATS, Problem, check_cpu, rounded
+
+
+@dataclass(frozen=True)
+class Differentiable:
+    """A call of attend: what is attended, as the reference reads it, and how the caller's tensors become its."""
+
+    problem: Problem
+    arrangement: Arrangement
+    swapped: bool
+    """Whether the caller's tensors are [batch, heads, seq, dim]; the reference's never are."""
+    names: tuple[str, ...]
+    """Of the tensors beside q, k and v."""
+
+    @staticmethod
+    def of(
+        q: Tensor, k: Tensor, v: Tensor, extras: Mapping[str, Tensor], options: Mapping[str, Any]
+    ) -> Differentiable:
+        """Checks everything. `options`: those arguments of attend that are no tensors, and its tables."""
+        for name, tensor in (("q", q), ("k", k), ("v", v), *extras.items()):
+            if tensor.dtype not in FLOATS:
+                raise TensorError(f"{name}: expected floats of 16, 32 or 64 bits, got {tensor.dtype}")
+        for name, tensor in (("k", k), ("v", v)):
+            if tensor.dtype != q.dtype:
+                raise TensorError(f"{name}: expected the dtype of q, {q.dtype}, got {tensor.dtype}")
+        is_swapped = options["layout"] == "bhsd" and q.ndim == k.ndim == v.ndim == 4
+        dtype = numpy.float16 if q.dtype == torch.float16 else numpy.uint16
+        views = [
+            _as_if_dense(_in_order(tensor, is_swapped).shape, numpy.dtype(dtype)) for tensor in (q, k, v)
+        ]
+        views += [_as_if_dense(tensor.shape, numpy.dtype(numpy.float32)) for tensor in extras.values()]
+        described = Options(
+            *(options[name] for name in ("causal", "window", "sink", "see", "softcap", "score", "scale")),
+            layout="bshd" if is_swapped else options["layout"],
+            return_lse=True,
+            names=tuple(extras),
+        )
+        if described.score is not None:
+            described = described._replace(score=trace(described.score, read_tensors(described, views)))
+        tables = tuple(
+            None if options[name] is None else int32_array(name, options[name]).copy()
+            for name in ("kv_lengths", "cu_seqlens", "cu_seqlens_k")
+        )
+        made, spec = describe_call(described, views, tables, options["forest"])
+        problem = Problem(
+            spec.mlir(),
+            {name: table for name, table in made.operands.items() if isinstance(table, numpy.ndarray)},
+        )
+        return Differentiable(problem, made, is_swapped, tuple(extras))
+
+    def results(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """Of the reference: out of q's dtype; lse in float32, of float64 in that."""
+        out, lse = self.problem.results(self._data(tensors))
+        shape = self.arrangement.shape
+        out, lse = (
+            _in_order(found.reshape(wanted), self.swapped)
+            for found, wanted in ((out, shape), (lse, shape[:-1]))
+        )
+        q = tensors[0]
+        return out.to(q.dtype), lse.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
+
+    def gradients(
+        self, tensors: tuple[Tensor, ...], d_out: Tensor | None, d_lse: Tensor | None
+    ) -> list[Tensor]:
+        """By q, k, v and the rest."""
+        rows = self.arrangement.operands["q"][1][0]
+        d_out, d_lse = (
+            None if given is None else _in_order(given, self.swapped).flatten(0, given.ndim - depth)
+            for given, depth in ((d_out, 3), (d_lse, 2))
+        )
+        if rows == 0:
+            return [torch.zeros_like(tensor) for tensor in tensors]
+        found = self.problem.gradients(self._data(tensors), d_out, d_lse)
+        gradients = []
+        for name, tensor in zip(("q", "kv.k", "kv.v", *self.names), tensors, strict=True):
+            if name not in found:  # a table that the score does not read
+                gradients.append(torch.zeros_like(tensor))
+            elif name in ("q", "kv.k", "kv.v"):
+                like = _in_order(tensor, self.swapped)
+                gradients.append(_in_order(rounded(found[name], like), self.swapped))
+            else:
+                gradients.append(rounded(found[name], tensor))
+        return gradients
+
+    def _data(self, tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        data = {
+            name: _in_order(tensor, self.swapped).reshape(self.arrangement.operands[name][1])
+            for name, tensor in zip(("q", "kv.k", "kv.v"), tensors[:3], strict=True)
+        }
+        return data | dict(zip(self.names, tensors[3:], strict=True))
+
+
+def _in_order(tensor: Tensor, swapped: bool) -> Tensor:
+    return tensor.transpose(1, 2) if swapped else tensor
+
+
+def _as_if_dense(shape: torch.Size, dtype: numpy.dtype) -> tuple:
+    """The view of a NumPy array of this shape: only what it says of itself is read."""
+    strides, step = [], dtype.itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return 0, (dtype, tuple(shape), tuple(reversed(strides)), None, True, False)
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, forward: Callable, call: Differentiable, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.call = call
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        return forward(*tensors)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_out: Tensor | None, d_lse: Tensor | None) -> tuple:
+        if d_out is None and d_lse is None:
+            return (None,) * len(ctx.needs_input_grad)
+        found = ctx.call.gradients(ctx.saved_tensors, d_out, d_lse)
+        wanted = ctx.needs_input_grad[2:]
+        return (
+            None,
+            None,
+            *(gradient if needed else None for gradient, needed in zip(found, wanted, strict=True)),
+        )
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    sink_logits: Any,
+    tensors: Mapping[str, Any] | None,
+    return_lse: bool,
+    out: Any,
+    reference: bool,
+    **options: Any,
+) -> Any:
+    """`attn.attend` where a gradient is required, or results of the reference are asked for."""
+    if out is not None:
+        why = "of the reference" if reference else "where a gradient is required"
+        raise TensorError(f"out: expected None {why}, got {given(out)}")
+    extras = _extras(sink_logits, tensors)
+    for name, tensor in (("q", q), ("k", k), ("v", v), *extras.items()):
+        if not isinstance(tensor, Tensor):
+            raise expected(TensorError, name, "a tensor of PyTorch", tensor)
+    check_cpu(q=q, k=k, v=v, **extras)
+    call = Differentiable.of(q, k, v, extras, options)
+
+    def forward(*given: Tensor) -> tuple[Tensor, Tensor]:
+        if reference:
+            return call.results(given)
+        q, k, v, *others = given
+        named = dict(zip(extras, others, strict=True))
+        sinks = named.pop("sink_logits", None)
+        tables = named if tensors is not None else None
+        return attend_now(q, k, v, **options, sink_logits=sinks, tensors=tables, return_lse=True, out=None)
+
+    found, lse = _Attend.apply(forward, call, q, k, v, *extras.values())
+    return (found, lse) if return_lse else found
+
+
+def _extras(sink_logits: Any, tensors: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Sinks and what the score function reads; arrays of NumPy have no gradients, but may stand beside."""
+    if tensors is not None and not isinstance(tensors, Mapping):
+        raise expected(TensorError, "tensors", "a dict of names and tensors", tensors)
+    extras = {} if sink_logits is None else {"sink_logits": sink_logits}
+    extras |= tensors or {}
+    return {
+        name: torch.from_numpy(tensor) if isinstance(tensor, numpy.ndarray) else tensor
+        for name, tensor in extras.items()
+    }

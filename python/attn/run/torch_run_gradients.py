@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Kernel.run where autograd records: forward by the kernel, backward by the reference.
+
+What forward was given is saved by autograd, and tables are copied, so that a plan may go on to another batch before the
+backward pass comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..errors import TensorError, expected
+from ..memory.tables import int32_array
+from .reference import Problem, check_cpu, rounded
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, forward: Callable, problem: Problem, names: tuple[str, ...], *tensors: Tensor) -> tuple:
+        ctx.problem, ctx.names = problem, names
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        return forward(*tensors)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_out: Tensor | None, d_lse: Tensor | None = None) -> tuple:
+        if d_out is None and d_lse is None:
+            return (None,) * len(ctx.needs_input_grad)
+        data = dict(zip(ctx.names, ctx.saved_tensors, strict=True))
+        found = ctx.problem.gradients(data, d_out, d_lse)
+        wanted = ctx.needs_input_grad[3:]
+        gradients = [
+            (rounded(found[name], tensor) if name in found else torch.zeros_like(tensor)) if needed else None
+            for (name, tensor), needed in zip(data.items(), wanted, strict=True)
+        ]
+        return None, None, None, *gradients
+
+
+def run(kernel: Any, q: Tensor, operands: tuple, plan: Any, *, return_lse: bool, **named: Any) -> Any:
+    """`Kernel.run` where a gradient is required. `named`: its other arguments."""
+    for name in ("out", "lse", "classes"):
+        if named.pop(name) is not None:
+            raise TensorError(f"{name}: expected None where a gradient is required")
+    rest = {name: named.pop(name) for name in ("rows", "stream")}
+    problem = _problem_of(kernel, plan)
+    if len(operands) != len(kernel._parts):
+        raise TensorError(
+            f"operands: expected (keys, values) for each of {', '.join(kernel._parts)}, got {len(operands)}"
+        )
+    data: dict[str, Any] = {"q": q}
+    for name, operand in zip(kernel._parts, operands, strict=True):
+        data |= dict(kernel._of_operand(name, operand))
+    data |= named
+    for name, tensor in data.items():
+        if not isinstance(tensor, Tensor):
+            raise expected(TensorError, name, "a tensor of PyTorch", tensor)
+    check_cpu(**data)
+    has_lse = "lse" in kernel.slots
+
+    def forward(*given: Tensor) -> tuple:
+        beside = dict(zip(data, given, strict=True))
+        parts = [tuple(beside[name] for name in names) for names in kernel._parts.values()]
+        others = {name: beside[name] for name in named}
+        found = kernel.run(beside["q"], *parts, plan, return_lse=has_lse, **others, **rest)
+        return found if has_lse else (found,)
+
+    if return_lse and not has_lse:
+        raise TensorError("lse: this description returns none; write Spec(return_lse=True)")
+    found = _Run.apply(forward, problem, tuple(data), *data.values())
+    return tuple(found) if return_lse else found[0]
+
+
+def _problem_of(kernel: Any, plan: Any) -> Problem:
+    """A planned kernel as the reference reads it, with tables of its own. TensorError for what has no gradients."""
+    for argument in kernel.manifest["arguments"]:
+        if argument["role"] == "classes":
+            raise TensorError("classes: head classes have no gradients")
+        if argument["role"] != "kv":
+            continue
+        if argument["store"] == "paged":
+            raise TensorError(f"{argument['name']}: a paged store has no gradients; train on Packed or Dense")
+        for part in ("key", "value"):
+            if argument[f"{part}_format"] not in ("bf16", "f16"):
+                raise TensorError(
+                    f"{argument['name']}: {part}s as codes ({argument[f'{part}_format']}) have no gradients"
+                )
+    batch = getattr(plan, "batch", None)
+    if not isinstance(batch, Mapping):
+        raise expected(
+            TensorError, "plan", "one of tensors by name where a gradient is required", batch or plan
+        )
+    data = {"q", *kernel._own, *kernel.extras}
+    tables = {name: int32_array(name, table).copy() for name, table in batch.items() if name not in data}
+    return Problem(kernel.text, tables)

@@ -15,6 +15,7 @@ MODULES = (
     "attn",
     "attn.math",
     "attn.head_gates",
+    "attn.dualkv",
     "attn.aot",
     "attn.env",
     "attn.torch_ops",
@@ -28,7 +29,7 @@ GIVEN = {
     "attn.run.report": ["KernelReport"],
     "attn.compiler.bundle": ["Bundle"],
 }
-NEEDS = {"attn.torch_ops": "torch", "attn.transformers": "transformers"}
+NEEDS = {"attn.dualkv": "torch", "attn.torch_ops": "torch", "attn.transformers": "transformers"}
 
 
 def public_names(module):

@@ -26,6 +26,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
+    from . import dualkv as dualkv
     from . import math as math
     from .cache.capture import Capture as Capture
     from .cache.paged import PagedCache as PagedCache
@@ -99,7 +100,7 @@ _LAZY: dict[str, str] = {
     "window": "describe.visibility",
 }
 
-_MODULES: tuple[str, ...] = ("math",)
+_MODULES: tuple[str, ...] = ("dualkv", "math")
 
 __all__ = [
     "CacheMiss",

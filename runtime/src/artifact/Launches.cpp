@@ -22,7 +22,7 @@ void checkLaunch(const Manifest &m, const LaunchInfo &launch, const Cursor &curs
     cursor["kernels"].fail("expected one kernel, or one for each of the " + std::to_string(planned) +
                            " among which plans choose, got " + std::to_string(launch.kernels.size()));
   const std::vector<Cursor> names = cursor["kernels"].elements();
-  const bool walks = launch.grid != PlanArray::Starts;
+  const bool walks = launch.grid != PlanArray::Starts && launch.grid != PlanArray::TokenTasks;
   for (size_t i = 0; i < launch.kernels.size() && !cursor.failed(); ++i) {
     const KernelInfo &kernel = m.kernels[static_cast<size_t>(launch.kernels[i])];
     if (kernel.role != m.kernels[static_cast<size_t>(launch.kernels[0])].role)
@@ -87,9 +87,9 @@ void checkLaunches(const Manifest &m, const Cursor &root) {
       root["launches"].fail("kernel '" + m.kernels[k].name + "' is in none of them");
   if (m.rowCopy())
     return;
-  // Plans have tasks, and may have partial rows.
+  // Plans have tasks, and may have partial rows but where gradients are made.
   for (PlanArray array : {PlanArray::Starts, PlanArray::MergeRows})
-    if (!m.findLaunch(array))
+    if (!m.findLaunch(array) && !(array == PlanArray::MergeRows && m.isBackward()))
       root["launches"].fail("expected one over '" + std::string(planArrayName(array)) + "'");
 }
 
@@ -106,8 +106,12 @@ void checkResults(const Manifest &m, const Cursor &root) {
   std::set<std::string> names, known{"rows"};
   if (m.rowCopy())
     known.insert("layers");
-  for (const Argument &argument : m.arguments)
+  for (const Argument &argument : m.arguments) {
     names.insert(argument.name);
+    if (argument.role == Argument::Role::KV && m.isBackward())
+      for (StoreSize size : storeOf(argument).sizes())
+        known.insert(argument.name + "." + std::string(sizeName(size)));
+  }
   for (size_t i = 0; i < m.results.size() && !root.failed(); ++i) {
     const ResultInfo &result = m.results[i];
     if (!names.insert(result.name).second)

@@ -25,7 +25,8 @@ std::optional<KernelInfo::Role> parseKernelRole(std::string_view name) {
 
 void Manifest::addKernel(KernelInfo kernel, LaunchInfo launch) {
   const auto index = static_cast<int>(kernels.size());
-  if (launches.empty() || !launches.back().isLike(launch) ||
+  // Kernels for tokens are no choices: each is for a region of its own.
+  if (launches.empty() || !launches.back().isLike(launch) || launch.grid == PlanArray::TokenTasks ||
       kernels[static_cast<size_t>(launches.back().kernels.front())].role != kernel.role) {
     launch.kernels.clear();
     launches.push_back(std::move(launch));
@@ -63,12 +64,12 @@ const ResultInfo *Manifest::findResult(std::string_view name) const {
   return found == results.end() ? nullptr : &*found;
 }
 
-int64_t Manifest::resultBytes(int64_t rows) const {
+int64_t Manifest::resultBytes(const std::map<std::string, int32_t> &sizes) const {
   int64_t bytes = 0;
   for (const ResultInfo &result : results) {
     auto size = static_cast<int64_t>(dtypeSize(result.dtype));
     for (const DimInfo &dim : result.dims)
-      size *= dim.name.empty() ? dim.value : rows;
+      size *= dim.name.empty() ? dim.value : sizes.at(dim.name);
     bytes += size;
   }
   return bytes;
@@ -127,7 +128,7 @@ std::vector<StridedTensor> stridedTensors(const Manifest &manifest) {
   if (manifest.rowCopy())
     return tensors;
   for (const Argument &argument : manifest.arguments) {
-    if (argument.role == Argument::Role::Query)
+    if (argument.role == Argument::Role::Query && !manifest.isBackward())
       tensors.push_back({argument.name, argument.dtype, argument.dims});
     if (argument.role != Argument::Role::KV || !storeOf(argument).isStrided())
       continue;

@@ -199,6 +199,17 @@ std::vector<std::string> missingTensors(const Manifest &manifest, const TensorMa
   return missing;
 }
 
+std::map<std::string, int32_t> resultSizes(const Manifest &manifest, const Batch &batch) {
+  std::map<std::string, int32_t> sizes{{"rows", static_cast<int32_t>(batch.rows)}};
+  for (size_t o = 0; o < batch.operands.size() && manifest.isBackward(); ++o) {
+    const std::string prefix = manifest.operands[o].argument + ".";
+    sizes[prefix + std::string(sizeName(StoreSize::Instances))] =
+        static_cast<int32_t>(batch.operands[o].instances());
+    sizes[prefix + std::string(sizeName(StoreSize::Tokens))] = static_cast<int32_t>(batch.operands[o].tokens);
+  }
+  return sizes;
+}
+
 Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensors) {
   if (const std::vector<std::string> names = missingTensors(manifest, tensors); names.size() > 1)
     return inputError("tensors " + quotedNames(names) + " are missing");

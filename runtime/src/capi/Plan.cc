@@ -151,7 +151,8 @@ Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream
     const PlanLimits more = PlanLimits::larger(limits, now);
     grow = first || more.rows != limits.rows || more.groups != limits.groups ||
            more.instancesPerRow != limits.instancesPerRow || more.sharedInstances != limits.sharedInstances ||
-           more.sharedRows != limits.sharedRows || more.tokensPerRow != limits.tokensPerRow;
+           more.sharedRows != limits.sharedRows || more.tokensPerRow != limits.tokensPerRow ||
+           more.tokenTasks != limits.tokenTasks;
     if (!first && (!grow || fixed))
       return kept.error();
     const PlanCapacity room = planCapacity(manifest, more, options);
@@ -325,7 +326,8 @@ AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const Attn
                           std::max<int64_t>(limits.instancesPerRow, 1),
                           limits.sharedInstances,
                           limits.sharedRows,
-                          limits.tokensPerRow};
+                          limits.tokensPerRow,
+                          0};
     (*planned)->session->reserveTables({limits.rows, limits.groups, limits.instances, limits.pages});
     bool extended = false;
     if (Status status = (*planned)->update(batch->shared, stream, extended); !status)

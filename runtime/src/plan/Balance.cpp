@@ -340,11 +340,12 @@ void Balancer::balance(const Manifest &manifest, const Work &work, const PlanOpt
   blocks_ = blocks;
   cost_.emplace(manifest, kernel, work, blocks, *options.gpu);
   const int64_t chunk = chunkOf(options);
+  const bool whole = options.strategy == Strategy::ByNode || manifest.isBackward();
   if (chunk > 0)
     listChunks(work, chunk, kernel.keys);
-  else if (options.strategy == Strategy::ByNode)
+  else if (whole)
     listWhole(work);
-  if (chunk > 0 || options.strategy == Strategy::ByNode) {
+  if (chunk > 0 || whole) {
     deal(work, options.gpu->l2Bytes);
     emitDealt(work, out);
   } else {

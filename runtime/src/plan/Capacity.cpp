@@ -1,5 +1,6 @@
 //===- Capacity.cpp - How large a plan can become -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "plan/TokenTasks.h"
 #include "plan/Work.h"
 
 #include <algorithm>
@@ -18,11 +19,13 @@ PlanLimits PlanLimits::larger(const PlanLimits &a, const PlanLimits &b) {
           std::max(a.instancesPerRow, b.instancesPerRow),
           std::max(a.sharedInstances, b.sharedInstances),
           std::max(a.sharedRows, b.sharedRows),
-          std::max(a.tokensPerRow, b.tokensPerRow)};
+          std::max(a.tokensPerRow, b.tokensPerRow),
+          std::max(a.tokenTasks, b.tokenTasks)};
 }
 
-PlanLimits PlanLimits::of(const Manifest &, const Batch &batch) {
+PlanLimits PlanLimits::of(const Manifest &manifest, const Batch &batch) {
   PlanLimits limits;
+  limits.tokenTasks = manifest.isBackward() ? countTokenTasks(manifest, batch) : 0;
   limits.rows = batch.rows;
   std::vector<int32_t> bounds(batch.qStart.begin(), batch.qStart.end());
   std::vector<int32_t> depth(static_cast<size_t>(batch.rows) + 1, 0);
@@ -87,7 +90,8 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
   const IntervalBounds intervals(m);
   const int64_t packed = limits.rows * m.groupSize();
   const bool nodes = options.strategy == Strategy::ByNode || options.strategy == Strategy::ByNodeChunk;
-  const bool shares = options.strategy != Strategy::ByQuery && limits.sharedInstances > 0;
+  const bool backward = m.isBackward(); // planned by query, and never cut
+  const bool shares = options.strategy != Strategy::ByQuery && limits.sharedInstances > 0 && !backward;
   const int64_t sharedPacked = shares ? limits.sharedRows * m.groupSize() : 0;
   // A chunk of an instance ends where its tokens are a multiple of the chunk's, or where a segment does.
   const int64_t chunk = chunkOf(options), chunks = chunk > 0 ? ceilDiv(limits.tokensPerRow, chunk) : 0;
@@ -126,6 +130,9 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
       capacity.slots = std::max(capacity.slots, lists * listTokensBound(kernel));
       capacity.bits = std::max(capacity.bits, lists * listBitsBound(kernel, m.groupSize()));
     }
+  if (backward)
+    capacity.partialRows = 0;
+  capacity.tokenTasks = limits.tokenTasks;
   capacity.mergePartials = capacity.partialRows;
   capacity.mergeRows = std::min(capacity.partialRows, limits.rows * m.qHeads);
   return capacity;

@@ -49,7 +49,7 @@ ProblemFloor problemFloor(const Manifest &m, const Batch &batch) {
   const std::vector<int32_t> &ends = batch.ends.empty() ? m.ends : batch.ends;
   ProblemFloor floor;
   floor.queryBytes = sectors(batch.rows * m.qHeads * m.keyDim * element);
-  floor.resultBytes = m.resultBytes(batch.rows);
+  floor.resultBytes = m.resultBytes(resultSizes(m, batch));
   floor.tableBytes = static_cast<int64_t>(batch.qStart.size()) * 4 + batch.otherBytes;
 
   // The heads of a range see the same tokens, of heads that are theirs alone.

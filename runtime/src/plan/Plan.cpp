@@ -1,6 +1,7 @@
 //===- Plan.cpp - Attention as a list of key ranges with a cost -----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/Emit.h"
+#include "plan/TokenTasks.h"
 
 #include <algorithm>
 #include <atomic>
@@ -47,6 +48,14 @@ struct Planner::State {
                       "; the attend kernels of '" + manifest.entry + "' are " + legal);
   }
 
+  /// Results of rows that were cut would have to be added up, which no kernel of a backward pass does.
+  Status checkBackward() const {
+    if (!manifest.isBackward() || options.fixedSplit == 0)
+      return {};
+    return inputError("a fixed split of " + std::to_string(options.fixedSplit) + " tokens: '" +
+                      manifest.entry + "' makes gradients, whose tasks are never cut; expected none");
+  }
+
   Status checkFixedSplit() const {
     const KernelInfo &kernel = manifest.kernels[static_cast<size_t>(work.kernel)];
     const int split = options.fixedSplit, rest = split % kernel.keys;
@@ -67,6 +76,7 @@ struct Planner::State {
       int64_t held;
     } sizes[] = {{"tasks", plan.tasks.size(), capacity.tasks},
                  {"segments", plan.segments.size(), capacity.segments},
+                 {"token tasks", plan.tokenTasks.size(), capacity.tokenTasks},
                  {"merge rows", plan.mergeRows.size(), capacity.mergeRows},
                  {"merge entries", plan.mergePartials.size(), capacity.mergePartials},
                  {"partial rows", static_cast<size_t>(plan.partialRows), capacity.partialRows},
@@ -112,7 +122,7 @@ void Planner::State::fillStats(const Batch &batch, const Plan &plan, PlanStats &
       warps * (static_cast<int64_t>(plan.blockTasks.size() * 4 + plan.tasks.size() * sizeof(PlanTask)) +
                segmentReads * static_cast<int64_t>(sizeof(PlanSegment))) +
       static_cast<int64_t>((plan.mergeStart.size() + plan.mergeRows.size() + plan.mergePartials.size()) * 4);
-  stats.outputBytes = m.resultBytes(batch.rows);
+  stats.outputBytes = m.resultBytes(resultSizes(m, batch));
   fillBalance(plan, stats);
 }
 
@@ -166,12 +176,19 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
   s.planned = plan.structure = 0; // nothing to extend until this one is whole
   if (Status status = s.checkKernel(); !status)
     return status;
+  if (Status status = s.checkBackward(); !status)
+    return status;
   plan.classHeads = classHeads(s.manifest, batch);
   plan.ordinalHeads = s.manifest.plansByHead() ? ordinalHeads(s.manifest, batch) : std::vector<int32_t>();
   plan.ends = batch.ends.empty() ? s.manifest.ends : batch.ends;
-  if (Status status = s.make(batch, s.options.strategy, plan); !status)
+  const bool backward = s.manifest.isBackward();
+  if (Status status = s.make(batch, backward ? Strategy::ByQuery : s.options.strategy, plan); !status)
     return status;
-  if (s.options.quickest && s.options.strategy == Strategy::Flatten && s.work.shared && !s.work.fixedSplit) {
+  plan.tokenTasks.clear();
+  if (backward)
+    listTokenTasks(s.manifest, batch, plan.ends, plan.tokenTasks);
+  if (!backward && s.options.quickest && s.options.strategy == Strategy::Flatten && s.work.shared &&
+      !s.work.fixedSplit) {
     const double shared = plan.stats.estimatedSeconds;
     Status status = s.make(batch, Strategy::ByQuery, plan);
     if (status && plan.stats.estimatedSeconds >= shared)
@@ -188,7 +205,7 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
 
 Result<bool> Planner::update(const Batch &batch, Plan &plan) {
   State &s = *state_;
-  if (s.planned != 0 && plan.structure == s.planned &&
+  if (s.planned != 0 && plan.structure == s.planned && !s.manifest.isBackward() &&
       s.extender.extend(s.manifest, batch, s.options, s.capacity, s.builder, s.work, s.balancer, s.assignment,
                         plan)) {
     if (s.extender.moved())

@@ -164,6 +164,7 @@ Status Session::setPlan(const Plan &plan) {
                                       .bits = plan.bits,
                                       .tasks = plan.tasks,
                                       .segments = plan.segments,
+                                      .tokenTasks = plan.tokenTasks,
                                       .mergeStart = s.mergeStart,
                                       .mergeRows = plan.mergeRows,
                                       .mergePartials = plan.mergePartials},

@@ -189,6 +189,12 @@ Status Session::State::checkFixed(const Plan &plan) const {
         std::to_string(fixed->blocks) + " blocks, and the plan is for '" + kernelName(plan.kernel) + "' on " +
         std::to_string(plan.blocks) + ": plan with PlanOptions::kernel = " + std::to_string(fixed->kernel) +
         " and blocks = " + std::to_string(fixed->blocks));
+  const auto tasks = std::ssize(plan.tokenTasks);
+  const int64_t fixedTasks = planElements[static_cast<size_t>(PlanArray::TokenTasks)];
+  if (tasks != fixedTasks)
+    return inputError("launches of '" + manifest.entry + "' were fixed for " + std::to_string(fixedTasks) +
+                      " tasks of tokens, and the plan has " + std::to_string(tasks) +
+                      ": tokens of other numbers need a launch of their own");
   if (plan.ends != fixed->ends)
     return inputError("launches of '" + manifest.entry + "' were fixed with windows and sinks of " +
                       sizes(fixed->ends) + ", and the plan has " + sizes(plan.ends));

@@ -37,13 +37,13 @@ struct Parameter {
 /// A kernel works on tiles, a block for each element of its launch, or its warps walk all elements.
 struct KernelInfo {
   /// What it does, for people and for operations on a cache. How it is launched says its LaunchInfo.
-  enum class Role : uint8_t { Attend, Merge, Plan, Append, Move, Gather, Requantize };
+  enum class Role : uint8_t { Attend, Merge, Plan, Gradient, Append, Move, Gather, Requantize };
   enum class Schedule : uint8_t { Mma, Wgmma };
   std::string name;
   Role role = Role::Attend;
   Schedule schedule = Schedule::Mma; ///< instructions of an attend kernel
-  int rows = 0;                      ///< packed query rows of a tile
-  int keys = 0;                      ///< keys of a tile
+  int rows = 0;                      ///< packed query rows of a tile; tokens, where those are held
+  int keys = 0;                      ///< keys of a tile; packed query rows, where tokens are held
   int warps = 0;
   int threads = 0;
   int64_t sharedBytes = 0;
@@ -56,8 +56,8 @@ struct KernelInfo {
 };
 
 /// The manifest's names of roles, in their order.
-inline constexpr std::string_view kernelRoleNames[] = {"attend", "merge",  "plan",      "append",
-                                                       "move",   "gather", "requantize"};
+inline constexpr std::string_view kernelRoleNames[] = {"attend", "merge", "plan",   "gradient",
+                                                       "append", "move",  "gather", "requantize"};
 inline std::string_view kernelRoleName(KernelInfo::Role role) {
   return kernelRoleNames[static_cast<size_t>(role)];
 }
@@ -176,14 +176,16 @@ struct Manifest {
   void addKernel(KernelInfo kernel, LaunchInfo launch);
   /// The first launch over an array of the plan; null where there is none.
   const LaunchInfo *findLaunch(PlanArray grid) const;
+  /// Whether a run makes gradients, of which the plan has tasks for tokens, too.
+  bool isBackward() const { return findLaunch(PlanArray::TokenTasks) != nullptr; }
   /// The launch of the kernel that makes plans, which no run makes by itself; null where there is none.
   const LaunchInfo *planLaunch() const;
   /// The kernels among which a planner chooses: those of the launch with a block for each of the plan's.
   std::span<const int> plannedKernels() const;
   bool isPlanned(int kernel) const;
   const ResultInfo *findResult(std::string_view name) const;
-  /// Bytes of all results of so many query rows.
-  int64_t resultBytes(int64_t rows) const;
+  /// Bytes of all results, where dimensions have these sizes.
+  int64_t resultBytes(const std::map<std::string, int32_t> &sizes) const;
   int groupSize() const { return qHeads / kvHeads; }
   size_t classCount() const { return headClasses.empty() ? 1 : headClasses.size(); }
   /// What heads of a class see of an operand: the intersection of what both say. Of an operand of another

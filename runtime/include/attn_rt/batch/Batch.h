@@ -49,6 +49,9 @@ struct Batch {
   size_t sequences() const { return qStart.size() - 1; }
 };
 
+/// The sizes of the dimensions that results have names for.
+std::map<std::string, int32_t> resultSizes(const Manifest &manifest, const Batch &batch);
+
 /// How many KV heads are in each class; all in one where the manifest has no classes.
 std::vector<int32_t> classHeads(const Manifest &manifest, const Batch &batch);
 /// "2 retrieval, 6 streaming"

@@ -81,8 +81,9 @@ struct Plan {
   std::vector<int32_t> blockTasks; ///< [blocks + 1]
   std::vector<PlanTask> tasks;
   std::vector<PlanSegment> segments;
-  std::vector<int32_t> mergeStart; ///< [merge rows + 1]; on the device their number stands before them
-  std::vector<int32_t> mergeRows;  ///< row * q_heads + ordinal * group + member of the group
+  std::vector<PlanTokenTask> tokenTasks; ///< of a backward pass
+  std::vector<int32_t> mergeStart;       ///< [merge rows + 1]; on the device their number stands before them
+  std::vector<int32_t> mergeRows;        ///< row * q_heads + ordinal * group + member of the group
   std::vector<int32_t> mergePartials;
   int64_t partialRows = 0;
   /// Lists of single tokens, and who sees which.
@@ -105,6 +106,7 @@ struct PlanLimits {
   int64_t sharedInstances = 0; ///< instances that more than one group sees,
   int64_t sharedRows = 0;      ///< and the sum of their rows
   int64_t tokensPerRow = 0; ///< of the instances that one row sees; asked for where tasks have a fixed size
+  int64_t tokenTasks = 0;   ///< of a backward pass: tiles of keys, and of what lies behind them, of all heads
   static PlanLimits of(const Manifest &manifest, const Batch &batch);
   /// What holds both: the larger of each.
   static PlanLimits larger(const PlanLimits &a, const PlanLimits &b);
@@ -114,6 +116,7 @@ struct PlanLimits {
 struct PlanCapacity {
   int64_t blocks = 0, tasks = 0, segments = 0, mergeRows = 0, mergePartials = 0, partialRows = 0;
   int64_t slots = 0, bits = 0;
+  int64_t tokenTasks = 0;          ///< of a backward pass
   int64_t scratch = 0, status = 0; ///< of plans made on the device (DevicePlan.h)
 };
 

@@ -1,0 +1,143 @@
+//===- TokenTasks.cpp - Tokens whose gradients are added up ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "plan/TokenTasks.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+namespace {
+
+/// Rows whose positions are looked at together.
+constexpr int32_t rowsAtOnce = 64;
+
+/// Whether a row at a position between qMin and qMax may see one of the positions from `first` to `last`:
+/// wrong only where it says yes.
+bool maySee(const Visibility &visibility, std::span<const int32_t> ends, int64_t qMin, int64_t qMax,
+            int64_t first, int64_t last) {
+  const auto part = [&](const Visibility &of) { return maySee(of, ends, qMin, qMax, first, last); };
+  const auto size = [&] { return ends[static_cast<size_t>(visibility.end)]; };
+  switch (visibility.kind) {
+  case Visibility::Kind::All:
+    return true;
+  case Visibility::Kind::Causal:
+    return first <= qMax;
+  case Visibility::Kind::Window:
+  case Visibility::Kind::Recent:
+    return first <= qMax && last > qMin - size();
+  case Visibility::Kind::Sink:
+    return first < size();
+  case Visibility::Kind::Or:
+    return std::any_of(visibility.of.begin(), visibility.of.end(), part);
+  case Visibility::Kind::And:
+    return std::all_of(visibility.of.begin(), visibility.of.end(), part);
+  }
+  return true;
+}
+
+/// What one instance has to do with rows.
+class RowFinder {
+public:
+  RowFinder(const Visibility &visibility, std::span<const int32_t> ends, const Batch &batch,
+            const OperandBatch &operand, size_t instance)
+      : visibility_(visibility), ends_(ends), positions_(batch.qPos), first_(operand.rowFirst[instance]),
+        last_(operand.rowLast[instance]), pos0_(operand.pos0[instance]) {
+    for (int32_t row = first_; row < last_; row += rowsAtOnce) {
+      const auto [least, greatest] = std::minmax_element(
+          positions_.begin() + row, positions_.begin() + std::min(row + rowsAtOnce, last_));
+      bounds_.push_back({*least, *greatest});
+    }
+  }
+
+  /// Puts the rows that may see tokens [begin, end) into the task.
+  void find(int64_t begin, int64_t end, PlanTokenTask &task) const {
+    const auto sees = [&](int64_t qMin, int64_t qMax) {
+      return maySee(visibility_, ends_, qMin, qMax, pos0_ + begin, pos0_ + end - 1);
+    };
+    const auto rowSees = [&](int32_t row) {
+      const int64_t q = positions_[static_cast<size_t>(row)];
+      return sees(q, q);
+    };
+    const auto blockSees = [&](const Bounds &of) { return sees(of.least, of.greatest); };
+    task.rowBegin = task.rowEnd = first_;
+    const auto front = std::find_if(bounds_.begin(), bounds_.end(), blockSees);
+    if (front == bounds_.end())
+      return;
+    const auto back = std::find_if(bounds_.rbegin(), bounds_.rend(), blockSees);
+    int32_t row = first_ + static_cast<int32_t>(front - bounds_.begin()) * rowsAtOnce;
+    int32_t stop = std::min(first_ + static_cast<int32_t>(bounds_.rend() - back) * rowsAtOnce, last_);
+    while (row < stop && !rowSees(row))
+      ++row;
+    while (stop > row && !rowSees(stop - 1))
+      --stop;
+    task.rowBegin = row;
+    task.rowEnd = stop;
+  }
+
+private:
+  struct Bounds {
+    int32_t least, greatest;
+  };
+  const Visibility &visibility_;
+  std::span<const int32_t> ends_;
+  const std::vector<int32_t> &positions_;
+  int32_t first_, last_;
+  int64_t pos0_;
+  std::vector<Bounds> bounds_; ///< of positions, for each `rowsAtOnce` rows
+};
+
+/// Tokens that the store has room for: those of an instance, and what lies behind them.
+int32_t roomOf(const Manifest &manifest, const Batch &batch, size_t operand, size_t instance) {
+  const OperandBatch &of = batch.operands[operand];
+  if (storeOf(manifest.argumentOf(manifest.operands[operand])).kind == StoreKind::Packed)
+    return of.start[instance + 1] - of.start[instance];
+  return static_cast<int32_t>(of.tokens);
+}
+
+int32_t tokensOfTile(const Manifest &manifest) {
+  const LaunchInfo *launch = manifest.findLaunch(PlanArray::TokenTasks);
+  return manifest.kernels[static_cast<size_t>(launch->kernels.front())].rows;
+}
+
+} // namespace
+
+void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends,
+                    std::vector<PlanTokenTask> &tasks) {
+  const int32_t keys = tokensOfTile(manifest);
+  for (size_t o = 0; o < batch.operands.size(); ++o) {
+    const OperandBatch &operand = batch.operands[o];
+    for (size_t i = 0; i < operand.instances(); ++i) {
+      const RowFinder rows(manifest.operands[o].visibility, ends, batch, operand, i);
+      PlanTokenTask task{
+          .operand = static_cast<int32_t>(o), .instance = static_cast<int32_t>(i), .pos0 = operand.pos0[i]};
+      const auto addTiles = [&](int32_t begin, int32_t end, bool seen) {
+        for (task.kvBegin = begin; task.kvBegin < end; task.kvBegin = task.kvEnd) {
+          task.kvEnd = std::min(task.kvBegin + keys, end);
+          task.rowBegin = task.rowEnd = 0;
+          if (seen)
+            rows.find(task.kvBegin, task.kvEnd, task);
+          for (task.slot = 0; task.slot < manifest.kvHeads; ++task.slot)
+            tasks.push_back(task);
+        }
+      };
+      addTiles(0, operand.lengths[i], true);
+      addTiles(operand.lengths[i], roomOf(manifest, batch, o, i), false);
+    }
+  }
+  std::stable_sort(tasks.begin(), tasks.end(), [](const PlanTokenTask &a, const PlanTokenTask &b) {
+    return a.rowEnd - a.rowBegin > b.rowEnd - b.rowBegin;
+  });
+}
+
+int64_t countTokenTasks(const Manifest &manifest, const Batch &batch) {
+  const int64_t keys = tokensOfTile(manifest);
+  int64_t tiles = 0;
+  for (size_t o = 0; o < batch.operands.size(); ++o)
+    for (size_t i = 0; i < batch.operands[o].instances(); ++i) {
+      const int64_t length = batch.operands[o].lengths[i];
+      tiles += (length + keys - 1) / keys + (roomOf(manifest, batch, o, i) - length + keys - 1) / keys;
+    }
+  return tiles * manifest.kvHeads;
+}
+
+} // namespace attn::rt

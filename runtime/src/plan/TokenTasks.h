@@ -1,0 +1,29 @@
+//===- TokenTasks.h - Tokens whose gradients are added up ------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A task of a backward pass that holds tokens: a tile of keys of one instance and
+// KV head, and the query rows that see one of them. These are an interval: rows of
+// an instance are, and of a tile's first and last row that may see it all rows
+// between are walked, whose mask says the rest. Every head of the group is among a
+// row's, so a tile has one task, which nothing else adds to.
+//
+// Behind an instance's last token there may be room, whose gradients are zeros: it
+// has tasks without rows.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_PLAN_TOKENTASKS_H
+#define ATTN_RT_PLAN_TOKENTASKS_H
+
+#include "attn_rt/batch/Batch.h"
+#include "attn_rt/batch/Visibility.h"
+
+namespace attn::rt {
+
+/// Adds the tasks, those with the most rows first; `ends` are the sizes of windows and sinks.
+void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends,
+                    std::vector<PlanTokenTask> &tasks);
+/// How many there are, whoever sees what.
+int64_t countTokenTasks(const Manifest &manifest, const Batch &batch);
+
+} // namespace attn::rt
+
+#endif

@@ -100,6 +100,8 @@ static void addToChain(Chain &chain, Operation *op) {
     chain.updates.push_back(update);
   else if (auto finish = dyn_cast<FinishOp>(op))
     chain.finish = finish;
+  else if (auto gradient = dyn_cast<InitGradientOp>(op))
+    chain.gradient = gradient;
   else if (isChange(op))
     chain.changes.push_back(op);
 }
@@ -174,7 +176,8 @@ static int64_t endsOf(VisibilityAttr visibility) {
 }
 
 int64_t Chain::firstEnd(unsigned operand) {
-  int64_t end = 0;
+  auto first = function->getAttrOfType<IntegerAttr>(firstEndAttr);
+  int64_t end = first ? first.getInt() : 0;
   for (UpdateOp before : ArrayRef(updates).take_front(operand))
     end += endsOf(before.getVisibility());
   return end;

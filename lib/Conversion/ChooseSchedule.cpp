@@ -1,5 +1,7 @@
 //===- ChooseSchedule.cpp - Tiles, warps and stages for each kernel -------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "GradientSchedules.h"
+
 #include "attn/Conversion/Chain.h"
 #include "attn/Conversion/Passes.h"
 #include "attn/Conversion/ScheduleModel.h"
@@ -69,6 +71,11 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       function.emitError() << "unknown target '" << target << "'; known are " << listChips();
       return signalPassFailure();
     }
+    if (function->hasAttr(backwardAttr)) {
+      if (failed(chooseForGradients(function, *shape, *chip)))
+        signalPassFailure();
+      return;
+    }
     ScheduleModel model(*shape, *chip);
     SmallVector<ScheduleAttr> chosen;
     if (auto given = function->getAttrOfType<ArrayAttr>("tile.schedules"))
@@ -84,6 +91,26 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     function->setAttr("tile.schedules", ArrayAttr::get(&getContext(), schedules));
     if (!function->hasAttr("tile.merge_schedule"))
       function->setAttr("tile.merge_schedule", model.merge(&getContext()));
+  }
+
+  /// Sets two: the schedule of the kernel that holds rows, and of those that hold tokens.
+  LogicalResult chooseForGradients(func::FuncOp function, const ScheduleShape &shape, const Chip &chip) {
+    if (function->hasAttr("tile.schedules"))
+      return function.emitError() << "has tile.schedules, and those of a backward pass are chosen: expected "
+                                     "none beside "
+                                  << backwardAttr;
+    if (schedule == "wgmma")
+      function.emitRemark() << "schedule mma instead of wgmma: kernels of a backward pass multiply by mma";
+    GradientSchedules chosen = chooseGradientSchedules(shape, chip);
+    if (!chosen.rows || !chosen.tokens)
+      return function.emitError() << "no schedule of a backward pass for dim " << shape.keyDim
+                                  << " and value dim " << shape.valueDim
+                                  << " fits registers and the shared memory of " << chip.name
+                                  << ": both gradients of a token are held in registers, of dims up to 320 "
+                                     "together";
+    function->setAttr("tile.schedules", ArrayAttr::get(&getContext(), {chosen.rows}));
+    function->setAttr("tile.token_schedule", chosen.tokens);
+    return success();
   }
 
   LogicalResult choose(func::FuncOp function, const ScheduleModel &model, const ScheduleShape &shape,

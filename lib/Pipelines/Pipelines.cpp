@@ -24,6 +24,7 @@ using namespace mlir::attn;
 static OpPassManager &addKernelPasses(OpPassManager &manager) {
   manager.addPass(createMakeKernelsPass());
   OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();
+  kernels.addPass(createDifferentiatePass());
   kernels.addPass(createWritePlanPass());
   kernels.addPass(createWalkPlanPass());
   kernels.addPass(createStageOperandsPass());

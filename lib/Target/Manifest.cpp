@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Target/Manifest.h"
 
+#include "GradientManifest.h"
+
 #include "attn/Conversion/Chain.h"
 #include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Score.h"
@@ -180,6 +182,8 @@ static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
   for (unsigned c = 0; chain.headClasses() && c < chain.classCount(); ++c)
     manifest.headClasses.push_back(
         {chain.headClasses().getNames()[c].str(), visibilityOf(chain.classVisibility(c), manifest.ends)});
+  if (function->hasAttr(backwardAttr))
+    describeGradients(chain, manifest);
   if (manifest.approximate)
     manifest.tolerance = 3e-2; // see attn.attend, "Approximate functions"
   return manifest;

@@ -23,15 +23,20 @@ struct Chain {
   InitOp init; ///< the first
   SmallVector<UpdateOp> updates;
   FinishOp finish;
+  InitGradientOp gradient; ///< in place of inits and a finish where gradients are added up
   SmallVector<InitOp> inits;
   /// Merges and other operations that make states of states: what stands behind the loops over tokens.
   SmallVector<Operation *> changes;
 
-  Value query() { return init.getQuery(); }
+  Value query() { return init ? init.getQuery() : updates.front().getQuery(); }
   RankedTensorType queryType() { return cast<RankedTensorType>(query().getType()); }
   int64_t queryHeads() { return queryType().getDimSize(1); }
   int64_t keyDim() { return queryType().getDimSize(2); }
-  int64_t valueDim() { return init.getState().getType().getValueDim(); }
+  int64_t valueDim() {
+    return init ? init.getState().getType().getValueDim() : gradient.getGradient().getType().getValueDim();
+  }
+  /// Whether gradients of tokens are added up, which are then held.
+  bool holdsTokens() { return gradient && gradient.getGradient().getType().getOf() == Stationary::Tokens; }
   /// Features of a line in shared memory and registers, whichever region it is of.
   int64_t paddedKeyDim() {
     int64_t padded = paddedDim(keyDim(), element());
@@ -69,6 +74,11 @@ struct Chain {
   int64_t firstEnd(unsigned operand);
   int64_t firstEndOfClass(unsigned headClass);
 };
+
+/// Names of what a function and its kernels say of gradients: that the function asks for them; what a kernel
+/// holds; of a kernel for tokens the number of its region, where there are several, and of its first end.
+inline constexpr StringLiteral backwardAttr = "attn.backward", gradientAttr = "attn.gradient",
+                               operandAttr = "attn.operand", firstEndAttr = "attn.first_end";
 
 /// Whether keys or values are stored as codes.
 bool isQuantized(KVType type);

@@ -33,6 +33,8 @@ struct RowsModel : OnlineOpInterface::ExternalModel<RowsModel, RowsOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto rows = cast<RowsOp>(op);
     e.readRows(rows);
+    if (e.chain.gradient)
+      e.readFinished();
     if (e.foldsScales())
       e.readScales();
     e.pieces.set(rows, {e.queryPosition, e.queryHead});
@@ -90,6 +92,8 @@ struct UpdateModel : OnlineOpInterface::ExternalModel<UpdateModel, UpdateOp> {
     auto update = cast<UpdateOp>(op);
     if (llvm::any_of(update->getUsers(), llvm::IsaPred<OneOfOp>))
       return success(); // that one does
+    if (isa<GradientType>(update.getState().getType()))
+      return expandGradient(update, e);
     unsigned operand = llvm::find(e.chain.updates, update) - e.chain.updates.begin();
     return expandUpdate(update, operand, Value(), update.getResult(), e);
   }
@@ -223,5 +227,6 @@ void mlir::attn::registerOnlineModels(DialectRegistry &registry) {
     FinishOp::attachInterface<FinishModel>(*context);
     mlir::attn::WriteOp::attachInterface<WriteModel>(*context);
     StoredOp::attachInterface<StoredModel>(*context);
+    registerGradientModels(*context);
   });
 }

@@ -19,7 +19,7 @@ using namespace mlir::attn;
 
 namespace {
 
-bool isState(Value value) { return isa<StateType>(value.getType()); }
+bool isState(Value value) { return isa<StateType, GradientType>(value.getType()); }
 
 template <typename ExpansionT> class Expander {
 public:
@@ -138,8 +138,13 @@ struct ExpandOnline : mlir::attn::impl::ExpandOnlinePassBase<ExpandOnline> {
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
       FinishOp finish;
-      kernel.walk([&](FinishOp op) { finish = op; });
-      if (!finish)
+      bool isGradient = false;
+      kernel.walk([&](Operation *op) {
+        isGradient |= isa<WriteGradientOp>(op);
+        if (auto found = dyn_cast<FinishOp>(op))
+          finish = found;
+      });
+      if (!finish && !isGradient)
         continue;
       if (!kernel->hasAttr("tile.parameters") ||
           (!kernel->hasAttr("tile.schedule") && !kernel->hasAttr("tile.merge_schedule"))) {

@@ -93,6 +93,12 @@ struct FragmentExpansion : TileCopies {
   /// Sets what scores are multiplied by, and in which units they enter the softmax.
   void setUnits(Value keyScale = {});
 
+  // Gradients (ExpandGradients.cpp).
+  /// Reads the LSE of each row, and its delta where tokens are held.
+  void readFinished();
+  Value rowLse;   ///< in log2; +inf of rows whose weights are all zero
+  Value rowDelta; ///< of rows: <do, o> - dlse
+
   // States (Softmax.cpp).
   /// A state before any token; `sinks` are the logits of one token that `counts` says whether to count.
   State initialState(Value sinks, Value counts);

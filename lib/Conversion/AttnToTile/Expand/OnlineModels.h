@@ -13,6 +13,10 @@ LogicalResult expandOnLanes(MergeOp merge, LaneExpansion &expansion);
 LogicalResult expandOnLanes(FinishOp finish, LaneExpansion &expansion);
 LogicalResult expandOnLanes(WriteOp write, LaneExpansion &expansion);
 
+/// An update of a gradient.
+LogicalResult expandGradient(UpdateOp update, FragmentExpansion &expansion);
+void registerGradientModels(MLIRContext &context);
+
 } // namespace mlir::attn
 
 #endif

@@ -46,6 +46,8 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       if (argumentName(argument).empty())
         return function.emitError() << "argument #" << argument.getArgNumber()
                                     << " has no name: expected an attribute attn.name = \"...\"";
+    if (function->hasAttr(backwardAttr))
+      return makeBackward(*chain);
     auto merge = function->getAttrOfType<tile::MergeScheduleAttr>("tile.merge_schedule");
     auto schedules = function->getAttrOfType<ArrayAttr>("tile.schedules").getAsRange<tile::ScheduleAttr>();
     if (!merge || !llvm::all_of(schedules, [](tile::ScheduleAttr each) { return each.isComplete(); }))
@@ -63,6 +65,35 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     if (function->hasAttr("attn.device_plan"))
       copyInto(module, function, (function.getName() + "_plan").str())
           ->setAttr("attn.plans", UnitAttr::get(function.getContext()));
+    return success();
+  }
+
+  /// A copy that will hold rows and, for each region, one that will hold its tokens.
+  static LogicalResult makeBackward(Chain &chain) {
+    func::FuncOp function = chain.function;
+    if (function->hasAttr("attn.device_plan"))
+      return function.emitError("cannot be planned on the device: it asks for a backward pass");
+    auto schedules = function->getAttrOfType<ArrayAttr>("tile.schedules").getAsRange<tile::ScheduleAttr>();
+    auto ofTokens = function->getAttrOfType<tile::ScheduleAttr>("tile.token_schedule");
+    if (!ofTokens || !llvm::hasSingleElement(schedules))
+      return function.emitError("expected one of tile.schedules, of rows, and a tile.token_schedule; "
+                                "--attn-choose-schedule chooses them");
+    tile::ScheduleAttr ofRows = *schedules.begin();
+    gpu::GPUModuleOp module = makeModule(function);
+    Builder b(function.getContext());
+    auto make = [&](const Twine &name, tile::ScheduleAttr schedule, StringRef held) {
+      func::FuncOp kernel = copyInto(module, function, (function.getName() + name).str());
+      kernel->removeAttr(backwardAttr);
+      kernel->setAttr("tile.schedule", schedule);
+      kernel->setAttr(gradientAttr, b.getStringAttr(held));
+      return kernel;
+    };
+    make("_rows" + Twine(ofRows.getRows()), ofRows, "rows");
+    for (auto [i, update] : llvm::enumerate(chain.updates)) {
+      func::FuncOp kernel = make("_tokens" + Twine(ofTokens.getRows()) + "_" + argumentName(update.getKv()),
+                                 ofTokens, "tokens");
+      kernel->setAttr(operandAttr, b.getI32IntegerAttr(i));
+    }
     return success();
   }
 
@@ -84,6 +115,7 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     copy.setName(name);
     copy->removeAttr("tile.schedules");
     copy->removeAttr("tile.merge_schedule");
+    copy->removeAttr("tile.token_schedule");
     copy->removeAttr("attn.device_plan");
     module.push_back(copy);
     return copy;

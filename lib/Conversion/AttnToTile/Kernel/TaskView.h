@@ -20,7 +20,12 @@ class TaskView {
 public:
   TaskView(Chain &chain, func::FuncOp kernel)
       : chain(chain), schedule(kernel->getAttrOfType<tile::ScheduleAttr>("tile.schedule")), b(kernel),
-        rows(schedule.getWarpRows()), keys(schedule.getWarpKeys()) {}
+        rows(chain.holdsTokens() ? schedule.getKeys() : schedule.getWarpRows()),
+        keys(chain.holdsTokens() ? schedule.getWarpRows() : schedule.getWarpKeys()) {}
+
+  /// Tokens of a tile in shared memory, and packed rows: a block holds those of one kind.
+  int64_t blockKeys() { return chain.holdsTokens() ? schedule.getRows() : schedule.getKeys(); }
+  int64_t blockRows() { return chain.holdsTokens() ? schedule.getKeys() : schedule.getRows(); }
 
   // Types of the fragments that one warp holds.
   tile::FragmentType rowsOf(Type element, bool partial = false) {

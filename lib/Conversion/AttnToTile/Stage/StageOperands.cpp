@@ -14,6 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "StageFills.h"
+#include "StageGradients.h"
 #include "TileCopies.h"
 
 #include "attn/Conversion/Passes.h"
@@ -166,6 +167,10 @@ struct StageOperands : mlir::attn::impl::StageOperandsPassBase<StageOperands> {
     for (Operation *op : kernels) {
       auto kernel = cast<func::FuncOp>(op);
       Chain chain = findChainInKernel(kernel);
+      if (chain.gradient) {
+        stageGradients(chain, kernel);
+        continue;
+      }
       if (failed(verify(kernel, chain)))
         return signalPassFailure();
       auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");

@@ -68,6 +68,21 @@ void TileCopies::gatherQueries(Value target, Scope scope) {
   });
 }
 
+void TileCopies::gatherRows(ArrayRef<StringRef> names, ValueRange targets) {
+  Sources from;
+  for (StringRef name : names) {
+    from.buffers.push_back(b.buffer(name, chain.element()));
+    from.origins.push_back(b.i64(0));
+    from.features.push_back(name == "q" ? chain.keyDim() : chain.valueDim());
+  }
+  auto gather =
+      GatherOp::create(b, packedBegin, taskEnd(), from.buffers, from.origins, targets,
+                       b.getDenseI64ArrayAttr(from.features), Value(), ValueRange(), Value(), Scope::Block,
+                       featuresOf(targets, from.features), DenseI64ArrayAttr(), DenseI64ArrayAttr());
+  b.fill(gather.getSlot(), {b.getI32Type()},
+         [&](ValueRange line) { return packedSlot(line[0], b.getI32Type()); });
+}
+
 Value TileCopies::heads(UpdateOp update) {
   rt::Store store = storeOf(update.getKv().getType());
   return store.isOfClass() && !store.isStrided()
@@ -79,7 +94,7 @@ Value TileCopies::lookupTokens(UpdateOp update, const Segment &segment, Value fi
   if (!storeOf(update.getKv().getType()).table())
     return {};
   auto lookup = LookupOp::create(b, b.getI32Type(), firstKey, segment.kvEnd,
-                                 scope == Scope::Warp ? keys : schedule.getKeys(), scope, Value());
+                                 scope == Scope::Warp ? keys : blockKeys(), scope, Value());
   b.fill(lookup.getSlot(), {b.getI32Type()},
          [&](ValueRange token) { return slotOf(update, segment, token[0]); });
   return lookup;

@@ -14,6 +14,9 @@ public:
 
   /// Copies the task's queries to `target`.
   void gatherQueries(Value target, tile::Scope scope);
+  /// Copies the rows of the tensors of these names, which lie densely: queries, and what has as many features
+  /// as a value.
+  void gatherRows(ArrayRef<StringRef> names, ValueRange targets);
   /// Where the tokens of the tile from `firstKey` on lie, where a table says that; else null.
   Value lookupTokens(UpdateOp update, const Segment &segment, Value firstKey, tile::Scope scope);
   /// Copies keys, values or both of that tile, whose tokens were looked up, and their metadata by line: to

@@ -23,9 +23,13 @@
 // the block's: its producers copy for all. Such kernels read a task again when its
 // results are written, for they are short of registers meanwhile.
 //
+// A kernel that adds up gradients of rows walks the same plan. One that adds up those
+// of tokens has a block for each of the plan's tiles of them (WalkTokens.h).
+//
 //===----------------------------------------------------------------------===//
 #include "WalkParts.h"
 #include "WalkTasks.h"
+#include "WalkTokens.h"
 
 #include "attn/Conversion/Passes.h"
 
@@ -68,7 +72,9 @@ func::FuncOp makeKernel(func::FuncOp source, IRMapping &mapping) {
                                      builder.getFunctionType(source.getArgumentTypes(), {}));
   kernel.setArgAttrsAttr(source.getArgAttrsAttr());
   StringRef schedule = mergesParts(source) ? "tile.merge_schedule" : "tile.schedule";
-  kernel->setAttr(schedule, source->getAttr(schedule));
+  for (StringRef name : {schedule, StringRef(operandAttr), StringRef(firstEndAttr)})
+    if (Attribute value = source->getAttr(name))
+      kernel->setAttr(name, value);
   builder.setInsertionPointToEnd(kernel.addEntryBlock());
   mapping.map(source.getArguments(), kernel.getArguments());
   for (Operation &op : source.getFunctionBody().front())
@@ -81,7 +87,7 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> sources;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.getOps<FinishOp>().empty())
+      if (!function.getOps<FinishOp>().empty() || !function.getOps<WriteGradientOp>().empty())
         sources.push_back(function);
     for (func::FuncOp source : sources) {
       if (failed(checkSchedule(source)))
@@ -90,6 +96,9 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
       func::FuncOp kernel = makeKernel(source, mapping);
       if (mergesParts(source)) {
         walkParts(*source.getOps<PartsOp>().begin(), kernel, mapping);
+      } else if (!source.getOps<WriteGradientOp>().empty()) {
+        Chain chain = findChainInKernel(source);
+        chain.holdsTokens() ? walkTokens(chain, kernel, mapping) : walkTasks(chain, kernel, mapping);
       } else {
         FailureOr<Chain> chain = findChain(source);
         if (failed(chain))

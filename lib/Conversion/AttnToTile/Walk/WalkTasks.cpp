@@ -66,14 +66,15 @@ void Walk::declareParameters() {
   b.buffer("q", element);
   b.buffer("q_pos", i32);
   b.buffer("o", element);
-  if (chain.finish.getLse())
+  if (chain.gradient || chain.finish.getLse())
     b.buffer("lse", f32);
   for (PlanArray array : {PlanArray::Tasks, PlanArray::Segments})
     planArray(b, array);
   if (chain.headClasses())
     b.buffer("ordinal_heads", i32);
-  for (PlanArray array : ::attn::rt::planPartials)
-    planArray(b, array);
+  if (!chain.gradient)
+    for (PlanArray array : ::attn::rt::planPartials)
+      planArray(b, array);
   b.scale();
 }
 
@@ -125,7 +126,9 @@ void Walk::run(const IRMapping &arguments) {
     walkTask();
   }
   b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
-  setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Attend, .launch = {.grid = PlanArray::Starts}});
+  using Role = ::attn::rt::KernelInfo::Role;
+  setLaunch(b.kernel,
+            {.role = chain.gradient ? Role::Gradient : Role::Attend, .launch = {.grid = PlanArray::Starts}});
   b.finish(schedule.getThreads());
 }
 
@@ -153,6 +156,8 @@ RowsOp Walk::makeRows() {
 }
 
 Value Walk::beginLine(const Line &line, Value queryRows) {
+  if (InitGradientOp zeros = chain.gradient)
+    return InitGradientOp::create(b, zeros.getGradient().getType(), queryRows, zeros.getWithLse());
   auto state = chain.finish.getState().getType();
   auto init = line.begin ? line.begin.getDefiningOp<InitOp>() : InitOp();
   Value sinks = init ? init.getSinks() : Value();
@@ -250,6 +255,10 @@ void Walk::walkTilesOfAll(Line &line, const Segment &segment, Value queryRows) {
 
 /// Merges, other changes and the finish, on what the loops leave.
 void Walk::finishTask(Value queryRows) {
+  if (chain.gradient) {
+    WriteGradientOp::create(b, lines.all.front().state, queryRows);
+    return;
+  }
   IRMapping left = mapping;
   for (InitOp init : chain.inits) {
     if (!lines.beginWith(init.getState())) {

@@ -35,8 +35,12 @@ LogicalResult UpdateOp::verify() {
   if (failed(detail::verifyClasses(*this, getClasses(), getHeadClassesAttr(), heads)) ||
       failed(detail::verifyRegion(*this, query, region, heads)))
     return failure();
-  StateType state = getState().getType();
-  if (state.getHeads() != query.getDimSize(1) || state.getValueDim() != region.getValueDim())
+  Type state = getState().getType();
+  auto gradient = dyn_cast<GradientType>(state);
+  if (gradient ? gradient.getHeads() != query.getDimSize(1) || gradient.getKeyDim() != region.getKeyDim() ||
+                     gradient.getValueDim() != region.getValueDim()
+               : cast<StateType>(state).getHeads() != query.getDimSize(1) ||
+                     cast<StateType>(state).getValueDim() != region.getValueDim())
     return emitOpError("expected a state of ")
            << query.getDimSize(1) << " heads and value dim " << region.getValueDim() << ", got " << state;
   return detail::verifyScale(*this, getScale());

@@ -183,9 +183,12 @@ private:
     if (fixed && argument.name != exampleName(argument.role))
       return emitArgumentError(value) << "expected the " << stringifyRole(argument.role) << " to be named \""
                                       << exampleName(argument.role) << "\", got \"" << argument.name << "\"";
-    static constexpr StringLiteral kReserved[] = {
-        "q", "q_start", "q_pos", "o", "lse", "classes", "ordinal_heads", "sink_logits", "plan", "partial"};
-    if (!fixed && (llvm::is_contained(kReserved, argument.name) || StringRef(argument.name).contains('.')))
+    static constexpr StringLiteral kReserved[] = {"q",       "q_start",    "q_pos",       "o",    "lse",
+                                                  "classes", "ordinal_heads", "sink_logits", "plan", "partial"};
+    static constexpr StringLiteral kOfBackward[] = {"do", "dlse", "dq", "delta"};
+    bool taken = llvm::is_contained(kReserved, argument.name) ||
+                 (func->hasAttr("attn.backward") && llvm::is_contained(kOfBackward, argument.name));
+    if (!fixed && (taken || StringRef(argument.name).contains('.')))
       return emitArgumentError(value)
              << "expected a name that is not reserved and has no point, got \"" << argument.name << "\"";
     if (const Argument *other = signature.find(argument.name))

@@ -1,5 +1,7 @@
 //===- SplitRegions.cpp - Attention as merges of partial softmax ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Differentiable.h"
+
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -17,7 +19,12 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
   using SplitRegionsPassBase::SplitRegionsPassBase;
 
   void runOnOperation() override {
-    getOperation().walk([&](AttendOp attend) { split(attend); });
+    bool backward = getOperation()->hasAttr("attn.backward");
+    getOperation().walk([&](AttendOp attend) {
+      if (backward && failed(verifyDifferentiable(attend)))
+        return signalPassFailure();
+      split(attend);
+    });
   }
 
   void split(AttendOp attend) {

@@ -54,7 +54,7 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
       if (!rows.insert(schedule.getRows()).second)
         return op->emitOpError("expected one schedule per number of rows, got two for ")
                << schedule.getRows();
-  } else if (name == "tile.schedule") {
+  } else if (name == "tile.schedule" || name == "tile.token_schedule") {
     if (!isa<ScheduleAttr>(value))
       return expected("a #tile.schedule");
   } else if (name == "tile.merge_schedule") {

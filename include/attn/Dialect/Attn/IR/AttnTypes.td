@@ -140,4 +140,33 @@ def Attn_StateType : Attn_Type<"State", "state"> {
   let genVerifyDecl = 1;
 }
 
+def Attn_Stationary : I32EnumAttr<"Stationary", "what a kernel holds while it walks the other", [
+    I32EnumAttrCase<"Rows", 0, "rows">,
+    I32EnumAttrCase<"Tokens", 1, "tokens">]> {
+  let cppNamespace = "::mlir::attn";
+}
+
+def Attn_GradientType : Attn_Type<"Gradient", "gradient"> {
+  let summary = "a sum of gradients: of query rows, or of the keys and values of tokens";
+  let description = [{
+    Where rows are held, an accumulator of `key_dim` features for each row and
+    query head; where tokens are, one of `key_dim` and one of `value_dim`
+    features for each token and KV head, all f32. Zeros and addition make it a
+    monoid, so that tokens of rows, and rows of tokens, may come in any order
+    and grouping: `AttnGradientOps.td`.
+
+    ```mlir
+    !attn.gradient<of = rows, heads = 32, key_dim = 128, value_dim = 128>
+    ```
+  }];
+  let parameters = (ins
+    EnumParameter<Attn_Stationary>:$of,
+    TypeParameter<"int64_t", "query heads">:$heads,
+    TypeParameter<"int64_t", "features of a key">:$keyDim,
+    TypeParameter<"int64_t", "features of a value">:$valueDim);
+  let assemblyFormat = [{
+    `<` `of` `=` $of `,` `heads` `=` $heads `,` `key_dim` `=` $keyDim `,` `value_dim` `=` $valueDim `>`
+  }];
+}
+
 #endif

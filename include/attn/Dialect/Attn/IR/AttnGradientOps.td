@@ -1,0 +1,69 @@
+//===- AttnGradientOps.td - Gradients at the online level ---*- tablegen -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The gradient of a chain
+// =======================
+//
+// With s(t) the scores of a row, p(t) = exp(s(t) - lse) its weights and o = sum
+// p(t) v(t), the gradients of a loss that has do of the output and dlse of the LSE
+// are, for a row and a token that see each other,
+//
+//   dp(t) = <do, v(t)>                 delta = <do, o> - dlse, of the row
+//   ds(t) = p(t) (dp(t) - delta)
+//   dv(t) += p(t) do                   of all rows and heads of the group
+//   dq    += scale ds(t) k(t)          of all tokens
+//   dk(t) += scale ds(t) q             of all rows and heads of the group
+//
+// A finished row needs its LSE and delta and nothing else: p follows from a score
+// alone, so that no maximum is looked for and no sum is kept. What is left are sums,
+// over tokens for a row and over rows for a token. So the chain that made the
+// output, update for update, makes its gradient with another thing to add up:
+//
+//   %g0 = attn.init_gradient %q : ...               zeros
+//   %g1 = attn.update %g0, %q, %kv see causal ...   the same update
+//   attn.write_gradient %g1 of %q : ...
+//
+// in a kernel that holds rows and walks the tokens they see, and, for each region,
+// in one that holds tokens and walks the rows that see them. Neither adds to
+// memory that another adds to: each element of a gradient has one writer, and the
+// order of its terms is that of a loop.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_DIALECT_ATTN_IR_ATTNGRADIENTOPS_TD
+#define ATTN_DIALECT_ATTN_IR_ATTNGRADIENTOPS_TD
+
+include "attn/Dialect/Attn/IR/AttnTypes.td"
+
+def Attn_InitGradientOp : Attn_Op<"init_gradient"> {
+  let summary = "the gradient before anything was added";
+  let description = [{
+    `part`, the query or a region or a part of one, is what the gradient is of.
+    Rows are told their deltas here: of what was finished and of its gradient,
+    which the LSE has, too, where `with_lse` says so.
+
+    ```mlir
+    %g0 = attn.init_gradient %q : !q -> !attn.gradient<of = rows, heads = 32, key_dim = 128, value_dim = 128>
+    ```
+  }];
+  let arguments = (ins Attn_Described<AnyType, "rows, or a region">:$part, UnitAttr:$with_lse);
+  let results = (outs Attn_Described<Attn_GradientType, "zeros">:$gradient);
+  let assemblyFormat = "$part (`with_lse` $with_lse^)? attr-dict `:` qualified(type($part)) `->` qualified(type($gradient))";
+}
+
+def Attn_WriteGradientOp : Attn_Op<"write_gradient"> {
+  let summary = "writes a gradient, rounded once";
+  let description = [{
+    Of rows `dq` and their deltas, of tokens `dk` and `dv` of their region.
+
+    ```mlir
+    attn.write_gradient %g of %rows : !attn.gradient<of = rows, heads = 32, key_dim = 128, value_dim = 128> of !q
+    ```
+  }];
+  let arguments = (ins
+    Attn_Described<Attn_GradientType, "what was added up">:$gradient,
+    Attn_Described<AnyType, "rows, or tokens of a region">:$part);
+  let assemblyFormat = [{
+    $gradient `of` $part attr-dict `:` qualified(type($gradient)) `of` qualified(type($part))
+  }];
+}
+
+#endif

@@ -1,0 +1,292 @@
+//===- ExpandGradients.cpp - What an update adds to gradients -------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Of a tile of rows and tokens, and of sixteen lines of those that a warp holds:
+//
+//   rows are held                      tokens are held
+//     s  = q k^T                         s  = k q^T
+//     p  = exp(s - lse)                  p  = exp(s - lse)
+//                                        dv += p do
+//     dp = do v^T                        dp = v do^T
+//     ds = p (dp - delta)                ds = p (dp - delta)
+//     dq += ds k                         dk += ds q
+//
+// The two are each other's transpose, so that p and ds are left operands as they
+// come and nothing is transposed in registers. The scale of scores is left to what
+// is written.
+//
+// A row that sees nothing has an LSE of -inf, and exp(s - lse) would be anything: its
+// LSE counts as +inf, so that its weights are zeros. So does that of lines behind the
+// last row.
+//
+//===----------------------------------------------------------------------===//
+#include "Expansion.h"
+#include "Log2.h"
+#include "OnlineModels.h"
+
+#include "attn/Dialect/Attn/IR/Stores.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+/// Which copy of a staged part holds what.
+static constexpr unsigned queryCopy = 0, outputGradientCopy = 1, outputCopy = 2;
+static constexpr unsigned keyCopy = 0, valueCopy = 1;
+
+void FragmentExpansion::readFinished() {
+  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  auto load = [&](StringRef name) -> Value {
+    auto loaded = LoadVectorOp::create(b, rowsOf(f32), b.buffer(name, f32));
+    b.fill(loaded.getIndex(), {i32},
+           [&](ValueRange line) { return packedSlot(packedRow(line[0]), b.getI64Type()); });
+    return loaded;
+  };
+  Value count = b.sub(packedCount, warpRow), lines = CoordinatesOp::create(b, rowsOf(i32), b.i32(0));
+  rowLse = b.map(rowsOf(f32), ValueRange{load("lse"), lines}, [&](ValueRange v) -> Value {
+    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[0], b.f32(-infinity));
+    Value weighs = b.createOrFold<arith::AndIOp>(some, b.less(v[1], count));
+    return b.select(weighs, arith::MulFOp::create(b, v[0], b.f32(log2e)), b.f32(infinity));
+  });
+  if (chain.holdsTokens())
+    rowDelta = load("delta");
+}
+
+namespace {
+
+/// An update of a gradient, or what stands around it.
+class GradientTile {
+public:
+  explicit GradientTile(FragmentExpansion &e) : e(e), b(e.b), held(e.chain.holdsTokens()) {}
+
+  /// Of held lines and these others.
+  FragmentType product(Axis axis, int64_t size, Type element = {}) {
+    return b.fragment({held ? Axis::Key : Axis::Query, axis}, {held ? e.keys : e.rows, size},
+                      element ? element : Type(b.getF32Type()));
+  }
+  FragmentType pairs(Type element = {}) {
+    return held ? product(Axis::Query, e.rows, element) : product(Axis::Key, e.keys, element);
+  }
+  FragmentType accumulator(int64_t features) { return product(Axis::Feature, features); }
+  /// This warp's first line of those that the block holds.
+  Value warpLine() { return held ? b.mul(WarpIdOp::create(b, b.getI32Type()), b.i32(e.keys)) : e.warpRow; }
+  Value firstToken(TokensOp tokens) {
+    return held ? b.add(tokens.getFirst(), warpLine()) : tokens.getFirst();
+  }
+  /// Held lines of a tile times the others'.
+  Value dotPairs(Value ofRows, Value ofTokens) {
+    return DotOp::create(b, pairs(), held ? ofTokens : ofRows, warpLine(), held ? ofRows : ofTokens,
+                         b.splat(b.f32(0), pairs()));
+  }
+  /// sum + pairs * other, in the element of queries.
+  Value addDot(Value sum, Value ofPairs, Value other) {
+    Value rounded = CastOp::create(b, pairs(e.chain.element()), ofPairs);
+    return DotOp::create(b, cast<FragmentType>(sum.getType()), rounded, Value(), other, sum);
+  }
+  Value weights(Value scores) {
+    return b.map(pairs(), ValueRange{scores, e.rowLse}, [&](ValueRange v) -> Value {
+      Value base = arith::NegFOp::create(b, v[1]);
+      return math::Exp2Op::create(b, math::FmaOp::create(b, v[0], e.toLog2, base));
+    });
+  }
+  Value scoreGradients(Value weights, Value products) {
+    return b.map(pairs(), ValueRange{weights, products, e.rowDelta}, [&](ValueRange v) -> Value {
+      return arith::MulFOp::create(b, v[0], arith::SubFOp::create(b, v[1], v[2]));
+    });
+  }
+  Value masked(UpdateOp update, TokensOp tokens, Value scores);
+
+private:
+  /// Whether a row at position q sees the token at position p.
+  Value sees(VisibilityAttr visibility, Value q, Value p, int64_t &end);
+  /// Whether some row may not see some token.
+  Value isPartial(TokensOp tokens);
+
+  FragmentExpansion &e;
+  KernelBuilder &b;
+  bool held; ///< whether tokens are
+};
+
+Value GradientTile::sees(VisibilityAttr visibility, Value q, Value p, int64_t &end) {
+  auto notLater = [&] { return b.compare(arith::CmpIPredicate::sle, p, q); };
+  // Half the range of i32 is further than any context reaches; clamping keeps the difference in range.
+  auto size = [&] { return b.min(b.end(end++), b.i32(1 << 30)); };
+  switch (visibility.getKind()) {
+  case VisibilityKind::All:
+    return b.createOrFold<arith::ConstantIntOp>(1, 1);
+  case VisibilityKind::Causal:
+    return notLater();
+  case VisibilityKind::Window:
+  case VisibilityKind::Recent: {
+    Value first = b.sub(b.max(q, b.i32(-(1 << 30))), size());
+    return b.createOrFold<arith::AndIOp>(b.compare(arith::CmpIPredicate::sgt, p, first), notLater());
+  }
+  case VisibilityKind::Sink:
+    return b.less(p, b.end(end++));
+  case VisibilityKind::Or:
+  case VisibilityKind::And: {
+    Value result;
+    for (VisibilityAttr part : visibility.getOperands()) {
+      Value seen = sees(part, q, p, end);
+      if (!result)
+        result = seen;
+      else if (visibility.getKind() == VisibilityKind::Or)
+        result = b.createOrFold<arith::OrIOp>(result, seen);
+      else
+        result = b.createOrFold<arith::AndIOp>(result, seen);
+    }
+    return result;
+  }
+  }
+  llvm_unreachable("unknown visibility");
+}
+
+Value GradientTile::isPartial(TokensOp tokens) {
+  if (held)
+    return b.createOrFold<arith::ConstantIntOp>(1, 1);
+  // The plan knows which tokens every row of the task sees.
+  Value last = b.add(tokens.getFirst(), b.i32(e.keys));
+  return b.createOrFold<arith::OrIOp>(b.less(tokens.getFirst(), tokens.getFullBegin()),
+                                      b.less(tokens.getFullEnd(), last));
+}
+
+Value GradientTile::masked(UpdateOp update, TokensOp tokens, Value scores) {
+  Type i32 = b.getI32Type();
+  int64_t end = e.chain.firstEnd(llvm::find(e.chain.updates, update) - e.chain.updates.begin());
+  Value token = CoordinatesOp::create(b, b.fragment({Axis::Key}, {e.keys}, i32), firstToken(tokens));
+  auto mask = MaskOp::create(b, pairs(), scores, ValueRange{token, e.queryPosition}, isPartial(tokens));
+  b.fill(mask.getVisible(), {i32, i32}, [&](ValueRange v) -> Value {
+    Value exists = b.less(v[0], tokens.getEnd());
+    return b.createOrFold<arith::AndIOp>(
+        exists, sees(update.getVisibility(), v[1], b.add(v[0], tokens.getPos0()), end));
+  });
+  return mask;
+}
+
+TokensOp tokensOf(Value part) {
+  if (auto staged = part.getDefiningOp<StagedOp>())
+    part = staged.getPart();
+  return part.getDefiningOp<TokensOp>();
+}
+
+struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, InitGradientOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto init = cast<InitGradientOp>(op);
+    KernelBuilder &b = e.b;
+    GradientTile tile(e);
+    auto zeros = [&](int64_t features) { return b.splat(b.f32(0), tile.accumulator(features)); };
+    SmallVector<Value> sums{zeros(e.chain.paddedKeyDim())};
+    if (e.chain.holdsTokens()) {
+      sums.push_back(zeros(e.chain.paddedValueDim()));
+    } else {
+      e.setRows(init.getPart());
+      readDelta(init, e);
+    }
+    e.pieces.set(init.getGradient(), sums);
+    return success();
+  }
+
+  static void readDelta(InitGradientOp init, FragmentExpansion &e) {
+    KernelBuilder &b = e.b;
+    Type f32 = b.getF32Type();
+    int64_t features = e.chain.paddedValueDim();
+    auto load = [&](unsigned copy) -> Value {
+      FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {e.rows, features}, e.chain.element());
+      return LoadOp::create(b, type, FragmentExpansion::copyOf(init.getPart(), copy), e.warpRow);
+    };
+    FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {e.rows, features}, f32);
+    Value products =
+        b.map(type, ValueRange{load(outputGradientCopy), load(outputCopy)}, [&](ValueRange v) -> Value {
+          return arith::MulFOp::create(b, arith::ExtFOp::create(b, f32, v[0]),
+                                       arith::ExtFOp::create(b, f32, v[1]));
+        });
+    e.rowDelta = ReduceOp::create(b, e.rowsOf(f32), Combine::Add, products);
+    if (!init.getWithLse())
+      return;
+    auto ofLse = LoadVectorOp::create(b, e.rowsOf(f32), b.buffer("dlse", f32));
+    b.fill(ofLse.getIndex(), {b.getI32Type()},
+           [&](ValueRange line) { return e.packedSlot(e.packedRow(line[0]), b.getI64Type()); });
+    e.rowDelta = b.map(e.rowsOf(f32), ValueRange{e.rowDelta, ofLse},
+                       [&](ValueRange v) -> Value { return arith::SubFOp::create(b, v[0], v[1]); });
+  }
+};
+
+struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel, WriteGradientOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    auto write = cast<WriteGradientOp>(op);
+    ArrayRef<Value> sums = e.pieces.of(write.getGradient());
+    if (e.chain.holdsTokens()) {
+      writeTokens(tokensOf(write.getPart()), sums[0], sums[1], e);
+      return success();
+    }
+    e.setRows(write.getPart());
+    KernelBuilder &b = e.b;
+    Value lines = b.sub(e.packedCount, e.warpRow);
+    auto slot = [&](Value line) { return e.slotOfRow(b.add(e.warpRow, line)); };
+    store(scaled(sums[0], e), b.buffer("dq", e.chain.element()), lines, e.chain.keyDim(), slot, e);
+    store(e.rowDelta, b.buffer("delta", b.getF32Type()), lines, 1, slot, e);
+    return success();
+  }
+
+  static Value scaled(Value sum, FragmentExpansion &e) {
+    return e.b.map(cast<FragmentType>(sum.getType()), ValueRange{sum},
+                   [&](ValueRange v) -> Value { return arith::MulFOp::create(e.b, v[0], e.dotScale); });
+  }
+
+  /// Lines of so many features that exist; `slotOf` says where one lies among lines.
+  static void store(Value fragment, Value buffer, Value lines, int64_t features,
+                    function_ref<Value(Value)> slotOf, FragmentExpansion &e) {
+    KernelBuilder &b = e.b;
+    auto type = cast<FragmentType>(fragment.getType());
+    bool padded = type.getRank() == 2 && type.getSizes()[1] != features;
+    auto op = StoreOp::create(b, fragment, buffer, lines, Value(),
+                              padded ? b.getI64IntegerAttr(features) : IntegerAttr(), features);
+    b.fill(op.getSlot(), {b.getI32Type()}, [&](ValueRange line) { return slotOf(line[0]); });
+  }
+
+  static void writeTokens(TokensOp tokens, Value keys, Value values, FragmentExpansion &e) {
+    KernelBuilder &b = e.b;
+    UpdateOp update = e.chain.updates.front();
+    Value first = GradientTile(e).firstToken(tokens), lines = b.sub(tokens.getEnd(), first);
+    Value begin; // of the instance's tokens
+    if (storeOf(tokens.getKv().getType()).kind == rt::StoreKind::Packed)
+      begin = b.read(b.buffer(e.tensor(update, rt::tableName(rt::StoreTable::Start)), b.getI32Type()),
+                     b.wide(tokens.getInstance()));
+    else
+      begin = b.mul(tokens.getInstance(), b.dimension(e.tensor(update, rt::sizeName(rt::StoreSize::Tokens))));
+    auto slot = [&](Value line) {
+      Value token = b.wide(b.add(b.add(begin, first), line));
+      return b.add(b.mul(token, b.i64(e.chain.kvHeads())), b.wide(e.kvHead));
+    };
+    auto gradientOf = [&](StringRef name) { return b.buffer(e.tensor(update, name), e.chain.element()); };
+    store(scaled(keys, e), gradientOf("dk"), lines, e.chain.keyDim(), slot, e);
+    store(values, gradientOf("dv"), lines, e.chain.valueDim(), slot, e);
+  }
+};
+
+} // namespace
+
+LogicalResult mlir::attn::expandGradient(UpdateOp update, FragmentExpansion &e) {
+  auto rows = update.getQuery().getDefiningOp<StagedOp>(), region = update.getKv().getDefiningOp<StagedOp>();
+  TokensOp tokens = region ? tokensOf(region) : TokensOp();
+  if (!rows || !tokens)
+    return update.emitOpError("expected rows and tokens that are staged: --attn-stage-operands does it");
+  e.setRows(rows);
+  GradientTile tile(e);
+  auto ofRows = [&](unsigned copy) { return FragmentExpansion::copyOf(rows, copy); };
+  auto ofTokens = [&](unsigned copy) { return FragmentExpansion::copyOf(region, copy); };
+  SmallVector<Value> sums(e.pieces.of(update.getState()));
+  Value scores = tile.dotPairs(ofRows(queryCopy), ofTokens(keyCopy));
+  Value weights = tile.weights(tile.masked(update, tokens, scores));
+  if (e.chain.holdsTokens())
+    sums[1] = tile.addDot(sums[1], weights, ofRows(outputGradientCopy));
+  Value products = tile.dotPairs(ofRows(outputGradientCopy), ofTokens(valueCopy));
+  Value gradients = tile.scoreGradients(weights, products);
+  sums[0] = tile.addDot(sums[0], gradients, e.chain.holdsTokens() ? ofRows(queryCopy) : ofTokens(keyCopy));
+  e.pieces.set(update.getResult(), sums);
+  return success();
+}
+
+void mlir::attn::registerGradientModels(MLIRContext &context) {
+  InitGradientOp::attachInterface<InitGradientModel>(context);
+  WriteGradientOp::attachInterface<WriteGradientModel>(context);
+}

@@ -1,0 +1,91 @@
+//===- Differentiate.cpp - From a chain to that of its gradient -----------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//   %0 = attn.init %q                        %0 = attn.init_gradient %q
+//   %1 = attn.update %0, %q, %kv see ...  => %1 = attn.update %0, %q, %kv see ...
+//   %o, %lse = attn.finish %1                attn.write_gradient %1 of %q
+//   return %o, %lse                          return
+//
+// The updates stay, each with its region, visibility and scale: what they add to is
+// another monoid (AttnGradientOps.td). A kernel that holds tokens has the update of
+// its region alone. Sinks are no tokens that anything is added for: they are in the
+// LSE.
+//
+//===----------------------------------------------------------------------===//
+#include "Kernel.h"
+
+#include "attn/Conversion/Passes.h"
+
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::attn {
+#define GEN_PASS_DEF_DIFFERENTIATEPASS
+#include "attn/Conversion/Passes.h.inc"
+} // namespace mlir::attn
+
+using namespace mlir;
+using namespace mlir::attn;
+
+namespace {
+
+struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
+  void runOnOperation() override {
+    for (auto kernel : getOperation().getOps<func::FuncOp>()) {
+      auto held = kernel->getAttrOfType<StringAttr>(gradientAttr);
+      if (!held)
+        continue;
+      FailureOr<Chain> chain = findChain(kernel);
+      if (failed(chain) || failed(verify(*chain, held)))
+        return signalPassFailure();
+      differentiate(*chain, *symbolizeStationary(held.getValue()));
+    }
+  }
+
+  static LogicalResult verify(Chain &chain, StringAttr held) {
+    if (!symbolizeStationary(held.getValue()))
+      return chain.function.emitError("expected ") << gradientAttr << " of rows or tokens, got " << held;
+    auto operand = chain.function->getAttrOfType<IntegerAttr>(operandAttr);
+    if (held == "tokens" && (!operand || operand.getValue().uge(chain.updates.size())))
+      return chain.function.emitError("expected ") << operandAttr << " to be the number of a region";
+    if (!chain.changes.empty())
+      return chain.changes.front()->emitOpError("has no gradient: expected a single chain of updates");
+    return success();
+  }
+
+  static void differentiate(Chain &chain, Stationary held) {
+    func::FuncOp kernel = chain.function;
+    auto type =
+        GradientType::get(kernel.getContext(), held, chain.queryHeads(), chain.keyDim(), chain.valueDim());
+    SmallVector<UpdateOp> updates = chain.updates;
+    Value part = chain.query();
+    if (held == Stationary::Tokens) {
+      int64_t operand = kernel->getAttrOfType<IntegerAttr>(operandAttr).getInt();
+      Builder b(kernel.getContext());
+      kernel->setAttr(firstEndAttr, b.getI32IntegerAttr(chain.firstEnd(operand)));
+      if (updates.size() == 1)
+        kernel->removeAttr(operandAttr); // every task is of it
+      updates = {updates[operand]};
+      part = updates.front().getKv();
+    }
+    ImplicitLocOpBuilder b(chain.finish.getLoc(), chain.finish);
+    Value sum = InitGradientOp::create(b, type, part, chain.finish.getLse() != nullptr);
+    for (UpdateOp update : updates) {
+      IRMapping mapping;
+      mapping.map(update.getState(), sum);
+      sum = b.clone(*update, mapping)->getResult(0);
+      sum.setType(type);
+    }
+    WriteGradientOp::create(b, sum, part);
+    Operation *end = kernel.front().getTerminator();
+    func::ReturnOp::create(b);
+    end->erase();
+    kernel.setFunctionType(b.getFunctionType(kernel.getArgumentTypes(), {}));
+    kernel.removeResAttrsAttr();
+    chain.finish.erase();
+    for (UpdateOp update : llvm::reverse(chain.updates))
+      update.erase();
+    for (InitOp init : chain.inits)
+      init.erase();
+  }
+};
+
+} // namespace

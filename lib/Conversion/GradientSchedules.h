@@ -1,0 +1,19 @@
+//===- GradientSchedules.h - Schedules of a backward pass -------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_CONVERSION_GRADIENTSCHEDULES_H
+#define ATTN_CONVERSION_GRADIENTSCHEDULES_H
+
+#include "attn/Conversion/ScheduleModel.h"
+
+namespace mlir::attn {
+
+/// Schedules of the kernel that holds rows and of those that hold tokens. `rows` are lines that a block
+/// holds, and `keys` lines of the tiles that it walks: of the latter, tokens and packed rows.
+struct GradientSchedules {
+  tile::ScheduleAttr rows, tokens; ///< null where no tile of these dims fits
+};
+GradientSchedules chooseGradientSchedules(const ScheduleShape &shape, const Chip &chip);
+
+} // namespace mlir::attn
+
+#endif

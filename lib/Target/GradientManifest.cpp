@@ -1,0 +1,42 @@
+//===- GradientManifest.cpp - What a backward pass takes and leaves -------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "GradientManifest.h"
+
+#include "attn/Dialect/Attn/IR/Stores.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+namespace rt = ::attn::rt;
+
+void mlir::attn::describeGradients(Chain &chain, rt::Manifest &manifest) {
+  auto ofRows = [&](int64_t features) {
+    std::vector<rt::DimInfo> dims{{"rows", 0}, {"", manifest.qHeads}};
+    if (features)
+      dims.push_back({"", features});
+    return dims;
+  };
+  auto take = [&](StringRef name, rt::DType dtype, int64_t features) {
+    rt::Argument argument;
+    argument.name = name.str();
+    argument.dtype = dtype;
+    argument.dims = ofRows(features);
+    manifest.arguments.push_back(std::move(argument));
+  };
+  take("o", manifest.dtype, manifest.valueDim);
+  take("lse", rt::DType::F32, 0);
+  take("do", manifest.dtype, manifest.valueDim);
+  if (chain.finish.getLse())
+    take("dlse", rt::DType::F32, 0);
+
+  manifest.results = {{"dq", manifest.dtype, ofRows(manifest.keyDim)}, {"delta", rt::DType::F32, ofRows(0)}};
+  for (UpdateOp update : chain.updates) {
+    std::string prefix = argumentName(update.getKv()).str() + ".";
+    rt::Store store = storeOf(update.getKv().getType());
+    for (const rt::StoreTensor &tensor : store.data()) {
+      std::vector<rt::DimInfo> dims;
+      for (const rt::StoreDim &dim : tensor.dims)
+        dims.push_back({dim.size ? prefix + std::string(rt::sizeName(*dim.size)) : "", dim.value});
+      manifest.results.push_back({prefix + "d" + tensor.name, tensor.dtype, dims});
+    }
+  }
+}

@@ -1,0 +1,18 @@
+//===- GradientManifest.h - What a backward pass takes and leaves -*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_TARGET_GRADIENTMANIFEST_H
+#define ATTN_TARGET_GRADIENTMANIFEST_H
+
+#include "attn/Conversion/Chain.h"
+
+#include "attn_rt/artifact/Artifact.h"
+
+namespace mlir::attn {
+
+/// Adds the arguments of a backward pass behind the function's own (`o`, `lse`, `do` and, where the LSE is a
+/// result, `dlse`), and sets its results: `dq`, `delta` and each region's `dk` and `dv`.
+void describeGradients(Chain &chain, ::attn::rt::Manifest &manifest);
+
+} // namespace mlir::attn
+
+#endif

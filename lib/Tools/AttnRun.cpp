@@ -112,6 +112,8 @@ rt::Status Run::makeTensors() {
   auto arguments = readArguments(*kernel.problem->getOps<mlir::func::FuncOp>().begin());
   if (failed(arguments))
     return alreadySaid();
+  if (manifest.isBackward())
+    addBackwardArguments(*arguments);
   auto made = [&]() -> rt::Result<rt::TensorMap> {
     if (options.inputs.empty()) {
       progress.stage("generating tensors");
@@ -133,6 +135,9 @@ rt::Status Run::makeTensors() {
   if (!made)
     return made.error();
   tensors = std::move(*made);
+  if (manifest.isBackward() && options.inputs.empty())
+    if (rt::Status status = finishForward(); !status)
+      return status;
   return rt::addDefaults(manifest, tensors);
 }
 
@@ -202,7 +207,7 @@ rt::Result<int> Run::run() {
     if (rt::Status status = (this->*step)(); !status)
       return status.error();
   if (options.check)
-    if (rt::Status status = compareWithReference(); !status)
+    if (rt::Status status = manifest.isBackward() ? compareGradients() : compareWithReference(); !status)
       return status.error();
   progress.stage("");
   if (record->host && !record->host->clean()) {

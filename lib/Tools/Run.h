@@ -38,12 +38,17 @@ private:
   rt::Status openDevice();
   rt::Status compile();
   rt::Status makeTensors();
+  /// Adds what a backward pass is given beside the forward's tensors to what may be read or generated.
+  void addBackwardArguments(Arguments &arguments) const;
+  /// Lets the forward's results be those of its reference.
+  rt::Status finishForward();
   rt::Result<rt::TensorMap> generateFromWorkload(const Arguments &arguments);
   rt::ModuleSource moduleSource() const;
   rt::Status execute();
   rt::Result<std::unique_ptr<rt::Recording>> recordLaunch(rt::Session &session);
   rt::Status launch(rt::Session &session);
   rt::Status compareWithReference();
+  rt::Status compareGradients();
   rt::Status write();
 
   Options options;

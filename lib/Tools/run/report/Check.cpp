@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Check.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -27,7 +28,54 @@ double difference(double got, double expected) {
   return got == expected ? 0 : std::abs(got - expected);
 }
 
+/// How far vector `i` of `dim` features is off; where it is furthest, and the norm that is expected.
+struct VectorError {
+  double error = 0, norm = 0;
+  int64_t worst;
+};
+
+VectorError errorOf(const rt::Tensor &got, const rt::Tensor &expected, int64_t i, int64_t dim) {
+  VectorError result{.worst = i * dim};
+  double worstDifference = -1;
+  for (int64_t f = i * dim; f < (i + 1) * dim; ++f) {
+    const double d = difference(got.get(f), expected.get(f));
+    result.error += d * d;
+    if (std::isfinite(expected.get(f)))
+      result.norm += expected.get(f) * expected.get(f);
+    if (d > worstDifference)
+      worstDifference = d, result.worst = f;
+  }
+  result.error = std::sqrt(result.error);
+  result.norm = std::sqrt(result.norm);
+  return result;
+}
+
 } // namespace
+
+rt::Result<Comparison> run::compareGradient(const rt::Tensor &gradient, const rt::Tensor &reference) {
+  if (gradient.shape != reference.shape || gradient.shape.size() < 3)
+    return rt::Error{rt::ErrorKind::Check, "the reference's gradient has another shape than the kernel's: " +
+                                               rt::shapeText(reference.shape) + " and " +
+                                               rt::shapeText(gradient.shape)};
+  const int64_t dim = gradient.shape.back(), heads = *(gradient.shape.end() - 2);
+  const int64_t vectors = gradient.elements() / dim;
+  double sum = 0;
+  for (int64_t i = 0; i < vectors; ++i)
+    sum += errorOf(gradient, reference, i, dim).norm;
+  const double mean = vectors > 0 ? sum / static_cast<double>(vectors) : 0;
+  Comparison result;
+  for (int64_t i = 0; i < vectors; ++i) {
+    const VectorError vector = errorOf(gradient, reference, i, dim);
+    const double against = std::max(vector.norm, mean);
+    const double relative = vector.error == 0 ? 0 : against == 0 ? infinity : vector.error / against;
+    if (relative > result.relErr) {
+      result.relErr = relative;
+      result.worst = place(i, heads, gradient.get(vector.worst), reference.get(vector.worst)) +
+                     " at feature " + std::to_string(vector.worst - i * dim);
+    }
+  }
+  return result;
+}
 
 rt::Result<Comparison> run::compare(const rt::Tensor &o, const rt::Tensor *lse, const rt::Tensor &referenceO,
                                     const rt::Tensor *referenceLse) {
@@ -39,18 +87,9 @@ rt::Result<Comparison> run::compare(const rt::Tensor &o, const rt::Tensor *lse, 
   Comparison result;
   int64_t heads = o.shape[1], dim = o.shape[2];
   for (int64_t i = 0; i < o.shape[0] * heads; ++i) {
-    double error = 0, norm = 0;
-    int64_t worstFeature = i * dim;
-    double worstDifference = -1;
-    for (int64_t f = i * dim; f < (i + 1) * dim; ++f) {
-      double d = difference(o.get(f), referenceO.get(f));
-      error += d * d;
-      if (std::isfinite(referenceO.get(f)))
-        norm += referenceO.get(f) * referenceO.get(f);
-      if (d > worstDifference)
-        worstDifference = d, worstFeature = f;
-    }
-    double relative = error == 0 ? 0 : norm == 0 ? infinity : std::sqrt(error / norm);
+    const VectorError vector = errorOf(o, referenceO, i, dim);
+    const int64_t worstFeature = vector.worst;
+    double relative = vector.error == 0 ? 0 : vector.norm == 0 ? infinity : vector.error / vector.norm;
     if (relative > result.relErr) {
       result.relErr = relative;
       result.worst = place(i, heads, o.get(worstFeature), referenceO.get(worstFeature)) + " at feature " +

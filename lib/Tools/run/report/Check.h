@@ -23,6 +23,11 @@ struct Comparison {
 rt::Result<Comparison> compare(const rt::Tensor &o, const rt::Tensor *lse, const rt::Tensor &referenceO,
                                const rt::Tensor *referenceLse);
 
+/// Compares a gradient `[..., heads, dim]` with the reference's. A vector may be small because what it is the
+/// sum of cancels, so that errors are relative to the larger of its own norm and the mean of all; else the
+/// same.
+rt::Result<Comparison> compareGradient(const rt::Tensor &gradient, const rt::Tensor &reference);
+
 } // namespace attn::run
 
 #endif

@@ -116,7 +116,7 @@ void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<cons
           task.rowBegin = task.rowEnd = 0;
           if (seen)
             rows.find(task.kvBegin, task.kvEnd, task);
-          for (task.slot = 0; task.slot < manifest.kvHeads; ++task.slot)
+          for (task.ordinal = 0; task.ordinal < manifest.kvHeads; ++task.ordinal)
             tasks.push_back(task);
         }
       };

@@ -27,7 +27,7 @@ gpu.module @kernels {
 // CHECK: %[[BEGIN:.*]] = arith.muli %[[TASK]]#5, %c2_i32
 // CHECK: %[[END:.*]] = arith.muli %[[TASK]]#6, %c2_i32
 // CHECK: %[[SUM:.*]] = scf.for {{.*}} iter_args(%[[SO_FAR:.*]] = %[[ZEROS]])
-// CHECK: %[[ROWS:.*]] = attn.rows %arg0[{{.*}}] head %[[TASK]]#4 slot %[[TASK]]#4
+// CHECK: %[[ROWS:.*]] = attn.rows %arg0[{{.*}}] head %[[TASK]]#4 ordinal %[[TASK]]#4
 // CHECK: attn.update %[[SO_FAR]], %[[ROWS]], %[[TOKENS]] see causal
 // CHECK: tile.stages = 2
 // CHECK: attn.write_gradient %[[SUM]] of %[[TOKENS]]

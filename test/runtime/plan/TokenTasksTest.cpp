@@ -57,7 +57,7 @@ void checkTasks(const Manifest &m, const Batch &batch, const Plan &plan) {
     for (int32_t token = task.kvBegin; token < task.kvEnd; ++token) {
       ++held[(i * static_cast<size_t>(operand.tokens) + static_cast<size_t>(token)) *
                  static_cast<size_t>(m.kvHeads) +
-             static_cast<size_t>(task.slot)];
+             static_cast<size_t>(task.ordinal)];
       if (token >= operand.lengths[i]) {
         ASSERT_EQ(task.rowBegin, task.rowEnd);
         continue;

@@ -95,6 +95,17 @@ HUGE = 2**63
         lambda k, p, t: _attn.BatchBuilder(k, operands=[]),
         lambda k, p, t: _attn.BatchBuilder(k, max_pages=-1),
         lambda k, p, t: _attn.CacheKernels(k, k),
+        lambda k, p, t: _attn.StepTables(
+            k, _attn.Cache(classes=[("kv", 4, 0, 0, 0)]), sequences=1, rows=1, new_tokens=1, operands=[]
+        ),
+        lambda k, p, t: _attn.StepTables(
+            k,
+            _attn.Cache(classes=[("kv", 4, 0, 0, 0)]),
+            sequences=1,
+            rows=-1,
+            new_tokens=1,
+            operands=[(0, True, False, 1)],
+        ),
     ],
 )
 def test_bad_input_is_refused(kernel, call):
@@ -126,6 +137,7 @@ def test_bad_input_is_refused(kernel, call):
         lambda k, p: _attn.View(None),
         lambda k, p: _attn.BatchBuilder(None),
         lambda k, p: _attn.CacheKernels(None, None),
+        lambda k, p: _attn.StepTables(None, None, sequences=1, rows=1, new_tokens=1, operands=[]),
         lambda k, p: _attn.Plan(),
         lambda k, p: _attn.Device(),
     ],

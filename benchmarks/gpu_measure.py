@@ -49,9 +49,19 @@ class Clock:
 
 
 class Bench:
-    def __init__(self, results, contest, repeats, folder, run=attn_run, start=start, decode=measure_model):
+    def __init__(
+        self,
+        results,
+        contest,
+        repeats,
+        folder,
+        run=attn_run,
+        start=start,
+        decode=measure_model,
+        replay=measure_graph,
+    ):
         self.results, self.contest, self.run = results, contest, run
-        self.start, self.decode = start, decode
+        self.start, self.decode, self.replay = start, decode, replay
         self.repeats, self.folder = repeats, folder
         self.plain = {}  # milliseconds per visited FLOP of the plain one, alone and sustained
 
@@ -80,7 +90,7 @@ class Bench:
         if isinstance(point, ModelPoint):
             return self.decode(point, self)
         if isinstance(point, GraphPoint):
-            return measure_graph(point, self)
+            return self.replay(point, self)
         problem = point.problem
         measured = self.contest(point, peer_names(point))
         times, sustained = dict(measured.alone), measured.sustained

@@ -9,6 +9,7 @@ from gpu_batches import SUSTAINED_LEAST
 from gpu_comparisons import COMPARISONS
 from gpu_points import DECODE_SHARE, PLAIN, slowdown_bar
 from gpu_results import read, refuse
+from plot_graphs import draw_graphs
 from plot_quantized import draw_quantized
 from plot_transformers import draw_models
 
@@ -238,6 +239,7 @@ def draw(sessions, rows, path):
     python = [r for r in rows if r["part"] == "python"]
     quantized = [r for r in rows if r["part"] == "quantized"]
     models = [r for r in rows if r["part"] == "transformers"]
+    graphs = [r for r in rows if r["part"] == "graphs"]
     compared = [part for name in COMPARISONS if (part := [r for r in rows if r["part"] == name])]
     others = [
         lambda axes: draw_features(axes, features),
@@ -246,8 +248,9 @@ def draw(sessions, rows, path):
         lambda axes: draw_python(axes, python),
         lambda axes: draw_quantized(axes, quantized),
         lambda axes: draw_models(axes, models),
+        lambda axes: draw_graphs(axes, graphs),
     ]
-    there = [features, decode, cache, python, quantized, models]
+    there = [features, decode, cache, python, quantized, models, graphs]
     others = [panel for panel, some in zip(others, there, strict=True) if some]
     lines = [others[i : i + 2] for i in range(0, len(others), 2)]
     batches = [r for r in rows if r["part"] == "batches"]

@@ -67,7 +67,15 @@ def fake_decode(point, bench):
     return about | {"times_of": times, "floor_ms": 5.0, "peers_ms": {}}
 
 
+def fake_replay(point, bench):
+    """Steps of which the host does nothing."""
+    times = {"replay": 1.0, "eager": 1.5}
+    about = {"key": point.key, "part": point.part, "name": point.name, "layers": point.layers, "declined": {}}
+    micros = {"update_us": times, "launches_us": times, "launch_us": 2.0}
+    return about | micros | {"step_ms": times, "peers_ms": {}}
+
+
 def bench_of(run, tmp_path, peers=None, file="gpu.json", session=SESSION, start=fake_start):
     results = Results(tmp_path / file, session)
     contest = FakeContest(run, peers)
-    return Bench(results, contest, 20, tmp_path, run, start, fake_decode), results
+    return Bench(results, contest, 20, tmp_path, run, start, fake_decode, fake_replay), results

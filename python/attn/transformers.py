@@ -5,6 +5,7 @@
     model = AutoModelForCausalLM.from_pretrained(..., dtype=torch.bfloat16, attn_implementation="attn")
     model.generate(**inputs)                                              # dynamic and static caches
     model.generate(**inputs, past_key_values=attn.transformers.PagedCache(model.config, pages=4096))
+    model.generate_batch(prompts)                                         # continuous batching, "paged|attn"
     attn.transformers.apply_head_gates(model, "full_attention_heads.tsv", share=0.5, sink=64, recent=256)
 
 What a model asks of its attention becomes a description: causal or not, sliding windows, chunks, packed sequences, images
@@ -29,11 +30,13 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from . import torch_ops
 from .adapters.padded_calls import PaddedCall, Scores
+from .adapters.paged_batches import PagedInputs, attend_batch
 from .adapters.paged_steps import attend_pages
 from .adapters.planned_steps import LayerKind, attend_step, fits, learn
 from .adapters.transformers_cache import PagedCache, layer_of
 from .adapters.transformers_fallback import (
     NAME,
+    PAGED_NAME,
     FallbackWarning,
     attend_in_pytorch,
     set_fallback,
@@ -188,6 +191,50 @@ def attention_forward(
         [gates.sink, gates.recent] if gates else None,
         shift,
         positions,
+    )
+    return out, None
+
+
+@torch.compiler.disable
+def paged_attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    cache: object = None,
+    block_table: Tensor | None = None,
+    **kwargs: object,
+) -> tuple[Tensor, None]:
+    """What a model's layer calls in `generate_batch`: `query [1, q_heads, rows, dim]` of the rows of all sequences, over
+    the pages of Transformers' PagedAttentionCache. TensorError, which names the layer, for what attn does not serve."""
+    scale = scaling if scaling is not None else query.shape[3] ** -0.5
+    gates = module.__dict__.get("attn_head_gates")
+    cause = _unserved_cause(
+        query, key, value, attention_mask, dropout, scale, True, 0, softcap or 0.0, s_aux, gates
+    )
+    if cause is None and cache is None:
+        cause = f'"{PAGED_NAME}" outside of generate_batch (there is "{NAME}")'
+    elif cause is None and block_table is not None:
+        cause = "a block table instead of indices"
+    elif cause is None and gates is not None:
+        cause = "head gates in generate_batch (there is generate)"
+    elif cause is None and query.is_cuda and torch.cuda.is_current_stream_capturing():
+        cause = "a CUDA graph of generate_batch (there is ContinuousBatchingConfig(use_cuda_graph=False))"
+    names = "cu_seq_lens_q", "cu_seq_lens_k", "read_index", "write_index"
+    missing = [name for name in names if name not in kwargs]
+    if cause is None and missing:
+        cause = f"a cache without {', '.join(missing)}"
+    if cause is not None:
+        raise TensorError(f"generate_batch: {_name(module)}: {cause}, which attn does not serve")
+    inputs = PagedInputs(cache, *(kwargs[name] for name in names))
+    sinks = _sinks(s_aux)
+    out = attend_batch(
+        module.layer_idx, query, key, value, inputs, scale=scale, softcap=softcap or 0.0, sinks=sinks
     )
     return out, None
 
@@ -394,5 +441,6 @@ def apply_head_gates(
 
 
 AttentionInterface.register(NAME, attention_forward)
+AttentionInterface.register(PAGED_NAME, paged_attention_forward)
 AttentionMaskInterface.register(NAME, make_mask)
 watch_models()

@@ -7,7 +7,6 @@ What layers share (which tokens are padding, where the new ones go, the plan) is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy
 import torch
@@ -19,9 +18,7 @@ from ..errors import TensorError
 from ..run.kernel import Kernel
 from ..run.plan import Plan
 from .padded_calls import padded_kernel
-
-if TYPE_CHECKING:
-    from .transformers_cache import PagedCache, PagedKeys, PagedLayer
+from .transformers_cache import PagedCache, PagedKeys, PagedLayer
 
 
 class PagedStep:

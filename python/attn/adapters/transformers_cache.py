@@ -8,6 +8,8 @@ no page. What is passed on holds the new keys alone: nothing but attention by at
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
@@ -15,7 +17,6 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from ..cache.paged import PagedCache as Pages
 from ..describe.stores import Paged
 from ..errors import PlanError, TensorError, expected
-from .paged_steps import PagedStep, PlannedPages
 from .transformers_config import check_config, check_formats
 
 aten = torch.ops.aten
@@ -55,8 +56,9 @@ class PagedCache(Cache):
         self.length = 0
         self.shown: list[tuple[int, int]] = []
         """Between which columns of the batch each sequence has tokens, the rest being padding."""
-        self._step: PagedStep | None = None
-        self._plans: dict[tuple, PlannedPages] = {}
+        self._step: Any = None
+        """The PagedStep of the forward pass under way, or of the last one."""
+        self._plans: dict[tuple, Any] = {}
         super().__init__(layers=[PagedLayer(self, index) for index in range(config.num_hidden_layers)])
 
     def _begin(self, layer: int, key: Tensor, value: Tensor) -> None:

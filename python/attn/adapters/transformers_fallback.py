@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from ..errors import TensorError
 
 NAME = "attn"
+PAGED_NAME = f"paged|{NAME}"  # as continuous batching calls it
 
 
 class FallbackWarning(UserWarning):
@@ -138,7 +139,11 @@ def _checked(ask: Callable) -> Callable:
     def get_correct_attn_implementation(
         self: PreTrainedModel, requested_attention: str | None, is_init_check: bool = False
     ) -> str:
-        if requested_attention == NAME and (cause := own_attention(type(self))):
+        if requested_attention in (NAME, PAGED_NAME) and (cause := own_attention(type(self))):
+            if requested_attention == PAGED_NAME:
+                raise TensorError(
+                    f"generate_batch: {type(self).__name__}: {cause}, which attn does not serve"
+                )
             unserved(type(self).__name__, cause)
             requested_attention = None
         return ask(self, requested_attention, is_init_check)

@@ -104,7 +104,7 @@ def test_assisted_generation(name, help, cuts):
     def generate(implementation, cache_of):
         model, by = make(implementation, seed=seed), {"prompt_lookup_num_tokens": 4}
         if help == "assistant":
-            by = {"assistant_model": assistant_of(build(implementation, seed=seed))}
+            by = {"assistant_model": assistant_of(build("sdpa", seed=seed))}
         cache = cache_of(model)
         return model.generate(**inputs, **options, **by, past_key_values=cache), cache
 

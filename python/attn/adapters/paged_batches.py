@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention of Transformers' continuous batching, over the pages that its own PagedAttentionCache keeps.
+
+Layers that see everything are read where their pages lie, through block tables made of the cache's read indices. Of
+layers with sliding windows the cache keeps rings of tokens, which it gathers itself: those are packed sequences. What
+layers of a step share is found out by the first of them; it waits for the device once.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy
+import torch
+from torch import Tensor
+
+from ..describe.stores import Packed, Paged
+from ..run.kernel import Kernel
+from ..run.plan import Plan
+from .padded_calls import padded_kernel
+
+if TYPE_CHECKING:  # not all versions of Transformers have it
+    from transformers.generation.continuous_batching.cache import PagedAttentionCache
+
+
+@dataclass(frozen=True)
+class PagedInputs:
+    """What a model hands to each of its layers, as Transformers calls it; of each list an entry for each group of layers.
+    Lists are new in every step."""
+
+    cache: PagedAttentionCache
+    cu_seq_lens_q: Tensor
+    cu_seq_lens_k: Tensor | dict[str, Tensor]
+    read_index: list[Tensor]
+    write_index: list[Tensor]
+
+
+class _Step:
+    """The sequences of a step. Those without rows are the padding of a batch of fixed size."""
+
+    def __init__(self, inputs: PagedInputs):
+        self.of = inputs.read_index
+        self.inputs = inputs
+        starts = inputs.cu_seq_lens_q.cpu().numpy().astype(numpy.int32)
+        self.count = int(numpy.count_nonzero(numpy.diff(starts)))
+        self.q_start = starts[: self.count + 1]
+        self.planned: dict[tuple[Kernel, int], Plan] = {}
+
+    @property
+    def rows(self) -> int:
+        return int(self.q_start[-1])
+
+    def kv_start(self, kind: str) -> numpy.ndarray:
+        """Where the tokens of each sequence begin among those that a layer of this kind reads."""
+        starts = self.inputs.cu_seq_lens_k
+        starts = starts[kind] if isinstance(starts, dict) else starts
+        return starts.cpu().numpy().astype(numpy.int32)[: self.count + 1]
+
+    def page_lists(self, group: int, page: int) -> dict[str, numpy.ndarray]:
+        """Each sequence's pages, behind one another. What a step reads of a cache that held nothing is what it writes."""
+        starts = self.kv_start("full_attention")
+        lengths = numpy.diff(starts)
+        pages = -(-lengths // page)
+        firsts = [
+            numpy.arange(start, start + n * page, page) for start, n in zip(starts, pages, strict=False)
+        ]
+        index = self.inputs.read_index[group]
+        if not len(index):
+            index = self.inputs.write_index[group]
+        found = index[torch.from_numpy(numpy.concatenate(firsts)).to(index.device)].cpu().numpy() // page
+        table = numpy.zeros((self.count, int(pages.max())), numpy.int32)
+        table[numpy.arange(table.shape[1]) < pages[:, None]] = found
+        return {"kv.block_table": table, "kv.lengths": lengths}
+
+
+@dataclass
+class _State:
+    """Of a cache: its step, and a plan for each kernel and group of layers, updated from step to step."""
+
+    step: _Step | None = None
+    plans: dict[tuple[Kernel, int], Plan] = field(default_factory=dict)
+
+
+_states: weakref.WeakKeyDictionary[PagedAttentionCache, _State] = weakref.WeakKeyDictionary()
+
+
+def attend_batch(
+    layer: int,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    inputs: PagedInputs,
+    *,
+    scale: float,
+    softcap: float,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Writes a layer's new keys and values `[1, kv_heads, rows, dim]` into its pages, and attends to all that their
+    sequences hold: `[1, rows, q_heads, dim]`. Rows that are padding are 0."""
+    cache = inputs.cache
+    state = _states.setdefault(cache, _State())
+    step = state.step
+    if step is None or step.of is not inputs.read_index:
+        step = state.step = _Step(inputs)
+    group, place = cache.layer_index_to_group_indices[layer]
+    window = cache.sliding_windows[layer]
+    windowed = window > 1
+    page = min(cache.block_size & -cache.block_size, 256)
+    kernel = padded_kernel(
+        query.shape[1],
+        key.shape[1],
+        (key.shape[3], value.shape[3]),
+        query.dtype,
+        scale,
+        True,
+        window if windowed else 0,
+        softcap,
+        sinks is not None,
+        (),
+        str(query.device),
+        Packed() if windowed else Paged(page_size=page),
+    )
+    reads = inputs.read_index if windowed else [index[:0] for index in inputs.read_index]
+    k, v = cache.update(
+        key_states=key,
+        value_states=value,
+        layer_idx=layer,
+        read_index=reads,
+        write_index=inputs.write_index,
+    )
+    if windowed:
+        k, v = k.contiguous(), v.contiguous()
+    else:
+        k, v = (
+            pool[place].view(-1, page, *pool[place].shape[1:])
+            for pool in (cache.key_cache, cache.value_cache)
+        )
+    rows = query[0].transpose(0, 1)[: step.rows].contiguous()
+    plan = _plan(state, step, kernel, group, rows, k, v, page, windowed, sinks)
+    out = kernel.run(rows, (k, v), plan, **({} if sinks is None else {"sink_logits": sinks}))
+    if step.rows < query.shape[2]:
+        out = torch.cat([out, out.new_zeros(query.shape[2] - step.rows, *out.shape[1:])])
+    return out.unsqueeze(0)
+
+
+def _plan(
+    state: _State,
+    step: _Step,
+    kernel: Kernel,
+    group: int,
+    rows: Tensor,
+    k: Tensor,
+    v: Tensor,
+    page: int,
+    windowed: bool,
+    sinks: Tensor | None,
+) -> Plan:
+    at = kernel, group
+    if at in step.planned:
+        return step.planned[at]
+    names = ("kv.k", "kv.v") if windowed else ("kv.k_pages", "kv.v_pages")
+    batch = {"q": rows, "q_start": step.q_start} | dict(zip(names, (k, v), strict=True))
+    if sinks is not None:
+        batch["sink_logits"] = sinks
+    if windowed:
+        batch["kv.start"] = step.kv_start("sliding_attention")
+    else:
+        batch |= step.page_lists(group, page)
+    if at in state.plans:
+        state.plans[at].update(batch)
+    else:
+        state.plans[at] = kernel.plan(batch)
+    plan = step.planned[at] = state.plans[at]
+    return plan

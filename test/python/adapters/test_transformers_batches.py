@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Continuous batching of Transformers with attn: its own scheduler and cache on the CPU, attention over their pages."""
+
+import os
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
+paged = pytest.importorskip(
+    "transformers.generation.continuous_batching.cache", reason="Transformers has no continuous batching"
+)
+
+import attn  # noqa: E402
+import attn.transformers  # noqa: E402
+import model_zoo  # noqa: E402
+
+# A shared beginning of whole blocks, which the cache keeps once, prompts of a token, and some that come in chunks.
+PROMPTS = [[5, 6, 7, 8, 9], list(range(20, 60)), [11], list(range(20, 52)) + [3, 4], list(range(60, 89))]
+NEW = 6
+
+
+@pytest.fixture(autouse=True)
+def on_a_cpu(monkeypatch):
+    """Transformers asks psutil how much memory there is."""
+    monkeypatch.setattr(
+        paged.PagedAttentionMemoryHandler, "get_available_memory", lambda *args, **named: 1 << 28
+    )
+    with torch.no_grad():
+        yield
+
+
+def build(implementation, name="Llama", dtype=torch.float16):
+    """Seeds whose choices are the same when all weights are off by four times what float16 rounds them by."""
+    changes = {"initializer_range": 0.05, "eos_token_id": None}
+    seed = 1 if name == "GptOss" else 4
+    return model_zoo.build(
+        getattr(transformers, f"{name}ForCausalLM"), implementation, dtype, seed, **changes
+    )
+
+
+def config(**changes):
+    sizes = {"num_blocks": 24, "block_size": 16, "max_batch_tokens": 32, "use_cuda_graph": False} | changes
+    return transformers.generation.ContinuousBatchingConfig(**sizes)
+
+
+def serve(model, prompts=PROMPTS, **changes):
+    options = transformers.GenerationConfig(
+        max_new_tokens=NEW, do_sample=False, eos_token_id=-1, pad_token_id=0
+    )
+    results = model.generate_batch(
+        prompts,
+        generation_config=options,
+        continuous_batching_config=config(return_logprobs=True, **changes),
+        progress_bar=False,
+    )
+    found = [results[name] for name in sorted(results, key=lambda name: int(name.split("_")[1]))]
+    return [each.generated_tokens for each in found], [each.logprobs for each in found]
+
+
+@pytest.fixture
+def layers(monkeypatch):
+    """Which layers attended, and with how many rows."""
+    attend, seen = attn.transformers.attend_batch, []
+
+    def counted(layer, query, *args, **named):
+        seen.append((layer, query.shape[2]))
+        return attend(layer, query, *args, **named)
+
+    monkeypatch.setattr(attn.transformers, "attend_batch", counted)
+    return seen
+
+
+@pytest.mark.parametrize(
+    "name,sizes",
+    [
+        ("Llama", {}),
+        ("Llama", {"block_size": 12}),  # pages of four tokens
+        ("Gemma2", {}),  # a window, and soft caps
+        ("GptOss", {}),  # sinks
+    ],
+)
+def test_generates_what_eager_attention_does(name, sizes, layers):
+    """Log-probabilities of the tokens, too: a token that it does not see would move them."""
+    model = build("attn", name)
+    tokens, ours = serve(model, **sizes)
+    assert {layer for layer, _ in layers} == {0, 1}
+    assert max(rows for _, rows in layers) == 32 and min(rows for _, rows in layers) <= len(PROMPTS)
+    assert model.config._attn_implementation == "attn"
+    exact, theirs = serve(build("eager", name, torch.float32), **sizes)
+    assert tokens == exact
+    torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), atol=1e-2, rtol=1e-2)
+
+
+def test_one_model_serves_again_and_generates(layers):
+    """A second cache, whose plans are its own; and then the model is what it was."""
+    model = build("attn")
+    first, _ = serve(model, PROMPTS[:2])
+    again, _ = serve(model, PROMPTS[:2], block_size=32, num_blocks=8)
+    assert first == again and layers
+    layers.clear()
+    ids = torch.tensor(PROMPTS[1:2])
+    alone = model.generate(ids, max_new_tokens=NEW, do_sample=False, eos_token_id=None)
+    assert alone[0, 40:].tolist() == first[1] and not layers
+
+
+def refusal(model):
+    """What the first layer of continuous batching raises; Transformers logs it in a thread of its own."""
+    manager = model.init_continuous_batching(continuous_batching_config=config())
+    try:
+        manager.warmup()
+        manager.start()
+        manager.add_request([5, 6, 7], max_new_tokens=2)
+        manager._generation_thread.join(60)
+        return manager.fatal_error
+    finally:
+        manager.stop()
+
+
+def test_what_it_refuses():
+    assert "generate_batch: LlamaAttention: tensors of float32" in str(
+        refusal(build("attn", dtype=torch.float32))
+    )
+    gated = build("attn")
+    attn.transformers.apply_head_gates(gated, [[0.9, 0.1], [0.0, 0.2]], threshold=0.5)
+    assert "LlamaAttention: head gates in generate_batch (there is generate)" in str(refusal(gated))
+    with pytest.raises(attn.TensorError, match='"paged.attn" outside of generate_batch .there is "attn"'):
+        build("paged|attn")(torch.tensor([[5, 6]]))
+    with pytest.raises(attn.TensorError, match="generate_batch: GPTJForCausalLM: has a class of attention"):
+        build("paged|attn", "GPTJ")
+
+
+def test_rows_that_are_padding():
+    """Batches of fixed size, as compiled code and graphs want them: rows of no sequence stay 0."""
+    cache = paged.PagedAttentionCache(
+        model_zoo.tiny(transformers.LlamaConfig),
+        config(num_blocks=8, block_size=4),
+        "cpu",
+        paged.DistributedHelper(device_mesh=None, cpu_group_timeout=None),
+        {},
+        torch.float16,
+    )
+    random = torch.Generator().manual_seed(0)
+    trash, held = cache.trash_index, [9, 2]
+    places = [list(range(9)), [12, 13]]
+    q, k, v = (torch.randn(1, heads, 11, 32, generator=random).half() for heads in (4, 2, 2))
+    padded = [torch.cat([each, torch.full((1, each.shape[1], 5, 32), 9.0).half()], 2) for each in (q, k, v)]
+    inputs = {
+        "cache": cache,
+        "cu_seq_lens_q": torch.tensor([0, 9, 11, 11, 11], dtype=torch.int32),
+        "cu_seq_lens_k": torch.tensor([0, 9, 11, 11, 11], dtype=torch.int32),
+        "read_index": [torch.tensor([*places[0], *places[1], *[trash] * 5])],
+        "write_index": [torch.tensor([*places[0], *places[1], *[trash] * 5])],
+    }
+    layer = torch.nn.Module()
+    layer.layer_idx = 1
+    out, weights = attn.transformers.paged_attention_forward(layer, *padded, None, **inputs)
+    assert weights is None and out.shape == (1, 16, 4, 32) and not out[:, 11:].any()
+    first = 0
+    for count in held:
+        part = [each[:, :, first : first + count].float() for each in (q, k, v)]
+        exact = torch.nn.functional.scaled_dot_product_attention(*part, is_causal=True, enable_gqa=True)
+        torch.testing.assert_close(
+            out[:, first : first + count].float(), exact.transpose(1, 2), atol=4e-3, rtol=4e-3
+        )
+        first += count

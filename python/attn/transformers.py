@@ -51,7 +51,14 @@ from .errors import SpecError, TensorError, expected
 from .head_gates import RETRIEVAL, HeadGates, head_gates, read_head_gates
 from .memory.devices import raw_stream
 
-__all__ = ["FallbackWarning", "PagedCache", "apply_head_gates", "attention_forward", "set_fallback"]
+__all__ = [
+    "FallbackWarning",
+    "PagedCache",
+    "apply_head_gates",
+    "attention_forward",
+    "paged_attention_forward",
+    "set_fallback",
+]
 
 
 def attention_forward(

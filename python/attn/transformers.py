@@ -238,10 +238,10 @@ def paged_attention_forward(
         cause = f"a cache without {', '.join(missing)}"
     if cause is not None:
         raise TensorError(f"generate_batch: {_name(module)}: {cause}, which attn does not serve")
-    inputs = PagedInputs(cache, *(kwargs[name] for name in names))
+    inputs = PagedInputs(*(kwargs[name] for name in names))
     sinks = _sinks(s_aux)
     out = attend_batch(
-        module.layer_idx, query, key, value, inputs, scale=scale, softcap=softcap or 0.0, sinks=sinks
+        module.layer_idx, query, key, value, cache, inputs, scale=scale, softcap=softcap or 0.0, sinks=sinks
     )
     return out, None
 

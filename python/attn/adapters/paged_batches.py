@@ -27,10 +27,9 @@ if TYPE_CHECKING:  # not all versions of Transformers have it
 
 @dataclass(frozen=True)
 class PagedInputs:
-    """What a model hands to each of its layers, as Transformers calls it; of each list an entry for each group of layers.
-    Lists are new in every step."""
+    """What a model hands to each of its layers beside the cache, as Transformers calls it; of each list an entry for each
+    group of layers. Lists are new in every step."""
 
-    cache: PagedAttentionCache
     cu_seq_lens_q: Tensor
     cu_seq_lens_k: Tensor | dict[str, Tensor]
     read_index: list[Tensor]
@@ -41,7 +40,6 @@ class _Step:
     """The sequences of a step. Those without rows are the padding of a batch of fixed size."""
 
     def __init__(self, inputs: PagedInputs):
-        self.of = inputs.read_index
         self.inputs = inputs
         starts = inputs.cu_seq_lens_q.cpu().numpy().astype(numpy.int32)
         self.count = int(numpy.count_nonzero(numpy.diff(starts)))
@@ -91,6 +89,7 @@ def attend_batch(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    cache: PagedAttentionCache,
     inputs: PagedInputs,
     *,
     scale: float,
@@ -99,10 +98,9 @@ def attend_batch(
 ) -> Tensor:
     """Writes a layer's new keys and values `[1, kv_heads, rows, dim]` into its pages, and attends to all that their
     sequences hold: `[1, rows, q_heads, dim]`. Rows that are padding are 0."""
-    cache = inputs.cache
     state = _states.setdefault(cache, _State())
     step = state.step
-    if step is None or step.of is not inputs.read_index:
+    if step is None or step.inputs.read_index is not inputs.read_index:
         step = state.step = _Step(inputs)
     group, place = cache.layer_index_to_group_indices[layer]
     window = cache.sliding_windows[layer]

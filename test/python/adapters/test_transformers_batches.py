@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Continuous batching of Transformers with attn: its own scheduler and cache on the CPU, attention over their pages."""
 
+import gc
 import os
 
 import pytest
@@ -99,6 +100,8 @@ def test_one_model_serves_again_and_generates(layers):
     first, _ = serve(model, PROMPTS[:2])
     again, _ = serve(model, PROMPTS[:2], block_size=32, num_blocks=8)
     assert first == again and layers
+    gc.collect()
+    assert not len(attn.adapters.paged_batches._states)  # nor what caches held
     layers.clear()
     ids = torch.tensor(PROMPTS[1:2])
     alone = model.generate(ids, max_new_tokens=NEW, do_sample=False, eos_token_id=None)

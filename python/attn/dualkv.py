@@ -51,7 +51,7 @@ def flash_attn_dualkv_varlen_func(
     k_context, v_context     [context_seqlen, kv heads, dim], of which heads is a multiple
     k_decoded, v_decoded     [tokens of all responses, kv heads, dim]
     cu_seqlens_q             int32 [responses + 1]: the rows of each
-    cu_seqlens_k_decoded     int32 [responses + 1]: the tokens of each
+    cu_seqlens_k_decoded     int32 [responses + 1]: the tokens of each. Both are read on the CPU: those on a GPU are waited for
     max_seqlen_q, max_seqlen_k_decoded   no fewer than the longest response has; nothing else depends on them
     softmax_scale            of the dot products; by default 1/sqrt(dim)
     causal                   a response's rows are its last tokens, and see what is up to their own. The context is seen

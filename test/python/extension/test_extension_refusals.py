@@ -48,6 +48,8 @@ HUGE = 2**63
         lambda k, p, t: _attn.emit(DECODE, "level"),
         lambda k, p, t: _attn.reference(DECODE, {}),
         lambda k, p, t: _attn.reference(DECODE, {"q": ("bf16", (HUGE,), None)}),
+        lambda k, p, t: _attn.reference_gradients(DECODE, {}),
+        lambda k, p, t: _attn.reference_gradients(DECODE, {"do": ("f64", (HUGE,), None)}),
         lambda k, p, t: _attn.Kernel(b"", k.device),
         lambda k, p, t: _attn.Kernel(b"\0" * 1000, k.device),
         lambda k, p, t: _attn.Kernel(_attn.compile(DECODE, forms=["ptx"]).artifact, k.device),

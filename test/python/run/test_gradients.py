@@ -188,6 +188,18 @@ def test_forests_on_kernels():
         assert error(one, other) <= TOLERANCE[torch.bfloat16]
 
 
+@pytest.mark.parametrize("strategy", ["flatten", "by-node", "by-query"])
+def test_forests_run_clean(strategy):
+    """Under all detectors, however shared nodes are read."""
+    forest = replicated.random_forest(numpy.random.default_rng(8), 6, most=50)
+    spec = attn.Spec(
+        q_heads=4, kv_heads=2, head_dim=32, dtype="float16", kv=[attn.Packed()], see=attn.causal()
+    )
+    q, k, v = (tensor.detach() for tensor in leaves(*((forest.tokens, h, 32) for h in (4, 2, 2))))
+    data = {"q": q.half(), "kv.k": k.half(), "kv.v": v.half()}
+    assert attn.check(spec, data | forest.tables(), strategy=strategy).right
+
+
 def test_gradients_of_a_planned_kernel_outlive_its_plan():
     """Two operands, sinks and a table; the plan goes on to another batch before backward is called."""
     spec = attn.Spec(

@@ -133,6 +133,54 @@ def test_of_replicated_attention():
         assert error(one, other) <= 1e-12
 
 
+def random_score(random, depth=4):
+    """A score function of traced values and of tensors alike, which PyTorch can differentiate."""
+    if depth == 0:
+        return random.choice(["s", "s", "slopes[h]", "bias[qi, ki]", "slopes[h] * (ki - qi)", "0.7 * s"])
+    a, b = (random_score(random, depth - 1) for _ in range(2))
+    return random.choice(
+        [
+            f"({a} + {b})",
+            f"({a} - 0.5 * {b})",
+            f"({a} * torch.tanh({b}))",
+            f"({a} / (1.5 + {b} * {b}))",
+            f"torch.exp(0.2 * torch.tanh({a}))",
+            f"torch.log(1.5 + torch.abs({a}))",
+            f"torch.sqrt(1.0 + {a} * {a})",
+            f"torch.maximum({a}, {b})",
+            f"torch.minimum({a}, {b})",
+            f"torch.where({a} > {b}, {a}, -{b})",
+            f"torch.where((ki & 1) == 0, {a}, {b})",
+        ]
+    )
+
+
+def test_random_score_functions():
+    """Against float64 PyTorch, with the same functions."""
+    random = numpy.random.default_rng(11)
+    q, k, v = leaves((6, 2, 8), (6, 1, 8), (6, 1, 8))
+    slopes, bias = leaves((2,), (6, 6), seed=4)
+    at = torch.arange(6)
+    for _ in range(25):
+        text = f"s + {random_score(random)} + 0.1 * slopes[h] + 0.1 * bias[qi, ki]"
+        score = eval(f"lambda s, h, qi, ki, slopes, bias: {text}", {"torch": torch})
+        tables = {"slopes": slopes, "bias": bias}
+
+        def ours(q, k, v, slopes, bias, score=score):
+            tables = {"slopes": slopes, "bias": bias}
+            options = dict(causal=True, cu_seqlens=[0, 6], scale=0.375, score=score, tensors=tables)
+            return attn.attend(q, k, v, **options, reference=True, return_lse=True)
+
+        def theirs(q, k, v, slopes, bias, score=score):
+            scored = functools.partial(score, slopes=slopes, bias=bias)
+            return replicated.attend(q, k, v, positions=(at, at), scale=0.375, score=scored)
+
+        given = (q, k, v, *tables.values())
+        (results, found), (expected, wanted) = gradients(ours, given), gradients(theirs, given)
+        for one, other in zip((*results, *found), (*expected, *wanted), strict=True):
+            assert error(one, other) <= 1e-6, text  # a kernel's constants have 32 bits
+
+
 @pytest.mark.parametrize("depth", [0, 1, 2, 3, 5, 8, 16])
 def test_forests_are_replicated_attention(depth):
     """Forward and backward, against float64 PyTorch in which every node has copies of all above it."""

@@ -97,6 +97,24 @@ def test_layers_may_lie_differently_under_one_plan(kernel):
         assert (kernel.run(problem.q, lay(problem), plan) == wanted).all()
 
 
+def test_a_larger_batch_lies_otherwise():
+    """Heads in front of tokens: how far apart they are depends on how many tokens there are."""
+    kernel = attn.compile(spec(kv=[attn.Packed()]), device="host")
+    rng, plan = numpy.random.default_rng(0), None
+    for tokens in (8, 30, 5):
+        q = rng.standard_normal((2, Q_HEADS, DIM)).astype(numpy.float16)
+        k, v = rng.standard_normal((2, KV_HEADS, tokens, DIM)).astype(numpy.float16).swapaxes(1, 2)
+        starts = {"kv.start": [0, 3, tokens], "q_start": [0, 1, 2]}
+        batch = {"q": q, "kv.k": k, "kv.v": v, **starts}
+        if plan is None:
+            plan = kernel.plan(batch)
+        else:
+            plan.update(batch)
+        dense = numpy.ascontiguousarray(k), numpy.ascontiguousarray(v)
+        assert (kernel.run(q, (k, v), plan) == kernel.run(q, dense, plan)).all()
+        kernel.run(q, (k, v), plan)
+
+
 def test_codes_with_metadata_by_token_lie_densely():
     store = attn.Paged(key="int8", value="int8")
     sample = attn.sample(spec(kv=[store]), batch=1, kv_len=(40,))

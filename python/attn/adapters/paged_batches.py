@@ -128,14 +128,12 @@ def attend_batch(
         read_index=reads,
         write_index=inputs.write_index,
     )
-    if windowed:
-        k, v = k.contiguous(), v.contiguous()
-    else:
+    if not windowed:
         k, v = (
             pool[place].view(-1, page, *pool[place].shape[1:])
             for pool in (cache.key_cache, cache.value_cache)
         )
-    rows = query[0].transpose(0, 1)[: step.rows].contiguous()
+    rows = query[0].transpose(0, 1)[: step.rows]
     plan = _plan(state, step, kernel, group, rows, k, v, page, windowed, sinks)
     out = kernel.run(rows, (k, v), plan, **({} if sinks is None else {"sink_logits": sinks}))
     if step.rows < query.shape[2]:

@@ -143,6 +143,26 @@ TEST(Slots, TablesStayWhereTheyAreUntilTheyMustGrow) {
       << status.error().message;
 }
 
+TEST(Slots, TablesHaveTheRoomThatIsReserved) {
+  Rng rng(74);
+  Fixture f(1 << 30);
+  Session session = *f.session();
+  Problem small(f, {30}, {1}, rng), longer(f, {900}, {1}, rng), longest(f, {4000}, {1}, rng);
+  session.reserveTables({0, 0, 1, 200});
+  ASSERT_TRUE(session.bindTables(small.batch));
+  const DeviceAddress table = session.tableAddress("kv.block_table");
+  ASSERT_TRUE(
+      session.reserve(planCapacity(f.manifest, PlanLimits::of(f.manifest, longer.batch), longer.options)));
+  ASSERT_TRUE(session.setPlan(small.plan));
+  ASSERT_TRUE(session.fixLaunch());
+  EXPECT_TRUE(session.bindTables(longer.batch));
+  EXPECT_EQ(session.tableAddress("kv.block_table"), table);
+  EXPECT_EQ(
+      session.bindTables(longest.batch).error().message,
+      "'kv.block_table' has room for 200 pages of an instance, as launches were fixed with, and the batch's "
+      "have up to 250: plan with limits={'pages': 250} or more (Kernel.plan) before plan.fix()");
+}
+
 TEST(Slots, WhatNobodyReadsHasNone) {
   Fixture f(1 << 30);
   Session session = *f.session();

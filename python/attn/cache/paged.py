@@ -53,6 +53,7 @@ class PagedCache(CacheState):
 
     _layers: dict[int, CacheLayer]
     _unwritten: CacheChange | None
+    _holder: CacheSteps | None
 
     # --- Changes ---------------------------------------------------------------------------------------------
 
@@ -170,6 +171,11 @@ class PagedCache(CacheState):
         return children, self._moved(movement)
 
     def _change(self, call, *arguments: object, **named: object):
+        if self._holder is not None and self._holder._unrun:
+            raise PlanError(
+                f"cache: {self._holder._unrun} new tokens in the tables of a step were not written, and their pages might be "
+                "given to others; replay it, or say ran() where launches of your own did"
+            )
         if self._unwritten is not None:
             missing = sorted(self._unwritten._missing)
             raise PlanError(

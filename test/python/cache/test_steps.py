@@ -238,6 +238,7 @@ def test_new_tokens_are_written_before_they_are_copied(small):
     steps.update([(a, 3)])
     refuse("was not run", cache.fork, a)
     refuse("the 3 new tokens of the last update were not written", steps.update, [(a, 1)])
+    refuse("3 new tokens in the tables of a step were not written", cache.prune, a)
     refuse("in other tables", cache.steps(steps.kernel, sequences=1, rows=1, tokens=32, drafts=1).append, a)
     steps.ran()
     cache.fork(a)

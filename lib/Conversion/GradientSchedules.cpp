@@ -21,8 +21,9 @@ static constexpr int64_t warpLines = 16, warps = 4, stages = 2;
 /// Lines of a tile that is walked, from the longest.
 static constexpr int64_t walked[] = {64, 32, 16};
 /// Registers of fragments beside which ptxas 13.0 spills nothing: what it needs for addresses, rows and masks
-/// is less than beside a softmax.
-static constexpr int64_t room = 184;
+/// is less than beside a softmax. A score region takes some, but with the least tile. (17 pairs of dims, two
+/// chips, plain and with a soft cap, 2026-11-23.)
+static constexpr int64_t room = 184, roomOfRegions = 168;
 
 /// Registers of a lane for a fragment of f32 of the lines of a warp.
 static int64_t registersOf(int64_t columns) { return warpLines * columns / 32; }
@@ -42,8 +43,11 @@ public:
     for (int64_t lines : walked) {
       // Scores and their gradients, and one of them as a dot takes it.
       int64_t fragments = registersOf(held.accumulated) + 2 * registersOf(lines) + registersOf(lines) / 2;
+      bool least = lines == walked[std::size(walked) - 1];
+      int64_t slopes = shape.rawScores || least ? 0 : registersOf(lines);
       int64_t bytes = sharedBytes(held, lines);
-      if (fragments > room || bytes > chip.sharedPerBlock)
+      if (fragments + slopes > (shape.rawScores || least ? room : roomOfRegions) ||
+          bytes > chip.sharedPerBlock)
         continue;
       int64_t blocks = 2 * (bytes + systemShared) <= chip.sharedPerMultiprocessor ? 2 : 1;
       return ScheduleAttr::get(shape.element.getContext(), ScheduleKind::Mma, warpLines * warps, lines, warps,

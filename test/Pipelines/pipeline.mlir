@@ -20,6 +20,7 @@
 // CHECK-NEXT:  ),
 // CHECK-NEXT:  attn-make-kernels,
 // CHECK-NEXT:  gpu.module(
+// CHECK-NEXT:    attn-differentiate,
 // CHECK-NEXT:    attn-write-plan,
 // CHECK-NEXT:    attn-walk-plan,
 // CHECK-NEXT:    attn-stage-operands,

@@ -18,15 +18,20 @@ POINTS = {
     "values-wider": (Problem(6, 2, 48, 80, "f16", "packed", "causal"), 1),
     "values-narrower": (Problem(4, 4, 128, 40, "bf16", "dense", "causal"), 1),
     "long-heads": (Problem(2, 1, 128, 128, "bf16", "packed", "causal"), 1),
+    "soft-cap": (Problem(4, 2, 64, 64, "f16", "packed", "causal", softcap=True), 1),
 }
 DIMS = ["--dim=batch=3", "--dim=q_len=1..150", "--dim=kv_len=1..200"]
 
 
-def backward(problem):
-    """The problem's text, asking for its backward pass."""
-    head, brace, body = problem.text().partition(" {\n  %o")
+def marked(text):
+    """The text, asking for the backward pass of its function."""
+    head, brace, body = text.rpartition("}\n")[0].partition(" {\n")
     assert brace
-    return f"{head} attributes {{attn.backward}}{brace}{body}"
+    return f"{head} attributes {{attn.backward}}{brace}{body}}}\n"
+
+
+def backward(problem):
+    return marked(problem.text())
 
 
 @pytest.mark.parametrize("name", POINTS)
@@ -60,6 +65,42 @@ def test_regions_that_rows_share(tmp_path):
     assert status == 0, errors
 
 
+# Slopes by head of a table, a soft sign, the larger of two and a mask: each has a derivative of its own.
+REGION = """
+!q = tensor<?x4x64xf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+func.func @scores(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %slopes: tensor<4xf32> {attn.name = "slopes"}) -> !q {
+  %one = arith.constant 1.0 : f32
+  %low = arith.constant -0.5 : f32
+  %hidden = arith.constant 0xFF800000 : f32
+  %o = attn.attend %q over (%kv see causal) score {
+    ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+      %slope = attn.read %slopes[%head] : tensor<4xf32>
+      %back = arith.subi %k_pos, %q_pos : i32
+      %distance = arith.sitofp %back : i32 to f32
+      %biased = math.fma %distance, %slope, %s : f32
+      %size = math.absf %biased : f32
+      %more = arith.addf %size, %one : f32
+      %soft = arith.divf %biased, %more : f32
+      %sum = arith.addf %soft, %s : f32
+      %bounded = arith.maximumf %sum, %low : f32
+      %far = arith.constant -100 : i32
+      %near = arith.cmpi sgt, %back, %far : i32
+      %t = arith.select %near, %bounded, %hidden : f32
+      attn.yield %t : f32
+    } : !q, !kv -> !q
+  return %o : !q
+}
+"""
+
+
+def test_score_regions_have_slopes(tmp_path):
+    file = tmp_path / "scores.mlir"
+    file.write_text(marked(REGION))
+    status, report, errors = attn_run(file, "--check", f"--device={DEVICE}", "--seed=4", *DIMS)
+    assert status == 0, (errors, report)
+
+
 def test_gradients_are_the_same_bits_in_every_run(tmp_path):
     file = tmp_path / "again.mlir"
     file.write_text(backward(POINTS["causal"][0]))
@@ -67,11 +108,13 @@ def test_gradients_are_the_same_bits_in_every_run(tmp_path):
     assert status == 0, errors
 
 
-@pytest.mark.parametrize("dims", [(64, 64), (128, 128), (192, 128)])
+@pytest.mark.parametrize("dims", [(64, 64), (96, 96), (128, 128), (192, 128)])
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
-def test_nothing_is_spilled(tmp_path, dims, target):
+@pytest.mark.parametrize("softcap", [False, True])
+def test_nothing_is_spilled(tmp_path, dims, target, softcap):
     file, ptx = tmp_path / "spills.mlir", tmp_path / "spills.ptx"
-    file.write_text(backward(Problem(8, 2, *dims, "bf16", "packed", "sink(4) | window(64)")))
+    see = "causal" if softcap else "sink(4) | window(64)"
+    file.write_text(backward(Problem(8, 2, *dims, "bf16", "packed", see, softcap=softcap)))
     command = [program("attn-opt"), str(file), f"--target={target}", "--emit=ptx", "-o", str(ptx)]
     subprocess.run(command, check=True, timeout=120)
     for kernel in ptxas(ptx, target):

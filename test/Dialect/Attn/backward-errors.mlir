@@ -34,20 +34,6 @@ func.func @twice(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q at
 
 !q = tensor<?x4x64xbf16>
 !kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
-func.func @scores(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward} {
-  // expected-error @below {{scores that a region changes are not differentiated, plain ones are}}
-  %o = attn.attend %q over (%kv see causal) score {
-    ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
-      %t = math.absf %s : f32
-      attn.yield %t : f32
-    } : !q, !kv -> !q
-  return %o : !q
-}
-
-// -----
-
-!q = tensor<?x4x64xbf16>
-!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
 func.func @classes(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %c: tensor<4xi32> {attn.name = "classes"}) -> !q attributes {attn.backward} {
   // expected-error @below {{its heads have classes; expected all heads to see alike}}
   %o = attn.attend %q over (%kv see causal) heads %c {all: see all, few: see sink(4)} : !q, !kv, tensor<4xi32> -> !q

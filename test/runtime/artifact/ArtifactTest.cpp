@@ -305,7 +305,7 @@ TEST(Manifest, Results) {
   EXPECT_EQ(m.findResult("lse")->shape({}).error().message,
             "result 'lse' has a dimension 'rows', which is not set");
   EXPECT_EQ(m.findResult("significance"), nullptr);
-  EXPECT_EQ(m.resultBytes(7), 7 * 8 * (64 * 2 + 4));
+  EXPECT_EQ(m.resultBytes({{"rows", 7}}), 7 * 8 * (64 * 2 + 4));
   const Refusal cases[] = {
       {"\"name\": \"lse\"\n  }\n ],", "\"name\": \"kv\"\n  }\n ],",
        "manifest.results[1].name: an argument or another result is named 'kv'"},

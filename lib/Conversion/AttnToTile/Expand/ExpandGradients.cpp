@@ -18,8 +18,11 @@
 // LSE counts as +inf, so that its weights are zeros. So does that of lines behind the
 // last row.
 //
+// Where a score region changes scores, s is what it makes of them, and ds is multiplied
+// by its derivative at each (ScoreSlopes.cpp).
+//
 //===----------------------------------------------------------------------===//
-#include "Expansion.h"
+#include "GradientTile.h"
 #include "Log2.h"
 #include "OnlineModels.h"
 
@@ -52,115 +55,6 @@ void FragmentExpansion::readFinished() {
 }
 
 namespace {
-
-/// An update of a gradient, or what stands around it.
-class GradientTile {
-public:
-  explicit GradientTile(FragmentExpansion &e) : e(e), b(e.b), held(e.chain.holdsTokens()) {}
-
-  /// Of held lines and these others.
-  FragmentType product(Axis axis, int64_t size, Type element = {}) {
-    return b.fragment({held ? Axis::Key : Axis::Query, axis}, {held ? e.keys : e.rows, size},
-                      element ? element : Type(b.getF32Type()));
-  }
-  FragmentType pairs(Type element = {}) {
-    return held ? product(Axis::Query, e.rows, element) : product(Axis::Key, e.keys, element);
-  }
-  FragmentType accumulator(int64_t features) { return product(Axis::Feature, features); }
-  /// This warp's first line of those that the block holds.
-  Value warpLine() { return held ? b.mul(WarpIdOp::create(b, b.getI32Type()), b.i32(e.keys)) : e.warpRow; }
-  Value firstToken(TokensOp tokens) {
-    return held ? b.add(tokens.getFirst(), warpLine()) : tokens.getFirst();
-  }
-  /// Held lines of a tile times the others'.
-  Value dotPairs(Value ofRows, Value ofTokens) {
-    return DotOp::create(b, pairs(), held ? ofTokens : ofRows, warpLine(), held ? ofRows : ofTokens,
-                         b.splat(b.f32(0), pairs()));
-  }
-  /// sum + pairs * other, in the element of queries.
-  Value addDot(Value sum, Value ofPairs, Value other) {
-    Value rounded = CastOp::create(b, pairs(e.chain.element()), ofPairs);
-    return DotOp::create(b, cast<FragmentType>(sum.getType()), rounded, Value(), other, sum);
-  }
-  Value weights(Value scores) {
-    return b.map(pairs(), ValueRange{scores, e.rowLse}, [&](ValueRange v) -> Value {
-      Value base = arith::NegFOp::create(b, v[1]);
-      return math::Exp2Op::create(b, math::FmaOp::create(b, v[0], e.toLog2, base));
-    });
-  }
-  Value scoreGradients(Value weights, Value products) {
-    return b.map(pairs(), ValueRange{weights, products, e.rowDelta}, [&](ValueRange v) -> Value {
-      return arith::MulFOp::create(b, v[0], arith::SubFOp::create(b, v[1], v[2]));
-    });
-  }
-  Value masked(UpdateOp update, TokensOp tokens, Value scores);
-
-private:
-  /// Whether a row at position q sees the token at position p.
-  Value sees(VisibilityAttr visibility, Value q, Value p, int64_t &end);
-  /// Whether some row may not see some token.
-  Value isPartial(TokensOp tokens);
-
-  FragmentExpansion &e;
-  KernelBuilder &b;
-  bool held; ///< whether tokens are
-};
-
-Value GradientTile::sees(VisibilityAttr visibility, Value q, Value p, int64_t &end) {
-  auto notLater = [&] { return b.compare(arith::CmpIPredicate::sle, p, q); };
-  // Half the range of i32 is further than any context reaches; clamping keeps the difference in range.
-  auto size = [&] { return b.min(b.end(end++), b.i32(1 << 30)); };
-  switch (visibility.getKind()) {
-  case VisibilityKind::All:
-    return b.createOrFold<arith::ConstantIntOp>(1, 1);
-  case VisibilityKind::Causal:
-    return notLater();
-  case VisibilityKind::Window:
-  case VisibilityKind::Recent: {
-    Value first = b.sub(b.max(q, b.i32(-(1 << 30))), size());
-    return b.createOrFold<arith::AndIOp>(b.compare(arith::CmpIPredicate::sgt, p, first), notLater());
-  }
-  case VisibilityKind::Sink:
-    return b.less(p, b.end(end++));
-  case VisibilityKind::Or:
-  case VisibilityKind::And: {
-    Value result;
-    for (VisibilityAttr part : visibility.getOperands()) {
-      Value seen = sees(part, q, p, end);
-      if (!result)
-        result = seen;
-      else if (visibility.getKind() == VisibilityKind::Or)
-        result = b.createOrFold<arith::OrIOp>(result, seen);
-      else
-        result = b.createOrFold<arith::AndIOp>(result, seen);
-    }
-    return result;
-  }
-  }
-  llvm_unreachable("unknown visibility");
-}
-
-Value GradientTile::isPartial(TokensOp tokens) {
-  if (held)
-    return b.createOrFold<arith::ConstantIntOp>(1, 1);
-  // The plan knows which tokens every row of the task sees.
-  Value last = b.add(tokens.getFirst(), b.i32(e.keys));
-  return b.createOrFold<arith::OrIOp>(b.less(tokens.getFirst(), tokens.getFullBegin()),
-                                      b.less(tokens.getFullEnd(), last));
-}
-
-Value GradientTile::masked(UpdateOp update, TokensOp tokens, Value scores) {
-  Type i32 = b.getI32Type();
-  int64_t end = e.chain.firstEnd(llvm::find(e.chain.updates, update) - e.chain.updates.begin());
-  Value token = CoordinatesOp::create(b, b.fragment({Axis::Key}, {e.keys}, i32), firstToken(tokens));
-  auto mask = MaskOp::create(b, pairs(), scores, ValueRange{token, e.queryPosition}, isPartial(tokens));
-  b.fill(mask.getVisible(), {i32, i32}, [&](ValueRange v) -> Value {
-    Value exists = b.less(v[0], tokens.getEnd());
-    return b.createOrFold<arith::AndIOp>(
-        exists, sees(update.getVisibility(), v[1], b.add(v[0], tokens.getPos0()), end));
-  });
-  return mask;
-}
 
 TokensOp tokensOf(Value part) {
   if (auto staged = part.getDefiningOp<StagedOp>())
@@ -275,12 +169,13 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, FragmentExpansion &e) 
   auto ofRows = [&](unsigned copy) { return FragmentExpansion::copyOf(rows, copy); };
   auto ofTokens = [&](unsigned copy) { return FragmentExpansion::copyOf(region, copy); };
   SmallVector<Value> sums(e.pieces.of(update.getState()));
-  Value scores = tile.dotPairs(ofRows(queryCopy), ofTokens(keyCopy));
+  auto [scores, slopes] =
+      tile.regionScores(update, tokens, tile.dotPairs(ofRows(queryCopy), ofTokens(keyCopy)));
   Value weights = tile.weights(tile.masked(update, tokens, scores));
   if (e.chain.holdsTokens())
     sums[1] = tile.addDot(sums[1], weights, ofRows(outputGradientCopy));
   Value products = tile.dotPairs(ofRows(outputGradientCopy), ofTokens(valueCopy));
-  Value gradients = tile.scoreGradients(weights, products);
+  Value gradients = tile.scoreGradients(weights, products, slopes);
   sums[0] = tile.addDot(sums[0], gradients, e.chain.holdsTokens() ? ofRows(queryCopy) : ofTokens(keyCopy));
   e.pieces.set(update.getResult(), sums);
   return success();

@@ -99,6 +99,12 @@ struct FragmentExpansion : TileCopies {
   Value rowLse;   ///< in log2; +inf of rows whose weights are all zero
   Value rowDelta; ///< of rows: <do, o> - dlse
 
+  /// What a score region makes of one score, head and positions, and its derivative by the score
+  /// (ScoreSlopes.cpp).
+  std::pair<Value, Value> scoreAndSlope(Block &region, ValueRange arguments);
+  /// An element of a table; `inside` gives what stands for a value of the region.
+  Value readTensor(attn::ReadOp read, llvm::function_ref<Value(Value)> inside);
+
   // States (Softmax.cpp).
   /// A state before any token; `sinks` are the logits of one token that `counts` says whether to count.
   State initialState(Value sinks, Value counts);
@@ -171,7 +177,6 @@ private:
   };
   void readScoreRegion();
   Value score(ValueRange arguments, bool shortForm);
-  Value readTensor(attn::ReadOp read, llvm::function_ref<Value(Value)> inside);
   /// Scores as the score region makes them, in units of scoreUnit (Scores.cpp).
   Value applyScoreRegion(Value scores, const Segment &segment, Value firstKey);
   ScoreForm form;

@@ -13,8 +13,6 @@ static InFlightDiagnostic refuse(AttendOp attend) {
 }
 
 LogicalResult mlir::attn::verifyDifferentiable(AttendOp attend) {
-  if (!attend.getScore().empty())
-    return refuse(attend) << "scores that a region changes are not differentiated, plain ones are";
   if (attend.getHeadClassesAttr())
     return refuse(attend) << "its heads have classes; expected all heads to see alike";
   llvm::SmallDenseSet<Value> seen;

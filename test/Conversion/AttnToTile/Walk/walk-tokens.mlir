@@ -40,7 +40,7 @@ gpu.module @kernels {
 // STAGED: tile.gather block {{.*}} -> !tile.shared<key 64, feature 64, bf16>, !tile.shared<key 64, feature 64, bf16>
 // STAGED: attn.init_gradient
 // STAGED: scf.for
-// STAGED: tile.gather block {{.*}}strides array<i64: 64, 64>
+// STAGED: tile.gather block {{.*}}strides [64, 64]
 // STAGED: tile.commit
 // STAGED-NEXT: tile.wait 0
 // STAGED-NEXT: tile.sync block

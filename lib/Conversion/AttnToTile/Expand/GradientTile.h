@@ -1,0 +1,61 @@
+//===- GradientTile.h - A tile of rows and tokens, and gradients -*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_GRADIENTTILE_H
+#define ATTN_CONVERSION_ATTNTOTILE_EXPAND_GRADIENTTILE_H
+
+#include "Expansion.h"
+
+namespace mlir::attn {
+
+/// An update of a gradient, or what stands around it.
+class GradientTile {
+public:
+  explicit GradientTile(FragmentExpansion &e) : e(e), b(e.b), held(e.chain.holdsTokens()) {}
+
+  /// Of held lines and these others.
+  tile::FragmentType product(tile::Axis axis, int64_t size, Type element = {}) {
+    return b.fragment({held ? tile::Axis::Key : tile::Axis::Query, axis}, {held ? e.keys : e.rows, size},
+                      element ? element : Type(b.getF32Type()));
+  }
+  tile::FragmentType pairs(Type element = {}) {
+    return held ? product(tile::Axis::Query, e.rows, element) : product(tile::Axis::Key, e.keys, element);
+  }
+  tile::FragmentType accumulator(int64_t features) { return product(tile::Axis::Feature, features); }
+  /// This warp's first line of those that the block holds.
+  Value warpLine() {
+    return held ? b.mul(tile::WarpIdOp::create(b, b.getI32Type()), b.i32(e.keys)) : e.warpRow;
+  }
+  Value firstToken(TokensOp tokens) {
+    return held ? b.add(tokens.getFirst(), warpLine()) : tokens.getFirst();
+  }
+  /// Held lines of a tile times the others'.
+  Value dotPairs(Value ofRows, Value ofTokens) {
+    return tile::DotOp::create(b, pairs(), held ? ofTokens : ofRows, warpLine(), held ? ofRows : ofTokens,
+                               b.splat(b.f32(0), pairs()));
+  }
+  /// sum + pairs * other, in the element of queries.
+  Value addDot(Value sum, Value ofPairs, Value other) {
+    Value rounded = tile::CastOp::create(b, pairs(e.chain.element()), ofPairs);
+    return tile::DotOp::create(b, cast<tile::FragmentType>(sum.getType()), rounded, Value(), other, sum);
+  }
+  Value weights(Value scores);
+  /// Of the products of queries and keys; `slopes`, if there are some, are those of a score region.
+  Value scoreGradients(Value weights, Value products, Value slopes);
+  /// Scores and slopes as the update's region makes them; plain scores have no slopes.
+  std::pair<Value, Value> regionScores(UpdateOp update, TokensOp tokens, Value products);
+  Value masked(UpdateOp update, TokensOp tokens, Value scores);
+
+private:
+  /// Whether a row at position q sees the token at position p.
+  Value sees(VisibilityAttr visibility, Value q, Value p, int64_t &end);
+  /// Whether some row may not see some token.
+  Value isPartial(TokensOp tokens);
+
+  FragmentExpansion &e;
+  KernelBuilder &b;
+  bool held; ///< whether tokens are
+};
+
+} // namespace mlir::attn
+
+#endif

@@ -130,8 +130,8 @@ Status Session::State::bindOperand(const OperandBatch &operand, const std::strin
 
 Status Session::bindTables(const Batch &batch) {
   State &s = *state_;
-  // How slots lie is said with each launch; strides of the last one need not fit a batch of other sizes. Launches that
-  // are fixed keep theirs.
+  // How slots lie is said with each launch; strides of the last one need not fit a batch of other sizes.
+  // Launches that are fixed keep theirs.
   for (Slot &slot : s.slots)
     if (!s.fixed && !slot.strides.empty()) {
       slot.strides.clear();

@@ -183,8 +183,8 @@ private:
     if (fixed && argument.name != exampleName(argument.role))
       return emitArgumentError(value) << "expected the " << stringifyRole(argument.role) << " to be named \""
                                       << exampleName(argument.role) << "\", got \"" << argument.name << "\"";
-    static constexpr StringLiteral kReserved[] = {"q",       "q_start",    "q_pos",       "o",    "lse",
-                                                  "classes", "ordinal_heads", "sink_logits", "plan", "partial"};
+    static constexpr StringLiteral kReserved[] = {
+        "q", "q_start", "q_pos", "o", "lse", "classes", "ordinal_heads", "sink_logits", "plan", "partial"};
     static constexpr StringLiteral kOfBackward[] = {"do", "dlse", "dq", "delta"};
     bool taken = llvm::is_contained(kReserved, argument.name) ||
                  (func->hasAttr("attn.backward") && llvm::is_contained(kOfBackward, argument.name));

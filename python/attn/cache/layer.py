@@ -73,12 +73,12 @@ class CacheLayer:
 
     def _views(self, plan: Plan) -> list[View]:
         """Keys, values and their metadata, of each operand of the plan's kernel."""
-        shown_to = getattr(plan.batch, "_shown_to", None)
-        if shown_to is None or plan.batch.cache is not self.cache:  # type: ignore[attr-defined]
+        batch: Any = plan.batch
+        if getattr(batch, "cache", None) is not self.cache:
             raise TensorError(
                 "operands: this layer is of another cache than the one that the plan was made from"
             )
-        operands = shown_to(plan)
+        operands = batch._shown_to(plan)
         found = self._found.get(operands)
         if found is None:
             found = self._found[operands] = [

@@ -66,8 +66,9 @@ def attend(
     and v is copied. A score function that depends on the head, and sink logits, need `[batch, seq, heads, dim]`. What
     cannot be read so is refused, not copied. The output lies as k and v do.
 
-    Where autograd records, gradients pass to q, k, v, sink_logits and `tensors`, from `out` and `lse` alike. At present
-    the reference makes them, so on the CPU alone; on a GPU a tensor that requires a gradient is refused.
+    Where autograd records, gradients pass to q, k, v, sink_logits and `tensors`, from `out` and `lse` alike. Kernels make
+    them, and the reference where there are none, as of `tensors`. On the CPU alone at present; on a GPU a tensor that
+    requires a gradient is refused.
 
     Neither waits for a GPU nor allocates more than the output once a call like it was made. Errors: TensorError,
     SpecError, before anything is launched; DeviceError.

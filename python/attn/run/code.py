@@ -52,7 +52,8 @@ class Code:
         }
         """The tensors of each operand: keys, values, and their metadata where they are codes."""
         self._own = [name for parts in self._parts.values() for name in parts]
-        last = [name for name in ("o", "lse", "ordinal_heads") if name in native.slots]
+        results = [result["name"] for result in self.manifest["results"]]
+        last = [name for name in (*results, "ordinal_heads") if name in native.slots]
         order = ["q", *self._own, *self.extras, *last]
         self._order = [order.index(binding.name) for binding in self._bindings]
         self._unread = [

@@ -13,7 +13,8 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from .. import _attn
-from ..errors import PlanError, TensorError, closest, expected
+from ..compiler.artifacts import load_native
+from ..errors import CompileError, PlanError, TensorError, closest, expected
 from ..memory import devices
 from ..memory.devices import failed
 from ..memory.views import NOTHING, check, is_traced, needs_gradient, strides_of, view_of
@@ -44,6 +45,19 @@ class Kernel(Code):
             *tensors, plan = tensors
         run = functools.partial(self.run, *tensors, plan, **named) if tensors else None
         return make_report(self, plan, run, repeat)
+
+    @functools.cached_property
+    def _backward(self) -> Kernel | None:
+        """That of its gradients; None where there is none."""
+        from .backward import differentiates, marked
+
+        request = self._request._replace(text=marked(self.text))
+        try:
+            native, key, entry = load_native(request, self._native.device)
+        except CompileError:
+            return None
+        kernel = Kernel(native, request=request, key=key, about=entry.about)
+        return kernel if differentiates(kernel) else None
 
     # --- Planning --------------------------------------------------------------------------------------------
 

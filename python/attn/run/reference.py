@@ -2,8 +2,8 @@
 """The float64 reference on tensors of PyTorch: what an attention gives, and its gradients.
 
 It reads the same description and the same tables as kernels do, and walks every pair of a row and a token that it sees.
-So it takes any sizes, and time with each pair: it is what gradients are compared with, and, as long as kernels have no
-backward pass, what they come from.
+So it takes any sizes, and time with each pair: it is what gradients are compared with, and where they come from if no
+kernel makes them.
 """
 
 from __future__ import annotations

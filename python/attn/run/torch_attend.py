@@ -58,6 +58,8 @@ def _(q, k, v, *options, **named):
 def _attend_backward(
     d_out: Tensor | None,
     d_lse: Tensor | None,
+    out: Tensor,
+    lse: Tensor,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -70,19 +72,21 @@ def _attend_backward(
     kv_lengths: Tensor | None,
     cu_seqlens: Tensor | None,
     cu_seqlens_k: Tensor | None,
-    forest: Tensor | None,
     layout: str,
+    forest: Tensor | None,
+    reference: bool,
 ) -> list[Tensor]:
     """The gradients of q, k, v and, where they are given, sink_logits."""
     options = _options(
         causal, window, sink, softcap, scale, kv_lengths, cu_seqlens, cu_seqlens_k, forest, layout
     )
     call, given = _differentiable(q, k, v, sink_logits, options)
-    return [gradient.contiguous() for gradient in call.gradients(given, d_out, d_lse)]
+    found = call.gradients(given, (out, lse), (d_out, d_lse), reference=reference)
+    return [gradient.contiguous() for gradient in found]
 
 
 @_attend_backward.register_fake
-def _(d_out, d_lse, q, k, v, causal, window, sink, softcap, scale, sink_logits, *tables):
+def _(d_out, d_lse, out, lse, q, k, v, causal, window, sink, softcap, scale, sink_logits, *tables):
     given = (q, k, v) if sink_logits is None else (q, k, v, sink_logits)
     return [torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in given]
 
@@ -120,15 +124,15 @@ _DIFFERENTIABLE = ("q", "k", "v", "sink_logits")
 
 def _save(ctx, inputs, output) -> None:
     named = dict(zip(_NAMES, inputs, strict=True))
-    named.pop("reference")
     ctx.tensors = [name for name, value in named.items() if isinstance(value, Tensor)]
     ctx.others = {name: value for name, value in named.items() if name not in ctx.tensors}
-    ctx.save_for_backward(*(named[name] for name in ctx.tensors))
+    ctx.save_for_backward(*(named[name] for name in ctx.tensors), *output)
 
 
 def _backward(ctx, d_out: Tensor | None, d_lse: Tensor | None) -> tuple:
-    named = ctx.others | dict(zip(ctx.tensors, ctx.saved_tensors, strict=True))
-    found = torch.ops.attn.attend_backward(d_out, d_lse, **named)
+    *given, out, lse = ctx.saved_tensors
+    named = ctx.others | dict(zip(ctx.tensors, given, strict=True))
+    found = torch.ops.attn.attend_backward(d_out, d_lse, out, lse, **named)
     gradients = dict(zip(_DIFFERENTIABLE, found, strict=False))
     return tuple(gradients.get(name) for name in _NAMES)
 

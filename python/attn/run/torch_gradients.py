@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn.attend where autograd records: forward by the kernel, backward by the reference.
+"""attn.attend where autograd records: forward by the kernel, backward by kernels or the reference.
 
 What forward was given is saved by autograd; description and tables are kept as they were then.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +17,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..describe.score import trace
-from ..errors import TensorError, expected, given
+from ..errors import CompileError, TensorError, expected, given
 from ..memory.tables import int32_array
 from .arrange import Arrangement
+from .backward import differentiates, kernel_gradients, marked
 from .calls import Options, describe_call, read_tensors
 from .direct import attend_now
+from .kernels import compile
 from .reference import FLOATS, Problem, check_cpu, rounded
 
 
@@ -83,17 +86,35 @@ class Differentiable:
         return out.to(q.dtype), lse.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
 
     def gradients(
-        self, tensors: tuple[Tensor, ...], d_out: Tensor | None, d_lse: Tensor | None
+        self,
+        tensors: tuple[Tensor, ...],
+        results: tuple[Tensor, Tensor],
+        gradients: tuple[Tensor | None, Tensor | None],
+        *,
+        needed: tuple[bool, ...] | None = None,
+        reference: bool = False,
     ) -> list[Tensor]:
-        """By q, k, v and the rest."""
-        rows = self.arrangement.operands["q"][1][0]
-        d_out, d_lse = (
-            None if given is None else _in_order(given, self.swapped).flatten(0, given.ndim - depth)
-            for given, depth in ((d_out, 3), (d_lse, 2))
-        )
-        if rows == 0:
+        """By q, k, v and the rest, of which all are `needed` where that is not said. `results`: of forward, `gradients`:
+        of these. By kernels where there are some, unless the reference is asked for."""
+        if self.arrangement.operands["q"][1][0] == 0:
             return [torch.zeros_like(tensor) for tensor in tensors]
-        found = self.problem.gradients(self._data(tensors), d_out, d_lse)
+        (out, lse), (d_out, d_lse) = (
+            tuple(
+                None if given is None else _in_order(given, self.swapped).flatten(0, given.ndim - depth)
+                for given, depth in zip(pair, (3, 2), strict=True)
+            )
+            for pair in (results, gradients)
+        )
+        data, found = self._data(tensors), None
+        if not reference:
+            asked = (True,) * len(tensors) if needed is None else needed
+            wanted = [name for name, need in zip(data, asked, strict=True) if need]
+            kernel = _backward_kernel(self.problem.text, str(out.device))
+            if kernel is not None and out.dtype in (torch.bfloat16, torch.float16):
+                pair = (d_out, d_lse)
+                found = kernel_gradients(kernel, self.problem.tables, data, (out, lse), pair, wanted)
+        if found is None:
+            found = self.problem.gradients(data, d_out, d_lse)
         gradients = []
         for name, tensor in zip(("q", "kv.k", "kv.v", *self.names), tensors, strict=True):
             if name not in found:  # a table that the score does not read
@@ -113,6 +134,20 @@ class Differentiable:
         return data | dict(zip(self.names, tensors[3:], strict=True))
 
 
+_without_kernels: set[tuple[str, str]] = set()
+
+
+def _backward_kernel(text: str, device: str) -> Any:
+    """None where there is no kernel of this description's gradients."""
+    if (text, device) not in _without_kernels:
+        with contextlib.suppress(CompileError):
+            kernel = compile(marked(text), device=device)
+            if differentiates(kernel):
+                return kernel
+        _without_kernels.add((text, device))
+    return None
+
+
 def _in_order(tensor: Tensor, swapped: bool) -> Tensor:
     return tensor.transpose(1, 2) if swapped else tensor
 
@@ -128,20 +163,27 @@ def _as_if_dense(shape: torch.Size, dtype: numpy.dtype) -> tuple:
 
 class _Attend(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, forward: Callable, call: Differentiable, *tensors: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.call = call
-        ctx.save_for_backward(*tensors)
+    def forward(
+        ctx, forward: Callable, call: Differentiable, reference: bool, *tensors: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        ctx.call, ctx.reference = call, reference
+        results = forward(*tensors)
+        ctx.save_for_backward(*tensors, *results)
         ctx.set_materialize_grads(False)
-        return forward(*tensors)
+        return results
 
     @staticmethod
     @once_differentiable
     def backward(ctx, d_out: Tensor | None, d_lse: Tensor | None) -> tuple:
         if d_out is None and d_lse is None:
             return (None,) * len(ctx.needs_input_grad)
-        found = ctx.call.gradients(ctx.saved_tensors, d_out, d_lse)
-        wanted = ctx.needs_input_grad[2:]
+        *tensors, out, lse = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[3:]
+        found = ctx.call.gradients(
+            tuple(tensors), (out, lse), (d_out, d_lse), needed=wanted, reference=ctx.reference
+        )
         return (
+            None,
             None,
             None,
             *(gradient if needed else None for gradient, needed in zip(found, wanted, strict=True)),
@@ -180,7 +222,7 @@ def attend(
         tables = named if tensors is not None else None
         return attend_now(q, k, v, **options, sink_logits=sinks, tensors=tables, return_lse=True, out=None)
 
-    found, lse = _Attend.apply(forward, call, q, k, v, *extras.values())
+    found, lse = _Attend.apply(forward, call, reference, q, k, v, *extras.values())
     return (found, lse) if return_lse else found
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernel.run where autograd records: forward by the kernel, backward by the reference.
+"""Kernel.run where autograd records: forward by the kernel, backward by kernels or the reference.
 
 What forward was given is saved by autograd, and tables are copied, so that a plan may go on to another batch before the
 backward pass comes.
@@ -16,30 +16,39 @@ from torch.autograd.function import once_differentiable
 
 from ..errors import TensorError, expected
 from ..memory.tables import int32_array
+from .backward import kernel_gradients
 from .reference import Problem, check_cpu, rounded
 
 
 class _Run(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, forward: Callable, problem: Problem, names: tuple[str, ...], *tensors: Tensor) -> tuple:
-        ctx.problem, ctx.names = problem, names
-        ctx.save_for_backward(*tensors)
+    def forward(
+        ctx, forward: Callable, kernel: Any, problem: Problem, names: tuple[str, ...], *tensors: Tensor
+    ) -> tuple:
+        ctx.kernel, ctx.problem, ctx.names = kernel, problem, names
+        results = forward(*tensors)
+        ctx.save_for_backward(*tensors, *results)
         ctx.set_materialize_grads(False)
-        return forward(*tensors)
+        return results
 
     @staticmethod
     @once_differentiable
     def backward(ctx, d_out: Tensor | None, d_lse: Tensor | None = None) -> tuple:
         if d_out is None and d_lse is None:
             return (None,) * len(ctx.needs_input_grad)
-        data = dict(zip(ctx.names, ctx.saved_tensors, strict=True))
-        found = ctx.problem.gradients(data, d_out, d_lse)
-        wanted = ctx.needs_input_grad[3:]
+        saved, wanted = ctx.saved_tensors, ctx.needs_input_grad[4:]
+        data, results = dict(zip(ctx.names, saved, strict=False)), saved[len(ctx.names) :]
+        problem, backward, found = ctx.problem, ctx.kernel._backward, None
+        if backward is not None and len(results) == 2:  # kernels need the LSE
+            asked = [name for name, needed in zip(data, wanted, strict=True) if needed]
+            found = kernel_gradients(backward, problem.tables, data, results, (d_out, d_lse), asked)
+        if found is None:
+            found = problem.gradients(data, d_out, d_lse)
         gradients = [
             (rounded(found[name], tensor) if name in found else torch.zeros_like(tensor)) if needed else None
             for (name, tensor), needed in zip(data.items(), wanted, strict=True)
         ]
-        return None, None, None, *gradients
+        return None, None, None, None, *gradients
 
 
 def run(kernel: Any, q: Tensor, operands: tuple, plan: Any, *, return_lse: bool, **named: Any) -> Any:
@@ -72,7 +81,7 @@ def run(kernel: Any, q: Tensor, operands: tuple, plan: Any, *, return_lse: bool,
 
     if return_lse and not has_lse:
         raise TensorError("lse: this description returns none; write Spec(return_lse=True)")
-    found = _Run.apply(forward, problem, tuple(data), *data.values())
+    found = _Run.apply(forward, kernel, problem, tuple(data), *data.values())
     return tuple(found) if return_lse else found[0]
 
 

@@ -24,7 +24,7 @@ Result<SlotNeed> SharedBatch::need(const Manifest &manifest, const std::string &
   // Copies take up to 16 bytes at a time.
   const auto ofLines = [](int64_t bytes) { return SlotNeed{static_cast<size_t>(bytes), 16}; };
   if (const ResultInfo *result = manifest.findResult(slot)) {
-    Result<std::vector<int64_t>> shape = result->shape({{"rows", static_cast<int32_t>(batch.rows)}});
+    Result<std::vector<int64_t>> shape = result->shape(resultSizes(manifest, batch));
     if (!shape)
       return shape.error();
     return of(elementCount(*shape).value_or(0), result->dtype);

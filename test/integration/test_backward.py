@@ -4,8 +4,11 @@
 import os
 import subprocess
 
+import numpy as np
 import pytest
 from attnlab import Problem, attn_run, program, ptxas
+from safetensors.numpy import load_file, save_file
+from tensorlab import generate
 
 DEVICE = os.environ.get("ATTN_DEVICE", "host")
 
@@ -106,6 +109,44 @@ def test_gradients_are_the_same_bits_in_every_run(tmp_path):
     file.write_text(backward(POINTS["causal"][0]))
     status, _, errors = attn_run(file, f"--device={DEVICE}", "--repeat=5", "--shuffle", *DIMS)
     assert status == 0, errors
+
+
+def gradients(file, folder, tensors):
+    """What the kernels make of these tensors, unchecked."""
+    save_file(tensors, folder / "in.safetensors")
+    options = ["--inputs", folder / "in.safetensors", "--outputs", folder / "out.safetensors"]
+    status, _, errors = attn_run(file, f"--device={DEVICE}", *options)
+    assert status == 0, errors
+    return load_file(folder / "out.safetensors")
+
+
+def test_a_sequence_is_nobody_elses_matter(tmp_path):
+    """NaNs that come back for the first sequence stay in it, and move no bit of the second."""
+    file = tmp_path / "two.mlir"
+    file.write_text(backward(Problem(4, 2, 64, 64, "f16", "packed", "causal")))
+    tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=q_len=70", "--dim=kv_len=90")
+    right = gradients(file, tmp_path, tensors)
+    tensors["do"][:70] = np.nan
+    spoiled = gradients(file, tmp_path, tensors)
+    for name, begin in {"dq": 70, "kv.dk": 90, "kv.dv": 90}.items():
+        assert np.isnan(spoiled[name][:begin]).any()
+        assert np.isfinite(right[name]).all()
+        assert np.array_equal(spoiled[name][begin:], right[name][begin:])
+
+
+def test_a_head_of_the_group_counts(tmp_path):
+    """Without what comes back for one query head, the keys of its group get less, and those of others the same."""
+    file = tmp_path / "heads.mlir"
+    file.write_text(backward(Problem(6, 2, 64, 64, "f16", "dense", "causal")))
+    tensors = generate(file, tmp_path, "--dim=batch=1", "--dim=q_len=40", "--dim=kv_len=40")
+    all_heads = gradients(file, tmp_path, tensors)
+    tensors["do"][:, 1] = 0
+    tensors["dlse"][:, 1] = 0
+    without = gradients(file, tmp_path, tensors)
+    assert (without["dq"][:, 1] == 0).all()
+    for name in ("kv.dk", "kv.dv"):
+        assert not np.array_equal(without[name][:, :, 0], all_heads[name][:, :, 0])
+        assert np.array_equal(without[name][:, :, 1], all_heads[name][:, :, 1])
 
 
 @pytest.mark.parametrize("dims", [(64, 64), (96, 96), (128, 128), (192, 128)])

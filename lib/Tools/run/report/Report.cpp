@@ -54,7 +54,9 @@ std::string storeText(const rt::Argument &argument) {
 
 Tolerances Tolerances::of(const rt::Manifest &manifest) {
   // Of few features a row's output may be small beside its values by chance: see attn.attend, "Numerics".
-  double relErr = rt::elementType(manifest.dtype).tolerance * std::max(1.0, 32.0 / manifest.valueDim);
+  const int features =
+      manifest.isBackward() ? std::min(manifest.keyDim, manifest.valueDim) : manifest.valueDim;
+  double relErr = rt::elementType(manifest.dtype).tolerance * std::max(1.0, 32.0 / features);
   // A gradient of scores is p (dp - delta), where delta is made of the output as it was rounded: what is left
   // of the difference, in rows that see few tokens, has a few times the rounding of an output.
   if (manifest.isBackward())

@@ -21,8 +21,8 @@ static constexpr int64_t warpLines = 16, warps = 4, stages = 2;
 /// Lines of a tile that is walked, from the longest.
 static constexpr int64_t walked[] = {64, 32, 16};
 /// Registers of fragments beside which ptxas 13.0 spills nothing: what it needs for addresses, rows and masks
-/// is less than beside a softmax. A score region takes some, but with the least tile. (17 pairs of dims, two
-/// chips, plain and with a soft cap, 2026-11-23.)
+/// is less than beside a softmax. A score region takes some, but with the least tile. (17 pairs of dims
+/// plain, 12 with a soft cap, two chips, 2026-11-23.)
 static constexpr int64_t room = 184, roomOfRegions = 168;
 
 /// Registers of a lane for a fragment of f32 of the lines of a warp.

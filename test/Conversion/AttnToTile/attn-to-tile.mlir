@@ -61,6 +61,10 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: scf.for %[[TASK:.*]] = %[[FT]]#16 to %[[FT]]#17
 // CHECK-SAME: iter_args(%[[T0:[^ ]*]] = %[[FT]]#0, %[[T1:[^ ]*]] = %[[FT]]#1, %[[T2:[^ ]*]] = %[[FT]]#2, %[[T3:[^ ]*]] = %[[FT]]#3, %[[T4:[^ ]*]] = %[[FT]]#4, %[[T5:[^ ]*]] = %[[FT]]#5, %[[T6:[^ ]*]] = %[[FT]]#6, %[[T7:[^ ]*]] = %[[FT]]#7,
 // CHECK-SAME: %[[A0:[^ ]*]] = %[[FT]]#8, %[[A1:[^ ]*]] = %[[FT]]#9, %[[A2:[^ ]*]] = %[[FT]]#10, %[[A3:[^ ]*]] = %[[FT]]#11, %[[A4:[^ ]*]] = %[[FT]]#12, %[[A5:[^ ]*]] = %[[FT]]#13, %[[A6:[^ ]*]] = %[[FT]]#14, %[[A7:[^ ]*]] = %[[FT]]#15)
+// Where keys of the head begin is the same for all tiles of a task.
+// CHECK: %[[PLACE:.*]] = arith.extsi %[[T2]]
+// CHECK: %[[STRIDE:.*]] = arith.extsi %[[KHEAD]]
+// CHECK: %[[ORIGIN:.*]] = arith.muli %[[PLACE]], %[[STRIDE]]
 // The sink counts in the task that is flagged, in the first warp.
 // CHECK: %[[BIT:.*]] = arith.andi %[[T6]], %{{.*}}
 // CHECK: %[[FLAG:.*]] = arith.cmpi ne, %[[BIT]],
@@ -108,9 +112,6 @@ func.func @regions(%q: !query {attn.name = "q"}, %context: !dense {attn.name = "
 // CHECK: %[[TILE:.*]] = arith.addi %[[S2]], %[[TILE0]]
 // CHECK: %[[SLICE0:.*]] = arith.muli %[[WARP]], %c16_i32
 // CHECK: %[[KEY:.*]] = arith.addi %[[TILE]], %[[SLICE0]]
-// CHECK: %[[PLACE:.*]] = arith.extsi %[[T2]]
-// CHECK: %[[STRIDE:.*]] = arith.extsi %[[KHEAD]]
-// CHECK: %[[ORIGIN:.*]] = arith.muli %[[PLACE]], %[[STRIDE]]
 
 // Dense: token t of instance i is slot i * (slots from one instance to the next) + t.
 // CHECK: tile.gather warp %[[KEY]] to %[[S3]] from %[[K]], %[[V]] origins %[[ORIGIN]], %{{.*}} pitches %[[KTOKEN]], %[[VTOKEN]]

@@ -36,7 +36,7 @@ CI_FLOPS, FULL_FLOPS = 0.7e9, 20e9
 @dataclass(frozen=True)
 class Point:
     batch: int
-    length: int  # 0: all the lengths of the axis
+    length: int
     rows: int
     store: str
     heads: tuple
@@ -54,8 +54,7 @@ class Point:
         """Lengths of sequences, or of heads of sequences where they have their own, none above `length`. A batch of
         several has the longest, the empty and odd ones."""
         ragged = (self.length, max(self.length - 1, 0), 0, self.length // 2 + 1, 1, self.length * 3 // 4)
-        if self.length == 0:
-            return [ragged[i % len(ragged)] for i in range(self.batch * self.lists)]
+        return [ragged[i % len(ragged)] for i in range(self.batch * self.lists)]
 
     @property
     def lists(self):

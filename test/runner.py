@@ -83,6 +83,8 @@ class Tally:
 
 def run(suite, command, junit, env, timeout, printing):
     """Runs one suite and prints what it said, in one piece: others run beside it."""
+    with printing:
+        print(f"... {suite}", flush=True)
     start = time.monotonic()
     junit.unlink(missing_ok=True)
     with tempfile.TemporaryFile("w+", errors="replace") as output:

@@ -47,7 +47,8 @@ TEST(Balance, HeadsThatShareWhatMemoryHandsOverGoAbreast) {
       for (int32_t t = 0; t < made.blockTasks[block + 1] - mine; ++t) {
         const PlanTask &a = made.tasks[first + t], &b = made.tasks[mine + t];
         const PlanSegment &s = made.segments[a.segmentBegin], &r = made.segments[b.segmentBegin];
-        if (b.ordinal != block % 8 || s.instance != r.instance || s.kvBegin != r.kvBegin || s.kvEnd != r.kvEnd)
+        if (b.ordinal != block % 8 || s.instance != r.instance || s.kvBegin != r.kvBegin ||
+            s.kvEnd != r.kvEnd)
           return false;
       }
     }

@@ -182,7 +182,7 @@ TEST_P(CacheOnDevice, RandomOperationsMoveTheSameBytes) {
     if (HasFailure())
       return;
   }
-  EXPECT_GT(copies, 200);
+  EXPECT_GT(copies, 150);
   EXPECT_GT(writes, 3000);
   expectClean();
 }

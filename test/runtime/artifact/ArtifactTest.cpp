@@ -224,9 +224,9 @@ TEST(Manifest, PlanLayoutErrors) {
       {"\"packedCount\"", "\"rowCount\"",
        "manifest.plan.arrays[0].fields[1]: expected \"packedCount\", as in 'plan.tasks' of this runtime's "
        "plans, got \"rowCount\""},
-      {"\"packedCount\",\n     \"slot\"", "\"slot\",\n     \"packedCount\"",
+      {"\"packedCount\",\n     \"ordinal\"", "\"ordinal\",\n     \"packedCount\"",
        "manifest.plan.arrays[0].fields[1]: expected \"packedCount\", as in 'plan.tasks' of this runtime's "
-       "plans, got \"slot\""},
+       "plans, got \"ordinal\""},
       {"\"headClass\"", "\"headClass\", \"priority\"",
        "manifest.plan.arrays[0].fields[8]: 'plan.tasks' has no field 'priority' in this runtime's plans"},
       {",\n     \"headClass\"", "",

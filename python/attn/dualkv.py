@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
-from torch import Tensor
 
 from .describe.spec import Spec
 from .describe.stores import Packed
@@ -24,6 +23,9 @@ from .memory.tables import int32_array
 from .run.kernel import Kernel
 from .run.kernels import compile
 from .run.plan import Plan
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["flash_attn_dualkv_varlen_func"]
 

@@ -8,6 +8,7 @@ says the same of many prompts, and of responses that continue each other.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -145,8 +146,13 @@ def _tables(context: int, starts: numpy.ndarray, starts_k: numpy.ndarray) -> dic
     }
 
 
+def _is_tensor(given: Any) -> bool:
+    torch = sys.modules.get("torch")  # whoever has no tensors need not have PyTorch
+    return torch is not None and isinstance(given, torch.Tensor)
+
+
 def _offsets(name: str, given: Any, of_name: str, of: Any, longest: Any, longest_name: str) -> numpy.ndarray:
-    if not isinstance(of, Tensor) or of.ndim != 3:
+    if not _is_tensor(of) or of.ndim != 3:
         raise expected(TensorError, of_name, "a tensor of PyTorch [tokens, heads, dim]", of)
     starts = int32_array(name, given)
     lengths = numpy.diff(starts)
@@ -162,12 +168,12 @@ def _offsets(name: str, given: Any, of_name: str, of: Any, longest: Any, longest
 def _check_shapes(
     q: Tensor, k_context: Tensor, v_context: Tensor, k_decoded: Tensor, v_decoded: Tensor, context: Any
 ) -> None:
-    if not isinstance(k_context, Tensor) or k_context.ndim != 3:
+    if not _is_tensor(k_context) or k_context.ndim != 3:
         raise expected(TensorError, "k_context", "a tensor of PyTorch [tokens, heads, dim]", k_context)
     if isinstance(context, bool) or context != len(k_context):
         legal = f"the {len(k_context)} tokens of k_context"
         raise expected(TensorError, "context_seqlen", legal, context)
-    if not isinstance(v_context, Tensor) or v_context.ndim != 3:
+    if not _is_tensor(v_context) or v_context.ndim != 3:
         raise expected(TensorError, "v_context", "a tensor of PyTorch [tokens, heads, dim]", v_context)
     heads, dim, value_dim = k_context.shape[1], q.shape[2], v_context.shape[2]
     for name, tensor, shape in (
@@ -176,8 +182,8 @@ def _check_shapes(
         ("k_decoded", k_decoded, (len(k_decoded), heads, dim)),
         ("v_decoded", v_decoded, (len(k_decoded), heads, value_dim)),
     ):
-        if not isinstance(tensor, Tensor) or tuple(tensor.shape) != shape:
-            found = list(tensor.shape) if isinstance(tensor, Tensor) else tensor
+        if not _is_tensor(tensor) or tuple(tensor.shape) != shape:
+            found = list(tensor.shape) if _is_tensor(tensor) else tensor
             raise TensorError(f"{name}: expected shape {list(shape)}, got {found}")
         if tensor.dtype != q.dtype or tensor.device != q.device:
             raise TensorError(

@@ -34,6 +34,7 @@ void mlir::attn::describeGradients(Chain &chain, rt::Manifest &manifest) {
     rt::Store store = storeOf(update.getKv().getType());
     for (const rt::StoreTensor &tensor : store.data()) {
       std::vector<rt::DimInfo> dims;
+      dims.reserve(tensor.dims.size());
       for (const rt::StoreDim &dim : tensor.dims)
         dims.push_back({dim.size ? prefix + std::string(rt::sizeName(*dim.size)) : "", dim.value});
       manifest.results.push_back({prefix + "d" + tensor.name, tensor.dtype, dims});

@@ -155,7 +155,7 @@ protected:
 
 TEST_P(CacheOnDevice, RandomOperationsMoveTheSameBytes) {
   int64_t copies = 0, writes = 0;
-  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(20)); ++seed) {
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(rounds(25)); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Rng rng(seed);
     Mirror mirror(randomOptions(rng));
@@ -182,7 +182,7 @@ TEST_P(CacheOnDevice, RandomOperationsMoveTheSameBytes) {
     if (HasFailure())
       return;
   }
-  EXPECT_GT(copies, 150);
+  EXPECT_GT(copies, 200);
   EXPECT_GT(writes, 3000);
   expectClean();
 }

@@ -151,6 +151,9 @@ struct FragmentExpansion : TileCopies {
   // Values of the rows.
   Value queryPosition, queryHead;
   Value valueScale; ///< of the task's head, which results are multiplied by; null where there is none
+  /// Whether a row sees `column`, of those before `exists`: `last` is the row's own. `ends` are consumed in
+  /// order.
+  Value visible(VisibilityAttr visibility, Value column, Value last, Value exists, ArrayRef<Value> &ends);
 
 private:
   bool foldsScale(bool keys);
@@ -164,7 +167,6 @@ private:
   Value dotGroups(UpdateOp update, Value query, Value keys, ArrayRef<Value> meta, const rt::StorePart &part);
   struct TileBounds;
   void addEnds(VisibilityAttr visibility, int64_t &end, Value origin, TileBounds &bounds);
-  Value visible(VisibilityAttr visibility, Value column, Value last, Value exists, ArrayRef<Value> &ends);
   /// How a score region computes one score.
   struct ScoreForm {
     DenseMap<Operation *, Value>

@@ -29,38 +29,17 @@ Value GradientTile::scoreGradients(Value weights, Value products, Value slopes) 
   });
 }
 
-Value GradientTile::sees(VisibilityAttr visibility, Value q, Value p, int64_t &end) {
-  auto notLater = [&] { return b.compare(arith::CmpIPredicate::sle, p, q); };
-  // Half the range of i32 is further than any context reaches; clamping keeps the difference in range.
-  auto size = [&] { return b.min(b.end(end++), b.i32(1 << 30)); };
-  switch (visibility.getKind()) {
-  case VisibilityKind::All:
-    return b.createOrFold<arith::ConstantIntOp>(1, 1);
-  case VisibilityKind::Causal:
-    return notLater();
-  case VisibilityKind::Window:
-  case VisibilityKind::Recent: {
-    Value first = b.sub(b.max(q, b.i32(-(1 << 30))), size());
-    return b.createOrFold<arith::AndIOp>(b.compare(arith::CmpIPredicate::sgt, p, first), notLater());
+void GradientTile::addEnds(VisibilityAttr visibility, Value position, int64_t &end,
+                           SmallVectorImpl<Value> &ends) {
+  if (visibility.getKind() == VisibilityKind::Sink) {
+    ends.push_back(b.end(end++));
+  } else if (VisibilityAttr::isSized(visibility.getKind())) {
+    // Half the range of i32 is further than any context reaches; clamping keeps the difference in range.
+    Value size = b.min(b.end(end++), b.i32(1 << 30));
+    ends.push_back(b.sub(b.max(position, b.i32(-(1 << 30))), size));
   }
-  case VisibilityKind::Sink:
-    return b.less(p, b.end(end++));
-  case VisibilityKind::Or:
-  case VisibilityKind::And: {
-    Value result;
-    for (VisibilityAttr part : visibility.getOperands()) {
-      Value seen = sees(part, q, p, end);
-      if (!result)
-        result = seen;
-      else if (visibility.getKind() == VisibilityKind::Or)
-        result = b.createOrFold<arith::OrIOp>(result, seen);
-      else
-        result = b.createOrFold<arith::AndIOp>(result, seen);
-    }
-    return result;
-  }
-  }
-  llvm_unreachable("unknown visibility");
+  for (VisibilityAttr part : visibility.getOperands())
+    addEnds(part, position, end, ends);
 }
 
 Value GradientTile::isPartial(TokensOp tokens) {
@@ -93,9 +72,12 @@ Value GradientTile::masked(UpdateOp update, TokensOp tokens, Value scores) {
   Value token = CoordinatesOp::create(b, b.fragment({Axis::Key}, {e.keys}, i32), firstToken(tokens));
   auto mask = MaskOp::create(b, pairs(), scores, ValueRange{token, e.queryPosition}, isPartial(tokens));
   b.fill(mask.getVisible(), {i32, i32}, [&](ValueRange v) -> Value {
-    Value exists = b.less(v[0], tokens.getEnd());
-    return b.createOrFold<arith::AndIOp>(
-        exists, sees(update.getVisibility(), v[1], b.add(v[0], tokens.getPos0()), end));
+    SmallVector<Value> ends;
+    addEnds(update.getVisibility(), v[1], end, ends);
+    ArrayRef<Value> left = ends;
+    Value position = b.add(v[0], tokens.getPos0()), behind = b.add(tokens.getEnd(), tokens.getPos0());
+    Value seen = e.visible(update.getVisibility(), position, v[1], behind, left);
+    return b.createOrFold<arith::AndIOp>(b.less(v[0], tokens.getEnd()), seen);
   });
   return mask;
 }

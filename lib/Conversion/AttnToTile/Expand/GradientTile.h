@@ -46,8 +46,8 @@ public:
   Value masked(UpdateOp update, TokensOp tokens, Value scores);
 
 private:
-  /// Whether a row at position q sees the token at position p.
-  Value sees(VisibilityAttr visibility, Value q, Value p, int64_t &end);
+  /// Where what a row at that position sees begins and ends, in the order of the visibility.
+  void addEnds(VisibilityAttr visibility, Value position, int64_t &end, SmallVectorImpl<Value> &ends);
   /// Whether some row may not see some token.
   Value isPartial(TokensOp tokens);
 

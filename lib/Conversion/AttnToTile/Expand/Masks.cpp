@@ -33,7 +33,6 @@ void FragmentExpansion::addEnds(VisibilityAttr visibility, int64_t &end, Value o
     addEnds(part, end, origin, bounds);
 }
 
-/// Whether a row sees `column`, which then exists, too; `ends` are consumed in order.
 Value FragmentExpansion::visible(VisibilityAttr visibility, Value column, Value last, Value exists,
                                  ArrayRef<Value> &ends) {
   auto notLater = [&] { return b.compare(arith::CmpIPredicate::sle, column, last); };

@@ -224,16 +224,16 @@ void expectBatches(const std::string &text, int rounds, uint64_t seed) {
   EXPECT_GT(merged, 0);
 }
 
-TEST(DevicePlan, CausalBatches) { expectBatches(textOf("causal"), 10, 1); }
-TEST(DevicePlan, Windows) { expectBatches(textOf("window(100)"), 5, 2); }
-TEST(DevicePlan, SinksAndWindows) { expectBatches(textOf("causal and (sink(40) | recent(300))"), 5, 3); }
-TEST(DevicePlan, TwoOperands) { expectBatches(textOf("all", "causal"), 5, 4); }
+TEST(DevicePlan, CausalBatches) { expectBatches(textOf("causal"), 16, 1); }
+TEST(DevicePlan, Windows) { expectBatches(textOf("window(100)"), 8, 2); }
+TEST(DevicePlan, SinksAndWindows) { expectBatches(textOf("causal and (sink(40) | recent(300))"), 10, 3); }
+TEST(DevicePlan, TwoOperands) { expectBatches(textOf("all", "causal"), 10, 4); }
 TEST(DevicePlan, PackedStores) {
   std::string text = textOf("causal");
   text.replace(text.find("paged<16>"), 9, "packed");
   expectBatches(text, 6, 9);
 }
-TEST(DevicePlan, SinkLogits) { expectBatches(textOf("causal", "", true), 5, 5); }
+TEST(DevicePlan, SinkLogits) { expectBatches(textOf("causal", "", true), 8, 5); }
 
 // More threads than one turn has: sequences, units and parts.
 TEST(DevicePlan, ManySequences) {

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from gpu_codes import CodedTensors
 from gpu_quantized import BASELINE, PEER, QuantizedPoint
 from gpu_tensors import Tensors, difference
-from peers import Side, backend, makers
+from peers import EXPANDS, Side, backend, makers, reason
 from report import BUILD
 
 DIFFERENCE = 0.03  # of two results in bf16, at most, as a share of the largest number of a row and head
 CLOSE = 1.3  # times the best one's: what a peer may take alone to be measured sustained as well
 PEERS = ("cudnn", "flash", "flex", "flashinfer", "flashinfer, single", "flash4")
-EXPANDS = ("cudnn", "flash")  # get keys and values of every head, where they decline grouped ones
 
 
 def import_attn():
@@ -41,12 +40,6 @@ class Measured:
     about: dict = field(default_factory=dict)
     judge: str = ""
     difference: float | None = None
-
-
-def reason(error, said=()):
-    """One line of an exception, whose texts can be pages, and of the warnings before it."""
-    texts = [str(error).strip() or type(error).__name__, *(str(warning.message) for warning in said)]
-    return "; ".join(dict.fromkeys(text.splitlines()[0].strip() for text in texts))[:240]
 
 
 def attn_side(torch, tensors):

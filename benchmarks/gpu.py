@@ -5,6 +5,8 @@
   batches   many sequences and heads, five head sizes: attn against cuDNN, FlashAttention and FlashInfer
   features  sinks, windows, pages, ragged lengths, a soft cap: time per visited FLOP, against plain causal
   decode    paged, one row per sequence: bytes of keys and values per second, against copying and the same peers
+  backward  gradients of dense attention: attn against cuDNN and FlashAttention; TFLOP/s of five products
+  shared-backward  forward and backward behind a shared prompt, against prompts replicated
   quantized decode over codes of 8, 4 and 2 bits and e4m3: times as fast as bf16 on the same tokens, FlashInfer's e4m3
   trees     reasoning, few-shot and speculation: a node read once for all rows below it, against every row its path
   shared    prefill behind a shared prompt, against prompts replicated

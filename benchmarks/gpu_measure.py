@@ -5,17 +5,52 @@ import subprocess
 import time
 
 from contest import PEERS
+from gpu_backward import backward_line, measure_backward, measure_shared_backward
 from gpu_batches import mean_bars, mean_ratio
-from gpu_cache import CachePoint, cache_line, measure_cache
-from gpu_comparisons import Comparison, compare, comparison_line
-from gpu_graphs import GraphPoint, graph_line, measure_graph
-from gpu_points import PLAIN, bars
-from gpu_python import PythonPoint, measure_python, python_line, start
-from gpu_quantized import QuantizedPoint, measure_quantized, quantized_line
-from gpu_transformers import ModelPoint, measure_model, model_line
+from gpu_cache import cache_line, measure_cache
+from gpu_comparisons import COMPARISONS, compare, comparison_line
+from gpu_graphs import graph_line, measure_graph
+from gpu_points import PLAIN, Point, bars
+from gpu_python import measure_python, python_line, start
+from gpu_quantized import measure_quantized, quantized_line
+from gpu_transformers import measure_model, model_line
 from report import attn_run
 
 RUN_SECONDS = 300  # the longest that one attn-run may take
+
+# Of each part that is no contest of forward passes: what measures a point, what tells of a row, and what its lines say.
+GRADIENTS = "ms of attn and of peers, alone and sustained, TFLOP/s of all products; x: the best peer's time over attn's"
+COMPARED = "ms of attn, in brackets as its cost model says, and of peers; x: the last over the best"
+OWN = {
+    **{part: (compare, comparison_line, COMPARED) for part in COMPARISONS},
+    "backward": (measure_backward, backward_line, GRADIENTS),
+    "shared-backward": (measure_shared_backward, backward_line, GRADIENTS),
+    "cache": (
+        measure_cache,
+        cache_line,
+        "ms, bytes read and written per second, and as a share of what the GPU copies",
+    ),
+    "python": (
+        measure_python,
+        python_line,
+        "from import to the first result, ms of a run, and FlexAttention's; x: its time over attn's",
+    ),
+    "transformers": (
+        measure_model,
+        model_line,
+        "ms from a token to the next in generate, its floor, and SDPA's; x: SDPA's time over attn's",
+    ),
+    "graphs": (
+        measure_graph,
+        graph_line,
+        "ms of a step of all layers, us of the host for tables and plan + for launches; x: eager over replayed",
+    ),
+    "quantized": (
+        measure_quantized,
+        quantized_line,
+        "ms, bytes of codes and metadata per second; x: times as fast as bf16, beside the ratio of bytes",
+    ),
+}
 
 
 class Clock:
@@ -29,7 +64,7 @@ class Clock:
     def work(point):
         """Seconds where nothing is known yet: compiling for attn and a peer, and the seconds that are sustained;
         making and comparing tensors; computing it about 40 times."""
-        if isinstance(point, (Comparison, CachePoint, PythonPoint, QuantizedPoint, ModelPoint, GraphPoint)):
+        if not isinstance(point, Point):
             return point.seconds()
         gigabytes = (point.kv_bytes() + 4 * point.query_bytes()) / 1e9
         return (4 if point.part == "batches" else 6) + gigabytes + 40 * point.flops() / 400e12
@@ -57,11 +92,11 @@ class Bench:
         folder,
         run=attn_run,
         start=start,
-        decode=measure_model,
-        replay=measure_graph,
+        measures=None,
     ):
         self.results, self.contest, self.run = results, contest, run
-        self.start, self.decode, self.replay = start, decode, replay
+        self.start = start
+        self.measures = {part: own[0] for part, own in OWN.items()} | (measures or {})
         self.repeats, self.folder = repeats, folder
         self.plain = {}  # milliseconds per visited FLOP of the plain one, alone and sustained
 
@@ -79,18 +114,8 @@ class Bench:
         return {name: report[name] for name in kept if name in report}
 
     def __call__(self, point):
-        if isinstance(point, Comparison):
-            return compare(point, self)
-        if isinstance(point, CachePoint):
-            return measure_cache(point, self)
-        if isinstance(point, PythonPoint):
-            return measure_python(point, self)
-        if isinstance(point, QuantizedPoint):
-            return measure_quantized(point, self)
-        if isinstance(point, ModelPoint):
-            return self.decode(point, self)
-        if isinstance(point, GraphPoint):
-            return self.replay(point, self)
+        if point.part in self.measures:
+            return self.measures[point.part](point, self)
         problem = point.problem
         measured = self.contest(point, peer_names(point))
         times, sustained = dict(measured.alone), measured.sustained
@@ -149,18 +174,8 @@ def peer_names(point):
 
 def line(row):
     """A row for people."""
-    if "times_ms" in row:
-        return comparison_line(row)
-    if row["part"] == "cache":
-        return cache_line(row)
-    if row["part"] == "python":
-        return python_line(row)
-    if row["part"] == "quantized":
-        return quantized_line(row)
-    if row["part"] == "transformers":
-        return model_line(row)
-    if row["part"] == "graphs":
-        return graph_line(row)
+    if row["part"] in OWN:
+        return OWN[row["part"]][1](row)
     ours = row["attn"]
     predicted = f"{ours['predicted_ms']:9.3f}" if ours["predicted_ms"] else f"{'-':>9}"
     how = ours["kernel"].rpartition("_")[2] if row["part"] == "decode" else ours["schedule"]
@@ -191,20 +206,8 @@ def sustained_text(row):
 
 def heading(point):
     """What the lines of a part say."""
-    if isinstance(point, Comparison):
-        return "ms of attn, in brackets as its cost model says, and of peers; x: the last over the best"
-    if isinstance(point, CachePoint):
-        return "ms, bytes read and written per second, and as a share of what the GPU copies"
-    if isinstance(point, PythonPoint):
-        return "from import to the first result, ms of a run, and FlexAttention's; x: its time over attn's"
-    if isinstance(point, ModelPoint):
-        return "ms from a token to the next in generate, its floor, and SDPA's; x: SDPA's time over attn's"
-    if isinstance(point, GraphPoint):
-        return "ms of a step of all layers, us of the host for tables and plan + for launches; x: eager over replayed"
-    if isinstance(point, QuantizedPoint):
-        return (
-            "ms, bytes of codes and metadata per second; x: times as fast as bf16, beside the ratio of bytes"
-        )
+    if point.part in OWN:
+        return OWN[point.part][2]
     return "attn, predicted by its cost model, and peers in ms, alone and sustained; x: the best peer's time over attn's"
 
 

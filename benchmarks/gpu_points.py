@@ -7,6 +7,7 @@ to find them. A feature that skips less than it could is then as slow here as it
 
 from dataclasses import dataclass
 
+from gpu_backward import backward_bars, backward_points, shared_backward_points
 from gpu_batches import batch_bars, batch_points
 from gpu_cache import cache_points
 from gpu_comparisons import COMPARISONS, comparison_bars
@@ -188,12 +189,26 @@ PARTS = {
     "batches": batch_points,
     "features": feature_points,
     "decode": decode_points,
+    "backward": backward_points,
+    "shared-backward": shared_backward_points,
     "quantized": quantized_points,
     **COMPARISONS,
     "cache": cache_points,
     "graphs": graph_points,
     "python": python_points,
     "transformers": model_points,
+}
+
+
+OWN_BARS = {
+    **{part: comparison_bars for part in COMPARISONS},
+    "backward": backward_bars,
+    "shared-backward": backward_bars,
+    "python": python_bars,
+    "quantized": quantized_bars,
+    "graphs": graph_bars,
+    "transformers": model_bars,
+    "batches": batch_bars,
 }
 
 
@@ -207,18 +222,8 @@ def slowdown_bar(row):
 def bars(row, session):
     """What a measured row must reach: (text, whether it did)."""
     found = []
-    if "times_ms" in row:
-        return comparison_bars(row)
-    if row["part"] == "python":
-        return python_bars(row)
-    if row["part"] == "quantized":
-        return quantized_bars(row)
-    if row["part"] == "graphs":
-        return graph_bars(row)
-    if row["part"] == "transformers":
-        return model_bars(row)
-    if row["part"] == "batches":
-        return batch_bars(row)
+    if row["part"] in OWN_BARS:
+        return OWN_BARS[row["part"]](row)
     if row["part"] == "prefill":
         if row["peers_ms"]:
             found.append(("as fast as the best peer", row["ratio_to_best_peer"] >= 1))

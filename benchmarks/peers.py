@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import flashinfer_peer
 
+EXPANDS = ("cudnn", "flash")  # get keys and values of every head, where they decline grouped ones
+
 
 @dataclass(frozen=True)
 class Side:
@@ -151,3 +153,9 @@ def makers():
         "flashinfer, single": flashinfer_single,
         "flash4": flash4,
     }
+
+
+def reason(error, said=()):
+    """One line of an exception, whose texts can be pages, and of the warnings before it."""
+    texts = [str(error).strip() or type(error).__name__, *(str(warning.message) for warning in said)]
+    return "; ".join(dict.fromkeys(text.splitlines()[0].strip() for text in texts))[:240]

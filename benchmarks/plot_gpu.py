@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Draws the file of `bench gpu`: prefill over length, batches against the best peer, features against plain, decode over
-bytes, and comparisons."""
+"""Draws the file of `bench gpu`: a panel or more for each part that it has."""
 
 import argparse
+import functools
 from pathlib import Path
 
 from gpu_batches import SUSTAINED_LEAST
 from gpu_comparisons import COMPARISONS
 from gpu_points import DECODE_SHARE, PLAIN, slowdown_bar
 from gpu_results import read, refuse
+from plot_backward import draw_gradients
 from plot_graphs import draw_graphs
 from plot_quantized import draw_quantized
 from plot_transformers import draw_models
@@ -225,6 +226,18 @@ def draw_python(axes, rows):
     axes.legend(fontsize=7)
 
 
+PANELS = {
+    "decode": draw_decode,
+    "cache": draw_cache,
+    "python": lambda axes, rows, sessions: draw_python(axes, rows),
+    "backward": lambda axes, rows, sessions: draw_gradients(axes, rows),
+    "shared-backward": lambda axes, rows, sessions: draw_gradients(axes, rows),
+    "quantized": lambda axes, rows, sessions: draw_quantized(axes, rows),
+    "transformers": lambda axes, rows, sessions: draw_models(axes, rows),
+    "graphs": lambda axes, rows, sessions: draw_graphs(axes, rows),
+}
+
+
 def draw(sessions, rows, path):
     import matplotlib
 
@@ -234,24 +247,11 @@ def draw(sessions, rows, path):
     grid = panels(rows)
     top = highest([r for r in rows if r["part"] == "prefill"])
     features = [r for r in rows if r["part"] == "features" and r["name"] != PLAIN and r["slowdown"]]
-    decode = [r for r in rows if r["part"] == "decode"]
-    cache = [r for r in rows if r["part"] == "cache"]
-    python = [r for r in rows if r["part"] == "python"]
-    quantized = [r for r in rows if r["part"] == "quantized"]
-    models = [r for r in rows if r["part"] == "transformers"]
-    graphs = [r for r in rows if r["part"] == "graphs"]
     compared = [part for name in COMPARISONS if (part := [r for r in rows if r["part"] == name])]
-    others = [
-        lambda axes: draw_features(axes, features),
-        lambda axes: draw_decode(axes, decode, sessions),
-        lambda axes: draw_cache(axes, cache, sessions),
-        lambda axes: draw_python(axes, python),
-        lambda axes: draw_quantized(axes, quantized),
-        lambda axes: draw_models(axes, models),
-        lambda axes: draw_graphs(axes, graphs),
-    ]
-    there = [features, decode, cache, python, quantized, models, graphs]
-    others = [panel for panel, some in zip(others, there, strict=True) if some]
+    others = [lambda axes: draw_features(axes, features)] if features else []
+    for part, panel in PANELS.items():
+        if some := [r for r in rows if r["part"] == part]:
+            others.append(functools.partial(panel, rows=some, sessions=sessions))
     lines = [others[i : i + 2] for i in range(0, len(others), 2)]
     batches = [r for r in rows if r["part"] == "batches"]
     half = -(-len(batches) // 2)

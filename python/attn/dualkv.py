@@ -61,7 +61,7 @@ def flash_attn_dualkv_varlen_func(
                              whole either way
 
     Gives out [rows, heads, dim]. Where autograd records, gradients go to the five tensors, those of the context summed
-    over all responses; as of `attn.attend`, they are made on the CPU alone at present. Errors: TensorError.
+    over all responses. Errors: TensorError.
     """
     starts, starts_k = (
         _offsets("cu_seqlens_q", cu_seqlens_q, "q", q, max_seqlen_q, "max_seqlen_q"),

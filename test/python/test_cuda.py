@@ -217,9 +217,30 @@ def test_refusals_come_before_the_launch(decode):
         attn.attend(q, k.cpu(), v, causal=True)
     with pytest.raises(attn.TensorError, match="k: expected memory of host, where q is, got cuda:0"):
         attn.attend(q.cpu(), k, v.cpu(), causal=True)
-    with pytest.raises(attn.Error, match="grad"):
-        attn.attend(q.requires_grad_(), k, v, causal=True)
+    slopes = torch.ones(Q_HEADS, device="cuda", requires_grad=True)
+    score = lambda s, h, qi, ki, slopes: s + slopes[h] * (qi - ki)  # noqa: E731
+    with pytest.raises(
+        attn.TensorError, match="gradients on cuda:0: no kernel gives the gradient of slopes, which"
+    ):
+        attn.attend(q, k, v, causal=True, score=score, tensors={"slopes": slopes})
     assert sdpa(*(x.transpose(1, 2) for x in (q, k, v)), enable_gqa=True).isfinite().all()  # the GPU is well
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_are_those_of_the_definition(compiled):
+    """Also of a second backward pass, which finds the plan of the first."""
+    shapes = ((2, 200, Q_HEADS, DIM), (2, 200, KV_HEADS, DIM), (2, 200, KV_HEADS, DIM))
+    leaves = [random(*shape, seed=seed).requires_grad_() for seed, shape in enumerate(shapes)]
+    exact = [leaf.detach().float().requires_grad_() for leaf in leaves]
+    layer = lambda *given: attn.attend(*given, causal=True)  # noqa: E731
+    layer = torch.compile(layer, fullgraph=True) if compiled else layer
+    for seed in (7, 8):
+        d_out = random(2, 200, Q_HEADS, DIM, seed=seed)
+        q, k, v = (leaf.transpose(1, 2) for leaf in exact)
+        expected = sdpa(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)
+        expected = torch.autograd.grad(expected, exact, d_out.float())
+        for found, wanted in zip(torch.autograd.grad(layer(*leaves), leaves, d_out), expected, strict=True):
+            assert (found.float() - wanted).norm() < 5e-3 * wanted.norm()
 
 
 def test_compiled_code_takes_it_as_an_operator():

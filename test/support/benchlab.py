@@ -75,7 +75,31 @@ def fake_replay(point, bench):
     return about | micros | {"step_ms": times, "peers_ms": {}}
 
 
+def fake_gradients(point, bench):
+    """Gradients that take attn two milliseconds and a peer three."""
+    about = {"key": point.key, "part": point.part, "name": point.name, "declined": {}}
+    if point.part == "shared-backward":
+        about |= {"responses": point.responses, "prompt": point.prompt}
+    sustained = {"attn": 2.0, "cudnn": 3.0}
+    rates = {
+        "visited_flops": 8e11,
+        "tflops": 400.0,
+        "sustained_tflops": 400.0,
+        "ratio_to_best_peer": 1.5,
+        "sustained_ratio": 1.5,
+    }
+    return about | rates | {"attn": {"run_ms": 2.0}, "peers_ms": {"cudnn": 3.0}, "sustained_ms": sustained}
+
+
+FAKES = {
+    "backward": fake_gradients,
+    "shared-backward": fake_gradients,
+    "transformers": fake_decode,
+    "graphs": fake_replay,
+}
+
+
 def bench_of(run, tmp_path, peers=None, file="gpu.json", session=SESSION, start=fake_start):
     results = Results(tmp_path / file, session)
     contest = FakeContest(run, peers)
-    return Bench(results, contest, 20, tmp_path, run, start, fake_decode, fake_replay), results
+    return Bench(results, contest, 20, tmp_path, run, start, FAKES), results

@@ -67,8 +67,7 @@ def attend(
     cannot be read so is refused, not copied. The output lies as k and v do.
 
     Where autograd records, gradients pass to q, k, v, sink_logits and `tensors`, from `out` and `lse` alike. Kernels make
-    them, and the reference where there are none, as of `tensors`. On the CPU alone at present; on a GPU a tensor that
-    requires a gradient is refused.
+    them, and on the CPU the reference where there are none, as of `tensors`; on a GPU those are refused.
 
     Neither waits for a GPU nor allocates more than the output once a call like it was made. Errors: TensorError,
     SpecError, before anything is launched; DeviceError.

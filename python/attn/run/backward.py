@@ -8,6 +8,7 @@ values, and for each row and head what the gradient of a sink logit is summed of
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -15,10 +16,14 @@ import numpy
 import torch
 from torch import Tensor
 
-from ..memory.devices import stream_number
+from ..errors import PlanError, TensorError
+from ..memory import devices
 from ..memory.dtypes import torch_dtype
 
 _ALIGNMENT = 16  # of what kernels copy at a time
+_MOST_PLANS = 8  # of one kernel; then the one that was used longest ago goes
+_captured: list[Any] = []  # plans that graphs read, for as long as nobody knows
+_guard = threading.Lock()
 
 
 def marked(text: str) -> str:
@@ -31,6 +36,36 @@ def differentiates(kernel: Any) -> bool:
     return any(result["name"] == "dq" for result in kernel.manifest["results"])
 
 
+def missing_kernels(kernel: Any, data: Mapping[str, Tensor], wanted: Collection[str]) -> str:
+    """Why kernels do not give the gradients `wanted`, by the names of `data`; nothing where they do."""
+    if kernel is None:
+        return "no kernel gives the gradients of this description"
+    dtype = data["q"].dtype
+    if dtype not in (torch.bfloat16, torch.float16):
+        return f"kernels give gradients in bfloat16 and float16, not in {dtype}"
+    tables = sorted(set(wanted) - _floats(data) - {"sink_logits"})
+    return (
+        f"no kernel gives the gradient of {', '.join(tables)}, which the score function reads"
+        if tables
+        else ""
+    )
+
+
+def check_place(kernel: Any, data: Mapping[str, Tensor], wanted: Collection[str]) -> None:
+    """TensorError for what lies on a GPU, where the reference does not reach, and has no kernels of its gradients."""
+    place = next((tensor.device for tensor in data.values() if tensor.device.type != "cpu"), None)
+    why = missing_kernels(kernel, data, wanted) if place is not None else ""
+    if why:
+        raise TensorError(
+            f"gradients on {place}: {why}; call it on CPU tensors, where the float64 reference differentiates, or under "
+            "torch.no_grad()"
+        )
+
+
+def _floats(data: Mapping[str, Tensor]) -> set[str]:
+    return {"q", *(name for name in data if name.endswith((".k", ".v")))}
+
+
 def kernel_gradients(
     kernel: Any,
     tables: Mapping[str, numpy.ndarray],
@@ -39,11 +74,9 @@ def kernel_gradients(
     gradients: tuple[Tensor | None, Tensor | None],
     wanted: Collection[str],
 ) -> dict[str, Tensor] | None:
-    """By the names of `data`, by a kernel of gradients; None where that does not give what is wanted, as of tables that a
-    score function reads. `results`: out [rows, q_heads, value_dim] and lse of the forward run, `gradients`: of these."""
-    floats = {"q", *(name for name in data if name.endswith((".k", ".v")))}
-    dtype = data["q"].dtype
-    if dtype not in (torch.bfloat16, torch.float16) or set(wanted) - floats - {"sink_logits"}:
+    """By the names of `data`, by a kernel of gradients; None where that does not give what is wanted (missing_kernels).
+    `results`: out [rows, q_heads, value_dim] and lse of the forward run, `gradients`: of these."""
+    if missing_kernels(kernel, data, wanted):
         return None
     out, lse = results
     d_out, d_lse = gradients
@@ -54,9 +87,8 @@ def kernel_gradients(
         "dlse": torch.zeros_like(lse) if d_lse is None else d_lse.to(lse.dtype),
     }
     given = {name: _readable(tensor) for name, tensor in (data | beside).items() if name in kernel._tensors}
-    described = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in given.items()}
-    stream = stream_number(kernel.device, None)
-    plan = kernel.plan(described | dict(tables), stream=stream)
+    stream = devices.stream_number(kernel.device, None)
+    plan = _plan(kernel, given, tables, stream)
     made = {
         binding.name: torch.empty(
             plan._shapes[binding.name], dtype=torch_dtype(torch, binding.dtype), device=out.device
@@ -65,15 +97,47 @@ def kernel_gradients(
         if binding.written
     }
     bound = [(given | made)[name] for name in kernel.slots]
-    kernel.launch([tensor.data_ptr() for tensor in bound], [tensor.nbytes for tensor in bound], plan, stream)
+    _launch(
+        kernel, [tensor.data_ptr() for tensor in bound], [tensor.nbytes for tensor in bound], plan, stream
+    )
     found = {"q": made["dq"]}
-    for name in floats - {"q"}:
+    for name in _floats(data) - {"q"}:
         operand, _, part = name.rpartition(".")
         found[name] = made[f"{operand}.d{part}"]
     if "sink_logits" in wanted:
         weights = (data["sink_logits"].float() - beside["lse"]).exp()
         found["sink_logits"] = -torch.where(lse == -torch.inf, 0, weights * made["delta"]).sum(0)
     return found
+
+
+def _plan(kernel: Any, given: Mapping[str, Tensor], tables: Mapping[str, numpy.ndarray], stream: int) -> Any:
+    """That of a backward pass like this one before, or a new one."""
+    described = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in given.items()}
+    numbers = tuple((name, table.shape, table.tobytes()) for name, table in tables.items())
+    key = (tuple(described.items()), numbers, stream, devices.generation)
+    with _guard:
+        kept = kernel._gradient_plans
+        if (plan := kept.get(key)) is not None:
+            kept.move_to_end(key)
+            return plan
+    plan = kernel.plan(described | dict(tables), stream=stream)
+    with _guard:
+        kept[key] = plan
+        while len(kept) > _MOST_PLANS:
+            kept.popitem(last=False)
+    return plan
+
+
+def _launch(kernel: Any, addresses: list[int], nbytes: list[int], plan: Any, stream: int) -> None:
+    """A stream that is being captured takes fixed plans only, and its graph reads them for as long as it lives."""
+    try:
+        kernel.launch(addresses, nbytes, plan, stream)
+    except PlanError:
+        if any(plan is other for other in _captured):
+            raise
+        plan.fix()
+        _captured.append(plan)
+        kernel.launch(addresses, nbytes, plan, stream)
 
 
 def _readable(tensor: Tensor) -> Tensor:

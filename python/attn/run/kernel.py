@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 from .. import _attn
@@ -58,6 +59,11 @@ class Kernel(Code):
             return None
         kernel = Kernel(native, request=request, key=key, about=entry.about)
         return kernel if differentiates(kernel) else None
+
+    @functools.cached_property
+    def _gradient_plans(self) -> OrderedDict[tuple, Plan]:
+        """Of a kernel of gradients, by what was planned; the one that was used longest ago first (backward.py)."""
+        return OrderedDict()
 
     # --- Planning --------------------------------------------------------------------------------------------
 
@@ -151,8 +157,7 @@ class Kernel(Code):
         stream      a torch.cuda.Stream or a CUstream as int; by default PyTorch's current one
         tensors     what else the description takes, by name: sinks, biases
 
-        Where autograd records, gradients pass through packed and dense operands in CPU memory; `out` and `lse` are then
-        made here. Neither waits nor, where `out` is given, allocates (the first run of a plan may). In a CUDA graph's capture the plan
+        Where autograd records, gradients pass through packed and dense operands; `out` and `lse` are then made here. Neither waits nor, where `out` is given, allocates (the first run of a plan may). In a CUDA graph's capture the plan
         has to be fixed (Plan.fix). Errors, before anything is launched: TensorError, also for results over what is
         read; PlanError, also where the cache has given pages of the plan to others; DeviceError.
         """

@@ -79,12 +79,11 @@ def _tensor(dtype: str, shape: tuple[int, ...], data: bytes) -> Tensor:
 
 
 def check_cpu(**tensors: Tensor | None) -> None:
-    """TensorError for what lies where nothing is differentiated yet."""
+    """TensorError for what lies where the reference does not reach."""
     for name, tensor in tensors.items():
         if tensor is not None and tensor.device.type != "cpu":
             raise TensorError(
-                f"{name}: expected CPU memory where a gradient is required, got {tensor.device}: there is no backward "
-                f"pass on GPUs yet; call under torch.no_grad(), or with {name}.detach()"
+                f"{name}: the reference reads CPU memory, got a tensor on {tensor.device}; nearest: {name}.cpu()"
             )
 
 

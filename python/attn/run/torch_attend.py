@@ -8,7 +8,6 @@ from torch import Tensor
 
 from ..describe.forest import Forest
 from ..errors import TensorError
-from ..memory.views import needs_gradient
 from .direct import attend_now
 from .reference import check_cpu
 from .torch_gradients import Differentiable
@@ -39,6 +38,7 @@ def _attend(
         causal, window, sink, softcap, scale, kv_lengths, cu_seqlens, cu_seqlens_k, forest, layout
     )
     if reference:
+        check_cpu(q=q, k=k, v=v, sink_logits=sink_logits)
         call, given = _differentiable(q, k, v, sink_logits, options)
         out, lse = call.results(given)
     else:
@@ -114,7 +114,6 @@ def _options(
 def _differentiable(q, k, v, sink_logits, options) -> tuple[Differentiable, tuple[Tensor, ...]]:
     extras = {} if sink_logits is None else {"sink_logits": sink_logits}
     given = (q, k, v, *extras.values())
-    check_cpu(q=q, k=k, v=v, **extras)
     return Differentiable.of(q, k, v, extras, options), given
 
 
@@ -145,8 +144,6 @@ _OPERATOR_TAKES = set(_NAMES)
 def attend(q: Tensor, k: Tensor, v: Tensor, *, return_lse: bool = False, **options: object) -> object:
     """`attn.attend` as compiled code and fake tensors see it. TensorError for options that only a call on tensors with
     memory can have: see, score, tensors, out."""
-    if needs_gradient(q, k, v, options.get("sink_logits")):
-        check_cpu(q=q, k=k, v=v)
     named = {name: value for name, value in options.items() if value is not None}
     for name in named:
         if name not in _OPERATOR_TAKES:

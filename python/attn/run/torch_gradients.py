@@ -20,7 +20,7 @@ from ..describe.score import trace
 from ..errors import CompileError, TensorError, expected, given
 from ..memory.tables import int32_array
 from .arrange import Arrangement
-from .backward import differentiates, kernel_gradients, marked
+from .backward import check_place, differentiates, kernel_gradients, marked
 from .calls import Options, describe_call, read_tensors
 from .direct import attend_now
 from .kernels import compile
@@ -110,7 +110,8 @@ class Differentiable:
             asked = (True,) * len(tensors) if needed is None else needed
             wanted = [name for name, need in zip(data, asked, strict=True) if need]
             kernel = _backward_kernel(self.problem.text, str(out.device))
-            if kernel is not None and out.dtype in (torch.bfloat16, torch.float16):
+            check_place(kernel, data, wanted)
+            if kernel is not None:
                 pair = (d_out, d_lse)
                 found = kernel_gradients(kernel, self.problem.tables, data, (out, lse), pair, wanted)
         if found is None:
@@ -125,6 +126,13 @@ class Differentiable:
             else:
                 gradients.append(rounded(found[name], tensor))
         return gradients
+
+    def check_place(self, tensors: tuple[Tensor, ...]) -> None:
+        """TensorError where gradients are required on a GPU that no kernel gives."""
+        if any(tensor.device.type != "cpu" for tensor in tensors):
+            data = self._data(tensors)
+            wanted = [name for name, tensor in zip(data, tensors, strict=True) if tensor.requires_grad]
+            check_place(_backward_kernel(self.problem.text, str(tensors[0].device)), data, wanted)
 
     def _data(self, tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
         data = {
@@ -210,8 +218,10 @@ def attend(
     for name, tensor in (("q", q), ("k", k), ("v", v), *extras.items()):
         if not isinstance(tensor, Tensor):
             raise expected(TensorError, name, "a tensor of PyTorch", tensor)
-    check_cpu(q=q, k=k, v=v, **extras)
+    if reference:
+        check_cpu(q=q, k=k, v=v, **extras)
     call = Differentiable.of(q, k, v, extras, options)
+    call.check_place((q, k, v, *extras.values()))
 
     def forward(*given: Tensor) -> tuple[Tensor, Tensor]:
         if reference:

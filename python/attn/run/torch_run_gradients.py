@@ -16,8 +16,8 @@ from torch.autograd.function import once_differentiable
 
 from ..errors import TensorError, expected
 from ..memory.tables import int32_array
-from .backward import kernel_gradients
-from .reference import Problem, check_cpu, rounded
+from .backward import check_place, kernel_gradients
+from .reference import Problem, rounded
 
 
 class _Run(torch.autograd.Function):
@@ -69,8 +69,9 @@ def run(kernel: Any, q: Tensor, operands: tuple, plan: Any, *, return_lse: bool,
     for name, tensor in data.items():
         if not isinstance(tensor, Tensor):
             raise expected(TensorError, name, "a tensor of PyTorch", tensor)
-    check_cpu(**data)
     has_lse = "lse" in kernel.slots
+    wanted = [name for name, tensor in data.items() if tensor.requires_grad]
+    check_place(kernel._backward if has_lse else None, data, wanted)
 
     def forward(*given: Tensor) -> tuple:
         beside = dict(zip(data, given, strict=True))

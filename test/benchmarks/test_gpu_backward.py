@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The parts of `bench gpu` that make gradients, as far as no GPU is needed: tiny ones run on the host."""
+
+import types
+
+import pytest
+from benchlab import SESSION
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import contest  # noqa: E402
+import gpu_backward  # noqa: E402
+from gpu_backward import BackwardPoint, SharedPoint, backward_line  # noqa: E402
+from gpu_measure import OWN, Clock, heading, line  # noqa: E402
+from gpu_points import PARTS, bars  # noqa: E402
+
+
+class Times:
+    """Stands for a timer: every side runs once, and takes as many milliseconds as there were before it."""
+
+    def alone(self, sides):
+        for side in sides.values():
+            side()
+        return {name: 1.0 + place for place, name in enumerate(sides)}
+
+    def sustained(self, sides, alone, record, declined):
+        return {name: alone[name] for name in sides}
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    """Backends of the GPU are stood for by PyTorch's attention in float32, rounded."""
+    contest.import_attn()
+
+    def sdpa(torch, name, causal, expand=False):
+        def attention(q, k, v):
+            q, k, v = (tensor.transpose(1, 2).float() for tensor in (q, k, v))
+            found = torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=causal, enable_gqa=True
+            )
+            return found.transpose(1, 2).bfloat16()
+
+        return attention
+
+    monkeypatch.setattr(gpu_backward, "sdpa", sdpa)
+    return types.SimpleNamespace(contest=types.SimpleNamespace(torch=torch, timer=Times()))
+
+
+def test_points():
+    points = PARTS["backward"](False) + PARTS["shared-backward"](False)
+    assert len({point.key for point in points}) == len(points)
+    assert {point.key for point in PARTS["backward"](True)} < {point.key for point in points}
+    for point in points:
+        assert point.flops() > 0 and Clock.work(point) == point.seconds() and "x:" in heading(point)
+
+
+def test_pairs():
+    """Of a shared prompt: as many as its rows and those of the responses see, counted one by one."""
+    point = SharedPoint(3, 5, 2)
+    assert point.pairs() == sum(range(1, 6)) + 3 * (6 + 7)
+    assert (
+        BackwardPoint(2, 4, 1, 1).pairs() == 2 * 10 and BackwardPoint(2, 4, 1, 1, causal=False).pairs() == 32
+    )
+
+
+@pytest.mark.parametrize("causal", (True, False))
+def test_gradients_are_those_of_the_peer(bench, causal):
+    point = BackwardPoint(2, 24, 4, 2, dim=32, causal=causal, device="host")
+    row = OWN["backward"][0](point, bench)
+    assert row["judge"] == "cudnn" and 0 < row["difference"] <= gpu_backward.DIFFERENCE
+    assert row["ratio_to_best_peer"] == 2 and bars(row, SESSION) == [("as fast as the best peer", True)]
+    assert line(row) == backward_line(row) and row["name"] in line(row)
+
+
+def test_wrong_gradients_are_refused(bench, monkeypatch):
+    monkeypatch.setattr(gpu_backward, "DIFFERENCE", 1e-9)
+    with pytest.raises(RuntimeError, match="attn's gradients differ from those of cudnn by"):
+        OWN["backward"][0](BackwardPoint(1, 24, 2, 2, dim=32, device="host"), bench)
+
+
+def test_shared_prompts(bench):
+    row = OWN["shared-backward"][0](SharedPoint(2, 40, 8, 2, 1, 32, device="host"), bench)
+    assert set(row["peers_ms"]) == {"replicated", "cudnn, replicated"} and bars(row, SESSION) == []
+    large = row | {"responses": 16, "prompt": 32768, "attn": {"run_ms": 190.0}, "ratio_to_best_peer": 5.4}
+    assert [met for _, met in bars(large, SESSION)] == [True, True]
+    slow = large | {"attn": {"run_ms": 200.0}, "ratio_to_best_peer": 5.2}
+    assert [met for _, met in bars(slow, SESSION)] == [False, False]

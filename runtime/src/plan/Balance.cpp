@@ -314,7 +314,8 @@ void Balancer::chooseShares(const Work &work, int64_t l2Bytes, Assignment &out) 
   for (int64_t candidate = mostShares; candidate > 1; candidate -= ceilDiv(candidate, 4)) {
     const double perShare = static_cast<double>(total) / static_cast<double>(candidate) +
                             static_cast<double>(cost_->fixed + cost_->partial) + 0.5 * CostModel::tile;
-    const double seconds = perShare * cost_->secondsPerCost + (work.shared ? 0 : cost_->mergeSeconds) +
+    const double seconds = std::max(perShare * cost_->secondsPerCost, cost_->cutSeconds) +
+                           (work.shared ? 0 : cost_->mergeSeconds) +
                            partsPerShare * static_cast<double>(candidate) * cost_->secondsPerPart;
     if (seconds < cutSeconds) {
       cutSeconds = seconds;

@@ -26,6 +26,9 @@ struct CostModel {
   int64_t shareTiles = 1;    ///< the shortest share
   double mergeSeconds = 0;   ///< of starting the merge,
   double secondsPerPart = 0; ///< and of merging one part
+  /// The least that a cut list takes: its blocks begin anywhere in a sequence, so that those that read the
+  /// same tokens read them at other times. Where the L2 does not hold them that long, each reads memory.
+  double cutSeconds = 0;
 
   CostModel(const Manifest &manifest, const KernelInfo &kernel, const Work &work, int blocks,
             const GpuModel &gpu);

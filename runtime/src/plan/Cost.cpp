@@ -104,6 +104,8 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
   const double computeSeconds =
       places * std::max(tileFlops / rates.flopsPerSecond, scores / rates.exponentialsPerSecond);
 
+  if (computeSeconds > byteSeconds && storeBytes > static_cast<double>(gpu.l2Bytes))
+    cutSeconds = static_cast<double>(work.tiles) * tileBytes / bytesPerSecond;
   tileSeconds = computeSeconds;
   waveRows = mergeWaveRows(m, gpu);
   secondsPerCost = std::max(byteSeconds, computeSeconds) / tile;

@@ -183,6 +183,9 @@ private:
   Value applyScoreRegion(Value scores, const Segment &segment, Value firstKey);
   ScoreForm form;
   Value maskForList(Value scores, const Segment &segment, Value firstKey);
+  /// The masks of what a tile may hold, of which one applies; none where each row sees all of it.
+  Value maskTile(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey,
+                 Value partialTile);
   Value maskFor(unsigned operand, unsigned headClass, Value scores, const Segment &segment, Value firstKey,
                 Value partialTile);
 };

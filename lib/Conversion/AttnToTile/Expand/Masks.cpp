@@ -157,13 +157,33 @@ Value FragmentExpansion::finishScores(Value scores, std::optional<unsigned> oper
     partialTile = b.createOrFold<arith::AndIOp>(
         partialTile, b.compare(arith::CmpIPredicate::sge, segment.instance, b.i32(0)));
   }
+  return maskTile(scores, operand, segment, firstKey, partialTile);
+}
+
+Value FragmentExpansion::maskTile(Value scores, std::optional<unsigned> operand, const Segment &segment,
+                                  Value firstKey, Value partialTile) {
+  unsigned first = operand.value_or(0), last = operand ? *operand + 1 : chain.updates.size();
+  unsigned masks = 0;
+  for (unsigned i = first; i < last; ++i)
+    masks += chain.updates[i].getClassOfRegion() ? 1 : chain.classCount();
+  // Masks that compare the same columns with the same ends share these compares, and LLVM makes them where
+  // the masks' branches meet. Several masks therefore lie in a branch of their own: whole tiles compare
+  // nothing.
+  scf::IfOp branch;
+  OpBuilder::InsertionGuard guard(b);
+  if (masks > 1) {
+    branch = scf::IfOp::create(b, scoresType(), partialTile, /*withElseRegion=*/true);
+    b.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(b, scores);
+    b.setInsertionPointToStart(branch.thenBlock());
+    partialTile = b.createOrFold<arith::ConstantIntOp>(1, 1);
+  }
   // Of the masks for all operands and classes one applies.
   auto only = [&](Value condition, unsigned count, Value value, unsigned i) -> Value {
     if (count == 1)
       return condition;
     return b.createOrFold<arith::AndIOp>(condition, b.compare(arith::CmpIPredicate::eq, value, b.i32(i)));
   };
-  unsigned first = operand.value_or(0), last = operand ? *operand + 1 : chain.updates.size();
   for (unsigned i = first; i < last; ++i) {
     Value ofOperand = only(partialTile, last - first, segment.operand, i);
     if (std::optional<unsigned> c = chain.updates[i].getClassOfRegion()) {
@@ -173,5 +193,8 @@ Value FragmentExpansion::finishScores(Value scores, std::optional<unsigned> oper
     for (unsigned c = 0; c < chain.classCount(); ++c)
       scores = maskFor(i, c, scores, segment, firstKey, only(ofOperand, chain.classCount(), headClass, c));
   }
-  return scores;
+  if (!branch)
+    return scores;
+  scf::YieldOp::create(b, scores);
+  return branch.getResult(0);
 }

@@ -16,6 +16,7 @@ MODULES = (
     "attn.math",
     "attn.head_gates",
     "attn.dualkv",
+    "attn.training",
     "attn.aot",
     "attn.env",
     "attn.torch_ops",
@@ -29,7 +30,12 @@ GIVEN = {
     "attn.run.report": ["KernelReport"],
     "attn.compiler.bundle": ["Bundle"],
 }
-NEEDS = {"attn.dualkv": "torch", "attn.torch_ops": "torch", "attn.transformers": "transformers"}
+NEEDS = {
+    "attn.dualkv": "torch",
+    "attn.torch_ops": "torch",
+    "attn.training": "transformers",
+    "attn.transformers": "transformers",
+}
 
 
 def public_names(module):

@@ -28,6 +28,7 @@ from .errors import (
 if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from . import dualkv as dualkv
     from . import math as math
+    from . import training as training
     from .cache.capture import Capture as Capture
     from .cache.paged import PagedCache as PagedCache
     from .cache.state import CacheClass as CacheClass
@@ -100,7 +101,7 @@ _LAZY: dict[str, str] = {
     "window": "describe.visibility",
 }
 
-_MODULES: tuple[str, ...] = ("dualkv", "math")
+_MODULES: tuple[str, ...] = ("dualkv", "math", "training")
 
 __all__ = [
     "CacheMiss",

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Log-probabilities and losses along the edges of a packed micro-batch: each a row that predicts, a target, a trajectory."""
+
+from __future__ import annotations
+
+import numpy
+import torch
+from torch import Tensor
+
+from ..errors import TensorError, expected
+from .packing import Packed
+
+
+def edge_logprobs(
+    logits: Tensor, packed: Packed, *, temperature: float = 1.0, entropy: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
+    """The log-probability of each edge's target: float32 [edges], or logits' float64.
+
+    logits       of every row, [rows, vocabulary], or of the rows that have edges, [len(packed.sources), vocabulary]; a batch
+                 of one may stand in front
+    temperature  that logits are divided by
+    entropy      True: gives also the entropy of each edge's row, [edges]
+
+    Errors: TensorError, for targets outside of the vocabulary too.
+    """
+    flat = logits[0] if logits.ndim == 3 and len(logits) == 1 else logits
+    sources = packed.sources
+    if flat.ndim != 2 or len(flat) not in (len(packed.tokens), len(sources)):
+        raise TensorError(
+            f"logits: expected [{len(packed.tokens)}, vocabulary] of all rows or [{len(sources)}, vocabulary] of those with "
+            f"edges, got {list(logits.shape)}"
+        )
+    if not temperature > 0:
+        raise expected(TensorError, "temperature", "a number above 0", temperature)
+    largest = int(packed.edge_target.max(initial=0))
+    if largest >= flat.shape[1]:
+        edge = int(packed.edge_target.argmax())
+        where = f"trajectory {packed.trajectories[packed.edge_trajectory[edge]]}, token {packed.edge_position[edge]}"
+        raise expected(TensorError, where, f"a label in [0, {flat.shape[1]}), as logits have", largest)
+    if len(flat) != len(sources):
+        flat = flat[_index(sources, flat)]
+    flat = flat if flat.dtype == torch.float64 else flat.float()
+    if temperature != 1.0:
+        flat = flat / temperature
+    normalizers = flat.logsumexp(1)
+    of_sources, target = (_index(numbers, flat) for numbers in (packed._edge_of_sources, packed.edge_target))
+    found = flat[of_sources, target] - normalizers[of_sources]
+    if not entropy:
+        return found
+    entropies = normalizers - (flat.softmax(1) * flat).sum(1)
+    return found, entropies[of_sources]
+
+
+def edge_loss(
+    logits: Tensor, packed: Packed, weights: Tensor | None = None, *, temperature: float = 1.0
+) -> Tensor:
+    """The sum of each edge's weight times minus the log-probability of its target: a scalar.
+
+    logits   as of `edge_logprobs`
+    weights  one for each trajectory here, [trajectories], or for each edge, [edges]: advantages, for one. None: the mean
+             over all edges
+
+    What a loss over copies is, where each trajectory has its own. Errors: TensorError.
+    """
+    found = edge_logprobs(logits, packed, temperature=temperature)
+    if weights is None:
+        return -found.mean()
+    return -(edge_weights(weights, packed).to(found) * found).sum()
+
+
+def edge_weights(weights: Tensor, packed: Packed) -> Tensor:
+    """Weights of trajectories, [trajectories], or already of edges, [edges], for each edge. TensorError for others."""
+    edges, here = len(packed.edge_source), len(packed.trajectories)
+    if weights.shape == (here,):
+        return weights[_index(packed.edge_trajectory, weights)]
+    if weights.shape != (edges,):
+        raise TensorError(
+            f"weights: expected [{here}], one for each trajectory, or [{edges}], one for each edge, got {list(weights.shape)}"
+        )
+    return weights
+
+
+def trajectory_sums(values: Tensor, packed: Packed) -> Tensor:
+    """Of values of edges, [edges], the sum over each trajectory: [trajectories]."""
+    if values.shape != (len(packed.edge_source),):
+        raise TensorError(f"values: expected [{len(packed.edge_source)}], got {list(values.shape)}")
+    sums = values.new_zeros(len(packed.trajectories))
+    return sums.index_add(0, _index(packed.edge_trajectory, values), values)
+
+
+def _index(numbers: numpy.ndarray, like: Tensor) -> Tensor:
+    return torch.from_numpy(numbers).to(like.device, non_blocking=True)

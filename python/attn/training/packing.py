@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Micro-batches of trees: each a forest of tokens under a budget, and the edges along which a loss is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy
+
+from ..describe.forest import Forest
+from ..errors import PlanError, TensorError, expected
+from .tries import Node, Tree, Trie, trajectories
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A micro-batch in which every token that trajectories share is one row. Made by `pack`.
+
+    An edge is what a loss is taken along: the row that predicts, the token it should predict, and the trajectory for which.
+    A prompt's last row has as many edges as there are responses. Edges are ordered by trajectory, and in that by position.
+    """
+
+    tokens: numpy.ndarray
+    """Token ids, int64 [rows], in the forest's depth-first order."""
+    forest: Forest
+    trajectories: numpy.ndarray
+    """The number of each trajectory among those of all trees that `pack` was given: int64 [trajectories]."""
+    lengths: numpy.ndarray
+    """Tokens of each trajectory, the shared ones among them: int64 [trajectories]."""
+    nodes: numpy.ndarray
+    """The node in which each trajectory ends: int64 [trajectories]."""
+    edge_source: numpy.ndarray
+    """The row that predicts: int64 [edges]."""
+    edge_target: numpy.ndarray
+    """The token id that it should predict: int64 [edges]."""
+    edge_trajectory: numpy.ndarray
+    """Which of the trajectories here, from 0: int64 [edges]."""
+    edge_position: numpy.ndarray
+    """Where in its trajectory the target is: int64 [edges]."""
+
+    @cached_property
+    def sources(self) -> numpy.ndarray:
+        """The rows that have edges, each once, rising: int64. Of no other are logits needed."""
+        return numpy.unique(self.edge_source)
+
+    @cached_property
+    def _edge_of_sources(self) -> numpy.ndarray:
+        return numpy.searchsorted(self.sources, self.edge_source)
+
+    @cached_property
+    def edge_counts(self) -> numpy.ndarray:
+        """Edges of each trajectory: int64 [trajectories]."""
+        return numpy.bincount(self.edge_trajectory, minlength=len(self.trajectories))
+
+    def input_ids(self, device: torch.device | str | None = None) -> Tensor:
+        """int64 [1, rows], as models of Transformers take them."""
+        import torch
+
+        return torch.from_numpy(self.tokens)[None].to(device)
+
+    def rows(self, trajectory: int) -> numpy.ndarray:
+        """The row of each token of a trajectory here: int64 [its length]."""
+        start = self.forest.node_start
+        path = self.forest.path(int(self.nodes[trajectory]))
+        return numpy.concatenate([numpy.arange(start[node], start[node + 1]) for node in path])
+
+    def unpack(self, values: Tensor) -> list[Tensor]:
+        """Of values of rows, [rows, ...] or [1, rows, ...], those of each trajectory: [its length, ...], the shared ones in
+        each. TensorError for another number of rows."""
+        import torch
+
+        flat = values[0] if values.ndim > 1 and len(values) == 1 != len(self.tokens) else values
+        if len(flat) != len(self.tokens):
+            raise TensorError(
+                f"values: expected [{len(self.tokens)}, ...], a row for each token, got {list(values.shape)}"
+            )
+        numbers = (torch.from_numpy(self.rows(i)) for i in range(len(self.trajectories)))
+        return [flat[rows.to(flat.device)] for rows in numbers]
+
+    def split(self, values: Tensor) -> list[Tensor]:
+        """Of values of edges, [edges, ...], those of each trajectory."""
+        if len(values) != len(self.edge_source):
+            raise TensorError(f"values: expected [{len(self.edge_source)}, ...], got {list(values.shape)}")
+        return list(values.split(self.edge_counts.tolist()))
+
+    def __repr__(self) -> str:
+        return (
+            f"<attn.training.Packed of {len(self.trajectories)} trajectories with {int(self.lengths.sum())} tokens in "
+            f"{len(self.tokens)} rows, {len(self.edge_source)} edges>"
+        )
+
+
+def pack(trees: Sequence[Tree], *, budget: int | None = None, vocabulary: int | None = None) -> list[Packed]:
+    """Micro-batches of whole trees, each of at most `budget` rows.
+
+    trees       prompt groups (`group`, `groups`) or any trees of token ids. None is cut; a common beginning, of trees in one
+                micro-batch too, is held once
+    budget      rows of a micro-batch at most; None: all in one
+    vocabulary  how many token ids a model has, to check them by
+
+    Each tree goes to the first micro-batch that has room for what it adds. Trajectories are numbered over all trees, by
+    tree and leaf. Error: PlanError, for a budget smaller than a tree with what would fit.
+    """
+    if isinstance(trees, Tree) or len(trees) == 0:
+        raise expected(PlanError, "trees", "a list of at least one attn.training.Tree", trees)
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int) or budget < 1):
+        raise expected(PlanError, "budget", "a number of rows from 1 on, or None", budget)
+    walked = [trajectories(f"trees[{number}]", tree, vocabulary) for number, tree in enumerate(trees)]
+    if budget is not None:
+        sizes = [_rows_of(found) for found in walked]
+        largest = max(range(len(sizes)), key=sizes.__getitem__)
+        if sizes[largest] > budget:
+            fits = sum(size <= budget for size in sizes)
+            raise PlanError(
+                f"budget: expected at least the {sizes[largest]} rows of trees[{largest}], as no tree is cut, got {budget}, "
+                f"in which {fits} of {len(sizes)} trees fit; nearest legal: {sizes[largest]}"
+            )
+    open_batches: list[_Batch] = []
+    first = 0
+    for found in walked:
+        batch = next((b for b in open_batches if b.take(found, first, budget)), None)
+        if batch is None:
+            open_batches.append(_Batch())
+            open_batches[-1].take(found, first, None)
+        first += len(found)
+    return [batch.packed() for batch in open_batches]
+
+
+def _rows_of(found: list) -> int:
+    trie = Trie()
+    for trajectory in found:
+        trie.insert(trajectory.tokens)
+    return trie.tokens
+
+
+class _Batch:
+    """A micro-batch that is being filled."""
+
+    def __init__(self):
+        self.trie = Trie()
+        self.members: list[tuple[int, object, Node]] = []
+
+    def take(self, found: list, first: int, budget: int | None) -> bool:
+        """Whether the trajectories of a tree fit; if so, they are in."""
+        if budget is not None and self.trie.tokens >= budget and not self.trie.begins(found[0].tokens):
+            return False
+        inserted = []
+        for trajectory in found:
+            inserted.append(self.trie.insert(trajectory.tokens))
+            if budget is not None and self.trie.tokens > budget:
+                for end in inserted:
+                    self.trie.remove(end)
+                return False
+        self.members += [
+            (first + i, trajectory, end)
+            for i, (trajectory, end) in enumerate(zip(found, inserted, strict=True))
+        ]
+        return True
+
+    def packed(self) -> Packed:
+        numbers, tokens, parent = {}, [], []
+        for node, above in self.trie.depth_first():
+            numbers[node] = len(parent)
+            tokens.append(node.tokens)
+            parent.append(above)
+        lengths = numpy.array([len(part) for part in tokens])
+        forest = Forest(numpy.cumsum([0, *lengths]), parent)
+        edges = [
+            _edges(forest, numbers[end], trajectory, number)
+            for number, (_, trajectory, end) in enumerate(self.members)
+        ]
+        source, target, of, position = (numpy.concatenate(column) for column in zip(*edges, strict=True))
+        return Packed(
+            tokens=numpy.concatenate(tokens),
+            forest=forest,
+            trajectories=numpy.array([number for number, _, _ in self.members], numpy.int64),
+            lengths=numpy.array([len(trajectory.tokens) for _, trajectory, _ in self.members], numpy.int64),
+            nodes=numpy.array([numbers[end] for _, _, end in self.members], numpy.int64),
+            edge_source=source,
+            edge_target=target,
+            edge_trajectory=of,
+            edge_position=position,
+        )
+
+
+def _edges(forest: Forest, node: int, trajectory, number: int) -> tuple[numpy.ndarray, ...]:
+    """Sources, targets, the trajectory's number and positions of its targets."""
+    path = forest.path(node)
+    starts = forest.node_start[path].astype(numpy.int64)
+    ends = numpy.cumsum(forest.node_start[numpy.add(path, 1)] - starts)  # in the trajectory, of each node
+    targets = numpy.flatnonzero(trajectory.trained)
+    before = targets - 1
+    at = numpy.searchsorted(ends, before, side="right")
+    offsets = before - numpy.concatenate([[0], ends])[at]
+    return starts[at] + offsets, trajectory.tokens[targets], numpy.full(len(targets), number), targets

@@ -17,6 +17,8 @@ MODULES = (
     "attn.head_gates",
     "attn.dualkv",
     "attn.training",
+    "attn.training.trl",
+    "attn.training.verl",
     "attn.aot",
     "attn.env",
     "attn.torch_ops",
@@ -34,6 +36,8 @@ NEEDS = {
     "attn.dualkv": "torch",
     "attn.torch_ops": "torch",
     "attn.training": "transformers",
+    "attn.training.trl": "trl",
+    "attn.training.verl": "transformers",
     "attn.transformers": "transformers",
 }
 

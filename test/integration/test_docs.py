@@ -110,6 +110,7 @@ COMPARED = {
     "README.md": ("decode: 8 sequences",),
     "docs/getting-started.md": ("attn: SIG",),  # test_faults.py
     HOPPER: ("#tile.tensor_map", "tile.set_registers", "S = tile.start_dot", "%box = tile.overlay"),
+    "examples/10_training/tutorial.md": ("learns: ", "micro-batches: ", "<attn.training"),  # test_examples.py
 }
 # What the pages that add something say of the language, as the test of the page has it in full.
 ADDED = {"docs/adding-a-visibility.md": ("attn.attend ",), "docs/adding-a-format.md": ("!attn.kv<",)}

@@ -208,6 +208,16 @@ def test_signatures_are_those_of_verl():
         "entropy",
     } <= named
     assert '"force_group_size"' in (file.parents[1] / "utils.py").read_text()
+    registry = (file.parents[1] / "base.py").read_text()
+    assert "VERL_ENGINE_VENDOR" in registry
+    register = next(node for node in ast.walk(ast.parse(registry)) if getattr(node, "name", "") == "register")
+    assert [argument.arg for argument in register.args.args] == [
+        "cls",
+        "model_type",
+        "backend",
+        "device",
+        "vendor",
+    ]
 
 
 @pytest.mark.parametrize(

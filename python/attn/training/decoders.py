@@ -20,7 +20,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from ..describe.forest import Forest
 from ..errors import SpecError, TensorError, expected
 from ..run.attention import attend
-from .edges import edge_logprobs
+from .heads import CHUNK, edge_head
 from .packing import Packed
 
 NAME = "attn_forest"
@@ -82,18 +82,24 @@ def logprobs(
     *,
     temperature: float = 1.0,
     entropy: bool = False,
+    chunk: int | None = CHUNK,
     reference: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The log-probability of each edge's target under a causal model: [edges]; with `entropy` also each row's.
+    """The log-probability of each edge's target under a causal model: [edges]; with `entropy` (these, entropies of the edges'
+    rows [edges]).
 
-    Logits are made of the rows that have edges, of no others. As `packed_model` and `edge_logprobs` take their arguments;
-    errors are theirs.
+    temperature  that logits are divided by
+    chunk        rows whose logits exist at a time; None: all. Logits are made of the rows that have edges, of no others
+    reference    as of `packed_model`, whose errors are these, too; TensorError, for targets outside of the vocabulary
     """
     device = next(model.parameters()).device
     sources = torch.from_numpy(packed.sources).to(device)
-    with packed_model(model, packed, reference=reference):
-        logits = model(input_ids=packed.input_ids(device), logits_to_keep=sources).logits
-    return edge_logprobs(logits, packed, temperature=temperature, entropy=entropy)
+    with (
+        packed_model(model, packed, reference=reference),
+        edge_head(model, packed, temperature=temperature, entropy=entropy, chunk=chunk),
+    ):
+        found = model(input_ids=packed.input_ids(device), logits_to_keep=sources).logits[0]
+    return (found[:, 0], found[:, 1]) if entropy else found[:, 0]
 
 
 def forest_attention(

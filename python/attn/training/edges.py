@@ -30,25 +30,40 @@ def edge_logprobs(
             f"logits: expected [{len(packed.tokens)}, vocabulary] of all rows or [{len(sources)}, vocabulary] of those with "
             f"edges, got {list(logits.shape)}"
         )
+    check_targets(packed, flat.shape[1], temperature)
+    if len(flat) != len(sources):
+        flat = flat[_index(sources, flat)]
+    of_rows, targets = (_index(numbers, flat) for numbers in (packed.edge_source_index, packed.edge_target))
+    found = edge_values(flat, of_rows, targets, temperature, entropy)
+    return found if entropy else found[0]
+
+
+def check_targets(packed: Packed, vocabulary: int, temperature: float) -> None:
+    """TensorError for targets outside of a vocabulary, and for what no logits can be divided by."""
     if not temperature > 0:
         raise expected(TensorError, "temperature", "a number above 0", temperature)
     largest = int(packed.edge_target.max(initial=0))
-    if largest >= flat.shape[1]:
+    if largest >= vocabulary:
         edge = int(packed.edge_target.argmax())
-        where = f"trajectory {packed.trajectories[packed.edge_trajectory[edge]]}, token {packed.edge_position[edge]}"
-        raise expected(TensorError, where, f"a label in [0, {flat.shape[1]}), as logits have", largest)
-    if len(flat) != len(sources):
-        flat = flat[_index(sources, flat)]
-    flat = flat if flat.dtype == torch.float64 else flat.float()
+        number = packed.trajectories[packed.edge_trajectory[edge]]
+        where = f"trajectory {number}, token {packed.edge_position[edge]}"
+        raise expected(TensorError, where, f"a label in [0, {vocabulary}), as logits have", largest)
+
+
+def edge_values(
+    logits: Tensor, of_rows: Tensor, targets: Tensor, temperature: float, entropy: bool
+) -> tuple[Tensor, ...]:
+    """(log-probabilities,) or (log-probabilities, entropies) of edges, [edges]: the row of logits [rows, vocabulary] that each
+    has, and its target."""
+    logits = logits if logits.dtype == torch.float64 else logits.float()
     if temperature != 1.0:
-        flat = flat / temperature
-    normalizers = flat.logsumexp(1)
-    of_sources, target = (_index(numbers, flat) for numbers in (packed._edge_of_sources, packed.edge_target))
-    found = flat[of_sources, target] - normalizers[of_sources]
+        logits = logits / temperature
+    normalizers = logits.logsumexp(1)
+    found = logits[of_rows, targets] - normalizers[of_rows]
     if not entropy:
-        return found
-    entropies = normalizers - (flat.softmax(1) * flat).sum(1)
-    return found, entropies[of_sources]
+        return (found,)
+    entropies = normalizers - (logits.softmax(1) * logits).sum(1)
+    return found, entropies[of_rows]
 
 
 def edge_loss(

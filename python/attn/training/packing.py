@@ -51,7 +51,8 @@ class Packed:
         return numpy.unique(self.edge_source)
 
     @cached_property
-    def _edge_of_sources(self) -> numpy.ndarray:
+    def edge_source_index(self) -> numpy.ndarray:
+        """Of each edge's row, its index in `sources`: int64 [edges]."""
         return numpy.searchsorted(self.sources, self.edge_source)
 
     @cached_property

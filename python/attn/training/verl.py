@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..errors import SpecError, TensorError, expected
 from .decoders import packed_model
-from .edges import edge_logprobs
+from .heads import edge_head
 from .packing import Packed, pack
 from .tries import groups
 
@@ -79,25 +79,22 @@ def packed_engine(base: type, group_size: int, *, reference: bool = False) -> ty
             _refuse(self, micro_batch)
             packed = packed_micro_batch(micro_batch, group_size)
             device = micro_batch["input_ids"].device
+            asked = {
+                "temperature": _temperature(micro_batch),
+                "entropy": _value(micro_batch, "calculate_entropy", False),
+            }
             self._attn_context.enter_context(packed_model(self.module, packed, reference=reference))
+            self._attn_context.enter_context(edge_head(self.module, packed, **asked))
             sources = torch.from_numpy(packed.sources).to(device)
-            inputs = {"input_ids": packed.input_ids(device), "logits_to_keep": sources}
-            return inputs, {"packed": packed, "temperature": _temperature(micro_batch)}
+            return {"input_ids": packed.input_ids(device), "logits_to_keep": sources}, {"packed": packed}
 
         def prepare_model_outputs(
             self, output: Any, output_args: Any, micro_batch: Any, logits_processor_func: Any
         ) -> dict[str, Tensor]:
-            wants_entropy = _value(micro_batch, "calculate_entropy", False)
-            packed = output_args["packed"]
-            made = edge_logprobs(
-                output.logits, packed, temperature=output_args["temperature"], entropy=wants_entropy
-            )
-            if not wants_entropy:
-                return {"log_probs": as_rows(made, packed, micro_batch["input_ids"])}
-            names = "log_probs", "entropy"
+            names = ("log_probs", "entropy")[: output.logits.shape[2]]
             return {
-                name: as_rows(values, packed, micro_batch["input_ids"])
-                for name, values in zip(names, made, strict=True)
+                name: as_rows(values, output_args["packed"], micro_batch["input_ids"])
+                for name, values in zip(names, output.logits[0].unbind(1), strict=True)
             }
 
     PackedEngine.__name__ = PackedEngine.__qualname__ = f"Packed{base.__name__}"

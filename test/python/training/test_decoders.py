@@ -76,6 +76,30 @@ def test_autocast(packed):
     assert (found - replicated_logprobs(model, packed)).abs().max() < 0.05
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_logits_exist_a_chunk_at_a_time(packed, tied):
+    model, largest = decoder(tie_word_embeddings=tied), []
+    whole = logprobs(model, packed, entropy=True, chunk=None, reference=True)
+    weights = weights_of(packed)
+    wanted = gradients(model, ((whole[0] - 0.3 * whole[1]) * weights).sum())
+    model.lm_head.register_forward_pre_hook(lambda _, rows: largest.append(rows[0].shape))
+    forward = model.lm_head.forward
+    model.lm_head.forward = lambda rows: (largest.append(rows.shape), forward(rows))[1]
+    own = model.lm_head.forward
+    for chunk in (1, 7, len(packed.sources)):
+        largest.clear()
+        found = logprobs(model, packed, entropy=True, chunk=chunk, reference=True)
+        for one, other in zip(found, whole, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+        for name, value in gradients(model, ((found[0] - 0.3 * found[1]) * weights).sum()).items():
+            assert (value - wanted[name]).abs().max() <= 1e-5 * wanted[name].abs().max(), (name, chunk)
+        assert largest[0] == (1, len(packed.sources), 64)
+        runs = -(-len(packed.sources) // chunk)
+        assert [shape[0] for shape in largest[1:]].count(chunk) >= runs - 1
+        assert len(largest) - 1 == (2 * runs if runs > 1 else 1), "made once more in backward"
+        assert model.lm_head.forward is own, "left as it was"
+
+
 def test_hidden_rows_of_a_decoder_without_head(packed):
     model = decoder().eval()
     with torch.no_grad(), packed_model(model.model, packed, reference=True):
@@ -191,5 +215,11 @@ def test_arguments_that_are_refused(packed):
         packed_model(torch.nn.Linear(2, 2), packed),
     ):
         pass
+    with pytest.raises(attn.SpecError, match="a causal model of Transformers, with a head, got 'LlamaModel'"):
+        logprobs(decoder().model, packed, reference=True)
+    with pytest.raises(attn.SpecError, match="chunk: expected a number of rows from 1 on, or None, got 0"):
+        logprobs(decoder(), packed, chunk=0, reference=True)
+    with pytest.raises(attn.TensorError, match=r"a label in \[0, 50\), as logits have, got"):
+        logprobs(decoder(vocab_size=50), packed, reference=True)
     with pytest.raises(attn.SpecError, match="reference: expected True or False"):
         logprobs(decoder(), packed, reference=1)

@@ -194,7 +194,8 @@ def _inputs(packed: Packed, call: ForestCall, given: tuple, named: dict) -> tupl
         raise TensorError(
             f"input_ids: expected packed.input_ids(device), [1, {len(packed.tokens)}], got {shape}"
         )
-    if ids.device.type == "cpu" and not torch.equal(ids, packed.input_ids()):
+    own = packed.input_ids(ids.device)
+    if ids is not own and not torch.equal(ids, own):
         raise TensorError("input_ids: expected packed.input_ids(device), got other token ids")
     named["position_ids"] = torch.from_numpy(packed.forest.positions.copy()).long()[None].to(ids.device)
     # Of four dimensions: a model passes it on as it is, and makes no mask of its own.

@@ -61,10 +61,14 @@ class Packed:
         return numpy.bincount(self.edge_trajectory, minlength=len(self.trajectories))
 
     def input_ids(self, device: torch.device | str | None = None) -> Tensor:
-        """int64 [1, rows], as models of Transformers take them."""
+        """int64 [1, rows], as models of Transformers take them: of each device one tensor, the same in each call."""
         import torch
 
-        return torch.from_numpy(self.tokens)[None].to(device)
+        device = torch.device("cpu" if device is None else device)
+        made = self.__dict__.setdefault("_input_ids", {})
+        if device not in made:
+            made[device] = torch.from_numpy(self.tokens)[None].to(device)
+        return made[device]
 
     def rows(self, trajectory: int) -> numpy.ndarray:
         """The row of each token of a trajectory here: int64 [its length]."""

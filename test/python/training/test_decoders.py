@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Models of Transformers over packed forests, against the same over each trajectory alone."""
 
+import copy
 import gc
+import io
 
 import pytest
 
@@ -124,6 +126,21 @@ def test_the_model_is_what_it_was(packed):
         logprobs(model, packed, reference=True)
     assert len(model.model.layers[0].self_attn._forward_pre_hooks) == hooks == 1
     assert not model._forward_pre_hooks
+
+
+def test_copied_saved_and_compiled(packed):
+    model = decoder()
+    wanted = logprobs(model, packed, reference=True)
+    assert torch.equal(logprobs(copy.deepcopy(model), packed, reference=True), wanted)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    assert torch.equal(logprobs(torch.load(file, weights_only=False), packed, reference=True), wanted)
+    for layer in model.model.layers:
+        layer.compile(backend="eager")
+    torch.testing.assert_close(logprobs(model, packed, reference=True), wanted, rtol=0, atol=1e-5)
+    with packed_model(model, packed, reference=True):
+        model(packed.input_ids().clone())  # equal ones are as good
 
 
 def test_two_micro_batches_before_backward(packed):

@@ -30,7 +30,8 @@ class PackedGRPOTrainer(GRPOTrainer):
     """trl.GRPOTrainer whose log-probabilities, of the policy, of the one before and of the reference model alike, are those
     of packed groups. Groups are shuffled, not rows, so that a step's batch has whole ones.
 
-    attn_budget     rows that a forward and backward pass holds at most, each shared token counted once; None: a step's batch
+    attn_budget     rows of one call of the model at most, each shared token counted once; None: a step's batch is one call. What
+                    calls of an update keep for backward is kept until the step's loss is known
     attn_reference  True: attention by the float64 reference on the CPU, as `packed_model` takes it
 
     All other arguments are GRPOTrainer's. Errors: SpecError, for a batch that would cut groups, for balance losses of experts

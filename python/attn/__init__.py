@@ -27,6 +27,7 @@ from .errors import (
 
 if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from . import dualkv as dualkv
+    from . import kv_policy as kv_policy
     from . import math as math
     from . import training as training
     from .cache.capture import Capture as Capture
@@ -101,7 +102,7 @@ _LAZY: dict[str, str] = {
     "window": "describe.visibility",
 }
 
-_MODULES: tuple[str, ...] = ("dualkv", "math", "training")
+_MODULES: tuple[str, ...] = ("dualkv", "kv_policy", "math", "training")
 
 __all__ = [
     "CacheMiss",

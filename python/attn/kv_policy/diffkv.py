@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""DiffKV's policy: tokens in many bits, in few, or not at all, by what they were worth to the rows so far.
+
+A token's mean significance is compared with two thresholds, alpha_high and alpha_low times what every token would be worth
+if all were worth the same (`norm`). The paper and the code that came with it differ, so both are here, by name:
+
+                      like="paper"                                  like="release"
+    rows of a prompt  all                                           the last 64
+    generation        the token that leaves the window becomes      the HIGH token behind the window that is worth least
+                      HIGH, LOW or nothing                          becomes LOW if that is below the high threshold
+                      it became HIGH: the HIGH token that is        one became LOW: the LOW token that is worth least
+                      worth least becomes LOW below its threshold   goes, below the low threshold
+                      it became LOW: the LOW token that is worth
+                      least goes, below its threshold
+
+So a step makes at most one token LOW and lets at most one go, and none is ever HIGH again. Of tokens that are worth the
+same the earlier one is taken.
+
+(Source: arXiv 2412.03131.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import SpecError, TensorError, closest, expected
+from .interface import HIGH, LOW, NOTHING, PRUNED, Changes, Kept, Policy, begin, check_significance, harmonic
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+RELEASE_ROWS = 64
+NORMS = ("inverse_length", "inverse_position", "uniform")
+LIKES = ("paper", "release")
+GROUPS = ("max", "mean", "sum")
+MOST_TOKENS = 2**20
+
+
+@dataclass(frozen=True)
+class DiffKV(Policy):
+    """High, low or pruned.
+
+    alpha_high, alpha_low   thresholds over `norm`, 0 <= alpha_low <= alpha_high. From alpha_high on a token is HIGH, from
+                            alpha_low on LOW. alpha_low = 0 prunes nothing
+    window                  the last so many tokens are HIGH whatever they are worth
+    norm                    what every token would be worth if all were worth the same: "inverse_length": 1 over the tokens
+                            so far. "inverse_position": in a prompt 1 over the token's own place, counted from 1, as the
+                            paper writes it; of the first token that is 1, so that it hardly ever stays HIGH. "uniform": the
+                            mean over the rows that were counted of 1 over the tokens that each sees
+    like                    "paper" or "release", see above
+    group                   of a head group "max", "mean" or "sum"
+    overrides               (layer, KV head) -> (alpha_high, alpha_low) of heads that differ
+
+    Errors: SpecError.
+    """
+
+    alpha_high: float
+    alpha_low: float
+    window: int = 64
+    norm: str = "inverse_length"
+    like: str = "paper"
+    group: str = "max"
+    overrides: Mapping[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_alphas("", self.alpha_high, self.alpha_low)
+        window = self.window
+        if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= MOST_TOKENS:
+            nearest = min(max(window, 1), MOST_TOKENS) if isinstance(window, int) else 64
+            legal = f"a number of tokens from 1 to {MOST_TOKENS}"
+            raise expected(SpecError, "DiffKV(window)", legal, window, nearest=nearest)
+        for name, legal in (("norm", NORMS), ("like", LIKES), ("group", GROUPS)):
+            value = getattr(self, name)
+            if value not in legal:
+                nearest = closest(value, legal)
+                raise expected(
+                    SpecError, f"DiffKV({name})", f"one of {', '.join(legal)}", value, nearest=nearest
+                )
+        if not isinstance(self.overrides, Mapping):
+            legal = "a dict of (layer, head) and (alpha_high, alpha_low)"
+            raise expected(SpecError, "DiffKV(overrides)", legal, self.overrides)
+        for head, alphas in self.overrides.items():
+            _check_override(head, alphas)
+
+    @property
+    def rows(self) -> int | None:
+        """Of a prompt, as the paper or the release counts them."""
+        return RELEASE_ROWS if self.like == "release" else None
+
+    def alphas(self, layer: int, head: int) -> tuple[float, float]:
+        """(alpha_high, alpha_low) of a KV head."""
+        return self.overrides.get((layer, head), (self.alpha_high, self.alpha_low))
+
+    def prompt(
+        self,
+        significance: Tensor,
+        lengths: Sequence[int] | Tensor | None = None,
+        heads: Sequence[tuple[int, int]] | None = None,
+    ) -> Kept:
+        """As of Policy: tokens before the window by their thresholds."""
+        import torch
+
+        kept = begin(self, significance, lengths)
+        heads = [(0, 0)] * kept.lists if heads is None else list(heads)
+        if len(heads) != kept.lists:
+            raise expected(TensorError, "heads", f"(layer, head) of each of {kept.lists} lists", len(heads))
+        alphas = [self.alphas(*head) for head in heads]
+        kept.limits = torch.tensor(alphas, dtype=torch.float64, device=kept.score.device).view(-1, 2)
+        places = torch.arange(kept.score.shape[1], device=kept.score.device).expand(kept.score.shape)
+        norm = self._norms(kept, kept.queries.long(), places)
+        mean, high, low = kept.mean(), kept.limits[:, :1] * norm, kept.limits[:, 1:] * norm
+        behind = places < kept.lengths[:, None] - self.window
+        level = torch.where(mean >= high, HIGH, torch.where(mean >= low, LOW, PRUNED))
+        kept.level = torch.where(behind, level.to(torch.int8), kept.level)
+        kept.score[kept.level == PRUNED] = 0
+        return kept
+
+    def step(self, kept: Kept, significance: Tensor) -> Changes:
+        """As of Policy."""
+        check_significance(significance, kept)
+        kept.append(significance)
+        tokens = _Tokens(self, kept)
+        downgraded, pruned = tokens.like_paper() if self.like == "paper" else tokens.like_release()
+        _set(kept.level, downgraded, LOW)
+        _set(kept.level, pruned, PRUNED)
+        _set(kept.score, pruned, 0)
+        return Changes(downgraded, pruned)
+
+    def _norms(self, kept: Kept, queries: Tensor, places: Tensor | None = None) -> Tensor:
+        """float64 [lists, ...], of tokens that so many rows were counted for. `places`: of a prompt's tokens."""
+        import torch
+
+        lengths = kept.lengths.clamp(min=1)[:, None]
+        if self.norm == "uniform":
+            table = torch.from_numpy(harmonic(kept.score.shape[1])).to(kept.score.device)
+            counted = queries.clamp(min=1)
+            return (table[lengths] - table[(lengths - counted).clamp(min=0)]) / counted
+        if self.norm == "inverse_position" and places is not None:
+            return 1.0 / (places + 1).double()
+        return (1.0 / lengths.double()).expand(queries.shape)
+
+
+class _Tokens:
+    """The lists of a step, behind their new tokens."""
+
+    def __init__(self, policy: DiffKV, kept: Kept):
+        import torch
+
+        self.policy, self.kept, self.mean = policy, kept, kept.mean()
+        self.candidate = kept.lengths - 1 - policy.window
+        self.places = torch.arange(kept.score.shape[1], device=kept.score.device)
+        self.behind = self.places <= self.candidate[:, None]
+
+    def least(self, level: int) -> Tensor:
+        """The position of the token behind the window, kept so, that is worth least, or NOTHING."""
+        import torch
+
+        of_level = (self.kept.level == level) & self.behind
+        least = self.mean.masked_fill(~of_level, math.inf)
+        smallest = least.amin(1, keepdim=True)
+        room = len(self.places)
+        first = torch.where(of_level & (least == smallest), self.places, room).amin(1)
+        return torch.where(first < room, first, NOTHING)
+
+    def below(self, position: Tensor, limit: int) -> Tensor:
+        """Whether there is such a token, and it is worth less than a threshold: 0 the high one, 1 the low one."""
+        at = position.clamp(min=0)[:, None]
+        norm = self.policy._norms(self.kept, self.kept.queries.gather(1, at).long())
+        threshold = self.kept.limits[:, limit : limit + 1] * norm
+        return (position >= 0) & (self.mean.gather(1, at) < threshold)[:, 0]
+
+    def like_paper(self) -> tuple[Tensor, Tensor]:
+        """The downgraded token and the pruned one."""
+        import torch
+
+        candidate = self.candidate.clamp(min=NOTHING)
+        not_high, not_low = self.below(candidate, 0), self.below(candidate, 1)
+        is_low = not_high & ~not_low
+        some = candidate >= 0
+        high, low = self.least(HIGH), self.least(LOW)
+        victim = some & ~not_high & self.below(high, 0)
+        downgraded = torch.where(is_low, candidate, torch.where(victim, high, NOTHING))
+        goes = is_low & self.below(low, 1)
+        pruned = torch.where(not_low, candidate, torch.where(goes, low, NOTHING))
+        return downgraded, pruned
+
+    def like_release(self) -> tuple[Tensor, Tensor]:
+        """The downgraded token and the pruned one."""
+        import torch
+
+        high, low = self.least(HIGH), self.least(LOW)
+        victim = self.below(high, 0)
+        return torch.where(victim, high, NOTHING), torch.where(victim & self.below(low, 1), low, NOTHING)
+
+
+def _set(values: Tensor, positions: Tensor, value: int) -> None:
+    """In each list at its position, where there is one."""
+    at = positions.clamp(min=0)[:, None]
+    before = values.gather(1, at)
+    values.scatter_(1, at, before.masked_fill((positions >= 0)[:, None], value))
+
+
+def _check_alphas(where: str, high: object, low: object) -> None:
+    for name, value in (("alpha_high", high), ("alpha_low", low)):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not 0 <= value < math.inf:
+            nearest = 0.0 if number and value < 0 else 1.0
+            raise expected(SpecError, f"DiffKV({where}{name})", "a number from 0 on", value, nearest=nearest)
+    if low > high:
+        legal = f"at most alpha_high, {high}: what is kept in few bits is worth less"
+        raise expected(SpecError, f"DiffKV({where}alpha_low)", legal, low, nearest=high)
+
+
+def _check_override(head: object, alphas: object) -> None:
+    is_pair = isinstance(head, tuple) and len(head) == 2
+    if not is_pair or not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in head):
+        raise expected(SpecError, "DiffKV(overrides)", "keys (layer, head), both from 0 on", head)
+    if not isinstance(alphas, (tuple, list)) or len(alphas) != 2:
+        raise expected(SpecError, f"DiffKV(overrides[{head}])", "(alpha_high, alpha_low)", alphas)
+    _check_alphas(f"overrides[{head}]: ", *alphas)

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What all policies share: the state of lists of tokens, and what a step changes."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from ..errors import TensorError, expected
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PRUNED, LOW, HIGH = 0, 1, 2
+"""How a token is kept: not at all, in few bits, in many."""
+
+NOTHING = -1
+"""In place of a position: no token."""
+
+
+@dataclass
+class Kept:
+    """Lists of tokens, [lists, room]: room for more tokens than there are.
+
+    score     float32: the significance of each token so far, added up. Not of tokens that were pruned
+    queries   int32: of how many query rows it is the sum, the token's own among them
+    level     int8: PRUNED, LOW or HIGH; PRUNED also behind the last token
+    lengths   int64 [lists]: tokens that each list has seen, the pruned ones among them
+    limits    float64 [lists, …]: what the policy compares with; none where it compares with nothing
+    """
+
+    score: Tensor
+    queries: Tensor
+    level: Tensor
+    lengths: Tensor
+    limits: Tensor | None = None
+
+    @property
+    def lists(self) -> int:
+        """How many there are."""
+        return self.score.shape[0]
+
+    def counts(self) -> dict[str, Tensor]:
+        """Tokens of each list by how they are kept: int64 [lists] of "high", "low" and "pruned"."""
+        high, low = ((self.level == level).sum(1) for level in (HIGH, LOW))
+        return {"high": high, "low": low, "pruned": self.lengths - high - low}
+
+    def mean(self) -> Tensor:
+        """float64 [lists, room]: the significance of a token to a row, on average."""
+        return self.score.double() / self.queries.clamp(min=1)
+
+    def append(self, significance: Tensor) -> None:
+        """One more token in each list, HIGH, and what each of its tokens was worth to the row of the new one:
+        [lists, tokens], the new token's among them. What stands behind the end of a list, or is of a pruned token,
+        counts for nothing."""
+        import torch
+
+        longest = significance.shape[1]
+        if longest > self.score.shape[1]:
+            more = (0, max(longest, 2 * self.score.shape[1]) - self.score.shape[1])
+            self.score, self.queries, self.level = (
+                torch.nn.functional.pad(each, more) for each in (self.score, self.queries, self.level)
+            )
+        self.level.scatter_(1, self.lengths[:, None], HIGH)
+        self.lengths += 1
+        alive = self.level[:, :longest] != PRUNED
+        self.score[:, :longest] += significance * alive
+        self.queries[:, :longest] += alive
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a step decided, beside that its new tokens are HIGH: positions, int64 [lists], or -1 for none.
+
+    downgraded  the token that was HIGH and is LOW from now on
+    pruned      the token that is kept no more
+    """
+
+    downgraded: Tensor
+    pruned: Tensor
+
+
+class Policy(ABC):
+    """What decides how tokens are kept.
+
+    window  the last so many tokens of a list are always HIGH
+    rows    how many of the last query rows of a prompt tell what its tokens are worth; None: all of them
+    group   how significance is made one number of those of a head group: "max", "mean" or "sum"
+    """
+
+    window: int
+    rows: int | None
+    group: str
+
+    @abstractmethod
+    def prompt(
+        self,
+        significance: Tensor,
+        lengths: Sequence[int] | Tensor | None = None,
+        heads: Sequence[tuple[int, int]] | None = None,
+    ) -> Kept:
+        """Decides about prompts.
+
+        significance  floats [lists, tokens]: of each token, added up over the last `rows` rows that see it. attend
+                      gives it
+        lengths       tokens of each list, [lists]; by default all
+        heads         (layer, KV head) of each list, where heads differ; by default (0, 0)
+
+        Errors: TensorError.
+        """
+
+    @abstractmethod
+    def step(self, kept: Kept, significance: Tensor) -> Changes:
+        """One more token in each list, whose row found its tokens worth `significance`, [lists, tokens] with room for
+        the longest list and the new token. Changes `kept`. Errors: TensorError, before that."""
+
+
+def begin(policy: Policy, significance: Tensor, lengths: object) -> Kept:
+    """The lists of prompts, every token HIGH."""
+    import torch
+
+    check_significance(significance)
+    lists, room = significance.shape
+    device = significance.device
+    if lengths is None:
+        lengths = torch.full((lists,), room)
+    lengths = torch.as_tensor(lengths, dtype=torch.int64, device=device).clone()
+    if lengths.shape != (lists,):
+        raise expected(TensorError, "lengths", f"a number for each of {lists} lists", list(lengths.shape))
+    wrong = ((lengths < 0) | (lengths > room)).nonzero()
+    if len(wrong):
+        at = int(wrong[0])
+        got = int(lengths[at])
+        raise expected(
+            TensorError, f"lengths[{at}]", f"from 0 to {room} tokens", got, nearest=min(max(got, 0), room)
+        )
+    if not room:
+        significance = significance.new_zeros(lists, 1)
+    place = torch.arange(max(room, 1), device=device)
+    inside = place < lengths[:, None]
+    queries = (lengths[:, None] - place).clamp(min=0)
+    if policy.rows is not None:
+        queries = queries.clamp(max=policy.rows)
+    return Kept(
+        score=torch.where(inside, significance.float(), 0),
+        queries=queries.to(torch.int32),
+        level=torch.where(inside, HIGH, PRUNED).to(torch.int8),
+        lengths=lengths,
+    )
+
+
+def check_significance(significance: Any, kept: Kept | None = None) -> None:
+    """TensorError for what is no significance: of a prompt, or of one more token of these lists. Numbers are looked at
+    on a CPU only, where nothing waits for it."""
+    import torch
+
+    if not isinstance(significance, torch.Tensor) or not significance.is_floating_point():
+        raise expected(TensorError, "significance", "a tensor of floats [lists, tokens]", significance)
+    if significance.ndim != 2:
+        raise expected(TensorError, "significance", "[lists, tokens]", list(significance.shape))
+    on_cpu = significance.device.type == "cpu"
+    if kept is not None:
+        if significance.shape[0] != kept.lists or significance.device != kept.score.device:
+            legal = f"{kept.lists} lists on {kept.score.device}"
+            got = f"{significance.shape[0]} on {significance.device}"
+            raise TensorError(f"significance: expected {legal}, got {got}")
+        needed = int(kept.lengths.max()) + 1 if on_cpu and kept.lists else 0
+        if significance.shape[1] < needed:
+            legal = f"at least {needed} tokens, the longest list and the new token"
+            raise expected(TensorError, "significance", legal, significance.shape[1], nearest=needed)
+    if on_cpu and not bool((significance >= 0).all() & significance.isfinite().all()):
+        raise TensorError("significance: expected finite numbers from 0 on, got others")
+
+
+@functools.lru_cache(maxsize=8)
+def _harmonic(terms: int) -> numpy.ndarray:
+    return numpy.concatenate([[0.0], numpy.cumsum(1.0 / numpy.arange(1, terms + 1))])
+
+
+def harmonic(longest: int) -> numpy.ndarray:
+    """float64: 1 + 1/2 + ... + 1/n at index n, up to `longest` at least."""
+    return _harmonic(1 << max(longest, 1).bit_length())

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""SnapKV's policy: of a prompt, the tokens that its last rows looked at, and their neighbours; then everything.
+
+(Source: arXiv 2404.14469.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import SpecError, closest, expected
+from .interface import NOTHING, PRUNED, Changes, Kept, Policy, begin, check_significance
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class SnapKV(Policy):
+    """A set of each prompt's tokens, HIGH; all others are pruned, and nothing after the prompt is.
+
+    budget  tokens that a list keeps of a prompt, its window among them
+    window  the last so many tokens, which are kept and whose rows choose the others
+    kernel  how many neighbours share the largest significance among them, an odd number; 1: none
+    group   of a head group "max", "mean" or "sum"
+
+    Errors: SpecError.
+    """
+
+    budget: int
+    window: int = 32
+    kernel: int = 7
+    group: str = "mean"
+
+    def __post_init__(self) -> None:
+        for name in ("budget", "window", "kernel"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise expected(SpecError, f"SnapKV({name})", "a number from 1 on", value, nearest=1)
+        if self.budget < self.window:
+            legal = f"at least the window, {self.window} tokens"
+            raise expected(SpecError, "SnapKV(budget)", legal, self.budget, nearest=self.window)
+        if self.kernel % 2 == 0:
+            nearest = f"{self.kernel - 1} or {self.kernel + 1}"
+            raise expected(SpecError, "SnapKV(kernel)", "an odd number", self.kernel, nearest=nearest)
+        if self.group not in ("max", "mean", "sum"):
+            nearest = closest(self.group, ("max", "mean", "sum"))
+            raise expected(SpecError, "SnapKV(group)", "max, mean or sum", self.group, nearest=nearest)
+
+    @property
+    def rows(self) -> int:
+        """Of a prompt: those of the window."""
+        return self.window
+
+    def prompt(
+        self,
+        significance: Tensor,
+        lengths: Sequence[int] | Tensor | None = None,
+        heads: Sequence[tuple[int, int]] | None = None,
+    ) -> Kept:
+        """As of Policy; all heads are alike."""
+        import torch
+
+        kept = begin(self, significance, lengths)
+        places = torch.arange(kept.score.shape[1], device=kept.score.device)
+        behind = places < kept.lengths[:, None] - self.window
+        votes = kept.score.masked_fill(~behind, -math.inf)
+        votes = torch.nn.functional.max_pool1d(votes[:, None], self.kernel, 1, self.kernel // 2)[:, 0]
+        votes = votes.masked_fill(~behind, -math.inf)
+        order = votes.sort(dim=1, descending=True, stable=True).indices
+        rank = torch.empty_like(order).scatter_(1, order, places.expand(order.shape))
+        kept.level[behind & (rank >= self.budget - self.window)] = PRUNED
+        kept.score[kept.level == PRUNED] = 0
+        return kept
+
+    def step(self, kept: Kept, significance: Tensor) -> Changes:
+        """As of Policy; changes nothing."""
+        import torch
+
+        check_significance(significance, kept)
+        kept.append(significance)
+        nothing = torch.full_like(kept.lengths, NOTHING)
+        return Changes(nothing, nothing.clone())

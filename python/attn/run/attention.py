@@ -35,6 +35,8 @@ def attend(
     return_lse: bool = False,
     out: Any = None,
     reference: bool = False,
+    significance: str | None = None,
+    significance_rows: int | None = None,
     **others: Any,
 ) -> Any:
     """Attention of dense tensors, or of packed sequences; on a GPU or, on CPU tensors, on the host device.
@@ -60,6 +62,10 @@ def attend(
     out           where the output goes: memory in which no other argument lies
     reference     True: computed in float64 by the reference, token by token, on CPU tensors of PyTorch, which may also
                   be float64 and float32: what kernels are compared with
+    significance  "max", "mean" or "sum": gives what each token was worth, too, as the last of the results: its weights in the
+                  softmax, added up over rows, of a head group as one number; float32 `[batch, seq, kv_heads]` in the order
+                  of `layout`, packed `[tokens, kv_heads]`. Of PyTorch on the CPU
+    significance_rows    how many of the last rows of each sequence count; by default all
 
     Nothing is copied where each tensor lies in memory in one of the two layouts, whichever `layout` names its
     dimensions: k and v in one, and possibly as the front part of a longer cache. A q that lies in the other one than k
@@ -78,6 +84,18 @@ def attend(
         refuse_options(others, attend.__kwdefaults__)
     if not isinstance(reference, bool):
         raise expected(TensorError, "reference", "True or False", reference)
+    if significance is not None or significance_rows is not None:
+        from .significance import attend_and_weigh
+
+        named = dict(
+            causal=causal, window=window, sink=sink, see=see, softcap=softcap, score=score, scale=scale
+        )
+        named |= dict(
+            tensors=tensors, sink_logits=sink_logits, forest=forest, reference=reference, layout=layout
+        )
+        named |= dict(kv_lengths=kv_lengths, cu_seqlens=cu_seqlens, cu_seqlens_k=cu_seqlens_k)
+        named |= dict(return_lse=return_lse, out=out)
+        return attend_and_weigh(attend, q, k, v, significance, significance_rows, named)
     if is_traced(q):
         from . import torch_attend as module
     elif reference or needs_gradient(q, k, v, sink_logits, tensors):

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Significance of attn.attend: against the weights that PyTorch makes in float64, by the reference and by kernels."""
+
+import math
+
+import attn
+import numpy
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+BATCH, ROWS, TOKENS, DIM, VALUES = 2, 37, 53, 64, 32
+
+
+def problem(heads, kv_heads, dtype, seed=0, rows=ROWS, tokens=TOKENS):
+    random = torch.Generator().manual_seed(seed)
+    shapes = (BATCH, rows, heads, DIM), (BATCH, tokens, kv_heads, DIM), (BATCH, tokens, kv_heads, VALUES)
+    return [torch.randn(shape, generator=random).to(dtype) for shape in shapes]
+
+
+def weights(q, k, *, causal=True, window=None, sink=0, lengths=None, softcap=None, sinks=None):
+    """[batch, q_heads, rows, tokens], float64."""
+    batch, rows, heads, dim = q.shape
+    k = k.double().repeat_interleave(heads // k.shape[2], 2)
+    scores = torch.einsum("bqhd,bkhd->bhqk", q.double(), k) / math.sqrt(dim)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    for b in range(batch):
+        length = k.shape[1] if lengths is None else lengths[b]
+        at, token = torch.arange(length - rows, length)[:, None], torch.arange(k.shape[1])
+        seen = token < length
+        if causal:
+            seen = seen & (token <= at)
+        if window:
+            seen = seen & ((at - token < window) | (token < sink))
+        scores[b].masked_fill_(~seen, -math.inf)
+    if sinks is not None:
+        scores = torch.cat([scores, sinks.double()[None, :, None, None].expand(batch, heads, rows, 1)], -1)
+    found = scores.softmax(-1).nan_to_num(0)
+    return found if sinks is None else found[..., :-1]
+
+
+def wanted(q, k, group, rows=None, **options):
+    found = weights(q, k, **options)
+    found = found[:, :, -rows:] if rows else found
+    sums = found.sum(2).unflatten(1, (k.shape[2], -1))  # [batch, kv_heads, group, tokens]
+    of_group = {"max": sums.amax(2), "mean": sums.mean(2), "sum": sums.sum(2)}[group]
+    return of_group.transpose(1, 2)
+
+
+def error(found, exact):
+    """Of tokens that are worth something."""
+    found, exact = found.double(), exact.double()
+    return float(((found - exact).abs() / exact.clamp(min=1e-4)).max())
+
+
+OPTIONS = {
+    "causal": {},
+    "all": {"causal": False},
+    "window": {"window": 9, "sink": 2},
+    "softcap": {"softcap": 2.0},
+    "lengths": {"lengths": [53, 40]},
+}
+
+
+def asked(options):
+    options = dict({"causal": True}, **options)
+    if "lengths" in options:
+        options["kv_lengths"] = options.pop("lengths")
+    return options
+
+
+@pytest.mark.parametrize("rows", [None, 1, 16])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_reference(name, rows):
+    q, k, v = problem(6, 2, torch.float64)
+    for group in ("max", "mean", "sum"):
+        out, found = attn.attend(
+            q, k, v, **asked(OPTIONS[name]), significance=group, significance_rows=rows, reference=True
+        )
+        assert found.dtype == torch.float64
+        assert error(found, wanted(q, k, group, rows, **OPTIONS[name])) <= 1e-12
+    assert torch.equal(out, attn.attend(q, k, v, **asked(OPTIONS[name]), reference=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("heads,kv_heads", [(2, 2), (8, 2), (40, 1)])
+def test_kernels(heads, kv_heads, dtype):
+    """Relative to tokens that are worth 1e-4 of a row and more. 40 heads are more than a value has features."""
+    q, k, v = problem(heads, kv_heads, dtype)
+    for rows in (None, 8):
+        out, lse, found = attn.attend(
+            q, k, v, causal=True, significance="max", significance_rows=rows, return_lse=True
+        )
+        assert found.dtype == torch.float32 and found.shape == (BATCH, TOKENS, kv_heads)
+        assert error(found, wanted(q, k, "max", rows)) <= 1e-2
+    plain, plain_lse = attn.attend(q, k, v, causal=True, return_lse=True)
+    assert torch.equal(out, plain) and torch.equal(lse, plain_lse)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_kernels_of_options(name):
+    q, k, v = problem(4, 2, torch.bfloat16)
+    for rows in (None, 5):
+        _, found = attn.attend(q, k, v, **asked(OPTIONS[name]), significance="mean", significance_rows=rows)
+        assert error(found, wanted(q, k, "mean", rows, **OPTIONS[name])) <= 1e-2
+
+
+def test_sinks_take_their_part():
+    q, k, v = problem(4, 2, torch.bfloat16)
+    sinks = torch.tensor([0.5, 1.0, -1.0, 3.0])
+    _, found = attn.attend(q, k, v, causal=True, sink_logits=sinks, significance="sum")
+    assert error(found, wanted(q, k, "sum", sinks=sinks)) <= 1e-2
+
+
+def test_heads_in_front():
+    q, k, v = (tensor.transpose(1, 2).contiguous() for tensor in problem(4, 2, torch.bfloat16))
+    _, found = attn.attend(q, k, v, causal=True, layout="bhsd", significance="max", significance_rows=7)
+    exact = wanted(q.transpose(1, 2), k.transpose(1, 2), "max", 7)
+    assert found.shape == (BATCH, 2, TOKENS) and error(found.transpose(1, 2), exact) <= 1e-2
+
+
+@pytest.mark.parametrize("rows", [None, 4, 100])
+def test_packed_sequences(rows):
+    """Of each sequence the last rows, where it has as many."""
+    lengths, random = [9, 0, 30, 2], torch.Generator().manual_seed(3)
+    starts = numpy.concatenate([[0], numpy.cumsum(lengths)]).astype(numpy.int32)
+    q, k, v = (torch.randn(41, heads, DIM, generator=random).bfloat16() for heads in (4, 2, 2))
+    _, found = attn.attend(
+        q, k, v, causal=True, cu_seqlens=starts, significance="max", significance_rows=rows
+    )
+    for first, end in zip(starts[:-1], starts[1:], strict=True):
+        if first < end:
+            exact = wanted(q[None, first:end], k[None, first:end], "max", rows)
+            assert error(found[None, first:end], exact) <= 1e-2
+
+
+def test_gradients_pass_beside_it():
+    q, k, v = (tensor.requires_grad_() for tensor in problem(4, 2, torch.bfloat16))
+    out, found = attn.attend(q, k, v, causal=True, significance="max")
+    assert not found.requires_grad
+    (beside,) = torch.autograd.grad(out.float().sum(), q)
+    (plain,) = torch.autograd.grad(attn.attend(q, k, v, causal=True).float().sum(), q)
+    assert torch.equal(beside, plain)
+
+
+def test_refusals():
+    q, k, v = problem(4, 2, torch.bfloat16, rows=4, tokens=4)
+    cases = {
+        "significance: expected max, mean or sum, got 'avg'": dict(significance="avg"),
+        "significance: expected max, mean or sum, got None": dict(significance_rows=4),
+        "significance_rows: expected .* got 0; nearest legal: 1": dict(
+            significance="max", significance_rows=0
+        ),
+    }
+    for message, options in cases.items():
+        with pytest.raises(attn.TensorError, match=message):
+            attn.attend(q, k, v, causal=True, **options)
+    with pytest.raises(attn.TensorError, match="q: expected a tensor of PyTorch beside significance"):
+        attn.attend(*(tensor.view(torch.uint16).numpy() for tensor in (q, k, v)), significance="max")
+    packed = [tensor.flatten(0, 1) for tensor in (q, k, v)]
+    with pytest.raises(attn.TensorError, match="forest: expected None beside significance"):
+        attn.attend(*packed, causal=True, forest=attn.Forest([0, 8], [-1], [0]), significance="max")
+    with pytest.raises(attn.TensorError, match="significance: expected None in compiled code"):
+        torch.compile(lambda *given: attn.attend(*given, significance="max"), backend="eager")(q, k, v)

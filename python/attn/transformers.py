@@ -29,6 +29,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from . import torch_ops
+from .adapters.diffkv_cache import DiffKVCache, DiffKVLayer
+from .adapters.diffkv_steps import attend_precisions
 from .adapters.padded_calls import PaddedCall, Scores
 from .adapters.paged_batches import PagedInputs, attend_batch
 from .adapters.paged_steps import attend_pages
@@ -52,6 +54,7 @@ from .head_gates import RETRIEVAL, HeadGates, head_gates, read_head_gates
 from .memory.devices import raw_stream
 
 __all__ = [
+    "DiffKVCache",
     "FallbackWarning",
     "PagedCache",
     "apply_head_gates",
@@ -116,7 +119,8 @@ def attention_forward(
             raise TensorError(
                 f"past_key_values: {_name(module)}: {cause}, which attn does not serve from pages"
             )
-        out = attend_pages(
+        serve = attend_precisions if isinstance(layer, DiffKVLayer) else attend_pages
+        out = serve(
             layer,
             query,
             key,

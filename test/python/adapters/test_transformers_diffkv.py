@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A cache of two precisions behind Transformers' models: against the policy on lists of its own, and what it refuses."""
+
+import os
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
+
+import attn  # noqa: E402
+import attn.transformers  # noqa: E402
+import model_zoo  # noqa: E402
+from attn import kv_policy  # noqa: E402
+from attn.adapters.transformers_cache import PagedKeys  # noqa: E402
+from attn.kv_policy import HIGH, LOW, PRUNED  # noqa: E402
+
+PROMPT, TOKENS, WINDOW = 40, 6, 8
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def build(name="Llama", implementation="attn", dtype=torch.float16, **changes):
+    changes = {"head_dim": 64, "sliding_window": None} | changes
+    return model_zoo.build(getattr(transformers, f"{name}ForCausalLM"), implementation, dtype, **changes)
+
+
+def prompt(padding=(0, 0)):
+    ids = torch.randint(3, 90, (2, PROMPT), generator=torch.Generator().manual_seed(2))
+    mask = torch.ones_like(ids)
+    for row, count in enumerate(padding):
+        mask[row, :count] = 0
+    return ids, mask
+
+
+def policy(**changes):
+    return kv_policy.DiffKV(
+        **({"alpha_high": 1.2, "alpha_low": 0.6, "window": WINDOW, "like": "release"} | changes)
+    )
+
+
+def cache_of(model, of=None, **options):
+    options = {"pages": 200} | options
+    return attn.transformers.DiffKVCache(model.config, of or policy(), **options)
+
+
+def logits(model, cache, padding=(0, 0), steps=3):
+    """Of the prompt, and of tokens that come one at a time."""
+    ids, mask = prompt(padding)
+    random, found = torch.Generator().manual_seed(5), []
+    for _ in range(steps + 1):
+        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        out = model(ids, attention_mask=mask, past_key_values=cache, position_ids=positions)
+        found.append(out.logits.float())
+        ids = torch.randint(3, 90, (2, 1), generator=random)
+        mask = torch.cat([mask, torch.ones_like(ids)], 1)
+    return torch.cat(found, 1)
+
+
+@pytest.mark.parametrize("name,padding", [("Llama", (0, 0)), ("Qwen3", (7, 0)), ("Mistral", (0, 5))])
+def test_what_keeps_everything_is_the_model(name, padding):
+    """In 16 bits, with nothing downgraded."""
+    model, all_high = build(name), policy(alpha_high=0, alpha_low=0)
+    ours = logits(model, cache_of(model, all_high, high={}), padding)
+    paged = logits(model, attn.transformers.PagedCache(model.config, pages=64), padding)
+    shown = prompt(padding)[1].bool()
+    shown = torch.cat([shown, torch.ones(2, 3, dtype=torch.bool)], 1)
+    error = ((ours - paged).norm(dim=-1) / paged.norm(dim=-1))[shown]
+    assert error.max() <= 5e-3
+
+
+class Recorded:
+    """A layer of a cache that is handed random tensors, and what it had to be."""
+
+    def __init__(self, of, batch=2, heads=2, group=3, dim=64, **options):
+        config = transformers.LlamaConfig(
+            num_hidden_layers=1,
+            num_key_value_heads=heads,
+            num_attention_heads=heads * group,
+            head_dim=dim,
+            hidden_size=heads * group * dim,
+        )
+        self.cache = attn.transformers.DiffKVCache(config, of, pages=120, **options)
+        self.sizes, self.random = (batch, heads, group, dim), torch.Generator().manual_seed(1)
+        self.keys = self.values = torch.zeros(batch, heads, 0, dim)
+
+    def step(self, rows):
+        from attn.adapters.diffkv_steps import attend_precisions
+
+        batch, heads, group, dim = self.sizes
+        q, k, v = (
+            torch.randn(batch, n, rows, dim, generator=self.random).half()
+            for n in (heads * group, heads, heads)
+        )
+        q *= 3  # so that tokens differ in what they are worth
+        end = self.keys.shape[2] + rows
+        self.keys, self.values = (
+            torch.cat(pair, 2) for pair in ((self.keys, k.float()), (self.values, v.float()))
+        )
+        spans = torch.tensor([[0, end, 0, 0]] * batch, dtype=torch.int32)
+        layer = self.cache.layers[0]
+        out = attend_precisions(
+            *(layer, q, PagedKeys(k, layer), v, spans),
+            scale=0.125,
+            causal=rows > 1,
+            window=0,
+            softcap=0.0,
+            sinks=None,
+            gates=None,
+        )
+        return q, out
+
+
+def weights(q, keys, level, scale=0.125):
+    """[lists, group, tokens] of one row over the tokens that are kept."""
+    scores = torch.einsum("lgd,ltd->lgt", q.double(), keys.double()) * scale
+    return scores.masked_fill((level == PRUNED)[:, None], -torch.inf).softmax(-1)
+
+
+@pytest.mark.parametrize("like,group", [("paper", "max"), ("release", "mean")])
+def test_layers_follow_the_policy(like, group):
+    """With a copy of all tokens beside it, as they are stored, and the policy on lists of its own."""
+    of = policy(like=like, group=group)
+    record = Recorded(of, page_size=4)
+    record.step(PROMPT)
+    cache, lists, steps = record.cache, 4, 16
+    own = cache.kept[0]
+    low_at_once = own.level == LOW
+    mine = kv_policy.Kept(
+        own.score.clone(), own.queries.clone(), own.level.clone(), own.lengths.clone(), own.limits
+    )
+    assert set(own.level.flatten().tolist()) == {HIGH, LOW, PRUNED}
+    downgraded = pruned = 0
+    for _ in range(steps):
+        before = own.level.clone()
+        q, out = record.step(1)
+        high, low = cache.pools
+        keys, values = (x.flatten(0, 1) for x in (record.keys, record.values))
+        level = torch.cat([before, torch.zeros(lists, 1, dtype=torch.int8)], 1)[:, : keys.shape[1]]
+        level[:, -1] = HIGH
+        stored = [x.clone() for x in (keys, values)]
+        for pool, kind in ((high, HIGH), (low, LOW)):
+            coded = high.encode(keys.flatten(0, 1), values.flatten(0, 1))
+            if kind == LOW:  # from the numbers that HIGH codes stand for, but in a prompt
+                coded = pool.encode(high.decode(coded, "k"), high.decode(coded, "v"))
+            for numbers, letter in zip(stored, "kv", strict=True):
+                decoded = pool.decode(coded, letter).view_as(numbers)
+                numbers[level == kind] = decoded[level == kind]
+        coded = low.encode(keys.flatten(0, 1), values.flatten(0, 1))
+        first = torch.nn.functional.pad(low_at_once, (0, keys.shape[1] - PROMPT)) & (level == LOW)
+        for numbers, letter in zip(stored, "kv", strict=True):
+            numbers[first] = low.decode(coded, letter).view_as(numbers)[first]
+        p = weights(q.reshape(lists, 3, 64), stored[0], level)
+        wanted = torch.einsum("lgt,ltd->lgd", p, stored[1].double())
+        assert (out.reshape(lists, 3, 64) - wanted).norm() <= 5e-3 * wanted.norm()
+        changes = of.step(mine, (p.amax(1) if group == "max" else p.mean(1)).float())
+        downgraded += int((changes.downgraded >= 0).sum())
+        pruned += int((changes.pruned >= 0).sum())
+        own = cache.kept[0]
+        assert (own.level != mine.level).float().mean() <= 0.02, "but for tokens near a threshold"
+        for index in range(lists):
+            for pool, kind in ((high, HIGH), (low, LOW)):
+                positions = (own.level[index] == kind).nonzero()[:, 0].tolist()
+                assert sorted(pool.positions[index]) == positions
+    assert downgraded > 10 and pruned > 2
+
+
+GENERATED = [("Llama", "paper"), ("Qwen3", "release"), ("Mistral", "release")]
+
+
+@pytest.mark.parametrize("name,like", GENERATED if os.environ.get("ATTN_FULL") else GENERATED[:1])
+def test_generate(name, like):
+    """Qwen3 normalizes queries and keys: at random its tokens are worth nearly the same."""
+    alphas = {"alpha_high": 1.5, "alpha_low": 1.1} if name == "Qwen3" else {}
+    model, (ids, mask) = build(name), prompt((3, 0))
+    made = []
+    for _ in range(2 if name == "Llama" else 1):
+        cache = cache_of(model, policy(like=like, **alphas))
+        made.append(
+            model.generate(
+                ids, attention_mask=mask, max_new_tokens=TOKENS, do_sample=False, past_key_values=cache
+            )
+        )
+    assert made[0].shape == (2, PROMPT + TOKENS) and torch.equal(made[0], made[-1])
+    stats = cache.stats()
+    tokens = stats["high"] + stats["low"] + stats["pruned"]
+    assert (
+        tokens.shape == (2, 2, 2) and (tokens == [[PROMPT + TOKENS - 4] * 2, [PROMPT + TOKENS - 1] * 2]).all()
+    )
+    assert min(stats[name].sum() for name in ("high", "low", "pruned")) > 0
+    assert stats["plain_bytes"] == 256 * tokens.sum() and stats["bytes"] < stats["page_bytes"]
+    assert stats["bytes"] == sum(
+        pool.token_bytes * stats[name].sum() for pool, name in zip(cache.pools, ("high", "low"), strict=True)
+    )
+    assert stats["compression"] > 2
+    levels = cache.levels(1)
+    assert levels.shape == (2, 2, PROMPT + TOKENS - 1) and (levels[..., -WINDOW:] == HIGH).all()
+    assert cache.svg(1).count("<rect") > 8 and "compression" not in cache.svg(1)
+    cache.reset()
+    assert model.generate(ids[:1], max_new_tokens=2, past_key_values=cache).shape == (1, PROMPT + 2)
+
+
+def test_a_set_of_the_prompt():
+    model, (ids, _) = build(), prompt()
+    cache = cache_of(model, kv_policy.SnapKV(16, 4))
+    model.generate(ids, max_new_tokens=5, do_sample=False, past_key_values=cache)
+    stats = cache.stats()
+    assert (stats["high"] == 16 + 4).all() and not stats["low"].any()
+
+
+def test_heads_that_differ():
+    model, (ids, _) = build(), prompt()
+    cache = cache_of(model, policy(alpha_high=1e9, alpha_low=1e9, like="paper", overrides={(1, 0): (0, 0)}))
+    model.generate(ids, max_new_tokens=5, do_sample=False, past_key_values=cache)
+    stats = cache.stats()
+    assert (stats["high"][1, :, 0] == PROMPT + 4).all() and (stats["pruned"][0] == PROMPT + 4 - WINDOW).all()
+
+
+def test_pages_run_out():
+    """In a prompt the cache is empty again, in a step as it was."""
+    model, (ids, _) = build(), prompt()
+    cache = cache_of(model, policy(alpha_high=0, alpha_low=0), pages=20)
+    with pytest.raises(attn.OutOfPages, match="high: expected at most .* the cache is empty again"):
+        model(ids, past_key_values=cache)
+    assert cache.get_seq_length() == 0
+    cache = cache_of(model, policy(alpha_high=0, alpha_low=0), pages=24)
+    model(ids, past_key_values=cache)
+    with pytest.raises(attn.OutOfPages, match="high: expected at most 0 pages, .* nothing was changed"):
+        for _ in range(20):
+            levels = cache.levels()
+            model(ids[:, :1], past_key_values=cache)
+    assert (cache.levels() == levels).all() and cache.get_seq_length() == 48
+
+
+def test_refusals():
+    model, (ids, mask) = build(), prompt()
+    with pytest.raises(attn.PlanError, match="policy: expected one of attn.kv_policy, .* got 'release'"):
+        attn.transformers.DiffKVCache(model.config, "release", pages=64)
+    with pytest.raises(
+        attn.PlanError, match="pages: expected at least 4: windows of 8 .* got 3; nearest legal: 4"
+    ):
+        cache_of(model, pages=3)
+    with pytest.raises(attn.PlanError, match="low_pages: expected a number of pages from 1 on, got 0"):
+        cache_of(model, low_pages=0)
+    with pytest.raises(attn.SpecError, match="page_size"):
+        cache_of(model, page_size=12)
+    cache = cache_of(model)
+    with pytest.raises(attn.PlanError, match="expected a prompt before stats"):
+        cache.stats()
+    model(ids, past_key_values=cache)
+    with pytest.raises(attn.PlanError, match="beams: DiffKVCache does not serve it"):
+        cache.reorder_cache(torch.tensor([1, 0]))
+    with pytest.raises(attn.PlanError, match="taking tokens back"):
+        cache.crop(10)
+    with pytest.raises(attn.TensorError, match="attention_mask: expected a token of every sequence"):
+        model(
+            ids[:, :1], attention_mask=torch.cat([mask, torch.tensor([[1], [0]])], 1), past_key_values=cache
+        )
+    windowed = build("Mistral", sliding_window=8)
+    with pytest.raises(attn.PlanError, match="a sliding window: DiffKVCache does not serve it"):
+        windowed(ids, past_key_values=cache_of(windowed))

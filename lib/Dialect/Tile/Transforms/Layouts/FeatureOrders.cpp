@@ -14,6 +14,7 @@
 
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "llvm/ADT/EquivalenceClasses.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace mlir::tile;
@@ -56,7 +57,7 @@ private:
   void orderKept();
 
   func::FuncOp kernel;
-  DenseMap<std::pair<Value, int64_t>, Value> ordered; ///< left operands, by order
+  llvm::MapVector<std::pair<Value, int64_t>, Value> ordered; ///< left operands, by order
   llvm::SetVector<Operation *> repeated;
   llvm::EquivalenceClasses<void *> same;
   SmallVector<std::pair<Value, LoadRhsOp>> seeds; ///< accumulators and what is multiplied into them

@@ -22,7 +22,7 @@ same the earlier one is taken.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -93,6 +93,37 @@ class DiffKV(Policy):
     def alphas(self, layer: int, head: int) -> tuple[float, float]:
         """(alpha_high, alpha_low) of a KV head."""
         return self.overrides.get((layer, head), (self.alpha_high, self.alpha_low))
+
+    @classmethod
+    def calibrate(
+        cls,
+        loss: Callable[[DiffKV], float],
+        target: float,
+        *,
+        most: float = 8.0,
+        steps: int = 8,
+        **options: object,
+    ) -> DiffKV:
+        """The policy that compresses most among those that a model bears: the largest alpha_high with nothing pruned, then
+        the largest alpha_low beside it, whose loss is at most `target`.
+
+        loss     of a policy, smaller is better: a model's on data of yours, say, over DiffKVCache
+        most     where the search for alpha_high ends
+        steps    by which each is found, an evaluation of `loss` each: to most / 2^steps
+        options  window, norm, like, group, overrides
+
+        The loss is taken to grow with the alphas. Errors: SpecError, also where it is above the target with all tokens HIGH.
+        """
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            raise expected(SpecError, "calibrate(steps)", "a number from 1 on", steps, nearest=1)
+        _check_alphas("most: ", most, 0)
+        all_high = float(loss(cls(0.0, 0.0, **options)))
+        if not all_high <= target:
+            legal = "at least the loss with all tokens HIGH"
+            raise expected(SpecError, "calibrate(target)", legal, target, nearest=all_high)
+        high = _largest(lambda alpha: loss(cls(alpha, 0.0, **options)) <= target, most, steps)
+        low = _largest(lambda alpha: loss(cls(high, alpha, **options)) <= target, high, steps)
+        return cls(high, low, **options)
 
     def prompt(
         self,
@@ -201,6 +232,17 @@ def _set(values: Tensor, positions: Tensor, value: int) -> None:
     at = positions.clamp(min=0)[:, None]
     before = values.gather(1, at)
     values.scatter_(1, at, before.masked_fill((positions >= 0)[:, None], value))
+
+
+def _largest(holds: Callable[[float], bool], most: float, steps: int) -> float:
+    """Up to `most`, of numbers from 0 on, where something holds that holds at 0."""
+    if holds(most):
+        return float(most)
+    low, high = 0.0, float(most)
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
 
 
 def _check_alphas(where: str, high: object, low: object) -> None:

@@ -177,3 +177,18 @@ def test_prompts_may_be_empty():
     for i in range(6):
         policy.step(kept, torch.full((3, i + 1), 1 / (i + 1)))
     assert kept.lengths.tolist() == [6] * 3
+
+
+def test_calibration():
+    """First how much is LOW, then how much goes; each as much as the loss allows."""
+    asked = []
+
+    def loss(policy):
+        asked.append((policy.alpha_high, policy.alpha_low))
+        return 1.0 + 0.1 * policy.alpha_high + policy.alpha_low
+
+    found = kv_policy.DiffKV.calibrate(loss, 1.25, most=8, steps=10, window=32, like="release")
+    assert 2.5 - 8 / 2**10 <= found.alpha_high <= 2.5 and found.window == 32 and found.like == "release"
+    assert found.alpha_low <= 0.25 - 0.1 * found.alpha_high + 1e-9
+    assert loss(found) <= 1.25 and all(low == 0 for high, low in asked if high > found.alpha_high)
+    assert kv_policy.DiffKV.calibrate(lambda policy: 0.0, 0.0, most=3.0).alpha_low == 3.0

@@ -41,6 +41,18 @@ SPECS = {
         lambda: DiffKV(1, 0, overrides={(0, 3): (1, 4)}),
         r"overrides\[\(0, 3\)\]: alpha_low.: expected at most alpha_high, 1.* got 4; nearest legal: 1",
     ),
+    "target": (
+        lambda: DiffKV.calibrate(lambda policy: 2.0, 1.0),
+        r"calibrate\(target\): expected at least the loss with all tokens HIGH, got 1.0; nearest legal: 2.0",
+    ),
+    "most": (
+        lambda: DiffKV.calibrate(lambda policy: 0.0, 1.0, most=-1),
+        "most: alpha_high.: .* got -1; nearest",
+    ),
+    "steps": (
+        lambda: DiffKV.calibrate(lambda policy: 0.0, 1.0, steps=0),
+        "steps.: expected a number from 1 on",
+    ),
     "budget": (
         lambda: SnapKV(8, 32),
         "budget.: expected at least the window, 32 tokens, got 8; nearest legal: 32",

@@ -42,7 +42,7 @@ def attend_and_weigh(
     of_rows = dict(options, return_lse=False, out=None)
     last = _last_packed(q, rows, of_rows) if is_packed else _last(q, rows, layout)
     heads = 2 if not is_packed and layout == "bshd" else 1
-    weighed = sums_of_weights(attend, last.detach(), k.detach(), v.detach(), heads, of_rows)
+    weighed = sums_of_weights(attend, last.detach(), k.detach(), v, heads, of_rows)
     return *results, grouped(weighed, significance)
 
 
@@ -105,7 +105,7 @@ def sums_of_weights(
     unit = 2.0 ** max(14 - (rows - 1).bit_length(), 0) if q.dtype == torch.float16 else 1.0
     for first in range(0, group, features):
         with torch.enable_grad():
-            values = v.clone().requires_grad_()
+            values = v.detach().requires_grad_()
             out = attend(q, k, values, **options)
             mine = torch.zeros(q.shape[heads], features, dtype=out.dtype)
             member = head % group - first

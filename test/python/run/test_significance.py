@@ -135,6 +135,45 @@ def test_packed_sequences(rows):
             assert error(found[None, first:end], exact) <= 1e-2
 
 
+def test_scores_that_read_tensors():
+    """ALiBi's slopes; whose tensor no kernel differentiates by, and none has to."""
+    q, k, v = problem(4, 2, torch.bfloat16)
+    slopes = torch.tensor([0.5, 0.25, 0.1, 0.0])
+    options = dict(
+        causal=True, score=lambda s, h, qi, ki, slopes: s + slopes[h] * (ki - qi), tensors={"slopes": slopes}
+    )
+    _, found = attn.attend(q, k, v, **options, significance="max", significance_rows=6)
+    _, exact = attn.attend(
+        *(tensor.double() for tensor in (q, k, v)),
+        **options,
+        significance="max",
+        significance_rows=6,
+        reference=True,
+    )
+    assert error(found, exact) <= 1e-2
+    plain = wanted(q, k, "max", 6)
+    assert error(found, plain) > 0.1, "slopes change what tokens are worth"
+
+
+def test_other_visibilities_and_strides():
+    """Keys and values as the front part of a longer cache, queries between other columns."""
+    q, k, v = problem(4, 2, torch.bfloat16)
+    wide = torch.cat([q, q], -1)[..., :DIM]
+    longer = [
+        torch.cat([tensor, tensor.new_full((BATCH, 11, 2, tensor.shape[3]), 7)], 1) for tensor in (k, v)
+    ]
+    front = [tensor[:, :TOKENS] for tensor in longer]
+    see = attn.causal() & (attn.sink(2) | attn.recent(9))
+    _, found = attn.attend(wide, *front, see=see, significance="sum", significance_rows=5)
+    assert error(found, wanted(q, k, "sum", 5, window=9, sink=2)) <= 1e-2
+
+
+def test_nothing_to_attend():
+    q, k, v = problem(4, 2, torch.bfloat16, rows=0)
+    out, found = attn.attend(q, k, v, causal=True, significance="max")
+    assert out.shape == (BATCH, 0, 4, VALUES) and not found.any() and found.shape == (BATCH, TOKENS, 2)
+
+
 def test_gradients_pass_beside_it():
     q, k, v = (tensor.requires_grad_() for tensor in problem(4, 2, torch.bfloat16))
     out, found = attn.attend(q, k, v, causal=True, significance="max")

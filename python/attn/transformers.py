@@ -5,6 +5,7 @@
     model = AutoModelForCausalLM.from_pretrained(..., dtype=torch.bfloat16, attn_implementation="attn")
     model.generate(**inputs)                                              # dynamic and static caches
     model.generate(**inputs, past_key_values=attn.transformers.PagedCache(model.config, pages=4096))
+    model.generate(**inputs, past_key_values=attn.transformers.DiffKVCache(model.config, policy, pages=4096))
     model.generate_batch(prompts)                                         # continuous batching, "paged|attn"
     attn.transformers.apply_head_gates(model, "full_attention_heads.tsv", share=0.5, sink=64, recent=256)
 

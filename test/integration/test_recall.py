@@ -16,6 +16,9 @@ from attnlab import BUILD  # noqa: E402
 if not (BUILD / "python" / "attn" / "libattn_compiler.so").exists():
     pytest.skip("no package is built", allow_module_level=True)
 
+import recall  # noqa: E402
+import recall_policy  # noqa: E402
+import torch  # noqa: E402
 from recall import measure, output_errors  # noqa: E402
 
 SEEDS = range(5 if os.environ.get("ATTN_FULL") else 1)
@@ -36,3 +39,30 @@ def test_outlier_channels():
     assert plain["K4V8"] < plain["K8V4"]
     assert outliers["K8V4"] < outliers["K4V8"]
     assert outliers["K4V2"] < outliers["K2V4"]
+
+
+def test_steps_are_the_model():
+    """A token at a time over what was stored in 16 bits says what the whole text does."""
+    random = torch.Generator().manual_seed(0)
+    chain = recall.markov_chain(random)
+    text, _ = recall.passkeys(8, chain, random)
+    torch.manual_seed(0)
+    model = recall.Model()
+    with torch.no_grad():
+        said = model(text[:, :-1]).argmax(-1)
+        as_said = torch.cat([text[:, :1], said], 1)
+        everywhere = torch.ones_like(text, dtype=torch.bool)
+        found, _ = recall_policy.measure(
+            model, text, everywhere, recall_policy.Fixed(recall_policy.HIGH), plain=True, wanted_text=as_said
+        )
+    assert found == 1
+
+
+@pytest.mark.skipif(not os.environ.get("ATTN_FULL"), reason="trains five models: it runs with --full")
+def test_recall_under_a_policy():
+    """At three times fewer bytes than in 16 bits."""
+    found = [recall_policy.of_seed(seed) for seed in SEEDS]
+    for like in ("paper", "release"):
+        lost = [each["K16V16"] - each[like] for each in found]
+        assert statistics.median(lost) <= 0.01
+        assert statistics.median(each[f"{like} compression"] for each in found) >= 2.98

@@ -83,6 +83,15 @@ EXAMPLES = {
     "09_quantized/quantized": lambda: attn.Spec(
         name="quantized", **LLAMA, kv=[Paged(key="int8", value="int4")], see=causal()
     ),
+    "12_diffkv/diffkv": lambda: attn.Spec(
+        name="diffkv",
+        **LLAMA,
+        kv=[
+            Paged(name="high", page_size=32, ragged=True, key="int8", value="int4"),
+            Paged(name="low", page_size=64, ragged=True, key="int4", value="int2", dims=("batch", "low_len")),
+        ],
+        see=attn.all_tokens(),
+    ),
 }
 
 
@@ -111,6 +120,7 @@ SIZES = {
     "06_head_classes/ragged": {"batch": 2, "kv_len": (3, 150), "recent_len": 40},
     "08_composed/composed": {"batch": 2, "q_len": 3, "node_len": 90, "draft_len": 8},
     "09_quantized/quantized": {"batch": 2, "kv_len": (30, 200)},
+    "12_diffkv/diffkv": {"batch": 2, "kv_len": (9, 150), "low_len": (0, 200)},
 }
 
 

@@ -31,7 +31,7 @@ class DiffKVCache(Cache):
     `generate(..., past_key_values=...)` with attn_implementation="attn", on the CPU.
 
     config     of the model: a decoder whose layers see everything
-    policy     of attn.kv_policy: DiffKV, SnapKV, or your own
+    policy     of attn.kv_policy: DiffKV, SnapKV, Streaming heads beside one of these, or your own
     pages      of tokens that are HIGH, shared by all layers, sequences and KV heads; a page holds `page_size` tokens of one
     low_pages  of those that are LOW; by default as many
     high, low  how they are stored: key="int8", value="int4", key_group, ... as of attn.Paged; {}: as they come
@@ -71,6 +71,11 @@ class DiffKVCache(Cache):
             for name, given in zip(("high", "low"), formats, strict=True)
         )
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        for layer, head in sorted(policy.named_heads()):
+            if layer >= self._layer_count or head >= heads:
+                nearest = min(layer, self._layer_count - 1), min(head, heads - 1)
+                legal = f"(layer, head) of {self._layer_count} layers of {heads} KV heads"
+                raise expected(PlanError, "policy", legal, (layer, head), nearest=nearest)
         self._check_windows(heads * self._layer_count)
         self.pools: tuple[TokenPool, ...] = ()
         """High and low, once there are keys."""

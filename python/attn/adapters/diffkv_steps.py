@@ -95,16 +95,24 @@ def _attend_prompt(
     policy, (batch, heads) = cache.policy, cache.shape
     q, k, v = (step.take(tensor).contiguous() for tensor in (query, key, value))
     starts = numpy.concatenate([[0], numpy.cumsum(step.counts)]).astype(numpy.int32)
-    out, worth = attend(
-        q,
-        k,
-        v,
-        causal=True,
-        cu_seqlens=starts,
-        scale=scale,
-        significance=policy.group,
-        significance_rows=policy.rows,
-    )
+    group = q.shape[1] // heads
+    out, worth = q.new_empty(*q.shape[:2], v.shape[2]), torch.empty(len(q), heads)
+    sights = [policy.sees(layer, head) for head in range(heads)]
+    for sight in dict.fromkeys(sights):  # heads that see the same, together
+        mine = [head for head in range(heads) if sights[head] == sight]
+        rows = [head * group + member for head in mine for member in range(group)]
+        out[:, rows], worth[:, mine] = attend(
+            q[:, rows],
+            k[:, mine],
+            v[:, mine],
+            causal=True,
+            sink=sight[0] if sight else None,
+            window=sight[1] if sight else None,
+            cu_seqlens=starts,
+            scale=scale,
+            significance=policy.group,
+            significance_rows=policy.rows,
+        )
 
     def in_lists(tensor: Tensor) -> Tensor:
         """[tokens, heads, ...] -> [lists, tokens of the longest, ...]"""

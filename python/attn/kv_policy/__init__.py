@@ -14,5 +14,6 @@ on a GPU waits for nothing.
 from .diffkv import DiffKV
 from .interface import HIGH, LOW, PRUNED, Changes, Kept, Policy
 from .snapkv import SnapKV
+from .streaming import Streaming
 
-__all__ = ["HIGH", "LOW", "PRUNED", "Changes", "DiffKV", "Kept", "Policy", "SnapKV"]
+__all__ = ["HIGH", "LOW", "PRUNED", "Changes", "DiffKV", "Kept", "Policy", "SnapKV", "Streaming"]

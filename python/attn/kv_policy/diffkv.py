@@ -94,6 +94,10 @@ class DiffKV(Policy):
         """(alpha_high, alpha_low) of a KV head."""
         return self.overrides.get((layer, head), (self.alpha_high, self.alpha_low))
 
+    def named_heads(self) -> set[tuple[int, int]]:
+        """As of Policy."""
+        return set(self.overrides)
+
     @classmethod
     def calibrate(
         cls,

@@ -32,6 +32,7 @@ class Kept:
     level     int8: PRUNED, LOW or HIGH; PRUNED also behind the last token
     lengths   int64 [lists]: tokens that each list has seen, the pruned ones among them
     limits    float64 [lists, …]: what the policy compares with; none where it compares with nothing
+    streams   int64: which lists are of streaming heads, where there may be some
     """
 
     score: Tensor
@@ -39,6 +40,7 @@ class Kept:
     level: Tensor
     lengths: Tensor
     limits: Tensor | None = None
+    streams: Tensor | None = None
 
     @property
     def lists(self) -> int:
@@ -96,6 +98,15 @@ class Policy(ABC):
     window: int
     rows: int | None
     group: str
+
+    def sees(self, layer: int, head: int) -> tuple[int, int] | None:
+        """What a row of a KV head sees of a prompt: (sink, recent), the first and the last so many tokens; None:
+        everything."""
+        return None
+
+    def named_heads(self) -> set[tuple[int, int]]:
+        """(layer, KV head) that it knows by name, which a model has to have."""
+        return set()
 
     @abstractmethod
     def prompt(

@@ -221,6 +221,31 @@ def test_heads_that_differ():
     assert (stats["high"][1, :, 0] == PROMPT + 4).all() and (stats["pruned"][0] == PROMPT + 4 - WINDOW).all()
 
 
+def test_streaming_heads_beside():
+    """With everything else HIGH in 16 bits the model is the one whose head gates say so."""
+    model, everything = build(), policy(alpha_high=0, alpha_low=0)
+    streaming = kv_policy.Streaming(everything, [(0, 1), (1, 0)], sink=3, recent=7)
+    cache = cache_of(model, streaming, high={})
+    ours = logits(model, cache, (5, 0))
+    attn.transformers.apply_head_gates(model, [[1, 0], [0, 1]], threshold=0.5, sink=3, recent=7)
+    gated = logits(model, attn.transformers.PagedCache(model.config, pages=64), (5, 0))
+    shown = torch.cat([prompt((5, 0))[1].bool(), torch.ones(2, 3, dtype=torch.bool)], 1)
+    assert ((ours - gated).norm(dim=-1) / gated.norm(dim=-1))[shown].max() <= 5e-3
+    kept = cache.stats()["high"]
+    assert (kept[0, :, 1] == 9).all() and (kept[1, :, 0] == 9).all()
+    assert (kept[0, :, 0] == [PROMPT - 5 + 3, PROMPT + 3]).all()
+
+
+def test_streaming_heads_and_two_precisions():
+    model, (ids, _) = build(), prompt()
+    cache = cache_of(model, kv_policy.Streaming(policy(), [(1, 1)], sink=2, recent=5))
+    model.generate(ids, max_new_tokens=4, do_sample=False, past_key_values=cache)
+    stats = cache.stats()
+    assert (stats["high"][1, :, 1] == 6).all() and not stats["low"][1, :, 1].any() and stats["low"].any()
+    for pool, name in zip(cache.pools, ("high", "low"), strict=True):
+        assert sum(map(len, pool.positions)) == stats[name].sum()
+
+
 def test_pages_run_out():
     """In a prompt the cache is empty again, in a step as it was."""
     model, (ids, _) = build(), prompt()
@@ -249,6 +274,10 @@ def test_refusals():
         cache_of(model, low_pages=0)
     with pytest.raises(attn.SpecError, match="page_size"):
         cache_of(model, page_size=12)
+    with pytest.raises(
+        attn.PlanError, match=r"policy: expected .* 2 layers of 2 KV heads, got .*nearest legal: \(1, 1\)"
+    ):
+        cache_of(model, policy(overrides={(5, 1): (1, 0)}))
     cache = cache_of(model)
     with pytest.raises(attn.PlanError, match="expected a prompt before stats"):
         cache.stats()

@@ -3,7 +3,7 @@
 
 import attn
 import pytest
-from attn.kv_policy import DiffKV, SnapKV
+from attn.kv_policy import DiffKV, SnapKV, Streaming
 
 SPECS = {
     "order": (
@@ -40,6 +40,22 @@ SPECS = {
     "own order": (
         lambda: DiffKV(1, 0, overrides={(0, 3): (1, 4)}),
         r"overrides\[\(0, 3\)\]: alpha_low.: expected at most alpha_high, 1.* got 4; nearest legal: 1",
+    ),
+    "streaming policy": (
+        lambda: Streaming("diffkv", []),
+        r"Streaming\(policy\): expected another policy, .* 'diffkv'",
+    ),
+    "recent": (
+        lambda: Streaming(DiffKV(1, 0), [], 4, 0),
+        "recent.: expected a number of tokens from 1 on, got 0; nearest",
+    ),
+    "streaming heads": (
+        lambda: Streaming(DiffKV(1, 0), [3]),
+        r"heads.: expected pairs \(layer, head\), got list",
+    ),
+    "head below 0": (
+        lambda: Streaming(DiffKV(1, 0), [(0, -1)]),
+        r"heads.: expected \(layer, head\) from 0 on, got",
     ),
     "target": (
         lambda: DiffKV.calibrate(lambda policy: 2.0, 1.0),

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Streaming heads beside others: DuoAttention's, which see the first and the last tokens only, and what another policy keeps
+of all other heads.
+
+(Source: arXiv 2410.10819.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import SpecError, expected
+from .interface import HIGH, NOTHING, PRUNED, Changes, Kept, Policy
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Streaming(Policy):
+    """Of some heads what sink and recent tokens see, HIGH, of the others what `policy` keeps.
+
+    policy        of the other heads; its rows, group and window are this one's
+    heads         (layer, KV head) of those that stream; HeadGates.by_share says which, as
+                  zip(*numpy.nonzero(gates.by_share(0.5)))
+    sink, recent  tokens that a row of them sees: the first, and the last, its own among these
+
+    Errors: SpecError.
+    """
+
+    policy: Policy
+    heads: Collection[tuple[int, int]]
+    sink: int = 64
+    recent: int = 256
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.policy, Policy):
+            raise expected(SpecError, "Streaming(policy)", "another policy, as DiffKV(...)", self.policy)
+        for name, least in (("sink", 0), ("recent", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
+                nearest = max(value, least) if isinstance(value, int) and value < 2**31 else least
+                legal = f"a number of tokens from {least} on"
+                raise expected(SpecError, f"Streaming({name})", legal, value, nearest=nearest)
+        try:
+            heads = frozenset((int(layer), int(head)) for layer, head in self.heads)
+        except (TypeError, ValueError):
+            raise expected(SpecError, "Streaming(heads)", "pairs (layer, head)", self.heads) from None
+        if any(min(pair) < 0 for pair in heads):
+            raise expected(SpecError, "Streaming(heads)", "(layer, head) from 0 on", sorted(heads)[0])
+        object.__setattr__(self, "heads", heads)
+
+    @property
+    def window(self) -> int:
+        """Of the other heads."""
+        return self.policy.window
+
+    @property
+    def rows(self) -> int | None:
+        """As the other heads' policy has it."""
+        return self.policy.rows
+
+    @property
+    def group(self) -> str:
+        """As the other heads' policy has it."""
+        return self.policy.group
+
+    def sees(self, layer: int, head: int) -> tuple[int, int] | None:
+        """As of Policy."""
+        return (self.sink, self.recent) if (layer, head) in self.heads else self.policy.sees(layer, head)
+
+    def named_heads(self) -> set[tuple[int, int]]:
+        """As of Policy."""
+        return set(self.heads) | self.policy.named_heads()
+
+    def prompt(
+        self,
+        significance: Tensor,
+        lengths: Sequence[int] | Tensor | None = None,
+        heads: Sequence[tuple[int, int]] | None = None,
+    ) -> Kept:
+        """As of Policy."""
+        import torch
+
+        kept = self.policy.prompt(significance, lengths, heads)
+        heads = [(0, 0)] * kept.lists if heads is None else heads
+        streams = [index for index, head in enumerate(heads) if tuple(head) in self.heads]
+        kept.streams = torch.tensor(streams, dtype=torch.int64, device=kept.score.device)
+        length = kept.lengths[kept.streams][:, None]
+        place = torch.arange(kept.score.shape[1], device=kept.score.device)
+        stays = (place < self.sink) | (place >= length - (self.recent - 1))
+        level = torch.where(stays & (place < length), HIGH, PRUNED).to(torch.int8)
+        kept.level[kept.streams] = level
+        kept.score[kept.streams] *= level != PRUNED
+        return kept
+
+    def step(self, kept: Kept, significance: Tensor) -> Changes:
+        """As of Policy. Lists decide by themselves: what the other policy decided about these does not count."""
+        import torch
+
+        assert kept.streams is not None
+        streams, before = kept.streams, kept.level[kept.streams]
+        changes = self.policy.step(kept, significance)
+        length = kept.lengths[streams]
+        level = torch.zeros_like(kept.level[streams])
+        level[:, : before.shape[1]] = before
+        level.scatter_(1, length[:, None] - 1, HIGH)
+        leaves = length - self.recent
+        leaves = torch.where(leaves >= self.sink, leaves, NOTHING)
+        at = leaves.clamp(min=0)[:, None]
+        some = (leaves >= 0)[:, None]
+        level.scatter_(1, at, level.gather(1, at).masked_fill(some, PRUNED))
+        kept.level[streams] = level
+        kept.score[streams] *= level != PRUNED
+        changes.downgraded[streams] = NOTHING
+        changes.pruned[streams] = leaves
+        return changes

@@ -26,8 +26,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..errors import SpecError, TensorError, closest, expected
-from .interface import HIGH, LOW, NOTHING, PRUNED, Changes, Kept, Policy, begin, check_significance, harmonic
+from ..errors import SpecError, closest, expected
+from .interface import (
+    HIGH,
+    LOW,
+    NOTHING,
+    PRUNED,
+    Changes,
+    Kept,
+    Policy,
+    begin,
+    check_significance,
+    harmonic,
+    heads_of,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -139,10 +151,7 @@ class DiffKV(Policy):
         import torch
 
         kept = begin(self, significance, lengths)
-        heads = [(0, 0)] * kept.lists if heads is None else list(heads)
-        if len(heads) != kept.lists:
-            raise expected(TensorError, "heads", f"(layer, head) of each of {kept.lists} lists", len(heads))
-        alphas = [self.alphas(*head) for head in heads]
+        alphas = [self.alphas(*head) for head in heads_of(self, kept, heads)]
         kept.limits = torch.tensor(alphas, dtype=torch.float64, device=kept.score.device).view(-1, 2)
         places = torch.arange(kept.score.shape[1], device=kept.score.device).expand(kept.score.shape)
         norm = self._norms(kept, kept.queries.long(), places)

@@ -120,7 +120,7 @@ class Policy(ABC):
         significance  floats [lists, tokens]: of each token, added up over the last `rows` rows that see it. attend
                       gives it
         lengths       tokens of each list, [lists]; by default all
-        heads         (layer, KV head) of each list, where heads differ; by default (0, 0)
+        heads         (layer, KV head) of each list, where heads differ
 
         Errors: TensorError.
         """
@@ -163,6 +163,16 @@ def begin(policy: Policy, significance: Tensor, lengths: object) -> Kept:
         level=torch.where(inside, HIGH, PRUNED).to(torch.int8),
         lengths=lengths,
     )
+
+
+def heads_of(policy: Policy, kept: Kept, heads: Sequence[tuple[int, int]] | None) -> list[tuple[int, int]]:
+    """(layer, KV head) of each list. TensorError where the policy knows some by name and nobody says which these are."""
+    if heads is None and not policy.named_heads():
+        return [(0, 0)] * kept.lists
+    if heads is None or len(heads) != kept.lists:
+        given = None if heads is None else len(heads)
+        raise expected(TensorError, "heads", f"(layer, head) of each of {kept.lists} lists", given)
+    return [(int(layer), int(head)) for layer, head in heads]
 
 
 def check_significance(significance: Any, kept: Kept | None = None) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import SpecError, expected
-from .interface import HIGH, NOTHING, PRUNED, Changes, Kept, Policy
+from .interface import HIGH, NOTHING, PRUNED, Changes, Kept, Policy, heads_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,8 +85,8 @@ class Streaming(Policy):
         import torch
 
         kept = self.policy.prompt(significance, lengths, heads)
-        heads = [(0, 0)] * kept.lists if heads is None else heads
-        streams = [index for index, head in enumerate(heads) if tuple(head) in self.heads]
+        named = heads_of(self, kept, heads)
+        streams = [index for index, head in enumerate(named) if head in self.heads]
         kept.streams = torch.tensor(streams, dtype=torch.int64, device=kept.score.device)
         length = kept.lengths[kept.streams][:, None]
         place = torch.arange(kept.score.shape[1], device=kept.score.device)

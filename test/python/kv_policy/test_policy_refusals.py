@@ -101,6 +101,10 @@ def test_tensors():
         "heads: expected .layer, head. of each of 3 lists, got 1": lambda: policy.prompt(
             torch.zeros(3, 5), heads=[(0, 0)]
         ),
+        "heads: expected .layer, head. of each of 3 lists, got None": lambda: DiffKV(
+            1, 0, overrides={(0, 0): (1, 1)}
+        ).prompt(torch.zeros(3, 5)),
+        "of each of 3 lists, got None": lambda: Streaming(policy, [(0, 0)]).prompt(torch.zeros(3, 5)),
         "at least 6 tokens, .* got 5; nearest legal: 6": lambda: policy.step(kept, torch.zeros(3, 5)),
         "expected 3 lists on cpu, got 2": lambda: policy.step(kept, torch.zeros(2, 6)),
         "finite numbers from 0 on": lambda: policy.step(kept, torch.full((3, 6), float("nan"))),

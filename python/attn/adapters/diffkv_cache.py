@@ -54,7 +54,7 @@ class DiffKVCache(Cache):
         low: dict | None = None,
     ):
         config = config.get_text_config(decoder=True)
-        check_config(config)
+        check_config(config, "DiffKVCache", windows=False)
         if not isinstance(policy, Policy):
             raise expected(PlanError, "policy", "one of attn.kv_policy, as DiffKV(...)", policy)
         self.policy, self.length = policy, 0
@@ -67,7 +67,7 @@ class DiffKVCache(Cache):
                 raise expected(PlanError, name, "a number of pages from 1 on", count, nearest=1)
         formats = (HIGH_FORMATS if high is None else high, LOW_FORMATS if low is None else low)
         self.stores = tuple(
-            Paged(name=name, page_size=page_size, **check_formats(given))
+            Paged(name=name, page_size=page_size, **check_formats(given, "DiffKVCache"))
             for name, given in zip(("high", "low"), formats, strict=True)
         )
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads

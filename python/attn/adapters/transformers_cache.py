@@ -181,12 +181,12 @@ class PagedKeys(torch.Tensor):
         if isinstance(keys, PagedKeys) and function in (aten.detach.default, aten.alias.default):
             return PagedKeys(keys.keys, keys.layer)
         raise TensorError(
-            f"past_key_values: the model computes with its keys itself ({function}), and attn's PagedCache holds those "
-            'before them; load it with attn_implementation="attn", or take a dynamic or static cache'
+            f"past_key_values: the model computes with its keys itself ({function}), and attn's cache holds those before "
+            'them; load it with attn_implementation="attn", or take a dynamic or static cache'
         )
 
     def __repr__(self, **kwargs) -> str:
-        return f"<new keys {list(self.shape)} of layer {self.layer.index} of attn's PagedCache>"
+        return f"<new keys {list(self.shape)} of layer {self.layer.index} of attn's {type(self.layer.cache).__name__}>"
 
 
 def layer_of(key: Tensor) -> PagedLayer | None:

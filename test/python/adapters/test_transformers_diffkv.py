@@ -290,6 +290,14 @@ def test_refusals():
         model(
             ids[:, :1], attention_mask=torch.cat([mask, torch.tensor([[1], [0]])], 1), past_key_values=cache
         )
+    with pytest.raises(
+        attn.PlanError, match="gemma2 has layers of sliding_attention; DiffKVCache takes full attention only"
+    ):
+        attn.transformers.DiffKVCache(build("Gemma2").config, policy(), pages=64)
+    with pytest.raises(
+        attn.PlanError, match="DiffKVCache: expected one of key, .* got 'keys'; nearest legal: 'key'"
+    ):
+        cache_of(model, high={"keys": "int8"})
     windowed = build("Mistral", sliding_window=8)
     with pytest.raises(attn.PlanError, match="a sliding window: DiffKVCache does not serve it"):
         windowed(ids, past_key_values=cache_of(windowed))

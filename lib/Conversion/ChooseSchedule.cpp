@@ -99,15 +99,18 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       return function.emitError() << "has tile.schedules, and those of a backward pass are chosen: expected "
                                      "none beside "
                                   << backwardAttr;
-    if (schedule == "wgmma")
-      function.emitRemark() << "schedule mma instead of wgmma: kernels of a backward pass multiply by mma";
-    GradientSchedules chosen = chooseGradientSchedules(shape, chip);
+    GradientSchedules chosen = chooseGradientSchedules(shape, chip, schedule != "mma");
     if (!chosen.rows || !chosen.tokens)
       return function.emitError() << "no schedule of a backward pass for dim " << shape.keyDim
                                   << " and value dim " << shape.valueDim
                                   << " fits registers and the shared memory of " << chip.name
                                   << ": both gradients of a token are held in registers, of dims up to 320 "
                                      "together";
+    for (auto [held, each] : {std::pair("rows", chosen.rows), std::pair("tokens", chosen.tokens)})
+      if (schedule == "wgmma" && each.getKind() != ScheduleKind::Wgmma)
+        function.emitRemark() << "schedule mma instead of wgmma where a backward pass holds " << held
+                              << ": wgmma needs sm_90a, tiles that the heads of a group fill evenly"
+                              << (held == StringRef("rows") ? " and a single region" : "");
     function->setAttr("tile.schedules", ArrayAttr::get(&getContext(), {chosen.rows}));
     function->setAttr("tile.token_schedule", chosen.tokens);
     return success();

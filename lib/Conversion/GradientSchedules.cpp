@@ -1,9 +1,12 @@
 //===- GradientSchedules.cpp - Schedules of a backward pass ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A block holds 64 lines, sixteen to a warp, with what is added up for them in
-// registers, and walks tiles of the others, two of which are on the chip. The tile
-// is the longest whose fragments leave a thread the registers that ptxas needs for
-// the rest.
+// A block holds lines, sixteen to a warp, with what is added up for them in registers,
+// and walks tiles of the others, two of which are on the chip. The tile is the longest
+// whose fragments leave a thread the registers that ptxas needs for the rest.
+//
+// Of 128 lines two warpgroups compute by wgmma, with warps beside them that copy: whole
+// boxes, so that the heads of a group must fill a tile's lines evenly. What does not come
+// so, or fits no tile, is computed by mma, of 64 lines.
 //
 //===----------------------------------------------------------------------===//
 #include "GradientSchedules.h"
@@ -16,14 +19,20 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// Lines that a warp holds, warps of a block, and tiles in flight.
-static constexpr int64_t warpLines = 16, warps = 4, stages = 2;
+/// Lines that a warp holds, and tiles in flight.
+static constexpr int64_t warpLines = 16, stages = 2;
+/// Warps of a block that compute by mma and by wgmma.
+static constexpr int64_t mmaWarps = 4, wgmmaWarps = 2 * ScheduleAttr::groupWarps;
 /// Lines of a tile that is walked, from the longest.
-static constexpr int64_t walked[] = {64, 32, 16};
+static constexpr int64_t walked[] = {64, 32, 16}, walkedByWgmma[] = {128, 96, 80, 64, 48, 32};
 /// Registers of fragments beside which ptxas 13.0 spills nothing: what it needs for addresses, rows and masks
 /// is less than beside a softmax. A score region takes some, but with the least tile. (17 pairs of dims
 /// plain, 12 with a soft cap, two chips, 2026-11-23.)
 static constexpr int64_t room = 184, roomOfRegions = 168;
+/// The same of wgmma, whose threads take those of the warps that copy: where rows are held, whose scores and
+/// their gradients live at once from the start, and where tokens are.
+static constexpr int64_t wgmmaRoomOfRows = 176, wgmmaRoomOfTokens = 168;
+static constexpr int64_t producerRegisters = 24, consumerRegisters = 240;
 
 /// Registers of a lane for a fragment of f32 of the lines of a warp.
 static int64_t registersOf(int64_t columns) { return warpLines * columns / 32; }
@@ -33,6 +42,7 @@ namespace {
 /// Features of the tiles that a block holds, and of the accumulators of a line.
 struct Held {
   int64_t features, accumulated;
+  bool tokens;
 };
 
 class Chooser {
@@ -41,34 +51,70 @@ public:
 
   ScheduleAttr choose(Held held) const {
     for (int64_t lines : walked) {
-      // Scores and their gradients, and one of them as a dot takes it.
-      int64_t fragments = registersOf(held.accumulated) + 2 * registersOf(lines) + registersOf(lines) / 2;
       bool least = lines == walked[std::size(walked) - 1];
       int64_t slopes = shape.rawScores || least ? 0 : registersOf(lines);
-      int64_t bytes = sharedBytes(held, lines);
-      if (fragments + slopes > (shape.rawScores || least ? room : roomOfRegions) ||
+      int64_t bytes = sharedBytes(held, warpLines * mmaWarps, lines);
+      if (fragments(held, lines) + slopes > (shape.rawScores || least ? room : roomOfRegions) ||
           bytes > chip.sharedPerBlock)
         continue;
       int64_t blocks = 2 * (bytes + systemShared) <= chip.sharedPerMultiprocessor ? 2 : 1;
-      return ScheduleAttr::get(shape.element.getContext(), ScheduleKind::Mma, warpLines * warps, lines, warps,
-                               stages, blocks, /*splitKeys=*/false, /*queryInRegisters=*/false);
+      return get(ScheduleKind::Mma, mmaWarps, lines, blocks);
+    }
+    return {};
+  }
+
+  /// The same on wgmma.
+  ScheduleAttr chooseWgmma(Held held) const {
+    for (int64_t lines : walkedByWgmma) {
+      int64_t slopes = shape.rawScores ? 0 : registersOf(lines);
+      if (fragments(held, lines) + slopes > (held.tokens ? wgmmaRoomOfTokens : wgmmaRoomOfRows) ||
+          sharedBytes(held, warpLines * wgmmaWarps, lines) > chip.sharedPerBlock)
+        continue;
+      ScheduleFields f = get(ScheduleKind::Wgmma, wgmmaWarps, lines, /*blocks=*/1).getFields();
+      int64_t rows = held.tokens ? lines : *f.rows, keys = held.tokens ? *f.rows : lines;
+      if (rows % shape.group != 0 || !alignsTiles(lines) ||
+          !llvm::all_of(shape.regions, [&](KVType region) { return fetchLines(region, keys) == keys; }))
+        continue;
+      f.producers = ScheduleAttr::groupWarps;
+      f.producerRegisters = producerRegisters, f.consumerRegisters = consumerRegisters;
+      f.queryStages = 1, f.queryCopy = rows;
+      f.keyCopies.assign(shape.regions.size(), keys);
+      f.valueCopies = f.keyCopies;
+      f.valueBoxes = 0, f.turns = false, f.epilogue = Epilogue::Store;
+      return ScheduleAttr::get(shape.element.getContext(), f);
     }
     return {};
   }
 
 private:
-  /// In the order of no kernel: all tiles are multiples of what they are aligned to, or that is added.
-  int64_t sharedBytes(Held held, int64_t lines) const {
+  ScheduleAttr get(ScheduleKind kind, int64_t warps, int64_t lines, int64_t blocks) const {
+    return ScheduleAttr::get(shape.element.getContext(), kind, warpLines * warps, lines, warps, stages,
+                             blocks,
+                             /*splitKeys=*/false, /*queryInRegisters=*/false);
+  }
+  /// Whether the tiles of rings begin where swizzles do, which repeat after so many bytes.
+  bool alignsTiles(int64_t lines) const {
+    constexpr int64_t period = 1024;
+    int64_t bits = lines * shape.element.getIntOrFloatBitWidth();
+    return bits * shape.keyDim % (8 * period) == 0 && bits * shape.valueDim % (8 * period) == 0;
+  }
+  /// Registers of what is added up, of scores and their gradients, and of one of them as a dot takes it.
+  static int64_t fragments(Held held, int64_t lines) {
+    return registersOf(held.accumulated) + 2 * registersOf(lines) + registersOf(lines) / 2;
+  }
+  /// In the order of no kernel: all tiles are multiples of what they are aligned to, or that is added, which
+  /// has room for the barriers between them.
+  int64_t sharedBytes(Held held, int64_t heldLines, int64_t lines) const {
     SharedMemory memory;
     auto tile = [&](int64_t count, int64_t features) {
       return SharedType::get(shape.element.getContext(), Axis::Query, count, Axis::Feature, features,
                              shape.element, /*swizzled=*/false, /*boxes=*/0);
     };
-    memory.place(tile(warpLines * warps, held.features));
+    memory.place(tile(heldLines, held.features));
     for (int64_t features : {shape.keyDim, shape.valueDim})
       memory.place(RingType::get(shape.element.getContext(), stages, tile(lines, features)));
     constexpr int64_t alignment = 1024;
-    return memory.getBytes() + 3 * alignment; // what is held are up to three tiles
+    return memory.getBytes() + 5 * alignment; // what is held are up to three tiles, what is walked two
   }
 
   const ScheduleShape &shape;
@@ -77,9 +123,22 @@ private:
 
 } // namespace
 
-GradientSchedules mlir::attn::chooseGradientSchedules(const ScheduleShape &shape, const Chip &chip) {
+GradientSchedules mlir::attn::chooseGradientSchedules(const ScheduleShape &shape, const Chip &chip,
+                                                      bool mayWgmma) {
   Chooser chooser(shape, chip);
   // Rows are held with their outputs and the gradients of those.
-  return {chooser.choose({shape.keyDim + 2 * shape.valueDim, shape.keyDim}),
-          chooser.choose({shape.keyDim + shape.valueDim, shape.keyDim + shape.valueDim})};
+  Held rows{shape.keyDim + 2 * shape.valueDim, shape.keyDim, /*tokens=*/false};
+  Held tokens{shape.keyDim + shape.valueDim, shape.keyDim + shape.valueDim, /*tokens=*/true};
+  GradientSchedules chosen;
+  if (mayWgmma && chip.hasWgmma) {
+    // A tile of one of several regions is a state's matter so far (attn.one_of).
+    if (shape.regions.size() == 1)
+      chosen.rows = chooser.chooseWgmma(rows);
+    chosen.tokens = chooser.chooseWgmma(tokens);
+  }
+  if (!chosen.rows)
+    chosen.rows = chooser.choose(rows);
+  if (!chosen.tokens)
+    chosen.tokens = chooser.choose(tokens);
+  return chosen;
 }

@@ -12,7 +12,8 @@ namespace mlir::attn {
 struct GradientSchedules {
   tile::ScheduleAttr rows, tokens; ///< null where no tile of these dims fits
 };
-GradientSchedules chooseGradientSchedules(const ScheduleShape &shape, const Chip &chip);
+/// On wgmma where `mayWgmma` and the problem allow it, each of the two for itself; else on mma.
+GradientSchedules chooseGradientSchedules(const ScheduleShape &shape, const Chip &chip, bool mayWgmma);
 
 } // namespace mlir::attn
 

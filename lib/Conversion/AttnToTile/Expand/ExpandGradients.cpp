@@ -169,15 +169,21 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, FragmentExpansion &e) 
   auto ofRows = [&](unsigned copy) { return FragmentExpansion::copyOf(rows, copy); };
   auto ofTokens = [&](unsigned copy) { return FragmentExpansion::copyOf(region, copy); };
   SmallVector<Value> sums(e.pieces.of(update.getState()));
-  auto [scores, slopes] =
-      tile.regionScores(update, tokens, tile.dotPairs(ofRows(queryCopy), ofTokens(keyCopy)));
+  bool held = e.chain.holdsTokens();
+  auto multiply = [&] { return tile.dotPairs(ofRows(outputGradientCopy), ofTokens(valueCopy)); };
+  Value raw = tile.dotPairs(ofRows(queryCopy), ofTokens(keyCopy)), products;
+  if (tile.startsDots()) // it runs beside the exponentials
+    products = multiply();
+  auto [scores, slopes] = tile.regionScores(update, tokens, tile.finish(raw, 1).front());
   Value weights = tile.weights(tile.masked(update, tokens, scores));
-  if (e.chain.holdsTokens())
+  if (held)
     sums[1] = tile.addDot(sums[1], weights, ofRows(outputGradientCopy));
-  Value products = tile.dotPairs(ofRows(outputGradientCopy), ofTokens(valueCopy));
+  if (!products)
+    products = multiply();
+  products = tile.finish(products, held ? 1 : 0).front();
   Value gradients = tile.scoreGradients(weights, products, slopes);
-  sums[0] = tile.addDot(sums[0], gradients, e.chain.holdsTokens() ? ofRows(queryCopy) : ofTokens(keyCopy));
-  e.pieces.set(update.getResult(), sums);
+  sums[0] = tile.addDot(sums[0], gradients, held ? ofRows(queryCopy) : ofTokens(keyCopy));
+  e.pieces.set(update.getResult(), tile.finish(sums, 0));
   return success();
 }
 

@@ -98,6 +98,8 @@ struct FragmentExpansion : TileCopies {
   void readFinished();
   Value rowLse;   ///< in log2; +inf of rows whose weights are all zero
   Value rowDelta; ///< of rows: <do, o> - dlse
+  /// First token of this warp, and of its warpgroup, of those that the block holds.
+  Value warpToken, groupToken;
 
   /// What a score region makes of one score, head and positions, and its derivative by the score
   /// (ScoreSlopes.cpp).
@@ -116,6 +118,8 @@ struct FragmentExpansion : TileCopies {
   /// Scores as they enter the softmax: score region and mask applied. `operand` null: the segment tells
   /// which.
   Value finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey);
+  /// Scores of what rows see; of the others -inf.
+  Value maskScores(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey);
   struct Step {
     Value max, sum, decay;
     Value moved;   ///< whether the unit of some row moved; else decay is 1. Null under fixedUnit

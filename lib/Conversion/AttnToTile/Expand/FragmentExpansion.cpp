@@ -14,6 +14,11 @@ using namespace mlir::tile;
 static constexpr double fixedUnitBound = 80;
 
 void FragmentExpansion::computeConstants() {
+  if (chain.holdsTokens()) {
+    Value warp = b.sub(WarpIdOp::create(b, b.getI32Type()), b.i32(schedule.getProducerWarps()));
+    warpToken = b.mul(warp, b.i32(keys));
+    groupToken = b.mul(b.div(warp, ScheduleAttr::groupWarps), b.i32(ScheduleAttr::groupRows));
+  }
   if (!foldsScales()) // else when the task's head is known
     setUnits();
   bool roomy = llvm::none_of(chain.updates, [](UpdateOp update) { // not so weights of codes, which are of f16

@@ -7,6 +7,26 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
+Value GradientTile::dotPairs(Value ofRows, Value ofTokens) {
+  Value lhs = held ? ofTokens : ofRows, rhs = held ? ofRows : ofTokens;
+  if (startsDots())
+    return StartDotOp::create(b, pairs(), lhs, held ? e.groupToken : e.groupRow, rhs, Value());
+  return DotOp::create(b, pairs(), lhs, held ? e.warpToken : e.warpRow, rhs, b.splat(b.f32(0), pairs()));
+}
+
+Value GradientTile::addDot(Value sum, Value ofPairs, Value other) {
+  Value rounded = CastOp::create(b, pairs(e.chain.element()), ofPairs);
+  if (startsDots())
+    return StartDotOp::create(b, sum.getType(), rounded, Value(), other, sum);
+  return DotOp::create(b, cast<FragmentType>(sum.getType()), rounded, Value(), other, sum);
+}
+
+SmallVector<Value> GradientTile::finish(ValueRange dots, int64_t pending) {
+  if (!startsDots())
+    return SmallVector<Value>(dots);
+  return SmallVector<Value>(FinishDotsOp::create(b, dots.getTypes(), pending, dots).getResults());
+}
+
 Value GradientTile::weights(Value scores) {
   return b.map(pairs(), ValueRange{scores, e.rowLse}, [&](ValueRange v) -> Value {
     Value base = arith::NegFOp::create(b, v[1]);
@@ -42,15 +62,6 @@ void GradientTile::addEnds(VisibilityAttr visibility, Value position, int64_t &e
     addEnds(part, position, end, ends);
 }
 
-Value GradientTile::isPartial(TokensOp tokens) {
-  if (held)
-    return b.createOrFold<arith::ConstantIntOp>(1, 1);
-  // The plan knows which tokens every row of the task sees.
-  Value last = b.add(tokens.getFirst(), b.i32(e.keys));
-  return b.createOrFold<arith::OrIOp>(b.less(tokens.getFirst(), tokens.getFullBegin()),
-                                      b.less(tokens.getFullEnd(), last));
-}
-
 std::pair<Value, Value> GradientTile::regionScores(UpdateOp update, TokensOp tokens, Value products) {
   if (e.rawScores())
     return {products, Value()};
@@ -67,17 +78,25 @@ std::pair<Value, Value> GradientTile::regionScores(UpdateOp update, TokensOp tok
 }
 
 Value GradientTile::masked(UpdateOp update, TokensOp tokens, Value scores) {
+  unsigned operand = llvm::find(e.chain.updates, update) - e.chain.updates.begin();
+  if (!held)
+    return e.maskScores(scores, operand, TaskView::segmentOf(tokens), tokens.getFirst());
+  // A token that there is not is behind what any row sees.
+  constexpr int32_t behind = std::numeric_limits<int32_t>::max();
   Type i32 = b.getI32Type();
-  int64_t end = e.chain.firstEnd(llvm::find(e.chain.updates, update) - e.chain.updates.begin());
-  Value token = CoordinatesOp::create(b, b.fragment({Axis::Key}, {e.keys}, i32), firstToken(tokens));
-  auto mask = MaskOp::create(b, pairs(), scores, ValueRange{token, e.queryPosition}, isPartial(tokens));
+  FragmentType ofTokens = b.fragment({Axis::Key}, {e.keys}, i32);
+  Value position =
+      b.map(ofTokens, ValueRange{CoordinatesOp::create(b, ofTokens, firstToken(tokens))}, [&](ValueRange v) {
+        return b.select(b.less(v[0], tokens.getEnd()), b.add(v[0], tokens.getPos0()), b.i32(behind));
+      });
+  auto mask = MaskOp::create(b, pairs(), scores, ValueRange{position, e.queryPosition},
+                             b.createOrFold<arith::ConstantIntOp>(1, 1));
   b.fill(mask.getVisible(), {i32, i32}, [&](ValueRange v) -> Value {
+    int64_t end = e.chain.firstEnd(operand);
     SmallVector<Value> ends;
     addEnds(update.getVisibility(), v[1], end, ends);
     ArrayRef<Value> left = ends;
-    Value position = b.add(v[0], tokens.getPos0()), behind = b.add(tokens.getEnd(), tokens.getPos0());
-    Value seen = e.visible(update.getVisibility(), position, v[1], behind, left);
-    return b.createOrFold<arith::AndIOp>(b.less(v[0], tokens.getEnd()), seen);
+    return e.visible(update.getVisibility(), v[0], v[1], b.i32(behind), left);
   });
   return mask;
 }

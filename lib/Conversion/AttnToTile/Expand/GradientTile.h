@@ -21,23 +21,17 @@ public:
     return held ? product(tile::Axis::Query, e.rows, element) : product(tile::Axis::Key, e.keys, element);
   }
   tile::FragmentType accumulator(int64_t features) { return product(tile::Axis::Feature, features); }
-  /// This warp's first line of those that the block holds.
-  Value warpLine() {
-    return held ? b.mul(tile::WarpIdOp::create(b, b.getI32Type()), b.i32(e.keys)) : e.warpRow;
-  }
   Value firstToken(TokensOp tokens) {
-    return held ? b.add(tokens.getFirst(), warpLine()) : tokens.getFirst();
+    return held ? b.add(tokens.getFirst(), e.warpToken) : tokens.getFirst();
   }
+  /// Whether dots are started, to be finished later.
+  bool startsDots() { return e.schedule.getKind() == tile::ScheduleKind::Wgmma; }
   /// Held lines of a tile times the others'.
-  Value dotPairs(Value ofRows, Value ofTokens) {
-    return tile::DotOp::create(b, pairs(), held ? ofTokens : ofRows, warpLine(), held ? ofRows : ofTokens,
-                               b.splat(b.f32(0), pairs()));
-  }
+  Value dotPairs(Value ofRows, Value ofTokens);
   /// sum + pairs * other, in the element of queries.
-  Value addDot(Value sum, Value ofPairs, Value other) {
-    Value rounded = tile::CastOp::create(b, pairs(e.chain.element()), ofPairs);
-    return tile::DotOp::create(b, cast<tile::FragmentType>(sum.getType()), rounded, Value(), other, sum);
-  }
+  Value addDot(Value sum, Value ofPairs, Value other);
+  /// The dots' results, when at most `pending` later ones are unfinished.
+  SmallVector<Value> finish(ValueRange dots, int64_t pending);
   Value weights(Value scores);
   /// Of the products of queries and keys; `slopes`, if there are some, are those of a score region.
   Value scoreGradients(Value weights, Value products, Value slopes);
@@ -48,8 +42,6 @@ public:
 private:
   /// Where what a row at that position sees begins and ends, in the order of the visibility.
   void addEnds(VisibilityAttr visibility, Value position, int64_t &end, SmallVectorImpl<Value> &ends);
-  /// Whether some row may not see some token.
-  Value isPartial(TokensOp tokens);
 
   FragmentExpansion &e;
   KernelBuilder &b;

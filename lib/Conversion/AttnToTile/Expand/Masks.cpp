@@ -147,7 +147,11 @@ Value FragmentExpansion::maskForList(Value scores, const Segment &segment, Value
 
 Value FragmentExpansion::finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment,
                                       Value firstKey) {
-  scores = applyScoreRegion(scores, segment, firstKey);
+  return maskScores(applyScoreRegion(scores, segment, firstKey), operand, segment, firstKey);
+}
+
+Value FragmentExpansion::maskScores(Value scores, std::optional<unsigned> operand, const Segment &segment,
+                                    Value firstKey) {
   // The plan knows which tokens every row of the task sees; a tile within them needs no mask.
   Value lastKey = b.add(firstKey, b.i32(keys));
   Value partialTile =

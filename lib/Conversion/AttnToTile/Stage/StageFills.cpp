@@ -8,10 +8,14 @@
 //
 // What lies behind a box's last token is whatever memory holds, perhaps NaN, and
 // 0 * NaN would reach the output: those lines of the values are cleared. (Keys need
-// no such care: their scores are masked. Gathers fill with zeros.)
+// no such care where they are multiplied with queries alone: their scores are masked.
+// Gathers fill with zeros.)
 //
 // A loop's tiles may be of one of several regions. The question which stands in the
 // fills, and is asked outside of the loop.
+//
+// Where gradients are added up, either rows are held, with what was finished of them and
+// its gradient beside the queries; or tokens are, and rows come tile by tile.
 //
 //===----------------------------------------------------------------------===//
 #include "StageFills.h"
@@ -28,7 +32,7 @@ using namespace mlir::tile;
 namespace {
 
 /// Which of the producer's warps fetches what.
-constexpr int64_t keyWarp = 0, valueWarp = 1, queryWarp = 2;
+constexpr int64_t keyWarp = 0, valueWarp = 1, queryWarp = 2, outputWarp = 3;
 
 class FillStaging : public TileCopies {
 public:
@@ -40,8 +44,8 @@ public:
 private:
   void allocate();
   void stageRows(RowsOp queryRows);
+  void stageFinished(RowsOp queryRows);
   void stageTokens(scf::ForOp tiles);
-  Value fill(Value ring, std::optional<int64_t> warp, function_ref<void(Value)> copies);
   /// Where the tile's tokens lie, for each operand: null where no table says it.
   SmallVector<Value> lookUp(Value firstKey);
   void copy(Value where, Value firstKey, StringRef part, Value tile);
@@ -52,6 +56,7 @@ private:
 
   bool fetches;
   Value queryRing, keyRing, valueRing, queryTile;
+  Value outputGradientRing, outputRing; ///< of rows whose gradient is added up
   // Of the loop over tiles whose tokens are being staged.
   Segment segment;
   SmallVector<Value> isOperand; ///< whether tiles are of the operand, for all but the last
@@ -62,8 +67,11 @@ void FillStaging::run() {
   allocate();
   SmallVector<RowsOp> rows;
   b.kernel.walk([&](RowsOp op) { rows.push_back(op); });
-  for (RowsOp op : rows)
-    stageRows(op);
+  if (chain.gradient)
+    stageFinished(rows.front());
+  else
+    for (RowsOp op : rows)
+      stageRows(op);
   setRows(rows.front()); // those that tokens are copied for
   SetVector<Operation *> loops;
   for (UpdateOp update : chain.updates)
@@ -75,23 +83,16 @@ void FillStaging::run() {
 }
 
 void FillStaging::allocate() {
-  auto ring = [&](int64_t slots, SharedType tile) -> Value {
-    return AllocOp::create(b, RingType::get(b.getContext(), slots, tile), Value(), false, IntegerAttr());
-  };
   queryRing = ring(*schedule.getQueryStages(), sharedType(Axis::Query, schedule.getRows(),
                                                           chain.paddedKeyDim(), schedule.getQueryBoxes()));
   keyRing = ring(schedule.getStages(), sharedType(Axis::Key, keys, chain.paddedKeyDim()));
   valueRing = ring(schedule.getStages(),
                    sharedType(Axis::Key, keys, chain.paddedValueDim(), *schedule.getValueBoxes()));
-}
-
-Value FillStaging::fill(Value ring, std::optional<int64_t> warp, function_ref<void(Value)> copies) {
-  SharedType tile = cast<RingType>(ring.getType()).getTile();
-  auto op = FillOp::create(b, tile, ring, warp ? b.getI64IntegerAttr(*warp) : IntegerAttr());
-  OpBuilder::InsertionGuard guard(b);
-  b.createBlock(&op.getCopies(), {}, {tile}, {op.getLoc()});
-  copies(op.getCopies().getArgument(0));
-  return op;
+  if (!chain.gradient)
+    return;
+  SharedType ofRows = sharedType(Axis::Query, schedule.getRows(), chain.paddedValueDim());
+  outputGradientRing = ring(*schedule.getQueryStages(), ofRows);
+  outputRing = ring(*schedule.getQueryStages(), ofRows);
 }
 
 /// The rows that updates read are filled where the task begins; those that are written leave by way of the
@@ -108,6 +109,20 @@ void FillStaging::stageRows(RowsOp queryRows) {
   auto staged = StagedOp::create(b, queryRows.getType(), queryRows, queryTile);
   queryRows->replaceUsesWithIf(
       ValueRange{staged}, [&](OpOperand &use) { return isa<UpdateOp, mlir::attn::WriteOp>(use.getOwner()); });
+}
+
+/// Queries, and what was finished of them and its gradient: the latter two give each row's delta.
+void FillStaging::stageFinished(RowsOp queryRows) {
+  setRows(queryRows);
+  b.setInsertionPointAfter(queryRows);
+  auto copy = [&](Value ring, int64_t warp, StringRef name) {
+    return fill(ring, warp, [&](Value tile) { fetchRows(name, tile); });
+  };
+  SmallVector<Value> tiles{copy(queryRing, queryWarp, "q"), copy(outputGradientRing, outputWarp, "do"),
+                           copy(outputRing, outputWarp, "o")};
+  auto staged = StagedOp::create(b, queryRows.getType(), queryRows, tiles);
+  queryRows->replaceUsesWithIf(ValueRange{staged},
+                               [&](OpOperand &use) { return isa<UpdateOp, InitGradientOp>(use.getOwner()); });
 }
 
 SmallVector<Value> FillStaging::forOperand(unsigned operand, TypeRange types,
@@ -173,12 +188,15 @@ void FillStaging::stageTokens(scf::ForOp tiles) {
   b.setInsertionPointAfter(tokens.back());
   Value where = lookUp(firstKey).front();
   auto warp = [&](int64_t which) { return fetches ? std::optional(which) : std::nullopt; };
-  Value keyTile = fill(keyRing, warp(keyWarp), [&](Value tile) { copy(where, firstKey, "k", tile); });
-  Value valueTile = fill(valueRing, warp(valueWarp), [&](Value tile) {
-    copy(where, firstKey, "v", tile);
-    if (fetches)
-      ClearOp::create(b, tile, b.sub(segment.kvEnd, firstKey));
-  });
+  auto fillTokens = [&](Value ring, int64_t by, StringRef part, bool summed) {
+    return fill(ring, warp(by), [&](Value tile) {
+      copy(where, firstKey, part, tile);
+      if (fetches && summed)
+        ClearOp::create(b, tile, b.sub(segment.kvEnd, firstKey));
+    });
+  };
+  Value keyTile = fillTokens(keyRing, keyWarp, "k", /*summed=*/chain.gradient != nullptr);
+  Value valueTile = fillTokens(valueRing, valueWarp, "v", /*summed=*/true);
   for (auto [update, tile] : llvm::zip_equal(chain.updates, tokens)) {
     auto staged = StagedOp::create(b, tile.getType(), tile, ValueRange{keyTile, valueTile});
     update.getKvMutable().assign(staged);
@@ -195,6 +213,63 @@ void FillStaging::setAlignment() {
   b.kernel->setAttr("tile.key_align", b.getI32IntegerAttr(align));
 }
 
+/// Tokens that are held, and fills of the rows that see them.
+class RowFills : public TileCopies {
+public:
+  using TileCopies::TileCopies;
+  void run();
+
+private:
+  SmallVector<Value> fillTokens(TokensOp tokens, ArrayRef<Value> rings);
+  SmallVector<Value> fillRows(ArrayRef<Value> rings);
+};
+
+void RowFills::run() {
+  b.setInsertionPointAfter(*b.kernel.front().getOps<StartNextOp>().begin());
+  UpdateOp update = chain.updates.front();
+  auto tokens = update.getKv().getDefiningOp<TokensOp>();
+  auto queryRows = update.getQuery().getDefiningOp<RowsOp>();
+  auto rings = [&](int64_t slots, Axis axis, int64_t lines) {
+    return SmallVector<Value>{ring(slots, sharedType(axis, lines, chain.paddedKeyDim())),
+                              ring(slots, sharedType(axis, lines, chain.paddedValueDim()))};
+  };
+  SmallVector<Value> held = rings(1, Axis::Key, blockKeys());
+  SmallVector<Value> walked = rings(schedule.getStages(), Axis::Query, blockRows());
+  setRows(queryRows);
+  b.setInsertionPointAfter(tokens);
+  auto stagedTokens = StagedOp::create(b, tokens.getType(), tokens, fillTokens(tokens, held));
+  update.getKvMutable().assign(stagedTokens);
+  b.setInsertionPointAfter(queryRows);
+  auto stagedRows = StagedOp::create(b, queryRows.getType(), queryRows, fillRows(walked));
+  update.getQueryMutable().assign(stagedRows);
+  b.describeParameters();
+}
+
+SmallVector<Value> RowFills::fillTokens(TokensOp tokens, ArrayRef<Value> rings) {
+  UpdateOp update = chain.updates.front();
+  Value where = fetchSlot(update, segmentOf(tokens), tokens.getFirst());
+  auto copy = [&](Value ring, int64_t warp, StringRef part) {
+    return fill(ring, warp, [&](Value tile) { fetchTokens(update, where, part, tile); });
+  };
+  return {copy(rings[0], keyWarp, "k"), copy(rings[1], valueWarp, "v")};
+}
+
+/// Rows are what is summed over.
+SmallVector<Value> RowFills::fillRows(ArrayRef<Value> rings) {
+  auto copy = [&](Value ring, int64_t warp, StringRef name) {
+    return fill(ring, warp, [&](Value tile) {
+      fetchRows(name, tile);
+      ClearOp::create(b, tile, packedCount);
+    });
+  };
+  return {copy(rings[0], queryWarp, "q"), copy(rings[1], outputWarp, "do")};
+}
+
 } // namespace
 
-void mlir::attn::stageFills(Chain &chain, func::FuncOp kernel) { FillStaging(chain, kernel).run(); }
+void mlir::attn::stageFills(Chain &chain, func::FuncOp kernel) {
+  if (chain.holdsTokens())
+    RowFills(chain, kernel).run();
+  else
+    FillStaging(chain, kernel).run();
+}

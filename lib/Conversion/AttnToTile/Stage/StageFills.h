@@ -7,8 +7,8 @@
 
 namespace mlir::attn {
 
-/// Stages rows and tokens of a kernel in whose block some warps only copy: a task's queries in a ring, and
-/// each tile's keys and values in two, by tile.fill.
+/// Stages rows and tokens of a kernel in whose block some warps only copy: what is held, a task's queries or
+/// tokens, in rings, and each tile of what is walked in two, by tile.fill.
 void stageFills(Chain &chain, func::FuncOp kernel);
 
 } // namespace mlir::attn

@@ -227,6 +227,19 @@ void TileCopies::fetchQueries(Value target) {
                   tile.getBoxLines(), isPadded(tile, chain.keyDim()));
 }
 
+void TileCopies::fetchRows(StringRef name, Value target) {
+  auto tile = cast<SharedType>(target.getType());
+  int64_t group = chain.group(), lines = tile.getBoxLines(),
+          dim = name == "q" ? chain.keyDim() : chain.valueDim();
+  int64_t bytes = dim * chain.element().getIntOrFloatBitWidth() / 8;
+  SmallVector<Value> maps =
+      tensorMaps((name + ".map").str(), name, tile, lines, MapAxis{group, {}, bytes, group, ""},
+                 {1, {"rows"}, chain.queryHeads() * bytes, lines / group, ""}, dim,
+                 {chain.kvHeads(), {}, group * bytes, 1, ""});
+  FetchOp::create(b, maps, b.div(packedBegin, group), kvHead, target, Value(), Value(), lines,
+                  isPadded(tile, dim));
+}
+
 void TileCopies::sendOutput(Value output, Value queries, Value firstRow, Value barrier) {
   int64_t lines = cast<SharedType>(queries.getType()).getBoxLines();
   SharedType type = sharedType(Axis::Query, lines, chain.paddedValueDim());
@@ -250,16 +263,25 @@ void TileCopies::sendOutput(Value output, Value queries, Value firstRow, Value b
                  kvHead, tile, isPadded(type, chain.valueDim()));
 }
 
+Value TileCopies::fill(Value ring, std::optional<int64_t> warp, function_ref<void(Value)> copies) {
+  SharedType tile = cast<RingType>(ring.getType()).getTile();
+  auto op = FillOp::create(b, tile, ring, warp ? b.getI64IntegerAttr(*warp) : IntegerAttr());
+  OpBuilder::InsertionGuard guard(b);
+  b.createBlock(&op.getCopies(), {}, {tile}, {op.getLoc()});
+  copies(op.getCopies().getArgument(0));
+  return op;
+}
+
 Value TileCopies::fetchSlot(UpdateOp update, const Segment &segment, Value firstKey) {
   rt::Store store = storeOf(update.getKv().getType());
   int64_t lines = linesOf(update, "k");
   // Tiles are looked up one ahead. Behind the last there may be no table entry, and nobody takes the slot.
-  if (lines == keys)
+  if (lines == blockKeys())
     return slotOf(update, segment,
                   store.isPaged() ? b.min(firstKey, b.sub(segment.kvEnd, b.i32(1))) : firstKey);
   auto lookup = LookupBoxesOp::create(b, b.getI32Type(), firstKey, segment.kvEnd, lines, Value());
   b.fill(lookup.getSlot(), {b.getI32Type()},
-         [&](ValueRange token) { return slotOf(update, segment, token[0], !store.tearsPages(keys)); });
+         [&](ValueRange token) { return slotOf(update, segment, token[0], !store.tearsPages(blockKeys())); });
   return lookup;
 }
 

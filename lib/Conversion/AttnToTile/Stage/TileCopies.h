@@ -25,11 +25,20 @@ public:
                     ArrayRef<StringRef> parts, ValueRange targets, tile::Scope scope);
   /// The same as bulk copies, by one warp.
   void fetchQueries(Value target);
+  /// The rows of one of the tensors that gatherRows copies.
+  void fetchRows(StringRef name, Value target);
   /// Writes a warpgroup's rows of the output, from the task's `firstRow` on, by way of their box of the
   /// queries, which nobody else uses. Its warps meet at the barrier; until finish_sends the box must stay as
   /// it is.
   void sendOutput(Value output, Value queries, Value firstRow, Value barrier);
   void fetchTokens(UpdateOp update, Value slot, StringRef part, Value target);
+  /// A ring of so many tiles.
+  Value ring(int64_t stages, tile::SharedType tile) {
+    return tile::AllocOp::create(b, tile::RingType::get(b.getContext(), stages, tile), Value(), false,
+                                 IntegerAttr());
+  }
+  /// A tile of it, with what `copies` writes into it; by one of the warps that copy, or by all.
+  Value fill(Value ring, std::optional<int64_t> warp, function_ref<void(Value)> copies);
   /// Where this lane's box of the tile from `firstKey` on begins, of keys and values alike.
   Value fetchSlot(UpdateOp update, const Segment &segment, Value firstKey);
 

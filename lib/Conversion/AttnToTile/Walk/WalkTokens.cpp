@@ -20,6 +20,8 @@ public:
   void run();
 
 private:
+  /// The task, if it is of the kernel's region.
+  void walkOne(const TokenTask &task);
   void walkTask(const TokenTask &task);
   /// The update's sum with the packed rows of the tile from `first` on.
   Value update(const TokenTask &task, Value sum, Value tokens, Value first, Value end);
@@ -34,20 +36,28 @@ void TokenWalk::run() {
   planArray(b, PlanArray::TokenTasks);
   b.scale();
   StartNextOp::create(b);
-  auto task = readRecord<TokenTask>(b, BlockIdOp::create(b, b.getI32Type()));
-  if (auto operand = b.kernel->getAttrOfType<IntegerAttr>(operandAttr)) {
-    Value mine = b.compare(arith::CmpIPredicate::eq, task.operand, b.i32(operand.getInt()));
-    auto some = scf::IfOp::create(b, mine);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(some.thenYield());
-    walkTask(task);
-  } else {
-    walkTask(task);
-  }
+  walkOne(readRecord<TokenTask>(b, BlockIdOp::create(b, b.getI32Type())));
   b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
   setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Gradient,
                        .launch = {.grid = PlanArray::TokenTasks, .onlyIfFilled = true}});
   b.finish(schedule.getThreads());
+}
+
+/// Where warps part, all of them must agree on how often a ring is filled: only loops stand around that.
+void TokenWalk::walkOne(const TokenTask &task) {
+  Value mine;
+  if (auto operand = b.kernel->getAttrOfType<IntegerAttr>(operandAttr))
+    mine = b.compare(arith::CmpIPredicate::eq, task.operand, b.i32(operand.getInt()));
+  OpBuilder::InsertionGuard guard(b);
+  if (schedule.getKind() == ScheduleKind::Wgmma) {
+    Value count = mine ? b.select(mine, b.i32(1), b.i32(0)) : b.i32(1);
+    auto loop = scf::ForOp::create(b, b.i32(0), count, b.i32(1));
+    b.setInsertionPoint(loop.getBody()->getTerminator());
+  } else if (mine) {
+    auto some = scf::IfOp::create(b, mine);
+    b.setInsertionPoint(some.thenYield());
+  }
+  walkTask(task);
 }
 
 void TokenWalk::walkTask(const TokenTask &task) {
@@ -58,7 +68,8 @@ void TokenWalk::walkTask(const TokenTask &task) {
   Value begin = b.mul(task.rowBegin, b.i32(chain.group())), end = b.mul(task.rowEnd, b.i32(chain.group()));
   Value tiles = b.div(b.add(b.sub(end, begin), b.i32(rows - 1)), rows);
   auto loop = scf::ForOp::create(b, b.i32(0), tiles, b.i32(1), zeros);
-  loop->setAttr("tile.stages", b.getI64IntegerAttr(schedule.getStages()));
+  if (schedule.getKind() == ScheduleKind::Mma)
+    loop->setAttr("tile.stages", b.getI64IntegerAttr(schedule.getStages()));
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());

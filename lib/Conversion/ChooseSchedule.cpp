@@ -109,8 +109,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     for (auto [held, each] : {std::pair("rows", chosen.rows), std::pair("tokens", chosen.tokens)})
       if (schedule == "wgmma" && each.getKind() != ScheduleKind::Wgmma)
         function.emitRemark() << "schedule mma instead of wgmma where a backward pass holds " << held
-                              << ": wgmma needs sm_90a, tiles that the heads of a group fill evenly"
-                              << (held == StringRef("rows") ? " and a single region" : "");
+                              << ": wgmma needs sm_90a, and tiles that the heads of a group fill evenly";
     function->setAttr("tile.schedules", ArrayAttr::get(&getContext(), {chosen.rows}));
     function->setAttr("tile.token_schedule", chosen.tokens);
     return success();

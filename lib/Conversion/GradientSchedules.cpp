@@ -1,7 +1,7 @@
 //===- GradientSchedules.cpp - Schedules of a backward pass ---------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A block holds lines, sixteen to a warp, with what is added up for them in registers,
-// and walks tiles of the others, two of which are on the chip. The tile is the longest
+// and walks tiles of the others, some of which are on the chip. The tile is the longest
 // whose fragments leave a thread the registers that ptxas needs for the rest.
 //
 // Of 128 lines two warpgroups compute by wgmma, with warps beside them that copy: whole
@@ -19,8 +19,11 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// Lines that a warp holds, and tiles in flight.
-static constexpr int64_t warpLines = 16, stages = 2;
+/// Lines that a warp holds.
+static constexpr int64_t warpLines = 16;
+/// Tiles in flight. A tile of wgmma takes about as long to compute as to come: a third is on its way
+/// meanwhile.
+static constexpr int64_t mmaStages = 2, mostStages = 3;
 /// Warps of a block that compute by mma and by wgmma.
 static constexpr int64_t mmaWarps = 4, wgmmaWarps = 2 * ScheduleAttr::groupWarps;
 /// Lines of a tile that is walked, from the longest.
@@ -31,7 +34,7 @@ static constexpr int64_t walked[] = {64, 32, 16}, walkedByWgmma[] = {128, 96, 80
 static constexpr int64_t room = 184, roomOfRegions = 168;
 /// The same of wgmma, whose threads take those of the warps that copy: where rows are held, whose scores and
 /// their gradients live at once from the start, and where tokens are.
-static constexpr int64_t wgmmaRoomOfRows = 176, wgmmaRoomOfTokens = 168;
+static constexpr int64_t wgmmaRoomOfRows = 176, wgmmaRoomOfTokens = 208;
 static constexpr int64_t producerRegisters = 24, consumerRegisters = 240;
 
 /// Registers of a lane for a fragment of f32 of the lines of a warp.
@@ -53,12 +56,12 @@ public:
     for (int64_t lines : walked) {
       bool least = lines == walked[std::size(walked) - 1];
       int64_t slopes = shape.rawScores || least ? 0 : registersOf(lines);
-      int64_t bytes = sharedBytes(held, warpLines * mmaWarps, lines);
+      int64_t bytes = sharedBytes(held, warpLines * mmaWarps, lines, mmaStages);
       if (fragments(held, lines) + slopes > (shape.rawScores || least ? room : roomOfRegions) ||
           bytes > chip.sharedPerBlock)
         continue;
       int64_t blocks = 2 * (bytes + systemShared) <= chip.sharedPerMultiprocessor ? 2 : 1;
-      return get(ScheduleKind::Mma, mmaWarps, lines, blocks);
+      return get(ScheduleKind::Mma, mmaWarps, lines, mmaStages, blocks);
     }
     return {};
   }
@@ -67,17 +70,24 @@ public:
   ScheduleAttr chooseWgmma(Held held) const {
     for (int64_t lines : walkedByWgmma) {
       int64_t slopes = shape.rawScores ? 0 : registersOf(lines);
-      if (fragments(held, lines) + slopes > (held.tokens ? wgmmaRoomOfTokens : wgmmaRoomOfRows) ||
-          sharedBytes(held, warpLines * wgmmaWarps, lines) > chip.sharedPerBlock)
+      if (fragments(held, lines) + slopes > (held.tokens ? wgmmaRoomOfTokens : wgmmaRoomOfRows))
         continue;
-      ScheduleFields f = get(ScheduleKind::Wgmma, wgmmaWarps, lines, /*blocks=*/1).getFields();
+      int64_t stages = mostStages;
+      while (stages > 0 && !fitsWgmma(held, lines, stages))
+        --stages;
+      if (stages == 0)
+        continue;
+      ScheduleFields f = get(ScheduleKind::Wgmma, wgmmaWarps, lines, stages, /*blocks=*/1).getFields();
       int64_t rows = held.tokens ? lines : *f.rows, keys = held.tokens ? *f.rows : lines;
       if (rows % shape.group != 0 || !alignsTiles(lines) ||
           !llvm::all_of(shape.regions, [&](KVType region) { return fetchLines(region, keys) == keys; }))
         continue;
       f.producers = ScheduleAttr::groupWarps;
       f.producerRegisters = producerRegisters, f.consumerRegisters = consumerRegisters;
-      f.queryStages = 1, f.queryCopy = rows;
+      // The next task's rows come meanwhile, where there is room.
+      Held twice = held;
+      twice.features *= 2;
+      f.queryStages = !held.tokens && fitsWgmma(twice, lines, stages) ? 2 : 1, f.queryCopy = rows;
       f.keyCopies.assign(shape.regions.size(), keys);
       f.valueCopies = f.keyCopies;
       f.valueBoxes = 0, f.turns = false, f.epilogue = Epilogue::Store;
@@ -87,24 +97,27 @@ public:
   }
 
 private:
-  ScheduleAttr get(ScheduleKind kind, int64_t warps, int64_t lines, int64_t blocks) const {
+  ScheduleAttr get(ScheduleKind kind, int64_t warps, int64_t lines, int64_t stages, int64_t blocks) const {
     return ScheduleAttr::get(shape.element.getContext(), kind, warpLines * warps, lines, warps, stages,
                              blocks,
                              /*splitKeys=*/false, /*queryInRegisters=*/false);
   }
+  /// With barriers behind each ring, and rings of numbers of rows.
+  bool fitsWgmma(Held held, int64_t lines, int64_t stages) const {
+    constexpr int64_t others = 7 * alignment;
+    return sharedBytes(held, warpLines * wgmmaWarps, lines, stages) + others <= chip.sharedPerBlock;
+  }
   /// Whether the tiles of rings begin where swizzles do, which repeat after so many bytes.
   bool alignsTiles(int64_t lines) const {
-    constexpr int64_t period = 1024;
     int64_t bits = lines * shape.element.getIntOrFloatBitWidth();
-    return bits * shape.keyDim % (8 * period) == 0 && bits * shape.valueDim % (8 * period) == 0;
+    return bits * shape.keyDim % (8 * alignment) == 0 && bits * shape.valueDim % (8 * alignment) == 0;
   }
   /// Registers of what is added up, of scores and their gradients, and of one of them as a dot takes it.
   static int64_t fragments(Held held, int64_t lines) {
     return registersOf(held.accumulated) + 2 * registersOf(lines) + registersOf(lines) / 2;
   }
-  /// In the order of no kernel: all tiles are multiples of what they are aligned to, or that is added, which
-  /// has room for the barriers between them.
-  int64_t sharedBytes(Held held, int64_t heldLines, int64_t lines) const {
+  /// In the order of no kernel: all tiles are multiples of what they are aligned to, or that is added.
+  int64_t sharedBytes(Held held, int64_t heldLines, int64_t lines, int64_t stages) const {
     SharedMemory memory;
     auto tile = [&](int64_t count, int64_t features) {
       return SharedType::get(shape.element.getContext(), Axis::Query, count, Axis::Feature, features,
@@ -113,10 +126,10 @@ private:
     memory.place(tile(heldLines, held.features));
     for (int64_t features : {shape.keyDim, shape.valueDim})
       memory.place(RingType::get(shape.element.getContext(), stages, tile(lines, features)));
-    constexpr int64_t alignment = 1024;
-    return memory.getBytes() + 5 * alignment; // what is held are up to three tiles, what is walked two
+    return memory.getBytes() + 3 * alignment; // what is held are up to three tiles
   }
 
+  static constexpr int64_t alignment = 1024;
   const ScheduleShape &shape;
   const Chip &chip;
 };
@@ -131,9 +144,7 @@ GradientSchedules mlir::attn::chooseGradientSchedules(const ScheduleShape &shape
   Held tokens{shape.keyDim + shape.valueDim, shape.keyDim + shape.valueDim, /*tokens=*/true};
   GradientSchedules chosen;
   if (mayWgmma && chip.hasWgmma) {
-    // A tile of one of several regions is a state's matter so far (attn.one_of).
-    if (shape.regions.size() == 1)
-      chosen.rows = chooser.chooseWgmma(rows);
+    chosen.rows = chooser.chooseWgmma(rows);
     chosen.tokens = chooser.chooseWgmma(tokens);
   }
   if (!chosen.rows)

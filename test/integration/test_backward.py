@@ -22,6 +22,8 @@ POINTS = {
     "values-narrower": (Problem(4, 4, 128, 40, "bf16", "dense", "causal"), 1),
     "long-heads": (Problem(2, 1, 128, 128, "bf16", "packed", "causal"), 1),
     "soft-cap": (Problem(4, 2, 64, 64, "f16", "packed", "causal", softcap=True), 1),
+    "wide-group": (Problem(16, 1, 128, 128, "bf16", "packed", "causal"), 1),
+    "uneven-group": (Problem(6, 2, 64, 64, "bf16", "dense", "sink(9) | window(50)"), 1),
 }
 DIMS = ["--dim=batch=3", "--dim=q_len=1..150", "--dim=kv_len=1..200"]
 
@@ -44,6 +46,33 @@ def test_gradients_are_those_of_the_reference(tmp_path, name):
     file.write_text(backward(problem))
     status, report, errors = attn_run(file, "--check", f"--device={DEVICE}", f"--seed={seed}", *DIMS)
     assert status == 0, (errors, report)
+
+
+@pytest.mark.parametrize("name", ["causal", "streaming", "soft-cap"])
+def test_mma_makes_the_same(tmp_path, name):
+    file = tmp_path / "mma.mlir"
+    file.write_text(backward(POINTS[name][0]))
+    status, report, errors = attn_run(
+        file, "--check", f"--device={DEVICE}", "--schedule=mma", "--seed=1", *DIMS
+    )
+    assert status == 0, (errors, report)
+
+
+@pytest.mark.parametrize(("heads", "rows", "tokens"), [(4, True, True), (6, False, True), (14, False, False)])
+def test_who_multiplies(tmp_path, heads, rows, tokens):
+    """The heads of a group fill the lines of a tile, or mma serves: of 3 heads 96 lines, of 7 none."""
+    file, ptx = tmp_path / "kinds.mlir", tmp_path / "kinds.ptx"
+    file.write_text(backward(Problem(heads, 2, 64, 64, "bf16", "packed", "causal")))
+    options = ["--target=sm_90a", "--schedule=wgmma", "--emit=ptx", "-o", str(ptx)]
+    result = subprocess.run(
+        [program("attn-opt"), str(file), *options], capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
+    kernels = {part.partition("(")[0]: part for part in ptx.read_text().split(".visible .entry ")[1:]}
+    for held, expected in (("rows", rows), ("tokens", tokens)):
+        (text,) = (body for name, body in kernels.items() if f"_{held}" in name)
+        assert ("wgmma.mma_async" in text, "mma.sync.aligned" in text) == (expected, not expected)
+        assert (f"mma instead of wgmma where a backward pass holds {held}" in result.stderr) == (not expected)
 
 
 REGIONS = """
@@ -159,6 +188,15 @@ def test_nothing_is_spilled(tmp_path, dims, target, softcap):
     command = [program("attn-opt"), str(file), f"--target={target}", "--emit=ptx", "-o", str(ptx)]
     subprocess.run(command, check=True, timeout=120)
     for kernel in ptxas(ptx, target):
+        assert (kernel.spill_stores, kernel.spill_loads) == (0, 0), kernel
+
+
+def test_nothing_is_spilled_by_several_regions(tmp_path):
+    file, ptx = tmp_path / "regions.mlir", tmp_path / "regions.ptx"
+    file.write_text(REGIONS.replace("64", "128"))
+    command = [program("attn-opt"), str(file), "--target=sm_90a", "--emit=ptx", "-o", str(ptx)]
+    subprocess.run(command, check=True, timeout=120)
+    for kernel in ptxas(ptx, "sm_90a"):
         assert (kernel.spill_stores, kernel.spill_loads) == (0, 0), kernel
 
 

@@ -34,24 +34,31 @@ using namespace mlir::tile;
 
 /// Which copy of a staged part holds what.
 static constexpr unsigned queryCopy = 0, outputGradientCopy = 1, outputCopy = 2;
+/// The same where numbers of rows are staged.
+static constexpr unsigned lseCopy = 2, deltaCopy = 3, positionCopy = 4;
 static constexpr unsigned keyCopy = 0, valueCopy = 1;
 
 void FragmentExpansion::readFinished() {
-  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  Type f32 = b.getF32Type();
   auto load = [&](StringRef name) -> Value {
     auto loaded = LoadVectorOp::create(b, rowsOf(f32), b.buffer(name, f32));
-    b.fill(loaded.getIndex(), {i32},
+    b.fill(loaded.getIndex(), {b.getI32Type()},
            [&](ValueRange line) { return packedSlot(packedRow(line[0]), b.getI64Type()); });
     return loaded;
   };
+  rowLse = unitsOfLse(load("lse"));
+  if (chain.holdsTokens())
+    rowDelta = load("delta");
+}
+
+Value FragmentExpansion::unitsOfLse(Value lse) {
+  Type f32 = b.getF32Type(), i32 = b.getI32Type();
   Value count = b.sub(packedCount, warpRow), lines = CoordinatesOp::create(b, rowsOf(i32), b.i32(0));
-  rowLse = b.map(rowsOf(f32), ValueRange{load("lse"), lines}, [&](ValueRange v) -> Value {
+  return b.map(rowsOf(f32), ValueRange{lse, lines}, [&](ValueRange v) -> Value {
     Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, v[0], b.f32(-infinity));
     Value weighs = b.createOrFold<arith::AndIOp>(some, b.less(v[1], count));
     return b.select(weighs, arith::MulFOp::create(b, v[0], b.f32(log2e)), b.f32(infinity));
   });
-  if (chain.holdsTokens())
-    rowDelta = load("delta");
 }
 
 namespace {
@@ -159,7 +166,8 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
 
 } // namespace
 
-LogicalResult mlir::attn::expandGradient(UpdateOp update, FragmentExpansion &e) {
+LogicalResult mlir::attn::expandGradient(UpdateOp update, std::optional<unsigned> operand, Value which,
+                                         Value result, FragmentExpansion &e) {
   auto rows = update.getQuery().getDefiningOp<StagedOp>(), region = update.getKv().getDefiningOp<StagedOp>();
   TokensOp tokens = region ? tokensOf(region) : TokensOp();
   if (!rows || !tokens)
@@ -174,16 +182,27 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, FragmentExpansion &e) 
   Value raw = tile.dotPairs(ofRows(queryCopy), ofTokens(keyCopy)), products;
   if (tile.startsDots()) // it runs beside the exponentials
     products = multiply();
+  auto number = [&](unsigned copy, Type element) -> Value {
+    return LoadColumnsOp::create(e.b, TypeRange{e.rowsOf(element)}, ofRows(copy)).getResult(0);
+  };
+  Type f32 = e.b.getF32Type();
+  if (e.stagesNumbers())
+    e.queryPosition = number(positionCopy, e.b.getI32Type());
   auto [scores, slopes] = tile.regionScores(update, tokens, tile.finish(raw, 1).front());
-  Value weights = tile.weights(tile.masked(update, tokens, scores));
+  scores = tile.masked(update, tokens, operand, which, scores);
+  if (e.stagesNumbers())
+    e.rowLse = e.unitsOfLse(number(lseCopy, f32));
+  Value weights = tile.weights(scores);
   if (held)
     sums[1] = tile.addDot(sums[1], weights, ofRows(outputGradientCopy));
   if (!products)
     products = multiply();
   products = tile.finish(products, held ? 1 : 0).front();
+  if (e.stagesNumbers())
+    e.rowDelta = number(deltaCopy, f32);
   Value gradients = tile.scoreGradients(weights, products, slopes);
   sums[0] = tile.addDot(sums[0], gradients, held ? ofRows(queryCopy) : ofTokens(keyCopy));
-  e.pieces.set(update.getResult(), tile.finish(sums, 0));
+  e.pieces.set(result, tile.finish(sums, 0));
   return success();
 }
 

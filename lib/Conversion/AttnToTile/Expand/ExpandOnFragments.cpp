@@ -33,7 +33,7 @@ struct RowsModel : OnlineOpInterface::ExternalModel<RowsModel, RowsOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto rows = cast<RowsOp>(op);
     e.readRows(rows);
-    if (e.chain.gradient)
+    if (e.chain.gradient && !e.stagesNumbers())
       e.readFinished();
     if (e.foldsScales())
       e.readScales();
@@ -56,6 +56,8 @@ struct StagedModel : OnlineOpInterface::ExternalModel<StagedModel, StagedOp> {
 /// which.
 LogicalResult expandUpdate(UpdateOp update, std::optional<unsigned> operand, Value which, Value result,
                            FragmentExpansion &e) {
+  if (isa<GradientType>(update.getState().getType()))
+    return expandGradient(update, operand, which, result, e);
   auto staged = update.getKv().getDefiningOp<StagedOp>();
   auto tokens = staged ? staged.getPart().getDefiningOp<TokensOp>() : TokensOp();
   if (!tokens || staged.getCopies().size() < 2 || !update.getQuery().getDefiningOp<StagedOp>())
@@ -92,8 +94,6 @@ struct UpdateModel : OnlineOpInterface::ExternalModel<UpdateModel, UpdateOp> {
     auto update = cast<UpdateOp>(op);
     if (llvm::any_of(update->getUsers(), llvm::IsaPred<OneOfOp>))
       return success(); // that one does
-    if (isa<GradientType>(update.getState().getType()))
-      return expandGradient(update, e);
     unsigned operand = llvm::find(e.chain.updates, update) - e.chain.updates.begin();
     return expandUpdate(update, operand, Value(), update.getResult(), e);
   }

@@ -94,8 +94,12 @@ struct FragmentExpansion : TileCopies {
   void setUnits(Value keyScale = {});
 
   // Gradients (ExpandGradients.cpp).
-  /// Reads the LSE of each row, and its delta where tokens are held.
+  /// Reads the LSE of each row, and its delta where tokens are held: from memory.
   void readFinished();
+  /// An LSE as weights take it.
+  Value unitsOfLse(Value lse);
+  /// Whether those and positions of rows are staged with them.
+  bool stagesNumbers() { return chain.holdsTokens() && schedule.getKind() == tile::ScheduleKind::Wgmma; }
   Value rowLse;   ///< in log2; +inf of rows whose weights are all zero
   Value rowDelta; ///< of rows: <do, o> - dlse
   /// First token of this warp, and of its warpgroup, of those that the block holds.

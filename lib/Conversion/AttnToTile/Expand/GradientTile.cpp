@@ -77,10 +77,31 @@ std::pair<Value, Value> GradientTile::regionScores(UpdateOp update, TokensOp tok
   return {results[0], results[1]};
 }
 
-Value GradientTile::masked(UpdateOp update, TokensOp tokens, Value scores) {
-  unsigned operand = llvm::find(e.chain.updates, update) - e.chain.updates.begin();
-  if (!held)
-    return e.maskScores(scores, operand, TaskView::segmentOf(tokens), tokens.getFirst());
+Value GradientTile::seesAll(VisibilityAttr visibility, Value first, Value last, Value position,
+                            ArrayRef<Value> &ends) {
+  Value behind = b.add(last, b.i32(1)), all;
+  bool isOr = visibility.getKind() == VisibilityKind::Or;
+  if (!isOr && visibility.getKind() != VisibilityKind::And) {
+    ArrayRef<Value> again = ends; // the terms are intervals
+    Value sees = e.visible(visibility, first, position, behind, again);
+    return b.createOrFold<arith::AndIOp>(sees, e.visible(visibility, last, position, behind, ends));
+  }
+  for (VisibilityAttr part : visibility.getOperands()) {
+    Value sees = seesAll(part, first, last, position, ends);
+    if (all)
+      sees = isOr ? b.createOrFold<arith::OrIOp>(all, sees) : b.createOrFold<arith::AndIOp>(all, sees);
+    all = sees;
+  }
+  return all;
+}
+
+Value GradientTile::masked(UpdateOp update, TokensOp tokens, std::optional<unsigned> operand, Value which,
+                           Value scores) {
+  if (!held) {
+    Segment segment = TaskView::segmentOf(tokens);
+    segment.operand = which;
+    return e.maskScores(scores, operand, segment, tokens.getFirst());
+  }
   // A token that there is not is behind what any row sees.
   constexpr int32_t behind = std::numeric_limits<int32_t>::max();
   Type i32 = b.getI32Type();
@@ -89,12 +110,24 @@ Value GradientTile::masked(UpdateOp update, TokensOp tokens, Value scores) {
       b.map(ofTokens, ValueRange{CoordinatesOp::create(b, ofTokens, firstToken(tokens))}, [&](ValueRange v) {
         return b.select(b.less(v[0], tokens.getEnd()), b.add(v[0], tokens.getPos0()), b.i32(behind));
       });
-  auto mask = MaskOp::create(b, pairs(), scores, ValueRange{position, e.queryPosition},
-                             b.createOrFold<arith::ConstantIntOp>(1, 1));
-  b.fill(mask.getVisible(), {i32, i32}, [&](ValueRange v) -> Value {
-    int64_t end = e.chain.firstEnd(operand);
+  auto endsOf = [&](Value row) {
+    int64_t end = e.chain.firstEnd(*operand);
     SmallVector<Value> ends;
-    addEnds(update.getVisibility(), v[1], end, ends);
+    addEnds(update.getVisibility(), row, end, ends);
+    return ends;
+  };
+  Value first = b.add(firstToken(tokens), tokens.getPos0()), last = b.add(first, b.i32(e.keys - 1));
+  Value hides = b.map(e.rowsOf(b.getI1Type()), ValueRange{e.queryPosition}, [&](ValueRange v) -> Value {
+    SmallVector<Value> ends = endsOf(v[0]);
+    ArrayRef<Value> left = ends;
+    Value all = seesAll(update.getVisibility(), first, last, v[0], left);
+    return b.createOrFold<arith::XOrIOp>(all, b.createOrFold<arith::ConstantIntOp>(1, 1));
+  });
+  Value tail = b.less(tokens.getEnd(), b.add(firstToken(tokens), b.i32(e.keys)));
+  Value partial = b.createOrFold<arith::OrIOp>(tail, AnyOp::create(b, b.getI1Type(), hides));
+  auto mask = MaskOp::create(b, pairs(), scores, ValueRange{position, e.queryPosition}, partial);
+  b.fill(mask.getVisible(), {i32, i32}, [&](ValueRange v) -> Value {
+    SmallVector<Value> ends = endsOf(v[1]);
     ArrayRef<Value> left = ends;
     return e.visible(update.getVisibility(), v[0], v[1], b.i32(behind), left);
   });

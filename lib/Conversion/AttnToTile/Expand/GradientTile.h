@@ -37,9 +37,13 @@ public:
   Value scoreGradients(Value weights, Value products, Value slopes);
   /// Scores and slopes as the update's region makes them; plain scores have no slopes.
   std::pair<Value, Value> regionScores(UpdateOp update, TokensOp tokens, Value products);
-  Value masked(UpdateOp update, TokensOp tokens, Value scores);
+  /// Of the update by a tile of one region, or where `operand` is none of that which `which` says.
+  Value masked(UpdateOp update, TokensOp tokens, std::optional<unsigned> operand, Value which, Value scores);
 
 private:
+  /// Whether a row at that position sees all of the positions from `first` to `last`: wrong only where it
+  /// says no. `ends` are consumed in order.
+  Value seesAll(VisibilityAttr visibility, Value first, Value last, Value position, ArrayRef<Value> &ends);
   /// Where what a row at that position sees begins and ends, in the order of the visibility.
   void addEnds(VisibilityAttr visibility, Value position, int64_t &end, SmallVectorImpl<Value> &ends);
 

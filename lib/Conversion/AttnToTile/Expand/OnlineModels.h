@@ -13,8 +13,10 @@ LogicalResult expandOnLanes(MergeOp merge, LaneExpansion &expansion);
 LogicalResult expandOnLanes(FinishOp finish, LaneExpansion &expansion);
 LogicalResult expandOnLanes(WriteOp write, LaneExpansion &expansion);
 
-/// An update of a gradient.
-LogicalResult expandGradient(UpdateOp update, FragmentExpansion &expansion);
+/// An update of a gradient by a tile of one region, or that by a tile of one of several, of which `which`
+/// says which.
+LogicalResult expandGradient(UpdateOp update, std::optional<unsigned> operand, Value which, Value result,
+                             FragmentExpansion &expansion);
 void registerGradientModels(MLIRContext &context);
 
 } // namespace mlir::attn

@@ -235,6 +235,8 @@ void RowFills::run() {
   };
   SmallVector<Value> held = rings(1, Axis::Key, blockKeys());
   SmallVector<Value> walked = rings(schedule.getStages(), Axis::Query, blockRows());
+  for (Type element : {Type(b.getF32Type()), Type(b.getF32Type()), Type(b.getI32Type())})
+    walked.push_back(ring(schedule.getStages(), sharedType(Axis::Query, blockRows(), 1, 0, element)));
   setRows(queryRows);
   b.setInsertionPointAfter(tokens);
   auto stagedTokens = StagedOp::create(b, tokens.getType(), tokens, fillTokens(tokens, held));
@@ -254,7 +256,7 @@ SmallVector<Value> RowFills::fillTokens(TokensOp tokens, ArrayRef<Value> rings) 
   return {copy(rings[0], keyWarp, "k"), copy(rings[1], valueWarp, "v")};
 }
 
-/// Rows are what is summed over.
+/// Rows are what is summed over. Their LSEs, deltas and positions come beside them.
 SmallVector<Value> RowFills::fillRows(ArrayRef<Value> rings) {
   auto copy = [&](Value ring, int64_t warp, StringRef name) {
     return fill(ring, warp, [&](Value tile) {
@@ -262,7 +264,11 @@ SmallVector<Value> RowFills::fillRows(ArrayRef<Value> rings) {
       ClearOp::create(b, tile, packedCount);
     });
   };
-  return {copy(rings[0], queryWarp, "q"), copy(rings[1], outputWarp, "do")};
+  auto numbers = [&](Value ring, int64_t warp, StringRef name) {
+    return fill(ring, warp, [&](Value tile) { gatherNumbers(name, tile); });
+  };
+  return {copy(rings[0], queryWarp, "q"), copy(rings[1], outputWarp, "do"), numbers(rings[2], keyWarp, "lse"),
+          numbers(rings[3], valueWarp, "delta"), numbers(rings[4], keyWarp, "q_pos")};
 }
 
 } // namespace

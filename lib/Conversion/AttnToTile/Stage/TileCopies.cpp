@@ -83,6 +83,17 @@ void TileCopies::gatherRows(ArrayRef<StringRef> names, ValueRange targets) {
          [&](ValueRange line) { return packedSlot(line[0], b.getI32Type()); });
 }
 
+void TileCopies::gatherNumbers(StringRef name, Value target) {
+  Type element = cast<SharedType>(target.getType()).getElement();
+  auto gather =
+      GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer(name, element)}, ValueRange{b.i64(0)},
+                       ValueRange{target}, b.getDenseI64ArrayAttr({1}), Value(), ValueRange(), Value(),
+                       Scope::Warp, DenseI64ArrayAttr(), DenseI64ArrayAttr(), DenseI64ArrayAttr());
+  b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
+    return element.isInteger() ? unpack(line[0]).first : packedSlot(line[0], b.getI32Type());
+  });
+}
+
 Value TileCopies::heads(UpdateOp update) {
   rt::Store store = storeOf(update.getKv().getType());
   return store.isOfClass() && !store.isStrided()

@@ -17,6 +17,8 @@ public:
   /// Copies the rows of the tensors of these names, which lie densely: queries, and what has as many features
   /// as a value.
   void gatherRows(ArrayRef<StringRef> names, ValueRange targets);
+  /// Copies a number of each row, by one warp: its position, or what the tensor has of it and its head.
+  void gatherNumbers(StringRef name, Value target);
   /// Where the tokens of the tile from `firstKey` on lie, where a table says that; else null.
   Value lookupTokens(UpdateOp update, const Segment &segment, Value firstKey, tile::Scope scope);
   /// Copies keys, values or both of that tile, whose tokens were looked up, and their metadata by line: to

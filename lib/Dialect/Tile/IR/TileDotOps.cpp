@@ -58,8 +58,9 @@ LogicalResult LoadColumnsOp::verify() {
   int64_t bytes = tile.getLineBytes();
   Type element = tile.getElement();
   if (tile.getSwizzled() || tile.getBoxes() || (bytes != 4 && bytes != 8 && bytes != 16) ||
-      !(element.isF16() || element.isBF16() || element.isF32()))
-    return emitOpError("expected a tile with lines of 4, 8 or 16 bytes of f16, bf16 or f32, got ") << tile;
+      !(element.isF16() || element.isBF16() || element.isF32() || element.isSignlessInteger(32)))
+    return emitOpError("expected a tile with lines of 4, 8 or 16 bytes of f16, bf16, f32 or i32, got ")
+           << tile;
   if (static_cast<int64_t>(getNumResults()) != tile.getCols())
     return emitOpError("expected as many results as ") << tile << " has columns, got " << getNumResults();
   for (Type type : getResultTypes())

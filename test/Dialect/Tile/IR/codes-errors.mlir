@@ -123,7 +123,7 @@ func.func @f(%m: !tile.shared<key 16, feature 2, f16>) {
 // -----
 
 func.func @f(%m: !tile.shared<key 16, feature 16, f16>) {
-  // expected-error @+1 {{expected a tile with lines of 4, 8 or 16 bytes of f16, bf16 or f32, got}}
+  // expected-error @+1 {{expected a tile with lines of 4, 8 or 16 bytes of f16, bf16, f32 or i32, got}}
   %0 = tile.load_columns %m : !tile.shared<key 16, feature 16, f16> -> !tile.fragment<[key 16], f16>
   return
 }

@@ -122,8 +122,8 @@ def Attn_OneOfOp : Attn_Op<"one_of"> {
   }];
   let arguments = (ins
     Arg<I32, "which of them">:$operand,
-    Variadic<Attn_Described<Attn_StateType, "the updated states">>:$states);
-  let results = (outs Attn_Described<Attn_StateType, "that one">:$result);
+    Variadic<Attn_Described<AnyTypeOf<[Attn_StateType, Attn_GradientType]>, "the updated states, or gradients">>:$states);
+  let results = (outs Attn_Described<AnyTypeOf<[Attn_StateType, Attn_GradientType]>, "that one">:$result);
   let assemblyFormat = "$operand `of` $states attr-dict `:` type($states) `->` qualified(type($result))";
   let hasVerifier = 1;
 }

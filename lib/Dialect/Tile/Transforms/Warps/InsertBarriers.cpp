@@ -102,11 +102,15 @@ void RingBarriers::allocate() {
     ring->empty = alloc(ring->getStages());
   }
   b.setInsertionPointAfter(last);
-  // A fetch arrives once; of a gather each producer thread arrives with its copies.
+  // A fetch arrives once; of a gather each thread of those that fill arrives with its copies.
+  auto arrivals = [&](Ring &ring) -> int64_t {
+    bool alone = cast<FillOp>(ring.fills.front()).getWarp().has_value();
+    return ring.gathers ? 32 * (alone ? 1 : schedule.getProducerWarps()) : 1;
+  };
   SmallVector<Value> barriers;
   SmallVector<int64_t> counts;
   for (auto &[tiles, ring] : rings) {
-    barriers.push_back(ring.full), counts.push_back(ring.gathers ? schedule.getProducerWarps() * 32 : 1);
+    barriers.push_back(ring.full), counts.push_back(arrivals(ring));
     barriers.push_back(ring.empty), counts.push_back(schedule.getWarps());
   }
   InitBarriersOp::create(b, barriers, counts);

@@ -59,8 +59,10 @@ FailureOr<FillCopies> tile::copiesOf(FillOp fill) {
   WalkResult found = block.walk([&](Operation *op) -> WalkResult {
     if (auto gather = dyn_cast<GatherOp>(op)) {
       copies.gathers = true;
-      if (gather.getScope() != Scope::Producers)
-        return gather.emitOpError("expected scope producers in a tile.fill"), WalkResult::interrupt();
+      if (Scope scope = fill.getWarp() ? Scope::Warp : Scope::Producers; gather.getScope() != scope)
+        return gather.emitOpError("expected scope ")
+                   << stringifyScope(scope) << " in a tile.fill" << (fill.getWarp() ? " of one warp" : ""),
+               WalkResult::interrupt();
     } else if (auto fetch = dyn_cast<FetchOp>(op)) {
       fetches = true;
       if (fetch.getBarriers())
@@ -78,9 +80,8 @@ FailureOr<FillCopies> tile::copiesOf(FillOp fill) {
     return failure();
   if (copies.gathers == fetches)
     return fill.emitOpError("expected a fetch, or gathers");
-  if (fetches != fill.getWarp().has_value())
-    return fill.emitOpError() << (fetches ? "fetches: expected the number of the only warp that does"
-                                          : "gathers: expected no warp, because all producers do");
+  if (fetches && !fill.getWarp())
+    return fill.emitOpError("fetches: expected the number of the only warp that does");
   if (fetches && fetchesOf(block) != 1)
     return fill.emitOpError("expected one fetch on each way through its region");
   if (copies.clear && failed(verifyClear(fill, copies)))

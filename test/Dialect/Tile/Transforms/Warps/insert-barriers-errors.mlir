@@ -239,7 +239,7 @@ gpu.module @kernels {
         // expected-error @+1 {{expected a fetch, or gathers}}
         %t = tile.fill %ring warp 0 (%tile: !keys) {
           tile.fetch %map from %c0 head %c0 lines 64 into %tile : !tile.tensor_map<4> -> !keys
-          tile.gather producers %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
+          tile.gather warp %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
         } : !ring -> !keys
       }
     } else {
@@ -633,8 +633,8 @@ gpu.module @kernels {
     %ring = tile.alloc : !ring
     scf.if %produces {
       scf.for %i = %c0 to %n step %c1 : i32 {
-        // expected-error @+1 {{gathers: expected no warp, because all producers do}}
         %t = tile.fill %ring warp 0 (%tile: !keys) {
+          // expected-error @+1 {{expected scope warp in a tile.fill of one warp}}
           tile.gather producers %c0 to %n at %n from %b origins %z strides [64] into %tile : !tile.buffer<bf16> -> !keys
         } : !ring -> !keys
       }

@@ -66,6 +66,49 @@ gpu.module @kernels {
     return
   }
 
+  // Where one warp gathers, its 32 threads arrive. What lanes read themselves needs no fence, and they meet behind it.
+  // CHECK-LABEL: @one_warp_gathers
+  // CHECK: %[[FULL:.*]] = tile.alloc : !tile.barriers<2>
+  // CHECK-NEXT: %[[EMPTY:.*]] = tile.alloc : !tile.barriers<2>
+  // CHECK-NEXT: tile.init_barriers %[[FULL]], %[[EMPTY]] counts [32, 8]
+  // CHECK: tile.await %[[EMPTY]][%[[STAGE:.*]]] before parity
+  // CHECK-NEXT: tile.gather warp
+  // CHECK: tile.arrive_on_copies %[[FULL]][%[[STAGE]]]
+  // CHECK: tile.await %[[FULL]]
+  // CHECK-NEXT: tile.ring_stage
+  // CHECK-NEXT: tile.load_columns
+  // CHECK-NEXT: tile.sync warp
+  // CHECK: tile.arrive %[[EMPTY]]
+  func.func @one_warp_gathers(%n: i32, %b: !tile.buffer<f32>, %z: i64) attributes {tile.schedule = #schedule} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %ring = tile.alloc : !tile.ring<2, <query 64, feature 1, f32>>
+    %warp = tile.warp_id : i32
+    %c4 = arith.constant 4 : i32
+    %produces = arith.cmpi slt, %warp, %c4 : i32
+    scf.if %produces {
+      %first = arith.cmpi eq, %warp, %c0 : i32
+      scf.if %first {
+        scf.for %i = %c0 to %n step %c1 : i32 {
+          %t = tile.fill %ring warp 0 (%tile: !tile.shared<query 64, feature 1, f32>) {
+            tile.gather warp %i to %n from %b origins %z strides [1] into %tile (%line: i32) {
+              tile.yield %line : i32
+            } : !tile.buffer<f32> -> !tile.shared<query 64, feature 1, f32>
+          } : !tile.ring<2, <query 64, feature 1, f32>> -> !tile.shared<query 64, feature 1, f32>
+        }
+      }
+    } else {
+      scf.for %i = %c0 to %n step %c1 : i32 {
+        %t = tile.take %ring : !tile.ring<2, <query 64, feature 1, f32>> -> !tile.shared<query 64, feature 1, f32>
+        %p = tile.load_columns %t : !tile.shared<query 64, feature 1, f32> -> !tile.fragment<[query 64], f32>
+        tile.store %p to %b lines %n stride 1 (%line: i32) {
+          tile.yield %line : i32
+        } : !tile.fragment<[query 64], f32> -> !tile.buffer<f32>
+      }
+    }
+    return
+  }
+
   // Every thread of the producer warps arrives with its own copies, and dots need a fence behind the wait for them.
   // CHECK-LABEL: @gather
   // CHECK: %[[FULL:.*]] = tile.alloc : !tile.barriers<3>

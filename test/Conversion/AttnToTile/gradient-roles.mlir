@@ -1,0 +1,77 @@
+// RUN: attn-opt %s --pass-pipeline='builtin.module(attn-make-kernels,gpu.module(attn-differentiate,attn-walk-plan,attn-stage-operands,attn-expand-online,tile-specialize-warps))' | FileCheck %s
+
+// Kernels of gradients whose warps part: what is held and what is walked are fills, dots start together, and
+// weights and their gradients are left operands as they come.
+
+!q = tensor<?x4x64xbf16>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>
+!lse = tensor<?x4xf32>
+!state = !attn.state<heads = 4, value_dim = 64>
+#rows = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 24, consumer_registers = 240, query_stages = 1, query_copy = boxes 128, key_copies = [boxes 64, boxes 64], value_copies = [boxes 64, boxes 64], value_boxes = 0, turns = false, epilogue = store>
+#tokens = #tile.schedule<wgmma, rows = 128, keys = 32, warps = 8, stages = 3, blocks = 1, split_keys = false, query_in_registers = false, producers = 4, producer_registers = 24, consumer_registers = 240, query_stages = 1, query_copy = boxes 32, key_copies = [boxes 128, boxes 128], value_copies = [boxes 128, boxes 128], value_boxes = 0, turns = false, epilogue = store>
+
+func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.name = "b"}) -> (!q, !lse)
+    attributes {attn.backward, tile.schedules = [#rows], tile.token_schedule = #tokens} {
+  %0 = attn.init %q : !q -> !state
+  %1 = attn.update %0, %q, %a see all scale 0.125 : !q, !kv -> !state
+  %2 = attn.update %1, %q, %b see causal scale 0.125 : !q, !kv -> !state
+  %o, %lse = attn.finish %2 : !state -> !q, !lse
+  return %o, %lse : !q, !lse
+}
+
+// Both keys and values of a tile are summed over: what lies behind the last is cleared. Tiles are of one of two regions.
+// CHECK-LABEL: func.func @f_rows128(
+// CHECK: tile.fill %{{.*}} warp 0 (%[[K:.*]]: !tile.shared<key 64, feature 64, bf16>)
+// CHECK: scf.if
+// CHECK: tile.clear %[[K]]
+// CHECK: tile.fill %{{.*}} warp 1 (%[[V:.*]]: !tile.shared<key 64, feature 64, bf16>)
+// CHECK: tile.clear %[[V]]
+// CHECK: tile.fill %{{.*}} warp 2 (%{{.*}}: !tile.shared<query 128, feature 64, bf16>)
+// CHECK: tile.fill %{{.*}} warp 3 (%{{.*}}: !tile.shared<query 128, feature 64, bf16>)
+// CHECK: tile.fill %{{.*}} warp 3 (%{{.*}}: !tile.shared<query 128, feature 64, bf16>)
+// CHECK: tile.set_registers increase 240
+// CHECK-COUNT-3: tile.take
+// CHECK: %[[KEYS:.*]] = tile.take
+// CHECK-NEXT: %[[VALUES:.*]] = tile.take
+// CHECK: %[[S:.*]] = tile.start_dot %[[Q:.*]] at %[[GROUP:.*]], %[[KEYS]] :
+// CHECK-NEXT: %[[DP:.*]] = tile.start_dot %{{.*}} at %[[GROUP]], %[[VALUES]] :
+// CHECK-NEXT: tile.finish_dots 1 %[[S]]
+// CHECK-COUNT-2: tile.mask
+// CHECK: tile.finish_dots 0 %[[DP]]
+// CHECK: %[[DS:.*]] = tile.cast
+// CHECK-NEXT: %[[DQ:.*]] = tile.start_dot %[[DS]], %[[KEYS]] plus
+// CHECK-NEXT: tile.finish_dots 0 %[[DQ]]
+// CHECK-NOT: tile.start_dot
+// CHECK: return
+
+// A block whose task is of the other region goes around all of it.
+// CHECK-LABEL: func.func @f_tokens128_a(
+// CHECK: %[[COUNT:.*]] = arith.select
+// CHECK: scf.for %{{.*}} = %{{.*}} to %[[COUNT]] step
+// CHECK: tile.fill %{{.*}} warp 0 (%{{.*}}: !tile.shared<key 128, feature 64, bf16>)
+// CHECK: tile.fill %{{.*}} warp 0 (%[[LSE:.*]]: !tile.shared<query 32, feature 1, f32>)
+// CHECK: tile.gather warp {{.*}} into %[[LSE]]
+// CHECK: tile.fill %{{.*}} warp 0 (%[[POSITION:.*]]: !tile.shared<query 32, feature 1, i32>)
+// CHECK: tile.gather warp {{.*}} into %[[POSITION]]
+// CHECK: tile.fill %{{.*}} warp 1 (%{{.*}}: !tile.shared<key 128, feature 64, bf16>)
+// CHECK: tile.fill %{{.*}} warp 1 (%[[DELTA:.*]]: !tile.shared<query 32, feature 1, f32>)
+// CHECK: tile.fill %{{.*}} warp 2 (%[[QS:.*]]: !tile.shared<query 32, feature 64, bf16>)
+// CHECK: tile.clear %[[QS]]
+// CHECK: tile.fill %{{.*}} warp 3 (%[[DOS:.*]]: !tile.shared<query 32, feature 64, bf16>)
+// CHECK: tile.clear %[[DOS]]
+// CHECK: tile.set_registers increase 240
+// CHECK: %[[K:.*]] = tile.take
+// CHECK-NEXT: %[[V:.*]] = tile.take
+// CHECK: %[[Q:.*]] = tile.take
+// CHECK-NEXT: %[[DO:.*]] = tile.take
+// CHECK: %[[S:.*]] = tile.start_dot %[[K]] at %[[GROUP:.*]], %[[Q]] :
+// CHECK-NEXT: %[[DP:.*]] = tile.start_dot %[[V]] at %[[GROUP]], %[[DO]] :
+// CHECK: tile.finish_dots 1 %[[S]]
+// CHECK: tile.any
+// CHECK: tile.mask
+// CHECK: %[[P:.*]] = tile.cast
+// CHECK-NEXT: %[[DV:.*]] = tile.start_dot %[[P]], %[[DO]] plus
+// CHECK-NEXT: tile.finish_dots 1 %[[DP]]
+// CHECK: %[[DS:.*]] = tile.cast
+// CHECK-NEXT: %[[DK:.*]] = tile.start_dot %[[DS]], %[[Q]] plus
+// CHECK-NEXT: tile.finish_dots 0 %[[DK]], %[[DV]]

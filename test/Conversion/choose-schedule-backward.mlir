@@ -1,0 +1,42 @@
+// RUN: attn-opt %s --attn-choose-schedule="target=sm_90a" | FileCheck %s
+// RUN: attn-opt %s --attn-choose-schedule="target=sm_90a schedule=mma" | FileCheck %s --check-prefix=MMA
+// RUN: attn-opt %s --attn-choose-schedule="target=sm_100a" | FileCheck %s --check-prefix=MMA
+// RUN: attn-opt %s --attn-choose-schedule="target=sm_90a schedule=wgmma" 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// Schedules of a backward pass: of the kernel that holds rows, and of those that hold tokens.
+
+!q = tensor<?x8x128xbf16>
+!kv = !attn.kv<packed, heads = 2, dim = 128, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 128>
+
+// Two warpgroups hold 64 lines each; of what is walked, boxes come.
+// CHECK-LABEL: @even
+// CHECK-SAME: tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 80, warps = 8, stages = 3, blocks = 1,
+// CHECK-SAME: producer_registers = 24, consumer_registers = 240, query_stages = 1, query_copy = boxes 128, key_copies = [boxes 80], value_copies = [boxes 80],
+// CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 3, blocks = 1,
+// CHECK-SAME: query_stages = 1, query_copy = boxes 64, key_copies = [boxes 128], value_copies = [boxes 128],
+// MMA-LABEL: @even
+// MMA-NOT: wgmma
+// MMA: return
+func.func @even(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward} {
+  %0 = attn.init %q : !q -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !q, !kv -> !state
+  %o = attn.finish %1 : !state -> !q
+  return %o : !q
+}
+
+!q64 = tensor<?x6x64xf16>
+!kv64 = !attn.kv<dense, heads = 2, dim = 64, key = f16, value = f16>
+!state64 = !attn.state<heads = 6, value_dim = 64>
+
+// Three heads fill 96 lines evenly and 128 not. Short rows have room for the next task's.
+// CHECK-LABEL: @uneven
+// CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 64,
+// CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 96,
+// REMARK: remark: schedule mma instead of wgmma where a backward pass holds rows: wgmma needs sm_90a, and tiles that the heads of a group fill evenly
+func.func @uneven(%q: !q64 {attn.name = "q"}, %kv: !kv64 {attn.name = "kv"}) -> !q64 attributes {attn.backward} {
+  %0 = attn.init %q : !q64 -> !state64
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !q64, !kv64 -> !state64
+  %o = attn.finish %1 : !state64 -> !q64
+  return %o : !q64
+}

@@ -32,10 +32,14 @@ static constexpr int64_t walked[] = {64, 32, 16}, walkedByWgmma[] = {128, 96, 80
 /// is less than beside a softmax. A score region takes some, but with the least tile. (17 pairs of dims
 /// plain, 12 with a soft cap, two chips, 2026-11-23.)
 static constexpr int64_t room = 184, roomOfRegions = 168;
-/// The same of wgmma, whose threads take those of the warps that copy: where rows are held, whose scores and
-/// their gradients live at once from the start, and where tokens are.
+/// The same of wgmma, whose threads take those of the warps that copy: where rows are held, and where tokens
+/// are. (17 pairs of dims: causal, without a mask, with two sizes, with a soft cap, 2026-11-23.)
 static constexpr int64_t wgmmaRoomOfRows = 176, wgmmaRoomOfTokens = 208;
-static constexpr int64_t producerRegisters = 24, consumerRegisters = 240;
+/// Lines of tiles whose rows' positions go with numbers of their own, as a window's ends.
+static constexpr int64_t mostNumbered = 64;
+/// Of a thread of each role. Where lines have panels of several widths, copies have an address for each.
+static constexpr int64_t panelFeatures = 64;
+static constexpr Registers ofWhole = {24, 240}, ofPanels = {32, 232};
 
 /// Registers of a lane for a fragment of f32 of the lines of a warp.
 static int64_t registersOf(int64_t columns) { return warpLines * columns / 32; }
@@ -70,7 +74,8 @@ public:
   ScheduleAttr chooseWgmma(Held held) const {
     for (int64_t lines : walkedByWgmma) {
       int64_t slopes = shape.rawScores ? 0 : registersOf(lines);
-      if (fragments(held, lines) + slopes > (held.tokens ? wgmmaRoomOfTokens : wgmmaRoomOfRows))
+      if (fragments(held, lines) + slopes > (held.tokens ? wgmmaRoomOfTokens : wgmmaRoomOfRows) ||
+          (held.tokens && !shape.plain && lines > mostNumbered))
         continue;
       int64_t stages = mostStages;
       while (stages > 0 && !fitsWgmma(held, lines, stages))
@@ -83,7 +88,9 @@ public:
           !llvm::all_of(shape.regions, [&](KVType region) { return fetchLines(region, keys) == keys; }))
         continue;
       f.producers = ScheduleAttr::groupWarps;
-      f.producerRegisters = producerRegisters, f.consumerRegisters = consumerRegisters;
+      bool isWhole = shape.keyDim % panelFeatures == 0 && shape.valueDim % panelFeatures == 0;
+      Registers registers = isWhole ? ofWhole : ofPanels;
+      f.producerRegisters = registers.producer, f.consumerRegisters = registers.consumer;
       // The next task's rows come meanwhile, where there is room.
       Held twice = held;
       twice.features *= 2;

@@ -3,6 +3,7 @@
 #include "LateDot.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -24,13 +25,17 @@ bool LateDot::matchDots() {
       (isa<StartDotOp>(op) ? starts : finishes).push_back(op);
   });
   auto stands = [&](Operation *op) { return op->getBlock() == loop.getBody(); };
-  if (starts.size() < 2 || finishes.size() != 2 || !llvm::all_of(starts, stands) ||
+  if (starts.size() < 2 || finishes.size() < 2 || !llvm::all_of(starts, stands) ||
       !llvm::all_of(finishes, stands))
     return false;
-  first = cast<FinishDotsOp>(finishes[0]), finish = cast<FinishDotsOp>(finishes[1]);
+  first = cast<FinishDotsOp>(finishes.front()), finish = cast<FinishDotsOp>(finishes.back());
   start = cast<StartDotOp>(starts.back());
-  if (first.getPending() != 0 || finish.getPending() != 0 ||
-      finish.getStarted() != ValueRange(start.getResult()) || start->isBeforeInBlock(first) ||
+  for (Operation *op : ArrayRef(finishes).drop_front().drop_back())
+    others.push_back(cast<FinishDotsOp>(op));
+  FinishDotsOp last =
+      others.empty() ? first : others.back(); // of the dots that stay: none is left unfinished
+  if (last.getPending() != 0 || finish.getPending() != 0 ||
+      finish.getStarted() != ValueRange(start.getResult()) || start->isBeforeInBlock(last) ||
       first->isBeforeInBlock(starts[starts.size() - 2]))
     return false;
 
@@ -60,8 +65,16 @@ bool LateDot::reaches(ValueRange from, Value to) {
   return reached.contains(to);
 }
 
+bool LateDot::mayShareTile() {
+  auto stage = start.getRhs().getDefiningOp<RingStageOp>();
+  return stage && stage.getRing().getType().getStages() > 1 &&
+         llvm::any_of(stage->getUsers(),
+                      [&](Operation *user) { return isa<StartDotOp>(user) && user->isBeforeInBlock(first); });
+}
+
 /// A tile that other operations use, too, is awaited or given back somewhere else. Kept an iteration longer
-/// it might be the one that its producer needs for the next.
+/// it might be the one that its producer needs for the next; but where a dot that stays awaits it, and its
+/// ring has several, it is this dot's to give back.
 bool LateDot::matchTile() {
   size_t awaits = 0;
   for (Operation *op = start->getPrevNode(); op && (isa<AwaitOp, FenceAsyncOp>(op) || isMemoryEffectFree(op));
@@ -74,7 +87,8 @@ bool LateDot::matchTile() {
        isa<ArriveOp>(op) || (isMemoryEffectFree(op) && !isa<scf::YieldOp>(op)); op = op->getNextNode())
     if (auto arrive = dyn_cast<ArriveOp>(op))
       releases.push_back(arrive);
-  return awaits == releases.size();
+  sharesTile = awaits == 0 && releases.size() == 1 && mayShareTile();
+  return sharesTile || awaits == releases.size();
 }
 
 LogicalResult LateDot::check() {
@@ -148,4 +162,39 @@ scf::IfOp LateDot::branchAround() {
                  llvm::equal(llvm::map_range(branch.thenYield().getOperands(), withoutIterations),
                              llvm::map_range(branch.elseYield().getOperands(), withoutIterations));
   return isRight ? branch : scf::IfOp();
+}
+
+void LateDot::finishOnBranches(FinishDotsOp dots, Value isLater) {
+  ImplicitLocOpBuilder b(dots.getLoc(), dots);
+  Block *body = loop.getBody();
+  // What was computed meanwhile goes through, too: it must not sink behind the wait.
+  SmallVector<Value> through(dots.getStarted()), given(dots.getResults());
+  for (Operation &op : llvm::make_range(first->getIterator(), dots->getIterator()))
+    for (Value value : op.getResults())
+      if (auto type = dyn_cast<FragmentType>(value.getType());
+          type && type.getRank() == 2 && llvm::any_of(value.getUsers(), [&](Operation *user) {
+            return dots->isBeforeInBlock(body->findAncestorOpInBlock(*user));
+          }))
+        through.push_back(value), given.push_back(value);
+  TypeRange types = ValueRange(through).getTypes();
+  auto branch = scf::IfOp::create(b, types, isLater, /*withElseRegion=*/true);
+  for (int64_t more : {1, 0}) {
+    b.setInsertionPointToEnd(more ? branch.thenBlock() : branch.elseBlock());
+    auto finished = FinishDotsOp::create(b, types, dots.getPending() + more, through);
+    scf::YieldOp::create(b, finished.getResults());
+  }
+  for (auto [value, left] : llvm::zip_equal(given, branch.getResults()))
+    value.replaceUsesWithIf(left, [&](OpOperand &use) {
+      return dots->isBeforeInBlock(body->findAncestorOpInBlock(*use.getOwner()));
+    });
+  dots.erase();
+}
+
+Value LateDot::firstWeights() {
+  ImplicitLocOpBuilder b(loop.getLoc(), loop);
+  auto type = cast<FragmentType>(start.getLhs().getType());
+  if (!sharesTile)
+    return UndefinedOp::create(b, type);
+  Value zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
+  return CastOp::create(b, type, SplatOp::create(b, type.withElement(b.getF32Type()), zero));
 }

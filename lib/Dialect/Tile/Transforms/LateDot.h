@@ -10,8 +10,8 @@
 
 namespace mlir::tile {
 
-/// The second of a loop's two dots, if it adds to what the loop carries a product of what is computed from
-/// the result of the first; and what moves with it.
+/// The last of a loop's dots, if it adds to what the loop carries a product of what is computed from the
+/// results of those before; and what moves with it.
 struct LateDot {
   /// Finds such a dot in a loop; none where the loop has other dots. Fails, with an error, where there is one
   /// that cannot be started an iteration later.
@@ -19,14 +19,23 @@ struct LateDot {
   /// A branch that has the loop on one side and whose other side is right, too, if the loop has no
   /// iterations.
   scf::IfOp branchAround();
+  /// What the first iteration finds carried, in front of the loop.
+  Value firstWeights();
+  /// Finishes dots that stay, of which the late one may be unfinished where `isLater`: in branches, so that
+  /// ptxas does not hoist the wait to the one before.
+  void finishOnBranches(FinishDotsOp dots, Value isLater);
 
   scf::ForOp loop;
-  FinishDotsOp first = {};                ///< of the dot that stays
-  StartDotOp start = {};                  ///< of the dot that moves
-  FinishDotsOp finish = {};               ///< of that dot, too
-  unsigned carried = 0;                   ///< the carried value that it adds to
-  SmallVector<Operation *> waits = {};    ///< in front of the start: tile.await and tile.fence_async
-  SmallVector<ArriveOp> releases = {};    ///< behind the finish
+  FinishDotsOp first = {};               ///< of the dots that stay
+  SmallVector<FinishDotsOp> others = {}; ///< of those, behind the first
+  StartDotOp start = {};                 ///< of the dot that moves
+  FinishDotsOp finish = {};              ///< of that dot, too
+  /// Whether a dot that stays reads the tile, too, and awaits it.
+  bool sharesTile = false;
+  unsigned carried = 0;                ///< the carried value that it adds to
+  SmallVector<Operation *> waits = {}; ///< in front of the start: tile.await and tile.fence_async
+  SmallVector<ArriveOp> releases =
+      {}; ///< behind the finish, of tiles that were awaited for this dot or others
   SmallVector<Operation *> rounding = {}; ///< what makes the left operand's 16 bits, the last one first
   /// Carried values that tell where the tile is, by number, and what an iteration adds to them.
   llvm::MapVector<unsigned, int64_t> counts = {};
@@ -34,6 +43,8 @@ struct LateDot {
 private:
   bool matchDots();
   bool matchTile();
+  /// Whether a dot that stays reads the tile, too, whose ring has another for the next iteration.
+  bool mayShareTile();
   LogicalResult check();
   /// Checks that a value that tells where the tile is can be computed for the iteration before.
   LogicalResult checkPlace(Value value);

@@ -24,6 +24,12 @@
 //
 // A loop without iterations has no last tile, and goes around all of this.
 //
+// Where the late dot reads a tile that a dot which stays reads and awaits, too, as gradients
+// do (S = Q K and G = D V stay, A += dS K is late), the first iteration starts it all the same:
+// with weights that are zeros, on the tile of its own: where its sum is in flight in one of two
+// branches, and several waits follow, ptxas gives up (warning C7514). The wait for G stands in
+// both branches of the question, or it would be hoisted in front of what is computed of S.
+//
 // Three places are not where they might be:
 //
 //  * Where g branches, as it does where O is rarely rescaled, the wait for O
@@ -75,7 +81,8 @@ private:
     return arith::CmpIOp::create(b, less, left, right);
   }
   /// The values that the loop counts, as they were an iteration ago.
-  IRMapping countBack(ValueRange carried);
+  /// Where `isLater` is given and false, as they are.
+  IRMapping countBack(ValueRange carried, Value isLater = {});
   /// Copies an operation of the body and what its operands are computed from, as far as they are not mapped.
   Operation *copy(Operation *op, IRMapping &mapping);
   /// Waits for the dot's tile and starts it.
@@ -115,11 +122,14 @@ void Rotation::skipIfEmpty() {
   scf::YieldOp::create(b, loop.getInitArgs());
 }
 
-IRMapping Rotation::countBack(ValueRange carried) {
+IRMapping Rotation::countBack(ValueRange carried, Value isLater) {
   IRMapping mapping;
   for (auto [number, step] : dot.counts) {
     Value count = carried[number];
     Value back = arith::ConstantOp::create(b, b.getIntegerAttr(count.getType(), step));
+    if (isLater)
+      back = arith::SelectOp::create(b, isLater, back,
+                                     arith::ConstantOp::create(b, b.getIntegerAttr(count.getType(), 0)));
     Value earlier = arith::SubIOp::create(b, count, back);
     mapping.map(dot.loop.getRegionIterArg(number), earlier);
   }
@@ -159,6 +169,14 @@ void Rotation::releaseLate(const IRMapping &counted, Value condition) {
 
 Value Rotation::startBesideFirst(const IRMapping &counted, Value isLater, Value lhs, Value acc) {
   FinishDotsOp first = dot.first;
+  if (dot.sharesTile) {
+    b.setInsertionPoint(first);
+    Value inFlight = startLate(lhs, acc, counted, /*fences=*/false);
+    first.setPending(first.getPending() + 1);
+    for (FinishDotsOp other : dot.others)
+      dot.finishOnBranches(other, isLater);
+    return inFlight;
+  }
   bool fenced = llvm::any_of(body()->getOps<FenceAsyncOp>(),
                              [&](FenceAsyncOp fence) { return fence->isBeforeInBlock(first); });
   SmallVector<Type> types(first.getResultTypes());
@@ -198,7 +216,7 @@ Operation *Rotation::finishWhereUsed(Value acc, Value inFlight) {
   };
   SmallVector<OpOperand *> uses;
   for (OpOperand &use : acc.getUses())
-    if (!inFlight.getDefiningOp()->isProperAncestor(use.getOwner()))
+    if (!inFlight.getDefiningOp()->isAncestor(use.getOwner()))
       uses.push_back(&use);
   Operation *place = firstOf(uses, body(), dot.start);
   auto branch = dyn_cast<scf::IfOp>(place);
@@ -236,7 +254,7 @@ void Rotation::eraseMoved() {
 void Rotation::rotate() {
   skipIfEmpty();
   b.setInsertionPoint(dot.loop);
-  Value none = UndefinedOp::create(b, dot.start.getLhs().getType());
+  Value none = dot.firstWeights();
   IRRewriter rewriter(b.getContext());
   dot.loop = cast<scf::ForOp>(
       *dot.loop.replaceWithAdditionalYields(rewriter, none, /*replaceInitOperandUsesInLoop=*/false,
@@ -246,8 +264,10 @@ void Rotation::rotate() {
   Value acc = dot.loop.getRegionIterArg(dot.carried), lhs = dot.loop.getRegionIterArgs().back();
 
   b.setInsertionPointToStart(body());
-  IRMapping counted = countBack(dot.loop.getRegionIterArgs());
-  Value isLater = isBelow(dot.loop.getLowerBound(), dot.loop.getInductionVar());
+  auto isBehindFirst = [&] { return isBelow(dot.loop.getLowerBound(), dot.loop.getInductionVar()); };
+  Value isLater = dot.sharesTile ? isBehindFirst() : Value();
+  IRMapping counted = countBack(dot.loop.getRegionIterArgs(), isLater);
+  isLater = isLater ? isLater : isBehindFirst();
   Value inFlight = startBesideFirst(counted, isLater, lhs, acc);
   b.setInsertionPointAfter(finishWhereUsed(acc, inFlight));
   releaseLate(counted, isLater);

@@ -19,6 +19,7 @@ CLOSE = 1.3  # times the best one's: what a peer may take alone to be measured s
 # Forward and backward behind a shared prompt, milliseconds at the rates of FlashAttention-3: responses, prompt.
 SHARED_MS = {(28, 4096): 30, (28, 16384): 113, (16, 32768): 164, (16, 65536): 431}
 SHARED_SLACK, SHARED_RATIO = 1.20, 5.3
+COPIED = 1_000_000  # rows that responses with copies of their prompt may have: more take seconds a run
 
 
 @dataclass(frozen=True)
@@ -213,18 +214,28 @@ def measure_shared_backward(point, bench):
     )
     sides, declined = {"attn": packed}, {}
 
+    if point.responses * (point.prompt + point.response) <= COPIED:
+        invite_replicas(torch, point, given, d_out[0], sides, declined)
+    else:
+        declined["replicated"] = f"more than {COPIED:,} rows"
+    return finish(point, torch, timer, sides, declined, None)
+
+
+def invite_replicas(torch, point, given, d_out, sides, declined):
+    """Responses that each have a copy of the prompt, by attn and by cuDNN."""
+    import attn
+
     def replicas(tensor):
         shape = (point.responses, point.response, *tensor.shape[1:])
         prompt = tensor[: point.prompt].expand(point.responses, *tensor[: point.prompt].shape)
         return torch.cat((prompt, tensor[point.prompt :].reshape(shape)), 1)
 
     copies = [replicas(tensor.detach()).requires_grad_() for tensor in given]
-    d_copies = replicas(d_out[0])
+    d_copies = replicas(d_out)
     make = lambda attention: whole_side(torch, attention, copies, d_copies)  # noqa: E731
     ours = [("replicated", lambda q, k, v: attn.attend(q, k, v, causal=True))]
     invite(sides, declined, make, ours)
     invite(sides, declined, make, [("cudnn, replicated", sdpa(torch, "cudnn", True))])
-    return finish(point, torch, timer, sides, declined, None)
 
 
 def finish(point, torch, timer, sides, declined, given):

@@ -53,6 +53,7 @@ function(attn_rt_room room)
     attn_show_headers(${_target} public attn_rt/${_room_HEADERS} ${_public})
   endif()
   target_sources(attn_rt PRIVATE $<TARGET_OBJECTS:${_target}>)
+  set_property(GLOBAL APPEND PROPERTY ATTN_RT_OBJECTS $<TARGET_OBJECTS:${_target}>)
 endfunction()
 
 # attn_room(<folder of lib> [OBJECT] [HEADERS <name>] [LINKS <rooms and targets>...])

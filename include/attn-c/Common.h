@@ -1,8 +1,9 @@
 /*===- Common.h - What all of the C API shares --------------------*- C -*-===*
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
- * One shared library, libattn_compiler.so, holds the compiler and the runtime and exports this API: Common.h,
- * Compiler.h, Runtime.h and Cache.h are its stable part, whose functions keep their names and meanings within
- * a major version; Unstable.h may change with any version. For C, and for whatever can call C.
+ * Two shared libraries export this API: libattn_runtime.so all of Common.h, Runtime.h and Cache.h, and
+ * libattn_compiler.so these and Compiler.h; a program links one of them. These headers are the stable part,
+ * whose functions keep their names and meanings within a major version; Unstable.h may change with any
+ * version. For C, and for whatever can call C. docs/embedding.md says more.
  *
  * Rules. Objects are opaque; a function that makes one returns it through its last parameter, and the
  * matching Destroy takes it back (null is allowed there, and nowhere else). An object keeps what it was made
@@ -24,6 +25,12 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The version of these headers, and that of the library, "0.1.0". */
+#define ATTN_C_MAJOR 0
+#define ATTN_C_MINOR 1
+#define ATTN_C_PATCH 0
+ATTN_C_EXPORT const char *attnVersion(void);
 
 typedef enum AttnStatusKind {
   AttnStatusOk = 0,

@@ -1,7 +1,7 @@
 /*===- Runtime.h - Devices, kernels, plans ------------------------*- C -*-===*
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *   AttnDevice *device;  attnDeviceOpenHost(NULL, &device);
- *   AttnKernel *kernel;  attnKernelLoad(device, artifact, size, "decode", &kernel);
+ *   AttnKernel *kernel;  attnKernelLoad(device, file, size, "decode.attn", NULL, &kernel);
  *   AttnBatch *batch;    attnBatchCreate(kernel, tensors, count, &batch);
  *   AttnPlan *plan;      attnPlanCreate(kernel, batch, NULL, 0, &plan);
  *   attnPlanRun(plan, addresses, bytes, count, 0);          // for each layer
@@ -65,14 +65,45 @@ ATTN_C_EXPORT AttnStatus attnMemoryFill(AttnMemory *memory, uint8_t byte);
 /* NaN everywhere; unwritten again on a checked host device. */
 ATTN_C_EXPORT AttnStatus attnMemoryPoison(AttnMemory *memory);
 
+/*===--- Files of artifacts -------------------------------------------------===*/
+
+/* What attn-opt --emit=artifact and attnCompile make: compiled functions, of one or several targets, in one
+ * file. Reading it executes nothing; loading a kernel of it does: a file is code, and its hashes find damage,
+ * not malice. */
+typedef struct AttnArtifact AttnArtifact;
+/* Refuses files of another version, and those that are damaged. `name` is for messages; null: "kernel". */
+ATTN_C_EXPORT AttnStatus attnArtifactRead(const void *bytes, size_t size, const char *name,
+                                          AttnArtifact **artifact);
+ATTN_C_EXPORT void attnArtifactDestroy(AttnArtifact *artifact);
+/* How many compiled functions there are: a function counts once for each target. */
+ATTN_C_EXPORT size_t attnArtifactCount(const AttnArtifact *artifact);
+typedef struct AttnArtifactInfo {
+  const char *entry, *target;  /* "decode", "sm_90a" */
+  const char *producer, *note; /* who compiled it; what attnArtifactJoin was given, or empty */
+  bool host, ptx, cubin;       /* the forms of its code */
+} AttnArtifactInfo;
+/* Of index 0 to count - 1; all null beyond that. Strings live as long as the artifact. */
+ATTN_C_EXPORT AttnArtifactInfo attnArtifactInfo(const AttnArtifact *artifact, size_t index);
+/* A file of that one alone. */
+ATTN_C_EXPORT AttnStatus attnArtifactTake(const AttnArtifact *artifact, size_t index, AttnBytes **bytes);
+/* A file, and what to note of all that it holds; null: what is noted there. */
+typedef struct AttnArtifactPart {
+  const void *bytes;
+  size_t size;
+  const char *note;
+} AttnArtifactPart;
+/* One file of all that the parts hold, in their order. */
+ATTN_C_EXPORT AttnStatus attnArtifactJoin(const AttnArtifactPart *parts, size_t count, AttnBytes **bytes);
+
 /*===--- Kernels ------------------------------------------------------------===*/
 
-/* An artifact on a device. Its code is loaded once; plans share it. */
+/* A compiled function on a device. Its code is loaded once; plans share it. */
 typedef struct AttnKernel AttnKernel;
-/* Refuses artifacts whose hash is wrong, that hold no code for the device, or host code of another CPU or
- * version. */
+/* Of a file of artifacts the function `entry` (null: the only one), compiled for the GPU's own target before
+ * one that it merely runs. Refuses files as attnArtifactRead does, functions that are not there, code for
+ * other targets, and host code of another CPU or version. */
 ATTN_C_EXPORT AttnStatus attnKernelLoad(AttnDevice *device, const void *artifact, size_t size,
-                                        const char *name, AttnKernel **kernel);
+                                        const char *name, const char *entry, AttnKernel **kernel);
 ATTN_C_EXPORT void attnKernelDestroy(AttnKernel *kernel);
 ATTN_C_EXPORT const char *attnKernelEntry(const AttnKernel *kernel);
 ATTN_C_EXPORT const char *attnKernelManifest(const AttnKernel *kernel); /* JSON */

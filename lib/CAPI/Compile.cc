@@ -2,14 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Problem.h"
 
-#include "attn/Host/Host.h"
+#include "attn/Artifact/MakeArtifact.h"
 #include "attn/Pipelines/Emit.h"
-#include "attn/Support/Chip.h"
-#include "attn/Target/GpuCode.h"
-#include "attn_rt/artifact/Artifact.h"
 #include "attn_rt/capi/Objects.h"
-
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
 #include <chrono>
 #include <map>
@@ -41,40 +36,6 @@ private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-rt::Status makeForms(mlir::attn::CompiledKernel &kernel, const mlir::attn::Chip &chip, uint32_t forms,
-                     Problem &problem, rt::Artifact &artifact, AttnCompiled &result) {
-  auto machine = *kernel.machine->getOps<mlir::gpu::GPUModuleOp>().begin();
-  if (const uint32_t form = forms & hostForms) {
-    Clock clock(result.seconds[form]);
-    auto object = attn::host::compileForHost(machine, {form == AttnFormHostChecked, ""});
-    if (!object)
-      return rt::inputError(llvm::toString(object.takeError()));
-    artifact.hostCode = rt::host::writeCodeObject(*object);
-  }
-  if (!(forms & (AttnFormPtx | AttnFormCubin)))
-    return {};
-  double seconds = 0;
-  mlir::FailureOr<mlir::attn::GpuCode> code = mlir::failure();
-  {
-    Clock clock(seconds);
-    code = mlir::attn::emitGpuCode(machine, chip, forms & AttnFormCubin);
-  }
-  if (failed(code))
-    return problem.error();
-  result.seconds[AttnFormPtx] = code->ptxSeconds;
-  if (forms & AttnFormPtx)
-    artifact.ptx = code->ptx();
-  if (forms & AttnFormCubin) {
-    if (!code->refusal.empty())
-      return rt::Error{rt::ErrorKind::Device, std::move(code->refusal)};
-    result.seconds[AttnFormCubin] = seconds - code->ptxSeconds;
-    result.ptxasLog = code->log();
-    for (mlir::attn::GpuCode::Kernel &kernel : code->kernels)
-      artifact.cubins.push_back(std::move(kernel.cubin.bytes));
-  }
-  return {};
-}
-
 } // namespace
 
 AttnStatus attnCompile(const AttnSource *source, uint32_t forms, AttnCompiled **compiled) {
@@ -89,7 +50,6 @@ AttnStatus attnCompile(const AttnSource *source, uint32_t forms, AttnCompiled **
           std::to_string(forms));
     auto result = std::make_unique<AttnCompiled>();
     Problem problem(*source);
-    rt::Artifact artifact;
     mlir::FailureOr<mlir::attn::CompiledKernel> kernel = mlir::failure();
     {
       Clock clock(result->seconds[0]);
@@ -98,15 +58,21 @@ AttnStatus attnCompile(const AttnSource *source, uint32_t forms, AttnCompiled **
       kernel = mlir::attn::compileProblem(*problem.module, problem.entry, problem.options);
       if (failed(kernel))
         return problem.error();
-      auto manifest = rt::parseManifest(kernel->manifest);
-      if (!manifest)
-        return manifest.error();
-      artifact.manifest = std::move(*manifest);
     }
-    const mlir::attn::Chip &chip = *mlir::attn::findChip(problem.options.target);
-    if (rt::Status status = makeForms(*kernel, chip, forms, problem, artifact, *result); !status)
-      return status;
-    result->artifact.text = rt::writeArtifact(artifact);
+    mlir::attn::ArtifactReport report;
+    const mlir::attn::ArtifactForms wanted{(forms & hostForms) != 0, (forms & AttnFormHostChecked) != 0,
+                                           (forms & AttnFormPtx) != 0, (forms & AttnFormCubin) != 0};
+    auto artifact = mlir::attn::makeArtifact(*kernel, problem.options.target, wanted, report);
+    if (failed(artifact))
+      return problem.error();
+    if (!report.refusal.empty())
+      return rt::Error{rt::ErrorKind::Device, std::move(report.refusal)};
+    if (wanted.host)
+      result->seconds[forms & hostForms] = report.hostSeconds;
+    result->seconds[AttnFormPtx] = report.ptxSeconds;
+    result->seconds[AttnFormCubin] = report.cubinSeconds;
+    result->ptxasLog = std::move(report.ptxasLog);
+    result->artifact.text = rt::writeArtifacts({&*artifact, 1});
     result->manifest = std::move(kernel->manifest);
     result->remarks = std::move(problem.remarks);
     *compiled = result.release();

@@ -1,9 +1,11 @@
 //===- AttnOpt.cpp - The attn-opt program ---------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Two programs in one: with --emit it compiles a problem to any level; without,
-// it is MLIR's own driver with attn's dialects, passes and pipeline.
+// Two programs in one: with --emit it compiles a problem to any level, or to a file
+// that programs load; without, it is MLIR's own driver with attn's dialects, passes
+// and pipeline.
 //
 //===----------------------------------------------------------------------===//
+#include "attn/Artifact/MakeArtifact.h"
 #include "attn/Dialect/Attn/IR/Source.h"
 #include "attn/Pipelines/Emit.h"
 #include "attn/Support/Chip.h"
@@ -13,6 +15,8 @@
 
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
@@ -29,28 +33,37 @@ namespace {
 constexpr int ok = 0, badInput = 2;
 
 cl::OptionCategory category("attn-opt");
-cl::opt<Level>
-    emitted("emit", cl::desc("compile the file's attention and print a level"),
-            cl::values(clEnumValN(Level::Problem, "problem", "what is attended, defaults filled in"),
-                       clEnumValN(Level::Online, "online", "chains of partial-softmax states"),
-                       clEnumValN(Level::Tile, "tile", "loops, copies, fragments, dots, masks"),
-                       clEnumValN(Level::Machine, "machine", "the code of one lane: llvm and nvvm"),
-                       clEnumValN(Level::Ptx, "ptx", "PTX"),
-                       clEnumValN(Level::Cubin, "cubin", "machine code, through ptxas"),
-                       clEnumValN(Level::Manifest, "manifest", "what a launch must know, as JSON")),
-            cl::cat(category));
+cl::opt<std::string>
+    emitted("emit", cl::value_desc("level"), cl::cat(category),
+            cl::desc("compile the file's attention and print a level:\n"
+                     "problem    what is attended, defaults filled in\n"
+                     "online     chains of partial-softmax states\n"
+                     "tile       loops, copies, fragments, dots, masks\n"
+                     "machine    the code of one lane: llvm and nvvm\n"
+                     "ptx        PTX\n"
+                     "cubin      machine code, through ptxas\n"
+                     "manifest   what a launch must know, as JSON\n"
+                     "artifact   all that programs load, of every function of the file, as one file"));
 cl::opt<std::string> input(cl::Positional, cl::desc("<file>"), cl::init("-"), cl::cat(category));
 cl::opt<std::string> output("o", cl::desc("where to write; - is the standard output"), cl::init("-"),
                             cl::value_desc("file"), cl::cat(category));
-cl::opt<std::string> target("target",
-                            cl::desc("chip to compile for: sm_80, sm_89, sm_90a, sm_100a or sm_120a"),
-                            cl::init("sm_90a"), cl::value_desc("chip"), cl::cat(category));
+cl::list<std::string> targets("target",
+                              cl::desc("chip to compile for: sm_80, sm_89, sm_90a, sm_100a or sm_120a; an "
+                                       "artifact may be for several, A,B,..."),
+                              cl::CommaSeparated, cl::value_desc("chip"), cl::cat(category));
 cl::opt<std::string> schedule("schedule", cl::desc("family of instructions: auto, mma or wgmma"),
                               cl::init("auto"), cl::value_desc("name"), cl::cat(category));
 cl::opt<std::string> entry("entry", cl::desc("function to compile, where the file has several"),
                            cl::value_desc("name"), cl::cat(category));
 cl::opt<bool> ptxasVerbose("ptxas-verbose", cl::desc("with --emit=cubin: print what ptxas -v says"),
                            cl::cat(category));
+
+cl::opt<std::string> code("code", cl::desc("of an artifact, for GPUs: ptx, cubin (through ptxas) or none"),
+                          cl::init("ptx"), cl::value_desc("form"), cl::cat(category));
+cl::opt<bool> hostCode(
+    "host-code",
+    cl::desc("of an artifact: native code for the host device, too, made of the first target's kernels"),
+    cl::cat(category));
 
 int usageError(const llvm::Twine &message) {
   llvm::errs() << "attn-opt: error: " << message << "\n";
@@ -89,11 +102,82 @@ bool parseCommandLine(int argc, char **argv, llvm::StringRef overview) {
   return false;
 }
 
-int emitFile(DialectRegistry &registry) {
-  if (!findChip(target))
-    return usageError("unknown target '" + target + "'; known are " + listChips());
+/// What is wrong with the options beside each other, or empty.
+std::string optionFault() {
+  const std::optional<Level> level = parseLevel(emitted);
+  const bool isArtifact = emitted == "artifact";
+  if (!level && !isArtifact)
+    return "unknown level '" + emitted + "'; known are " + listLevels() + ", artifact";
+  if (targets.empty())
+    targets.push_back("sm_90a");
+  llvm::StringSet<> given;
+  for (const std::string &target : targets) {
+    if (!findChip(target))
+      return "unknown target '" + target + "'; known are " + listChips();
+    if (!given.insert(target).second)
+      return "target '" + target + "' is given twice";
+  }
   if (!isKnownSchedule(schedule))
-    return usageError("unknown schedule '" + schedule + "'; known are " + listSchedules());
+    return "unknown schedule '" + schedule + "'; known are " + listSchedules();
+  if (code != "ptx" && code != "cubin" && code != "none")
+    return "unknown code '" + code + "'; known are ptx, cubin, none";
+  if (!isArtifact && targets.size() > 1)
+    return "--emit=" + emitted + " is for one target, got " + llvm::join(targets, ", ") +
+           "; --emit=artifact takes several";
+  if (!isArtifact && (hostCode || code.getNumOccurrences()))
+    return "--host-code and --code are of --emit=artifact";
+  if (isArtifact && code == "none" && !hostCode)
+    return "an artifact without code: --code=none goes with --host-code";
+  return {};
+}
+
+/// The file of artifacts: of each function that of each target. Errors have been printed.
+std::optional<std::string> emitArtifacts(ModuleOp module) {
+  SmallVector<std::string> entries;
+  for (func::FuncOp function : attentionFunctions(module))
+    if (entry.empty() || function.getName() == entry)
+      entries.push_back(function.getName().str());
+  if (entries.empty()) {
+    (void)findEntry(module, entry);
+    return std::nullopt;
+  }
+  std::vector<::attn::rt::Artifact> artifacts;
+  for (const std::string &function : entries)
+    for (const std::string &target : targets) {
+      FailureOr<CompiledKernel> kernel = compileProblem(module, function, {target, schedule, /*ptx=*/false});
+      if (failed(kernel))
+        return std::nullopt;
+      const ArtifactForms forms{hostCode && target == targets.front(), false, code == "ptx", code == "cubin"};
+      ArtifactReport report;
+      FailureOr<::attn::rt::Artifact> artifact = makeArtifact(*kernel, target, forms, report);
+      if (failed(artifact))
+        return std::nullopt;
+      if (!report.refusal.empty()) {
+        usageError(report.refusal);
+        return std::nullopt;
+      }
+      if (ptxasVerbose)
+        llvm::errs() << report.ptxasLog;
+      artifacts.push_back(std::move(*artifact));
+    }
+  return ::attn::rt::writeArtifacts(artifacts);
+}
+
+/// The level that was asked for. Errors have been printed.
+std::optional<std::string> emitText(ModuleOp module) {
+  std::string log;
+  FailureOr<std::string> text =
+      emitLevel(module, *parseLevel(emitted), entry, {targets.front(), schedule}, &log);
+  if (failed(text))
+    return std::nullopt;
+  if (ptxasVerbose)
+    llvm::errs() << log;
+  return std::move(*text);
+}
+
+int emitFile(DialectRegistry &registry) {
+  if (const std::string fault = optionFault(); !fault.empty())
+    return usageError(fault);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   context.printOpOnDiagnostic(false); // the file's own text is quoted instead
   llvm::SourceMgr sources;
@@ -103,12 +187,9 @@ int emitFile(DialectRegistry &registry) {
   module = parseProblemFile(input, sources, &context);
   if (!module)
     return badInput;
-  std::string log;
-  FailureOr<std::string> text = emitLevel(*module, emitted, entry, {target, schedule}, &log);
-  if (failed(text))
+  std::optional<std::string> text = emitted == "artifact" ? emitArtifacts(*module) : emitText(*module);
+  if (!text)
     return badInput;
-  if (ptxasVerbose)
-    llvm::errs() << log;
   std::string error;
   std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(output, &error);
   if (!file)

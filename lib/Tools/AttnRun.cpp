@@ -68,6 +68,8 @@ rt::Status Run::openDevice() {
 }
 
 rt::Status Run::compile() {
+  if (auto bytes = rt::readFile(options.file); bytes && rt::isArtifactFile(*bytes))
+    return load(*bytes);
   progress.stage("compiling");
   auto start = std::chrono::steady_clock::now();
   auto module = mlir::attn::parseProblemFile(options.file, sources, &context);
@@ -93,6 +95,7 @@ rt::Status Run::compile() {
     if (!code)
       return rt::inputError(llvm::toString(code.takeError()));
     hostCode = std::move(*code);
+    isChecked = true;
     hostCodeMs = millisecondsSince(start);
   }
   return {};
@@ -145,6 +148,7 @@ rt::ModuleSource Run::moduleSource() const {
   rt::ModuleSource source;
   source.name = manifest.entry;
   source.ptx = kernel.ptx;
+  source.cubins = cubins;
   if (hostCode)
     source.hostKernels = hostCode->kernels();
   return source;
@@ -198,9 +202,9 @@ rt::Result<int> Run::run() {
     if (rt::Status status = (this->*step)(); !status)
       return status.error();
   if (manifest.rowCopy()) {
-    auto passed = runCacheFunction({options, *device, host, manifest, moduleSource(),
+    auto passed = runCacheFunction({options, *device, isChecked ? host : nullptr, manifest, moduleSource(),
                                     *kernel.problem->getOps<mlir::func::FuncOp>().begin(), progress,
-                                    compileMs, hostCodeMs});
+                                    compileMs, hostCodeMs, loadMs});
     return passed ? rt::Result<int>(*passed ? right : wrong) : passed.error();
   }
   for (auto step : {&Run::makeTensors, &Run::execute})

@@ -56,6 +56,7 @@ rt::Status Run::execute() {
   record->gpu = gpu;
   record->compileMs = compileMs;
   record->hostCodeMs = hostCodeMs;
+  record->loadMs = loadMs;
   record->strategy = record->plan.strategy;
   record->repeats = options.repeat;
   return launch(*session);
@@ -108,7 +109,7 @@ rt::Status Run::launch(rt::Session &session) {
       return elapsed.error();
     seconds.push_back(*elapsed);
     // The counters are those of one run; a fault in any of them is a fault.
-    if (host && (i == 0 || !host->report().clean()))
+    if (host && isChecked && (i == 0 || !host->report().clean()))
       record->host = host->report();
     if (i == 0)
       outputs = std::move(*results);

@@ -37,6 +37,8 @@ public:
 private:
   rt::Status openDevice();
   rt::Status compile();
+  /// Takes the place of compiling where the file is compiled: one of artifacts.
+  rt::Status load(const std::string &bytes);
   rt::Status makeTensors();
   /// Adds what a backward pass is given beside the forward's tensors to what may be read or generated.
   void addBackwardArguments(Arguments &arguments) const;
@@ -65,7 +67,10 @@ private:
   mlir::attn::CompiledKernel kernel;
   rt::Manifest manifest;
   std::unique_ptr<rt::host::LoadedCode> hostCode;
+  std::vector<std::vector<uint8_t>> cubins; ///< of a file of artifacts
+  bool isChecked = false;                   ///< the host device's code is instrumented for its detectors
   double compileMs = 0, hostCodeMs = 0;
+  double loadMs = 0; ///< of a file of artifacts
 
   rt::TensorMap tensors;
   std::optional<RunRecord> record;

@@ -61,6 +61,7 @@ if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from .run.kernel import Kernel as Kernel
     from .run.kernels import compile as compile
     from .run.kernels import limit_kernels as limit_kernels
+    from .run.kernels import load as load
     from .run.plan import Plan as Plan
     from .run.samples import sample as sample
 
@@ -94,6 +95,7 @@ _LAZY: dict[str, str] = {
     "from_bfloat16_bits": "memory.tensors",
     "heads": "describe.classes",
     "limit_kernels": "run.kernels",
+    "load": "run.kernels",
     "load_bundle": "compiler.bundle",
     "quantize": "memory.codes",
     "recent": "describe.visibility",

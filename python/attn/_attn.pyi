@@ -9,7 +9,7 @@ Addresses are the one thing that cannot be checked: whoever gives one vouches th
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypedDict
 
 from typing_extensions import Buffer
 
@@ -41,7 +41,7 @@ def targets() -> list[str]:
 
 class Compiled:
     artifact: bytes
-    """One file (attn_rt/artifact/Artifact.h): hash, manifest, and the code in the forms asked for."""
+    """One file (attn_rt/artifact/Artifact.h): manifest, and the code in the forms asked for, with their hashes."""
     manifest: str
     remarks: list[str]
     """What the compiler says without being asked, "name:line:col: remark: …": why a schedule was chosen."""
@@ -64,6 +64,23 @@ def compile(
     detectors), "ptx" and "cubin" are for a GPU (a cubin needs ptxas; keep "ptx" beside it for other GPUs). `entry`: the
     function, where the text has several. Errors are the compiler's own words, "name:line:col: error: …" with the line
     they are about."""
+
+class Artifact(TypedDict):
+    """A compiled function of a file."""
+
+    entry: str
+    target: str
+    producer: str
+    note: str
+    forms: list[Form]
+    file: bytes
+    """A file of it alone."""
+
+def read_artifacts(file: Buffer, name: str = "kernel") -> list[Artifact]:
+    """All compiled functions of a file. Refuses what Kernel refuses of files. `name`: the file's, for messages."""
+
+def join_artifacts(parts: Sequence[tuple[Buffer, str]]) -> bytes:
+    """One file of all that the files hold, each with what there is to note of it."""
 
 def emit(
     text: str,
@@ -180,11 +197,12 @@ class Memory:
         """NaN everywhere; unwritten again on the host device."""
 
 class Kernel:
-    """An artifact on a device. The code is loaded once and shared by all plans."""
+    """A compiled function on a device. The code is loaded once and shared by all plans."""
 
-    def __init__(self, artifact: Buffer, device: Device, name: str = "kernel") -> None:
-        """Refuses artifacts whose hash is wrong, that hold no code for the device, or host code of another CPU target
-        or ABI version than this process's (build_info)."""
+    def __init__(self, artifact: Buffer, device: Device, name: str = "kernel", *, entry: str = "") -> None:
+        """Of a file of artifacts the function `entry` ("": the only one). Refuses files that are damaged or of another
+        version, functions that are not there, code for other targets, and host code of another CPU target or ABI version
+        than this process's (build_info). `name`: the file's, for messages."""
     device: Device
     entry: str
     manifest: str

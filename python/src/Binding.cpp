@@ -233,6 +233,7 @@ PYBIND11_MODULE(_attn, module) {
   });
   bindFailure(module);
   bindCompiler(module);
+  bindArtifacts(module);
   bindDevices(module);
   bindPlans(module);
   bindCaches(module);

@@ -24,6 +24,7 @@ namespace py = pybind11;
 /// Makes the class Failure and puts it into the module.
 void bindFailure(py::module_ &module);
 void bindCompiler(py::module_ &module);
+void bindArtifacts(py::module_ &module);
 void bindDevices(py::module_ &module);
 void bindPlans(py::module_ &module);
 void bindCaches(py::module_ &module);

@@ -12,12 +12,14 @@ namespace attn::python {
 
 namespace {
 
-Kernel loadKernel(py::buffer artifact, const py::object &device, const std::string &name) {
+Kernel loadKernel(py::buffer artifact, const py::object &device, const std::string &name,
+                  const std::string &entry) {
   const auto &on = device.cast<const Device &>();
   const BufferView bytes(artifact, false);
   Kernel kernel;
   run([&] {
-    return attnKernelLoad(on.handle.get(), bytes.data(), bytes.size(), name.c_str(), kernel.handle.out());
+    return attnKernelLoad(on.handle.get(), bytes.data(), bytes.size(), name.c_str(),
+                          entry.empty() ? nullptr : entry.c_str(), kernel.handle.out());
   });
   kernel.device = device;
   kernel.slots = py::tuple(attnKernelSlotCount(kernel.handle.get()));
@@ -184,7 +186,8 @@ void bindPlans(py::module_ &module) {
       });
 
   py::class_<Kernel>(module, "Kernel")
-      .def(py::init(&loadKernel), "artifact"_a, "device"_a, "name"_a = "kernel")
+      .def(py::init(&loadKernel), "artifact"_a, "device"_a, "name"_a = "kernel", py::kw_only(),
+           "entry"_a = "")
       .def_readonly("device", &Kernel::device)
       .def_readonly("slots", &Kernel::slots)
       .def_property_readonly("entry", [](const Kernel &k) { return textOf(attnKernelEntry(k.handle.get())); })

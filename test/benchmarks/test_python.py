@@ -16,7 +16,7 @@ FULL = bool(os.environ.get("ATTN_FULL"))
 
 
 @pytest.mark.skipif(
-    not (BUILD / "python" / "attn" / "libattn_compiler.so").exists(), reason="no package is built"
+    not (BUILD / "python" / "attn" / "libattn_compiler.so.0").exists(), reason="no package is built"
 )
 @pytest.mark.parametrize("name", NAMES if FULL else NAMES[:2])
 def test_both_sides_compute_the_same(name, tmp_path):

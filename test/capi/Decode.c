@@ -142,7 +142,7 @@ const char *decodeOfACache(void) {
   TRY(attnDeviceOpenHost(&options, &device));
   AttnKernel *kernel = NULL;
   const AttnBytes *artifact = attnCompiledArtifact(compiled);
-  TRY(attnKernelLoad(device, attnBytesData(artifact), attnBytesSize(artifact), "test", &kernel));
+  TRY(attnKernelLoad(device, attnBytesData(artifact), attnBytesSize(artifact), "test", NULL, &kernel));
   attnCompiledDestroy(compiled);
   EXPECT(attnKernelIsChecked(kernel) && attnKernelSlotCount(kernel) == 5);
   EXPECT(!strcmp(attnKernelSlot(kernel, 3), "o") && !attnKernelSlot(kernel, 5));

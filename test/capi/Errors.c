@@ -68,7 +68,7 @@ static const char *runtimeErrors(AttnDevice *device, AttnKernel *kernel) {
   REFUSED(attnMemoryCopyIn(memory, SIZE_MAX, "1", 1), AttnStatusInput, "within the memory's 16");
   REFUSED(attnMemoryCopyOut(memory, 0, NULL, 4), AttnStatusInput, "got null");
   attnMemoryDestroy(memory);
-  REFUSED(attnKernelLoad(device, "nothing", 7, "x", &loaded), AttnStatusInput,
+  REFUSED(attnKernelLoad(device, "nothing", 7, "x", NULL, &loaded), AttnStatusInput,
           "artifact 'x': not an artifact");
 
   const int64_t shape[] = {2, 32, 128}, negative[] = {-2, 32, 128};
@@ -190,7 +190,7 @@ const char *everyErrorIsAStatus(void) {
   TRY(attnCompile(&source, AttnFormHost, &compiled));
   TRY(attnDeviceOpenHost(NULL, &device));
   const AttnBytes *artifact = attnCompiledArtifact(compiled);
-  TRY(attnKernelLoad(device, attnBytesData(artifact), attnBytesSize(artifact), NULL, &kernel));
+  TRY(attnKernelLoad(device, attnBytesData(artifact), attnBytesSize(artifact), NULL, NULL, &kernel));
   wrong = runtimeErrors(device, kernel);
   if (!wrong)
     wrong = cacheErrors(kernel);
@@ -210,7 +210,10 @@ const char *nullIsRefused(void) {
   REFUSED(attnDeviceHostReport(NULL, NULL, NULL), AttnStatusInput, "null");
   REFUSED(attnMemoryCreate(NULL, 1, NULL, NULL), AttnStatusInput, "null");
   REFUSED(attnMemoryFill(NULL, 0), AttnStatusInput, "null");
-  REFUSED(attnKernelLoad(NULL, NULL, 0, NULL, NULL), AttnStatusInput, "null");
+  REFUSED(attnKernelLoad(NULL, NULL, 0, NULL, NULL, NULL), AttnStatusInput, "null");
+  REFUSED(attnArtifactRead(NULL, 0, NULL, NULL), AttnStatusInput, "null");
+  REFUSED(attnArtifactTake(NULL, 0, NULL), AttnStatusInput, "null");
+  REFUSED(attnArtifactJoin(NULL, 0, NULL), AttnStatusInput, "null");
   REFUSED(attnStoreTensors(NULL, NULL), AttnStatusInput, "null");
   REFUSED(attnQuantizeRows(NULL, NULL), AttnStatusInput, "null");
   REFUSED(attnDequantizeRows(NULL), AttnStatusInput, "null");

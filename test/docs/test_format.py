@@ -11,7 +11,7 @@ from apply_page import apply
 from attnlab import BUILD, ROOT
 
 PAGE = ROOT / "docs/adding-a-format.md"
-LIBRARY = BUILD / "test/docs/format/libattn_compiler.so"
+LIBRARY = BUILD / "test/docs/format/libattn_compiler.so.0"
 
 
 def test_page(tmp_path):

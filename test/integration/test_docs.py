@@ -13,7 +13,7 @@ import pytest
 from attnlab import BUILD, ROOT, program
 from shown import blocks, is_sketched, masked, one_blank, operations
 
-PAGES = ["README.md", "docs/getting-started.md", "examples/02_prefill/hopper.md"]
+PAGES = ["README.md", "docs/getting-started.md", "docs/embedding.md", "examples/02_prefill/hopper.md"]
 
 
 PROGRAMS = ("attn-opt ", "attn-run ", "attn-plan ", "attn-workload ")
@@ -105,7 +105,7 @@ def test_the_lesson_sketches_its_kernel(hopper, begin, count):
     assert not is_sketched("\n".join(sketch.splitlines()[::-1]), hopper)
 
 
-COMMANDS = (*PROGRAMS, "./dev ", ".venv/bin/python ", "python ", "ninja ", "build/test-bin/", ". .venv/")
+COMMANDS = (*PROGRAMS, "./dev ", "cmake ", ".venv/bin/python ", "python ", "ninja ", "build/test-bin/", ". .venv/")
 COMPARED = {
     "README.md": ("decode: 8 sequences",),
     "docs/getting-started.md": ("attn: SIG",),  # test_faults.py

@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from attnlab import BUILD  # noqa: E402
 
-if not (BUILD / "python" / "attn" / "libattn_compiler.so").exists():
+if not (BUILD / "python" / "attn" / "libattn_compiler.so.0").exists():
     pytest.skip("no package is built", allow_module_level=True)
 
 import recall  # noqa: E402

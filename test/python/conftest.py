@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILT = Path(os.environ.get("ATTN_BUILD", ROOT / "build")) / "python"
 
 if not os.environ.get("ATTN_INSTALLED"):
-    package = str(BUILT if (BUILT / "attn" / "libattn_compiler.so").exists() else ROOT / "python")
+    package = str(BUILT if (BUILT / "attn" / "libattn_compiler.so.0").exists() else ROOT / "python")
     sys.path.insert(0, package)
     # For the processes that tests start.
     os.environ["PYTHONPATH"] = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])

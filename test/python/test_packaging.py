@@ -27,7 +27,7 @@ def wheel():
 def libraries(wheel, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     with zipfile.ZipFile(wheel) as archive:
-        names = [name for name in archive.namelist() if name.endswith(".so")]
+        names = [name for name in archive.namelist() if name.endswith((".so", ".so.0"))]
         archive.extractall(folder, names)
     return [folder / name for name in names]
 
@@ -46,10 +46,10 @@ def test_holds_the_package_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     package = {name.removeprefix("attn/") for name in names if name.startswith("attn/")}
-    assert {"__init__.py", "py.typed", "_attn.pyi", "libattn_compiler.so"} <= package
+    assert {"__init__.py", "py.typed", "_attn.pyi", "libattn_compiler.so.0"} <= package
     sources = {str(path.relative_to(ROOT / "python/attn")) for path in (ROOT / "python/attn").rglob("*.py*")}
     sources = {name for name in sources if not name.endswith(".pyc")}
-    assert sources | {"py.typed", "libattn_compiler.so"} == {
+    assert sources | {"py.typed", "libattn_compiler.so.0"} == {
         name for name in package if "_attn.c" not in name
     }
     assert len([name for name in package if re.fullmatch(r"_attn\.cpython-\d+-.*\.so", name)]) == 1
@@ -94,12 +94,12 @@ def test_needs_the_c_library_alone(libraries):
     system = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libdl.so.2", "libpthread.so.0", "librt.so.1"}
     for library in libraries:
         others = set(dynamic(library, "NEEDED")) - system
-        assert others <= {"libattn_compiler.so"}, f"{library.name} needs {others}"
+        assert others <= {"libattn_compiler.so.0"}, f"{library.name} needs {others}"
 
 
 def test_libraries_are_found_beside_each_other(libraries):
     extension = next(library for library in libraries if library.name.startswith("_attn."))
-    assert dynamic(extension, "NEEDED").count("libattn_compiler.so") == 1
+    assert dynamic(extension, "NEEDED").count("libattn_compiler.so.0") == 1
     for library in libraries:
         assert dynamic(library, "RUNPATH") + dynamic(library, "RPATH") == ["$ORIGIN"]
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import threading
+from pathlib import Path
 
 from .. import _attn
 from ..compiler.artifacts import load_native
 from ..compiler.locks import ThreadLocks
 from ..compiler.requests import Request, form_of, request_for
 from ..describe import checks
-from ..errors import Error
-from ..memory.devices import device_name, get_device
+from ..errors import CompileError, Error, expected
+from ..memory.devices import device_name, failed, get_device
 from .kernel import Kernel
 
 _USUAL_KERNELS = 256  # in memory: some 70 MB on the host device
@@ -89,6 +91,30 @@ def compile(
     with contextlib.suppress(TypeError):
         return _keep(given, described, kept)
     return described
+
+
+def load(path: str | os.PathLike, *, entry: str = "", device: object = None) -> Kernel:
+    """A kernel out of a file of artifacts, as attn-opt --emit=artifact makes them; nothing is compiled.
+
+    path    the file. It is code: load only what you would execute
+    entry   the function, where the file has several
+    device  as for `compile`
+
+    Errors: CompileError where the file is damaged, of another version, or has no such function or no code for the
+    device; OSError where it cannot be read.
+    """
+    place = get_device(device)
+    if not isinstance(entry, str):
+        raise expected(CompileError, "entry", "the name of a function", entry)
+    try:
+        native = _attn.Kernel(Path(path).read_bytes(), place, str(path), entry=entry)
+    except _attn.Failure as failure:
+        raise failed(failure, CompileError) from None
+    manifest = json.loads(native.manifest)
+    request = Request(
+        manifest["problem"], native.entry, manifest["target"], "auto", form_of(place), native.checked
+    )
+    return Kernel(native, request=request, key=manifest["content_hash"], about={})
 
 
 def _keep(key: tuple, kernel: Kernel, kept: Kept) -> Kernel:

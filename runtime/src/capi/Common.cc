@@ -1,6 +1,7 @@
 //===- Common.cc - The C API's tensors and bytes --------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/capi/Objects.h"
+#include "attn_rt/support/Version.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -12,6 +13,8 @@ uint64_t attn::rt::capi::newVersion() {
   static std::atomic<uint64_t> last{0};
   return ++last;
 }
+
+const char *attnVersion(void) { return version(); }
 
 static const ElementType *typeOf(AttnDType dtype) {
   const auto index = static_cast<size_t>(dtype);

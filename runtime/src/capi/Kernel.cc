@@ -1,6 +1,7 @@
 //===- Kernel.cc - The C API's kernels ------------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/capi/Objects.h"
+#include "attn_rt/session/LoadArtifact.h"
 
 #include <algorithm>
 
@@ -53,60 +54,44 @@ std::vector<std::string> slotsOf(const Manifest &manifest) {
   return slots;
 }
 
-Result<std::shared_ptr<LoadedKernel>> load(const std::shared_ptr<SharedDevice> &device,
-                                           std::string_view bytes, const std::string &name) {
-  Result<Artifact> artifact = readArtifact(bytes, name);
-  if (!artifact)
-    return artifact.error();
-  auto kernel = std::make_shared<LoadedKernel>();
-  kernel->device = device;
-  kernel->manifest = std::move(artifact->manifest);
-  kernel->manifestText = writeManifest(kernel->manifest);
-  ModuleSource source{kernel->manifest.entry, artifact->ptx, artifact->cubins, {}};
-  const std::string prefix = "artifact '" + name + "'";
-  if (device->host) {
-    if (artifact->hostCode.empty())
-      return Error{ErrorKind::Device,
-                   prefix + " has no code for the host device: compile it with the form host"};
-    Result<host::CodeObject> object = host::readCodeObject(artifact->hostCode, prefix);
-    if (!object)
-      return object.error();
-    auto code = host::LoadedCode::load(*object, prefix);
-    if (!code)
-      return code.error();
-    kernel->checked = object->checked;
-    kernel->code = std::move(*code);
-    source.hostKernels = kernel->code->kernels();
-  }
+Result<AttnKernel *> load(const std::shared_ptr<SharedDevice> &device, std::span<const Artifact> artifacts,
+                          const std::string &name, const std::string &entry) {
   auto held = device->use();
   if (!held)
     return held.error();
-  auto module = device->device->load(source);
-  if (!module)
-    return module.error();
-  kernel->module = std::move(*module);
+  auto loaded = loadArtifact(*device->device, artifacts, name, entry);
+  if (!loaded)
+    return loaded.error();
+  auto kernel = std::make_shared<LoadedKernel>();
+  kernel->device = device;
+  kernel->manifest = std::move(loaded->manifest);
+  kernel->manifestText = writeManifest(kernel->manifest);
+  kernel->checked = loaded->checked;
+  kernel->code = std::move(loaded->code);
+  kernel->module = std::move(loaded->module);
+  held->unlock();
   if (!kernel->manifest.rowCopy())
     kernel->slots = slotsOf(kernel->manifest);
-  // Every kernel is there, and fits the device.
-  for (const KernelInfo &info : kernel->manifest.kernels)
-    if (auto found = kernel->module->kernel(info.name, info.sharedBytes); !found)
-      return found.error();
-  return kernel;
+  return new AttnKernel{std::move(kernel)};
 }
 
 } // namespace
 
 AttnStatus attnKernelLoad(AttnDevice *device, const void *artifact, size_t size, const char *name,
-                          AttnKernel **kernel) {
+                          const char *entry, AttnKernel **kernel) {
   return guarded([&]() -> Status {
     if (Status status =
             required("device, artifact, kernel", device, static_cast<const char *>(artifact), kernel);
         !status)
       return status;
-    auto loaded = load(device->shared, {static_cast<const char *>(artifact), size}, name ? name : "kernel");
+    const std::string file = name ? name : "kernel";
+    auto artifacts = readArtifacts({static_cast<const char *>(artifact), size}, file);
+    if (!artifacts)
+      return artifacts.error();
+    auto loaded = load(device->shared, *artifacts, file, entry ? entry : "");
     if (!loaded)
       return loaded.error();
-    *kernel = new AttnKernel{std::move(*loaded)};
+    *kernel = *loaded;
     return {};
   });
 }

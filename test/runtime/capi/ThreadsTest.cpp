@@ -103,13 +103,14 @@ struct SharedKernel : testing::Test {
   AttnMemory *memory = nullptr;
 
   void SetUp() override {
-    Artifact artifact{sampleManifest(), {}, {}, {}};
+    Artifact artifact;
+    artifact.manifest = sampleManifest();
     artifact.manifest.contentHash = computeContentHash(artifact.manifest);
     for (const KernelInfo &info : artifact.manifest.kernels)
       artifact.ptx += ".entry " + info.name + "(\n";
-    const std::string bytes = writeArtifact(artifact);
+    const std::string bytes = writeArtifacts({&artifact, 1});
     ASSERT_TRUE(ok(attnDeviceOpenCuda(0, ATTN_FAKE_CUDA, &device)));
-    ASSERT_TRUE(ok(attnKernelLoad(device, bytes.data(), bytes.size(), "sample", &kernel)));
+    ASSERT_TRUE(ok(attnKernelLoad(device, bytes.data(), bytes.size(), "sample", nullptr, &kernel)));
     ASSERT_TRUE(ok(attnCacheCreateRoot(cache, &node)));
     append(cache, node, 20);
     const AttnCacheOperand operand = {0, true, true};

@@ -55,7 +55,8 @@ std::string run::cacheSummary(const CacheRecord &record) {
                  m.keyDim == m.valueDim ? "" : formatv("/{0}", m.valueDim).str(), rt::dtypeName(m.dtype));
   out << formatv("  kernel    {0} for {1}: {2} blocks x {3} threads\n", kernel.name, m.target, record.blocks,
                  kernel.threads);
-  out << formatv("  time      compiled in {0:f1} ms", record.compileMs);
+  out << formatv("  time      {0} in {1:f1} ms", record.loadMs ? "loaded" : "compiled",
+                 record.loadMs ? record.loadMs : record.compileMs);
   if (record.host)
     out << formatv(", native code for the CPU in {0:f1} ms", record.hostCodeMs);
   out << formatv(", ran in {0:f4} ms on {1}", record.runMs, record.deviceName);
@@ -96,6 +97,8 @@ std::string run::cacheJson(const CacheRecord &record) {
       {"bytes_floor", record.floor},
       {"passed", record.failure.empty()},
   };
+  if (record.loadMs)
+    object["load_ms"] = record.loadMs;
   if (!record.failure.empty())
     object["failure"] = record.failure;
   else if (record.checked)

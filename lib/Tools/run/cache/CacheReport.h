@@ -17,7 +17,7 @@ struct CacheRecord {
   int64_t floor; ///< see rowCopyFloor
   std::string device = {}, deviceName = {};
   int blocks = 0;
-  double compileMs = 0, hostCodeMs = 0, runMs = 0;
+  double compileMs = 0, hostCodeMs = 0, loadMs = 0, runMs = 0;
   int64_t repeats = 1;
   std::optional<rt::host::Report> host = {};
   bool checked = false;

@@ -197,6 +197,7 @@ rt::Status Runner::prepare() {
   record->blocks = kernel->blocks();
   record->compileMs = run.compileMs;
   record->hostCodeMs = run.hostCodeMs;
+  record->loadMs = run.loadMs;
   record->repeats = run.options.repeat;
   return {};
 }

@@ -17,12 +17,12 @@ namespace attn::run {
 struct CacheRun {
   const Options &options;
   rt::Device &device;
-  rt::HostDevice *host; ///< the device, where it is the host
+  rt::HostDevice *host; ///< the device, where it is the host and its code is checked
   const rt::Manifest &manifest;
   rt::ModuleSource source;
   mlir::func::FuncOp problem;
   Progress &progress;
-  double compileMs, hostCodeMs;
+  double compileMs, hostCodeMs, loadMs;
 };
 
 /// Makes or reads the tensors, runs, compares with --check, and says what happened. False: the result is

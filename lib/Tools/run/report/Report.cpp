@@ -144,13 +144,14 @@ std::string run::summaryText(const RunRecord &record) {
   out << formatv("  work      {0}, {1} cut for balance, {2} to merge\n",
                  plural(record.plan.stats.tasks, "task"), record.plan.stats.cuts,
                  plural(static_cast<int64_t>(record.plan.mergeRows.size()), "row"));
-  out << formatv("  time      compiled in {0:f1} ms", record.compileMs);
+  out << formatv("  time      {0} in {1:f1} ms", record.loadMs ? "loaded" : "compiled",
+                 record.loadMs ? record.loadMs : record.compileMs);
   if (record.host)
     out << formatv(", native code for the CPU in {0:f1} ms", record.hostCodeMs);
   out << formatv(", ran in {0:f3} ms on {1}", record.runMs, record.deviceName);
   if (record.gpu)
     out << formatv(", predicted {0:f3} ms{1}", record.plan.stats.estimatedSeconds * 1e3,
-                   record.host ? formatv(" on an {0}", std::string(record.gpu->name)).str() : "");
+                   record.device == "host" ? formatv(" on an {0}", std::string(record.gpu->name)).str() : "");
   out << "\n";
   if (record.comparison) {
     Tolerances tolerance = Tolerances::of(m);
@@ -215,6 +216,8 @@ std::string run::reportJson(const RunRecord &record) {
       classes[m.headClasses[c].name] = record.plan.classHeads[c];
     object["head_classes"] = std::move(classes);
   }
+  if (record.loadMs)
+    object["load_ms"] = number(record.loadMs);
   if (!record.failure.empty())
     object["failure"] = record.failure;
   if (record.comparison) {

@@ -30,6 +30,7 @@ struct RunRecord {
   std::string device{}, deviceName{};
   double compileMs = 0;  ///< from the text to what the device loads: PTX, or the machine level for host
   double hostCodeMs = 0; ///< from there to native code, on host
+  double loadMs = 0;     ///< of a file of artifacts; 0 where it was compiled
   double runMs = 0;      ///< the median where there were several runs
   int64_t repeats = 1;
   /// Whose model predicts the time: the device's, on host that of the GPU planned for; null where there is

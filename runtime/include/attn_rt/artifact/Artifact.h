@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The manifest is what plan, session and tools need to know about a compiled
 // attention, or operation on a cache (CacheKernel.h): the problem, kernels with parameters and tile sizes,
-// what a run launches, reads of a plan and leaves behind. An artifact is the manifest with the code, in one
-// file. It is code that will be executed, so the file begins with a hash of all its other bytes, and nothing
-// is parsed before that hash was found to be right.
+// what a run launches, reads of a plan and leaves behind. An artifact is the manifest with the code; a file
+// holds one or several, of other functions or targets. It is code that will be executed, so a file has a hash
+// of all its bytes (Artifact.cpp describes it), and nothing is parsed before its hash was found to be right.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_ARTIFACT_ARTIFACT_H
@@ -212,7 +212,13 @@ struct Artifact {
   std::string ptx;                          ///< all kernels in one module
   std::vector<std::vector<uint8_t>> cubins; ///< a module for each kernel; empty where ptxas was not at hand
   std::vector<uint8_t> hostCode; ///< a CodeObject (host/CodeObject.h); empty where none was asked for
+  std::string note;              ///< of whoever made the file, for whoever reads it; nothing here does
 };
+
+/// How a file of artifacts begins, and the version of its format: others are refused.
+inline constexpr std::string_view artifactMagic = "attnfile";
+inline constexpr uint32_t artifactVersion = 1;
+bool isArtifactFile(std::string_view bytes);
 
 /// 32 hexadecimal digits of XXH3-128.
 std::string hashBytes(std::string_view bytes);
@@ -237,10 +243,12 @@ Result<Manifest> parseManifest(std::string_view json);
 /// Pretty-printed JSON; parseManifest reads it back.
 std::string writeManifest(const Manifest &manifest);
 
-Result<Artifact> readArtifact(std::string_view bytes, std::string_view name);
-Result<Artifact> readArtifactFile(const std::string &path);
-std::string writeArtifact(const Artifact &artifact);
-Status writeArtifactFile(const std::string &path, const Artifact &artifact);
+/// All that a file holds, at least one. Refuses files of another version, and damaged ones; `name` is the
+/// file's, for messages.
+Result<std::vector<Artifact>> readArtifacts(std::string_view bytes, std::string_view name);
+Result<std::vector<Artifact>> readArtifactsFile(const std::string &path);
+std::string writeArtifacts(std::span<const Artifact> artifacts);
+Status writeArtifactsFile(const std::string &path, std::span<const Artifact> artifacts);
 
 } // namespace attn::rt
 

@@ -101,7 +101,13 @@ def test_bad_input_is_refused_by_name(programs, program, tmp_path):
 
 def test_attn_run_takes_the_same_file(programs, prefix):
     for entry, dims in (("attend", ["kv_len=20..90"]), ("append", ["rows=20"])):
-        command = [prefix / "bin/attn-run", programs / "serve.attn", f"--entry={entry}", "--check", "--device=host"]
+        command = [
+            prefix / "bin/attn-run",
+            programs / "serve.attn",
+            f"--entry={entry}",
+            "--check",
+            "--device=host",
+        ]
         said = run(*command, *(f"--dim={dim}" for dim in dims))
         assert "loaded in" in said and "right:" in said and "detectors" not in said
     for option, message in (
@@ -109,7 +115,13 @@ def test_attn_run_takes_the_same_file(programs, prefix):
         ("--schedule=mma", "is compiled: leave it out"),
         ("--entry=attendd", "has no function 'attendd'; it has 'attend', 'append', 'move'"),
     ):
-        command = [prefix / "bin/attn-run", programs / "serve.attn", "--entry=attend", "--device=host", option]
+        command = [
+            prefix / "bin/attn-run",
+            programs / "serve.attn",
+            "--entry=attend",
+            "--device=host",
+            option,
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 2 and message in done.stderr
 
@@ -124,7 +136,9 @@ def test_programs_are_small_and_start_at_once(programs, lib, tmp_path):
     listed = run("ldd", programs / "serve") + run("ldd", programs / "step")
     assert not re.search("llvm|mlir|python", listed, flags=re.I)
     times = []
-    for _ in range(8):  # of the processor, from nothing to the last of five steps: others may be at work beside it
+    for _ in range(
+        8
+    ):  # of the processor, from nothing to the last of five steps: others may be at work beside it
         begin = os.times()
         run(programs / "step", programs / "serve.attn")
         end = os.times()
@@ -162,7 +176,10 @@ def test_headers_stand_alone(prefix, tmp_path):
     assert not any("/capi/" in name for name in names)
     c = [name for name in names if name.startswith("attn-c/")]
     assert len(c) == 5 and len(names) > 50
-    for source, listed, flags in (("all.c", c, ["-std=c99", "-pedantic"]), ("all.cpp", names, ["-std=c++20"])):
+    for source, listed, flags in (
+        ("all.c", c, ["-std=c99", "-pedantic"]),
+        ("all.cpp", names, ["-std=c++20"]),
+    ):
         (tmp_path / source).write_text("".join(f'#include "{name}"\n' for name in listed))
         run("cc", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", *flags, f"-I{include}", tmp_path / source)
 
@@ -179,7 +196,9 @@ def test_what_pages_show_compiles(prefix, page, tmp_path):
 def test_versions_agree(prefix):
     [version] = re.findall(r"project\(attn VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())
     header = (prefix / "include/attn-c/Common.h").read_text()
-    assert ".".join(re.findall(r"^#define ATTN_C_(?:MAJOR|MINOR|PATCH) (\d+)$", header, flags=re.M)) == version
+    assert (
+        ".".join(re.findall(r"^#define ATTN_C_(?:MAJOR|MINOR|PATCH) (\d+)$", header, flags=re.M)) == version
+    )
     for file in prefix.rglob("*.pc"):
         assert f"Version: {version}\n" in file.read_text()
 
@@ -198,7 +217,9 @@ def test_symbols_are_those_of_the_list(lib):
             listed.setdefault(library, set()).add(symbol)
     for library in ("runtime", "compiler"):
         expected = listed["both"] | listed.get(library, set())
-        assert exported(lib / f"libattn_{library}.so") == expected, f"of {library}; write it into {SYMBOLS.name}"
+        assert exported(lib / f"libattn_{library}.so") == expected, (
+            f"of {library}; write it into {SYMBOLS.name}"
+        )
 
 
 def test_a_program_runs_with_the_next_patch_version(lib, programs, tmp_path):

@@ -105,7 +105,16 @@ def test_the_lesson_sketches_its_kernel(hopper, begin, count):
     assert not is_sketched("\n".join(sketch.splitlines()[::-1]), hopper)
 
 
-COMMANDS = (*PROGRAMS, "./dev ", "cmake ", ".venv/bin/python ", "python ", "ninja ", "build/test-bin/", ". .venv/")
+COMMANDS = (
+    *PROGRAMS,
+    "./dev ",
+    "cmake ",
+    ".venv/bin/python ",
+    "python ",
+    "ninja ",
+    "build/test-bin/",
+    ". .venv/",
+)
 COMPARED = {
     "README.md": ("decode: 8 sequences",),
     "docs/getting-started.md": ("attn: SIG",),  # test_faults.py

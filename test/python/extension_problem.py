@@ -28,6 +28,23 @@ APPEND = (ROOT / "examples" / "07_cache" / "append.mlir").read_text()
 MOVE = (ROOT / "examples" / "07_cache" / "move.mlir").read_text()
 
 
+def sections(file):
+    """What a file of one artifact has, by kind (docs/embedding.md): its manifest, PTX, cubins, host code."""
+    kinds, found = ("manifest", "note", "ptx", "cubins", "host"), {"cubins": []}
+    count = int.from_bytes(file[12:16], "little")
+    at = 32 + 32 * count
+    for i in range(count):
+        row = file[32 + 32 * i :]
+        kind, size = kinds[int.from_bytes(row[4:8], "little")], int.from_bytes(row[8:16], "little")
+        content = file[at : at + size]
+        if kind == "cubins":
+            found[kind].append(content)
+        else:
+            found[kind] = content
+        at += size
+    return found
+
+
 def bfloat16(values):
     return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
 

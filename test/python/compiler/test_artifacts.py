@@ -349,6 +349,46 @@ def test_aot_makes_code_for_gpus_without_one(fresh):
         artifacts.artifact(requests.request_for(spec(name="text"), target="sm_80", form="cuda"))
 
 
+def test_files_of_artifacts_are_loaded_and_bundles_say_that_they_are_none(fresh):
+    """What attn-opt makes: several functions, several targets, no compiler."""
+    path = fresh / "k.attn"
+    made = [
+        _attn.compile(spec(name=name).mlir(), target=target, forms=forms, name=name).artifact
+        for name, target, forms in (
+            ("a", "sm_90a", ["host", "ptx"]),
+            ("a", "sm_80", ["ptx"]),
+            ("b", "sm_90a", ["host"]),
+        )
+    ]
+    path.write_bytes(_attn.join_artifacts([(one, "") for one in made]))
+    rows = _attn.read_artifacts(path.read_bytes(), str(path))
+    assert [(row["entry"], row["target"], row["forms"], row["note"]) for row in rows] == [
+        ("a", "sm_90a", ["host", "ptx"], ""),
+        ("a", "sm_80", ["ptx"], ""),
+        ("b", "sm_90a", ["host"], ""),
+    ]
+    assert [row["file"] for row in rows] == made
+    with attn.forbid_compiling():
+        kernel = attn.load(path, entry="b", device="host")
+    compiled = attn.compile(spec(name="b"), device="host")
+    assert (kernel.entry, kernel.target, kernel.manifest) == ("b", "sm_90a", compiled.manifest)
+    tensors = attn.sample(spec(name="b"), batch=2, kv_len=(5, 40))
+    pages = tensors["kv.k_pages"], tensors["kv.v_pages"]
+    loaded, own = (k.run(tensors["q"], pages, k.plan(tensors)) for k in (kernel, compiled))
+    assert loaded.tobytes() == own.tobytes()
+    for entry, message in (("", "more than one function"), ("c", "has no function 'c'; it has 'a', 'b'")):
+        with pytest.raises(attn.CompileError, match=message):
+            attn.load(path, entry=entry, device="host")
+    with pytest.raises(attn.Error, match="which attn.load takes"):
+        attn.load_bundle(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + b"?")
+    with pytest.raises(attn.CompileError, match="damaged or altered"):
+        attn.load(path, entry="b", device="host")
+    with pytest.raises(FileNotFoundError):
+        attn.load(fresh / "nothing", device="host")
+
+
 # --- What is said meanwhile ----------------------------------------------------------------------------------
 
 

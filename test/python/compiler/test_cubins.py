@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every kernel of an attention goes through LLVM and ptxas on its own, beside the others."""
 
-import base64
 import json
 import os
 import re
@@ -16,7 +15,7 @@ import pytest
 
 _attn = pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
 
-from extension_problem import DECODE  # noqa: E402
+from extension_problem import DECODE, sections  # noqa: E402
 
 KERNELS = ["decode_rows16", "decode_rows192", "decode_merge"]
 PTXAS = shutil.which("ptxas")
@@ -35,7 +34,7 @@ printf %s "$*" > "$output"
 
 def compile_in_process(tmp_path, act, forms=("ptx", "cubin"), before="", **variables):
     """Compiles with a ptxas that does what the shell's words in `act` say, after what `before` does in Python. Returns
-    the artifact and what ptxas said, or the error's kind and message."""
+    the artifact's sections and what ptxas said, or the error's kind and message."""
     script = tmp_path / "ptxas"
     script.write_text(STAND_IN.replace("{act}", act))
     script.chmod(0o755)
@@ -47,7 +46,7 @@ def compile_in_process(tmp_path, act, forms=("ptx", "cubin"), before="", **varia
         {before}
         try:
             made = _attn.compile({DECODE!r}, target="sm_90a", forms={list(forms)!r})
-            print(json.dumps([json.loads(bytes(made.artifact)), made.ptxas]))
+            print(json.dumps([{{"file": bytes(made.artifact).hex()}}, made.ptxas]))
         except _attn.Failure as failure:
             print(json.dumps([str(a) for a in failure.args]))
     """
@@ -61,16 +60,18 @@ def compile_in_process(tmp_path, act, forms=("ptx", "cubin"), before="", **varia
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), scratch
+    first, said = json.loads(done.stdout)
+    return (sections(bytes.fromhex(first["file"])) if isinstance(first, dict) else first, said), scratch
 
 
 def test_each_kernel_is_a_cubin_of_its_own(tmp_path):
     (artifact, log), scratch = compile_in_process(tmp_path, 'echo "said of $*"')
-    assert [kernel["name"] for kernel in artifact["kernels"]] == KERNELS
-    assert [base64.b64decode(cubin).decode() for cubin in artifact["cubins"]] == KERNELS
+    assert [kernel["name"] for kernel in json.loads(artifact["manifest"])["kernels"]] == KERNELS
+    assert [cubin.decode() for cubin in artifact["cubins"]] == KERNELS
+    ptx = artifact["ptx"].decode()
     assert log.splitlines() == [f"said of {name}" for name in KERNELS]
-    assert re.findall(r"[.]visible [.]entry (\w+)", artifact["ptx"]) == KERNELS
-    assert artifact["ptx"].count(".version") == 1 and artifact["ptx"].count("attn_shared[]") == 1
+    assert re.findall(r"[.]visible [.]entry (\w+)", ptx) == KERNELS
+    assert ptx.count(".version") == 1 and ptx.count("attn_shared[]") == 1
     assert not list(scratch.iterdir())
 
 

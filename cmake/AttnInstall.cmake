@@ -4,6 +4,8 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(_cmake ${CMAKE_INSTALL_LIBDIR}/cmake/attn)
+# Tests and benchmarks are no part of it, so that they need not be built: the target programs is.
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/attn-c DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT runtime)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/runtime/include/attn_rt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT runtime

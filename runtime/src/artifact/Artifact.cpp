@@ -87,8 +87,8 @@ Result<std::vector<Section>> readSections(std::string_view bytes) {
                       std::to_string(version) + ": make it again with this version of attn");
   const auto count = valueAt<uint32_t>(bytes, 12);
   if (count > (bytes.size() - headBytes) / rowBytes)
-    return inputError("damaged or cut off: a table of " + std::to_string(count) + " sections does not fit its " +
-                      std::to_string(bytes.size()) + " bytes");
+    return inputError("damaged or cut off: a table of " + std::to_string(count) +
+                      " sections does not fit its " + std::to_string(bytes.size()) + " bytes");
   const std::string_view table = bytes.substr(headBytes, count * rowBytes);
   if (const Digest actual = digestOf(table), written = valueAt<Digest>(bytes, 16); actual != written)
     return inputError(damaged("table of sections", actual, written));
@@ -113,7 +113,8 @@ Result<std::vector<Section>> readSections(std::string_view bytes) {
       return inputError(damaged(name, actual, written));
   }
   if (!rest.empty())
-    return inputError("damaged: expected nothing behind its sections, got " + std::to_string(rest.size()) + " bytes");
+    return inputError("damaged: expected nothing behind its sections, got " + std::to_string(rest.size()) +
+                      " bytes");
   return sections;
 }
 

@@ -94,7 +94,14 @@ def test_bad_input_is_refused_by_name(programs, program, tmp_path):
         other.write_bytes(altered)
         done = subprocess.run([programs / program, other], capture_output=True, text=True)
         assert done.returncode == 2 and message in done.stderr
-    run(BUILD / "bin/attn-opt", EXAMPLE / "kernels/serve.mlir", "--emit=artifact", "--entry=attend", "-o", other)
+    run(
+        BUILD / "bin/attn-opt",
+        EXAMPLE / "kernels/serve.mlir",
+        "--emit=artifact",
+        "--entry=attend",
+        "-o",
+        other,
+    )
     done = subprocess.run([programs / program, other], capture_output=True, text=True)
     assert done.returncode == 2 and "has no code for the host device" in done.stderr
 

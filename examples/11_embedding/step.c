@@ -1,6 +1,6 @@
 /*===- step.c - Steps of decoding, in C ---------------------------*- C -*-===*
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
- *   step serve.attn [host|cuda]
+ *   step serve.attn [--device host|cuda]
  *
  * Two sequences grow by a token a step and attend. All values of sequence s are the number s + 1, so that is
  * what its rows have to be.
@@ -75,11 +75,11 @@ static void append(AttnCache *cache, AttnCacheKernels *kernels, const AttnRowGro
 
 int main(int argc, char **argv) {
   if (argc < 2) {
-    fprintf(stderr, "usage: step FILE.attn [host|cuda]\n");
+    fprintf(stderr, "usage: step FILE.attn [--device host|cuda]\n");
     return 2;
   }
   AttnDevice *device;
-  if (argc > 2 && !strcmp(argv[2], "cuda"))
+  if (argc > 3 && !strcmp(argv[2], "--device") && !strcmp(argv[3], "cuda"))
     CHECK(attnDeviceOpenCuda(0, NULL, &device));
   else
     CHECK(attnDeviceOpenHost(NULL, &device));

@@ -106,6 +106,14 @@ def test_bad_input_is_refused_by_name(programs, program, tmp_path):
     assert done.returncode == 2 and "has no code for the host device" in done.stderr
 
 
+@pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="of machines without a GPU")
+@pytest.mark.parametrize("program", ["serve", "step"])
+def test_without_a_driver_a_gpu_is_refused(programs, program):
+    command = [programs / program, programs / "serve.attn", "--device", "cuda"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "no NVIDIA driver" in done.stderr
+
+
 def test_attn_run_takes_the_same_file(programs, prefix):
     for entry, dims in (("attend", ["kv_len=20..90"]), ("append", ["rows=20"])):
         command = [

@@ -26,9 +26,10 @@ inline constexpr uint32_t manifestKind = 0, noteKind = 1, ptxKind = 2, cubinKind
 /// The 16 bytes that hashBytes has the digits of.
 inline std::string digest(std::string_view bytes) {
   const std::string digits = hashBytes(bytes);
+  const auto value = [](char digit) { return digit <= '9' ? digit - '0' : digit - 'a' + 10; };
   std::string result;
   for (size_t i = 0; i < digits.size(); i += 2)
-    result += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+    result += static_cast<char>(value(digits[i]) << 4 | value(digits[i + 1]));
   return result;
 }
 

@@ -23,6 +23,7 @@ std::string plantedFile() {
   std::ifstream file(ATTN_PLANTED_KERNELS, std::ios::binary);
   host::CodeObject object;
   object.elf.assign(std::istreambuf_iterator<char>(file), {});
+  EXPECT_FALSE(object.elf.empty()) << ATTN_PLANTED_KERNELS;
   object.cpu = host::cpuModels[0];
   const host::SharedList<host::WarpProgram> programs(
       {host::WarpProgram{{host::WarpStep(), host::WarpStep()}}});
@@ -115,14 +116,12 @@ TEST(CapiArtifact, MutantsAreRefusedOrLoad) {
     const std::string odd = i ? mutant(bytes, parts, rng) : bytes;
     AttnArtifact *artifact = nullptr;
     AttnKernel *kernel = nullptr;
-    const Refusal ofFile = take(attnArtifactRead(odd.data(), odd.size(), "odd", &artifact));
-    const Refusal ofKernel = take(attnKernelLoad(device, odd.data(), odd.size(), "odd", nullptr, &kernel));
-    for (const Refusal &refusal : {ofFile, ofKernel}) {
-      EXPECT_NE(refusal.kind, AttnStatusInternal) << i << ": " << refusal.message;
-      EXPECT_EQ(refusal.kind == AttnStatusOk, refusal.message.empty()) << i;
-    }
-    EXPECT_EQ(ofFile.kind == AttnStatusOk, artifact != nullptr);
-    EXPECT_EQ(ofKernel.kind == AttnStatusOk, kernel != nullptr);
+    const Refusal refusal =
+        i % 8 ? take(attnKernelLoad(device, odd.data(), odd.size(), "odd", nullptr, &kernel))
+              : take(attnArtifactRead(odd.data(), odd.size(), "odd", &artifact));
+    EXPECT_NE(refusal.kind, AttnStatusInternal) << i << ": " << refusal.message;
+    EXPECT_EQ(refusal.kind == AttnStatusOk, refusal.message.empty()) << i;
+    EXPECT_EQ(refusal.kind == AttnStatusOk, artifact || kernel) << i;
     read += artifact != nullptr;
     loaded += kernel != nullptr;
     for (size_t slot = 0; attnKernelSlot(kernel, slot); ++slot)
@@ -130,7 +129,7 @@ TEST(CapiArtifact, MutantsAreRefusedOrLoad) {
     attnKernelDestroy(kernel);
     attnArtifactDestroy(artifact);
   }
-  EXPECT_GT(read, count / 4);
+  EXPECT_GT(read, count / 32);
   EXPECT_GT(loaded, count / 10);
   attnDeviceDestroy(device);
 }

@@ -56,15 +56,32 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_is_right(example):
+def sizes_of(example):
+    """Of the tensors that an example runs on."""
     lengths = ["q_len=40", "kv_len=40"] if "prefill" in example.stem else ["kv_len=1..600"]
     sizes = [f"--dim={size}" for size in ["batch=3", *lengths]]
     if (forest := example.with_name("trees.json")).exists():
         sizes = [f"--workload={forest}"]
     elif "cache" in example.parent.name:
         sizes = ["--dim=layers=3", "--dim=rows=77"]
-    status, report, errors = attn_run(example, f"--device={DEVICE}", "--check", *sizes)
+    return sizes
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_is_right_out_of_a_file(example, tmp_path):
+    """What was compiled elsewhere says itself which problem it solves; without detectors nothing is said of them."""
+    file = tmp_path / "compiled"
+    target = [] if DEVICE == "host" else ["--target=sm_90a,sm_89,sm_80"]
+    command = [program("attn-opt"), example, "--emit=artifact", "--host-code", *target, "-o", file]
+    subprocess.run(command, check=True, capture_output=True)
+    status, report, errors = attn_run(file, f"--device={DEVICE}", "--check", *sizes_of(example))
+    assert status == 0, errors
+    assert report["passed"] and report["load_ms"] > 0 and "races" not in report
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_is_right(example):
+    status, report, errors = attn_run(example, f"--device={DEVICE}", "--check", *sizes_of(example))
     assert status == 0, errors
     assert report["passed"]
 

@@ -197,8 +197,9 @@ rt::Result<Options> run::parseOptions(const std::vector<std::string> &arguments)
 std::string run::helpText() {
   std::string text =
       "usage: attn-run FILE [OPTIONS]\n\n"
-      "Compiles the attention function of FILE, runs it on given or generated tensors and says\n"
-      "what that took. - reads the file from standard input.\n\n";
+      "Compiles the attention function of FILE, or loads it where attn-opt --emit=artifact made\n"
+      "the file, runs it on given or generated tensors and says what that took. - reads a text\n"
+      "from standard input.\n\n";
   for (const Option &option : table()) {
     std::string left =
         std::string("  ") + option.name + (option.value ? std::string(" ") + option.value : "");

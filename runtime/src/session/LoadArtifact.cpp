@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <climits>
 
 namespace attn::rt {
 
@@ -28,18 +29,23 @@ template <typename Name> std::string listed(const Candidates &candidates, Name n
 std::string entryOf(const Artifact &artifact) { return "'" + artifact.manifest.entry + "'"; }
 std::string targetOf(const Artifact &artifact) { return artifact.manifest.target; }
 
-/// Whether a GPU of this compute capability runs what was compiled for a target: with an `a` that generation
-/// alone does, and else all that are as new.
-bool runs(int computeCapability, std::string_view target) {
+/// 90 of "sm_90a"; -1 of what is no target.
+int generationOf(std::string_view target) {
   constexpr std::string_view prefix = "sm_";
-  int made = 0;
-  const char *end = target.data() + target.size();
-  if (!target.starts_with(prefix))
-    return false;
-  const auto [rest, error] = std::from_chars(target.data() + prefix.size(), end, made);
-  if (error != std::errc())
-    return false;
-  return rest == end ? made <= computeCapability : made == computeCapability;
+  int generation = -1;
+  if (target.starts_with(prefix))
+    std::from_chars(target.data() + prefix.size(), target.data() + target.size(), generation);
+  return generation;
+}
+
+/// Whether a GPU of this compute capability runs it: of a target with an `a` that generation alone does, of
+/// another all that are as new, where there is PTX, and cubins those of the same first digits.
+bool runs(int computeCapability, const Artifact &artifact) {
+  const std::string &target = artifact.manifest.target;
+  const int made = generationOf(target);
+  if (made < 0 || target.back() == 'a')
+    return made == computeCapability;
+  return made <= computeCapability && (!artifact.ptx.empty() || made / 10 == computeCapability / 10);
 }
 
 Error withoutHostCode(const std::string &prefix) {
@@ -61,6 +67,8 @@ Result<const Artifact *> chooseArtifact(const Device &device, std::span<const Ar
     return !found.empty();
   };
   found = all;
+  if (found.empty())
+    return inputError(prefix + " has no functions");
   if (!entry.empty() && !keep([&](const Artifact &a) { return a.manifest.entry == entry; }))
     return inputError(prefix + " has no function '" + entry + "'; it has " + listed(all, entryOf));
   if (const std::string &first = found.front()->manifest.entry;
@@ -85,13 +93,14 @@ Result<const Artifact *> chooseArtifact(const Device &device, std::span<const Ar
                  subject + " has no code for a GPU: compile it with the form PTX or cubin"};
   const int capability = device.properties().computeCapability;
   const std::string own(targetOfGpu(capability));
-  if (!keep([&](const Artifact &a) { return runs(capability, a.manifest.target); }))
+  if (!keep([&](const Artifact &a) { return runs(capability, a); }))
     return Error{ErrorKind::Device, subject + " is compiled for " + targets + ", which '" +
                                         device.properties().name + "' does not run: compile it for " + own};
-  const auto best = std::find_if(found.begin(), found.end(), [&](const Artifact *candidate) {
-    return candidate->manifest.target == own;
-  });
-  return only(best == found.end() ? found.back() : *best);
+  const auto isBetter = [&](const Artifact *one, const Artifact *other) {
+    const auto rank = [&](const std::string &of) { return of == own ? INT_MAX : generationOf(of); };
+    return rank(one->manifest.target) > rank(other->manifest.target);
+  };
+  return only(*std::min_element(found.begin(), found.end(), isBetter));
 }
 
 Result<LoadedArtifact> loadArtifact(Device &device, std::span<const Artifact> artifacts,

@@ -23,7 +23,7 @@ struct LoadedArtifact {
 };
 
 /// Of what a file holds the one that this device runs: of the function `entry` (the only one where it is
-/// empty), for the GPU's own chip before one that it merely runs, too; on the host device the first with
+/// empty), for the GPU's own target before the newest other that it runs; on the host device the first with
 /// native code. `target` (any where it is empty) takes no other. Refuses by name what is not there; `name`
 /// is the file's, for messages.
 Result<const Artifact *> chooseArtifact(const Device &device, std::span<const Artifact> artifacts,

@@ -208,12 +208,13 @@ def test_what_pages_show_compiles(prefix, page, tmp_path):
     run("c++", "-std=c++20", "-fsyntax-only", f"-I{prefix / 'include'}", tmp_path / "shown.cpp")
 
 
-def test_versions_agree(prefix):
+def test_versions_agree(prefix, programs):
     [version] = re.findall(r"project\(attn VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())
     header = (prefix / "include/attn-c/Common.h").read_text()
     assert (
         ".".join(re.findall(r"^#define ATTN_C_(?:MAJOR|MINOR|PATCH) (\d+)$", header, flags=re.M)) == version
     )
+    assert run(programs / "step", programs / "serve.attn").endswith(f", attn {version}\n")
     for file in prefix.rglob("*.pc"):
         assert f"Version: {version}\n" in file.read_text()
 

@@ -132,29 +132,29 @@ std::string optionFault() {
 }
 
 /// The file of artifacts: of each function that of each target. Errors have been printed.
-std::optional<std::string> emitArtifacts(ModuleOp module) {
+FailureOr<std::string> emitArtifacts(ModuleOp module) {
   SmallVector<std::string> entries;
   for (func::FuncOp function : attentionFunctions(module))
     if (entry.empty() || function.getName() == entry)
       entries.push_back(function.getName().str());
   if (entries.empty()) {
     (void)findEntry(module, entry);
-    return std::nullopt;
+    return failure();
   }
   std::vector<::attn::rt::Artifact> artifacts;
   for (const std::string &function : entries)
     for (const std::string &target : targets) {
       FailureOr<CompiledKernel> kernel = compileProblem(module, function, {target, schedule, /*ptx=*/false});
       if (failed(kernel))
-        return std::nullopt;
+        return failure();
       const ArtifactForms forms{hostCode && target == targets.front(), false, code == "ptx", code == "cubin"};
       ArtifactReport report;
       FailureOr<::attn::rt::Artifact> artifact = makeArtifact(*kernel, target, forms, report);
       if (failed(artifact))
-        return std::nullopt;
+        return failure();
       if (!report.refusal.empty()) {
         usageError(report.refusal);
-        return std::nullopt;
+        return failure();
       }
       if (ptxasVerbose)
         llvm::errs() << report.ptxasLog;
@@ -164,15 +164,15 @@ std::optional<std::string> emitArtifacts(ModuleOp module) {
 }
 
 /// The level that was asked for. Errors have been printed.
-std::optional<std::string> emitText(ModuleOp module) {
+FailureOr<std::string> emitText(ModuleOp module) {
   std::string log;
   FailureOr<std::string> text =
       emitLevel(module, *parseLevel(emitted), entry, {targets.front(), schedule}, &log);
   if (failed(text))
-    return std::nullopt;
+    return failure();
   if (ptxasVerbose)
     llvm::errs() << log;
-  return std::move(*text);
+  return text;
 }
 
 int emitFile(DialectRegistry &registry) {
@@ -187,8 +187,8 @@ int emitFile(DialectRegistry &registry) {
   module = parseProblemFile(input, sources, &context);
   if (!module)
     return badInput;
-  std::optional<std::string> text = emitted == "artifact" ? emitArtifacts(*module) : emitText(*module);
-  if (!text)
+  FailureOr<std::string> text = emitted == "artifact" ? emitArtifacts(*module) : emitText(*module);
+  if (failed(text))
     return badInput;
   std::string error;
   std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(output, &error);

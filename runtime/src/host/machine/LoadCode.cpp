@@ -230,9 +230,11 @@ private:
           rela.r_offset > target.header.sh_size || width > target.header.sh_size - rela.r_offset)
         return fail("a relocation without a place or a symbol");
       const size_t place = target.offset + rela.r_offset;
-      const auto relative =
-          static_cast<int64_t>(*offsetOf(symbol)) + rela.r_addend - static_cast<int64_t>(place);
-      int64_t value = relative;
+      // Modulo 2^64: an object that is damaged may have any addend.
+      const auto from = [&](uint64_t address, uint64_t origin) {
+        return static_cast<int64_t>(address + static_cast<uint64_t>(rela.r_addend) - origin);
+      };
+      int64_t value = from(*offsetOf(symbol), place);
       switch (type) {
       case R_X86_64_PC32:
       case R_X86_64_PLT32:
@@ -241,10 +243,10 @@ private:
       case R_X86_64_GOTPCREL:
       case R_X86_64_GOTPCRELX:
       case R_X86_64_REX_GOTPCRELX:
-        value = static_cast<int64_t>(entryOf(symbol)) + rela.r_addend - static_cast<int64_t>(place);
+        value = from(entryOf(symbol), place);
         break;
       case R_X86_64_64:
-        value = static_cast<int64_t>(reinterpret_cast<uint64_t>(base()) + *offsetOf(symbol)) + rela.r_addend;
+        value = from(reinterpret_cast<uint64_t>(base()) + *offsetOf(symbol), 0);
         break;
       default:
         return fail("a relocation of type " + std::to_string(type));

@@ -14,7 +14,7 @@ from pathlib import Path
 MODULES = (
     "attn",
     "attn.math",
-    "attn.head_gates",
+    "attn.heads",
     "attn.dualkv",
     "attn.training",
     "attn.training.trl",

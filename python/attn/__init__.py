@@ -27,6 +27,7 @@ from .errors import (
 
 if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from . import dualkv as dualkv
+    from . import heads as heads
     from . import kv_policy as kv_policy
     from . import math as math
     from . import training as training
@@ -37,7 +38,6 @@ if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from .compiler.artifacts import forbid_compiling as forbid_compiling
     from .compiler.bundle import load_bundle as load_bundle
     from .describe.classes import HeadClasses as HeadClasses
-    from .describe.classes import heads as heads
     from .describe.forest import Forest as Forest
     from .describe.score import Score as Score
     from .describe.spec import Spec as Spec
@@ -93,7 +93,6 @@ _LAZY: dict[str, str] = {
     "dequantize": "memory.codes",
     "forbid_compiling": "compiler.artifacts",
     "from_bfloat16_bits": "memory.tensors",
-    "heads": "describe.classes",
     "limit_kernels": "run.kernels",
     "load": "run.kernels",
     "load_bundle": "compiler.bundle",
@@ -104,7 +103,7 @@ _LAZY: dict[str, str] = {
     "window": "describe.visibility",
 }
 
-_MODULES: tuple[str, ...] = ("dualkv", "kv_policy", "math", "training")
+_MODULES: tuple[str, ...] = ("dualkv", "heads", "kv_policy", "math", "training")
 
 __all__ = [
     "CacheMiss",

@@ -7,7 +7,7 @@
     model.generate(**inputs, past_key_values=attn.transformers.PagedCache(model.config, pages=4096))
     model.generate(**inputs, past_key_values=attn.transformers.DiffKVCache(model.config, policy, pages=4096))
     model.generate_batch(prompts)                                         # continuous batching, "paged|attn"
-    attn.transformers.apply_head_gates(model, "full_attention_heads.tsv", share=0.5, sink=64, recent=256)
+    attn.transformers.apply_head_gates(model, attn.heads.Gates.load("gates").select(sparsity=0.5))
 
 What a model asks of its attention becomes a description: causal or not, sliding windows, chunks, packed sequences, images
 that see themselves both ways, soft caps, learned sinks, grouped heads. No mask is built: of padding only where each sequence
@@ -22,7 +22,6 @@ that name:
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import dataclass
 
 import torch
@@ -51,7 +50,8 @@ from .describe.spec import Spec
 from .describe.stores import Packed
 from .describe.visibility import all_tokens
 from .errors import SpecError, TensorError, expected
-from .head_gates import RETRIEVAL, HeadGates, head_gates, read_head_gates
+from .heads.choice import RETRIEVAL, HeadChoice
+from .heads.models import attention_layers
 from .memory.devices import raw_stream
 
 __all__ = [
@@ -397,59 +397,35 @@ class LayerGates:
     recent: int
 
 
-def apply_head_gates(
-    model: nn.Module,
-    gates: HeadGates | str | os.PathLike | object | None,
-    *,
-    share: float | None = None,
-    threshold: float | None = None,
-    sink: int = 64,
-    recent: int = 256,
-) -> None:
-    """Lets a model's heads differ: those with large gates see everything, the others the first `sink` and the `recent`
-    last tokens.
-
-    gates      a gate per layer and KV head: a HeadGates, a file as DuoAttention publishes it, numbers [layers,
-               kv_heads]; None lets all heads see everything again
-    share      of all heads that retrieve, 0 to 1; or
-    threshold  from which on a gate, clipped to 0 to 1, makes its head retrieve
+def apply_head_gates(model: nn.Module, choice: HeadChoice | None) -> None:
+    """Lets a model's heads differ: those that the choice (of `attn.heads.Gates.select`) lets retrieve see everything, the
+    others the first and the last tokens as it says. None lets all heads see everything again.
 
     The model has to use attn_implementation="attn". One kernel serves all layers. Errors: SpecError.
     (Source: arXiv 2410.10819.)
     """
-    layers = [m for m in model.modules() if hasattr(m, "layer_idx") and hasattr(m, "num_key_value_groups")]
-    if not layers:
-        raise SpecError(
-            "model: expected a decoder of Transformers with grouped attention, found no such layer"
-        )
-    if gates is None:
+    layers = attention_layers(model)
+    if choice is None:
         for layer in layers:
             layer.attn_head_gates = None
         return
+    if not isinstance(choice, HeadChoice):
+        hint = "Gates choose: attn.heads.Gates(gates).select(sparsity=0.5)"
+        raise expected(SpecError, "choice", "an attn.heads.HeadChoice, or None", choice, hint=hint)
     implementation = layers[0].config._attn_implementation
     if implementation != NAME:
         raise SpecError(
             f'model: expected attn_implementation="{NAME}", got {implementation!r}; call '
             f'model.set_attn_implementation("{NAME}")'
         )
-    if (share is None) == (threshold is None):
-        raise SpecError("share, threshold: expected one of the two, as in share=0.5")
-    for name, size in (("sink", sink), ("recent", recent)):
-        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 2**31:
-            raise expected(SpecError, name, "a number of tokens", size)
-    if isinstance(gates, (str, os.PathLike)):
-        gates = read_head_gates(gates)
-    elif not isinstance(gates, HeadGates):
-        gates = head_gates(gates)
     kv_heads = layers[0].config.num_key_value_heads
-    if (gates.layers, gates.kv_heads) != (len(layers), kv_heads):
+    if (choice.layers, choice.kv_heads) != (len(layers), kv_heads):
         legal = f"{len(layers)} layers of {kv_heads} KV heads, as the model has"
-        raise expected(SpecError, "gates", legal, f"{gates.layers} layers of {gates.kv_heads}")
-    classes = gates.by_share(share) if share is not None else gates.at_least(threshold)
+        raise expected(SpecError, "choice", legal, f"{choice.layers} layers of {choice.kv_heads}")
     for layer in layers:
-        own = tuple(classes[layer.layer_idx].tolist())
+        own = tuple(choice.classes[layer.layer_idx].tolist())
         all_retrieve = all(of_head == RETRIEVAL for of_head in own)
-        layer.attn_head_gates = None if all_retrieve else LayerGates(own, sink, recent)
+        layer.attn_head_gates = None if all_retrieve else LayerGates(own, choice.sink, choice.recent)
 
 
 AttentionInterface.register(NAME, attention_forward)

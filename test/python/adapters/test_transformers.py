@@ -337,17 +337,15 @@ def duo_eager(module, query, key, value, attention_mask, scaling, dropout=0.0, *
 
 
 @pytest.fixture
-def gates(tmp_path):
-    """A file as DuoAttention publishes it: layers that differ in how many heads retrieve."""
-    path = tmp_path / "full_attention_heads.tsv"
-    path.write_text("9.9e-01\t1.0e-02\n2.0e-02\t0.4\n7.0e-01\t6.0e-01\n")
-    return path
+def gates():
+    """Layers that differ in how many heads retrieve."""
+    return attn.heads.Gates([[0.99, 0.01], [0.02, 0.4], [0.7, 0.6]], sink=SINK, recent=RECENT)
 
 
 def test_gates_make_heads_differ(gates):
     options = {"num_hidden_layers": 3}
     model, plain = llama("attn", **options), llama("attn", **options)
-    attn.transformers.apply_head_gates(model, gates, threshold=0.5, sink=SINK, recent=RECENT)
+    attn.transformers.apply_head_gates(model, gates.select(threshold=0.5))
     inputs = prompt(40, batch=1, padding=(0,))
     transformers.AttentionInterface.register("duo_eager", duo_eager)
     transformers.AttentionMaskInterface.register("duo_eager", transformers.masking_utils.eager_mask)
@@ -375,38 +373,29 @@ def test_gates_count_from_the_first_token(gates):
             yield (together[row : row + 1, padding:] - alone).float().norm() / alone.float().norm()
 
     rounding = max(errors())  # of other positions' rotations
-    attn.transformers.apply_head_gates(model, gates, threshold=0.5, sink=SINK, recent=RECENT)
+    attn.transformers.apply_head_gates(model, gates.select(threshold=0.5))
     assert max(errors()) <= 2 * rounding
 
 
-def test_gates_by_share(gates):
+def test_gates_by_sparsity(gates):
     model = llama("attn", num_hidden_layers=3)
-    attn.transformers.apply_head_gates(model, gates, share=0.5)
+    attn.transformers.apply_head_gates(model, gates.select(sparsity=0.5))
     found = [layer.self_attn.attn_head_gates for layer in model.model.layers]
     assert [g and g.classes for g in found] == [(0, 1), (1, 1), None]
+    assert (found[0].sink, found[0].recent) == (SINK, RECENT)
 
 
-@pytest.mark.parametrize(
-    "change,message",
-    [
-        ({"threshold": 0.5}, "expected one of the two"),
-        ({"share": None}, "expected one of the two"),
-        ({"share": 2}, "share: expected a share of the heads"),
-        ({"sink": -1}, "sink: expected a number of tokens, got -1"),
-        ({"gates": [[0.5, 0.5]]}, "expected 3 layers of 2 KV heads, as the model has, got '?1 layers of 2"),
-        ({"model": torch.nn.Linear(2, 2)}, "expected a decoder of Transformers"),
-    ],
-)
-def test_gates_that_do_not_fit(gates, change, message):
-    model = llama("attn", num_hidden_layers=3)
-    given = {"model": model, "gates": gates, "share": 0.5} | change
-    with pytest.raises(attn.SpecError, match=message):
-        attn.transformers.apply_head_gates(given.pop("model"), given.pop("gates"), **given)
-
-
-def test_gates_of_a_model_that_does_not_use_attn(gates):
-    with pytest.raises(attn.SpecError, match='expected attn_implementation="attn", got'):
-        attn.transformers.apply_head_gates(llama("eager", num_hidden_layers=3), gates, share=0.5)
+def test_gates_that_do_not_fit(gates):
+    model, choice = llama("attn", num_hidden_layers=3), gates.select(sparsity=0.5)
+    of_one = attn.heads.Gates([[0.5, 0.5]]).select(sparsity=0.5)
+    for given, message in (
+        ((model, gates), "choice: expected an attn.heads.HeadChoice, or None, .*select"),
+        ((model, of_one), "expected 3 layers of 2 KV heads, as the model has, got '?1 layers of 2"),
+        ((torch.nn.Linear(2, 2), choice), "expected a decoder of Transformers"),
+        ((llama("eager", num_hidden_layers=3), choice), 'expected attn_implementation="attn", got'),
+    ):
+        with pytest.raises(attn.SpecError, match=message):
+            attn.transformers.apply_head_gates(*given)
 
 
 # --- Operators -----------------------------------------------------------------------------------------------

@@ -126,7 +126,8 @@ def test_what_it_refuses():
         refusal(build("attn", dtype=torch.float32))
     )
     gated = build("attn")
-    attn.transformers.apply_head_gates(gated, [[0.9, 0.1], [0.0, 0.2]], threshold=0.5)
+    gates = attn.heads.Gates([[0.9, 0.1], [0.0, 0.2]])
+    attn.transformers.apply_head_gates(gated, gates.select(threshold=0.5))
     assert "LlamaAttention: head gates in generate_batch (there is generate)" in str(refusal(gated))
     with pytest.raises(attn.TensorError, match='"paged.attn" outside of generate_batch .there is "attn"'):
         build("paged|attn")(torch.tensor([[5, 6]]))

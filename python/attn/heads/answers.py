@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a model whose heads stream still finds."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ..errors import SpecError, expected
+from .choice import RETRIEVAL, HeadChoice
+from .distill import attend_full
+from .models import Decoder
+from .passkeys import Texts
+from .two_outputs import attend_both, mix
+
+
+def recall(model: nn.Module, texts: Texts, choice: HeadChoice | None = None) -> float:
+    """The share of the answers' tokens that the model predicts, each behind the right ones; heads that the choice lets
+    stream see the first and last tokens only. In PyTorch, for models of any dtype. Errors: SpecError."""
+    decoder = Decoder(model)
+    if choice is not None and choice.classes.shape != (len(decoder.layers), decoder.kv_heads):
+        legal = f"{len(decoder.layers)} layers of {decoder.kv_heads} KV heads, as the model has"
+        raise expected(SpecError, "choice", legal, f"{choice.layers} layers of {choice.kv_heads}")
+
+    def attend(layer, q, k, v, scale, window):
+        if choice is None:
+            return attend_full(q, k, v, scale, window)
+        full, _, streaming, _ = attend_both(
+            q, k, v, sink=choice.sink, recent=choice.recent, window=window, scale=scale
+        )
+        retrieve = torch.from_numpy(choice.classes[layer] == RETRIEVAL)
+        return mix(full, streaming, retrieve.to(q.device, torch.float32))
+
+    with decoder.at_rest(), torch.no_grad():
+        said = decoder.logits(texts.tokens[:, :-1], attend).argmax(-1).cpu()
+    return (said == texts.tokens[:, 1:])[texts.answers[:, 1:]].float().mean().item()

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Models of Transformers whose attention is looked into, for a while."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import SpecError, expected
+
+NAME = "attn_heads"
+
+Attend = Callable[[int, Tensor, Tensor, Tensor, float, int], Tensor]
+"""Of the layer's number, q [batch, q_heads, tokens, dim], k and v [batch, kv_heads, tokens, dim], the scale and the window
+(0: none), the output [batch, q_heads, tokens, value_dim]."""
+
+
+def attention_layers(model: object) -> list[nn.Module]:
+    """The attention of each layer of a decoder, in their order. SpecError where there is none."""
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    layers = [m for m in modules if hasattr(m, "layer_idx") and hasattr(m, "num_key_value_groups")]
+    if not layers:
+        raise SpecError(
+            "model: expected a decoder of Transformers with grouped attention, found no such layer"
+        )
+    return layers
+
+
+class Decoder:
+    """A model without its head, which gives hidden states with attention of our own."""
+
+    def __init__(self, model: nn.Module):
+        from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+
+        layers = attention_layers(model)
+        if not isinstance(model, PreTrainedModel):
+            raise expected(SpecError, "model", "a model of Transformers", type(model).__name__)
+        config = layers[0].config
+        if any(layer.config is not config for layer in layers) or config is not model.config:
+            raise SpecError(f"model: {type(model).__name__} has several decoders; give the one to look into")
+        kinds = {name for name in getattr(config, "layer_types", None) or ()}
+        strange = kinds - {"full_attention", "sliding_attention"}
+        if strange:
+            raise SpecError(f"model: layers of {', '.join(sorted(strange))}, whose heads cannot stream")
+        self.model, self.layers, self.config = model, layers, config
+        self.kv_heads: int = config.num_key_value_heads
+        self.device = next(model.parameters()).device
+        AttentionInterface.register(NAME, _forward)
+        AttentionMaskInterface.register(NAME, lambda *args, **kwargs: None)
+
+    @contextlib.contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Its weights want no gradients, it does not drop anything out, and its attention is ours; then all is as it was."""
+        before, training = self.config._attn_implementation, self.model.training
+        wanting = [p for p in self.model.parameters() if p.requires_grad]
+        self.model.eval()
+        for parameter in wanting:
+            parameter.requires_grad_(False)
+        self.config._attn_implementation = NAME
+        try:
+            yield
+        finally:
+            self.config._attn_implementation = before
+            self.model.train(training)
+            for parameter in wanting:
+                parameter.requires_grad_(True)
+
+    def hidden(self, tokens: Tensor, attend: Attend) -> Tensor:
+        """Of int64 [batch, tokens] the last layer's hidden states behind the norm, [batch, tokens, width]."""
+        return self._through(self.model.base_model, tokens, attend).last_hidden_state
+
+    def logits(self, tokens: Tensor, attend: Attend) -> Tensor:
+        """What the whole model says, [batch, tokens, vocabulary]."""
+        return self._through(self.model, tokens, attend).logits
+
+    def _through(self, model: nn.Module, tokens: Tensor, attend: Attend):
+        for layer in self.layers:
+            layer.attn_attends = attend
+        try:
+            return model(input_ids=tokens.to(self.device), use_cache=False)
+        finally:
+            for layer in self.layers:
+                del layer.attn_attends
+
+
+def _forward(module, query, key, value, attention_mask, dropout=0.0, scaling=None, sliding_window=None, **kwargs):
+    """What a layer calls: of a text alone, without padding, all of it at once."""
+    for name in ("softcap", "s_aux"):
+        if kwargs.get(name) is not None:
+            raise SpecError(f"model: {type(module).__name__} has {name}, with which heads are not identified")
+    scale = query.shape[3] ** -0.5 if scaling is None else scaling
+    out = module.attn_attends(module.layer_idx, query, key, value, scale, sliding_window or 0)
+    return out.to(query.dtype).transpose(1, 2), None
+
+
+def texts_of(data: object, step: int) -> tuple[Tensor, Tensor]:
+    """Tokens and which of them count, as `data` gives them for a step. SpecError for anything else."""
+    if not callable(data):
+        raise expected(SpecError, "data", "a function of a step's number, as Passkeys is", data)
+    found = data(step)
+    if not isinstance(found, tuple) or len(found) < 2:
+        raise expected(SpecError, f"data({step})", "tokens and which of them count", found)
+    tokens, counted = found[:2]
+    if tokens.ndim != 2 or tokens.is_floating_point() or counted.dtype != torch.bool:
+        raise expected(SpecError, f"data({step})", "integers and bool [batch, tokens]", (tokens.dtype, counted.dtype))
+    if tokens.shape != counted.shape or not counted.any():
+        legal = f"which tokens of {list(tokens.shape)} count, one or more"
+        raise expected(SpecError, f"data({step})", legal, list(counted.shape))
+    return tokens, counted

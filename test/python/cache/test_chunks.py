@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Prompts of streaming heads that are read in chunks: exact, in as much memory as a chunk needs."""
+
+import attn
+import numpy
+import oracle
+import pytest
+from attn.cache.paged import PagedCache
+from attn.cache.state import CacheClass
+
+SINK, RECENT, TOKENS, PAGE, DIM = 20, 48, 307, 16, 64
+CLASSES = [0, 1]
+NUMBERS = numpy.random.default_rng(0)
+Q = NUMBERS.standard_normal((TOKENS, 4, DIM)).astype(numpy.float16)
+K, V = NUMBERS.standard_normal((2, TOKENS, 2, DIM)).astype(numpy.float16)
+
+
+def kernel_of(own_store, schedule):
+    kv = [attn.Paged(name="kv")]
+    if own_store:
+        kv = [attn.Paged(name="all", head_class="retrieval"), attn.Paged(name="few", head_class="streaming")]
+    return attn.compile(
+        attn.Spec(
+            **{"q_heads": 4, "kv_heads": 2, "head_dim": DIM, "dtype": "float16", "kv": kv, "see": attn.causal()},
+            heads=attn.heads(retrieval=attn.all_tokens(), streaming=attn.sink(SINK) | attn.recent(RECENT)),
+        ),
+        device="host",
+        schedule=schedule,
+    )
+
+
+def read(kernel, own_store, chunks):
+    """Outputs and LSEs of all rows, and the most pages of streaming heads that were held, in chunks of this many."""
+    kept = {"pages": 40} if not own_store else {}
+    if own_store:
+        kept["classes"] = [
+            CacheClass(name="retrieval", pages=40, heads=1),
+            CacheClass(name="streaming", pages=40, heads=1, recent=RECENT, sink=SINK),
+        ]
+    cache = PagedCache(layers=1, kv_heads=2, head_dim=DIM, dtype="float16", device="host", **kept)
+    node, at, outs, pages = cache.add(), 0, [], []
+    for count in chunks:
+        change, rows = cache.append([node], [count]), slice(at, at + count)
+        change.write(0, K[rows], V[rows], **({"classes": CLASSES} if own_store else {}))
+        plan = kernel.plan(cache.batch([(node, count)], classes=CLASSES), fixed_split=128)
+        outs.append(kernel.run(Q[rows], cache.layer(0), plan, return_lse=True))
+        pages.append(40 - cache.free_pages("streaming" if own_store else None))
+        at += count
+    assert at == TOKENS
+    return *(numpy.concatenate(part) for part in zip(*outs, strict=True)), pages
+
+
+@pytest.mark.parametrize("schedule", ("mma", "wgmma"))
+@pytest.mark.parametrize("own_store", (False, True))
+def test_chunks_of_whole_tiles_give_the_same_bits(own_store, schedule):
+    """Of both classes, whether streaming heads keep all tokens or give back what they do not see."""
+    kernel = kernel_of(own_store, schedule)
+    out, lse, _ = read(kernel, own_store, [TOKENS])
+    for chunks in ([16] * 19 + [3], [128, 128, 51], [32, 16, 240, 19]):
+        parts, of_rows, pages = read(kernel, own_store, chunks)
+        assert parts.tobytes() == out.tobytes() and of_rows.tobytes() == lse.tobytes()
+        if own_store:  # sink, recent and chunk, each in whole pages, and one where they do not begin with one
+            assert max(pages) <= -(-SINK // PAGE) + -(-RECENT // PAGE) + -(-max(chunks) // PAGE) + 1
+            assert pages[-1] < -(-TOKENS // PAGE)
+
+
+@pytest.mark.parametrize("chunks", ([TOKENS], [100, 100, 107], [1, 2, 37, 67, 200], [TOKENS - 1, 1]))
+def test_any_chunks_are_exact(chunks):
+    """Every row sees its sink and all of its recent tokens, wherever chunks end: float64 agrees, as it does with one
+    chunk."""
+    out, lse, _ = read(kernel_of(True, "mma"), True, chunks)
+    for row in range(TOKENS):
+        tokens = numpy.arange(row + 1)
+        near = tokens[(tokens < SINK) | (tokens > row - RECENT)]
+        for head, seen in enumerate((tokens, near)):
+            mine = slice(2 * head, 2 * head + 2)
+            o, of_row = oracle.attend(Q[row, mine], K[seen, head : head + 1], V[seen, head : head + 1])
+            assert oracle.error(out[row, mine], o) < 2e-3
+            assert abs(lse[row, mine] - of_row).max() < 2e-3

@@ -36,6 +36,7 @@ def test_every_example_has_a_page():
 def test_page(page, tmp_path):
     script = f"print({MARK!r}, end='')\n".join(code for code, _ in blocks(page))
     skip_without_packages(script)
+    paths = [os.environ.get("PYTHONPATH"), str(page.parent)]  # a lesson's own modules
     result = subprocess.run(
         [sys.executable, "-W", "error::SyntaxWarning", "-c", script],
         cwd=tmp_path,
@@ -43,7 +44,7 @@ def test_page(page, tmp_path):
         text=True,
         timeout=300,
         stdin=subprocess.DEVNULL,
-        env=dict(os.environ, HF_HUB_OFFLINE="1"),
+        env=dict(os.environ, HF_HUB_OFFLINE="1", PYTHONPATH=os.pathsep.join(filter(None, paths))),
     )
     assert result.returncode == 0, result.stderr
     for printed, (code, shown) in zip(result.stdout.split(MARK), blocks(page), strict=True):

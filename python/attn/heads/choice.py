@@ -81,9 +81,7 @@ class HeadChoice:
         kept = min(tokens, self.sink + self.recent)
         token_bytes = batch * 2 * 2 * head_dim
         all_bytes = token_bytes * self.classes.size * tokens
-        own = token_bytes * int(
-            retrieving.sum() * tokens + (self.classes.size - retrieving.sum()) * kept
-        )
+        own = token_bytes * int(retrieving.sum() * tokens + (self.classes.size - retrieving.sum()) * kept)
         return ChoiceReport(self.sparsity, tokens, batch, all_bytes, own, full, seconds)
 
     def __repr__(self) -> str:

@@ -50,9 +50,7 @@ class Gates:
         if gates.ndim != 2 or not gates.size:
             raise expected(SpecError, "gates", "numbers [layers, kv_heads]", f"shape {list(gates.shape)}")
         for layer, head in numpy.argwhere(~numpy.isfinite(gates)):
-            raise expected(
-                SpecError, f"gates[{layer}][{head}]", "a finite number", float(gates[layer, head])
-            )
+            raise expected(SpecError, f"gates[{layer}][{head}]", "a finite number", float(gates[layer, head]))
         gates.flags.writeable = False
         self.values = gates
         self.sink, self.recent = tokens_of("sink", sink), tokens_of("recent", recent)
@@ -187,9 +185,7 @@ class Gates:
 
 
 def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, (int, float, numpy.floating)) and not isinstance(value, bool) and value == value
-    )
+    return isinstance(value, (int, float, numpy.floating)) and not isinstance(value, bool) and value == value
 
 
 def _numbers(path: Path) -> list[list[float]]:

@@ -59,7 +59,9 @@ def identify(
     """
     for name, given, legal in (("method", method, METHODS), ("blend", blend, BLENDS)):
         if given not in legal:
-            raise expected(SpecError, name, f"one of {', '.join(legal)}", given, nearest=closest(given, legal))
+            raise expected(
+                SpecError, name, f"one of {', '.join(legal)}", given, nearest=closest(given, legal)
+            )
     if method != "distill" and checkpoint is not None:
         raise SpecError(f"checkpoint: of method distill alone, and {method} does not train")
     sink, recent = tokens_of("sink", sink), tokens_of("recent", recent, 1)
@@ -76,10 +78,10 @@ def identify(
         raise expected(SpecError, "data(0)", legal, tokens.shape[1])
     with decoder.at_rest():
         if method == "distill":
-            settings = Settings(blend, sink, recent, steps, float(rate), float(regularization), float(initial))
-            values = distill(
-                decoder, data, settings, checkpoint=checkpoint, every=every, progress=progress
+            settings = Settings(
+                blend, sink, recent, steps, float(rate), float(regularization), float(initial)
             )
+            values = distill(decoder, data, settings, checkpoint=checkpoint, every=every, progress=progress)
         else:
             score = ablate if method == "ablation" else weigh
             values = score(decoder, data, sink, recent, steps, progress)

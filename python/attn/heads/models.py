@@ -86,7 +86,9 @@ class Decoder:
                 del layer.attn_attends
 
 
-def _forward(module, query, key, value, attention_mask, dropout=0.0, scaling=None, sliding_window=None, **kwargs):
+def _forward(
+    module, query, key, value, attention_mask, dropout=0.0, scaling=None, sliding_window=None, **kwargs
+):
     """What a layer calls: of a text alone, without padding, all of it at once."""
     for name in ("softcap", "s_aux"):
         if kwargs.get(name) is not None:
@@ -105,7 +107,9 @@ def texts_of(data: object, step: int) -> tuple[Tensor, Tensor]:
         raise expected(SpecError, f"data({step})", "tokens and which of them count", found)
     tokens, counted = found[:2]
     if tokens.ndim != 2 or tokens.is_floating_point() or counted.dtype != torch.bool:
-        raise expected(SpecError, f"data({step})", "integers and bool [batch, tokens]", (tokens.dtype, counted.dtype))
+        raise expected(
+            SpecError, f"data({step})", "integers and bool [batch, tokens]", (tokens.dtype, counted.dtype)
+        )
     if tokens.shape != counted.shape or not counted.any():
         legal = f"which tokens of {list(tokens.shape)} count, one or more"
         raise expected(SpecError, f"data({step})", legal, list(counted.shape))

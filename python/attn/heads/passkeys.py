@@ -76,12 +76,19 @@ class Passkeys:
         if not self.openings or len(self.openings) != len(self.questions):
             legal = f"one for each of {len(self.openings)} openings, and at least one"
             raise expected(SpecError, "questions", legal, len(self.questions))
-        for name, number in (("intervals", intervals), ("passkey", passkey), ("batch", batch), ("seed", seed)):
+        for name, number in (
+            ("intervals", intervals),
+            ("passkey", passkey),
+            ("batch", batch),
+            ("seed", seed),
+        ):
             least = int(name != "seed")
             if isinstance(number, bool) or not isinstance(number, int) or number < least:
                 raise expected(SpecError, name, f"a whole number from {least} on", number, nearest=least)
         if len(self.lengths) != 2 or not self._rest() < self.lengths[0] <= self.lengths[1]:
-            legal = f"(shortest, longest), from {self._rest() + 1} tokens on, which all but the haystack takes"
+            legal = (
+                f"(shortest, longest), from {self._rest() + 1} tokens on, which all but the haystack takes"
+            )
             raise expected(SpecError, "lengths", legal, lengths)
         if not callable(haystack) and len(self.haystack) < self.lengths[1] - self._rest():
             legal = f"{self.lengths[1] - self._rest()} tokens or more"
@@ -98,7 +105,8 @@ class Passkeys:
         low, high = self.lengths
         share = int(torch.randint(self.intervals, (), generator=random)) / max(self.intervals - 1, 1)
         length = high if self.intervals == 1 else low + round(share * (high - low))
-        return Texts(*map(torch.stack, zip(*(self._text(length, random) for _ in range(self.batch)))))
+        texts = [self._text(length, random) for _ in range(self.batch)]
+        return Texts(*map(torch.stack, zip(*texts, strict=True)))
 
     def _rest(self) -> int:
         """Tokens of a text but for its haystack."""
@@ -114,9 +122,7 @@ class Passkeys:
             pool = self.alphabet.unique()
             keys = pool[torch.randperm(len(pool), generator=random)[: count * self.passkey]]
         else:
-            keys = self.alphabet[
-                torch.randint(len(self.alphabet), (count * self.passkey,), generator=random)
-            ]
+            keys = self.alphabet[torch.randint(len(self.alphabet), (count * self.passkey,), generator=random)]
         keys = keys.view(count, self.passkey)
         hidden, asked = (
             torch.randperm(count, generator=random).tolist() if self.shuffle else list(range(count))
@@ -132,7 +138,9 @@ class Passkeys:
         for i in asked:
             parts += [self.questions[i], keys[i], self.separator]
             sizes = len(self.questions[i]), self.passkey, len(self.separator)
-            answers += [flag for size, flag in zip(sizes, (False, True, False), strict=True) for _ in range(size)]
+            answers += [
+                flag for size, flag in zip(sizes, (False, True, False), strict=True) for _ in range(size)
+            ]
         tokens = torch.cat(parts)
         counted = torch.arange(length) >= context
         return tokens, counted, torch.cat([torch.zeros(context, dtype=torch.bool), torch.tensor(answers)])

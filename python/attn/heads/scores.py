@@ -27,9 +27,7 @@ def ablate(
         def attend(layer, q, k, v, scale, window):
             if layer != one_layer:
                 return attend_full(q, k, v, scale, window)
-            full, _, streaming, _ = attend_both(
-                q, k, v, sink=sink, recent=recent, window=window, scale=scale
-            )
+            full, _, streaming, _ = attend_both(q, k, v, sink=sink, recent=recent, window=window, scale=scale)
             gates = torch.ones(heads, device=q.device)
             gates[one_head] = 0
             return mix(full, streaming, gates)
@@ -80,7 +78,11 @@ def weigh(
                 seen = shares * steps / (step + 1)
                 progress(
                     Progress(
-                        step + 1, steps, *([seen.mean().item()] * 2), (seen < 0.5).double().mean().item(), left
+                        step + 1,
+                        steps,
+                        *([seen.mean().item()] * 2),
+                        (seen < 0.5).double().mean().item(),
+                        left,
                     )
                 )
     return shares.float()

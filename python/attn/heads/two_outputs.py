@@ -42,7 +42,9 @@ def attend_both(
     """
     if q.ndim != 4 or k.ndim != 4 or v.ndim != 4 or q.shape[1] % k.shape[1]:
         shapes = f"{list(q.shape)}, {list(k.shape)}, {list(v.shape)}"
-        raise expected(TensorError, "q, k, v", "[batch, heads, tokens, dim], in groups of query heads", shapes)
+        raise expected(
+            TensorError, "q, k, v", "[batch, heads, tokens, dim], in groups of query heads", shapes
+        )
     if not (q.shape[0] == k.shape[0] == v.shape[0] and k.shape[1] == v.shape[1]):
         raise expected(TensorError, "k, v", f"{q.shape[0]} sequences and as many heads each", list(v.shape))
     if not q.shape[2] == k.shape[2] == v.shape[2]:

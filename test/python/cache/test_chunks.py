@@ -21,7 +21,14 @@ def kernel_of(own_store, schedule):
         kv = [attn.Paged(name="all", head_class="retrieval"), attn.Paged(name="few", head_class="streaming")]
     return attn.compile(
         attn.Spec(
-            **{"q_heads": 4, "kv_heads": 2, "head_dim": DIM, "dtype": "float16", "kv": kv, "see": attn.causal()},
+            **{
+                "q_heads": 4,
+                "kv_heads": 2,
+                "head_dim": DIM,
+                "dtype": "float16",
+                "kv": kv,
+                "see": attn.causal(),
+            },
             heads=attn.heads(retrieval=attn.all_tokens(), streaming=attn.sink(SINK) | attn.recent(RECENT)),
         ),
         device="host",

@@ -89,7 +89,9 @@ def test_gates_go_down_where_they_cost_nothing(blend):
         model.model.layers[1].self_attn.v_proj.weight[:8] = 0
     gates = identify(model, passkeys(), **SIZES, steps=30, rate=0.2, regularization=1e-4, blend=blend).values
     assert gates[1, 0] < 0.05 and gates[1, 0] == gates.min()
-    assert gates.min() >= (-0.2 if blend == "release" else 0) and gates.max() <= (1.2 if blend == "release" else 1)
+    assert gates.min() >= (-0.2 if blend == "release" else 0) and gates.max() <= (
+        1.2 if blend == "release" else 1
+    )
 
 
 def test_attention_that_streaming_heads_would_miss():
@@ -100,7 +102,9 @@ def test_attention_that_streaming_heads_would_miss():
     for step in range(2):
         tokens, counted, _ = data(step)
         missed = ~STREAMING.sees(at[:, None], at)
-        weights = torch.stack(masked(model, tokens, attn.causal()).attentions)  # [layers, batch, heads, rows, tokens]
+        weights = torch.stack(
+            masked(model, tokens, attn.causal()).attentions
+        )  # [layers, batch, heads, rows, tokens]
         shares = (weights * missed).sum(-1)[..., counted[0]].mean((1, 3))
         wanted = wanted + shares.view(2, 2, 2).amax(-1) / 2
     numpy.testing.assert_allclose(found, wanted, rtol=1e-5)

@@ -30,7 +30,7 @@ void Balancer::listWhole(const Work &work) {
     parts_.push_back({taskCost(unit), static_cast<int32_t>(parts_.size()), 0, unit.tiles});
 }
 
-/// Units cut where their instances' tokens are a multiple of the chunk, whatever else is in the batch.
+/// Units cut at multiples of the chunk, whatever else is in the batch.
 void Balancer::listChunks(const Work &work, int64_t chunk, int keys) {
   parts_.clear();
   for (size_t u = 0; u < work.units.size(); ++u) {
@@ -47,7 +47,8 @@ void Balancer::listChunks(const Work &work, int64_t chunk, int keys) {
     int32_t first = 0; // tile number of the segment's first tile
     for (int32_t s = unit.segmentBegin; s < unit.segmentEnd; ++s) {
       const PlanSegment &segment = work.segments[static_cast<size_t>(s)];
-      int64_t next = (segment.kvBegin / chunk + 1) * chunk;
+      const int64_t origin = chunkOrigin(segment, work.fixedSplit);
+      int64_t next = ((origin + segment.kvBegin) / chunk + 1) * chunk - origin;
       for (; next < segment.kvEnd; next += chunk)
         if (const auto end = static_cast<int32_t>(first + ceilDiv(next - segment.kvBegin, keys)); end > begin)
           add(end);

@@ -31,12 +31,18 @@ double meanLoad(const Assignment &assignment) {
 }
 
 /// Would the same segments be cut in the same places?
-bool sameChunks(std::span<const PlanSegment> before, std::span<const PlanSegment> now, int64_t chunk) {
+bool sameChunks(std::span<const PlanSegment> before, std::span<const PlanSegment> now, int64_t chunk,
+                bool fixedSplit) {
   bool same = before.size() == now.size();
   for (size_t s = 0; s < before.size() && same; ++s) {
-    const int64_t first = before[s].kvBegin / chunk, last = (before[s].kvEnd - 1) / chunk;
-    same = now[s].kvBegin / chunk == first && (now[s].kvEnd - 1) / chunk == last &&
-           (first == last || before[s].kvBegin == now[s].kvBegin);
+    const auto chunks = [&](const PlanSegment &segment) {
+      const int64_t origin = chunkOrigin(segment, fixedSplit);
+      return std::pair((origin + segment.kvBegin) / chunk, (origin + segment.kvEnd - 1) / chunk);
+    };
+    const auto [first, last] = chunks(before[s]);
+    same = chunks(now[s]) == std::pair(first, last) &&
+           (first == last || (before[s].kvBegin == now[s].kvBegin &&
+                              chunkOrigin(before[s], fixedSplit) == chunkOrigin(now[s], fixedSplit)));
   }
   return same;
 }
@@ -213,7 +219,7 @@ bool Extender::extend(const Manifest &m, const Batch &batch, const PlanOptions &
     count(old, -unit.ordinals.count(), plan.stats);
     count(segments_, unit.ordinals.count(), plan.stats);
     work.tiles += int64_t{unit.tiles - before.tiles} * unit.ordinals.count();
-    if (unit.follows != before.follows || (chunk > 0 && !sameChunks(old, segments_, chunk)))
+    if (unit.follows != before.follows || (chunk > 0 && !sameChunks(old, segments_, chunk, work.fixedSplit)))
       return false;
     if (segments_.size() == old.size()
             ? !extendUnit(u, before, unit, keys, work, assignment, balancer.loads(), plan)

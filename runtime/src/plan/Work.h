@@ -10,6 +10,8 @@
 #include "attn_rt/batch/Visibility.h"
 #include "attn_rt/plan/Plan.h"
 
+#include <algorithm>
+
 namespace attn::rt {
 
 /// An instance that rows read.
@@ -30,11 +32,18 @@ struct Unit {
   bool follows;                     ///< taskRowsFollow
 };
 
-/// Where tasks are cut whatever the blocks: at multiples of so many tokens of an instance. 0: they are not.
+/// Where tasks are cut whatever the blocks: at multiples of so many tokens, counted from chunkOrigin. 0: they
+/// are not.
 inline int64_t chunkOf(const PlanOptions &options) {
   return options.fixedSplit > 0                      ? options.fixedSplit
          : options.strategy == Strategy::ByNodeChunk ? chunkTokens
                                                      : 0;
+}
+
+/// What is added to an instance's tokens to find the chunk that they are in. With fixed splits it is where
+/// the instance begins: which of a sequence's tokens an instance still has must not move a cut.
+inline int64_t chunkOrigin(const PlanSegment &segment, bool fixedSplit) {
+  return fixedSplit ? std::max(segment.pos0, 0) : 0;
 }
 
 struct Work {

@@ -51,17 +51,18 @@ void PlanKernel::layOutScratch() {
 
 PlanKernel::Chunks PlanKernel::chunksOf(const SeenTokens &seen) {
   Value one = b.i32(1), some = b.less(seen.begin, seen.end);
-  Value last = zeroUnless(some, b.sub(seen.end, one));
-  Value inside =
-      zeroUnless(some, b.sub(quotient(last, PlanDim::Chunk), quotient(seen.begin, PlanDim::Chunk)));
+  Value origin = b.max(seen.pos0, b.i32(0)), last = zeroUnless(some, b.add(origin, b.sub(seen.end, one)));
+  Value before = quotient(b.add(origin, seen.begin), PlanDim::Chunk);
+  Value inside = zeroUnless(some, b.sub(quotient(last, PlanDim::Chunk), before));
   Value rest = either(equal(inside, b.i32(0)), b.less(endOfChunk(seen, inside), seen.tiles));
   return {inside, zeroUnless(some, b.add(inside, count(rest)))};
 }
 
 /// The key tile, counted from the segment's first, at which its chunk of that number from 1 on ends.
 Value PlanKernel::endOfChunk(const SeenTokens &seen, Value number) {
-  Value end = b.mul(b.add(quotient(seen.begin, PlanDim::Chunk), number), dim(PlanDim::Chunk));
-  return zeroUnless(isAbove(number, b.i32(0)), ceilQuotient(b.sub(end, seen.begin), PlanDim::Keys));
+  Value begin = b.add(b.max(seen.pos0, b.i32(0)), seen.begin);
+  Value end = b.mul(b.add(quotient(begin, PlanDim::Chunk), number), dim(PlanDim::Chunk));
+  return zeroUnless(isAbove(number, b.i32(0)), ceilQuotient(b.sub(end, begin), PlanDim::Keys));
 }
 
 /// With fixed cuts the sink is a part of its own, the last one.

@@ -11,6 +11,7 @@ import argparse
 import statistics
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from contest import import_attn
 from report import write_report
@@ -175,7 +176,7 @@ def line(point, row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--json", help="write the results there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
     parser.add_argument("--points", type=int, default=len(POINTS), help="measure so many, from the first")
     args = parser.parse_args()
     import torch

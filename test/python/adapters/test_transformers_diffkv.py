@@ -227,7 +227,8 @@ def test_streaming_heads_beside():
     streaming = kv_policy.Streaming(everything, [(0, 1), (1, 0)], sink=3, recent=7)
     cache = cache_of(model, streaming, high={})
     ours = logits(model, cache, (5, 0))
-    attn.transformers.apply_head_gates(model, [[1, 0], [0, 1]], threshold=0.5, sink=3, recent=7)
+    gates = attn.heads.Gates([[1, 0], [0, 1]], sink=3, recent=7)
+    attn.transformers.apply_head_gates(model, gates.select(threshold=0.5))
     gated = logits(model, attn.transformers.PagedCache(model.config, pages=64), (5, 0))
     shown = torch.cat([prompt((5, 0))[1].bool(), torch.ones(2, 3, dtype=torch.bool)], 1)
     assert ((ours - gated).norm(dim=-1) / gated.norm(dim=-1))[shown].max() <= 5e-3

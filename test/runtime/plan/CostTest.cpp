@@ -53,9 +53,9 @@ TEST(Cost, DecodeIsPredicted) {
   }
 }
 
-// A chunk behind a context that the L2 does not hold: 1,024 tasks of 32 heads for 132 blocks. Shares that begin
-// anywhere would read 64 MiB of memory for each task (15.4 ms on an H200, 2026-11-23); whole tasks of a head
-// begin together and share what is read (13.5 ms).
+// A chunk behind a context that the L2 does not hold: 1,024 tasks of 32 heads for 132 blocks. Shares that
+// begin anywhere would read 64 MiB of memory for each task (15.4 ms on an H200, 2026-11-23); whole tasks of a
+// head begin together and share what is read (13.5 ms).
 TEST(Cost, LongContextsAreNotCutForBalance) {
   Manifest m = manifestOf(32, 128, Argument::Store::Paged, "wgmma", 128, 128);
   m.kvHeads = 32;
@@ -66,7 +66,8 @@ TEST(Cost, LongContextsAreNotCutForBalance) {
   EXPECT_EQ(chunk.kernel, 1);
   EXPECT_EQ(chunk.stats.cuts, 0);
   EXPECT_EQ(chunk.tasks.size(), 1024u);
-  // Where whole tasks would leave three quarters of the blocks without work, cuts are still worth their bytes.
+  // Where whole tasks would leave three quarters of the blocks without work, cuts are still worth their
+  // bytes.
   EXPECT_GT(planOf(m, simpleBatch({131072}, {128})).stats.cuts, 0);
 }
 

@@ -21,9 +21,6 @@ that name:
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
@@ -31,11 +28,13 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from . import torch_ops
 from .adapters.diffkv_cache import DiffKVCache, DiffKVLayer
 from .adapters.diffkv_steps import attend_precisions
+from .adapters.head_gates import LayerGates, apply_head_gates
 from .adapters.padded_calls import PaddedCall, Scores
 from .adapters.paged_batches import PagedInputs, attend_batch
 from .adapters.paged_steps import attend_pages
 from .adapters.planned_steps import LayerKind, attend_step, fits, learn
 from .adapters.transformers_cache import PagedCache, layer_of
+from .adapters.transformers_causes import unserved_cause
 from .adapters.transformers_fallback import (
     NAME,
     PAGED_NAME,
@@ -46,12 +45,7 @@ from .adapters.transformers_fallback import (
     watch_models,
 )
 from .adapters.transformers_mask import SpanMask, make_mask
-from .describe.spec import Spec
-from .describe.stores import Packed
-from .describe.visibility import all_tokens
-from .errors import SpecError, TensorError, expected
-from .heads.choice import RETRIEVAL, HeadChoice
-from .heads.models import attention_layers
+from .errors import TensorError
 from .memory.devices import raw_stream
 
 __all__ = [
@@ -110,7 +104,7 @@ def attention_forward(
     else:
         causal, window, shift = False, 0, 0
     layer = layer_of(key)
-    cause = _unserved_cause(
+    cause = unserved_cause(
         query, key, value, attention_mask, dropout, scale, causal, window, softcap or 0.0, s_aux, gates
     )
     if layer is not None:
@@ -226,7 +220,7 @@ def paged_attention_forward(
     the pages of Transformers' PagedAttentionCache. TensorError, which names the layer, for what attn does not serve."""
     scale = scaling if scaling is not None else query.shape[3] ** -0.5
     gates = module.__dict__.get("attn_head_gates")
-    cause = _unserved_cause(
+    cause = unserved_cause(
         query, key, value, attention_mask, dropout, scale, True, 0, softcap or 0.0, s_aux, gates
     )
     if cause is None and cache is None:
@@ -319,113 +313,6 @@ def _sinks(logits: Tensor | None) -> Tensor | None:
 
 def _name(module: nn.Module) -> str:
     return type(module).__name__
-
-
-def _unserved_cause(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    dropout: float,
-    scale: float,
-    causal: bool,
-    window: int,
-    softcap: float,
-    sinks: Tensor | None,
-    gates: LayerGates | None,
-) -> str | None:
-    """What of a call attn does not serve; None if it serves all."""
-    if dropout:
-        return f"dropout of {dropout}"
-    if query.dtype not in (torch.bfloat16, torch.float16) or not query.dtype == key.dtype == value.dtype:
-        kinds = dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in (query, key, value))
-        return f"tensors of {', '.join(kinds)} (attn has bfloat16 and float16)"
-    if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
-        return "a backward pass (there is torch.no_grad())"
-    if mask is None:
-        if window and not causal and query.shape[2] > 1:
-            return "a window without a mask that says what it is"
-    elif not isinstance(mask, SpanMask):
-        return "a mask with a value for each row and token"
-    else:
-        if tuple(mask.shape) != (query.shape[0], 1, query.shape[2], key.shape[2]) and layer_of(key) is None:
-            return "a mask of another shape than the scores"
-        if gates is not None and (mask.shift or mask.positions is not None):
-            return "head gates beside a mask that is more than causal with padding"
-    return _refusal(
-        query.shape[1], key.shape[1], value.shape[1], query.shape[3], key.shape[3], value.shape[3], scale
-    )
-
-
-@torch._dynamo.assume_constant_result
-def _refusal(*sizes: float) -> str | None:
-    """What a description would refuse. Compiled code asks when it is traced."""
-    return _refusal_of(*sizes)
-
-
-@functools.lru_cache(maxsize=1024)
-def _refusal_of(
-    q_heads: int, k_heads: int, v_heads: int, q_dim: int, k_dim: int, v_dim: int, scale: float
-) -> str | None:
-    if k_heads != v_heads or q_dim != k_dim:
-        return f"keys [{k_heads}, {k_dim}] beside values [{v_heads}, {v_dim}] and queries of {q_dim} features"
-    try:
-        Spec(
-            q_heads=q_heads,
-            kv_heads=k_heads,
-            head_dim=q_dim,
-            value_dim=v_dim,
-            dtype="bfloat16",
-            kv=[Packed()],
-            see=all_tokens(),
-            scale=scale,
-        )
-    except SpecError as error:
-        return str(error)
-    return None
-
-
-# --- DuoAttention --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class LayerGates:
-    """Of one layer: the class of each KV head (0 retrieval, 1 streaming), and what streaming heads see."""
-
-    classes: tuple[int, ...]
-    sink: int
-    recent: int
-
-
-def apply_head_gates(model: nn.Module, choice: HeadChoice | None) -> None:
-    """Lets a model's heads differ: those that the choice (of `attn.heads.Gates.select`) lets retrieve see everything, the
-    others the first and the last tokens as it says. None lets all heads see everything again.
-
-    The model has to use attn_implementation="attn". One kernel serves all layers. Errors: SpecError.
-    (Source: arXiv 2410.10819.)
-    """
-    layers = attention_layers(model)
-    if choice is None:
-        for layer in layers:
-            layer.attn_head_gates = None
-        return
-    if not isinstance(choice, HeadChoice):
-        hint = "Gates choose: attn.heads.Gates(gates).select(sparsity=0.5)"
-        raise expected(SpecError, "choice", "an attn.heads.HeadChoice, or None", choice, hint=hint)
-    implementation = layers[0].config._attn_implementation
-    if implementation != NAME:
-        raise SpecError(
-            f'model: expected attn_implementation="{NAME}", got {implementation!r}; call '
-            f'model.set_attn_implementation("{NAME}")'
-        )
-    kv_heads = layers[0].config.num_key_value_heads
-    if (choice.layers, choice.kv_heads) != (len(layers), kv_heads):
-        legal = f"{len(layers)} layers of {kv_heads} KV heads, as the model has"
-        raise expected(SpecError, "choice", legal, f"{choice.layers} layers of {choice.kv_heads}")
-    for layer in layers:
-        own = tuple(choice.classes[layer.layer_idx].tolist())
-        all_retrieve = all(of_head == RETRIEVAL for of_head in own)
-        layer.attn_head_gates = None if all_retrieve else LayerGates(own, choice.sink, choice.recent)
 
 
 AttentionInterface.register(NAME, attention_forward)

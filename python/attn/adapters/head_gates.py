@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""DuoAttention's choice of heads, as the attention layers of a model carry it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from ..errors import SpecError, expected
+from ..heads.choice import RETRIEVAL, HeadChoice
+from ..heads.models import attention_layers
+from .transformers_fallback import NAME
+
+
+@dataclass(frozen=True)
+class LayerGates:
+    """Of one layer: the class of each KV head (0 retrieval, 1 streaming), and what streaming heads see."""
+
+    classes: tuple[int, ...]
+    sink: int
+    recent: int
+
+
+def apply_head_gates(model: nn.Module, choice: HeadChoice | None) -> None:
+    """Lets a model's heads differ: those that the choice (of `attn.heads.Gates.select`) lets retrieve see everything, the
+    others the first and the last tokens as it says. None lets all heads see everything again.
+
+    The model has to use attn_implementation="attn". One kernel serves all layers. Errors: SpecError.
+    (Source: arXiv 2410.10819.)
+    """
+    layers = attention_layers(model)
+    if choice is None:
+        for layer in layers:
+            layer.attn_head_gates = None
+        return
+    if not isinstance(choice, HeadChoice):
+        hint = "Gates choose: attn.heads.Gates(gates).select(sparsity=0.5)"
+        raise expected(SpecError, "choice", "an attn.heads.HeadChoice, or None", choice, hint=hint)
+    implementation = layers[0].config._attn_implementation
+    if implementation != NAME:
+        raise SpecError(
+            f'model: expected attn_implementation="{NAME}", got {implementation!r}; call '
+            f'model.set_attn_implementation("{NAME}")'
+        )
+    kv_heads = layers[0].config.num_key_value_heads
+    if (choice.layers, choice.kv_heads) != (len(layers), kv_heads):
+        legal = f"{len(layers)} layers of {kv_heads} KV heads, as the model has"
+        raise expected(SpecError, "choice", legal, f"{choice.layers} layers of {choice.kv_heads}")
+    for layer in layers:
+        own = tuple(choice.classes[layer.layer_idx].tolist())
+        all_retrieve = all(of_head == RETRIEVAL for of_head in own)
+        layer.attn_head_gates = None if all_retrieve else LayerGates(own, choice.sink, choice.recent)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which calls of a model's layer attn does not serve, and why."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from ..describe.spec import Spec
+from ..describe.stores import Packed
+from ..describe.visibility import all_tokens
+from ..errors import SpecError
+from .head_gates import LayerGates
+from .transformers_cache import layer_of
+from .transformers_mask import SpanMask
+
+
+def unserved_cause(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    scale: float,
+    causal: bool,
+    window: int,
+    softcap: float,
+    sinks: Tensor | None,
+    gates: LayerGates | None,
+) -> str | None:
+    """What of a call attn does not serve; None if it serves all."""
+    if dropout:
+        return f"dropout of {dropout}"
+    if query.dtype not in (torch.bfloat16, torch.float16) or not query.dtype == key.dtype == value.dtype:
+        kinds = dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in (query, key, value))
+        return f"tensors of {', '.join(kinds)} (attn has bfloat16 and float16)"
+    if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
+        return "a backward pass (there is torch.no_grad())"
+    if mask is None:
+        if window and not causal and query.shape[2] > 1:
+            return "a window without a mask that says what it is"
+    elif not isinstance(mask, SpanMask):
+        return "a mask with a value for each row and token"
+    else:
+        if tuple(mask.shape) != (query.shape[0], 1, query.shape[2], key.shape[2]) and layer_of(key) is None:
+            return "a mask of another shape than the scores"
+        if gates is not None and (mask.shift or mask.positions is not None):
+            return "head gates beside a mask that is more than causal with padding"
+    return _refusal(
+        query.shape[1], key.shape[1], value.shape[1], query.shape[3], key.shape[3], value.shape[3], scale
+    )
+
+
+@torch._dynamo.assume_constant_result
+def _refusal(*sizes: float) -> str | None:
+    """What a description would refuse. Compiled code asks when it is traced."""
+    return _refusal_of(*sizes)
+
+
+@functools.lru_cache(maxsize=1024)
+def _refusal_of(
+    q_heads: int, k_heads: int, v_heads: int, q_dim: int, k_dim: int, v_dim: int, scale: float
+) -> str | None:
+    if k_heads != v_heads or q_dim != k_dim:
+        return f"keys [{k_heads}, {k_dim}] beside values [{v_heads}, {v_dim}] and queries of {q_dim} features"
+    try:
+        Spec(
+            q_heads=q_heads,
+            kv_heads=k_heads,
+            head_dim=q_dim,
+            value_dim=v_dim,
+            dtype="bfloat16",
+            kv=[Packed()],
+            see=all_tokens(),
+            scale=scale,
+        )
+    except SpecError as error:
+        return str(error)
+    return None

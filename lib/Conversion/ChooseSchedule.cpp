@@ -175,8 +175,9 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
 
   ScheduleAttr mma(const ScheduleModel &model, int64_t rows, int64_t keys, int64_t warps, int64_t stages,
                    int64_t blocks, bool splitKeys) {
+    bool few = rows <= ScheduleAttr::fewRows;
     return ScheduleAttr::get(&getContext(), ScheduleKind::Mma, rows, keys, warps, stages, blocks, splitKeys,
-                             model.keepsQueries());
+                             model.keepsQueries() && (few || !model.mixesCodes()));
   }
 
   /// Decode lives on bytes in flight: two blocks per multiprocessor with as many stages as fit, else one. Of

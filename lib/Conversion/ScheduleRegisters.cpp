@@ -32,6 +32,17 @@ bool ScheduleModel::keepsQueries() const {
          (threadRegisters + 1) / 2;
 }
 
+/// Codes of several formats are each converted by code of their own, whose constants and addresses are live
+/// in one loop: beside queries in registers that is too many where conversions are arithmetic, as before
+/// Hopper.
+bool ScheduleModel::mixesCodes() const {
+  SmallVector<std::pair<Type, Type>> formats;
+  for (KVType region : shape.regions)
+    if (isa<CodesType>(region.getKey()) || isa<CodesType>(region.getValue()))
+      formats.emplace_back(region.getKey(), region.getValue());
+  return !formats.empty() && !llvm::all_equal(formats);
+}
+
 /// Whether a format's rows, and the groups in them, make runs that are powers of two of features.
 static bool hasLongRuns(const rt::StorePart &part) {
   constexpr int64_t shortest = 64;

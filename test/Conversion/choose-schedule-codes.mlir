@@ -44,3 +44,18 @@ func.func @grouped(%q: tensor<?x8x128xbf16> {attn.name = "q"},
   %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
   return %o : tensor<?x8x128xbf16>
 }
+
+// Codes of two formats: queries leave the registers to both conversions, but where the tile has eight rows.
+// CHECK-LABEL: @mixed
+// CHECK-SAME: [#tile.schedule<mma, rows = 8, {{[^>]*}}query_in_registers = true, {{[^>]*}}>, #tile.schedule<mma, rows = 16, {{[^>]*}}query_in_registers = false, {{[^>]*}}>, #tile.schedule<mma, rows = 128, {{[^>]*}}query_in_registers = false,
+!query = tensor<?x8x128xbf16>
+!many = !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i8, per = 128>, value = !attn.codes<i4, per = 128>>
+!fewer = !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i2, per = 128>>
+!state = !attn.state<heads = 8, value_dim = 128>
+func.func @mixed(%q: !query {attn.name = "q"}, %many: !many {attn.name = "many"}, %fewer: !fewer {attn.name = "fewer"}) -> !query {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %many see all scale 0.125 : !query, !many -> !state
+  %2 = attn.update %1, %q, %fewer see all scale 0.125 : !query, !fewer -> !state
+  %o = attn.finish %2 : !state -> !query
+  return %o : !query
+}

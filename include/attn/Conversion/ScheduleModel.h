@@ -58,6 +58,8 @@ public:
   int64_t fragmentRegisters(tile::ScheduleAttr schedule) const;
   /// Whether query fragments can stay in registers.
   bool keepsQueries() const;
+  /// Whether regions hold codes of different formats.
+  bool mixesCodes() const;
   /// Whether dots can take queries from the right, in tiles of few rows that a group of heads fits: keys and
   /// values are codes then, in runs.
   bool takesFewRows() const;

@@ -104,7 +104,7 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
   const double computeSeconds =
       places * std::max(tileFlops / rates.flopsPerSecond, scores / rates.exponentialsPerSecond);
 
-  if (computeSeconds > byteSeconds && storeBytes > static_cast<double>(gpu.l2Bytes))
+  if (gpu.l2Bytes > 0 && computeSeconds > byteSeconds && storeBytes > static_cast<double>(gpu.l2Bytes))
     cutSeconds = static_cast<double>(work.tiles) * tileBytes / bytesPerSecond;
   tileSeconds = computeSeconds;
   waveRows = mergeWaveRows(m, gpu);

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import attn  # noqa: E402
 import replicated  # noqa: E402
+from attn.run.backward import check_place  # noqa: E402
 from torch.autograd import gradcheck  # noqa: E402
 
 
@@ -425,6 +426,46 @@ def test_optimizers_see_parameters():
         optimizer.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < 0.9 * losses[0]
+
+
+def test_a_backward_pass_like_one_before_plans_nothing(monkeypatch):
+    """Sizes and tables say whether it is; other tables have a plan, and gradients, of their own."""
+    plans, plan = [], attn.Kernel.plan
+
+    def counted(kernel, *given, **named):
+        plans.append(kernel)
+        return plan(kernel, *given, **named)
+
+    def gradients(starts):
+        q, k, v = leaves((24, 2, 32), (24, 1, 32), (24, 1, 32), dtype=torch.bfloat16)
+        out = attn.attend(q, k, v, causal=True, cu_seqlens=starts)
+        before = len(plans)
+        found = torch.autograd.grad(out.float().square().sum(), (q, k, v))
+        return len(plans) - before, found
+
+    monkeypatch.setattr(attn.Kernel, "plan", counted)
+    counts, found = zip(
+        *(gradients(starts) for starts in ([0, 9, 24], [0, 9, 24], [0, 15, 24], [0, 9, 24])), strict=True
+    )
+    assert counts == (1, 0, 1, 0)
+    for again in (1, 3):
+        assert all(torch.equal(a, b) for a, b in zip(found[0], found[again], strict=True))
+    assert not torch.equal(found[0][1], found[2][1])
+
+
+def test_what_no_kernel_makes_is_said_before_the_forward_pass():
+    """On a GPU, which a tensor without memory stands for."""
+    q, slopes = torch.empty(1, 2, 16, dtype=torch.bfloat16, device="meta"), torch.empty(2, device="meta")
+    data = {"q": q, "kv.k": q, "kv.v": q, "slopes": slopes}
+    check_place(object(), data, ["q", "kv.k", "kv.v", "sink_logits"])
+    for kernel, given, wanted, why in (
+        (None, data, ["q"], "no kernel gives the gradients of this description"),
+        (object(), data, ["q", "slopes"], "no kernel gives the gradient of slopes, which the score function"),
+        (object(), data | {"q": q.float()}, ["q"], "bfloat16 and float16, not in torch.float32"),
+    ):
+        with refused(why):
+            check_place(kernel, given, wanted)
+        check_place(kernel, {name: torch.empty(0, dtype=t.dtype) for name, t in given.items()}, wanted)
 
 
 # --- Refusals ------------------------------------------------------------------------------------------------

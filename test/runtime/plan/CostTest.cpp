@@ -69,6 +69,13 @@ TEST(Cost, LongContextsAreNotCutForBalance) {
   // Where whole tasks would leave three quarters of the blocks without work, cuts are still worth their
   // bytes.
   EXPECT_GT(planOf(m, simpleBatch({131072}, {128})).stats.cuts, 0);
+  // 480 tasks: four for some blocks and three for others. Of an L2 that nobody knows nothing is said.
+  GpuModel unknown = defaultGpu();
+  unknown.l2Bytes = 0;
+  PlanOptions options;
+  EXPECT_EQ(planOf(m, simpleBatch({131072}, {1920}), options).stats.cuts, 0);
+  options.gpu = &unknown;
+  EXPECT_GT(planOf(m, simpleBatch({131072}, {1920}), options).stats.cuts, 0);
 }
 
 TEST(Cost, MergesBesideTheAttentionCostLess) {

@@ -126,6 +126,11 @@ def main():
     results.mkdir(parents=True)
     env = dict(os.environ, ATTN_BUILD=str(build), ATTN_FULL="1" if args.full else "")
     env["PATH"] = os.pathsep.join([str(build / "bin"), env["PATH"]])
+    # Suites that start processes leave a core idle now and then, so two run side by side, each with its share of the
+    # cores: threads of PyTorch that wait for one another by spinning take two to three times as long when they share a core.
+    cores = os.cpu_count() or 1
+    workers = max(2, cores // 4)
+    env.setdefault("OMP_NUM_THREADS", str(max(1, cores // workers)))
     limit = 12 * 3600 if args.full else 1800
 
     suites = []
@@ -173,11 +178,10 @@ def main():
             name, command, junit, env | installed | SANITIZED.get(name.split()[0], {}), limit, printing
         )
 
-    # Suites that start processes leave a core idle now and then, so two run side by side; those that measure time wait
-    # until the others are done.
+    # Suites that measure time wait until the others are done.
     together = [suite for suite in suites if suite[0] != ALONE]
     together.sort(key=lambda suite: LONGEST_FIRST.index(suite[0]) if suite[0] in LONGEST_FIRST else 99)
-    with ThreadPoolExecutor(max(2, os.cpu_count() // 4)) as pool:
+    with ThreadPoolExecutor(workers) as pool:
         statuses = list(pool.map(status_of, together))
     alone = [suite for suite in suites if suite[0] == ALONE]
     tally = Tally()

@@ -42,7 +42,7 @@ def test_page(page, tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,  # a lesson trains a model
         stdin=subprocess.DEVNULL,
         env=dict(os.environ, HF_HUB_OFFLINE="1", PYTHONPATH=os.pathsep.join(filter(None, paths))),
     )

@@ -92,12 +92,12 @@ def logprobs(
     chunk        rows whose logits exist at a time; None: all. Logits are made of the rows that have edges, of no others
     reference    as of `packed_model`, whose errors are these, too; TensorError, for targets outside of the vocabulary
     """
-    device = next(model.parameters()).device
-    sources = torch.from_numpy(packed.sources).to(device)
     with (
         packed_model(model, packed, reference=reference),
         edge_head(model, packed, temperature=temperature, entropy=entropy, chunk=chunk),
     ):
+        device = next(model.parameters()).device
+        sources = torch.from_numpy(packed.sources).to(device)
         found = model(input_ids=packed.input_ids(device), logits_to_keep=sources).logits[0]
     return (found[:, 0], found[:, 1]) if entropy else found[:, 0]
 
@@ -209,7 +209,8 @@ def _inputs(packed: Packed, call: ForestCall, given: tuple, named: dict) -> tupl
 
 
 def _check_model(model: nn.Module) -> None:
-    inner = next((m for m in model.modules() if isinstance(m, PreTrainedModel)), None)
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    inner = next((m for m in modules if isinstance(m, PreTrainedModel)), None)
     if inner is None:
         raise expected(SpecError, "model", "a model of Transformers", type(model).__name__)
     config = inner.config

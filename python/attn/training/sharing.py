@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy
@@ -24,6 +24,14 @@ class ModelShape:
     linear_weights: int = 0
     """Weights of one layer that each token is multiplied by: projections and the part of its MLP that it takes."""
     element_bytes: int = 2
+
+    def __post_init__(self) -> None:
+        for size in fields(self):
+            given, least = getattr(self, size.name), 0 if size.name == "linear_weights" else 1
+            if isinstance(given, bool) or not isinstance(given, int) or given < least:
+                raise expected(
+                    SpecError, f"ModelShape({size.name})", f"a number from {least} on", given, nearest=least
+                )
 
     @staticmethod
     def of(config: Any) -> ModelShape:

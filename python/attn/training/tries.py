@@ -120,6 +120,8 @@ def trajectories(name: str, tree: Tree, vocabulary: int | None = None) -> list[T
         at, tree, tokens, trained = pending.pop()
         if not isinstance(tree, Tree):
             raise expected(PlanError, at, "an attn.training.Tree", tree)
+        if not isinstance(tree.children, Sequence):
+            raise expected(PlanError, f"{at}.children", "a list of attn.training.Tree", tree.children)
         own = token_ids(at, tree.tokens, vocabulary)
         tokens, trained = (*tokens, own), (*trained, _targets(at, tree.trained, len(own)))
         if len(tree.children) == 0:

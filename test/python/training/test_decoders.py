@@ -234,6 +234,10 @@ def test_arguments_that_are_refused(packed):
         pass
     with pytest.raises(attn.SpecError, match="a causal model of Transformers, with a head, got 'LlamaModel'"):
         logprobs(decoder().model, packed, reference=True)
+    with pytest.raises(attn.SpecError, match="model: expected a model of Transformers, got 'NoneType'"):
+        logprobs(None, packed)
+    with pytest.raises(attn.SpecError, match="packed: expected what attn.training.pack gives, got None"):
+        logprobs(None, None)
     with pytest.raises(attn.SpecError, match="chunk: expected a number of rows from 1 on, or None, got 0"):
         logprobs(decoder(), packed, chunk=0, reference=True)
     with pytest.raises(attn.TensorError, match=r"a label in \[0, 50\), as logits have, got"):

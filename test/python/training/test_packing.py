@@ -123,6 +123,7 @@ def test_tensors_and_arrays():
         (lambda: pack([]), "trees: expected a list of at least one"),
         (lambda: pack(Tree([1])), "trees: expected a list of at least one"),
         (lambda: pack([[1, 2]]), r"trees\[0\]: expected an attn.training.Tree, got list \[1, 2\]"),
+        (lambda: pack([Tree([1], Tree([2]))]), r"trees\[0\].children: expected a list of attn.training.Tree"),
         (lambda: pack([Tree([])]), "a trajectory of at least one token"),
         (lambda: pack([Tree([1.5])]), r"trees\[0\]: expected integers \[n\], got float64"),
         (lambda: pack([Tree([[1]])]), r"expected integers \[n\], got int64 \[1, 1\]"),

@@ -71,3 +71,15 @@ def test_bad_input_is_named():
         report([1], QWEN3_8B)
     with pytest.raises(attn.SpecError, match="a forest of none"):
         report(attn.Forest([0], []), QWEN3_8B)
+
+
+@pytest.mark.parametrize(
+    ("size", "given", "nearest"), [("q_heads", 0, 1), ("layers", 1.5, 1), ("linear_weights", -1, 0)]
+)
+def test_sizes_that_no_model_has(size, given, nearest):
+    sizes = {"q_heads": 8, "kv_heads": 2, "head_dim": 64} | {size: given}
+    message = (
+        rf"ModelShape\({size}\): expected a number from {nearest} on, got {given}; nearest legal: {nearest}"
+    )
+    with pytest.raises(attn.SpecError, match=message):
+        ModelShape(**sizes)

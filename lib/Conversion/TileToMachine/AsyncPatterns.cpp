@@ -1,4 +1,4 @@
-//===- AsyncPatterns.cpp - Barriers in shared memory, register budgets ----===//
+//===- AsyncPatterns.cpp - Waits, barriers in memory, register budgets ------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Patterns.h"
 
@@ -174,12 +174,37 @@ struct SetRegistersPattern : TilePattern<SetRegistersOp> {
   }
 };
 
+struct CommitPattern : TilePattern<CommitOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(CommitOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOpWithNewOp<NVVM::CpAsyncCommitGroupOp>(op);
+    return success();
+  }
+};
+
+struct WaitPattern : TilePattern<WaitOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(WaitOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+    rewriter.replaceOpWithNewOp<NVVM::CpAsyncWaitGroupOp>(op, op.getPending());
+    return success();
+  }
+};
+
+struct SyncPattern : TilePattern<SyncOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(SyncOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+    if (op.getScope() == Scope::Warp)
+      rewriter.replaceOpWithNewOp<NVVM::SyncWarpOp>(op, emitter(op, rewriter).i32(-1));
+    else
+      rewriter.replaceOpWithNewOp<NVVM::Barrier0Op>(op);
+    return success();
+  }
+};
 } // namespace
 
 void tile::populateAsyncPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                  const LaneMap &lanes) {
-  patterns
-      .add<InitBarriersPattern, PublishBarriersPattern, ArrivePattern, ClearPattern, ArriveOnCopiesPattern,
-           AwaitPattern, FenceAsyncPattern, MeetPattern, PassByPattern, SetRegistersPattern>(
-          converter, patterns.getContext(), lanes);
+  patterns.add<CommitPattern, WaitPattern, SyncPattern, InitBarriersPattern, PublishBarriersPattern,
+               ArrivePattern, ClearPattern, ArriveOnCopiesPattern, AwaitPattern, FenceAsyncPattern,
+               MeetPattern, PassByPattern, SetRegistersPattern>(converter, patterns.getContext(), lanes);
 }

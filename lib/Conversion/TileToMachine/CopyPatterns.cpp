@@ -265,38 +265,10 @@ struct RingPositionPattern : TilePattern<RingPositionOp> {
     return success();
   }
 };
-
-struct CommitPattern : TilePattern<CommitOp> {
-  using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(CommitOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
-    rewriter.replaceOpWithNewOp<NVVM::CpAsyncCommitGroupOp>(op);
-    return success();
-  }
-};
-
-struct WaitPattern : TilePattern<WaitOp> {
-  using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(WaitOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
-    rewriter.replaceOpWithNewOp<NVVM::CpAsyncWaitGroupOp>(op, op.getPending());
-    return success();
-  }
-};
-
-struct SyncPattern : TilePattern<SyncOp> {
-  using TilePattern::TilePattern;
-  LogicalResult matchAndRewrite(SyncOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
-    if (op.getScope() == Scope::Warp)
-      rewriter.replaceOpWithNewOp<NVVM::SyncWarpOp>(op, emitter(op, rewriter).i32(-1));
-    else
-      rewriter.replaceOpWithNewOp<NVVM::Barrier0Op>(op);
-    return success();
-  }
-};
 } // namespace
 
 void tile::populateCopyPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
   patterns.add<AllocPattern, RingStagePattern, RingPositionPattern, LookupPattern, PagedSlotPattern,
-               GatherPattern, ScatterPattern, CommitPattern, WaitPattern, SyncPattern>(
-      converter, patterns.getContext(), lanes);
+               GatherPattern, ScatterPattern>(converter, patterns.getContext(), lanes);
 }

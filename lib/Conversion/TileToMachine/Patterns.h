@@ -82,6 +82,7 @@ void populateFragmentPatterns(const TypeConverter &, RewritePatternSet &, const 
 void populateConvertPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateRhsPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateWidenPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
+void populateCorrectionPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateDotPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateMergeWarpsPattern(const TypeConverter &, RewritePatternSet &, const LaneMap &);
 void populateAsyncPatterns(const TypeConverter &, RewritePatternSet &, const LaneMap &);

@@ -152,6 +152,7 @@ struct TileToMachine : attn::impl::TileToMachinePassBase<TileToMachine> {
     populateConvertPatterns(converter, patterns, lanes);
     populateRhsPatterns(converter, patterns, lanes);
     populateWidenPatterns(converter, patterns, lanes);
+    populateCorrectionPatterns(converter, patterns, lanes);
     populateDotPatterns(converter, patterns, lanes);
     populateMergeWarpsPattern(converter, patterns, lanes);
     populateAsyncPatterns(converter, patterns, lanes);

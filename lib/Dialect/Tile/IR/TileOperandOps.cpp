@@ -1,0 +1,199 @@
+//===- TileOperandOps.cpp - Verifiers of what makes operands of dots ------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Verify.h"
+
+#include "attn/Support/Elements.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+/// Eight lines, which are multiplied from the right.
+static bool isOfFewRows(FragmentType fragment) {
+  return fragment.getRank() == 2 && fragment.getSizes()[0] == ScheduleAttr::fewRows;
+}
+
+LogicalResult LoadOp::verify() {
+  SharedType tile = getTile().getType();
+  FragmentType fragment = getFragment().getType();
+  int64_t bits = tile.getElement().getIntOrFloatBitWidth();
+  bool right = isOfFewRows(fragment) && bits == 16;
+  if (bits > 32 || fragment.getElement() != tile.getElement())
+    return emitOpError("expected tile and fragment of one element type of 8, 16 or 32 bits, got ")
+           << tile << " and " << fragment;
+  if (fragment.getRank() != 2 || fragment.getAxes()[0] != tile.getRowAxis() ||
+      fragment.getAxes()[1] != tile.getColAxis() || fragment.getSizes()[1] != tile.getCols() ||
+      fragment.getSizes()[0] > tile.getRows() || (fragment.getSizes()[0] % 16 != 0 && !right) ||
+      tile.getCols() * bits % 256 != 0)
+    return emitOpError("expected whole lines, a multiple of 16 of them, of ") << tile << ", got " << fragment;
+  if (!mayHaveLayout(fragment, right ? Layout::Rhs : Layout::Lhs))
+    return emitOpError("expected layout '") << (right ? "rhs" : "lhs") << "', got " << fragment;
+  return success();
+}
+
+LogicalResult LoadRhsOp::verify() {
+  SharedType tile = getTile().getType();
+  FragmentType fragment = getFragment().getType();
+  if (!tile.holdsCodes() || fragment.getElement() != tile.getElement())
+    return emitOpError("expected tile and fragment of one type of codes, of 8 bits or less, got ")
+           << tile << " and " << fragment;
+  if (tile.getBoxes())
+    return emitOpError("cannot read a tile cut into boxes, ") << tile;
+  auto isTile = [&](unsigned rows, unsigned cols) {
+    return fragment.getAxes()[rows] == tile.getRowAxis() && fragment.getAxes()[cols] == tile.getColAxis() &&
+           fragment.getSizes()[rows] == tile.getRows() && fragment.getSizes()[cols] == tile.getCols();
+  };
+  if (fragment.getRank() != 2 || !(isTile(0, 1) || isTile(1, 0)) || tile.getRows() % 16 != 0 ||
+      tile.getCols() % 16 != 0)
+    return emitOpError("expected all of ") << tile << ", multiples of 16 along both axes, got " << fragment;
+  if (!mayHaveLayout(fragment, Layout::Rhs))
+    return emitOpError("expected layout 'rhs', got ") << fragment;
+  if (int64_t group = getGroup().value_or(16); group < 16 || group % 16 != 0 || tile.getCols() % group != 0)
+    return emitOpError("expected groups of a multiple of 16 that divides the tile's ")
+           << tile.getCols() << " features, got " << group;
+  return success();
+}
+
+LogicalResult LoadColumnsOp::verify() {
+  SharedType tile = getTile().getType();
+  int64_t bytes = tile.getLineBytes();
+  Type element = tile.getElement();
+  if (tile.getSwizzled() || tile.getBoxes() || (bytes != 4 && bytes != 8 && bytes != 16) ||
+      !(element.isF16() || element.isBF16() || element.isF32() || element.isSignlessInteger(32)))
+    return emitOpError("expected a tile with lines of 4, 8 or 16 bytes of f16, bf16, f32 or i32, got ")
+           << tile;
+  if (static_cast<int64_t>(getNumResults()) != tile.getCols())
+    return emitOpError("expected as many results as ") << tile << " has columns, got " << getNumResults();
+  for (Type type : getResultTypes())
+    if (auto column = cast<FragmentType>(type);
+        column.getRank() != 1 || column.getAxes()[0] != tile.getRowAxis() ||
+        column.getSizes()[0] != tile.getRows() || column.getElement() != element || column.getPartial())
+      return emitOpError("expected a fragment over the lines of ") << tile << ", got " << column;
+  return success();
+}
+
+LogicalResult CastOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (source.getRank() != 2 || !source.getElement().isF32() || !mayHaveLayout(source, Layout::Acc))
+    return emitOpError("expected an accumulator of f32 with two axes, got ") << source;
+  bool turns = source.getAxes() != result.getAxes();
+  if (!mlir::attn::isMultiplied(result.getElement()) ||
+      !mayHaveLayout(result, turns ? Layout::Rhs : Layout::Lhs))
+    return emitOpError("expected a ")
+           << (turns ? "right" : "left") << " operand of f16 or bf16, got " << result;
+  if (result.getRank() != 2 || source.getAxes()[0] != result.getAxes()[turns] ||
+      source.getAxes()[1] != result.getAxes()[!turns] || source.getSizes()[0] != result.getSizes()[turns] ||
+      source.getSizes()[1] != result.getSizes()[!turns])
+    return emitOpError("expected source and result of the same axes, got ") << source << " and " << result;
+  if (source.getSizes()[0] % 16 != 0 || source.getSizes()[1] % (turns ? 8 : 16) != 0)
+    return emitOpError("expected multiples of 16 along both axes, got ") << source;
+  return success();
+}
+
+LogicalResult ConvertOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (source.getPartial() || result.getPartial())
+    return emitOpError("moves complete elements only, got ") << source << " and " << result;
+  if (source.getLayout() == Layout::Rhs || result.getLayout() == Layout::Rhs)
+    return emitOpError("moves no elements of layout 'rhs': right operands come from memory; got ")
+           << source << " and " << result;
+  int64_t bits = source.getElement().getIntOrFloatBitWidth();
+  if (source.getElement() != result.getElement() || (bits != 8 && bits != 16 && bits != 32))
+    return emitOpError("expected one element type of 8, 16 or 32 bits, got ") << source << " and " << result;
+  auto extents = [](FragmentType type) {
+    SmallVector<std::pair<Axis, int64_t>> pairs;
+    for (auto [axis, size] : llvm::zip_equal(type.getAxes(), type.getSizes()))
+      pairs.emplace_back(axis, size);
+    llvm::sort(pairs);
+    return pairs;
+  };
+  if (extents(source) != extents(result))
+    return emitOpError("expected source and result of the same axes, got ") << source << " and " << result;
+  return success();
+}
+
+/// Codes that `tile.widen` knows.
+static bool isCode(Type type) {
+  return isa<Float8E4M3FNType, Float8E5M2Type>(type) || type.isSignlessInteger(8) ||
+         type.isSignlessInteger(4) || type.isSignlessInteger(2);
+}
+
+LogicalResult WidenOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (!isCode(source.getElement()) || !mlir::attn::isMultiplied(result.getElement()))
+    return emitOpError("expected f8E4M3FN, f8E5M2, i8, i4 or i2 to become f16 or bf16, got ")
+           << source << " and " << result;
+  if (source.getAxes() != result.getAxes() || source.getSizes() != result.getSizes() ||
+      source.getRank() != 2 || !mayHaveLayout(source, Layout::Rhs) || !mayHaveLayout(result, Layout::Rhs) ||
+      source.getOrder() != result.getOrder())
+    return emitOpError("expected right operands of the same axes, got ") << source << " and " << result;
+  if (!getZeros().empty() && getZeros().size() != getScales().size())
+    return emitOpError("expected as many terms as factors, ")
+           << getScales().size() << ", got " << getZeros().size();
+  if (getBiased() &&
+      (isa<FloatType>(source.getElement()) || !getScales().empty() || source.getFeatureAxis() != 1))
+    return emitOpError("leaves integers biased whose columns are features, and that without factors; got ")
+           << source;
+  if (getTiny() && (isa<FloatType>(source.getElement()) || !getScales().empty() || getBiased() ||
+                    !result.getElement().isF16() || source.getFeatureAxis() != 0))
+    return emitOpError("leaves integers tiny in f16, whose rows are features, and that without factors; got ")
+           << source << " and " << result;
+  int64_t groups = getScales().size();
+  if (groups && source.getSizes()[0] % (16 * groups) != 0)
+    return emitOpError("expected factors of groups of a multiple of 16 rows, got ")
+           << groups << " for " << source.getSizes()[0] << " rows";
+  for (Value column : getOperation()->getOperands().drop_front())
+    if (auto type = cast<FragmentType>(column.getType());
+        type.getRank() != 1 || type.getAxes()[0] != source.getAxes()[1] ||
+        type.getSizes()[0] != source.getSizes()[1] || type.getElement() != result.getElement() ||
+        type.getPartial() || !mayHaveLayout(type, Layout::Col))
+      return emitOpError("expected factors and terms of columns, in the result's element type, got ") << type;
+  return success();
+}
+
+LogicalResult RestoreOp::verify() {
+  FragmentType source = getSource().getType();
+  if (!isCode(getCodes()) || isa<FloatType>(getCodes()))
+    return emitOpError("expected codes of i8, i4 or i2, got ") << getCodes();
+  if (source != getResult().getType() || source.getRank() != 2 || source.getFeatureAxis() != 0 ||
+      !source.getElement().isF32() || !mayHaveLayout(source, Layout::Acc))
+    return emitOpError("expected an accumulator of f32, features its rows, and the same as result, got ")
+           << source << " and " << getResult().getType();
+  return success();
+}
+
+LogicalResult BiasesOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  if (!isCode(getCodes()) || isa<FloatType>(getCodes()))
+    return emitOpError("expected codes of i8, i4 or i2, got ") << getCodes();
+  if (fragment.getRank() != 2 || !mlir::attn::isMultiplied(fragment.getElement()) ||
+      fragment.getFeatureAxis() != 1 || !mayHaveLayout(fragment, Layout::Rhs))
+    return emitOpError("expected a right operand of f16 or bf16, features its columns, got ") << fragment;
+  return success();
+}
+
+LogicalResult NarrowOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  if (!source.getElement().isBF16() || !result.getElement().isF16() || source.getAxes() != result.getAxes() ||
+      source.getSizes() != result.getSizes() || source.getOrder() != result.getOrder() ||
+      source.getRank() != 2 || source.getLayout() != result.getLayout() ||
+      !mayHaveLayout(source, isOfFewRows(source) ? Layout::Rhs : Layout::Lhs))
+    return emitOpError("expected an operand of bf16 and the same of f16, got ")
+           << source << " and " << result;
+  return success();
+}
+
+LogicalResult PartOp::verify() {
+  FragmentType source = getSource().getType(), result = getResult().getType();
+  auto isPacked = [](FragmentType type) {
+    return mayHaveLayout(type, Layout::Lhs) || mayHaveLayout(type, Layout::Rhs);
+  };
+  if (source.getRank() != 2 || !isPacked(source) || source.getLayout() != result.getLayout() ||
+      source.getOrder() != result.getOrder() || source.getAxes() != result.getAxes() ||
+      source.getElement() != result.getElement() || source.getSizes()[0] != result.getSizes()[0])
+    return emitOpError("expected an operand of a dot and columns of it, got ") << source << " and " << result;
+  int64_t first = getFirst(), size = result.getSizes()[1];
+  if (first % 16 != 0 || size % 16 != 0 || first + size > source.getSizes()[1])
+    return emitOpError("expected blocks of 16 of the ")
+           << source.getSizes()[1] << " columns, got " << size << " from " << first << " on";
+  return success();
+}

@@ -188,7 +188,7 @@ private:
                                                 : std::vector<int32_t>(instances, 0);
     readRows(name, region);
     if (status)
-      checkTokens(name, region);
+      status = region.checkTokens();
     operands.regions.push_back(std::move(region));
   }
 
@@ -214,41 +214,6 @@ private:
         return fail("rows of instance " + std::to_string(i) + " of '" + name +
                     "': expected a range inside [0, " + std::to_string(operands.rows) + "), got [" +
                     std::to_string(region.rowFirst[i]) + ", " + std::to_string(region.rowLast[i]) + ")");
-  }
-
-  /// That every token of every instance lies inside the tensors of keys and values.
-  void checkTokens(const std::string &name, const KVRegion &region) {
-    int64_t dims = region.keys.codes->shape.size() - 2;
-    if (!std::equal(region.keys.codes->shape.begin(), region.keys.codes->shape.begin() + dims,
-                    region.values.codes->shape.begin()))
-      return fail("keys and values of '" + name + "': expected the same tokens, got " +
-                  rt::shapeText(region.keys.codes->shape) + " and " +
-                  rt::shapeText(region.values.codes->shape));
-    int64_t slots = 1;
-    for (int64_t i = 0; i < dims; ++i)
-      slots *= region.keys.codes->shape[i];
-    int64_t lists = region.type.getRagged() ? region.heads : 1;
-    for (size_t list = 0; list < region.instances() * lists; ++list) {
-      size_t i = list / lists, place = list % lists;
-      std::string which = "instance " + std::to_string(i) +
-                          (region.type.getRagged() ? ", head " + std::to_string(place) : "");
-      int64_t length = region.length(i, place), capacity = slots;
-      if (region.store.isPaged())
-        capacity =
-            int64_t(i) < region.table->shape[0] ? region.store.tokensOf(region.table->shape.back()) : 0;
-      else if (region.type.getStore() == Store::Dense)
-        capacity = int64_t(i) < region.keys.codes->shape[0] ? region.keys.codes->shape[1] : 0;
-      if (length < 0 || length > capacity)
-        return fail("length of " + which + " of '" + name + "': expected 0 to " + std::to_string(capacity) +
-                    ", got " + std::to_string(length));
-      if (region.type.getStore() == Store::Packed && int64_t(i) >= region.table->elements())
-        return fail("tensor '" + name + ".start': expected an entry for instance " + std::to_string(i));
-      for (int64_t t = 0; t < length; ++t)
-        if (int64_t slot = region.slot(i, place, t); slot < 0 || slot >= slots)
-          return fail("token " + std::to_string(t) + " of " + which + " of '" + name +
-                      "': expected a place from 0 to " + std::to_string(slots - 1) + ", got " +
-                      std::to_string(slot));
-    }
   }
 
   void readClasses(HeadClassesAttr classes) {

@@ -42,6 +42,8 @@ struct KVRegion {
   int64_t lineOf(int64_t slot, int64_t place) const;
   /// The numbers of that row.
   void read(const Part &part, int64_t slot, int64_t place, std::span<double> out) const;
+  /// That every token of every instance lies inside the tensors of keys and values.
+  rt::Status checkTokens() const;
 
 private:
   rt::StoreNumbers numbers(int64_t place) const;

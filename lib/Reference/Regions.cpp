@@ -52,3 +52,36 @@ void KVRegion::read(const Part &part, int64_t slot, int64_t place, std::span<dou
                        {narrow.data(), narrow.size()});
   llvm::copy(narrow, out.begin());
 }
+
+rt::Status KVRegion::checkTokens() const {
+  int64_t dims = keys.codes->shape.size() - 2;
+  if (!std::equal(keys.codes->shape.begin(), keys.codes->shape.begin() + dims, values.codes->shape.begin()))
+    return rt::inputError("keys and values of '" + name + "': expected the same tokens, got " +
+                          rt::shapeText(keys.codes->shape) + " and " + rt::shapeText(values.codes->shape));
+  int64_t slots = 1;
+  for (int64_t i = 0; i < dims; ++i)
+    slots *= keys.codes->shape[i];
+  int64_t lists = type.getRagged() ? heads : 1;
+  for (size_t list = 0; list < instances() * lists; ++list) {
+    size_t i = list / lists, place = list % lists;
+    std::string which =
+        "instance " + std::to_string(i) + (type.getRagged() ? ", head " + std::to_string(place) : "");
+    int64_t tokens = length(i, place), capacity = slots;
+    if (store.isPaged())
+      capacity = int64_t(i) < table->shape[0] ? store.tokensOf(table->shape.back()) : 0;
+    else if (type.getStore() == Store::Dense)
+      capacity = int64_t(i) < keys.codes->shape[0] ? keys.codes->shape[1] : 0;
+    if (tokens < 0 || tokens > capacity)
+      return rt::inputError("length of " + which + " of '" + name + "': expected 0 to " +
+                            std::to_string(capacity) + ", got " + std::to_string(tokens));
+    if (type.getStore() == Store::Packed && int64_t(i) >= table->elements())
+      return rt::inputError("tensor '" + name + ".start': expected an entry for instance " +
+                            std::to_string(i));
+    for (int64_t t = 0; t < tokens; ++t)
+      if (int64_t at = slot(i, place, t); at < 0 || at >= slots)
+        return rt::inputError("token " + std::to_string(t) + " of " + which + " of '" + name +
+                              "': expected a place from 0 to " + std::to_string(slots - 1) + ", got " +
+                              std::to_string(at));
+  }
+  return {};
+}

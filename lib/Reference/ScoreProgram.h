@@ -39,7 +39,6 @@ private:
   using Step = std::function<void(Lanes &)>;
   unsigned floatOf(Value value);
   unsigned integerOf(Value value);
-  unsigned constantOf(Value value);
   Step compile(Operation &op, const Operands &operands);
   Step compileFloat(Operation &op);
   Step compileInteger(Operation &op);

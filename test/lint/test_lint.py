@@ -112,6 +112,7 @@ PAGE_SIZE_PASSES = {
     "runtime/src/artifact/CheckManifest.cpp",
     "runtime/src/artifact/Manifest.cpp",
     "runtime/src/artifact/ReadManifest.cpp",
+    "runtime/src/artifact/WriteManifest.cpp",
 }
 # Here a `page` is one of a pool's pages, unless an argument or a store has it.
 POOLS = ("runtime/src/cache/", "runtime/src/capi/", "python/src/")

@@ -1,35 +1,16 @@
 //===- CacheKernel.cpp - An operation on a cache on a device --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn_rt/session/CacheKernel.h"
-
+#include "session/CacheKernelState.h"
 #include "session/Grid.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
-#include <map>
 
 namespace attn::rt {
 
 namespace {
 
-constexpr int64_t chunkBytes = 16;
-constexpr int64_t sectorBytes = 32;
-constexpr int64_t metaWordBytes = 4; ///< what layers of metadata are counted in
 constexpr int64_t mostWork = std::numeric_limits<int32_t>::max() / 2; ///< what a warp's counter may reach
-
-int64_t codesBytes(const Argument &cache, bool keys) {
-  const StorePart part = storeOf(cache).part(keys);
-  return int64_t{cache.kvHeads} * part.format.rowBytes(part.dim);
-}
-
-/// Of a layer, for so many slots; of given scales as they are.
-int64_t metadataBytes(const Argument &cache, bool keys, int64_t slots) {
-  const StorePart part = storeOf(cache).part(keys);
-  if (part.format.scales == Format::Scales::Tensor)
-    return part.format.metaBytes(part.dim);
-  return cache.kvHeads * part.format.metaBytes(part.dim) * (part.format.hasLines() ? slots : 1);
-}
 
 /// The caches of an operation: the first is read, or the only one, the last is written.
 std::vector<Argument> cachesOf(const Manifest &manifest) {
@@ -55,143 +36,6 @@ int64_t rowBytesOf(const Manifest &manifest, bool keys) {
 }
 
 } // namespace
-
-struct CacheKernel::State {
-  Device &device;
-  std::string entry;
-  KernelInfo info;
-  LaunchInfo launch;
-  std::vector<Argument> caches;
-  int64_t keyRowBytes, valueRowBytes;
-  std::shared_ptr<Module> module;
-  Kernel *kernel = nullptr;
-
-  std::map<std::string, uint64_t> bound; ///< values of parameters by name
-  std::vector<uint64_t> values;
-  std::vector<void *> args;
-  bool stale = true;
-
-  // On the device: the number of rows in a sector of its own, then the lists, each of `capacity` rows.
-  Buffer lists = {};
-  int64_t capacity = 0;
-  int32_t layers = 0, reservedLayers = 0;
-  int blocks = 0;
-  std::optional<int> givenBlocks = {};
-  int64_t slots = -1, rows = -1, written = -1; ///< of what is bound: `written` of the cache that is written
-  int64_t listed = -1;                         ///< rows that are set
-  DeviceAddress list = 0;                      ///< where launches find them
-  std::vector<int32_t> staging = {};
-  RowChecker checker = {};
-
-  bool reads() const { return info.role != KernelInfo::Role::Append; }
-  bool writes() const { return info.role != KernelInfo::Role::Gather; }
-  Error error(const std::string &what) const { return inputError("cache kernel '" + entry + "': " + what); }
-
-  bool hasParameter(const std::string &name) const {
-    return std::any_of(info.params.begin(), info.params.end(),
-                       [&](const Parameter &parameter) { return parameter.name == name; });
-  }
-
-  /// Memory of keys or values, or of their metadata.
-  struct Part {
-    std::string name, buffer, layer;
-    DeviceAddress address;
-    int64_t layerBytes, needed; ///< needed: bytes of a layer
-    int64_t unit, counted;      ///< layers begin at multiples of `unit`, and are counted in `counted` bytes
-  };
-  Status bindPart(const Part &part) {
-    if (part.address % chunkBytes)
-      return error("expected the " + part.name + " at a multiple of 16 bytes, got an address that is " +
-                   std::to_string(part.address % chunkBytes) + " above one");
-    if (layers > 1 && (part.layerBytes < part.needed || part.layerBytes % part.unit ||
-                       part.layerBytes / part.counted > std::numeric_limits<int32_t>::max()))
-      return error("expected layers of " + part.name + " to lie a multiple of " + std::to_string(part.unit) +
-                   " and at least " + std::to_string(part.needed) + " bytes apart, got " +
-                   std::to_string(part.layerBytes));
-    bound[part.buffer] = part.address;
-    bound[part.layer] = static_cast<uint64_t>(layers > 1 ? part.layerBytes / part.counted : 0);
-    return {};
-  }
-  Status checkCount(int64_t count, const std::string &what) const {
-    if (count < 0 || count > std::numeric_limits<int32_t>::max())
-      return error("expected 0 to 2^31 - 1 " + what + ", got " + std::to_string(count));
-    return {};
-  }
-
-  Status bindRows(const DeviceRows &given) {
-    if (Status status = checkCount(given.count, "rows"); !status)
-      return status;
-    for (const Part &part : {Part{"keys of the rows", "k", "k.layer", given.k, given.kLayerBytes,
-                                  given.count * keyRowBytes, chunkBytes, chunkBytes},
-                             Part{"values of the rows", "v", "v.layer", given.v, given.vLayerBytes,
-                                  given.count * valueRowBytes, chunkBytes, chunkBytes}})
-      if (Status status = bindPart(part); !status)
-        return status;
-    return {};
-  }
-
-  Status bindCache(const Argument &cache, const DeviceRows &given) {
-    if (Status status = checkCount(given.count, "slots"); !status)
-      return status;
-    const Store store = storeOf(cache);
-    for (const bool keys : {true, false}) {
-      const StorePart &part = store.part(keys);
-      const std::string prefix = cache.name + ".", what = keys ? "keys of the slots" : "values of the slots";
-      if (Status status = bindPart({what, prefix + store.codesName(part), prefix + part.letter + "_layer",
-                                    keys ? given.k : given.v, keys ? given.kLayerBytes : given.vLayerBytes,
-                                    given.count * codesBytes(cache, keys), chunkBytes, chunkBytes});
-          !status)
-        return status;
-      const std::string meta = prefix + Store::metaName(part);
-      if (!hasParameter(meta))
-        continue;
-      const DeviceMeta &at = keys ? given.kMeta : given.vMeta;
-      if (given.count && !at.address)
-        return error("expected " + std::string(keys ? "keys" : "values") + " with '" + meta +
-                     "', the metadata of codes of " + part.format.text() + ", got none");
-      const int64_t line = part.format.metaBytes(part.dim);
-      if (Status status = bindPart({"metadata of " + what, meta, meta + "_layer", at.address, at.layerBytes,
-                                    metadataBytes(cache, keys, given.count),
-                                    std::min<int64_t>(chunkBytes, line & -line), metaWordBytes});
-          !status)
-        return status;
-    }
-    return {};
-  }
-
-  /// Lists lie behind a sector with the number of rows.
-  void useList(DeviceAddress at) {
-    if (at == list)
-      return;
-    list = at;
-    bound["row_count"] = at;
-    bound["slots"] = bound["from"] = at + sectorBytes;
-    bound["to"] = at + sectorBytes + static_cast<uint64_t>(capacity) * 4;
-    stale = true;
-  }
-
-  Status launchKernel() {
-    if (stale)
-      if (Status status = fill(); !status)
-        return status;
-    const LaunchShape shape{{static_cast<uint32_t>(blocks), 1, 1},
-                            {static_cast<uint32_t>(info.threads), 1, 1},
-                            static_cast<uint32_t>(info.sharedBytes),
-                            launch.overlapsPrevious};
-    return device.launch(*kernel, shape, args.data());
-  }
-
-  Status fill() {
-    for (size_t i = 0; i < info.params.size(); ++i) {
-      auto found = bound.find(info.params[i].name);
-      if (found == bound.end())
-        return error("'" + info.params[i].name + "' is not bound");
-      values[i] = found->second;
-    }
-    stale = false;
-    return {};
-  }
-};
 
 CacheKernel::CacheKernel(std::unique_ptr<State> state) : state_(std::move(state)) {}
 CacheKernel::CacheKernel(CacheKernel &&) noexcept = default;

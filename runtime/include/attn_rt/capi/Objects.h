@@ -35,6 +35,8 @@ struct SharedDevice {
   /// To oneself, with work going to this stream. Refused in a process that was forked since, where it is a
   /// GPU's: the driver does not follow.
   Result<std::unique_lock<std::mutex>> use(uintptr_t stream = 0);
+  /// Planning allocates and copies, which no graph can do again: refused while the stream is captured.
+  Status checkPlanning(uintptr_t stream);
 };
 
 /// Memory of the device that is freed with the device held.

@@ -1,0 +1,230 @@
+//===- PlannedBatch.cc - What the C API's plans stand for -----------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "attn_rt/capi/Objects.h"
+#include "cache/PageLog.h"
+#include "capi/Adopted.h"
+
+#include <limits>
+
+using namespace attn::rt;
+using namespace attn::rt::capi;
+
+Status SharedDevice::checkPlanning(uintptr_t stream) {
+  auto held = use(stream);
+  if (!held)
+    return held.error();
+  if (device->isRecording())
+    return inputError(
+        "plan: expected to be made and updated before the stream is captured, or between replays");
+  return {};
+}
+
+PlannedBatch::~PlannedBatch() {
+  if (!session)
+    return;
+  auto held = kernel->device->use();
+  if (held)
+    session.reset();
+  else
+    new (std::nothrow) Session(std::move(*session)); // its buffers belong to a device that is lost
+}
+
+Result<std::unique_lock<std::mutex>> PlannedBatch::hold() const {
+  auto held = batch->lock.take("the batch");
+  if (held && batch->version != version)
+    return inputError("the batch has changed since it was planned: update the plan first");
+  return held;
+}
+
+/// Kernels index partials and records with 32 bits.
+static Status checkCapacity(const PlanCapacity &capacity) {
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  for (const auto &[name, value] : {std::pair("tasks", capacity.tasks),
+                                    {"segments", capacity.segments},
+                                    {"merge rows", capacity.mergeRows},
+                                    {"merge partials", capacity.mergePartials},
+                                    {"partial rows", capacity.partialRows},
+                                    {"slots", capacity.slots},
+                                    {"bits", capacity.bits}})
+    if (value < 0 || value > most)
+      return inputError(std::string("limits: they ask for ") + std::to_string(value) + " " + name +
+                        ", more than 2^31 - 1");
+  return {};
+}
+
+/// Copies what was planned to the device.
+Status PlannedBatch::upload(const SharedBatch &given, uintptr_t stream, bool grow) {
+  auto held = kernel->device->use(stream);
+  if (!held)
+    return held.error();
+  if (grow)
+    if (Status status = session->reserve(capacity); !status)
+      return status;
+  if (Status status = session->bindTables(given.content.batch); !status)
+    return status;
+  for (const auto &[name, shape] : given.shapes)
+    for (size_t axis = 0; axis < shape.size(); ++axis)
+      session->setDim(name + ".dim" + std::to_string(axis), static_cast<int32_t>(shape[axis]));
+  return session->setPlan(plan);
+}
+
+Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream, bool &wasExtended) {
+  if (onDevice)
+    return inputError("plan: is made on the device: attnPlanMake makes the next one");
+  const Manifest &manifest = kernel->manifest;
+  auto held = given->lock.take("the batch");
+  if (!held)
+    return held.error();
+  if (Status status = given->fits(manifest); !status)
+    return status;
+  if (Status status = kernel->device->checkPlanning(stream); !status)
+    return status;
+  std::vector<SlotNeed> needed;
+  for (const std::string &slot : kernel->slots) {
+    Result<SlotNeed> need = given->need(manifest, slot);
+    if (!need)
+      return need.error();
+    needed.push_back(*need);
+  }
+  const Batch &content = given->content.batch;
+  const bool first = !batch;
+  ready = false;
+  Result<bool> kept = first ? Result<bool>(false) : planner->update(content, plan);
+  bool grow = first;
+  if (first || !kept) {
+    const PlanLimits now = PlanLimits::of(manifest, content);
+    const PlanLimits more = PlanLimits::larger(limits, now);
+    grow = first || more.rows != limits.rows || more.groups != limits.groups ||
+           more.instancesPerRow != limits.instancesPerRow || more.sharedInstances != limits.sharedInstances ||
+           more.sharedRows != limits.sharedRows || more.tokensPerRow != limits.tokensPerRow ||
+           more.tokenTasks != limits.tokenTasks;
+    if (!first && (!grow || fixed))
+      return kept.error();
+    const PlanCapacity room = planCapacity(manifest, more, options);
+    if (Status status = checkCapacity(room); !status)
+      return status;
+    limits = more;
+    capacity = room;
+    planner.emplace(manifest, options, capacity);
+    if (Status status = planner->plan(content, plan); !status)
+      return status;
+    kept = false;
+  }
+  if (Status status = upload(*given, stream, grow); !status)
+    return status;
+  extended = *kept ? extended + 1 : 0;
+  wasExtended = *kept;
+  needs = std::move(needed);
+  rows = content.rows;
+  version = given->version;
+  counts.clear();
+  for (const CacheBatch::Source &source : given->content.sources)
+    counts.push_back(source.count);
+  batch = std::move(given);
+  ready = true;
+  return {};
+}
+
+Status PlannedBatch::checkAddress(size_t slot, uint64_t address, size_t bytes, bool isDense) const {
+  const SlotNeed &need = needs[slot];
+  const std::string &name = kernel->slots[slot];
+  if (isDense && bytes < need.bytes)
+    return inputError("'" + name + "': expected at least " + std::to_string(need.bytes) + " bytes, got " +
+                      std::to_string(bytes));
+  if (need.bytes && !address)
+    return inputError("'" + name + "': expected an address, got null");
+  if (address % need.alignment)
+    return inputError("'" + name + "': expected an address that is a multiple of " +
+                      std::to_string(need.alignment) + ", got one that is " +
+                      std::to_string(address % need.alignment) + " above one");
+  if (bytes > std::numeric_limits<int64_t>::max() || address > std::numeric_limits<uint64_t>::max() - bytes)
+    return inputError("'" + name + "': " + std::to_string(bytes) + " bytes at " + std::to_string(address) +
+                      " reach past the end of memory");
+  return {};
+}
+
+Status PlannedBatch::checkOverlaps(const uint64_t *addresses, const size_t *bytes) const {
+  for (size_t out : written)
+    for (size_t i = 0; i < needs.size(); ++i)
+      if (i != out && addresses[i] < addresses[out] + bytes[out] &&
+          addresses[out] < addresses[i] + bytes[i] && bytes[i] && bytes[out])
+        return inputError("'" + kernel->slots[out] + "': overlaps '" + kernel->slots[i] +
+                          "', which other blocks still read or write when the first results are written");
+  return {};
+}
+
+Status PlannedBatch::checkCurrent() {
+  if (batch->version != version)
+    return inputError("plan: its batch has changed since it was planned: update the plan first");
+  const CacheBatch &content = batch->content;
+  bool same = true;
+  for (size_t o = 0; o < counts.size(); ++o)
+    same &= content.sources[o].log->count() == counts[o];
+  if (same)
+    return {};
+  auto held = hold();
+  if (!held)
+    return held.error();
+  if (Status status = checkHeld(content, counts); !status)
+    return inputError("plan: " + status.error().message +
+                      ": make a batch of the nodes that there are, and update the plan with it");
+  return {};
+}
+
+Status PlannedBatch::checkStrides(const size_t *bytes, const int64_t *const *strides) {
+  if (Status status = session->checkStrides(); !status || !strides)
+    return status;
+  for (size_t i = 0; i < needs.size(); ++i)
+    if (const auto span = static_cast<size_t>(session->slotSpan(slots[i])); strides[i] && bytes[i] < span)
+      return inputError("'" + kernel->slots[i] + "': expected at least the " + std::to_string(span) +
+                        " bytes that its strides reach over, got " + std::to_string(bytes[i]));
+  return {};
+}
+
+Status PlannedBatch::run(const uint64_t *addresses, const size_t *bytes, const int64_t *const *strides,
+                         size_t count, uintptr_t stream) {
+  if (!ready)
+    return inputError("plan: its last update failed: update it before it is run");
+  if (count != needs.size())
+    return inputError("expected an address for each of the " + std::to_string(needs.size()) +
+                      " buffers, got " + std::to_string(count));
+  if (Status status = onDevice ? Status() : checkCurrent(); !status)
+    return status;
+  auto held = kernel->device->use(stream);
+  if (!held)
+    return held.error();
+  if (!fixed && kernel->device->device->isRecording())
+    return inputError(
+        "plan: the stream is being captured, and launches of a plan that is not fixed change with "
+        "its updates, so that replays would go wrong: call plan.fix() (attnPlanFix) before the "
+        "capture");
+  HostDevice *host = kernel->device->host;
+  std::optional<Adopted> adopted;
+  if (host)
+    adopted.emplace(*host);
+  for (const DeviceTable &table : deviceTables)
+    if (host && !table.own)
+      adopted->add(table.address, table.bytes, table.name.c_str());
+  for (size_t i = 0; i < count; ++i) {
+    const bool own = !addresses[i] && kernel->slots[i] == "ordinal_heads";
+    std::span<const int64_t> lies;
+    if (strides && strides[i])
+      lies = {strides[i], ranks[i]};
+    if (!own)
+      if (Status status = checkAddress(i, addresses[i], bytes[i], lies.empty()); !status)
+        return status;
+    session->bindSlot(slots[i], own ? session->tableAddress("ordinal_heads") : addresses[i], lies);
+    if (host && !own)
+      adopted->add(addresses[i], bytes[i], kernel->slots[i].c_str());
+  }
+  if (Status status = checkStrides(bytes, strides); !status)
+    return status;
+  if (Status status = checkOverlaps(addresses, bytes); !status)
+    return status;
+  if (host)
+    if (Status status = adopted->adopt(); !status)
+      return status;
+  if (rows == 0 && !fixed) // what is fixed may be recorded, and replayed with rows
+    return {};
+  return session->launch();
+}

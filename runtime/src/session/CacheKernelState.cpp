@@ -1,0 +1,121 @@
+//===- CacheKernelState.cpp - What a cache kernel binds and launches ------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "session/CacheKernelState.h"
+
+#include <algorithm>
+#include <limits>
+
+using namespace attn::rt;
+
+constexpr int64_t chunkBytes = 16;
+constexpr int64_t metaWordBytes = 4; ///< what layers of metadata are counted in
+
+int64_t attn::rt::codesBytes(const Argument &cache, bool keys) {
+  const StorePart part = storeOf(cache).part(keys);
+  return int64_t{cache.kvHeads} * part.format.rowBytes(part.dim);
+}
+
+int64_t attn::rt::metadataBytes(const Argument &cache, bool keys, int64_t slots) {
+  const StorePart part = storeOf(cache).part(keys);
+  if (part.format.scales == Format::Scales::Tensor)
+    return part.format.metaBytes(part.dim);
+  return cache.kvHeads * part.format.metaBytes(part.dim) * (part.format.hasLines() ? slots : 1);
+}
+
+bool CacheKernel::State::hasParameter(const std::string &name) const {
+  return std::any_of(info.params.begin(), info.params.end(),
+                     [&](const Parameter &parameter) { return parameter.name == name; });
+}
+
+Status CacheKernel::State::bindPart(const Part &part) {
+  if (part.address % chunkBytes)
+    return error("expected the " + part.name + " at a multiple of 16 bytes, got an address that is " +
+                 std::to_string(part.address % chunkBytes) + " above one");
+  if (layers > 1 && (part.layerBytes < part.needed || part.layerBytes % part.unit ||
+                     part.layerBytes / part.counted > std::numeric_limits<int32_t>::max()))
+    return error("expected layers of " + part.name + " to lie a multiple of " + std::to_string(part.unit) +
+                 " and at least " + std::to_string(part.needed) + " bytes apart, got " +
+                 std::to_string(part.layerBytes));
+  bound[part.buffer] = part.address;
+  bound[part.layer] = static_cast<uint64_t>(layers > 1 ? part.layerBytes / part.counted : 0);
+  return {};
+}
+
+Status CacheKernel::State::checkCount(int64_t count, const std::string &what) const {
+  if (count < 0 || count > std::numeric_limits<int32_t>::max())
+    return error("expected 0 to 2^31 - 1 " + what + ", got " + std::to_string(count));
+  return {};
+}
+
+Status CacheKernel::State::bindRows(const DeviceRows &given) {
+  if (Status status = checkCount(given.count, "rows"); !status)
+    return status;
+  for (const Part &part : {Part{"keys of the rows", "k", "k.layer", given.k, given.kLayerBytes,
+                                given.count * keyRowBytes, chunkBytes, chunkBytes},
+                           Part{"values of the rows", "v", "v.layer", given.v, given.vLayerBytes,
+                                given.count * valueRowBytes, chunkBytes, chunkBytes}})
+    if (Status status = bindPart(part); !status)
+      return status;
+  return {};
+}
+
+Status CacheKernel::State::bindCache(const Argument &cache, const DeviceRows &given) {
+  if (Status status = checkCount(given.count, "slots"); !status)
+    return status;
+  const Store store = storeOf(cache);
+  for (const bool keys : {true, false}) {
+    const StorePart &part = store.part(keys);
+    const std::string prefix = cache.name + ".", what = keys ? "keys of the slots" : "values of the slots";
+    if (Status status = bindPart({what, prefix + store.codesName(part), prefix + part.letter + "_layer",
+                                  keys ? given.k : given.v, keys ? given.kLayerBytes : given.vLayerBytes,
+                                  given.count * codesBytes(cache, keys), chunkBytes, chunkBytes});
+        !status)
+      return status;
+    const std::string meta = prefix + Store::metaName(part);
+    if (!hasParameter(meta))
+      continue;
+    const DeviceMeta &at = keys ? given.kMeta : given.vMeta;
+    if (given.count && !at.address)
+      return error("expected " + std::string(keys ? "keys" : "values") + " with '" + meta +
+                   "', the metadata of codes of " + part.format.text() + ", got none");
+    const int64_t line = part.format.metaBytes(part.dim);
+    if (Status status = bindPart({"metadata of " + what, meta, meta + "_layer", at.address, at.layerBytes,
+                                  metadataBytes(cache, keys, given.count),
+                                  std::min<int64_t>(chunkBytes, line & -line), metaWordBytes});
+        !status)
+      return status;
+  }
+  return {};
+}
+
+void CacheKernel::State::useList(DeviceAddress at) {
+  if (at == list)
+    return;
+  list = at;
+  bound["row_count"] = at;
+  bound["slots"] = bound["from"] = at + sectorBytes;
+  bound["to"] = at + sectorBytes + static_cast<uint64_t>(capacity) * 4;
+  stale = true;
+}
+
+Status CacheKernel::State::launchKernel() {
+  if (stale)
+    if (Status status = fill(); !status)
+      return status;
+  const LaunchShape shape{{static_cast<uint32_t>(blocks), 1, 1},
+                          {static_cast<uint32_t>(info.threads), 1, 1},
+                          static_cast<uint32_t>(info.sharedBytes),
+                          launch.overlapsPrevious};
+  return device.launch(*kernel, shape, args.data());
+}
+
+Status CacheKernel::State::fill() {
+  for (size_t i = 0; i < info.params.size(); ++i) {
+    auto found = bound.find(info.params[i].name);
+    if (found == bound.end())
+      return error("'" + info.params[i].name + "' is not bound");
+    values[i] = found->second;
+  }
+  stale = false;
+  return {};
+}

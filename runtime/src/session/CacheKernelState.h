@@ -1,0 +1,73 @@
+//===- CacheKernelState.h - Inside a cache kernel ---------------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_RT_SESSION_CACHEKERNELSTATE_H
+#define ATTN_RT_SESSION_CACHEKERNELSTATE_H
+
+#include "attn_rt/session/CacheKernel.h"
+
+#include <map>
+
+namespace attn::rt {
+
+constexpr int64_t sectorBytes = 32;
+
+/// Of a layer's keys or values, for one slot.
+int64_t codesBytes(const Argument &cache, bool keys);
+/// Of a layer, for so many slots; of given scales as they are.
+int64_t metadataBytes(const Argument &cache, bool keys, int64_t slots);
+
+struct CacheKernel::State {
+  Device &device;
+  std::string entry;
+  KernelInfo info;
+  LaunchInfo launch;
+  std::vector<Argument> caches;
+  int64_t keyRowBytes, valueRowBytes;
+  std::shared_ptr<Module> module;
+  Kernel *kernel = nullptr;
+
+  std::map<std::string, uint64_t> bound; ///< values of parameters by name
+  std::vector<uint64_t> values;
+  std::vector<void *> args;
+  bool stale = true;
+
+  // On the device: the number of rows in a sector of its own, then the lists, each of `capacity` rows.
+  Buffer lists = {};
+  int64_t capacity = 0;
+  int32_t layers = 0, reservedLayers = 0;
+  int blocks = 0;
+  std::optional<int> givenBlocks = {};
+  int64_t slots = -1, rows = -1, written = -1; ///< of what is bound: `written` of the cache that is written
+  int64_t listed = -1;                         ///< rows that are set
+  DeviceAddress list = 0;                      ///< where launches find them
+  std::vector<int32_t> staging = {};
+  RowChecker checker = {};
+
+  bool reads() const { return info.role != KernelInfo::Role::Append; }
+  bool writes() const { return info.role != KernelInfo::Role::Gather; }
+  Error error(const std::string &what) const { return inputError("cache kernel '" + entry + "': " + what); }
+
+  bool hasParameter(const std::string &name) const;
+
+  Status bindRows(const DeviceRows &given);
+  Status bindCache(const Argument &cache, const DeviceRows &given);
+  /// Lists lie behind a sector with the number of rows.
+  void useList(DeviceAddress at);
+  Status launchKernel();
+
+private:
+  /// Memory of keys or values, or of their metadata.
+  struct Part {
+    std::string name, buffer, layer;
+    DeviceAddress address;
+    int64_t layerBytes, needed; ///< needed: bytes of a layer
+    int64_t unit, counted;      ///< layers begin at multiples of `unit`, and are counted in `counted` bytes
+  };
+  Status bindPart(const Part &part);
+  Status checkCount(int64_t count, const std::string &what) const;
+  Status fill();
+};
+
+} // namespace attn::rt
+
+#endif

@@ -33,6 +33,7 @@ from .adapters.padded_calls import PaddedCall, Scores
 from .adapters.paged_batches import PagedInputs, attend_batch
 from .adapters.paged_steps import attend_pages
 from .adapters.planned_steps import LayerKind, attend_step, fits, learn
+from .adapters.span_mask import SpanMask
 from .adapters.transformers_cache import PagedCache, layer_of
 from .adapters.transformers_causes import unserved_cause
 from .adapters.transformers_fallback import (
@@ -44,7 +45,7 @@ from .adapters.transformers_fallback import (
     unserved,
     watch_models,
 )
-from .adapters.transformers_mask import SpanMask, make_mask
+from .adapters.transformers_mask import make_mask
 from .errors import TensorError
 from .memory.devices import raw_stream
 

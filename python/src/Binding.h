@@ -28,6 +28,7 @@ void bindArtifacts(py::module_ &module);
 void bindDevices(py::module_ &module);
 void bindPlans(py::module_ &module);
 void bindCaches(py::module_ &module);
+void bindBatches(py::module_ &module);
 void bindSteps(py::module_ &module);
 void bindRequantizer(py::module_ &module);
 void bindFormats(py::module_ &module);

@@ -9,11 +9,6 @@ namespace attn::python {
 
 namespace {
 
-struct Builder {
-  Handle<AttnBatchBuilder, attnBatchBuilderDestroy> handle;
-  py::object kernel;
-};
-
 using ClassTuple = std::tuple<std::string, int32_t, int32_t, int32_t, int32_t>;
 
 Cache makeCache(int32_t pageTokens, int32_t draftPage, const std::vector<ClassTuple> &classes) {
@@ -28,19 +23,6 @@ Cache makeCache(int32_t pageTokens, int32_t draftPage, const std::vector<ClassTu
   cache.draftPage = draftPage;
   cache.classes = py::cast(classes);
   return cache;
-}
-
-/// A list whose length is known only afterwards.
-template <typename T, typename Call> std::vector<T> listOf(Call call) {
-  std::vector<T> list(16);
-  for (;;) {
-    size_t count = 0;
-    check(call(list.data(), list.size(), &count));
-    const bool complete = count <= list.size();
-    list.resize(count);
-    if (complete)
-      return list;
-  }
 }
 
 AttnNodeInfo infoOf(const Cache &cache, AttnNode node) {
@@ -82,36 +64,6 @@ void executeMovement(const Movement &movement, int32_t headClass, int32_t pageTo
                               nbytes,     reinterpret_cast<const void *>(rows),
                               rowsSize,   rowsLayerBytes};
   run([&] { return attnMovementExecute(movement.get(), &memory); });
-}
-
-Builder makeBuilder(const py::object &kernel, const std::vector<std::tuple<int32_t, bool, bool>> &operands,
-                    int32_t maxPages) {
-  const auto &of = kernel.cast<const Kernel &>();
-  std::vector<AttnCacheOperand> given;
-  for (const auto &[headClass, nodes, drafts] : operands)
-    given.push_back({headClass, nodes, drafts});
-  const AttnCacheOperand none{};
-  Builder builder;
-  check(attnBatchBuilderCreate(of.handle.get(), given.empty() ? &none : given.data(), given.size(), maxPages,
-                               builder.handle.out()));
-  builder.kernel = kernel;
-  return builder;
-}
-
-Batch buildBatch(const Builder &builder, const Cache &cache,
-                 const std::vector<std::tuple<AttnNode, int32_t, bool>> &groups,
-                 const std::vector<int32_t> &classes, const std::vector<int32_t> &ends) {
-  std::vector<AttnRowGroup> given;
-  for (const auto &[node, rows, draft] : groups)
-    given.push_back({node, rows, draft});
-  Batch batch;
-  run([&] {
-    return attnBatchBuilderBuild(builder.handle.get(), cache.handle.get(), given.data(), given.size(),
-                                 classes.data(), classes.size(), ends.data(), ends.size(),
-                                 batch.handle.out());
-  });
-  batch.kernel = builder.kernel;
-  return batch;
 }
 
 void bindMovements(py::module_ &module) {
@@ -293,51 +245,11 @@ void bindForest(py::module_ &module) {
 
 } // namespace
 
-py::object userRows(const Batch &batch, bool back) {
-  const auto rows = static_cast<size_t>(attnBatchRows(batch.handle.get()));
-  std::vector<int32_t> user(rows), inBatch(rows);
-  const AttnStatus status = attnBatchRowMaps(batch.handle.get(), user.data(), inBatch.data(), rows);
-  if (status.kind != AttnStatusOk) { // made from tensors: no maps
-    attnStatusFree(status);
-    return py::bytes();
-  }
-  return py::bytes(reinterpret_cast<const char *>((back ? inBatch : user).data()), rows * sizeof(int32_t));
-}
-
-py::list nodesOf(const Batch &batch) {
-  py::list operands;
-  size_t count = 0;
-  for (size_t operand = 0;; ++operand) {
-    const AttnStatus status = attnBatchNodes(batch.handle.get(), operand, nullptr, 0, &count);
-    attnStatusFree(status);
-    if (status.kind != AttnStatusOk)
-      return operands;
-    operands.append(py::cast(listOf<AttnNode>([&](auto *out, size_t room, size_t *n) {
-      return attnBatchNodes(batch.handle.get(), operand, out, room, n);
-    })));
-  }
-}
-
 void bindCaches(py::module_ &module) {
   using namespace py::literals;
   bindMovements(module);
   bindForest(module);
-  py::class_<Builder>(module, "BatchBuilder")
-      .def(py::init(&makeBuilder), "kernel"_a, py::kw_only(),
-           "operands"_a = std::vector<std::tuple<int32_t, bool, bool>>{{0, true, true}}, "max_pages"_a = 0)
-      .def("build", &buildBatch, "cache"_a, "groups"_a, py::kw_only(), "classes"_a = std::vector<int32_t>(),
-           "ends"_a = std::vector<int32_t>())
-      .def(
-          "update",
-          [](const Builder &builder, const Cache &cache, const Batch &batch) {
-            bool updated = false;
-            run([&] {
-              return attnBatchBuilderUpdate(builder.handle.get(), cache.handle.get(), batch.handle.get(),
-                                            &updated);
-            });
-            return updated;
-          },
-          "cache"_a, "batch"_a);
+  bindBatches(module);
   bindSteps(module);
 }
 

@@ -28,6 +28,19 @@ struct Batch {
   py::object kernel;
 };
 
+/// A list whose length is known only afterwards.
+template <typename T, typename Call> std::vector<T> listOf(Call call) {
+  std::vector<T> list(16);
+  for (;;) {
+    size_t count = 0;
+    check(call(list.data(), list.size(), &count));
+    const bool complete = count <= list.size();
+    list.resize(count);
+    if (complete)
+      return list;
+  }
+}
+
 /// Of a batch made from a cache: the user's row of each row, or the way back, as i32; else no bytes.
 py::object userRows(const Batch &batch, bool back);
 /// And the node where each instance begins, by operand.

@@ -13,8 +13,8 @@ from ..describe.stores import Packed
 from ..describe.visibility import all_tokens
 from ..errors import SpecError
 from .head_gates import LayerGates
+from .span_mask import SpanMask
 from .transformers_cache import layer_of
-from .transformers_mask import SpanMask
 
 
 def unserved_cause(

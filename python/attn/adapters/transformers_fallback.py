@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What models of Transformers ask for and attn does not serve: it runs in PyTorch, or is refused by name.
 
-`set_fallback` says which. Masks reach attention as objects (transformers_mask.py) that become real masks where a model
+`set_fallback` says which. Masks reach attention as objects (span_mask.py) that become real masks where a model
 computes with them; models with attention of their own are told apart when they are made, since they would never ask.
 """
 

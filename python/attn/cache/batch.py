@@ -13,8 +13,7 @@ from ..errors import PlanError, expected
 from ..memory.devices import failed
 from ..memory.tables import int32_array
 from ..run.kernel import Kernel
-from ..run.prepared import Prepared
-from ..run.rows import RowOrder
+from ..run.prepared import Prepared, RowOrder
 from .integers import items, whole
 from .state import CacheState
 

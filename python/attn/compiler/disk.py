@@ -24,7 +24,6 @@ import hashlib
 import json
 import os
 import secrets
-import stat
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -33,6 +32,7 @@ from pathlib import Path
 
 from ..errors import Error
 from .locks import hold_byte
+from .private_files import Unusable, open_private, read_private, remove, write_private
 
 _MAGIC = b"attn kernel 1\n"
 _DIGEST = 32
@@ -60,10 +60,6 @@ class Counts:
     stored: int = 0
     rejected: int = 0
     evicted: int = 0
-
-
-class _Unusable(Exception):
-    """Why a directory cannot be used."""
 
 
 def default_directory() -> Path:
@@ -115,13 +111,13 @@ class DiskCache:
             if folder is None:
                 return None
             try:
-                content = _read(folder, key + _SUFFIX)
+                content = read_private(folder, key + _SUFFIX, _LARGEST)
                 entry = _unpack(key, content)
             except FileNotFoundError:
                 return None
-            except (OSError, _Unusable):
+            except (OSError, Unusable):
                 self.counts.rejected += 1
-                _remove(folder, key + _SUFFIX)
+                remove(folder, key + _SUFFIX)
                 return None
         self.counts.hits += 1
         return entry
@@ -131,7 +127,7 @@ class DiskCache:
         with self._folder(create=False) as folder:
             if folder is not None:
                 self.counts.rejected += 1
-                _remove(folder, key + _SUFFIX)
+                remove(folder, key + _SUFFIX)
 
     def store(self, key: str, entry: Entry) -> bool:
         """Keeps an entry, at the cost of those used longest ago. False where that was not possible."""
@@ -143,10 +139,10 @@ class DiskCache:
                 return False
             part = f"{key}.{os.getpid()}.{secrets.token_hex(4)}.part"
             try:
-                _write(folder, part, content)
+                write_private(folder, part, content)
                 os.replace(part, key + _SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
             except OSError as error:
-                _remove(folder, part)
+                remove(folder, part)
                 self._complain(f"cannot write {self.directory}: {error.strerror}")
                 return False
             self.counts.stored += 1
@@ -184,7 +180,7 @@ class DiskCache:
         """Removes every entry."""
         with self._folder(create=False) as folder:
             for key, _, _ in [] if folder is None else _entries(folder):
-                _remove(folder, key + _SUFFIX)
+                remove(folder, key + _SUFFIX)
 
     @contextlib.contextmanager
     def _folder(self, create: bool) -> Iterator[int | None]:
@@ -192,14 +188,14 @@ class DiskCache:
         folder = None
         if self.limit > 0:
             try:
-                folder = _open_private(self.directory, create)
+                folder = open_private(self.directory, create)
                 self.problem = None
             except FileNotFoundError as error:
                 if create:
                     self._complain(f"cannot make {self.directory}: {error.strerror}")
             except OSError as error:
                 self._complain(f"cannot use {self.directory}: {error.strerror}")
-            except _Unusable as error:
+            except Unusable as error:
                 self._complain(str(error))
         try:
             yield folder
@@ -221,7 +217,7 @@ class DiskCache:
         for name in parts:
             with contextlib.suppress(OSError):
                 if now - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime > _ABANDONED:
-                    _remove(folder, name)
+                    remove(folder, name)
         entries = _entries(folder)
         total = sum(size for _, size, _ in entries)
         if total <= self.limit:
@@ -229,7 +225,7 @@ class DiskCache:
         for key, size, _ in entries[:-1]:
             if total <= self.limit - self.limit // 10:
                 break
-            _remove(folder, key + _SUFFIX)
+            remove(folder, key + _SUFFIX)
             self.counts.evicted += 1
             total -= size
 
@@ -251,45 +247,17 @@ def _unpack(key: str, content: bytes) -> Entry:
     rest = memoryview(content)[head:]
     digest = hashlib.blake2b(rest, digest_size=_DIGEST).digest()
     if content[: len(_MAGIC)] != _MAGIC or content[len(_MAGIC) : head] != digest:
-        raise _Unusable("the hash does not fit")
+        raise Unusable("the hash does not fit")
     name, rest = _field(rest)
     about, rest = _field(rest)
     if name != key.encode():
-        raise _Unusable("an entry of another key")
+        raise Unusable("an entry of another key")
     return Entry(bytes(rest), json.loads(about))
 
 
 def _field(rest: memoryview) -> tuple[bytes, memoryview]:
     end = 4 + int.from_bytes(rest[:4], "little")
     return bytes(rest[4:end]), rest[end:]
-
-
-def _read(folder: int, name: str) -> bytes:
-    # Without O_NONBLOCK a planted pipe would keep us waiting.
-    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    with os.fdopen(file, "rb", buffering=0) as stream:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            raise _Unusable("not a file of this user's alone")
-        if status.st_size > _LARGEST:
-            raise _Unusable("too large for a kernel")
-        content = stream.read()
-        with contextlib.suppress(OSError):
-            os.utime(file)  # the time of the last use, whatever the file system says about reads
-    return content
-
-
-def _write(folder: int, name: str, content: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb", buffering=0) as stream:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[stream.write(rest) :]
-
-
-def _remove(folder: int, name: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(name, dir_fd=folder)
 
 
 def _entries(folder: int) -> list[tuple[str, int, float]]:
@@ -301,49 +269,3 @@ def _entries(folder: int) -> list[tuple[str, int, float]]:
                     status = file.stat(follow_symlinks=False)
                     found.append((file.name.removesuffix(_SUFFIX), status.st_size, status.st_mtime_ns / 1e9))
     return sorted(found, key=lambda entry: entry[2])
-
-
-# --- The directory -------------------------------------------------------------------------------------------
-
-
-def _open_private(directory: Path, create: bool) -> int:
-    """Opens <base>/kernels. The base must belong to the user and be writable for nobody else, so that nobody can
-    exchange what is in it; others may read its names, nothing more."""
-    base = directory.parent
-    if create:
-        os.makedirs(base, mode=0o700, exist_ok=True)
-    status = os.lstat(base)
-    if stat.S_ISLNK(status.st_mode):
-        raise _Unusable(f"{base} is a symbolic link; set ATTN_CACHE_DIR to the directory itself")
-    if not stat.S_ISDIR(status.st_mode):
-        raise _Unusable(f"{base} is no directory")
-    _check_owner(base, status)
-    if status.st_mode & 0o022:
-        raise _Unusable(
-            f"{base} may be written by others (mode {status.st_mode & 0o777:o}); chmod go-w {base}"
-        )
-    if create:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(directory, 0o700)
-    if stat.S_ISLNK(os.lstat(directory).st_mode):
-        raise _Unusable(f"{directory} is a symbolic link; remove it")
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        status = os.fstat(folder)
-        _check_owner(directory, status)
-        if status.st_mode & 0o077:
-            raise _Unusable(
-                f"{directory} is open to others (mode {status.st_mode & 0o777:o}); chmod 700 {directory}"
-            )
-    except _Unusable:
-        os.close(folder)
-        raise
-    return folder
-
-
-def _check_owner(path: Path, status: os.stat_result) -> None:
-    if status.st_uid != os.geteuid():
-        raise _Unusable(
-            f"{path} belongs to user {status.st_uid}, not to user {os.geteuid()} who runs this; set "
-            "ATTN_CACHE_DIR to a directory of your own"
-        )

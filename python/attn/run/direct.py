@@ -21,7 +21,8 @@ from ..errors import SpecError, expected
 from ..memory import devices
 from ..memory.tables import int32_array
 from ..memory.views import view_of
-from .calls import Call, Options, make_call, read_tensors
+from .calls import Call, make_call
+from .described_calls import Options, read_tensors
 
 _MOST_CALLS = 64
 _MOST_PLANS = 8  # of one kernel on one stream; then the one that was used longest ago is planned anew

@@ -305,7 +305,7 @@ class Kernel(Code):
         return (out, lse) if return_lse else out
 
     def _refuse_overlaps(self, name, address, nbytes, q, operands, plan, keep) -> None:
-        """What a run in the batch's own order is refused for (Plan.cc)."""
+        """What a run in the batch's own order is refused for (PlannedBatch.cc)."""
         views = [view_of("q", q, 0, keep)]
         if len(operands) == 1 and (of_layer := getattr(operands[0], "_views", None)) is not None:
             views += of_layer(plan)

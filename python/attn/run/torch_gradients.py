@@ -21,7 +21,7 @@ from ..errors import CompileError, TensorError, expected, given
 from ..memory.tables import int32_array
 from .arrange import Arrangement
 from .backward import check_place, differentiates, kernel_gradients, marked
-from .calls import Options, describe_call, read_tensors
+from .described_calls import Options, describe_call, read_tensors
 from .direct import attend_now
 from .kernels import compile
 from .reference import FLOATS, Problem, check_cpu, rounded

@@ -13,7 +13,8 @@ transformers = pytest.importorskip("transformers", reason="Transformers is not i
 import attn  # noqa: E402
 import attn.adapters.transformers_fallback  # noqa: E402
 import attn.transformers  # noqa: E402
-from attn.adapters.transformers_mask import SpanMask, make_mask  # noqa: E402
+from attn.adapters.span_mask import SpanMask  # noqa: E402
+from attn.adapters.transformers_mask import make_mask  # noqa: E402
 from transformers import masking_utils as masking  # noqa: E402
 
 BATCH, HEADS, DIM = 2, 4, 32

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What models of Transformers get in place of a mask: a few numbers for each sequence. A tensor that only attention
+implemented by attn may look into; for anything else that computes with it, it becomes the real mask."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from . import torch_spans
+from .padded_calls import PaddedCall, Visible
+from .planned_steps import PlannedStep
+from .transformers_fallback import unserved
+
+_ATEN = torch.ops.aten
+_SAME = (_ATEN.detach.default, _ATEN.alias.default)
+
+
+class SpanMask(torch.Tensor):
+    """A mask of the shape `[batch, 1, rows, tokens]` that has no elements. `spans` and `positions` are those of
+    `torch.ops.attn.attend_spans`, in CPU memory. `dense()` is the mask that eager attention adds."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(
+        cls,
+        spans: Tensor | None,
+        positions: Tensor | None,
+        see: tuple[bool, int, int],
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        device: torch.device,
+        model: str,
+        step: PlannedStep | None = None,
+    ) -> SpanMask:
+        return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)
+
+    def __init__(self, spans, positions, see, shape, dtype, device, model, step=None):
+        self.spans, self.positions, self.model = spans, positions, model
+        # Of a step that was planned on the device, which has no spans: tensors, and the number of their planner.
+        self.handle = 0 if step is None else step.handle
+        if step is not None:
+            self.plan, self.start, self.lengths = step.plan, step.start, step.lengths
+        self.causal, self.window, self.shift = see
+        self.calls: dict[tuple, PaddedCall] = {}
+        """Of layers that attend through it, by what their tensors look like."""
+        self._dense: Tensor | None = None
+
+    def dense(self) -> Tensor:
+        """0 where a key is seen, the least number of the dtype where it is not."""
+        if self._dense is None:
+            batch, _, rows, tokens = self.shape
+            seen = torch_spans.seen(self.host_spans(), self.positions, batch, *self.see, rows, tokens).to(
+                self.device
+            )
+            mask = torch.where(seen, 0.0, torch.finfo(self.dtype).min).to(self.dtype)
+            if torch._guards.detect_fake_mode(mask) is not None:
+                return mask
+            self._dense = mask
+        return self._dense
+
+    @property
+    def see(self) -> tuple[bool, int, int]:
+        return self.causal, self.window, self.shift
+
+    @property
+    def step(self) -> PlannedStep:
+        return PlannedStep(self.handle, self.plan, self.start, self.lengths)
+
+    def host_spans(self) -> Tensor:
+        """The spans, of a step that was planned on the device by waiting for it."""
+        return self.step.spans() if self.handle else self.spans
+
+    @property
+    def visible(self) -> Visible:
+        return Visible(self.host_spans(), self.positions, *self.see)
+
+    def on(self, device: torch.device) -> SpanMask:
+        step = self.step if self.handle else None
+        place = torch.device(device)
+        return SpanMask(self.spans, self.positions, self.see, self.shape, self.dtype, place, self.model, step)
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        mask = args[0] if args else None
+        if isinstance(mask, SpanMask) and _keeps(function, mask, args, kwargs):
+            return mask.on(kwargs.get("device") or mask.device)
+
+        def real(value):
+            if not isinstance(value, SpanMask):
+                return value
+            unserved(value.model, "attention of its own that computes with its mask", f" ({function})")
+            return value.dense()
+
+        return function(*tree_map(real, args), **tree_map(real, kwargs))
+
+    def __repr__(self, **kwargs) -> str:
+        return f"<attn's mask {list(self.shape)} of {self.model}: {self.see}>"
+
+    def __tensor_flatten__(self):
+        if self.handle:
+            inner = ["plan", "start", "lengths"]
+        else:
+            inner = ["spans"] if self.positions is None else ["spans", "positions"]
+        return inner, (self.see, self.dtype, self.device, self.model, self.handle)
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, size, stride):
+        see, dtype, device, model, handle = context
+        step = PlannedStep(handle, inner["plan"], inner["start"], inner["lengths"]) if handle else None
+        return SpanMask(inner.get("spans"), inner.get("positions"), see, size, dtype, device, model, step)
+
+
+def _keeps(function: object, mask: SpanMask, args: tuple, kwargs: dict) -> bool:
+    """Whether a function of PyTorch leaves a mask what it is: models cut masks to the length that they have, and move
+    them to where a layer is."""
+    if function in _SAME:
+        return True
+    if function is _ATEN._to_copy.default:
+        return kwargs.get("dtype") in (None, mask.dtype) and kwargs.get("layout") in (None, torch.strided)
+    if function is _ATEN.slice.Tensor:
+        axis, first, last, step = (*args[1:], *(0, None, None, 1)[len(args) - 1 :])
+        return not first and step == 1 and (last is None or last >= mask.shape[axis])
+    return False

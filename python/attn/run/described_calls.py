@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The description that the arguments of attend amount to."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..describe import visibility
+from ..describe.forest import Forest
+from ..describe.score import Score, tensor_shapes, trace
+from ..describe.spec import Spec
+from ..errors import SpecError, TensorError, closest, expected
+from ..memory.dtypes import no_floats, storage_name
+from ..memory.views import Strided, strided
+from .arrange import Arrangement, arrange
+
+
+class Options(NamedTuple):
+    """What decides the description, but for the tensors' shapes."""
+
+    causal: bool
+    window: int | None
+    sink: int | None
+    see: visibility.Visibility | None
+    softcap: float | None
+    score: Score | None
+    scale: float | None
+    layout: str
+    return_lse: bool
+    names: tuple[str, ...]
+    """Of the tensors beside q, k and v."""
+
+
+def as_bfloat16(signature: tuple) -> Strided:
+    """In attn's words; NumPy's uint16 is bfloat16 by its bits."""
+    found = strided(signature)
+    return found._replace(dtype="bf16") if signature[3] is None and found.dtype == "u16" else found
+
+
+def describe_call(
+    options: Options, views: list, tables: tuple, forest: Forest | None
+) -> tuple[Arrangement, Spec]:
+    """What is attended, and where each tensor goes; all arguments are checked."""
+    if options.layout not in ("bshd", "bhsd"):
+        nearest = closest(options.layout, ("bshd", "bhsd"))
+        raise expected(TensorError, "layout", "'bshd' or 'bhsd'", options.layout, nearest=nearest)
+    q, k, v = (as_bfloat16(signature) for _, signature in views[:3])
+    dtype = storage_name("q", q.dtype, TensorError)
+    see = _visibility(options)
+    score, tensors = _score(options), read_tensors(options, views)
+    made = arrange(
+        q,
+        k,
+        v,
+        options.layout,
+        tables,
+        forest,
+        of_heads=_head_reader(options, score),
+        of_positions=_position_reader(see, score),
+    )
+    spec = Spec(
+        q_heads=made.q_heads,
+        kv_heads=made.kv_heads,
+        head_dim=made.operands["q"][1][-1],
+        value_dim=made.shape[-1],
+        dtype=dtype,
+        kv=[made.store],
+        see=see,
+        score=score,
+        tensors=tensors if options.score is not None else None,
+        sink_logits="sink_logits" in options.names,
+        scale=options.scale,
+        return_lse=options.return_lse,
+    )
+    return made, spec
+
+
+def _visibility(options: Options) -> visibility.Visibility:
+    causal, window, sink, see = options[:4]
+    if not isinstance(causal, bool):
+        raise expected(SpecError, "causal", "True or False", causal)
+    if see is not None:
+        if causal or window is not None or sink is not None:
+            raise SpecError("see: expected instead of causal, window and sink, got both")
+        return visibility.check_visibility("see", see)
+    if not causal:
+        for name, size in (("window", window), ("sink", sink)):
+            if size is not None:
+                raise SpecError(
+                    f"{name}: expected causal=True beside it, got {size!r} without: windows end at the row's own position"
+                )
+        return visibility.all_tokens()
+    if window is None and sink is None:
+        return visibility.causal()
+    if sink is None:
+        return visibility.window(window)
+    seen_first = visibility.sink(sink)
+    return visibility.causal() & (seen_first if window is None else seen_first | visibility.recent(window))
+
+
+def _score(options: Options) -> Score | None:
+    if options.softcap is not None:
+        if options.score is not None:
+            raise SpecError(
+                "softcap: expected None beside score, which can hold it: attn.math.softcap(s, cap)"
+            )
+        return trace(_softcap(options.softcap))
+    read = [name for name in options.names if name != "sink_logits"]
+    if options.score is None and read:
+        raise SpecError(f"tensors: expected a score function that reads {', '.join(read)}, got score=None")
+    return options.score
+
+
+def read_tensors(options: Options, views: list) -> tuple[tuple[str, tuple], ...]:
+    """Names and shapes of what a score function may read: an extent of as many as there are heads is compiled, all
+    others are sizes of the run."""
+    q = views[0][1][1]
+    for name, (_, signature) in zip(options.names, views[3:], strict=True):
+        found = strided(signature)
+        if name != "sink_logits" and found.dtype != "f32":
+            raise TensorError(
+                f"tensors[{name!r}]: expected float32, got {found.text()}{no_floats(found.dtype)}"
+            )
+    by_token = (
+        isinstance(options.layout, str) and options.layout == "bshd"
+    )  # what else it may be is refused later
+    heads = q[2 if len(q) == 4 and by_token else 1] if len(q) > 1 else 1
+    shapes = {
+        name: tuple(n if n == heads else f"{name}_{axis}" for axis, n in enumerate(signature[1]))
+        for name, (_, signature) in zip(options.names, views[3:], strict=True)
+        if name != "sink_logits"
+    }
+    return tensor_shapes(shapes, ("kv",))
+
+
+@functools.lru_cache(maxsize=256)
+def _softcap(cap: object) -> Callable:
+    if isinstance(cap, bool) or not isinstance(cap, (int, float)) or not 0 < cap < math.inf:
+        raise expected(SpecError, "softcap", "a positive number, or None", cap)
+    from ..describe.functions import softcap
+
+    return lambda s, h, qi, ki: softcap(s, cap)
+
+
+def _head_reader(options: Options, score: Score | None) -> str:
+    if "sink_logits" in options.names:
+        return "a logit per head"
+    return "a score function that depends on the head" if score and score.uses("h") else ""
+
+
+def _position_reader(see: visibility.Visibility, score: Score | None) -> str:
+    if score and (score.uses("qi") or score.uses("ki")):
+        return "a score function that depends on positions"
+    return "a sink" if "sink(" in see.mlir() else ""

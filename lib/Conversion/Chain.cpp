@@ -3,6 +3,7 @@
 #include "attn/Conversion/Chain.h"
 
 #include "attn/Conversion/OnlineOpInterface.h"
+#include "attn/Dialect/Attn/IR/Score.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;
@@ -188,6 +189,22 @@ int64_t Chain::firstEndOfClass(unsigned headClass) {
   for (unsigned before = 0; before < headClass; ++before)
     end += endsOf(classVisibility(before));
   return end;
+}
+
+SmallVector<TableRead> mlir::attn::tableReads(UpdateOp update, ArrayAttr tables) {
+  SmallVector<TableRead> reads;
+  if (!tables || update.getScore().empty())
+    return reads;
+  llvm::StringMap<unsigned> counts;
+  for (auto read : update.getScore().getOps<ReadOp>()) {
+    StringRef name = argumentName(read.getTensor());
+    if (!llvm::is_contained(tables, StringAttr::get(read.getContext(), name)))
+      continue;
+    std::string number = std::to_string(counts[name]++);
+    StringRef of = indexedBy(read) == IndexedBy::Head ? ".heads" : ".rows";
+    reads.push_back({read, (name + of + number).str(), (name + ".places" + number).str()});
+  }
+  return reads;
 }
 
 StringRef mlir::attn::argumentName(Value argument) {

@@ -59,7 +59,7 @@ public:
   ScheduleAttr choose(Held held) const {
     for (int64_t lines : walked) {
       bool least = lines == walked[std::size(walked) - 1];
-      int64_t slopes = shape.rawScores || least ? 0 : registersOf(lines);
+      int64_t slopes = least ? 0 : slopesOf(held, lines);
       int64_t bytes = sharedBytes(held, warpLines * mmaWarps, lines, mmaStages);
       if (fragments(held, lines) + slopes > (shape.rawScores || least ? room : roomOfRegions) ||
           bytes > chip.sharedPerBlock)
@@ -73,7 +73,7 @@ public:
   /// The same on wgmma.
   ScheduleAttr chooseWgmma(Held held) const {
     for (int64_t lines : walkedByWgmma) {
-      int64_t slopes = shape.rawScores ? 0 : registersOf(lines);
+      int64_t slopes = slopesOf(held, lines);
       if (fragments(held, lines) + slopes > (held.tokens ? wgmmaRoomOfTokens : wgmmaRoomOfRows) ||
           (held.tokens && !shape.plain && lines > mostNumbered))
         continue;
@@ -104,6 +104,11 @@ public:
   }
 
 private:
+  /// Registers of a score region's slopes: by the score and, where rows are held, by each table that is read.
+  int64_t slopesOf(Held held, int64_t lines) const {
+    int64_t fragments = (shape.rawScores ? 0 : 1) + (held.tokens ? 0 : shape.tableReads);
+    return fragments * registersOf(lines);
+  }
   ScheduleAttr get(ScheduleKind kind, int64_t warps, int64_t lines, int64_t stages, int64_t blocks) const {
     return ScheduleAttr::get(shape.element.getContext(), kind, warpLines * warps, lines, warps, stages,
                              blocks,

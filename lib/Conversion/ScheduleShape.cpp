@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Conversion/ScheduleModel.h"
 
+#include "attn/Conversion/Chain.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;
@@ -38,6 +39,8 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
     SmallVector<int64_t> ends;
     update.getVisibility().collectEnds(ends);
     shape.rawScores &= update.getScore().empty();
+    auto tables = function->getAttrOfType<ArrayAttr>(backwardAttr);
+    shape.tableReads = static_cast<int64_t>(attn::tableReads(update, tables).size());
     shape.plain &= update.getScore().empty() && ends.empty();
     shape.regions.push_back(update.getKv().getType());
     HeadClassesAttr classes = update.getHeadClassesAttr();

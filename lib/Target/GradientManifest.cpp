@@ -8,6 +8,13 @@ using namespace mlir;
 using namespace mlir::attn;
 namespace rt = ::attn::rt;
 
+static void describeTables(Chain &chain, rt::Manifest &manifest) {
+  auto tables = chain.function->getAttrOfType<ArrayAttr>(backwardAttr);
+  for (const TableRead &each : tableReads(chain.updates.front(), tables))
+    for (auto [name, dtype] : {std::pair(each.sums, rt::DType::F32), std::pair(each.places, rt::DType::I32)})
+      manifest.results.push_back({name, dtype, {{"rows", 0}, {"", manifest.qHeads}}});
+}
+
 void mlir::attn::describeGradients(Chain &chain, rt::Manifest &manifest) {
   auto ofRows = [&](int64_t features) {
     std::vector<rt::DimInfo> dims{{"rows", 0}, {"", manifest.qHeads}};
@@ -40,4 +47,5 @@ void mlir::attn::describeGradients(Chain &chain, rt::Manifest &manifest) {
       manifest.results.push_back({prefix + "d" + tensor.name, tensor.dtype, dims});
     }
   }
+  describeTables(chain, manifest);
 }

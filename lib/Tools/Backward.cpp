@@ -5,6 +5,7 @@
 #include "attn/Reference/Reference.h"
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 
 using namespace attn;
@@ -38,6 +39,43 @@ rt::Status Run::finishForward() {
   return {};
 }
 
+/// The table whose gradient's first sums a result is; empty: it is another result.
+static std::string tableOf(const std::string &result) {
+  for (const char *first : {".heads0", ".rows0"})
+    if (result.ends_with(first))
+      return result.substr(0, result.size() - std::string(first).size());
+  return {};
+}
+
+rt::Status Run::compareTable(const std::string &table, const rt::Tensor &exact) {
+  std::vector<double> sums(static_cast<size_t>(exact.elements()));
+  for (int read = 0;; ++read) {
+    const std::string number = std::to_string(read);
+    auto places = outputs.find(table + ".places" + number);
+    if (places == outputs.end())
+      break;
+    auto ofHeads = outputs.find(table + ".heads" + number);
+    const rt::Tensor &terms =
+        ofHeads != outputs.end() ? ofHeads->second : outputs.at(table + ".rows" + number);
+    for (int64_t i = 0; i < terms.elements(); ++i) {
+      const int32_t place = places->second.as<int32_t>()[static_cast<size_t>(i)];
+      if (place < 0 || place >= exact.elements())
+        return rt::Error{rt::ErrorKind::Check, table + ": a gradient's place is " + std::to_string(place) +
+                                                   " of " + std::to_string(exact.elements())};
+      sums[static_cast<size_t>(place)] += terms.get(i);
+    }
+  }
+  double error = 0, norm = 0;
+  for (int64_t i = 0; i < exact.elements(); ++i) {
+    const double difference = sums[static_cast<size_t>(i)] - exact.get(i);
+    error += difference * difference, norm += exact.get(i) * exact.get(i);
+  }
+  if (!(error <= norm * std::pow(Tolerances::of(manifest).relErr, 2)) && record->failure.empty())
+    record->failure = "the gradient of '" + table + "' is past its tolerance: off by " +
+                      std::to_string(std::sqrt(error)) + " of " + std::to_string(std::sqrt(norm));
+  return {};
+}
+
 rt::Status Run::compareGradients() {
   progress.stage("computing the float64 reference");
   auto reference = mlir::attn::evaluateGradients(*kernel.problem->getOps<mlir::func::FuncOp>().begin(),
@@ -48,6 +86,11 @@ rt::Status Run::compareGradients() {
   Comparison worst;
   for (const rt::ResultInfo &result : manifest.results) {
     auto exact = reference->find(result.name);
+    if (const std::string table = tableOf(result.name); !table.empty()) {
+      if (rt::Status status = compareTable(table, reference->at("d" + table)); !status)
+        return status;
+      continue;
+    }
     if (exact == reference->end()) // delta is no gradient
       continue;
     auto comparison = compareGradient(outputs.at(result.name), exact->second);

@@ -51,6 +51,8 @@ private:
   rt::Status launch(rt::Session &session);
   rt::Status compareWithReference();
   rt::Status compareGradients();
+  /// The same of a table, whose sums of rows and heads are added up here.
+  rt::Status compareTable(const std::string &table, const rt::Tensor &exact);
   rt::Status write();
 
   Options options;

@@ -29,7 +29,8 @@ from . import torch_ops
 from .adapters.diffkv_cache import DiffKVCache, DiffKVLayer
 from .adapters.diffkv_steps import attend_precisions
 from .adapters.head_gates import LayerGates, apply_head_gates
-from .adapters.padded_calls import PaddedCall, Scores
+from .adapters.padded_calls import PaddedCall, Scores, Visible
+from .adapters.padded_gradients import attend_with_gradients, needs_gradients
 from .adapters.paged_batches import PagedInputs, attend_batch
 from .adapters.paged_steps import attend_pages
 from .adapters.planned_steps import LayerKind, attend_step, fits, learn
@@ -148,6 +149,10 @@ def attention_forward(
             sinks=s_aux,
         )
         return out, None
+    if needs_gradients(query, key, value, s_aux):
+        visible = _visible(attention_mask, query, key, causal, window)
+        scores = Scores(scale, softcap or 0.0)
+        return attend_with_gradients(query, key, value, _sinks(s_aux), visible, scores), None
     if isinstance(attention_mask, SpanMask) and attention_mask.handle:
         if (
             gates is None
@@ -177,11 +182,7 @@ def attention_forward(
         attention_mask.calls[memo] = call
         return call(query, key, value, sinks), None
     if attention_mask is None:
-        zero, behind = torch.zeros((), dtype=torch.int64), key.shape[2] - query.shape[2] if causal else 0
-        spans = torch_ops.spans(
-            None, torch.tensor(behind), zero, query.shape[0], query.shape[2], key.shape[2], causal
-        )
-        positions = None
+        spans, positions = _spans(query, key, causal), None
     else:
         spans, positions = attention_mask.spans, attention_mask.positions
     out = torch_ops.attend_spans(
@@ -305,6 +306,20 @@ def _learn(
         shape = query.shape[1], key.shape[1], query.shape[3], value.shape[3]
         kind = LayerKind(*shape, query.dtype, scale, softcap or 0.0)
     learn(config, (mask.causal, mask.window), kind)
+
+
+def _spans(query: Tensor, key: Tensor, causal: bool) -> Tensor:
+    """Of layers without a mask, whose rows are the last ones."""
+    zero, behind = torch.zeros((), dtype=torch.int64), key.shape[2] - query.shape[2] if causal else 0
+    return torch_ops.spans(
+        None, torch.tensor(behind), zero, query.shape[0], query.shape[2], key.shape[2], causal
+    )
+
+
+def _visible(mask: SpanMask | None, query: Tensor, key: Tensor, causal: bool, window: int) -> Visible:
+    if mask is not None:
+        return mask.visible
+    return Visible(_spans(query, key, causal), None, causal, window, 0)
 
 
 def _sinks(logits: Tensor | None) -> Tensor | None:

@@ -133,6 +133,41 @@ def test_score_regions_have_slopes(tmp_path):
     assert status == 0, (errors, report)
 
 
+# A table that each head reads in two places, of rows or not, and one that is not trained, over regions of both stores.
+TABLES = """
+!q = tensor<?x4x64xf16>
+!context = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>
+!response = !attn.kv<dense, heads = 2, dim = 64, key = f16, value = f16>
+func.func @tables(%q: !q {attn.name = "q"}, %context: !context {attn.name = "context", attn.dims = ["groups", "context_len"]},
+                  %response: !response {attn.name = "response"}, %scales: tensor<4x150xf32> {attn.name = "scales"},
+                  %slopes: tensor<4xf32> {attn.name = "slopes"}) -> !q attributes {attn.backward = ["scales"]} {
+  %zero = arith.constant 0 : i32
+  %o = attn.attend %q over (%context see all), (%response see window(70)) score {
+    ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+      %of_head = attn.read %scales[%head, %zero] : tensor<4x150xf32>
+      %of_row = attn.read %scales[%head, %q_pos] : tensor<4x150xf32>
+      %slope = attn.read %slopes[%head] : tensor<4xf32>
+      %both = arith.mulf %of_head, %of_row : f32
+      %scaled = arith.mulf %s, %both : f32
+      %soft = math.tanh %scaled : f32
+      %sum = arith.addf %soft, %slope : f32
+      attn.yield %sum : f32
+  } : !q, !context, !response -> !q
+  return %o : !q
+}
+"""
+
+
+@pytest.mark.parametrize("schedule", ["mma", "wgmma"])
+def test_tables(tmp_path, schedule):
+    file = tmp_path / "tables.mlir"
+    file.write_text(TABLES)
+    dims = ["--dim=batch=3", "--dim=groups=1", "--dim=context_len=90", "--dim=q_len=1..60", "--dim=kv_len=60"]
+    options = [f"--device={DEVICE}", f"--schedule={schedule}", "--seed=6"]
+    status, report, errors = attn_run(file, "--check", *options, *dims)
+    assert status == 0, (errors, report)
+
+
 def test_gradients_are_the_same_bits_in_every_run(tmp_path):
     file = tmp_path / "again.mlir"
     file.write_text(backward(POINTS["causal"][0]))
@@ -191,9 +226,10 @@ def test_nothing_is_spilled(tmp_path, dims, target, softcap):
         assert (kernel.spill_stores, kernel.spill_loads) == (0, 0), kernel
 
 
-def test_nothing_is_spilled_by_several_regions(tmp_path):
+@pytest.mark.parametrize("text", [REGIONS, TABLES], ids=["regions", "tables"])
+def test_nothing_is_spilled_by_several_regions(tmp_path, text):
     file, ptx = tmp_path / "regions.mlir", tmp_path / "regions.ptx"
-    file.write_text(REGIONS.replace("64", "128"))
+    file.write_text(text.replace("64", "128"))
     command = [program("attn-opt"), str(file), "--target=sm_90a", "--emit=ptx", "-o", str(ptx)]
     subprocess.run(command, check=True, timeout=120)
     for kernel in ptxas(ptx, "sm_90a"):

@@ -79,6 +79,18 @@ struct Chain {
 /// holds; of a kernel for tokens the number of its region, where there are several, and of its first end.
 inline constexpr StringLiteral backwardAttr = "attn.backward", gradientAttr = "attn.gradient",
                                operandAttr = "attn.operand", firstEndAttr = "attn.first_end";
+/// Of a kernel that holds rows, the tables that it makes gradients of, by their names; a function has them in
+/// a list that its attn.backward is.
+inline constexpr StringLiteral tablesAttr = "attn.tables";
+
+/// A read of a table whose gradient a kernel makes: of each row and head a sum over the tokens, and where in
+/// the table it belongs, for whoever adds up rows. Names of these two results.
+struct TableRead {
+  ReadOp read;
+  std::string sums, places;
+};
+/// The reads of `tables` in the score region of an update, in the order of the region. Null: no tables.
+SmallVector<TableRead> tableReads(UpdateOp update, ArrayAttr tables);
 
 /// Whether keys or values are stored as codes.
 bool isQuantized(KVType type);

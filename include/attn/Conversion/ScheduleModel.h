@@ -24,6 +24,7 @@ struct ScheduleShape {
   Type element;                     ///< of queries and outputs
   bool rawScores = true;            ///< scores go to the softmax as they are
   bool plain = true;                ///< and no visibility has a size
+  int64_t tableReads = 0;           ///< of tables whose gradients a kernel of rows adds up
   int64_t groups = 1;               ///< the most groups of features with metadata of their own
   SmallVector<KVType> regions;
 

@@ -158,9 +158,10 @@ def padded_kernel(
     device: str,
     store: Store | None = None,
     planned: bool = False,
+    return_lse: bool = False,
 ) -> Kernel:
     """The kernel of a layer, by what models call their parameters; `streaming` is (sink, recent), `planned` with a kernel
-    that plans on the device."""
+    that plans on the device, `return_lse` as gradients need it."""
     see = window(size) if size else causal() if is_causal else all_tokens()
     spec = Spec(
         q_heads=q_heads,
@@ -176,7 +177,7 @@ def padded_kernel(
         heads=heads(retrieval=all_tokens(), streaming=sink(streaming[0]) | recent(streaming[1]))
         if streaming
         else None,
-        return_lse=False,
+        return_lse=return_lse,
         device_plan=planned,
     )
     return compile(spec, device=device)

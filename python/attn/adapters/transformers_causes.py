@@ -13,6 +13,8 @@ from ..describe.stores import Packed
 from ..describe.visibility import all_tokens
 from ..errors import SpecError
 from .head_gates import LayerGates
+from .padded_calls import Scores
+from .padded_gradients import missing_gradient, needs_gradients
 from .span_mask import SpanMask
 from .transformers_cache import layer_of
 
@@ -36,8 +38,15 @@ def unserved_cause(
     if query.dtype not in (torch.bfloat16, torch.float16) or not query.dtype == key.dtype == value.dtype:
         kinds = dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in (query, key, value))
         return f"tensors of {', '.join(kinds)} (attn has bfloat16 and float16)"
-    if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
-        return "a backward pass (there is torch.no_grad())"
+    differentiates = needs_gradients(query, key, value, sinks)
+    if differentiates:
+        where = (
+            "in compiled code" if torch.compiler.is_compiling() else
+            "over a cache in pages" if layer_of(key) is not None else
+            "beside head gates" if gates is not None else ""
+        )
+        if where:
+            return f"a backward pass {where} (there is torch.no_grad())"
     if mask is None:
         if window and not causal and query.shape[2] > 1:
             return "a window without a mask that says what it is"
@@ -48,9 +57,13 @@ def unserved_cause(
             return "a mask of another shape than the scores"
         if gates is not None and (mask.shift or mask.positions is not None):
             return "head gates beside a mask that is more than causal with padding"
-    return _refusal(
+    refusal = _refusal(
         query.shape[1], key.shape[1], value.shape[1], query.shape[3], key.shape[3], value.shape[3], scale
     )
+    if refusal is None and differentiates:
+        scores = Scores(scale, softcap)
+        return missing_gradient(query, key, value, sinks is not None, causal, window, scores)
+    return refusal
 
 
 @torch._dynamo.assume_constant_result

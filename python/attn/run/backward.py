@@ -2,14 +2,15 @@
 """Gradients by kernels: the launches that the compiler derives from a description that is marked so.
 
 A run of them takes what forward was given and gave, and the gradients of its results; it gives those of queries, keys and
-values, and for each row and head what the gradient of a sink logit is summed of.
+values, and for each row and head what gradients of sink logits and of tables are summed of, in the order of the rows.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy
@@ -26,9 +27,11 @@ _captured: list[Any] = []  # plans that graphs read, for as long as nobody knows
 _guard = threading.Lock()
 
 
-def marked(text: str) -> str:
-    """The text of a description, as that of its gradients."""
-    return re.sub(r"(-> [^\n]*?) \{\n", r"\1 attributes {attn.backward} {\n", text, count=1)
+def marked(text: str, tables: Iterable[str] = ()) -> str:
+    """The text of a description, as that of its gradients, those of `tables` among them."""
+    names = ", ".join(f'"{name}"' for name in tables)
+    mark = f"attn.backward = [{names}]" if names else "attn.backward"
+    return re.sub(r"(-> [^\n]*?) \{\n", rf"\1 attributes {{{mark}}} {{\n", text, count=1)
 
 
 def differentiates(kernel: Any) -> bool:
@@ -36,25 +39,25 @@ def differentiates(kernel: Any) -> bool:
     return any(result["name"] == "dq" for result in kernel.manifest["results"])
 
 
-def missing_kernels(kernel: Any, data: Mapping[str, Tensor], wanted: Collection[str]) -> str:
-    """Why kernels do not give the gradients `wanted`, by the names of `data`; nothing where they do."""
-    if kernel is None:
-        return "no kernel gives the gradients of this description"
+def tables_of(data: Mapping[str, Tensor], wanted: Collection[str]) -> tuple[str, ...]:
+    """Of what gradients are `wanted` of, by the names of `data`, the tables that a score function may read."""
+    return tuple(sorted(set(wanted) - _floats(data) - {"sink_logits"}))
+
+
+def missing_kernels(kernel: Any, data: Mapping[str, Tensor]) -> str:
+    """Why kernels do not give gradients; nothing where they do. `kernel`: of gradients, or why there is none."""
+    if isinstance(kernel, str):
+        return f"no kernel gives the gradients of this description ({kernel})"
     dtype = data["q"].dtype
     if dtype not in (torch.bfloat16, torch.float16):
         return f"kernels give gradients in bfloat16 and float16, not in {dtype}"
-    tables = sorted(set(wanted) - _floats(data) - {"sink_logits"})
-    return (
-        f"no kernel gives the gradient of {', '.join(tables)}, which the score function reads"
-        if tables
-        else ""
-    )
+    return ""
 
 
-def check_place(kernel: Any, data: Mapping[str, Tensor], wanted: Collection[str]) -> None:
+def check_place(kernel: Any, data: Mapping[str, Tensor]) -> None:
     """TensorError for what lies on a GPU, where the reference does not reach, and has no kernels of its gradients."""
     place = next((tensor.device for tensor in data.values() if tensor.device.type != "cpu"), None)
-    why = missing_kernels(kernel, data, wanted) if place is not None else ""
+    why = missing_kernels(kernel, data) if place is not None else ""
     if why:
         raise TensorError(
             f"gradients on {place}: {why}; call it on CPU tensors, where the float64 reference differentiates, or under "
@@ -74,9 +77,9 @@ def kernel_gradients(
     gradients: tuple[Tensor | None, Tensor | None],
     wanted: Collection[str],
 ) -> dict[str, Tensor] | None:
-    """By the names of `data`, by a kernel of gradients; None where that does not give what is wanted (missing_kernels).
-    `results`: out [rows, q_heads, value_dim] and lse of the forward run, `gradients`: of these."""
-    if missing_kernels(kernel, data, wanted):
+    """By the names of `data`, by a kernel of gradients; None where there is none (missing_kernels). `results`: out [rows,
+    q_heads, value_dim] and lse of the forward run, `gradients`: of these. Tables that no score reads are left out."""
+    if missing_kernels(kernel, data):
         return None
     out, lse = results
     d_out, d_lse = gradients
@@ -107,7 +110,25 @@ def kernel_gradients(
     if "sink_logits" in wanted:
         weights = (data["sink_logits"].float() - beside["lse"]).exp()
         found["sink_logits"] = -torch.where(lse == -torch.inf, 0, weights * made["delta"]).sum(0)
+    for name in tables_of(data, wanted):
+        if f"{name}.places0" in made:
+            found[name] = _of_table(name, made, data[name])
     return found
+
+
+def _of_table(name: str, made: Mapping[str, Tensor], table: Tensor) -> Tensor:
+    """What rows and heads add to a table, at the places that each of its reads found. Accumulating by places keeps the
+    order of the terms, on GPUs too, where it sorts."""
+    total = torch.zeros(table.numel(), dtype=torch.float32, device=table.device)
+    for read in itertools.count():
+        places = made.get(f"{name}.places{read}")
+        if places is None:
+            return total.view(table.shape)
+        sums = made.get(f"{name}.rows{read}")
+        if sums is None:  # a head finds the same place in every row
+            sums, places = made[f"{name}.heads{read}"].sum(0), places[:1]
+        if places.numel():
+            total.index_put_((places.flatten().long(),), sums.flatten(), accumulate=True)
 
 
 def _plan(kernel: Any, given: Mapping[str, Tensor], tables: Mapping[str, numpy.ndarray], stream: int) -> Any:

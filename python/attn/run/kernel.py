@@ -35,6 +35,8 @@ class Kernel(Code):
             return self
         twin = copy.copy(self)
         twin.text, twin.ends = spec.mlir(), tuple(spec.ends(self.manifest["ends"]))
+        for kept in ("_gradient_kernels", "_gradient_plans"):  # which are of those sizes
+            twin.__dict__.pop(kept, None)
         return twin
 
     def report(
@@ -47,18 +49,24 @@ class Kernel(Code):
         run = functools.partial(self.run, *tensors, plan, **named) if tensors else None
         return make_report(self, plan, run, repeat)
 
-    @functools.cached_property
-    def _backward(self) -> Kernel | None:
-        """That of its gradients; None where there is none."""
+    def _backward(self, tables: tuple[str, ...]) -> Kernel | str:
+        """That of its gradients, those of `tables` among them; or why there is none."""
         from .backward import differentiates, marked
 
-        request = self._request._replace(text=marked(self.text))
+        if (known := self._gradient_kernels.get(tables)) is not None:
+            return known
+        request = self._request._replace(text=marked(self.text, tables))
         try:
             native, key, entry = load_native(request, self._native.device)
-        except CompileError:
-            return None
-        kernel = Kernel(native, request=request, key=key, about=entry.about)
-        return kernel if differentiates(kernel) else None
+            kernel = Kernel(native, request=request, key=key, about=entry.about)
+            found = kernel if differentiates(kernel) else "its text has attributes of its own"
+        except CompileError as error:
+            found = str(error)
+        return self._gradient_kernels.setdefault(tables, found)
+
+    @functools.cached_property
+    def _gradient_kernels(self) -> dict[tuple[str, ...], Kernel | str]:
+        return {}
 
     @functools.cached_property
     def _gradient_plans(self) -> OrderedDict[tuple, Plan]:

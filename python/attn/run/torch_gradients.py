@@ -6,8 +6,7 @@ What forward was given is saved by autograd; description and tables are kept as 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,7 @@ from ..describe.score import trace
 from ..errors import CompileError, TensorError, expected, given
 from ..memory.tables import int32_array
 from .arrange import Arrangement
-from .backward import check_place, differentiates, kernel_gradients, marked
+from .backward import check_place, differentiates, kernel_gradients, marked, tables_of
 from .described_calls import Options, describe_call, read_tensors
 from .direct import attend_now
 from .kernels import compile
@@ -109,11 +108,10 @@ class Differentiable:
         if not reference:
             asked = (True,) * len(tensors) if needed is None else needed
             wanted = [name for name, need in zip(data, asked, strict=True) if need]
-            kernel = _backward_kernel(self.problem.text, str(out.device))
-            check_place(kernel, data, wanted)
-            if kernel is not None:
-                pair = (d_out, d_lse)
-                found = kernel_gradients(kernel, self.problem.tables, data, (out, lse), pair, wanted)
+            kernel = self._kernel(data, wanted)
+            check_place(kernel, data)
+            pair = (d_out, d_lse)
+            found = kernel_gradients(kernel, self.problem.tables, data, (out, lse), pair, wanted)
         if found is None:
             found = self.problem.gradients(data, d_out, d_lse)
         gradients = []
@@ -132,7 +130,12 @@ class Differentiable:
         if any(tensor.device.type != "cpu" for tensor in tensors):
             data = self._data(tensors)
             wanted = [name for name, tensor in zip(data, tensors, strict=True) if tensor.requires_grad]
-            check_place(_backward_kernel(self.problem.text, str(tensors[0].device)), data, wanted)
+            check_place(self._kernel(data, wanted), data)
+
+    def _kernel(self, data: Mapping[str, Tensor], wanted: Collection[str]) -> Any:
+        text = self.problem.text
+        read = [name for name in tables_of(data, wanted) if f'attn.name = "{name}"' in text]
+        return _backward_kernel(text, str(data["q"].device), tuple(read))
 
     def _data(self, tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
         data = {
@@ -142,18 +145,22 @@ class Differentiable:
         return data | dict(zip(self.names, tensors[3:], strict=True))
 
 
-_without_kernels: set[tuple[str, str]] = set()
+_without_kernels: dict[tuple[str, str, tuple[str, ...]], str] = {}
 
 
-def _backward_kernel(text: str, device: str) -> Any:
-    """None where there is no kernel of this description's gradients."""
-    if (text, device) not in _without_kernels:
-        with contextlib.suppress(CompileError):
-            kernel = compile(marked(text), device=device)
-            if differentiates(kernel):
-                return kernel
-        _without_kernels.add((text, device))
-    return None
+def _backward_kernel(text: str, device: str, tables: tuple[str, ...]) -> Any:
+    """That of the gradients of a description, those of `tables` among them, or why there is none."""
+    key = text, device, tables
+    if key in _without_kernels:
+        return _without_kernels[key]
+    try:
+        kernel = compile(marked(text, tables), device=device)
+        if differentiates(kernel):
+            return kernel
+        why = "its text has attributes of its own"
+    except CompileError as error:
+        why = str(error)
+    return _without_kernels.setdefault(key, why)
 
 
 def _in_order(tensor: Tensor, swapped: bool) -> Tensor:

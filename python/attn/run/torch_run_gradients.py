@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from ..errors import TensorError, expected
 from ..memory.tables import int32_array
-from .backward import check_place, kernel_gradients
+from .backward import check_place, kernel_gradients, tables_of
 from .reference import Problem, rounded
 
 
@@ -38,9 +38,10 @@ class _Run(torch.autograd.Function):
             return (None,) * len(ctx.needs_input_grad)
         saved, wanted = ctx.saved_tensors, ctx.needs_input_grad[4:]
         data, results = dict(zip(ctx.names, saved, strict=False)), saved[len(ctx.names) :]
-        problem, backward, found = ctx.problem, ctx.kernel._backward, None
-        if backward is not None and len(results) == 2:  # kernels need the LSE
+        problem, found = ctx.problem, None
+        if len(results) == 2:  # kernels need the LSE
             asked = [name for name, needed in zip(data, wanted, strict=True) if needed]
+            backward = ctx.kernel._backward(tables_of(data, asked))
             found = kernel_gradients(backward, problem.tables, data, results, (d_out, d_lse), asked)
         if found is None:
             found = problem.gradients(data, d_out, d_lse)
@@ -71,7 +72,9 @@ def run(kernel: Any, q: Tensor, operands: tuple, plan: Any, *, return_lse: bool,
             raise expected(TensorError, name, "a tensor of PyTorch", tensor)
     has_lse = "lse" in kernel.slots
     wanted = [name for name, tensor in data.items() if tensor.requires_grad]
-    check_place(kernel._backward if has_lse else None, data, wanted)
+    if any(tensor.device.type != "cpu" for tensor in data.values()):
+        why = "it returns no LSE"
+        check_place(kernel._backward(tables_of(data, wanted)) if has_lse else why, data)
 
     def forward(*given: Tensor) -> tuple:
         beside = dict(zip(data, given, strict=True))

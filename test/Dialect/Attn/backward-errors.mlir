@@ -39,3 +39,41 @@ func.func @classes(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %c: te
   %o = attn.attend %q over (%kv see causal) heads %c {all: see all, few: see sink(4)} : !q, !kv, tensor<4xi32> -> !q
   return %o : !q
 }
+
+// -----
+
+!q = tensor<?x4x64xbf16>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+func.func @pairs(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %bias: tensor<?xf32> {attn.name = "bias"}) -> !q
+    attributes {attn.backward = ["bias"]} {
+  // expected-error @below {{an element of "bias" is found by the position of keys, or by the score; expected indices of the head and the position of queries alone}}
+  %o = attn.attend %q over (%kv see causal) score {
+    ^bb0(%s: f32, %head: i32, %q_pos: i32, %k_pos: i32):
+      %back = arith.subi %q_pos, %k_pos : i32
+      %b = attn.read %bias[%back] : tensor<?xf32>
+      %t = arith.addf %s, %b : f32
+      attn.yield %t : f32
+  } : !q, !kv -> !q
+  return %o : !q
+}
+
+// -----
+
+!q = tensor<?x4x64xbf16>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+func.func @unknown(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %a: tensor<4xf32> {attn.name = "a"}) -> !q
+    attributes {attn.backward = ["b"]} {
+  // expected-error @below {{its list holds "b"; expected names of tables: a}}
+  %o = attn.attend %q over (%kv see causal) : !q, !kv -> !q
+  return %o : !q
+}
+
+// -----
+
+!q = tensor<?x4x64xbf16>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+func.func @number(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward = 1 : i32} {
+  // expected-error @below {{expected no value, or a list of tables' names, got 1 : i32}}
+  %o = attn.attend %q over (%kv see causal) : !q, !kv -> !q
+  return %o : !q
+}

@@ -19,7 +19,10 @@
 // last row.
 //
 // Where a score region changes scores, s is what it makes of them, and ds is multiplied
-// by its derivative at each (ScoreSlopes.cpp).
+// by its derivative at each (ScoreSlopes.cpp). So it is by that at what the region
+// reads of a table whose gradient is asked for; where rows are held, the sum over a
+// row's tokens is a number beside dq. It is written with its place in the table, which
+// no token decides, and whoever launched adds up rows in their order.
 //
 //===----------------------------------------------------------------------===//
 #include "GradientTile.h"
@@ -81,6 +84,8 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
     } else {
       e.setRows(init.getPart());
       readDelta(init, e);
+      sums.append(e.readsWithGradients(e.chain.updates.front()).size(),
+                  b.splat(b.f32(0), e.rowsOf(b.getF32Type(), /*partial=*/true)));
     }
     e.pieces.set(init.getGradient(), sums);
     return success();
@@ -125,7 +130,23 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
     auto slot = [&](Value line) { return e.slotOfRow(b.add(e.warpRow, line)); };
     store(scaled(sums[0], e), b.buffer("dq", e.chain.element()), lines, e.chain.keyDim(), slot, e);
     store(e.rowDelta, b.buffer("delta", b.getF32Type()), lines, 1, slot, e);
+    for (auto [each, sum] : llvm::zip_equal(e.readsWithGradients(e.chain.updates.front()), sums.drop_front()))
+      writeTable(each, sum, lines, slot, e);
     return success();
+  }
+
+  /// What each row adds to a table, and where; stores take floats, so a place goes as its bits.
+  static void writeTable(const TableRead &each, Value sum, Value lines, function_ref<Value(Value)> slot,
+                         FragmentExpansion &e) {
+    KernelBuilder &b = e.b;
+    Type f32 = b.getF32Type(), i32 = b.getI32Type();
+    Value whole = CompleteOp::create(b, e.rowsOf(f32), sum);
+    Value places = b.map(e.rowsOf(f32), ValueRange{e.queryHead, e.queryPosition}, [&](ValueRange v) -> Value {
+      Value place = arith::TruncIOp::create(b, i32, e.tablePlace(each.read, v));
+      return arith::BitcastOp::create(b, f32, place);
+    });
+    store(whole, b.buffer(each.sums, f32), lines, 1, slot, e);
+    store(places, b.buffer(each.places, f32), lines, 1, slot, e);
   }
 
   static Value scaled(Value sum, FragmentExpansion &e) {
@@ -188,8 +209,9 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, std::optional<unsigned
   Type f32 = e.b.getF32Type();
   if (e.stagesNumbers())
     e.queryPosition = number(positionCopy, e.b.getI32Type());
-  auto [scores, slopes] = tile.regionScores(update, tokens, tile.finish(raw, 1).front());
-  scores = tile.masked(update, tokens, operand, which, scores);
+  SmallVector<TableRead> reads = e.readsWithGradients(update);
+  SmallVector<Value> ofRegion = tile.regionScores(update, tokens, tile.finish(raw, 1).front(), reads);
+  Value scores = tile.masked(update, tokens, operand, which, ofRegion[0]), slopes = ofRegion[1];
   if (e.stagesNumbers())
     e.rowLse = e.unitsOfLse(number(lseCopy, f32));
   Value weights = tile.weights(scores);
@@ -201,8 +223,18 @@ LogicalResult mlir::attn::expandGradient(UpdateOp update, std::optional<unsigned
   if (e.stagesNumbers())
     e.rowDelta = number(deltaCopy, f32);
   Value gradients = tile.scoreGradients(weights, products, slopes);
+  FragmentType share = e.rowsOf(f32, /*partial=*/true);
+  for (size_t i = 0; i < reads.size(); ++i) {
+    Value ofTable = tile.scoreGradients(weights, products, ofRegion[2 + i]);
+    Value ofTile = ReduceOp::create(e.b, share, Combine::Add, ofTable);
+    sums[1 + i] = e.b.map(share, ValueRange{sums[1 + i], ofTile},
+                          [&](ValueRange v) -> Value { return arith::AddFOp::create(e.b, v[0], v[1]); });
+  }
   sums[0] = tile.addDot(sums[0], gradients, held ? ofRows(queryCopy) : ofTokens(keyCopy));
-  e.pieces.set(result, tile.finish(sums, 0));
+  size_t dots = held ? 2 : 1; // sums of tables are there at once
+  SmallVector<Value> finished = tile.finish(ValueRange(sums).take_front(dots), 0);
+  llvm::append_range(finished, ArrayRef(sums).drop_front(dots));
+  e.pieces.set(result, finished);
   return success();
 }
 

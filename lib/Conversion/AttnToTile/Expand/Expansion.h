@@ -105,11 +105,18 @@ struct FragmentExpansion : TileCopies {
   /// First token of this warp, and of its warpgroup, of those that the block holds.
   Value warpToken, groupToken;
 
-  /// What a score region makes of one score, head and positions, and its derivative by the score
-  /// (ScoreSlopes.cpp).
-  std::pair<Value, Value> scoreAndSlope(Block &region, ValueRange arguments);
+  /// What a score region makes of one score, head and positions, and behind it its derivatives by the score
+  /// and by each of `reads` (ScoreSlopes.cpp).
+  SmallVector<Value> scoreAndSlopes(Block &region, ValueRange arguments, ArrayRef<TableRead> reads);
+  /// Where in its table a read finds its element, by head and position of the row.
+  Value tablePlace(attn::ReadOp read, ValueRange headAndPosition);
+  /// The reads of an update whose tables get gradients here.
+  SmallVector<TableRead> readsWithGradients(UpdateOp update) {
+    return tableReads(update, b.kernel->getAttrOfType<ArrayAttr>(tablesAttr));
+  }
   /// An element of a table; `inside` gives what stands for a value of the region.
   Value readTensor(attn::ReadOp read, llvm::function_ref<Value(Value)> inside);
+  Value elementIndex(attn::ReadOp read, llvm::function_ref<Value(Value)> inside);
 
   // States (Softmax.cpp).
   /// A state before any token; `sinks` are the logits of one token that `counts` says whether to count.

@@ -62,19 +62,18 @@ void GradientTile::addEnds(VisibilityAttr visibility, Value position, int64_t &e
     addEnds(part, position, end, ends);
 }
 
-std::pair<Value, Value> GradientTile::regionScores(UpdateOp update, TokensOp tokens, Value products) {
+SmallVector<Value> GradientTile::regionScores(UpdateOp update, TokensOp tokens, Value products,
+                                              ArrayRef<TableRead> reads) {
   if (e.rawScores())
     return {products, Value()};
   Value token =
       CoordinatesOp::create(b, b.fragment({Axis::Key}, {e.keys}, b.getI32Type()), firstToken(tokens));
-  ResultRange results = b.mapAll(
-      {pairs(), pairs()}, {products, e.queryHead, e.queryPosition, token},
-      [&](ValueRange v) -> SmallVector<Value> {
+  SmallVector<Type> types(2 + reads.size(), pairs());
+  return SmallVector<Value>(b.mapAll(
+      types, {products, e.queryHead, e.queryPosition, token}, [&](ValueRange v) -> SmallVector<Value> {
         Value score = arith::MulFOp::create(b, v[0], e.dotScale), position = b.add(v[3], tokens.getPos0());
-        auto [number, slope] = e.scoreAndSlope(update.getScore().front(), {score, v[1], v[2], position});
-        return {number, slope};
-      });
-  return {results[0], results[1]};
+        return e.scoreAndSlopes(update.getScore().front(), {score, v[1], v[2], position}, reads);
+      }));
 }
 
 Value GradientTile::seesAll(VisibilityAttr visibility, Value first, Value last, Value position,

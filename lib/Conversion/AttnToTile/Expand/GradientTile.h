@@ -33,10 +33,13 @@ public:
   /// The dots' results, when at most `pending` later ones are unfinished.
   SmallVector<Value> finish(ValueRange dots, int64_t pending);
   Value weights(Value scores);
-  /// Of the products of queries and keys; `slopes`, if there are some, are those of a score region.
+  /// Of the products of queries and keys, or of what a table holds; `slopes`, if there are some, are those of
+  /// a score region.
   Value scoreGradients(Value weights, Value products, Value slopes);
-  /// Scores and slopes as the update's region makes them; plain scores have no slopes.
-  std::pair<Value, Value> regionScores(UpdateOp update, TokensOp tokens, Value products);
+  /// Scores and, behind them, slopes by the score and by what `reads` read, as the update's region makes
+  /// them; plain scores have no slopes.
+  SmallVector<Value> regionScores(UpdateOp update, TokensOp tokens, Value products,
+                                  ArrayRef<TableRead> reads);
   /// Of the update by a tile of one region, or where `operand` is none of that which `which` says.
   Value masked(UpdateOp update, TokensOp tokens, std::optional<unsigned> operand, Value which, Value scores);
 

@@ -2,14 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A score region is computed once more in a backward pass, and beside each number
 // that depends on the score its slope: the derivative by the score, from operand to
-// result. What does not depend on the score has none and costs nothing. Tables are
-// read as they are. Where a function has no derivative it is what the float64
-// reference says: 0 of |x| at 0, and of a maximum of equals that of the first.
+// result. What does not depend on the score has none and costs nothing. The same
+// goes for a table that a gradient is asked of, with what is read in place of the
+// score. Where a function has no derivative it is what the float64 reference says:
+// 0 of |x| at 0, and of a maximum of equals that of the first.
 //
 //===----------------------------------------------------------------------===//
 #include "Expansion.h"
 #include "Log2.h"
 
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -102,30 +104,67 @@ Value Slopes::slopeOf(Operation &op) {
 
 } // namespace
 
-std::pair<Value, Value> FragmentExpansion::scoreAndSlope(Block &region, ValueRange arguments) {
+/// What stands for a value of a region that is inlined.
+static Value inside(Value value, IRMapping &numbers, KernelBuilder &b) {
+  if (Value mapped = numbers.lookupOrNull(value))
+    return mapped;
+  Operation *constant = value.getDefiningOp(); // defined outside: only constants and arguments are
+  Value copy = b.clone(*constant)->getResult(cast<OpResult>(value).getResultNumber());
+  numbers.map(value, copy);
+  return copy;
+}
+
+SmallVector<Value> FragmentExpansion::scoreAndSlopes(Block &region, ValueRange arguments,
+                                                     ArrayRef<TableRead> reads) {
   IRMapping numbers;
   numbers.map(region.getArguments(), arguments);
-  Slopes slopes(b, numbers);
-  slopes.set(region.getArgument(0), b.f32(1));
-  auto inside = [&](Value value) -> Value {
-    if (Value mapped = numbers.lookupOrNull(value))
-      return mapped;
-    Operation *constant = value.getDefiningOp(); // defined outside: only constants and arguments are
-    Value copy = b.clone(*constant)->getResult(cast<OpResult>(value).getResultNumber());
-    numbers.map(value, copy);
-    return copy;
-  };
+  SmallVector<Slopes> all; // by the score, and by what each read finds
+  for (size_t i = 0; i <= reads.size(); ++i)
+    all.emplace_back(b, numbers);
+  all.front().set(region.getArgument(0), b.f32(1));
+  auto number = [&](Value value) { return inside(value, numbers, b); };
   for (Operation &op : region.without_terminator()) {
     if (auto read = dyn_cast<mlir::attn::ReadOp>(op)) {
-      numbers.map(read.getResult(), readTensor(read, inside));
+      numbers.map(read.getResult(), readTensor(read, number));
+      for (auto [each, slopes] : llvm::zip(reads, llvm::drop_begin(all)))
+        if (each.read == read)
+          slopes.set(read.getResult(), b.f32(1));
       continue;
     }
     for (Value operand : op.getOperands())
-      (void)inside(operand);
+      (void)number(operand);
     b.clone(op, numbers);
-    slopes.add(op);
+    for (Slopes &slopes : all)
+      slopes.add(op);
   }
   Value yielded = region.getTerminator()->getOperand(0);
-  Value slope = slopes.of(yielded);
-  return {inside(yielded), slope ? slope : b.f32(0)};
+  SmallVector<Value> found{number(yielded)};
+  for (Slopes &slopes : all) {
+    Value slope = slopes.of(yielded);
+    found.push_back(slope ? slope : b.f32(0));
+  }
+  return found;
+}
+
+Value FragmentExpansion::tablePlace(mlir::attn::ReadOp read, ValueRange headAndPosition) {
+  IRMapping numbers;
+  Block &region = *read->getBlock();
+  numbers.map(region.getArgument(1), headAndPosition[0]);
+  numbers.map(region.getArgument(2), headAndPosition[1]);
+  auto number = [&](Value value) { return inside(value, numbers, b); };
+  SetVector<Operation *> before; // what the indices are computed of
+  BackwardSliceOptions ofRegion;
+  ofRegion.inclusive = false;
+  ofRegion.filter = [&](Operation *op) { return op->getBlock() == &region; };
+  (void)getBackwardSlice(read.getOperation(), &before, ofRegion);
+  for (Operation *op : before) {
+    if (auto other = dyn_cast<mlir::attn::ReadOp>(op)) {
+      numbers.map(other.getResult(), readTensor(other, number));
+      continue;
+    }
+    for (Value operand : op->getOperands())
+      (void)number(operand);
+    b.clone(*op, numbers);
+  }
+  return elementIndex(read, number);
 }

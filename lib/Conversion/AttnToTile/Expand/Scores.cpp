@@ -144,8 +144,13 @@ Value FragmentExpansion::score(ValueRange arguments, bool shortForm) {
   return inside(block.getTerminator()->getOperand(0));
 }
 
-/// Row-major element index; each index is clamped into its extent.
 Value FragmentExpansion::readTensor(mlir::attn::ReadOp read, function_ref<Value(Value)> inside) {
+  Type element = cast<RankedTensorType>(read.getTensor().getType()).getElementType();
+  return b.read(b.buffer(argumentName(read.getTensor()), element), elementIndex(read, inside));
+}
+
+/// Row-major; each index is clamped into its extent.
+Value FragmentExpansion::elementIndex(mlir::attn::ReadOp read, function_ref<Value(Value)> inside) {
   auto type = cast<RankedTensorType>(read.getTensor().getType());
   StringRef name = argumentName(read.getTensor());
   Value index = b.i64(0);
@@ -155,7 +160,7 @@ Value FragmentExpansion::readTensor(mlir::attn::ReadOp read, function_ref<Value(
     Value clamped = b.max(b.min(inside(i), b.add(extent, b.i32(-1))), b.i32(0));
     index = b.add(b.mul(index, b.wide(extent)), b.wide(clamped));
   }
-  return b.read(b.buffer(name, type.getElementType()), index);
+  return index;
 }
 
 Value FragmentExpansion::applyScoreRegion(Value scores, const Segment &segment, Value firstKey) {

@@ -88,7 +88,9 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       kernel->setAttr(gradientAttr, b.getStringAttr(held));
       return kernel;
     };
-    make("_rows" + Twine(ofRows.getRows()), ofRows, "rows");
+    func::FuncOp rows = make("_rows" + Twine(ofRows.getRows()), ofRows, "rows");
+    if (auto tables = function->getAttrOfType<ArrayAttr>(backwardAttr))
+      rows->setAttr(tablesAttr, tables);
     for (auto [i, update] : llvm::enumerate(chain.updates)) {
       func::FuncOp kernel = make("_tokens" + Twine(ofTokens.getRows()) + "_" + argumentName(update.getKv()),
                                  ofTokens, "tokens");

@@ -72,7 +72,7 @@ func::FuncOp makeKernel(func::FuncOp source, IRMapping &mapping) {
                                      builder.getFunctionType(source.getArgumentTypes(), {}));
   kernel.setArgAttrsAttr(source.getArgAttrsAttr());
   StringRef schedule = mergesParts(source) ? "tile.merge_schedule" : "tile.schedule";
-  for (StringRef name : {schedule, StringRef(operandAttr), StringRef(firstEndAttr)})
+  for (StringRef name : {schedule, StringRef(operandAttr), StringRef(firstEndAttr), StringRef(tablesAttr)})
     if (Attribute value = source->getAttr(name))
       kernel->setAttr(name, value);
   builder.setInsertionPointToEnd(kernel.addEntryBlock());

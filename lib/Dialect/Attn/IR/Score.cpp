@@ -4,6 +4,7 @@
 #include "Verify.h"
 
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -26,6 +27,30 @@ bool attn::usesApproximateFunctions(Region &score) {
         return approximate ? WalkResult::interrupt() : WalkResult::advance();
       })
       .wasInterrupted();
+}
+
+IndexedBy attn::indexedBy(Operation *read) {
+  constexpr unsigned head = 1, rowPosition = 2; // of the region's arguments
+  IndexedBy found = IndexedBy::Head;
+  SmallVector<Operation *> open{read};
+  llvm::SmallPtrSet<Operation *, 8> seen;
+  while (!open.empty()) {
+    Operation *op = open.pop_back_val();
+    if (!seen.insert(op).second)
+      continue;
+    for (Value operand : op->getOperands()) {
+      auto argument = dyn_cast<BlockArgument>(operand);
+      if (Operation *definition = operand.getDefiningOp())
+        open.push_back(definition);
+      else if (argument.getOwner() != read->getBlock() || argument.getArgNumber() == head)
+        continue;
+      else if (argument.getArgNumber() != rowPosition)
+        return IndexedBy::Pair;
+      else
+        found = IndexedBy::Row;
+    }
+  }
+  return found;
 }
 
 static bool isScalar(Type type) { return type.isF32() || type.isInteger(32) || type.isInteger(1); }

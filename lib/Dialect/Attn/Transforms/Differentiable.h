@@ -7,8 +7,9 @@
 
 namespace mlir::attn {
 
-/// Whether kernels can make the gradients of an attention; an error names what they cannot take.
-LogicalResult verifyDifferentiable(AttendOp attend);
+/// Whether kernels can make the gradients of an attention; an error names what they cannot take. `backward`
+/// is the function's attn.backward: a unit, or a list of the tables that get gradients, too.
+LogicalResult verifyDifferentiable(AttendOp attend, Attribute backward);
 
 } // namespace mlir::attn
 

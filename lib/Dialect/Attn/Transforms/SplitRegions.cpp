@@ -19,9 +19,9 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
   using SplitRegionsPassBase::SplitRegionsPassBase;
 
   void runOnOperation() override {
-    bool backward = getOperation()->hasAttr("attn.backward");
+    Attribute backward = getOperation()->getAttr("attn.backward");
     getOperation().walk([&](AttendOp attend) {
-      if (backward && failed(verifyDifferentiable(attend)))
+      if (backward && failed(verifyDifferentiable(attend, backward)))
         return signalPassFailure();
       split(attend);
     });

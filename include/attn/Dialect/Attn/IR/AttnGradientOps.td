@@ -52,7 +52,9 @@ def Attn_InitGradientOp : Attn_Op<"init_gradient"> {
 def Attn_WriteGradientOp : Attn_Op<"write_gradient"> {
   let summary = "writes a gradient, rounded once";
   let description = [{
-    Of rows `dq` and their deltas, of tokens `dk` and `dv` of their region.
+    Of rows `dq` and their deltas, of tokens `dk` and `dv` of their region. Where a kernel makes gradients of tables that
+    the score region reads, each row and head leaves for each read the sum of what its tokens give, and where in the table
+    that belongs.
 
     ```mlir
     attn.write_gradient %g of %rows : !attn.gradient<of = rows, heads = 32, key_dim = 128, value_dim = 128> of !q

@@ -20,6 +20,12 @@ bool isLegalInScore(Operation *op);
 /// Whether the region holds a function marked as approximate: `math.tanh` with `fastmath<afn>`.
 bool usesApproximateFunctions(Region &score);
 
+/// What the indices of a table's read are computed of, constants and other tables aside: the head alone, the
+/// head and the row's position, or also what belongs to a pair of a row and a token.
+enum class IndexedBy { Head, Row, Pair };
+/// `read`: an `attn.read` in a score region.
+IndexedBy indexedBy(Operation *read);
+
 } // namespace mlir::attn
 
 #endif

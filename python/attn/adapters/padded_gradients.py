@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention of a padded batch where autograd records: a model that trains.
+
+The batch is what padded_calls.py makes of it, instances of a packed store, so that every mask which attn describes has
+gradients: of windows, chunks, packed sequences and images, too. Keys that a sequence hides get zeros.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import torch
+from torch import Tensor
+
+from ..memory.devices import stream_number
+from ..run.kernel import Kernel
+from ..run.plan import Plan
+from . import spans as of_batch
+from .padded_calls import Scores, Visible, padded_kernel
+
+_MOST_PLANS = 64  # of a thread
+_local = threading.local()
+
+
+def _kernel_of(q: Tensor, k: Tensor, v: Tensor, sinks: bool, causal: bool, window: int, scores: Scores) -> Kernel:
+    """That of the forward pass, of tensors `[batch, heads, rows or tokens, dim]`."""
+    return padded_kernel(
+        *(q.shape[1], k.shape[1], (q.shape[3], v.shape[3]), q.dtype, scores.scale, causal, window, scores.softcap),
+        *(sinks, (), str(q.device)),
+        return_lse=True,
+    )
+
+
+def missing_gradient(
+    q: Tensor, k: Tensor, v: Tensor, sinks: bool, causal: bool, window: int, scores: Scores
+) -> str | None:
+    """Why there is no kernel of a layer's gradients; None where there is one."""
+    found = _kernel_of(q, k, v, sinks, causal, window, scores)._backward(())
+    if isinstance(found, Kernel):
+        return None
+    return f"a backward pass of heads of {q.shape[3]} and {v.shape[3]} features"
+
+
+def attend_with_gradients(
+    q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, visible: Visible, scores: Scores
+) -> Tensor:
+    """`q [batch, q_heads, rows, dim]` over `k, v [batch, kv_heads, tokens, dim]`, `sinks f32[q_heads]` or None; gives
+    `[batch, rows, q_heads, value_dim]`. All of them may require gradients."""
+    batch, _, rows, _ = q.shape
+    kernel = _kernel_of(q, k, v, sinks is not None, visible.causal, visible.window, scores)
+    flat = [tensor.transpose(1, 2).flatten(0, 1) for tensor in (q, k, v)]
+    plan = _plan(kernel, flat, sinks, visible, (batch, 1, rows, k.shape[2]))
+    extras = {} if sinks is None else {"sink_logits": sinks}
+    return kernel.run(flat[0], (flat[1], flat[2]), plan, **extras).unflatten(0, (batch, rows))
+
+
+def _plan(
+    kernel: Kernel, flat: list[Tensor], sinks: Tensor | None, visible: Visible, sizes: tuple[int, ...]
+) -> Plan:
+    """One for each kernel, thread and stream; layers of a step have the same. What backward needs of it autograd keeps."""
+    positions = None if visible.positions is None else visible.positions.numpy()
+    told = (visible.spans.numpy().tobytes(), None if positions is None else positions.tobytes())
+    wanted = (*told, visible.causal, visible.shift, sizes, tuple(tensor.shape for tensor in flat))
+    known = _local.__dict__.setdefault("plans", {})
+    key = kernel, stream_number(kernel.device, None)
+    if key in known and known[key][1] == wanted:
+        return known[key][0]
+    given = dict(zip(("q", "kv.k", "kv.v"), flat, strict=True))
+    if sinks is not None:
+        given["sink_logits"] = sinks
+    described: dict[str, object] = {
+        name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in given.items()
+    }
+    described |= of_batch.tables(visible.spans.numpy(), positions, visible.causal, visible.shift, *sizes)
+    plan = kernel.plan(described)
+    known[key] = plan, wanted
+    if len(known) > _MOST_PLANS:
+        del known[next(iter(known))]
+    return plan
+
+
+def needs_gradients(*tensors: Tensor | None) -> bool:
+    """Whether autograd records what is computed of these."""
+    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients of tables that a score function reads, by kernels: against the reference, in the same bits, and what is refused."""
+
+import contextlib
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import attn  # noqa: E402
+from attn.run import torch_gradients  # noqa: E402
+from attn.run.backward import check_place, missing_kernels  # noqa: E402
+from attn.run.reference import Problem  # noqa: E402
+
+tanh = attn.math.tanh
+TOLERANCE = 1.6e-2  # of a table as a whole: sums of terms that cancel, of outputs that were rounded to bfloat16
+
+torch.manual_seed(0)
+# A score function, its tables, and what attend is told beside.
+CASES = {
+    "slopes": (lambda s, h, qi, ki, slopes: s + slopes[h] * (ki - qi), {"slopes": torch.rand(4) / 20}, {}),
+    "a slope under a cap": (
+        lambda s, h, qi, ki, slopes: 5 * tanh((s + slopes[h] * (ki - qi)) / 5),
+        {"slopes": torch.rand(4) / 20},
+        {"window": 50, "sink": 3},
+    ),
+    "rows and heads, some read twice": (
+        lambda s, h, qi, ki, rows, heads: s * rows[qi] * heads[h, 0] + heads[h, 1] * heads[h, 0] * s,
+        {"rows": torch.rand(70) + 0.5, "heads": torch.rand(4, 2) + 0.5},
+        {},
+    ),
+    "one for a head group": (
+        lambda s, h, qi, ki, scales: s * scales[h // 2],
+        {"scales": torch.rand(2) + 0.5},
+        {"kv_lengths": [70, 31], "sink_logits": torch.randn(4)},
+    ),
+    "an element that all read": (lambda s, h, qi, ki, t: s * t[1], {"t": torch.tensor([2.0, 0.7])}, {}),
+    "past the end, where indices are clamped": (
+        lambda s, h, qi, ki, t: s * t[qi + h],
+        {"t": torch.rand(40) + 0.5},
+        {},
+    ),
+}
+
+
+def given(dim=32, dtype=torch.bfloat16, rows=70):
+    torch.manual_seed(1)
+    return [torch.randn(2, rows, heads, dim).to(dtype).requires_grad_() for heads in (4, 2, 2)]
+
+
+def found(tensors, tables, score, **options):
+    """Gradients of a sum with random weights, of the tensors, the tables, and sinks."""
+    sinks = [options["sink_logits"].requires_grad_()] if "sink_logits" in options else []
+    tables = {name: table.detach().requires_grad_() for name, table in tables.items()}
+    results = attn.attend(*tensors, score=score, tensors=tables, return_lse=True, **options)
+    random = torch.Generator().manual_seed(2)
+    loss = sum((each.float() * torch.randn(each.shape, generator=random)).sum() for each in results)
+    return torch.autograd.grad(loss, [*tensors, *tables.values(), *sinks])
+
+
+def described(q, k, v):
+    """A batch of `[batch, rows, heads, dim]`, all of one length."""
+    batch, rows = q.shape[:2]
+    starts = torch.arange(batch + 1, dtype=torch.int32) * rows
+    positions = torch.arange(rows, dtype=torch.int32).repeat(batch)
+    return {"q": q.flatten(0, 1), "kv.k": k, "kv.v": v, "q_start": starts, "q_pos": positions}
+
+
+def error(one, other):
+    return float((one.double() - other.double()).norm() / other.double().norm())
+
+
+@contextlib.contextmanager
+def no_reference():
+    """Fails where the reference is asked for gradients."""
+
+    def asked(*_):
+        raise AssertionError("the reference was asked")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Problem, "gradients", asked)
+        yield
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tables_have_gradients_by_kernels(name):
+    score, tables, options = CASES[name]
+    tensors = given()
+    wanted = found(tensors, tables, score, causal=True, reference=True, **options)
+    with no_reference():
+        made = found(tensors, tables, score, causal=True, **options)
+    for one, other in zip(made, wanted, strict=True):
+        assert error(one, other) <= TOLERANCE
+
+
+def test_forests_and_bits():
+    """Rows of all responses add to one table, whose bits are those of every run."""
+    score, tables, _ = CASES["slopes"]
+    forest = attn.Forest([0, 40, 70, 100, 113], [-1, 0, 0, 0])
+    tensors = [tensor.detach()[0, :1].expand(113, -1, -1).clone().requires_grad_() for tensor in given()]
+    for tensor in tensors:
+        tensor.data += torch.randn_like(tensor)
+    with no_reference():
+        first = found(tensors, tables, score, causal=True, forest=forest)
+    for _ in range(3):
+        again = found(tensors, tables, score, causal=True, forest=forest)
+        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_planned_kernels():
+    """A table that is trained beside one that is not."""
+    spec = attn.Spec(
+        q_heads=4,
+        kv_heads=2,
+        head_dim=32,
+        dtype="bfloat16",
+        kv=[attn.Dense()],
+        see=attn.causal(),
+        score=lambda s, h, qi, ki, slopes, scales: s * scales[h] + slopes[h] * (ki - qi),
+        tensors={"slopes": (4,), "scales": (4,)},
+    )
+    kernel = attn.compile(spec, device="host")
+    q, k, v = given()
+    slopes, scales = torch.rand(4).requires_grad_(), torch.rand(4)
+    tables = {"slopes": slopes, "scales": scales}
+    plan = kernel.plan(described(q, k, v) | tables)
+    out, lse = kernel.run(q.flatten(0, 1), (k, v), plan, slopes=slopes, scales=scales, return_lse=True)
+    with no_reference():
+        (out.float().square().sum() + lse.sum()).backward()
+    exact = slopes.detach().requires_grad_()
+    wanted, of_lse = attn.attend(
+        *(tensor.detach().double() for tensor in (q, k, v)),
+        causal=True,
+        score=lambda s, h, qi, ki, slopes, scales: s * scales[h] + slopes[h] * (ki - qi),
+        tensors={"slopes": exact, "scales": scales},
+        return_lse=True,
+        reference=True,
+    )
+    loss = wanted.square().sum() + of_lse.sum()
+    assert error(slopes.grad, torch.autograd.grad(loss, exact)[0]) <= TOLERANCE
+    assert out.shape == (140, 4, 32) and slopes.grad.shape == (4,) and scales.grad is None
+    assert (wanted.flatten(0, 1) - out).norm() <= 8e-3 * wanted.norm() and of_lse.shape == (2, 70, 4)
+
+
+def test_windows_of_other_sizes_share_code_but_no_gradients():
+    """Kernels of descriptions that differ in sizes alone are one; the gradients of the first were kept beside it."""
+    q, k, v = given()
+    exact = []
+    for size in (3, 40):
+        spec = attn.Spec(
+            q_heads=4, kv_heads=2, head_dim=32, dtype="bfloat16", kv=[attn.Dense()], see=attn.window(size)
+        )
+        kernel = attn.compile(spec, device="host")
+        plan = kernel.plan(described(q, k, v))
+        out = kernel.run(q.flatten(0, 1), (k, v), plan)
+        (of_kernel,) = torch.autograd.grad(out.float().square().sum(), k)
+        (wanted,) = torch.autograd.grad(
+            attn.attend(q, k, v, causal=True, window=size).float().square().sum(), k
+        )
+        assert error(of_kernel, wanted) <= 1e-3
+        exact.append(wanted)
+    assert error(*exact) > 0.1
+
+
+def test_what_the_position_of_keys_finds_comes_from_the_reference():
+    """On the CPU; on a GPU, for which a tensor without memory stands, it is refused by its name."""
+    score = lambda s, h, qi, ki, bias: s + bias[h, qi - ki]  # noqa: E731
+    tensors = given(rows=9)
+    bias = {"bias": torch.rand(4, 9)}
+    (*_, of_kernels) = found(tensors, bias, score, causal=True)
+    (*_, wanted) = found(tensors, bias, score, causal=True, reference=True)
+    assert torch.equal(of_kernels, wanted)
+    (why,) = (why for (_, _, tables), why in torch_gradients._without_kernels.items() if tables == ("bias",))
+    data = {"q": torch.empty(1, 2, 16, dtype=torch.bfloat16, device="meta")}
+    legal = "expected indices of the head and the position of queries alone"
+    with pytest.raises(attn.TensorError, match=f'gradients on meta: .*element of "bias" is found by .*{legal}'):
+        check_place(why, data)
+    assert not missing_kernels(object(), data)

@@ -23,6 +23,21 @@ static LogicalResult verifyChain(Chain &chain) {
       return init.emitOpError(
           "expected the sink logits to be an argument of the function, with an attn.name");
   }
+  if (FinishOp first = chain.first) {
+    if (chain.updates.size() < 2 || first.getState() != chain.updates.front().getResult() ||
+        chain.inits.size() != 1 || !chain.changes.empty() || findBranch(chain.function))
+      return first.emitOpError(
+          "expected a single chain of two updates and more, and the state behind the first: "
+          "a kernel finishes no other early");
+    if (first.getOutput().getType() != chain.finish.getOutput().getType() || !first.getLse() ||
+        !chain.finish.getLse())
+      return first.emitOpError("expected an output like the last one's, and an LSE of both");
+    UpdateOp update = chain.updates.front();
+    if (chain.countsSinks() || update.getHeadClassesAttr() || !update.getScore().empty())
+      return first.emitOpError(
+          "expected neither sink logits nor head classes nor a score region: what is finished "
+          "early has none");
+  }
   if (cast<RankedTensorType>(chain.finish.getOutput().getType()).getElementType() != chain.element())
     return chain.finish.emitOpError("expected output elements of the query's type, ")
            << chain.element() << ", got " << chain.finish.getOutput().getType();
@@ -100,7 +115,7 @@ static void addToChain(Chain &chain, Operation *op) {
   else if (auto update = dyn_cast<UpdateOp>(op))
     chain.updates.push_back(update);
   else if (auto finish = dyn_cast<FinishOp>(op))
-    chain.finish = finish;
+    (finish->hasAttr(firstAttr) ? chain.first : chain.finish) = finish;
   else if (auto gradient = dyn_cast<InitGradientOp>(op))
     chain.gradient = gradient;
   else if (isChange(op))
@@ -111,9 +126,10 @@ FailureOr<Chain> mlir::attn::findChain(func::FuncOp function) {
   Chain chain;
   chain.function = function;
   for (auto finish : function.getOps<FinishOp>()) {
-    if (chain.finish)
+    FinishOp &known = finish->hasAttr(firstAttr) ? chain.first : chain.finish;
+    if (known)
       return finish.emitOpError("expected one attention per function, found a second");
-    chain.finish = finish;
+    known = finish;
   }
   if (!chain.finish)
     return function.emitOpError("has no attention at the online level");
@@ -154,12 +170,18 @@ Chain mlir::attn::findChainInKernel(func::FuncOp kernel) {
   return chain;
 }
 
+/// Not so the finish of a state with which another operation goes on.
+static bool goesOn(Operation *user) { return !isa<FinishOp>(user) || !user->hasAttr(firstAttr); }
+
+bool mlir::attn::goesOnOnce(Value state) { return llvm::count_if(state.getUsers(), goesOn) == 1; }
+
 Operation *mlir::attn::findBranch(func::FuncOp function) {
   for (auto finish : function.getOps<FinishOp>()) {
     bool updated = false; // whether an update comes behind
     for (Operation *op = finish.getState().getDefiningOp(); op;) {
       SmallVector<Value> states = statesOf(op);
-      if (states.size() > 1 || !op->hasOneUse() || (updated && !isa<InitOp, UpdateOp>(op)))
+      if (states.size() > 1 || llvm::count_if(op->getUsers(), goesOn) > 1 ||
+          (updated && !isa<InitOp, UpdateOp>(op)))
         return op;
       updated |= isa<UpdateOp>(op);
       op = states.empty() ? nullptr : states.front().getDefiningOp();

@@ -132,6 +132,12 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                                                   : missing);
       }
     }
+    // Where warps share the keys of a tile no state is whole before the end of a task, to be finished early.
+    if (many && llvm::any_of(function.getOps<FinishOp>(),
+                             [](FinishOp finish) { return finish->hasAttr(firstAttr); })) {
+      chosen.push_back(many);
+      return success();
+    }
     ScheduleAttr few = decode(model, shape, mmaRows), brief = hopperBrief(model, shape, many);
     if (few && many) {
       if (model.takesFewRows())

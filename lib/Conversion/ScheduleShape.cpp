@@ -30,7 +30,9 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
   auto finishes = function.getOps<FinishOp>();
   if (inits.empty() || finishes.empty())
     return {};
-  FinishOp finish = *finishes.begin();
+  auto isLast = [](FinishOp finish) { return !finish->hasAttr(firstAttr); };
+  auto last = llvm::find_if(finishes, isLast);
+  FinishOp finish = last == finishes.end() ? *finishes.begin() : *last;
   auto query = cast<RankedTensorType>((*inits.begin()).getQuery().getType());
   ScheduleShape shape;
   shape.element = query.getElementType();

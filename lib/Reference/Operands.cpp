@@ -14,21 +14,23 @@ namespace {
 /// Reads tensors by name; the first thing that is wrong is kept in `status`, and what follows is skipped.
 class Reader {
 public:
-  Reader(func::FuncOp func, const rt::TensorMap &tensors) : func(func), tensors(tensors) {}
+  Reader(func::FuncOp func, const rt::TensorMap &tensors, bool first)
+      : func(func), tensors(tensors), first(first) {}
 
   rt::Result<Operands> read() {
     // Diagnostics of the operation itself have been shown by whoever parsed it.
     FailureOr<Signature> signature = readSignature(func);
-    FailureOr<AttendOp> attend = findAttend(func);
-    if (failed(signature) || failed(attend))
+    FailureOr<Attends> attends = findAttends(func);
+    if (failed(signature) || failed(attends) || (first && !attends->first))
       return rt::inputError("function '" + func.getName().str() + "' is no attention function");
-    operands.attend = *attend;
-    operands.queryHeads = attend->getQueryHeads();
-    operands.keyHeads = attend->getKVHeads();
-    operands.keyDim = attend->getKeyDim();
-    operands.valueDim = attend->getValueDim();
+    AttendOp attend = first ? attends->first : attends->last;
+    operands.attend = attend;
+    operands.queryHeads = attend.getQueryHeads();
+    operands.keyHeads = attend.getKVHeads();
+    operands.keyDim = attend.getKeyDim();
+    operands.valueDim = attend.getValueDim();
 
-    rt::DType dtype = elementOf(attend->getQueryType().getElementType()).dtype;
+    rt::DType dtype = elementOf(attend.getQueryType().getElementType()).dtype;
     if (const rt::Tensor *query = findFloats("q", dtype, {-1, operands.queryHeads, operands.keyDim})) {
       operands.rows = query->shape[0];
       operands.query = numbersOf(*query);
@@ -40,12 +42,12 @@ public:
         readTable(argument);
     operands.seen.resize(operands.keyHeads);
     classNames.resize(operands.keyHeads);
-    if (HeadClassesAttr classes = attend->getHeadClassesAttr())
+    if (HeadClassesAttr classes = attend.getHeadClassesAttr())
       readClasses(classes);
-    for (unsigned i = 0, e = attend->getRegions().size(); i != e && status; ++i) {
-      unsigned index = cast<BlockArgument>(attend->getRegions()[i]).getArgNumber();
-      readRegion(signature->arguments[index].name, attend->getRegionType(i), attend->getRegionVisibility(i),
-                 attend->getRegionClass(i));
+    for (unsigned i = 0, e = attend.getRegions().size(); i != e && status; ++i) {
+      unsigned index = cast<BlockArgument>(attend.getRegions()[i]).getArgNumber();
+      readRegion(signature->arguments[index].name, attend.getRegionType(i), attend.getRegionVisibility(i),
+                 attend.getRegionClass(i));
     }
     readPositions();
     if (!status)
@@ -259,12 +261,13 @@ private:
 
   func::FuncOp func;
   const rt::TensorMap &tensors;
+  bool first;
   Operands operands;
   SmallVector<StringAttr> classNames; ///< of each KV head; null where there are no classes
   rt::Status status;
 };
 } // namespace
 
-rt::Result<Operands> reference::readOperands(func::FuncOp func, const rt::TensorMap &tensors) {
-  return Reader(func, tensors).read();
+rt::Result<Operands> reference::readOperands(func::FuncOp func, const rt::TensorMap &tensors, bool first) {
+  return Reader(func, tensors, first).read();
 }

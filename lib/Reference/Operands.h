@@ -77,7 +77,8 @@ struct Operands {
   }
 };
 
-rt::Result<Operands> readOperands(func::FuncOp func, const rt::TensorMap &tensors);
+/// Of the function's attention, or, where there are two, of the one over the `first` region alone.
+rt::Result<Operands> readOperands(func::FuncOp func, const rt::TensorMap &tensors, bool first = false);
 
 } // namespace mlir::attn::reference
 

@@ -117,10 +117,20 @@ private:
 };
 } // namespace
 
-rt::Result<ReferenceResult> mlir::attn::evaluateReference(func::FuncOp func, const rt::TensorMap &tensors,
-                                                          unsigned threads) {
-  rt::Result<Operands> operands = readOperands(func, tensors);
+static rt::Result<ReferenceResult> evaluate(func::FuncOp func, const rt::TensorMap &tensors, unsigned threads,
+                                            bool first) {
+  rt::Result<Operands> operands = readOperands(func, tensors, first);
   if (!operands)
     return operands.error();
   return Evaluator(operands->attend, *operands).evaluate(std::max(1u, threads));
+}
+
+rt::Result<ReferenceResult> mlir::attn::evaluateReference(func::FuncOp func, const rt::TensorMap &tensors,
+                                                          unsigned threads) {
+  return evaluate(func, tensors, threads, /*first=*/false);
+}
+
+rt::Result<ReferenceResult> mlir::attn::evaluateFirst(func::FuncOp func, const rt::TensorMap &tensors,
+                                                      unsigned threads) {
+  return evaluate(func, tensors, threads, /*first=*/true);
 }

@@ -162,6 +162,11 @@ static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
       {"o", manifest.dtype, {{"rows", 0}, {"", manifest.qHeads}, {"", manifest.valueDim}}});
   if (chain.finish.getLse())
     manifest.results.push_back({"lse", rt::DType::F32, {{"rows", 0}, {"", manifest.qHeads}}});
+  if (chain.first)
+    for (auto [name, like] : {std::pair(firstOutput, 0), std::pair(firstLse, 1)}) {
+      manifest.results.push_back(manifest.results[like]);
+      manifest.results.back().name = name.str();
+    }
   manifest.sinkLogits = static_cast<bool>(chain.init.getSinks());
   if (failed(describeArguments(function, manifest)))
     return failure();

@@ -3,6 +3,7 @@
 #ifndef ATTN_CONVERSION_CHAIN_H
 #define ATTN_CONVERSION_CHAIN_H
 
+#include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -17,12 +18,13 @@ inline int64_t paddedDim(int64_t dim, Type stored) {
 
 /// What one kernel computes: updates of states that begin with inits, are merged and changed, and end with
 /// one finish. Wgmma's kernel takes a single chain: one init, the updates, and changes of a single state
-/// behind them.
+/// behind them. A single chain may be finished behind its first update, too.
 struct Chain {
   func::FuncOp function;
   InitOp init; ///< the first
   SmallVector<UpdateOp> updates;
   FinishOp finish;
+  FinishOp first;          ///< finishes the state behind the first update, too: marked `attn.first`; or null
   InitGradientOp gradient; ///< in place of inits and a finish where gradients are added up
   SmallVector<InitOp> inits;
   /// Merges and other operations that make states of states: what stands behind the loops over tokens.
@@ -97,6 +99,9 @@ bool isQuantized(KVType type);
 /// Lines of the boxes in which a tile of `keys` tokens can be copied in bulk; 0: its tokens lie apart, or
 /// nobody knows how far before the kernel runs.
 int64_t fetchLines(KVType type, int64_t keys);
+
+/// Whether one operation goes on with the state; that it is finished early, too, does not count.
+bool goesOnOnce(Value state);
 
 /// What the function computes, or an error at the operation that no kernel can be made of.
 FailureOr<Chain> findChain(func::FuncOp function);

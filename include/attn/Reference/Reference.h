@@ -31,6 +31,10 @@ struct ReferenceResult {
 ::attn::rt::Result<ReferenceResult> evaluateReference(func::FuncOp func, const ::attn::rt::TensorMap &tensors,
                                                       unsigned threads = 2);
 
+/// The same of the attention over the first region alone, in a function that has it beside the one over all.
+::attn::rt::Result<ReferenceResult> evaluateFirst(func::FuncOp func, const ::attn::rt::TensorMap &tensors,
+                                                  unsigned threads = 2);
+
 /// The derivatives of sum(o * do) + sum(lse * dlse), in f64, for `do` and, where it is there, `dlse` among
 /// the tensors: "dq"; of each KV operand "<name>.dk" and "<name>.dv", shaped as its keys and values, zero
 /// where no row looks; "dsink_logits"; and "d<table>" of each tensor that the score region reads. o and lse

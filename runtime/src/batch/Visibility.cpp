@@ -227,6 +227,11 @@ int64_t totalSize(const IntervalList &list) {
   return total;
 }
 
+bool beginsWithRow(const Visibility &visibility) {
+  return visibility.kind == Kind::Window || visibility.kind == Kind::Recent ||
+         std::any_of(visibility.of.begin(), visibility.of.end(), beginsWithRow);
+}
+
 int intervalBound(const Visibility &visibility) {
   if (visibility.of.empty())
     return 1;

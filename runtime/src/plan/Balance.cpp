@@ -342,7 +342,7 @@ void Balancer::balance(const Manifest &manifest, const Work &work, const PlanOpt
   blocks_ = blocks;
   cost_.emplace(manifest, kernel, work, blocks, *options.gpu);
   const int64_t chunk = chunkOf(options);
-  const bool whole = options.strategy == Strategy::ByNode || manifest.isBackward();
+  const bool whole = options.strategy == Strategy::ByNode || manifest.plansWhole();
   if (chunk > 0)
     listChunks(work, chunk, kernel.keys);
   else if (whole)

@@ -90,11 +90,15 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
   const IntervalBounds intervals(m);
   const int64_t packed = limits.rows * m.groupSize();
   const bool nodes = options.strategy == Strategy::ByNode || options.strategy == Strategy::ByNodeChunk;
-  const bool backward = m.isBackward(); // planned by query, and never cut
-  const bool shares = options.strategy != Strategy::ByQuery && limits.sharedInstances > 0 && !backward;
+  const bool whole = m.plansWhole(); // planned by query, and never cut
+  const bool shares = options.strategy != Strategy::ByQuery && limits.sharedInstances > 0 && !whole;
   const int64_t sharedPacked = shares ? limits.sharedRows * m.groupSize() : 0;
   // A chunk of an instance ends where its tokens are a multiple of the chunk's, or where a segment does.
   const int64_t chunk = chunkOf(options), chunks = chunk > 0 ? ceilDiv(limits.tokensPerRow, chunk) : 0;
+  bool oneRow = false;
+  for (size_t c = 0; c < m.classCount() && options.fixedSplit > 0; ++c)
+    for (size_t o = 0; o < m.operands.size(); ++o)
+      oneRow |= beginsWithRow(m.visibilityOf(o, c));
   PlanCapacity capacity;
   for (int planned : m.plannedKernels()) {
     if (options.kernel >= 0 && planned != options.kernel)
@@ -103,8 +107,9 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
     const int64_t blocks = launchBlocks(kernel, options);
     capacity.blocks = std::max(capacity.blocks, blocks);
     // A group of n packed rows takes at most n / rows + 1 tiles, rounded down; so does a shared instance.
-    const int64_t own = packed / kernel.rows + std::min(limits.groups, limits.rows);
-    const int64_t other = shares ? sharedPacked / kernel.rows + limits.sharedInstances : 0;
+    const int64_t tileRows = rowsOfTile(kernel, m.groupSize(), oneRow);
+    const int64_t own = packed / tileRows + std::min(limits.groups, limits.rows);
+    const int64_t other = shares ? sharedPacked / tileRows + limits.sharedInstances : 0;
     // By node, what a group alone sees are units, too; and one for what nothing else adds (the sink).
     const int64_t units = (nodes || chunk > 0 ? own * (limits.instancesPerRow + 1) : own) + other;
     const int64_t extra = chunk > 0 ? units * intervals.most + (own + other) * chunks : 0;
@@ -130,7 +135,7 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
       capacity.slots = std::max(capacity.slots, lists * listTokensBound(kernel));
       capacity.bits = std::max(capacity.bits, lists * listBitsBound(kernel, m.groupSize()));
     }
-  if (backward)
+  if (whole)
     capacity.partialRows = 0;
   capacity.tokenTasks = limits.tokenTasks;
   capacity.mergePartials = capacity.partialRows;

@@ -80,12 +80,16 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
   const CostModel cost = costOf(m, kernel, plan.blocks, options);
   const int64_t chunk = options.fixedSplit, packed = limits.rows * m.groupSize(), heads = m.kvHeads;
   const int64_t intervals = segmentsOfPiece(m), blocks = plan.blocks;
-  const int64_t units = packed / kernel.rows + std::min(limits.sequences, limits.rows);
+  const bool oneRow =
+      chunk > 0 && std::any_of(m.operands.begin(), m.operands.end(),
+                               [](const OperandInfo &operand) { return beginsWithRow(operand.visibility); });
+  const int64_t tileRows = rowsOfTile(kernel, m.groupSize(), oneRow);
+  const int64_t units = packed / tileRows + std::min(limits.sequences, limits.rows);
   const int64_t ofUnit = chunk > 0 ? static_cast<int64_t>(m.operands.size()) * ceilDiv(limits.tokens, chunk) +
                                          intervals + (m.sinkLogits ? 1 : 0)
                                    : 1;
   PlanCapacity &room = plan.capacity;
-  const int64_t parts = units * ofUnit, cutRows = blocks * std::min<int64_t>(kernel.rows, packed);
+  const int64_t parts = units * ofUnit, cutRows = blocks * std::min<int64_t>(tileRows, packed);
   room.blocks = blocks;
   room.tasks = parts * heads + (chunk > 0 ? 0 : blocks);
   room.segments = (parts + (chunk > 0 ? 0 : 2 * (blocks + 1))) * intervals;
@@ -112,7 +116,7 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
     set(next(2), shift);
   };
   setDivisor(PlanDim::Blocks, blocks);
-  setDivisor(PlanDim::Rows, kernel.rows);
+  setDivisor(PlanDim::Rows, tileRows);
   setDivisor(PlanDim::Keys, kernel.keys);
   setDivisor(PlanDim::KeyAlign, kernel.keyAlign);
   setDivisor(PlanDim::Chunk, std::max<int64_t>(chunk, 1));

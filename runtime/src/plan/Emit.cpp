@@ -103,6 +103,16 @@ void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, bool byIn
   });
 }
 
+namespace {
+
+/// How many of them are the first operand's.
+int32_t firstSegments(std::span<const PlanSegment> segments) {
+  return static_cast<int32_t>(std::count_if(segments.begin(), segments.end(),
+                                            [](const PlanSegment &segment) { return segment.operand == 0; }));
+}
+
+} // namespace
+
 void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &work,
                    const Assignment &assignment, Plan &plan) {
   const int keys = manifest.kernels[static_cast<size_t>(work.kernel)].keys;
@@ -149,6 +159,8 @@ void Emitter::emit(const Manifest &manifest, const Batch &batch, const Work &wor
       task.flags |= taskHasSink;
     if (unit.follows)
       task.flags |= taskRowsFollow;
+    if (manifest.returnsFirst())
+      task.flags |= firstSegments(work.segmentsOf(unit)) << taskFirstShift;
     plan.tasks.push_back(task);
   }
   if (plan.partialRows > 0)

@@ -48,12 +48,14 @@ struct Planner::State {
                       "; the attend kernels of '" + manifest.entry + "' are " + legal);
   }
 
-  /// Results of rows that were cut would have to be added up, which no kernel of a backward pass does.
-  Status checkBackward() const {
-    if (!manifest.isBackward() || options.fixedSplit == 0)
+  /// Results of rows that were cut would have to be added up, which no kernel of a backward pass does, nor
+  /// one of two outputs.
+  Status checkWhole() const {
+    if (!manifest.plansWhole() || options.fixedSplit == 0)
       return {};
     return inputError("a fixed split of " + std::to_string(options.fixedSplit) + " tokens: '" +
-                      manifest.entry + "' makes gradients, whose tasks are never cut; expected none");
+                      manifest.entry + (manifest.isBackward() ? "' makes gradients" : "' has two outputs") +
+                      ", whose tasks are never cut; expected none");
   }
 
   Status checkFixedSplit() const {
@@ -176,18 +178,18 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
   s.planned = plan.structure = 0; // nothing to extend until this one is whole
   if (Status status = s.checkKernel(); !status)
     return status;
-  if (Status status = s.checkBackward(); !status)
+  if (Status status = s.checkWhole(); !status)
     return status;
   plan.classHeads = classHeads(s.manifest, batch);
   plan.ordinalHeads = s.manifest.plansByHead() ? ordinalHeads(s.manifest, batch) : std::vector<int32_t>();
   plan.ends = batch.ends.empty() ? s.manifest.ends : batch.ends;
-  const bool backward = s.manifest.isBackward();
-  if (Status status = s.make(batch, backward ? Strategy::ByQuery : s.options.strategy, plan); !status)
+  const bool backward = s.manifest.isBackward(), whole = s.manifest.plansWhole();
+  if (Status status = s.make(batch, whole ? Strategy::ByQuery : s.options.strategy, plan); !status)
     return status;
   plan.tokenTasks.clear();
   if (backward)
     listTokenTasks(s.manifest, batch, plan.ends, plan.tokenTasks);
-  if (!backward && s.options.quickest && s.options.strategy == Strategy::Flatten && s.work.shared &&
+  if (!whole && s.options.quickest && s.options.strategy == Strategy::Flatten && s.work.shared &&
       !s.work.fixedSplit) {
     const double shared = plan.stats.estimatedSeconds;
     Status status = s.make(batch, Strategy::ByQuery, plan);
@@ -205,7 +207,7 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
 
 Result<bool> Planner::update(const Batch &batch, Plan &plan) {
   State &s = *state_;
-  if (s.planned != 0 && plan.structure == s.planned && !s.manifest.isBackward() &&
+  if (s.planned != 0 && plan.structure == s.planned && !s.manifest.plansWhole() &&
       s.extender.extend(s.manifest, batch, s.options, s.capacity, s.builder, s.work, s.balancer, s.assignment,
                         plan)) {
     if (s.extender.moved())

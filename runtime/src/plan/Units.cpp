@@ -3,8 +3,15 @@
 #include "plan/Units.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace attn::rt {
+
+int64_t rowsOfTile(const KernelInfo &kernel, int64_t group, bool oneRow) {
+  if (!oneRow)
+    return kernel.rows;
+  return group <= kernel.rows ? group : std::gcd<int64_t>(group, kernel.rows);
+}
 
 void UnitBuilder::setHeads(const OrdinalRange &ordinals) {
   ordinals_ = ordinals;
@@ -148,8 +155,12 @@ void UnitBuilder::addUnits(const OrdinalRange &ordinals, int64_t rowBegin, int64
   for (const Seen &one : seen)
     work.seen.push_back(one);
   const auto seenEnd = static_cast<int32_t>(work.seen.size());
-  for (int64_t packed = rowBegin * group; packed < rowEnd * group; packed += kernel.rows) {
-    const int64_t count = std::min<int64_t>(kernel.rows, rowEnd * group - packed);
+  const bool oneRow = fixedSplit_ && std::any_of(seen.begin(), seen.end(), [&](const Seen &one) {
+                        return beginsWithRow(visibilityOf(one.operand));
+                      });
+  const int64_t tileRows = rowsOfTile(kernel, group, oneRow);
+  for (int64_t packed = rowBegin * group; packed < rowEnd * group; packed += tileRows) {
+    const int64_t count = std::min<int64_t>(tileRows, rowEnd * group - packed);
     const bool whole = count == (rowEnd - rowBegin) * group; // nearly always, and divisions are slow
     Unit unit{ordinals,
               static_cast<int32_t>(packed),
@@ -169,6 +180,10 @@ void UnitBuilder::addUnits(const OrdinalRange &ordinals, int64_t rowBegin, int64
         std::minmax_element(batch_->qPos.begin() + unit.rowBegin, batch_->qPos.begin() + unit.rowEnd);
     for (const Seen &one : seen)
       addSegments(one, *least, *greatest, kernel, unit, work.segments);
+    // Of nothing, too, there are results.
+    if (manifest_->returnsFirst() && (static_cast<size_t>(unit.segmentBegin) == work.segments.size() ||
+                                      work.segments[static_cast<size_t>(unit.segmentBegin)].operand != 0))
+      work.segments.insert(work.segments.begin() + unit.segmentBegin, PlanSegment{.operand = 0});
     unit.segmentEnd = static_cast<int32_t>(work.segments.size());
     // Whether a task without keys stands in a list must not depend on what others share.
     if (fixedSplit_ && partial && !sink && unit.tiles == 0) {

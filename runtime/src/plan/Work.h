@@ -46,6 +46,12 @@ inline int64_t chunkOrigin(const PlanSegment &segment, bool fixedSplit) {
   return fixedSplit ? std::max(segment.pos0, 0) : 0;
 }
 
+/// Packed rows of a tile. Where splits are fixed and what a row sees begins at a distance from it, those of
+/// one row: segments of a tile begin where its first row's do, and which rows share a tile follows from the
+/// chunks in which a sequence was read, which must not move the tiles of keys that a row's results are added
+/// up in.
+int64_t rowsOfTile(const KernelInfo &kernel, int64_t group, bool oneRow);
+
 struct Work {
   int kernel = 0;
   bool fixedSplit = false;   ///< parts never span two segments, and are merged in the order of instances

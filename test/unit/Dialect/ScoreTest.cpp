@@ -27,7 +27,7 @@ TEST(ScoreTest, ApproximateFunctions) {
         return %o : !query
       })",
                                               &context);
-    return usesApproximateFunctions(findAttend(*module->getOps<func::FuncOp>().begin())->getScore());
+    return usesApproximateFunctions(findAttends(*module->getOps<func::FuncOp>().begin())->last.getScore());
   };
   EXPECT_FALSE(uses(""));
   EXPECT_FALSE(uses("fastmath<nnan>"));

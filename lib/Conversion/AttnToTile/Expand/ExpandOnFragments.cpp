@@ -182,6 +182,10 @@ struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, mlir::attn::Wri
     KernelBuilder &b = e.b;
     e.setRows(write.getRows());
     ArrayRef<Value> output = e.pieces.of(write.getOutput());
+    if (write->hasAttr(firstAttr)) {
+      e.writeFirst({output.front(), output.back()});
+      return success();
+    }
     Value column = output.size() == 3 ? output[1] : Value();
     int64_t features = cast<FragmentType>(output[0].getType()).getSizes()[1];
     Value lines = b.sub(e.packedCount, e.warpRow);

@@ -150,6 +150,8 @@ struct FragmentExpansion : TileCopies {
     Value output, lse;
   };
   Results finishState(Value max, Value sum, Value acc);
+  /// Writes those of a state that was finished early.
+  void writeFirst(Results results);
   /// Writes them, or, where `part` is not negative, the state of that number. `column`/`columns`/`lseLines`
   /// restrict what this warp writes of its rows. `writeRows`, if there is one, writes an output that is
   /// whole.

@@ -47,6 +47,18 @@ void FragmentExpansion::readRows(RowsOp queryRows) {
                     [&](ValueRange line) { return unpack(packedRow(line[0])).second; });
 }
 
+void FragmentExpansion::writeFirst(Results results) {
+  Value lines = b.sub(packedCount, warpRow);
+  auto store = [&](Value fragment, StringRef name, Type element, int64_t stride) {
+    IntegerAttr columns = stride > 1 ? outputColumns() : IntegerAttr();
+    auto op = StoreOp::create(b, fragment, b.buffer(name, element), lines, Value(), columns, stride);
+    b.fill(op.getSlot(), {b.getI32Type()},
+           [&](ValueRange line) { return slotOfRow(b.add(warpRow, line[0])); });
+  };
+  store(results.output, firstOutput, chain.element(), chain.valueDim());
+  store(results.lse, firstLse, b.getF32Type(), 1);
+}
+
 void FragmentExpansion::writeResults(Results results, Value part, Value column, IntegerAttr columns,
                                      Value lseLines, function_ref<void(Value)> writeRows) {
   Type f32 = b.getF32Type(), i32 = b.getI32Type();

@@ -46,6 +46,9 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       if (argumentName(argument).empty())
         return function.emitError() << "argument #" << argument.getArgNumber()
                                     << " has no name: expected an attribute attn.name = \"...\"";
+    for (StringRef asked : {StringRef(backwardAttr), StringRef("attn.device_plan")})
+      if (chain->first && function->hasAttr(asked))
+        return function.emitError("finishes a state early, and cannot be marked ") << asked;
     if (function->hasAttr(backwardAttr))
       return makeBackward(*chain);
     auto merge = function->getAttrOfType<tile::MergeScheduleAttr>("tile.merge_schedule");
@@ -101,7 +104,12 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
 
   /// The copy finishes what other kernels have stored, instead of a state of its own. They did what makes it.
   static void makeMerge(Chain &chain, func::FuncOp kernel) {
-    FinishOp finish = findChainInKernel(kernel).finish;
+    Chain copied = findChainInKernel(kernel);
+    FinishOp finish = copied.finish;
+    if (FinishOp first = copied.first) { // planned so that there is nothing to merge of it
+      first.replaceAllUsesWith(finish.getResults());
+      first.erase();
+    }
     OpBuilder b(finish);
     finish.getStateMutable().assign(PartsOp::create(b, finish.getLoc(), finish.getState().getType(),
                                                     kernel.getArgument(queryNumber(chain)), chain.kvHeads(),

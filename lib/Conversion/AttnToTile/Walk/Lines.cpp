@@ -10,7 +10,7 @@ Lines mlir::attn::findLines(Chain &chain) {
   for (auto [number, update] : llvm::enumerate(chain.updates)) {
     Value state = update.getState();
     auto known = lines.lastOf.find(state);
-    if (known != lines.lastOf.end() && state.hasOneUse()) {
+    if (known != lines.lastOf.end() && goesOnOnce(state)) {
       unsigned line = known->second;
       lines.all[line].updates.push_back(number);
       lines.lastOf.erase(known);

@@ -46,6 +46,8 @@ private:
   Value update(unsigned operand, Value state, Value queryRows, Value tokens);
   void walkTiles(unsigned operand, Line &line, const Segment &segment, Value queryRows);
   void walkTilesOfAll(Line &line, const Segment &segment, Value queryRows);
+  /// Where `segment` is the last of the first operand's, writes what is finished of it.
+  void finishFirst(Value segment, Value state, Value queryRows);
   void finishTask(Value queryRows);
 
   bool inGroups() { return schedule.getKind() == ScheduleKind::Wgmma; }
@@ -68,6 +70,10 @@ void Walk::declareParameters() {
   b.buffer("o", element);
   if (chain.gradient || chain.finish.getLse())
     b.buffer("lse", f32);
+  if (chain.first) {
+    b.buffer(firstOutput, element);
+    b.buffer(firstLse, f32);
+  }
   for (PlanArray array : {PlanArray::Tasks, PlanArray::Segments})
     planArray(b, array);
   if (chain.headClasses())
@@ -185,6 +191,8 @@ void Walk::walkTask() {
         for (Line &line : lines.all)
           if (llvm::is_contained(line.updates, operand))
             walkTiles(operand, line, segment, queryRows);
+    if (chain.first)
+      finishFirst(segments.getInductionVar(), lines.all.front().state, queryRows);
     scf::YieldOp::create(b, llvm::map_to_vector(lines.all, [](Line &line) { return line.state; }));
   }
   for (auto [line, state] : llvm::zip(lines.all, segments.getResults()))
@@ -251,6 +259,20 @@ void Walk::walkTilesOfAll(Line &line, const Segment &segment, Value queryRows) {
     one = OneOfOp::create(b, state.getType(), segment.operand, updated);
   scf::YieldOp::create(b, one);
   line.state = loop.getResult(0);
+}
+
+void Walk::finishFirst(Value segment, Value state, Value queryRows) {
+  Value count = b.createOrFold<arith::ShRUIOp>(flags, b.i32(::attn::rt::taskFirstShift));
+  Value behind = b.add(segment, b.i32(1));
+  auto last = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, behind, b.add(segmentBegin, count)));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(last.thenYield());
+  IRMapping left = mapping;
+  left.map(chain.first.getState(), state);
+  auto finish = cast<FinishOp>(b.clone(*chain.first, left));
+  auto write =
+      mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, b.i32(-1), Value());
+  write->setAttr(firstAttr, b.getUnitAttr());
 }
 
 /// Merges, other changes and the finish, on what the loops leave.

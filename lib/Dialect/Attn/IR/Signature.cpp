@@ -6,6 +6,8 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <array>
+
 using namespace mlir;
 using namespace mlir::attn;
 
@@ -40,11 +42,32 @@ const Argument &Signature::query() const {
   return *llvm::find_if(arguments, [](const Argument &argument) { return argument.role == Role::Query; });
 }
 
-FailureOr<AttendOp> attn::findAttend(func::FuncOp func) {
+/// Whether `first` is what `last` begins with: the same but for the regions behind the first.
+static bool beginsWith(AttendOp last, AttendOp first) {
+  return first.getRegions().size() == 1 && last.getRegions().size() > 1 &&
+         first.getQuery() == last.getQuery() && first.getRegions()[0] == last.getRegions()[0] &&
+         first.getRegionVisibility(0) == last.getRegionVisibility(0) &&
+         first.getScaleOrDefault() == last.getScaleOrDefault() && first.getLse() && last.getLse() &&
+         llvm::none_of(std::array{first, last}, [](AttendOp attend) {
+           return attend.getSinks() || attend.getClasses() || !attend.getScore().empty();
+         });
+}
+
+FailureOr<Attends> attn::findAttends(func::FuncOp func) {
   SmallVector<AttendOp> attends;
   func.walk([&](AttendOp attend) { attends.push_back(attend); });
   if (attends.size() == 1)
-    return attends.front();
+    return Attends{attends.front(), {}};
+  if (attends.size() == 2) {
+    for (auto [last, first] : {std::pair(attends[0], attends[1]), std::pair(attends[1], attends[0])})
+      if (beginsWith(last, first))
+        return Attends{last, first};
+    return attends[1].emitOpError("expected the only attention of its function, or one of two of which one "
+                                  "is over the first region of the "
+                                  "other alone: one query, scale and visibility, an LSE of both, and neither "
+                                  "sinks nor head classes nor a "
+                                  "score region");
+  }
   InFlightDiagnostic error = func.emitOpError("expected exactly one attn.attend, got ") << attends.size();
   for (AttendOp attend : attends)
     error.attachNote(attend.getLoc()) << "here";
@@ -84,9 +107,18 @@ private:
         result = op->emitOpError("expected one ") << what << " per function, got a second";
       slot = value ? value : slot;
     };
+    AttendOp firstAttend;
+    if (SmallVector<AttendOp> attends(func.getOps<AttendOp>()); attends.size() > 1) {
+      FailureOr<Attends> found = findAttends(func);
+      if (failed(found))
+        return failure();
+      firstAttend = found->first;
+    }
     func.walk([&](Operation *op) {
       TypeSwitch<Operation *>(op)
           .Case([&](AttendOp attend) {
+            if (attend == firstAttend)
+              return takeFirst(attend.getOutput(), attend.getLse());
             set(op, query, attend.getQuery(), "query");
             set(op, classes, attend.getClasses(), "assignment of heads to classes");
             set(op, sinks, attend.getSinks(), "sink_logits");
@@ -102,12 +134,16 @@ private:
             set(op, classes, update.getClasses(), "assignment of heads to classes");
           })
           .Case([&](FinishOp finish) {
+            if (finish->hasAttr(firstAttr))
+              return takeFirst(finish.getOutput(), finish.getLse());
             set(op, output, finish.getOutput(), "attention");
             set(op, lse, finish.getLse(), "attention");
           });
     });
     return result;
   }
+
+  void takeFirst(Value output, Value lse) { firstOutput = output, firstLse = lse; }
 
   InFlightDiagnostic emitArgumentError(BlockArgument argument) {
     return func.emitOpError("argument ") << argument.getArgNumber() << ": ";
@@ -187,6 +223,7 @@ private:
         "q", "q_start", "q_pos", "o", "lse", "classes", "ordinal_heads", "sink_logits", "plan", "partial"};
     static constexpr StringLiteral kOfBackward[] = {"do", "dlse", "dq", "delta"};
     bool taken = llvm::is_contained(kReserved, argument.name) ||
+                 (firstOutput && llvm::is_contained({attn::firstOutput, attn::firstLse}, argument.name)) ||
                  (func->hasAttr("attn.backward") && llvm::is_contained(kOfBackward, argument.name));
     if (!fixed && (taken || StringRef(argument.name).contains('.')))
       return emitArgumentError(value)
@@ -199,7 +236,15 @@ private:
 
   LogicalResult readResults() {
     auto results = cast<func::ReturnOp>(func.front().getTerminator()).getOperands();
-    signature.returnsLse = results.size() == 2;
+    signature.returnsLse = results.size() > 1;
+    signature.returnsFirst = firstOutput != nullptr;
+    if (firstOutput) {
+      if (!llvm::equal(results, std::array{output, lse, firstOutput, firstLse}))
+        return func.emitOpError(
+            "expected the function to return the output and the LSE of the attention over all "
+            "regions, and behind them those of the one over the first");
+      return success();
+    }
     if (results.empty() || results.size() > 2 || results[0] != output ||
         (results.size() == 2 && results[1] != lse))
       return func.emitOpError(
@@ -210,7 +255,7 @@ private:
 
   func::FuncOp func;
   Signature signature;
-  Value query, classes, sinks, output, lse;
+  Value query, classes, sinks, output, lse, firstOutput, firstLse;
 };
 } // namespace
 

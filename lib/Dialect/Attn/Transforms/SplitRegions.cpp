@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Differentiable.h"
 
+#include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -20,6 +21,16 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
 
   void runOnOperation() override {
     Attribute backward = getOperation()->getAttr("attn.backward");
+    func::FuncOp function = getOperation();
+    if (SmallVector<AttendOp> attends(function.getOps<AttendOp>()); attends.size() == 2) {
+      FailureOr<Attends> two = findAttends(function);
+      if (failed(two))
+        return signalPassFailure();
+      if (two->last->isBeforeInBlock(two->first))
+        two->first->moveBefore(two->last);
+      split(two->last, split(two->first));
+      return;
+    }
     getOperation().walk([&](AttendOp attend) {
       if (backward && failed(verifyDifferentiable(attend, backward)))
         return signalPassFailure();
@@ -27,12 +38,17 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
     });
   }
 
-  void split(AttendOp attend) {
+  /// Returns the finished state. `first`: that of the first region, which is finished for itself.
+  Value split(AttendOp attend, Value first = {}) {
     OpBuilder builder(attend);
     Location loc = attend.getLoc();
     auto stateType = StateType::get(&getContext(), attend.getQueryHeads(), attend.getValueDim());
-    Value merged;
+    Value merged = first;
     for (auto [i, region] : llvm::enumerate(attend.getRegions())) {
+      if (first && i == 0) {
+        first.getUsers().begin()->setAttr(firstAttr, builder.getUnitAttr());
+        continue;
+      }
       Value sinks = i == 0 ? attend.getSinks() : Value();
       Value state = InitOp::create(builder, loc, stateType, attend.getQuery(), sinks);
       auto update =
@@ -47,6 +63,7 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
                                    attend.getLse() ? attend.getLse().getType() : Type(), merged);
     attend.replaceAllUsesWith(finish->getResults());
     attend.erase();
+    return merged;
   }
 };
 } // namespace

@@ -178,6 +178,11 @@ struct Manifest {
   const LaunchInfo *findLaunch(PlanArray grid) const;
   /// Whether a run makes gradients, of which the plan has tasks for tokens, too.
   bool isBackward() const { return findLaunch(PlanArray::TokenTasks) != nullptr; }
+  /// Whether a run gives the results of the first operand alone beside those of all: by tasks that have all
+  /// of a row's tokens, as no part of a row could.
+  bool returnsFirst() const { return findResult("first_o") != nullptr; }
+  /// Whether plans read each sequence by its own rows, and never cut a task.
+  bool plansWhole() const { return isBackward() || returnsFirst(); }
   /// The launch of the kernel that makes plans, which no run makes by itself; null where there is none.
   const LaunchInfo *planLaunch() const;
   /// The kernels among which a planner chooses: those of the launch with a block for each of the plan's.

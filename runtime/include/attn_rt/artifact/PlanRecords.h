@@ -106,6 +106,10 @@ inline constexpr int32_t taskHasSink = 1;
 /// before.
 inline constexpr int32_t taskRowsFollow = 2;
 
+/// Behind so many bits of PlanTask::flags stands how many of the task's segments are the first operand's,
+/// where that one's results are written for themselves (Manifest::returnsFirst): those come first.
+inline constexpr int32_t taskFirstShift = 8;
+
 /// What the kernel that makes plans says of lengths and query starts. A plan with a fault is empty: nothing
 /// is written under it.
 enum class PlanFault : int32_t { None, RowsUnsorted, LengthOutside, CapacityExceeded };

@@ -70,6 +70,9 @@ void toTokens(IntervalList &list, int64_t pos0, int64_t length);
 
 int64_t totalSize(const IntervalList &list);
 
+/// Whether an interval begins at a distance from the row that sees it.
+bool beginsWithRow(const Visibility &visibility);
+
 /// The most intervals that a visibility can give.
 int intervalBound(const Visibility &visibility);
 

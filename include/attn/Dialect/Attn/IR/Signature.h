@@ -28,6 +28,10 @@ enum class Role {
 /// The manifest's word for a role: query, kv, sink, tensor, classes, rows, slots, status.
 StringRef stringifyRole(Role role);
 
+/// Marks the `attn.finish` of a state with which another operation goes on: a function's second attention,
+/// over the first region alone. And what files and kernels call its results.
+inline constexpr StringLiteral firstAttr = "attn.first", firstOutput = "first_o", firstLse = "first_lse";
+
 struct Argument {
   Role role;
   unsigned index;
@@ -41,19 +45,24 @@ struct Argument {
 struct Signature {
   /// In the order of the function's arguments.
   SmallVector<Argument> arguments;
-  bool returnsLse = false;
+  bool returnsLse = false, returnsFirst = false;
 
   const Argument *find(StringRef name) const;
   const Argument &query() const;
 };
 
-/// The one `attn.attend` of a function; an error where there is none or more than one.
-FailureOr<AttendOp> findAttend(func::FuncOp func);
+/// The attentions of a function: `last` over all regions, and, or null, `first` over the first of them alone,
+/// whose results the function returns behind the last one's.
+struct Attends {
+  AttendOp last, first;
+};
+/// An error where there is none, or more that a kernel could compute in one pass.
+FailureOr<Attends> findAttends(func::FuncOp func);
 
 /// Reads the signature at the problem or the online level. Emits an error that names the argument where a
 /// name is missing, taken twice, reserved, or not the one that its role requires, and where the function
-/// returns anything but the output and, behind it, the LSE. A function with an operation on a cache holds
-/// nothing else, and returns what it gathers.
+/// returns anything but the output and, behind it, the LSE (of two attentions, both of each). A function with
+/// an operation on a cache holds nothing else, and returns what it gathers.
 FailureOr<Signature> readSignature(func::FuncOp func);
 
 } // namespace mlir::attn

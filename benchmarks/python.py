@@ -25,6 +25,7 @@ BARS = {
     "compile from memory": 20e-6,
     "run": 15e-6,
     "import attn": 0.2,
+    "step over a cache": 60e-6,
 }
 PACKAGE = BUILD / "python"
 
@@ -169,6 +170,40 @@ def memory_and_run_rows():
     )
 
 
+def step_rows():
+    """What the host does for a step of decoding whose launches were captured: room for a token of each sequence, and
+    the tables. The CPU time of one step, of 250."""
+    import attn
+
+    for sequences, tokens in ((1, 8192), (16, 4096), (64, 2048), (256, 1024)):
+        store = attn.Paged(page_size=16)
+        spec = attn.Spec(
+            q_heads=1,
+            kv_heads=1,
+            head_dim=16,
+            dtype="bfloat16",
+            kv=[store],
+            see=attn.causal(),
+            device_plan=True,
+        )
+        kernel = attn.compile(spec, device="host")
+        room = tokens + 256
+        cache = attn.PagedCache(
+            layers=8, pages=sequences * room // 16, kv_heads=1, head_dim=16, device="host"
+        )
+        nodes = [cache.add() for _ in range(sequences)]
+        cache.append(nodes, tokens).skip()
+        steps = cache.steps(kernel, sequences=sequences, rows=sequences, tokens=room)
+        samples = []
+        for _ in range(250):
+            begin = time.thread_time()
+            steps.append(nodes)
+            steps.update(nodes)
+            samples.append(time.thread_time() - begin)
+            steps.ran()
+        yield row("step over a cache", f"{sequences} x {tokens}, in the median", [statistics.median(samples)])
+
+
 RUN_ON_DRIVER = (
     SPECS
     + """
@@ -215,6 +250,7 @@ def main():
             import_rows(args.repeat),
             compile_rows(args.repeat),
             memory_and_run_rows(),
+            step_rows(),
             driver_rows(),
         )
         for f in part

@@ -221,6 +221,8 @@ ATTN_C_EXPORT AttnStatus attnStepTablesTake(AttnStepTables *tables, const AttnCa
 ATTN_C_EXPORT AttnStatus attnStepTablesUpdate(AttnStepTables *tables, const AttnCache *cache,
                                               const AttnRowGroup *groups, size_t count, uint64_t address,
                                               size_t size, uintptr_t stream);
+/* Query rows of the step that was made last. */
+ATTN_C_EXPORT int64_t attnStepTablesRows(const AttnStepTables *tables);
 
 /* Slots of a cache become slots of another, which stores numbers in fewer bits: an attn.requantize. */
 typedef struct AttnRequantizer AttnRequantizer;

@@ -8,7 +8,7 @@ after the other. Whatever is refused raises `Failure`; wrong Python types raise 
 Addresses are the one thing that cannot be checked: whoever gives one vouches that so many bytes lie there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypedDict
 
 from typing_extensions import Buffer
@@ -347,10 +347,11 @@ class Cache:
         self,
         *,
         prune: Sequence[int] = (),
-        append: Sequence[tuple[int, int]] = (),
+        append: Sequence[int] = (),
+        tokens: int | Sequence[int] = 1,
         branch: Sequence[tuple[int, int, int]] = (),
     ) -> tuple[list[int], Movement]:
-        """All of it or nothing: prune nodes, append (node, tokens), branch (node, children, tokens of each child).
+        """All of it or nothing: prune nodes, append tokens to nodes (as many to each, or a number for each), branch (node, children, tokens of each child).
         Gives the children."""
     def contains(self, node: int) -> bool: ...
     def roots(self) -> list[int]: ...
@@ -370,6 +371,19 @@ class Cache:
     def draft_places(self, node: int, head_class: int = 0) -> list[tuple[int, int]]: ...
     def check_invariants(self) -> None: ...
 
+class RowGroups:
+    """The requests of a step: nodes, (node, rows) and (node, rows, draft). What is none of these, exactly, `read` makes
+    a (node, rows, draft) of: it takes the index and the request."""
+
+    def __init__(self, requests: list, read: Callable[[int, object], tuple[int, int, bool]]) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def rows(self) -> int:
+        """Without those of drafts."""
+    @property
+    def drafts(self) -> list[int]:
+        """Nodes whose drafts are rows, too."""
+
 class BatchBuilder:
     """From a cache to batches of one kernel (attn_rt/cache/CacheBatch.h)."""
 
@@ -384,7 +398,7 @@ class BatchBuilder:
     def build(
         self,
         cache: Cache,
-        groups: Sequence[tuple[int, int, bool]],
+        groups: RowGroups,
         *,
         classes: Sequence[int] = (),
         ends: Sequence[int] = (),
@@ -467,7 +481,7 @@ class StepTables:
     def update(
         self,
         cache: Cache,
-        groups: Sequence[tuple[int, int, bool]],
+        groups: RowGroups,
         address: int,
         nbytes: int,
         stream: int = 0,

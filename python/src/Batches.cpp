@@ -1,6 +1,7 @@
 //===- Batches.cpp - Batches of cached sequences in Python ----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Objects.h"
+#include "RowGroups.h"
 
 namespace attn::python {
 
@@ -25,15 +26,11 @@ Builder makeBuilder(const py::object &kernel, const std::vector<std::tuple<int32
   return builder;
 }
 
-Batch buildBatch(const Builder &builder, const Cache &cache,
-                 const std::vector<std::tuple<AttnNode, int32_t, bool>> &groups,
+Batch buildBatch(const Builder &builder, const Cache &cache, const RowGroups &groups,
                  const std::vector<int32_t> &classes, const std::vector<int32_t> &ends) {
-  std::vector<AttnRowGroup> given;
-  for (const auto &[node, rows, draft] : groups)
-    given.push_back({node, rows, draft});
   Batch batch;
   run([&] {
-    return attnBatchBuilderBuild(builder.handle.get(), cache.handle.get(), given.data(), given.size(),
+    return attnBatchBuilderBuild(builder.handle.get(), cache.handle.get(), groups.data(), groups.size(),
                                  classes.data(), classes.size(), ends.data(), ends.size(),
                                  batch.handle.out());
   });

@@ -29,6 +29,7 @@ void bindDevices(py::module_ &module);
 void bindPlans(py::module_ &module);
 void bindCaches(py::module_ &module);
 void bindBatches(py::module_ &module);
+void bindRowGroups(py::module_ &module);
 void bindSteps(py::module_ &module);
 void bindRequantizer(py::module_ &module);
 void bindFormats(py::module_ &module);

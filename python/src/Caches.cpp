@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <variant>
 
 namespace attn::python {
 
@@ -32,12 +33,17 @@ AttnNodeInfo infoOf(const Cache &cache, AttnNode node) {
 }
 
 std::pair<std::vector<AttnNode>, Movement>
-apply(const Cache &cache, const std::vector<AttnNode> &prune,
-      const std::vector<std::pair<AttnNode, int32_t>> &append,
+apply(const Cache &cache, const std::vector<AttnNode> &prune, const std::vector<AttnNode> &append,
+      const std::variant<int32_t, std::vector<int32_t>> &tokens,
       const std::vector<std::tuple<AttnNode, int32_t, int32_t>> &branch) {
+  const auto *each = std::get_if<std::vector<int32_t>>(&tokens);
+  if (each && each->size() != append.size())
+    raise("input", "tokens: expected one number, or one for each of " + std::to_string(append.size()) +
+                       " nodes, got " + std::to_string(each->size()));
   std::vector<AttnAppend> appends;
-  for (const auto &[node, tokens] : append)
-    appends.push_back({node, tokens});
+  appends.reserve(append.size());
+  for (size_t i = 0; i < append.size(); ++i)
+    appends.push_back({append[i], each ? (*each)[i] : std::get<int32_t>(tokens)});
   std::vector<AttnBranch> branches;
   int64_t children = 0;
   for (const auto &[node, count, tokens] : branch) {
@@ -172,7 +178,7 @@ void bindForest(py::module_ &module) {
           },
           "leaf"_a, "token"_a)
       .def("apply", &apply, py::kw_only(), "prune"_a = std::vector<AttnNode>(),
-           "append"_a = std::vector<std::pair<AttnNode, int32_t>>(),
+           "append"_a = std::vector<AttnNode>(), "tokens"_a = 1,
            "branch"_a = std::vector<std::tuple<AttnNode, int32_t, int32_t>>())
       .def(
           "contains", [](const Cache &c, AttnNode node) { return attnCacheContains(c.handle.get(), node); },
@@ -249,6 +255,7 @@ void bindCaches(py::module_ &module) {
   using namespace py::literals;
   bindMovements(module);
   bindForest(module);
+  bindRowGroups(module);
   bindBatches(module);
   bindSteps(module);
 }

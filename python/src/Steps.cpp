@@ -1,6 +1,7 @@
 //===- Steps.cpp - What steps over a cache launch, in Python --------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Objects.h"
+#include "RowGroups.h"
 
 namespace attn::python {
 
@@ -79,17 +80,14 @@ py::dict placesOf(const StepTables &tables) {
   return places;
 }
 
-void updateTables(const StepTables &tables, const Cache &cache,
-                  const std::vector<std::tuple<AttnNode, int32_t, bool>> &groups, uint64_t address,
-                  size_t nbytes, uintptr_t stream) {
-  std::vector<AttnRowGroup> given;
-  given.reserve(groups.size());
-  for (const auto &[node, rows, draft] : groups)
-    given.push_back({node, rows, draft});
+/// Gives the rows of the step.
+int64_t updateTables(const StepTables &tables, const Cache &cache, const RowGroups &groups, uint64_t address,
+                     size_t nbytes, uintptr_t stream) {
   run([&] {
-    return attnStepTablesUpdate(tables.get(), cache.handle.get(), given.data(), given.size(), address, nbytes,
-                                stream);
+    return attnStepTablesUpdate(tables.get(), cache.handle.get(), groups.data(), groups.size(), address,
+                                nbytes, stream);
   });
+  return attnStepTablesRows(tables.get());
 }
 
 } // namespace

@@ -33,10 +33,9 @@ class CacheBatch:
         self.cache: Any = cache
         """The PagedCache that made it."""
         self.max_pages = whole("max_pages", max_pages, 0)
-        if not isinstance(requests, Sequence) or isinstance(requests, (str, bytes)):
-            requests = items("requests", requests)
-        self.groups = [row_group(index, request) for index, request in enumerate(requests)]
-        if not self.groups:
+        self.groups = row_groups(requests)
+        """The requests, as the extension reads them."""
+        if not len(self.groups):
             raise PlanError("requests: expected one or more nodes, got none")
         self.classes = tuple(int32_array("classes", classes).tolist()) if classes is not None else ()
         self.ends = tuple(int32_array("ends", ends).tolist()) if ends is not None else ()
@@ -45,9 +44,7 @@ class CacheBatch:
     @property
     def rows(self) -> int:
         """Query rows of all requests."""
-        return sum(
-            rows + (self.cache.draft_tokens(node) if draft else 0) for node, rows, draft in self.groups
-        )
+        return self.groups.rows + sum(self.cache.draft_tokens(node) for node in self.groups.drafts)
 
     def update(self) -> None:
         """The next step of decoding, after the requests' nodes were appended to: the same rows, which are the last
@@ -110,10 +107,13 @@ class CacheBatch:
         return f"<attn.CacheBatch of {len(self.groups)} requests, {self.rows} rows>"
 
 
-def row_group(index: int, request: object) -> tuple[int, int, bool]:
+def row_groups(requests: object) -> _attn.RowGroups:
     """A node stands for its last token; (node, rows) for its last rows; (node, rows, True) for these and its draft."""
-    if type(request) is int and 0 <= request < 1 << 64:  # most are, in every step
-        return request, 1, False
+    return _attn.RowGroups(items("requests", requests), _read_group)
+
+
+def _read_group(index: int, request: object) -> tuple[int, int, bool]:
+    """Of a request whose numbers are not Python's own, or that is none."""
     parts = request if isinstance(request, (tuple, list)) else (request, 1)
     node, rows, draft = (
         (*parts, False) if len(parts) == 2 else parts if len(parts) == 3 else (None, None, None)

@@ -34,7 +34,7 @@ def items(name: str, values: object) -> list:
 
 def integers(name: str, values: object) -> list[int]:
     values = items(name, values)
-    if all([type(value) is int for value in values]):
+    if set(map(type, values)) <= {int}:
         return values
     for value in values:
         if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)):

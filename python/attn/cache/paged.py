@@ -154,18 +154,16 @@ class PagedCache(CacheState):
         nodes = (
             [node_number(append)] if isinstance(append, (int, numpy.integer)) else integers("append", append)
         )
+        counts: int | list[int]
         if isinstance(tokens, (int, numpy.integer)):
-            counts = [whole("tokens", tokens, 0)] * len(nodes)
+            counts = whole("tokens", tokens, 0)
         else:
             counts = [whole("tokens", count, 0) for count in integers("tokens", tokens)]
-        if len(counts) != len(nodes):
-            raise PlanError(
-                f"tokens: expected one number, or one for each of {len(nodes)} nodes, got {len(counts)}"
-            )
         children, movement = self._change(
             self._native.apply,
             prune=integers("prune", prune),
-            append=list(zip(nodes, counts, strict=True)),
+            append=nodes,
+            tokens=counts,
             branch=[tuple(integers("branch", part)) for part in items("branch", branch)],
         )
         return children, self._moved(movement)

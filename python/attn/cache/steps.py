@@ -29,7 +29,7 @@ from ..memory.devices import failed, get_device, stream_number
 from ..memory.views import view_of
 from ..run.device_plan import DevicePlan, DevicePlanner
 from ..run.plan import Plan
-from .batch import operands_of, row_group
+from .batch import operands_of, row_groups
 from .capture import Capture
 from .change import CacheChange
 from .integers import integers, items, whole
@@ -137,13 +137,10 @@ class CacheSteps:
                 f"steps: the {self._unrun} new tokens of the last update were not written; replay it, or say ran() where "
                 "launches of your own did"
             )
-        groups = [row_group(i, request) for i, request in enumerate(items("requests", requests))]
-        address, nbytes = self._address, self.nbytes
         number = stream_number(self.cache.device, stream)
-        self._ask(self._native.update, self.cache._native, groups, address, nbytes, number)
+        given = self.cache._native, row_groups(requests), self._address, self.nbytes, number
+        self.used_rows = self._ask(self._native.update, *given)
         self._taken, self._unrun = 0, self._taken
-        self.used_rows = sum([rows for _, rows, _ in groups])
-        self.used_rows += sum([self.cache.draft_tokens(node) for node, _, draft in groups if draft])
         return self.used_rows
 
     def ran(self) -> None:

@@ -21,6 +21,10 @@ bool showsNodes(const StepCapacity::Operand &operand) { return operand.shown.nod
 
 } // namespace
 
+std::string StepTables::Where::operator+(const std::string &rest) const {
+  return "requests[" + std::to_string(request) + "]: " + rest;
+}
+
 Result<StepTables> StepTables::create(const Cache &cache, StepCapacity capacity) {
   const CacheOptions &options = cache.options();
   for (const auto &[what, value] :
@@ -91,7 +95,7 @@ Status StepTables::take(const Cache &cache, const Movement &movement) {
 }
 
 /// That all tokens of the path but its last node's lie in whole pages, and fit the tables.
-Status StepTables::checkPath(const Cache::State &cache, int32_t leaf, const std::string &where) const {
+Status StepTables::checkPath(const Cache::State &cache, int32_t leaf, const Where &where) const {
   int64_t pages = 0;
   bool isBelow = false;
   for (int32_t index = leaf; index != ground; index = cache.at(index).parent) {
@@ -113,7 +117,7 @@ Status StepTables::checkPath(const Cache::State &cache, int32_t leaf, const std:
 }
 
 /// The chains in the order in which their tokens were given, which is that of their rows.
-Status StepTables::addDraft(const Cache::State &cache, int32_t leaf, int32_t rows, const std::string &where) {
+Status StepTables::addDraft(const Cache::State &cache, int32_t leaf, int32_t rows, const Where &where) {
   const std::string name = nodeText(cache.idOf(leaf));
   const auto shown = std::find_if(capacity_.operands.begin(), capacity_.operands.end(),
                                   [](const auto &operand) { return !operand.shown.nodes; });
@@ -151,17 +155,17 @@ Status StepTables::addDraft(const Cache::State &cache, int32_t leaf, int32_t row
   return {};
 }
 
-Status StepTables::readGroup(const Cache::State &cache, const RowGroup &group, const std::string &where) {
+Status StepTables::readGroup(const Cache::State &cache, const RowGroup &group, const Where &where) {
   Result<int32_t> found = cache.find(group.node);
   if (!found)
     return inputError(where + found.error().message);
   const Node &node = cache.at(*found);
-  const std::string name = nodeText(group.node);
   if (group.draft && !node.draft)
-    return inputError(where + name + " has no draft");
+    return inputError(where + nodeText(group.node) + " has no draft");
   if (group.rows < (group.draft ? 0 : 1) || group.rows > node.tokens)
     return inputError(where + "expected " + (group.draft ? "0" : "1") + " to " + std::to_string(node.tokens) +
-                      " rows on the tokens of " + name + ", got " + std::to_string(group.rows));
+                      " rows on the tokens of " + nodeText(group.node) + ", got " +
+                      std::to_string(group.rows));
   if (Status status = checkPath(cache, *found, where); !status)
     return status;
   rows_ += group.rows + (group.draft ? node.draft->tree.size() : 0);
@@ -225,7 +229,7 @@ Status StepTables::update(const Cache &cache, std::span<const RowGroup> groups) 
   sequences_.clear();
   rows_ = 0;
   for (size_t i = 0; i < groups.size(); ++i)
-    if (Status status = readGroup(state, groups[i], "requests[" + std::to_string(i) + "]: "); !status)
+    if (Status status = readGroup(state, groups[i], {i}); !status)
       return status;
   const size_t count = capacity_.operands.size();
   int32_t *starts = words_.data() + parts_[1].first;

@@ -133,3 +133,5 @@ AttnStatus attnStepTablesUpdate(AttnStepTables *tables, const AttnCache *cache, 
     return upload(*tables->kernel->device, tables->tables.used(), address);
   });
 }
+
+int64_t attnStepTablesRows(const AttnStepTables *tables) { return tables ? tables->tables.rows() : 0; }

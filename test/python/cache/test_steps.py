@@ -191,6 +191,32 @@ def test_what_has_no_room(small):
     refuse("was pruned", steps.update, [nodes[2]])
 
 
+def test_requests_of_any_whole_numbers(small):
+    """Those of Python are read by the extension, others and what is none one by one."""
+    cache, steps = small
+    a, b = cache.add(), cache.add()
+    cache.append(numpy.array([a, b]), numpy.array([3, 2])).skip()
+    tables = []
+    for requests in (
+        [(a, 3), b],
+        ([a, 3], numpy.int64(b)),
+        (each for each in [(numpy.uint32(a), 3, False), (b, 1)]),
+    ):
+        assert steps.update(requests) == steps.used_rows == 4
+        tables.append(steps._memory.copy())
+    assert (tables[0] == tables[1]).all() and (tables[0] == tables[2]).all()
+    refuse(
+        r"requests\[1\]: expected a node, \(node, rows\) or \(node, rows, draft\), got True",
+        steps.update,
+        [a, True],
+    )
+    refuse(r"requests\[1\]: .* got tuple", steps.update, [a, (b, 1, 1)])
+    refuse("requests: expected a sequence", steps.update, a)
+    assert steps.used_rows == 4
+    refuse("tokens: expected one number, or one for each of 2 nodes, got 3", cache.append, [a, b], [1, 1, 1])
+    refuse("append: expected whole numbers, got True", cache.append, [a, True])
+
+
 def test_what_the_device_does_not_plan(small, kernel):
     cache, steps = small
     a = cache.add()

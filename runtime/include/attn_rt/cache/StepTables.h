@@ -57,6 +57,8 @@ public:
   Status update(const Cache &cache, std::span<const RowGroup> groups);
   /// Of all words the first, behind which the step has nothing.
   std::span<const int32_t> used() const { return {words_.data(), used_}; }
+  /// Of the step that was made last.
+  int32_t rows() const { return words_[parts_[1].first + parts_[1].words - 1]; }
 
 private:
   struct Sequence {
@@ -68,9 +70,14 @@ private:
   };
   StepTables() = default;
   void layOut();
-  Status readGroup(const Cache::State &cache, const RowGroup &group, const std::string &where);
-  Status addDraft(const Cache::State &cache, int32_t leaf, int32_t rows, const std::string &where);
-  Status checkPath(const Cache::State &cache, int32_t leaf, const std::string &where) const;
+  /// Of the request at hand, for messages: text is made only where there is one.
+  struct Where {
+    size_t request;
+    std::string operator+(const std::string &rest) const;
+  };
+  Status readGroup(const Cache::State &cache, const RowGroup &group, const Where &where);
+  Status addDraft(const Cache::State &cache, int32_t leaf, int32_t rows, const Where &where);
+  Status checkPath(const Cache::State &cache, int32_t leaf, const Where &where) const;
   void writeSequence(const Cache::State &cache, size_t number, const Sequence &sequence);
   void writeNewTokens(const Cache::State &cache);
 

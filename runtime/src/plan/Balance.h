@@ -1,7 +1,7 @@
 //===- Balance.h - Units dealt to blocks ------------------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a unit costs (Cost.cpp), the order in which units are dealt (Sections.cpp), and which block gets which
-// tiles (Balance.cpp).
+// What a unit costs (Cost.cpp), whether tasks are dealt out or cut (Balance.cpp), the order in which they are
+// dealt (Sections.cpp), and which block gets which (Deal.cpp) or which tiles (Shares.cpp).
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_PLAN_BALANCE_H
@@ -111,7 +111,8 @@ private:
   void emitDealt(const Work &work, Assignment &out);
   void chooseShares(const Work &work, int64_t l2Bytes, Assignment &out);
   template <typename Sink>
-  bool cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const;
+  int64_t cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const;
+  int64_t smallestShare(const Work &work, int64_t total, int shares) const;
   void cut(const Work &work, int64_t total, int shares, Assignment &out);
   void fill(const Work &work, int64_t share, int shares, int64_t leastPart, Assignment &out);
 };

@@ -12,38 +12,60 @@ namespace attn::rt {
 void cutSegments(std::span<const PlanSegment> segments, int32_t tileBegin, int32_t tileEnd, int keys,
                  std::vector<PlanSegment> &out) {
   int32_t first = 0; // tile number of the segment's first tile
-  for (PlanSegment segment : segments) {
-    const int32_t tiles = (segment.kvEnd - segment.kvBegin + keys - 1) / keys;
-    const int32_t begin = std::max(tileBegin - first, 0), end = std::min(tileEnd - first, tiles);
-    first += tiles;
-    if (begin >= end)
-      continue;
-    const int32_t origin = segment.kvBegin;
-    segment.kvBegin = origin + begin * keys;
-    if (end < tiles)
-      segment.kvEnd = origin + end * keys;
-    segment.fullBegin = std::max(segment.fullBegin, segment.kvBegin);
-    segment.fullEnd = std::min(segment.fullEnd, segment.kvEnd);
-    if (segment.fullBegin >= segment.fullEnd)
-      segment.fullBegin = segment.fullEnd = segment.kvBegin;
-    out.push_back(segment);
+  for (const PlanSegment &whole : segments) {
+    const int64_t tokens = whole.kvEnd - whole.kvBegin; // counted in tokens, since divisions are slow
+    const int64_t begin = int64_t{std::max(tileBegin - first, 0)} * keys;
+    const int64_t end = std::min(int64_t{tileEnd - first} * keys, tokens);
+    if (begin < end) {
+      PlanSegment &segment = out.emplace_back(whole);
+      segment.kvBegin = static_cast<int32_t>(whole.kvBegin + begin);
+      segment.kvEnd = static_cast<int32_t>(whole.kvBegin + end);
+      segment.fullBegin = std::max(segment.fullBegin, segment.kvBegin);
+      segment.fullEnd = std::min(segment.fullEnd, segment.kvEnd);
+      if (segment.fullBegin >= segment.fullEnd)
+        segment.fullBegin = segment.fullEnd = segment.kvBegin;
+    }
+    if (&whole != &segments.back())
+      first += static_cast<int32_t>((tokens + keys - 1) / keys);
   }
 }
+
+namespace {
+
+/// The row of a packed row, and its place among those of the row. Neighbouring tasks nearly always hold the
+/// same rows, so that one division, which would be the time, serves many.
+struct RowOfPacked {
+  explicit RowOfPacked(int32_t group) : group(group) {}
+  int32_t group, packed = 0, row = 0, place = 0;
+
+  const RowOfPacked &find(int32_t wanted) {
+    if (wanted != packed) {
+      packed = wanted;
+      row = packed / group;
+      place = packed - row * group;
+    }
+    return *this;
+  }
+};
+
+} // namespace
 
 /// For every (row, head) that has partials, the list of them in the order in which tasks appear in the plan,
 /// or of their instances and tokens. Where tasks hold whole groups, as they nearly always do, the heads of a
 /// group have lists alike and are counted as one: `width` outputs.
 void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, bool byInstance, Plan &plan) {
   const int32_t group = manifest.groupSize(), qHeads = manifest.qHeads;
+  RowOfPacked at(group), end(group);
   const bool whole = std::all_of(plan.tasks.begin(), plan.tasks.end(), [&](const PlanTask &task) {
-    return task.partial < 0 || (task.packedBegin % group == 0 && task.packedCount % group == 0);
+    return task.partial < 0 ||
+           (at.find(task.packedBegin).place == 0 && end.find(task.packedCount).place == 0);
   });
   const int32_t width = whole ? group : 1;
   order_.clear();
   if (byInstance) { // a part has one segment, or none: the sink's, which goes last
     order_.resize(plan.tasks.size());
     std::iota(order_.begin(), order_.end(), 0);
-    const auto place = [&](int32_t t) {
+    const auto key = [&](int32_t t) {
       const PlanTask &task = plan.tasks[static_cast<size_t>(t)];
       if (task.segmentBegin == task.segmentEnd)
         return std::tuple(std::numeric_limits<int32_t>::max(), 0, 0);
@@ -51,17 +73,17 @@ void Emitter::emitMerges(const Manifest &manifest, const Batch &batch, bool byIn
       return std::tuple(segment.operand, segment.instance, segment.kvBegin);
     };
     std::sort(order_.begin(), order_.end(),
-              [&](int32_t a, int32_t b) { return std::pair(place(a), a) < std::pair(place(b), b); });
+              [&](int32_t a, int32_t b) { return std::pair(key(a), a) < std::pair(key(b), b); });
   }
   const auto forEach = [&](auto &&visit) {
     for (size_t t = 0; t < plan.tasks.size(); ++t) {
       const PlanTask &task = plan.tasks[byInstance ? static_cast<size_t>(order_[t]) : t];
       if (task.partial < 0)
         continue;
-      int32_t member = task.packedBegin % group;
-      int32_t output = task.packedBegin / group * qHeads + task.ordinal * group + member;
+      at.find(task.packedBegin);
+      int32_t member = at.place, output = at.row * qHeads + task.ordinal * group + member;
       if (whole) {
-        int32_t run = output / group;
+        int32_t run = at.row * manifest.kvHeads + task.ordinal;
         for (int32_t r = 0; r < task.packedCount; r += group, run += manifest.kvHeads)
           visit(static_cast<size_t>(run), task.partial + r);
         continue;

@@ -1,0 +1,85 @@
+// RUN: attn-opt %s --split-input-file --verify-diagnostics --attn-check-signature --attn-split-regions --canonicalize --attn-choose-schedule=schedule=mma --attn-make-kernels
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!lse = tensor<?x8xf32>
+
+func.func @another_visibility(%q: !query {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.name = "b"}) -> (!query, !lse, !query, !lse) {
+  %o, %l = attn.attend %q over (%a see causal), (%b see causal) : !query, !kv, !kv -> !query, !lse
+  // expected-error @below {{expected the only attention of its function, or one of two of which one is over the first region of the other alone: one query, scale and visibility, an LSE of both, and neither sinks nor head classes nor a score region}}
+  %n, %m = attn.attend %q over (%a see all) : !query, !kv -> !query, !lse
+  return %o, %l, %n, %m : !query, !lse, !query, !lse
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!lse = tensor<?x8xf32>
+
+// expected-error @below {{expected the function to return the output and the LSE of the attention over all regions, and behind them those of the one over the first}}
+func.func @in_the_other_order(%q: !query {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.name = "b"}) -> (!query, !lse, !query, !lse) {
+  %o, %l = attn.attend %q over (%a see causal), (%b see causal) : !query, !kv, !kv -> !query, !lse
+  %n, %m = attn.attend %q over (%a see causal) : !query, !kv -> !query, !lse
+  return %n, %m, %o, %l : !query, !lse, !query, !lse
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!lse = tensor<?x8xf32>
+
+// expected-error @below {{expected exactly one attn.attend, got 3}}
+func.func @three(%q: !query {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.name = "b"}) -> (!query, !lse) {
+  // expected-note @below {{here}}
+  %o, %l = attn.attend %q over (%a see causal), (%b see causal) : !query, !kv, !kv -> !query, !lse
+  // expected-note @below {{here}}
+  %n, %m = attn.attend %q over (%a see causal) : !query, !kv -> !query, !lse
+  // expected-note @below {{here}}
+  %x, %y = attn.attend %q over (%b see causal) : !query, !kv -> !query, !lse
+  return %o, %l : !query, !lse
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!lse = tensor<?x8xf32>
+
+// expected-error @below {{argument 1: expected a name that is not reserved and has no point, got "first_o"}}
+func.func @reserved(%q: !query {attn.name = "q"}, %a: !kv {attn.name = "first_o"}, %b: !kv {attn.name = "b"}) -> (!query, !lse, !query, !lse) {
+  %o, %l = attn.attend %q over (%a see causal), (%b see causal) : !query, !kv, !kv -> !query, !lse
+  %n, %m = attn.attend %q over (%a see causal) : !query, !kv -> !query, !lse
+  return %o, %l, %n, %m : !query, !lse, !query, !lse
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!lse = tensor<?x8xf32>
+
+// expected-error @below {{finishes a state early, and cannot be marked attn.device_plan}}
+func.func @planned_on_the_device(%q: !query {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.name = "b"}) -> (!query, !lse, !query, !lse) attributes {attn.device_plan} {
+  %o, %l = attn.attend %q over (%a see causal), (%b see causal) : !query, !kv, !kv -> !query, !lse
+  %n, %m = attn.attend %q over (%a see causal) : !query, !kv -> !query, !lse
+  return %o, %l, %n, %m : !query, !lse, !query, !lse
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!lse = tensor<?x8xf32>
+!state = !attn.state<heads = 8, value_dim = 64>
+
+func.func @not_behind_the_first(%q: !query {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.name = "b"}) -> (!query, !lse, !query, !lse) {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %a see causal scale 1.0 : !query, !kv -> !state
+  %2 = attn.update %1, %q, %b see causal scale 1.0 : !query, !kv -> !state
+  // expected-error @below {{expected a single chain of two updates and more, and the state behind the first: a kernel finishes no other early}}
+  %n, %m = attn.finish %2 {attn.first} : !state -> !query, !lse
+  %o, %l = attn.finish %2 : !state -> !query, !lse
+  return %o, %l, %n, %m : !query, !lse, !query, !lse
+}

@@ -11,7 +11,7 @@ import textwrap
 from pathlib import Path
 
 HEADERS = Path(__file__).resolve().parents[1] / "include/attn-c"
-ORDER = ("Common.h", "Runtime.h", "Cache.h", "Compiler.h", "Unstable.h")
+ORDER = ("Common.h", "Runtime.h", "Cache.h", "Pages.h", "Compiler.h", "Unstable.h")
 # What the compiler needs and a reader does not.
 LEFT_OUT = re.compile(
     r"^(?:#(?:if|endif|include).*|#define ATTN_C_(?:\w+_H|EXPORT.*)|extern \"C\" \{|\}|/\* SPDX.*)\n",

@@ -1,8 +1,8 @@
 /*===- Common.h - What all of the C API shares --------------------*- C -*-===*
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
- * Two shared libraries export this API: libattn_runtime.so all of Common.h, Runtime.h and Cache.h, and
- * libattn_compiler.so these and Compiler.h; a program links one of them. These headers are the stable part,
- * whose functions keep their names and meanings within a major version; Unstable.h may change with any
+ * Two shared libraries export this API: libattn_runtime.so all of Common.h, Runtime.h, Cache.h and Pages.h,
+ * and libattn_compiler.so these and Compiler.h; a program links one of them. These headers are the stable
+ * part, whose functions keep their names and meanings within a major version; Unstable.h may change with any
  * version. For C, and for whatever can call C. docs/embedding.md says more.
  *
  * Rules. Objects are opaque; a function that makes one returns it through its last parameter, and the

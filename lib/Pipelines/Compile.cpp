@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Pipelines/Compile.h"
 
+#include "attn/Dialect/Attn/IR/PageOps.h"
 #include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Source.h"
 #include "attn/Dialect/Tile/IR/Tile.h"
@@ -24,15 +25,15 @@ std::string mlir::attn::listSchedules() { return "auto, mma, wgmma"; }
 SmallVector<func::FuncOp> mlir::attn::attentionFunctions(ModuleOp module) {
   SmallVector<func::FuncOp> functions;
   for (auto function : module.getOps<func::FuncOp>())
-    if (!function.getOps<AttendOp>().empty() || findRowCopy(function))
+    if (!function.getOps<AttendOp>().empty() || findRowCopy(function) || findManagePages(function))
       functions.push_back(function);
   return functions;
 }
 
 InFlightDiagnostic mlir::attn::emitNoFunction(ModuleOp module) {
   return module.emitError(
-      "no attention function: expected a func.func with an attn.attend or an operation on a cache "
-      "(attn.append, attn.move, attn.gather, attn.requantize)");
+      "no attention function: expected a func.func with an attn.attend, an operation on a cache "
+      "(attn.append, attn.move, attn.gather, attn.requantize) or attn.manage_pages");
 }
 
 FailureOr<func::FuncOp> mlir::attn::findEntry(ModuleOp module, StringRef entry) {
@@ -104,7 +105,7 @@ FailureOr<CompiledKernel> mlir::attn::compileProblem(ModuleOp module, StringRef 
   auto kernels = *kernel.machine->getOps<gpu::GPUModuleOp>().begin();
   if (failed(describeKernels(kernels, *chip, *manifest)))
     return failure();
-  manifest->schedule = manifest->rowCopy() ? "copy" : scheduleOf(kernels);
+  manifest->schedule = manifest->hasPlan() ? scheduleOf(kernels) : "copy";
   llvm::raw_string_ostream(manifest->problem) << *kernel.problem;
   manifest->contentHash = rt::computeContentHash(*manifest);
   kernel.manifest = rt::writeManifest(*manifest);

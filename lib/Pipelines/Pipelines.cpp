@@ -31,6 +31,7 @@ static OpPassManager &addKernelPasses(OpPassManager &manager) {
   kernels.addPass(createExpandOnlinePass());
   kernels.addPass(createWalkRowsPass());
   kernels.addPass(createExpandRowsPass());
+  kernels.addPass(createManagePagesPass());
   kernels.addPass(tile::createSpecializeWarpsPass());
   kernels.addPass(tile::createUnswitchLoopsPass());
   kernels.addPass(tile::createInsertBarriersPass());

@@ -5,6 +5,7 @@
 #include "GradientManifest.h"
 
 #include "attn/Conversion/Chain.h"
+#include "attn/Dialect/Attn/IR/PageOps.h"
 #include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Score.h"
 #include "attn/Dialect/Attn/IR/Signature.h"
@@ -91,6 +92,8 @@ static rt::Argument::Role roleOf(Role role) {
     return rt::Argument::Role::Slots;
   case Role::Status:
     return rt::Argument::Role::Status;
+  case Role::Pages:
+    return rt::Argument::Role::Pages;
   }
   llvm_unreachable("unknown role");
 }
@@ -147,6 +150,16 @@ static FailureOr<rt::Manifest> describeRowCopy(func::FuncOp function, const RowC
   return manifest;
 }
 
+/// Of heads and features it knows nothing.
+static FailureOr<rt::Manifest> describePageTable(func::FuncOp function) {
+  rt::Manifest manifest;
+  manifest.keyDim = manifest.valueDim = 1;
+  manifest.dtype = rt::DType::I32;
+  if (failed(describeArguments(function, manifest)))
+    return failure();
+  return manifest;
+}
+
 static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
   FailureOr<Chain> found = findChain(function);
   if (failed(found))
@@ -196,7 +209,9 @@ static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
 
 FailureOr<rt::Manifest> mlir::attn::describeProblem(func::FuncOp function) {
   std::optional<RowCopy> copy = findRowCopy(function);
-  FailureOr<rt::Manifest> manifest = copy ? describeRowCopy(function, *copy) : describeAttention(function);
+  FailureOr<rt::Manifest> manifest = copy                        ? describeRowCopy(function, *copy)
+                                     : findManagePages(function) ? describePageTable(function)
+                                                                 : describeAttention(function);
   if (failed(manifest))
     return failure();
   manifest->producer = std::string("attn ") + rt::version() + " (LLVM " LLVM_VERSION_STRING ")";

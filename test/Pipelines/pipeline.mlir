@@ -27,6 +27,7 @@
 // CHECK-NEXT:    attn-expand-online,
 // CHECK-NEXT:    attn-walk-rows,
 // CHECK-NEXT:    attn-expand-rows,
+// CHECK-NEXT:    attn-manage-pages,
 // CHECK-NEXT:    tile-specialize-warps,
 // CHECK-NEXT:    tile-unswitch-loops,
 // CHECK-NEXT:    tile-insert-barriers,

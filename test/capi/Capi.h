@@ -5,6 +5,7 @@
 
 #include "attn-c/Cache.h"
 #include "attn-c/Compiler.h"
+#include "attn-c/Pages.h"
 #include "attn-c/Unstable.h"
 
 #ifdef __cplusplus
@@ -16,6 +17,7 @@ const char *decodeOfACache(void);
 const char *everyErrorIsAStatus(void);
 const char *nullIsRefused(void);
 const char *truncatesACache(void);
+const char *managesPages(void);
 
 /* The text of an example; exits where there is none. */
 char *readExample(const char *name);

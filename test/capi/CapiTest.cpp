@@ -8,6 +8,7 @@ namespace {
 
 TEST(Capi, DecodesACache) { EXPECT_STREQ(decodeOfACache(), nullptr); }
 TEST(Capi, TruncatesACache) { EXPECT_STREQ(truncatesACache(), nullptr); }
+TEST(Capi, ManagesPages) { EXPECT_STREQ(managesPages(), nullptr); }
 TEST(Capi, EveryErrorIsAStatus) { EXPECT_STREQ(everyErrorIsAStatus(), nullptr); }
 TEST(Capi, NullIsRefused) { EXPECT_STREQ(nullIsRefused(), nullptr); }
 

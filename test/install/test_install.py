@@ -190,7 +190,7 @@ def test_headers_stand_alone(prefix, tmp_path):
     names = sorted(str(path.relative_to(include)) for path in include.rglob("*.h"))
     assert not any("/capi/" in name for name in names)
     c = [name for name in names if name.startswith("attn-c/")]
-    assert len(c) == 5 and len(names) > 50
+    assert len(c) == 6 and len(names) > 50
     for source, listed, flags in (
         ("all.c", c, ["-std=c99", "-pedantic"]),
         ("all.cpp", names, ["-std=c++20"]),

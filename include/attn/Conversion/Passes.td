@@ -103,6 +103,15 @@ def ExpandRowsPass : Pass<"attn-expand-rows", "gpu::GPUModuleOp"> {
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
 }
 
+def ManagePagesPass : Pass<"attn-manage-pages", "gpu::GPUModuleOp"> {
+  let summary = "Write the kernels of an operation on a table of pages";
+  let description = [{
+    Three for an `attn.manage_pages`: one counts the pages that lists give back and ask for, by block; one gives pages back;
+    one takes them, and publishes what became of the free list. The launches order them. Exact.
+  }];
+  let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
+}
+
 def TileToMachinePass : Pass<"tile-to-machine", "gpu::GPUModuleOp"> {
   let summary = "Lower tile operations to the code of one lane";
   let description = [{

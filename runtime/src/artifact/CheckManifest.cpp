@@ -22,6 +22,10 @@ struct Names {
       buffers = {"row_count"};
       dims = {"layers", "k.layer", "v.layer"};
     }
+    if (manifest.managesPages()) {
+      buffers = {"sums"};
+      dims.clear();
+    }
     for (const ResultInfo &result : manifest.results)
       buffers.insert(result.name);
     for (const StridedTensor &tensor : stridedTensors(manifest))
@@ -115,6 +119,39 @@ void checkRowCopy(const Manifest &m, const Cursor &root) {
                            " with the heads and dims of the manifest");
 }
 
+/// An operation on a table of pages is three kernels over tensors of integers, one behind the other.
+void checkPageTable(const Manifest &m, const Cursor &root) {
+  constexpr KernelInfo::Role roles[] = {KernelInfo::Role::CountPages, KernelInfo::Role::ReleasePages,
+                                        KernelInfo::Role::TakePages};
+  const auto has = [](const KernelInfo &kernel, KernelInfo::Role role) { return kernel.role == role; };
+  if (!std::equal(m.kernels.begin(), m.kernels.end(), std::begin(roles), std::end(roles), has) ||
+      m.launches.size() != std::size(roles))
+    root["kernels"].expected("a kernel, and a launch, of each of the roles \"count_pages\", "
+                             "\"release_pages\" and \"take_pages\" in that order");
+  struct Tensor {
+    std::string_view name;
+    std::vector<int64_t> dims; ///< 0: any
+  };
+  const Tensor tensors[] = {{"table", {0, 0}}, {"counts", {0, 2}}, {"tokens", {0, 2}},
+                            {"free", {0}},     {"span", {2}},      {"status", {4}}};
+  for (const Tensor &tensor : tensors) {
+    const auto is = [&](const Argument &a) {
+      return a.name == tensor.name && a.dtype == DType::I32 &&
+             std::equal(a.dims.begin(), a.dims.end(), tensor.dims.begin(), tensor.dims.end(),
+                        [](const DimInfo &dim, int64_t size) {
+                          return dim.name.empty() == (size != 0) && dim.value == size;
+                        });
+    };
+    if (std::count_if(m.arguments.begin(), m.arguments.end(), is) != 1 ||
+        m.arguments.size() != std::size(tensors))
+      root["arguments"].fail(
+          "expected table i32[?, ?], counts and tokens i32[?, 2], free i32[?], span i32[2] and "
+          "status i32[4]");
+  }
+  if (!m.operands.empty() || !m.results.empty())
+    root["operands"].fail("expected neither operands nor results of an operation on a table of pages");
+}
+
 void checkParameter(const Parameter &param, const Manifest &manifest, const Names &names,
                     const Cursor &cursor) {
   if (param.kind == Parameter::Kind::Buffer && !names.buffers.count(param.name))
@@ -172,6 +209,8 @@ void checkManifest(const Manifest &m, const Cursor &root) {
   checkResults(m, root);
   if (m.rowCopy())
     checkRowCopy(m, root);
+  else if (m.managesPages())
+    checkPageTable(m, root);
   else if (m.operands.empty())
     root["operands"].expected("at least one operand");
   const std::vector<Cursor> operands = root["operands"].elements();
@@ -191,7 +230,7 @@ void checkManifest(const Manifest &m, const Cursor &root) {
   }
   const std::vector<Cursor> kernels = root["kernels"].elements();
   for (size_t i = 0; i < m.kernels.size() && !root.failed(); ++i) {
-    if (m.kernels[i].role >= KernelInfo::Role::Append && !m.rowCopy())
+    if (m.kernels[i].role >= KernelInfo::Role::Append && m.hasPlan())
       kernels[i]["role"].fail("expected no operation on a cache beside the kernels of an attention");
     const std::vector<Cursor> params = kernels[i]["params"].elements();
     for (size_t p = 0; p < m.kernels[i].params.size(); ++p)

@@ -14,9 +14,9 @@ constexpr std::string_view whenWords[] = {"always", "filled"};
 
 /// A launch's kernels fit its grid and each other.
 void checkLaunch(const Manifest &m, const LaunchInfo &launch, const Cursor &cursor) {
-  if (launch.grid.has_value() == (m.rowCopy() != nullptr))
-    cursor["grid"].expected(m.rowCopy() ? "\"rows\", which operations on a cache are given"
-                                        : "an array of the attention's plan");
+  if (launch.grid.has_value() != m.hasPlan())
+    cursor["grid"].expected(m.hasPlan() ? "an array of the attention's plan"
+                                        : "\"rows\", which operations on a cache are given");
   if (const size_t planned = m.plannedKernels().size();
       launch.kernels.size() != 1 && launch.kernels.size() != planned)
     cursor["kernels"].fail("expected one kernel, or one for each of the " + std::to_string(planned) +
@@ -85,7 +85,7 @@ void checkLaunches(const Manifest &m, const Cursor &root) {
   for (size_t k = 0; k < m.kernels.size(); ++k)
     if (!launched.contains(static_cast<int>(k)))
       root["launches"].fail("kernel '" + m.kernels[k].name + "' is in none of them");
-  if (m.rowCopy())
+  if (!m.hasPlan())
     return;
   // Plans have tasks, and may have partial rows but where gradients are made.
   for (PlanArray array : {PlanArray::Starts, PlanArray::MergeRows})

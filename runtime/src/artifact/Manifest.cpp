@@ -13,7 +13,10 @@ const KernelInfo *Manifest::findKernel(std::string_view name) const {
 }
 
 const KernelInfo *Manifest::rowCopy() const {
-  return !kernels.empty() && kernels[0].role >= KernelInfo::Role::Append ? &kernels[0] : nullptr;
+  if (kernels.empty() || kernels[0].role < KernelInfo::Role::Append ||
+      kernels[0].role > KernelInfo::Role::Requantize)
+    return nullptr;
+  return &kernels[0];
 }
 
 std::optional<KernelInfo::Role> parseKernelRole(std::string_view name) {
@@ -125,7 +128,7 @@ Store storeOf(const Argument &argument) {
 
 std::vector<StridedTensor> stridedTensors(const Manifest &manifest) {
   std::vector<StridedTensor> tensors;
-  if (manifest.rowCopy())
+  if (!manifest.hasPlan())
     return tensors;
   for (const Argument &argument : manifest.arguments) {
     if (argument.role == Argument::Role::Query && !manifest.isBackward())

@@ -12,8 +12,8 @@ inline constexpr std::string_view visibilityWords[] = {"all",  "causal", "window
                                                        "sink", "or",     "and"};
 inline constexpr std::string_view parameterWords[] = {"buffer", "dim", "end", "scale", "map"};
 inline constexpr std::string_view kernelScheduleWords[] = {"mma", "wgmma"};
-inline constexpr std::string_view argumentRoleWords[] = {"query",   "kv",   "sink",  "tensor",
-                                                         "classes", "rows", "slots", "status"};
+inline constexpr std::string_view argumentRoleWords[] = {"query", "kv",    "sink",   "tensor", "classes",
+                                                         "rows",  "slots", "status", "pages"};
 
 /// The type of a scalar parameter; addresses and maps have none.
 inline std::string_view scalarType(Parameter::Kind kind) {

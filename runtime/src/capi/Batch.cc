@@ -169,7 +169,7 @@ AttnStatus attnBatchCreate(const AttnKernel *kernel, const AttnTensor *tensors, 
     if (count && !tensors)
       return inputError("expected " + std::to_string(count) + " tensors, got null");
     const Manifest &manifest = kernel->loaded->manifest;
-    if (manifest.rowCopy())
+    if (!manifest.hasPlan())
       return inputError("'" + manifest.entry + "' is an operation on a cache: it has no batches");
     TensorMap map;
     if (Status status = readTensors(tensors, count, manifest, map); !status)

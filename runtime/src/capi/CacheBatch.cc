@@ -46,7 +46,7 @@ AttnStatus attnBatchBuilderCreate(const AttnKernel *kernel, const AttnCacheOpera
     if (Status status = required("kernel, operands, builder", kernel, operands, builder); !status)
       return status;
     const Manifest &manifest = kernel->loaded->manifest;
-    if (manifest.rowCopy())
+    if (!manifest.hasPlan())
       return inputError("'" + manifest.entry + "' is an operation on a cache: it has no batches");
     if (count != manifest.operands.size())
       return inputError("expected " + std::to_string(manifest.operands.size()) + " operands, as '" +

@@ -70,7 +70,7 @@ Result<AttnKernel *> load(const std::shared_ptr<SharedDevice> &device, std::span
   kernel->code = std::move(loaded->code);
   kernel->module = std::move(loaded->module);
   held->unlock();
-  if (!kernel->manifest.rowCopy())
+  if (kernel->manifest.hasPlan())
     kernel->slots = slotsOf(kernel->manifest);
   return new AttnKernel{std::move(kernel)};
 }

@@ -3,6 +3,7 @@
 #include "Kernel.h"
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Attn/IR/PageOps.h"
 #include "attn/Dialect/Attn/IR/Signature.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -21,17 +22,18 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function->hasAttr("tile.schedules") || findRowCopy(function))
+      if (function->hasAttr("tile.schedules") || findRowCopy(function) || findManagePages(function))
         functions.push_back(function);
     for (func::FuncOp function : functions) {
-      std::optional<RowCopy> copy = findRowCopy(function);
-      if (failed(copy ? makeRowCopy(function) : makeAttention(function)))
+      bool attends = !findRowCopy(function) && !findManagePages(function);
+      if (failed(attends ? makeAttention(function) : makeOperation(function)))
         return signalPassFailure();
       function.erase();
     }
   }
 
-  static LogicalResult makeRowCopy(func::FuncOp function) {
+  /// On a cache, or on a table of pages.
+  static LogicalResult makeOperation(func::FuncOp function) {
     if (failed(readSignature(function)))
       return failure();
     copyInto(makeModule(function), function, function.getName());

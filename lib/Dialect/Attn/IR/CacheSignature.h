@@ -9,6 +9,8 @@ namespace mlir::attn::detail {
 
 /// The signature of a function that holds an operation on a cache.
 FailureOr<Signature> readCacheSignature(func::FuncOp func);
+/// The signature of a function that holds an operation on a table of pages.
+FailureOr<Signature> readPageSignature(func::FuncOp func);
 
 } // namespace mlir::attn::detail
 

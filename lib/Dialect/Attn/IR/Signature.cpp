@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "CacheSignature.h"
 
+#include "attn/Dialect/Attn/IR/PageOps.h"
 #include "attn/Dialect/Attn/IR/RowCopy.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -29,6 +30,8 @@ StringRef attn::stringifyRole(Role role) {
     return "slots";
   case Role::Status:
     return "status";
+  case Role::Pages:
+    return "pages";
   }
   llvm_unreachable("unknown role");
 }
@@ -207,6 +210,8 @@ private:
       return "classes";
     case Role::Rows:
     case Role::Slots:
+    case Role::Status:
+    case Role::Pages:
       break; // of functions with operations on a cache
     }
     llvm_unreachable("unknown role");
@@ -260,5 +265,7 @@ private:
 } // namespace
 
 FailureOr<Signature> attn::readSignature(func::FuncOp func) {
+  if (findManagePages(func))
+    return detail::readPageSignature(func);
   return findRowCopy(func) ? detail::readCacheSignature(func) : Reader(func).read();
 }

@@ -1,5 +1,6 @@
 //===- CheckSignature.cpp - Names that files and kernels need -------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "attn/Dialect/Attn/IR/PageOps.h"
 #include "attn/Dialect/Attn/IR/RowCopy.h"
 #include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
@@ -18,7 +19,8 @@ struct CheckSignaturePass : attn::impl::CheckSignaturePassBase<CheckSignaturePas
 
   void runOnOperation() override {
     WalkResult found = getOperation().walk([](Operation *op) {
-      return isa<AttendOp, FinishOp>(op) || rowCopyOf(op) ? WalkResult::interrupt() : WalkResult::advance();
+      return isa<AttendOp, FinishOp, ManagePagesOp>(op) || rowCopyOf(op) ? WalkResult::interrupt()
+                                                                         : WalkResult::advance();
     });
     if (found.wasInterrupted() && failed(readSignature(getOperation())))
       signalPassFailure();

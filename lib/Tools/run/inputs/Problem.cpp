@@ -94,6 +94,7 @@ mlir::FailureOr<Arguments> run::readArguments(mlir::func::FuncOp func) {
     case Role::Rows:
     case Role::Slots:
     case Role::Status:
+    case Role::Pages:
       break; // of operations on a cache, see CacheInputs.h
     }
   }

@@ -37,7 +37,19 @@ struct Parameter {
 /// A kernel works on tiles, a block for each element of its launch, or its warps walk all elements.
 struct KernelInfo {
   /// What it does, for people and for operations on a cache. How it is launched says its LaunchInfo.
-  enum class Role : uint8_t { Attend, Merge, Plan, Gradient, Append, Move, Gather, Requantize };
+  enum class Role : uint8_t {
+    Attend,
+    Merge,
+    Plan,
+    Gradient,
+    Append,
+    Move,
+    Gather,
+    Requantize,
+    CountPages,
+    ReleasePages,
+    TakePages
+  };
   enum class Schedule : uint8_t { Mma, Wgmma };
   std::string name;
   Role role = Role::Attend;
@@ -56,8 +68,9 @@ struct KernelInfo {
 };
 
 /// The manifest's names of roles, in their order.
-inline constexpr std::string_view kernelRoleNames[] = {"attend", "merge", "plan",   "gradient",
-                                                       "append", "move",  "gather", "requantize"};
+inline constexpr std::string_view kernelRoleNames[] = {
+    "attend", "merge",      "plan",        "gradient",      "append",    "move",
+    "gather", "requantize", "count_pages", "release_pages", "take_pages"};
 inline std::string_view kernelRoleName(KernelInfo::Role role) {
   return kernelRoleNames[static_cast<size_t>(role)];
 }
@@ -66,7 +79,8 @@ std::optional<KernelInfo::Role> parseKernelRole(std::string_view name);
 /// One of the launches that make a run, in the order of Manifest::launches.
 struct LaunchInfo {
   std::vector<int> kernels = {}; ///< into Manifest::kernels: one, or one for each of Manifest::plannedKernels
-  /// What it has elements for: an array of the plan; empty: the rows that an operation on a cache is given.
+  /// What it has elements for: an array of the plan; empty: the rows that an operation on a cache is given,
+  /// or those of a table of pages.
   std::optional<PlanArray> grid = {};
   /// Left out where there are none, unless launches are fixed.
   bool onlyIfFilled = false;
@@ -120,7 +134,7 @@ struct ResultInfo {
 };
 
 struct Argument {
-  enum class Role : uint8_t { Query, KV, Sink, Tensor, Classes, Rows, Slots, Status };
+  enum class Role : uint8_t { Query, KV, Sink, Tensor, Classes, Rows, Slots, Status, Pages };
   using Store = StoreKind;
   std::string name;
   Role role = Role::Tensor;
@@ -172,6 +186,11 @@ struct Manifest {
 
   /// The kernel of an operation on a cache; null for an attention.
   const KernelInfo *rowCopy() const;
+  /// Whether it is an operation on a table of pages.
+  bool managesPages() const { return !kernels.empty() && kernels[0].role == KernelInfo::Role::CountPages; }
+  /// Whether a plan says what its kernels do, as it does for all but operations on caches and tables of
+  /// pages.
+  bool hasPlan() const { return !rowCopy() && !managesPages(); }
   /// Adds a kernel to the last launch, where that is like this one and of the same role, else behind it.
   void addKernel(KernelInfo kernel, LaunchInfo launch);
   /// The first launch over an array of the plan; null where there is none.

@@ -3,7 +3,8 @@
 // The root of the dialect's TableGen: attention at the problem level
 // here, operations on caches in AttnCacheOps.td, the online level in
 // AttnOnlineOps.td, gradients in AttnGradientOps.td, and what stands in a kernel's
-// loops in AttnKernelOps.td and, where it copies rows, AttnRowOps.td.
+// loops in AttnKernelOps.td and, where it copies rows, AttnRowOps.td. Operations on
+// tables of pages have a root of their own, AttnPageOps.td.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNOPS_TD

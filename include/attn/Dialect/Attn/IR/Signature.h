@@ -23,9 +23,10 @@ enum class Role {
   Rows,    ///< `k` or `v`, what an append writes
   Slots,   ///< `slots`, or `from` and `to`
   Status,  ///< `status`, where an operation on a cache counts
+  Pages,   ///< of an operation on a table of pages: `table`, `counts`, `tokens`, `free`, `span`, `status`
 };
 
-/// The manifest's word for a role: query, kv, sink, tensor, classes, rows, slots, status.
+/// The manifest's word for a role: query, kv, sink, tensor, classes, rows, slots, status, pages.
 StringRef stringifyRole(Role role);
 
 /// Marks the `attn.finish` of a state with which another operation goes on: a function's second attention,
@@ -62,7 +63,8 @@ FailureOr<Attends> findAttends(func::FuncOp func);
 /// Reads the signature at the problem or the online level. Emits an error that names the argument where a
 /// name is missing, taken twice, reserved, or not the one that its role requires, and where the function
 /// returns anything but the output and, behind it, the LSE (of two attentions, both of each). A function with
-/// an operation on a cache holds nothing else, and returns what it gathers.
+/// an operation on a cache holds nothing else, and returns what it gathers; one with an operation on a table of
+/// pages returns nothing.
 FailureOr<Signature> readSignature(func::FuncOp func);
 
 } // namespace mlir::attn

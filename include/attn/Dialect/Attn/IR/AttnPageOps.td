@@ -1,0 +1,61 @@
+//===- AttnPageOps.td - Pages of many lists, managed on the device -*- tablegen -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Where heads compress what they keep, each KV head of a sequence in a layer is a
+// list of tokens of its own, and takes pages from a pool that all lists share. Who
+// holds which page is kept in device memory, so that a captured step may change it:
+//
+//   table    the pages of each list, a row of columns. A list's tokens of one
+//            precision fill pages from the left end of its row on, those of the
+//            other from the right end, so that neither has a limit of its own.
+//            Columns between them hold -1.
+//   counts   how many pages a list has at the left and at the right
+//   free     the pages of no list: a ring, of which `span` says where the free
+//            ones begin and how many there are
+//
+// These operations have a header of their own (PageOps.h): few files know them.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_DIALECT_ATTN_IR_ATTNPAGEOPS_TD
+#define ATTN_DIALECT_ATTN_IR_ATTNPAGEOPS_TD
+
+include "attn/Dialect/Attn/IR/AttnDialect.td"
+include "attn/Dialect/Attn/IR/AttnTypes.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Attn_PagesTensor<string what> : Attn_Described<AnyRankedTensor, what>;
+
+def Attn_ManagePagesOp : Op<Attn_Dialect, "manage_pages", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "lets every list hold the pages that its tokens take";
+  let description = [{
+    A list of `tokens[l] = (n, m)` tokens takes `ceil(n / left)` pages at the left end of its row of the table and
+    `ceil(m / right)` at the right end. Pages that it has beyond those go to the free list, in the order of lists and
+    columns; then pages that it lacks come from there, in the same order. Pages that stay are not moved.
+
+    All of that is done, or nothing: where the free list and what is given back hold too few pages, or the tokens of a
+    list are negative or take more than its row, nothing is changed but `status`: whether it was done (1 or 0), the pages
+    asked for, the pages that were there for them, and how many lists asked for what no row holds.
+
+    What is done depends on nothing but what is in memory, and does not depend on how many blocks do it.
+
+    ```mlir
+    attn.manage_pages %table counts %counts of %tokens left 32 right 64 free %free span %span status %status
+        : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_PagesTensor<"pages of each list, `tensor<?x?xi32>`">:$table,
+    Attn_PagesTensor<"pages that lists hold at the left and at the right, `tensor<?x2xi32>`">:$counts,
+    Attn_PagesTensor<"tokens of each list at the left and at the right, `tensor<?x2xi32>`">:$tokens,
+    Arg<I64Attr, "tokens of a page at the left, a power of two up to 256">:$left,
+    Arg<I64Attr, "tokens of a page at the right, a power of two up to 256">:$right,
+    Attn_PagesTensor<"the ring of pages that no list holds, `tensor<?xi32>`">:$free,
+    Attn_PagesTensor<"where its free pages begin, and how many there are, `tensor<2xi32>`">:$span,
+    Attn_PagesTensor<"what became of it, `tensor<4xi32>`">:$status);
+  let assemblyFormat = [{
+    $table `counts` $counts `of` $tokens `left` $left `right` $right `free` $free `span` $span `status` $status attr-dict
+    `:` type($table) `,` type($counts) `,` type($tokens) `,` type($free) `,` type($span) `,` type($status)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif

@@ -1,0 +1,128 @@
+// RUN: attn-opt %s --attn-check-signature -split-input-file -verify-diagnostics
+
+func.func @table(%table: tensor<?x?xi64> {attn.name = "table"},
+                %counts: tensor<?x2xi32> {attn.name = "counts"},
+                %tokens: tensor<?x2xi32> {attn.name = "tokens"},
+                %free: tensor<?xi32> {attn.name = "free"},
+                %span: tensor<2xi32> {attn.name = "span"},
+                %status: tensor<4xi32> {attn.name = "status"}) {
+  // expected-error @below {{expected table to be 'tensor<?x?xi32>', got 'tensor<?x?xi64>'}}
+  attn.manage_pages %table counts %counts of %tokens left 16 right 16 free %free span %span status %status
+      : tensor<?x?xi64>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @span(%table: tensor<?x?xi32> {attn.name = "table"},
+                %counts: tensor<?x2xi32> {attn.name = "counts"},
+                %tokens: tensor<?x2xi32> {attn.name = "tokens"},
+                %free: tensor<?xi32> {attn.name = "free"},
+                %span: tensor<3xi32> {attn.name = "span"},
+                %status: tensor<4xi32> {attn.name = "status"}) {
+  // expected-error @below {{expected span to be 'tensor<2xi32>', got 'tensor<3xi32>'}}
+  attn.manage_pages %table counts %counts of %tokens left 16 right 16 free %free span %span status %status
+      : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<3xi32>, tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @left(%table: tensor<?x?xi32> {attn.name = "table"},
+                %counts: tensor<?x2xi32> {attn.name = "counts"},
+                %tokens: tensor<?x2xi32> {attn.name = "tokens"},
+                %free: tensor<?xi32> {attn.name = "free"},
+                %span: tensor<2xi32> {attn.name = "span"},
+                %status: tensor<4xi32> {attn.name = "status"}) {
+  // expected-error @below {{expected pages at the left of a power of two from 1 to 256 tokens, got 24}}
+  attn.manage_pages %table counts %counts of %tokens left 24 right 16 free %free span %span status %status
+      : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @right(%table: tensor<?x?xi32> {attn.name = "table"},
+                %counts: tensor<?x2xi32> {attn.name = "counts"},
+                %tokens: tensor<?x2xi32> {attn.name = "tokens"},
+                %free: tensor<?xi32> {attn.name = "free"},
+                %span: tensor<2xi32> {attn.name = "span"},
+                %status: tensor<4xi32> {attn.name = "status"}) {
+  // expected-error @below {{expected pages at the right of a power of two from 1 to 256 tokens, got 512}}
+  attn.manage_pages %table counts %counts of %tokens left 16 right 512 free %free span %span status %status
+      : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
+  return
+}
+
+// -----
+
+// expected-error @below {{argument 1: expected the attribute attn.name = "counts", got none}}
+func.func @unnamed(%table: tensor<?x?xi32> {attn.name = "table"},
+                %counts: tensor<?x2xi32>,
+                %tokens: tensor<?x2xi32> {attn.name = "tokens"},
+                %free: tensor<?xi32> {attn.name = "free"},
+                %span: tensor<2xi32> {attn.name = "span"},
+                %status: tensor<4xi32> {attn.name = "status"}) {
+  attn.manage_pages %table counts %counts of %tokens left 16 right 16 free %free span %span status %status
+      : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
+  return
+}
+
+// -----
+
+// expected-error @below {{argument 3: expected the attribute attn.name = "free", got "ring"}}
+func.func @named(%table: tensor<?x?xi32> {attn.name = "table"},
+                %counts: tensor<?x2xi32> {attn.name = "counts"},
+                %tokens: tensor<?x2xi32> {attn.name = "tokens"},
+                %free: tensor<?xi32> {attn.name = "ring"},
+                %span: tensor<2xi32> {attn.name = "span"},
+                %status: tensor<4xi32> {attn.name = "status"}) {
+  attn.manage_pages %table counts %counts of %tokens left 16 right 16 free %free span %span status %status
+      : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @order(%counts: tensor<?x2xi32> {attn.name = "table"},
+                %table: tensor<?x?xi32> {attn.name = "counts"},
+                %tokens: tensor<?x2xi32> {attn.name = "tokens"},
+                %free: tensor<?xi32> {attn.name = "free"},
+                %span: tensor<2xi32> {attn.name = "span"},
+                %status: tensor<4xi32> {attn.name = "status"}) {
+  // expected-error @below {{expected the arguments of the function for its operands, in their order}}
+  attn.manage_pages %table counts %counts of %tokens left 16 right 16 free %free span %span status %status
+      : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @two(%table: tensor<?x?xi32> {attn.name = "table"},
+                %counts: tensor<?x2xi32> {attn.name = "counts"},
+                %tokens: tensor<?x2xi32> {attn.name = "tokens"},
+                %free: tensor<?xi32> {attn.name = "free"},
+                %span: tensor<2xi32> {attn.name = "span"},
+                %status: tensor<4xi32> {attn.name = "status"}) {
+  attn.manage_pages %table counts %counts of %tokens left 16 right 16 free %free span %span status %status
+      : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
+  // expected-error @below {{expected one attn.manage_pages per function and nothing beside it, got a second}}
+  attn.manage_pages %table counts %counts of %tokens left 16 right 16 free %free span %span status %status
+      : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @beside(%table: tensor<?x?xi32> {attn.name = "table"},
+                %counts: tensor<?x2xi32> {attn.name = "counts"},
+                %tokens: tensor<?x2xi32> {attn.name = "tokens"},
+                %free: tensor<?xi32> {attn.name = "free"},
+                %span: tensor<2xi32> {attn.name = "span"},
+                %status: tensor<4xi32> {attn.name = "status"}) {
+  attn.manage_pages %table counts %counts of %tokens left 16 right 16 free %free span %span status %status
+      : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
+  // expected-error @below {{expected one attn.manage_pages per function and nothing beside it, got another operation}}
+  %c = arith.constant 1 : i32
+  return
+}

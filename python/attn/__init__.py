@@ -32,6 +32,8 @@ if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from . import math as math
     from . import training as training
     from .cache.capture import Capture as Capture
+    from .cache.page_pool import PagePool as PagePool
+    from .cache.page_pool import PageStatus as PageStatus
     from .cache.paged import PagedCache as PagedCache
     from .cache.state import CacheClass as CacheClass
     from .cache.steps import CacheSteps as CacheSteps
@@ -77,6 +79,8 @@ _LAZY: dict[str, str] = {
     "HeadClasses": "describe.classes",
     "Kernel": "run.kernel",
     "Packed": "describe.stores",
+    "PagePool": "cache.page_pool",
+    "PageStatus": "cache.page_pool",
     "Paged": "describe.stores",
     "PagedCache": "cache.paged",
     "Plan": "run.plan",

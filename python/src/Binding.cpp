@@ -238,6 +238,7 @@ PYBIND11_MODULE(_attn, module) {
   bindPlans(module);
   bindCaches(module);
   bindRequantizer(module);
+  bindPageManager(module);
   bindFormats(module);
   bindView(module);
 }

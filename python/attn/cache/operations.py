@@ -76,3 +76,23 @@ def _store(heads: int, shape: Shape) -> str:
         f"!attn.kv<paged<{shape.page_size}>, heads = {heads}, dim = {shape.key_dim}, {value_dim}"
         f"key = {shape.key.mlir()}, value = {shape.value.mlir()}>"
     )
+
+
+def manage_text(left: int, right: int) -> str:
+    """`attn.manage_pages` for pages of so many tokens at either end."""
+    tensors = {
+        "table": "?x?",
+        "counts": "?x2",
+        "tokens": "?x2",
+        "free": "?",
+        "span": "2",
+        "status": "4",
+    }
+    types = {name: f"tensor<{dims}xi32>" for name, dims in tensors.items()}
+    arguments = ", ".join(f'%{name}: {kind} {{attn.name = "{name}"}}' for name, kind in types.items())
+    return f"""func.func @manage({arguments}) {{
+  attn.manage_pages %table counts %counts of %tokens left {left} right {right} free %free span %span status %status
+      : {", ".join(types.values())}
+  return
+}}
+"""

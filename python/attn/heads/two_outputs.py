@@ -2,8 +2,8 @@
 """Causal attention and what streaming heads make of it, in one pass over the scores.
 
 The softmax's state over the first and the last tokens is the streaming result; merged with that over the tokens between
-them it is the full one. So each score is computed once, for two outputs and two LSEs, and each once more for the
-gradients. In PyTorch, in float32 (float64 of float64): what has no kernel that gives both yet, on any device.
+them it is the full one. So each score is computed once, for two outputs and two LSEs. Kernels do so for half precision
+(two_output_kernels.py); here is what does it in PyTorch, in float32 (float64 of float64), on any device.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from ..errors import TensorError, expected
+from ..errors import TensorError, closest, expected
 
+WAYS = ("auto", "kernels", "torch")
 ROWS = 256  # of scores that are in memory at once
 
 
@@ -27,6 +28,7 @@ def attend_both(
     recent: int,
     window: int = 0,
     scale: float | None = None,
+    by: str = "auto",
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Full attention, its LSE, streaming attention, its LSE.
 
@@ -36,9 +38,13 @@ def attend_both(
     recent   the last ones, 1 or more
     window   of both; 0: they see back to the first token
     scale    by default dim ** -0.5
+    by       kernels: one launch, on a GPU or, of tensors of the CPU, on the host device; for bfloat16 and float16. torch:
+             operations of PyTorch in float32, for any dtype. auto: kernels on a GPU for heads that these take (dims of
+             multiples of 8 up to 256, of 320 together where gradients are wanted), else torch
 
     Outputs are of q's dtype, [batch, q_heads, tokens, value_dim]; LSEs float32 (float64 of float64) [batch, q_heads,
-    tokens]. All four have gradients by q, k and v. Memory grows with tokens, not with their square. Errors: TensorError.
+    tokens]. All four have gradients by q, k and v. Memory grows with tokens, not with their square. Errors: TensorError,
+    also for what kernels were asked for and do not take.
     """
     if q.ndim != 4 or k.ndim != 4 or v.ndim != 4 or q.shape[1] % k.shape[1]:
         shapes = f"{list(q.shape)}, {list(k.shape)}, {list(v.shape)}"
@@ -53,7 +59,21 @@ def attend_both(
         raise expected(
             TensorError, "sink, recent, window", "0, 1 and 0 or more tokens", (sink, recent, window)
         )
-    return _Both.apply(q, k, v, q.shape[3] ** -0.5 if scale is None else scale, (sink, recent, window))
+    if by not in WAYS:
+        raise expected(TensorError, "by", ", ".join(WAYS), by, nearest=closest(by, WAYS))
+    scale = q.shape[3] ** -0.5 if scale is None else scale
+    if by == "kernels" or by == "auto" and q.is_cuda and _have_kernels(q, k, v):
+        from .two_output_kernels import Streaming, attend_both_by_kernels
+
+        return attend_both_by_kernels(q, k, v, scale, Streaming(sink, recent, window))
+    return _Both.apply(q, k, v, scale, (sink, recent, window))
+
+
+def _have_kernels(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    dims = q.shape[3], v.shape[3]
+    wants = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+    halves = all(x.dtype == q.dtype for x in (k, v)) and q.dtype in (torch.bfloat16, torch.float16)
+    return halves and all(d % 8 == 0 and d <= 256 for d in dims) and (not wants or sum(dims) <= 320)
 
 
 def attend_streaming(q: Tensor, k: Tensor, v: Tensor, scale: float, sink: int, recent: int) -> Tensor:

@@ -91,7 +91,7 @@ def kernel_gradients(
     }
     given = {name: _readable(tensor) for name, tensor in (data | beside).items() if name in kernel._tensors}
     stream = devices.stream_number(kernel.device, None)
-    plan = _plan(kernel, given, tables, stream)
+    plan = kept_plan(kernel, given, tables, stream)
     made = {
         binding.name: torch.empty(
             plan._shapes[binding.name], dtype=torch_dtype(torch, binding.dtype), device=out.device
@@ -131,13 +131,15 @@ def _of_table(name: str, made: Mapping[str, Tensor], table: Tensor) -> Tensor:
             total.index_put_((places.flatten().long(),), sums.flatten(), accumulate=True)
 
 
-def _plan(kernel: Any, given: Mapping[str, Tensor], tables: Mapping[str, numpy.ndarray], stream: int) -> Any:
-    """That of a backward pass like this one before, or a new one."""
+def kept_plan(
+    kernel: Any, given: Mapping[str, Tensor], tables: Mapping[str, numpy.ndarray], stream: int
+) -> Any:
+    """That of a run like this one before, or a new one: of tensors and tables of these shapes and numbers."""
     described = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in given.items()}
     numbers = tuple((name, table.shape, table.tobytes()) for name, table in tables.items())
     key = (tuple(described.items()), numbers, stream, devices.generation)
     with _guard:
-        kept = kernel._gradient_plans
+        kept = kernel._kept_plans
         if (plan := kept.get(key)) is not None:
             kept.move_to_end(key)
             return plan

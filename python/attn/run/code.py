@@ -60,6 +60,8 @@ class Code:
             (self._tensors[name], place) for place, name in enumerate(order) if name not in native.slots
         ]
         self._has_lse = "lse" in native.slots
+        self._first = tuple(name for name in results if name.startswith("first_"))
+        """Results of the first operand alone, of a description with two attentions."""
         self._has_classes = "ordinal_heads" in native.slots
         self._takes_classes = any(argument["role"] == "classes" for argument in arguments)
         # Where heads of all classes have lengths of their own, which head is in which class decides the plan.

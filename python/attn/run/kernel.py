@@ -35,7 +35,7 @@ class Kernel(Code):
             return self
         twin = copy.copy(self)
         twin.text, twin.ends = spec.mlir(), tuple(spec.ends(self.manifest["ends"]))
-        for kept in ("_gradient_kernels", "_gradient_plans"):  # which are of those sizes
+        for kept in ("_gradient_kernels", "_kept_plans"):  # which are of those sizes
             twin.__dict__.pop(kept, None)
         return twin
 
@@ -69,8 +69,8 @@ class Kernel(Code):
         return {}
 
     @functools.cached_property
-    def _gradient_plans(self) -> OrderedDict[tuple, Plan]:
-        """Of a kernel of gradients, by what was planned; the one that was used longest ago first (backward.py)."""
+    def _kept_plans(self) -> OrderedDict[tuple, Plan]:
+        """By what was planned, for runs that bring no plan; the one that was used longest ago first (backward.py)."""
         return OrderedDict()
 
     # --- Planning --------------------------------------------------------------------------------------------
@@ -165,6 +165,8 @@ class Kernel(Code):
         stream      a torch.cuda.Stream or a CUstream as int; by default PyTorch's current one
         tensors     what else the description takes, by name: sinks, biases
 
+        Of a description with two attentions it gives (out, lse, first_out, first_lse).
+
         Where autograd records, gradients pass through packed and dense operands; `out` and `lse` are then made here. Neither waits nor, where `out` is given, allocates (the first run of a plan may). In a CUDA graph's capture the plan
         has to be fixed (Plan.fix). Errors, before anything is launched: TensorError, also for results over what is
         read; PlanError, also where the cache has given pages of the plan to others; DeviceError.
@@ -214,10 +216,14 @@ class Kernel(Code):
         views.append(view_of("out", out, launch_on, keep))
         if self._has_lse:
             if lse is None:
-                lse = plan._empty("lse", q) if return_lse else plan._spare_lse(q)
+                lse = plan._empty("lse", q) if return_lse or self._first else plan._spare_lse(q)
             views.append(view_of("lse", lse, launch_on, keep))
         elif lse is not None or return_lse:
             raise TensorError("lse: this description returns none; write Spec(return_lse=True)")
+        first = [plan._empty(name, q) for name in self._first]
+        views += [
+            view_of(name, tensor, launch_on, keep) for name, tensor in zip(self._first, first, strict=True)
+        ]
         if self._has_classes:
             views.append(plan._view_classes(classes))
         elif classes is not None:
@@ -229,6 +235,8 @@ class Kernel(Code):
             plan._native.run(addresses, nbytes, launch_on, strides)
         except _attn.Failure as failure:
             raise _run_failed(failure) from None
+        if first:
+            return out, lse, *first
         return (out, lse) if return_lse else out
 
     def launch(
@@ -303,13 +311,15 @@ class Kernel(Code):
                 address, signature = view_of(binding.name, results[binding.name], 0, keep)
                 nbytes = check(binding, signature, plan._sizes, self.device)
                 self._refuse_overlaps(binding.name, address, nbytes, q, operands, plan, keep)
-        want_lse = return_lse or lse is not None
+        want_lse = return_lse or lse is not None or bool(self._first)
         results = self.run(
             plan._order.gather(q), *operands, plan=plan, rows="batch", return_lse=want_lse, **named
         )
-        o, of_rows = results if want_lse else (results, None)
+        o, of_rows, *first = results if want_lse else (results, None)
         out = plan._order.scatter(o, out)
         lse = plan._order.scatter(of_rows, lse) if want_lse else None
+        if first:
+            return out, lse, *(plan._order.scatter(result, None) for result in first)
         return (out, lse) if return_lse else out
 
     def _refuse_overlaps(self, name, address, nbytes, q, operands, plan, keep) -> None:

@@ -58,6 +58,8 @@ def run_plan(
 ) -> object:
     """`Kernel.run` as compiled code and fake tensors see it."""
     refuse_gradients(q=q)
+    if kernel._first:
+        raise TensorError("q: a description with two attentions is run as it stands, not in compiled code")
     if len(operands) == 1 and hasattr(operands[0], "tensors"):
         given = list(operands[0].tensors().values())
     else:

@@ -54,6 +54,10 @@ class _Run(torch.autograd.Function):
 
 def run(kernel: Any, q: Tensor, operands: tuple, plan: Any, *, return_lse: bool, **named: Any) -> Any:
     """`Kernel.run` where a gradient is required. `named`: its other arguments."""
+    if kernel._first:
+        raise TensorError(
+            "q: a description with two attentions is run as it stands, under torch.no_grad(); attn.heads.attend_both has gradients"
+        )
     for name in ("out", "lse", "classes"):
         if named.pop(name) is not None:
             raise TensorError(f"{name}: expected None where a gradient is required")

@@ -59,11 +59,19 @@ def read(kernel, own_store, chunks):
 
 @pytest.mark.parametrize("schedule", ("mma", "wgmma"))
 @pytest.mark.parametrize("own_store", (False, True))
-def test_chunks_of_whole_tiles_give_the_same_bits(own_store, schedule):
+def test_any_chunks_give_the_same_bits(own_store, schedule):
     """Of both classes, whether streaming heads keep all tokens or give back what they do not see."""
     kernel = kernel_of(own_store, schedule)
     out, lse, _ = read(kernel, own_store, [TOKENS])
-    for chunks in ([16] * 25 + [3], [128, 128, 147], [32, 16, 240, 115]):
+    random = numpy.random.default_rng(1)
+    cuts = [numpy.sort(random.choice(numpy.arange(1, TOKENS), n, replace=False)) for n in (3, 20)]
+    for chunks in (
+        [16] * 25 + [3],
+        [129, 128, 146],
+        [7, 200, 196],
+        *(numpy.diff(c, prepend=0, append=TOKENS) for c in cuts),
+    ):
+        chunks = [int(count) for count in chunks]
         parts, of_rows, pages = read(kernel, own_store, chunks)
         assert parts.tobytes() == out.tobytes() and of_rows.tobytes() == lse.tobytes()
         if own_store:  # sink, recent and chunk, each in whole pages, and one where they do not begin with one

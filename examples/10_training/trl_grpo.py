@@ -3,6 +3,7 @@
 
 import datasets
 import pyarrow
+import tiny
 import tokenizers
 import transformers
 from attn.training.trl import PackedGRPOTrainer
@@ -17,19 +18,9 @@ tokenizer = transformers.PreTrainedTokenizerFast(
     tokenizer_object=of_words, pad_token="<pad>", eos_token="<eos>"
 )
 transformers.set_seed(0)
-sizes = {
-    "vocab_size": 32,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "head_dim": 32,
-}
-config = transformers.LlamaConfig(
-    num_attention_heads=2, num_key_value_heads=1, eos_token_id=1, pad_token_id=0, **sizes
-)
 prompts = [" ".join(f"w{(3 * first + i) % 30}" for i in range(20)) for first in range(8)]
 trainer = PackedGRPOTrainer(
-    transformers.LlamaForCausalLM(config),
+    tiny.decoder("llama", eos_token_id=1, pad_token_id=0),
     lambda completions, **_: [float(text.split().count("w7")) for text in completions],
     args=GRPOConfig(
         per_device_train_batch_size=16,

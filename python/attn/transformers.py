@@ -86,6 +86,9 @@ def attention_forward(
             raise TensorError(
                 f"{name}: attn takes no list of tokens for each row; load the model with another attn_implementation"
             )
+    if torch.is_autocast_enabled(query.device.type):  # rotary embeddings may have left some in float32
+        dtype = torch.get_autocast_dtype(query.device.type)
+        query, key, value = (tensor.to(dtype) for tensor in (query, key, value))
     scale = scaling if scaling is not None else query.shape[3] ** -0.5
     gates = module.__dict__.get("attn_head_gates")
     memo = None

@@ -22,10 +22,21 @@ _MOST_PLANS = 64  # of a thread
 _local = threading.local()
 
 
-def _kernel_of(q: Tensor, k: Tensor, v: Tensor, sinks: bool, causal: bool, window: int, scores: Scores) -> Kernel:
+def _kernel_of(
+    q: Tensor, k: Tensor, v: Tensor, sinks: bool, causal: bool, window: int, scores: Scores
+) -> Kernel:
     """That of the forward pass, of tensors `[batch, heads, rows or tokens, dim]`."""
     return padded_kernel(
-        *(q.shape[1], k.shape[1], (q.shape[3], v.shape[3]), q.dtype, scores.scale, causal, window, scores.softcap),
+        *(
+            q.shape[1],
+            k.shape[1],
+            (q.shape[3], v.shape[3]),
+            q.dtype,
+            scores.scale,
+            causal,
+            window,
+            scores.softcap,
+        ),
         *(sinks, (), str(q.device)),
         return_lse=True,
     )

@@ -41,9 +41,13 @@ def unserved_cause(
     differentiates = needs_gradients(query, key, value, sinks)
     if differentiates:
         where = (
-            "in compiled code" if torch.compiler.is_compiling() else
-            "over a cache in pages" if layer_of(key) is not None else
-            "beside head gates" if gates is not None else ""
+            "in compiled code"
+            if torch.compiler.is_compiling()
+            else "over a cache in pages"
+            if layer_of(key) is not None
+            else "beside head gates"
+            if gates is not None
+            else ""
         )
         if where:
             return f"a backward pass {where} (there is torch.no_grad())"

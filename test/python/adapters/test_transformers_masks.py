@@ -209,7 +209,7 @@ def test_a_mask_that_is_misused_is_refused(refuses):
         ({"dim": 40 - 3}, "head_dim: expected"),
         ({"dtype": torch.float32}, "tensors of float32"),
         ({"mask": torch.zeros(BATCH, 1, 6, 6).half()}, "a mask with a value for each row and token"),
-        ({"grad": True}, "a backward pass"),
+        ({"grad": True, "dim": 256}, "a backward pass of heads of 256 and 256 features"),
     ],
 )
 def test_what_layers_ask_for_besides(change, cause):

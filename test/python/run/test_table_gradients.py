@@ -13,7 +13,9 @@ from attn.run.backward import check_place, missing_kernels  # noqa: E402
 from attn.run.reference import Problem  # noqa: E402
 
 tanh = attn.math.tanh
-TOLERANCE = 1.6e-2  # of a table as a whole: sums of terms that cancel, of outputs that were rounded to bfloat16
+TOLERANCE = (
+    1.6e-2  # of a table as a whole: sums of terms that cancel, of outputs that were rounded to bfloat16
+)
 
 torch.manual_seed(0)
 # A score function, its tables, and what attend is told beside.
@@ -173,6 +175,8 @@ def test_what_the_position_of_keys_finds_comes_from_the_reference():
     (why,) = (why for (_, _, tables), why in torch_gradients._without_kernels.items() if tables == ("bias",))
     data = {"q": torch.empty(1, 2, 16, dtype=torch.bfloat16, device="meta")}
     legal = "expected indices of the head and the position of queries alone"
-    with pytest.raises(attn.TensorError, match=f'gradients on meta: .*element of "bias" is found by .*{legal}'):
+    with pytest.raises(
+        attn.TensorError, match=f'gradients on meta: .*element of "bias" is found by .*{legal}'
+    ):
         check_place(why, data)
     assert not missing_kernels(object(), data)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The programs of examples/10_training run and print what the lesson shows."""
 
+import ast
 import os
 import re
 import subprocess
@@ -13,6 +14,10 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("transformers", reason="Transformers is not installed")
 
 LESSON = Path(__file__).resolve().parents[3] / "examples" / "10_training"
+PROGRAMS = sorted(
+    path.name for path in LESSON.glob("*.py") if path.name != "tiny.py"
+)  # which all of them import
+MOST_LINES = 30  # of code
 
 
 def shown():
@@ -22,10 +27,24 @@ def shown():
 
 
 def test_every_program_is_shown():
-    assert sorted(shown()) == sorted(path.name for path in LESSON.glob("*.py"))
+    assert sorted(shown()) == PROGRAMS
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in LESSON.glob("*.py")))
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_short(name):
+    tree = ast.parse((LESSON / name).read_text())
+    tree.body = tree.body[1:]  # behind what it says of itself
+    lines = {
+        line
+        for statement in ast.walk(tree)
+        if isinstance(statement, ast.stmt) and not isinstance(statement, ast.Import | ast.ImportFrom)
+        for line in range(statement.lineno, (statement.end_lineno or 0) + 1)
+    }
+    text = (LESSON / name).read_text().splitlines()
+    assert sum(bool(text[line - 1].strip()) for line in lines) <= MOST_LINES
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name, tmp_path):
     """TRL prints a line for each step in front of what is shown."""
     if "trl" in name:

@@ -2,7 +2,11 @@
 """A toy GRPO, step by step: packed groups stay with copies.
 
 Each step has two updates, the second with ratios that are clipped; models are trained side by side, each by its own optimizer,
-on responses that the first one samples, of lengths that differ. CI takes some steps, --full 100, and 5 seeds of kernels.
+on responses that the first one samples, of lengths that differ. CI takes some steps, --full 100, and 20 seeds of kernels.
+
+What bfloat16 costs is seen in the gradient of one step, against float64. Losses of a training run say nothing of it: Adam
+steps by the sign of small gradients, so that two runs part as soon as one bit differs, and a loss is near zero in every step
+whose ratios are 1.
 """
 
 import copy
@@ -91,11 +95,35 @@ def test_losses_in_float32():
     assert moved > 1e-3, "nothing was learnt"
 
 
-def test_losses_of_kernels():
-    """In bfloat16 packed losses are no further from those of float32 than copies' are: seen 0.93 of it over 5 seeds."""
-    gaps = []
-    for seed in range(5 if FULL else 1):
-        losses, _ = train([replicated_logprobs, kernels, copies_in_bfloat16], 20 if FULL else 3, seed)
-        gaps.append((losses[:, 1:] - losses[:, :1]).abs().mean(0))
-    packed, copied = torch.stack(gaps).mean(0)
-    assert packed <= (1.0 if FULL else 2.0) * copied
+def gradient(model, way, packed, weights, old):
+    """Of the loss of an update off its policy, by all of the model's weights, in float64."""
+    model.zero_grad()
+    ratio = (way(model, packed).double() - old).exp()
+    (-torch.minimum(ratio * weights, ratio.clamp(0.8, 1.2) * weights).mean()).backward()
+    return torch.cat([weight.grad.double().flatten() for weight in model.parameters()])
+
+
+def errors_in_bfloat16(seed):
+    """Of one update's gradient against float64, relative: over packed groups by kernels, and over copies."""
+    random = torch.Generator().manual_seed(seed)
+    model = decoder()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 0.02 * torch.randn(weight.shape, generator=random)
+    prompts = [torch.randint(VOCABULARY, (n,), generator=random) for n in (11, 7)]
+    packed, weights = generate(model, prompts, random)
+    precise = copy.deepcopy(model).double()
+    with torch.no_grad():
+        old = exact(precise, packed).double()
+    old += 0.1 * torch.randn(old.shape, generator=random, dtype=torch.float64)
+    wanted = gradient(precise, exact, packed, weights, old)
+    found = [gradient(model, way, packed, weights, old) for way in (kernels, copies_in_bfloat16)]
+    return [float((each - wanted).norm() / wanted.norm()) for each in found]
+
+
+def test_gradients_of_kernels():
+    """In bfloat16 those of packed groups are nearer to float64 than those of copies: 20 seeds gave 0.87 of their error in the
+    mean, 0.998 at most."""
+    for seed in range(20 if FULL else 2):
+        packed, copied = errors_in_bfloat16(seed)
+        assert packed <= copied < 0.02, seed

@@ -5,7 +5,6 @@
 #include "attn/Dialect/Attn/IR/Source.h"
 #include "attn/Support/Chip.h"
 
-#include "mlir/Parser/Parser.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 namespace attn::capi {
@@ -43,7 +42,7 @@ rt::Status Problem::parse() {
                            llvm::Twine(fault->column) + ": error: " + fault->message)
                               .str());
   sources_.AddNewSourceBuffer(mlir::attn::acceptAmpersand(std::move(buffer)), llvm::SMLoc());
-  module = mlir::parseSourceFile<mlir::ModuleOp>(sources_, &context_);
+  module = mlir::attn::parseSource(sources_, &context_);
   return module ? rt::Status() : error();
 }
 

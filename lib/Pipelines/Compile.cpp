@@ -9,7 +9,6 @@
 #include "attn/Target/GpuCode.h"
 #include "attn/Target/Manifest.h"
 
-#include "mlir/Parser/Parser.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
 
@@ -130,5 +129,5 @@ OwningOpRef<ModuleOp> mlir::attn::parseProblemFile(StringRef path, llvm::SourceM
     return {};
   }
   sources.AddNewSourceBuffer(acceptAmpersand(std::move(*file)), SMLoc());
-  return parseSourceFile<ModuleOp>(sources, context);
+  return parseSource(sources, context);
 }

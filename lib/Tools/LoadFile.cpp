@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 #include "Run.h"
 
+#include "attn/Dialect/Attn/IR/Source.h"
 #include "attn_rt/session/LoadArtifact.h"
 
-#include "mlir/Parser/Parser.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <chrono>
@@ -46,7 +46,8 @@ rt::Status Run::load(const std::string &bytes) {
   }
   sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(manifest.problem, options.file),
                              llvm::SMLoc());
-  kernel.problem = mlir::parseSourceFile<mlir::ModuleOp>(sources, &context);
+  if (!mlir::attn::findSourceFault(manifest.problem))
+    kernel.problem = mlir::attn::parseSource(sources, &context);
   if (!kernel.problem || mlir::attn::attentionFunctions(*kernel.problem).size() != 1)
     return rt::inputError(prefix + ": manifest.problem: expected the text of one attention function");
   loadMs = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

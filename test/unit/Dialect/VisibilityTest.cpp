@@ -111,4 +111,19 @@ TEST(SourceTest, WhatTheParserWouldNotSurvive) {
   EXPECT_EQ(faultOf(digits + "1"), "1:1001: expected numbers of at most 1000 digits");
 }
 
+TEST(SourceTest, WhatTheParserComplainsOfIsNotRead) {
+  const std::string type = "!kv = !attn.kv<packed, heads = 2, dim = 64, key = f16, value = f16>\n";
+  for (const std::string &rest :
+       {std::string("\"open"), std::string("\"\\q\""), std::string(".module"), std::string("@ f")}) {
+    MLIRContext context;
+    context.loadDialect<AttnDialect>();
+    int errors = 0;
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &) { return success(++errors); });
+    llvm::SourceMgr sources;
+    sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(type + rest + "\n"), llvm::SMLoc());
+    EXPECT_FALSE(parseSource(sources, &context)) << rest;
+    EXPECT_GT(errors, 0) << rest;
+  }
+}
+
 } // namespace

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Dialect/Attn/IR/Source.h"
 
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringRef.h"
@@ -67,4 +69,14 @@ std::optional<mlir::attn::SourceFault> mlir::attn::findSourceFault(StringRef tex
       at(i, "expected numbers of at most " + std::to_string(mostDigits) + " digits");
   });
   return fault;
+}
+
+mlir::OwningOpRef<mlir::ModuleOp> mlir::attn::parseSource(SourceMgr &sources, MLIRContext *context) {
+  bool hasErrors = false;
+  ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
+    hasErrors |= diagnostic.getSeverity() == DiagnosticSeverity::Error;
+    return failure(); // whoever shows errors shows it
+  });
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, context);
+  return hasErrors ? OwningOpRef<ModuleOp>() : std::move(module);
 }

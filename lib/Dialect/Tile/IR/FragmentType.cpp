@@ -31,6 +31,10 @@ Type FragmentType::parse(AsmParser &parser) {
       if (parser.parseInteger(order.runs) ||
           (succeeded(parser.parseOptionalKeyword("by")) && parser.parseInteger(order.step)))
         return {};
+      if (!order) { // which stands for features as they come
+        parser.emitError(loc, "expected runs of a power of two of features, 16 to 1024, got 0");
+        return {};
+      }
     } else if (std::optional<Layout> parsed = symbolizeLayout(keyword)) {
       layout = *parsed;
     } else {

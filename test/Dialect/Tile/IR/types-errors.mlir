@@ -137,3 +137,8 @@ func.func private @partial(!tile.fragment<[query 16, key 16], f32, acc, partial>
 
 // expected-error @+1 {{expected 1 to 64 barriers, got 0}}
 func.func private @barriers(!tile.barriers<0>)
+
+// -----
+
+// expected-error @+1 {{expected runs of a power of two of features, 16 to 1024, got 0}}
+func.func private @f(!tile.fragment<[query 16, feature 64], f32, acc, runs 0 by 4>)

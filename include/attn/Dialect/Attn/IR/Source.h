@@ -3,7 +3,10 @@
 #ifndef ATTN_DIALECT_ATTN_IR_SOURCE_H
 #define ATTN_DIALECT_ATTN_IR_SOURCE_H
 
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
 
 #include <optional>
 #include <string>
@@ -24,6 +27,11 @@ struct SourceFault {
 };
 inline constexpr unsigned mostBrackets = 256, mostDigits = 1000;
 std::optional<SourceFault> findSourceFault(llvm::StringRef text);
+
+/// The module that the first buffer holds, verified; empty with an error. MLIR's own parser may complain and
+/// go on all the same: what it cannot read behind the type of a dialect, as a string without an end, it
+/// leaves out.
+OwningOpRef<ModuleOp> parseSource(llvm::SourceMgr &sources, MLIRContext *context);
 
 } // namespace mlir::attn
 

@@ -28,12 +28,21 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from . import torch_ops
 from .adapters.diffkv_cache import DiffKVCache, DiffKVLayer
 from .adapters.diffkv_steps import attend_precisions
-from .adapters.head_gates import LayerGates, apply_head_gates
-from .adapters.padded_calls import PaddedCall, Scores, Visible
+from .adapters.head_gates import apply_head_gates
+from .adapters.layer_calls import (
+    layer_name,
+    learn_layer,
+    read_sinks,
+    signature_of,
+    spans_of,
+    step_fits,
+    visible_of,
+)
+from .adapters.padded_calls import PaddedCall, Scores
 from .adapters.padded_gradients import attend_with_gradients, needs_gradients
 from .adapters.paged_batches import PagedInputs, attend_batch
 from .adapters.paged_steps import attend_pages
-from .adapters.planned_steps import LayerKind, attend_step, fits, learn
+from .adapters.planned_steps import attend_step
 from .adapters.span_mask import SpanMask
 from .adapters.transformers_cache import PagedCache, layer_of
 from .adapters.transformers_causes import unserved_cause
@@ -48,7 +57,6 @@ from .adapters.transformers_fallback import (
 )
 from .adapters.transformers_mask import make_mask
 from .errors import TensorError
-from .memory.devices import raw_stream
 
 __all__ = [
     "DiffKVCache",
@@ -97,10 +105,10 @@ def attention_forward(
         and type(attention_mask) is SpanMask
         and not (torch.compiler.is_compiling() or dropout or torch.is_grad_enabled())
     ):
-        memo = _signature(query, key, value, s_aux, scale, softcap, gates)
+        memo = signature_of(query, key, value, s_aux, scale, softcap, gates)
         call = attention_mask.calls.get(memo)
         if call is not None and call.alive:
-            return call(query, key, value, _sinks(s_aux)), None
+            return call(query, key, value, read_sinks(s_aux)), None
     if attention_mask is None:
         causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
         causal, window, shift = bool(causal) and query.shape[2] > 1, sliding_window or 0, 0
@@ -117,7 +125,7 @@ def attention_forward(
             cause = "a mask that is more than causal with padding"
         if cause is not None:
             raise TensorError(
-                f"past_key_values: {_name(module)}: {cause}, which attn does not serve from pages"
+                f"past_key_values: {layer_name(module)}: {cause}, which attn does not serve from pages"
             )
         serve = attend_precisions if isinstance(layer, DiffKVLayer) else attend_pages
         out = serve(
@@ -137,9 +145,9 @@ def attention_forward(
     if cause is not None:
         if gates is not None:
             raise TensorError(
-                f"head gates: {_name(module)}: {cause}, which attn does not serve, nor PyTorch beside gates"
+                f"head gates: {layer_name(module)}: {cause}, which attn does not serve, nor PyTorch beside gates"
             )
-        unserved(_name(module), cause)
+        unserved(layer_name(module), cause)
         out = attend_in_pytorch(
             query,
             key,
@@ -153,14 +161,14 @@ def attention_forward(
         )
         return out, None
     if needs_gradients(query, key, value, s_aux):
-        visible = _visible(attention_mask, query, key, causal, window)
+        visible = visible_of(attention_mask, query, key, causal, window)
         scores = Scores(scale, softcap or 0.0)
-        return attend_with_gradients(query, key, value, _sinks(s_aux), visible, scores), None
+        return attend_with_gradients(query, key, value, read_sinks(s_aux), visible, scores), None
     if isinstance(attention_mask, SpanMask) and attention_mask.handle:
         if (
             gates is None
             and s_aux is None
-            and _step_fits(
+            and step_fits(
                 *(attention_mask.handle, query.shape[1], key.shape[1], query.shape[3], value.shape[3]),
                 *(query.dtype, scale, softcap or 0.0, causal, window),
             )
@@ -172,20 +180,20 @@ def attention_forward(
             return out, None
         if torch.compiler.is_compiling():
             raise TensorError(
-                f"attention_mask: {_name(module)} differs from the layers that the model's prompt went through, of "
+                f"attention_mask: {layer_name(module)} differs from the layers that the model's prompt went through, of "
                 "which the plan of this step is"
             )
     if memo is not None:
-        _learn(module, attention_mask, query, key, value, scale, softcap, s_aux, gates)
+        learn_layer(module, attention_mask, query, key, value, scale, softcap, s_aux, gates)
         scores = Scores(
             scale, softcap or 0.0, *((gates.classes, (gates.sink, gates.recent)) if gates else ())
         )
-        sinks = _sinks(s_aux)
+        sinks = read_sinks(s_aux)
         call = PaddedCall(query, key, value, sinks, attention_mask.visible, scores)
         attention_mask.calls[memo] = call
         return call(query, key, value, sinks), None
     if attention_mask is None:
-        spans, positions = _spans(query, key, causal), None
+        spans, positions = spans_of(query, key, causal), None
     else:
         spans, positions = attention_mask.spans, attention_mask.positions
     out = torch_ops.attend_spans(
@@ -241,97 +249,13 @@ def paged_attention_forward(
     if cause is None and missing:
         cause = f"a cache without {', '.join(missing)}"
     if cause is not None:
-        raise TensorError(f"generate_batch: {_name(module)}: {cause}, which attn does not serve")
+        raise TensorError(f"generate_batch: {layer_name(module)}: {cause}, which attn does not serve")
     inputs = PagedInputs(*(kwargs[name] for name in names))
-    sinks = _sinks(s_aux)
+    sinks = read_sinks(s_aux)
     out = attend_batch(
         module.layer_idx, query, key, value, cache, inputs, scale=scale, softcap=softcap or 0.0, sinks=sinks
     )
     return out, None
-
-
-def _signature(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    sinks: Tensor | None,
-    scale: float,
-    softcap: float | None,
-    gates: LayerGates | None,
-) -> tuple:
-    """All that decides how a layer's tensors are attended to, beside the mask and but for their addresses."""
-    device = query.device
-    return (
-        *(query.shape, query.stride(), query.dtype, device),
-        *(key.shape, key.stride(), key.dtype, key.device),
-        *(value.shape, value.stride(), value.dtype, value.device),
-        None if sinks is None else (sinks.shape, sinks.device),
-        *(scale, softcap, gates),
-        raw_stream(device.index) if device.type == "cuda" else 0,
-    )
-
-
-@torch._dynamo.assume_constant_result
-def _step_fits(
-    handle: int,
-    q_heads: int,
-    kv_heads: int,
-    dim: int,
-    value_dim: int,
-    dtype: torch.dtype,
-    scale: float,
-    softcap: float,
-    causal: bool,
-    window: int,
-) -> bool:
-    """Whether a plan made on the device is for such a layer. Compiled code asks when it is traced."""
-    kind = LayerKind(q_heads, kv_heads, dim, value_dim, dtype, scale, softcap)
-    return fits(handle, kind, (causal, window))
-
-
-def _learn(
-    module: nn.Module,
-    mask: SpanMask,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    softcap: float | None,
-    sinks: Tensor | None,
-    gates: LayerGates | None,
-) -> None:
-    """Remembers what steps of this model will have to plan for."""
-    config = getattr(module, "config", None)
-    if config is None or mask.shift or mask.positions is not None:
-        return
-    kind = None
-    if sinks is None and gates is None:
-        shape = query.shape[1], key.shape[1], query.shape[3], value.shape[3]
-        kind = LayerKind(*shape, query.dtype, scale, softcap or 0.0)
-    learn(config, (mask.causal, mask.window), kind)
-
-
-def _spans(query: Tensor, key: Tensor, causal: bool) -> Tensor:
-    """Of layers without a mask, whose rows are the last ones."""
-    zero, behind = torch.zeros((), dtype=torch.int64), key.shape[2] - query.shape[2] if causal else 0
-    return torch_ops.spans(
-        None, torch.tensor(behind), zero, query.shape[0], query.shape[2], key.shape[2], causal
-    )
-
-
-def _visible(mask: SpanMask | None, query: Tensor, key: Tensor, causal: bool, window: int) -> Visible:
-    if mask is not None:
-        return mask.visible
-    return Visible(_spans(query, key, causal), None, causal, window, 0)
-
-
-def _sinks(logits: Tensor | None) -> Tensor | None:
-    """A logit for each head, as kernels read them."""
-    return None if logits is None else logits.float().contiguous()
-
-
-def _name(module: nn.Module) -> str:
-    return type(module).__name__
 
 
 AttentionInterface.register(NAME, attention_forward)

@@ -111,3 +111,11 @@ func.func @lhs(%d: i64) {
   %0:4 = tile.wgmma 8 bf16 rhs_descriptor %d : f32, f32, f32, f32
   return
 }
+
+// -----
+
+func.func @f(%b: !tile.barriers<2>) {
+  // expected-error @+1 {{expected a count for each of the barriers (1), got 2}}
+  tile.init_barriers %b counts [1, 8] : !tile.barriers<2>
+  return
+}

@@ -1,0 +1,151 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics
+
+func.func @f(%b: !tile.buffer<i32>, %i: i64) {
+  // expected-error @+1 {{expected an element of the buffer, 'i32', got 'f32'}}
+  %0 = tile.read %b[%i] : <i32> -> f32
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<bf16>, %i: i64, %x: i32) {
+  // expected-error @+1 {{expected 'bf16' or an f32 that is rounded to it, got 'i32'}}
+  tile.write %x to %b[%i] : i32 -> <bf16>
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<f32>, %i: i32) {
+  // expected-error @+1 {{expected a buffer of i32, got '!tile.buffer<f32>'}}
+  %0 = tile.record %b[%i] : <f32> -> i32
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<i32>, %i: i32) {
+  // expected-error @+1 {{expected 1 to 32 fields, got 33}}
+  %0:33 = tile.record %b[%i] : <i32> -> i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<f32>, %i: i32) {
+  // expected-error @+1 {{expected a table of i32, got '!tile.buffer<f32>'}}
+  %0 = tile.paged_slot %b[%i, %i] columns %i page 16 : <f32>
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<i32>, %i: i32) {
+  // expected-error @+1 {{expected the page to hold a power of two from 1 to 256 tokens, got 24}}
+  %0 = tile.paged_slot %b[%i, %i] columns %i page 24 : <i32>
+  return
+}
+
+// -----
+
+func.func @f(%i: i32, %t: !tile.scratch<32>) {
+  // expected-error @+1 {{expected scratch of 64 bytes, got 32}}
+  %0:2 = tile.scan %i in %t warps 16 : i32 in !tile.scratch<32> -> i32 total i32
+  return
+}
+
+// -----
+
+func.func @f(%i: i32, %t: !tile.scratch<256>) {
+  // expected-error @+1 {{expected at most 32 warps, got 33}}
+  %0:2 = tile.scan %i in %t warps 33 : i32 in !tile.scratch<256> -> i32 total i32
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<i32>) {
+  // expected-error @+1 {{expected one axis of the buffer's elements, 'i32', got '!tile.fragment<[query 16], f32, row>'}}
+  %0 = tile.load_vector %b (%line: i32) {
+    %index = arith.extsi %line : i32 to i64
+    tile.yield %index : i64
+  } : <i32> -> <[query 16], f32, row>
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<f32>) {
+  // expected-error @+1 {{expected the region to yield 'i64', got 'i16'}}
+  %0 = tile.load_vector %b (%line: i32) {
+    %index = arith.trunci %line : i32 to i16
+    tile.yield %index : i16
+  } : <f32> -> <[query 16], f32, row>
+  return
+}
+
+// -----
+
+func.func @f(%f: !tile.fragment<[query 16], f32, row, partial>, %b: !tile.buffer<f32>, %n: i32) {
+  // expected-error @+1 {{expected a complete fragment of f32, got}}
+  tile.store %f to %b lines %n (%line: i32) {
+    %index = arith.extsi %line : i32 to i64
+    tile.yield %index : i64
+  } : !tile.fragment<[query 16], f32, row, partial> -> !tile.buffer<f32>
+  return
+}
+
+// -----
+
+func.func @f(%f: !tile.fragment<[query 16], f32, row>, %b: !tile.buffer<bf16>, %n: i32) {
+  // expected-error @+1 {{expected a buffer of f32, got '!tile.buffer<bf16>'}}
+  tile.store %f to %b lines %n (%line: i32) {
+    %index = arith.extsi %line : i32 to i64
+    tile.yield %index : i64
+  } : !tile.fragment<[query 16], f32, row> -> !tile.buffer<bf16>
+  return
+}
+
+// -----
+
+func.func @f(%f: !tile.fragment<[query 16, feature 64], f32, acc>, %b: !tile.buffer<i32>, %n: i32) {
+  // expected-error @+1 {{expected a buffer of f32, f16 or bf16, got '!tile.buffer<i32>'}}
+  tile.store %f to %b lines %n (%line: i32) {
+    %index = arith.extsi %line : i32 to i64
+    tile.yield %index : i64
+  } : !tile.fragment<[query 16, feature 64], f32, acc> -> !tile.buffer<i32>
+  return
+}
+
+// -----
+
+func.func @f(%f: !tile.fragment<[query 16, feature 8], f32, acc>, %b: !tile.buffer<bf16>, %n: i32) {
+  // expected-error @+1 {{expected a multiple of 16 lines and of 16 columns, got}}
+  tile.store %f to %b lines %n (%line: i32) {
+    %index = arith.extsi %line : i32 to i64
+    tile.yield %index : i64
+  } : !tile.fragment<[query 16, feature 8], f32, acc> -> !tile.buffer<bf16>
+  return
+}
+
+// -----
+
+func.func @f(%f: !tile.fragment<[query 16], f32, row>, %b: !tile.buffer<f32>, %n: i32) {
+  // expected-error @+1 {{a fragment with one axis has no columns}}
+  tile.store %f to %b lines %n column %n (%line: i32) {
+    %index = arith.extsi %line : i32 to i64
+    tile.yield %index : i64
+  } : !tile.fragment<[query 16], f32, row> -> !tile.buffer<f32>
+  return
+}
+
+// -----
+
+func.func @f(%f: !tile.fragment<[query 16, feature 64], f32, acc>, %b: !tile.buffer<f32>, %n: i32) {
+  // expected-error @+1 {{expected the region to yield 'i64', got 'i16'}}
+  tile.store %f to %b lines %n (%line: i32) {
+    %slot = arith.trunci %line : i32 to i16
+    tile.yield %slot : i16
+  } : !tile.fragment<[query 16, feature 64], f32, acc> -> !tile.buffer<f32>
+  return
+}

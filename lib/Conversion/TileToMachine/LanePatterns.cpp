@@ -64,11 +64,9 @@ struct ScanPattern : TilePattern<ScanOp> {
     Emitter e = emitter(op, rewriter);
     int64_t warps = op.getWarps();
     Value scratch = adaptor.getScratch();
-    SmallVector<Value> upToMe, ofWarp, before, totals;
-    for (Value value : adaptor.getValues()) {
-      upToMe.push_back(sumUpTo(e, value));
-      ofWarp.push_back(e.shuffle(NVVM::ShflKind::idx, upToMe.back(), e.i32(31)));
-    }
+    SmallVector<Value> upToMe = sumUpTo(e, adaptor.getValues(), 32), ofWarp, there, before, totals;
+    for (Value sum : upToMe)
+      ofWarp.push_back(e.shuffle(NVVM::ShflKind::idx, sum, e.i32(31)));
     scf::IfOp::create(rewriter, e.loc, e.isFirstLane(), [&](OpBuilder &builder, Location loc) {
       Emitter inner(builder, loc, e.lanes);
       Value place = inner.sharedAt(scratch, inner.mul(e.lanes.warp, 4));
@@ -81,10 +79,13 @@ struct ScanPattern : TilePattern<ScanOp> {
     Value isWarp = e.less(e.lanes.lane, e.i32(warps));
     for (size_t i = 0; i < upToMe.size(); ++i) {
       Value place = e.sharedAt(e.sharedAt(scratch, index), i * warps * 4);
-      Value there = LLVM::LoadOp::create(rewriter, e.loc, rewriter.getI32Type(), place, 4);
-      Value upToWarp = sumUpTo(e, e.select(isWarp, there, e.i32(0)));
-      totals.push_back(e.shuffle(NVVM::ShflKind::idx, upToWarp, e.i32(31)));
-      Value beforeWarp = e.sub(e.shuffle(NVVM::ShflKind::idx, upToWarp, e.lanes.warp), ofWarp[i]);
+      Value sum = LLVM::LoadOp::create(rewriter, e.loc, rewriter.getI32Type(), place, 4);
+      there.push_back(e.select(isWarp, sum, e.i32(0)));
+    }
+    SmallVector<Value> upToWarp = sumUpTo(e, there, warps);
+    for (size_t i = 0; i < upToMe.size(); ++i) {
+      totals.push_back(e.shuffle(NVVM::ShflKind::idx, upToWarp[i], e.i32(warps - 1)));
+      Value beforeWarp = e.sub(e.shuffle(NVVM::ShflKind::idx, upToWarp[i], e.lanes.warp), ofWarp[i]);
       before.push_back(e.add(beforeWarp, e.sub(upToMe[i], adaptor.getValues()[i])));
     }
     NVVM::Barrier0Op::create(rewriter, e.loc);
@@ -93,15 +94,20 @@ struct ScanPattern : TilePattern<ScanOp> {
     return success();
   }
 
-  /// Over the lanes up to this one.
-  static Value sumUpTo(Emitter &e, Value value) {
-    for (int64_t distance : {1, 2, 4, 8, 16}) {
+  /// Over the lanes up to this one, of which those before `count` alone have other values than 0, side by
+  /// side: a shuffle takes long, and the next one of another value need not wait for it.
+  static SmallVector<Value> sumUpTo(Emitter &e, ValueRange values, int64_t count) {
+    SmallVector<Value> sums(values);
+    for (int64_t distance = 1; distance < count; distance *= 2) {
       Value from = e.sub(e.lanes.lane, e.i32(distance));
-      Value isBefore = e.less(from, e.i32(0));
-      Value other = e.shuffle(NVVM::ShflKind::idx, value, e.select(isBefore, e.lanes.lane, from));
-      value = e.select(isBefore, value, e.add(value, other));
+      Value isBefore = e.less(from, e.i32(0)), source = e.select(isBefore, e.lanes.lane, from);
+      SmallVector<Value> others;
+      for (Value sum : sums)
+        others.push_back(e.shuffle(NVVM::ShflKind::idx, sum, source));
+      for (auto [sum, other] : llvm::zip_equal(sums, others))
+        sum = e.select(isBefore, sum, e.add(sum, other));
     }
-    return value;
+    return sums;
   }
 };
 

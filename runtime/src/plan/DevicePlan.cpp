@@ -96,7 +96,7 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
   room.partialRows = room.mergePartials = chunk > 0 ? packed * ofUnit * heads : 2 * cutRows;
   room.mergeRows = chunk > 0 ? packed * heads : std::min(cutRows, packed * heads);
   room.status = 2;
-  room.scratch = limits.sequences + 1 + 4 * (units + 1) + 3 * parts + 5 * (blocks + 1); // of a block
+  room.scratch = limits.sequences + 1 + 5 * (units + 1) + 3 * parts + 5 * (blocks + 1); // of a block
   const int64_t tiles = static_cast<int64_t>(m.operands.size()) * ceilDiv(limits.tokens, kernel.keys) + 2;
   for (const auto &[what, value] :
        {std::pair("tasks", room.tasks), std::pair("segments", room.segments),

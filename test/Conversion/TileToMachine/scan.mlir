@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --tile-allocate-shared --tile-to-machine | FileCheck %s
 
-// Sums over lanes by shuffles, over warps by shared memory, between two barriers.
+// Sums over lanes by shuffles, over warps by shared memory, between two barriers: two warps take one step.
 
 gpu.module @m {
   func.func @scan(%out: !tile.buffer<i32>) attributes {tile.threads = 64 : i32, tile.parameters = []} {
@@ -19,6 +19,7 @@ gpu.module @m {
 // CHECK: llvm.store
 // CHECK: nvvm.barrier0
 // CHECK: llvm.load
-// CHECK-COUNT-7: nvvm.shfl.sync idx
+// CHECK-COUNT-3: nvvm.shfl.sync idx
+// CHECK-NOT: nvvm.shfl
 // CHECK: nvvm.barrier0
 // CHECK: llvm.store

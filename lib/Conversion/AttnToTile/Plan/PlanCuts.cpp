@@ -63,12 +63,14 @@ void PlanKernel::countCuts() {
   Value all = zeroUnless(isCut, b.add(dim(PlanDim::Blocks), one));
   SmallVector<Value> found = walk(
       all, SmallVector<Value>(3, zero), [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
-        Value cut = b.min(i, b.sub(all, one)), task = get(cutTask, cut);
-        Value cuts = both(exists, isAbove(get(cutTile, cut), zero)),
-              isLast = both(cuts, isLastCut(cut, task));
-        Value rows = unitOf(b.min(b.div(task, heads), b.sub(listed, one))).packedCount;
-        Value partialRows = b.add(zeroUnless(cuts, rows), zeroUnless(isLast, rows));
-        SmallVector<Value> next, values = {count(cuts), partialRows, zeroUnless(isLast, rows)};
+        SmallVector<Value> next,
+            values = ifThere(exists, 3, [&]() -> SmallVector<Value> {
+              Value task = get(cutTask, i), cuts = isAbove(get(cutTile, i), zero);
+              Value isLast = both(cuts, isLastCut(i, task));
+              Value rows = unitOf(b.min(b.div(task, heads), b.sub(listed, one))).packedCount;
+              return {count(cuts), b.add(zeroUnless(cuts, rows), zeroUnless(isLast, rows)),
+                      zeroUnless(isLast, rows)};
+            });
         ScanOp sums = scan(values);
         for (auto [which, value] : llvm::enumerate(values)) {
           Value before = b.add(carried[which], sums.getBefore()[which]);

@@ -35,9 +35,10 @@ void PlanKernel::run() {
   writeCutStarts();
   writeCutMerges();
   b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(1));
+  // A quarter of a warp's lanes: what few tasks are written by is as many blocks as there may be.
   setLaunch(
       b.kernel,
-      {.role = ::attn::rt::KernelInfo::Role::Plan, .rowsPerWarp = 32, .launch = {.grid = PlanArray::Tasks}});
+      {.role = ::attn::rt::KernelInfo::Role::Plan, .rowsPerWarp = 8, .launch = {.grid = PlanArray::Tasks}});
   b.finish(threads);
 }
 
@@ -52,9 +53,20 @@ SmallVector<Value> PlanKernel::walk(Value count, ValueRange carried, Body body) 
   return SmallVector<Value>(loop.getResults());
 }
 
+SmallVector<Value> PlanKernel::ifThere(Value exists, size_t values, function_ref<SmallVector<Value>()> body) {
+  SmallVector<Type> types(values, b.getI32Type());
+  auto branch = scf::IfOp::create(b, types, exists, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, body());
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, SmallVector<Value>(values, b.i32(0)));
+  return SmallVector<Value>(branch.getResults());
+}
+
 void PlanKernel::spread(Value count, function_ref<void(Value)> body) {
   // Short loops in a row begin with other warps each, so that one's loads do not wait for another's.
-  Value turned = b.add(first, b.i32(spreads++ % 6 * (threads / 32 / 6 * 32)));
+  Value turned = b.add(first, b.mul(b.i32(spreads++ % 4), b.div(step, 4)));
   Value begin = b.select(b.less(turned, step), turned, b.sub(turned, step));
   auto loop = scf::ForOp::create(b, begin, count, step);
   OpBuilder::InsertionGuard guard(b);
@@ -91,19 +103,29 @@ void PlanKernel::put(ScratchArray array, Value index, Value value) {
   tile::WriteOp::create(b, value, scratchMemory, b.wide(b.add(array.first, index)));
 }
 
+/// By quarters: three loads that do not wait for each other in place of two that do.
 Value PlanKernel::search(ScratchArray array, Value count, Value x) {
-  Value steps = b.i32(0);
-  for (int64_t bit = 0; bit < 24; ++bit)
-    steps = b.add(steps, this->count(isAbove(count, b.i32((int64_t{1} << bit) - 1))));
-  auto loop = scf::ForOp::create(b, b.i32(0), steps, b.i32(1), ValueRange{b.i32(0)});
+  Value zero = b.i32(0), one = b.i32(1), last = b.sub(count, one);
+  Value rest = b.max(last, zero), rounds = zero; // how many digits the last i has, each of two bits
+  for (int64_t half : {8, 4, 2, 1}) {
+    Value above = b.createOrFold<arith::ShRUIOp>(rest, b.i32(2 * half)), isLong = isAbove(above, zero);
+    rounds = b.add(rounds, zeroUnless(isLong, b.i32(half)));
+    rest = b.select(isLong, above, rest);
+  }
+  rounds = b.add(rounds, this->count(isAbove(rest, zero)));
+  auto loop = scf::ForOp::create(b, zero, rounds, one, ValueRange{zero});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  Value far = b.sub(b.sub(steps, b.i32(1)), loop.getInductionVar());
-  Value low = loop.getRegionIterArg(0);
-  Value there = b.add(low, b.createOrFold<arith::ShLIOp>(b.i32(1), far));
-  Value value = get(array, b.min(there, b.sub(count, b.i32(1))));
-  Value goes = both(b.less(there, count), atMost(value, x));
-  scf::YieldOp::create(b, b.select(goes, there, low));
+  Value digit = b.mul(b.sub(b.sub(rounds, one), loop.getInductionVar()), b.i32(2));
+  Value quarter = b.createOrFold<arith::ShLIOp>(one, digit), low = loop.getRegionIterArg(0), next = low;
+  SmallVector<Value> probes, values;
+  for (int64_t i = 1; i < 4; ++i)
+    probes.push_back(b.add(low, b.mul(quarter, b.i32(i))));
+  for (Value there : probes)
+    values.push_back(get(array, b.min(there, last)));
+  for (auto [there, value] : llvm::zip_equal(probes, values))
+    next = b.select(both(b.less(there, count), atMost(value, x)), there, next);
+  scf::YieldOp::create(b, next);
   return loop.getResult(0);
 }
 

@@ -52,7 +52,8 @@ struct ScratchArray {
 
 class PlanKernel {
 public:
-  static constexpr int64_t warps = 32, threads = warps * 32;
+  /// Few enough that those without a unit cost the others little: warps share what issues instructions.
+  static constexpr int64_t warps = 16, threads = warps * 32;
 
   PlanKernel(Chain &chain, func::FuncOp kernel);
   void run();
@@ -67,7 +68,9 @@ private:
   /// All threads of each block go through [0, count) together; `exists` says whether there is an i for this
   /// one.
   SmallVector<Value> walk(Value count, ValueRange carried, Body body);
-  /// The threads of all blocks share [0, count).
+  /// What `body` computes where there is an i, else zeros; warps without any pass over it.
+  SmallVector<Value> ifThere(Value exists, size_t values, function_ref<SmallVector<Value>()> body);
+  /// The threads of all blocks share [0, count), 32 of it a warp, the next 32 a warp of the next block.
   void spread(Value count, function_ref<void(Value)> body);
   int64_t spreads = 0; ///< so far
   void doIf(Value condition, function_ref<void()> body);
@@ -109,7 +112,8 @@ private:
   Value faultOf(Value sequence, Value first, Value last);
   Value lengthOf(unsigned operand, Value sequence);
   Value pos0Of(unsigned operand, Value sequence);
-  PlanUnit unitOf(Value number);
+  PlanUnit unitOf(Value number) { return unitOf(number, get(sequenceOf, number)); }
+  PlanUnit unitOf(Value number, Value sequence);
   void addSeen(unsigned operand, PlanUnit &unit);
   void writePositions();
   int64_t mostSeen() const; ///< segments of a piece
@@ -125,7 +129,7 @@ private:
   void findParts();
   void decide();
   void sortParts();
-  SmallVector<Value> countDigit(Value exists, Value digit);
+  SmallVector<Value> countDigit(Value digit);
   SmallVector<Value> unpackDigits(ValueRange counts);
   void sortByDigit(ScratchArray from, ScratchArray to, Value shift);
 
@@ -174,6 +178,7 @@ private:
   Value sequences, fixed; ///< fixed: whether cuts are at multiples of plan.chunk
 
   ScratchArray unitStart;                                        ///< of each sequence, and the end
+  ScratchArray sequenceOf;                                       ///< of each unit
   ScratchArray partStart, partial, mergeStart, costs;            ///< of each unit, and the end
   ScratchArray order, sorted, unitOfPart;                        ///< of parts
   ScratchArray cutTask, cutTile, cutsUpTo, cutPartial, cutMerge; ///< of each block, and the end

@@ -23,10 +23,12 @@ static constexpr int64_t meanSteps = 24;
 void PlanKernel::declareParameters() {
   Type i32 = b.getI32Type();
   Value thirtyTwo = b.i32(32);
-  thread = b.add(b.mul(WarpIdOp::create(b, i32), thirtyTwo), LaneIdOp::create(b, i32));
+  Value warp = WarpIdOp::create(b, i32), lane = LaneIdOp::create(b, i32);
+  thread = b.add(b.mul(warp, thirtyTwo), lane);
   block = BlockIdOp::create(b, i32);
-  first = b.add(b.mul(block, b.i32(threads)), thread);
-  step = b.mul(BlockCountOp::create(b, i32), b.i32(threads));
+  Value blocks = BlockCountOp::create(b, i32);
+  first = b.add(b.mul(b.add(b.mul(warp, blocks), block), thirtyTwo), lane);
+  step = b.mul(blocks, b.i32(threads));
   sequences = b.dimension("sequences");
   fixed = isAbove(dim(PlanDim::IsFixed), b.i32(0));
   scratchMemory = planArray(b, PlanArray::Scratch);
@@ -40,12 +42,12 @@ void PlanKernel::layOutScratch() {
   region = words = b.i32(0);
   auto place = [&](Value size, auto... arrays) { ((*arrays = allocate(size)), ...); };
   place(b.add(sequences, one), &unitStart);
-  place(ofUnits, &partStart, &partial, &mergeStart, &costs);
+  place(ofUnits, &sequenceOf, &partStart, &partial, &mergeStart, &costs);
   place(ofParts, &order, &sorted, &unitOfPart);
   place(ofBlocks, &cutTask, &cutTile, &cutsUpTo, &cutPartial, &cutMerge);
   Value begin = b.mul(block, words);
-  for (ScratchArray *array : {&unitStart, &partStart, &partial, &mergeStart, &costs, &order, &sorted,
-                              &unitOfPart, &cutTask, &cutTile, &cutsUpTo, &cutPartial, &cutMerge})
+  for (ScratchArray *array : {&unitStart, &sequenceOf, &partStart, &partial, &mergeStart, &costs, &order,
+                              &sorted, &unitOfPart, &cutTask, &cutTile, &cutsUpTo, &cutPartial, &cutMerge})
     array->first = b.add(array->first, begin);
 }
 
@@ -99,14 +101,16 @@ void PlanKernel::findParts() {
   SmallVector<ScratchArray> arrays = {partStart, partial, mergeStart, costs};
   SmallVector<Value> found =
       walk(units, SmallVector<Value>(4, zero), [&](Value i, Value exists, ValueRange carried) {
-        PlanUnit unit = unitOf(b.min(i, b.sub(units, one)));
-        Value parts = partsOf(unit), rows = b.mul(unit.packedCount, b.i32(heads));
-        Value isCut = sinks ? either(fixed, isAbove(parts, one)) : isAbove(parts, one);
-        Value cost = b.add(b.mul(unit.tiles, b.i32(tileCost)), dim(PlanDim::Fixed));
         SmallVector<Value> next,
-            values = {parts, zeroUnless(isCut, b.mul(rows, parts)), zeroUnless(isCut, rows), cost};
-        for (Value &value : values)
-          value = zeroUnless(exists, value);
+            values = ifThere(exists, 4, [&]() -> SmallVector<Value> {
+              Value sequence = search(unitStart, sequences, i);
+              put(sequenceOf, i, sequence);
+              PlanUnit unit = unitOf(i, sequence);
+              Value parts = partsOf(unit), rows = b.mul(unit.packedCount, b.i32(heads));
+              Value isCut = sinks ? either(fixed, isAbove(parts, one)) : isAbove(parts, one);
+              Value cost = b.add(b.mul(unit.tiles, b.i32(tileCost)), dim(PlanDim::Fixed));
+              return {parts, zeroUnless(isCut, b.mul(rows, parts)), zeroUnless(isCut, rows), cost};
+            });
         ScanOp sums = scan(values);
         for (size_t a = 0; a < values.size(); ++a) {
           doIf(exists, [&] { put(arrays[a], i, b.add(carried[a], sums.getBefore()[a])); });
@@ -141,12 +145,14 @@ void PlanKernel::decide() {
   Value most = b.max(b.min(blocks, quotient(tiles, dim(PlanDim::ShareTiles))), one);
   Value equalShare = b.add(ceilQuotient(total, most), b.add(fixedCost, b.i32(tileCost)));
   Value rounds = b.max(ceilQuotient(all, PlanDim::Blocks), one);
-  Value longest = quotient(b.add(equalShare, b.div(equalShare, 32)), rounds);
+  Value longest = b.add(equalShare, b.div(equalShare, 32)); // of the tasks of all rounds
   Value longer =
       walk(units, {b.i32(0)}, [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
-        Value number = b.min(i, b.sub(units, one));
-        Value cost = b.sub(get(costs, b.add(number, one)), get(costs, number));
-        return {b.add(carried[0], scan(count(both(exists, b.less(longest, cost)))).getTotals()[0])};
+        Value isLonger = ifThere(exists, 1, [&]() -> SmallVector<Value> {
+          Value cost = b.sub(get(costs, b.add(i, one)), get(costs, i));
+          return {count(b.less(longest, b.mul(cost, rounds)))};
+        })[0];
+        return {b.add(carried[0], scan(isLonger).getTotals()[0])};
       })[0];
   Value isCut = both(negate(fixed), isAbove(longer, b.i32(0)));
   shares = zeroUnless(isCut, most);
@@ -162,8 +168,8 @@ void PlanKernel::sortParts() {
   Value tiles = b.div(b.sub(cost, b.mul(units, dim(PlanDim::Fixed))), tileCost);
   Value mean = b.max(quotient(tiles, b.max(parts, one)), one);
   walk(parts, {}, [&](Value i, Value exists, ValueRange) -> SmallVector<Value> {
-    doIf(exists, [&] {
-      Value number = search(partStart, units, i);
+    doIf(exists, [&] { // without cuts a part is a unit
+      Value number = b.add(search(partStart, zeroUnless(fixed, units), i), zeroUnless(negate(fixed), i));
       PlanPiece piece = partOf(unitOf(number), b.sub(i, get(partStart, number)));
       Value size = b.min(b.sub(piece.end, piece.begin), b.i32(1 << 20));
       Value rank = b.sub(steps, b.min(quotient(b.mul(size, b.i32(meanSteps)), mean), steps));
@@ -182,11 +188,11 @@ void PlanKernel::sortParts() {
 }
 
 /// How many words have each digit: of this thread, two to a sum, as no block has 2^16 threads.
-SmallVector<Value> PlanKernel::countDigit(Value exists, Value digit) {
+SmallVector<Value> PlanKernel::countDigit(Value digit) {
   SmallVector<Value> counts;
   for (int64_t d = 0; d < digits; d += 2)
-    counts.push_back(zeroUnless(exists, b.add(count(equal(digit, b.i32(d))),
-                                              b.mul(count(equal(digit, b.i32(d + 1))), b.i32(1 << 16)))));
+    counts.push_back(
+        b.add(count(equal(digit, b.i32(d))), b.mul(count(equal(digit, b.i32(d + 1))), b.i32(1 << 16))));
   return counts;
 }
 
@@ -200,8 +206,14 @@ SmallVector<Value> PlanKernel::unpackDigits(ValueRange counts) {
 /// Where there are more words than threads, all are counted first; else one sum says it.
 void PlanKernel::sortByDigit(ScratchArray from, ScratchArray to, Value shift) {
   SmallVector<Value> none(digits, b.i32(0));
-  auto wordAt = [&](Value i) { return get(from, b.min(i, b.sub(parts, b.i32(1)))); };
   auto digitOf = [&](Value word) { return b.rem(b.createOrFold<arith::ShRUIOp>(word, shift), digits); };
+  auto countAt = [&](Value i, Value exists) { // the word, and the counts of its digit
+    return ifThere(exists, 1 + digits / 2, [&] {
+      SmallVector<Value> found = {get(from, i)};
+      llvm::append_range(found, countDigit(digitOf(found.front())));
+      return found;
+    });
+  };
   auto addAll = [&](ValueRange x, ValueRange y) {
     return llvm::map_to_vector(llvm::zip_equal(x, y),
                                [&](auto both) { return b.add(std::get<0>(both), std::get<1>(both)); });
@@ -209,20 +221,23 @@ void PlanKernel::sortByDigit(ScratchArray from, ScratchArray to, Value shift) {
   Value isLong = isAbove(parts, b.i32(threads));
   SmallVector<Value> counted =
       walk(zeroUnless(isLong, parts), none, [&](Value i, Value exists, ValueRange carried) {
-        ScanOp sums = scan(countDigit(exists, digitOf(wordAt(i))));
+        ScanOp sums = scan(ValueRange(countAt(i, exists)).drop_front());
         return SmallVector<Value>(addAll(carried, unpackDigits(sums.getTotals())));
       });
   walk(parts, none, [&](Value i, Value exists, ValueRange carried) {
-    Value word = wordAt(i), digit = digitOf(word), place = b.i32(0);
-    ScanOp sums = scan(countDigit(exists, digit));
-    SmallVector<Value> before = addAll(carried, unpackDigits(sums.getBefore()));
+    SmallVector<Value> values = countAt(i, exists);
+    ScanOp sums = scan(ValueRange(values).drop_front());
     SmallVector<Value> here = unpackDigits(sums.getTotals());
-    for (int64_t d = 0; d < digits; ++d) {
-      Value all = b.select(isLong, counted[d], here[d]);
-      place = b.add(place, zeroUnless(b.less(b.i32(d), digit), all));
-      place = b.add(place, zeroUnless(equal(b.i32(d), digit), before[d]));
-    }
-    doIf(exists, [&] { put(to, place, word); });
+    doIf(exists, [&] {
+      SmallVector<Value> before = addAll(carried, unpackDigits(sums.getBefore()));
+      Value digit = digitOf(values.front()), place = b.i32(0);
+      for (int64_t d = 0; d < digits; ++d) {
+        Value all = b.select(isLong, counted[d], here[d]);
+        place = b.add(place, zeroUnless(b.less(b.i32(d), digit), all));
+        place = b.add(place, zeroUnless(equal(b.i32(d), digit), before[d]));
+      }
+      put(to, place, values.front());
+    });
     return SmallVector<Value>(addAll(carried, here));
   });
   sync();

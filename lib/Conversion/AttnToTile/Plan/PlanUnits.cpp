@@ -148,17 +148,18 @@ void PlanKernel::findUnits() {
   Value qStart = b.buffer("q_start", b.getI32Type()), zero = b.i32(0), isFirstBlock = equal(block, zero);
   SmallVector<Value> found =
       walk(sequences, {zero, zero}, [&](Value i, Value exists, ValueRange carried) -> SmallVector<Value> {
-        Value sequence = b.min(i, b.sub(sequences, b.i32(1)));
-        Value begin = b.read(qStart, b.wide(sequence));
-        Value end = b.read(qStart, b.wide(b.add(sequence, b.i32(1))));
-        Value fault = zeroUnless(exists, faultOf(sequence, begin, end)), right = equal(fault, zero);
-        Value packed = b.mul(zeroUnless(both(exists, right), b.sub(end, begin)), b.i32(group));
-        ScanOp sums = scan({ceilQuotient(packed, PlanDim::Rows), count(negate(right))});
+        SmallVector<Value> values = ifThere(exists, 3, [&]() -> SmallVector<Value> {
+          Value begin = b.read(qStart, b.wide(i)), end = b.read(qStart, b.wide(b.add(i, b.i32(1))));
+          Value fault = faultOf(i, begin, end), right = equal(fault, zero);
+          Value packed = b.mul(zeroUnless(right, b.sub(end, begin)), b.i32(group));
+          return {ceilQuotient(packed, PlanDim::Rows), count(negate(right)), fault};
+        });
+        ScanOp sums = scan(ValueRange(values).drop_back());
         doIf(exists, [&] { put(unitStart, i, b.add(carried[0], sums.getBefore()[0])); });
         Value before = b.add(carried[1], sums.getBefore()[1]);
-        doIf(both(both(isFirstBlock, negate(right)), equal(before, zero)), [&] {
-          write(PlanArray::Status, zero, fault);
-          write(PlanArray::Status, b.i32(1), sequence);
+        doIf(both(both(isFirstBlock, isAbove(values[1], zero)), equal(before, zero)), [&] {
+          write(PlanArray::Status, zero, values[2]);
+          write(PlanArray::Status, b.i32(1), i);
         });
         return {b.add(carried[0], sums.getTotals()[0]), b.add(carried[1], sums.getTotals()[1])};
       });
@@ -169,10 +170,10 @@ void PlanKernel::findUnits() {
   sync();
 }
 
-PlanUnit PlanKernel::unitOf(Value number) {
+PlanUnit PlanKernel::unitOf(Value number, Value sequence) {
   PlanUnit unit;
   Value qStart = b.buffer("q_start", b.getI32Type()), groupSize = b.i32(group);
-  unit.sequence = search(unitStart, sequences, number);
+  unit.sequence = sequence;
   Value begin = b.read(qStart, b.wide(unit.sequence));
   Value end = b.read(qStart, b.wide(b.add(unit.sequence, b.i32(1))));
   Value tile = b.mul(b.sub(number, get(unitStart, unit.sequence)), dim(PlanDim::Rows));

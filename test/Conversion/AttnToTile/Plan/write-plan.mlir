@@ -21,14 +21,14 @@ func.func @f(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !quer
 // CHECK-NOT: attn.device_plan
 // CHECK: func.func @f_merge(
 // CHECK: func.func @f_plan(
-// CHECK-SAME: tile.launch = {grid = "plan.tasks", pieces = 1 : i32, role = "plan", rows_per_warp = 32 : i32}
+// CHECK-SAME: tile.launch = {grid = "plan.tasks", pieces = 1 : i32, role = "plan", rows_per_warp = 8 : i32}
 // CHECK-SAME: #tile.parameter<buffer, "plan.scratch"
-// CHECK-SAME: tile.threads = 1024
-// CHECK: %[[EXCHANGE:.*]] = tile.alloc : !tile.scratch<512>
+// CHECK-SAME: tile.threads = 512
+// CHECK: %[[EXCHANGE:.*]] = tile.alloc : !tile.scratch<256>
 // The units of sequences, and whether what is read of them is in order.
 // CHECK: scf.for
 // CHECK: tile.read {{.*}} : <i32> -> i32
-// CHECK: tile.scan %{{.*}}, %{{.*}} in %[[EXCHANGE]] warps 32
+// CHECK: tile.scan %{{.*}}, %{{.*}} in %[[EXCHANGE]] warps 16
 // CHECK: tile.scan
 // CHECK: tile.sync block
 // CHECK-NOT: attn.

@@ -19,22 +19,12 @@ tokenizer = transformers.PreTrainedTokenizerFast(
 )
 transformers.set_seed(0)
 prompts = [" ".join(f"w{(3 * first + i) % 30}" for i in range(20)) for first in range(8)]
+steps = {"max_steps": 20, "learning_rate": 5e-3, "per_device_train_batch_size": 16, "num_generations": 8}
+quiet = {"report_to": [], "logging_steps": 1, "save_strategy": "no", "disable_tqdm": True}
 trainer = PackedGRPOTrainer(
     tiny.decoder("llama", eos_token_id=1, pad_token_id=0),
     lambda completions, **_: [float(text.split().count("w7")) for text in completions],
-    args=GRPOConfig(
-        per_device_train_batch_size=16,
-        num_generations=8,
-        max_completion_length=12,
-        max_steps=20,
-        learning_rate=5e-3,
-        bf16=True,
-        use_cpu=True,
-        report_to=[],
-        logging_steps=1,
-        save_strategy="no",
-        disable_tqdm=True,
-    ),
+    args=GRPOConfig(**steps, **quiet, max_completion_length=12, bf16=True, use_cpu=True),
     train_dataset=datasets.Dataset(pyarrow.table({"prompt": prompts}), fingerprint="prompts"),
     processing_class=tokenizer,
 )

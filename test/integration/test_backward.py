@@ -168,10 +168,16 @@ def test_tables(tmp_path, schedule):
     assert status == 0, (errors, report)
 
 
-def test_gradients_are_the_same_bits_in_every_run(tmp_path):
+@pytest.mark.parametrize("schedule", ["mma", "wgmma"])
+@pytest.mark.parametrize("text", [backward(POINTS["sinks"][0]), TABLES], ids=["sinks", "tables"])
+def test_gradients_are_the_same_bits_in_every_run(tmp_path, text, schedule):
+    """Of 20, blocks and threads in another order in each."""
     file = tmp_path / "again.mlir"
-    file.write_text(backward(POINTS["causal"][0]))
-    status, _, errors = attn_run(file, f"--device={DEVICE}", "--repeat=5", "--shuffle", *DIMS)
+    file.write_text(text)
+    more = ["--dim=groups=2", "--dim=context_len=40"] if text == TABLES else []
+    dims = ["--dim=batch=3", "--dim=q_len=1..60", "--dim=kv_len=60", *more]
+    options = [f"--device={DEVICE}", f"--schedule={schedule}", "--repeat=20", "--shuffle"]
+    status, _, errors = attn_run(file, *options, *dims)
     assert status == 0, errors
 
 

@@ -76,6 +76,12 @@ class Forest:
         offsets = numpy.arange(self.tokens, dtype=numpy.int32) - numpy.repeat(self.node_start[:-1], lengths)
         return _kept(offsets + numpy.repeat(self.pos0, lengths))
 
+    @cached_property
+    def shared_rows(self) -> int:
+        """Rows that see a node which others see, too, counted once for each such node: depth times tokens, about."""
+        seen = self.rows[:, 1] - self.rows[:, 0]
+        return int(seen[seen > numpy.diff(self.node_start)].sum())
+
     def tables(self, operand: str = "kv") -> dict[str, numpy.ndarray]:
         """What `Kernel.plan` takes beside the data, for a description with one packed operand."""
         return {

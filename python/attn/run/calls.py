@@ -146,6 +146,11 @@ def _refuse_gradients(views: list) -> None:
         )
 
 
+# Rows of a forest are many enough to read nodes for themselves, but a plan that might share them reserves a partial for
+# each row and node above it: of a deep tree more memory than there is.
+_MOST_SHARED = 2
+
+
 def make_call(
     options: Options,
     views: list,
@@ -171,8 +176,9 @@ def make_call(
     }
     plan = None
     if rows:
-        plan = spare_plan(kernel, stream)
-        if plan is None:
+        if forest is not None and forest.shared_rows > _MOST_SHARED * forest.tokens:
+            plan = kernel.plan(batch, strategy="by-query", stream=stream)
+        elif (plan := spare_plan(kernel, stream)) is None:
             plan = kernel.plan(batch, stream=stream)
         else:
             plan.update(batch, stream=stream)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Deep trees: gradients in the same bits whatever stands beside them, and what depth costs in plans and arithmetic.
+
+--full takes a tree of depth 16 with 512 leaves, CI a smaller one.
+"""
+
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import attn  # noqa: E402
+import numpy  # noqa: E402
+import replicated  # noqa: E402
+
+FULL = bool(os.environ.get("ATTN_FULL"))
+
+
+def tree(branching, depth, tokens):
+    """Nodes of so many tokens in `depth` levels below a root, the first `branching` of which go on in two ways."""
+    parent = []
+
+    def add(above, level):
+        parent.append(above)
+        here = len(parent) - 1
+        for _ in range((2 if level < branching else 1) if level < depth else 0):
+            add(here, level + 1)
+
+    add(-1, 0)
+    return attn.Forest(numpy.arange(len(parent) + 1) * tokens, parent)
+
+
+def leaves_of(forest):
+    return forest.nodes - len(set(forest.parent.tolist()) - {-1})
+
+
+def tensors(tokens, heads=(2, 1), dim=32, dtype=torch.bfloat16, seed=0):
+    random = torch.Generator().manual_seed(seed)
+    shapes = [(tokens, count, dim) for count in (heads[0], heads[1], heads[1], heads[0])]
+    return [torch.randn(shape, generator=random).to(dtype) for shape in shapes]
+
+
+def gradients(forest, q, k, v, d_out):
+    given = [tensor.clone().requires_grad_() for tensor in (q, k, v)]
+    out = attn.attend(*given, causal=True, forest=forest)
+    return [out.detach(), *torch.autograd.grad(out, given, d_out)]
+
+
+def test_forward_and_backward_are_right():
+    """Against attention of every row over its path, in float64."""
+    forest = tree(9, 16, 2) if FULL else tree(4, 16, 3)
+    assert leaves_of(forest) == (512 if FULL else 16)
+    q, k, v, d_out = tensors(forest.tokens)
+    exact = [tensor.double().requires_grad_() for tensor in (q, k, v)]
+    wanted = replicated.attend_forest(forest, *exact, scale=float(numpy.float32(32**-0.5)))[0]
+    expected = [wanted, *torch.autograd.grad(wanted, exact, d_out.double())]
+    for one, other in zip(gradients(forest, q, k, v, d_out), expected, strict=True):
+        assert (one.double() - other).norm() <= 8e-3 * other.norm()
+
+
+def test_neighbours_change_no_bit():
+    """20 forests in which a tree has others in front and behind."""
+    own = tree(3, 5, 19)
+    mine = tensors(own.tokens, seed=1)
+    alone = gradients(own, *mine)
+    random = numpy.random.default_rng(3)
+    for seed in range(20):
+        others = [replicated.random_forest(random, 3, most=30) for _ in range(2)]
+        parts = [others[0], own, others[1]]
+        starts, parents, at = [0], [], 0
+        for part in parts:
+            parents += [above + len(starts) - 1 if above >= 0 else -1 for above in part.parent.tolist()]
+            starts += (part.node_start[1:] + at).tolist()
+            at += part.tokens
+        beside = [tensors(part.tokens, seed=10 + seed) for part in parts]
+        beside[1] = mine
+        joined = [torch.cat(each) for each in zip(*beside, strict=True)]
+        found = gradients(attn.Forest(starts, parents), *joined)
+        first = others[0].tokens
+        for one, other in zip(alone, found, strict=True):
+            assert torch.equal(one, other[first : first + own.tokens]), seed
+
+
+def spec_of(q_heads=32, kv_heads=8, dim=128):
+    kv = [attn.Packed()]
+    return attn.Spec(
+        q_heads=q_heads, kv_heads=kv_heads, head_dim=dim, dtype="bfloat16", kv=kv, see=attn.causal()
+    )
+
+
+def batch_of(forest, spec):
+    heads = {"q": spec.q_heads, "kv.k": spec.kv_heads, "kv.v": spec.kv_heads}
+    data = {name: (torch.bfloat16, (forest.tokens, count, spec.head_dim)) for name, count in heads.items()}
+    return data | forest.tables()
+
+
+def useful(plan):
+    """Of the arithmetic that a plan's tiles do, the share that is neither masked nor padding."""
+    (line,) = (line for line in plan.explain().splitlines() if line.startswith("flops"))
+    done, needed = (float(word.rstrip(",")) for word in line.split() if word[0].isdigit())
+    return needed / done
+
+
+def test_depth_wastes_no_arithmetic():
+    """A tree of depth 16 with 512 leaves against a prompt with 512 responses of as many tokens."""
+    spec = spec_of()
+    kernel, deep = attn.compile(spec, device="host"), tree(9, 16, 128)
+    size = deep.tokens // 513
+    flat = attn.Forest(numpy.arange(514) * size, [-1] + [0] * 512)
+    assert leaves_of(deep) == leaves_of(flat) == 512
+    shares = [useful(kernel.plan(batch_of(each, spec), strategy="by-query")) for each in (deep, flat)]
+    assert shares[0] >= 0.9 * shares[1] > 0.8
+
+
+def test_plans_of_deep_trees_reserve_no_partials(monkeypatch):
+    """One for each row and node above it would be."""
+    asked = []
+    plan = attn.Kernel.plan
+    monkeypatch.setattr(attn.Kernel, "plan", lambda *given, **named: asked.append(named) or plan(*given, **named))
+    for forest, strategy in ((tree(2, 9, 5), "by-query"), (tree(1, 1, 40), None)):
+        asked.clear()
+        q, k, v, _ = tensors(forest.tokens, dim=64)
+        attn.attend(q, k, v, causal=True, forest=forest)
+        assert all(each.get("strategy") == strategy for each in asked)
+    assert tree(2, 9, 5).shared_rows > 2 * tree(2, 9, 5).tokens

@@ -4,7 +4,8 @@
 Layers of Qwen3-8B's shape with random weights, checkpointed, run forward and backward over N responses of R tokens to a prompt
 of P: over a packed micro-batch; over copies, by PyTorch's attention; over copies as a forest of N trees, by attn's kernels. What
 counts is the time of the whole stack, its peak of memory above weights and gradients, and the share of the device's arithmetic
-that it keeps busy (MFU), where a side's work is what `attn.training.report` counts, without what checkpointing repeats.
+that it keeps busy (MFU), where a side's work is what `attn.training.report` counts, without what checkpointing repeats. Behind
+them stands attention alone, of prompts up to 131K, beside PrefixGrouper's way (training_attention.py).
 """
 
 import argparse
@@ -15,6 +16,8 @@ from pathlib import Path
 
 from contest import import_attn
 from report import write_report
+from training_attention import POINTS as ATTENTION_POINTS
+from training_attention import attention_line, measure_attention
 
 PEAK = {"H100": 989.4e12, "H200": 989.4e12}  # dense bf16 FLOP/s, as NVIDIA says
 SIDES = ("packed", "sdpa", "trees")
@@ -177,7 +180,8 @@ def line(point, row):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
-    parser.add_argument("--points", type=int, default=len(POINTS), help="measure so many, from the first")
+    most = len(POINTS + ATTENTION_POINTS)
+    parser.add_argument("--points", type=int, default=most, help="measure so many, from the first")
     args = parser.parse_args()
     import torch
 
@@ -185,9 +189,10 @@ def main():
         parser.error("no GPU was found: expected one of CUDA")
     import_attn()
     rows, about = [], {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-    for point in POINTS[: args.points]:
-        rows.append(measure(torch, point) | about)
-        print(line(point, rows[-1]), flush=True)
+    for point in (POINTS + ATTENTION_POINTS)[: args.points]:
+        of_layers = isinstance(point, TrainingPoint)
+        rows.append((measure if of_layers else measure_attention)(torch, point) | about)
+        print((line if of_layers else attention_line)(point, rows[-1]), flush=True)
         torch.cuda.empty_cache()
     write_report(args.json, "training", rows)
 

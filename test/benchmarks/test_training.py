@@ -11,7 +11,9 @@ pytest.importorskip("transformers", reason="Transformers is not installed")
 
 import contest  # noqa: E402
 import training  # noqa: E402
+import training_attention  # noqa: E402
 from training import POINTS, SIDES, TrainingPoint, line, measure  # noqa: E402
+from training_attention import AttentionPoint, attention_line, measure_attention  # noqa: E402
 
 TINY = TrainingPoint(
     3, 20, 8, layers=2, hidden=64, inner=96, q_heads=2, kv_heads=1, head_dim=32, device="cpu"
@@ -40,3 +42,27 @@ def test_the_copies_as_trees_share_nothing():
     assert sides._responses(rows, "trees")[:, :, 0].tolist() == [
         list(range(28 * i + 20, 28 * i + 28)) for i in range(3)
     ]
+
+
+def test_workloads_of_the_paper():
+    """Prompts of 5K to 131K, responses of 131 to 2,048; those whose times it says stand in front."""
+    sizes = {(point.responses, point.prompt, point.response) for point in training_attention.POINTS}
+    assert set(training_attention.PAPER_MS) < sizes and len(sizes) == 13
+    assert {point.prompt for point in training_attention.POINTS} >= {5120, 131072}
+    assert {point.response for point in training_attention.POINTS} == {131, 512, 2048}
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_attention_four_ways(copied, monkeypatch):
+    """All of them make the same gradients; where copies are too many, two sides are left."""
+    contest.import_attn()
+    point = AttentionPoint(3, 40, 11, q_heads=4, kv_heads=2, dim=32, device="cpu")
+    monkeypatch.setitem(training_attention.PAPER_MS, (3, 40, 11), 7)
+    if not copied:
+        monkeypatch.setattr(training_attention, "COPIED", 0)
+    row = measure_attention(torch, point, rounds=1)
+    assert tuple(row["sides"]) == training_attention.SIDES[: 4 if copied else 2]
+    assert all(found["error"] < 0.02 and found["ms"] > 0 for found in row["sides"].values())
+    told = attention_line(point, row)
+    assert told.startswith("attention, N = 3, P = 40, R = 11  packed ")
+    assert "; DualKV 7 ms (paper, H100)  " in told and told.endswith(" times as fast")

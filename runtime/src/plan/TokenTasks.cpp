@@ -35,19 +35,28 @@ bool maySee(const Visibility &visibility, std::span<const int32_t> ends, int64_t
   return true;
 }
 
-/// What one instance has to do with rows.
+/// The least and the greatest position of each `rowsAtOnce` rows.
+struct RowBounds {
+  int32_t least, greatest;
+};
+std::vector<RowBounds> boundsOf(const std::vector<int32_t> &positions) {
+  std::vector<RowBounds> bounds;
+  bounds.reserve(positions.size() / rowsAtOnce);
+  for (size_t row = 0; row + rowsAtOnce <= positions.size(); row += rowsAtOnce) {
+    const auto begin = positions.begin() + static_cast<ptrdiff_t>(row);
+    const auto [least, greatest] = std::minmax_element(begin, begin + rowsAtOnce);
+    bounds.push_back({*least, *greatest});
+  }
+  return bounds;
+}
+
+/// What one instance has to do with rows, whose bounds are the same for all.
 class RowFinder {
 public:
   RowFinder(const Visibility &visibility, std::span<const int32_t> ends, const Batch &batch,
-            const OperandBatch &operand, size_t instance)
-      : visibility_(visibility), ends_(ends), positions_(batch.qPos), first_(operand.rowFirst[instance]),
-        last_(operand.rowLast[instance]), pos0_(operand.pos0[instance]) {
-    for (int32_t row = first_; row < last_; row += rowsAtOnce) {
-      const auto [least, greatest] = std::minmax_element(
-          positions_.begin() + row, positions_.begin() + std::min(row + rowsAtOnce, last_));
-      bounds_.push_back({*least, *greatest});
-    }
-  }
+            const std::vector<RowBounds> &bounds, const OperandBatch &operand, size_t instance)
+      : visibility_(visibility), ends_(ends), positions_(batch.qPos), bounds_(bounds),
+        first_(operand.rowFirst[instance]), last_(operand.rowLast[instance]), pos0_(operand.pos0[instance]) {}
 
   /// Puts the rows that may see tokens [begin, end) into the task.
   void find(int64_t begin, int64_t end, PlanTokenTask &task) const {
@@ -58,32 +67,28 @@ public:
       const int64_t q = positions_[static_cast<size_t>(row)];
       return sees(q, q);
     };
-    const auto blockSees = [&](const Bounds &of) { return sees(of.least, of.greatest); };
-    task.rowBegin = task.rowEnd = first_;
-    const auto front = std::find_if(bounds_.begin(), bounds_.end(), blockSees);
-    if (front == bounds_.end())
-      return;
-    const auto back = std::find_if(bounds_.rbegin(), bounds_.rend(), blockSees);
-    int32_t row = first_ + static_cast<int32_t>(front - bounds_.begin()) * rowsAtOnce;
-    int32_t stop = std::min(first_ + static_cast<int32_t>(bounds_.rend() - back) * rowsAtOnce, last_);
+    const auto noneSees = [&](int32_t block) {
+      const RowBounds &of = bounds_[static_cast<size_t>(block)];
+      return !sees(of.least, of.greatest);
+    };
+    int32_t row = first_, stop = last_;
     while (row < stop && !rowSees(row))
-      ++row;
+      row += row % rowsAtOnce == 0 && row + rowsAtOnce <= stop && noneSees(row / rowsAtOnce) ? rowsAtOnce : 1;
     while (stop > row && !rowSees(stop - 1))
-      --stop;
+      stop -= stop % rowsAtOnce == 0 && stop - rowsAtOnce >= row && noneSees(stop / rowsAtOnce - 1)
+                  ? rowsAtOnce
+                  : 1;
     task.rowBegin = row;
     task.rowEnd = stop;
   }
 
 private:
-  struct Bounds {
-    int32_t least, greatest;
-  };
   const Visibility &visibility_;
   std::span<const int32_t> ends_;
   const std::vector<int32_t> &positions_;
+  const std::vector<RowBounds> &bounds_;
   int32_t first_, last_;
   int64_t pos0_;
-  std::vector<Bounds> bounds_; ///< of positions, for each `rowsAtOnce` rows
 };
 
 /// Tokens that the store has room for: those of an instance, and what lies behind them.
@@ -104,10 +109,12 @@ int32_t tokensOfTile(const Manifest &manifest) {
 void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends,
                     std::vector<PlanTokenTask> &tasks) {
   const int32_t keys = tokensOfTile(manifest);
+  const std::vector<RowBounds> bounds = boundsOf(batch.qPos);
+  std::vector<PlanTokenTask> tiles; // which every KV head has, and which are put in order for all of them
   for (size_t o = 0; o < batch.operands.size(); ++o) {
     const OperandBatch &operand = batch.operands[o];
     for (size_t i = 0; i < operand.instances(); ++i) {
-      const RowFinder rows(manifest.operands[o].visibility, ends, batch, operand, i);
+      const RowFinder rows(manifest.operands[o].visibility, ends, batch, bounds, operand, i);
       PlanTokenTask task{
           .operand = static_cast<int32_t>(o), .instance = static_cast<int32_t>(i), .pos0 = operand.pos0[i]};
       const auto addTiles = [&](int32_t begin, int32_t end, bool seen) {
@@ -116,17 +123,20 @@ void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<cons
           task.rowBegin = task.rowEnd = 0;
           if (seen)
             rows.find(task.kvBegin, task.kvEnd, task);
-          for (task.ordinal = 0; task.ordinal < manifest.kvHeads; ++task.ordinal)
-            tasks.push_back(task);
+          tiles.push_back(task);
         }
       };
       addTiles(0, operand.lengths[i], true);
       addTiles(operand.lengths[i], roomOf(manifest, batch, o, i), false);
     }
   }
-  std::stable_sort(tasks.begin(), tasks.end(), [](const PlanTokenTask &a, const PlanTokenTask &b) {
+  std::stable_sort(tiles.begin(), tiles.end(), [](const PlanTokenTask &a, const PlanTokenTask &b) {
     return a.rowEnd - a.rowBegin > b.rowEnd - b.rowBegin;
   });
+  tasks.reserve(tasks.size() + tiles.size() * static_cast<size_t>(manifest.kvHeads));
+  for (PlanTokenTask &tile : tiles)
+    for (tile.ordinal = 0; tile.ordinal < manifest.kvHeads; ++tile.ordinal)
+      tasks.push_back(tile);
 }
 
 int64_t countTokenTasks(const Manifest &manifest, const Batch &batch) {

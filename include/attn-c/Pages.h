@@ -1,8 +1,27 @@
 /*===- Pages.h - Pages of many lists, managed on a device ---------*- C -*-===*
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  * Where heads compress what they keep, each KV head of a sequence in a layer is a list of tokens that takes
- * pages from a pool. An attn.manage_pages gives pages back and takes them, for all lists at once, by tensors
- * in device memory: in a captured step, too.
+ * pages from a pool. Two operations change all lists at once by tensors in device memory, in a captured step,
+ * too. An attn.manage_pages gives pages back and takes them. Its tensors, of i32, are
+ *
+ *   table  [lists, columns]  pages of a list, from the left end on and from the right end on; -1 at first
+ *   counts [lists, 2]        how many there are at the left and at the right; 0 at first
+ *   tokens [lists, 2]        tokens that a list is to have pages for; is read
+ *   free   [pages]           a ring of the pages that no list holds; every page once at first
+ *   span   [2]               where in the ring they begin, and how many there are; 0, pages at first
+ *   status [4]               done (1) or not (0), pages asked for, pages that were there, lists that fit no
+ * row
+ *
+ * and its sizes lists, columns, pages. Where there are too few pages, the status alone has changed. An
+ * attn.compact_tokens says which tokens move where others go: its tensors are table and counts, which it
+ * reads, tokens, which it changes, and
+ *
+ *   keep   [lists, flags]    i8: a flag for each token, not 0 where it stays
+ *   from   [lists, moves]    slots whose tokens move, as an attn.move takes them; -1 behind the last
+ *   to     [lists, moves]    where they go
+ *   status [1]               is added how many lists stayed as they were, as they would take more moves
+ *
+ * with the sizes lists, columns, flags, moves.
  *
  *===----------------------------------------------------------------------===*/
 #ifndef ATTN_C_PAGES_H
@@ -14,27 +33,16 @@
 extern "C" {
 #endif
 
-/* Addresses of tensors of i32 on the device, multiples of 16. At first a table holds -1, counts are 0, `free`
- * holds every page once, and `span` is {0, pages}. */
-typedef struct AttnPageTables {
-  uint64_t table;  /* [lists, columns]: pages of a list, from the left end on and from the right end on */
-  uint64_t counts; /* [lists, 2]: how many there are at the left and at the right */
-  uint64_t tokens; /* [lists, 2]: tokens that a list is to have pages for; is read */
-  uint64_t free;   /* [pages]: a ring of the pages that no list holds */
-  uint64_t span;   /* [2]: where in the ring they begin, and how many there are */
-  uint64_t
-      status; /* [4]: done (1) or not (0), pages asked for, pages that were there, lists that fit no row */
-} AttnPageTables;
-
-typedef struct AttnPageManager AttnPageManager;
-/* Allocates what launches share. `manage`: an attn.manage_pages. */
-ATTN_C_EXPORT AttnStatus attnPageManagerCreate(const AttnKernel *manage, int64_t lists, int64_t columns,
-                                               int64_t pages, AttnPageManager **manager);
-ATTN_C_EXPORT void attnPageManagerDestroy(AttnPageManager *manager);
-/* Lets every list hold the pages that its tokens take; neither allocates nor waits. Whether there were enough
- * pages says the status, in device memory: where there were not, nothing else has changed. */
-ATTN_C_EXPORT AttnStatus attnPageManagerLaunch(AttnPageManager *manager, const AttnPageTables *tables,
-                                               uintptr_t stream);
+/* One of the two, for tables of some size. */
+typedef struct AttnTableOperation AttnTableOperation;
+/* Allocates what launches share. */
+ATTN_C_EXPORT AttnStatus attnTableOperationCreate(const AttnKernel *kernel, const int64_t *sizes,
+                                                  size_t count, AttnTableOperation **operation);
+ATTN_C_EXPORT void attnTableOperationDestroy(AttnTableOperation *operation);
+/* Of tensors on the device at these addresses, multiples of 16, in the order above; neither allocates nor
+ * waits. */
+ATTN_C_EXPORT AttnStatus attnTableOperationLaunch(AttnTableOperation *operation, const uint64_t *addresses,
+                                                  size_t count, uintptr_t stream);
 
 #ifdef __cplusplus
 }

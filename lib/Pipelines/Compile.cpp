@@ -24,7 +24,7 @@ std::string mlir::attn::listSchedules() { return "auto, mma, wgmma"; }
 SmallVector<func::FuncOp> mlir::attn::attentionFunctions(ModuleOp module) {
   SmallVector<func::FuncOp> functions;
   for (auto function : module.getOps<func::FuncOp>())
-    if (!function.getOps<AttendOp>().empty() || findRowCopy(function) || findManagePages(function))
+    if (!function.getOps<AttendOp>().empty() || findRowCopy(function) || findPageOp(function))
       functions.push_back(function);
   return functions;
 }
@@ -32,7 +32,8 @@ SmallVector<func::FuncOp> mlir::attn::attentionFunctions(ModuleOp module) {
 InFlightDiagnostic mlir::attn::emitNoFunction(ModuleOp module) {
   return module.emitError(
       "no attention function: expected a func.func with an attn.attend, an operation on a cache "
-      "(attn.append, attn.move, attn.gather, attn.requantize) or attn.manage_pages");
+      "(attn.append, attn.move, attn.gather, attn.requantize) or on a table of pages (attn.manage_pages, "
+      "attn.compact_tokens)");
 }
 
 FailureOr<func::FuncOp> mlir::attn::findEntry(ModuleOp module, StringRef entry) {

@@ -209,9 +209,9 @@ static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
 
 FailureOr<rt::Manifest> mlir::attn::describeProblem(func::FuncOp function) {
   std::optional<RowCopy> copy = findRowCopy(function);
-  FailureOr<rt::Manifest> manifest = copy                        ? describeRowCopy(function, *copy)
-                                     : findManagePages(function) ? describePageTable(function)
-                                                                 : describeAttention(function);
+  FailureOr<rt::Manifest> manifest = copy                   ? describeRowCopy(function, *copy)
+                                     : findPageOp(function) ? describePageTable(function)
+                                                            : describeAttention(function);
   if (failed(manifest))
     return failure();
   manifest->producer = std::string("attn ") + rt::version() + " (LLVM " LLVM_VERSION_STRING ")";

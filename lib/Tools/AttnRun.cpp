@@ -211,10 +211,9 @@ rt::Result<int> Run::run() {
     if (rt::Status status = (this->*step)(); !status)
       return status.error();
   if (manifest.managesPages())
-    return rt::inputError(
-        "'" + manifest.entry +
-        "' manages pages, and what it does depends on what it did before: attn.PagePool and the C "
-        "API run it, attn-run does not");
+    return rt::inputError("'" + manifest.entry +
+                          "' works on a table of pages, and what it does depends on what was done before: "
+                          "attn.PagePool and the C API run it, attn-run does not");
   if (manifest.rowCopy()) {
     auto passed = runCacheFunction({options, *device, isChecked ? host : nullptr, manifest, moduleSource(),
                                     *kernel.problem->getOps<mlir::func::FuncOp>().begin(), progress,

@@ -488,15 +488,12 @@ class StepTables:
     ) -> None:
         """Makes the tables of a step and copies them to `address`. Errors change nothing."""
 
-class PageManager:
-    """Pages of many lists, by tensors of i32 in device memory (attn.manage_pages)."""
+class TableOperation:
+    """Pages of many lists, by tensors in device memory: attn.manage_pages, attn.compact_tokens."""
 
-    def __init__(self, manage: Kernel, lists: int, columns: int, pages: int) -> None: ...
-    def launch(
-        self, *, table: int, counts: int, tokens: int, free: int, span: int, status: int, stream: int = 0
-    ) -> None:
-        """Lets every list hold the pages that its tokens take. Addresses are multiples of 16. Neither allocates nor
-        waits."""
+    def __init__(self, kernel: Kernel, sizes: Sequence[int]) -> None: ...
+    def launch(self, addresses: Sequence[int], stream: int = 0) -> None:
+        """Of the tensors in the operation's order, at multiples of 16. Neither allocates nor waits."""
 
 class Requantizer:
     """Copies slots of one cache to slots of another of fewer bits (attn.requantize)."""

@@ -238,7 +238,7 @@ PYBIND11_MODULE(_attn, module) {
   bindPlans(module);
   bindCaches(module);
   bindRequantizer(module);
-  bindPageManager(module);
+  bindTableOperation(module);
   bindFormats(module);
   bindView(module);
 }

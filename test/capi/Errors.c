@@ -231,9 +231,9 @@ const char *nullIsRefused(void) {
   REFUSED(attnRequantizerCreate(NULL, NULL), AttnStatusInput, "null");
   REFUSED(attnRequantizerReserve(NULL, 1, 1), AttnStatusInput, "null");
   REFUSED(attnRequantizerExecute(NULL, NULL, NULL, NULL, NULL, 0, 0), AttnStatusInput, "null");
-  REFUSED(attnPageManagerCreate(NULL, 1, 1, 1, NULL), AttnStatusInput, "null");
-  REFUSED(attnPageManagerLaunch(NULL, NULL, 0), AttnStatusInput, "null");
-  attnPageManagerDestroy(NULL);
+  REFUSED(attnTableOperationCreate(NULL, NULL, 0, NULL), AttnStatusInput, "null");
+  REFUSED(attnTableOperationLaunch(NULL, NULL, 0, 0), AttnStatusInput, "null");
+  attnTableOperationDestroy(NULL);
   attnDeviceDestroy(NULL);
   attnKernelDestroy(NULL);
   attnBatchDestroy(NULL);

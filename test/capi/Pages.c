@@ -41,9 +41,9 @@ static bool holds(const int32_t *found, size_t count, const int32_t *expected) {
   return memcmp(found, expected, count * sizeof(int32_t)) == 0;
 }
 
-static const char *manage(AttnPageManager *manager) {
-  const AttnPageTables tables = {(uintptr_t)at.table, (uintptr_t)at.counts, (uintptr_t)at.tokens,
-                                 (uintptr_t)at.free,  (uintptr_t)at.span,   (uintptr_t)at.status};
+static const char *launch(AttnTableOperation *operation) {
+  const uint64_t tables[] = {(uintptr_t)at.table, (uintptr_t)at.counts, (uintptr_t)at.tokens,
+                             (uintptr_t)at.free,  (uintptr_t)at.span,   (uintptr_t)at.status};
   const int32_t first[] = {5, 9, 0, 8}, second[] = {4, 9, 16, 0}, third[] = {0, 0, 16, 0};
   memset(at.table, 0xff, sizeof at.table);
   for (int32_t i = 0; i < pages; ++i)
@@ -51,26 +51,26 @@ static const char *manage(AttnPageManager *manager) {
   at.span[1] = pages;
 
   memcpy(at.tokens, first, sizeof first);
-  TRY(attnPageManagerLaunch(manager, &tables, 0));
+  TRY(attnTableOperationLaunch(operation, tables, 6, 0));
   EXPECT(holds(at.status, 4, (const int32_t[]){1, 5, 6, 0}));
   EXPECT(holds(at.table, 10, (const int32_t[]){0, 1, -1, 2, 3, -1, -1, -1, -1, 4}));
   EXPECT(holds(at.span, 2, (const int32_t[]){5, 1}));
 
   memcpy(at.tokens, second, sizeof second);
-  TRY(attnPageManagerLaunch(manager, &tables, 0));
+  TRY(attnTableOperationLaunch(operation, tables, 6, 0));
   EXPECT(holds(at.status, 4, (const int32_t[]){0, 4, 3, 0}));
   EXPECT(holds(at.counts, 4, (const int32_t[]){2, 2, 0, 1}) && holds(at.span, 2, (const int32_t[]){5, 1}));
 
   memcpy(at.tokens, third, sizeof third);
-  TRY(attnPageManagerLaunch(manager, &tables, 0));
+  TRY(attnTableOperationLaunch(operation, tables, 6, 0));
   EXPECT(holds(at.status, 4, (const int32_t[]){1, 4, 6, 0}));
   EXPECT(holds(at.table, 10, (const int32_t[]){-1, -1, -1, -1, -1, 5, 0, 1, 2, -1}));
-  EXPECT(holds(at.free, 6, (const int32_t[]){1, 2, 3, 4, 4, 5}) == false &&
-         holds(at.span, 2, (const int32_t[]){3, 2}));
+  EXPECT(holds(at.span, 2, (const int32_t[]){3, 2}));
 
-  AttnPageTables odd = tables;
-  odd.counts += 8;
-  AttnStatus status = attnPageManagerLaunch(manager, &odd, 0);
+  uint64_t odd[6];
+  memcpy(odd, tables, sizeof odd);
+  odd[1] += 8;
+  AttnStatus status = attnTableOperationLaunch(operation, odd, 6, 0);
   EXPECT(status.kind == AttnStatusInput && strstr(status.message, "expected 'counts' at a multiple of 16"));
   attnStatusFree(status);
   return NULL;
@@ -82,25 +82,31 @@ const char *managesPages(void) {
   AttnCompiled *compiled = NULL;
   AttnDevice *device = NULL;
   AttnKernel *kernel = NULL;
-  AttnPageManager *manager = NULL;
+  AttnTableOperation *operation = NULL;
   TRY(attnCompile(&source, AttnFormHostChecked, &compiled));
   TRY(attnDeviceOpenHost(&options, &device));
   const AttnBytes *artifact = attnCompiledArtifact(compiled);
   TRY(attnKernelLoad(device, attnBytesData(artifact), attnBytesSize(artifact), "test", NULL, &kernel));
   attnCompiledDestroy(compiled);
 
-  AttnStatus status = attnPageManagerCreate(kernel, lists, 1 << 30, pages, &manager);
+  const int64_t sizes[] = {lists, columns, pages}, wide[] = {lists, 1 << 30, pages},
+                none[] = {lists, columns, 0};
+  AttnStatus status = attnTableOperationCreate(kernel, sizes, 2, &operation);
+  EXPECT(status.kind == AttnStatusInput &&
+         strstr(status.message, "the sizes lists, columns, pages, got 2 numbers"));
+  attnStatusFree(status);
+  status = attnTableOperationCreate(kernel, wide, 3, &operation);
   EXPECT(status.kind == AttnStatusInput &&
          strstr(status.message, "expected at most 1073741823 columns of 2"));
   attnStatusFree(status);
-  status = attnPageManagerCreate(kernel, lists, columns, 0, &manager);
+  status = attnTableOperationCreate(kernel, none, 3, &operation);
   EXPECT(status.kind == AttnStatusInput && strstr(status.message, "got 0; nearest legal: 1"));
   attnStatusFree(status);
 
-  TRY(attnPageManagerCreate(kernel, lists, columns, pages, &manager));
+  TRY(attnTableOperationCreate(kernel, sizes, 3, &operation));
   attnKernelDestroy(kernel);
-  const char *wrong = manage(manager);
-  attnPageManagerDestroy(manager);
+  const char *wrong = launch(operation);
+  attnTableOperationDestroy(operation);
   AttnHostReport report;
   AttnBytes *said = NULL;
   TRY(attnDeviceHostReport(device, &report, &said));

@@ -107,7 +107,8 @@ def ManagePagesPass : Pass<"attn-manage-pages", "gpu::GPUModuleOp"> {
   let summary = "Write the kernels of an operation on a table of pages";
   let description = [{
     Three for an `attn.manage_pages`: one counts the pages that lists give back and ask for, by block; one gives pages back;
-    one takes them, and publishes what became of the free list. The launches order them. Exact.
+    one takes them, and publishes what became of the free list. The launches order them. One for an `attn.compact_tokens`.
+    Exact.
   }];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
 }

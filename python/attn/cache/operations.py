@@ -80,18 +80,24 @@ def _store(heads: int, shape: Shape) -> str:
 
 def manage_text(left: int, right: int) -> str:
     """`attn.manage_pages` for pages of so many tokens at either end."""
-    tensors = {
-        "table": "?x?",
-        "counts": "?x2",
-        "tokens": "?x2",
-        "free": "?",
-        "span": "2",
-        "status": "4",
-    }
-    types = {name: f"tensor<{dims}xi32>" for name, dims in tensors.items()}
-    arguments = ", ".join(f'%{name}: {kind} {{attn.name = "{name}"}}' for name, kind in types.items())
-    return f"""func.func @manage({arguments}) {{
-  attn.manage_pages %table counts %counts of %tokens left {left} right {right} free %free span %span status %status
+    tensors = {"free": "?xi32", "span": "2xi32", "status": "4xi32"}
+    words = f"left {left} right {right} free %free span %span status %status"
+    return _table_text("manage", "manage_pages", tensors, words)
+
+
+def compact_text(page: int, right: bool) -> str:
+    """`attn.compact_tokens` for pages of so many tokens at one end."""
+    tensors = {"keep": "?x?xi8", "from": "?x?xi32", "to": "?x?xi32", "status": "1xi32"}
+    words = f"{'right ' if right else ''}page {page} keep %keep from %from to %to status %status"
+    return _table_text("compact", "compact_tokens", tensors, words)
+
+
+def _table_text(name: str, operation: str, tensors: dict[str, str], words: str) -> str:
+    tensors = {"table": "?x?xi32", "counts": "?x2xi32", "tokens": "?x2xi32"} | tensors
+    types = {tensor: f"tensor<{dims}>" for tensor, dims in tensors.items()}
+    arguments = ", ".join(f'%{tensor}: {kind} {{attn.name = "{tensor}"}}' for tensor, kind in types.items())
+    return f"""func.func @{name}({arguments}) {{
+  attn.{operation} %table counts %counts of %tokens {words}
       : {", ".join(types.values())}
   return
 }}

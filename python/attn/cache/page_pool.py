@@ -14,15 +14,13 @@ from typing import Any
 
 import numpy
 
-from .. import _attn
-from ..compiler.artifacts import load_native
-from ..compiler.requests import form_of, request_for
-from ..errors import OutOfPages, PlanError, expected
-from ..memory.devices import device_name, failed, get_device, stream_number
-from ..memory.views import Binding, check, view_of
+from ..errors import OutOfPages, PlanError, TensorError, expected
+from ..memory.devices import device_name, get_device
+from ..memory.views import Binding
 from .integers import items, whole
-from .operations import manage_text
+from .operations import compact_text, manage_text
 from .pages import memory_of
+from .table_operation import TableOperation
 
 _MOST_PAGES = 1 << 29
 _MOST_ENTRIES = (1 << 31) - 1
@@ -42,6 +40,24 @@ class PageStatus:
     asked: int
     there: int
     unfit: int
+
+
+@dataclass(frozen=True)
+class PageMoves:
+    """What PagePool.compact found, in tensors on the device that its next call of the same kind changes.
+
+    source  int32 [requests, lists, moves]: slots (page * page_tokens + place in the page) whose tokens move; -1 behind the last
+    target  int32 [requests, lists, moves]: the slots where they go. No slot is in both, and none is twice in one
+    status  int32 [1]: lists that stayed as they were
+    """
+
+    source: Any
+    target: Any
+    status: Any
+
+    def skipped(self) -> int:
+        """Lists that stayed as they were. Waits for the device."""
+        return int(self.status[0])
 
 
 class PagePool:
@@ -93,17 +109,13 @@ class PagePool:
             "status": (4,),
         }
         self._tensors = {name: memory_of(dims, "i32", self.device, torch) for name, dims in shapes.items()}
-        self._bindings = {name: Binding(name, "i32", dims, True) for name, dims in shapes.items()}
-        place = get_device(device)
-        request = request_for(
-            manage_text(*self.page_tokens), target=place.target, form=form_of(place), checked=checked
+        bindings = [Binding(name, "i32", dims, name != "tokens") for name, dims in shapes.items()]
+        self._on = (get_device(device), checked)
+        self._sizes = (requests * lists, columns)
+        self._manage = TableOperation(
+            manage_text(*self.page_tokens), bindings, (*self._sizes, pages), *self._on
         )
-        try:
-            self._native = _attn.PageManager(
-                load_native(request, place)[0], lists=requests * lists, columns=columns, pages=pages
-            )
-        except _attn.Failure as failure:
-            raise failed(failure, PlanError) from None
+        self._compactions: dict[tuple[str, int, int], tuple[TableOperation, PageMoves]] = {}
         self.reset()
 
     @property
@@ -144,19 +156,54 @@ class PagePool:
 
         Neither allocates nor waits. Errors: TensorError for another tensor than that.
         """
-        number = stream_number(self.device, stream)
-        keep: list = []
-        given = self._tensors if tokens is None else self._tensors | {"tokens": tokens}
-        addresses = {}
-        for name, tensor in given.items():
-            address, signature = view_of(name, tensor, number, keep)
-            binding = self._bindings[name]
-            check(binding._replace(written=name != "tokens"), signature, {}, self.device)
-            addresses[name] = address
-        try:
-            self._native.launch(**addresses, stream=number)
-        except _attn.Failure as failure:
-            raise failed(failure, PlanError) from None
+        self._manage.launch(self._tensors | ({} if tokens is None else {"tokens": tokens}), stream)
+
+    def compact(
+        self, keep: object, *, end: str = "left", moves: int = 1, tokens: object = None, stream: object = None
+    ) -> PageMoves:
+        """Says which tokens move so that lists hold those that are to stay, and no others; changes `tokens`, their number.
+        The keys and values are the caller's to move, before the next `manage` gives back the pages that are left over.
+
+        keep    int8 or bool [requests, lists, flags] on the device: of each token of a list, by its place, whether it stays
+        end     "left" or "right": which tokens of lists are meant; the others stay
+        moves   of a list, at most. One that would need more, has more tokens than flags, or more than its pages hold, stays
+                as it is, and is counted
+        tokens  as of `manage`; they are changed
+
+        The first call of an `end`, and of numbers of flags and moves, compiles and allocates; others do neither, nor wait, and
+        give the same tensors. Errors: TensorError, PlanError.
+        """
+        if end not in ("left", "right"):
+            raise expected(PlanError, "end", "'left' or 'right'", end, nearest="'left'")
+        whole("moves", moves, 1)
+        flags, shape = _flags(keep), tuple(getattr(keep, "shape", ()))
+        if len(shape) != 3 or shape[2] < 1:
+            legal = f"int8 or bool [{self.requests}, {self.lists}, flags]"
+            raise TensorError(f"keep: expected {legal}, got one of shape {list(shape)}")
+        operation, found = self._compaction(end, int(shape[2]), moves)
+        found.status[:] = 0
+        tensors = {"keep": flags, "from": found.source, "to": found.target, "status": found.status}
+        operation.launch(self._tensors | ({} if tokens is None else {"tokens": tokens}) | tensors, stream)
+        return found
+
+    def _compaction(self, end: str, flags: int, moves: int) -> tuple[TableOperation, PageMoves]:
+        known = (end, flags, moves)
+        if known not in self._compactions:
+            of_requests, torch = (self.requests, self.lists), sys.modules.get("torch")
+            bindings = [
+                Binding("table", "i32", (*of_requests, self.columns)),
+                Binding("counts", "i32", (*of_requests, 2)),
+                Binding("tokens", "i32", (*of_requests, 2), True),
+                Binding("keep", "i8", (*of_requests, flags)),
+                Binding("from", "i32", (*of_requests, moves), True),
+                Binding("to", "i32", (*of_requests, moves), True),
+                Binding("status", "i32", (1,), True),
+            ]
+            text = compact_text(self.page_tokens[end == "right"], end == "right")
+            operation = TableOperation(text, bindings, (*self._sizes, flags, moves), *self._on)
+            made = (memory_of(each.dims, "i32", self.device, torch) for each in bindings[4:])  # type: ignore[arg-type]
+            self._compactions[known] = operation, PageMoves(*made)
+        return self._compactions[known]
 
     def status_words(self) -> Any:
         """int32 [4] on the device: done (1) or not (0), asked, there, unfit, as of PageStatus. What is to depend on whether
@@ -205,3 +252,13 @@ def _page_tokens(given: object) -> tuple[int, int]:
             nearest = min(256, 1 << (int(tokens).bit_length() - 1))
             raise expected(PlanError, "page_tokens", "powers of two from 1 to 256", tokens, nearest=nearest)
     return int(found[0]), int(found[1])
+
+
+def _flags(keep: object) -> object:
+    """Of a bool tensor its bytes."""
+    torch = sys.modules.get("torch")
+    if isinstance(keep, numpy.ndarray):
+        return keep.view(numpy.int8) if keep.dtype == numpy.bool_ else keep
+    if torch is not None and isinstance(keep, torch.Tensor):
+        return keep.view(torch.int8) if keep.dtype == torch.bool else keep
+    return keep

@@ -119,35 +119,25 @@ void checkRowCopy(const Manifest &m, const Cursor &root) {
                            " with the heads and dims of the manifest");
 }
 
-/// An operation on a table of pages is three kernels over tensors of integers, one behind the other.
+/// An operation on a table of pages is kernels of its own over tensors of integers, one behind the other.
 void checkPageTable(const Manifest &m, const Cursor &root) {
-  constexpr KernelInfo::Role roles[] = {KernelInfo::Role::CountPages, KernelInfo::Role::ReleasePages,
-                                        KernelInfo::Role::TakePages};
-  const auto has = [](const KernelInfo &kernel, KernelInfo::Role role) { return kernel.role == role; };
-  if (!std::equal(m.kernels.begin(), m.kernels.end(), std::begin(roles), std::end(roles), has) ||
-      m.launches.size() != std::size(roles))
-    root["kernels"].expected("a kernel, and a launch, of each of the roles \"count_pages\", "
-                             "\"release_pages\" and \"take_pages\" in that order");
-  struct Tensor {
-    std::string_view name;
-    std::vector<int64_t> dims; ///< 0: any
-  };
-  const Tensor tensors[] = {{"table", {0, 0}}, {"counts", {0, 2}}, {"tokens", {0, 2}},
-                            {"free", {0}},     {"span", {2}},      {"status", {4}}};
-  for (const Tensor &tensor : tensors) {
-    const auto is = [&](const Argument &a) {
-      return a.name == tensor.name && a.dtype == DType::I32 &&
-             std::equal(a.dims.begin(), a.dims.end(), tensor.dims.begin(), tensor.dims.end(),
-                        [](const DimInfo &dim, int64_t size) {
-                          return dim.name.empty() == (size != 0) && dim.value == size;
-                        });
-    };
-    if (std::count_if(m.arguments.begin(), m.arguments.end(), is) != 1 ||
-        m.arguments.size() != std::size(tensors))
-      root["arguments"].fail(
-          "expected table i32[?, ?], counts and tokens i32[?, 2], free i32[?], span i32[2] and "
-          "status i32[4]");
-  }
+  using Role = KernelInfo::Role;
+  const bool manages = m.kernels[0].role == Role::CountPages;
+  const std::vector<Role> roles = manages ? std::vector{Role::CountPages, Role::ReleasePages, Role::TakePages}
+                                          : std::vector{Role::CompactTokens};
+  const auto has = [](const KernelInfo &kernel, Role role) { return kernel.role == role; };
+  if (!std::equal(m.kernels.begin(), m.kernels.end(), roles.begin(), roles.end(), has) ||
+      m.launches.size() != roles.size())
+    root["kernels"].fail(
+        "expected a kernel, and a launch, of each of the roles \"count_pages\", "
+        "\"release_pages\" and \"take_pages\" in that order, or of \"compact_tokens\" alone");
+  const std::vector<Cursor> arguments = root["arguments"].elements();
+  for (size_t i = 0; i < m.arguments.size(); ++i)
+    if (const Argument &argument = m.arguments[i];
+        argument.role != Argument::Role::Pages ||
+        argument.dtype != (argument.name == "keep" ? DType::I8 : DType::I32))
+      arguments[i].fail(
+          "expected a tensor of role \"pages\", of i32 or, of flags that are named \"keep\", of i8");
   if (!m.operands.empty() || !m.results.empty())
     root["operands"].fail("expected neither operands nor results of an operation on a table of pages");
 }

@@ -24,7 +24,7 @@ Result<Session> Session::create(Device &device, const Manifest &manifest, std::s
                       "' is an operation on a cache, not an attention: run it as a CacheKernel");
   if (manifest.managesPages())
     return inputError("'" + manifest.entry +
-                      "' is an operation on a table of pages, not an attention: run it as a PageManager");
+                      "' is an operation on a table of pages, not an attention: run it as a TableOperation");
   std::unique_ptr<State> state(new State{.device = device,
                                          .manifest = manifest,
                                          .module = std::move(module),

@@ -106,7 +106,7 @@ func.func @two(%table: tensor<?x?xi32> {attn.name = "table"},
                 %status: tensor<4xi32> {attn.name = "status"}) {
   attn.manage_pages %table counts %counts of %tokens left 16 right 16 free %free span %span status %status
       : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
-  // expected-error @below {{expected one attn.manage_pages per function and nothing beside it, got a second}}
+  // expected-error @below {{expected one operation on a table of pages per function and nothing beside it, got a second}}
   attn.manage_pages %table counts %counts of %tokens left 16 right 16 free %free span %span status %status
       : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
   return
@@ -122,7 +122,31 @@ func.func @beside(%table: tensor<?x?xi32> {attn.name = "table"},
                 %status: tensor<4xi32> {attn.name = "status"}) {
   attn.manage_pages %table counts %counts of %tokens left 16 right 16 free %free span %span status %status
       : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
-  // expected-error @below {{expected one attn.manage_pages per function and nothing beside it, got another operation}}
+  // expected-error @below {{expected one operation on a table of pages per function and nothing beside it, got another operation}}
   %c = arith.constant 1 : i32
+  return
+}
+
+// -----
+
+func.func @keep(%table: tensor<?x?xi32> {attn.name = "table"}, %counts: tensor<?x2xi32> {attn.name = "counts"},
+                %tokens: tensor<?x2xi32> {attn.name = "tokens"}, %keep: tensor<?x?xi1> {attn.name = "keep"},
+                %from: tensor<?x?xi32> {attn.name = "from"}, %to: tensor<?x?xi32> {attn.name = "to"},
+                %status: tensor<1xi32> {attn.name = "status"}) {
+  // expected-error @below {{expected keep to be 'tensor<?x?xi8>', got 'tensor<?x?xi1>'}}
+  attn.compact_tokens %table counts %counts of %tokens page 16 keep %keep from %from to %to status %status
+      : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?x?xi1>, tensor<?x?xi32>, tensor<?x?xi32>, tensor<1xi32>
+  return
+}
+
+// -----
+
+func.func @page(%table: tensor<?x?xi32> {attn.name = "table"}, %counts: tensor<?x2xi32> {attn.name = "counts"},
+                %tokens: tensor<?x2xi32> {attn.name = "tokens"}, %keep: tensor<?x?xi8> {attn.name = "keep"},
+                %from: tensor<?x?xi32> {attn.name = "from"}, %to: tensor<?x?xi32> {attn.name = "to"},
+                %status: tensor<1xi32> {attn.name = "status"}) {
+  // expected-error @below {{expected pages of a power of two from 1 to 256 tokens, got 0}}
+  attn.compact_tokens %table counts %counts of %tokens right page 0 keep %keep from %from to %to status %status
+      : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?x?xi8>, tensor<?x?xi32>, tensor<?x?xi32>, tensor<1xi32>
   return
 }

@@ -11,3 +11,14 @@ func.func @manage(%table: tensor<?x?xi32> {attn.name = "table"}, %counts: tensor
       : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
   return
 }
+
+// CHECK-LABEL: @compact
+// CHECK: attn.compact_tokens %{{.*}} counts %{{.*}} of %{{.*}} right page 64 keep %{{.*}} from %{{.*}} to %{{.*}} status %{{.*}} : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?x?xi8>, tensor<?x?xi32>, tensor<?x?xi32>, tensor<1xi32>
+func.func @compact(%table: tensor<?x?xi32> {attn.name = "table"}, %counts: tensor<?x2xi32> {attn.name = "counts"},
+                   %tokens: tensor<?x2xi32> {attn.name = "tokens"}, %keep: tensor<?x?xi8> {attn.name = "keep"},
+                   %from: tensor<?x?xi32> {attn.name = "from"}, %to: tensor<?x?xi32> {attn.name = "to"},
+                   %status: tensor<1xi32> {attn.name = "status"}) {
+  attn.compact_tokens %table counts %counts of %tokens right page 64 keep %keep from %from to %to status %status
+      : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?x?xi8>, tensor<?x?xi32>, tensor<?x?xi32>, tensor<1xi32>
+  return
+}

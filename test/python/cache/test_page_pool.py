@@ -187,6 +187,85 @@ def test_attention_reads_both_ends_of_a_row():
         assert numpy.abs(out[row] - expected).max() < 2e-3
 
 
+def kept_of(pool, memory, end):
+    """What lists hold at one end, by place."""
+    page, step = pool.page_tokens[end], 1 - 2 * end
+    table, tokens = (numpy.asarray(x).reshape(-1, x.shape[-1]) for x in (pool.table, pool.tokens))
+    return [
+        [memory[row[::step][i // page] * page + i % page] for i in range(count)]
+        for row, count in zip(table, tokens[:, end].tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+@pytest.mark.parametrize("end,page,moves", [("left", 4, 40), ("right", 8, 5)])
+def test_compaction_moves_as_few_tokens_as_can_be(end, page, moves, seed):
+    device, draw, which = checked(seed), numpy.random.default_rng(seed), int(end == "right")
+    sizes = dict(requests=3, lists=7, columns=30, pages=500, page_tokens=(4, 8))
+    pool = attn.PagePool(**sizes, device=device, checked=True)
+    tokens, memory = numpy.asarray(pool.tokens), numpy.arange(500 * page)
+    tokens[:] = draw.integers(0, 60, tokens.shape)
+    tokens[0, :3] = [[0, 0], [1, 1], [2, 2]]
+    for _ in range(3):
+        pool.manage()
+        pool.require_done()
+        before = kept_of(pool, memory, which)
+        keep = draw.random((3, 7, 80)) < draw.random((3, 7, 1)) * 1.2
+        other = tokens[:, :, 1 - which].copy()
+        found = pool.compact(keep, end=end, moves=moves)
+        source, target = (numpy.asarray(x).reshape(21, moves) for x in (found.source, found.target))
+        skipped = 0
+        for old, flags, froms, tos in zip(before, keep.reshape(21, -1), source, target, strict=True):
+            stay = [value for value, flag in zip(old, flags, strict=False) if flag]
+            moved = sum(flags[len(stay) : len(old)])
+            skipped += moved > moves
+            filled = moved if moved <= moves else 0
+            assert (froms >= 0).tolist() == (tos >= 0).tolist() == [j < filled for j in range(moves)]
+            if moved > moves:
+                stay = old
+            old[:] = stay
+        assert found.skipped() == skipped
+        listed = source >= 0
+        slots = numpy.concatenate([source[listed], target[listed]])
+        assert len(numpy.unique(slots)) == len(slots)
+        memory[target[listed]] = memory[source[listed]]
+        after = kept_of(pool, memory, which)
+        assert [sorted(values) for values in after] == [sorted(values) for values in before]
+        numpy.testing.assert_array_equal(tokens[:, :, 1 - which], other)
+        pool.manage()  # gives back what is left over
+        assert kept_of(pool, memory, which) == after
+        counts = numpy.asarray(pool.counts)[:, :, which]
+        numpy.testing.assert_array_equal(counts, -(-tokens[:, :, which] // page))
+        tokens += draw.integers(0, 9, tokens.shape, dtype=numpy.int32)
+        memory = numpy.arange(500 * page)
+    assert device.report()["clean"], device.report()["text"]
+
+
+def test_lists_that_compaction_leaves_as_they_are():
+    pool = attn.PagePool(pages=20, requests=1, lists=4, columns=4, page_tokens=(4, 4), device="host")
+    tokens = numpy.asarray(pool.tokens)
+    tokens[0, :, 0] = 8, 8, 8, 8
+    pool.manage()
+    keep = numpy.zeros((1, 4, 9), numpy.int8)
+    keep[0, :, 6:] = 1  # two of eight tokens move
+    tokens[0, :, 0] = 8, 9, 10, -1  # pages of eight, flags of nine
+    found = pool.compact(keep, moves=2)
+    assert found.skipped() == 3 and tokens[0, :, 0].tolist() == [2, 9, 10, -1]
+    page = pool.table[0, 0].tolist()
+    assert found.source[0].tolist() == [[page[1] * 4 + 2, page[1] * 4 + 3]] + [[-1, -1]] * 3
+    assert found.target[0].tolist() == [[page[0] * 4, page[0] * 4 + 1]] + [[-1, -1]] * 3
+    for flags, moves, end, message in (
+        (keep, 0, "left", "moves: expected a whole number from 1 to 2147483647, got 0"),
+        (keep, 1, "middle", "end: expected 'left' or 'right', got 'middle'"),
+        (keep[0], 1, "left", "keep: expected int8 or bool [1, 4, flags], got one of shape [4, 9]"),
+        (keep.astype(numpy.int32), 1, "left", "keep: expected int8 [1, 4, 9], got int32 [1, 4, 9]"),
+        (keep[:, :3], 1, "left", "keep: expected int8 [1, 4, 9], got int8 [1, 3, 9]"),
+    ):
+        with pytest.raises(attn.Error) as error:
+            pool.compact(flags, moves=moves, end=end)
+        assert message in str(error.value)
+
+
 @pytest.mark.parametrize(
     "change,message",
     [

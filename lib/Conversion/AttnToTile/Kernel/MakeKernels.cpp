@@ -22,10 +22,10 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function->hasAttr("tile.schedules") || findRowCopy(function) || findManagePages(function))
+      if (function->hasAttr("tile.schedules") || findRowCopy(function) || findPageOp(function))
         functions.push_back(function);
     for (func::FuncOp function : functions) {
-      bool attends = !findRowCopy(function) && !findManagePages(function);
+      bool attends = !findRowCopy(function) && !findPageOp(function);
       if (failed(attends ? makeAttention(function) : makeOperation(function)))
         return signalPassFailure();
       function.erase();

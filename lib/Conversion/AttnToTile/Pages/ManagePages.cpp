@@ -1,5 +1,6 @@
-//===- ManagePages.cpp - The kernels that manage pages --------------------===//
+//===- ManagePages.cpp - The kernels of operations on tables of pages -----===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "CompactKernel.h"
 #include "PageKernel.h"
 
 #include "attn/Conversion/Passes.h"
@@ -18,22 +19,27 @@ struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (findManagePages(function))
+      if (findPageOp(function))
         functions.push_back(function);
-    using Role = ::attn::rt::KernelInfo::Role;
     for (func::FuncOp function : functions) {
-      ManagePagesOp manage = findManagePages(function);
-      OpBuilder builder(function);
-      for (auto [suffix, role] :
-           {std::pair("_count", Role::CountPages), std::pair("_release", Role::ReleasePages),
-            std::pair("_take", Role::TakePages)}) {
-        auto kernel = func::FuncOp::create(builder, function.getLoc(), (function.getName() + suffix).str(),
-                                           builder.getFunctionType({}, {}));
-        kernel.addEntryBlock();
-        PageKernel(manage, kernel, role).run();
-      }
+      Operation *op = findPageOp(function);
+      if (auto manage = dyn_cast<ManagePagesOp>(op))
+        for (auto [suffix, role] : {std::pair("_count", PageKernel::Role::CountPages),
+                                    std::pair("_release", PageKernel::Role::ReleasePages),
+                                    std::pair("_take", PageKernel::Role::TakePages)})
+          PageKernel(manage, makeKernel(function, (function.getName() + suffix).str()), role).run();
+      else
+        CompactKernel(cast<CompactTokensOp>(op), makeKernel(function, (function.getName() + "_moves").str()))
+            .run();
       function.erase();
     }
+  }
+
+  static func::FuncOp makeKernel(func::FuncOp function, StringRef name) {
+    OpBuilder builder(function);
+    auto kernel = func::FuncOp::create(builder, function.getLoc(), name, builder.getFunctionType({}, {}));
+    kernel.addEntryBlock();
+    return kernel;
   }
 };
 

@@ -11,55 +11,85 @@ using namespace mlir::attn;
 #define GET_OP_CLASSES
 #include "attn/Dialect/Attn/IR/AttnPageOps.cpp.inc"
 
-ManagePagesOp mlir::attn::findManagePages(func::FuncOp func) {
-  ManagePagesOp found;
-  func.walk([&](ManagePagesOp op) {
-    found = op;
-    return WalkResult::interrupt();
+RankedTensorType PageTensor::type(MLIRContext *context) const {
+  SmallVector<int64_t> shape;
+  for (auto [size, name] : dims)
+    shape.push_back(name.empty() ? size : ShapedType::kDynamic);
+  return RankedTensorType::get(shape, IntegerType::get(context, bits));
+}
+
+SmallVector<PageTensor> mlir::attn::pageTensorsOf(Operation *op) {
+  SmallVector<PageTensor> tensors = {{"table", 32, {{0, "lists"}, {0, "columns"}}},
+                                     {"counts", 32, {{0, "lists"}, {2, ""}}},
+                                     {"tokens", 32, {{0, "lists"}, {2, ""}}}};
+  if (isa<ManagePagesOp>(op))
+    tensors.append({{"free", 32, {{0, "pages"}}}, {"span", 32, {{2, ""}}}, {"status", 32, {{4, ""}}}});
+  else
+    tensors.append({{"keep", 8, {{0, "lists"}, {0, "flags"}}},
+                    {"from", 32, {{0, "lists"}, {0, "moves"}}},
+                    {"to", 32, {{0, "lists"}, {0, "moves"}}},
+                    {"status", 32, {{1, ""}}}});
+  return tensors;
+}
+
+Operation *mlir::attn::findPageOp(func::FuncOp func) {
+  Operation *found = nullptr;
+  func.walk([&](Operation *op) {
+    found = isa<ManagePagesOp, CompactTokensOp>(op) ? op : nullptr;
+    return found ? WalkResult::interrupt() : WalkResult::advance();
   });
   return found;
 }
 
-LogicalResult ManagePagesOp::verify() {
-  constexpr int64_t any = ShapedType::kDynamic;
-  const SmallVector<int64_t> shapes[] = {{any, any}, {any, 2}, {any, 2}, {any}, {2}, {4}};
-  Type i32 = IntegerType::get(getContext(), 32);
-  for (auto [name, shape, value] : llvm::zip_equal(pageTensors, shapes, getOperands()))
-    if (auto legal = RankedTensorType::get(shape, i32); value.getType() != legal)
-      return emitOpError("expected ") << name << " to be " << legal << ", got " << value.getType();
-  for (auto [name, tokens] : {std::pair("left", getLeft()), std::pair("right", getRight())})
-    if (!::attn::rt::Store::isPageSize(tokens))
-      return emitOpError("expected pages at the ")
-             << name << " of " << ::attn::rt::Store::pageSizes << " tokens, got " << tokens;
+static LogicalResult verifyTensors(Operation *op) {
+  for (auto [tensor, value] : llvm::zip_equal(pageTensorsOf(op), op->getOperands()))
+    if (auto legal = tensor.type(op->getContext()); value.getType() != legal)
+      return op->emitOpError("expected ") << tensor.name << " to be " << legal << ", got " << value.getType();
   return success();
+}
+
+static LogicalResult verifyPage(Operation *op, StringRef where, int64_t tokens) {
+  if (::attn::rt::Store::isPageSize(tokens))
+    return success();
+  return op->emitOpError("expected pages")
+         << where << " of " << ::attn::rt::Store::pageSizes << " tokens, got " << tokens;
+}
+
+LogicalResult ManagePagesOp::verify() {
+  return success(succeeded(verifyTensors(*this)) && succeeded(verifyPage(*this, " at the left", getLeft())) &&
+                 succeeded(verifyPage(*this, " at the right", getRight())));
+}
+
+LogicalResult CompactTokensOp::verify() {
+  return success(succeeded(verifyTensors(*this)) && succeeded(verifyPage(*this, "", getPageTokens())));
 }
 
 FailureOr<Signature> mlir::attn::detail::readPageSignature(func::FuncOp func) {
   if (func.isExternal() || !func.getBody().hasOneBlock())
     return func.emitOpError("expected a body of one block");
-  ManagePagesOp manage = findManagePages(func);
+  Operation *found = findPageOp(func);
   for (Operation &op : func.front().without_terminator())
-    if (&op != manage)
-      return op.emitOpError("expected one attn.manage_pages per function and nothing beside it, got ")
-             << (isa<ManagePagesOp>(op) ? "a second" : "another operation");
+    if (&op != found)
+      return op.emitOpError(
+                 "expected one operation on a table of pages per function and nothing beside it, got ")
+             << (isa<ManagePagesOp, CompactTokensOp>(op) ? "a second" : "another operation");
   if (func.front().getTerminator()->getNumOperands() != 0)
     return func.emitOpError("expected the function to return nothing: it changes tables");
-  if (!llvm::equal(manage->getOperands(), func.getArguments()))
-    return manage.emitOpError("expected the arguments of the function for its operands, in their order");
+  if (!llvm::equal(found->getOperands(), func.getArguments()))
+    return found->emitOpError("expected the arguments of the function for its operands, in their order");
   Signature signature;
-  for (auto [index, fixed] : llvm::enumerate(pageTensors)) {
+  for (auto [index, tensor] : llvm::enumerate(pageTensorsOf(found))) {
     auto name = func.getArgAttrOfType<StringAttr>(index, "attn.name");
-    if (!name || name != fixed) {
+    if (!name || name != tensor.name) {
       InFlightDiagnostic error = func.emitOpError("argument ")
-                                 << index << ": expected the attribute attn.name = \"" << fixed << '"';
+                                 << index << ": expected the attribute attn.name = \"" << tensor.name << '"';
       return name ? error << ", got \"" << name.getValue() << '"' : error << ", got none";
     }
     Argument argument{
-        Role::Pages, static_cast<unsigned>(index), func.getArgument(index).getType(), fixed.str(), {}};
-    static constexpr StringLiteral dims[][2] = {
-        {"lists", "columns"}, {"lists", ""}, {"lists", ""}, {"pages", ""}};
-    for (int64_t d = 0; d < cast<RankedTensorType>(argument.type).getNumDynamicDims(); ++d)
-      argument.dims.push_back(dims[index][d].str());
+        Role::Pages, static_cast<unsigned>(index), func.getArgument(index).getType(), tensor.name.str(), {}};
+    for (auto [size, dim] : tensor.dims)
+      if (!dim.empty())
+        argument.dims.push_back(dim.str());
     signature.arguments.push_back(std::move(argument));
   }
   return signature;

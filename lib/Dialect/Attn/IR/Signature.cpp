@@ -265,7 +265,7 @@ private:
 } // namespace
 
 FailureOr<Signature> attn::readSignature(func::FuncOp func) {
-  if (findManagePages(func))
+  if (findPageOp(func))
     return detail::readPageSignature(func);
   return findRowCopy(func) ? detail::readCacheSignature(func) : Reader(func).read();
 }

@@ -19,8 +19,9 @@ struct CheckSignaturePass : attn::impl::CheckSignaturePassBase<CheckSignaturePas
 
   void runOnOperation() override {
     WalkResult found = getOperation().walk([](Operation *op) {
-      return isa<AttendOp, FinishOp, ManagePagesOp>(op) || rowCopyOf(op) ? WalkResult::interrupt()
-                                                                         : WalkResult::advance();
+      return isa<AttendOp, FinishOp, ManagePagesOp, CompactTokensOp>(op) || rowCopyOf(op)
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
     });
     if (found.wasInterrupted() && failed(readSignature(getOperation())))
       signalPassFailure();

@@ -48,7 +48,8 @@ struct KernelInfo {
     Requantize,
     CountPages,
     ReleasePages,
-    TakePages
+    TakePages,
+    CompactTokens
   };
   enum class Schedule : uint8_t { Mma, Wgmma };
   std::string name;
@@ -69,8 +70,8 @@ struct KernelInfo {
 
 /// The manifest's names of roles, in their order.
 inline constexpr std::string_view kernelRoleNames[] = {
-    "attend", "merge",      "plan",        "gradient",      "append",    "move",
-    "gather", "requantize", "count_pages", "release_pages", "take_pages"};
+    "attend", "merge",      "plan",        "gradient",      "append",     "move",
+    "gather", "requantize", "count_pages", "release_pages", "take_pages", "compact_tokens"};
 inline std::string_view kernelRoleName(KernelInfo::Role role) {
   return kernelRoleNames[static_cast<size_t>(role)];
 }
@@ -187,7 +188,7 @@ struct Manifest {
   /// The kernel of an operation on a cache; null for an attention.
   const KernelInfo *rowCopy() const;
   /// Whether it is an operation on a table of pages.
-  bool managesPages() const { return !kernels.empty() && kernels[0].role == KernelInfo::Role::CountPages; }
+  bool managesPages() const { return !kernels.empty() && kernels[0].role >= KernelInfo::Role::CountPages; }
   /// Whether a plan says what its kernels do, as it does for all but operations on caches and tables of
   /// pages.
   bool hasPlan() const { return !rowCopy() && !managesPages(); }

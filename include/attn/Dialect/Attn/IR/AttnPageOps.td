@@ -58,4 +58,39 @@ def Attn_ManagePagesOp : Op<Attn_Dialect, "manage_pages", [MemoryEffects<[MemRea
   let hasVerifier = 1;
 }
 
+def Attn_CompactTokensOp : Op<Attn_Dialect, "compact_tokens", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "says which tokens of lists move into the places of those that go";
+  let description = [{
+    Of the tokens that a list has at the left end of its row, or at the `right`, those stay whose flag in `keep` is not 0: `k`
+    of them. Of these the ones in places from `k` on move, in their order, into the places in front of `k` whose tokens go:
+    the j-th from slot `from[l, j]` to slot `to[l, j]`, as an `attn.move` takes them; behind the last there are -1. The number
+    of the list's tokens becomes `k`. What attention sees of a list has no order, so this moves as few as can be, and no slot
+    is read and written. Pages that are left over are given back by the next `attn.manage_pages`.
+
+    A list that would need more moves than `from` has columns, that has more tokens than `keep`, or more than its pages hold,
+    stays as it is, with -1 in all columns; `status` counts those: they are added to what it holds.
+
+    ```mlir
+    attn.compact_tokens %table counts %counts of %tokens page 32 keep %keep from %from to %to status %status
+        : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?x?xi8>, tensor<?x?xi32>, tensor<?x?xi32>, tensor<1xi32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_PagesTensor<"pages of each list, `tensor<?x?xi32>`">:$table,
+    Attn_PagesTensor<"pages that lists hold at the left and at the right, `tensor<?x2xi32>`">:$counts,
+    Attn_PagesTensor<"tokens of each list at the left and at the right, `tensor<?x2xi32>`">:$tokens,
+    Arg<UnitAttr, "the tokens at the right end are compacted">:$right,
+    Arg<I64Attr, "tokens of a page at that end, a power of two up to 256">:$page_tokens,
+    Attn_PagesTensor<"a flag for each token, by list and place, `tensor<?x?xi8>`">:$keep,
+    Attn_PagesTensor<"slots whose tokens move, by list, `tensor<?x?xi32>`">:$from,
+    Attn_PagesTensor<"slots where they go, `tensor<?x?xi32>`">:$to,
+    Attn_PagesTensor<"lists that stayed as they were, `tensor<1xi32>`">:$status);
+  let assemblyFormat = [{
+    $table `counts` $counts `of` $tokens (`right` $right^)? `page` $page_tokens `keep` $keep `from` $from `to` $to
+    `status` $status attr-dict
+    `:` type($table) `,` type($counts) `,` type($tokens) `,` type($keep) `,` type($from) `,` type($to) `,` type($status)
+  }];
+  let hasVerifier = 1;
+}
+
 #endif

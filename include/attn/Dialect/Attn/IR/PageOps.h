@@ -12,11 +12,20 @@
 
 namespace mlir::attn {
 
-/// Operands of an attn.manage_pages have fixed names, those of the operation's arguments.
-inline constexpr StringLiteral pageTensors[] = {"table", "counts", "tokens", "free", "span", "status"};
+/// A tensor that such an operation reads or changes. Its name in files is fixed.
+struct PageTensor {
+  StringRef name;
+  unsigned bits; ///< of its integers
+  /// Numbers, or the names of what a run decides.
+  SmallVector<std::pair<int64_t, StringRef>, 2> dims;
+
+  RankedTensorType type(MLIRContext *context) const;
+};
+/// Those of the operation, in the order of its operands.
+SmallVector<PageTensor> pageTensorsOf(Operation *op);
 
 /// The first such operation of a function, or null. `readSignature` sees to it that it is all there is.
-ManagePagesOp findManagePages(func::FuncOp func);
+Operation *findPageOp(func::FuncOp func);
 
 } // namespace mlir::attn
 

@@ -23,7 +23,7 @@ enum class Role {
   Rows,    ///< `k` or `v`, what an append writes
   Slots,   ///< `slots`, or `from` and `to`
   Status,  ///< `status`, where an operation on a cache counts
-  Pages,   ///< of an operation on a table of pages: `table`, `counts`, `tokens`, `free`, `span`, `status`
+  Pages,   ///< of an operation on a table of pages: `table`, `counts`, `tokens`, `free`, `span`, `keep`, ...
 };
 
 /// The manifest's word for a role: query, kv, sink, tensor, classes, rows, slots, status, pages.

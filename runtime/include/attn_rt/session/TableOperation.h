@@ -1,0 +1,56 @@
+//===- TableOperation.h - Pages of many lists, on a device ------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//   TableOperation manage = *TableOperation::create(*device, manifest, module);
+//   manage.reserve({{32768, 512, 100000}});   // lists, columns, pages; allocates
+//   manage.bind(addresses);                   // of the tensors, in their order
+//   manage.launch();                          // as often as you like
+//
+// Runs an attn.manage_pages or an attn.compact_tokens. After reserve nothing is allocated
+// and nothing waits, and launches depend on nothing but what is in memory: recorded once,
+// they may be replayed.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_RT_SESSION_TABLEOPERATION_H
+#define ATTN_RT_SESSION_TABLEOPERATION_H
+
+#include "attn_rt/artifact/Artifact.h"
+#include "attn_rt/device/Device.h"
+
+namespace attn::rt {
+
+class TableOperation {
+public:
+  /// One of its tensors.
+  struct Tensor {
+    const char *name;
+    size_t bytes;
+  };
+
+  /// Of the module of an operation on a table of pages. The device must outlive it.
+  static Result<TableOperation> create(Device &device, const Manifest &manifest,
+                                       std::shared_ptr<Module> module);
+  TableOperation(TableOperation &&) noexcept;
+  TableOperation &operator=(TableOperation &&) noexcept;
+  ~TableOperation();
+
+  /// Names of the sizes that are not known before a run, in the order in which the arguments have them.
+  const std::vector<std::string> &sizeNames() const;
+  /// Says those sizes, makes room for what blocks tell each other, and fixes their number: as many as fill
+  /// the device, or those given.
+  Status reserve(std::span<const int64_t> sizes, std::optional<int> blocks = std::nullopt);
+  int blocks() const;
+  /// In the order of the arguments; once there are sizes.
+  const std::vector<Tensor> &tensors() const;
+  /// Says where the tensors lie, each at a multiple of 16.
+  Status bind(std::span<const DeviceAddress> addresses);
+  Status launch();
+
+private:
+  struct State;
+  explicit TableOperation(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+} // namespace attn::rt
+
+#endif

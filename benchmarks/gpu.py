@@ -13,6 +13,7 @@
   heads     a share of heads that see everything, against all heads
   cache     append, move and gather of rows in all layers: bytes per second, against copying
   graphs    steps of a paged cache in all layers, captured once: ms a step and us of the host, against eager ones
+  pages     who holds which page, for all lists of a batch: us of a captured step
   python    described in Python: time to the first result and of a run, against FlexAttention
   transformers  Llama-3.1-8B's shape in generate: ms a token over each kind of cache, against SDPA
 

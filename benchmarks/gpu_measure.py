@@ -10,6 +10,7 @@ from gpu_batches import mean_bars, mean_ratio
 from gpu_cache import cache_line, measure_cache
 from gpu_comparisons import COMPARISONS, compare, comparison_line
 from gpu_graphs import graph_line, measure_graph
+from gpu_pages import measure_pages, pages_line
 from gpu_points import PLAIN, Point, bars
 from gpu_python import measure_python, python_line, start
 from gpu_quantized import measure_quantized, quantized_line
@@ -45,6 +46,7 @@ OWN = {
         graph_line,
         "ms of a step of all layers, us of the host for tables and plan + for launches; x: eager over replayed",
     ),
+    "pages": (measure_pages, pages_line, "us of a captured step of books, lists, and what it must move"),
     "quantized": (
         measure_quantized,
         quantized_line,

@@ -12,6 +12,7 @@ from gpu_batches import batch_bars, batch_points
 from gpu_cache import cache_points
 from gpu_comparisons import COMPARISONS, comparison_bars
 from gpu_graphs import graph_bars, graph_points
+from gpu_pages import pages_bars, pages_points
 from gpu_python import python_bars, python_points
 from gpu_quantized import quantized_bars, quantized_points
 from gpu_transformers import model_bars, model_points
@@ -195,6 +196,7 @@ PARTS = {
     **COMPARISONS,
     "cache": cache_points,
     "graphs": graph_points,
+    "pages": pages_points,
     "python": python_points,
     "transformers": model_points,
 }
@@ -207,6 +209,7 @@ OWN_BARS = {
     "python": python_bars,
     "quantized": quantized_bars,
     "graphs": graph_bars,
+    "pages": pages_bars,
     "transformers": model_bars,
     "batches": batch_bars,
 }

@@ -68,6 +68,15 @@ def test_text(name, case, tmp_path):
     assert not out.exists()
 
 
+def test_a_table_of_pages_is_nothing_to_run():
+    """What it holds is what was done before: there is nothing to generate."""
+    page = ROOT / "test/Dialect/Attn/page-ops.mlir"
+    for entry in ("manage", "compact"):
+        refuse(
+            run("attn-run", page, f"--entry={entry}"), f"'{entry}' works on a table of pages", "attn.PagePool"
+        )
+
+
 # --- command line -------------------------------------------------------------------------------------------
 
 COMMANDS = [

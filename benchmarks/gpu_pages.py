@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pages of many lists, managed on the device: what `bench gpu` measures in pages.
+
+A step of generation, as DiffKV takes it: each list gets a token at either end, and what lacks a page takes one; with the
+compaction of a token that goes from each list; and two requests whose lists change places. What is timed is a replay of one
+CUDA graph, back to back.
+"""
+
+from dataclasses import dataclass
+
+LIMIT_US = 20  # of a step of 128 sequences, 32 layers, 8 heads
+
+
+@dataclass(frozen=True)
+class PagesPoint:
+    """Llama-3.1-8B's layers and heads, unless said otherwise."""
+
+    requests: int
+    kind: str  # "step", "compaction", "change"
+    lists: int = 256
+    columns: int = 64
+    page_tokens: tuple[int, int] = (32, 64)
+    device: str = "cuda"
+
+    part = "pages"
+
+    @property
+    def name(self):
+        return f"{self.kind}, {self.requests} x {self.lists} lists"
+
+    @property
+    def key(self):
+        return f"{self.part}: {self.name}"
+
+    def problems(self):
+        return set()  # described in Python
+
+    def seconds(self):
+        """A guess of how long it takes to measure."""
+        return 5
+
+    def floor_bytes(self):
+        """What a step cannot but read and write: pages and tokens of each list; pages, where they change."""
+        return self.requests * self.lists * 2 * 3 * 4
+
+
+def pages_points(quick):
+    points = [
+        PagesPoint(requests, kind) for kind in ("step", "compaction", "change") for requests in (16, 128)
+    ]
+    return points[1:2] if quick else points
+
+
+class Managed:
+    """A pool whose requests hold some tokens, and what a step of the point does to it."""
+
+    def __init__(self, torch, point):
+        import attn
+
+        self.torch, self.point = torch, point
+        pages = point.requests * point.lists * 8
+        sizes = dict(requests=point.requests, lists=point.lists, columns=point.columns)
+        self.pool = attn.PagePool(pages=pages, page_tokens=point.page_tokens, device=point.device, **sizes)
+        rows = torch.Generator().manual_seed(1)
+        tokens = torch.randint(1, 129, self.pool.tokens.shape, generator=rows, dtype=torch.int32)
+        self.pool.tokens.copy_(tokens)
+        self.pool.manage()
+        self.pool.require_done()
+        self.keep = torch.ones(
+            point.requests, point.lists, 256, dtype=torch.int8, device=self.pool.tokens.device
+        )
+        self.keep[:, :, 3] = 0
+        if point.kind == "compaction":
+            self.pool.compact(self.keep, moves=1)  # compiles
+            self.pool.manage()
+
+    def launches(self):
+        """Does what a captured step does."""
+        tokens = self.pool.tokens
+        if self.point.kind == "change":
+            tokens[0], tokens[-1] = tokens[-1].clone(), tokens[0].clone()
+        elif self.point.kind == "compaction":
+            self.pool.compact(self.keep, moves=1)
+            tokens[:, :, 0] += 1
+        else:
+            tokens += 1
+            tokens %= 200  # lists go round
+        self.pool.manage()
+
+
+def measure_pages(point, bench):
+    """Measures a point: its row of the file."""
+    torch = bench.contest.torch
+    managed = Managed(torch, point)
+    milliseconds = graph_time(torch, managed)
+    managed.pool.require_done()
+    return {
+        "key": point.key,
+        "part": point.part,
+        "name": point.name,
+        "floor_bytes": point.floor_bytes(),
+        "attn": {"run_ms": milliseconds},
+        "lists": point.requests * point.lists,
+        "peers_ms": {},
+        "declined": {},
+    }
+
+
+def graph_time(torch, managed, repeats=200):
+    """Milliseconds of a replay."""
+    managed.launches()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        managed.launches()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    graph.replay()
+    start.record()
+    for _ in range(repeats):
+        graph.replay()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / repeats
+
+
+def pages_line(row):
+    """A row for people."""
+    return (
+        f"  {row['name']:<36}{row['attn']['run_ms'] * 1e3:>9.1f} us {row['lists']:>7} lists "
+        f"{row['floor_bytes'] / 1e6:.2f} MB at least"
+    )
+
+
+def pages_bars(row):
+    if row["lists"] < 128 * 256:
+        return []
+    return [(f"{LIMIT_US} us", row["attn"]["run_ms"] * 1e3 <= LIMIT_US)]

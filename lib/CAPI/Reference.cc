@@ -39,6 +39,7 @@ rt::Result<rt::TensorMap> evaluateResults(mlir::func::FuncOp function, const rt:
   rt::TensorMap results;
   results["o"] = std::move(evaluated->output);
   results["lse"] = std::move(evaluated->lse);
+  results.merge(evaluated->significance);
   return results;
 }
 

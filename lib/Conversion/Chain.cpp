@@ -118,6 +118,8 @@ static void addToChain(Chain &chain, Operation *op) {
     (finish->hasAttr(firstAttr) ? chain.first : chain.finish) = finish;
   else if (auto gradient = dyn_cast<InitGradientOp>(op))
     chain.gradient = gradient;
+  else if (auto significance = dyn_cast<InitSignificanceOp>(op))
+    chain.significance = significance;
   else if (isChange(op))
     chain.changes.push_back(op);
 }

@@ -76,6 +76,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
         signalPassFailure();
       return;
     }
+    if (failed(chooseForSignificance(function, *shape, *chip)))
+      return signalPassFailure();
     ScheduleModel model(*shape, *chip);
     SmallVector<ScheduleAttr> chosen;
     if (auto given = function->getAttrOfType<ArrayAttr>("tile.schedules"))
@@ -112,6 +114,24 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                               << ": wgmma needs sm_90a, and tiles that the heads of a group fill evenly";
     function->setAttr("tile.schedules", ArrayAttr::get(&getContext(), {chosen.rows}));
     function->setAttr("tile.token_schedule", chosen.tokens);
+    return success();
+  }
+
+  /// Sets the schedule of the kernels that hold tokens, where their significance is asked for.
+  static LogicalResult chooseForSignificance(func::FuncOp function, const ScheduleShape &shape,
+                                             const Chip &chip) {
+    auto of = function->getAttrOfType<StringAttr>(significanceAttr);
+    if (!of)
+      return success();
+    bool byHead = of == stringifyTogether(Together::Max);
+    ScheduleAttr chosen = chooseSignificanceSchedule(shape, chip, byHead);
+    if (!chosen)
+      return function.emitError() << "no schedule of significance for dim " << shape.keyDim
+                                  << " and groups of " << shape.group << " query heads fits " << chip.name
+                                  << ": expected groups of up to 64 where the largest of them counts, and of "
+                                     "up to 16 beside codes; mean and "
+                                     "sum take all";
+    function->setAttr("tile.token_schedule", chosen);
     return success();
   }
 

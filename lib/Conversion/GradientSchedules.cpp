@@ -70,7 +70,26 @@ public:
     return {};
   }
 
-  /// The same on wgmma.
+  /// Of significance: each warp holds keys, and queries are walked, in tiles that begin with the first head
+  /// of a group. Codes are multiplied from the right, with as many queries as a warp multiplies at once.
+  ScheduleAttr chooseForSignificance(bool byHead) const {
+    SmallVector<int64_t> tiles(std::begin(walked), std::end(walked));
+    if (llvm::any_of(shape.regions, isQuantized))
+      tiles = {warpLines};
+    for (int64_t lines : tiles) {
+      SharedMemory memory;
+      memory.place(tileOf(warpLines * mmaWarps, shape.keyDim));
+      memory.place(RingType::get(shape.element.getContext(), mmaStages, tileOf(lines, shape.keyDim)));
+      int64_t bytes = memory.getBytes() + 2 * alignment * mmaWarps; // tiles of warps, and metadata
+      if (bytes > chip.sharedPerBlock || (byHead && lines < shape.group))
+        continue;
+      int64_t blocks = 2 * (bytes + systemShared) <= chip.sharedPerMultiprocessor ? 2 : 1;
+      return get(ScheduleKind::Mma, mmaWarps, lines, mmaStages, blocks);
+    }
+    return {};
+  }
+
+  /// As `choose`, on wgmma.
   ScheduleAttr chooseWgmma(Held held) const {
     for (int64_t lines : walkedByWgmma) {
       int64_t slopes = slopesOf(held, lines);
@@ -131,14 +150,14 @@ private:
   /// In the order of no kernel: all tiles are multiples of what they are aligned to, or that is added.
   int64_t sharedBytes(Held held, int64_t heldLines, int64_t lines, int64_t stages) const {
     SharedMemory memory;
-    auto tile = [&](int64_t count, int64_t features) {
-      return SharedType::get(shape.element.getContext(), Axis::Query, count, Axis::Feature, features,
-                             shape.element, /*swizzled=*/false, /*boxes=*/0);
-    };
-    memory.place(tile(heldLines, held.features));
+    memory.place(tileOf(heldLines, held.features));
     for (int64_t features : {shape.keyDim, shape.valueDim})
-      memory.place(RingType::get(shape.element.getContext(), stages, tile(lines, features)));
+      memory.place(RingType::get(shape.element.getContext(), stages, tileOf(lines, features)));
     return memory.getBytes() + 3 * alignment; // what is held are up to three tiles
+  }
+  SharedType tileOf(int64_t count, int64_t features) const {
+    return SharedType::get(shape.element.getContext(), Axis::Query, count, Axis::Feature, features,
+                           shape.element, /*swizzled=*/false, /*boxes=*/0);
   }
 
   static constexpr int64_t alignment = 1024;
@@ -164,4 +183,9 @@ GradientSchedules mlir::attn::chooseGradientSchedules(const ScheduleShape &shape
   if (!chosen.tokens)
     chosen.tokens = chooser.choose(tokens);
   return chosen;
+}
+
+ScheduleAttr mlir::attn::chooseSignificanceSchedule(const ScheduleShape &shape, const Chip &chip,
+                                                    bool byHead) {
+  return Chooser(shape, chip).chooseForSignificance(byHead);
 }

@@ -14,6 +14,9 @@ struct GradientSchedules {
 };
 /// On wgmma where `mayWgmma` and the problem allow it, each of the two for itself; else on mma.
 GradientSchedules chooseGradientSchedules(const ScheduleShape &shape, const Chip &chip, bool mayWgmma);
+/// Of the kernels that add up significance, on mma; `byHead`: heads of a group are told apart. Null where
+/// none fits.
+tile::ScheduleAttr chooseSignificanceSchedule(const ScheduleShape &shape, const Chip &chip, bool byHead);
 
 } // namespace mlir::attn
 

@@ -233,16 +233,17 @@ private:
   void readPositions() {
     if (!status)
       return;
+    std::vector<int32_t> start = operands.queryStarts = queryStart();
+    for (size_t s = 0; s + 1 < start.size(); ++s)
+      if (start[s] < 0 || start[s + 1] > operands.rows || start[s] > start[s + 1])
+        return fail("tensor 'q_start': expected rows that ascend from 0 to " + std::to_string(operands.rows));
     if (tensors.count("q_pos")) {
       operands.queryPositions = integers("q_pos", {operands.rows});
       return;
     }
     operands.queryPositions.assign(operands.rows, 0);
-    std::vector<int32_t> start = queryStart();
     for (size_t s = 0; s + 1 < start.size(); ++s) {
       int32_t first = start[s], last = start[s + 1];
-      if (first < 0 || last > operands.rows || first > last)
-        return fail("tensor 'q_start': expected rows that ascend from 0 to " + std::to_string(operands.rows));
       std::optional<int64_t> privateEnd, sharedEnd;
       for (const KVRegion &region : operands.regions)
         for (size_t i = 0; i < region.instances(); ++i) {

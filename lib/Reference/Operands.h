@@ -66,7 +66,7 @@ struct Operands {
   int64_t rows = 0, queryHeads = 0, keyHeads = 0, keyDim = 0, valueDim = 0;
   std::vector<double> query; ///< [rows, query heads, key dim]
   std::vector<double> sinks; ///< of each query head; empty where there are none
-  std::vector<int32_t> queryPositions;
+  std::vector<int32_t> queryPositions, queryStarts;
   std::vector<VisibilityAttr> seen; ///< what the class of each KV head sees; null: whatever the regions show
   std::vector<KVRegion> regions;
   /// What the score region reads, by the number of the function's argument.

@@ -122,7 +122,13 @@ static rt::Result<ReferenceResult> evaluate(func::FuncOp func, const rt::TensorM
   rt::Result<Operands> operands = readOperands(func, tensors, first);
   if (!operands)
     return operands.error();
-  return Evaluator(operands->attend, *operands).evaluate(std::max(1u, threads));
+  ReferenceResult result = Evaluator(operands->attend, *operands).evaluate(std::max(1u, threads));
+  if (auto of = func->getAttrOfType<StringAttr>("attn.significance")) {
+    auto rows = func->getAttrOfType<IntegerAttr>("attn.significance_rows");
+    result.significance = weighTokens(*operands, result.lse, *symbolizeTogether(of.getValue()),
+                                      rows ? rows.getInt() : 0, std::max(1u, threads));
+  }
+  return result;
 }
 
 rt::Result<ReferenceResult> mlir::attn::evaluateReference(func::FuncOp func, const rt::TensorMap &tensors,

@@ -120,7 +120,8 @@ void reference::walkTokens(const Operands &operands, int64_t keyHead,
           loaded.findVisible(region.visibility, operands.seen[keyHead], operands.queryPositions[row],
                              int64_t(region.pos0[i]) + token);
           if (!loaded.visible.empty())
-            use(row, {r, loaded.visible, loaded.positions, loaded.lines, loaded.keys, loaded.values});
+            use(row,
+                {r, loaded.visible, loaded.positions, loaded.lines, loaded.keys, loaded.values, i, token});
         }
       }
     }

@@ -18,6 +18,8 @@ struct Chunk {
   std::span<const int32_t> positions; ///< of those
   std::span<const int64_t> lines;     ///< rows of the region's keys and values, one for each token
   std::span<const double> keys, values;
+  size_t instance; ///< of the region, and the number of the chunk's first token in it
+  int64_t first;
 };
 
 /// The scores of the tokens that a row sees, as they enter the softmax: of query head `head`.
@@ -40,6 +42,12 @@ private:
 /// regions, instances and tokens.
 void walkTokens(const Operands &operands, int64_t keyHead,
                 function_ref<void(int64_t row, const Chunk &chunk)> use);
+
+/// What tokens were worth to the last `counted` rows of each sequence (0: to all rows), whose LSEs these are:
+/// of each region a tensor of the shape of its keys without their features or, where it is paged, [instances,
+/// heads, pages of an instance, tokens of a page].
+rt::TensorMap weighTokens(const Operands &operands, const rt::Tensor &lse, Together together, int64_t counted,
+                          unsigned threads);
 
 } // namespace mlir::attn::reference
 

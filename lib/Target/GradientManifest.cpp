@@ -15,6 +15,15 @@ static void describeTables(Chain &chain, rt::Manifest &manifest) {
       manifest.results.push_back({name, dtype, {{"rows", 0}, {"", manifest.qHeads}}});
 }
 
+/// Dimensions of a tensor of the store.
+static std::vector<rt::DimInfo> dimsOf(const rt::StoreTensor &tensor, const std::string &prefix) {
+  std::vector<rt::DimInfo> dims;
+  dims.reserve(tensor.dims.size());
+  for (const rt::StoreDim &dim : tensor.dims)
+    dims.push_back({dim.size ? prefix + std::string(rt::sizeName(*dim.size)) : "", dim.value});
+  return dims;
+}
+
 void mlir::attn::describeGradients(Chain &chain, rt::Manifest &manifest) {
   auto ofRows = [&](int64_t features) {
     std::vector<rt::DimInfo> dims{{"rows", 0}, {"", manifest.qHeads}};
@@ -40,12 +49,29 @@ void mlir::attn::describeGradients(Chain &chain, rt::Manifest &manifest) {
     std::string prefix = argumentName(update.getKv()).str() + ".";
     rt::Store store = storeOf(update.getKv().getType());
     for (const rt::StoreTensor &tensor : store.data()) {
-      std::vector<rt::DimInfo> dims;
-      dims.reserve(tensor.dims.size());
-      for (const rt::StoreDim &dim : tensor.dims)
-        dims.push_back({dim.size ? prefix + std::string(rt::sizeName(*dim.size)) : "", dim.value});
-      manifest.results.push_back({prefix + "d" + tensor.name, tensor.dtype, dims});
+      manifest.results.push_back({prefix + "d" + tensor.name, tensor.dtype, dimsOf(tensor, prefix)});
     }
   }
   describeTables(chain, manifest);
+}
+
+void mlir::attn::describeSignificance(Chain &chain, rt::Manifest &manifest) {
+  if (auto rows = chain.function->getAttrOfType<IntegerAttr>(significanceRowsAttr))
+    manifest.significanceRows = rows.getInt();
+  for (UpdateOp update : chain.updates) {
+    std::string prefix = argumentName(update.getKv()).str() + ".";
+    const rt::Store store = storeOf(update.getKv().getType());
+    auto size = [&](rt::StoreSize of) { return rt::DimInfo{prefix + std::string(rt::sizeName(of)), 0}; };
+    std::vector<rt::DimInfo> dims;
+    if (store.isPaged()) { // by position
+      dims = {size(rt::StoreSize::Instances),
+              {"", store.heads},
+              size(rt::StoreSize::MaxPages),
+              {"", store.tokensOf(1)}};
+    } else {
+      dims = dimsOf(store.data().front(), prefix);
+      dims.pop_back(); // of keys all but features
+    }
+    manifest.results.push_back({prefix + "significance", rt::DType::F32, dims});
+  }
 }

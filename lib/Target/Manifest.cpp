@@ -202,6 +202,8 @@ static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
         {chain.headClasses().getNames()[c].str(), visibilityOf(chain.classVisibility(c), manifest.ends)});
   if (function->hasAttr(backwardAttr))
     describeGradients(chain, manifest);
+  if (function->hasAttr(significanceAttr))
+    describeSignificance(chain, manifest);
   if (manifest.approximate)
     manifest.tolerance = 3e-2; // see attn.attend, "Approximate functions"
   return manifest;

@@ -172,6 +172,10 @@ rt::Status Run::compareWithReference() {
       record->failure = prefix + "o is past its tolerance at " + comparison->worst;
     else if (lse && !(*comparison->maxErrLse <= tolerance.lse))
       record->failure = prefix + "lse is past its tolerance at " + comparison->worstLse;
+    for (const auto &[name, exact] : reference->significance)
+      if (std::string worst = compareSignificance(outputs.at(name), exact);
+          !worst.empty() && record->failure.empty())
+        record->failure = name + " is past its tolerance at " + worst;
     // Of two outputs the worse one is reported.
     if (!record->comparison || !(comparison->relErr <= record->comparison->relErr))
       record->comparison = std::move(*comparison);

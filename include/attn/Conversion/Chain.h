@@ -26,6 +26,7 @@ struct Chain {
   FinishOp finish;
   FinishOp first;          ///< finishes the state behind the first update, too: marked `attn.first`; or null
   InitGradientOp gradient; ///< in place of inits and a finish where gradients are added up
+  InitSignificanceOp significance; ///< the same where weights of tokens are
   SmallVector<InitOp> inits;
   /// Merges and other operations that make states of states: what stands behind the loops over tokens.
   SmallVector<Operation *> changes;
@@ -35,10 +36,14 @@ struct Chain {
   int64_t queryHeads() { return queryType().getDimSize(1); }
   int64_t keyDim() { return queryType().getDimSize(2); }
   int64_t valueDim() {
-    return init ? init.getState().getType().getValueDim() : gradient.getGradient().getType().getValueDim();
+    return init ? init.getState().getType().getValueDim() : updates.front().getKv().getType().getValueDim();
   }
-  /// Whether gradients of tokens are added up, which are then held.
-  bool holdsTokens() { return gradient && gradient.getGradient().getType().getOf() == Stationary::Tokens; }
+  /// Whether something of tokens is added up, which are then held.
+  bool holdsTokens() {
+    return significance || (gradient && gradient.getGradient().getType().getOf() == Stationary::Tokens);
+  }
+  /// Whether rows are finished already, and their LSEs are read.
+  bool readsFinished() { return gradient || significance; }
   /// Features of a line in shared memory and registers, whichever region it is of.
   int64_t paddedKeyDim() {
     int64_t padded = paddedDim(keyDim(), element());
@@ -93,6 +98,11 @@ struct TableRead {
 };
 /// The reads of `tables` in the score region of an update, in the order of the region. Null: no tables.
 SmallVector<TableRead> tableReads(UpdateOp update, ArrayAttr tables);
+
+/// That a function asks for the significance of its tokens, and of how many of the last rows of each
+/// sequence.
+inline constexpr StringLiteral significanceAttr = "attn.significance",
+                               significanceRowsAttr = "attn.significance_rows";
 
 /// Whether keys or values are stored as codes.
 bool isQuantized(KVType type);

@@ -28,6 +28,7 @@ def MakeKernelsPass : Pass<"attn-make-kernels", "ModuleOp"> {
     merge kernel. A kernel is the function itself, with a `tile.schedule`; that which merges finishes `attn.parts`
     instead. A function that is marked `attn.device_plan` has a third copy, marked `attn.plans`. One that is marked
     `attn.backward` has kernels of gradients alone: a copy that holds rows, and for each region one that holds its tokens.
+    `attn.significance` adds, for each region, a copy that holds its tokens.
 
     A function with an operation on a cache is one kernel itself. Exact.
   }];
@@ -39,7 +40,7 @@ def DifferentiatePass : Pass<"attn-differentiate", "gpu::GPUModuleOp"> {
   let summary = "Turn a kernel's chain into that of its gradient";
   let description = [{
     In a kernel that `--attn-make-kernels` has marked `attn.gradient`, updates add to a gradient in place of a state: of rows,
-    or of the tokens of one region. Exact.
+    or of the tokens of one region; where `attn.significance` says so, what those are worth. Exact.
   }];
 }
 

@@ -21,6 +21,10 @@ namespace mlir::attn {
 struct ReferenceResult {
   ::attn::rt::Tensor output; ///< f64 [rows, q_heads, value_dim]
   ::attn::rt::Tensor lse;    ///< f64 [rows, q_heads]; there even where the function does not return it
+  /// Where the function asks for it (attn.significance), of each KV operand "<name>.significance", f64,
+  /// shaped as its keys without their features or, where it is paged, [instances, heads, pages of an
+  /// instance, tokens of a page]: what each token was worth to the rows that count, zero where none saw it.
+  ::attn::rt::TensorMap significance;
 };
 
 /// Evaluates the one attention of `func`, at the problem level, on tensors named as in design §2. Tensors

@@ -6,11 +6,13 @@ from __future__ import annotations
 import operator
 import re
 
-from ..errors import SpecError, expected
+from ..errors import SpecError, closest, expected
 
 # Names that tensors of every kernel have (lib/Dialect/Attn/IR/Signature.cpp).
 RESERVED = ("q", "q_start", "q_pos", "o", "lse", "classes", "ordinal_heads", "sink_logits", "plan", "partial")
 MAX_HEADS = 4096
+TOGETHER = ("max", "mean", "sum")
+"""What is made of the heads of a group."""
 MAX_EXTENT = 2**31 - 1
 
 
@@ -43,6 +45,17 @@ def boolean(argument: str, value: object) -> bool:
     if isinstance(value, bool):
         return value
     raise expected(SpecError, argument, "True or False", value)
+
+
+def significance(together: object, rows: object) -> None:
+    """What a description asks of its tokens, and of how many of the last rows."""
+    if together is None and rows is not None:
+        raise SpecError("significance_rows: expected None without significance")
+    if together is not None and together not in TOGETHER:
+        nearest = closest(together, TOGETHER)
+        raise expected(SpecError, "significance", "max, mean or sum", together, nearest=nearest)
+    if rows is not None:
+        integer("significance_rows", rows, 1, MAX_EXTENT)
 
 
 def name(argument: str, value: object, taken: tuple[str, ...] = ()) -> str:

@@ -105,7 +105,7 @@ def spec_text(spec: Description) -> str:
     results = f"!{output}" + (f", tensor<?x{spec.q_heads}xf32>" if spec.return_lse else "")
     names = "%o, %lse" if spec.return_lse else "%o"
     returned = f"({results})" if spec.return_lse else results
-    marks = " attributes {attn.device_plan}" if spec.device_plan else ""
+    marks = _marks(spec)
     start = f"func.func @{spec.name}("
     listed = (",\n" + " " * len(start)).join(arguments)
     body = "".join(f"  {line}\n" for line in constants)
@@ -114,6 +114,16 @@ def spec_text(spec: Description) -> str:
         + f"\n\n{start}{listed}) -> {returned}{marks} {{\n{body}  {names} = attn.attend {attend}\n"
         + f"      : {', '.join(operands)} -> {results}\n  return {names} : {results}\n}}\n"
     )
+
+
+def _marks(spec: Description) -> str:
+    """What is asked of the kernel beside its results."""
+    marks = ["attn.device_plan"] if spec.device_plan else []
+    if spec.significance is not None:
+        marks.append(f'attn.significance = "{spec.significance}"')
+    if spec.significance_rows is not None:
+        marks.append(f"attn.significance_rows = {spec.significance_rows} : i32")
+    return f" attributes {{{', '.join(marks)}}}" if marks else ""
 
 
 def class_name(name: str) -> str:

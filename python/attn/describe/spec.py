@@ -47,6 +47,10 @@ class Spec:
     sink_logits  whether a learned logit per query head joins the softmax: f32 [q_heads], data of a run
     scale        factor of the dot products, positive; by default 1/sqrt(head_dim)
     return_lse   whether the LSE is returned beside the output
+    significance  "max", "mean" or "sum": what each token was worth to the rows is a result, too: the sum over rows of
+                 exp(s - lse), of the query heads that read one KV head as one number; f32, of each operand in the shape of its keys
+                 without features, of a paged one `[instances, kv_heads, pages of an instance, page_size]`. Heads see alike
+    significance_rows  how many of the last rows of each sequence count; by default all
     device_plan  whether a kernel comes with it that makes plans on the device (Plan.on_device)
     name         of the function, and the first part of the names of its kernels
 
@@ -68,6 +72,8 @@ class Spec:
     sink_logits: bool = False
     scale: float | None = None
     return_lse: bool = True
+    significance: str | None = None
+    significance_rows: int | None = None
     device_plan: bool = False
     name: str = "attention"
 
@@ -92,6 +98,8 @@ class Spec:
         put("sink_logits", checks.boolean("sink_logits", self.sink_logits))
         put("return_lse", checks.boolean("return_lse", self.return_lse))
         put("device_plan", checks.boolean("device_plan", self.device_plan))
+        checks.significance(self.significance, self.significance_rows)
+        self._check_weighs()
         put("scale", _scale(self.scale))
         checks.name("name", self.name)
         self._trace(put)
@@ -155,6 +163,8 @@ class Spec:
             ("sink_logits", False),
             ("scale", None),
             ("return_lse", True),
+            ("significance", None),
+            ("significance_rows", None),
             ("device_plan", False),
             ("name", "attention"),
         )
@@ -242,6 +252,22 @@ class Spec:
         raise expected(
             SpecError, "see", "that some rows see something", given, hint="A size of 0 shows nothing"
         )
+
+    def _check_weighs(self) -> None:
+        """Whether what is asked for beside significance goes with it."""
+        if self.significance is None:
+            return
+        for name, asked, legal in (
+            ("return_lse", not self.return_lse, "True beside significance: weights are made by the LSE"),
+            (
+                "device_plan",
+                self.device_plan,
+                "False beside significance, whose tokens are listed on the CPU",
+            ),
+            ("heads", self.heads is not None, "None beside significance: heads that see alike"),
+        ):
+            if asked:
+                raise SpecError(f"{name}: expected {legal}")
 
     def _check_class(self, argument: str, name: str | None) -> None:
         if name is None or (self.heads and name in self.heads.names):

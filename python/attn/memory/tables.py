@@ -30,6 +30,7 @@ def describe(
         tensors = _without_csr(name, argument, tensors)
     tables = ["q_start", "q_pos"] + [f"{name}.{suffix}" for name in arguments for suffix in _SUFFIXES]
     tables += [argument["name"] for argument in manifest["arguments"] if argument["role"] == "classes"]
+    of_results = {dim for binding in taken.values() if binding.written for dim in binding.dims}
     described: dict[str, tuple] = {}
     sizes: dict[str, int] = {}
     for name, tensor in tensors.items():
@@ -43,6 +44,9 @@ def describe(
         elif name in tables:
             values = int32_array(name, tensor)
             described[name] = ("i32", values.shape, values)
+            operand, _, part = name.rpartition(".")
+            if part == "block_table" and values.ndim > 1 and f"{operand}.max_pages" in of_results:
+                sizes |= {f"{operand}.instances": values.shape[0], f"{operand}.max_pages": values.shape[-1]}
         else:
             known = [*data, *tables, *(f"{operand}.{suffix}" for operand in arguments for suffix in _CSR)]
             raise expected(

@@ -64,7 +64,7 @@ def attend(
                   be float64 and float32: what kernels are compared with
     significance  "max", "mean" or "sum": gives what each token was worth, too, as the last of the results: its weights in the
                   softmax, added up over rows, of a head group as one number; float32 `[batch, seq, kv_heads]` in the order
-                  of `layout`, packed `[tokens, kv_heads]`. Of PyTorch on the CPU
+                  of `layout`, packed `[tokens, kv_heads]`. No gradient passes to or from it
     significance_rows    how many of the last rows of each sequence count; by default all
 
     Nothing is copied where each tensor lies in memory in one of the two layouts, whichever `layout` names its
@@ -85,17 +85,12 @@ def attend(
     if not isinstance(reference, bool):
         raise expected(TensorError, "reference", "True or False", reference)
     if significance is not None or significance_rows is not None:
-        from .significance import attend_and_weigh
+        from .significance import check_asked
 
-        named = dict(
-            causal=causal, window=window, sink=sink, see=see, softcap=softcap, score=score, scale=scale
-        )
-        named |= dict(
-            tensors=tensors, sink_logits=sink_logits, forest=forest, reference=reference, layout=layout
-        )
-        named |= dict(kv_lengths=kv_lengths, cu_seqlens=cu_seqlens, cu_seqlens_k=cu_seqlens_k)
-        named |= dict(return_lse=return_lse, out=out)
-        return attend_and_weigh(attend, q, k, v, significance, significance_rows, named)
+        check_asked(q, significance, significance_rows, forest)
+    weighed = {}
+    if significance is not None:
+        weighed = dict(significance=significance, significance_rows=significance_rows)
     if is_traced(q):
         from . import torch_attend as module
     elif reference or needs_gradient(q, k, v, sink_logits, tensors):
@@ -124,6 +119,7 @@ def attend(
             return_lse=return_lse,
             out=out,
             reference=reference,
+            **weighed,
         )
     return attend_now(
         q,
@@ -145,4 +141,5 @@ def attend(
         return_lse,
         out,
         forest,
+        **weighed,
     )

@@ -34,12 +34,14 @@ class Call:
     stream: int
     nbytes: tuple[int, ...]
     places: tuple[int, ...]
-    """Of each binding of the kernel, where its address is in (q, k, v, the rest, o, lse)."""
+    """Of each binding of the kernel, where its address is in (q, k, v, the rest, o, lse, kv.significance)."""
     strides: tuple | None
     """Of each binding, in bytes; None where it lies densely, and where all do."""
     dtype: str
     device: str
     return_lse: bool
+    worth: tuple[int, ...] | None
+    """Shape of the significance that is asked for: that of keys without features."""
     gradient: bool
     names: tuple[str, ...]
     """Of what is looked at: q, k, v and the rest."""
@@ -68,10 +70,15 @@ class Call:
             addresses.append(address)
             if lies:
                 nbytes, strides = self._with_out(lies)
-        if self.return_lse:
+        if self.return_lse or self.worth is not None:
             lse = empty(q, made.shape[:-1], "f32")
             addresses.append(view_of("lse", lse, self.stream, keep)[0])
-            out = (out, swap_axes(lse) if made.swapped else lse)
+            if self.return_lse:
+                out = (out, swap_axes(lse) if made.swapped else lse)
+        if self.worth is not None:
+            worth = self._empty_worth(q)
+            addresses.append(view_of("significance", worth, self.stream, keep)[0])
+            out = (*(out if self.return_lse else (out,)), swap_axes(worth) if made.swapped else worth)
         if self.plan is not None:
             addresses = [addresses[place] for place in self.places]
             try:
@@ -82,6 +89,13 @@ class Call:
                 self._pin()
                 self._launch(addresses, nbytes, strides)
         return out
+
+    def _empty_worth(self, q: Any) -> Any:
+        """Where the significance of tokens goes; zeros where no row sees them."""
+        worth = empty(q, self.worth, "f32")
+        if self.plan is None:
+            worth[...] = 0
+        return worth
 
     def _launch(self, addresses: list, nbytes: tuple, strides: tuple | None) -> None:
         try:
@@ -171,6 +185,8 @@ def make_call(
         shape, lies = made.operands[name][1], made.strides.get(name)
         nbytes[name] = span(shape, lies, 2) if lies else 2 * math.prod(shape)
     nbytes["o"], nbytes["lse"] = 2 * math.prod(made.shape), 4 * math.prod(made.shape[:-1])
+    worth = made.operands["kv.k"][1][:-1] if options.significance is not None else None
+    nbytes["kv.significance"] = 4 * math.prod(worth or ())
     batch = made.operands | {
         name: ("f32", strided(extras[name]).shape) for name in extras if name in bindings
     }
@@ -183,7 +199,9 @@ def make_call(
         else:
             plan.update(batch, stream=stream)
     lie = {name: tuple(2 * stride for stride in found) for name, found in made.strides.items()}
-    places = {name: i for i, name in enumerate(("q", "kv.k", "kv.v", *options.names, "o", "lse"))}
+    places = {
+        name: i for i, name in enumerate(("q", "kv.k", "kv.v", *options.names, "o", "lse", "kv.significance"))
+    }
     return Call(
         arrangement=made,
         kernel=kernel,
@@ -195,6 +213,7 @@ def make_call(
         dtype=q.dtype,
         device=q.device,
         return_lse=options.return_lse,
+        worth=worth,
         gradient=any(signature[5] for _, signature in views),
         names=(
             *"qkv",

@@ -23,6 +23,8 @@ from .samples import sample
 
 TOLERANCES = {"f16": 1e-3, "bf16": 8e-3}
 LSE_TOLERANCE = 2e-3
+SIGNIFICANCE_TOLERANCE = 1e-2
+_LEAST_SIGNIFICANCE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ class CheckReport:
     max_err_lse: float | None
     """None where the description returns no LSE."""
     lse_tolerance: float
+    significance_err: float | None
+    """The largest error of a token's significance, relative to that or, if it is less, to 1e-4 of a row; None where the
+    description asks for none. Within SIGNIFICANCE_TOLERANCE."""
     races: int
     uninitialized: int
     out_of_bounds: int
@@ -59,6 +64,8 @@ class CheckReport:
             wrong.append(f"o is past its tolerance at {self.worst}")
         if self.max_err_lse is not None and not self.max_err_lse <= self.lse_tolerance:
             wrong.append(f"lse is {self.max_err_lse:.2e} off")
+        if self.significance_err is not None and not self.significance_err <= SIGNIFICANCE_TOLERANCE:
+            wrong.append(f"significance is {self.significance_err:.2e} off")
         if self.races or self.uninitialized or self.out_of_bounds or self.findings:
             wrong.append("the detectors found " + (self.findings[0] if self.findings else "faults"))
         return "; ".join(wrong)
@@ -70,6 +77,8 @@ class CheckReport:
 
     def __str__(self) -> str:
         lse = "" if self.max_err_lse is None else f", LSE {self.max_err_lse:.2e} ({self.lse_tolerance:.1e})"
+        if self.significance_err is not None:
+            lse += f", significance {self.significance_err:.2e} ({SIGNIFICANCE_TOLERANCE:.1e})"
         return (
             f"error      {self.rel_err:.2e} at the worst row and head (tolerance {self.tolerance:.1e}){lse}\n"
             f"detectors  {self.races} races, {self.uninitialized} uninitialized, {self.out_of_bounds} out of bounds\n"
@@ -114,7 +123,8 @@ def check(
     _require(kernel, tensors)
     plan = kernel.plan(tensors, strategy=strategy, blocks=blocks, fixed_split=fixed_split)
     start = time.perf_counter()
-    out, lse = _run(spec, kernel, plan, device, tensors)
+    results = _run(spec, kernel, plan, device, tensors)
+    out, lse = results["o"], results.get("lse")
     seconds = time.perf_counter() - start
     found = device.report()
     dtype = short_name(spec.dtype)
@@ -137,6 +147,13 @@ def check(
         worst=worst,
         max_err_lse=None if lse is None else absolute_error(lse, _array(wanted["lse"])),
         lse_tolerance=max(LSE_TOLERANCE, manifest_tolerance),
+        significance_err=max(
+            (
+                significance_error(results[name], _array(wanted[name]), _lengths(name, tensors))
+                for name in kernel._weighed
+            ),
+            default=None,
+        ),
         **{name: found[name] for name in names},
         findings=tuple(found["findings"]),
         counters={name: value for name, value in found.items() if name not in (*names, "findings", "text")},
@@ -152,12 +169,13 @@ def check(
     return report
 
 
-def _run(spec: Spec, kernel: Kernel, plan: Plan, device: _attn.Device, tensors: dict) -> tuple:
+def _run(spec: Spec, kernel: Kernel, plan: Plan, device: _attn.Device, tensors: dict) -> dict:
     """The results. In memory of the device: there bounds are exact, alignment is a GPU's, and what nobody wrote shows."""
     shape = (len(tensors["q"]), spec.q_heads, spec.value_dim)
     results = {"o": numpy.empty(shape, numpy.uint16 if spec.dtype == "bfloat16" else numpy.float16)}
     if spec.return_lse:
         results["lse"] = numpy.empty(shape[:2], numpy.float32)
+    results |= {name: numpy.empty(plan._shapes[name], numpy.float32) for name in kernel._weighed}
     if spec.heads and "ordinal_heads" in kernel.slots:
         heads = kernel._native.ordinal_heads(tensors["classes"].tolist())
         tensors = tensors | {"ordinal_heads": numpy.array(heads, numpy.int32)}
@@ -173,7 +191,7 @@ def _run(spec: Spec, kernel: Kernel, plan: Plan, device: _attn.Device, tensors: 
     for name, m in zip(kernel.slots, memory, strict=True):
         if name in results and results[name].nbytes:
             m.copy_out(results[name].view(numpy.uint8))
-    return results["o"], results.get("lse")
+    return results
 
 
 def relative_error(got: numpy.ndarray, wanted: numpy.ndarray) -> tuple[float, str]:
@@ -196,6 +214,26 @@ def relative_error(got: numpy.ndarray, wanted: numpy.ndarray) -> tuple[float, st
 def absolute_error(got: numpy.ndarray, wanted: numpy.ndarray) -> float:
     """The largest |got - wanted|; equal infinities differ by 0, NaN is infinitely far."""
     return float(_difference(got.astype(numpy.float64), wanted).max(initial=0.0))
+
+
+def significance_error(got: numpy.ndarray, wanted: numpy.ndarray, lengths: numpy.ndarray | None) -> float:
+    """The largest |got - wanted| / wanted, or of 1e-4 where less is wanted. `lengths`: of the lists of a paged operand, behind
+    which nothing is written."""
+    error = _difference(got.astype(numpy.float64), wanted) / numpy.maximum(wanted, _LEAST_SIGNIFICANCE)
+    if lengths is not None:
+        error = error.reshape(*error.shape[:2], -1)
+        error = error[numpy.arange(error.shape[2]) < lengths[..., None]]
+    return float(error.max(initial=0.0))
+
+
+def _lengths(name: str, tensors: Mapping[str, numpy.ndarray]) -> numpy.ndarray | None:
+    operand = name.rpartition(".")[0]
+    if f"{operand}.block_table" not in tensors:
+        return None
+    found = tensors[f"{operand}.lengths"]
+    lengths = found[..., None] if found.ndim == 1 else found
+    heads = tensors[f"{operand}.k_pages"].shape[2]
+    return numpy.broadcast_to(lengths, (len(found), heads))
 
 
 def _difference(got: numpy.ndarray, wanted: numpy.ndarray) -> numpy.ndarray:

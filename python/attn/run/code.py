@@ -47,7 +47,11 @@ class Code:
         # A run looks at all that the description takes, and binds what kernels read. Where in a list (q, operands'
         # tensors, extras, o, lse, ordinal_heads) the tensor of each binding stands, and those that nobody reads.
         self._parts = {
-            operand: [name for name in self._tensors if name.startswith(f"{operand}.")]
+            operand: [
+                name
+                for name, binding in self._tensors.items()
+                if name.startswith(f"{operand}.") and not binding.written
+            ]
             for operand in self._operands
         }
         """The tensors of each operand: keys, values, and their metadata where they are codes."""
@@ -62,6 +66,8 @@ class Code:
         self._has_lse = "lse" in native.slots
         self._first = tuple(name for name in results if name.startswith("first_"))
         """Results of the first operand alone, of a description with two attentions."""
+        self._weighed = tuple(name for name in results if name.endswith(".significance"))
+        """Names of what says the significance of each operand's tokens."""
         self._has_classes = "ordinal_heads" in native.slots
         self._takes_classes = any(argument["role"] == "classes" for argument in arguments)
         # Where heads of all classes have lengths of their own, which head is in which class decides the plan.

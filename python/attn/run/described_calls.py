@@ -32,6 +32,8 @@ class Options(NamedTuple):
     return_lse: bool
     names: tuple[str, ...]
     """Of the tensors beside q, k and v."""
+    significance: str | None = None
+    significance_rows: int | None = None
 
 
 def as_bfloat16(signature: tuple) -> Strided:
@@ -73,7 +75,9 @@ def describe_call(
         tensors=tensors if options.score is not None else None,
         sink_logits="sink_logits" in options.names,
         scale=options.scale,
-        return_lse=options.return_lse,
+        return_lse=options.return_lse or options.significance is not None,
+        significance=options.significance,
+        significance_rows=options.significance_rows,
     )
     return made, spec
 
@@ -148,6 +152,8 @@ def _softcap(cap: object) -> Callable:
 def _head_reader(options: Options, score: Score | None) -> str:
     if "sink_logits" in options.names:
         return "a logit per head"
+    if options.significance is not None:
+        return "significance"
     return "a score function that depends on the head" if score and score.uses("h") else ""
 
 

@@ -51,6 +51,8 @@ def attend_now(
     return_lse: bool,
     out: Any,
     forest: Forest | None = None,
+    significance: str | None = None,
+    significance_rows: int | None = None,
 ) -> Any:
     """`attn.attend` on tensors with memory: its arguments in its order."""
     keep: list = []
@@ -65,7 +67,8 @@ def attend_now(
             raise expected(SpecError, "tensors", "a dict of names and tensors", tensors)
         names += tuple(tensors)
         views += [view_of(f"tensors[{name!r}]", tensor, stream, keep) for name, tensor in tensors.items()]
-    options = Options(causal, window, sink, see, softcap, None, scale, layout, return_lse, names)
+    asked = causal, window, sink, see, softcap, None, scale, layout, return_lse, names
+    options = Options(*asked, significance, significance_rows)
     if score is not None:  # by what it does: a lambda is a new function in every call
         options = options._replace(score=trace(score, read_tensors(options, views)))
     tables = tuple(

@@ -145,6 +145,7 @@ class Kernel(Code):
         out: object = None,
         lse: object = None,
         return_lse: bool = False,
+        significance: object = None,
         classes: Sequence[int] | None = None,
         rows: str = "user",
         stream: object = None,
@@ -159,6 +160,9 @@ class Kernel(Code):
         plan        the last positional argument, or by name
         out, lse    where results go: [rows, q_heads, value_dim] of q's dtype, float32 [rows, q_heads]
         return_lse  gives (out, lse) instead of out; lse is the natural logarithm, -inf where a row sees nothing
+        significance    where that goes, if the description asks for it, a tensor or, of several operands, a tuple of them; by
+                    default it is made here. It is the last of the results: float32, of each operand in the shape of its keys
+                    without features, zero where no row that counts sees a token
         classes     of this layer's KV heads, where heads have classes; by default those of the plan
         rows        "user": rows are in the order in which the batch named them; "batch": in the plan's own order
                     (PagedCache.batch(...).user_row), which saves copying q and out where these differ
@@ -177,6 +181,7 @@ class Kernel(Code):
         if is_traced(q):
             from .torch_run import run_plan
 
+            self._refuse_significance("in compiled code, which has no operator for it")
             return run_plan(
                 self,
                 q,
@@ -191,6 +196,8 @@ class Kernel(Code):
         if needs_gradient(q, operands, tensors):
             from . import torch_run_gradients
 
+            self._refuse_significance("where a gradient is required; nearest: torch.no_grad()")
+
             named = dict(out=out, lse=lse, classes=classes, rows=rows, stream=stream, **tensors)
             return torch_run_gradients.run(self, q, operands, plan, return_lse=return_lse, **named)
         if type(plan) is DevicePlan and plan.planner.kernel is self:
@@ -201,7 +208,7 @@ class Kernel(Code):
         if not isinstance(rows, str) or rows not in ("user", "batch"):
             raise expected(TensorError, "rows", "'user' or 'batch'", rows, nearest="user")
         if plan._order is not None and rows == "user":
-            named = dict(classes=classes, stream=stream, **tensors)
+            named = dict(significance=significance, classes=classes, stream=stream, **tensors)
             return self._run_reordered(q, operands, plan, out, lse, return_lse, named)
         keep: list = []
         views = [view_of("q", q, launch_on, keep)]
@@ -224,6 +231,8 @@ class Kernel(Code):
         views += [
             view_of(name, tensor, launch_on, keep) for name, tensor in zip(self._first, first, strict=True)
         ]
+        if self._weighed or significance is not None:
+            significance = self._view_significance(significance, plan, q, views, launch_on, keep)
         if self._has_classes:
             views.append(plan._view_classes(classes))
         elif classes is not None:
@@ -237,7 +246,10 @@ class Kernel(Code):
             raise _run_failed(failure) from None
         if first:
             return out, lse, *first
-        return (out, lse) if return_lse else out
+        if not self._weighed:
+            return (out, lse) if return_lse else out
+        worth = significance if len(significance) > 1 else significance[0]
+        return (out, lse, worth) if return_lse else (out, worth)
 
     def launch(
         self,
@@ -291,6 +303,26 @@ class Kernel(Code):
             for part, tensor in self._of_operand(name, operand):
                 views.append(view_of(part, tensor, stream, keep))
 
+    def _view_significance(
+        self, given: object, plan: Plan, q: object, views: list, stream: int, keep: list
+    ) -> tuple:
+        """Where the significance of each operand's tokens goes."""
+        names = self._weighed
+        if not names:
+            raise TensorError("significance: this description gives none; write Spec(significance='max')")
+        if given is None:
+            given = tuple(plan._empty(name, q) for name in names)
+        elif len(names) == 1 and not isinstance(given, (tuple, list)):
+            given = (given,)
+        if len(given) != len(names):
+            raise expected(TensorError, "significance", f"a tensor for each of {', '.join(names)}", given)
+        views += [view_of(name, tensor, stream, keep) for name, tensor in zip(names, given, strict=True)]
+        return tuple(given)
+
+    def _refuse_significance(self, where: str) -> None:
+        if self._weighed:
+            raise TensorError(f"significance: expected a description without it {where}")
+
     def _view_extras(self, tensors: dict, views: list, stream: int, keep: list) -> None:
         for name in self.extras:
             if name not in tensors:
@@ -315,12 +347,20 @@ class Kernel(Code):
         results = self.run(
             plan._order.gather(q), *operands, plan=plan, rows="batch", return_lse=want_lse, **named
         )
-        o, of_rows, *first = results if want_lse else (results, None)
+        first, worth = (), ()
+        if self._first:
+            results, first = results[:2], results[2:]
+        elif self._weighed:
+            results, worth = results[:-1], results[-1:]
+        elif not want_lse:
+            results = (results,)
+        o, of_rows = results if want_lse else (*results, None)
         out = plan._order.scatter(o, out)
         lse = plan._order.scatter(of_rows, lse) if want_lse else None
         if first:
             return out, lse, *(plan._order.scatter(result, None) for result in first)
-        return (out, lse) if return_lse else out
+        results = (out, lse, *worth) if return_lse else (out, *worth)
+        return results if len(results) > 1 else out
 
     def _refuse_overlaps(self, name, address, nbytes, q, operands, plan, keep) -> None:
         """What a run in the batch's own order is refused for (PlannedBatch.cc)."""

@@ -31,10 +31,13 @@ class Problem:
     text: str
     tables: Mapping[str, numpy.ndarray]
 
-    def results(self, data: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """out [rows, q_heads, value_dim] and lse [rows, q_heads], float64. `data` by the text's names: q, kv.k, ..."""
+    def results(self, data: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """out [rows, q_heads, value_dim], lse [rows, q_heads] and the significance of each operand's tokens, where the text
+        asks for it, float64. `data` by the text's names: q, kv.k, ..."""
         found = self._evaluate(_attn.reference, data)
-        return found["o"], found["lse"]
+        weighed = (name.rpartition(".")[0] for name in data if name.endswith(".k"))
+        names = ("o", "lse", *(f"{operand}.significance" for operand in weighed))
+        return tuple(found[name] for name in names if name in found)
 
     def gradients(
         self, data: Mapping[str, Tensor], d_out: Tensor | None, d_lse: Tensor | None

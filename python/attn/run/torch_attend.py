@@ -108,6 +108,8 @@ def _options(
         "cu_seqlens_k": cu_seqlens_k,
         "forest": None if forest is None else Forest.from_table(forest),
         "layout": layout,
+        "significance": None,
+        "significance_rows": None,
     }
 
 

@@ -7,7 +7,7 @@ What forward was given is saved by autograd; description and tables are kept as 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
@@ -36,6 +36,8 @@ class Differentiable:
     """Whether the caller's tensors are [batch, heads, seq, dim]; the reference's never are."""
     names: tuple[str, ...]
     """Of the tensors beside q, k and v."""
+    asked: Problem
+    """That with the significance of tokens, where it is asked for."""
 
     @staticmethod
     def of(
@@ -59,6 +61,8 @@ class Differentiable:
             layout="bshd" if is_swapped else options["layout"],
             return_lse=True,
             names=tuple(extras),
+            significance=options["significance"],
+            significance_rows=options["significance_rows"],
         )
         if described.score is not None:
             described = described._replace(score=trace(described.score, read_tensors(described, views)))
@@ -71,18 +75,22 @@ class Differentiable:
             spec.mlir(),
             {name: table for name, table in made.operands.items() if isinstance(table, numpy.ndarray)},
         )
-        return Differentiable(problem, made, is_swapped, tuple(extras))
+        asked = problem
+        if spec.significance is not None:  # gradients are of the attention alone
+            plain = replace(spec, significance=None, significance_rows=None)
+            problem = Problem(plain.mlir(), problem.tables)
+        return Differentiable(problem, made, is_swapped, tuple(extras), asked)
 
-    def results(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        """Of the reference: out of q's dtype; lse in float32, of float64 in that."""
-        out, lse = self.problem.results(self._data(tensors))
-        shape = self.arrangement.shape
-        out, lse = (
-            _in_order(found.reshape(wanted), self.swapped)
-            for found, wanted in ((out, shape), (lse, shape[:-1]))
+    def results(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Of the reference: out of q's dtype; lse and, if asked for, significance in float32, of float64 in that."""
+        shape, worth = self.arrangement.shape, self.arrangement.operands["kv.k"][1][:-1]
+        q, found = tensors[0], self.asked.results(self._data(tensors))
+        out, *numbers = (
+            _in_order(each.reshape(wanted), self.swapped)
+            for each, wanted in zip(found, (shape, shape[:-1], worth), strict=False)
         )
-        q = tensors[0]
-        return out.to(q.dtype), lse.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
+        precise = torch.float64 if q.dtype == torch.float64 else torch.float32
+        return out.to(q.dtype), *(each.to(precise) for each in numbers)
 
     def gradients(
         self,
@@ -218,6 +226,7 @@ def attend(
     **options: Any,
 ) -> Any:
     """`attn.attend` where a gradient is required, or results of the reference are asked for."""
+    options = {"significance": None, "significance_rows": None} | options
     if out is not None:
         why = "of the reference" if reference else "where a gradient is required"
         raise TensorError(f"out: expected None {why}, got {given(out)}")
@@ -230,17 +239,22 @@ def attend(
     call = Differentiable.of(q, k, v, extras, options)
     call.check_place((q, k, v, *extras.values()))
 
+    worth: list[Tensor] = []
+
     def forward(*given: Tensor) -> tuple[Tensor, Tensor]:
         if reference:
-            return call.results(given)
-        q, k, v, *others = given
-        named = dict(zip(extras, others, strict=True))
-        sinks = named.pop("sink_logits", None)
-        tables = named if tensors is not None else None
-        return attend_now(q, k, v, **options, sink_logits=sinks, tensors=tables, return_lse=True, out=None)
+            results = call.results(given)
+        else:
+            q, k, v, *others = given
+            named = dict(zip(extras, others, strict=True))
+            named = {"sink_logits": named.pop("sink_logits", None)} | {"tensors": named or None}
+            results = attend_now(q, k, v, **options, **named, return_lse=True, out=None)
+        worth[:] = results[2:]  # no gradient passes to it, nor from it
+        return results[:2]
 
     found, lse = _Attend.apply(forward, call, reference, q, k, v, *extras.values())
-    return (found, lse) if return_lse else found
+    results = (found, lse, *worth) if return_lse else (found, *worth)
+    return results if len(results) > 1 else found
 
 
 def _extras(sink_logits: Any, tensors: Mapping[str, Any] | None) -> dict[str, Any]:

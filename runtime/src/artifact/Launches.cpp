@@ -108,7 +108,7 @@ void checkResults(const Manifest &m, const Cursor &root) {
     known.insert("layers");
   for (const Argument &argument : m.arguments) {
     names.insert(argument.name);
-    if (argument.role == Argument::Role::KV && m.isBackward())
+    if (argument.role == Argument::Role::KV && m.walksTokens())
       for (StoreSize size : storeOf(argument).sizes())
         known.insert(argument.name + "." + std::string(sizeName(size)));
   }

@@ -44,6 +44,11 @@ const LaunchInfo *Manifest::findLaunch(PlanArray grid) const {
   return found == launches.end() ? nullptr : &*found;
 }
 
+bool Manifest::tokensAre(KernelInfo::Role role) const {
+  const LaunchInfo *launch = findLaunch(PlanArray::TokenTasks);
+  return launch && kernels[static_cast<size_t>(launch->kernels.front())].role == role;
+}
+
 const LaunchInfo *Manifest::planLaunch() const {
   auto found = std::find_if(launches.begin(), launches.end(), [&](const LaunchInfo &launch) {
     return kernels[static_cast<size_t>(launch.kernels.front())].role == KernelInfo::Role::Plan;

@@ -184,6 +184,7 @@ Manifest readManifest(const Cursor &root) {
   m.scale = root["scale"].number();
   m.sinkLogits = root.has("sink_logits") && root["sink_logits"].boolean();
   m.approximate = root.has("approximate") && root["approximate"].boolean();
+  m.significanceRows = root.has("significance_rows") ? size(root["significance_rows"], 0) : 0;
   if (root.has("tolerance") && !root["tolerance"].isNull())
     m.tolerance = root["tolerance"].number();
   for (const Cursor &end : root["ends"].elements())

@@ -114,6 +114,7 @@ Json manifestToJson(const Manifest &m) {
             {"scale", m.scale},
             {"sink_logits", m.sinkLogits},
             {"approximate", m.approximate},
+            {"significance_rows", m.significanceRows},
             {"tolerance", m.tolerance ? Json(*m.tolerance) : Json()},
             {"ends", m.ends},
             {"arguments", Json::array()},

@@ -201,11 +201,13 @@ std::vector<std::string> missingTensors(const Manifest &manifest, const TensorMa
 
 std::map<std::string, int32_t> resultSizes(const Manifest &manifest, const Batch &batch) {
   std::map<std::string, int32_t> sizes{{"rows", static_cast<int32_t>(batch.rows)}};
-  for (size_t o = 0; o < batch.operands.size() && manifest.isBackward(); ++o) {
+  for (size_t o = 0; o < batch.operands.size() && manifest.walksTokens(); ++o) {
     const std::string prefix = manifest.operands[o].argument + ".";
     sizes[prefix + std::string(sizeName(StoreSize::Instances))] =
         static_cast<int32_t>(batch.operands[o].instances());
     sizes[prefix + std::string(sizeName(StoreSize::Tokens))] = static_cast<int32_t>(batch.operands[o].tokens);
+    sizes[prefix + std::string(sizeName(StoreSize::MaxPages))] =
+        static_cast<int32_t>(batch.operands[o].maxPages);
   }
   return sizes;
 }

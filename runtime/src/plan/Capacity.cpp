@@ -25,7 +25,7 @@ PlanLimits PlanLimits::larger(const PlanLimits &a, const PlanLimits &b) {
 
 PlanLimits PlanLimits::of(const Manifest &manifest, const Batch &batch) {
   PlanLimits limits;
-  limits.tokenTasks = manifest.isBackward() ? countTokenTasks(manifest, batch) : 0;
+  limits.tokenTasks = manifest.walksTokens() ? countTokenTasks(manifest, batch) : 0;
   limits.rows = batch.rows;
   std::vector<int32_t> bounds(batch.qStart.begin(), batch.qStart.end());
   std::vector<int32_t> depth(static_cast<size_t>(batch.rows) + 1, 0);

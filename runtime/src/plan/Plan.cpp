@@ -180,6 +180,8 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
     return status;
   if (Status status = s.checkWhole(); !status)
     return status;
+  if (Status status = checkCountedRows(s.manifest, batch); !status)
+    return status;
   plan.classHeads = classHeads(s.manifest, batch);
   plan.ordinalHeads = s.manifest.plansByHead() ? ordinalHeads(s.manifest, batch) : std::vector<int32_t>();
   plan.ends = batch.ends.empty() ? s.manifest.ends : batch.ends;
@@ -187,7 +189,7 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
   if (Status status = s.make(batch, whole ? Strategy::ByQuery : s.options.strategy, plan); !status)
     return status;
   plan.tokenTasks.clear();
-  if (backward)
+  if (s.manifest.walksTokens())
     listTokenTasks(s.manifest, batch, plan.ends, plan.tokenTasks);
   if (!whole && s.options.quickest && s.options.strategy == Strategy::Flatten && s.work.shared &&
       !s.work.fixedSplit) {
@@ -208,6 +210,7 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
 Result<bool> Planner::update(const Batch &batch, Plan &plan) {
   State &s = *state_;
   if (s.planned != 0 && plan.structure == s.planned && !s.manifest.plansWhole() &&
+      !s.manifest.walksTokens() &&
       s.extender.extend(s.manifest, batch, s.options, s.capacity, s.builder, s.work, s.balancer, s.assignment,
                         plan)) {
     if (s.extender.moved())

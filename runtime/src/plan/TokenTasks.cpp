@@ -50,13 +50,23 @@ std::vector<RowBounds> boundsOf(const std::vector<int32_t> &positions) {
   return bounds;
 }
 
+/// The first of an instance's rows that counts.
+int32_t firstCounted(const Manifest &manifest, const Batch &batch, int32_t first, int32_t last) {
+  if (manifest.significanceRows == 0 || first == last)
+    return first;
+  const auto end = std::upper_bound(batch.qStart.begin(), batch.qStart.end(), first);
+  return std::clamp(*end - manifest.significanceRows, first, last);
+}
+
 /// What one instance has to do with rows, whose bounds are the same for all.
 class RowFinder {
 public:
-  RowFinder(const Visibility &visibility, std::span<const int32_t> ends, const Batch &batch,
-            const std::vector<RowBounds> &bounds, const OperandBatch &operand, size_t instance)
-      : visibility_(visibility), ends_(ends), positions_(batch.qPos), bounds_(bounds),
-        first_(operand.rowFirst[instance]), last_(operand.rowLast[instance]), pos0_(operand.pos0[instance]) {}
+  RowFinder(const Manifest &manifest, std::span<const int32_t> ends, const Batch &batch,
+            const std::vector<RowBounds> &bounds, size_t operand, size_t instance)
+      : visibility_(manifest.operands[operand].visibility), ends_(ends), positions_(batch.qPos),
+        bounds_(bounds), first_(firstCounted(manifest, batch, batch.operands[operand].rowFirst[instance],
+                                             batch.operands[operand].rowLast[instance])),
+        last_(batch.operands[operand].rowLast[instance]), pos0_(batch.operands[operand].pos0[instance]) {}
 
   /// Puts the rows that may see tokens [begin, end) into the task.
   void find(int64_t begin, int64_t end, PlanTokenTask &task) const {
@@ -91,6 +101,14 @@ private:
   int64_t pos0_;
 };
 
+/// Tokens that some heads have alike: tasks of all of them are put in order at once.
+struct TokenTile {
+  PlanTokenTask task;
+  int32_t firstHead, endHead;
+
+  int32_t rows() const { return task.rowEnd - task.rowBegin; }
+};
+
 /// Tokens that the store has room for: those of an instance, and what lies behind them.
 int32_t roomOf(const Manifest &manifest, const Batch &batch, size_t operand, size_t instance) {
   const OperandBatch &of = batch.operands[operand];
@@ -106,48 +124,73 @@ int32_t tokensOfTile(const Manifest &manifest) {
 
 } // namespace
 
+Status checkCountedRows(const Manifest &manifest, const Batch &batch) {
+  for (size_t o = 0; o < batch.operands.size() && manifest.significanceRows > 0; ++o)
+    for (size_t i = 0; i < batch.operands[o].instances(); ++i) {
+      const int32_t first = batch.operands[o].rowFirst[i], last = batch.operands[o].rowLast[i];
+      const auto end = std::upper_bound(batch.qStart.begin(), batch.qStart.end(), first);
+      if (first < last && *end < last)
+        return inputError("significance of the last " + std::to_string(manifest.significanceRows) +
+                          " rows: expected instances that rows of one sequence see; instance " +
+                          std::to_string(i) + " of '" + manifest.operands[o].argument + "' is seen by rows " +
+                          std::to_string(first) + " to " + std::to_string(last - 1) +
+                          " of several; nearest: of all rows");
+    }
+  return {};
+}
+
 void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends,
                     std::vector<PlanTokenTask> &tasks) {
   const int32_t keys = tokensOfTile(manifest);
   const std::vector<RowBounds> bounds = boundsOf(batch.qPos);
-  std::vector<PlanTokenTask> tiles; // which every KV head has, and which are put in order for all of them
+  std::vector<TokenTile> tiles;
   for (size_t o = 0; o < batch.operands.size(); ++o) {
     const OperandBatch &operand = batch.operands[o];
     for (size_t i = 0; i < operand.instances(); ++i) {
-      const RowFinder rows(manifest.operands[o].visibility, ends, batch, bounds, operand, i);
+      const RowFinder rows(manifest, ends, batch, bounds, o, i);
       PlanTokenTask task{
           .operand = static_cast<int32_t>(o), .instance = static_cast<int32_t>(i), .pos0 = operand.pos0[i]};
-      const auto addTiles = [&](int32_t begin, int32_t end, bool seen) {
+      const auto addTiles = [&](int32_t begin, int32_t end, bool seen, int32_t firstHead, int32_t endHead) {
         for (task.kvBegin = begin; task.kvBegin < end; task.kvBegin = task.kvEnd) {
           task.kvEnd = std::min(task.kvBegin + keys, end);
           task.rowBegin = task.rowEnd = 0;
           if (seen)
             rows.find(task.kvBegin, task.kvEnd, task);
-          tiles.push_back(task);
+          tiles.push_back({task, firstHead, endHead});
         }
       };
-      addTiles(0, operand.lengths[i], true);
-      addTiles(operand.lengths[i], roomOf(manifest, batch, o, i), false);
+      for (int32_t head = 0; head < operand.heads && operand.heads > 1; ++head)
+        addTiles(0, operand.length(i, head), true, head, head + 1);
+      if (operand.heads > 1)
+        continue; // each head had tokens of its own
+      addTiles(0, operand.lengths[i], true, 0, manifest.kvHeads);
+      addTiles(operand.lengths[i], roomOf(manifest, batch, o, i), false, 0, manifest.kvHeads);
     }
   }
-  std::stable_sort(tiles.begin(), tiles.end(), [](const PlanTokenTask &a, const PlanTokenTask &b) {
-    return a.rowEnd - a.rowBegin > b.rowEnd - b.rowBegin;
-  });
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [](const TokenTile &a, const TokenTile &b) { return a.rows() > b.rows(); });
   tasks.reserve(tasks.size() + tiles.size() * static_cast<size_t>(manifest.kvHeads));
-  for (PlanTokenTask &tile : tiles)
-    for (tile.ordinal = 0; tile.ordinal < manifest.kvHeads; ++tile.ordinal)
-      tasks.push_back(tile);
+  for (TokenTile &tile : tiles)
+    for (tile.task.ordinal = tile.firstHead; tile.task.ordinal < tile.endHead; ++tile.task.ordinal)
+      tasks.push_back(tile.task);
 }
 
 int64_t countTokenTasks(const Manifest &manifest, const Batch &batch) {
   const int64_t keys = tokensOfTile(manifest);
-  int64_t tiles = 0;
-  for (size_t o = 0; o < batch.operands.size(); ++o)
-    for (size_t i = 0; i < batch.operands[o].instances(); ++i) {
-      const int64_t length = batch.operands[o].lengths[i];
-      tiles += (length + keys - 1) / keys + (roomOf(manifest, batch, o, i) - length + keys - 1) / keys;
+  const auto tilesOf = [&](int64_t tokens) { return std::max<int64_t>((tokens + keys - 1) / keys, 0); };
+  int64_t tasks = 0;
+  for (size_t o = 0; o < batch.operands.size(); ++o) {
+    const OperandBatch &operand = batch.operands[o];
+    for (size_t i = 0; i < operand.instances(); ++i) {
+      for (int32_t head = 0; head < operand.heads && operand.heads > 1; ++head)
+        tasks += tilesOf(operand.length(i, head));
+      if (operand.heads > 1)
+        continue;
+      const int64_t length = operand.lengths[i];
+      tasks += (tilesOf(length) + tilesOf(roomOf(manifest, batch, o, i) - length)) * manifest.kvHeads;
     }
-  return tiles * manifest.kvHeads;
+  }
+  return tasks;
 }
 
 } // namespace attn::rt

@@ -9,6 +9,8 @@
 // Behind an instance's last token there may be room, whose gradients are zeros: it
 // has tasks without rows.
 //
+// Significance has the same tasks, of the last rows of each sequence if no others count.
+//
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_RT_PLAN_TOKENTASKS_H
 #define ATTN_RT_PLAN_TOKENTASKS_H
@@ -18,6 +20,9 @@
 
 namespace attn::rt {
 
+/// That the last rows of a sequence, where no others count, are those of an instance: of one that rows of one
+/// sequence see.
+Status checkCountedRows(const Manifest &manifest, const Batch &batch);
 /// Adds the tasks, those with the most rows first; `ends` are the sizes of windows and sinks.
 void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends,
                     std::vector<PlanTokenTask> &tasks);

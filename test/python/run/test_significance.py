@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Significance of attn.attend: against the weights that PyTorch makes in float64, by the reference and by kernels."""
+"""Significance of attn.attend and of kernels: against the weights that PyTorch makes in float64, and the reference."""
 
 import math
 
@@ -183,6 +183,103 @@ def test_gradients_pass_beside_it():
     assert torch.equal(beside, plain)
 
 
+def test_forests():
+    """Of all rows; two trajectories behind a shared prompt, and a tree of one node."""
+    forest = attn.Forest([0, 20, 33, 50, 61], [-1, 0, 0, -1], [0, 20, 20, 0])
+    random = torch.Generator().manual_seed(4)
+    q, k, v = (torch.randn(61, heads, DIM, generator=random).bfloat16() for heads in (6, 2, 2))
+    _, found = attn.attend(q, k, v, forest=forest, causal=True, significance="max")
+    exact = torch.zeros(61, 6, dtype=torch.float64)
+    for nodes in (((0, 20), (20, 33)), ((0, 20), (33, 50)), ((50, 61),)):
+        index = torch.cat([torch.arange(*node) for node in nodes])
+        p = weights(q[None, index], k[None, index])[0]  # [heads, rows, tokens]
+        own = torch.arange(len(index)) >= (
+            0 if nodes[-1] in ((20, 33), (50, 61)) else 20
+        )  # rows counted once
+        exact[index] += p[:, own].sum(1).T
+    assert error(found, exact.unflatten(1, (2, 3)).amax(2)) <= 1e-2
+
+
+def test_numpy():
+    q, k, v = (tensor.view(torch.uint16).numpy() for tensor in problem(4, 2, torch.bfloat16))
+    _, found = attn.attend(q, k, v, causal=True, significance="sum", significance_rows=9)
+    q, k, _ = problem(4, 2, torch.bfloat16)
+    assert isinstance(found, numpy.ndarray)
+    assert error(torch.from_numpy(found), wanted(q, k, "sum", 9)) <= 1e-2
+
+
+@pytest.mark.parametrize("dim", [8, 40, 72, 128, 256])
+def test_dims(dim):
+    """Tensors of exactly their size: a stray access would be found."""
+    random = torch.Generator().manual_seed(dim)
+    q, k, v = (torch.randn(1, n, h, dim, generator=random).bfloat16() for n, h in ((5, 6), (70, 2), (70, 2)))
+    _, found = attn.attend(q, k, v, causal=True, softcap=20.0, significance="max", significance_rows=3)
+    assert error(found, wanted(q, k, "max", 3, softcap=20.0)) <= 1e-2
+
+
+FORMATS = {
+    "bf16": {},
+    "K8V4": {"key": "int8", "value": "int4"},
+    "K4V2": {"key": "int4", "value": "int2"},
+    "K4 in groups": {"key": "int4", "key_group": 32, "value": "int8"},
+    "e4m3": {"key": "fp8_e4m3", "value": "fp8_e4m3"},
+}
+
+
+@pytest.mark.parametrize("group,rows", [(1, 1), (3, 1), (4, 2), (8, 1), (12, 1)])
+@pytest.mark.parametrize("name", FORMATS)
+def test_pages(name, group, rows):
+    """Decode over pages, under all detectors, of lists that end in a page and with one."""
+    spec = attn.Spec(
+        q_heads=2 * group,
+        kv_heads=2,
+        head_dim=64,
+        dtype="bfloat16",
+        kv=[attn.Paged(page_size=16, **FORMATS[name])],
+        see=attn.causal() & (attn.sink(3) | attn.recent(100)),
+        score=lambda s, h, qi, ki: attn.math.softcap(s, 15.0),
+        significance="max",
+    )
+    attn.check(spec, batch=3, q_len=rows, kv_len=[3, 37, 160])
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_two_operands(ragged):
+    """As DiffKV keeps them; each has a launch of its own."""
+    spec = attn.Spec(
+        q_heads=8,
+        kv_heads=2,
+        head_dim=128,
+        dtype="float16",
+        kv=[
+            attn.Paged(name="high", page_size=32, ragged=ragged, key="int8", value="int4"),
+            attn.Paged(
+                name="low", page_size=64, ragged=ragged, key="int4", value="int2", dims=("batch", "low_len")
+            ),
+        ],
+        see=attn.all_tokens(),
+        significance="mean",
+    )
+    attn.check(spec, batch=2, kv_len=(20, 90), low_len=(0, 150))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_layouts_under_detectors(target):
+    """Dense operands with room behind their tokens, and packed ones beside a prefix that all rows see."""
+    common = dict(q_heads=6, kv_heads=2, head_dim=64, dtype="bfloat16", significance="max")
+    dense = attn.Spec(kv=[attn.Dense()], see=attn.window(20), significance_rows=7, **common)
+    attn.check(dense, target=target, batch=2, q_len=(3, 30), kv_len=(40, 90))
+    two = attn.Spec(
+        kv=[
+            attn.Dense(name="prompt", see=attn.all_tokens(), dims=("prompts", "prompt_len")),
+            attn.Packed(name="own", see=attn.causal()),
+        ],
+        sink_logits=True,
+        **common,
+    )
+    attn.check(two, target=target, batch=2, prompts=1, prompt_len=33, q_len=11, kv_len=(11, 40), shuffle=True)
+
+
 def test_refusals():
     q, k, v = problem(4, 2, torch.bfloat16, rows=4, tokens=4)
     cases = {
@@ -195,10 +292,8 @@ def test_refusals():
     for message, options in cases.items():
         with pytest.raises(attn.TensorError, match=message):
             attn.attend(q, k, v, causal=True, **options)
-    with pytest.raises(attn.TensorError, match="q: expected a tensor of PyTorch beside significance"):
-        attn.attend(*(tensor.view(torch.uint16).numpy() for tensor in (q, k, v)), significance="max")
-    packed = [tensor.flatten(0, 1) for tensor in (q, k, v)]
-    with pytest.raises(attn.TensorError, match="forest: expected None beside significance"):
-        attn.attend(*packed, causal=True, forest=attn.Forest([0, 8], [-1], [0]), significance="max")
+    packed, forest = [tensor.flatten(0, 1) for tensor in (q, k, v)], attn.Forest([0, 8], [-1], [0])
+    with pytest.raises(attn.TensorError, match="significance_rows: expected None beside forest"):
+        attn.attend(*packed, causal=True, forest=forest, significance="max", significance_rows=2)
     with pytest.raises(attn.TensorError, match="significance: expected None in compiled code"):
         torch.compile(lambda *given: attn.attend(*given, significance="max"), backend="eager")(q, k, v)

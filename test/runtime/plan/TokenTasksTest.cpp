@@ -1,4 +1,4 @@
-//===- TokenTasksTest.cpp - Tests: Tokens whose gradients are added up -----===//
+//===- TokenTasksTest.cpp - Tests: Tokens for which something is added up --===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fuzz.h"
 #include "PlanChecks.h"
@@ -121,6 +121,38 @@ TEST(TokenTasks, FixedSplitsAreRefused) {
   Result<Plan> plan = makePlan(m, batch, {.fixedSplit = 64});
   ASSERT_FALSE(plan);
   EXPECT_NE(plan.error().message.find("makes gradients, whose tasks are never cut"), std::string::npos);
+}
+
+/// As `backwardManifest`, where the last rows of each sequence count for what tokens are worth.
+Manifest weighingManifest(int rows) {
+  Manifest m = backwardManifest(visibility(Visibility::Kind::Causal), {});
+  m.kernels[1].role = KernelInfo::Role::Significance;
+  m.significanceRows = rows;
+  return m;
+}
+
+TEST(TokenTasks, OfSignificanceHaveTheLastRows) {
+  Batch batch = simpleBatch({128, 40}, {128, 3});
+  batch.operands[0].tokens = 128;
+  Result<Plan> plan = makePlan(weighingManifest(10), batch, {});
+  ASSERT_TRUE(plan) << plan.error().message;
+  for (const PlanTokenTask &task : plan->tokenTasks) {
+    if (task.rowBegin == task.rowEnd)
+      continue;
+    EXPECT_GE(task.rowBegin, task.instance == 0 ? 118 : 128);
+    EXPECT_EQ(task.rowEnd, task.instance == 0 ? 128 : 131);
+  }
+}
+
+TEST(TokenTasks, LastRowsOfSeveralSequencesAreRefused) {
+  Batch batch = simpleBatch({128, 128}, {5, 5});
+  batch.operands[0].tokens = 128;
+  batch.operands[0].rowLast[0] = 10;
+  Result<Plan> plan = makePlan(weighingManifest(4), batch, {});
+  ASSERT_FALSE(plan);
+  EXPECT_NE(plan.error().message.find("instance 0 of 'kv' is seen by rows 0 to 9 of several"),
+            std::string::npos);
+  EXPECT_TRUE(makePlan(weighingManifest(0), batch, {}));
 }
 
 } // namespace

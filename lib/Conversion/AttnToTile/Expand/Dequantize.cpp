@@ -84,7 +84,8 @@ Value FragmentExpansion::regionScale(UpdateOp update, bool keys, const Segment &
 SmallVector<Value> FragmentExpansion::lineMeta(StagedOp staged, bool keys) {
   auto region = cast<KVType>(staged.getType());
   TokenTiles tiles = TokenTiles::of(region, this->keys, chain.paddedKeyDim(), chain.paddedValueDim());
-  ValueRange copies = staged.getCopies().drop_front(keys ? 2 : 2 + tiles.keyMeta.size());
+  unsigned codes = chain.significance ? 1 : 2; // of keys alone, or of values, too
+  ValueRange copies = staged.getCopies().drop_front(keys ? codes : codes + tiles.keyMeta.size());
   SmallVector<Value> meta;
   for (Value tile : copies.take_front((keys ? tiles.keyMeta : tiles.valueMeta).size())) {
     auto type = cast<SharedType>(tile.getType());
@@ -176,7 +177,8 @@ Value FragmentExpansion::dotGroups(UpdateOp update, Value query, Value keys, Arr
   SmallVector<Value> sums;
   {
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(update->getParentOfType<scf::ForOp>());
+    if (!chain.holdsTokens()) // else the loop is one over queries
+      b.setInsertionPoint(update->getParentOfType<scf::ForOp>());
     Value features = queryFragment(query);
     for (int64_t group = 0; group < groups; ++group)
       sums.push_back(sumOfGroup(features, group, part));

@@ -50,7 +50,7 @@ void FragmentExpansion::readFinished() {
     return loaded;
   };
   rowLse = unitsOfLse(load("lse"));
-  if (chain.holdsTokens())
+  if (chain.gradient && chain.holdsTokens())
     rowDelta = load("delta");
 }
 
@@ -66,11 +66,7 @@ Value FragmentExpansion::unitsOfLse(Value lse) {
 
 namespace {
 
-TokensOp tokensOf(Value part) {
-  if (auto staged = part.getDefiningOp<StagedOp>())
-    part = staged.getPart();
-  return part.getDefiningOp<TokensOp>();
-}
+TokensOp tokensOf(Value part) { return GradientTile::tokensOf(part); }
 
 struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, InitGradientOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
@@ -168,17 +164,8 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
   static void writeTokens(TokensOp tokens, Value keys, Value values, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
     UpdateOp update = e.chain.updates.front();
-    Value first = GradientTile(e).firstToken(tokens), lines = b.sub(tokens.getEnd(), first);
-    Value begin; // of the instance's tokens
-    if (storeOf(tokens.getKv().getType()).kind == rt::StoreKind::Packed)
-      begin = b.read(b.buffer(e.tensor(update, rt::tableName(rt::StoreTable::Start)), b.getI32Type()),
-                     b.wide(tokens.getInstance()));
-    else
-      begin = b.mul(tokens.getInstance(), b.dimension(e.tensor(update, rt::sizeName(rt::StoreSize::Tokens))));
-    auto slot = [&](Value line) {
-      Value token = b.wide(b.add(b.add(begin, first), line));
-      return b.add(b.mul(token, b.i64(e.chain.kvHeads())), b.wide(e.kvHead));
-    };
+    Value lines = GradientTile(e).tokensLeft(tokens);
+    auto slot = [&](Value line) { return GradientTile(e).slotOfToken(update, tokens, line); };
     auto gradientOf = [&](StringRef name) { return b.buffer(e.tensor(update, name), e.chain.element()); };
     store(scaled(keys, e), gradientOf("dk"), lines, e.chain.keyDim(), slot, e);
     store(values, gradientOf("dv"), lines, e.chain.valueDim(), slot, e);

@@ -19,11 +19,13 @@ void FragmentExpansion::setRows(Value rows) {
 
 Value FragmentExpansion::dot(FragmentType type, Value ofRows, Value stored, Value acc) {
   bool shared = isa<SharedType>(ofRows.getType());
-  Value lhs = schedule.hasFewRows() ? stored : ofRows, rhs = schedule.hasFewRows() ? ofRows : stored;
+  Value lhs = tokensFirst() ? stored : ofRows, rhs = tokensFirst() ? ofRows : stored;
   if (schedule.getKind() == ScheduleKind::Wgmma) {
     Value started = StartDotOp::create(b, type, lhs, shared ? groupRow : Value(), rhs, acc);
     return FinishDotsOp::create(b, TypeRange{type}, 0, ValueRange{started}).getResult(0);
   }
+  // Of tokens that are held each warp has a tile of its own, and warps have the same rows: from the first
+  // line on.
   return DotOp::create(b, type, lhs, shared ? warpRow : Value(), rhs, acc ? acc : b.splat(b.f32(0), type));
 }
 
@@ -33,7 +35,7 @@ struct RowsModel : OnlineOpInterface::ExternalModel<RowsModel, RowsOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto rows = cast<RowsOp>(op);
     e.readRows(rows);
-    if (e.chain.gradient && !e.stagesNumbers())
+    if (e.chain.readsFinished() && !e.stagesNumbers())
       e.readFinished();
     if (e.foldsScales())
       e.readScales();
@@ -58,6 +60,8 @@ LogicalResult expandUpdate(UpdateOp update, std::optional<unsigned> operand, Val
                            FragmentExpansion &e) {
   if (isa<GradientType>(update.getState().getType()))
     return expandGradient(update, operand, which, result, e);
+  if (isa<SignificanceType>(update.getState().getType()))
+    return expandSignificance(update, result, e);
   auto staged = update.getKv().getDefiningOp<StagedOp>();
   auto tokens = staged ? staged.getPart().getDefiningOp<TokensOp>() : TokensOp();
   if (!tokens || staged.getCopies().size() < 2 || !update.getQuery().getDefiningOp<StagedOp>())
@@ -232,5 +236,6 @@ void mlir::attn::registerOnlineModels(DialectRegistry &registry) {
     mlir::attn::WriteOp::attachInterface<WriteModel>(*context);
     StoredOp::attachInterface<StoredModel>(*context);
     registerGradientModels(*context);
+    registerSignificanceModels(*context);
   });
 }

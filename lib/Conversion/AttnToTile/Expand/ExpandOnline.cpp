@@ -19,7 +19,7 @@ using namespace mlir::attn;
 
 namespace {
 
-bool isState(Value value) { return isa<StateType, GradientType>(value.getType()); }
+bool isState(Value value) { return isa<StateType, GradientType, SignificanceType>(value.getType()); }
 
 template <typename ExpansionT> class Expander {
 public:
@@ -138,13 +138,13 @@ struct ExpandOnline : mlir::attn::impl::ExpandOnlinePassBase<ExpandOnline> {
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
       FinishOp finish;
-      bool isGradient = false;
+      bool readsFinished = false;
       kernel.walk([&](Operation *op) {
-        isGradient |= isa<WriteGradientOp>(op);
+        readsFinished |= isa<WriteGradientOp, WriteSignificanceOp>(op);
         if (auto found = dyn_cast<FinishOp>(op))
           finish = found;
       });
-      if (!finish && !isGradient)
+      if (!finish && !readsFinished)
         continue;
       if (!kernel->hasAttr("tile.parameters") ||
           (!kernel->hasAttr("tile.schedule") && !kernel->hasAttr("tile.merge_schedule"))) {

@@ -3,9 +3,35 @@
 #include "GradientTile.h"
 #include "Log2.h"
 
+#include "attn/Dialect/Attn/IR/Stores.h"
+
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
+
+TokensOp GradientTile::tokensOf(Value part) {
+  if (auto staged = part.getDefiningOp<StagedOp>())
+    part = staged.getPart();
+  return part.getDefiningOp<TokensOp>();
+}
+
+Value GradientTile::slotOfToken(UpdateOp update, TokensOp tokens, Value line) {
+  const rt::Store store = storeOf(tokens.getKv().getType());
+  if (store.isPaged()) {
+    Value capacity =
+        b.mul(b.dimension(e.tensor(update, rt::sizeName(rt::StoreSize::MaxPages))), b.i32(store.tokensOf(1)));
+    Value list = b.add(b.mul(tokens.getInstance(), b.i32(store.heads)), e.kvHead);
+    return b.add(b.mul(b.wide(list), b.wide(capacity)), b.wide(b.add(firstToken(tokens), line)));
+  }
+  Value begin; // of the instance's tokens
+  if (store.kind == rt::StoreKind::Packed)
+    begin = b.read(b.buffer(e.tensor(update, rt::tableName(rt::StoreTable::Start)), b.getI32Type()),
+                   b.wide(tokens.getInstance()));
+  else
+    begin = b.mul(tokens.getInstance(), b.dimension(e.tensor(update, rt::sizeName(rt::StoreSize::Tokens))));
+  Value token = b.wide(b.add(b.add(begin, firstToken(tokens)), line));
+  return b.add(b.mul(token, b.i64(e.chain.kvHeads())), b.wide(e.kvHead));
+}
 
 Value GradientTile::dotPairs(Value ofRows, Value ofTokens) {
   Value lhs = held ? ofTokens : ofRows, rhs = held ? ofRows : ofTokens;
@@ -96,10 +122,10 @@ Value GradientTile::seesAll(VisibilityAttr visibility, Value first, Value last, 
 
 Value GradientTile::masked(UpdateOp update, TokensOp tokens, std::optional<unsigned> operand, Value which,
                            Value scores) {
-  if (!held) {
+  if (!e.tokensFirst()) {
     Segment segment = TaskView::segmentOf(tokens);
     segment.operand = which;
-    return e.maskScores(scores, operand, segment, tokens.getFirst());
+    return e.maskScores(scores, operand, segment, firstToken(tokens));
   }
   // A token that there is not is behind what any row sees.
   constexpr int32_t behind = std::numeric_limits<int32_t>::max();

@@ -12,18 +12,27 @@ class GradientTile {
 public:
   explicit GradientTile(FragmentExpansion &e) : e(e), b(e.b), held(e.chain.holdsTokens()) {}
 
-  /// Of held lines and these others.
+  /// Of the lines of a dot's left operand, and these others.
   tile::FragmentType product(tile::Axis axis, int64_t size, Type element = {}) {
-    return b.fragment({held ? tile::Axis::Key : tile::Axis::Query, axis}, {held ? e.keys : e.rows, size},
+    bool first = e.tokensFirst();
+    return b.fragment({first ? tile::Axis::Key : tile::Axis::Query, axis}, {first ? e.keys : e.rows, size},
                       element ? element : Type(b.getF32Type()));
   }
   tile::FragmentType pairs(Type element = {}) {
-    return held ? product(tile::Axis::Query, e.rows, element) : product(tile::Axis::Key, e.keys, element);
+    return e.tokensFirst() ? product(tile::Axis::Query, e.rows, element)
+                           : product(tile::Axis::Key, e.keys, element);
   }
   tile::FragmentType accumulator(int64_t features) { return product(tile::Axis::Feature, features); }
   Value firstToken(TokensOp tokens) {
     return held ? b.add(tokens.getFirst(), e.warpToken) : tokens.getFirst();
   }
+  /// The tokens that a part of a region is.
+  static TokensOp tokensOf(Value part);
+  /// How many of this warp's lines are tokens, where tokens are held, and where a number of such a line lies
+  /// among those of all tokens of a region and KV heads: as keys do or, of a paged store, by instance, head
+  /// and token.
+  Value tokensLeft(TokensOp tokens) { return b.sub(tokens.getEnd(), firstToken(tokens)); }
+  Value slotOfToken(UpdateOp update, TokensOp tokens, Value line);
   /// Whether dots are started, to be finished later.
   bool startsDots() { return e.schedule.getKind() == tile::ScheduleKind::Wgmma; }
   /// Held lines of a tile times the others'.

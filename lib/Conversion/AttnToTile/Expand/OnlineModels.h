@@ -18,6 +18,9 @@ LogicalResult expandOnLanes(WriteOp write, LaneExpansion &expansion);
 LogicalResult expandGradient(UpdateOp update, std::optional<unsigned> operand, Value which, Value result,
                              FragmentExpansion &expansion);
 void registerGradientModels(MLIRContext &context);
+/// An update of significance by the one region whose tokens are held.
+LogicalResult expandSignificance(UpdateOp update, Value result, FragmentExpansion &expansion);
+void registerSignificanceModels(MLIRContext &context);
 
 } // namespace mlir::attn
 

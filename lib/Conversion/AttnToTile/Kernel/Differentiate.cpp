@@ -10,6 +10,9 @@
 // its region alone. Sinks are no tokens that anything is added for: they are in the
 // LSE.
 //
+// Significance of tokens is the gradient of values in all but what is multiplied by
+// their weights (AttnSignificanceOps.td): the same, with attn.init_significance.
+//
 //===----------------------------------------------------------------------===//
 #include "Kernel.h"
 
@@ -46,6 +49,10 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
     auto operand = chain.function->getAttrOfType<IntegerAttr>(operandAttr);
     if (held == "tokens" && (!operand || operand.getValue().uge(chain.updates.size())))
       return chain.function.emitError("expected ") << operandAttr << " to be the number of a region";
+    if (auto together = chain.function->getAttrOfType<StringAttr>(significanceAttr);
+        together && !symbolizeTogether(together.getValue()))
+      return chain.function.emitError("expected ")
+             << significanceAttr << " of max, mean or sum, got " << together;
     if (!chain.changes.empty())
       return chain.changes.front()->emitOpError("has no gradient: expected a single chain of updates");
     return success();
@@ -53,8 +60,7 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
 
   static void differentiate(Chain &chain, Stationary held) {
     func::FuncOp kernel = chain.function;
-    auto type =
-        GradientType::get(kernel.getContext(), held, chain.queryHeads(), chain.keyDim(), chain.valueDim());
+    auto together = kernel->getAttrOfType<StringAttr>(significanceAttr);
     SmallVector<UpdateOp> updates = chain.updates;
     Value part = chain.query();
     if (held == Stationary::Tokens) {
@@ -67,14 +73,29 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
       part = updates.front().getKv();
     }
     ImplicitLocOpBuilder b(chain.finish.getLoc(), chain.finish);
-    Value sum = InitGradientOp::create(b, type, part, chain.finish.getLse() != nullptr);
+    Value sum;
+    if (together)
+      sum = InitSignificanceOp::create(b,
+                                       SignificanceType::get(kernel.getContext(),
+                                                             *symbolizeTogether(together.getValue()),
+                                                             chain.queryHeads()),
+                                       part);
+    else
+      sum = InitGradientOp::create(
+          b,
+          GradientType::get(kernel.getContext(), held, chain.queryHeads(), chain.keyDim(), chain.valueDim()),
+          part, chain.finish.getLse() != nullptr);
+    Type type = sum.getType();
     for (UpdateOp update : updates) {
       IRMapping mapping;
       mapping.map(update.getState(), sum);
       sum = b.clone(*update, mapping)->getResult(0);
       sum.setType(type);
     }
-    WriteGradientOp::create(b, sum, part);
+    if (together)
+      WriteSignificanceOp::create(b, sum, part);
+    else
+      WriteGradientOp::create(b, sum, part);
     Operation *end = kernel.front().getTerminator();
     func::ReturnOp::create(b);
     end->erase();

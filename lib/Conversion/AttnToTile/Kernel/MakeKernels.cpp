@@ -67,6 +67,8 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     func::FuncOp merging = copyInto(module, function, (function.getName() + "_merge").str());
     merging->setAttr("tile.merge_schedule", merge);
     makeMerge(*chain, merging);
+    if (function->hasAttr(significanceAttr) && failed(makeSignificance(*chain, module)))
+      return failure();
     if (function->hasAttr("attn.device_plan"))
       copyInto(module, function, (function.getName() + "_plan").str())
           ->setAttr("attn.plans", UnitAttr::get(function.getContext()));
@@ -104,6 +106,28 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     return success();
   }
 
+  /// For each region a copy that will hold its tokens, behind those that finish rows.
+  static LogicalResult makeSignificance(Chain &chain, gpu::GPUModuleOp module) {
+    func::FuncOp function = chain.function;
+    if (function->hasAttr("attn.device_plan"))
+      return function.emitError("cannot be planned on the device: it asks for significance, whose tokens are "
+                                "listed on the CPU");
+    auto schedule = function->getAttrOfType<tile::ScheduleAttr>("tile.token_schedule");
+    if (!schedule)
+      return function.emitError("expected a tile.token_schedule; --attn-choose-schedule chooses it");
+    for (auto [i, update] : llvm::enumerate(chain.updates)) {
+      std::string name = (function.getName() + "_significance" + Twine(schedule.getRows()) + "_" +
+                          argumentName(update.getKv()))
+                             .str();
+      func::FuncOp kernel = copyInto(module, function, name);
+      kernel->setAttr("tile.schedule", schedule);
+      kernel->setAttr(gradientAttr, StringAttr::get(function.getContext(), "tokens"));
+      kernel->setAttr(significanceAttr, function->getAttr(significanceAttr));
+      kernel->setAttr(operandAttr, Builder(function.getContext()).getI32IntegerAttr(i));
+    }
+    return success();
+  }
+
   /// The copy finishes what other kernels have stored, instead of a state of its own. They did what makes it.
   static void makeMerge(Chain &chain, func::FuncOp kernel) {
     Chain copied = findChainInKernel(kernel);
@@ -129,6 +153,8 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     copy->removeAttr("tile.merge_schedule");
     copy->removeAttr("tile.token_schedule");
     copy->removeAttr("attn.device_plan");
+    copy->removeAttr(significanceAttr);
+    copy->removeAttr(significanceRowsAttr);
     module.push_back(copy);
     return copy;
   }

@@ -24,6 +24,12 @@ void TaskView::setRows(RowsOp queryRows) {
   groupRow = queryRows.getGroup(), headClass = queryRows.getHeadClass(), sinkCounts = queryRows.getSink();
 }
 
+bool TaskView::tokensFirst() {
+  if (chain.significance)
+    return storeOf(chain.updates.front().getKv().getType()).keys.format.isPlain();
+  return schedule.hasFewRows() || chain.holdsTokens();
+}
+
 bool TaskView::mayList() {
   return !readsKeyPosition() && chain.paddedKeyDim() + chain.paddedValueDim() <= 320 &&
          llvm::any_of(chain.updates,

@@ -33,10 +33,12 @@ public:
   }
   tile::FragmentType scoresType() { return productType(tile::Axis::Key, keys); }
   tile::FragmentType accType() { return productType(tile::Axis::Feature, chain.paddedValueDim()); }
-  /// Of the rows and what they are multiplied with. Few rows are the second axis: queries are multiplied
-  /// from the right.
+  /// Whether queries are multiplied from the right: few of them, or beside tokens that are held, unless these
+  /// are codes.
+  bool tokensFirst();
+  /// Of the rows and what they are multiplied with, which is the first axis where tokens are.
   tile::FragmentType productType(tile::Axis axis, int64_t size) {
-    if (schedule.hasFewRows())
+    if (tokensFirst())
       return b.fragment({axis, tile::Axis::Query}, {size, rows}, b.getF32Type());
     return b.fragment({tile::Axis::Query, axis}, {rows, size}, b.getF32Type());
   }

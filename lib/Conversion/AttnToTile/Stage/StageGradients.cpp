@@ -3,6 +3,8 @@
 #include "StageGradients.h"
 #include "TileCopies.h"
 
+#include "attn/Conversion/TokenTiles.h"
+
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
@@ -18,6 +20,8 @@ public:
 private:
   /// A tile of each of these numbers of features; a ring of them where lines are walked.
   SmallVector<Value> allocate(Axis axis, ArrayRef<int64_t> features);
+  /// For each warp a tile of its keys, and those of their metadata.
+  SmallVector<Value> allocateKeys();
   SmallVector<Value> stagesOf(ValueRange rings);
   void copyRows(ArrayRef<StringRef> names, ValueRange tiles);
   void copyTokens(UpdateOp update, TokensOp tokens, ValueRange tiles);
@@ -33,16 +37,18 @@ private:
 void GradientStaging::run() {
   b.setInsertionPointAfter(*b.kernel.front().getOps<StartNextOp>().begin());
   int64_t keyDim = chain.paddedKeyDim(), valueDim = chain.paddedValueDim();
-  SmallVector<int64_t> ofRows{keyDim, valueDim};
-  if (!chain.holdsTokens())
-    ofRows.push_back(valueDim);
+  SmallVector<int64_t> ofRows{keyDim};
+  if (chain.gradient)
+    ofRows.append(chain.holdsTokens() ? 1 : 2, valueDim);
   SmallVector<Value> rowTiles = allocate(Axis::Query, ofRows);
-  SmallVector<Value> tokenTiles = allocate(Axis::Key, {keyDim, valueDim});
+  SmallVector<Value> tokenTiles =
+      chain.significance ? allocateKeys() : allocate(Axis::Key, {keyDim, valueDim});
   RowsOp queryRows;
   b.kernel.walk([&](RowsOp op) { queryRows = op; });
   setRows(queryRows);
   if (chain.holdsTokens()) {
-    auto tokens = chain.gradient.getPart().getDefiningOp<TokensOp>();
+    Value part = chain.significance ? chain.significance.getTokens() : chain.gradient.getPart();
+    auto tokens = part.getDefiningOp<TokensOp>();
     b.setInsertionPointAfter(tokens);
     copyTokens(chain.updates.front(), tokens, tokenTiles);
     holdCopies(tokens, tokenTiles);
@@ -66,6 +72,15 @@ SmallVector<Value> GradientStaging::allocate(Axis axis, ArrayRef<int64_t> featur
   return all;
 }
 
+SmallVector<Value> GradientStaging::allocateKeys() {
+  TokenTiles tiles = TokenTiles::of(chain.updates.front().getKv().getType(), keys, chain.paddedKeyDim(),
+                                    chain.paddedValueDim());
+  SmallVector<Value> all;
+  for (SharedType tile : llvm::concat<SharedType>(SmallVector<SharedType>{tiles.keys}, tiles.keyMeta))
+    all.push_back(AllocOp::create(b, tile, Value(), /*per_warp=*/true, IntegerAttr()));
+  return all;
+}
+
 SmallVector<Value> GradientStaging::stagesOf(ValueRange rings) {
   return llvm::map_to_vector(rings, [&](Value ring) -> Value {
     return RingStageOp::create(b, cast<RingType>(ring.getType()).getTile(), ring, b.i32(0));
@@ -85,8 +100,16 @@ void GradientStaging::copyRows(ArrayRef<StringRef> names, ValueRange tiles) {
 
 void GradientStaging::copyTokens(UpdateOp update, TokensOp tokens, ValueRange tiles) {
   Segment segment = segmentOf(tokens);
-  Value slots = lookupTokens(update, segment, tokens.getFirst(), Scope::Block);
-  gatherTokens(update, segment, tokens.getFirst(), slots, {"k", "v"}, tiles, Scope::Block);
+  Value first = tokens.getFirst();
+  Scope scope = Scope::Block;
+  SmallVector<StringRef> parts{"k", "v"};
+  if (chain.significance) { // of keys alone, to each warp its own
+    first = b.add(first, b.mul(WarpIdOp::create(b, b.getI32Type()), b.i32(keys)));
+    scope = Scope::Warp;
+    parts.pop_back();
+  }
+  Value slots = lookupTokens(update, segment, first, scope);
+  gatherTokens(update, segment, first, slots, parts, tiles, scope);
   await();
 }
 
@@ -95,9 +118,12 @@ void GradientStaging::copyTokens(UpdateOp update, TokensOp tokens, ValueRange ti
 template <typename Op> void GradientStaging::holdCopies(Op part, ValueRange tiles) {
   auto staged = StagedOp::create(b, part.getType(), part, tiles);
   part->replaceUsesWithIf(ValueRange{staged}, [&](OpOperand &use) {
-    return isa<InitGradientOp, UpdateOp, WriteGradientOp>(use.getOwner());
+    return isa<InitGradientOp, InitSignificanceOp, UpdateOp, WriteGradientOp, WriteSignificanceOp>(
+        use.getOwner());
   });
-  b.kernel.walk([&](WriteGradientOp write) {
+  b.kernel.walk([&](Operation *write) {
+    if (!isa<WriteGradientOp, WriteSignificanceOp>(write))
+      return;
     b.setInsertionPointAfter(write);
     SyncOp::create(b, Scope::Block);
   });
@@ -113,7 +139,12 @@ void GradientStaging::stageUpdate(UpdateOp update, ValueRange rings) {
     auto queryRows = update.getQuery().getDefiningOp<RowsOp>();
     b.setInsertionPointAfter(queryRows);
     SmallVector<Value> tiles = stagesOf(rings);
-    copyRows({"q", "do"}, tiles);
+    if (chain.significance) { // queries as the attention is given them: apart, maybe
+      gatherQueries(tiles.front(), Scope::Block);
+      await();
+    } else {
+      copyRows({"q", "do"}, tiles);
+    }
     update.getQueryMutable().assign(StagedOp::create(b, queryRows.getType(), queryRows, tiles));
   }
   b.setInsertionPointAfter(update);

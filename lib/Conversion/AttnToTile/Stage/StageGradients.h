@@ -9,7 +9,7 @@ namespace mlir::attn {
 
 /// Stages rows and tokens of a kernel that adds up gradients. Of rows the copies are queries and gradients of
 /// the output and, where they are held, the output; of tokens keys and values. What is held is copied where
-/// its task begins, the others into rings.
+/// its task begins, the others into rings. Where weights of tokens are added up, queries and keys alone.
 void stageGradients(Chain &chain, func::FuncOp kernel);
 
 } // namespace mlir::attn

@@ -167,12 +167,12 @@ struct StageOperands : mlir::attn::impl::StageOperandsPassBase<StageOperands> {
     for (Operation *op : kernels) {
       auto kernel = cast<func::FuncOp>(op);
       Chain chain = findChainInKernel(kernel);
-      if (!chain.gradient && failed(verify(kernel, chain)))
+      if (!chain.readsFinished() && failed(verify(kernel, chain)))
         return signalPassFailure();
       auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
       if (schedule.getKind() == ScheduleKind::Wgmma)
         stageFills(chain, kernel);
-      else if (chain.gradient)
+      else if (chain.readsFinished())
         stageGradients(chain, kernel);
       else
         Staging(chain, kernel).run(cast<RowsOp>(chain.init.getQuery().getDefiningOp()));

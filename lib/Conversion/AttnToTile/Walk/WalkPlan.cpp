@@ -24,7 +24,8 @@
 // results are written, for they are short of registers meanwhile.
 //
 // A kernel that adds up gradients of rows walks the same plan. One that adds up those
-// of tokens has a block for each of the plan's tiles of them (WalkTokens.h).
+// of tokens, or their significance, has a block for each of the plan's tiles of them
+// (WalkTokens.h).
 //
 //===----------------------------------------------------------------------===//
 #include "WalkParts.h"
@@ -45,6 +46,11 @@ using namespace mlir::tile;
 namespace {
 
 bool mergesParts(func::FuncOp source) { return !source.getOps<PartsOp>().empty(); }
+
+/// Whether the function adds something up behind an attention.
+bool readsFinished(func::FuncOp source) {
+  return !source.getOps<WriteGradientOp>().empty() || !source.getOps<WriteSignificanceOp>().empty();
+}
 
 /// Whether the function has the schedule of what it does, and no branches that its schedule cannot take.
 LogicalResult checkSchedule(func::FuncOp source) {
@@ -87,7 +93,7 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> sources;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.getOps<FinishOp>().empty() || !function.getOps<WriteGradientOp>().empty())
+      if (!function.getOps<FinishOp>().empty() || readsFinished(function))
         sources.push_back(function);
     for (func::FuncOp source : sources) {
       if (failed(checkSchedule(source)))
@@ -96,7 +102,7 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
       func::FuncOp kernel = makeKernel(source, mapping);
       if (mergesParts(source)) {
         walkParts(*source.getOps<PartsOp>().begin(), kernel, mapping);
-      } else if (!source.getOps<WriteGradientOp>().empty()) {
+      } else if (readsFinished(source)) {
         Chain chain = findChainInKernel(source);
         chain.holdsTokens() ? walkTokens(chain, kernel, mapping) : walkTasks(chain, kernel, mapping);
       } else {

@@ -38,7 +38,8 @@ void TokenWalk::run() {
   StartNextOp::create(b);
   walkOne(readRecord<TokenTask>(b, BlockIdOp::create(b, b.getI32Type())));
   b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(schedule.getBlocks()));
-  setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Gradient,
+  using Role = ::attn::rt::KernelInfo::Role;
+  setLaunch(b.kernel, {.role = chain.significance ? Role::Significance : Role::Gradient,
                        .launch = {.grid = PlanArray::TokenTasks, .onlyIfFilled = true}});
   b.finish(schedule.getThreads());
 }
@@ -64,19 +65,29 @@ void TokenWalk::walkTask(const TokenTask &task) {
   Value region = arguments.lookup(source.getKv());
   Value tokens = TokensOp::create(b, region.getType(), region, task.instance, task.kvBegin, task.kvEnd,
                                   task.kvBegin, task.kvBegin, task.pos0, b.i32(0));
-  Value zeros = InitGradientOp::create(b, chain.gradient.getGradient().getType(), tokens, /*with_lse=*/false);
+  Value zeros;
+  if (chain.significance)
+    zeros = InitSignificanceOp::create(b, chain.significance.getType(), tokens);
+  else
+    zeros = InitGradientOp::create(b, chain.gradient.getGradient().getType(), tokens, /*with_lse=*/false);
   Value begin = b.mul(task.rowBegin, b.i32(chain.group())), end = b.mul(task.rowEnd, b.i32(chain.group()));
-  Value tiles = b.div(b.add(b.sub(end, begin), b.i32(rows - 1)), rows);
+  // Where heads must be told apart, each tile begins with the first of a group.
+  int64_t step = chain.significance && chain.group() <= rows ? rows / chain.group() * chain.group() : rows;
+  Value tiles = b.div(b.add(b.sub(end, begin), b.i32(step - 1)), step);
   auto loop = scf::ForOp::create(b, b.i32(0), tiles, b.i32(1), zeros);
   if (schedule.getKind() == ScheduleKind::Mma)
     loop->setAttr("tile.stages", b.getI64IntegerAttr(schedule.getStages()));
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    Value first = b.add(begin, b.mul(loop.getInductionVar(), b.i32(rows)));
-    scf::YieldOp::create(b, update(task, loop.getRegionIterArg(0), tokens, first, end));
+    Value first = b.add(begin, b.mul(loop.getInductionVar(), b.i32(step)));
+    scf::YieldOp::create(
+        b, update(task, loop.getRegionIterArg(0), tokens, first, b.min(end, b.add(first, b.i32(step)))));
   }
-  WriteGradientOp::create(b, loop.getResult(0), tokens);
+  if (chain.significance)
+    WriteSignificanceOp::create(b, loop.getResult(0), tokens);
+  else
+    WriteGradientOp::create(b, loop.getResult(0), tokens);
 }
 
 Value TokenWalk::update(const TokenTask &task, Value sum, Value tokens, Value first, Value end) {

@@ -6,7 +6,7 @@
 //   the tokens
 //   for each tile of packed rows
 //     the update, on the tile's rows and these tokens
-//   their gradients
+//   their gradients, or their significance
 //
 // So what a token gets of a row and a head is added in registers, in the order of
 // the rows, and no other block adds to it.

@@ -36,6 +36,12 @@ LogicalResult UpdateOp::verify() {
       failed(detail::verifyRegion(*this, query, region, heads)))
     return failure();
   Type state = getState().getType();
+  if (auto significance = dyn_cast<SignificanceType>(state)) {
+    if (significance.getHeads() != query.getDimSize(1))
+      return emitOpError("expected a significance of ")
+             << query.getDimSize(1) << " heads, got " << significance.getHeads();
+    return detail::verifyScale(*this, getScale());
+  }
   auto gradient = dyn_cast<GradientType>(state);
   if (gradient ? gradient.getHeads() != query.getDimSize(1) || gradient.getKeyDim() != region.getKeyDim() ||
                      gradient.getValueDim() != region.getValueDim()

@@ -1,5 +1,9 @@
-//===- Differentiable.cpp - What has a backward pass ----------------------===//
+//===- Differentiable.cpp - What tokens can be held of --------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Kernels that hold tokens and walk the rows that see them make gradients of stores in
+// which tokens lie as their numbers say, of 16 bits; what tokens are worth, of any.
+//
+//===----------------------------------------------------------------------===//
 #include "Differentiable.h"
 
 #include "attn/Dialect/Attn/IR/Score.h"
@@ -9,9 +13,22 @@ using namespace mlir;
 using namespace mlir::attn;
 namespace rt = ::attn::rt;
 
-static InFlightDiagnostic refuse(AttendOp attend) {
-  return attend.emitOpError("has no backward pass (attn.backward): ");
+static constexpr StringLiteral significanceAttr = "attn.significance",
+                               significanceRowsAttr = "attn.significance_rows";
+
+/// `refused`: that the attention cannot do what kernels are asked for.
+static LogicalResult verifyHolds(AttendOp attend, StringRef refused) {
+  if (attend.getHeadClassesAttr())
+    return attend.emitOpError(refused) << ": its heads have classes; expected all heads to see alike";
+  llvm::SmallDenseSet<Value> seen;
+  for (auto [i, region] : llvm::enumerate(attend.getRegions()))
+    if (!seen.insert(region).second)
+      return attend.emitOpError(refused)
+             << ": region " << i << " is an earlier one again; expected each argument once";
+  return success();
 }
+
+static constexpr StringLiteral noBackward = "has no backward pass (attn.backward)";
 
 /// Names of the function's tables, whether or not a score region reads them.
 static llvm::SetVector<StringRef> tablesOf(func::FuncOp function) {
@@ -31,8 +48,8 @@ static LogicalResult verifyTables(AttendOp attend, ArrayAttr listed) {
   const llvm::SetVector<StringRef> tables = tablesOf(function);
   for (Attribute each : listed)
     if (auto name = dyn_cast<StringAttr>(each); !name || !tables.contains(name.getValue())) {
-      InFlightDiagnostic error = refuse(attend)
-                                 << "its list holds " << each << "; expected "
+      InFlightDiagnostic error = attend.emitOpError(noBackward)
+                                 << ": its list holds " << each << "; expected "
                                  << (tables.empty() ? "no list, as there is no table" : "names of tables: ");
       llvm::interleaveComma(tables, error);
       return failure();
@@ -43,31 +60,49 @@ static LogicalResult verifyTables(AttendOp attend, ArrayAttr listed) {
     unsigned number = cast<BlockArgument>(read.getTensor()).getArgNumber();
     auto name = function.getArgAttrOfType<StringAttr>(number, "attn.name");
     if (llvm::is_contained(listed, name) && indexedBy(read) == IndexedBy::Pair)
-      return refuse(attend) << "an element of " << name
-                            << " is found by the position of keys, or by the score; expected indices of "
-                               "the head and the position of queries alone";
+      return attend.emitOpError(noBackward)
+             << ": an element of " << name
+             << " is found by the position of keys, or by the score; expected indices of "
+                "the head and the position of queries alone";
   }
   return success();
 }
 
 LogicalResult mlir::attn::verifyDifferentiable(AttendOp attend, Attribute backward) {
   if (!isa<UnitAttr, ArrayAttr>(backward))
-    return refuse(attend) << "expected no value, or a list of tables' names, got " << backward;
+    return attend.emitOpError(noBackward)
+           << ": expected no value, or a list of tables' names, got " << backward;
   if (auto tables = dyn_cast<ArrayAttr>(backward); tables && failed(verifyTables(attend, tables)))
     return failure();
-  if (attend.getHeadClassesAttr())
-    return refuse(attend) << "its heads have classes; expected all heads to see alike";
-  llvm::SmallDenseSet<Value> seen;
-  for (auto [i, region] : llvm::enumerate(attend.getRegions())) {
+  for (unsigned i = 0, e = attend.getRegions().size(); i < e; ++i) {
     KVType type = attend.getRegionType(i);
     const rt::Store store = storeOf(type);
     if (store.isPaged() || type.getRagged())
-      return refuse(attend) << "region " << i << " is " << (type.getRagged() ? "ragged" : store.text())
-                            << "; expected a dense or packed store";
+      return attend.emitOpError(noBackward)
+             << ": region " << i << " is " << (type.getRagged() ? "ragged" : store.text())
+             << "; expected a dense or packed store";
     if (!store.keys.format.isPlain() || !store.values.format.isPlain())
-      return refuse(attend) << "region " << i << " holds codes; expected keys and values of f16 or bf16";
-    if (!seen.insert(region).second)
-      return refuse(attend) << "region " << i << " is an earlier one again; expected each argument once";
+      return attend.emitOpError(noBackward)
+             << ": region " << i << " holds codes; expected keys and values of f16 or bf16";
   }
-  return success();
+  return verifyHolds(attend, noBackward);
+}
+
+LogicalResult mlir::attn::verifyWeighs(func::FuncOp function, AttendOp attend) {
+  auto of = function->getAttrOfType<StringAttr>(significanceAttr);
+  if (!of || !symbolizeTogether(of.getValue()))
+    return function.emitError("expected ") << significanceAttr << " = \"max\", \"mean\" or \"sum\", got "
+                                           << function->getAttr(significanceAttr);
+  Attribute given = function->getAttr(significanceRowsAttr);
+  auto rows = dyn_cast_or_null<IntegerAttr>(given);
+  if (given && (!rows || !rows.getType().isInteger(32) || rows.getInt() < 1))
+    return function.emitError("expected ")
+           << significanceRowsAttr << " of 1 : i32 and more, or none for all rows, got " << given;
+  if (function->hasAttr("attn.backward"))
+    return function.emitError(
+        "expected attn.backward or attn.significance, got both: gradients are of a run behind it");
+  if (!attend.getLse())
+    return attend.emitOpError("cannot tell what tokens are worth (attn.significance): expected its LSE as a "
+                              "result, by which weights are made");
+  return verifyHolds(attend, "cannot tell what tokens are worth (attn.significance)");
 }

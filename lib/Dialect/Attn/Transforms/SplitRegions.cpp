@@ -21,8 +21,14 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
 
   void runOnOperation() override {
     Attribute backward = getOperation()->getAttr("attn.backward");
+    const bool weighs =
+        getOperation()->hasAttr("attn.significance") || getOperation()->hasAttr("attn.significance_rows");
     func::FuncOp function = getOperation();
     if (SmallVector<AttendOp> attends(function.getOps<AttendOp>()); attends.size() == 2) {
+      if (backward || weighs) {
+        function.emitError("expected one attention beside attn.backward or attn.significance, got two");
+        return signalPassFailure();
+      }
       FailureOr<Attends> two = findAttends(function);
       if (failed(two))
         return signalPassFailure();
@@ -33,6 +39,8 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
     }
     getOperation().walk([&](AttendOp attend) {
       if (backward && failed(verifyDifferentiable(attend, backward)))
+        return signalPassFailure();
+      if (weighs && failed(verifyWeighs(getOperation(), attend)))
         return signalPassFailure();
       split(attend);
     });

@@ -52,6 +52,20 @@ VectorError errorOf(const rt::Tensor &got, const rt::Tensor &expected, int64_t i
 
 } // namespace
 
+std::string run::compareSignificance(const rt::Tensor &significance, const rt::Tensor &reference) {
+  constexpr double tolerance = 1e-2, least = 1e-4;
+  if (significance.shape != reference.shape)
+    return "its shape: expected " + rt::shapeText(reference.shape) + ", got " +
+           rt::shapeText(significance.shape);
+  for (int64_t i = 0; i < reference.elements(); ++i) {
+    const double got = significance.get(i), exact = reference.get(i);
+    if (!(difference(got, exact) <= tolerance * std::max(exact, least)))
+      return "number " + std::to_string(i) + ": expected " + std::to_string(exact) + ", got " +
+             std::to_string(got);
+  }
+  return {};
+}
+
 rt::Result<Comparison> run::compareGradient(const rt::Tensor &gradient, const rt::Tensor &reference) {
   if (gradient.shape != reference.shape || gradient.shape.size() < 3)
     return rt::Error{rt::ErrorKind::Check, "the reference's gradient has another shape than the kernel's: " +

@@ -23,6 +23,9 @@ struct Comparison {
 rt::Result<Comparison> compare(const rt::Tensor &o, const rt::Tensor *lse, const rt::Tensor &referenceO,
                                const rt::Tensor *referenceLse);
 
+/// Where the significance of a token is further than 1e-2 from the reference's, relative to that or, if that
+/// is less, to 1e-4 of a row; empty where none is.
+std::string compareSignificance(const rt::Tensor &significance, const rt::Tensor &reference);
 /// Compares a gradient `[..., heads, dim]` with the reference's. A vector may be small because what it is the
 /// sum of cancels, so that errors are relative to the larger of its own norm and the mean of all; else the
 /// same.

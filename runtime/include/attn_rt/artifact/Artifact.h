@@ -42,6 +42,7 @@ struct KernelInfo {
     Merge,
     Plan,
     Gradient,
+    Significance,
     Append,
     Move,
     Gather,
@@ -70,8 +71,8 @@ struct KernelInfo {
 
 /// The manifest's names of roles, in their order.
 inline constexpr std::string_view kernelRoleNames[] = {
-    "attend", "merge",      "plan",        "gradient",      "append",     "move",
-    "gather", "requantize", "count_pages", "release_pages", "take_pages", "compact_tokens"};
+    "attend", "merge",      "plan",        "gradient",      "significance", "append",        "move",
+    "gather", "requantize", "count_pages", "release_pages", "take_pages",   "compact_tokens"};
 inline std::string_view kernelRoleName(KernelInfo::Role role) {
   return kernelRoleNames[static_cast<size_t>(role)];
 }
@@ -176,6 +177,7 @@ struct Manifest {
   bool sinkLogits = false;
   bool approximate = false; ///< the score region uses approximate functions
   std::optional<double> tolerance;
+  int significanceRows = 0; ///< the last so many of each sequence count; 0: all
   std::vector<int32_t> ends;
   std::vector<Argument> arguments;
   std::vector<ResultInfo> results;
@@ -196,8 +198,11 @@ struct Manifest {
   void addKernel(KernelInfo kernel, LaunchInfo launch);
   /// The first launch over an array of the plan; null where there is none.
   const LaunchInfo *findLaunch(PlanArray grid) const;
-  /// Whether a run makes gradients, of which the plan has tasks for tokens, too.
-  bool isBackward() const { return findLaunch(PlanArray::TokenTasks) != nullptr; }
+  /// Whether a plan has tasks for tokens, of their gradients or their significance, and which of the two a
+  /// run makes.
+  bool walksTokens() const { return findLaunch(PlanArray::TokenTasks) != nullptr; }
+  bool isBackward() const { return tokensAre(KernelInfo::Role::Gradient); }
+  bool weighsTokens() const { return tokensAre(KernelInfo::Role::Significance); }
   /// Whether a run gives the results of the first operand alone beside those of all: by tasks that have all
   /// of a row's tokens, as no part of a row could.
   bool returnsFirst() const { return findResult("first_o") != nullptr; }
@@ -230,6 +235,10 @@ struct Manifest {
   }
   const KernelInfo *findKernel(std::string_view name) const;
   const TensorMapInfo *findTensorMap(std::string_view name) const;
+
+private:
+  /// Whether a launch over tokens is of that role.
+  bool tokensAre(KernelInfo::Role role) const;
 };
 
 struct Artifact {

@@ -88,14 +88,15 @@ def Attn_UpdateOp : Attn_Op<"update", [Pure, AllTypesMatch<["state", "result"]>]
     `attn.attend`.
 
     Of a gradient (`AttnGradientOps.td`) it adds what the rows and the region's
-    tokens have to do with each other.
+    tokens have to do with each other, and of a significance
+    (`AttnSignificanceOps.td`) the rows' weights of those tokens.
 
     ```mlir
     %s1 = attn.update %s0, %q, %kv see causal scale 0.08838835 : !q, !cache -> !attn.state<heads = 32, value_dim = 128>
     ```
   }];
   let arguments = (ins
-    Attn_Described<AnyTypeOf<[Attn_StateType, Attn_GradientType]>, "the state, or gradient, so far">:$state,
+    Attn_Described<AnyTypeOf<[Attn_StateType, Attn_GradientType, Attn_SignificanceType]>, "the state, gradient or significance so far">:$state,
     Attn_Described<AnyRankedTensor, "the query rows">:$query,
     Attn_Described<Attn_KVType, "the region">:$kv,
     Attn_VisibilityAttr:$visibility,
@@ -104,7 +105,7 @@ def Attn_UpdateOp : Attn_Op<"update", [Pure, AllTypesMatch<["state", "result"]>]
     OptionalAttr<Attn_HeadClassesAttr>:$head_classes,
     Attn_ScaleAttr:$scale);
   let results = (outs
-    Attn_Described<AnyTypeOf<[Attn_StateType, Attn_GradientType]>, "the same with the region's tokens">:$result);
+    Attn_Described<AnyTypeOf<[Attn_StateType, Attn_GradientType, Attn_SignificanceType]>, "the same with the region's tokens">:$result);
   let regions = (region MaxSizedRegion<1>:$score);
   let assemblyFormat = [{
     $state `,` $query `,` $kv `see` custom<Visibility>($visibility) (`for` custom<ClassName>($region_class)^)?

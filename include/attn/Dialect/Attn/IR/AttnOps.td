@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The root of the dialect's TableGen: attention at the problem level
 // here, operations on caches in AttnCacheOps.td, the online level in
-// AttnOnlineOps.td, gradients in AttnGradientOps.td, and what stands in a kernel's
-// loops in AttnKernelOps.td and, where it copies rows, AttnRowOps.td. Operations on
-// tables of pages have a root of their own, AttnPageOps.td.
+// AttnOnlineOps.td, gradients in AttnGradientOps.td, significance in
+// AttnSignificanceOps.td, and what stands in a kernel's loops in AttnKernelOps.td and,
+// where it copies rows, AttnRowOps.td. Operations on tables of pages have a root of
+// their own, AttnPageOps.td.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_DIALECT_ATTN_IR_ATTNOPS_TD
@@ -189,6 +190,7 @@ def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttendOp", 
 include "attn/Dialect/Attn/IR/AttnCacheOps.td"
 include "attn/Dialect/Attn/IR/AttnOnlineOps.td"
 include "attn/Dialect/Attn/IR/AttnGradientOps.td"
+include "attn/Dialect/Attn/IR/AttnSignificanceOps.td"
 include "attn/Dialect/Attn/IR/AttnKernelOps.td"
 include "attn/Dialect/Attn/IR/AttnRowOps.td"
 

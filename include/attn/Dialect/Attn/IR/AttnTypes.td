@@ -169,4 +169,27 @@ def Attn_GradientType : Attn_Type<"Gradient", "gradient"> {
   }];
 }
 
+def Attn_Together : I32EnumAttr<"Together", "what is made of the heads of a group", [
+    I32EnumAttrCase<"Max", 0, "max">,
+    I32EnumAttrCase<"Mean", 1, "mean">,
+    I32EnumAttrCase<"Sum", 2, "sum">]> {
+  let cppNamespace = "::mlir::attn";
+}
+
+def Attn_SignificanceType : Attn_Type<"Significance", "significance"> {
+  let summary = "what tokens were worth to rows so far";
+  let description = [{
+    For each token and query head the sum over rows of the token's weight, f32; when it is written, of a head
+    group one number, as `of` says. Zeros and addition make it a monoid: `AttnSignificanceOps.td`.
+
+    ```mlir
+    !attn.significance<of = max, heads = 32>
+    ```
+  }];
+  let parameters = (ins
+    EnumParameter<Attn_Together>:$of,
+    TypeParameter<"int64_t", "query heads">:$heads);
+  let assemblyFormat = "`<` `of` `=` $of `,` `heads` `=` $heads `>`";
+}
+
 #endif

@@ -1,0 +1,54 @@
+// RUN: attn-opt %s -split-input-file -verify-diagnostics --attn-split-regions
+
+// What cannot tell what its tokens are worth is refused where it is asked to.
+
+!q = tensor<?x4x64xbf16>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+func.func @silent(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.significance = "max"} {
+  // expected-error @below {{(attn.significance): expected its LSE as a result, by which weights are made}}
+  %o = attn.attend %q over (%kv see causal) : !q, !kv -> !q
+  return %o : !q
+}
+
+// -----
+
+!q = tensor<?x4x64xbf16>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+// expected-error @below {{expected attn.significance = "max", "mean" or "sum", got "most"}}
+func.func @most(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!q, tensor<?x4xf32>) attributes {attn.significance = "most"} {
+  %o, %lse = attn.attend %q over (%kv see causal) : !q, !kv -> !q, tensor<?x4xf32>
+  return %o, %lse : !q, tensor<?x4xf32>
+}
+
+// -----
+
+!q = tensor<?x4x64xbf16>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+// expected-error @below {{expected attn.significance_rows of 1 : i32 and more, or none for all rows, got 0 : i32}}
+func.func @rows(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!q, tensor<?x4xf32>)
+    attributes {attn.significance = "sum", attn.significance_rows = 0 : i32} {
+  %o, %lse = attn.attend %q over (%kv see causal) : !q, !kv -> !q, tensor<?x4xf32>
+  return %o, %lse : !q, tensor<?x4xf32>
+}
+
+// -----
+
+!q = tensor<?x4x64xbf16>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+func.func @classes(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %c: tensor<4xi32> {attn.name = "classes"}) -> (!q, tensor<?x4xf32>)
+    attributes {attn.significance = "max"} {
+  // expected-error @below {{its heads have classes; expected all heads to see alike}}
+  %o, %lse = attn.attend %q over (%kv see causal) heads %c {all: see all, few: see sink(4)} : !q, !kv, tensor<4xi32> -> !q, tensor<?x4xf32>
+  return %o, %lse : !q, tensor<?x4xf32>
+}
+
+// -----
+
+!q = tensor<?x4x64xbf16>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+// expected-error @below {{expected attn.backward or attn.significance, got both}}
+func.func @both(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!q, tensor<?x4xf32>)
+    attributes {attn.backward, attn.significance = "max"} {
+  %o, %lse = attn.attend %q over (%kv see causal) : !q, !kv -> !q, tensor<?x4xf32>
+  return %o, %lse : !q, tensor<?x4xf32>
+}

@@ -8,6 +8,8 @@ one kernel.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
@@ -15,10 +17,10 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from ..cache.token_pool import TokenPool
+from ..cache.policy import HIGH, LOW, Kept, Policy
+from ..cache.token_pool import Lines, TokenPool
 from ..describe.stores import Paged
 from ..errors import OutOfPages, PlanError, TensorError, expected
-from ..kv_policy.interface import HIGH, LOW, Kept, Policy
 from .transformers_cache import PagedLayer
 from .transformers_config import check_config, check_formats
 
@@ -26,20 +28,36 @@ HIGH_FORMATS = {"key": "int8", "value": "int4"}
 LOW_FORMATS = {"key": "int4", "value": "int2"}
 
 
+@dataclass
+class Row:
+    """What a row changed in the lists of a layer, and what the policy knew of them before it."""
+
+    at: int
+    """Its column of the batch."""
+    layer: int
+    kept: Kept
+    added: tuple[list[int], list[int]] = ((), ())
+    """Lists, and the position of the new token in each."""
+    removed: list[tuple[TokenPool, int, int, Lines]] = field(default_factory=list)
+    """Of each token that went, where it was, its list and position, and its codes."""
+    downgraded: tuple[Sequence[int], Sequence[int], Lines] | None = None
+    """Lists and positions of tokens that are LOW since, and their codes before."""
+
+
 class DiffKVCache(Cache):
     """Keys and values of a model in two precisions, as a policy decides for every KV head, for
     `generate(..., past_key_values=...)` with attn_implementation="attn", on the CPU.
 
-    config     of the model: a decoder whose layers see everything
+    config     of the model: a decoder whose layers see everything or a sliding window, whose tokens go when they leave it
     policy     of attn.kv_policy: DiffKV, SnapKV, Streaming heads beside one of these, or your own
     pages      of tokens that are HIGH, shared by all layers, sequences and KV heads; a page holds `page_size` tokens of one
     low_pages  of those that are LOW; by default as many
     high, low  how they are stored: key="int8", value="int4", key_group, ... as of attn.Paged; {}: as they come
 
     A prompt comes at once; what comes behind it is generated, a row at a time. A step asks for room for one more token of
-    either kind in each list. Significance is computed here, of all tokens that are kept; on a GPU nothing does so yet.
-    Beams and assisted generation would need tokens that are gone: they are refused. Errors: OutOfPages, which changes
-    nothing in a step and empties the cache in a prompt; PlanError, TensorError.
+    either kind in each list. The kernel that attends tells what the kept tokens were worth, too. Rows of the last forward
+    pass can be taken back, as assisted generation does (`crop`), with all that was decided by them. Beams, and learned sinks,
+    are refused. Errors: OutOfPages, which changes nothing in a step and empties the cache in a prompt; PlanError, TensorError.
     """
 
     def __init__(
@@ -54,7 +72,7 @@ class DiffKVCache(Cache):
         low: dict | None = None,
     ):
         config = config.get_text_config(decoder=True)
-        check_config(config, "DiffKVCache", windows=False)
+        check_config(config, "DiffKVCache")
         if not isinstance(policy, Policy):
             raise expected(PlanError, "policy", "one of attn.kv_policy, as DiffKV(...)", policy)
         self.policy, self.length = policy, 0
@@ -84,6 +102,8 @@ class DiffKVCache(Cache):
         self.shape: tuple[int, int] = (0, 0)
         """Sequences and KV heads."""
         self.step: Any = None
+        self.journal: list[Row] = []
+        """What the rows of the last forward pass changed, in all layers."""
         self.kernels: dict[tuple, tuple] = {}
         super().__init__(layers=[DiffKVLayer(self, index) for index in range(self._layer_count)])
 
@@ -140,18 +160,50 @@ class DiffKVCache(Cache):
         for pool in self.pools:
             pool.require(sum(pool.pages_for(index, 1) for index in range(len(pool.tables))))
 
+    def begin_row(self, layer: int, at: int, lines: Lines, window: int) -> None:
+        """A new token in each list of a layer, HIGH; those that have left the layer's window (0: it has none) go. `at`: the
+        row's column of the batch."""
+        kept, lists, high = self.kept[layer], self.lists(layer), self.pools[0]
+        assert kept is not None
+        self.journal.append(Row(at, layer, kept.copy()))
+        if window:
+            left = kept.lengths - window
+            self._remove(layer, left.tolist())
+            column, inside = left.clamp(min=0)[:, None], (left >= 0)[:, None]
+            for tensor in (kept.level, kept.score):
+                tensor.scatter_(1, column, tensor.gather(1, column).masked_fill(inside, 0))
+        high.put(lists, kept.lengths.tolist(), lines)
+        self.journal[-1].added = list(lists), kept.lengths.tolist()
+
     def apply(self, layer: int, pruned: Tensor, downgraded: Tensor) -> None:
-        """What a step of the policy decided."""
+        """What a step of the policy decided, by the row that began last."""
+        self._remove(layer, pruned.tolist())
         high, low = self.pools
-        lists = self.lists(layer)
-        for index, position in zip(lists, pruned.tolist(), strict=True):
-            if position >= 0:
-                (high if high.holds(index, position) else low).take([index], [position])
-        chosen = [pair for pair in zip(lists, downgraded.tolist(), strict=True) if pair[1] >= 0]
+        chosen = [pair for pair in zip(self.lists(layer), downgraded.tolist(), strict=True) if pair[1] >= 0]
         if chosen:
             owners, positions = zip(*chosen, strict=True)
             lines = high.take(owners, positions)
             low.put(owners, positions, low.encode(high.decode(lines, "k"), high.decode(lines, "v")))
+            self.journal[-1].downgraded = owners, positions, lines
+
+    def _remove(self, layer: int, positions: list[int]) -> None:
+        """At most one token of each list, -1 for none, wherever it is."""
+        for index, position in zip(self.lists(layer), positions, strict=True):
+            pool = next((pool for pool in self.pools if position >= 0 and pool.holds(index, position)), None)
+            if pool is not None:
+                self.journal[-1].removed.append((pool, index, position, pool.take([index], [position])))
+
+    def _undo(self, row: Row) -> None:
+        """What that row changed; no later one of its layer is left."""
+        high, low = self.pools
+        high.take(*row.added)
+        if row.downgraded is not None:
+            owners, positions, lines = row.downgraded
+            low.take(owners, positions)
+            high.put(owners, positions, lines)
+        for pool, index, position, lines in row.removed:
+            pool.put([index], [position], lines)
+        self.kept[row.layer] = row.kept
 
     # --- Questions -------------------------------------------------------------------------------------------
 
@@ -200,14 +252,25 @@ class DiffKVCache(Cache):
 
     def reset(self) -> None:
         """Gives all pages back; the next prompt may be of another batch."""
-        self.pools, self.shape, self.length, self.step = (), (0, 0), 0, None
+        self.pools, self.shape, self.length, self.step, self.journal = (), (0, 0), 0, None, []
         self.kept = [None] * self._layer_count
         self.kernels.clear()
 
     def crop(self, max_length: int) -> None:
-        """PlanError, unless nothing would go: what was decided after a token cannot be taken back with it."""
-        if (max_length if max_length >= 0 else self.length + max_length) < self.length:
-            self._refuse("taking tokens back, as assisted generation does")
+        """Takes rows back, with all that was decided by them: some of the last forward pass, for what came before is not
+        remembered. Errors, before anything changes: PlanError; OutOfPages, where there is no room for what they removed."""
+        length = max_length if max_length >= 0 else self.length + max_length
+        rows = [row for row in self.journal if row.at >= length]
+        first = min((row.at for row in self.journal), default=self.length)
+        if length < first:
+            legal = f"at least {first}, where the last forward pass behind the prompt began"
+            raise expected(PlanError, "past_key_values: crop", legal, length, nearest=first)
+        for pool in self.pools:
+            pool.require(sum(each[0] is pool for row in rows for each in row.removed))
+        for row in reversed(rows):
+            self._undo(row)
+        self.journal = [row for row in self.journal if row.at < length]
+        self.length, self.step = min(self.length, length), None
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """PlanError: sequences share nothing."""

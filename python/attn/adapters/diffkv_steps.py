@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy
 import torch
 from torch import Tensor
 
+from ..cache.policy import PRUNED
+from ..describe.functions import softcap as capped
 from ..describe.spec import Spec
-from ..describe.visibility import all_tokens
-from ..errors import PlanError, TensorError
+from ..describe.visibility import all_tokens, causal, recent, sink
+from ..errors import PlanError, TensorError, expected
 from ..run.attention import attend
 from ..run.kernels import compile
-from ..run.significance import grouped
 from .diffkv_cache import DiffKVCache, DiffKVLayer
 from .transformers_cache import PagedKeys
 
@@ -33,6 +36,7 @@ class DiffKVStep:
             )
         if not self.is_prompt:
             cache.require_step()
+        self.begin, cache.journal = begin, []
         cache.length += rows
 
     def take(self, tensor: Tensor) -> Tensor:
@@ -66,31 +70,43 @@ def attend_precisions(
     """`query [batch, q_heads, rows, dim]` over what the layer keeps and its new keys and values: [batch, rows, q_heads,
     value_dim]."""
     for name, asked in (
-        ("a sliding window", window),
-        ("a soft cap", softcap),
         ("learned sinks", sinks is not None),
         ("head gates", gates is not None),
         ("rows that see what is behind them", not causal and query.shape[2] > 1),
     ):
         if asked:
             raise PlanError(f"past_key_values: {name}: DiffKVCache does not serve it; take PagedCache")
+    if 0 < window <= layer.cache.policy.window:
+        legal = f"a window below the model's sliding one, {window}: in it all tokens are HIGH"
+        raise expected(PlanError, "policy", legal, layer.cache.policy.window, nearest=window - 1)
     cache, keys = layer.cache, key.keys
     cache.begin(query.shape[0], keys, value)
     step = cache.step
     if step is None or layer.index in step.layers:
         step = cache.step = DiffKVStep(cache, spans, query.shape[2])
     step.layers.add(layer.index)
+    kind = Kind(scale, window, softcap)
     if step.is_prompt:
-        return _attend_prompt(cache, layer.index, step, query, keys, value, scale)
+        return _attend_prompt(cache, layer.index, step, query, keys, value, kind)
     rows = [
-        _attend_row(cache, layer.index, query[:, :, row], keys[:, :, row], value[:, :, row], scale)
+        _attend_row(
+            cache, layer.index, step.begin + row, query[:, :, row], keys[:, :, row], value[:, :, row], kind
+        )
         for row in range(step.rows)
     ]
     return torch.stack(rows, 1)
 
 
+class Kind(NamedTuple):
+    """What a layer's attention is: a window of 0 is none, and so is a cap of 0."""
+
+    scale: float
+    window: int
+    softcap: float
+
+
 def _attend_prompt(
-    cache: DiffKVCache, layer: int, step: DiffKVStep, query: Tensor, key: Tensor, value: Tensor, scale: float
+    cache: DiffKVCache, layer: int, step: DiffKVStep, query: Tensor, key: Tensor, value: Tensor, kind: Kind
 ) -> Tensor:
     policy, (batch, heads) = cache.policy, cache.shape
     q, k, v = (step.take(tensor).contiguous() for tensor in (query, key, value))
@@ -101,15 +117,15 @@ def _attend_prompt(
     for sight in dict.fromkeys(sights):  # heads that see the same, together
         mine = [head for head in range(heads) if sights[head] == sight]
         rows = [head * group + member for head in mine for member in range(group)]
+        see = causal() if sight is None else causal() & (sink(sight[0]) | recent(sight[1]))
         out[:, rows], worth[:, mine] = attend(
             q[:, rows],
             k[:, mine],
             v[:, mine],
-            causal=True,
-            sink=sight[0] if sight else None,
-            window=sight[1] if sight else None,
+            see=see & recent(kind.window) if kind.window else see,
+            softcap=kind.softcap or None,
             cu_seqlens=starts,
-            scale=scale,
+            scale=kind.scale,
             significance=policy.group,
             significance_rows=policy.rows,
         )
@@ -123,30 +139,34 @@ def _attend_prompt(
 
     lengths = torch.from_numpy(numpy.repeat(step.counts, heads))
     kept = policy.prompt(in_lists(worth), lengths, cache.heads(layer))
+    if kind.window:  # what no later row sees
+        gone = torch.arange(kept.level.shape[1]) <= kept.lengths[:, None] - kind.window
+        kept.level[gone], kept.score[gone] = PRUNED, 0
     cache.store_prompt(layer, in_lists(k), in_lists(v), kept)
     return step.put(out, batch)
 
 
 def _attend_row(
-    cache: DiffKVCache, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
+    cache: DiffKVCache, layer: int, at: int, query: Tensor, key: Tensor, value: Tensor, kind: Kind
 ) -> Tensor:
-    """[batch, heads, dim] of one token of each sequence -> [batch, q_heads, value_dim]."""
-    kept, lists, high = cache.kept[layer], cache.lists(layer), cache.pools[0]
+    """[batch, heads, dim] of one token of each sequence, in column `at` of the batch -> [batch, q_heads, value_dim]."""
+    kept, lists = cache.kept[layer], cache.lists(layer)
     assert kept is not None
     keys, values = (tensor.reshape(len(lists), -1) for tensor in (key, value))
-    high.put(lists, kept.lengths.tolist(), high.encode(keys, values))
+    cache.begin_row(layer, at, cache.pools[0].encode(keys, values), kind.window)
     q = query.reshape(len(lists), -1, query.shape[-1]).contiguous()
-    kernel, plan = _planned(cache, layer, q, scale)
+    kernel, plan = _planned(cache, layer, q, kind)
     operands = [tuple(pool.tensors.values()) for pool in cache.pools]
-    out, lse = kernel.run(q, *operands, plan, return_lse=True)
-    worth = _significance(cache, lists, q, lse, scale, int(kept.lengths.max()) + 1)
+    out, weighed = kernel.run(q, *operands, plan)
+    worth = _by_position(cache, lists, weighed, int(kept.lengths.max()) + 1)
     changes = cache.policy.step(kept, worth)
     cache.apply(layer, changes.pruned, changes.downgraded)
     return out.view(cache.shape[0], -1, out.shape[-1])
 
 
-def _planned(cache: DiffKVCache, layer: int, q: Tensor, scale: float) -> tuple:
-    """A kernel of both precisions, to which every list is a sequence, and its plan for this step."""
+def _planned(cache: DiffKVCache, layer: int, q: Tensor, kind: Kind) -> tuple:
+    """A kernel of both precisions, to which every list is a sequence, and its plan for this step. What lists hold is what
+    rows see."""
     lists = cache.lists(layer)
     batch: dict[str, object] = {"q": q, "q_start": numpy.arange(len(lists) + 1, dtype=numpy.int32)}
     for pool in cache.pools:
@@ -154,7 +174,7 @@ def _planned(cache: DiffKVCache, layer: int, q: Tensor, scale: float) -> tuple:
         batch |= {f"{name}.{part}": tensor for part, tensor in pool.tensors.items()}
         batch[f"{name}.block_table"], batch[f"{name}.lengths"] = pool.table(lists)
         batch[f"{name}.pos0"] = numpy.zeros(len(lists), numpy.int32)
-    known = cache.kernels.get((q.shape, scale))
+    known = cache.kernels.get((q.shape, kind))
     if known is not None:
         known[1].update(batch)
         return known
@@ -166,26 +186,21 @@ def _planned(cache: DiffKVCache, layer: int, q: Tensor, scale: float) -> tuple:
         dtype=q.dtype,
         kv=[pool.store for pool in cache.pools],
         see=all_tokens(),
-        scale=scale,
-        return_lse=True,
+        score=(lambda s, h, qi, ki: capped(s, kind.softcap)) if kind.softcap else None,
+        scale=kind.scale,
+        significance=cache.policy.group,
     )
     kernel = compile(spec, device="host")
-    known = cache.kernels[q.shape, scale] = kernel, kernel.plan(batch)
+    known = cache.kernels[q.shape, kind] = kernel, kernel.plan(batch)
     return known
 
 
-def _significance(
-    cache: DiffKVCache, lists: range, q: Tensor, lse: Tensor, scale: float, tokens: int
-) -> Tensor:
-    """[lists, tokens], by position: of each token that is kept its weight in the row of each head, as one number."""
+def _by_position(cache: DiffKVCache, lists: range, weighed: tuple[Tensor, ...], tokens: int) -> Tensor:
+    """What the kernel says of the places of each pool's lists, [lists, 1, pages, page_size], as [lists, tokens]."""
     worth = torch.zeros(len(lists), tokens)
-    for pool in cache.pools:
-        counts = torch.tensor([len(pool.positions[index]) for index in lists])
-        owner = torch.repeat_interleave(torch.arange(len(lists)), counts)
-        position = [place for index in lists for place in pool.positions[index]]
-        keys = pool.decode(pool.read(pool.slots(lists)), "k")
-        scores = torch.einsum("nd,ngd->ng", keys, q[owner].float()) * scale
-        worth[owner, torch.tensor(position, dtype=torch.int64)] = grouped(
-            (scores - lse[owner]).exp(), cache.policy.group
-        )
+    for pool, of_places in zip(cache.pools, weighed, strict=True):
+        places = of_places.flatten(1)
+        for row, (index, of_list) in enumerate(zip(lists, places, strict=True)):
+            positions = torch.tensor(pool.positions[index], dtype=torch.int64)
+            worth[row, positions] = of_list[: len(positions)]
     return worth

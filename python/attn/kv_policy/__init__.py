@@ -11,8 +11,8 @@ at a time, each by itself: a list is the tokens of one KV head of one sequence. 
 on a GPU waits for nothing.
 """
 
+from ..cache.policy import HIGH, LOW, PRUNED, Changes, Kept, Policy
 from .diffkv import DiffKV
-from .interface import HIGH, LOW, PRUNED, Changes, Kept, Policy
 from .snapkv import SnapKV
 from .streaming import Streaming
 

@@ -24,10 +24,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..errors import SpecError, closest, expected
-from .interface import (
+from ..cache.policy import (
     HIGH,
     LOW,
     NOTHING,
@@ -40,6 +39,7 @@ from .interface import (
     harmonic,
     heads_of,
 )
+from ..errors import SpecError, closest, expected
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -113,33 +113,50 @@ class DiffKV(Policy):
     @classmethod
     def calibrate(
         cls,
-        loss: Callable[[DiffKV], float],
+        model: Any,
+        data: Tensor | Sequence[Tensor],
         target: float,
         *,
+        answers: int = 16,
         most: float = 8.0,
-        steps: int = 8,
+        steps: int = 6,
         **options: object,
     ) -> DiffKV:
         """The policy that compresses most among those that a model bears: the largest alpha_high with nothing pruned, then
-        the largest alpha_low beside it, whose loss is at most `target`.
+        the largest alpha_low beside it, with which its loss on data grows by at most `target`.
 
-        loss     of a policy, smaller is better: a model's on data of yours, say, over DiffKVCache
+        model    a decoder of Transformers with attn_implementation="attn", on the CPU
+        data     token ids, int64 [texts, tokens], or several such. The last `answers` tokens of each text come one at a time,
+                 as in generation, over what the policy keeps of those before; the loss is the mean of their negative log
+                 likelihoods, in nats
+        target   by how much it may be larger than over a cache of 16 bits that keeps everything, from 0 on
+        answers  of each text, from 1 on
         most     where the search for alpha_high ends
-        steps    by which each is found, an evaluation of `loss` each: to most / 2^steps
+        steps    by which each is found, a run over the data each: to most / 2^steps
         options  window, norm, like, group, overrides
 
-        The loss is taken to grow with the alphas. Errors: SpecError, also where it is above the target with all tokens HIGH.
+        The loss is taken to grow with the alphas. Errors: SpecError, also where all tokens HIGH cost more than the target;
+        those of DiffKVCache.
         """
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
             raise expected(SpecError, "calibrate(steps)", "a number from 1 on", steps, nearest=1)
+        if isinstance(target, bool) or not isinstance(target, (int, float)) or not 0 <= target < math.inf:
+            raise expected(SpecError, "calibrate(target)", "nats from 0 on", target, nearest=0.0)
         _check_alphas("most: ", most, 0)
-        all_high = float(loss(cls(0.0, 0.0, **options)))
-        if not all_high <= target:
-            legal = "at least the loss with all tokens HIGH"
-            raise expected(SpecError, "calibrate(target)", legal, target, nearest=all_high)
-        high = _largest(lambda alpha: loss(cls(alpha, 0.0, **options)) <= target, most, steps)
-        low = _largest(lambda alpha: loss(cls(high, alpha, **options)) <= target, high, steps)
-        return cls(high, low, **options)
+        cls(0.0, 0.0, **options)  # which are checked before the model runs
+        from ..adapters.diffkv_loss import Loss
+
+        loss = Loss(model, data, answers)
+        plain = loss(cls(0.0, 0.0, **options), high={})
+        growth = loss(cls(0.0, 0.0, **options)) - plain
+        if not growth <= target:
+            legal = "at least what all tokens HIGH cost"
+            raise expected(SpecError, "calibrate(target)", legal, target, nearest=growth)
+
+        def bears(high: float, low: float) -> bool:
+            return loss(cls(high, low, **options)) - plain <= target
+
+        return cls(*largest_alphas(bears, most, steps), **options)
 
     def prompt(
         self,
@@ -245,6 +262,13 @@ def _set(values: Tensor, positions: Tensor, value: int) -> None:
     at = positions.clamp(min=0)[:, None]
     before = values.gather(1, at)
     values.scatter_(1, at, before.masked_fill((positions >= 0)[:, None], value))
+
+
+def largest_alphas(bears: Callable[[float, float], bool], most: float, steps: int) -> tuple[float, float]:
+    """The largest alpha_high beside alpha_low = 0, up to `most`, then the largest alpha_low beside that: each found in so many
+    steps. `bears` says whether a model does."""
+    high = _largest(lambda alpha: bears(alpha, 0.0), most, steps)
+    return high, _largest(lambda alpha: bears(high, alpha), high, steps)
 
 
 def _largest(holds: Callable[[float], bool], most: float, steps: int) -> float:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..cache.policy import NOTHING, PRUNED, Changes, Kept, Policy, begin, check_significance
 from ..errors import SpecError, closest, expected
-from .interface import NOTHING, PRUNED, Changes, Kept, Policy, begin, check_significance
 
 if TYPE_CHECKING:
     from torch import Tensor

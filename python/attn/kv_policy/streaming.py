@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..cache.policy import HIGH, NOTHING, PRUNED, Changes, Kept, Policy, heads_of
 from ..errors import SpecError, expected
-from .interface import HIGH, NOTHING, PRUNED, Changes, Kept, Policy, heads_of
 
 if TYPE_CHECKING:
     from torch import Tensor

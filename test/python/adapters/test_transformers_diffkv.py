@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
 
 import attn  # noqa: E402
+import attn.adapters.diffkv_loss  # noqa: E402
 import attn.transformers  # noqa: E402
 import model_zoo  # noqa: E402
 from attn import kv_policy  # noqa: E402
@@ -205,6 +206,79 @@ def test_generate(name, like):
     assert model.generate(ids[:1], max_new_tokens=2, past_key_values=cache).shape == (1, PROMPT + 2)
 
 
+@pytest.mark.parametrize("name", ["Mistral", "Gemma2"])
+def test_windows_and_soft_caps(name):
+    """What keeps everything that is seen is the model; Gemma2 caps scores, and its layers take turns."""
+    model, all_high = build(name, sliding_window=12), policy(alpha_high=0, alpha_low=0)
+    cache = cache_of(model, all_high, high={})
+    ours = logits(model, cache, (5, 0), steps=4)
+    paged = logits(model, attn.transformers.PagedCache(model.config, pages=64), (5, 0), steps=4)
+    shown = torch.cat([prompt((5, 0))[1].bool(), torch.ones(2, 4, dtype=torch.bool)], 1)
+    assert ((ours - paged).norm(dim=-1) / paged.norm(dim=-1))[shown].max() <= 5e-3
+    high = cache.stats()["high"]
+    windows = [12] if name == "Mistral" else [12, PROMPT + 4 - 5]
+    assert set(high[:, 0].flatten().tolist()) == set(windows)
+    squeezed = cache_of(model)
+    logits(model, squeezed)
+    stats = squeezed.stats()
+    assert stats["low"].sum() > 0 and (stats["high"] + stats["low"])[0].max() <= (
+        12 if name == "Mistral" else PROMPT + 3
+    )
+
+
+@pytest.mark.parametrize("like,window", [("release", None), ("paper", 20)])
+def test_rows_are_taken_back(like, window):
+    """As assisted generation does: what rows decided is undone, and what comes then is what would have come."""
+    model = build("Mistral", sliding_window=window)
+    ids, _ = prompt()
+    steps = torch.randint(3, 90, (2, 7), generator=torch.Generator().manual_seed(8))
+    taken, plain = cache_of(model, policy(like=like)), cache_of(model, policy(like=like))
+    for cache in (taken, plain):
+        model(ids, past_key_values=cache)
+        model(steps[:, :2], past_key_values=cache)
+    before = [pool.pages - len(pool.free) for pool in taken.pools]
+    model(torch.flip(steps, (0,)), past_key_values=taken)
+    taken.crop(PROMPT + 2)
+    assert [pool.pages - len(pool.free) for pool in taken.pools] == before
+    assert taken.get_seq_length() == PROMPT + 2 and (taken.levels(1) == plain.levels(1)).all()
+    for one, other in zip(taken.pools, plain.pools, strict=True):
+        assert [sorted(positions) for positions in one.positions] == [sorted(p) for p in other.positions]
+    model(steps[:, 2:], past_key_values=taken)
+    taken.crop(-3)  # four of five rows' worth: the last three go
+    model(steps[:, 2:4], past_key_values=plain)
+    assert (taken.levels() == plain.levels()).all()
+    ours, wanted = (model(steps[:, 4:6], past_key_values=cache).logits for cache in (taken, plain))
+    assert (ours - wanted).norm() <= 5e-3 * wanted.norm()
+    with pytest.raises(attn.PlanError, match=f"crop: expected at least {PROMPT + 4}, .* got {PROMPT + 3}"):
+        taken.crop(PROMPT + 3)
+
+
+def test_calibration():
+    """The alphas of a model at random: what it bears with much room is the most, with none nothing."""
+    model = build(num_hidden_layers=1)
+    data = [torch.randint(3, 90, (2, 36), generator=torch.Generator().manual_seed(i)) for i in range(2)]
+    options = dict(answers=6, steps=3, window=WINDOW, like="release")
+    free = kv_policy.DiffKV.calibrate(model, data, 100.0, most=4.0, **options)
+    assert (free.alpha_high, free.alpha_low, free.window) == (4.0, 4.0, WINDOW)
+    assert model.training is False
+    loss = attn.adapters.diffkv_loss.Loss(model, data, 6)
+    worst = loss(kv_policy.DiffKV(4.0, 4.0, window=WINDOW, like="release"))
+    plain = loss(kv_policy.DiffKV(0, 0, window=WINDOW), high={})
+    assert worst != plain
+    cases = [
+        (dict(target=-1.0), r"calibrate\(target\): expected nats from 0 on, got -1.0"),
+        (dict(answers=36), "answers: expected from 1 to 35, .* got 36; nearest legal: 35"),
+        (dict(steps=0), r"calibrate\(steps\): expected a number from 1 on"),
+        (dict(window=0), r"DiffKV\(window\)"),
+        (dict(data=[]), "data: expected token ids"),
+        (dict(model=build(implementation="eager")), "model: expected a decoder .* got 'eager'"),
+    ]
+    for changes, message in cases:
+        given = dict(model=model, data=data, target=1.0) | options | changes
+        with pytest.raises(attn.Error, match=message):
+            kv_policy.DiffKV.calibrate(**given)
+
+
 def test_a_set_of_the_prompt():
     model, (ids, _) = build(), prompt()
     cache = cache_of(model, kv_policy.SnapKV(16, 4))
@@ -285,20 +359,22 @@ def test_refusals():
     model(ids, past_key_values=cache)
     with pytest.raises(attn.PlanError, match="beams: DiffKVCache does not serve it"):
         cache.reorder_cache(torch.tensor([1, 0]))
-    with pytest.raises(attn.PlanError, match="taking tokens back"):
+    with pytest.raises(
+        attn.PlanError, match="crop: expected at least 40, where .* got 10; nearest legal: 40"
+    ):
         cache.crop(10)
     with pytest.raises(attn.TensorError, match="attention_mask: expected a token of every sequence"):
         model(
             ids[:, :1], attention_mask=torch.cat([mask, torch.tensor([[1], [0]])], 1), past_key_values=cache
         )
     with pytest.raises(
-        attn.PlanError, match="gemma2 has layers of sliding_attention; DiffKVCache takes full attention only"
-    ):
-        attn.transformers.DiffKVCache(build("Gemma2").config, policy(), pages=64)
-    with pytest.raises(
         attn.PlanError, match="DiffKVCache: expected one of key, .* got 'keys'; nearest legal: 'key'"
     ):
         cache_of(model, high={"keys": "int8"})
     windowed = build("Mistral", sliding_window=8)
-    with pytest.raises(attn.PlanError, match="a sliding window: DiffKVCache does not serve it"):
+    with pytest.raises(attn.PlanError, match="policy: expected a window below .* 8: .* nearest legal: 7"):
         windowed(ids, past_key_values=cache_of(windowed))
+    sinks = build("GptOss", sliding_window=16) if hasattr(transformers, "GptOssForCausalLM") else None
+    if sinks is not None:
+        with pytest.raises(attn.PlanError, match="learned sinks: DiffKVCache does not serve it"):
+            sinks(ids, past_key_values=cache_of(sinks))

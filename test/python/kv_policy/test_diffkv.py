@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from attn import kv_policy  # noqa: E402
 from attn.kv_policy import HIGH, LOW, PRUNED  # noqa: E402
+from attn.kv_policy.diffkv import largest_alphas  # noqa: E402
 from policy_simulator import Simulator  # noqa: E402
 
 STEPS, LONGEST, WINDOW = 40, 48, 6
@@ -179,16 +180,15 @@ def test_prompts_may_be_empty():
     assert kept.lengths.tolist() == [6] * 3
 
 
-def test_calibration():
+def test_the_largest_alphas():
     """First how much is LOW, then how much goes; each as much as the loss allows."""
     asked = []
 
-    def loss(policy):
-        asked.append((policy.alpha_high, policy.alpha_low))
-        return 1.0 + 0.1 * policy.alpha_high + policy.alpha_low
+    def bears(high, low):
+        asked.append((high, low))
+        return 1.0 + 0.1 * high + low <= 1.25
 
-    found = kv_policy.DiffKV.calibrate(loss, 1.25, most=8, steps=10, window=32, like="release")
-    assert 2.5 - 8 / 2**10 <= found.alpha_high <= 2.5 and found.window == 32 and found.like == "release"
-    assert found.alpha_low <= 0.25 - 0.1 * found.alpha_high + 1e-9
-    assert loss(found) <= 1.25 and all(low == 0 for high, low in asked if high > found.alpha_high)
-    assert kv_policy.DiffKV.calibrate(lambda policy: 0.0, 0.0, most=3.0).alpha_low == 3.0
+    high, low = largest_alphas(bears, most=8, steps=10)
+    assert 2.5 - 8 / 2**10 <= high <= 2.5 and low <= 0.25 - 0.1 * high + 1e-9
+    assert bears(high, low) and all(second == 0 for first, second in asked if first > high)
+    assert largest_alphas(lambda high, low: True, most=3.0, steps=4) == (3.0, 3.0)

@@ -57,18 +57,9 @@ SPECS = {
         lambda: Streaming(DiffKV(1, 0), [(0, -1)]),
         r"heads.: expected \(layer, head\) from 0 on, got",
     ),
-    "target": (
-        lambda: DiffKV.calibrate(lambda policy: 2.0, 1.0),
-        r"calibrate\(target\): expected at least the loss with all tokens HIGH, got 1.0; nearest legal: 2.0",
-    ),
-    "most": (
-        lambda: DiffKV.calibrate(lambda policy: 0.0, 1.0, most=-1),
-        "most: alpha_high.: .* got -1; nearest",
-    ),
-    "steps": (
-        lambda: DiffKV.calibrate(lambda policy: 0.0, 1.0, steps=0),
-        "steps.: expected a number from 1 on",
-    ),
+    "target": (lambda: DiffKV.calibrate(None, [], -1.0), r"calibrate\(target\): expected nats from 0 on"),
+    "most": (lambda: DiffKV.calibrate(None, [], 1.0, most=-1), "most: alpha_high.: .* got -1; nearest"),
+    "steps": (lambda: DiffKV.calibrate(None, [], 1.0, steps=0), "steps.: expected a number from 1 on"),
     "budget": (
         lambda: SnapKV(8, 32),
         "budget.: expected at least the window, 32 tokens, got 8; nearest legal: 32",

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What all policies share: the state of lists of tokens, and what a step changes."""
+"""What caches that compress themselves ask a policy: the state of lists of tokens, and what a step changes."""
 
 from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -46,6 +46,11 @@ class Kept:
     def lists(self) -> int:
         """How many there are."""
         return self.score.shape[0]
+
+    def copy(self) -> Kept:
+        """What changes no more with this one."""
+        tensors = {name: getattr(self, name).clone() for name in ("score", "queries", "level", "lengths")}
+        return replace(self, **tensors)
 
     def counts(self) -> dict[str, Tensor]:
         """Tokens of each list by how they are kept: int64 [lists] of "high", "low" and "pruned"."""

@@ -66,6 +66,12 @@ class CacheBatch:
         """The way back: the batch's row of each of the user's."""
         return numpy.frombuffer(self._prepare_for(kernel).native.batch_row, dtype=numpy.int32)
 
+    def instances(self, kernel: Kernel) -> tuple[tuple[int, ...], ...]:
+        """Of each operand that the kernel reads the nodes whose tokens its instances are, in their order: that of a
+        significance's first dimension."""
+        found = self._prepare_for(kernel).native.nodes
+        return tuple(tuple(int(node) for node in of_operand) for of_operand in found)
+
     def operands(self, kernel: Kernel) -> tuple[tuple[int, bool, bool, int] | None, ...]:
         """What each operand of the kernel shows: head class, nodes, drafts, tokens of a page. None for an operand of
         which no row sees anything."""
@@ -100,6 +106,11 @@ class CacheBatch:
                 continue
             head_class, _, _, page = operand
             sizes[f"{name}.pages"] = self.cache._classes[head_class].pages * self.cache.page_size // page
+        if kernel._weighed:  # what is made is as large as tables are
+            for name, (_, shape, _) in native.tables.items():
+                if name.endswith(".block_table"):
+                    operand = name.rpartition(".")[0]
+                    sizes |= {f"{operand}.instances": shape[0], f"{operand}.max_pages": shape[-1]}
         order = RowOrder.of(native.user_row, native.batch_row)
         self._made[kernel] = builder, Prepared(native, sizes, self.classes, order), operands
 

@@ -243,6 +243,52 @@ def test_pages(name, group, rows):
     attn.check(spec, batch=3, q_len=rows, kv_len=[3, 37, 160])
 
 
+def test_nodes_of_a_cache():
+    """What rows of two requests have to do with the prompt that they share is added up, and so is what a step changes."""
+    cache = attn.PagedCache(layers=1, pages=16, kv_heads=2, head_dim=DIM, dtype="bfloat16", device="host")
+    random, held = torch.Generator().manual_seed(6), {}
+
+    def append(nodes, counts):
+        step, new = cache.append(nodes, counts), [torch.randn(sum(counts), 2, DIM, generator=random)] * 2
+        step.write(0, *(tensor.bfloat16() for tensor in new))
+        for node, rows in zip(nodes, new[0].split(counts), strict=True):
+            held[node] = torch.cat([held.get(node, rows[:0]), rows])
+
+    root = cache.add()
+    append([root], [37])
+    leaves = cache.branch(root, 2)
+    append(leaves, [5, 20])
+    spec = attn.Spec(
+        q_heads=8,
+        kv_heads=2,
+        head_dim=DIM,
+        dtype="bfloat16",
+        kv=[attn.Paged(page_size=16)],
+        see=attn.causal(),
+        significance="max",
+    )
+    kernel = attn.compile(spec, device="host")
+    batch = cache.batch([leaves[1], leaves[0]])
+    plan = kernel.plan(batch)
+    for _ in range(2):
+        q = 2 * torch.randn(2, 8, DIM, generator=random).bfloat16()
+        out, lse, found = kernel.run(q, cache.layer(0), plan, return_lse=True)
+        assert torch.equal(out, kernel.run(q, cache.layer(0), plan)[0]) and lse.shape == (2, 8)
+        exact = {node: 0 for node in (root, *leaves)}
+        for row, leaf in enumerate((leaves[1], leaves[0])):
+            keys = torch.cat([held[root], held[leaf]])
+            p = weights(q[row][None, None], keys[None].bfloat16())[0, :, 0]
+            exact[root], exact[leaf] = exact[root] + p[:, :37], exact[leaf] + p[:, 37:]
+        (nodes,) = batch.instances(kernel)
+        assert set(nodes) == set(exact)
+        for node, of_node in zip(nodes, found.flatten(2), strict=True):
+            want = exact[node].unflatten(0, (2, 4)).amax(1)
+            assert error(of_node[:, : want.shape[1]], want) <= 1e-2
+        append(leaves, [1, 1])
+        batch.update()
+        plan.update()
+
+
 @pytest.mark.parametrize("ragged", [False, True])
 def test_two_operands(ragged):
     """As DiffKV keeps them; each has a launch of its own."""

@@ -121,8 +121,8 @@ FAULTS = [
     Fault(
         "a cut loses the token in front of it",
         f"{RUNTIME}/plan/Emit.cpp",
-        "segment.kvEnd = origin + end * keys;",
-        "segment.kvEnd = origin + end * keys - 1;",
+        "segment.kvEnd = static_cast<int32_t>(whole.kvBegin + end);",
+        "segment.kvEnd = static_cast<int32_t>(whole.kvBegin + end - 1);",
         ("runtime",),
     ),
     Fault(

@@ -117,7 +117,9 @@ def test_plans_of_deep_trees_reserve_no_partials(monkeypatch):
     """One for each row and node above it would be."""
     asked = []
     plan = attn.Kernel.plan
-    monkeypatch.setattr(attn.Kernel, "plan", lambda *given, **named: asked.append(named) or plan(*given, **named))
+    monkeypatch.setattr(
+        attn.Kernel, "plan", lambda *given, **named: asked.append(named) or plan(*given, **named)
+    )
     for forest, strategy in ((tree(2, 9, 5), "by-query"), (tree(1, 1, 40), None)):
         asked.clear()
         q, k, v, _ = tensors(forest.tokens, dim=64)

@@ -63,8 +63,8 @@ FailureOr<Attends> findAttends(func::FuncOp func);
 /// Reads the signature at the problem or the online level. Emits an error that names the argument where a
 /// name is missing, taken twice, reserved, or not the one that its role requires, and where the function
 /// returns anything but the output and, behind it, the LSE (of two attentions, both of each). A function with
-/// an operation on a cache holds nothing else, and returns what it gathers; one with an operation on a table of
-/// pages returns nothing.
+/// an operation on a cache holds nothing else, and returns what it gathers; one with an operation on a table
+/// of pages returns nothing.
 FailureOr<Signature> readSignature(func::FuncOp func);
 
 } // namespace mlir::attn

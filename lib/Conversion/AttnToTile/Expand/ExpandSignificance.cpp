@@ -85,7 +85,8 @@ LogicalResult mlir::attn::expandSignificance(UpdateOp update, Value result, Frag
   KernelBuilder &b = e.b;
   GradientTile tile(e);
   Value products = e.rowsDotTokens(update, region, TaskView::segmentOf(tokens));
-  Value scores = tile.masked(update, tokens, 0, Value(), tile.regionScores(update, tokens, products).first);
+  Value scores = tile.masked(update, tokens, 0, Value(),
+                             tile.regionScores(update, tokens, products, /*reads=*/{}).front());
   Value sum = b.map(tile.pairs(), ValueRange{e.pieces.of(update.getState()).front(), tile.weights(scores)},
                     [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
   e.pieces.set(result, {sum});

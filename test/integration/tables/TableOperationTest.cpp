@@ -1,0 +1,206 @@
+//===- TableOperationTest.cpp - Pages of lists by any number of blocks ----===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Random steps of many lists, recorded once and replayed: grids of one block, where each
+// goes over its lists in rounds, and of many leave the same bytes, and every page is
+// somewhere once. What the tensors should hold is tested against lists of Python
+// (test/python/cache/test_page_pool.py). `cuda` needs a driver and is skipped without one.
+//
+//===----------------------------------------------------------------------===//
+#include "attn_rt/session/TableOperation.h"
+#include "Compiled.h"
+#include "Fuzz.h"
+#include "attn_rt/cuda/CudaDevice.h"
+#include "attn_rt/device/HostDevice.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+using namespace attn::rt;
+using namespace attn::rt::test;
+
+namespace {
+
+constexpr int64_t lists = 1000, columns = 6, pages = 3300, flags = 40, moves = 3;
+
+const char *const manageText = R"(
+  func.func @manage(%table: tensor<?x?xi32> {attn.name = "table"}, %counts: tensor<?x2xi32> {attn.name = "counts"},
+                    %tokens: tensor<?x2xi32> {attn.name = "tokens"}, %free: tensor<?xi32> {attn.name = "free"},
+                    %span: tensor<2xi32> {attn.name = "span"}, %status: tensor<4xi32> {attn.name = "status"}) {
+    attn.manage_pages %table counts %counts of %tokens left 8 right 16 free %free span %span status %status
+        : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<2xi32>, tensor<4xi32>
+    return
+  })";
+const char *const compactText = R"(
+  func.func @compact(%table: tensor<?x?xi32> {attn.name = "table"}, %counts: tensor<?x2xi32> {attn.name = "counts"},
+                     %tokens: tensor<?x2xi32> {attn.name = "tokens"}, %keep: tensor<?x?xi8> {attn.name = "keep"},
+                     %from: tensor<?x?xi32> {attn.name = "from"}, %to: tensor<?x?xi32> {attn.name = "to"},
+                     %status: tensor<1xi32> {attn.name = "status"}) {
+    attn.compact_tokens %table counts %counts of %tokens page 8 keep %keep from %from to %to status %status
+        : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?x?xi8>, tensor<?x?xi32>, tensor<?x?xi32>, tensor<1xi32>
+    return
+  })";
+
+class TablesOnDevice : public ::testing::TestWithParam<std::string> {
+protected:
+  std::unique_ptr<Device> device;
+  std::string chip; ///< of a GPU
+
+  void SetUp() override {
+    if (GetParam() == "host") {
+      device = makeHostDevice();
+      return;
+    }
+    auto opened = openCudaDevice();
+    if (!opened)
+      GTEST_SKIP() << opened.error().message;
+    device = std::move(*opened);
+    chip = device->properties().computeCapability == 90 ? "sm_90a" : "sm_80";
+  }
+  void expectClean() {
+    if (auto *host = dynamic_cast<HostDevice *>(device.get()))
+      EXPECT_TRUE(host->report().clean()) << host->report().describe();
+  }
+};
+
+/// Tables with operations on them by so many blocks, recorded.
+struct Tables {
+  Device &device;
+  TableOperation manage, compact;
+  std::unique_ptr<Recording> managed, compacted;
+  std::vector<int32_t> table = std::vector<int32_t>(lists * columns, -1),
+                       counts = std::vector<int32_t>(lists * 2), tokens = counts,
+                       free = std::vector<int32_t>(pages), span = {0, pages},
+                       status = std::vector<int32_t>(4), from = std::vector<int32_t>(lists * moves),
+                       to = from;
+  std::vector<int8_t> keep = std::vector<int8_t>(lists * flags);
+  std::vector<int32_t> left = {0};
+  std::vector<Buffer> buffers;
+
+  static TableOperation load(Device &device, const Compiled &compiled) {
+    auto module = device.load(compiled.source());
+    EXPECT_TRUE(module);
+    auto made =
+        TableOperation::create(device, compiled.manifest, std::shared_ptr<Module>(std::move(*module)));
+    EXPECT_TRUE(made) << made.error().message;
+    return std::move(*made);
+  }
+
+  Tables(Device &device, const Compiled &manageCode, const Compiled &compactCode, int blocks)
+      : device(device), manage(load(device, manageCode)), compact(load(device, compactCode)) {
+    std::iota(free.begin(), free.end(), 0);
+    const int64_t sizes[] = {lists, columns, pages}, compactSizes[] = {lists, columns, flags, moves};
+    EXPECT_TRUE(manage.reserve(sizes, blocks)) << blocks;
+    EXPECT_TRUE(compact.reserve(compactSizes, blocks)) << blocks;
+    EXPECT_EQ(manage.blocks(), blocks);
+    for (std::vector<int32_t> *words : {&table, &counts, &tokens, &free, &span, &status, &from, &to, &left})
+      add(words->data(), words->size() * 4);
+    add(keep.data(), keep.size());
+    const auto at = [&](size_t i) { return buffers[i].address(); };
+    const DeviceAddress ofManage[] = {at(0), at(1), at(2), at(3), at(4), at(5)},
+                        ofCompact[] = {at(0), at(1), at(2), at(9), at(6), at(7), at(8)};
+    EXPECT_TRUE(manage.bind(ofManage));
+    EXPECT_TRUE(compact.bind(ofCompact));
+    managed = record(manage);
+    compacted = record(compact);
+  }
+  void add(const void *data, size_t bytes) {
+    buffers.push_back(std::move(*Buffer::create(device, bytes, "table")));
+    EXPECT_TRUE(device.copyIn(buffers.back().address(), data, bytes));
+  }
+  std::unique_ptr<Recording> record(TableOperation &operation) {
+    EXPECT_TRUE(device.beginRecording());
+    EXPECT_TRUE(operation.launch());
+    auto recording = device.endRecording();
+    EXPECT_TRUE(recording);
+    return std::move(*recording);
+  }
+  void write(size_t buffer, const void *data, size_t bytes) {
+    EXPECT_TRUE(device.copyIn(buffers[buffer].address(), data, bytes));
+  }
+  void read() {
+    size_t i = 0;
+    for (std::vector<int32_t> *words : {&table, &counts, &tokens, &free, &span, &status, &from, &to, &left})
+      EXPECT_TRUE(device.copyOut(words->data(), buffers[i++].address(), words->size() * 4));
+  }
+  /// Of all pages, where the tables and the ring have them.
+  std::vector<int32_t> held() const {
+    std::vector<int32_t> found;
+    std::copy_if(table.begin(), table.end(), std::back_inserter(found),
+                 [](int32_t page) { return page >= 0; });
+    for (int32_t i = 0; i < span[1]; ++i)
+      found.push_back(free[static_cast<size_t>((span[0] + i) % pages)]);
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+  auto words() const { return std::tie(table, counts, tokens, free, span, status, from, to, left); }
+};
+
+TEST_P(TablesOnDevice, BlocksOfAnyNumberDoTheSame) {
+  const Compiled manage(manageText, chip), compact(compactText, chip);
+  std::vector<Tables> all;
+  for (int blocks : {4, 1, 3, 16})
+    all.emplace_back(*device, manage, compact, blocks);
+  std::vector<int32_t> everyPage(pages), tokens(lists * 2);
+  std::iota(everyPage.begin(), everyPage.end(), 0);
+  std::vector<int8_t> keep(lists * flags);
+  Rng rng(3);
+  int done = 0, asked = 0;
+  for (int step = 0; step < 8; ++step) {
+    // Some do not fit their rows in step 4, and all together not the pool in step 6.
+    const uint64_t most = step == 4 ? 49 : step == 6 ? 33 : 24;
+    for (int32_t &count : tokens)
+      count = static_cast<int32_t>(step % 2 ? static_cast<uint64_t>(count) + rng() % 4 : rng() % most);
+    for (int8_t &flag : keep)
+      flag = rng() % 8 != 0;
+    for (Tables &each : all) {
+      each.write(2, tokens.data(), tokens.size() * 4);
+      each.write(9, keep.data(), keep.size());
+      ASSERT_TRUE(device->replay(*each.managed));
+      ASSERT_TRUE(device->replay(*each.compacted));
+      each.read();
+      ASSERT_EQ(each.words(), all.front().words()) << "step " << step << ", blocks " << each.manage.blocks();
+    }
+    ASSERT_EQ(all.front().held(), everyPage) << "step " << step;
+    tokens = all.front().tokens;
+    done += all.front().status[0];
+    asked += all.front().status[1];
+  }
+  EXPECT_TRUE(done >= 3 && done <= 6 && asked > pages) << done << ", " << asked;
+  expectClean();
+}
+
+TEST_P(TablesOnDevice, WhatIsRefused) {
+  const Compiled manage(manageText, chip);
+  TableOperation operation = Tables::load(*device, manage);
+  EXPECT_EQ(operation.sizeNames(), (std::vector<std::string>{"lists", "columns", "pages"}));
+  const auto fault = [](const Status &status) { return status ? "none" : status.error().message; };
+  EXPECT_EQ(fault(operation.launch()), "table operation 'manage': launch before bind");
+  EXPECT_EQ(fault(operation.bind({})), "table operation 'manage': bind before reserve");
+  const int64_t two[] = {1, 2}, none[] = {1, 0, 1}, most[] = {4, 4, int64_t{1} << 30},
+                wide[] = {3, 1 << 30, 1}, right[] = {4, 4, 4};
+  EXPECT_EQ(fault(operation.reserve(two)),
+            "table operation 'manage': expected the sizes lists, columns, pages, got 2 numbers");
+  EXPECT_EQ(fault(operation.reserve(none)),
+            "table operation 'manage': expected 1 to 2147483647 columns, got 0; nearest legal: 1");
+  EXPECT_EQ(
+      fault(operation.reserve(most)),
+      "table operation 'manage': expected 1 to 536870912 pages, got 1073741824; nearest legal: 536870912");
+  EXPECT_EQ(
+      fault(operation.reserve(wide)),
+      "table operation 'manage': expected at most 715827882 columns of 3 lists in 'table', got 1073741824");
+  EXPECT_EQ(fault(operation.reserve(right, 0)),
+            "table operation 'manage': expected 1 to 65536 blocks, got 0");
+  ASSERT_TRUE(operation.reserve(right));
+  const DeviceAddress some[] = {16, 32}, odd[] = {16, 32, 48, 72, 80, 96};
+  EXPECT_EQ(fault(operation.bind(some)),
+            "table operation 'manage': expected an address of each of the 6 tensors, got 2");
+  EXPECT_EQ(fault(operation.bind(odd)),
+            "table operation 'manage': expected 'free' at a multiple of 16, got 72");
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, TablesOnDevice, ::testing::Values("host", "cuda"),
+                         [](const auto &info) { return info.param; });
+
+} // namespace

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from host_pages import page_line, page_rows
 from report import Problem, attn_run, write_report
 
 DECODE = [("batch=4", "kv_len=512..2000"), ("batch=8", "kv_len=100..2000"), ("batch=1", "kv_len=8192")]
@@ -59,6 +60,9 @@ def main():
                     f"{report['races'] + report['uninitialized'] + report['out_of_bounds']:>7}",
                     flush=True,
                 )
+    for row in page_rows():
+        rows.append(row)
+        print(page_line(row), flush=True)
     write_report(args.json, "host", rows)
     return int(any(row["status"] for row in rows))
 

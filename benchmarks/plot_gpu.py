@@ -10,7 +10,7 @@ from gpu_comparisons import COMPARISONS
 from gpu_points import DECODE_SHARE, PLAIN, slowdown_bar
 from gpu_results import read, refuse
 from plot_backward import draw_gradients
-from plot_graphs import draw_graphs
+from plot_graphs import draw_graphs, draw_pages
 from plot_quantized import draw_quantized
 from plot_transformers import draw_models
 
@@ -235,6 +235,7 @@ PANELS = {
     "quantized": lambda axes, rows, sessions: draw_quantized(axes, rows),
     "transformers": lambda axes, rows, sessions: draw_models(axes, rows),
     "graphs": lambda axes, rows, sessions: draw_graphs(axes, rows),
+    "pages": lambda axes, rows, sessions: draw_pages(axes, rows),
 }
 
 

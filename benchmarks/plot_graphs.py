@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Draws the rows of `bench gpu graphs`: milliseconds of a step, and what of them the host takes."""
+"""Draws the rows of `bench gpu graphs`: milliseconds of a step, and what of them the host takes; and those of pages."""
+
+from gpu_pages import LIMIT_US
 
 SHADES = {"replay": "#d62728", "eager": "#7f7f7f"}
 
@@ -17,3 +19,13 @@ def draw_graphs(axes, rows):
     axes.set_xlabel("ms a step")
     axes.set_title("attention of a step, captured and made anew", fontsize=9)
     axes.legend(fontsize=7)
+
+
+def draw_pages(axes, rows):
+    """Dashed: what the largest may take."""
+    axes.barh(range(len(rows)), [r["attn"]["run_ms"] * 1e3 for r in rows], height=0.6, color=SHADES["replay"])
+    axes.axvline(LIMIT_US, color="black", linestyle="--", linewidth=1)
+    axes.set_yticks(range(len(rows)), [r["name"] for r in rows], fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlabel("us a step")
+    axes.set_title("who holds which page", fontsize=9)

@@ -11,6 +11,7 @@
 #include "Fuzz.h"
 #include "attn_rt/cuda/CudaDevice.h"
 #include "attn_rt/device/HostDevice.h"
+#include "attn_rt/session/CacheKernel.h"
 
 #include <gtest/gtest.h>
 
@@ -39,6 +40,14 @@ const char *const compactText = R"(
                      %status: tensor<1xi32> {attn.name = "status"}) {
     attn.compact_tokens %table counts %counts of %tokens page 8 keep %keep from %from to %to status %status
         : tensor<?x?xi32>, tensor<?x2xi32>, tensor<?x2xi32>, tensor<?x?xi8>, tensor<?x?xi32>, tensor<?x?xi32>, tensor<1xi32>
+    return
+  })";
+
+const char *const moveText = R"(
+  !kv = !attn.kv<paged<8>, heads = 1, dim = 32, key = f16, value = f16>
+  !slots = tensor<?xi32>
+  func.func @move(%kv: !kv {attn.name = "kv"}, %from: !slots {attn.name = "from"}, %to: !slots {attn.name = "to"}) {
+    attn.move %kv from %from to %to : !kv, !slots, !slots
     return
   })";
 
@@ -168,6 +177,66 @@ TEST_P(TablesOnDevice, BlocksOfAnyNumberDoTheSame) {
     asked += all.front().status[1];
   }
   EXPECT_TRUE(done >= 3 && done <= 6 && asked > pages) << done << ", " << asked;
+  expectClean();
+}
+
+/// The marks of a list's tokens at the left, in order, of those whose flag is set or of all.
+std::vector<uint16_t> marksOf(const Tables &tables, const std::vector<uint16_t> &k, int64_t list, bool all) {
+  std::vector<uint16_t> marks;
+  for (int64_t i = 0; i < tables.tokens[static_cast<size_t>(2 * list)]; ++i) {
+    const int32_t page = tables.table[static_cast<size_t>(list * columns + i / 8)];
+    if (all || tables.keep[static_cast<size_t>(list * flags + i)])
+      marks.push_back(k[static_cast<size_t>(page * 8 + i % 8) * 32]);
+  }
+  std::sort(marks.begin(), marks.end());
+  return marks;
+}
+
+TEST_P(TablesOnDevice, CompactionsAreMovesOfACache) {
+  const Compiled manage(manageText, chip), compact(compactText, chip), move(moveText, chip);
+  Tables tables(*device, manage, compact, 4);
+  Rng rng(7);
+  for (int64_t list = 0; list < lists; ++list)
+    tables.tokens[static_cast<size_t>(2 * list)] = static_cast<int32_t>(rng() % 24);
+  for (int8_t &flag : tables.keep)
+    flag = rng() % 6 != 0;
+  tables.write(2, tables.tokens.data(), tables.tokens.size() * 4);
+  tables.write(9, tables.keep.data(), tables.keep.size());
+  ASSERT_TRUE(device->replay(*tables.managed));
+  tables.read();
+  ASSERT_EQ(tables.status[0], 1);
+  constexpr int64_t slots = pages * 8, elements = slots * 32;
+  std::vector<uint16_t> k(elements);
+  for (size_t i = 0; i < k.size(); ++i)
+    k[i] = static_cast<uint16_t>(i / 32);
+  Buffer keys = std::move(*Buffer::create(*device, elements * 2, "keys")),
+         values = std::move(*Buffer::create(*device, elements * 2, "values"));
+  for (const Buffer *buffer : {&keys, &values})
+    ASSERT_TRUE(device->copyIn(buffer->address(), k.data(), elements * 2));
+  std::vector<std::vector<uint16_t>> all, kept;
+  for (int64_t list = 0; list < lists; ++list) {
+    all.push_back(marksOf(tables, k, list, true));
+    kept.push_back(marksOf(tables, k, list, false));
+  }
+
+  ASSERT_TRUE(device->replay(*tables.compacted));
+  tables.read();
+  auto moves = CacheKernel::create(*device, move.manifest, move.source());
+  ASSERT_TRUE(moves);
+  ASSERT_TRUE(moves->reserve(static_cast<int64_t>(tables.from.size()), 1));
+  ASSERT_TRUE(moves->bind({.k = keys.address(), .v = values.address(), .count = slots}));
+  const Status set = moves->setRows({tables.from, tables.to}); // which checks them
+  ASSERT_TRUE(set) << set.error().message;
+  ASSERT_TRUE(moves->launch());
+  ASSERT_TRUE(device->copyOut(k.data(), keys.address(), elements * 2));
+  int64_t left = 0;
+  for (int64_t list = 0; list < lists; ++list) {
+    const auto l = static_cast<size_t>(list);
+    const bool stayed = static_cast<size_t>(tables.tokens[2 * l]) == all[l].size() && kept[l] != all[l];
+    left += stayed;
+    EXPECT_EQ(marksOf(tables, k, list, true), stayed ? all[l] : kept[l]) << "list " << list;
+  }
+  EXPECT_TRUE(left == tables.left[0] && left > 0 && left < lists / 2) << left << ", " << tables.left[0];
   expectClean();
 }
 

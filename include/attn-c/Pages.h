@@ -9,12 +9,11 @@
  *   tokens [lists, 2]        tokens that a list is to have pages for; is read
  *   free   [pages]           a ring of the pages that no list holds; every page once at first
  *   span   [2]               where in the ring they begin, and how many there are; 0, pages at first
- *   status [4]               done (1) or not (0), pages asked for, pages that were there, lists that fit no
- * row
+ *   status [4]               done (1) or not (0), pages asked for, pages that were there, lists too long
  *
- * and its sizes lists, columns, pages. Where there are too few pages, the status alone has changed. An
- * attn.compact_tokens says which tokens move where others go: its tensors are table and counts, which it
- * reads, tokens, which it changes, and
+ * and its sizes lists, columns, pages. Where there are too few pages, or a list takes more than columns, the
+ * status alone has changed. An attn.compact_tokens says which tokens move where others go: its tensors are
+ * table and counts, which it reads, tokens, which it changes, and
  *
  *   keep   [lists, flags]    i8: a flag for each token, not 0 where it stays
  *   from   [lists, moves]    slots whose tokens move, as an attn.move takes them; -1 behind the last

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What tokens are worth, of a text: through attn-run's check, what it moves, and what ptxas says of its kernels."""
+
+import os
+import subprocess
+
+import attn
+import pytest
+from attnlab import attn_run, program, ptxas
+
+CODES = {
+    "bf16": {},
+    "K8V4": {"key": "int8", "value": "int4"},
+    "K4V2": {"key": "int4", "value": "int2"},
+    "groups": {"key": "int4", "key_group": 32, "value": "int8"},
+    "e4m3": {"key": "fp8_e4m3", "value": "fp8_e4m3"},
+}
+CAUSAL = attn.causal()
+FULL = bool(os.environ.get("ATTN_FULL"))
+
+
+def text(dim=128, formats=None, see=CAUSAL, softcap=None, **changes):
+    return attn.Spec(
+        **dict(q_heads=8, kv_heads=2, head_dim=dim, dtype="bfloat16", significance="max") | changes,
+        kv=[attn.Paged(page_size=16, **(formats or {}))],
+        see=see,
+        score=(lambda s, h, qi, ki: attn.math.softcap(s, softcap)) if softcap else None,
+    ).mlir()
+
+
+KERNELS = [(target, name, dim) for target in ("sm_80", "sm_90a") for name in CODES for dim in (64, 128, 256)]
+
+
+@pytest.mark.parametrize(
+    "target,name,dim", KERNELS if FULL else [("sm_80", "bf16", 128), ("sm_90a", "K8V4", 128)]
+)
+def test_nothing_is_spilled(tmp_path, target, name, dim):
+    file, ptx = tmp_path / "spills.mlir", tmp_path / "spills.ptx"
+    see = attn.causal() & (attn.sink(4) | attn.recent(64))
+    file.write_text(text(dim, CODES[name], see, 20.0 if FULL else None))
+    command = [program("attn-opt"), str(file), f"--target={target}", "--emit=ptx", "-o", str(ptx)]
+    subprocess.run(command, check=True, timeout=120)
+    (kernel,) = (each for each in ptxas(ptx, target) if "significance" in each.kernel)
+    assert (kernel.spill_stores, kernel.spill_loads, kernel.stack) == (0, 0, 0), kernel
+
+
+# Of bf16, K8V4 and K4V2: what is read of a token's keys, and a number that is written.
+OWN_BYTES = {"bf16": 256 + 4, "K8V4": 132 + 4, "K4V2": 68 + 4}
+
+
+@pytest.mark.parametrize("name", OWN_BYTES)
+def test_traffic_of_decode(tmp_path, name):
+    """Keys once more, a number for each token, and for each 64 tokens their queries, pages and task; nothing of values."""
+    file, moved = tmp_path / "decode.mlir", {}
+    for asked in (None, "max"):
+        file.write_text(text(128, CODES[name], significance=asked, q_heads=4, kv_heads=1))
+        status, report, err = attn_run(file, "--dim=batch=2", "--dim=kv_len=512", "--check")
+        assert status == 0, err
+        assert report["bank_conflicts"] <= 0.02
+        moved[asked] = report["bytes_read"] + report["bytes_written"] - report["bytes_partials"]
+    extra = (moved["max"] - moved[None]) / (2 * 512)
+    assert OWN_BYTES[name] <= extra <= OWN_BYTES[name] + 28

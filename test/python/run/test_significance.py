@@ -343,3 +343,46 @@ def test_refusals():
         attn.attend(*packed, causal=True, forest=forest, significance="max", significance_rows=2)
     with pytest.raises(attn.TensorError, match="significance: expected None in compiled code"):
         torch.compile(lambda *given: attn.attend(*given, significance="max"), backend="eager")(q, k, v)
+
+
+def test_refusals_of_descriptions():
+    common = dict(
+        q_heads=4, kv_heads=2, head_dim=DIM, dtype="bfloat16", kv=[attn.Packed()], see=attn.causal()
+    )
+    cases = {
+        "significance: expected max, mean or sum, got 'most'": dict(significance="most"),
+        "significance_rows: expected None without significance": dict(significance_rows=4),
+        "significance_rows: expected an integer from 1": dict(significance="max", significance_rows=0),
+        "return_lse: expected True beside significance": dict(significance="max", return_lse=False),
+        "device_plan: expected False beside significance": dict(significance="max", device_plan=True),
+        "heads: expected None beside significance": dict(
+            significance="max", heads=attn.heads(a=attn.all_tokens(), b=attn.sink(4))
+        ),
+    }
+    for message, changes in cases.items():
+        with pytest.raises(attn.SpecError, match=message):
+            attn.Spec(**common, **changes)
+    wide = dict(common, q_heads=40, kv=[attn.Packed(key="int8", value="int8")])
+    with pytest.raises(attn.CompileError, match="groups of 20 query heads .* of up to 16 beside codes"):
+        attn.compile(attn.Spec(**wide, significance="max"), device="host")
+    attn.check(attn.Spec(**wide, significance="sum"), batch=1, q_len=3, kv_len=20)
+    attn.check(attn.Spec(**wide, significance="mean"), batch=1, q_len=1, kv_len=20)
+
+
+def test_refusals_of_runs():
+    q, k, v = (tensor.flatten(0, 1) for tensor in problem(4, 2, torch.bfloat16, rows=5, tokens=5))
+    starts = numpy.array([0, 5, 10], numpy.int32)
+    common = dict(q_heads=4, kv_heads=2, head_dim=DIM, value_dim=VALUES, dtype="bfloat16", see=attn.causal())
+    batch = {"q": q, "kv.k": k, "kv.v": v, "q_start": starts, "kv.start": starts}
+    silent = attn.compile(attn.Spec(**common, kv=[attn.Packed()]), device="host")
+    with pytest.raises(attn.TensorError, match="significance: this description gives none"):
+        silent.run(q, (k, v), silent.plan(batch), significance=torch.zeros(10, 2))
+    kernel = attn.compile(attn.Spec(**common, kv=[attn.Packed()], significance="max"), device="host")
+    plan = kernel.plan(batch)
+    given = torch.full((10, 2), 7.0)
+    out, found = kernel.run(q, (k, v), plan, significance=given)
+    assert found is given and error(given[:5][None], wanted(q[None, :5], k[None, :5], "max")) <= 1e-2
+    with pytest.raises(attn.TensorError, match="kv.significance: expected float32"):
+        kernel.run(q, (k, v), plan, significance=torch.zeros(10, 2, dtype=torch.float64))
+    with pytest.raises(attn.TensorError, match="significance: expected a description without it where a"):
+        kernel.run(q.clone().requires_grad_(), (k, v), plan)

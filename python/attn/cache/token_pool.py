@@ -14,8 +14,9 @@ import numpy
 import torch
 from torch import Tensor
 
+from .._attn import Failure
 from ..describe.stores import Paged
-from ..errors import OutOfPages
+from ..errors import OutOfPages, TensorError
 from ..memory.codes import dequantize, quantize
 from ..memory.dtypes import short_name, torch_dtype
 
@@ -32,7 +33,10 @@ class TokenPool:
     """
 
     def __init__(self, name: str, store: Paged, pages: int, lists: int, dims: tuple[int, int]):
-        self.name, self.store, self.pages = name, store.settled(*dims), pages
+        try:
+            self.name, self.store, self.pages = name, store.settled(*dims), pages
+        except Failure as failure:
+            raise TensorError(f"{name}: {failure.message}") from None
         self.page_size = store.page_size
         self.dtype = torch_dtype(torch, short_name(store.dtype) or "bf16")
         found = store.description(1, *dims)

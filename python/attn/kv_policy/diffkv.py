@@ -120,6 +120,8 @@ class DiffKV(Policy):
         answers: int = 16,
         most: float = 8.0,
         steps: int = 6,
+        high: dict | None = None,
+        low: dict | None = None,
         **options: object,
     ) -> DiffKV:
         """The policy that compresses most among those that a model bears: the largest alpha_high with nothing pruned, then
@@ -133,6 +135,7 @@ class DiffKV(Policy):
         answers  of each text, from 1 on
         most     where the search for alpha_high ends
         steps    by which each is found, a run over the data each: to most / 2^steps
+        high, low  how tokens will be stored, as of DiffKVCache
         options  window, norm, like, group, overrides
 
         The loss is taken to grow with the alphas. Errors: SpecError, also where all tokens HIGH cost more than the target;
@@ -148,13 +151,14 @@ class DiffKV(Policy):
 
         loss = Loss(model, data, answers)
         plain = loss(cls(0.0, 0.0, **options), high={})
-        growth = loss(cls(0.0, 0.0, **options)) - plain
+        formats = {"high": high, "low": low}
+        growth = loss(cls(0.0, 0.0, **options), **formats) - plain
         if not growth <= target:
             legal = "at least what all tokens HIGH cost"
             raise expected(SpecError, "calibrate(target)", legal, target, nearest=growth)
 
         def bears(high: float, low: float) -> bool:
-            return loss(cls(high, low, **options)) - plain <= target
+            return loss(cls(high, low, **options), **formats) - plain <= target
 
         return cls(*largest_alphas(bears, most, steps), **options)
 

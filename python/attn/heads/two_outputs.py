@@ -62,18 +62,24 @@ def attend_both(
     if by not in WAYS:
         raise expected(TensorError, "by", ", ".join(WAYS), by, nearest=closest(by, WAYS))
     scale = q.shape[3] ** -0.5 if scale is None else scale
-    if by == "kernels" or by == "auto" and q.is_cuda and _have_kernels(q, k, v):
+    if by == "kernels" or by == "auto" and _takes_kernels(q, k, v):
         from .two_output_kernels import Streaming, attend_both_by_kernels
 
         return attend_both_by_kernels(q, k, v, scale, Streaming(sink, recent, window))
     return _Both.apply(q, k, v, scale, (sink, recent, window))
 
 
-def _have_kernels(q: Tensor, k: Tensor, v: Tensor) -> bool:
+def _takes_kernels(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """What auto says of these tensors."""
     dims = q.shape[3], v.shape[3]
     wants = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
     halves = all(x.dtype == q.dtype for x in (k, v)) and q.dtype in (torch.bfloat16, torch.float16)
-    return halves and all(d % 8 == 0 and d <= 256 for d in dims) and (not wants or sum(dims) <= 320)
+    return (
+        q.is_cuda
+        and halves
+        and all(d % 8 == 0 and d <= 256 for d in dims)
+        and (not wants or sum(dims) <= 320)
+    )
 
 
 def attend_streaming(q: Tensor, k: Tensor, v: Tensor, scale: float, sink: int, recent: int) -> Tensor:

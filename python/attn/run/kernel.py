@@ -343,22 +343,18 @@ class Kernel(Code):
                 address, signature = view_of(binding.name, results[binding.name], 0, keep)
                 nbytes = check(binding, signature, plan._sizes, self.device)
                 self._refuse_overlaps(binding.name, address, nbytes, q, operands, plan, keep)
-        want_lse = return_lse or lse is not None or bool(self._first)
+        want_lse = return_lse or lse is not None
         results = self.run(
             plan._order.gather(q), *operands, plan=plan, rows="batch", return_lse=want_lse, **named
         )
-        first, worth = (), ()
-        if self._first:
-            results, first = results[:2], results[2:]
-        elif self._weighed:
+        worth = ()
+        if self._weighed:
             results, worth = results[:-1], results[-1:]
         elif not want_lse:
             results = (results,)
         o, of_rows = results if want_lse else (*results, None)
         out = plan._order.scatter(o, out)
         lse = plan._order.scatter(of_rows, lse) if want_lse else None
-        if first:
-            return out, lse, *(plan._order.scatter(result, None) for result in first)
         results = (out, lse, *worth) if return_lse else (out, *worth)
         return results if len(results) > 1 else out
 

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import attn  # noqa: E402
-from attn.heads import attend_both  # noqa: E402
+from attn.heads import attend_both, two_outputs  # noqa: E402
 from attn.heads.two_output_kernels import Streaming, TwoOutputs  # noqa: E402
 
 TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3}
@@ -166,3 +166,24 @@ def test_two_attentions_are_run_as_they_stand():
     plan = kernel.plan(data | {"q_start": [0, 20]})
     with pytest.raises(attn.TensorError, match="two attentions is run as it stands, under torch.no_grad"):
         kernel.run(rows.requires_grad_(), (k, v), (k, v), plan)
+
+
+def test_heads_are_found_by_kernels(monkeypatch):
+    """On a device where auto takes kernels, as here it is told to: gates as PyTorch's, to what half precision leaves."""
+    transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
+    sizes = {"hidden_size": 128, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 50}
+    config = transformers.LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2)
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
+
+    def data(step):
+        random = torch.Generator().manual_seed(step)
+        return torch.randint(50, (1, 96), generator=random), torch.ones(1, 96, dtype=torch.bool)
+
+    sizes = {"sink": 2, "recent": 9, "steps": 3, "blend": "paper", "initial": 0.5}
+    by_torch = attn.heads.identify(model, data, **sizes)
+    used = []
+    monkeypatch.setattr(two_outputs, "_takes_kernels", lambda *given: used.append(given) or True)
+    by_kernels = attn.heads.identify(model, data, **sizes)
+    assert len(used) == 3 * 2 and (by_kernels.values != 0.5).any()
+    assert abs(by_kernels.values - by_torch.values).max() < 1e-2

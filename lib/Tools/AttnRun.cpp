@@ -18,7 +18,9 @@
 #include "attn_rt/tensor/Safetensors.h"
 
 #include "run/cache/CacheRun.h"
+#include "run/inputs/GradientInputs.h"
 #include "run/inputs/Problem.h"
+#include "run/report/Gradients.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "llvm/Config/llvm-config.h"
@@ -116,7 +118,7 @@ rt::Status Run::makeTensors() {
   if (failed(arguments))
     return alreadySaid();
   if (manifest.isBackward())
-    addBackwardArguments(*arguments);
+    addBackwardArguments(manifest, *arguments);
   auto made = [&]() -> rt::Result<rt::TensorMap> {
     if (options.inputs.empty()) {
       progress.stage("generating tensors");
@@ -138,9 +140,12 @@ rt::Status Run::makeTensors() {
   if (!made)
     return made.error();
   tensors = std::move(*made);
-  if (manifest.isBackward() && options.inputs.empty())
-    if (rt::Status status = finishForward(); !status)
+  if (manifest.isBackward() && options.inputs.empty()) {
+    progress.stage("computing the forward's results");
+    auto function = *kernel.problem->getOps<mlir::func::FuncOp>().begin();
+    if (rt::Status status = finishForward(function, tensors); !status)
       return status;
+  }
   return rt::addDefaults(manifest, tensors);
 }
 
@@ -187,6 +192,21 @@ rt::Status Run::compareWithReference() {
   return compareOne("first_", mlir::attn::evaluateFirst);
 }
 
+rt::Status Run::checkGradients() {
+  progress.stage("computing the float64 reference");
+  auto reference = mlir::attn::evaluateGradients(*kernel.problem->getOps<mlir::func::FuncOp>().begin(),
+                                                 tensors, std::max(1u, std::thread::hardware_concurrency()));
+  if (!reference)
+    return reference.error();
+  auto found = compareGradients(manifest, outputs, *reference);
+  if (!found)
+    return found.error();
+  if (record->failure.empty())
+    record->failure = std::move(found->failure);
+  record->comparison = std::move(found->worst);
+  return {};
+}
+
 rt::Status Run::write() {
   if (!options.saveInputs.empty())
     if (rt::Status status = rt::writeSafetensorsFile(options.saveInputs, tensors); !status)
@@ -228,7 +248,7 @@ rt::Result<int> Run::run() {
     if (rt::Status status = (this->*step)(); !status)
       return status.error();
   if (options.check)
-    if (rt::Status status = manifest.isBackward() ? compareGradients() : compareWithReference(); !status)
+    if (rt::Status status = manifest.isBackward() ? checkGradients() : compareWithReference(); !status)
       return status.error();
   progress.stage("");
   if (record->host && !record->host->clean()) {

@@ -40,19 +40,13 @@ private:
   /// Takes the place of compiling where the file is compiled: one of artifacts.
   rt::Status load(const std::string &bytes);
   rt::Status makeTensors();
-  /// Adds what a backward pass is given beside the forward's tensors to what may be read or generated.
-  void addBackwardArguments(Arguments &arguments) const;
-  /// Lets the forward's results be those of its reference.
-  rt::Status finishForward();
   rt::Result<rt::TensorMap> generateFromWorkload(const Arguments &arguments);
   rt::ModuleSource moduleSource() const;
   rt::Status execute();
   rt::Result<std::unique_ptr<rt::Recording>> recordLaunch(rt::Session &session);
   rt::Status launch(rt::Session &session);
   rt::Status compareWithReference();
-  rt::Status compareGradients();
-  /// The same of a table, whose sums of rows and heads are added up here.
-  rt::Status compareTable(const std::string &table, const rt::Tensor &exact);
+  rt::Status checkGradients();
   rt::Status write();
 
   Options options;

@@ -35,15 +35,40 @@ static bool counts(Operation *op) {
              NVVM::MBarrierArriveOp, NVVM::MBarrierArriveExpectTxOp>(op);
 }
 
-std::vector<Mutant> listMutants(LLVM::LLVMFuncOp kernel) {
+static bool isShifted(Operation *op) {
+  if (op->use_empty())
+    return false;
+  auto load = dyn_cast<LLVM::LoadOp>(op);
+  if (load)
+    return load.getAddr().getType().getAddressSpace() == 1 &&
+           (load.getType().isF32() || load.getType().isInteger(32));
+  return isa<LLVM::URemOp>(op) && op->getResult(0).getType().isInteger(32);
+}
+
+static void shift(Operation *op) {
+  OpBuilder b(op);
+  b.setInsertionPointAfter(op);
+  Value number = op->getResult(0), more;
+  if (number.getType().isF32())
+    more = LLVM::FAddOp::create(b, op->getLoc(), number,
+                                LLVM::ConstantOp::create(b, op->getLoc(), b.getF32FloatAttr(1)));
+  else
+    more = LLVM::AddOp::create(b, op->getLoc(), number,
+                               LLVM::ConstantOp::create(b, op->getLoc(), b.getI32IntegerAttr(1)));
+  number.replaceAllUsesExcept(more, more.getDefiningOp());
+}
+
+std::vector<Mutant> listMutants(LLVM::LLVMFuncOp kernel, bool shifts) {
   std::vector<Mutant> mutants;
   std::map<std::string, unsigned> ordinals;
   size_t position = 0;
   kernel.walk([&](Operation *op) {
     const size_t here = position++;
-    if (!writes(op) && !synchronizes(op))
+    const bool shifted = shifts && isShifted(op);
+    if (!writes(op) && !synchronizes(op) && !shifted)
       return;
-    Mutant mutant{Mutation::Drop, here, op->getName().getStringRef().str(), 0, {}};
+    Mutant mutant{
+        shifted ? Mutation::Shift : Mutation::Drop, here, op->getName().getStringRef().str(), 0, {}};
     mutant.ordinal = ordinals[mutant.op]++;
     llvm::raw_string_ostream(mutant.text) << *op;
     mutants.push_back(mutant);
@@ -62,6 +87,8 @@ void mutate(LLVM::LLVMFuncOp kernel, const Mutant &mutant) {
     if (position++ == mutant.position)
       found = op;
   });
+  if (mutant.mutation == Mutation::Shift)
+    return shift(found);
   OpBuilder b(found);
   if (mutant.mutation == Mutation::Double) {
     b.clone(*found);

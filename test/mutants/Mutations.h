@@ -10,7 +10,9 @@
 
 namespace attn::test {
 
-enum class Mutation { Drop, Double };
+/// Shift: a number that is read, or the head of a row, is one too large.
+enum class Mutation { Drop, Double, Shift };
+inline constexpr const char *mutationNames[] = {"drop", "double", "shift"};
 
 /// What is done to one operation of a kernel at the machine level.
 struct Mutant {
@@ -22,8 +24,9 @@ struct Mutant {
 };
 
 /// Every synchronizing operation and everything that writes memory, dropped; every copy and every arrival,
-/// doubled.
-std::vector<Mutant> listMutants(mlir::LLVM::LLVMFuncOp kernel);
+/// doubled. Where `shifts`, also every number that is read from global memory (a bound of tokens or rows, a
+/// position, an LSE, a delta) and the head of a packed row in its group, one too large.
+std::vector<Mutant> listMutants(mlir::LLVM::LLVMFuncOp kernel, bool shifts);
 
 /// Does it, in a kernel with the same operations as the one that the list was made of.
 void mutate(mlir::LLVM::LLVMFuncOp kernel, const Mutant &mutant);

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   attn-mutants FILE [--target=T] [--schedule=S] [--every=N] [--only=KERNEL:POSITION]... RUN...
 //
-// Compiles a problem and, of each kernel that one of the runs launches, makes every mutant of Mutations.h.
+// Compiles a problem, of a forward or a backward pass, and, of each kernel that one of the runs launches, makes every mutant
+// of Mutations.h.
 // Each is run on the host device, checked and compared with the float64 reference, in every run under a few
 // seeds until something is wrong with it; of all mutants, every Nth. A RUN is what attn-run takes as --dim,
 // --blocks, --strategy and --workload, in one argument: "batch=2 kv_len=100..300 blocks=4",
@@ -20,8 +21,9 @@
 #include "attn_rt/device/HostDevice.h"
 #include "attn_rt/session/Session.h"
 #include "attn_rt/support/File.h"
+#include "run/inputs/GradientInputs.h"
 #include "run/inputs/Problem.h"
-#include "run/report/Check.h"
+#include "run/report/Gradients.h"
 #include "run/report/Report.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -80,6 +82,7 @@ struct Workload {
   rt::TensorMap tensors;
   rt::PlanOptions options;
   mlir::attn::ReferenceResult reference;
+  rt::TensorMap gradients; ///< in place of the reference's results, of a backward pass
 };
 
 /// Which of a list of kernels were launched: each is entered through a function of its own.
@@ -109,6 +112,7 @@ public:
   std::string run(LLVMFuncOp kernel, const Mutant &mutant);
   /// Kernels that the workloads launch, after finding nothing wrong with any.
   std::vector<LLVMFuncOp> launchedKernels();
+  bool isBackward() const { return manifest.isBackward(); }
 
 private:
   std::string runOnce(const Workload &workload, Way way, std::span<const rt::host::HostKernel> kernels);
@@ -140,7 +144,7 @@ Program::Program(const std::string &file, const std::string &target, const std::
 }
 
 void Program::addWorkload(const std::string &text) {
-  Workload workload{text, {}, {}, {}};
+  Workload workload{text, {}, {}, {}, {}};
   run::Dims dims;
   std::string forest;
   llvm::SmallVector<llvm::StringRef> words;
@@ -158,15 +162,22 @@ void Program::addWorkload(const std::string &text) {
   auto arguments = run::readArguments(problem);
   if (mlir::failed(arguments))
     exit(2);
+  if (manifest.isBackward())
+    run::addBackwardArguments(manifest, *arguments);
   if (forest.empty()) {
     workload.tensors = must(run::generateInputs(*arguments, dims, /*seed=*/0));
   } else {
     const rt::Workload tree = must(rt::readWorkload(must(rt::readFile(forest)), forest));
     workload.tensors = must(run::generateForest(*arguments, tree, forest, /*step=*/0, dims, /*seed=*/0));
   }
+  if (manifest.isBackward())
+    must(run::finishForward(problem, workload.tensors));
   must(rt::addDefaults(manifest, workload.tensors));
   workload.options.gpu = &rt::defaultGpu();
-  workload.reference = must(mlir::attn::evaluateReference(problem, workload.tensors));
+  if (manifest.isBackward())
+    workload.gradients = must(mlir::attn::evaluateGradients(problem, workload.tensors));
+  else
+    workload.reference = must(mlir::attn::evaluateReference(problem, workload.tensors));
   workloads.push_back(std::move(workload));
 }
 
@@ -190,6 +201,10 @@ std::string Program::runOnce(const Workload &workload, Way way,
   if (!device->report().clean())
     return std::string(rt::host::toString(device->report().findings.front().kind)) + ": " +
            device->report().findings.front().message;
+  if (manifest.isBackward()) {
+    const std::string wrong = must(run::compareGradients(manifest, outputs, workload.gradients)).failure;
+    return wrong.empty() ? wrong : "wrong result: " + wrong;
+  }
   auto comparison = must(run::compare(
       outputs.at("o"), manifest.findResult("lse") ? &outputs.at("lse") : nullptr, workload.reference.output,
       manifest.findResult("lse") ? &workload.reference.lse : nullptr));
@@ -302,7 +317,7 @@ bool advance(Job &job) {
 
 void print(Job &job) {
   llvm::json::Object line{{"kernel", job.kernel.getName().str()},
-                          {"mutation", job.mutant.mutation == Mutation::Drop ? "drop" : "double"},
+                          {"mutation", mutationNames[static_cast<size_t>(job.mutant.mutation)]},
                           {"op", job.mutant.op},
                           {"ordinal", job.mutant.ordinal},
                           {"position", static_cast<int64_t>(job.mutant.position)},
@@ -342,7 +357,7 @@ int main(int argc, char **argv) {
   std::vector<std::pair<LLVMFuncOp, Mutant>> all;
   size_t number = 0;
   for (LLVMFuncOp kernel : program.launchedKernels())
-    for (Mutant &mutant : listMutants(kernel)) {
+    for (Mutant &mutant : listMutants(kernel, program.isBackward())) {
       const std::string name = kernel.getName().str() + ":" + std::to_string(mutant.position);
       if (number++ % every == 0 && (only.empty() || llvm::is_contained(only, name)))
         all.emplace_back(kernel, std::move(mutant));

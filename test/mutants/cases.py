@@ -23,6 +23,11 @@ class Case:
     schedule: str
     runs: tuple[str, ...]
     tree: tuple = PREFILL_TREE
+    backward: bool = False
+
+    def text(self):
+        text = self.problem.text()
+        return text.replace(" {\n", " attributes {attn.backward} {\n", 1) if self.backward else text
 
     def tree_json(self):
         problem = self.problem
@@ -49,6 +54,13 @@ PREFILL_RUNS = ("batch=2 q_len=70 kv_len=70..400 blocks=1", BY_NODE, BY_QUERY)
 LONG_TREE = ((-1, 1150, 0), (0, 100, 60), (0, 70, 40), (-1, 50, 50))
 LONG_RUNS = ("batch=2 q_len=70 kv_len=1025..1200 blocks=1", BY_NODE, BY_QUERY)
 # Where every row sees every token, sequences may be empty, and their tasks have no segments.
+# A backward pass is planned by query. Its block of tokens walks the rows that see them: of long sequences, rings of rows go
+# round; with rows that see nothing and tokens that none sees, loops have no iteration.
+GRADIENT_RUNS = (
+    "batch=2 q_len=70..150 kv_len=150..300 blocks=1",
+    "batch=3 q_len=33 kv_len=0 blocks=1",
+    BY_QUERY,
+)
 EMPTY_RUNS = (
     "batch=2 q_len=70 kv_len=70..400 blocks=1",
     "batch=3 q_len=33 kv_len=0 blocks=1",
@@ -88,4 +100,6 @@ CASES = (
         ("batch=2 q_len=40 kv_len=70..400 blocks=1", "batch=3 q_len=33 kv_len=0 blocks=1", BY_NODE, BY_QUERY),
         ((-1, 150, 0), (0, 100, 30), (0, 70, 20), (-1, 50, 30)),
     ),
+    Case("gradients, mma", small("packed", see="all"), "mma", GRADIENT_RUNS, backward=True),
+    Case("gradients, wgmma", small("packed"), "wgmma", (GRADIENT_RUNS[0], BY_QUERY), backward=True),
 )

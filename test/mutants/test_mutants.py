@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernels with one operation too few or too many must be found wrong: by a detector, by the float64 reference, by
-crashing or by hanging. What survives must be known to be right (survivors.py).
+crashing or by hanging. What survives must be known to be right (survivors.py). Of a backward pass also those that read a
+bound, a position, an LSE or a delta that is one too large, or take one head of a group for the next.
 
 CI takes a sample, --full every mutant.
 """
@@ -28,7 +29,7 @@ def tally():
 
 def run_mutants(case, folder):
     problem, tree = folder / "problem.mlir", folder / "tree.json"
-    problem.write_text(case.problem.text())
+    problem.write_text(case.text())
     tree.write_text(case.tree_json())
     command = [BUILD / "test-tools" / "attn-mutants", problem, f"--schedule={case.schedule}"]
     command += [f"--every={1 if FULL else SAMPLE}"]
@@ -60,7 +61,7 @@ def test_mutants_are_found(case, tmp_path, tally):
         "detector" if mutant["outcome"] in DETECTORS else mutant["outcome"] for mutant in mutants
     )
     tally[case.name] = (ends, known)
-    assert ends["detector"] > len(mutants) / 2
+    assert ends["detector"] > len(mutants) / (4 if case.backward else 2)  # a shifted number is wrong, and clean
     assert not unknown
 
 

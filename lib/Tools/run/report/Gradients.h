@@ -1,0 +1,24 @@
+//===- Gradients.h - How far gradients are from the reference ---*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_TOOLS_RUN_REPORT_GRADIENTS_H
+#define ATTN_TOOLS_RUN_REPORT_GRADIENTS_H
+
+#include "Check.h"
+
+#include "attn_rt/artifact/Artifact.h"
+
+namespace attn::run {
+
+struct GradientComparison {
+  Comparison worst;    ///< of the gradients of queries, keys and values
+  std::string failure; ///< what is past its tolerance; empty: nothing
+};
+
+/// Compares results of a backward pass with the reference's gradients. Of tables, whose sums of rows and
+/// heads are added up here, the whole is compared.
+rt::Result<GradientComparison> compareGradients(const rt::Manifest &manifest, const rt::TensorMap &outputs,
+                                                const rt::TensorMap &reference);
+
+} // namespace attn::run
+
+#endif

@@ -12,6 +12,7 @@ class Survivor:
     text: str = ""  # a part of the operation's text
     cases: str = ""  # a part of the names of the cases that have it
     ordinals: tuple[int, ...] = ()  # among the kernel's operations of that name; none: all of them
+    kernel: str = ""  # a part of its name
 
     def is_this(self, case, mutant):
         return (
@@ -19,6 +20,7 @@ class Survivor:
             and self.text in mutant["text"]
             and self.cases in case.name
             and (not self.ordinals or mutant["ordinal"] in self.ordinals)
+            and self.kernel in mutant["kernel"]
         )
 
 
@@ -50,5 +52,69 @@ SURVIVORS = (
         "the schedules that the host device draws; a tree of several tasks in two blocks has found it",
         cases="wgmma",
         ordinals=(0, 1, 3),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.bar.warp.sync",
+        "the same of the other rings that a backward pass has",
+        cases="gradients, wgmma",
+        ordinals=(2, 4, 5),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.bar.warp.sync",
+        "in front of the arrival that gives back what dots have read: they ended for the whole warp when it waited for "
+        "them",
+        cases="gradients, wgmma",
+        ordinals=(10,),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.mbarrier.try_wait.parity",
+        "of values, in a warpgroup without rows, which only gives tiles back: it has waited for the keys, which come when "
+        "the values of three tiles before were given back by all",
+        cases="gradients, wgmma",
+        ordinals=(13,),
+        kernel="_rows",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.mbarrier.try_wait.parity",
+        "a block of tokens has one task: the only stage of what it holds is free",
+        cases="gradients, wgmma",
+        ordinals=(1, 3),
+        kernel="_tokens",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.mbarrier.arrive",
+        "a block of tokens has one task: nobody waits until what it holds is given back",
+        cases="gradients, wgmma",
+        ordinals=(7, 8),
+        kernel="_tokens",
+    ),
+    Survivor(
+        "double",
+        "nvvm.mbarrier.arrive",
+        "the same",
+        cases="gradients, wgmma",
+        ordinals=(7, 8),
+        kernel="_tokens",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.barrier0",
+        "in front of the loop over rows, which begins with a barrier, or behind the last read of a block, which has one task",
+        cases="gradients, mma",
+        ordinals=(0, 2, 3),
+        kernel="_tokens",
+    ),
+    Survivor(
+        "shift",
+        "llvm.load",
+        "positions of rows decide nothing where every row sees every token",
+        cases="gradients, mma",
+        ordinals=(1,),
+        kernel="_rows",
     ),
 )

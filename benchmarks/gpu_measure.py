@@ -8,12 +8,13 @@ from contest import PEERS
 from gpu_backward import backward_line, measure_backward, measure_shared_backward
 from gpu_batches import mean_bars, mean_ratio
 from gpu_cache import cache_line, measure_cache
-from gpu_comparisons import COMPARISONS, compare, comparison_line
+from gpu_comparisons import compare, comparison_line
 from gpu_graphs import graph_line, measure_graph
 from gpu_pages import measure_pages, pages_line
 from gpu_points import PLAIN, Point, bars
 from gpu_python import measure_python, python_line, start
 from gpu_quantized import measure_quantized, quantized_line
+from gpu_sharing import COMPARISONS
 from gpu_transformers import measure_model, model_line
 from report import attn_run
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from gpu_backward import backward_bars, backward_points, shared_backward_points
 from gpu_batches import batch_bars, batch_points
 from gpu_cache import cache_points
-from gpu_comparisons import COMPARISONS, comparison_bars
+from gpu_comparisons import comparison_bars
 from gpu_graphs import graph_bars, graph_points
 from gpu_pages import pages_bars, pages_points
 from gpu_python import python_bars, python_points
 from gpu_quantized import quantized_bars, quantized_points
+from gpu_sharing import COMPARISONS
 from gpu_transformers import model_bars, model_points
 from report import Problem
 

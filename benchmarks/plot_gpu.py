@@ -6,9 +6,9 @@ import functools
 from pathlib import Path
 
 from gpu_batches import SUSTAINED_LEAST
-from gpu_comparisons import COMPARISONS
 from gpu_points import DECODE_SHARE, PLAIN, slowdown_bar
 from gpu_results import read, refuse
+from gpu_sharing import COMPARISONS
 from plot_backward import draw_gradients
 from plot_graphs import draw_graphs, draw_pages
 from plot_quantized import draw_quantized

@@ -300,6 +300,41 @@ TEST(DevicePlan, FaultsLeaveAnEmptyPlan) {
   EXPECT_NE(session.planStatus()->message().find("sequence 3: a length is negative"), std::string::npos);
 }
 
+// Of packed instances where they begin, too: below the store's tokens, and as many before its end as they are
+// long.
+TEST(DevicePlan, FaultsOfPackedStores) {
+  Rng rng(7);
+  std::string text = textOf("causal");
+  text.replace(text.find("paged<16>"), 9, "packed");
+  Planned planned(text);
+  TensorMap tensors = tensorsOf(planned.manifest(), {{300, 40, 7, 900}, {1, 2, 1, 3}}, rng);
+  ASSERT_TRUE(addDefaults(planned.manifest(), tensors));
+  const Batch batch = *batchFromTensors(planned.manifest(), tensors);
+  PlanOptions options;
+  options.blocks = 9;
+  const DevicePlanLimits limits{.rows = 7, .sequences = 4, .rowsPerSequence = 1, .tokens = 928};
+  const DevicePlan made = *makeDevicePlan(planned.manifest(), limits, options);
+  Session session = planned.session(tensors, batch);
+  Planned::expectOk(session.useDevicePlan(made));
+  const struct {
+    std::vector<int32_t> starts;
+    int32_t sequence; ///< -1: none
+  } cases[] = {{{0, 300, 340, 347, 1247}, -1},          {{0, 300, -1, 347, 1247}, 2},
+               {{0, 300, 340, 348, 1247}, 3},           {{0, 2147483647, 340, 347, 1247}, 1},
+               {{-2147483647, 300, 340, 347, 1247}, 0}, {{0, 300, 340, 347, 1247}, -1}};
+  for (const auto &each : cases) {
+    SCOPED_TRACE("starts of sequence " + std::to_string(each.sequence));
+    ASSERT_TRUE(
+        planned.device->copyIn(session.address("kv.start"), each.starts.data(), each.starts.size() * 4));
+    Planned::expectOk(session.launchPlan());
+    const DevicePlanStatus status = *session.planStatus();
+    EXPECT_EQ(status.fault, each.sequence < 0 ? PlanFault::None : PlanFault::LengthOutside);
+    EXPECT_EQ(status.sequence, std::max(each.sequence, 0));
+    EXPECT_EQ(planOf(*planned.device, session, made).tasks.empty(), each.sequence >= 0);
+    Planned::expectOk(session.launch());
+  }
+}
+
 // A session with less room than its batch needs says so, and writes nothing.
 TEST(DevicePlan, WhatIsBeyondItsLimitsIsNotPlanned) {
   Rng rng(8);

@@ -65,8 +65,9 @@ SmallVector<Value> PlanKernel::ifThere(Value exists, size_t values, function_ref
 }
 
 void PlanKernel::spread(Value count, function_ref<void(Value)> body) {
-  // Short loops in a row begin with other warps each, so that one's loads do not wait for another's.
-  Value turned = b.add(first, b.mul(b.i32(spreads++ % 4), b.div(step, 4)));
+  // Each loop begins with another warp, so that one's loads do not wait for another's. Neighbours are seven
+  // warps apart: the tasks of a small plan take four of each block.
+  Value turned = b.add(first, b.mul(b.i32(spreads++ * 7 % warps), b.div(step, warps)));
   Value begin = b.select(b.less(turned, step), turned, b.sub(turned, step));
   auto loop = scf::ForOp::create(b, begin, count, step);
   OpBuilder::InsertionGuard guard(b);

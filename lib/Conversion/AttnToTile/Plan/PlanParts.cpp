@@ -179,7 +179,8 @@ void PlanKernel::sortParts() {
     return {};
   });
   sync();
-  auto loop = scf::ForOp::create(b, zero, b.i32(costBits / digitBits), one);
+  Value rounds = zeroUnless(isAbove(parts, zero), b.i32(costBits / digitBits));
+  auto loop = scf::ForOp::create(b, zero, rounds, one);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value odd = equal(b.rem(loop.getInductionVar(), 2), one);

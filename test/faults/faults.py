@@ -122,7 +122,7 @@ FAULTS = [
         "a cut loses the token in front of it",
         f"{RUNTIME}/plan/Emit.cpp",
         "segment.kvEnd = static_cast<int32_t>(whole.kvBegin + end);",
-        "segment.kvEnd = static_cast<int32_t>(whole.kvBegin + end - 1);",
+        "segment.kvEnd = static_cast<int32_t>(whole.kvBegin + end) - 1;",
         ("runtime",),
     ),
     Fault(

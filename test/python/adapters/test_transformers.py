@@ -269,6 +269,48 @@ def test_steps_of_static_caches_are_planned_on_the_device(name, padding, planned
     assert torch.equal(static, model.generate(**inputs, **options))
 
 
+class Waits(torch.utils._python_dispatch.TorchDispatchMode):
+    """Notes what would wait for a GPU: numbers that go to Python, and results whose size depends on contents."""
+
+    ASKED = {"_local_scalar_dense", "nonzero", "equal", "is_nonzero", "masked_select", "unique2"}
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function._schema.name.partition("::")[2]
+        boolean = name == "index" and any(each is not None and each.dtype == torch.bool for each in args[1])
+        moved = name == "_to_copy" and "device" in (kwargs or {})
+        if name in self.ASKED or boolean or moved:
+            self.found.append(name)
+        return function(*args, **(kwargs or {}))
+
+
+def test_masks_become_plans_without_waiting(monkeypatch):
+    """From a mask on the device to the results of a layer. That padding had no holes is asked later."""
+    steps, waits, later, calls = attn.adapters.planned_steps, Waits(), [], []
+
+    def watched(call):
+        def watch(*args):
+            calls.append(call.__name__)
+            with waits:
+                return call(*args)
+
+        return watch
+
+    monkeypatch.setattr(attn.adapters.transformers_mask, "plan_step", watched(steps.plan_step))
+    monkeypatch.setattr(attn.transformers, "attend_step", watched(steps.attend_step))
+    monkeypatch.setattr(steps, "_look_later", lambda model, counted, shown: later.append((counted, shown)))
+    model, inputs = llama("attn"), prompt()
+    static_steps(model, inputs, model)
+    assert calls == ["plan_step", "attend_step", "attend_step"] * 5 and not waits.found
+    assert len(later) == 5 and all((counted == shown).all() for counted, shown in later)
+    with waits:  # which it would have seen
+        inputs["attention_mask"].sum().item()
+    assert waits.found == ["_local_scalar_dense"]
+
+
 def static_steps(model, inputs, forward, count=5):
     """Tokens of a static cache, as generate makes them with a compiled forward."""
     cache = transformers.StaticCache(config=model.config, max_cache_len=40)

@@ -203,7 +203,7 @@ def test_requests_of_any_whole_numbers(small):
         (each for each in [(numpy.uint32(a), 3, False), (b, 1)]),
     ):
         assert steps.update(requests) == steps.used_rows == 4
-        tables.append(steps._memory.copy())
+        tables.append(numpy.array(steps._memory))
     assert (tables[0] == tables[1]).all() and (tables[0] == tables[2]).all()
     refuse(
         r"requests\[1\]: expected a node, \(node, rows\) or \(node, rows, draft\), got True",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What Python costs: compiling cold, from disk and from memory, a run without its kernel, an import.
+"""What Python costs: compiling cold, from disk and from memory, a run without its kernel, tables of a step, an import.
 
 A run is measured on a batch without rows, so that everything of a call is done but the kernel: addresses, checks,
 binding, and the launch of nothing. Beside it, in the same run, an empty operator of torch.library on the same tensors.

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //   attn-mutants FILE [--target=T] [--schedule=S] [--every=N] [--only=KERNEL:POSITION]... RUN...
 //
-// Compiles a problem, of a forward or a backward pass, and, of each kernel that one of the runs launches, makes every mutant
-// of Mutations.h.
-// Each is run on the host device, checked and compared with the float64 reference, in every run under a few
-// seeds until something is wrong with it; of all mutants, every Nth. A RUN is what attn-run takes as --dim,
+// Compiles a problem, of a forward or a backward pass, and, of each kernel that one of the runs launches,
+// makes every mutant of Mutations.h. Each is run on the host device, checked and compared with the float64
+// reference, in every run under a few seeds until something is wrong with it; of all mutants, every Nth. A
+// RUN is what attn-run takes as --dim,
 // --blocks, --strategy and --workload, in one argument: "batch=2 kv_len=100..300 blocks=4",
 // "workload=F.json strategy=by-node".
 //

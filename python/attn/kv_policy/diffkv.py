@@ -150,7 +150,7 @@ class DiffKV(Policy):
         from ..adapters.diffkv_loss import Loss
 
         loss = Loss(model, data, answers)
-        plain = loss(cls(0.0, 0.0, **options), high={})
+        plain = loss(cls(0.0, 0.0, **options), high={}, low={})
         formats = {"high": high, "low": low}
         growth = loss(cls(0.0, 0.0, **options), **formats) - plain
         if not growth <= target:

@@ -265,13 +265,14 @@ def test_calibration():
     worst = loss(kv_policy.DiffKV(4.0, 4.0, window=WINDOW, like="release"))
     plain = loss(kv_policy.DiffKV(0, 0, window=WINDOW), high={})
     assert worst != plain
-    codes = dict(low={"key": "int8", "value": "int4"})
+    codes = dict(low={"key": "int4", "value": "int4"})
     target = max(loss(kv_policy.DiffKV(0, 0, window=WINDOW, like="release")) - plain, 0) + 1e-3
     found = kv_policy.DiffKV.calibrate(model, data, target, most=4.0, **codes, **options)
     assert loss(found, **codes) - plain <= target
     short = build(num_hidden_layers=1, head_dim=32)
     with pytest.raises(attn.TensorError, match="low: value: expected a dim of whole 16 bytes, .* got 32"):
         kv_policy.DiffKV.calibrate(short, data, 1.0, **options)
+    assert kv_policy.DiffKV.calibrate(short, data, 100.0, **codes, **options).alpha_low == 8.0
     cases = [
         (dict(target=-1.0), r"calibrate\(target\): expected nats from 0 on, got -1.0"),
         (dict(answers=36), "answers: expected from 1 to 35, .* got 36; nearest legal: 35"),

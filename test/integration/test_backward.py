@@ -181,11 +181,11 @@ def test_gradients_are_the_same_bits_in_every_run(tmp_path, text, schedule):
     assert status == 0, errors
 
 
-def gradients(file, folder, tensors):
+def gradients(file, folder, tensors, *options):
     """What the kernels make of these tensors, unchecked."""
     save_file(tensors, folder / "in.safetensors")
-    options = ["--inputs", folder / "in.safetensors", "--outputs", folder / "out.safetensors"]
-    status, _, errors = attn_run(file, f"--device={DEVICE}", *options)
+    files = ["--inputs", folder / "in.safetensors", "--outputs", folder / "out.safetensors"]
+    status, _, errors = attn_run(file, f"--device={DEVICE}", *files, *options)
     assert status == 0, errors
     return load_file(folder / "out.safetensors")
 
@@ -202,6 +202,22 @@ def test_a_sequence_is_nobody_elses_matter(tmp_path):
         assert np.isnan(spoiled[name][:begin]).any()
         assert np.isfinite(right[name]).all()
         assert np.array_equal(spoiled[name][begin:], right[name][begin:])
+
+
+@pytest.mark.parametrize("schedule", ["mma", "wgmma"])
+def test_what_lies_behind_a_sequence_stays_there(tmp_path, schedule):
+    """NaNs in the rows and tokens of the second sequence lie in the last tiles of the first, where nothing has a weight."""
+    file = tmp_path / "behind.mlir"
+    file.write_text(backward(Problem(4, 2, 64, 64, "f16", "packed", "causal")))
+    tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=q_len=70", "--dim=kv_len=90")
+    options = [f"--schedule={schedule}"]
+    right = gradients(file, tmp_path, tensors, *options)
+    for name, begin in {"q": 70, "do": 70, "o": 70, "lse": 70, "dlse": 70, "kv.k": 90, "kv.v": 90}.items():
+        tensors[name][begin:] = np.nan
+    spoiled = gradients(file, tmp_path, tensors, *options)
+    for name, end in {"dq": 70, "kv.dk": 90, "kv.dv": 90}.items():
+        assert np.array_equal(spoiled[name][:end], right[name][:end])
+        assert np.isnan(spoiled[name][end:]).any()
 
 
 def test_a_head_of_the_group_counts(tmp_path):

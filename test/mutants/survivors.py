@@ -66,15 +66,74 @@ SURVIVORS = (
         "in front of the arrival that gives back what dots have read: they ended for the whole warp when it waited for "
         "them",
         cases="gradients, wgmma",
-        ordinals=(10,),
+        ordinals=(9, 10),
+    ),
+    Survivor(
+        "drop",
+        "nvvm.bar.warp.sync",
+        "in front of the arrival that gives the output back: whoever fetches the next has waited for the stage of its "
+        "gradient, which is given back later",
+        cases="gradients, wgmma",
+        ordinals=(7,),
+        kernel="_rows",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.bar.warp.sync",
+        "in front of the arrival that gives positions back: whoever fetches the next has waited for the stage of LSEs, which "
+        "is given back later, behind a barrier of its own",
+        cases="gradients, wgmma",
+        ordinals=(6,),
+        kernel="_tokens",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.wgmma.fence.aligned",
+        "of the late dot of dq: what it takes was written an iteration before, in front of the fences of scores",
+        cases="gradients, wgmma",
+        ordinals=(2,),
+        kernel="_rows",
     ),
     Survivor(
         "drop",
         "nvvm.mbarrier.try_wait.parity",
-        "of values, in a warpgroup without rows, which only gives tiles back: it has waited for the keys, which come when "
-        "the values of three tiles before were given back by all",
+        "of the output: the same warp has waited for the stage of its gradient, which is given back later",
         cases="gradients, wgmma",
-        ordinals=(13,),
+        ordinals=(6,),
+        kernel="_rows",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.mbarrier.try_wait.parity",
+        "of positions: the same warp has waited for the stage of LSEs, which is given back later",
+        cases="gradients, wgmma",
+        ordinals=(2,),
+        kernel="_tokens",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.mbarrier.try_wait.parity",
+        "of LSEs: whoever computes has waited for positions, whose arrival comes when all copies before it are there",
+        cases="gradients, wgmma",
+        ordinals=(14,),
+        kernel="_tokens",
+    ),
+    Survivor(
+        "drop",
+        "llvm.store",
+        "zeros behind the last row of a tile: what lies there is a row of another sequence, which has no weight. It may be "
+        "NaN, which test_backward.py tries",
+        cases="gradients, wgmma",
+        ordinals=(0, 1),
+        kernel="_tokens",
+    ),
+    Survivor(
+        "drop",
+        "nvvm.mbarrier.try_wait.parity",
+        "of keys or of values, in a warpgroup without rows, which only gives tiles back: it has waited for the others, which "
+        "come when those of three tiles before were given back by all",
+        cases="gradients, wgmma",
+        ordinals=(12, 13),
         kernel="_rows",
     ),
     Survivor(
@@ -82,7 +141,7 @@ SURVIVORS = (
         "nvvm.mbarrier.try_wait.parity",
         "a block of tokens has one task: the only stage of what it holds is free",
         cases="gradients, wgmma",
-        ordinals=(1, 3),
+        ordinals=(0, 3),
         kernel="_tokens",
     ),
     Survivor(

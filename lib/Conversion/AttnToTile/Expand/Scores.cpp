@@ -146,7 +146,8 @@ Value FragmentExpansion::score(ValueRange arguments, bool shortForm) {
 
 Value FragmentExpansion::readTensor(mlir::attn::ReadOp read, function_ref<Value(Value)> inside) {
   Type element = cast<RankedTensorType>(read.getTensor().getType()).getElementType();
-  return b.read(b.buffer(argumentName(read.getTensor()), element), elementIndex(read, inside));
+  Value index = elementIndex(read, inside);
+  return b.read(b.buffer(argumentName(read.getTensor()), element), index);
 }
 
 /// Row-major; each index is clamped into its extent.

@@ -92,7 +92,9 @@ class Kernel(Code):
         strategy     flatten, by-query, by-node, by-node-chunk: how shared tokens are read; auto: flatten or by-query,
                      whichever is predicted to be quicker
         blocks       of the launch; 0: as many as fill the device
-        fixed_split  tokens: cut only at multiples of it, so that a row's bits do not depend on its neighbours
+        fixed_split  tokens: cut only at multiples of it, so that a row's bits do not depend on its neighbours, nor on the
+                     chunks that a prompt is read in. Where rows see windows or recent tokens a tile then holds the rows
+                     of one token: prompts read keys as often as they have tokens
         limits       room for later batches: rows, groups, instances_per_row, shared_instances, shared_rows,
                      tokens_per_row; and of their tables: instances of an operand, pages of an instance
 
@@ -171,8 +173,9 @@ class Kernel(Code):
 
         Of a description with two attentions it gives (out, lse, first_out, first_lse).
 
-        Where autograd records, gradients pass through packed and dense operands; `out` and `lse` are then made here. Neither waits nor, where `out` is given, allocates (the first run of a plan may). In a CUDA graph's capture the plan
-        has to be fixed (Plan.fix). Errors, before anything is launched: TensorError, also for results over what is
+        Where autograd records, gradients pass through packed and dense operands; `out` and `lse` are then made here.
+        Neither waits nor, where `out` is given, allocates (the first run of a plan may). In a CUDA graph's capture the
+        plan has to be fixed (Plan.fix). Errors, before anything is launched: TensorError, also for results over what is
         read; PlanError, also where the cache has given pages of the plan to others; DeviceError.
         """
         if plan is None and operands:

@@ -111,6 +111,31 @@ class Timer:
         return replay
 
 
+def steps_in_turns(torch, functions, rounds, cuda):
+    """Of whole steps by name, which take milliseconds and memory and are timed by the CPU's clock, with a wait behind each:
+    the median in ms, all rounds, and on a GPU the bytes at the peak beside those that were held before. The first round of
+    each is warm-up."""
+    times, peaks = {name: [] for name in functions}, {}
+    wait = torch.cuda.synchronize if cuda else lambda: None
+    for number in range(rounds + 1):
+        for name, function in functions.items():
+            wait()
+            if cuda:
+                torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated() if cuda else 0
+            begin = time.perf_counter()
+            function()
+            wait()
+            if number:
+                times[name].append(1e3 * (time.perf_counter() - begin))
+            if cuda:
+                peaks[name] = {"peak_bytes": torch.cuda.max_memory_allocated() - before}
+    return {
+        name: {"ms": statistics.median(each), "rounds": each} | peaks.get(name, {})
+        for name, each in times.items()
+    }
+
+
 def measured_peaks(torch, timer):
     """Copy bandwidth in bytes per second (read and written) and bf16 matrix rate in FLOP/s."""
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")

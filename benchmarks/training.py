@@ -9,13 +9,13 @@ them stands attention alone, of prompts up to 131K, beside PrefixGrouper's way (
 """
 
 import argparse
-import statistics
-import time
+import functools
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from contest import import_attn
 from report import write_report
+from timing import steps_in_turns
 from training_attention import POINTS as ATTENTION_POINTS
 from training_attention import attention_line, measure_attention
 
@@ -124,7 +124,6 @@ def measure(torch, point, rounds=ROUNDS):
 
     sides = Sides(torch, point)
     cuda = point.device == "cuda"
-    wait = torch.cuda.synchronize if cuda else lambda: None
     found, wanted = {}, sides.gradients("sdpa")
     for side in SIDES:
         error = (sides.gradients(side) - wanted).norm() / wanted.norm()
@@ -135,25 +134,11 @@ def measure(torch, point, rounds=ROUNDS):
     peak_flops = next(
         (rate for name, rate in PEAK.items() if cuda and name in torch.cuda.get_device_name()), None
     )
-    times = {side: [] for side in SIDES}
-    for number in range(rounds + 1):
-        for side in SIDES:
-            wait()
-            if cuda:
-                torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated() if cuda else 0
-            begin = time.perf_counter()
-            sides.run(side)
-            wait()
-            if number:  # the first round of each is warm-up
-                times[side].append(1e3 * (time.perf_counter() - begin))
-            if cuda:
-                found[side]["peak_bytes"] = torch.cuda.max_memory_allocated() - before
-    for side in SIDES:
-        milliseconds = statistics.median(times[side])
-        found[side] |= {"ms": milliseconds, "rounds": times[side]}
+    functions = {side: functools.partial(sides.run, side) for side in SIDES}
+    for side, measured in steps_in_turns(torch, functions, rounds, cuda).items():
+        found[side] |= measured
         if peak_flops:
-            found[side]["mfu"] = flops[side] / (milliseconds / 1e3) / peak_flops
+            found[side]["mfu"] = flops[side] / (measured["ms"] / 1e3) / peak_flops
     best = min(found[side]["ms"] for side in SIDES[1:])
     row = {"point": asdict(point), "sharing": counted.sharing, "sides": found}
     row["speedup"] = best / found["packed"]["ms"]

@@ -12,9 +12,10 @@ what its kernels take for a workload, on an H100, that stands beside: "paper, H1
 responses of 131 to 2,048 tokens are known, not the numbers of responses, which are ours.
 """
 
-import statistics
-import time
+import functools
 from dataclasses import asdict, dataclass
+
+from timing import steps_in_turns
 
 PAPER_MS = {(28, 4096, 2048): 133, (28, 16384, 2048): 468, (16, 32768, 2048): 679, (16, 65536, 2048): 1732}
 SIDES = ("packed", "prefix grouper", "sdpa", "trees")
@@ -112,29 +113,14 @@ def measure_attention(torch, point, rounds=ROUNDS):
     """Of each side: milliseconds, and bytes at the peak on a GPU; how far gradients are from those of prefix grouper's way."""
     sides = AttentionSides(torch, point)
     names = [side for side in SIDES if side in SIDES[:2] or point.copied <= COPIED]
-    cuda = point.device == "cuda"
-    wait = torch.cuda.synchronize if cuda else lambda: None
     wanted, found = sides.run("prefix grouper"), {}
     for side in names:
         pairs = zip(sides.run(side), wanted, strict=True)
         found[side] = {"error": max(float((a - b).float().norm() / b.float().norm()) for a, b in pairs)}
     del wanted
-    times = {side: [] for side in names}
-    for number in range(rounds + 1):
-        for side in names:
-            wait()
-            if cuda:
-                torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated() if cuda else 0
-            begin = time.perf_counter()
-            sides.run(side)
-            wait()
-            if number:  # the first round of each is warm-up
-                times[side].append(1e3 * (time.perf_counter() - begin))
-            if cuda:
-                found[side]["peak_bytes"] = torch.cuda.max_memory_allocated() - before
-    for side in names:
-        found[side] |= {"ms": statistics.median(times[side]), "rounds": times[side]}
+    functions = {side: functools.partial(sides.run, side) for side in names}
+    for side, measured in steps_in_turns(torch, functions, rounds, point.device == "cuda").items():
+        found[side] |= measured
     row = {"point": asdict(point), "sides": found}
     row["speedup"] = min(found[side]["ms"] for side in names[1:]) / found["packed"]["ms"]
     key = point.responses, point.prompt, point.response

@@ -83,3 +83,29 @@ func.func @not_behind_the_first(%q: !query {attn.name = "q"}, %a: !kv {attn.name
   %o, %l = attn.finish %2 : !state -> !query, !lse
   return %o, %l, %n, %m : !query, !lse, !query, !lse
 }
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!lse = tensor<?x8xf32>
+
+// expected-error @below {{expected one attention beside attn.backward or attn.significance, got two}}
+func.func @beside_gradients(%q: !query {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.name = "b"}) -> (!query, !lse, !query, !lse) attributes {attn.backward} {
+  %o, %l = attn.attend %q over (%a see causal), (%b see causal) : !query, !kv, !kv -> !query, !lse
+  %n, %m = attn.attend %q over (%a see causal) : !query, !kv -> !query, !lse
+  return %o, %l, %n, %m : !query, !lse, !query, !lse
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!lse = tensor<?x8xf32>
+
+// expected-error @below {{expected one attention beside attn.backward or attn.significance, got two}}
+func.func @beside_significance(%q: !query {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.name = "b"}) -> (!query, !lse, !query, !lse) attributes {attn.significance = "max"} {
+  %o, %l = attn.attend %q over (%a see causal), (%b see causal) : !query, !kv, !kv -> !query, !lse
+  %n, %m = attn.attend %q over (%a see causal) : !query, !kv -> !query, !lse
+  return %o, %l, %n, %m : !query, !lse, !query, !lse
+}

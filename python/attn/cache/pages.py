@@ -205,10 +205,14 @@ def _cache_kernel(text: str, device: str) -> _attn.Kernel:
     return load_native(request, place)[0]
 
 
-def memory_of(sizes: tuple[int, ...], dtype: str, device: str, torch: object) -> object:
+def memory_of(sizes: tuple[int, ...], dtype: str, device: str, torch: Any) -> object:
     itemsize = DTYPES[dtype][1]
     if torch is not None:
         place = "cpu" if device == "host" else device
+        if place != "cpu" and not torch.cuda.is_available():
+            raise DeviceError(
+                f"device: memory of {device} comes from PyTorch, which has no GPU here; nearest legal: 'host'"
+            )
         try:
             return torch.empty(sizes, dtype=torch_dtype(torch, dtype), device=place)
         except (RuntimeError, TypeError, OverflowError) as error:

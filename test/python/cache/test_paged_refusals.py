@@ -179,3 +179,15 @@ def test_rows_that_are_not_there(kernel):
     with pytest.raises(attn.PlanError, match="pruned"):
         batch.update()
     assert plan.rows == 1
+
+
+def test_memory_of_a_gpu_that_is_not_there():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    pool = {"pages": 4, "requests": 1, "lists": 1, "columns": 2}
+    for ask in (lambda: make(device="cuda"), lambda: attn.PagePool(**pool, device="cuda")):
+        with pytest.raises(
+            attn.DeviceError, match="memory of cuda:0 comes from PyTorch, which has no GPU here"
+        ):
+            ask()

@@ -134,16 +134,16 @@ class _Problem:
         return compile_kernel(self.described, device=self.device)
 
     def backward(self, see: Visibility) -> Any:
-        """The kernel of one attention's gradients; None where there is none."""
+        """The kernel of one attention's gradients; or why there is none."""
         d = self.described
         spec = Spec(
             **dict(q_heads=d.q_heads, kv_heads=d.kv_heads, head_dim=d.dim, value_dim=d.value_dim),
             **dict(dtype=d.dtype, scale=self.scale, kv=[Dense()], see=see),
         )
-        return compile_kernel(spec, device=self.device)._backward
+        return compile_kernel(spec, device=self.device)._backward(())
 
     def check_gradients(self) -> None:
-        if self.backward(self.sees.full()) is None:
+        if isinstance(self.backward(self.sees.full()), str):
             d = self.described
             raise TensorError(
                 f"q, k, v: no kernel gives the gradients of heads of {d.dim} and {d.value_dim} features on {self.device}; "

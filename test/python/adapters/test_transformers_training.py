@@ -12,6 +12,7 @@ transformers = pytest.importorskip("transformers", reason="Transformers is not i
 
 import attn  # noqa: E402
 import attn.transformers  # noqa: E402
+from attn.adapters.head_gates import LayerGates  # noqa: E402
 from test_transformers_masks import BATCH, DIM, HEADS, MASKS, STEPS, make_mask  # noqa: E402
 
 TOLERANCE = 8e-3  # of a gradient as a whole, in float16
@@ -149,7 +150,7 @@ def test_what_does_not_train_is_refused_by_name():
     q, k = torch.randn(1, 2, 9, 32).bfloat16().requires_grad_(), torch.randn(1, 1, 9, 32).bfloat16()
     forward = lambda *given: attn.transformers.attention_forward(*given, None, is_causal=True)[0]  # noqa: E731
     gated = torch.nn.Module()
-    gated.attn_head_gates = attn.transformers.LayerGates((0,), 1, 8)
+    gated.attn_head_gates = LayerGates((0,), 1, 8)
     with pytest.raises(attn.TensorError, match=r"a backward pass beside head gates \(there is torch.no_grad"):
         forward(gated, q, k, k)
     large = copy.deepcopy(q).detach().repeat(1, 1, 1, 8).requires_grad_()

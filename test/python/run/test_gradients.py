@@ -539,7 +539,7 @@ def test_sizes_of_one_form_have_gradients_of_their_own():
 
     def backward(size):
         shape = {"q_heads": 2, "kv_heads": 1, "head_dim": 64, "dtype": "bfloat16", "kv": [attn.Dense()]}
-        return attn.compile(attn.Spec(**shape, see=attn.window(size)), device="host")._backward
+        return attn.compile(attn.Spec(**shape, see=attn.window(size)), device="host")._backward(())
 
     for size in (1, 5, 7):  # 1: as the form has it
         assert f"window({size})" in backward(size).text

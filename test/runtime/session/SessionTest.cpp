@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <mutex>
 #include <numeric>
 
 using namespace attn::rt;
@@ -257,9 +258,13 @@ TEST(Session, MemoryOfTheCaller) {
   EXPECT_EQ(session.bindAddress("kv.k", 0).error().message, "no kernel of 'decode' has a buffer 'kv.k'");
 }
 
-// The scalar kernels with a tensor map as further parameter, which they note.
+// The scalar kernels with a tensor map as further parameter, which they note, in the threads of all blocks.
 host::TensorMapBits seenMap;
-void noteMap(host::LaneAbi *, void **args) { std::memcpy(&seenMap, args[16], sizeof seenMap); }
+void noteMap(host::LaneAbi *, void **args) {
+  static std::mutex guard;
+  const std::scoped_lock lock(guard);
+  std::memcpy(&seenMap, args[16], sizeof seenMap);
+}
 
 struct MapFixture : Fixture {
   Buffer memory;

@@ -11,6 +11,7 @@ Sides take turns. Before anything is timed, attn's gradients are compared with a
 
 from dataclasses import dataclass
 
+from gpu_described import Described
 from peers import EXPANDS, reason
 
 PRODUCTS = 5  # of a backward pass: scores, their gradient, and one for each of dQ, dK and dV
@@ -23,7 +24,7 @@ COPIED = 1_000_000  # rows that responses with copies of their prompt may have: 
 
 
 @dataclass(frozen=True)
-class BackwardPoint:
+class BackwardPoint(Described):
     batch: int
     tokens: int
     q_heads: int
@@ -40,13 +41,6 @@ class BackwardPoint:
         see = "causal" if self.causal else "full"
         return f"d{self.dim} {self.q_heads}/{self.kv_heads} {see} {self.batch} x {self.tokens}"
 
-    @property
-    def key(self):
-        return f"{self.part}: {self.name}"
-
-    def problems(self):
-        return set()  # described in Python
-
     def pairs(self):
         return (
             self.batch * self.tokens * (self.tokens + 1) // 2 if self.causal else self.batch * self.tokens**2
@@ -60,7 +54,7 @@ class BackwardPoint:
 
 
 @dataclass(frozen=True)
-class SharedPoint:
+class SharedPoint(Described):
     responses: int
     prompt: int
     response: int = 2048
@@ -75,13 +69,6 @@ class SharedPoint:
     @property
     def name(self):
         return f"{self.responses} x {self.response} behind {self.prompt}"
-
-    @property
-    def key(self):
-        return f"{self.part}: {self.name}"
-
-    def problems(self):
-        return set()
 
     def pairs(self):
         """A row sees its prompt and what is up to itself, once however many responses there are."""

@@ -11,13 +11,15 @@ import statistics
 import time
 from dataclasses import dataclass
 
+from gpu_described import Described
+
 SIDES = ("replay", "eager")
 STEPS, WARM_UP, ROUNDS = 40, 5, 3
 UPDATE_US = 60  # of a step on the host, without the driver's launches, at most
 
 
 @dataclass(frozen=True)
-class GraphPoint:
+class GraphPoint(Described):
     """Llama-3.1-8B's attention, unless said otherwise."""
 
     sequences: int
@@ -33,13 +35,6 @@ class GraphPoint:
     @property
     def name(self):
         return f"{self.layers} layers, {self.sequences} x {self.tokens}"
-
-    @property
-    def key(self):
-        return f"{self.part}: {self.name}"
-
-    def problems(self):
-        return set()  # described in Python
 
     def seconds(self):
         """A guess of how long it takes to measure."""

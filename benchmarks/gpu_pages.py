@@ -8,11 +8,13 @@ CUDA graph, back to back.
 
 from dataclasses import dataclass
 
+from gpu_described import Described
+
 LIMIT_US = 20  # of a step of 128 sequences, 32 layers, 8 heads
 
 
 @dataclass(frozen=True)
-class PagesPoint:
+class PagesPoint(Described):
     """Llama-3.1-8B's layers and heads, unless said otherwise."""
 
     requests: int
@@ -27,13 +29,6 @@ class PagesPoint:
     @property
     def name(self):
         return f"{self.kind}, {self.requests} x {self.lists} lists"
-
-    @property
-    def key(self):
-        return f"{self.part}: {self.name}"
-
-    def problems(self):
-        return set()  # described in Python
 
     def seconds(self):
         """A guess of how long it takes to measure."""

@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpu_described import Described
 from report import BUILD
 
 SCRIPT = Path(__file__).with_name("first_result.py")
@@ -22,19 +23,12 @@ DIFFERENCE = 0.03  # of two results in bf16, at most
 
 
 @dataclass(frozen=True)
-class PythonPoint:
+class PythonPoint(Described):
     name: str
     tokens: int = TOKENS
     device: str = "cuda"
 
     part = "python"
-
-    @property
-    def key(self):
-        return f"{self.part}: {self.name}"
-
-    def problems(self):
-        return set()  # described in Python
 
     def seconds(self):
         """A guess of how long it takes to measure."""

@@ -12,6 +12,8 @@ import statistics
 import time
 from dataclasses import dataclass
 
+from gpu_described import Described
+
 SIDES = ("attn", "sdpa")
 TOKENS, WARM_UP, ROUNDS = 24, 8, 3
 CACHES = ("dynamic", "static", "graphed", "paged")
@@ -35,7 +37,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class ModelPoint:
+class ModelPoint(Described):
     cache: str
     batch: int
     tokens: int
@@ -47,13 +49,6 @@ class ModelPoint:
     @property
     def name(self):
         return f"{self.cache}, {self.batch} x {self.tokens}"
-
-    @property
-    def key(self):
-        return f"{self.part}: {self.name}"
-
-    def problems(self):
-        return set()  # described by the model
 
     def kv_bytes(self):
         shape = self.shape

@@ -123,8 +123,8 @@ static rt::Result<ReferenceResult> evaluate(func::FuncOp func, const rt::TensorM
   if (!operands)
     return operands.error();
   ReferenceResult result = Evaluator(operands->attend, *operands).evaluate(std::max(1u, threads));
-  if (auto of = func->getAttrOfType<StringAttr>("attn.significance")) {
-    auto rows = func->getAttrOfType<IntegerAttr>("attn.significance_rows");
+  if (auto of = func->getAttrOfType<StringAttr>(significanceAttr)) {
+    auto rows = func->getAttrOfType<IntegerAttr>(significanceRowsAttr);
     result.significance = weighTokens(*operands, result.lse, *symbolizeTogether(of.getValue()),
                                       rows ? rows.getInt() : 0, std::max(1u, threads));
   }

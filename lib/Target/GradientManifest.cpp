@@ -1,4 +1,4 @@
-//===- GradientManifest.cpp - What a backward pass takes and leaves -------===//
+//===- GradientManifest.cpp - What gradients and significance are ---------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "GradientManifest.h"
 

@@ -1,4 +1,4 @@
-//===- GradientManifest.h - What a backward pass takes and leaves -*- C++ -*-===//
+//===- GradientManifest.h - What gradients and significance are -*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_TARGET_GRADIENTMANIFEST_H
 #define ATTN_TARGET_GRADIENTMANIFEST_H

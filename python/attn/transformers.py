@@ -39,7 +39,7 @@ from .adapters.layer_calls import (
     visible_of,
 )
 from .adapters.padded_calls import PaddedCall, Scores
-from .adapters.padded_gradients import attend_with_gradients, needs_gradients
+from .adapters.padded_gradients import attend_with_gradients
 from .adapters.paged_batches import PagedInputs, attend_batch
 from .adapters.paged_steps import attend_pages
 from .adapters.planned_steps import attend_step
@@ -57,6 +57,7 @@ from .adapters.transformers_fallback import (
 )
 from .adapters.transformers_mask import make_mask
 from .errors import TensorError
+from .memory.views import needs_gradient
 
 __all__ = [
     "DiffKVCache",
@@ -160,7 +161,7 @@ def attention_forward(
             sinks=s_aux,
         )
         return out, None
-    if needs_gradients(query, key, value, s_aux):
+    if needs_gradient(query, key, value, s_aux):
         visible = visible_of(attention_mask, query, key, causal, window)
         scores = Scores(scale, softcap or 0.0)
         return attend_with_gradients(query, key, value, read_sinks(s_aux), visible, scores), None

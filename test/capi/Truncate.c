@@ -2,21 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
  *===----------------------------------------------------------------------===*/
-#include "Capi.h"
+#include "Tries.h"
 
 #include <string.h>
-
-#define TRY(call)                                                                                            \
-  do {                                                                                                       \
-    AttnStatus status = (call);                                                                              \
-    const bool wrong = status.kind != AttnStatusOk;                                                          \
-    attnStatusFree(status);                                                                                  \
-    if (wrong)                                                                                               \
-      return #call;                                                                                          \
-  } while (0)
-#define EXPECT(condition)                                                                                    \
-  if (!(condition))                                                                                          \
-  return #condition
 
 const char *truncatesACache(void) {
   const AttnCacheClass whole = {"kv", 8, 0, 0, 0};

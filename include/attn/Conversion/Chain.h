@@ -82,10 +82,10 @@ struct Chain {
   int64_t firstEndOfClass(unsigned headClass);
 };
 
-/// Names of what a function and its kernels say of gradients: that the function asks for them; what a kernel
-/// holds; of a kernel for tokens the number of its region, where there are several, and of its first end.
-inline constexpr StringLiteral backwardAttr = "attn.backward", gradientAttr = "attn.gradient",
-                               operandAttr = "attn.operand", firstEndAttr = "attn.first_end";
+/// Names of what kernels say of gradients: what one holds; of a kernel for tokens the number of its region,
+/// where there are several, and of its first end.
+inline constexpr StringLiteral gradientAttr = "attn.gradient", operandAttr = "attn.operand",
+                               firstEndAttr = "attn.first_end";
 /// Of a kernel that holds rows, the tables that it makes gradients of, by their names; a function has them in
 /// a list that its attn.backward is.
 inline constexpr StringLiteral tablesAttr = "attn.tables";
@@ -98,11 +98,6 @@ struct TableRead {
 };
 /// The reads of `tables` in the score region of an update, in the order of the region. Null: no tables.
 SmallVector<TableRead> tableReads(UpdateOp update, ArrayAttr tables);
-
-/// That a function asks for the significance of its tokens, and of how many of the last rows of each
-/// sequence.
-inline constexpr StringLiteral significanceAttr = "attn.significance",
-                               significanceRowsAttr = "attn.significance_rows";
 
 /// Whether keys or values are stored as codes.
 bool isQuantized(KVType type);

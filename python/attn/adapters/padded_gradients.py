@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 
-import torch
 from torch import Tensor
 
 from ..memory.devices import stream_number
@@ -26,20 +25,10 @@ def _kernel_of(
     q: Tensor, k: Tensor, v: Tensor, sinks: bool, causal: bool, window: int, scores: Scores
 ) -> Kernel:
     """That of the forward pass, of tensors `[batch, heads, rows or tokens, dim]`."""
-    return padded_kernel(
-        *(
-            q.shape[1],
-            k.shape[1],
-            (q.shape[3], v.shape[3]),
-            q.dtype,
-            scores.scale,
-            causal,
-            window,
-            scores.softcap,
-        ),
-        *(sinks, (), str(q.device)),
-        return_lse=True,
-    )
+    dims = q.shape[3], v.shape[3]
+    shape = q.shape[1], k.shape[1], dims, q.dtype
+    sees = scores.scale, causal, window, scores.softcap, sinks
+    return padded_kernel(*shape, *sees, (), str(q.device), return_lse=True)
 
 
 def missing_gradient(
@@ -88,8 +77,3 @@ def _plan(
     if len(known) > _MOST_PLANS:
         del known[next(iter(known))]
     return plan
-
-
-def needs_gradients(*tensors: Tensor | None) -> bool:
-    """Whether autograd records what is computed of these."""
-    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)

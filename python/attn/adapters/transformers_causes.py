@@ -12,9 +12,10 @@ from ..describe.spec import Spec
 from ..describe.stores import Packed
 from ..describe.visibility import all_tokens
 from ..errors import SpecError
+from ..memory.views import needs_gradient
 from .head_gates import LayerGates
 from .padded_calls import Scores
-from .padded_gradients import missing_gradient, needs_gradients
+from .padded_gradients import missing_gradient
 from .span_mask import SpanMask
 from .transformers_cache import layer_of
 
@@ -38,7 +39,7 @@ def unserved_cause(
     if query.dtype not in (torch.bfloat16, torch.float16) or not query.dtype == key.dtype == value.dtype:
         kinds = dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in (query, key, value))
         return f"tensors of {', '.join(kinds)} (attn has bfloat16 and float16)"
-    differentiates = needs_gradients(query, key, value, sinks)
+    differentiates = needs_gradient(query, key, value, sinks)
     if differentiates:
         where = (
             "in compiled code"

@@ -27,6 +27,7 @@ from ..describe.visibility import Visibility, causal, recent, sink, window
 from ..errors import TensorError
 from ..memory import devices
 from ..memory.dtypes import storage_name
+from ..memory.views import needs_gradient
 from ..run.backward import kept_plan, kernel_gradients
 from ..run.kernels import compile as compile_kernel
 
@@ -110,7 +111,7 @@ def attend_both_by_kernels(
     if sees.window >= q.shape[2]:
         sees = replace(sees, window=0)
     problem = _Problem(q, k, v, scale, sees)
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+    if needs_gradient(q, k, v):
         problem.check_gradients()
     return _Kernels.apply(q, k, v, problem)
 

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ..errors import TensorError, closest, expected
+from ..memory.views import needs_gradient
 
 WAYS = ("auto", "kernels", "torch")
 ROWS = 256  # of scores that are in memory at once
@@ -72,13 +73,12 @@ def attend_both(
 def _takes_kernels(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """What auto says of these tensors."""
     dims = q.shape[3], v.shape[3]
-    wants = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
     halves = all(x.dtype == q.dtype for x in (k, v)) and q.dtype in (torch.bfloat16, torch.float16)
     return (
         q.is_cuda
         and halves
         and all(d % 8 == 0 and d <= 256 for d in dims)
-        and (not wants or sum(dims) <= 320)
+        and (sum(dims) <= 320 or not needs_gradient(q, k, v))
     )
 
 

@@ -1,6 +1,6 @@
 //===- SplitRegions.cpp - Attention as merges of partial softmax ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "Differentiable.h"
+#include "HeldTokens.h"
 
 #include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Attn/Transforms/Passes.h"
@@ -20,9 +20,9 @@ struct SplitRegionsPass : attn::impl::SplitRegionsPassBase<SplitRegionsPass> {
   using SplitRegionsPassBase::SplitRegionsPassBase;
 
   void runOnOperation() override {
-    Attribute backward = getOperation()->getAttr("attn.backward");
+    Attribute backward = getOperation()->getAttr(backwardAttr);
     const bool weighs =
-        getOperation()->hasAttr("attn.significance") || getOperation()->hasAttr("attn.significance_rows");
+        getOperation()->hasAttr(significanceAttr) || getOperation()->hasAttr(significanceRowsAttr);
     func::FuncOp function = getOperation();
     if (SmallVector<AttendOp> attends(function.getOps<AttendOp>()); attends.size() == 2) {
       if (backward || weighs) {

@@ -1,20 +1,18 @@
-//===- Differentiable.cpp - What tokens can be held of --------------------===//
+//===- HeldTokens.cpp - What kernels can hold tokens of -------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Kernels that hold tokens and walk the rows that see them make gradients of stores in
 // which tokens lie as their numbers say, of 16 bits; what tokens are worth, of any.
 //
 //===----------------------------------------------------------------------===//
-#include "Differentiable.h"
+#include "HeldTokens.h"
 
 #include "attn/Dialect/Attn/IR/Score.h"
+#include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;
 using namespace mlir::attn;
 namespace rt = ::attn::rt;
-
-static constexpr StringLiteral significanceAttr = "attn.significance",
-                               significanceRowsAttr = "attn.significance_rows";
 
 /// `refused`: that the attention cannot do what kernels are asked for.
 static LogicalResult verifyHolds(AttendOp attend, StringRef refused) {
@@ -98,7 +96,7 @@ LogicalResult mlir::attn::verifyWeighs(func::FuncOp function, AttendOp attend) {
   if (given && (!rows || !rows.getType().isInteger(32) || rows.getInt() < 1))
     return function.emitError("expected ")
            << significanceRowsAttr << " of 1 : i32 and more, or none for all rows, got " << given;
-  if (function->hasAttr("attn.backward"))
+  if (function->hasAttr(backwardAttr))
     return function.emitError(
         "expected attn.backward or attn.significance, got both: gradients are of a run behind it");
   if (!attend.getLse())

@@ -1,7 +1,7 @@
-//===- Differentiable.h - What tokens can be held of -----------*- C++ -*-===//
+//===- HeldTokens.h - What kernels can hold tokens of -----------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#ifndef ATTN_DIALECT_ATTN_TRANSFORMS_DIFFERENTIABLE_H
-#define ATTN_DIALECT_ATTN_TRANSFORMS_DIFFERENTIABLE_H
+#ifndef ATTN_DIALECT_ATTN_TRANSFORMS_HELDTOKENS_H
+#define ATTN_DIALECT_ATTN_TRANSFORMS_HELDTOKENS_H
 
 #include "attn/Dialect/Attn/IR/Attn.h"
 

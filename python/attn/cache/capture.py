@@ -3,12 +3,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..errors import DeviceError, PlanError
 from ..memory.devices import get_device
+
+
+@contextlib.contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Python collects no garbage meanwhile: an older graph among it would be destroyed, which the driver does not permit
+    while another is captured, and which ends the capture."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class Capture:
@@ -50,7 +66,7 @@ class Capture:
                 self._launches()
             current.wait_stream(side)
             self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
+            with _no_garbage(), torch.cuda.graph(self._graph):
                 return self._launches()
 
     def _watch(self) -> tuple[object, dict[str, int]]:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Steps as a CUDA graph: ten thousand of them against eager runs, without waiting for the GPU or allocating on it."""
 
+import gc
+
 import attn
 import numpy
 import pytest
@@ -113,3 +115,38 @@ def test_an_update_does_not_wait_for_the_gpu():
     assert not done.query()
     starts = torch.as_tensor(steps.tables["q_start"]).cpu()
     assert numpy.array_equal(starts, [0, 3, 3, 3, 3])
+
+
+def test_a_capture_outlives_graphs_that_are_garbage():
+    """An older graph in a cycle, which the collector would destroy in the middle of a capture and so end it."""
+    spec = attn.Spec(
+        q_heads=Q_HEADS,
+        kv_heads=KV_HEADS,
+        head_dim=DIM,
+        dtype="bfloat16",
+        kv=[attn.Paged(page_size=16)],
+        see=attn.causal(),
+        device_plan=True,
+    )
+    kernel, cache = attn.compile(spec, device="cuda"), make()
+    node = cache.add()
+    cache.append(node, 40).skip()
+    steps = cache.steps(kernel, sequences=1, rows=1, tokens=64)
+    q = torch.randn(1, Q_HEADS, DIM, dtype=torch.bfloat16, device="cuda")
+
+    class Owner:
+        def launches(self):
+            if torch.cuda.is_current_stream_capturing() and gc.isenabled():
+                gc.collect()  # what Python may do at any moment
+            return kernel.run(q, cache.layer(0), steps.plan())
+
+    results = []
+    for _ in range(3):
+        owner = Owner()
+        owner.captured = steps.capture(
+            owner.launches
+        )  # a cycle: the capture keeps the function, whose owner keeps it
+        steps.update([node])
+        results.append(owner.captured.replay().clone())
+        del owner
+    assert torch.equal(results[0], results[1]) and torch.equal(results[0], results[2])

@@ -60,3 +60,13 @@ def test_traffic_of_decode(tmp_path, name):
         moved[asked] = report["bytes_read"] + report["bytes_written"] - report["bytes_partials"]
     extra = (moved["max"] - moved[None]) / (2 * 512)
     assert OWN_BYTES[name] <= extra <= OWN_BYTES[name] + 28
+
+
+@pytest.mark.parametrize("rows", [1, 70])
+def test_behind_the_tokens_of_a_list_nothing_is_expected(tmp_path, rows):
+    file = tmp_path / "ragged.mlir"
+    file.write_text(text(64, CODES["K8V4"], attn.causal() & (attn.sink(4) | attn.recent(300))))
+    status, report, errors = attn_run(
+        file, "--check", "--dim=batch=3", f"--dim=q_len={rows}", "--dim=kv_len=80..700"
+    )
+    assert status == 0, (errors, report)

@@ -113,6 +113,7 @@ class PaddedCall:
         return _local.__dict__.get("plans", {}).get((self.kernel, self.stream)) is self._entry
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> Tensor:
+        """Contiguous, as models expect it that view it in other shapes."""
         if self.copies:
             q, k, v = self._arrange(q, k, v)
         out = q.new_empty(self._made)
@@ -127,7 +128,7 @@ class PaddedCall:
         if not self._by_head:
             return out
         batch, rows, _, dim = self.shape
-        return out.view(batch, -1, rows, self.group, dim).transpose(1, 2).reshape(self.shape)
+        return out.view(batch, -1, rows, self.group, dim).transpose(1, 2).contiguous().view(self.shape)
 
     def _arrange(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
         """As a kernel takes them, `[rows or tokens, heads, dim]`. Copies only what does not lie so already."""

@@ -102,7 +102,7 @@ def attend_spans(
     visible = Visible(spans, positions, causal, window, shift)
     scores = Scores(scale, softcap, tuple(classes or ()), tuple(streaming or ()))
     sinks = None if sink_logits is None else sink_logits.float().contiguous()
-    return PaddedCall(q, k, v, sinks, visible, scores)(q, k, v, sinks).contiguous()
+    return PaddedCall(q, k, v, sinks, visible, scores)(q, k, v, sinks)
 
 
 @attend_spans.register_fake

@@ -1,5 +1,6 @@
 //===- ChooseSchedule.cpp - Tiles, warps and stages for each kernel -------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "DecodeSchedules.h"
 #include "GradientSchedules.h"
 
 #include "attn/Conversion/Chain.h"
@@ -22,12 +23,6 @@ namespace {
 
 /// An instruction of mma has 16 rows, and reads 16 tokens of the values: what a warp has at least.
 constexpr int64_t mmaRows = 16, mmaKeys = 16;
-
-namespace decoding {
-/// Ring slots, from most to fewest: three already have three times in flight what latency and bandwidth ask
-/// for (docs/rationale.md), and with one nothing is.
-constexpr int64_t mostStages = 4, fewestStages = 2;
-} // namespace decoding
 
 namespace prefilling {
 /// Rows of a block, in order of reuse.
@@ -158,10 +153,12 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       chosen.push_back(many);
       return success();
     }
-    ScheduleAttr few = decode(model, shape, mmaRows), brief = hopperBrief(model, shape, many);
+    ScheduleAttr few = chooseDecodeSchedule(&getContext(), model, shape, chip, mmaRows),
+                 brief = hopperBrief(model, shape, many);
     if (few && many) {
       if (model.takesFewRows())
-        if (ScheduleAttr fewer = decode(model, shape, ScheduleAttr::fewRows))
+        if (ScheduleAttr fewer =
+                chooseDecodeSchedule(&getContext(), model, shape, chip, ScheduleAttr::fewRows))
           chosen.push_back(fewer);
       chosen.push_back(few);
       if (brief)
@@ -201,26 +198,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
 
   ScheduleAttr mma(const ScheduleModel &model, int64_t rows, int64_t keys, int64_t warps, int64_t stages,
                    int64_t blocks, bool splitKeys) {
-    bool few = rows <= ScheduleAttr::fewRows;
     return ScheduleAttr::get(&getContext(), ScheduleKind::Mma, rows, keys, warps, stages, blocks, splitKeys,
-                             model.keepsQueries() && (few || !model.mixesCodes()));
-  }
-
-  /// Decode lives on bytes in flight: two blocks per multiprocessor with as many stages as fit, else one. Of
-  /// codes a warp takes more tokens at a time, as many as its lanes look up: bytes come no slower, and what a
-  /// tile waits for (exchanges, dots one behind the other) is shared by more of them.
-  ScheduleAttr decode(const ScheduleModel &model, const ScheduleShape &shape, int64_t rows) {
-    int64_t keys = shape.converted() && model.keepsQueries() ? 2 * mmaKeys : mmaKeys;
-    for (int64_t blocks : {2, 1}) {
-      for (int64_t warps : {4, 2}) {
-        for (int64_t stages = decoding::mostStages; stages >= decoding::fewestStages; --stages) {
-          ScheduleAttr schedule = mma(model, rows, keys * warps, warps, stages, blocks, /*splitKeys=*/true);
-          if (model.fitsBlock(schedule) && model.fitsMultiprocessor(schedule) && (warps == 4 || blocks == 1))
-            return schedule;
-        }
-      }
-    }
-    return {};
+                             model.keepsQueries() && !model.mixesCodes());
   }
 
   /// A consumer warpgroup has 64 rows, and holds the scores of a tile, the weights of the one before and the

@@ -1,9 +1,11 @@
 // RUN: attn-opt %s --attn-choose-schedule="target=sm_90a schedule=mma" | FileCheck %s
+// RUN: attn-opt %s --attn-choose-schedule="target=sm_80" | FileCheck %s --check-prefix=SM80
 
 // Tiles of codes take a byte per element, and lines of 32 bytes and multiples of that; queries stay what they are:
-// 16 * 96 * 2 bytes, and 4 warps * 3 stages * 32 keys * (96 + 96 * 2) bytes. A warp takes 32 keys, twice those of bf16.
+// 16 * 96 * 2 bytes, and 4 warps * 2 stages * 32 keys * (96 + 96 * 2) bytes. A warp takes 32 keys, twice those of bf16, and two stages
+// have 68 KiB in flight in two blocks.
 // CHECK-LABEL: @keys
-// CHECK-SAME: #tile.schedule<mma, rows = 16, keys = 128, warps = 4, stages = 3, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = 113664>
+// CHECK-SAME: #tile.schedule<mma, rows = 16, keys = 128, warps = 4, stages = 2, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = 76800>
 func.func @keys(%q: tensor<?x8x80xbf16> {attn.name = "q"},
                 %kv: !attn.kv<dense, heads = 8, dim = 80, value_dim = 96, key = !attn.codes<f8E4M3FN, per = head>, value = bf16> {attn.name = "kv"}) -> tensor<?x8x96xbf16> {
   %0 = attn.init %q : tensor<?x8x80xbf16> -> !attn.state<heads = 8, value_dim = 96>
@@ -23,13 +25,35 @@ func.func @registers(%q: tensor<?x8x256xbf16> {attn.name = "q"},
   return %o : tensor<?x8x256xbf16>
 }
 
-// Rows of a group of heads that eight rows hold: a tile of so many, where keys and values are codes in long runs.
+// Rows of a group of heads that eight rows hold: a tile of so many, where keys and values are codes in long runs. Of
+// four bits three blocks, whose instructions overlap, and 51 KiB in flight; two blocks of sixteen rows need three stages.
 // CHECK-LABEL: @few
-// CHECK-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 4, blocks = 2, split_keys = true, query_in_registers = true, shared_bytes = 71680>, #tile.schedule<mma, rows = 16,
+// CHECK-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 2, blocks = 3, split_keys = true, query_in_registers = true, shared_bytes = 36864>, #tile.schedule<mma, rows = 16, keys = 128, warps = 4, stages = 3, blocks = 2,
 func.func @few(%q: tensor<?x8x128xbf16> {attn.name = "q"},
                %kv: !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i4, per = 128>> {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
   %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
   %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i4, per = 128>> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// Of four and two bits four blocks, where their 128 registers suffice: without sizes of masks, and not before Hopper.
+// CHECK-LABEL: @fewest
+// CHECK-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 2, blocks = 4,
+// SM80-LABEL: @fewest
+// SM80-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 3, blocks = 3,
+!fewest = !attn.kv<dense, heads = 2, dim = 128, key = !attn.codes<i4, per = 128>, value = !attn.codes<i2, per = 128>>
+func.func @fewest(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !fewest {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !fewest -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+// CHECK-LABEL: @masked
+// CHECK-SAME: [#tile.schedule<mma, rows = 8, keys = 128, warps = 4, stages = 3, blocks = 3,
+func.func @masked(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !fewest {attn.name = "kv"}) -> tensor<?x8x128xbf16> {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see window(100) scale 0.125 : tensor<?x8x128xbf16>, !fewest -> !attn.state<heads = 8, value_dim = 128>
   %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
   return %o : tensor<?x8x128xbf16>
 }

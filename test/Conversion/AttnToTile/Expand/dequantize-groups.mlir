@@ -9,7 +9,7 @@
 // CHECK: tile.alloc {{.*}}<key 32, feature 4, f16>>
 // CHECK: tile.alloc {{.*}}<key 32, feature 2, f16>>
 // CHECK: tile.gather {{.*}} strides [128, 128, 4, 2] pages [1, 1, 16, 16] page_strides [0, 0, 128, 64] into
-// CHECK: tile.wait 3
+// CHECK: tile.wait 2
 // CHECK: %[[Q:.*]], %[[FACTOR:.*]] = tile.narrow
 // CHECK: tile.part %{{.*}} from 0
 // CHECK: %[[SUM:.*]] = tile.reduce max

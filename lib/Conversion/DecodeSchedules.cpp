@@ -1,0 +1,103 @@
+//===- DecodeSchedules.cpp - Schedules for few rows -----------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Decode lives on bytes in flight, as long as instructions are few enough: in 16 bits
+// two blocks per multiprocessor with as many stages as fit. Codes are the fewer bytes
+// and the more instructions, so blocks overlap those, and stages are as few as will do.
+//
+// An H200 decided that (2026-11-23, ms, blocks of heads abreast: Shares.cpp; tiles of
+// 8 rows and 128 keys, 32/8 heads of 128, 512 MiB of codes):
+//
+//   blocks x stages   2 x 4   2 x 3   2 x 2   3 x 2   3 x 3   4 x 2
+//   int8 / int8               0.1370  0.1303  0.1340
+//   int8 / int4       0.1487          0.1444  0.1395          0.1445
+//   int4 / int4       0.1782          0.1780  0.1544  0.1985  0.1828
+//   int4 / int2       0.2031          0.2011  0.1783  0.1810  0.1716
+//
+//===----------------------------------------------------------------------===//
+#include "DecodeSchedules.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+using tile::ScheduleAttr;
+using tile::ScheduleKind;
+
+/// Tokens that an instruction of mma reads of the values: what a warp has at least.
+static constexpr int64_t mmaKeys = 16;
+/// Stages, from most to fewest: three already have three times in flight what latency and bandwidth ask for
+/// (docs/rationale.md), and with one nothing is.
+static constexpr int64_t mostStages = 4, fewestStages = 2;
+/// Of codes, bytes in flight on a multiprocessor from which more were not faster: neighbouring heads drift
+/// apart the further they look ahead.
+static constexpr int64_t codesInFlight = 48 << 10;
+
+namespace {
+
+class Decode {
+public:
+  Decode(MLIRContext *context, const ScheduleModel &model, const ScheduleShape &shape, const Chip &chip,
+         int64_t rows)
+      : context(context), model(model), shape(shape), chip(chip), rows(rows),
+        few(rows <= ScheduleAttr::fewRows) {}
+
+  ScheduleAttr choose() const {
+    for (int64_t blocks = mostBlocks(); blocks > 0; --blocks)
+      for (int64_t warps : {4, 2})
+        for (int64_t stages = stagesOf(blocks, warps); stages >= fewestStages; --stages) {
+          ScheduleAttr schedule = scheduleOf(warps, stages, blocks);
+          if (model.fitsBlock(schedule) && model.fitsMultiprocessor(schedule) && (warps == 4 || blocks == 1))
+            return schedule;
+        }
+    return {};
+  }
+
+private:
+  ScheduleAttr scheduleOf(int64_t warps, int64_t stages, int64_t blocks) const {
+    return ScheduleAttr::get(context, ScheduleKind::Mma, rows, warpKeys() * warps, warps, stages, blocks,
+                             /*splitKeys=*/true, model.keepsQueries() && (few || !model.mixesCodes()));
+  }
+
+  /// Of codes a warp takes more tokens at a time, as many as its lanes look up: bytes come no slower, and
+  /// what a tile waits for (exchanges, dots one behind the other) is shared by more of them.
+  int64_t warpKeys() const { return shape.converted() && model.keepsQueries() ? 2 * mmaKeys : mmaKeys; }
+
+  int64_t stagesOf(int64_t blocks, int64_t warps) const {
+    if (!shape.converted())
+      return mostStages;
+    int64_t tokenBytes = 0;
+    for (KVType region : shape.regions)
+      tokenBytes = std::max(tokenBytes, storeOf(region).tokenBytes());
+    int64_t stage = tokenBytes * warpKeys() * warps * blocks;
+    return std::clamp((codesInFlight + stage - 1) / stage + 1, fewestStages, mostStages);
+  }
+
+  /// More than two ask for a kernel that takes few registers: few rows and heads no longer than was tried,
+  /// one region, one mask, scores as they are. Four leave 128, which chips before Hopper, whose conversions
+  /// are longer, do not get by with.
+  int64_t mostBlocks() const {
+    constexpr int64_t usual = 2, ofLessThan8Bits = 3, ofLessThan4Bits = 4, longestHead = 128;
+    if (!shape.converted() || !few || shape.regions.size() > 1 || shape.masks > 1 || !shape.rawScores ||
+        shape.keyDim > longestHead || shape.valueDim > longestHead)
+      return usual;
+    rt::Store store = storeOf(shape.regions.front());
+    int64_t bytes =
+        store.keys.format.rowBytes(store.keys.dim) + store.values.format.rowBytes(store.values.dim);
+    int64_t bits = 8 * bytes / (store.keys.dim + store.values.dim);
+    return bits < 4 && shape.plain && chip.overlapsLaunches ? ofLessThan4Bits
+           : bits < 8                                       ? ofLessThan8Bits
+                                                            : usual;
+  }
+
+  MLIRContext *context;
+  const ScheduleModel &model;
+  const ScheduleShape &shape;
+  const Chip &chip;
+  int64_t rows;
+  bool few;
+};
+
+} // namespace
+
+ScheduleAttr mlir::attn::chooseDecodeSchedule(MLIRContext *context, const ScheduleModel &model,
+                                              const ScheduleShape &shape, const Chip &chip, int64_t rows) {
+  return Decode(context, model, shape, chip, rows).choose();
+}

@@ -175,7 +175,7 @@ public:
     std::vector<int32_t> positions(batch->qPos.size());
     EXPECT_TRUE(device->copyOut(positions.data(), there.address("q_pos"), positions.size() * 4));
     EXPECT_EQ(positions, batch->qPos);
-    const Plan plan = planOf(*device, there, *made);
+    const Plan plan = last = planOf(*device, there, *made);
     expectRight(manifest(), *batch, plan, made->capacity, false);
     expectStarts(*device, there, plan);
     if (testing::Test::HasFailure())
@@ -205,6 +205,7 @@ public:
 
   Compiled compiled;
   std::unique_ptr<HostDevice> device = makeHostDevice();
+  Plan last; ///< that the device made
 };
 
 void expectBatches(const std::string &text, int rounds, uint64_t seed) {
@@ -234,6 +235,21 @@ TEST(DevicePlan, PackedStores) {
   expectBatches(text, 6, 9);
 }
 TEST(DevicePlan, SinkLogits) { expectBatches(textOf("causal", "", true), 8, 5); }
+
+// Lines of 64 bytes, in blocks that the heads divide, and in one more. What is cut goes abreast.
+TEST(DevicePlan, HeadsOfShortLinesGoAbreast) {
+  Rng rng(10);
+  Planned planned(textOf("causal"));
+  PlanOptions options;
+  options.gpu = &slowGpu;
+  for (const auto &[blocks, abreast] : {std::pair(12, true), std::pair(40, true), std::pair(13, false)}) {
+    SCOPED_TRACE(std::to_string(blocks) + " blocks");
+    options.blocks = blocks;
+    const Shape shape{{2900, 800, 5, 1700, 0, 2100}, {1, 1, 1, 2, 0, 1}};
+    EXPECT_GT(planned.expectPlanned(shape, options, rng), 0);
+    EXPECT_EQ(goesAbreast(planned.last, planned.manifest().kvHeads), abreast);
+  }
+}
 
 // More threads than one turn has: sequences, units and parts.
 TEST(DevicePlan, ManySequences) {

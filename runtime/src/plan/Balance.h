@@ -83,6 +83,9 @@ private:
   int32_t fillSections(std::span<const Part> parts, int64_t sectionBytes);
 };
 
+/// How many of `heads`, which all see the same tokens, neighbouring blocks walk abreast: all or one.
+int headsAbreast(std::span<const Store> stores, int heads, int blocks);
+
 class Balancer {
 public:
   void balance(const Manifest &manifest, const Work &work, const PlanOptions &options, int blocks,

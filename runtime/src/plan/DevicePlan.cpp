@@ -54,6 +54,13 @@ Status check(const Manifest &m, const DevicePlanLimits &limits, const PlanOption
   return {};
 }
 
+int abreastOf(const Manifest &m, int blocks) {
+  std::vector<Store> stores;
+  for (const OperandInfo &operand : m.operands)
+    stores.push_back(storeOf(m.argumentOf(operand)));
+  return headsAbreast(stores, static_cast<int>(m.kvHeads), blocks);
+}
+
 /// Cost of a task and the shortest share, where tiles of one sequence are read once.
 CostModel costOf(const Manifest &m, const KernelInfo &kernel, int blocks, const PlanOptions &options) {
   Work work;
@@ -119,6 +126,7 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
   setDivisor(PlanDim::Rows, tileRows);
   setDivisor(PlanDim::Keys, kernel.keys);
   setDivisor(PlanDim::KeyAlign, kernel.keyAlign);
+  setDivisor(PlanDim::Abreast, abreastOf(m, plan.blocks));
   setDivisor(PlanDim::Chunk, std::max<int64_t>(chunk, 1));
   set(PlanDim::IsFixed, chunk > 0);
   set(PlanDim::Fixed, cost.fixed);

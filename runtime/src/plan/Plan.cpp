@@ -185,7 +185,7 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
   plan.classHeads = classHeads(s.manifest, batch);
   plan.ordinalHeads = s.manifest.plansByHead() ? ordinalHeads(s.manifest, batch) : std::vector<int32_t>();
   plan.ends = batch.ends.empty() ? s.manifest.ends : batch.ends;
-  const bool backward = s.manifest.isBackward(), whole = s.manifest.plansWhole();
+  const bool whole = s.manifest.plansWhole();
   if (Status status = s.make(batch, whole ? Strategy::ByQuery : s.options.strategy, plan); !status)
     return status;
   plan.tokenTasks.clear();

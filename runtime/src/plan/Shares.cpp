@@ -57,26 +57,28 @@ int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t l
   return current * share + load;
 }
 
-/// Heads that neighbouring blocks walk abreast. Where a head has less of a token than this, what its
-/// neighbours have lies in the same row of memory, which is opened again for them if they come by later; of
-/// less than 64 bytes it is even read again. Keys and values of int4 in heads of 128 (64 bytes each) were
-/// read at 2.2 TB/s by heads that came by at different times, and at 3.0 TB/s abreast (61 x 8K on an H200;
-/// docs/rationale.md).
-static int abreastOf(const Work &work, int shares) {
+/// Where a head has less of a token than this, what its neighbours have lies in the same row of memory, which
+/// is opened again for them if they come by later; of less than 64 bytes it is even read again. Keys and
+/// values of int4 in heads of 128 (64 bytes each) were read at 2.2 TB/s by heads that came by at different
+/// times, and at 3.0 TB/s abreast (61 x 8K on an H200; docs/rationale.md).
+int headsAbreast(std::span<const Store> stores, int heads, int blocks) {
   constexpr int64_t shortLine = 256;
-  const auto isShort = [](const Store &store) {
+  const bool areShort = std::any_of(stores.begin(), stores.end(), [](const Store &store) {
     return !store.ragged && (store.keys.format.rowBytes(store.keys.dim) < shortLine ||
                              store.values.format.rowBytes(store.values.dim) < shortLine);
-  };
-  if (work.units.empty() || std::none_of(work.stores.begin(), work.stores.end(), isShort))
+  });
+  // No more than a thirty-second of the blocks may have nothing to do.
+  return areShort && heads > 0 && blocks / heads * heads >= blocks - blocks / 32 ? heads : 1;
+}
+
+static int abreastOf(const Work &work, int shares) {
+  if (work.units.empty())
     return 1;
   const OrdinalRange ordinals = work.units.front().ordinals;
   const bool alike = std::all_of(work.units.begin(), work.units.end(), [&](const Unit &unit) {
     return unit.ordinals.begin == ordinals.begin && unit.ordinals.end == ordinals.end;
   });
-  const int heads = ordinals.count();
-  // No more than a thirty-second of the blocks may have nothing to do.
-  return alike && heads > 0 && shares / heads * heads >= shares - shares / 32 ? heads : 1;
+  return alike ? headsAbreast(work.stores, ordinals.count(), shares) : 1;
 }
 
 /// The smallest share of cost that is enough. What the list takes in shares of some size changes little with

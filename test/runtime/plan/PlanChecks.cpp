@@ -258,6 +258,28 @@ Visibility randomVisibility(Rng &rng) {
   }
 }
 
+bool goesAbreast(const Plan &plan, int heads) {
+  const auto tasksOf = [&](int block) {
+    return std::span(plan.tasks)
+        .subspan(static_cast<size_t>(plan.blockTasks[static_cast<size_t>(block)]),
+                 static_cast<size_t>(plan.blockTasks[static_cast<size_t>(block) + 1] -
+                                     plan.blockTasks[static_cast<size_t>(block)]));
+  };
+  for (int block = 0; block < plan.blocks / heads * heads; ++block) {
+    const auto first = tasksOf(block / heads * heads), mine = tasksOf(block);
+    if (first.size() != mine.size())
+      return false;
+    for (size_t t = 0; t < mine.size(); ++t) {
+      const PlanSegment &s = plan.segments[static_cast<size_t>(first[t].segmentBegin)],
+                        &r = plan.segments[static_cast<size_t>(mine[t].segmentBegin)];
+      if (mine[t].ordinal != block % heads || s.instance != r.instance || s.kvBegin != r.kvBegin ||
+          s.kvEnd != r.kvEnd)
+        return false;
+    }
+  }
+  return true;
+}
+
 Batch treeBatch(Rng &rng, int32_t rootTokens) {
   Batch batch;
   OperandBatch nodes, leaves;

@@ -11,6 +11,10 @@
 // parts, by sums over all of them. A task that no cut is in stands as many places behind
 // its number as there are cuts before.
 //
+// Where heads go abreast (headsAbreast in plan/Balance.h), a unit is in the list once, and
+// each share is walked by as many neighbouring blocks as there are heads. Their tasks are
+// those of the share once for each of them, their partial rows those of the list.
+//
 //===----------------------------------------------------------------------===//
 #include "PlanKernel.h"
 
@@ -21,10 +25,22 @@ using namespace mlir::tile;
 static constexpr int64_t tileCost = 16;  ///< of a key tile, as in the planner's CostModel
 static constexpr int64_t leastTiles = 2; ///< of a part: a cut nearer to the end of a task moves there
 
+PlanKernel::Listed PlanKernel::listedAt(Value task, Value lane) {
+  return {b.select(isAbreast, task, b.div(task, heads)), b.select(isAbreast, lane, b.rem(task, heads))};
+}
+
+PlanKernel::Run PlanKernel::runOf(Value shareNumber, Value lane) {
+  Value next = b.min(b.add(shareNumber, b.i32(1)), dim(PlanDim::Blocks));
+  Value from = b.add(get(cutTask, shareNumber), get(cutsUpTo, shareNumber));
+  Value to = b.add(get(cutTask, next), get(cutsUpTo, next));
+  Value first = b.add(b.mul(from, abreast), b.mul(lane, b.sub(to, from)));
+  return {from, to, first, lane};
+}
+
 PlanKernel::Place PlanKernel::placeOf(Value cut) {
-  Value zero = b.i32(0), one = b.i32(1), ordinals = b.i32(heads), end = b.mul(listed, ordinals);
-  Value target = b.mul(b.min(cut, shares), share);
-  Value unit = search(costs, listed, b.div(target, heads));
+  Value zero = b.i32(0), one = b.i32(1), ordinals = b.select(isAbreast, one, b.i32(heads));
+  Value end = b.mul(listed, ordinals), target = b.mul(b.min(cut, shares), share);
+  Value unit = search(costs, listed, listedAt(target, zero).unit);
   Value before = get(costs, unit), size = b.sub(get(costs, b.add(unit, one)), before);
   Value inUnit = b.sub(target, b.mul(before, ordinals));
   Value task = b.add(b.mul(unit, ordinals), quotient(inUnit, size));
@@ -67,7 +83,7 @@ void PlanKernel::countCuts() {
             values = ifThere(exists, 3, [&]() -> SmallVector<Value> {
               Value task = get(cutTask, i), cuts = isAbove(get(cutTile, i), zero);
               Value isLast = both(cuts, isLastCut(i, task));
-              Value rows = unitOf(b.min(b.div(task, heads), b.sub(listed, one))).packedCount;
+              Value rows = unitOf(b.min(listedAt(task, zero).unit, b.sub(listed, one))).packedCount;
               return {count(cuts), b.add(zeroUnless(cuts, rows), zeroUnless(isLast, rows)),
                       zeroUnless(isLast, rows)};
             });
@@ -84,59 +100,67 @@ void PlanKernel::countCuts() {
         }
         return next;
       });
-  partials = b.select(isCut, found[1], partials);
-  merges = b.select(isCut, found[2], merges);
+  listPartials = found[1], listMerges = found[2];
+  partials = b.select(isCut, b.mul(listPartials, abreast), partials);
+  merges = b.select(isCut, b.mul(listMerges, abreast), merges);
   sync();
 }
 
 void PlanKernel::writeWholeTasks() {
-  Value zero = b.i32(0), blocks = b.add(dim(PlanDim::Blocks), b.i32(1)), ordinals = b.i32(heads);
+  Value zero = b.i32(0), blocks = b.add(dim(PlanDim::Blocks), b.i32(1));
   spread(listed, [&](Value number) {
     PlanUnit unit = unitOf(number);
     segmentsOf(unit, {zero, unit.tiles, {}}, b.mul(number, b.i32(mostSeen())));
   });
-  spread(b.mul(listed, ordinals), [&](Value number) {
-    Value cut = search(cutTask, blocks, number);
-    Value isCut = both(equal(get(cutTask, cut), number), isAbove(get(cutTile, cut), zero));
+  spread(b.mul(listed, b.i32(heads)), [&](Value number) {
+    Value ofUnit = b.div(number, heads), ordinal = b.rem(number, heads);
+    Value task = b.select(isAbreast, ofUnit, number), lane = zeroUnless(isAbreast, ordinal);
+    Value cut = search(cutTask, blocks, task);
+    Value isCut = both(equal(get(cutTask, cut), task), isAbove(get(cutTile, cut), zero));
     doIf(negate(isCut), [&] {
-      Value ofUnit = b.div(number, heads);
       PlanUnit unit = unitOf(ofUnit);
-      writeCutPiece(unit, number, zero, unit.tiles, b.i32(-1), b.add(number, get(cutsUpTo, cut)), ofUnit);
+      Value index = placeIn(runOf(cut, lane), b.add(task, get(cutsUpTo, cut)));
+      writeCutPiece(unit, ordinal, zero, unit.tiles, b.i32(-1), index, ofUnit);
     });
   });
 }
 
 /// The task of a piece; `segments`: the number of the piece among those that have room for segments.
-void PlanKernel::writeCutPiece(const PlanUnit &unit, Value task, Value begin, Value end, Value partialRow,
+void PlanKernel::writeCutPiece(const PlanUnit &unit, Value ordinal, Value begin, Value end, Value partialRow,
                                Value index, Value segments) {
   PlanPiece piece{begin, end, sinks ? equal(begin, b.i32(0)) : Value()};
   Value number = segmentsOf(unit, piece, Value()).first;
-  Task record =
-      taskOf(unit, piece, b.rem(task, heads), b.mul(segments, b.i32(mostSeen())), number, partialRow);
+  Task record = taskOf(unit, piece, ordinal, b.mul(segments, b.i32(mostSeen())), number, partialRow);
   auto fields = ::attn::rt::fieldsOf(record);
   writeWords(PlanArray::Tasks, b.mul(index, b.i32(Task::words)),
              SmallVector<Value>(fields.begin(), fields.end()));
 }
 
-/// Of each cut the piece that it ends, and of a task's last the piece behind it.
+/// Of each cut the piece that it ends, and of a task's last the piece behind it. Blocks abreast read the same
+/// segments, which the first of them writes.
 void PlanKernel::writeCutTasks() {
   Value zero = b.i32(0), one = b.i32(1);
-  spread(zeroUnless(isAbove(shares, zero), b.add(dim(PlanDim::Blocks), one)), [&](Value cut) {
+  Value cuts = zeroUnless(isAbove(shares, zero), b.add(shares, one));
+  spread(b.mul(cuts, abreast), [&](Value number) {
+    Value cut = quotient(number, PlanDim::Abreast), lane = laneOf(number, cut);
     Value tile = get(cutTile, cut), task = get(cutTask, cut);
     doIf(isAbove(tile, zero), [&] {
-      PlanUnit unit = unitOf(b.div(task, heads));
+      Listed listedTask = listedAt(task, lane);
+      PlanUnit unit = unitOf(listedTask.unit);
       Value before = b.max(b.sub(cut, one), zero);
       Value begin =
           zeroUnless(both(isAbove(cut, zero), equal(get(cutTask, before), task)), get(cutTile, before));
-      Value behind = b.add(task, get(cutsUpTo, cut)), rows = get(cutPartial, cut);
-      auto writePiece = [&](Value from, Value to, Value partialRow, Value index, Value which) {
-        segmentsOf(unit, {from, to, {}}, b.mul(which, b.i32(mostSeen())));
-        writeCutPiece(unit, task, from, to, partialRow, index, which);
+      Value behind = b.add(task, get(cutsUpTo, cut)), rows = partialIn(lane, get(cutPartial, cut));
+      auto writePiece = [&](Value from, Value to, Value partialRow, Value ofShare, Value index, Value which) {
+        doIf(equal(lane, zero), [&] { segmentsOf(unit, {from, to, {}}, b.mul(which, b.i32(mostSeen()))); });
+        writeCutPiece(unit, listedTask.ordinal, from, to, partialRow, placeIn(runOf(ofShare, lane), index),
+                      which);
       };
       Value which = b.add(listed, b.mul(cut, b.i32(2)));
-      writePiece(begin, tile, rows, b.sub(behind, one), which);
-      doIf(isLastCut(cut, task),
-           [&] { writePiece(tile, unit.tiles, b.add(rows, unit.packedCount), behind, b.add(which, one)); });
+      writePiece(begin, tile, rows, before, b.sub(behind, one), which);
+      doIf(isLastCut(cut, task), [&] {
+        writePiece(tile, unit.tiles, b.add(rows, unit.packedCount), cut, behind, b.add(which, one));
+      });
     });
   });
 }
@@ -144,35 +168,37 @@ void PlanKernel::writeCutTasks() {
 /// A block begins with what is behind its share's first cut: the rest of a task, or a piece up to the next.
 void PlanKernel::writeCutStarts() {
   Value zero = b.i32(0), one = b.i32(1), two = b.i32(2), blocks = dim(PlanDim::Blocks);
-  spread(zeroUnless(isAbove(shares, zero), b.add(blocks, one)), [&](Value cut) {
+  spread(zeroUnless(isAbove(shares, zero), b.add(blocks, one)), [&](Value number) {
+    Value cut = quotient(number, PlanDim::Abreast), lane = laneOf(number, cut);
     Value next = b.min(b.add(cut, one), blocks), task = get(cutTask, cut), begin = get(cutTile, cut);
-    Value from = b.add(task, get(cutsUpTo, cut)), to = b.add(get(cutTask, next), get(cutsUpTo, next));
-    write(PlanArray::BlockTasks, cut, from);
-    doIf(equal(cut, zero), [&] {
+    Run run = runOf(cut, lane);
+    write(PlanArray::BlockTasks, number, run.first);
+    doIf(equal(number, zero), [&] {
       write(PlanArray::MergeStart, zero, merges);
       write(PlanArray::MergeStart, b.add(merges, one), partials);
     });
-    Value word = b.mul(cut, b.i32(Start::words));
-    doIf(both(b.less(cut, blocks), equal(from, to)),
+    Value word = b.mul(number, b.i32(Start::words));
+    doIf(both(b.less(number, blocks), equal(run.from, run.to)),
          [&] { writeWords(PlanArray::Starts, word, SmallVector<Value>(Start::usedWords, zero)); });
-    doIf(b.less(from, to), [&] {
-      Value ofUnit = b.div(task, heads);
-      PlanUnit unit = unitOf(ofUnit);
+    doIf(both(b.less(number, blocks), b.less(run.from, run.to)), [&] {
+      Listed listedTask = listedAt(task, lane);
+      PlanUnit unit = unitOf(listedTask.unit);
       Value isEnded = both(equal(get(cutTask, next), task), isAbove(get(cutTile, next), zero));
       Value isRest = isAbove(begin, zero);
       PlanPiece piece{begin, b.select(isEnded, get(cutTile, next), unit.tiles),
                       sinks ? equal(begin, zero) : Value()};
-      Value partialRow = b.select(isRest, b.add(get(cutPartial, cut), unit.packedCount),
-                                  b.select(isEnded, get(cutPartial, next), b.i32(-1)));
+      Value rest = b.add(get(cutPartial, cut), unit.packedCount);
+      Value partialRow = b.select(isRest, partialIn(lane, rest),
+                                  b.select(isEnded, partialIn(lane, get(cutPartial, next)), b.i32(-1)));
       Value last = b.add(listed, b.add(b.mul(cut, two), one)), ended = b.add(listed, b.mul(next, two));
-      Value which = b.select(isEnded, ended, b.select(isRest, last, ofUnit));
-      auto [number, front] = segmentsOf(unit, piece, Value());
+      Value which = b.select(isEnded, ended, b.select(isRest, last, listedTask.unit));
+      auto [segments, front] = segmentsOf(unit, piece, Value());
       Task record =
-          taskOf(unit, piece, b.rem(task, heads), b.mul(which, b.i32(mostSeen())), number, partialRow);
+          taskOf(unit, piece, listedTask.ordinal, b.mul(which, b.i32(mostSeen())), segments, partialRow);
       auto fields = ::attn::rt::fieldsOf(record), ofSegment = ::attn::rt::fieldsOf(front);
       SmallVector<Value> words(fields.begin(), fields.end());
       llvm::append_range(words, ofSegment);
-      words.append({from, to});
+      words.append({run.first, b.add(run.first, b.sub(run.to, run.from))});
       writeWords(PlanArray::Starts, word, words);
     });
   });
@@ -181,13 +207,16 @@ void PlanKernel::writeCutStarts() {
 void PlanKernel::writeCutMerges() {
   Value zero = b.i32(0), one = b.i32(1), blocks = b.add(dim(PlanDim::Blocks), one);
   spread(zeroUnless(isAbove(shares, zero), merges), [&](Value list) {
-    Value cut = search(cutMerge, blocks, list), task = get(cutTask, cut),
-          row = b.sub(list, get(cutMerge, cut));
-    PlanUnit unit = unitOf(b.div(task, heads));
+    Value lane = quotient(list, b.max(listMerges, one)), inList = b.sub(list, b.mul(lane, listMerges));
+    Value cut = search(cutMerge, blocks, inList), task = get(cutTask, cut),
+          row = b.sub(inList, get(cutMerge, cut));
+    Listed listedTask = listedAt(task, lane);
+    PlanUnit unit = unitOf(listedTask.unit);
     Value before = get(cutsUpTo, search(cutTask, blocks, b.sub(task, one)));
     Value pieces = b.add(b.sub(get(cutsUpTo, cut), before), one);
-    Value rows = b.sub(get(cutPartial, cut), b.mul(b.sub(pieces, b.i32(2)), unit.packedCount));
+    Value first = b.sub(get(cutPartial, cut), b.mul(b.sub(pieces, b.i32(2)), unit.packedCount));
+    Value rows = partialIn(lane, first);
     writeMerge(list, b.add(rows, b.mul(row, pieces)), pieces, b.add(rows, row), unit.packedCount, unit,
-               b.rem(task, heads), row);
+               listedTask.ordinal, row);
   });
 }

@@ -156,13 +156,27 @@ private:
   struct Place {
     Value task, tile;
   };
+  /// A task that is listed: which unit's it is, and for which ordinal; abreast that is the lane's.
+  struct Listed {
+    Value unit, ordinal;
+  };
+  /// A share's tasks in the order of the list, and where those of one of its blocks begin.
+  struct Run {
+    Value from, to, first;
+    Value lane;
+  };
+  Listed listedAt(Value task, Value lane);
+  Run runOf(Value share, Value lane);
+  Value placeIn(const Run &run, Value index) { return b.add(run.first, b.sub(index, run.from)); }
+  Value laneOf(Value number, Value lines) { return b.sub(number, b.mul(lines, abreast)); }
+  Value partialIn(Value lane, Value row) { return b.add(row, b.mul(lane, listPartials)); }
   Place placeOf(Value cut);
   Value isLastCut(Value cut, Value task);
   void findCuts();
   void countCuts();
   void writeWholeTasks();
   void writeCutTasks();
-  void writeCutPiece(const PlanUnit &unit, Value task, Value begin, Value end, Value partial, Value index,
+  void writeCutPiece(const PlanUnit &unit, Value ordinal, Value begin, Value end, Value partial, Value index,
                      Value segments);
   void writeCutStarts();
   void writeCutMerges();
@@ -185,6 +199,9 @@ private:
   Value units, parts, partials, merges, cost;                    ///< how many
   Value tasks;                                                   ///< that are dealt
   Value shares, listed, share;                                   ///< units that are cut into so many shares
+  Value abreast,
+      isAbreast; ///< blocks that walk a share together, each for another head; whether they are many
+  Value listPartials, listMerges; ///< of the list, for one of those blocks
 };
 
 } // namespace mlir::attn

@@ -155,8 +155,14 @@ void PlanKernel::decide() {
         return {b.add(carried[0], scan(isLonger).getTotals()[0])};
       })[0];
   Value isCut = both(negate(fixed), isAbove(longer, b.i32(0)));
+  // Abreast every unit is listed once, for all of its heads.
+  abreast = dim(PlanDim::Abreast), isAbreast = isAbove(abreast, one);
+  Value listTotal = b.select(isAbreast, cost, total);
+  Value together =
+      b.min(quotient(blocks, PlanDim::Abreast), quotient(tiles, b.mul(dim(PlanDim::ShareTiles), abreast)));
+  most = b.select(isAbreast, b.max(together, one), most);
   shares = zeroUnless(isCut, most);
-  share = b.max(ceilQuotient(total, most), one);
+  share = b.max(ceilQuotient(listTotal, most), one);
   listed = zeroUnless(isCut, units);
   parts = zeroUnless(negate(isCut), parts);
   tasks = b.mul(parts, b.i32(heads));

@@ -123,6 +123,7 @@ enum class PlanFault : int32_t { None, RowsUnsorted, LengthOutside, CapacityExce
   ATTN_PLAN_DIVISOR(DIM, Rows, "plan.rows")          /* packed rows of a tile */                             \
   ATTN_PLAN_DIVISOR(DIM, Keys, "plan.keys")          /* keys of a tile */                                    \
   ATTN_PLAN_DIVISOR(DIM, KeyAlign, "plan.key_align") /* KernelInfo::keyAlign */                              \
+  ATTN_PLAN_DIVISOR(DIM, Abreast, "plan.abreast") /* heads that neighbouring blocks walk together, or 1 */   \
   ATTN_PLAN_DIVISOR(DIM, Chunk, "plan.chunk") /* tokens between cuts, 1 where they have no fixed place */    \
   DIM(IsFixed, "plan.is_fixed")               /* whether they have: PlanOptions::fixedSplit */               \
   DIM(Fixed, "plan.fixed")                    /* cost of a task, */                                          \

@@ -71,20 +71,24 @@ public:
   }
 
   /// Of significance: each warp holds keys, and queries are walked, in tiles that begin with the first head
-  /// of a group. Codes are multiplied from the right, with as many queries as a warp multiplies at once.
+  /// of a group. In generation a block waits for its task, for pages, for keys, and is done: 3 us on an H200,
+  /// of which what is asked of memory takes a third (41 x 8K, 2026-11-23). So what counts is how many blocks
+  /// wait at once: tiles of queries are short, and registers so few that eight fit, of several groups six and
+  /// of long heads four, as ptxas spills otherwise.
   ScheduleAttr chooseForSignificance(bool byHead) const {
-    SmallVector<int64_t> tiles(std::begin(walked), std::end(walked));
-    if (llvm::any_of(shape.regions, isQuantized))
-      tiles = {warpLines};
-    for (int64_t lines : tiles) {
-      SharedMemory memory;
-      memory.place(tileOf(warpLines * mmaWarps, shape.keyDim));
-      memory.place(RingType::get(shape.element.getContext(), mmaStages, tileOf(lines, shape.keyDim)));
-      int64_t bytes = memory.getBytes() + 2 * alignment * mmaWarps; // tiles of warps, and metadata
-      if (bytes > chip.sharedPerBlock || (byHead && lines < shape.group))
+    constexpr int64_t longestHead = 128;
+    const int64_t mostBlocks = shape.keyDim > longestHead ? 4 : shape.groups > 1 ? 6 : 8;
+    bool quantized = llvm::any_of(shape.regions, isQuantized);
+    for (int64_t lines : llvm::reverse(walked)) {
+      if ((byHead && lines < shape.group) || (quantized && lines > warpLines))
         continue;
-      int64_t blocks = 2 * (bytes + systemShared) <= chip.sharedPerMultiprocessor ? 2 : 1;
-      return get(ScheduleKind::Mma, mmaWarps, lines, mmaStages, blocks);
+      SharedMemory memory;
+      memory.place(RingType::get(shape.element.getContext(), mmaStages, tileOf(lines, shape.keyDim)));
+      int64_t bytes = memory.getBytes() + warpLines * mmaWarps * keyBytes() + 2 * alignment * mmaWarps;
+      if (bytes > chip.sharedPerBlock)
+        continue;
+      int64_t blocks = chip.sharedPerMultiprocessor / (bytes + systemShared);
+      return get(ScheduleKind::Mma, mmaWarps, lines, mmaStages, std::clamp<int64_t>(blocks, 1, mostBlocks));
     }
     return {};
   }
@@ -146,6 +150,14 @@ private:
   /// Registers of what is added up, of scores and their gradients, and of one of them as a dot takes it.
   static int64_t fragments(Held held, int64_t lines) {
     return registersOf(held.accumulated) + 2 * registersOf(lines) + registersOf(lines) / 2;
+  }
+  /// Of a line of keys as it is stored.
+  int64_t keyBytes() const {
+    int64_t bytes = 0;
+    for (KVType region : shape.regions)
+      bytes = std::max(bytes, rt::Store::tokenBytes(storeOf(region).keys));
+    return std::max(bytes,
+                    shape.keyDim * codesOf(shape.regions.front().getKey()).getIntOrFloatBitWidth() / 8);
   }
   /// In the order of no kernel: all tiles are multiples of what they are aligned to, or that is added.
   int64_t sharedBytes(Held held, int64_t heldLines, int64_t lines, int64_t stages) const {

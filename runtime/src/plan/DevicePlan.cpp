@@ -56,6 +56,7 @@ Status check(const Manifest &m, const DevicePlanLimits &limits, const PlanOption
 
 int abreastOf(const Manifest &m, int blocks) {
   std::vector<Store> stores;
+  stores.reserve(m.operands.size());
   for (const OperandInfo &operand : m.operands)
     stores.push_back(storeOf(m.argumentOf(operand)));
   return headsAbreast(stores, static_cast<int>(m.kvHeads), blocks);

@@ -151,13 +151,12 @@ private:
   static int64_t fragments(Held held, int64_t lines) {
     return registersOf(held.accumulated) + 2 * registersOf(lines) + registersOf(lines) / 2;
   }
-  /// Of a line of keys as it is stored.
+  /// Of a line of keys as it is stored, without metadata.
   int64_t keyBytes() const {
-    int64_t bytes = 0;
+    unsigned bits = 0;
     for (KVType region : shape.regions)
-      bytes = std::max(bytes, rt::Store::tokenBytes(storeOf(region).keys));
-    return std::max(bytes,
-                    shape.keyDim * codesOf(shape.regions.front().getKey()).getIntOrFloatBitWidth() / 8);
+      bits = std::max(bits, codesOf(region.getKey()).getIntOrFloatBitWidth());
+    return shape.keyDim * bits / 8;
   }
   /// In the order of no kernel: all tiles are multiples of what they are aligned to, or that is added.
   int64_t sharedBytes(Held held, int64_t heldLines, int64_t lines, int64_t stages) const {

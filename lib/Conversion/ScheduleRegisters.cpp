@@ -77,6 +77,8 @@ constexpr int64_t ofArithmetic = 44;
 constexpr int64_t ofGroup = 4;
 /// Of 160 with three consumers: scores that are plain, that are computed or masked, and by several masks.
 constexpr int64_t threePlain = 128, three = 104, threeOfMasks = 92;
+/// Keys up to which those that are plain have that room beside queries that are gathered.
+constexpr int64_t keysBesideGather = 128;
 /// Of 224 or 232 with two, where boxes come: rows that fill boxes or wide values (whose kernel has 232 in any
 /// case), and rows of which queries are gathered or masks several.
 constexpr int64_t fetchedRoomy = 176, fetched = 160;
@@ -101,10 +103,12 @@ int64_t ScheduleModel::fragmentRoom(ScheduleAttr schedule) const {
            (shape.converted() ? room::ofCodes + room::ofGroup * (shape.groups - 1) : 0) -
            (convertsByArithmetic() && schedule.getStages() > 1 ? room::ofArithmetic : 0);
   bool simple = shape.plain && !severalMasks;
-  if (schedule.getConsumers() > 2)
-    return simple ? room::threePlain : severalMasks ? room::threeOfMasks : room::three;
   // Where the heads of a group do not fill the tile's rows evenly, queries are gathered, by more registers.
   bool even = schedule.getRows() % shape.group == 0, wide = shape.valueDim > room::narrowValues;
+  if (schedule.getConsumers() > 2)
+    return simple && (even || schedule.getKeys() <= room::keysBesideGather) ? room::threePlain
+           : severalMasks                                                   ? room::threeOfMasks
+                                                                            : room::three;
   int64_t masks = manyMasks ? room::ofManyMasks : severalMasks && !even ? room::ofMasksAndGather : 0;
   if (schedule.fetchesTokens())
     return !severalMasks && (simple || even || wide) ? room::fetchedRoomy : room::fetched - masks;

@@ -28,9 +28,9 @@ AXES = {
     "strides": ("dense", "heads-first", "interleaved", "halves", "padded"),
 }
 
-CI_POINTS, FULL_POINTS = 80, 1500
+CI_POINTS, FULL_POINTS = 80, 600
 # What one point may take.
-CI_FLOPS, FULL_FLOPS = 0.7e9, 20e9
+CI_FLOPS, FULL_FLOPS = 0.7e9, 8e9
 
 
 @dataclass(frozen=True)

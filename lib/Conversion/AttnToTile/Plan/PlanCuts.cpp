@@ -25,16 +25,16 @@ using namespace mlir::tile;
 static constexpr int64_t tileCost = 16;  ///< of a key tile, as in the planner's CostModel
 static constexpr int64_t leastTiles = 2; ///< of a part: a cut nearer to the end of a task moves there
 
-PlanKernel::Listed PlanKernel::listedAt(Value task, Value lane) {
-  return {b.select(isAbreast, task, b.div(task, heads)), b.select(isAbreast, lane, b.rem(task, heads))};
+PlanKernel::Listed PlanKernel::listedAt(Value task, Value nth) {
+  return {b.select(isAbreast, task, b.div(task, heads)), b.select(isAbreast, nth, b.rem(task, heads))};
 }
 
-PlanKernel::Run PlanKernel::runOf(Value shareNumber, Value lane) {
+PlanKernel::Run PlanKernel::runOf(Value shareNumber, Value nth) {
   Value next = b.min(b.add(shareNumber, b.i32(1)), dim(PlanDim::Blocks));
   Value from = b.add(get(cutTask, shareNumber), get(cutsUpTo, shareNumber));
   Value to = b.add(get(cutTask, next), get(cutsUpTo, next));
-  Value first = b.add(b.mul(from, abreast), b.mul(lane, b.sub(to, from)));
-  return {from, to, first, lane};
+  Value first = b.add(b.mul(from, abreast), b.mul(nth, b.sub(to, from)));
+  return {from, to, first};
 }
 
 PlanKernel::Place PlanKernel::placeOf(Value cut) {
@@ -114,12 +114,12 @@ void PlanKernel::writeWholeTasks() {
   });
   spread(b.mul(listed, b.i32(heads)), [&](Value number) {
     Value ofUnit = b.div(number, heads), ordinal = b.rem(number, heads);
-    Value task = b.select(isAbreast, ofUnit, number), lane = zeroUnless(isAbreast, ordinal);
+    Value task = b.select(isAbreast, ofUnit, number), nth = zeroUnless(isAbreast, ordinal);
     Value cut = search(cutTask, blocks, task);
     Value isCut = both(equal(get(cutTask, cut), task), isAbove(get(cutTile, cut), zero));
     doIf(negate(isCut), [&] {
       PlanUnit unit = unitOf(ofUnit);
-      Value index = placeIn(runOf(cut, lane), b.add(task, get(cutsUpTo, cut)));
+      Value index = placeIn(runOf(cut, nth), b.add(task, get(cutsUpTo, cut)));
       writeCutPiece(unit, ordinal, zero, unit.tiles, b.i32(-1), index, ofUnit);
     });
   });
@@ -142,18 +142,18 @@ void PlanKernel::writeCutTasks() {
   Value zero = b.i32(0), one = b.i32(1);
   Value cuts = zeroUnless(isAbove(shares, zero), b.add(shares, one));
   spread(b.mul(cuts, abreast), [&](Value number) {
-    Value cut = quotient(number, PlanDim::Abreast), lane = laneOf(number, cut);
+    Value cut = quotient(number, PlanDim::Abreast), nth = nthOf(number, cut);
     Value tile = get(cutTile, cut), task = get(cutTask, cut);
     doIf(isAbove(tile, zero), [&] {
-      Listed listedTask = listedAt(task, lane);
+      Listed listedTask = listedAt(task, nth);
       PlanUnit unit = unitOf(listedTask.unit);
       Value before = b.max(b.sub(cut, one), zero);
       Value begin =
           zeroUnless(both(isAbove(cut, zero), equal(get(cutTask, before), task)), get(cutTile, before));
-      Value behind = b.add(task, get(cutsUpTo, cut)), rows = partialIn(lane, get(cutPartial, cut));
+      Value behind = b.add(task, get(cutsUpTo, cut)), rows = partialIn(nth, get(cutPartial, cut));
       auto writePiece = [&](Value from, Value to, Value partialRow, Value ofShare, Value index, Value which) {
-        doIf(equal(lane, zero), [&] { segmentsOf(unit, {from, to, {}}, b.mul(which, b.i32(mostSeen()))); });
-        writeCutPiece(unit, listedTask.ordinal, from, to, partialRow, placeIn(runOf(ofShare, lane), index),
+        doIf(equal(nth, zero), [&] { segmentsOf(unit, {from, to, {}}, b.mul(which, b.i32(mostSeen()))); });
+        writeCutPiece(unit, listedTask.ordinal, from, to, partialRow, placeIn(runOf(ofShare, nth), index),
                       which);
       };
       Value which = b.add(listed, b.mul(cut, b.i32(2)));
@@ -169,9 +169,9 @@ void PlanKernel::writeCutTasks() {
 void PlanKernel::writeCutStarts() {
   Value zero = b.i32(0), one = b.i32(1), two = b.i32(2), blocks = dim(PlanDim::Blocks);
   spread(zeroUnless(isAbove(shares, zero), b.add(blocks, one)), [&](Value number) {
-    Value cut = quotient(number, PlanDim::Abreast), lane = laneOf(number, cut);
+    Value cut = quotient(number, PlanDim::Abreast), nth = nthOf(number, cut);
     Value next = b.min(b.add(cut, one), blocks), task = get(cutTask, cut), begin = get(cutTile, cut);
-    Run run = runOf(cut, lane);
+    Run run = runOf(cut, nth);
     write(PlanArray::BlockTasks, number, run.first);
     doIf(equal(number, zero), [&] {
       write(PlanArray::MergeStart, zero, merges);
@@ -181,15 +181,15 @@ void PlanKernel::writeCutStarts() {
     doIf(both(b.less(number, blocks), equal(run.from, run.to)),
          [&] { writeWords(PlanArray::Starts, word, SmallVector<Value>(Start::usedWords, zero)); });
     doIf(both(b.less(number, blocks), b.less(run.from, run.to)), [&] {
-      Listed listedTask = listedAt(task, lane);
+      Listed listedTask = listedAt(task, nth);
       PlanUnit unit = unitOf(listedTask.unit);
       Value isEnded = both(equal(get(cutTask, next), task), isAbove(get(cutTile, next), zero));
       Value isRest = isAbove(begin, zero);
       PlanPiece piece{begin, b.select(isEnded, get(cutTile, next), unit.tiles),
                       sinks ? equal(begin, zero) : Value()};
       Value rest = b.add(get(cutPartial, cut), unit.packedCount);
-      Value partialRow = b.select(isRest, partialIn(lane, rest),
-                                  b.select(isEnded, partialIn(lane, get(cutPartial, next)), b.i32(-1)));
+      Value partialRow = b.select(isRest, partialIn(nth, rest),
+                                  b.select(isEnded, partialIn(nth, get(cutPartial, next)), b.i32(-1)));
       Value last = b.add(listed, b.add(b.mul(cut, two), one)), ended = b.add(listed, b.mul(next, two));
       Value which = b.select(isEnded, ended, b.select(isRest, last, listedTask.unit));
       auto [segments, front] = segmentsOf(unit, piece, Value());
@@ -207,15 +207,15 @@ void PlanKernel::writeCutStarts() {
 void PlanKernel::writeCutMerges() {
   Value zero = b.i32(0), one = b.i32(1), blocks = b.add(dim(PlanDim::Blocks), one);
   spread(zeroUnless(isAbove(shares, zero), merges), [&](Value list) {
-    Value lane = quotient(list, b.max(listMerges, one)), inList = b.sub(list, b.mul(lane, listMerges));
+    Value nth = quotient(list, b.max(listMerges, one)), inList = b.sub(list, b.mul(nth, listMerges));
     Value cut = search(cutMerge, blocks, inList), task = get(cutTask, cut),
           row = b.sub(inList, get(cutMerge, cut));
-    Listed listedTask = listedAt(task, lane);
+    Listed listedTask = listedAt(task, nth);
     PlanUnit unit = unitOf(listedTask.unit);
     Value before = get(cutsUpTo, search(cutTask, blocks, b.sub(task, one)));
     Value pieces = b.add(b.sub(get(cutsUpTo, cut), before), one);
     Value first = b.sub(get(cutPartial, cut), b.mul(b.sub(pieces, b.i32(2)), unit.packedCount));
-    Value rows = partialIn(lane, first);
+    Value rows = partialIn(nth, first);
     writeMerge(list, b.add(rows, b.mul(row, pieces)), pieces, b.add(rows, row), unit.packedCount, unit,
                listedTask.ordinal, row);
   });

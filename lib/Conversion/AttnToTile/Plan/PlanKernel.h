@@ -156,20 +156,19 @@ private:
   struct Place {
     Value task, tile;
   };
-  /// A task that is listed: which unit's it is, and for which ordinal; abreast that is the lane's.
+  /// A task that is listed: which unit's it is, and for which ordinal. Blocks abreast are numbered by theirs.
   struct Listed {
     Value unit, ordinal;
   };
-  /// A share's tasks in the order of the list, and where those of one of its blocks begin.
+  Listed listedAt(Value task, Value nth);
+  /// A share's tasks in the order of the list, and where those of its nth block begin.
   struct Run {
     Value from, to, first;
-    Value lane;
   };
-  Listed listedAt(Value task, Value lane);
-  Run runOf(Value share, Value lane);
+  Run runOf(Value share, Value nth);
   Value placeIn(const Run &run, Value index) { return b.add(run.first, b.sub(index, run.from)); }
-  Value laneOf(Value number, Value lines) { return b.sub(number, b.mul(lines, abreast)); }
-  Value partialIn(Value lane, Value row) { return b.add(row, b.mul(lane, listPartials)); }
+  Value nthOf(Value number, Value share) { return b.sub(number, b.mul(share, abreast)); }
+  Value partialIn(Value nth, Value row) { return b.add(row, b.mul(nth, listPartials)); }
   Place placeOf(Value cut);
   Value isLastCut(Value cut, Value task);
   void findCuts();
@@ -199,8 +198,7 @@ private:
   Value units, parts, partials, merges, cost;                    ///< how many
   Value tasks;                                                   ///< that are dealt
   Value shares, listed, share;                                   ///< units that are cut into so many shares
-  Value abreast,
-      isAbreast; ///< blocks that walk a share together, each for another head; whether they are many
+  Value abreast, isAbreast;       ///< blocks that walk a share together, and whether they are several
   Value listPartials, listMerges; ///< of the list, for one of those blocks
 };
 

@@ -249,6 +249,19 @@ def test_conversion_by_arithmetic(folder, dim):
     assert report["passed"] and report["kernel"].endswith("rows128")
 
 
+@pytest.mark.parametrize("rows", [1, 3, 37])
+@pytest.mark.parametrize("kv_heads", [1, 4])
+def test_a_class_without_heads(folder, kv_heads, rows):
+    """A store of a class has a scale for each of its heads, and none where it has no head: nobody reads one."""
+    file = folder / "no_heads.mlir"
+    file.write_text(Problem(8, kv_heads, 64, 64, "f16", "paged<16>", APART, key=E4M3, value=E4M3).text())
+    status, report, errors = attn_run(
+        file, "--check", "--device=host", "--dim=batch=2", f"--dim=q_len={rows}", "--dim=kv_len=50..200"
+    )
+    assert status == 0, errors
+    assert report["out_of_bounds"] == 0
+
+
 def test_bad_scales(folder):
     import torch
 

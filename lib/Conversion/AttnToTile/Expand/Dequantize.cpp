@@ -76,8 +76,25 @@ Value FragmentExpansion::regionScale(UpdateOp update, bool keys, const Segment &
   if (!hasSharedScale(partOf(update, keys).format) || foldsScale(keys))
     return {};
   OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(update->getParentOfType<scf::ForOp>());
-  return sharedScale(update, keys, placeOf(update, segment));
+  auto loop = update->getParentOfType<scf::ForOp>();
+  b.setInsertionPoint(loop);
+  Value place = placeOf(update, segment);
+  if (!update.getKv().getType().isOfClass() || partOf(update, keys).format.scales != Scales::Head)
+    return sharedScale(update, keys, place);
+  // A head of another class, which has no tiles of this store, is not in it either; it may have no heads at
+  // all.
+  Value isThere = b.compare(arith::CmpIPredicate::slt, loop.getLowerBound(), loop.getUpperBound());
+  if (segment.operand) { // a loop over tiles of several stores
+    auto number = llvm::find(chain.updates, update) - chain.updates.begin();
+    Value isOwn = b.compare(arith::CmpIPredicate::eq, segment.operand, b.i32(number));
+    isThere = b.createOrFold<arith::AndIOp>(isThere, isOwn);
+  }
+  auto read = scf::IfOp::create(b, TypeRange{b.getF32Type()}, isThere, /*withElseRegion=*/true);
+  b.setInsertionPointToEnd(read.thenBlock());
+  scf::YieldOp::create(b, sharedScale(update, keys, place));
+  b.setInsertionPointToEnd(read.elseBlock());
+  scf::YieldOp::create(b, b.f32(1));
+  return read.getResult(0);
 }
 
 /// Metadata by line of a staged tile: one fragment over its tokens for each number of a line.

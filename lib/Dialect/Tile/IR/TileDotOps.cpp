@@ -139,7 +139,9 @@ LogicalResult MergeWarpsOp::verify() {
       merged.getSizes()[0] != 16 || merged.getSizes()[1] % 8 != 0 ||
       merged.getElement() != acc.getElement() || merged.getLayout() != acc.getLayout())
     return emitOpError("expected a merged accumulator with the axes of ") << acc << ", got " << merged;
-  if (merged.getSizes()[1] * int64_t(getWarps()) < columns)
+  // Sizes are whatever a text says: products of them may not fit.
+  auto times = [](uint64_t a, uint64_t b) { return llvm::SaturatingMultiply(a, b); };
+  if (times(merged.getSizes()[1], getWarps()) < uint64_t(columns))
     return emitOpError("expected ") << getWarps() << " warps to cover " << columns << " columns, got "
                                     << merged.getSizes()[1] << " for each";
   auto isOfRows = [&](Value value, int64_t size, Layout layout) {
@@ -153,8 +155,8 @@ LogicalResult MergeWarpsOp::verify() {
   for (Value value : {getMergedMax(), getMergedSum()})
     if (!isOfRows(value, 16, Layout::Row))
       return emitOpError("expected max and sum to be complete, one f32 per row, got ") << value.getType();
-  int64_t bytes = getWarps() * rows * (columns * 4 + 8);
-  if (getScratch().getType().getBytes() < bytes)
+  uint64_t bytes = times(times(getWarps(), rows), llvm::SaturatingAdd(times(columns, 4), uint64_t(8)));
+  if (uint64_t(getScratch().getType().getBytes()) < bytes)
     return emitOpError("expected ") << bytes << " bytes of scratch, got "
                                     << getScratch().getType().getBytes();
   return success();

@@ -485,18 +485,3 @@ def test_its_operators_pass_the_checks_of_pytorch(rows):
     for option in options:
         torch.library.opcheck(torch.ops.attn.attend_spans.default, (q, k, v, spans, 0.1), option)
     torch.library.opcheck(torch.ops.attn.seen.default, (spans, None, 2, True, 3, 0, rows, 6))
-
-
-@pytest.mark.parametrize("recorded", [False, True])
-@pytest.mark.parametrize("heads", [2, 4])
-def test_outputs_can_be_viewed(heads, recorded):
-    """In any shape, as JetMoE does: where each head has its own keys, too."""
-    layer = torch.nn.Module()
-    layer.is_causal, layer.config = True, transformers.LlamaConfig(attn_implementation="attn")
-    q, k, v = (
-        torch.randn(2, 9, count, 32).to(torch.bfloat16).transpose(1, 2).requires_grad_(recorded)
-        for count in (heads, 2, 2)
-    )
-    for key, value in ((k, v), (k.contiguous(), v.contiguous())):
-        out, _ = attn.transformers.attention_forward(layer, q, key, value, None, scaling=0.2)
-        assert out.shape == (2, 9, heads, 32) and out.is_contiguous()

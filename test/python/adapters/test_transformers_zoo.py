@@ -11,7 +11,7 @@ import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-pytest.importorskip("transformers", reason="Transformers is not installed")
+transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
 
 import attn  # noqa: E402
 import attn.adapters.transformers_fallback  # noqa: E402
@@ -145,3 +145,18 @@ def test_is_right_or_refused(mapping, of_type):
     assert outcome == (
         "fell back" if (mapping, of_type) in REFUSED else QUICK.get((mapping, of_type), outcome)
     )
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("heads", [2, 4])
+def test_outputs_can_be_viewed(heads, recorded):
+    """In any shape, as JetMoE does: where each head has its own keys, too."""
+    layer = torch.nn.Module()
+    layer.is_causal, layer.config = True, transformers.LlamaConfig(attn_implementation="attn")
+    q, k, v = (
+        torch.randn(2, 9, count, 32).to(torch.bfloat16).transpose(1, 2).requires_grad_(recorded)
+        for count in (heads, 2, 2)
+    )
+    for key, value in ((k, v), (k.contiguous(), v.contiguous())):
+        out, _ = attn.transformers.attention_forward(layer, q, key, value, None, scaling=0.2)
+        assert out.shape == (2, 9, heads, 32) and out.is_contiguous()

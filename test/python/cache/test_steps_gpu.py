@@ -16,6 +16,18 @@ if not torch.cuda.is_available():
 LAYERS, Q_HEADS, KV_HEADS, DIM, SPLIT, STEPS = 2, 8, 2, 128, 64, 10_000
 
 
+def described(*stores):
+    return attn.Spec(
+        q_heads=Q_HEADS,
+        kv_heads=KV_HEADS,
+        head_dim=DIM,
+        dtype="bfloat16",
+        kv=list(stores),
+        see=attn.causal(),
+        device_plan=True,
+    )
+
+
 def make():
     return attn.PagedCache(
         layers=LAYERS, pages=256, kv_heads=KV_HEADS, head_dim=DIM, draft_page=1, device="cuda"
@@ -39,15 +51,7 @@ def run_eagerly(kernel, cache, groups, q):
 
 
 def test_replays_are_eager_runs_to_the_bit():
-    spec = attn.Spec(
-        q_heads=Q_HEADS,
-        kv_heads=KV_HEADS,
-        head_dim=DIM,
-        dtype="bfloat16",
-        kv=[attn.Paged(name="kv"), attn.Paged(name="draft", page_size=1)],
-        see=attn.causal(),
-        device_plan=True,
-    )
+    spec = described(attn.Paged(name="kv"), attn.Paged(name="draft", page_size=1))
     kernel = attn.compile(spec, device="cuda")
     cache, eager = make(), make()
     steps = cache.steps(
@@ -91,15 +95,7 @@ def test_replays_are_eager_runs_to_the_bit():
 
 def test_an_update_does_not_wait_for_the_gpu():
     """It returns while what came before it in the stream still runs, and is seen by what comes behind."""
-    spec = attn.Spec(
-        q_heads=Q_HEADS,
-        kv_heads=KV_HEADS,
-        head_dim=DIM,
-        dtype="bfloat16",
-        kv=[attn.Paged()],
-        see=attn.causal(),
-        device_plan=True,
-    )
+    spec = described(attn.Paged())
     cache = make()
     steps = cache.steps(attn.compile(spec, device="cuda"), sequences=4, rows=8, tokens=64)
     node = cache.add()
@@ -119,15 +115,7 @@ def test_an_update_does_not_wait_for_the_gpu():
 
 def test_a_capture_outlives_graphs_that_are_garbage():
     """An older graph in a cycle, which the collector would destroy in the middle of a capture and so end it."""
-    spec = attn.Spec(
-        q_heads=Q_HEADS,
-        kv_heads=KV_HEADS,
-        head_dim=DIM,
-        dtype="bfloat16",
-        kv=[attn.Paged(page_size=16)],
-        see=attn.causal(),
-        device_plan=True,
-    )
+    spec = described(attn.Paged(page_size=16))
     kernel, cache = attn.compile(spec, device="cuda"), make()
     node = cache.add()
     cache.append(node, 40).skip()

@@ -198,7 +198,7 @@ void PlanKernel::writeCutStarts() {
       auto fields = ::attn::rt::fieldsOf(record), ofSegment = ::attn::rt::fieldsOf(front);
       SmallVector<Value> words(fields.begin(), fields.end());
       llvm::append_range(words, ofSegment);
-      words.append({run.first, b.add(run.first, b.sub(run.to, run.from))});
+      words.append({run.first, placeIn(run, run.to)});
       writeWords(PlanArray::Starts, word, words);
     });
   });

@@ -190,8 +190,7 @@ void LateDot::finishOnBranches(FinishDotsOp dots, Value isLater) {
   dots.erase();
 }
 
-Value LateDot::firstWeights() {
-  ImplicitLocOpBuilder b(loop.getLoc(), loop);
+Value LateDot::firstWeights(ImplicitLocOpBuilder &b) {
   auto type = cast<FragmentType>(start.getLhs().getType());
   if (!sharesTile)
     return UndefinedOp::create(b, type);

@@ -6,6 +6,7 @@
 #include "attn/Dialect/Tile/IR/Tile.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace mlir::tile {
@@ -19,8 +20,8 @@ struct LateDot {
   /// A branch that has the loop on one side and whose other side is right, too, if the loop has no
   /// iterations.
   scf::IfOp branchAround();
-  /// What the first iteration finds carried, in front of the loop.
-  Value firstWeights();
+  /// What the first iteration finds carried.
+  Value firstWeights(ImplicitLocOpBuilder &b);
   /// Finishes dots that stay, of which the late one may be unfinished where `isLater`: in branches, so that
   /// ptxas does not hoist the wait to the one before.
   void finishOnBranches(FinishDotsOp dots, Value isLater);

@@ -1,0 +1,125 @@
+//===- LoopAround.cpp - A late dot goes on to the next loop ---------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "LoopAround.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace mlir::tile;
+
+std::optional<LoopAround> LoopAround::find(const LateDot &dot, scf::IfOp branch) {
+  auto outer = dyn_cast<scf::ForOp>(branch->getParentOp());
+  if (!outer || dot.sharesTile)
+    return {};
+  LoopAround found(dot, branch, outer);
+  std::optional<unsigned> sum = found.numberOf(dot.carried);
+  if (!sum)
+    return {};
+  found.sum = *sum;
+  for (auto [number, step] : dot.counts) {
+    std::optional<unsigned> count = found.numberOf(number);
+    if (!count)
+      return {};
+    found.counts[number] = *count;
+  }
+  // Only the late dot's loop may use the sum, in which a tile may be missing.
+  BlockArgument before = outer.getRegionIterArg(*sum);
+  auto passesOn = [&](Operation *user) { return user == dot.loop || user == branch.elseYield(); };
+  Value after = outer.getYieldedValues()[*sum];
+  if (!llvm::all_of(before.getUsers(), passesOn) || !after.hasOneUse() ||
+      branch.elseYield().getOperand(cast<OpResult>(after).getResultNumber()) != before)
+    return {};
+  auto isFound = [&](Operation *op) {
+    return llvm::all_of(op->getOperands(), [&](Value v) { return found.isFoundBehind(v); });
+  };
+  StartDotOp start = dot.start;
+  bool areFound = found.isFoundBehind(start.getRhs()) && llvm::all_of(dot.waits, isFound) &&
+                  llvm::all_of(dot.releases, [&](ArriveOp op) { return isFound(op); });
+  return areFound ? std::optional(found) : std::nullopt;
+}
+
+std::optional<unsigned> LoopAround::numberOf(unsigned inner) {
+  scf::ForOp run = dot.loop;
+  auto before = dyn_cast<BlockArgument>(run.getInitArgs()[inner]);
+  if (!before || before.getOwner() != loop.getBody() || before == loop.getInductionVar())
+    return {};
+  unsigned number = before.getArgNumber() - loop.getNumInductionVars();
+  auto after = dyn_cast<OpResult>(loop.getYieldedValues()[number]);
+  if (!after || after.getOwner() != branch ||
+      branch.thenYield().getOperand(after.getResultNumber()) != run.getResult(inner))
+    return {};
+  return number;
+}
+
+bool LoopAround::isFoundBehind(Value value) {
+  if (!loop->isAncestor(value.getParentRegion()->getParentOp()))
+    return true;
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    scf::ForOp run = dot.loop;
+    return argument.getOwner() == run.getBody() && argument != run.getInductionVar() &&
+           dot.counts.contains(argument.getArgNumber() - run.getNumInductionVars());
+  }
+  Operation *op = value.getDefiningOp();
+  return isMemoryEffectFree(op) && op->getNumRegions() == 0 &&
+         llvm::all_of(op->getOperands(), [&](Value v) { return isFoundBehind(v); });
+}
+
+Value LoopAround::carry(Value noWeights) {
+  IRRewriter rewriter(loop.getContext());
+  rewriter.setInsertionPoint(loop);
+  Value none = arith::ConstantOp::create(rewriter, loop.getLoc(), rewriter.getBoolAttr(false));
+  rewriter.setInsertionPoint(branch);
+  SmallVector<Type> types(branch.getResultTypes());
+  types.append({noWeights.getType(), none.getType()});
+  auto wider = scf::IfOp::create(rewriter, branch.getLoc(), types, branch.getCondition());
+  for (auto [region, old] : llvm::zip_equal(wider->getRegions(), branch->getRegions())) {
+    region.takeBody(old);
+    region.front().getTerminator()->insertOperands(branch.getNumResults(), {noWeights, none});
+  }
+  rewriter.replaceOp(branch, wider.getResults().drop_back(2));
+  branch = wider;
+  loop = cast<scf::ForOp>(
+      *loop.replaceWithAdditionalYields(rewriter, {noWeights, none}, /*replaceInitOperandUsesInLoop=*/false,
+                                        [&](OpBuilder &, Location, ArrayRef<BlockArgument>) {
+                                          return SmallVector<Value>(branch.getResults().take_back(2));
+                                        }));
+  return loop.getRegionIterArgs().drop_back().back();
+}
+
+void LoopAround::leaveToNext(MovedDot &moved, ImplicitLocOpBuilder &b) {
+  scf::ForOp run = dot.loop;
+  Value unfinished = run.getResult(dot.carried), weights = run.getResults().back();
+  b.setInsertionPoint(branch.thenYield());
+  Value next = arith::AddIOp::create(b, loop.getInductionVar(), loop.getStep());
+  auto less = loop.getUnsignedCmp() ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt;
+  Value isNext = arith::CmpIOp::create(b, less, next, loop.getUpperBound());
+  auto left = scf::IfOp::create(b, unfinished.getType(), isNext, /*withElseRegion=*/true);
+  b.setInsertionPointToEnd(left.thenBlock());
+  scf::YieldOp::create(b, unfinished);
+  b.setInsertionPointToEnd(left.elseBlock());
+  auto inRun = [&](unsigned number) -> Value { return run.getResult(number); };
+  scf::YieldOp::create(b, moved.runAll(weights, unfinished, inRun));
+
+  scf::YieldOp yield = branch.thenYield();
+  for (OpOperand &operand : yield->getOpOperands())
+    if (operand.get() == unfinished)
+      operand.set(left.getResult(0));
+  yield->setOperands(yield->getNumOperands() - 2, 2, {weights, isNext});
+}
+
+void LoopAround::finishPending(MovedDot &moved, ImplicitLocOpBuilder &b) {
+  auto carried = loop.getRegionIterArgs();
+  Value before = carried[sum], weights = carried.drop_back().back();
+  b.setInsertionPointToStart(branch.elseBlock());
+  auto finished = scf::IfOp::create(b, before.getType(), isPending(), /*withElseRegion=*/true);
+  b.setInsertionPointToEnd(finished.thenBlock());
+  auto inLoop = [&](unsigned number) -> Value { return carried[counts[number]]; };
+  scf::YieldOp::create(b, moved.runAll(weights, before, inLoop));
+  b.setInsertionPointToEnd(finished.elseBlock());
+  scf::YieldOp::create(b, before);
+
+  for (OpOperand &operand : branch.elseYield()->getOpOperands())
+    if (operand.get() == before)
+      operand.set(finished.getResult(0));
+}

@@ -1,0 +1,44 @@
+//===- LoopAround.h - A late dot goes on to the next loop -------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef ATTN_DIALECT_TILE_TRANSFORMS_LOOPAROUND_H
+#define ATTN_DIALECT_TILE_TRANSFORMS_LOOPAROUND_H
+
+#include "MovedDot.h"
+
+namespace mlir::tile {
+
+/// The loop around a late dot's loop, where what one run of that loop leaves to do, the next run of it may
+/// begin with: sum and place of the tile go from one to the next and nowhere else.
+class LoopAround {
+public:
+  /// Finds it. `branch` has the late dot's loop on the side where that has iterations.
+  static std::optional<LoopAround> find(const LateDot &dot, scf::IfOp branch);
+
+  scf::ForOp getLoop() { return loop; }
+  /// Lets the loop carry weights, and whether a dot is left to do; returns the weights.
+  Value carry(Value noWeights);
+  Value isPending() { return loop.getRegionIterArgs().back(); }
+  /// Leaves the last dot of a run to the next run, if there is one. The late dot's loop has been rotated by
+  /// now, and yields weights as the last of its values.
+  void leaveToNext(MovedDot &moved, ImplicitLocOpBuilder &b);
+  /// Does what is left to do where the late dot's loop does not run: who takes tiles there without using them
+  /// needs the stage that the dot holds.
+  void finishPending(MovedDot &moved, ImplicitLocOpBuilder &b);
+
+private:
+  LoopAround(const LateDot &dot, scf::IfOp branch, scf::ForOp loop) : dot(dot), branch(branch), loop(loop) {}
+  /// The number by which the loop carries a value of the late dot's loop from each run to the next.
+  std::optional<unsigned> numberOf(unsigned inner);
+  /// Whether a value can be computed behind the loop.
+  bool isFoundBehind(Value value);
+
+  const LateDot &dot;
+  scf::IfOp branch;
+  scf::ForOp loop;
+  unsigned sum = 0;                          ///< the number of the value that the dot adds to
+  llvm::DenseMap<unsigned, unsigned> counts; ///< by numbers of the late dot's loop
+};
+
+} // namespace mlir::tile
+
+#endif

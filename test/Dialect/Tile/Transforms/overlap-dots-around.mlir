@@ -1,0 +1,74 @@
+// RUN: attn-opt %s -allow-unregistered-dialect --tile-overlap-dots | FileCheck %s
+// RUN: sed 's/tile.schedule = #wgmma/tile.schedule = #turns/' %s | attn-opt - -allow-unregistered-dialect --tile-overlap-dots | FileCheck %s --check-prefix=TURNS
+
+// A loop that another runs again and again leaves its last dot to its next run: the outer loop carries the weights, and
+// whether a dot is left to do. Its last iteration leaves none, and where the loop does not run, the dot is done first.
+// Warpgroups that take turns leave none.
+
+!q = !tile.shared<query 64, feature 64, bf16>
+!tile = !tile.shared<key 64, feature 64, bf16>
+!s = !tile.fragment<[query 16, key 64], f32>
+!p = !tile.fragment<[query 16, key 64], bf16>
+!o = !tile.fragment<[query 16, feature 64], f32>
+#wgmma = #tile.schedule<wgmma, rows = 64, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>
+#turns = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, turns = true>
+
+gpu.module @kernels {
+  // CHECK-LABEL: func.func @ranges
+  // CHECK: %[[NONE:.*]] = tile.undefined
+  // CHECK: %[[FALSE:.*]] = arith.constant false
+  // CHECK: %[[ALL:.*]]:4 = scf.for %[[I:.*]] = %{{.*}} to %[[RANGES:[^ ]*]] step %{{.*}} iter_args(%[[SUM:.*]] = %{{.*}}, %[[T:.*]] = %{{.*}}, %[[LEFT:.*]] = %[[NONE]], %[[PENDING:.*]] = %[[FALSE]])
+  // CHECK: scf.if
+  // CHECK: %[[INNER:.*]]:3 = scf.for %[[KEY:.*]] = %[[BEGIN:.*]] to %{{.*}} iter_args(%[[ACC:.*]] = %[[SUM]], %[[COUNT:.*]] = %[[T]], %[[W:.*]] = %[[LEFT]])
+  // CHECK: %[[BACK:.*]] = arith.subi %[[COUNT]], %{{.*}}
+  // CHECK: %[[BEHIND:.*]] = arith.cmpi slt, %[[BEGIN]], %[[KEY]]
+  // CHECK: %[[LATER:.*]] = arith.ori %[[BEHIND]], %[[PENDING]]
+  // CHECK: scf.if %[[LATER]]
+  // CHECK: tile.start_dot %[[W]], %{{.*}} plus %[[ACC]]
+  // CHECK: tile.arrive %[[VEMPTY:[a-z0-9]+]][{{.*}}] if %[[LATER]]
+  // CHECK: arith.addi %[[I]],
+  // CHECK: %[[MORE:.*]] = arith.cmpi slt, %{{.*}}, %[[RANGES]]
+  // CHECK: %[[SO_FAR:.*]] = scf.if %[[MORE]]
+  // CHECK-NEXT: scf.yield %[[INNER]]#0
+  // CHECK-NEXT: } else {
+  // CHECK: tile.start_dot %[[INNER]]#2, %{{.*}} plus %[[INNER]]#0
+  // CHECK: tile.arrive %[[VEMPTY]]
+  // CHECK: scf.yield %[[SO_FAR]], %[[INNER]]#1, %[[INNER]]#2, %[[MORE]]
+  // CHECK-NEXT: } else {
+  // CHECK: %[[WHOLE:.*]] = scf.if %[[PENDING]]
+  // CHECK: tile.start_dot %[[LEFT]], %{{.*}} plus %[[SUM]]
+  // CHECK: tile.arrive %[[VEMPTY]]
+  // CHECK: scf.yield %[[WHOLE]], %[[T]], %[[NONE]], %[[FALSE]]
+  // CHECK: return %[[ALL]]#0
+  // TURNS: scf.for {{.*}} iter_args(%{{[^ ]*}} = %{{[^ ]*}}, %{{[^ ]*}} = %{{[^ ]*}}) -> ({{.*}}, i32)
+  func.func @ranges(%q: !q, %keys: !tile.ring<2, !tile>, %values: !tile.ring<2, !tile>, %kfull: !tile.barriers<2>,
+                    %kempty: !tile.barriers<2>, %vfull: !tile.barriers<2>, %vempty: !tile.barriers<2>, %n: i32, %o: !o)
+      -> !o attributes {tile.schedule = #wgmma} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c64 = arith.constant 64 : i32
+    %all:2 = scf.for %i = %c0 to %n step %c1 iter_args(%sum = %o, %t0 = %c0) -> (!o, i32) : i32 {
+      %begin, %end = "test.range"(%i) : (i32) -> (i32, i32)
+      %run:2 = scf.for %key = %begin to %end step %c64 iter_args(%acc = %sum, %t = %t0) -> (!o, i32) : i32 {
+        %stage, %parity = tile.ring_position %t of 2
+        tile.await %kfull[%stage] parity %parity : !tile.barriers<2>
+        %k = tile.ring_stage %keys[%stage] : !tile.ring<2, !tile> -> !tile
+        %s0 = tile.start_dot %q at %c0, %k : !q, !tile -> !s
+        %s = tile.finish_dots 0 %s0 : !s -> !s
+        tile.arrive %kempty[%stage] : !tile.barriers<2>
+        %w = "test.softmax"(%s) : (!s) -> !s
+        %by = "test.scale"(%acc) : (!o) -> !o
+        %p = tile.cast %w : !s -> !p
+        tile.await %vfull[%stage] parity %parity : !tile.barriers<2>
+        %v = tile.ring_stage %values[%stage] : !tile.ring<2, !tile> -> !tile
+        %o0 = tile.start_dot %p, %v plus %by : !p, !tile, !o -> !o
+        %o1 = tile.finish_dots 0 %o0 : !o -> !o
+        tile.arrive %vempty[%stage] : !tile.barriers<2>
+        %next = arith.addi %t, %c1 : i32
+        scf.yield %o1, %next : !o, i32
+      }
+      scf.yield %run#0, %run#1 : !o, i32
+    }
+    return %all#0 : !o
+  }
+}

@@ -258,10 +258,11 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   ScheduleAttr prefill(const ScheduleModel &model, const ScheduleShape &shape) {
     for (int64_t rows : prefilling::mmaTileRows) {
       for (int64_t keys : prefilling::mmaTileKeys) {
-        if (keys == mmaKeys && !shape.converted())
+        bool isLast = rows == prefilling::mmaTileRows[1];
+        if (keys == mmaKeys && !shape.converted() && !isLast)
           continue;
         // Codes with many groups may leave no tile the room it should have; the least one is then taken.
-        bool least = rows == prefilling::mmaTileRows[1] && keys == mmaKeys;
+        bool least = isLast && keys == mmaKeys;
         for (int64_t stages = prefilling::stages; stages > 0; --stages) {
           if (stages == 1 && (keys != mmaKeys || !model.convertsByArithmetic()))
             continue;

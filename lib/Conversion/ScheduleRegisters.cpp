@@ -67,6 +67,9 @@ bool ScheduleModel::takesFewRows() const {
 namespace room {
 /// Of mma's 255 registers ptxas needs some 80 for the rest; masks of several regions and classes 8 more.
 constexpr int64_t mma = 164, mmaOfManyMasks = 156;
+/// What masks of regions of their own take beside rows that the heads of a group do not fill evenly, where
+/// keys are shorter than this.
+constexpr int64_t ofUnevenRegions = 16, shortKeys = 64;
 /// Codes on their way to a dot take some, and so does the arithmetic that converts them where no instruction
 /// does.
 constexpr int64_t ofCodes = 16;
@@ -98,13 +101,17 @@ bool ScheduleModel::convertsByArithmetic() const {
 
 int64_t ScheduleModel::fragmentRoom(ScheduleAttr schedule) const {
   bool severalMasks = shape.masks > 1, manyMasks = shape.masks > 3;
+  // Where the heads of a group do not fill the tile's rows evenly, queries are gathered, by more registers.
+  bool even = schedule.getRows() % shape.group == 0;
   if (schedule.getKind() == ScheduleKind::Mma)
     return (manyMasks ? room::mmaOfManyMasks : room::mma) -
+           (severalMasks && !even && shape.regions.size() > 1 && shape.keyDim < room::shortKeys
+                ? room::ofUnevenRegions
+                : 0) -
            (shape.converted() ? room::ofCodes + room::ofGroup * (shape.groups - 1) : 0) -
            (convertsByArithmetic() && schedule.getStages() > 1 ? room::ofArithmetic : 0);
   bool simple = shape.plain && !severalMasks;
-  // Where the heads of a group do not fill the tile's rows evenly, queries are gathered, by more registers.
-  bool even = schedule.getRows() % shape.group == 0, wide = shape.valueDim > room::narrowValues;
+  bool wide = shape.valueDim > room::narrowValues;
   if (schedule.getConsumers() > 2)
     return simple && (even || schedule.getKeys() <= room::keysBesideGather) ? room::threePlain
            : severalMasks                                                   ? room::threeOfMasks

@@ -14,6 +14,8 @@
   cache     append, move and gather of rows in all layers: bytes per second, against copying
   graphs    steps of a paged cache in all layers, captured once: ms a step and us of the host, against eager ones
   pages     who holds which page, for all lists of a batch: us of a captured step
+  layouts   tensors as engines lay them: ms of decode and prefill, against tensors of their own
+  planning  plans that the GPU makes: us of a plan, and attention under it, against the host's
   python    described in Python: time to the first result and of a run, against FlexAttention
   transformers  Llama-3.1-8B's shape in generate: ms a token over each kind of cache, against SDPA
 

@@ -4,16 +4,22 @@
 The attention of all layers of a model, without the rest of it: new tokens are appended, the step is planned, each layer
 writes its keys and values and attends. Eagerly the host plans and launches everything; a replay rewrites the tables and
 launches one graph. Two times count: of a step, from the first to the last of many without waiting in between, and what
-the host does for one, where the driver's part of it, which is launching, is shown apart.
+the host does for one, where the driver's part of it, which is launching, is shown apart. The
+eager steps are also those of a program without Python (step_time.cpp), which has a process of its own.
 """
 
+import json
 import statistics
+import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from gpu_described import Described
+from report import program
 
-SIDES = ("replay", "eager")
+SIDES, EMBEDDED = ("replay", "eager"), "eager, C++"
 STEPS, WARM_UP, ROUNDS = 40, 5, 3
 UPDATE_US = 60  # of a step on the host, without the driver's launches, at most
 
@@ -139,6 +145,35 @@ def launch_microseconds(torch, device, count=200):
     return 1e6 * (time.perf_counter() - begin) / count
 
 
+KERNELS = Path(__file__).parent / "kernels" / "step.mlir"
+
+
+def without_python(point):
+    """What the program says of the same steps; None where its kernels have other heads, or it is not built."""
+    where = program("attn-step-time")
+    if (point.q_heads, point.kv_heads, point.dim) != (32, 8, 128) or not Path(where).exists():
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "step.attn"
+        host = point.device == "host"
+        options = ["--host-code"] if host else []
+        command = [
+            program("attn-opt"),
+            KERNELS,
+            "--emit=artifact",
+            "--target=sm_90a,sm_80",
+            *options,
+            "-o",
+            file,
+        ]
+        subprocess.run(command, check=True, capture_output=True)
+        command = [where, file, point.sequences, point.tokens, point.layers, *(["host"] if host else [])]
+        told = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if told.returncode:
+        raise RuntimeError(f"{point.key}: {told.stderr.strip()}")
+    return json.loads(told.stdout)
+
+
 def measure_graph(point, bench):
     """Measures a point: its row of the file. Sides take turns, and of each the best round counts."""
     torch = bench.contest.torch
@@ -157,6 +192,14 @@ def measure_graph(point, bench):
             times[side].append(1e3 * (time.perf_counter() - begin) / STEPS)
             host[side].append([1e6 * statistics.median(part) for part in zip(*spent, strict=True)])
     best = {side: min(found, key=sum) for side, found in host.items()}
+    step_ms = {side: min(found) for side, found in times.items()}
+    launch_us, table_bytes = launch_microseconds(torch, point.device), decoding.steps.nbytes
+    del decoding, step
+    if point.device != "host":
+        torch.cuda.empty_cache()
+    if found := without_python(point):
+        step_ms[EMBEDDED] = found["step_ms"]
+        best[EMBEDDED] = found["update_us"], found["launches_us"]
     return {
         "key": point.key,
         "part": point.part,
@@ -164,12 +207,12 @@ def measure_graph(point, bench):
         "layers": point.layers,
         "sequences": point.sequences,
         "tokens": point.tokens,
-        "step_ms": {side: min(found) for side, found in times.items()},
+        "step_ms": step_ms,
         "rounds": times,
         "update_us": {side: found[0] for side, found in best.items()},
         "launches_us": {side: found[1] for side, found in best.items()},
-        "launch_us": launch_microseconds(torch, point.device),
-        "table_bytes": decoding.steps.nbytes,
+        "launch_us": launch_us,
+        "table_bytes": table_bytes,
         "peers_ms": {},
         "declined": {},
     }
@@ -180,6 +223,8 @@ def graph_line(row):
     step, update, launches = row["step_ms"], row["update_us"], row["launches_us"]
     text = f"  {row['name']:<26}{step['replay']:>9.3f} ms a step, host {update['replay']:.0f} us + {launches['replay']:.0f}"
     text += f"   eager {step['eager']:.3f}, host {update['eager']:.0f} + {launches['eager']:.0f}"
+    if EMBEDDED in step:
+        text += f"   C++ {step[EMBEDDED]:.3f}, host {update[EMBEDDED]:.0f} + {launches[EMBEDDED]:.0f}"
     return text + f"  x{step['eager'] / step['replay']:.2f}   (a launch: {row['launch_us']:.1f} us)"
 
 
@@ -188,5 +233,9 @@ def graph_bars(row):
     if row["layers"] == 32:
         found.append(
             (f"{UPDATE_US} us of the host beside the launch", row["update_us"]["replay"] <= UPDATE_US)
+        )
+    if EMBEDDED in row["step_ms"]:
+        found.append(
+            ("a step without Python as fast as with", row["step_ms"][EMBEDDED] <= row["step_ms"]["eager"])
         )
     return found

@@ -10,7 +10,9 @@ from gpu_batches import mean_bars, mean_ratio
 from gpu_cache import cache_line, measure_cache
 from gpu_comparisons import compare, comparison_line
 from gpu_graphs import graph_line, measure_graph
+from gpu_layouts import layouts_line, measure_layouts
 from gpu_pages import measure_pages, pages_line
+from gpu_planning import measure_planning, planning_line
 from gpu_points import PLAIN, Point, bars
 from gpu_python import measure_python, python_line, start
 from gpu_quantized import measure_quantized, quantized_line
@@ -48,6 +50,16 @@ OWN = {
         "ms of a step of all layers, us of the host for tables and plan + for launches; x: eager over replayed",
     ),
     "pages": (measure_pages, pages_line, "us of a captured step of books, lists, and what it must move"),
+    "layouts": (
+        measure_layouts,
+        layouts_line,
+        "ms from tensors of their own; x: how many times as long from the same numbers in other layouts",
+    ),
+    "planning": (
+        measure_planning,
+        planning_line,
+        "us of a plan that the GPU makes, ms of attention under it and under the host's",
+    ),
     "quantized": (
         measure_quantized,
         quantized_line,

@@ -12,7 +12,9 @@ from gpu_batches import batch_bars, batch_points
 from gpu_cache import cache_points
 from gpu_comparisons import comparison_bars
 from gpu_graphs import graph_bars, graph_points
+from gpu_layouts import layout_points, layouts_bars
 from gpu_pages import pages_bars, pages_points
+from gpu_planning import planning_bars, planning_points
 from gpu_python import python_bars, python_points
 from gpu_quantized import quantized_bars, quantized_points
 from gpu_sharing import COMPARISONS
@@ -198,6 +200,8 @@ PARTS = {
     "cache": cache_points,
     "graphs": graph_points,
     "pages": pages_points,
+    "layouts": layout_points,
+    "planning": planning_points,
     "python": python_points,
     "transformers": model_points,
 }
@@ -211,6 +215,8 @@ OWN_BARS = {
     "quantized": quantized_bars,
     "graphs": graph_bars,
     "pages": pages_bars,
+    "layouts": layouts_bars,
+    "planning": planning_bars,
     "transformers": model_bars,
     "batches": batch_bars,
 }

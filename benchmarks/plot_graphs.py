@@ -1,19 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Draws the rows of `bench gpu graphs`: milliseconds of a step, and what of them the host takes; and those of pages."""
+"""Draws the rows of `bench gpu graphs`: milliseconds of a step, and what of them the host takes; and those of pages, layouts
+and planning."""
 
+from gpu_graphs import EMBEDDED
+from gpu_layouts import SLOWER
 from gpu_pages import LIMIT_US
+from gpu_planning import LIMIT_US as PLAN_LIMIT_US
 
-SHADES = {"replay": "#d62728", "eager": "#7f7f7f"}
+SHADES = {"replay": "#d62728", "eager": "#7f7f7f", EMBEDDED: "#1f77b4"}
 
 
 def draw_graphs(axes, rows):
     """Black: the host's part, tables and plan and all launches."""
     for index, (side, shade) in enumerate(SHADES.items()):
-        places = [i + 0.35 * (index - 0.5) for i in range(len(rows))]
-        axes.barh(places, [r["step_ms"][side] for r in rows], height=0.35, color=shade, label=side)
-        for place, row in zip(places, rows, strict=True):
+        there = [(i + 0.25 * (index - 1), row) for i, row in enumerate(rows) if side in row["step_ms"]]
+        if not there:
+            continue
+        places, times = [place for place, _ in there], [row["step_ms"][side] for _, row in there]
+        axes.barh(places, times, height=0.25, color=shade, label=side)
+        for place, row in there:
             host = (row["update_us"][side] + row["launches_us"][side]) / 1e3
-            axes.plot([host] * 2, [place - 0.175, place + 0.175], color="black", linewidth=1)
+            axes.plot([host] * 2, [place - 0.125, place + 0.125], color="black", linewidth=1)
     axes.set_yticks(range(len(rows)), [r["name"] for r in rows], fontsize=7)
     axes.invert_yaxis()
     axes.set_xlabel("ms a step")
@@ -21,11 +28,28 @@ def draw_graphs(axes, rows):
     axes.legend(fontsize=7)
 
 
-def draw_pages(axes, rows):
-    """Dashed: what the largest may take."""
-    axes.barh(range(len(rows)), [r["attn"]["run_ms"] * 1e3 for r in rows], height=0.6, color=SHADES["replay"])
-    axes.axvline(LIMIT_US, color="black", linestyle="--", linewidth=1)
+def draw_limited(axes, rows, numbers, limit, unit, title):
+    """A bar of each row. Dashed: what it may reach."""
+    axes.barh(range(len(rows)), numbers, height=0.6, color=SHADES["replay"])
+    axes.axvline(limit, color="black", linestyle="--", linewidth=1)
     axes.set_yticks(range(len(rows)), [r["name"] for r in rows], fontsize=7)
     axes.invert_yaxis()
-    axes.set_xlabel("us a step")
-    axes.set_title("who holds which page", fontsize=9)
+    axes.set_xlabel(unit)
+    axes.set_title(title, fontsize=9)
+
+
+def draw_pages(axes, rows):
+    numbers = [r["attn"]["run_ms"] * 1e3 for r in rows]
+    draw_limited(axes, rows, numbers, LIMIT_US, "us a step", "who holds which page")
+
+
+def draw_planning(axes, rows):
+    numbers = [r["plan_ms"] * 1e3 for r in rows]
+    draw_limited(axes, rows, numbers, PLAN_LIMIT_US, "us a plan", "plans that the GPU makes")
+
+
+def draw_layouts(axes, rows):
+    numbers = [r["slower"] for r in rows]
+    draw_limited(
+        axes, rows, numbers, SLOWER, "times as long", "the slowest layout, over tensors of their own"
+    )

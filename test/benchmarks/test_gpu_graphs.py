@@ -55,6 +55,33 @@ def test_sides_attend_to_the_same(bench):
     assert (decoding.out.float() - first).abs().max() < 2e-2
 
 
+def test_the_program_takes_steps():
+    found = gpu_graphs.without_python(GraphPoint(2, 30, layers=1, device="host"))
+    assert set(found) == {"step_ms", "update_us", "launches_us"} and min(found.values()) > 0
+
+
+def test_steps_without_python(monkeypatch, tmp_path):
+    """A program that stands for attn-step-time is asked for the point, and what it says is in the row."""
+    told = tmp_path / "told"
+    fake = tmp_path / "attn-step-time"
+    fake.write_text(
+        f"#!/bin/sh\nprintf '%s ' \"$@\" > {told}\n"
+        'echo \'{"step_ms": 1.25, "update_us": 20.0, "launches_us": 300.0}\'\n'
+    )
+    fake.chmod(0o755)
+    found = gpu_graphs.program
+    monkeypatch.setattr(
+        gpu_graphs, "program", lambda name: str(fake) if name == "attn-step-time" else found(name)
+    )
+    assert gpu_graphs.without_python(TINY) is None  # other heads
+    point = GraphPoint(3, 40, layers=2, device="host")
+    assert gpu_graphs.without_python(point)["step_ms"] == 1.25
+    assert told.read_text().split()[1:] == ["3", "40", "2", "host"]
+    fake.write_text("#!/bin/sh\necho 'attn-step-time: error: no driver' >&2; exit 2\n")
+    with pytest.raises(RuntimeError, match="2 layers, 3 x 40: attn-step-time: error: no driver"):
+        gpu_graphs.without_python(point)
+
+
 def test_bars():
     row = {
         "part": "graphs",
@@ -66,3 +93,5 @@ def test_bars():
     slow = row | {"step_ms": {"replay": 1.6, "eager": 1.5}, "update_us": {"replay": 61}}
     assert [met for _, met in bars(slow, SESSION)] == [False, False]
     assert len(bars(row | {"layers": 2}, SESSION)) == 1
+    embedded = row | {"step_ms": row["step_ms"] | {"eager, C++": 1.4}}
+    assert [met for _, met in bars(embedded, SESSION)] == [True, True, True]

@@ -97,7 +97,21 @@ def fake_pages(point, bench):
     return about | {"lists": 32768, "attn": {"run_ms": 0.004}, "peers_ms": {}, "declined": {}}
 
 
+def fake_layouts(point, bench):
+    """A layout that is a little slower."""
+    about = {"key": point.key, "part": point.part, "name": point.name, "slower": 1.005}
+    return about | {"layouts_ms": {"halves": 1.005}, "attn": {"run_ms": 1.0}, "peers_ms": {}, "declined": {}}
+
+
+def fake_planning(point, bench):
+    """A plan of eight microseconds, as good as the host's."""
+    about = {"key": point.key, "part": point.part, "name": point.name, "tasks": 900, "plan_ms": 0.008}
+    return about | {"attn": {"run_ms": 1.0}, "host_plan_ms": 1.0, "peers_ms": {}, "declined": {}}
+
+
 FAKES = {
+    "layouts": fake_layouts,
+    "planning": fake_planning,
     "backward": fake_gradients,
     "shared-backward": fake_gradients,
     "transformers": fake_decode,

@@ -105,6 +105,7 @@ void Balancer::balance(const Manifest &manifest, const Work &work, const PlanOpt
                        Assignment &out) {
   const KernelInfo &kernel = manifest.kernels[static_cast<size_t>(work.kernel)];
   blocks_ = blocks;
+  rows_ = kernel.rows;
   cost_.emplace(manifest, kernel, work, blocks, *options.gpu);
   const int64_t chunk = chunkOf(options);
   const bool whole = options.strategy == Strategy::ByNode || manifest.plansWhole();

@@ -83,8 +83,9 @@ private:
   int32_t fillSections(std::span<const Part> parts, int64_t sectionBytes);
 };
 
-/// How many of `heads`, which all see the same tokens, neighbouring blocks walk abreast: all or one.
-int headsAbreast(std::span<const Store> stores, int heads, int blocks);
+/// How many of `heads`, which all see the same tokens, neighbouring blocks of a kernel whose tiles have
+/// `rows` packed rows walk abreast: all or one.
+int headsAbreast(int rows, std::span<const Store> stores, int heads, int blocks);
 
 class Balancer {
 public:
@@ -104,6 +105,7 @@ private:
   std::vector<uint64_t> tournament_;
   std::vector<int64_t> loads_;
   int blocks_ = 1;
+  int rows_ = 0;    ///< of a tile
   int abreast_ = 1; ///< neighbouring blocks that walk the same tokens, each for another head
 
   int64_t taskCost(const Unit &unit) const;

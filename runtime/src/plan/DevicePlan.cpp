@@ -54,12 +54,12 @@ Status check(const Manifest &m, const DevicePlanLimits &limits, const PlanOption
   return {};
 }
 
-int abreastOf(const Manifest &m, int blocks) {
+int abreastOf(const Manifest &m, const KernelInfo &kernel, int blocks) {
   std::vector<Store> stores;
   stores.reserve(m.operands.size());
   for (const OperandInfo &operand : m.operands)
     stores.push_back(storeOf(m.argumentOf(operand)));
-  return headsAbreast(stores, static_cast<int>(m.kvHeads), blocks);
+  return headsAbreast(kernel.rows, stores, static_cast<int>(m.kvHeads), blocks);
 }
 
 /// Cost of a task and the shortest share, where tiles of one sequence are read once.
@@ -127,7 +127,7 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
   setDivisor(PlanDim::Rows, tileRows);
   setDivisor(PlanDim::Keys, kernel.keys);
   setDivisor(PlanDim::KeyAlign, kernel.keyAlign);
-  setDivisor(PlanDim::Abreast, abreastOf(m, plan.blocks));
+  setDivisor(PlanDim::Abreast, abreastOf(m, kernel, plan.blocks));
   setDivisor(PlanDim::Chunk, std::max<int64_t>(chunk, 1));
   set(PlanDim::IsFixed, chunk > 0);
   set(PlanDim::Fixed, cost.fixed);

@@ -60,9 +60,14 @@ int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t l
 /// Where a head has less of a token than this, what its neighbours have lies in the same row of memory, which
 /// is opened again for them if they come by later; of less than 64 bytes it is even read again. Keys and
 /// values of int4 in heads of 128 (64 bytes each) were read at 2.2 TB/s by heads that came by at different
-/// times, and at 3.0 TB/s abreast (61 x 8K on an H200; docs/rationale.md).
-int headsAbreast(std::span<const Store> stores, int heads, int blocks) {
+/// times, and at 3.0 TB/s abreast (61 x 8K on an H200; docs/rationale.md). Where tiles have more rows than a
+/// step of decoding, memory is no limit, and blocks that all end at once lost 3 to 4 % (full prefill of 4K
+/// and 8K tokens, heads of 64).
+int headsAbreast(int rows, std::span<const Store> stores, int heads, int blocks) {
   constexpr int64_t shortLine = 256;
+  constexpr int mostRows = 16;
+  if (rows > mostRows)
+    return 1;
   const bool areShort = std::any_of(stores.begin(), stores.end(), [](const Store &store) {
     return !store.ragged && (store.keys.format.rowBytes(store.keys.dim) < shortLine ||
                              store.values.format.rowBytes(store.values.dim) < shortLine);
@@ -71,14 +76,14 @@ int headsAbreast(std::span<const Store> stores, int heads, int blocks) {
   return areShort && heads > 0 && blocks / heads * heads >= blocks - blocks / 32 ? heads : 1;
 }
 
-static int abreastOf(const Work &work, int shares) {
+static int abreastOf(const Work &work, int rows, int shares) {
   if (work.units.empty())
     return 1;
   const OrdinalRange ordinals = work.units.front().ordinals;
   const bool alike = std::all_of(work.units.begin(), work.units.end(), [&](const Unit &unit) {
     return unit.ordinals.begin == ordinals.begin && unit.ordinals.end == ordinals.end;
   });
-  return alike ? headsAbreast(work.stores, ordinals.count(), shares) : 1;
+  return alike ? headsAbreast(rows, work.stores, ordinals.count(), shares) : 1;
 }
 
 /// The smallest share of cost that is enough. What the list takes in shares of some size changes little with
@@ -111,7 +116,7 @@ int64_t Balancer::smallestShare(const Work &work, int64_t total, int shares) con
 
 /// Cuts by the smallest share that is enough.
 void Balancer::cut(const Work &work, int64_t total, int shares, Assignment &out) {
-  abreast_ = abreastOf(work, shares);
+  abreast_ = abreastOf(work, rows_, shares);
   total /= abreast_;
   shares /= abreast_;
   const auto fits = [&](int64_t share, int64_t leastPart) {

@@ -41,6 +41,12 @@ TEST(Balance, HeadsThatShareRowsOfMemoryGoAbreast) {
     EXPECT_GT(plan.stats.cuts, 0);
     EXPECT_TRUE(goesAbreast(plan, 8));
   }
+  // Tiles of many rows compute, and memory has time.
+  const Batch rows = simpleBatch({40000}, {200});
+  const Plan prefill = *makePlan(m, rows, options);
+  EXPECT_GT(m.kernels[static_cast<size_t>(prefill.kernel)].rows, 16);
+  EXPECT_GT(prefill.stats.cuts, 0);
+  EXPECT_FALSE(goesAbreast(prefill, 8));
 }
 
 TEST(Balance, NoShareIsShorterThan256Tokens) {

@@ -9,6 +9,7 @@ from gpu_backward import backward_line, measure_backward, measure_shared_backwar
 from gpu_batches import mean_bars, mean_ratio
 from gpu_cache import cache_line, measure_cache
 from gpu_comparisons import compare, comparison_line
+from gpu_duo import duo_line, measure_duo
 from gpu_graphs import graph_line, measure_graph
 from gpu_layouts import layouts_line, measure_layouts
 from gpu_pages import measure_pages, pages_line
@@ -54,6 +55,11 @@ OWN = {
         measure_layouts,
         layouts_line,
         "ms from tensors of their own; x: how many times as long from the same numbers in other layouts",
+    ),
+    "duo": (
+        measure_duo,
+        duo_line,
+        "time and memory of a model whose heads all keep everything against one whose heads stream; x: times less",
     ),
     "planning": (
         measure_planning,

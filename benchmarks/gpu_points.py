@@ -11,6 +11,7 @@ from gpu_backward import backward_bars, backward_points, shared_backward_points
 from gpu_batches import batch_bars, batch_points
 from gpu_cache import cache_points
 from gpu_comparisons import comparison_bars
+from gpu_duo import duo_bars, duo_points
 from gpu_graphs import graph_bars, graph_points
 from gpu_layouts import layout_points, layouts_bars
 from gpu_pages import pages_bars, pages_points
@@ -201,6 +202,7 @@ PARTS = {
     "graphs": graph_points,
     "pages": pages_points,
     "layouts": layout_points,
+    "duo": duo_points,
     "planning": planning_points,
     "python": python_points,
     "transformers": model_points,
@@ -216,6 +218,7 @@ OWN_BARS = {
     "graphs": graph_bars,
     "pages": pages_bars,
     "layouts": layouts_bars,
+    "duo": duo_bars,
     "planning": planning_bars,
     "transformers": model_bars,
     "batches": batch_bars,

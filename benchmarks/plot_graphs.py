@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Draws the rows of `bench gpu graphs`: milliseconds of a step, and what of them the host takes; and those of pages, layouts
-and planning."""
+"""Draws the rows of `bench gpu graphs`: milliseconds of a step, and what of them the host takes; and those of pages, layouts,
+planning and duo."""
 
+from gpu_duo import BARS
 from gpu_graphs import EMBEDDED
 from gpu_layouts import SLOWER
 from gpu_pages import LIMIT_US
@@ -53,3 +54,18 @@ def draw_layouts(axes, rows):
     draw_limited(
         axes, rows, numbers, SLOWER, "times as long", "the slowest layout, over tensors of their own"
     )
+
+
+def draw_duo(axes, rows):
+    """Black: what the paper reports."""
+    names = ("decode_memory", "prefill_memory", "decode_speed", "prefill_speed")
+    labels = [f"{row['kind']}, {name.replace('_', ': ')}" for row in rows for name in names]
+    axes.barh(
+        range(len(labels)), [row[name] for row in rows for name in names], height=0.6, color=SHADES["replay"]
+    )
+    for place, bar in enumerate(bar for row in rows for bar in BARS[row["kind"]]):
+        axes.plot([bar] * 2, [place - 0.3, place + 0.3], color="black", linewidth=1)
+    axes.set_yticks(range(len(labels)), labels, fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlabel("times less")
+    axes.set_title("some heads stream, against all keep everything", fontsize=9)

@@ -36,7 +36,7 @@ class DuoPoint(Described):
     hidden: int = 4096
     q_heads: int = 32
     vocabulary: int = 32000
-    chunk: int = 2048
+    chunk: int = 1536
     device: str = "cuda"
 
     part = "duo"
@@ -91,25 +91,28 @@ class Llama:
         tensor = self.torch.empty(shape, dtype=self.torch.bfloat16, device=self.place)
         return tensor.normal_(std=0.02)
 
-    def turn(self, x, positions):
-        """Rotary positions, in place: x [tokens, heads, dim]."""
+    def angles(self, positions):
+        """Cosines and sines [tokens, 1, dim / 2]."""
         angles = positions[:, None].float() * self.frequencies
-        cos, sin = (angles.cos().to(x.dtype)[:, None], angles.sin().to(x.dtype)[:, None])
+        return [part.bfloat16()[:, None] for part in (angles.cos(), angles.sin())]
+
+    @staticmethod
+    def turn(x, cos, sin):
+        """Rotary positions, in place: x [tokens, heads, dim]."""
         first, second = x.chunk(2, dim=-1)
-        turned = first * cos - second * sin
-        second.mul_(cos).add_(first * sin)
+        turned = (first * cos).addcmul_(second, sin, value=-1)
+        second.mul_(cos).addcmul_(first, sin)
         first.copy_(turned)
 
-    def __call__(self, tokens, first, attend):
+    def __call__(self, tokens, positions, attend):
         """Logits of the last token. `attend` of a layer's q, k and v [tokens, heads, dim] gives the output."""
-        torch, functional, point = self.torch, self.torch.nn.functional, self.point
-        positions = torch.arange(first, first + len(tokens), device=self.place)
+        functional, point = self.torch.nn.functional, self.point
+        cos, sin = self.angles(positions)
         x = functional.embedding(tokens, self.embedding)
         for number, layer in enumerate(self.layers):
             heads = (functional.rms_norm(x, (point.hidden,)) @ layer["qkv"].T).unflatten(-1, (-1, point.dim))
+            self.turn(heads[:, : point.q_heads + point.kv_heads], cos, sin)
             q, k, v = heads.split([point.q_heads, point.kv_heads, point.kv_heads], dim=1)
-            self.turn(q, positions)
-            self.turn(k, positions)
             out = attend(number, q, k, v).flatten(1)
             del heads, q, k, v
             x = x + out @ layer["out"].T
@@ -188,17 +191,39 @@ class Cached:
 
     def attend(self, count):
         """Makes room for `count` tokens; returns what attends in a layer."""
-        change = self.cache.append([self.node], [count])
-        groups = [(self.node, count)]
-        named = {"classes": self.classes} if self.classes else {}
-        plan = self.kernel.plan(self.cache.batch(groups, **named))
-        self.length += count
+        change, plan, named = self.grow(count)
 
         def layer(number, q, k, v):
             change.write(number, k.contiguous(), v.contiguous(), **named)
             return self.kernel.run(q, self.cache.layer(number), plan)
 
         return layer
+
+    def attend_recorded(self):
+        """The same for one token, for launches that are recorded: it is written to its place directly."""
+        change, plan, _ = self.grow(1)
+        plan.fix()
+        places = [int(change.slots(head_class)[0]) for head_class in range(2 if self.classes else 1)]
+        change.skip()
+        kept = self.classes.count(0) if self.classes else None  # they come first
+
+        def layer(number, q, k, v):
+            held = self.cache.layer(number)
+            for head_class, place in enumerate(places):
+                mine = slice(kept) if head_class == 0 else slice(kept, None)
+                held.keys(head_class).flatten(0, 1)[place].copy_(k[0, mine])
+                held.values(head_class).flatten(0, 1)[place].copy_(v[0, mine])
+            return self.kernel.run(q, held, plan)
+
+        return layer
+
+    def grow(self, count):
+        """Room for `count` tokens, and the plan of their rows."""
+        change = self.cache.append([self.node], [count])
+        named = {"classes": self.classes} if self.classes else {}
+        plan = self.kernel.plan(self.cache.batch([(self.node, count)], **named))
+        self.length += count
+        return change, plan, named
 
 
 class Phases:
@@ -231,21 +256,40 @@ class Phases:
         cached = Cached(self.torch, self.point, self.side, self.point.prompt, self.point.chunk)
         begin, logits = self.now(), None
         for chunk in self.tokens.split(self.point.chunk):
-            logits = self.model(chunk, cached.length, cached.attend(len(chunk)))
+            positions = self.torch.arange(cached.length, cached.length + len(chunk), device=self.model.place)
+            logits = self.model(chunk, positions, cached.attend(len(chunk)))
         return {"seconds": self.now() - begin, "peak_bytes": self.peak()}, logits
 
     def decode(self):
-        """Seconds of a token behind the context."""
+        """Seconds of a token behind the context: of a step that is recorded, or the host would be what is measured."""
         self.clear()
         room = self.point.context + WARM_UP + STEPS
         cached = Cached(self.torch, self.point, self.side, room, FILLED)
         cached.fill(self.point.context)
         token = self.tokens[:1]
-        for step in range(WARM_UP + STEPS):
-            if step == WARM_UP:
+        step = self.record(token, cached)
+        for number in range(WARM_UP + STEPS):
+            if number == WARM_UP:
                 begin = self.now()
-            self.model(token, cached.length, cached.attend(1))
+            step()
         return {"seconds": (self.now() - begin) / STEPS, "peak_bytes": self.peak()}
+
+    def record(self, token, cached):
+        """A function that takes the next step again and again."""
+        torch = self.torch
+        positions = torch.tensor([cached.length], device=self.model.place)
+        attend = cached.attend_recorded()
+        step = lambda: self.model(token, positions, attend)  # noqa: E731
+        if self.model.place == "cpu":
+            return step
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            step()
+        side.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        return graph.replay
 
 
 def measure_duo(point, bench):

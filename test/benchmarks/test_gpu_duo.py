@@ -56,10 +56,26 @@ def test_chunks_are_what_the_whole_is():
         for side, sizes in (("full", [200]), ("full", [70, 130]), ("duo", [150, 50])):
             cached = Cached(torch, TINY, side, 300, 256)
             for chunk in tokens.split(sizes):
-                logits = model(chunk, cached.length, cached.attend(len(chunk)))
+                positions = torch.arange(cached.length, cached.length + len(chunk))
+                logits = model(chunk, positions, cached.attend(len(chunk)))
             found.append(logits.float())
     for logits in found[1:]:
         assert (logits - found[0]).abs().max() < 0.05 * found[0].abs().max()
+
+
+def test_recorded_steps_are_what_steps_are():
+    """A token that is written to its place directly is seen as one that the cache writes."""
+    with torch.no_grad():
+        model = Llama(torch, TINY)
+        tokens = torch.randint(50, (301,), generator=torch.Generator().manual_seed(1))
+        for side in ("full", "duo"):
+            found = []
+            for recorded in (False, True):
+                cached = Cached(torch, TINY, side, 400, 320)
+                model(tokens[:300], torch.arange(300), cached.attend(300))
+                attend = cached.attend_recorded() if recorded else cached.attend(1)
+                found.append(model(tokens[300:], torch.tensor([300]), attend))
+            assert torch.equal(*found)
 
 
 def test_streaming_heads_hold_little():

@@ -9,6 +9,7 @@ in the order of the stream.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 import weakref
@@ -262,11 +263,17 @@ def look_rows(
     return address, signature
 
 
+@functools.lru_cache(maxsize=1024)
+def _index_of(heads: tuple[int, ...], device: Any) -> Any:
+    """Numbers of heads where they are needed, made once: copying them waits for all that the GPU has to do."""
+    return sys.modules["torch"].tensor(heads, device=device)
+
+
 def take_heads(name: str, tensor: object, heads: list[int], axis: int) -> object:
     """The heads of one class, as a tensor of their own."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(tensor, torch.Tensor):
-        return tensor.index_select(axis, torch.tensor(heads, device=tensor.device))
+        return tensor.index_select(axis, _index_of(tuple(heads), tensor.device))
     if isinstance(tensor, numpy.ndarray):
         return numpy.take(tensor, heads, axis=axis)
     raise TensorError(f"{name}: expected a tensor of PyTorch or NumPy where heads have classes of their own")

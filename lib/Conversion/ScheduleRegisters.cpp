@@ -70,6 +70,8 @@ constexpr int64_t mma = 164, mmaOfManyMasks = 156;
 /// What masks of regions of their own take beside rows that the heads of a group do not fill evenly, where
 /// keys are shorter than this.
 constexpr int64_t ofUnevenRegions = 16, shortKeys = 64;
+/// What pages of one token take, each with an address of its own, in regions of their own.
+constexpr int64_t ofSingleTokens = 8;
 /// Codes on their way to a dot take some, and so does the arithmetic that converts them where no instruction
 /// does.
 constexpr int64_t ofCodes = 16;
@@ -93,6 +95,16 @@ constexpr int64_t ofManyMasks = 24, ofMasksAndGather = 12;
 constexpr int64_t narrowValues = 208;
 } // namespace room
 
+/// What regions of their own take beside a mask for each.
+static int64_t ofRegions(const ScheduleShape &shape, bool isEven) {
+  if (shape.regions.size() < 2 || shape.masks < 2)
+    return 0;
+  bool areSingle =
+      llvm::any_of(shape.regions, [](KVType region) { return storeOf(region).hasSingleTokens(); });
+  return (!isEven && shape.keyDim < room::shortKeys ? room::ofUnevenRegions : 0) +
+         (areSingle ? room::ofSingleTokens : 0);
+}
+
 bool ScheduleModel::convertsByArithmetic() const {
   return !chip.convertsE4M3 && !keepsQueries() && llvm::any_of(shape.regions, [](KVType region) {
     return isa<Float8E4M3FNType>(codesOf(region.getKey()));
@@ -104,10 +116,7 @@ int64_t ScheduleModel::fragmentRoom(ScheduleAttr schedule) const {
   // Where the heads of a group do not fill the tile's rows evenly, queries are gathered, by more registers.
   bool even = schedule.getRows() % shape.group == 0;
   if (schedule.getKind() == ScheduleKind::Mma)
-    return (manyMasks ? room::mmaOfManyMasks : room::mma) -
-           (severalMasks && !even && shape.regions.size() > 1 && shape.keyDim < room::shortKeys
-                ? room::ofUnevenRegions
-                : 0) -
+    return (manyMasks ? room::mmaOfManyMasks : room::mma) - ofRegions(shape, even) -
            (shape.converted() ? room::ofCodes + room::ofGroup * (shape.groups - 1) : 0) -
            (convertsByArithmetic() && schedule.getStages() > 1 ? room::ofArithmetic : 0);
   bool simple = shape.plain && !severalMasks;

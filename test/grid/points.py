@@ -8,7 +8,7 @@ a hundred points then say nearly what the millions of the whole grid would. --fu
 
 import itertools
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from attnlab import Problem
 
@@ -60,12 +60,6 @@ class Point:
     def lists(self):
         """Lengths of a sequence."""
         return self.heads[1] if "ragged" in self.store else 1
-
-    def laid_out(self):
-        """Tiles of dense instances reach into what lies behind them: between interleaved ones that is memory of others,
-        which nobody writes here. What is read there of keys is masked, and the detectors would name it."""
-        there = (self.store, self.strides) != ("dense", "interleaved")
-        return self if there else replace(self, strides="heads-first")
 
     def flops(self):
         """Tensor-core work of the tiles: rows are padded to 16, masked tokens may be skipped but count here."""
@@ -127,7 +121,7 @@ def sample(count, flops):
     """Pairwise samples of different seeds, one after the other: so many points, each of at most so many flops."""
     points = {}
     for seed in itertools.count():
-        for point in map(Point.laid_out, pairwise(seed, flops)[0]):
+        for point in pairwise(seed, flops)[0]:
             points[point] = None
             if len(points) == count:
                 return list(points)

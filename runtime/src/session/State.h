@@ -105,6 +105,7 @@ struct Session::State {
   Result<std::optional<StridedShape>> placeOf(const StridedTensor &tensor) const;
   /// Sets the dimensions that follow from strides. Refuses what kernels cannot take.
   Status setStrideDims();
+  bool isOfDenseStore(const std::string &name) const;
   /// Copies a tensor to where it lies, or back; what is between its lines stays as it is.
   Status copyIn(const std::string &name, const Tensor &tensor);
   Status copyOut(const std::string &name, Tensor &tensor) const;

@@ -114,16 +114,31 @@ template <typename Copy> Status eachRun(const StridedShape &tensor, Copy &&copy)
 
 } // namespace
 
+bool Session::State::isOfDenseStore(const std::string &name) const {
+  return std::any_of(manifest.arguments.begin(), manifest.arguments.end(), [&](const Argument &argument) {
+    return argument.role == Argument::Role::KV && storeOf(argument).kind == StoreKind::Dense &&
+           name.starts_with(argument.name + ".");
+  });
+}
+
 Status Session::State::copyIn(const std::string &name, const Tensor &tensor) {
   Result<StridedShape> lies = placeOf(name, tensor.dtype, tensor.shape);
   if (!lies)
     return lies.error();
   if (Status status = allocate(name, lies->span().value_or(0)); !status)
     return status;
-  if (device.kind() == "host") // what lies between stays unwritten there, and who reads it is found
+  if (device.kind() == "host") { // what lies between stays unwritten there, and who reads it is found
+    // Tiles of dense instances reach into what lies behind these, which is others' memory: numbers, and none
+    // that may count.
+    constexpr uint8_t ofNaN = 0xff;
+    if (isOfDenseStore(name))
+      if (Status status = device.fill(addresses[name], ofNaN, static_cast<size_t>(lies->span().value_or(0)));
+          !status)
+        return status;
     return eachRun(*lies, [&](uint64_t at, int64_t from, size_t bytes) {
       return device.copyIn(addresses[name] + at, tensor.bytes.data() + from, bytes);
     });
+  }
   std::vector<uint8_t> image(static_cast<size_t>(lies->span().value_or(0)));
   (void)eachRun(*lies, [&](uint64_t at, int64_t from, size_t bytes) -> Status {
     std::memcpy(image.data() + at, tensor.bytes.data() + from, bytes);

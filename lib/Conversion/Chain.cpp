@@ -200,6 +200,19 @@ static int64_t endsOf(VisibilityAttr visibility) {
   return ends.size();
 }
 
+static bool isUnion(VisibilityAttr visibility) {
+  return visibility &&
+         (visibility.getKind() == VisibilityKind::Or || llvm::any_of(visibility.getOperands(), isUnion));
+}
+
+bool Chain::seesSeveralRanges() {
+  bool some = updates.size() > 1 ||
+              llvm::any_of(updates, [](UpdateOp update) { return isUnion(update.getVisibility()); });
+  for (unsigned headClass = 0; headClass < classCount(); ++headClass)
+    some |= isUnion(classVisibility(headClass));
+  return some;
+}
+
 int64_t Chain::firstEnd(unsigned operand) {
   auto first = function->getAttrOfType<IntegerAttr>(firstEndAttr);
   int64_t end = first ? first.getInt() : 0;

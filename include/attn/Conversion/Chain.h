@@ -76,6 +76,9 @@ struct Chain {
   VisibilityAttr classVisibility(unsigned headClass) {
     return headClasses() ? headClasses().getVisibility()[headClass] : VisibilityAttr();
   }
+  /// Whether a row may see several ranges of tokens: of several regions, or of one whose visibility is a
+  /// union.
+  bool seesSeveralRanges();
   /// The number of the first end of an operand's visibility, and of a class's: ends are numbered in the order
   /// of the text, through all operands and then all classes.
   int64_t firstEnd(unsigned operand);

@@ -110,6 +110,8 @@ struct WalkPlan : mlir::attn::impl::WalkPlanPassBase<WalkPlan> {
         if (failed(chain))
           return signalPassFailure();
         walkTasks(*chain, kernel, mapping);
+        if (chain->seesSeveralRanges())
+          kernel->setAttr("tile.several_ranges", UnitAttr::get(&getContext()));
       }
       source.erase();
     }

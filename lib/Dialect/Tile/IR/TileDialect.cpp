@@ -71,6 +71,9 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     auto count = dyn_cast<IntegerAttr>(value);
     if (!count || count.getValue().getSignificantBits() > 32 || count.getValue().slt(1))
       return expected("a positive integer");
+  } else if (name == "tile.several_ranges") {
+    if (!isa<UnitAttr>(value))
+      return expected("no value");
   } else if (name == "tile.launch") {
     return verifyLaunch(op, value);
   } else if (name == "tile.shared_bytes") {

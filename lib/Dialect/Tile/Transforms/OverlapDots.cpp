@@ -34,8 +34,9 @@
 // last dot to its next run, which starts it beside its own first one: the outer loop carries P, and whether
 // a dot is left to do. LoopAround.cpp finds such loops. The outer loop's last iteration leaves nothing. Were
 // that dot done behind the outer loop, under the condition that one is left, causal prefill of heads of 128
-// would take 3 to 12 % longer: in the branch ptxas finds nothing to do beside it. Warpgroups that take turns
-// leave nothing, either: with a soft cap that took 2 % longer.
+// would take 3 to 12 % longer. Warpgroups that take turns leave nothing, either: with a soft cap that took
+// 2 % longer. Nor do kernels whose tasks see one range (no `tile.several_ranges`): it would be code for
+// nothing.
 //
 // Three places are not where they might be:
 //
@@ -248,17 +249,20 @@ void Rotation::rotate() {
 
 struct OverlapDots : tile::impl::OverlapDotsPassBase<OverlapDots> {
   void runOnOperation() override {
-    SmallVector<std::pair<scf::ForOp, ScheduleAttr>> found;
+    SmallVector<std::pair<scf::ForOp, bool>> found;
     for (auto kernel : getOperation().getOps<func::FuncOp>())
       if (auto schedule = kernel->getAttrOfType<ScheduleAttr>("tile.schedule");
           schedule && schedule.getKind() == ScheduleKind::Wgmma)
-        kernel.walk([&](scf::ForOp loop) { found.push_back({loop, schedule}); });
-    for (auto [loop, schedule] : found) {
+        kernel.walk([&](scf::ForOp loop) {
+          bool goesOn = kernel->hasAttr("tile.several_ranges") && !schedule.getTurns().value_or(false);
+          found.push_back({loop, goesOn});
+        });
+    for (auto [loop, goesOn] : found) {
       FailureOr<std::optional<LateDot>> dot = LateDot::find(loop);
       if (failed(dot))
         return signalPassFailure();
       if (*dot)
-        Rotation(**dot, !schedule.getTurns().value_or(false)).rotate();
+        Rotation(**dot, goesOn).rotate();
     }
   }
 };

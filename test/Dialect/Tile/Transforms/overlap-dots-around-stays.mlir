@@ -15,7 +15,7 @@ gpu.module @kernels {
   // CHECK: scf.for {{.*}} iter_args(%{{[^ ]*}} = %{{[^ ]*}}, %{{[^ ]*}} = %{{[^ ]*}}) -> (!tile.fragment<[query 16, feature 64], f32>, i32)
   func.func @used_between(%q: !q, %keys: !tile.ring<2, !tile>, %values: !tile.ring<2, !tile>, %kfull: !tile.barriers<2>,
                     %kempty: !tile.barriers<2>, %vfull: !tile.barriers<2>, %vempty: !tile.barriers<2>, %n: i32, %o: !o)
-      -> !o attributes {tile.schedule = #wgmma} {
+      -> !o attributes {tile.schedule = #wgmma, tile.several_ranges} {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
     %c64 = arith.constant 64 : i32
@@ -48,7 +48,7 @@ gpu.module @kernels {
   // CHECK: scf.for {{.*}} iter_args(%{{[^ ]*}} = %{{[^ ]*}}) -> (!tile.fragment<[query 16, feature 64], f32>)
   func.func @counts_again(%q: !q, %keys: !tile.ring<2, !tile>, %values: !tile.ring<2, !tile>, %kfull: !tile.barriers<2>,
                     %kempty: !tile.barriers<2>, %vfull: !tile.barriers<2>, %vempty: !tile.barriers<2>, %n: i32, %o: !o)
-      -> !o attributes {tile.schedule = #wgmma} {
+      -> !o attributes {tile.schedule = #wgmma, tile.several_ranges} {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
     %c64 = arith.constant 64 : i32

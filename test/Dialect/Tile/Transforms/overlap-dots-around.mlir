@@ -1,9 +1,10 @@
 // RUN: attn-opt %s -allow-unregistered-dialect --tile-overlap-dots | FileCheck %s
-// RUN: sed 's/tile.schedule = #wgmma/tile.schedule = #turns/' %s | attn-opt - -allow-unregistered-dialect --tile-overlap-dots | FileCheck %s --check-prefix=TURNS
+// RUN: sed 's/tile.schedule = #wgmma/tile.schedule = #turns/' %s | attn-opt - -allow-unregistered-dialect --tile-overlap-dots | FileCheck %s --check-prefix=STAYS
+// RUN: sed 's/, tile.several_ranges//' %s | attn-opt - -allow-unregistered-dialect --tile-overlap-dots | FileCheck %s --check-prefix=STAYS
 
 // A loop that another runs again and again leaves its last dot to its next run: the outer loop carries the weights, and
 // whether a dot is left to do. Its last iteration leaves none, and where the loop does not run, the dot is done first.
-// Warpgroups that take turns leave none.
+// Warpgroups that take turns leave none, nor do kernels whose tasks see one range.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !tile = !tile.shared<key 64, feature 64, bf16>
@@ -40,10 +41,10 @@ gpu.module @kernels {
   // CHECK: tile.arrive %[[VEMPTY]]
   // CHECK: scf.yield %[[WHOLE]], %[[T]], %[[NONE]], %[[FALSE]]
   // CHECK: return %[[ALL]]#0
-  // TURNS: scf.for {{.*}} iter_args(%{{[^ ]*}} = %{{[^ ]*}}, %{{[^ ]*}} = %{{[^ ]*}}) -> ({{.*}}, i32)
+  // STAYS: scf.for {{.*}} iter_args(%{{[^ ]*}} = %{{[^ ]*}}, %{{[^ ]*}} = %{{[^ ]*}}) -> ({{.*}}, i32)
   func.func @ranges(%q: !q, %keys: !tile.ring<2, !tile>, %values: !tile.ring<2, !tile>, %kfull: !tile.barriers<2>,
                     %kempty: !tile.barriers<2>, %vfull: !tile.barriers<2>, %vempty: !tile.barriers<2>, %n: i32, %o: !o)
-      -> !o attributes {tile.schedule = #wgmma} {
+      -> !o attributes {tile.schedule = #wgmma, tile.several_ranges} {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
     %c64 = arith.constant 64 : i32

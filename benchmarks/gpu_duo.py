@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 
 from gpu_described import Described
+from timing import recorded
 
 SINK, RECENT = 64, 256
 SIDES = ("full", "duo")
@@ -286,10 +287,7 @@ class Phases:
         with torch.cuda.stream(side):
             step()
         side.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            step()
-        return graph.replay
+        return recorded(torch, step)
 
 
 def measure_duo(point, bench):

@@ -9,6 +9,7 @@ CUDA graph, back to back.
 from dataclasses import dataclass
 
 from gpu_described import Described
+from timing import replay_time
 
 LIMIT_US = 20  # of a step of 128 sequences, 32 layers, 8 heads
 
@@ -103,19 +104,7 @@ def measure_pages(point, bench):
 
 def graph_time(torch, managed, repeats=200):
     """Milliseconds of a replay."""
-    managed.launches()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        managed.launches()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    graph.replay()
-    start.record()
-    for _ in range(repeats):
-        graph.replay()
-    end.record()
-    torch.cuda.synchronize()
-    return start.elapsed_time(end) / repeats
+    return replay_time(torch, managed.launches, 1, repeats)
 
 
 def pages_line(row):

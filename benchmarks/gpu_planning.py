@@ -8,6 +8,7 @@ long attention takes under such a plan, beside the host's plan of the same step,
 from dataclasses import dataclass
 
 from gpu_described import Described
+from timing import replay_time
 
 LIMIT_US, SLOWER = 10, 1.02  # of planning; of attention, times as long
 RECORDED = 50  # plans in a graph
@@ -100,20 +101,7 @@ class Step:
 
 def plan_time(torch, step, repeats=20):
     """Milliseconds of a plan among those of a graph."""
-    step.plan()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(RECORDED):
-            step.plan()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    graph.replay()
-    start.record()
-    for _ in range(repeats):
-        graph.replay()
-    end.record()
-    torch.cuda.synchronize()
-    return start.elapsed_time(end) / repeats / RECORDED
+    return replay_time(torch, step.plan, RECORDED, repeats)
 
 
 def measure_planning(point, bench):

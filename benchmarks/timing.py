@@ -99,16 +99,36 @@ class Timer:
 
     def graph(self, function):
         """A function that replays several runs, recorded."""
-        graph = self.torch.cuda.CUDAGraph()
-        with self.torch.cuda.graph(graph):
-            for _ in range(self.RECORDED):
-                function()
+        return recorded(self.torch, function, self.RECORDED)
 
-        def replay():
-            graph.replay()
 
-        replay.reads = function  # what was recorded reads its plan: both live as long
-        return replay
+def recorded(torch, function, runs=1):
+    """A function that replays so many runs of another, which has run before."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(runs):
+            function()
+
+    def replay():
+        graph.replay()
+
+    replay.reads = function  # what was recorded reads its plan: both live as long
+    return replay
+
+
+def replay_time(torch, function, runs, repeats):
+    """Milliseconds of one of `runs` runs that are recorded together, back to back."""
+    function()
+    torch.cuda.synchronize()
+    replay = recorded(torch, function, runs)
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    replay()
+    start.record()
+    for _ in range(repeats):
+        replay()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / repeats / runs
 
 
 def steps_in_turns(torch, functions, rounds, cuda):

@@ -11,6 +11,9 @@ namespace {
 
 // Results written directly are worth this much estimated time: less traffic, one launch, no partials.
 constexpr double directBonus = 1.03;
+// Rounds split no task into more pieces than this, and are tried where they could save so much.
+constexpr int64_t mostPieces = 4;
+constexpr double worthSplitting = 1.05;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -58,7 +61,45 @@ void Balancer::listChunks(const Work &work, int64_t chunk, int keys) {
   }
 }
 
-/// Deals tasks out whole or cuts the list into shares, whichever takes less time.
+/// Whole tasks in rounds that keep every block busy, and those left over, the shortest of the long ones, in
+/// equal pieces that make one round more. A cut list's shares begin anywhere; the tasks of a round begin with
+/// the same tokens, and read them while the L2 has them. Returns how many pieces there are, 0 where there is
+/// no such list: nothing is left over, or more than half a round.
+int64_t Balancer::listRounds(const Work &work, int64_t largest) {
+  listWhole(work);
+  sortParts();
+  const auto tasksOf = [&](const Part &part) -> int64_t {
+    return work.units[static_cast<size_t>(part.unit)].ordinals.count();
+  };
+  // What costs less than half of the largest fills gaps, and makes no rounds.
+  size_t end = 0;
+  int64_t tasks = 0;
+  for (; end < parts_.size() && 2 * parts_[end].cost >= largest; ++end)
+    tasks += tasksOf(parts_[end]);
+  int64_t split = 0;
+  size_t begin = end;
+  while (split < tasks % blocks_)
+    split += tasksOf(parts_[--begin]);
+  const auto pieces = static_cast<int32_t>(split > 0 ? std::min(blocks_ / split, mostPieces) : 0);
+  if (pieces < 2 || parts_[end - 1].tileEnd / pieces < cost_->shareTiles)
+    return 0;
+  const auto first = parts_.begin() + static_cast<int64_t>(begin),
+             last = parts_.begin() + static_cast<int64_t>(end);
+  sorted_.assign(first, last);
+  parts_.erase(first, last);
+  for (const Part &part : sorted_) {
+    const Unit &unit = work.units[static_cast<size_t>(part.unit)];
+    for (int32_t piece = 0, tile = 0; piece < pieces; ++piece) {
+      const int32_t next = static_cast<int32_t>(int64_t{unit.tiles} * (piece + 1) / pieces);
+      parts_.push_back({cost_->fixed + cost_->partialOf(unit.packedCount) + CostModel::tile * (next - tile),
+                        part.unit, tile, next});
+      tile = next;
+    }
+  }
+  return split * pieces;
+}
+
+/// Deals tasks out whole or in rounds, or cuts the list into shares, whichever takes the least time.
 void Balancer::chooseShares(const Work &work, int64_t l2Bytes, Assignment &out) {
   int64_t total = 0, largest = 0, cuttable = 0;
   for (const Unit &unit : work.units) {
@@ -89,12 +130,25 @@ void Balancer::chooseShares(const Work &work, int64_t l2Bytes, Assignment &out) 
     }
   }
   const auto direct = [&](int64_t load) { return static_cast<double>(load) * cost_->secondsPerCost; };
-  const double leastDirect = direct(std::max(largest, ceilDiv(total, blocks_)));
-  bool whole = leastDirect <= bonus * cutSeconds;
+  double seconds = bonus * cutSeconds; // of the best so far
+  bool whole = direct(std::max(largest, ceilDiv(total, blocks_))) <= seconds;
   if (whole) {
     listWhole(work);
-    whole = direct(deal(work, l2Bytes)) <= bonus * cutSeconds;
+    const double wholeSeconds = direct(deal(work, l2Bytes));
+    whole = wholeSeconds <= seconds;
+    seconds = whole ? wholeSeconds : seconds;
   }
+  const double even = direct(ceilDiv(total, blocks_));
+  if (cost_->cutSeconds > even && seconds > worthSplitting * even)
+    if (const int64_t pieces = listRounds(work, largest); pieces > 0) {
+      const double merge = cost_->mergeSeconds + static_cast<double>(pieces) * cost_->secondsPerPart;
+      if (bonus * (direct(deal(work, l2Bytes)) + merge) < seconds)
+        return emitDealt(work, out);
+      if (whole) {
+        listWhole(work);
+        deal(work, l2Bytes);
+      }
+    }
   if (whole)
     emitDealt(work, out);
   else

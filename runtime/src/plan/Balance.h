@@ -111,6 +111,7 @@ private:
   int64_t taskCost(const Unit &unit) const;
   void listWhole(const Work &work);
   void listChunks(const Work &work, int64_t chunk, int keys);
+  int64_t listRounds(const Work &work, int64_t largest);
   void sortParts();
   int64_t deal(const Work &work, int64_t l2Bytes);
   void emitDealt(const Work &work, Assignment &out);

@@ -5,6 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <map>
+#include <set>
+
 using namespace attn::rt;
 using namespace attn::rt::test;
 
@@ -104,6 +108,87 @@ TEST(Balance, PrefillGoesLongestFirst) {
     }
   // Causal tiles above the diagonal are not in the plan: about half of the square is.
   EXPECT_LT(static_cast<double>(plan.stats.tiles), 0.52 * 8 * (8192 * 4 / 128) * (8192 / 64));
+}
+
+// 192 long tasks on 132 blocks, over more tokens than the L2 holds: one round of whole tasks, and the other
+// 60 as halves that begin at the first token or in the middle. Shares of a cut list begin anywhere.
+TEST(Balance, WhatIsLeftOfARoundIsHalved) {
+  Manifest m = sampleManifest({.qHeads = 16, .kvHeads = 4, .dim = 128});
+  for (KernelInfo &kernel : m.kernels)
+    kernel.schedule = KernelInfo::Schedule::Wgmma; // which reads faster than memory gives
+  GpuModel gpu = defaultGpu();
+  gpu.l2Bytes = 1 << 20;
+  PlanOptions options;
+  options.gpu = &gpu;
+  options.blocks = 132;
+  const Batch batch = simpleBatch({20'000}, {1536});
+  const Plan plan = *makePlan(m, batch, options);
+  EXPECT_EQ(plan.stats.cuts, 60);
+  EXPECT_LT(plan.stats.balance, 1.05);
+  int64_t whole = 0;
+  for (const PlanTask &task : plan.tasks) {
+    ASSERT_EQ(task.segmentEnd, task.segmentBegin + 1);
+    const PlanSegment &segment = plan.segments[static_cast<size_t>(task.segmentBegin)];
+    whole += task.partial < 0;
+    EXPECT_TRUE(segment.kvBegin == 0 || std::abs(segment.kvBegin - 10'000) < 1000) << segment.kvBegin;
+  }
+  EXPECT_EQ(whole, 132);
+  // What the L2 holds, blocks may read at any time.
+  gpu.l2Bytes = 1 << 30;
+  EXPECT_LT(makePlan(m, batch, options)->stats.balance, plan.stats.balance);
+  // Two thirds of a round are left over: pieces of one size would take as long as a whole round.
+  gpu.l2Bytes = 1 << 20;
+  options.blocks = 115;
+  const Plan most = *makePlan(m, batch, options);
+  EXPECT_TRUE(most.stats.cuts == 0 || most.stats.cuts == 114) << most.stats.cuts;
+}
+
+// Random batches in rounds: right, within the capacity, and what is split is split into two to four.
+TEST(Balance, RoundsOfRandomBatches) {
+  // Memory gives two thirds of what a cut list reads, and no L2 helps.
+  constexpr GpuModel gpu{"no L2", 1e9, 5e10, 1, 1};
+  Rng rng(8);
+  int rounds = 0;
+  for (int round = 0; round < 100; ++round) {
+    const int kvHeads = 1 << below(rng, 3);
+    const auto see = round % 2 ? Visibility::Kind::Causal : Visibility::Kind::All;
+    const Manifest m = sampleManifest({.qHeads = 4 * kvHeads,
+                                       .kvHeads = kvHeads,
+                                       .visibility = visibility(see),
+                                       .ends = {64, 256},
+                                       .sinkLogits = round % 5 == 0,
+                                       .bigRows = 32,
+                                       .headClasses = round % 3 ? std::vector<HeadClassInfo>() : duo});
+    PlanOptions options;
+    options.gpu = &gpu;
+    options.blocks = static_cast<int>(4 + below(rng, 24));
+    std::vector<int32_t> lengths(1 + below(rng, 2)), rows;
+    for (int32_t &length : lengths) {
+      length = static_cast<int32_t>(2000 + below(rng, 2000));
+      rows.push_back(static_cast<int32_t>(1 + below(rng, 200)));
+    }
+    Batch batch = simpleBatch(lengths, rows);
+    for (int h = 0; h < kvHeads && !m.headClasses.empty(); ++h)
+      batch.classes.push_back(static_cast<int32_t>(below(rng, 2)));
+    const Plan plan = *makePlan(m, batch, options);
+    expectRight(m, batch, plan, planCapacity(m, PlanLimits::of(m, batch), options));
+    if (HasFailure())
+      return;
+    // By (rows, head): how many tasks there are.
+    std::map<std::tuple<int32_t, int32_t>, int> pieces;
+    for (const PlanTask &task : plan.tasks)
+      ++pieces[{task.packedBegin, task.ordinal}];
+    std::set<int> numbers;
+    for (const auto &[task, count] : pieces)
+      numbers.insert(count);
+    if (numbers.size() == 2 && numbers.contains(1) &&
+        plan.stats.maxCost - plan.stats.meanCost > plan.stats.tileCost + plan.stats.fixedCost) {
+      ++rounds;
+      EXPECT_LE(*numbers.rbegin(), 4);
+      EXPECT_LE(plan.stats.cuts, options.blocks);
+    }
+  }
+  EXPECT_GT(rounds, 5);
 }
 
 // Streaming heads are short tasks beside long ones, and balance counts them as such.

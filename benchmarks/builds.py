@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-PARTS = ("prefill", "batches", "features")
+PARTS = ("prefill", "batches", "chunks", "features")
 RUNS_SECONDS = 0.1  # of one side in one round
 
 

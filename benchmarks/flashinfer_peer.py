@@ -49,10 +49,9 @@ def prefill(flashinfer, torch, tensors, causal):
     """A function for several sequences, and its result."""
     problem = tensors.point.problem
     wrapper = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(workspace(torch, tensors), "NHD")
-    starts = torch.tensor(tensors.starts(tensors.lengths), dtype=torch.int32)
     wrapper.plan(
-        starts,
-        starts,
+        torch.tensor(tensors.starts(tensors.rows), dtype=torch.int32),
+        torch.tensor(tensors.starts(tensors.lengths), dtype=torch.int32),
         problem.q_heads,
         problem.kv_heads,
         problem.dim,

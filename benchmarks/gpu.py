@@ -3,6 +3,7 @@
 
   prefill   bf16, batch 1, dense: attn against cuDNN, FlashAttention and FlexAttention; TFLOP/s of visited work
   batches   many sequences and heads, five head sizes: attn against cuDNN, FlashAttention and FlashInfer
+  chunks    the last rows of long prompts: attn against FlashInfer
   features  sinks, windows, pages, ragged lengths, a soft cap: time per visited FLOP, against plain causal
   decode    paged, one row per sequence: bytes of keys and values per second, against copying and the same peers
   backward  gradients of dense attention: attn against cuDNN and FlashAttention; TFLOP/s of five products
@@ -20,9 +21,8 @@
   python    described in Python: time to the first result and of a run, against FlexAttention
   transformers  Llama-3.1-8B's shape in generate: ms a token over each kind of cache, against SDPA
 
-Times are medians over repeats with the L2 cache flushed before each. In prefill, batches, features, decode and quantized, attn runs
-in this process and on the tensors that its peers read, all sides take turns, and runs back to back are timed as
-well: sustained, where the power limit rules. Data sheets are not consulted: what this GPU copies and multiplies is
+Times are medians over repeats with the L2 cache flushed before each. In prefill, batches, chunks, features, decode and quantized,
+attn runs in this process and on the tensors that its peers read, all sides take turns, and runs back to back are timed as well: sustained, where the power limit rules. Data sheets are not consulted: what this GPU copies and multiplies is
 measured first. A run may be cut into parts, by name or by --budget, with one --json
 FILE: it keeps the rows of earlier parts, and --resume measures what is still missing.
 """

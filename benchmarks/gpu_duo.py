@@ -37,7 +37,7 @@ class DuoPoint(Described):
     hidden: int = 4096
     q_heads: int = 32
     vocabulary: int = 32000
-    chunk: int = 1536
+    chunk: int = 2048
     device: str = "cuda"
 
     part = "duo"

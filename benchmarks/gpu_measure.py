@@ -187,6 +187,8 @@ def peer_names(point):
     """Features are compared with plain causal attention, and FlexAttention compiles for seconds."""
     if point.part == "features":
         return ()
+    if point.part == "chunks":
+        return ("flashinfer",)  # causal masks of PyTorch's backends begin at the first token
     left_out = {"flex"} if point.part == "batches" else set()
     if point.rows == 1 or len(point.lengths) > 1:
         left_out.add("flashinfer, single")
@@ -200,7 +202,7 @@ def line(row):
     ours = row["attn"]
     predicted = f"{ours['predicted_ms']:9.3f}" if ours["predicted_ms"] else f"{'-':>9}"
     how = ours["kernel"].rpartition("_")[2] if row["part"] == "decode" else ours["schedule"]
-    text = f"  {row['name']:<{36 if row['part'] == 'batches' else 26}}{how:>7}{ours['run_ms']:>9.3f} ms {predicted}"
+    text = f"  {row['name']:<{36 if row['part'] in ('batches', 'chunks') else 26}}{how:>7}{ours['run_ms']:>9.3f} ms {predicted}"
     if row["part"] == "decode":
         text += f"{row['bytes_per_second'] / 1e9:>7.0f} GB/s{row['copy_share']:>6.2f} "
     else:

@@ -137,6 +137,19 @@ def draw_batches(axes, rows):
     axes.grid(alpha=0.3, axis="x")
 
 
+def draw_chunks(axes, rows):
+    """TFLOP/s of visited work; a mark is FlashInfer's."""
+    axes.barh([r["name"] for r in rows], [r["tflops"] for r in rows], color=COLOURS["attn"])
+    for index, row in enumerate(rows):
+        for milliseconds in row["peers_ms"].values():
+            rate = row["visited_flops"] / milliseconds / 1e9
+            axes.plot([rate] * 2, [index - 0.4, index + 0.4], color="black")
+    axes.tick_params(axis="y", labelsize=6)
+    axes.invert_yaxis()
+    axes.set_xlabel("TFLOP/s, visited", fontsize=8)
+    axes.set_title("chunks behind long contexts; a mark: FlashInfer", fontsize=9)
+
+
 def draw_features(axes, rows):
     colours = [colour(r["slowdown"], slowdown_bar(r)) for r in rows]
     axes.barh([r["name"] for r in rows], [r["slowdown"] for r in rows], color=colours)
@@ -227,6 +240,7 @@ def draw_python(axes, rows):
 
 
 PANELS = {
+    "chunks": lambda axes, rows, sessions: draw_chunks(axes, rows),
     "decode": draw_decode,
     "cache": draw_cache,
     "python": lambda axes, rows, sessions: draw_python(axes, rows),

@@ -18,6 +18,7 @@ from gpu_measure import Clock, measure_all, missing, verdict
 from gpu_points import (
     PARTS,
     bars,
+    chunk_points,
     decode_points,
     feature_points,
     prefill_points,
@@ -143,12 +144,13 @@ def test_who_is_asked(tmp_path):
     for point in (
         prefill_points(True)[0],
         batch_points(True)[0],
+        chunk_points(True)[0],
         feature_points(True)[0],
         decode_points(True)[0],
     ):
         bench(point)
-    prefill, batches, features, decode = (names for _, names, _ in bench.contest.asked)
-    assert prefill == PEERS and features == ()
+    prefill, batches, chunks, features, decode = (names for _, names, _ in bench.contest.asked)
+    assert prefill == PEERS and chunks == ("flashinfer",) and features == ()
     assert set(PEERS) - set(batches) == {"flex", "flashinfer, single"}
     assert set(PEERS) - set(decode) == {"flashinfer, single"}
 
@@ -309,7 +311,7 @@ def test_sustained_counts_in_the_mean(capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["prefil"], ["no part 'prefil'", "prefill, batches, features, decode"]),
+        (["prefil"], ["no part 'prefil'", "prefill, batches, chunks, features, decode"]),
         (["--repeat", "0"], ["--repeat", "at least 1", "got 0"]),
         (["--budget", "-5"], ["--budget", "positive", "got -5"]),
         (["--budget", "nan"], ["--budget", "positive", "got nan"]),

@@ -61,10 +61,16 @@ void Balancer::listChunks(const Work &work, int64_t chunk, int keys) {
   }
 }
 
-/// Whole tasks in rounds that keep every block busy, and those left over, the shortest of the long ones, in
-/// equal pieces that make one round more. A cut list's shares begin anywhere; the tasks of a round begin with
-/// the same tokens, and read them while the L2 has them. Returns how many pieces there are, 0 where there is
-/// no such list: nothing is left over, or more than half a round.
+/// Whole tasks in rounds that keep every block busy; those left over, the shortest of the long ones, are
+/// split. A cut list's shares begin anywhere; the tasks of a round begin with the same tokens, and so do the
+/// pieces of those left over, so that the L2 has what they read:
+///
+///     192 tasks, 132 blocks   132 whole ones, 60 x 2 halves               1.50 rounds (ideal: 1.45)
+///     150 tasks               132 whole ones, 18 x 4 quarters             1.25 (1.14)
+///      96 tasks               96 x first 3/4; 36 blocks do 96 x last 1/4  0.75 (0.73)
+///
+/// Returns how many pieces there are, 0 where there is no such list: nothing is left over, or pieces are
+/// short.
 int64_t Balancer::listRounds(const Work &work, int64_t largest) {
   listWhole(work);
   sortParts();
@@ -80,23 +86,29 @@ int64_t Balancer::listRounds(const Work &work, int64_t largest) {
   size_t begin = end;
   while (split < tasks % blocks_)
     split += tasksOf(parts_[--begin]);
-  const auto pieces = static_cast<int32_t>(split > 0 ? std::min(blocks_ / split, mostPieces) : 0);
-  if (pieces < 2 || parts_[end - 1].tileEnd / pieces < cost_->shareTiles)
+  if (split == 0 || split >= blocks_)
     return 0;
-  const auto first = parts_.begin() + static_cast<int64_t>(begin),
-             last = parts_.begin() + static_cast<int64_t>(end);
-  sorted_.assign(first, last);
-  parts_.erase(first, last);
-  for (const Part &part : sorted_) {
-    const Unit &unit = work.units[static_cast<size_t>(part.unit)];
-    for (int32_t piece = 0, tile = 0; piece < pieces; ++piece) {
-      const int32_t next = static_cast<int32_t>(int64_t{unit.tiles} * (piece + 1) / pieces);
-      parts_.push_back({cost_->fixed + cost_->partialOf(unit.packedCount) + CostModel::tile * (next - tile),
-                        part.unit, tile, next});
-      tile = next;
-    }
+  // Of so many steps a task's first piece has `first`, and each other one.
+  int64_t steps = std::min(blocks_ / split, mostPieces), first = 1;
+  if (steps == 1) {
+    first = ceilDiv(split, blocks_ - split);
+    steps = first + 1;
   }
-  return split * pieces;
+  if (parts_[end - 1].tileEnd / steps < cost_->shareTiles)
+    return 0;
+  const auto from = parts_.begin() + static_cast<int64_t>(begin),
+             to = parts_.begin() + static_cast<int64_t>(end);
+  sorted_.assign(from, to);
+  parts_.erase(from, to);
+  for (int64_t step = first; step <= steps; ++step)
+    for (const Part &part : sorted_) {
+      const auto tileAt = [&](int64_t s) { return static_cast<int32_t>(part.tileEnd * s / steps); };
+      const int32_t tileBegin = step == first ? 0 : tileAt(step - 1), tileEnd = tileAt(step);
+      const int64_t overhead =
+          cost_->fixed + cost_->partialOf(work.units[static_cast<size_t>(part.unit)].packedCount);
+      parts_.push_back({overhead + CostModel::tile * (tileEnd - tileBegin), part.unit, tileBegin, tileEnd});
+    }
+  return split * (steps - first + 1);
 }
 
 /// Deals tasks out whole or in rounds, or cuts the list into shares, whichever takes the least time.

@@ -140,7 +140,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       if (ScheduleAttr hopper = missing.empty() ? hopperPrefill(model, shape) : ScheduleAttr()) {
         many = hopper;
         if (schedule == "auto")
-          explain(function, shape, many);
+          explain(function, many);
       } else {
         function.emitRemark() << "schedule mma instead of wgmma: "
                               << (missing.empty() ? "no tile of this dim fits shared memory and registers"
@@ -186,14 +186,10 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     return text;
   }
 
-  static void explain(func::FuncOp function, const ScheduleShape &shape, ScheduleAttr many) {
+  static void explain(func::FuncOp function, ScheduleAttr many) {
     function.emitRemark() << "schedule wgmma for prefill: a tile of " << many.getRows() << " rows does "
                           << many.getRows() << " operations per byte of keys and values, so tensor cores are "
                           << "the limit; decode stays mma: its limit is memory";
-    if (shape.hasClassStore())
-      function.emitRemark() << "schedule wgmma gathers keys and values: boxes are of as many heads as are "
-                               "known before the kernel runs, and of stores of one head class (heads = ?) "
-                               "none are";
   }
 
   ScheduleAttr mma(const ScheduleModel &model, int64_t rows, int64_t keys, int64_t warps, int64_t stages,

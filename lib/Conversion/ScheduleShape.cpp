@@ -69,7 +69,3 @@ Type ScheduleShape::converted() const {
         return stored;
   return {};
 }
-
-bool ScheduleShape::hasClassStore() const {
-  return llvm::any_of(regions, [](KVType type) { return type.isOfClass(); });
-}

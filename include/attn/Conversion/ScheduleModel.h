@@ -32,8 +32,6 @@ struct ScheduleShape {
   static std::optional<ScheduleShape> of(func::FuncOp function);
   /// Elements of keys or values that tensor cores do not multiply as they are stored, and null.
   Type converted() const;
-  /// Whether some region is the store of one class of heads.
-  bool hasClassStore() const;
 };
 
 class ScheduleModel {

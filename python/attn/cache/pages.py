@@ -266,7 +266,8 @@ def look_rows(
 @functools.lru_cache(maxsize=1024)
 def _index_of(heads: tuple[int, ...], device: Any) -> Any:
     """Numbers of heads where they are needed, made once: copying them waits for all that the GPU has to do."""
-    return sys.modules["torch"].tensor(heads, device=device)
+    torch = sys.modules["torch"]
+    return torch.tensor(heads, dtype=torch.int64, device=device)  # a class may have none
 
 
 def take_heads(name: str, tensor: object, heads: list[int], axis: int) -> object:

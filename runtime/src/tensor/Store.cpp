@@ -110,7 +110,7 @@ std::vector<StoreSize> Store::sizes() const {
 }
 
 int64_t Store::boxLines(int64_t tokens) const {
-  if (isOfClass()) // strides of boxes are known before the kernel runs
+  if (isOfClass() && !isStrided()) // strides of boxes are known before the kernel runs, or data of the launch
     return 0;
   const int64_t lines = isPaged() ? std::gcd(page, tokens) : tokens;
   // Swizzles repeat after eight lines; the lanes of a warp issue one box each.

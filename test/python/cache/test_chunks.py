@@ -92,3 +92,48 @@ def test_any_chunks_are_exact(chunks):
             o, of_row = oracle.attend(Q[row, mine], K[seen, head : head + 1], V[seen, head : head + 1])
             assert oracle.error(out[row, mine], o) < 2e-3
             assert abs(lse[row, mine] - of_row).max() < 2e-3
+
+
+@pytest.mark.parametrize("classes", ([0, 0, 0, 0], [1, 1, 1, 1], [1, 0, 0, 1]))
+def test_a_class_may_have_no_heads(classes):
+    """Layers differ in how many heads stream: in one all, in another none. Heads are counted by tensor maps, too, of which
+    one is then of nothing."""
+    torch = pytest.importorskip("torch")
+    sizes = {"q_heads": 8, "kv_heads": 4, "head_dim": DIM, "dtype": "float16"}
+    kernel = attn.compile(
+        attn.Spec(
+            **sizes,
+            see=attn.causal(),
+            heads=attn.heads(retrieval=attn.all_tokens(), streaming=attn.sink(SINK) | attn.recent(RECENT)),
+            kv=[
+                attn.Paged(name="all", head_class="retrieval"),
+                attn.Paged(name="few", head_class="streaming"),
+            ],
+        ),
+        device="host",
+        schedule="wgmma",
+    )
+    of_class = [
+        CacheClass(name="retrieval", pages=30, heads=classes.count(0)),
+        CacheClass(name="streaming", pages=30, heads=classes.count(1), recent=RECENT, sink=SINK),
+    ]
+    cache = PagedCache(layers=1, kv_heads=4, head_dim=DIM, dtype="float16", device="host", classes=of_class)
+    random, node, kept = torch.Generator().manual_seed(0), cache.add(), []
+    for count in (200, 100, 60):
+        change = cache.append([node], [count])
+        k, v = torch.randn(2, count, 4, DIM, generator=random).half()
+        kept.append((k, v))
+        change.write(0, k, v, classes=classes)
+        plan = kernel.plan(cache.batch([(node, count)], classes=classes))
+        q = torch.randn(count, 8, DIM, generator=random).half()
+        out = kernel.run(q, cache.layer(0), plan)
+        keys, values = (torch.cat(part).numpy() for part in zip(*kept, strict=True))
+        for row in (0, count - 1):
+            tokens = numpy.arange(len(keys) - count + row + 1)
+            near = tokens[(tokens < SINK) | (tokens > tokens[-1] - RECENT)]
+            for head, of_head in enumerate(classes):
+                seen, mine = (tokens, near)[of_head], slice(2 * head, 2 * head + 2)
+                expected, _ = oracle.attend(
+                    q[row, mine].numpy(), keys[seen, head : head + 1], values[seen, head : head + 1]
+                )
+                assert oracle.error(out[row, mine].numpy(), expected) < 2e-3

@@ -98,8 +98,11 @@ TEST(Store, Boxes) {
   EXPECT_EQ(storeOf(StoreKind::Dense).boxLines(160), 160);
   EXPECT_EQ(storeOf(StoreKind::Paged, 16).boxLines(160), 16);
   EXPECT_EQ(storeOf(StoreKind::Paged, 64).boxLines(96), 32);
-  EXPECT_EQ(storeOf(StoreKind::Paged, 4).boxLines(96), 0);             // swizzles repeat after eight lines
-  EXPECT_EQ(storeOf(StoreKind::Paged, 16, false, 0).boxLines(160), 0); // strides nobody knows yet
+  EXPECT_EQ(storeOf(StoreKind::Paged, 4).boxLines(96), 0); // swizzles repeat after eight lines
+  EXPECT_EQ(storeOf(StoreKind::Paged, 16, false, 0).boxLines(160), 16);
+  Store codes = storeOf(StoreKind::Paged, 16, false, 0);
+  codes.keys.format = Format::integers(8, codes.keys.dim);
+  EXPECT_EQ(codes.boxLines(160), 0); // heads lie as the shape says, which the launch knows
   EXPECT_EQ(storeOf(StoreKind::Paged, 8).slots(3, 100, 7), 56);
   EXPECT_EQ(storeOf(StoreKind::Dense).slots(3, 100, 7), 300);
   EXPECT_EQ(storeOf(StoreKind::Packed).slots(3, 100, 7), 100);

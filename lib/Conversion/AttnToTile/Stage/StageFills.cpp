@@ -165,7 +165,7 @@ void FillStaging::copy(Value where, Value firstKey, StringRef part, Value tile) 
   forOperand(0, {}, [&](unsigned operand) -> SmallVector<Value> {
     UpdateOp update = chain.updates[operand];
     if (fetches)
-      fetchTokens(update, where, part, tile);
+      fetchTokens(update, segment, where, part, tile);
     else
       gatherTokens(update, segment, firstKey, storeOf(update.getKv().getType()).table() ? where : Value(),
                    {part}, ValueRange{tile}, Scope::Producers);
@@ -249,9 +249,10 @@ void RowFills::run() {
 
 SmallVector<Value> RowFills::fillTokens(TokensOp tokens, ArrayRef<Value> rings) {
   UpdateOp update = chain.updates.front();
-  Value where = fetchSlot(update, segmentOf(tokens), tokens.getFirst());
+  const Segment &segment = segmentOf(tokens);
+  Value where = fetchSlot(update, segment, tokens.getFirst());
   auto copy = [&](Value ring, int64_t warp, StringRef part) {
-    return fill(ring, warp, [&](Value tile) { fetchTokens(update, where, part, tile); });
+    return fill(ring, warp, [&](Value tile) { fetchTokens(update, segment, where, part, tile); });
   };
   return {copy(rings[0], keyWarp, "k"), copy(rings[1], valueWarp, "v")};
 }

@@ -9,9 +9,6 @@
 // features, and share the map from a token to its slot. How far slots and heads lie apart says the launch;
 // only codes with metadata by line lie as their shape says.
 //
-// How many heads the store of one class holds is a run-time value, and the
-// extents of a box are not. Such a store is gathered.
-//
 // Of a ragged store the head says which row of the block table is read. Where in
 // a page a head's slice lies does not change, so boxes serve it, too.
 //
@@ -242,7 +239,8 @@ Value TileCopies::fetchSlot(UpdateOp update, const Segment &segment, Value first
   return lookup;
 }
 
-void TileCopies::fetchTokens(UpdateOp update, Value slot, StringRef part, Value target) {
+void TileCopies::fetchTokens(UpdateOp update, const Segment &segment, Value slot, StringRef part,
+                             Value target) {
   rt::Store store = storeOf(update.getKv().getType());
   const rt::StorePart &stored = store.part(part == "k");
   int64_t dim = stored.dim, bytes = stored.format.rowBytes(dim);
@@ -256,9 +254,14 @@ void TileCopies::fetchTokens(UpdateOp update, Value slot, StringRef part, Value 
     slots.times = rt::strideName(buffer, store.slotAxis());
     heads.times = rt::strideName(buffer, store.headAxis());
   }
+  if (store.isOfClass()) { // how many the launch says
+    heads.extent = 1;
+    heads.dims.push_back(tensor(update, rt::sizeName(rt::StoreSize::Heads)));
+  }
   for (rt::StoreSize size : axis.times)
     slots.dims.push_back(tensor(update, rt::sizeName(size)));
   SmallVector<Value> maps =
       tensorMaps(tensor(update, (part + ".map").str()), buffer, tile, lines, std::nullopt, slots, dim, heads);
-  FetchOp::create(b, maps, slot, kvHead, target, Value(), Value(), lines, isPadded(tile, dim));
+  FetchOp::create(b, maps, slot, placeOf(update, segment), target, Value(), Value(), lines,
+                  isPadded(tile, dim));
 }

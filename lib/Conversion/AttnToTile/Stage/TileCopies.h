@@ -33,7 +33,7 @@ public:
   /// queries, which nobody else uses. Its warps meet at the barrier; until finish_sends the box must stay as
   /// it is.
   void sendOutput(Value output, Value queries, Value firstRow, Value barrier);
-  void fetchTokens(UpdateOp update, Value slot, StringRef part, Value target);
+  void fetchTokens(UpdateOp update, const Segment &segment, Value slot, StringRef part, Value target);
   /// A ring of so many tiles.
   Value ring(int64_t stages, tile::SharedType tile) {
     return tile::AllocOp::create(b, tile::RingType::get(b.getContext(), stages, tile), Value(), false,

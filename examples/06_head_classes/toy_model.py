@@ -132,9 +132,10 @@ def induction_head(model, texts):
 
 
 def find(model, seed, method="distill", **options):
-    """The gates of the toy: a shorter training, at a higher rate, than large models take."""
+    """The gates of the toy: a shorter training, at a higher rate, than large models take. Gates are few, so each weighs more:
+    with the default of 0.05 those of all heads that matter end at 1, in no order."""
     if method == "distill":
-        options = {"steps": 150, "rate": 0.05} | options
+        options = {"steps": 150, "rate": 0.05, "regularization": 3.0} | options
     return identify(model, passkeys(seed + 1000, 8), method=method, **SIZES, **options)
 
 

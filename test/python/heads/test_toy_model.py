@@ -17,8 +17,8 @@ from attnlab import ROOT  # noqa: E402
 )
 def test_ten_seeds(monkeypatch):
     """Each model learns its task within two minutes of a core, finds nearly what it does with half of its heads, and next
-    to nothing when all stream. Its four heads of layer 1 share the work: the one that it misses most is among them, and
-    more often than not among the two largest gates."""
+    to nothing when all stream. Its four heads of layer 1 share the work: the one that it misses most is among the two
+    largest gates in nine of ten."""
     monkeypatch.setattr(sys, "path", [str(ROOT / "examples" / "06_head_classes"), *sys.path])
     from toy_model import measure
 
@@ -27,4 +27,4 @@ def test_ten_seeds(monkeypatch):
         assert row["recall"] >= 0.98 and row["train_s"] <= 120, row
         assert row["streaming"] <= 0.10 and row["release"]["half"] >= 0.9, row
         assert row["release"]["rank"] <= 4, row
-    assert sum(row["release"]["rank"] <= 2 for row in found) > 5, found
+    assert sum(row["release"]["rank"] <= 2 for row in found) >= 9, found

@@ -22,7 +22,8 @@
   transformers  Llama-3.1-8B's shape in generate: ms a token over each kind of cache, against SDPA
 
 Times are medians over repeats with the L2 cache flushed before each. In prefill, batches, chunks, features, decode and quantized,
-attn runs in this process and on the tensors that its peers read, all sides take turns, and runs back to back are timed as well: sustained, where the power limit rules. Data sheets are not consulted: what this GPU copies and multiplies is
+attn runs in this process and on the tensors that its peers read, all sides take turns, and runs back to back are timed as
+well: sustained, where the power limit rules. Data sheets are not consulted: what this GPU copies and multiplies is
 measured first. A run may be cut into parts, by name or by --budget, with one --json
 FILE: it keeps the rows of earlier parts, and --resume measures what is still missing.
 """

@@ -6,7 +6,6 @@ that it matters how they share the blocks: what does not divide evenly leaves bl
 memory at different times (runtime/src/plan/Balance.cpp).
 """
 
-from gpu_batches import batch_bars
 from report import Problem
 
 # (rows, tokens, query heads, KV heads); the first are the quick ones.
@@ -46,6 +45,3 @@ def chunk_points(quick):
         )
         for rows, tokens, q, kv in CHUNKS[: QUICK if quick else None]
     ]
-
-
-chunk_bars = batch_bars

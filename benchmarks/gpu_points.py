@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpu_backward import backward_bars, backward_points, shared_backward_points
 from gpu_batches import batch_bars, batch_points
 from gpu_cache import cache_points
-from gpu_chunks import chunk_bars, chunk_points
+from gpu_chunks import chunk_points
 from gpu_comparisons import comparison_bars
 from gpu_duo import duo_bars, duo_points
 from gpu_graphs import graph_bars, graph_points
@@ -224,7 +224,7 @@ OWN_BARS = {
     "planning": planning_bars,
     "transformers": model_bars,
     "batches": batch_bars,
-    "chunks": chunk_bars,
+    "chunks": batch_bars,
 }
 
 

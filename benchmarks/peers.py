@@ -125,12 +125,12 @@ def flash4(torch, tensors):
 
 def flashinfer(torch, tensors):
     library = installed("flashinfer")
+    if tensors.rows[0] == 1:
+        return Side(*flashinfer_peer.decode(library, torch, tensors, tensors.pages))
     if tensors.point.problem.dim == 96:
         raise RuntimeError(
             "reads memory that is not its own with heads of 96 (0.7.2): the process could not go on"
         )
-    if tensors.rows[0] == 1:
-        return Side(*flashinfer_peer.decode(library, torch, tensors, tensors.pages))
     return Side(*flashinfer_peer.prefill(library, torch, tensors, is_causal(tensors)))
 
 

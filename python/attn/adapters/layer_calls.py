@@ -37,7 +37,7 @@ def signature_of(
 
 @torch._dynamo.assume_constant_result
 def step_fits(
-    handle: int,
+    handle: str,
     q_heads: int,
     kv_heads: int,
     dim: int,

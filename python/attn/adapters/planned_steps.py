@@ -80,7 +80,8 @@ def learn(config: object, see: See, kind: LayerKind | None) -> None:
 class PlannedStep:
     """A plan in device memory, and what it was made of: int32 tensors, which a compiled model takes as inputs."""
 
-    handle: int
+    handle: str
+    """Of its planner: a name, as compiled code takes a number that changes for a symbol, and must know which planner it is."""
     plan: Tensor
     start: Tensor
     lengths: Tensor
@@ -105,9 +106,9 @@ class _Planner:
     last: tuple[Tensor, DevicePlan] | None = None
 
 
-_planners: dict[int, _Planner] = {}  # graphs read their memory: they live as long as the process
-_handles: dict[tuple, int] = {}
-_next_handle = itertools.count(1)
+_planners: dict[str, _Planner] = {}  # graphs read their memory: they live as long as the process
+_handles: dict[tuple, str] = {}
+_numbers = itertools.count(1)
 
 
 def plan_step(
@@ -176,16 +177,16 @@ def attend_step(q: Tensor, k: Tensor, v: Tensor, step: PlannedStep) -> Tensor:
     return out.view(made.batch, 1, kind.q_heads, kind.value_dim)
 
 
-def fits(handle: int, kind: LayerKind, see: See) -> bool:
+def fits(handle: str, kind: LayerKind, see: See) -> bool:
     """Whether the plans of a planner are for such layers."""
     made = _planners[handle]
     return (made.kind, made.see) == (kind, see)
 
 
-def _handle_of(kind: LayerKind, see: See, batch: int, tokens: int, device: torch.device) -> int:
+def _handle_of(kind: LayerKind, see: See, batch: int, tokens: int, device: torch.device) -> str:
     key = kind, see, batch, tokens, str(device)
     if key not in _handles:
-        handle = next(_next_handle)
+        handle = f"planner {next(_numbers)}"
         _planners[handle] = _make_planner(kind, see, batch, tokens, device)
         _handles[key] = handle
     return _handles[key]

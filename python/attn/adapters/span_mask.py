@@ -39,8 +39,8 @@ class SpanMask(torch.Tensor):
 
     def __init__(self, spans, positions, see, shape, dtype, device, model, step=None):
         self.spans, self.positions, self.model = spans, positions, model
-        # Of a step that was planned on the device, which has no spans: tensors, and the number of their planner.
-        self.handle = 0 if step is None else step.handle
+        # Of a step that was planned on the device, which has no spans: tensors, and the name of their planner.
+        self.handle = "" if step is None else step.handle
         if step is not None:
             self.plan, self.start, self.lengths = step.plan, step.start, step.lengths
         self.causal, self.window, self.shift = see

@@ -129,7 +129,7 @@ refuse_later(attend_spans)
 
 @torch.library.custom_op("attn::attend_step", mutates_args=())
 def attend_step(
-    q: Tensor, k: Tensor, v: Tensor, plan: Tensor, start: Tensor, lengths: Tensor, handle: int
+    q: Tensor, k: Tensor, v: Tensor, plan: Tensor, start: Tensor, lengths: Tensor, handle: str
 ) -> Tensor:
     """A row for each sequence, `q [batch, q_heads, 1, dim]`, over `k, v [batch, kv_heads, tokens, dim]`, under a plan that
     the device has made (planned_steps.py). Gives `[batch, 1, q_heads, value_dim]`."""

@@ -311,9 +311,9 @@ def test_masks_become_plans_without_waiting(monkeypatch):
     assert waits.found == ["_local_scalar_dense"]
 
 
-def static_steps(model, inputs, forward, count=5):
+def static_steps(model, inputs, forward, count=5, room=40):
     """Tokens of a static cache, as generate makes them with a compiled forward."""
-    cache = transformers.StaticCache(config=model.config, max_cache_len=40)
+    cache = transformers.StaticCache(config=model.config, max_cache_len=room)
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
     out = model(**inputs, past_key_values=cache)
     for _ in range(count):
@@ -336,6 +336,19 @@ def test_a_compiled_step_takes_its_plan_as_an_input(planned):
     with torch.compiler.set_stance("fail_on_recompile"):
         again = static_steps(model, other, compiled)
     assert torch.equal(again, static_steps(model, other, model))
+
+
+def test_a_compiled_model_serves_batches_and_caches_of_several_sizes(planned):
+    """Each size has a planner of its own, and compiled code asks which layers it is for."""
+    model = llama("attn")
+    torch.compiler.reset()
+    compiled = torch.compile(model.forward, backend="aot_eager", fullgraph=True)
+    for padding, room in (((4, 0, 2), 40), ((3,), 48), ((0, 1), 40), ((0, 1), 56)):
+        inputs = prompt(batch=len(padding), padding=padding)
+        assert torch.equal(
+            static_steps(model, inputs, compiled, room=room), static_steps(model, inputs, model, room=room)
+        )
+    assert planned
 
 
 def test_a_mask_that_changes_between_steps_is_refused_by_the_next_one():

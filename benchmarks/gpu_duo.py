@@ -230,8 +230,10 @@ class Cached:
 class Phases:
     """Both phases of one side: seconds, and bytes at the peak."""
 
-    def __init__(self, torch, point, model, side):
+    def __init__(self, torch, point, model, side, others=0):
+        """`others`: bytes on the device that are not the model's."""
         self.torch, self.point, self.model, self.side = torch, point, model, side
+        self.others = others
         generator = torch.Generator().manual_seed(0)
         tokens = torch.randint(point.vocabulary, (point.prompt,), generator=generator)
         self.tokens = tokens.to(model.place)
@@ -249,17 +251,26 @@ class Phases:
         return time.perf_counter()
 
     def peak(self):
-        return self.torch.cuda.max_memory_allocated() if self.model.place != "cpu" else 0
+        return self.torch.cuda.max_memory_allocated() - self.others if self.model.place != "cpu" else 0
 
     def prefill(self):
-        """Seconds of the prompt, its chunks one after the other, and the last logits."""
+        """Seconds of the prompt, its chunks one after the other, and the last logits. What runs for the first time does so
+        before, with a chunk that is thrown away."""
+        chunk = self.point.chunk
+        self.read(self.tokens[:chunk], Cached(self.torch, self.point, self.side, chunk, chunk))
         self.clear()
-        cached = Cached(self.torch, self.point, self.side, self.point.prompt, self.point.chunk)
-        begin, logits = self.now(), None
-        for chunk in self.tokens.split(self.point.chunk):
+        cached = Cached(self.torch, self.point, self.side, self.point.prompt, chunk)
+        begin = self.now()
+        logits = self.read(self.tokens, cached)
+        return {"seconds": self.now() - begin, "peak_bytes": self.peak()}, logits
+
+    def read(self, tokens, cached):
+        """The last logits."""
+        logits = None
+        for chunk in tokens.split(self.point.chunk):
             positions = self.torch.arange(cached.length, cached.length + len(chunk), device=self.model.place)
             logits = self.model(chunk, positions, cached.attend(len(chunk)))
-        return {"seconds": self.now() - begin, "peak_bytes": self.peak()}, logits
+        return logits
 
     def decode(self):
         """Seconds of a token behind the context: of a step that is recorded, or the host would be what is measured."""
@@ -294,10 +305,11 @@ def measure_duo(point, bench):
     """Measures a point: its row of the file."""
     torch = bench.contest.torch
     with torch.no_grad():
+        others = torch.cuda.memory_allocated() if point.device == "cuda" else 0
         model = Llama(torch, point)
         found = {"prefill": {}, "decode": {}}
         for side in SIDES:
-            phases = Phases(torch, point, model, side)
+            phases = Phases(torch, point, model, side, others)
             found["prefill"][side], logits = phases.prefill()
             if not logits.isfinite().all():
                 raise RuntimeError(f"{point.key}: {side}: logits that are not finite")

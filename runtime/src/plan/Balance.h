@@ -107,6 +107,15 @@ private:
   int blocks_ = 1;
   int rows_ = 0;    ///< of a tile
   int abreast_ = 1; ///< neighbouring blocks that walk the same tokens, each for another head
+  /// Tasks that no share cuts, and which of them each share begins with (Shares.cpp).
+  struct ShortTask {
+    int32_t unit, ordinal;
+    int64_t cost;
+  };
+  std::vector<ShortTask> short_;
+  std::vector<int32_t> shortBegin_; ///< [shares + 1]; empty: none are set apart
+  std::vector<int64_t> shortCost_;  ///< of each share
+  int64_t longest_ = 0;             ///< cost of the longest that counts as short
 
   int64_t taskCost(const Unit &unit) const;
   void listWhole(const Work &work);
@@ -118,6 +127,7 @@ private:
   void chooseShares(const Work &work, int64_t l2Bytes, Assignment &out);
   template <typename Sink>
   int64_t cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const;
+  void spreadShort(const Work &work, int64_t total, int shares);
   int64_t smallestShare(const Work &work, int64_t total, int shares) const;
   void cut(const Work &work, int64_t total, int shares, Assignment &out);
   void fill(const Work &work, int64_t share, int shares, int64_t leastPart, Assignment &out);

@@ -34,9 +34,12 @@ constexpr double launchSeconds = 3.6e-6, startSeconds = 5.5e-6;
 // cut decode of 4,096 tokens took 13 us in all).
 constexpr double mergeBehindSeconds = 5.0e-6, mergeBesideSeconds = 0.5e-6;
 // What starting a task costs before its first tile arrives: two dependent loads of the plan, one of a page
-// index and one of K, some 500 to 600 ns each on Hopper, mostly hidden behind the task before. Derived,
-// 2026-11.
-constexpr double taskSeconds = 1.0e-6;
+// index and one of K. They take some 500 to 600 ns each on Hopper, mostly hidden behind the task before
+// (derived, 2026-11); where the memory is what blocks wait for, each waits behind the tiles of all others,
+// and nothing of the next task is asked for before the last one's rows are finished. With 5 us instead of 1
+// an H200 decoded 64 sequences of 64 to 8,192 tokens in 243 us instead of 256, 16 of 8K in 125 instead of
+// 128, and 32 heads of which 24 stream, behind 32K, in 40 instead of 44 (2026-11-23).
+constexpr double taskSeconds = 1.0e-6, taskSecondsOfBusyMemory = 5.0e-6;
 // A merge whose rows do not fit the multiprocessors at once takes this much for each time that they are
 // filled again (8,192 rows, three times five blocks of four on each of 132, took 13 us in all). Measured on
 // the same, 2026-11-20.
@@ -110,7 +113,8 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
   waveRows = mergeWaveRows(m, gpu);
   secondsPerCost = std::max(byteSeconds, computeSeconds) / tile;
   leastSecondsPerCost = std::max(aloneSeconds, computeSeconds) / tile;
-  fixed = std::clamp<int64_t>(std::llround(taskSeconds / secondsPerCost), 1, 8 * tile);
+  const double startingSeconds = byteSeconds > computeSeconds ? taskSecondsOfBusyMemory : taskSeconds;
+  fixed = std::clamp<int64_t>(std::llround(startingSeconds / secondsPerCost), 1, 8 * tile);
   // A part's rows are written once and read once.
   const double rowSeconds = 2.0 * (m.valueDim + 1) * 4 / bytesPerSecond;
   secondsPerPart = work.largestUnit * rowSeconds;

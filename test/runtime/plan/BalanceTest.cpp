@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <set>
 
 using namespace attn::rt;
@@ -51,6 +53,45 @@ TEST(Balance, HeadsThatShareRowsOfMemoryGoAbreast) {
   EXPECT_GT(m.kernels[static_cast<size_t>(prefill.kernel)].rows, 16);
   EXPECT_GT(prefill.stats.cuts, 0);
   EXPECT_FALSE(goesAbreast(prefill, 8));
+}
+
+/// Of each block, how many of its tasks read all of `tokens` tokens.
+std::vector<int> tasksOf(const Plan &plan, int32_t tokens) {
+  std::vector<int> found(static_cast<size_t>(plan.blocks), 0);
+  for (size_t b = 0; b < found.size(); ++b)
+    for (int32_t t = plan.blockTasks[b]; t < plan.blockTasks[b + 1]; ++t) {
+      const PlanTask &task = plan.tasks[static_cast<size_t>(t)];
+      const PlanSegment &segment = plan.segments[static_cast<size_t>(task.segmentBegin)];
+      found[b] += segment.kvBegin == 0 && segment.kvEnd == tokens;
+    }
+  return found;
+}
+
+TEST(Balance, ShortSequencesBesideALongOneAreSpread) {
+  SampleOptions sizes;
+  sizes.dim = 128; // lines of memory that no heads share
+  const Manifest m = sampleManifest(sizes);
+  PlanOptions options;
+  options.blocks = 64;
+  const auto tasks = [&](int count) { // of 320 tokens, two heads each
+    std::vector<int32_t> lengths{256 * 1024};
+    lengths.resize(static_cast<size_t>(count) + 1, 320);
+    const Batch batch = simpleBatch(lengths, std::vector<int32_t>(lengths.size(), 1));
+    EXPECT_TRUE(checkPlan(m, batch, options));
+    const Plan plan = *makePlan(m, batch, options);
+    EXPECT_LT(plan.stats.balance, 1.02);
+    return tasksOf(plan, 320);
+  };
+  const std::vector<int> few = tasks(8); // less than a share: they leave the long tasks in step
+  EXPECT_GE(*std::max_element(few.begin(), few.end()), 15);
+  for (int count : {50, 100, 160}) {
+    const std::vector<int> many = tasks(count);
+    EXPECT_EQ(std::accumulate(many.begin(), many.end(), 0), 2 * count);
+    EXPECT_LE(*std::max_element(many.begin(), many.end()), 2 * count / options.blocks + 1) << count;
+  }
+  // Where they are most of the work, long ones are no place to hide them in.
+  const std::vector<int> most = tasks(3000);
+  EXPECT_EQ(std::accumulate(most.begin(), most.end(), 0), 6000);
 }
 
 TEST(Balance, NoShareIsShorterThan256Tokens) {

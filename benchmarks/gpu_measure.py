@@ -12,6 +12,7 @@ from gpu_comparisons import compare, comparison_line
 from gpu_duo import duo_line, measure_duo
 from gpu_graphs import graph_line, measure_graph
 from gpu_layouts import layouts_line, measure_layouts
+from gpu_outputs import measure_outputs, outputs_line
 from gpu_pages import measure_pages, pages_line
 from gpu_planning import measure_planning, planning_line
 from gpu_points import PLAIN, Point, bars
@@ -60,6 +61,11 @@ OWN = {
         measure_duo,
         duo_line,
         "time and memory of a model whose heads all keep everything against one whose heads stream; x: times less",
+    ),
+    "outputs": (
+        measure_outputs,
+        outputs_line,
+        "ms of a launch that gives full and streaming attention; x: times as long as full attention alone",
     ),
     "planning": (
         measure_planning,

@@ -15,6 +15,7 @@ from gpu_comparisons import comparison_bars
 from gpu_duo import duo_bars, duo_points
 from gpu_graphs import graph_bars, graph_points
 from gpu_layouts import layout_points, layouts_bars
+from gpu_outputs import outputs_bars, outputs_points
 from gpu_pages import pages_bars, pages_points
 from gpu_planning import planning_bars, planning_points
 from gpu_python import python_bars, python_points
@@ -205,6 +206,7 @@ PARTS = {
     "pages": pages_points,
     "layouts": layout_points,
     "duo": duo_points,
+    "outputs": outputs_points,
     "planning": planning_points,
     "python": python_points,
     "transformers": model_points,
@@ -221,6 +223,7 @@ OWN_BARS = {
     "pages": pages_bars,
     "layouts": layouts_bars,
     "duo": duo_bars,
+    "outputs": outputs_bars,
     "planning": planning_bars,
     "transformers": model_bars,
     "batches": batch_bars,

@@ -5,6 +5,7 @@ planning and duo."""
 from gpu_duo import BARS
 from gpu_graphs import EMBEDDED
 from gpu_layouts import SLOWER
+from gpu_outputs import LONG_LIMIT
 from gpu_pages import LIMIT_US
 from gpu_planning import LIMIT_US as PLAN_LIMIT_US
 
@@ -47,6 +48,12 @@ def draw_pages(axes, rows):
 def draw_planning(axes, rows):
     numbers = [r["plan_ms"] * 1e3 for r in rows]
     draw_limited(axes, rows, numbers, PLAN_LIMIT_US, "us a plan", "plans that the GPU makes")
+
+
+def draw_outputs(axes, rows):
+    numbers = [r["longer"] for r in rows]
+    title = "full and streaming attention of one launch, over full alone"
+    draw_limited(axes, rows, numbers, LONG_LIMIT, "times as long", title)
 
 
 def draw_layouts(axes, rows):

@@ -103,6 +103,12 @@ def fake_layouts(point, bench):
     return about | {"layouts_ms": {"halves": 1.005}, "attn": {"run_ms": 1.0}, "peers_ms": {}, "declined": {}}
 
 
+def fake_outputs(point, bench):
+    """A tenth slower than the full one alone."""
+    about = {"key": point.key, "part": point.part, "name": point.name, "tokens": point.tokens, "longer": 1.1}
+    return about | {"attn": {"run_ms": 1.1}, "full_ms": 1.0, "peers_ms": {}, "declined": {}}
+
+
 def fake_planning(point, bench):
     """A plan of eight microseconds, as good as the host's."""
     about = {"key": point.key, "part": point.part, "name": point.name, "tasks": 900, "plan_ms": 0.008}
@@ -123,6 +129,7 @@ def fake_duo(point, bench):
 FAKES = {
     "duo": fake_duo,
     "layouts": fake_layouts,
+    "outputs": fake_outputs,
     "planning": fake_planning,
     "backward": fake_gradients,
     "shared-backward": fake_gradients,

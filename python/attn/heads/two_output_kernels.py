@@ -11,7 +11,7 @@ Gradients are those of two attentions, full and streaming, each by its own LSE, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,13 +110,13 @@ def attend_both_by_kernels(
         )
     if sees.window >= q.shape[2]:
         sees = replace(sees, window=0)
-    problem = _Problem(q, k, v, scale, sees)
+    problem = TwoOutputRuns(q, k, v, scale, sees)
     if needs_gradient(q, k, v):
         problem.check_gradients()
     return _Kernels.apply(q, k, v, problem)
 
 
-class _Problem:
+class TwoOutputRuns:
     """Of one shape of tensors: tables, kernels, plans."""
 
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, scale: float, sees: Streaming):
@@ -151,8 +151,8 @@ class _Problem:
                 "by='torch' does"
             )
 
-    def run(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-        """out and lse of all tokens, out and lse of the near ones; rows packed."""
+    def prepare(self, q: Tensor, k: Tensor, v: Tensor) -> Callable[[], tuple[Tensor, ...]]:
+        """A launch, as often as it is called: out and lse of all tokens, out and lse of the near ones; rows packed."""
         kernel, behind = self.kernel(), self.sees.rest(self.tokens)
         near = tuple(_as_stored(x) for x in (k, v))
         rest = tuple(x[:, x.shape[1] - behind :] if behind else x for x in near)
@@ -169,8 +169,7 @@ class _Problem:
             "rest.pos0": each * (self.sees.sink + self.sees.recent),
         }
         plan = kept_plan(kernel, given, tables, devices.stream_number(kernel.device, None))
-        with torch.no_grad():
-            return kernel.run(given["q"], near, rest, plan)
+        return lambda: kernel.run(given["q"], near, rest, plan)
 
     def gradients(self, see: Visibility, data: Mapping[str, Tensor], results, d_results) -> dict[str, Tensor]:
         each = numpy.ones(self.batch, dtype=numpy.int32)
@@ -204,7 +203,8 @@ def _readable(x: Tensor) -> bool:
 class _Kernels(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, problem):
-        out, lse, near, near_lse = problem.run(q, k, v)
+        with torch.no_grad():
+            out, lse, near, near_lse = problem.prepare(q, k, v)()
         ctx.save_for_backward(q, k, v, out, lse, near, near_lse)
         ctx.problem = problem
         ctx.set_materialize_grads(False)

@@ -40,6 +40,9 @@ constexpr double mergeBehindSeconds = 5.0e-6, mergeBesideSeconds = 0.5e-6;
 // an H200 decoded 64 sequences of 64 to 8,192 tokens in 243 us instead of 256, 16 of 8K in 125 instead of
 // 128, and 32 heads of which 24 stream, behind 32K, in 40 instead of 44 (2026-11-23).
 constexpr double taskSeconds = 1.0e-6, taskSecondsOfBusyMemory = 5.0e-6;
+// So it is in steps of decoding, whose tiles have so many rows at most. Nodes of a tree that more rows read
+// are predicted well by the first (2026-11-23).
+constexpr int stepRows = 16;
 // A merge whose rows do not fit the multiprocessors at once takes this much for each time that they are
 // filled again (8,192 rows, three times five blocks of four on each of 132, took 13 us in all). Measured on
 // the same, 2026-11-20.
@@ -113,7 +116,8 @@ CostModel::CostModel(const Manifest &m, const KernelInfo &kernel, const Work &wo
   waveRows = mergeWaveRows(m, gpu);
   secondsPerCost = std::max(byteSeconds, computeSeconds) / tile;
   leastSecondsPerCost = std::max(aloneSeconds, computeSeconds) / tile;
-  const double startingSeconds = byteSeconds > computeSeconds ? taskSecondsOfBusyMemory : taskSeconds;
+  const bool waits = kernel.rows <= stepRows && byteSeconds > computeSeconds;
+  const double startingSeconds = waits ? taskSecondsOfBusyMemory : taskSeconds;
   fixed = std::clamp<int64_t>(std::llround(startingSeconds / secondsPerCost), 1, 8 * tile);
   // A part's rows are written once and read once.
   const double rowSeconds = 2.0 * (m.valueDim + 1) * 4 / bytesPerSecond;

@@ -53,6 +53,18 @@ TEST(Cost, DecodeIsPredicted) {
   }
 }
 
+// Of 128 tasks on 264 blocks each is cut once, though a share more would be 3 % shorter: what a task waits
+// for when all blocks read is worth more (129.1 and 125.2 us on an H200, 2026-11-23).
+TEST(Cost, TasksWaitForABusyMemory) {
+  const Manifest m = manifestOf(32, 128, Argument::Store::Paged, "mma", 128, 64);
+  PlanOptions options;
+  options.blocks = 264;
+  const std::vector<int32_t> lengths(16, 8192), rows(16, 1);
+  const Plan plan = *makePlan(m, simpleBatch(lengths, rows), options);
+  EXPECT_EQ(plan.stats.usedBlocks, 256);
+  EXPECT_EQ(plan.stats.cuts, 128);
+}
+
 // A chunk behind a context that the L2 does not hold: 1,024 tasks of 32 heads for 132 blocks. Shares that
 // begin anywhere would read 64 MiB of memory for each task (15.4 ms on an H200, 2026-11-23); whole tasks of a
 // head begin together and share what is read (13.5 ms).

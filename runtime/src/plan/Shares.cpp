@@ -39,17 +39,18 @@ void Balancer::spreadShort(const Work &work, int64_t total, int shares) {
   shortBegin_.resize(static_cast<size_t>(shares) + 1, static_cast<int32_t>(short_.size()));
 }
 
-/// Walks the list of tasks and fills one share after the other up to a cost of `share`, cutting between
-/// tiles. Filling as far as possible is optimal: a tile moved to a later share never makes the rest fit
-/// better. Parts made by a cut have at least `leastPart` tiles. Calls sink(share, unit, ordinal, begin, end,
-/// cost). Returns what the list takes, the last share as far as it is filled; -1 where `shares` are too few.
+/// Walks the list of tasks and fills one share after the other up to a cost of `share`, behind the short
+/// tasks that it begins with, cutting between tiles. Filling as far as possible is optimal: a tile moved to a
+/// later share never makes the rest fit better. Parts made by a cut have at least `leastPart` tiles. Calls
+/// sink(share, unit, ordinal, begin, end, cost). Returns what the list takes, the last share as far as it is
+/// filled; -1 where `shares` are too few.
 template <typename Sink>
 int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t leastPart, Sink sink) const {
   const int64_t fixed = cost_->fixed, tile = CostModel::tile;
   int current = 0;
   int32_t rows = -1; // of the unit before, which nearly always has as many
-  int64_t load = 0, cutOverhead = 0;
-  const auto begin = [&] {
+  int64_t cutOverhead = 0;
+  const auto openShare = [&] {
     if (static_cast<size_t>(current) + 1 >= shortBegin_.size())
       return int64_t{0};
     const auto at = static_cast<size_t>(current);
@@ -60,7 +61,7 @@ int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t l
     }
     return shortCost_[at];
   };
-  load = begin();
+  int64_t load = openShare();
   for (size_t u = 0; u < work.units.size(); ++u) {
     const Unit &unit = work.units[u];
     if (!shortBegin_.empty() && taskCost(unit) <= longest_)
@@ -87,20 +88,20 @@ int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t l
         if (share - load < cutOverhead || part < leastPart) {
           if (load == 0 || ++current == shares)
             return -1;
-          load = begin();
+          load = openShare();
           continue;
         }
         sink(current, u, ordinal, from, from + part, cutOverhead + tile * part);
         from += part;
         if (++current == shares)
           return -1;
-        load = begin();
+        load = openShare();
       }
     }
   }
   const int64_t cost = current * share + load;
   while (static_cast<size_t>(++current) + 1 < shortBegin_.size())
-    begin();
+    openShare(); // that no long task has reached
   return cost;
 }
 

@@ -230,7 +230,7 @@ class Cached:
 class Phases:
     """Both phases of one side: seconds, and bytes at the peak."""
 
-    def __init__(self, torch, point, model, side, others=0):
+    def __init__(self, torch, point, model, side, others):
         """`others`: bytes on the device that are not the model's."""
         self.torch, self.point, self.model, self.side = torch, point, model, side
         self.others = others

@@ -99,8 +99,13 @@ def outputs_line(row):
     )
 
 
+def outputs_limit(row):
+    """How many times as long it may take; None where nothing is asked."""
+    if row["tokens"] <= SHORT:
+        return SHORT_LIMIT
+    return LONG_LIMIT if row["tokens"] >= LONG else None
+
+
 def outputs_bars(row):
-    if SHORT < row["tokens"] < LONG:
-        return []
-    limit = SHORT_LIMIT if row["tokens"] <= SHORT else LONG_LIMIT
-    return [(f"{limit} times as long at most", row["longer"] <= limit)]
+    limit = outputs_limit(row)
+    return [] if limit is None else [(f"{limit} times as long at most", row["longer"] <= limit)]

@@ -203,8 +203,7 @@ def _readable(x: Tensor) -> bool:
 class _Kernels(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, problem):
-        with torch.no_grad():
-            out, lse, near, near_lse = problem.prepare(q, k, v)()
+        out, lse, near, near_lse = problem.prepare(q, k, v)()
         ctx.save_for_backward(q, k, v, out, lse, near, near_lse)
         ctx.problem = problem
         ctx.set_materialize_grads(False)

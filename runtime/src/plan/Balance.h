@@ -16,6 +16,9 @@ namespace attn::rt {
 /// Blocks of a launch, before those without work are left out.
 int launchBlocks(const KernelInfo &kernel, const PlanOptions &options);
 
+/// Packed rows that a tile of a step of decoding has at most. With more, nodes are read by many rows at once.
+inline constexpr int stepRows = 16;
+
 /// Integer cost: a key tile costs `tile`, a task `fixed` on top, each part of a cut one more by its rows. The
 /// planner compares costs, in seconds where all blocks are busy; of a finished plan the seconds are told.
 struct CostModel {

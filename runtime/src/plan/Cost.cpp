@@ -38,11 +38,9 @@ constexpr double mergeBehindSeconds = 5.0e-6, mergeBesideSeconds = 0.5e-6;
 // (derived, 2026-11); where the memory is what blocks wait for, each waits behind the tiles of all others,
 // and nothing of the next task is asked for before the last one's rows are finished. With 5 us instead of 1
 // an H200 decoded 64 sequences of 64 to 8,192 tokens in 243 us instead of 256, 16 of 8K in 125 instead of
-// 128, and 32 heads of which 24 stream, behind 32K, in 40 instead of 44 (2026-11-23).
+// 128, and 32 heads of which 24 stream, behind 32K, in 40 instead of 44 (2026-11-23). So it is in steps of
+// decoding; nodes of a tree that more rows read are predicted well by the first.
 constexpr double taskSeconds = 1.0e-6, taskSecondsOfBusyMemory = 5.0e-6;
-// So it is in steps of decoding, whose tiles have so many rows at most. Nodes of a tree that more rows read
-// are predicted well by the first (2026-11-23).
-constexpr int stepRows = 16;
 // A merge whose rows do not fit the multiprocessors at once takes this much for each time that they are
 // filled again (8,192 rows, three times five blocks of four on each of 132, took 13 us in all). Measured on
 // the same, 2026-11-20.

@@ -17,17 +17,22 @@ static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 void Balancer::spreadShort(const Work &work, int64_t total, int shares) {
   short_.clear();
   shortBegin_.clear();
+  if (abreast_ > 1)
+    return;
   longest_ = total / shares / 4;
   int64_t sum = 0;
+  for (const Unit &unit : work.units)
+    if (const int64_t cost = taskCost(unit); cost <= longest_)
+      sum += cost * unit.ordinals.count();
+  // What one share holds may stay together, which leaves long tasks in step.
+  if (sum <= total / shares || sum > total / 4)
+    return;
   for (size_t u = 0; u < work.units.size(); ++u) {
     const Unit &unit = work.units[u];
     if (const int64_t cost = taskCost(unit); cost <= longest_)
-      for (int32_t ordinal = unit.ordinals.begin; ordinal < unit.ordinals.end; ++ordinal, sum += cost)
+      for (int32_t ordinal = unit.ordinals.begin; ordinal < unit.ordinals.end; ++ordinal)
         short_.push_back({static_cast<int32_t>(u), ordinal, cost});
   }
-  // What one share holds may stay together, which leaves long tasks in step.
-  if (abreast_ > 1 || sum <= total / shares || sum > total / 4)
-    return;
   shortCost_.assign(static_cast<size_t>(shares), 0);
   int64_t before = 0;
   for (size_t t = 0; t < short_.size(); ++t) {
@@ -113,8 +118,7 @@ int64_t Balancer::cutList(const Work &work, int64_t share, int shares, int64_t l
 /// and 8K tokens, heads of 64).
 int headsAbreast(int rows, std::span<const Store> stores, int heads, int blocks) {
   constexpr int64_t shortLine = 256;
-  constexpr int mostRows = 16;
-  if (rows > mostRows)
+  if (rows > stepRows)
     return 1;
   const bool areShort = std::any_of(stores.begin(), stores.end(), [](const Store &store) {
     return !store.ragged && (store.keys.format.rowBytes(store.keys.dim) < shortLine ||

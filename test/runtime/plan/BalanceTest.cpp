@@ -94,6 +94,26 @@ TEST(Balance, ShortSequencesBesideALongOneAreSpread) {
   EXPECT_EQ(std::accumulate(most.begin(), most.end(), 0), 6000);
 }
 
+// Whether long tasks fill all shares or end before, so that some hold short ones alone.
+TEST(Balance, SpreadTasksAreAllThere) {
+  SampleOptions sizes;
+  sizes.dim = 128;
+  const Manifest m = sampleManifest(sizes);
+  PlanOptions options;
+  int cut = 0;
+  for (int blocks : {6, 16, 33, 64})
+    for (int32_t longest : {1500, 5000, 20000, 65536})
+      for (int count : {1, 2, 3, 7, 20})
+        for (int shorts : {3, 10, 40, 150}) {
+          options.blocks = blocks;
+          std::vector<int32_t> lengths(static_cast<size_t>(count), longest);
+          lengths.resize(lengths.size() + static_cast<size_t>(shorts), 70);
+          const Batch batch = simpleBatch(lengths, std::vector<int32_t>(lengths.size(), 1));
+          cut += checkPlan(m, batch, options);
+        }
+  EXPECT_GT(cut, 100);
+}
+
 TEST(Balance, NoShareIsShorterThan256Tokens) {
   Manifest m = sampleManifest();
   m.launches[1].overlapsPrevious = false; // else a merge costs so little that shorter ones pay

@@ -63,6 +63,12 @@ TEST(Cost, TasksWaitForABusyMemory) {
   const Plan plan = *makePlan(m, simpleBatch(lengths, rows), options);
   EXPECT_EQ(plan.stats.usedBlocks, 256);
   EXPECT_EQ(plan.stats.cuts, 128);
+  // Not those that many rows read at once (few-shot trees took 9.3 ms with it, and 8.5 without).
+  const Manifest trees = manifestOf(32, 128, Argument::Store::Paged, "wgmma", 128, 64);
+  const Plan node = planOf(trees, simpleBatch({200000}, {20}));
+  ASSERT_GT(trees.kernels[static_cast<size_t>(node.kernel)].rows, 16);
+  EXPECT_LT(node.stats.fixedCost,
+            5 * node.stats.tileCost); // 3.5, most of it for its partial results; 7.6 with it
 }
 
 // A chunk behind a context that the L2 does not hold: 1,024 tasks of 32 heads for 132 blocks. Shares that

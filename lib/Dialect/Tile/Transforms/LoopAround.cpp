@@ -23,11 +23,11 @@ std::optional<LoopAround> LoopAround::find(const LateDot &dot, scf::IfOp branch)
       return {};
     found.counts[number] = *count;
   }
-  // Only the late dot's loop may use the sum, in which a tile may be missing.
+  // In the sum a tile may be missing: only the late dot's loop may use it, and a branch before which none is.
   BlockArgument before = outer.getRegionIterArg(*sum);
   auto passesOn = [&](Operation *user) { return user == dot.loop || user == branch.elseYield(); };
   Value after = outer.getYieldedValues()[*sum];
-  if (!llvm::all_of(before.getUsers(), passesOn) || !after.hasOneUse() ||
+  if (!llvm::all_of(before.getUsers(), passesOn) || !found.findReader(after) ||
       branch.elseYield().getOperand(cast<OpResult>(after).getResultNumber()) != before)
     return {};
   auto isFound = [&](Operation *op) {
@@ -50,6 +50,36 @@ std::optional<unsigned> LoopAround::numberOf(unsigned inner) {
       branch.thenYield().getOperand(after.getResultNumber()) != run.getResult(inner))
     return {};
   return number;
+}
+
+bool LoopAround::findReader(Value after) {
+  for (Operation *user : after.getUsers()) {
+    Operation *place = loop.getBody()->findAncestorOpInBlock(*user);
+    if (place == loop.getBody()->getTerminator())
+      continue;
+    auto question = dyn_cast<scf::IfOp>(place);
+    if (!question || (reader && reader != question))
+      return false;
+    reader = question;
+  }
+  return !reader || isKnownBefore(reader.getCondition());
+}
+
+bool LoopAround::isKnownBefore(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || op->getBlock() != loop.getBody() || op->isBeforeInBlock(branch))
+    return true;
+  return isMemoryEffectFree(op) && op->getNumRegions() == 0 &&
+         llvm::all_of(op->getOperands(), [&](Value v) { return isKnownBefore(v); });
+}
+
+void LoopAround::moveBefore(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || op->getBlock() != loop.getBody() || op->isBeforeInBlock(branch))
+    return;
+  for (Value operand : op->getOperands())
+    moveBefore(operand);
+  op->moveBefore(branch);
 }
 
 bool LoopAround::isFoundBehind(Value value) {
@@ -88,13 +118,19 @@ Value LoopAround::carry(Value noWeights) {
 }
 
 void LoopAround::leaveToNext(MovedDot &moved, ImplicitLocOpBuilder &b) {
+  if (reader)
+    moveBefore(reader.getCondition());
   scf::ForOp run = dot.loop;
   Value unfinished = run.getResult(dot.carried), weights = run.getResults().back();
   b.setInsertionPoint(branch.thenYield());
   Value next = arith::AddIOp::create(b, loop.getInductionVar(), loop.getStep());
   auto less = loop.getUnsignedCmp() ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt;
-  Value isNext = arith::CmpIOp::create(b, less, next, loop.getUpperBound());
-  auto left = scf::IfOp::create(b, unfinished.getType(), isNext, /*withElseRegion=*/true);
+  Value leaves = arith::CmpIOp::create(b, less, next, loop.getUpperBound());
+  if (reader) {
+    Value none = arith::ConstantOp::create(b, b.getBoolAttr(false));
+    leaves = arith::SelectOp::create(b, reader.getCondition(), none, leaves);
+  }
+  auto left = scf::IfOp::create(b, unfinished.getType(), leaves, /*withElseRegion=*/true);
   b.setInsertionPointToEnd(left.thenBlock());
   scf::YieldOp::create(b, unfinished);
   b.setInsertionPointToEnd(left.elseBlock());
@@ -105,7 +141,7 @@ void LoopAround::leaveToNext(MovedDot &moved, ImplicitLocOpBuilder &b) {
   for (OpOperand &operand : yield->getOpOperands())
     if (operand.get() == unfinished)
       operand.set(left.getResult(0));
-  yield->setOperands(yield->getNumOperands() - 2, 2, {weights, isNext});
+  yield->setOperands(yield->getNumOperands() - 2, 2, {weights, leaves});
 }
 
 void LoopAround::finishPending(MovedDot &moved, ImplicitLocOpBuilder &b) {

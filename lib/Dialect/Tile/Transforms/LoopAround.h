@@ -8,7 +8,8 @@
 namespace mlir::tile {
 
 /// The loop around a late dot's loop, where what one run of that loop leaves to do, the next run of it may
-/// begin with: sum and place of the tile go from one to the next and nowhere else.
+/// begin with: sum and place of the tile go from one to the next and nowhere else. A branch behind the loop
+/// may read the sum, if whether it does is known before: what is finished of a task before its last range.
 class LoopAround {
 public:
   /// Finds it. `branch` has the late dot's loop on the side where that has iterations.
@@ -29,13 +30,20 @@ private:
   LoopAround(const LateDot &dot, scf::IfOp branch, scf::ForOp loop) : dot(dot), branch(branch), loop(loop) {}
   /// The number by which the loop carries a value of the late dot's loop from each run to the next.
   std::optional<unsigned> numberOf(unsigned inner);
+  /// Finds the branch that reads the sum, if there is one; whether there are no others.
+  bool findReader(Value after);
+  /// Whether a value of the outer loop can be computed before the branch around the late dot's loop.
+  bool isKnownBefore(Value value);
+  /// Moves what such a value is computed from there.
+  void moveBefore(Value value);
   /// Whether a value can be computed behind the loop.
   bool isFoundBehind(Value value);
 
   const LateDot &dot;
   scf::IfOp branch;
   scf::ForOp loop;
-  unsigned sum = 0;                          ///< the number of the value that the dot adds to
+  scf::IfOp reader; ///< behind the branch, if any: what reads the sum, which must be whole then
+  unsigned sum = 0; ///< the number of the value that the dot adds to
   llvm::DenseMap<unsigned, unsigned> counts; ///< by numbers of the late dot's loop
 };
 

@@ -31,12 +31,13 @@
 // both branches of the question, or it would be hoisted in front of what is computed of S.
 //
 // A loop that runs again and again in another, as over the ranges of tokens that a task sees, leaves its
-// last dot to its next run, which starts it beside its own first one: the outer loop carries P, and whether
-// a dot is left to do. LoopAround.cpp finds such loops. The outer loop's last iteration leaves nothing. Were
-// that dot done behind the outer loop, under the condition that one is left, causal prefill of heads of 128
-// would take 3 to 12 % longer. Warpgroups that take turns leave nothing, either: with a soft cap that took
-// 2 % longer. Nor do kernels whose tasks see one range (no `tile.several_ranges`): it would be code for
-// nothing.
+// last dot to its next run, which starts it beside its own first one: the outer loop carries P, and
+// whether a dot is left to do. LoopAround.cpp finds such loops. The outer loop's last iteration leaves
+// nothing. Were that dot done behind the outer loop, under the condition that one is left, causal prefill
+// of heads of 128 would take 3 to 12 % longer. Nor is a dot left where a branch behind the run reads the
+// sum, as what writes the first of two outputs does; it reads under a condition that is known before the
+// run. Warpgroups that take turns leave nothing, either: with a soft cap that took 2 % longer. Nor do
+// kernels whose tasks see one range (no `tile.several_ranges`): it would be code for nothing.
 //
 // Three places are not where they might be:
 //

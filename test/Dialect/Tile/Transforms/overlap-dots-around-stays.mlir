@@ -1,7 +1,8 @@
 // RUN: attn-opt %s -allow-unregistered-dialect --tile-overlap-dots | FileCheck %s
 
-// A loop that another runs again does its last dot itself where the sum is used in between, and where the next run counts
-// from the beginning: the tile would be looked for in the wrong place.
+// A loop that another runs again does its last dot itself where the sum is used in between, where it is read under a
+// condition that is known only behind the loop, and where the next run counts from the beginning: the tile would be looked
+// for in the wrong place.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !tile = !tile.shared<key 64, feature 64, bf16>
@@ -38,6 +39,42 @@ gpu.module @kernels {
         tile.arrive %vempty[%stage] : !tile.barriers<2>
         %next = arith.addi %t, %c1 : i32
         scf.yield %o1, %next : !o, i32
+      }
+      scf.yield %run#0, %run#1 : !o, i32
+    }
+    return %all#0 : !o
+  }
+
+  // CHECK-LABEL: func.func @asked_behind
+  // CHECK: scf.for {{.*}} iter_args(%{{[^ ]*}} = %{{[^ ]*}}, %{{[^ ]*}} = %{{[^ ]*}}) -> (!tile.fragment<[query 16, feature 64], f32>, i32)
+  func.func @asked_behind(%q: !q, %keys: !tile.ring<2, !tile>, %values: !tile.ring<2, !tile>, %kfull: !tile.barriers<2>,
+                    %kempty: !tile.barriers<2>, %vfull: !tile.barriers<2>, %vempty: !tile.barriers<2>, %n: i32, %o: !o)
+      -> !o attributes {tile.schedule = #wgmma, tile.several_ranges} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c64 = arith.constant 64 : i32
+    %all:2 = scf.for %i = %c0 to %n step %c1 iter_args(%sum = %o, %t0 = %c0) -> (!o, i32) : i32 {
+      %run:2 = scf.for %key = %c0 to %i step %c64 iter_args(%acc = %sum, %t = %t0) -> (!o, i32) : i32 {
+        %stage, %parity = tile.ring_position %t of 2
+        tile.await %kfull[%stage] parity %parity : !tile.barriers<2>
+        %k = tile.ring_stage %keys[%stage] : !tile.ring<2, !tile> -> !tile
+        %s0 = tile.start_dot %q at %c0, %k : !q, !tile -> !s
+        %s = tile.finish_dots 0 %s0 : !s -> !s
+        tile.arrive %kempty[%stage] : !tile.barriers<2>
+        %w = "test.softmax"(%s) : (!s) -> !s
+        %by = "test.scale"(%acc) : (!o) -> !o
+        %p = tile.cast %w : !s -> !p
+        tile.await %vfull[%stage] parity %parity : !tile.barriers<2>
+        %v = tile.ring_stage %values[%stage] : !tile.ring<2, !tile> -> !tile
+        %o0 = tile.start_dot %p, %v plus %by : !p, !tile, !o -> !o
+        %o1 = tile.finish_dots 0 %o0 : !o -> !o
+        tile.arrive %vempty[%stage] : !tile.barriers<2>
+        %next = arith.addi %t, %c1 : i32
+        scf.yield %o1, %next : !o, i32
+      }
+      %reads = "test.ask"(%i) : (i32) -> i1
+      scf.if %reads {
+        "test.use"(%run#0) : (!o) -> ()
       }
       scf.yield %run#0, %run#1 : !o, i32
     }

@@ -4,7 +4,8 @@
 
 // A loop that another runs again and again leaves its last dot to its next run: the outer loop carries the weights, and
 // whether a dot is left to do. Its last iteration leaves none, and where the loop does not run, the dot is done first.
-// Warpgroups that take turns leave none, nor do kernels whose tasks see one range.
+// Warpgroups that take turns leave none, nor do kernels whose tasks see one range. Nor does a run whose sum is read behind
+// it, which must be whole there: whether it is read is known before it ends.
 
 !q = !tile.shared<query 64, feature 64, bf16>
 !tile = !tile.shared<key 64, feature 64, bf16>
@@ -41,6 +42,7 @@ gpu.module @kernels {
   // CHECK: tile.arrive %[[VEMPTY]]
   // CHECK: scf.yield %[[WHOLE]], %[[T]], %[[NONE]], %[[FALSE]]
   // CHECK: return %[[ALL]]#0
+  // STAYS-LABEL: func.func @ranges
   // STAYS: scf.for {{.*}} iter_args(%{{[^ ]*}} = %{{[^ ]*}}, %{{[^ ]*}} = %{{[^ ]*}}) -> ({{.*}}, i32)
   func.func @ranges(%q: !q, %keys: !tile.ring<2, !tile>, %values: !tile.ring<2, !tile>, %kfull: !tile.barriers<2>,
                     %kempty: !tile.barriers<2>, %vfull: !tile.barriers<2>, %vempty: !tile.barriers<2>, %n: i32, %o: !o)
@@ -67,6 +69,60 @@ gpu.module @kernels {
         tile.arrive %vempty[%stage] : !tile.barriers<2>
         %next = arith.addi %t, %c1 : i32
         scf.yield %o1, %next : !o, i32
+      }
+      scf.yield %run#0, %run#1 : !o, i32
+    }
+    return %all#0 : !o
+  }
+
+  // CHECK-LABEL: func.func @read_between
+  // CHECK: scf.for %[[I:.*]] = %{{.*}} to %[[RANGES:[^ ]*]] step %{{.*}} iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %[[PENDING:.*]] = %{{.*}})
+  // CHECK: %[[BEHIND:.*]] = arith.addi %[[I]],
+  // CHECK: %[[READS:.*]] = arith.cmpi eq, %[[BEHIND]], %arg
+  // CHECK: %[[BOTH:.*]]:4 = scf.if
+  // CHECK: %[[INNER:.*]]:3 = scf.for
+  // CHECK: %[[MORE:.*]] = arith.cmpi slt, %{{.*}}, %[[RANGES]]
+  // CHECK: %[[NOT:.*]] = arith.constant false
+  // CHECK: %[[LEAVES:.*]] = arith.select %[[READS]], %[[NOT]], %[[MORE]]
+  // CHECK: %[[SO_FAR:.*]] = scf.if %[[LEAVES]]
+  // CHECK-NEXT: scf.yield %[[INNER]]#0
+  // CHECK-NEXT: } else {
+  // CHECK: tile.start_dot %[[INNER]]#2, %{{.*}} plus %[[INNER]]#0
+  // CHECK: scf.yield %[[SO_FAR]], %[[INNER]]#1, %[[INNER]]#2, %[[LEAVES]]
+  // CHECK: scf.if %[[READS]]
+  // CHECK: "test.use"(%[[BOTH]]#0)
+  // STAYS-LABEL: func.func @read_between
+  // STAYS: scf.for {{.*}} iter_args(%{{[^ ]*}} = %{{[^ ]*}}, %{{[^ ]*}} = %{{[^ ]*}}) -> ({{.*}}, i32)
+  func.func @read_between(%q: !q, %keys: !tile.ring<2, !tile>, %values: !tile.ring<2, !tile>, %kfull: !tile.barriers<2>,
+                    %kempty: !tile.barriers<2>, %vfull: !tile.barriers<2>, %vempty: !tile.barriers<2>, %n: i32, %o: !o, %first: i32)
+      -> !o attributes {tile.schedule = #wgmma, tile.several_ranges} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c64 = arith.constant 64 : i32
+    %all:2 = scf.for %i = %c0 to %n step %c1 iter_args(%sum = %o, %t0 = %c0) -> (!o, i32) : i32 {
+      %begin, %end = "test.range"(%i) : (i32) -> (i32, i32)
+      %run:2 = scf.for %key = %begin to %end step %c64 iter_args(%acc = %sum, %t = %t0) -> (!o, i32) : i32 {
+        %stage, %parity = tile.ring_position %t of 2
+        tile.await %kfull[%stage] parity %parity : !tile.barriers<2>
+        %k = tile.ring_stage %keys[%stage] : !tile.ring<2, !tile> -> !tile
+        %s0 = tile.start_dot %q at %c0, %k : !q, !tile -> !s
+        %s = tile.finish_dots 0 %s0 : !s -> !s
+        tile.arrive %kempty[%stage] : !tile.barriers<2>
+        %w = "test.softmax"(%s) : (!s) -> !s
+        %by = "test.scale"(%acc) : (!o) -> !o
+        %p = tile.cast %w : !s -> !p
+        tile.await %vfull[%stage] parity %parity : !tile.barriers<2>
+        %v = tile.ring_stage %values[%stage] : !tile.ring<2, !tile> -> !tile
+        %o0 = tile.start_dot %p, %v plus %by : !p, !tile, !o -> !o
+        %o1 = tile.finish_dots 0 %o0 : !o -> !o
+        tile.arrive %vempty[%stage] : !tile.barriers<2>
+        %next = arith.addi %t, %c1 : i32
+        scf.yield %o1, %next : !o, i32
+      }
+      %behind = arith.addi %i, %c1 : i32
+      %reads = arith.cmpi eq, %behind, %first : i32
+      scf.if %reads {
+        "test.use"(%run#0) : (!o) -> ()
       }
       scf.yield %run#0, %run#1 : !o, i32
     }

@@ -84,6 +84,10 @@ private:
 
   bool findFamilies(const Work &work);
   int32_t fillSections(std::span<const Part> parts, int64_t sectionBytes);
+  /// Appends the turns of parts [begin, end), section by section; the last sections become one of so many
+  /// tasks at least.
+  void orderLevel(const Work &work, std::span<const Part> parts, size_t begin, size_t end, int32_t sections,
+                  int64_t leastOfLast, std::vector<Turn> &turns);
 };
 
 /// How many of `heads`, which all see the same tokens, neighbouring blocks of a kernel whose tiles have

@@ -17,6 +17,11 @@
 // instances, or several families that are small. The section that holds the longest
 // task comes first. Blocks do not wait for each other between sections.
 //
+// The last ones become one section, whose short tasks even out what the blocks have to do. Where lengths are
+// alike there are no short ones, and a chunk of a long prompt may have no more tasks than that section holds.
+// Then all sections stay, for each level of lengths: whole tasks, and the one or two lengths of pieces of
+// tasks that Balance.cpp splits.
+//
 // Where no two units read the same (decode) there is nothing to gain: one section.
 //
 //===----------------------------------------------------------------------===//
@@ -37,6 +42,20 @@ constexpr int64_t l2Part = 16;
 /// Tasks that the last section has for every block at least: the last ones dealt are then short, and even out
 /// what the blocks have to do.
 constexpr int64_t lastTasks = 4;
+/// A level's shortest part lacks this part of its longest at most, and of more levels than these the short
+/// ones even out the blocks.
+constexpr int64_t levelPart = 16;
+constexpr size_t mostLevels = 3;
+
+/// Where the levels of parts begin, which are sorted, longest first: all levels, or more than are to be told
+/// apart.
+std::vector<size_t> findLevels(std::span<const Part> parts) {
+  std::vector<size_t> begins{0};
+  for (size_t p = 0; p < parts.size() && begins.size() <= mostLevels; ++p)
+    if (const int64_t longest = parts[begins.back()].cost; parts[p].cost < longest - longest / levelPart)
+      begins.push_back(p);
+  return begins;
+}
 
 } // namespace
 
@@ -101,12 +120,25 @@ void SectionOrder::order(const Work &work, std::span<const Part> parts, int64_t 
     }
     return;
   }
+  std::vector<size_t> levels = findLevels(parts);
+  const bool joins = levels.size() > mostLevels;
+  if (joins)
+    levels.resize(1);
+  levels.push_back(parts.size());
+  for (size_t level = 0; level + 1 < levels.size(); ++level)
+    orderLevel(work, parts, levels[level], levels[level + 1], sections, joins ? lastTasks * blocks : 0,
+               turns);
+}
+
+void SectionOrder::orderLevel(const Work &work, std::span<const Part> parts, size_t begin, size_t end,
+                              int32_t sections, int64_t leastOfLast, std::vector<Turn> &turns) {
   const auto familyOf = [&](const Part &part) -> const Family & {
     return families_[static_cast<size_t>(familyOf_[static_cast<size_t>(part.unit)])];
   };
   next_.assign(static_cast<size_t>(sections) + 1, 0);
+  next_.front() = static_cast<int32_t>(turns.size());
   tasks_.assign(static_cast<size_t>(sections), 0);
-  for (const Part &part : parts) {
+  for (const Part &part : parts.subspan(begin, end - begin)) {
     const Family &family = familyOf(part);
     for (int32_t s = 0; s < family.sections; ++s) {
       ++next_[static_cast<size_t>(family.section + s) + 1];
@@ -116,7 +148,7 @@ void SectionOrder::order(const Work &work, std::span<const Part> parts, int64_t 
   }
   // The last sections become one that has enough short tasks to even out the blocks.
   int32_t last = sections - 1;
-  for (int64_t tasks = tasks_.back(); last > 0 && tasks < lastTasks * blocks;
+  for (int64_t tasks = tasks_.back(); last > 0 && tasks < leastOfLast;
        tasks += tasks_[static_cast<size_t>(last)])
     --last;
   for (int32_t s = last + 1; s < sections; ++s)
@@ -124,7 +156,7 @@ void SectionOrder::order(const Work &work, std::span<const Part> parts, int64_t 
   next_.resize(static_cast<size_t>(last) + 2);
   std::inclusive_scan(next_.begin(), next_.end(), next_.begin());
   turns.resize(static_cast<size_t>(next_.back()));
-  for (size_t p = 0; p < parts.size(); ++p) {
+  for (size_t p = begin; p < end; ++p) {
     const Family &family = familyOf(parts[p]);
     const int32_t first = work.units[static_cast<size_t>(parts[p].unit)].ordinals.begin;
     for (int32_t s = 0; s < family.sections; ++s)

@@ -97,6 +97,14 @@ TEST(Sections, AreNeverLessThanAHead) {
   EXPECT_LT(plan.stats.balance, 1.01);
 }
 
+// A chunk of a long prompt: tasks are as long as one another, so that none at the end even out the blocks,
+// and those of one head stay together to the end. Eight rounds, of four heads each.
+TEST(Sections, StayWhereLengthsAreAlike) {
+  const Plan plan = planOn(defaultGpu(), manyHeads, simpleBatch({131072}, {4224}));
+  EXPECT_LE(pairsAtOnce(plan), 12u); // 33 tasks of a head for 132 blocks, and those that follow
+  EXPECT_LT(plan.stats.balance, 1.04);
+}
+
 // No two tasks of decoding read the same keys: nothing but their length decides.
 TEST(Sections, DecodeHasNone) {
   std::vector<int32_t> lengths;

@@ -18,6 +18,7 @@
   layouts   tensors as engines lay them: ms of decode and prefill, against tensors of their own
   planning  plans that the GPU makes: us of a plan, and attention under it, against the host's
   duo       Llamas some of whose heads stream: time and memory of long prompts and of decoding, against all heads
+  context   millions of tokens of four bits, half of the heads streaming: ms a token, and memory
   outputs   full and streaming attention of one launch, as finding heads asks for it: against full attention alone
   python    described in Python: time to the first result and of a run, against FlexAttention
   transformers  Llama-3.1-8B's shape in generate: ms a token over each kind of cache, against SDPA

@@ -162,8 +162,8 @@ class Cached:
                     retrieval=attn.all_tokens(), streaming=attn.sink(SINK) | attn.recent(RECENT)
                 ),
                 kv=[
-                    attn.Paged(name="all", head_class="retrieval"),
-                    attn.Paged(name="few", head_class="streaming"),
+                    attn.Paged(name="all", head_class="retrieval", **self.store()),
+                    attn.Paged(name="few", head_class="streaming", **self.store()),
                 ],
             )
         else:
@@ -175,9 +175,14 @@ class Cached:
             head_dim=point.dim,
             dtype="bfloat16",
             device=point.device,
+            **self.store(),
             **kept,
         )
         self.node, self.length = self.cache.add(), 0
+
+    def store(self):
+        """How keys and values are stored, as of attn.Paged."""
+        return {}
 
     def fill(self, tokens):
         """Numbers that nobody computed stand for this many tokens."""

@@ -9,6 +9,7 @@ from gpu_backward import backward_line, measure_backward, measure_shared_backwar
 from gpu_batches import mean_bars, mean_ratio
 from gpu_cache import cache_line, measure_cache
 from gpu_comparisons import compare, comparison_line
+from gpu_context import context_line, measure_context
 from gpu_duo import duo_line, measure_duo
 from gpu_graphs import graph_line, measure_graph
 from gpu_layouts import layouts_line, measure_layouts
@@ -61,6 +62,11 @@ OWN = {
         measure_duo,
         duo_line,
         "time and memory of a model whose heads all keep everything against one whose heads stream; x: times less",
+    ),
+    "context": (
+        measure_context,
+        context_line,
+        "ms of a model's token behind that many tokens, and what its cache takes; no peer has them in that memory",
     ),
     "outputs": (
         measure_outputs,

@@ -12,6 +12,7 @@ from gpu_batches import batch_bars, batch_points
 from gpu_cache import cache_points
 from gpu_chunks import chunk_points
 from gpu_comparisons import comparison_bars
+from gpu_context import context_bars, context_points
 from gpu_duo import duo_bars, duo_points
 from gpu_graphs import graph_bars, graph_points
 from gpu_layouts import layout_points, layouts_bars
@@ -206,6 +207,7 @@ PARTS = {
     "pages": pages_points,
     "layouts": layout_points,
     "duo": duo_points,
+    "context": context_points,
     "outputs": outputs_points,
     "planning": planning_points,
     "python": python_points,
@@ -223,6 +225,7 @@ OWN_BARS = {
     "pages": pages_bars,
     "layouts": layouts_bars,
     "duo": duo_bars,
+    "context": context_bars,
     "outputs": outputs_bars,
     "planning": planning_bars,
     "transformers": model_bars,

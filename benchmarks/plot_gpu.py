@@ -10,7 +10,15 @@ from gpu_points import DECODE_SHARE, PLAIN, slowdown_bar
 from gpu_results import read, refuse
 from gpu_sharing import COMPARISONS
 from plot_backward import draw_gradients
-from plot_graphs import draw_duo, draw_graphs, draw_layouts, draw_outputs, draw_pages, draw_planning
+from plot_graphs import (
+    draw_context,
+    draw_duo,
+    draw_graphs,
+    draw_layouts,
+    draw_outputs,
+    draw_pages,
+    draw_planning,
+)
 from plot_quantized import draw_quantized
 from plot_transformers import draw_models
 
@@ -252,6 +260,7 @@ PANELS = {
     "pages": lambda axes, rows, sessions: draw_pages(axes, rows),
     "layouts": lambda axes, rows, sessions: draw_layouts(axes, rows),
     "duo": lambda axes, rows, sessions: draw_duo(axes, rows),
+    "context": lambda axes, rows, sessions: draw_context(axes, rows),
     "outputs": lambda axes, rows, sessions: draw_outputs(axes, rows),
     "planning": lambda axes, rows, sessions: draw_planning(axes, rows),
 }

@@ -62,6 +62,17 @@ def draw_outputs(axes, rows):
     axes.set_title("full and streaming attention of one launch, over full alone", fontsize=9)
 
 
+def draw_context(axes, rows):
+    """Dark: attention."""
+    for name, shade in (("run_ms", "replay"), ("attention_ms", "eager")):
+        numbers = [row["attn"]["run_ms"] if name == "run_ms" else row[name] for row in rows]
+        axes.barh(range(len(rows)), numbers, height=0.6, color=SHADES[shade])
+    axes.set_yticks(range(len(rows)), [f"{row['tokens']:,} tokens" for row in rows], fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlabel("ms a token, and of them attention")
+    axes.set_title("a model behind a long context of four bits, half of its heads streaming", fontsize=9)
+
+
 def draw_layouts(axes, rows):
     numbers = [r["slower"] for r in rows]
     draw_limited(

@@ -109,6 +109,13 @@ def fake_outputs(point, bench):
     return about | {"attn": {"run_ms": 1.1}, "full_ms": 1.0, "peers_ms": {}, "declined": {}}
 
 
+def fake_context(point, bench):
+    """A token of 20 ms."""
+    about = {"key": point.key, "part": point.part, "name": point.name, "tokens": point.context, "error": 0.01}
+    about |= {"attention_ms": 15.0, "cache_bytes": 6 * 10**10, "token_bytes": 17408.0}
+    return about | {"attn": {"run_ms": 20.0}, "peers_ms": {}, "declined": {}}
+
+
 def fake_planning(point, bench):
     """A plan of eight microseconds, as good as the host's."""
     about = {"key": point.key, "part": point.part, "name": point.name, "tasks": 900, "plan_ms": 0.008}
@@ -129,6 +136,7 @@ def fake_duo(point, bench):
 FAKES = {
     "duo": fake_duo,
     "layouts": fake_layouts,
+    "context": fake_context,
     "outputs": fake_outputs,
     "planning": fake_planning,
     "backward": fake_gradients,

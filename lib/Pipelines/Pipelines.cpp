@@ -26,6 +26,7 @@ static OpPassManager &addKernelPasses(OpPassManager &manager) {
   OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();
   kernels.addPass(createDifferentiatePass());
   kernels.addPass(createWritePlanPass());
+  kernels.addPass(createWeighScoresPass());
   kernels.addPass(createWalkPlanPass());
   kernels.addPass(createStageOperandsPass());
   kernels.addPass(createExpandOnlinePass());

@@ -294,6 +294,10 @@ LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &
       if (auto align = kernel->getAttrOfType<IntegerAttr>("tile.key_align"))
         info.keyAlign = align.getInt();
     }
+    if (described->launch.grid == rt::PlanArray::ScoreTasks) {
+      info.rows = rt::scoreTaskTokens;
+      info.keys = manifest.groupSize();
+    }
     for (auto parameter : parameters.getAsRange<tile::ParameterAttr>())
       info.params.push_back(parameterOf(parameter));
     if (auto maps = kernel->getAttrOfType<ArrayAttr>("tile.tensor_maps"))

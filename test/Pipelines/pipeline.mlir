@@ -22,6 +22,7 @@
 // CHECK-NEXT:  gpu.module(
 // CHECK-NEXT:    attn-differentiate,
 // CHECK-NEXT:    attn-write-plan,
+// CHECK-NEXT:    attn-weigh-scores,
 // CHECK-NEXT:    attn-walk-plan,
 // CHECK-NEXT:    attn-stage-operands,
 // CHECK-NEXT:    attn-expand-online,

@@ -85,6 +85,15 @@ def ExpandOnlinePass : Pass<"attn-expand-online", "gpu::GPUModuleOp"> {
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect", "math::MathDialect"];
 }
 
+def WeighScoresPass : Pass<"attn-weigh-scores", "gpu::GPUModuleOp"> {
+  let summary = "Write the kernel that makes significance of stored scores";
+  let description = [{
+    A thread takes tokens of one KV head: of each head of the group the score that a row's kernel has stored becomes its
+    weight under the row's LSE, and these one number. Scores are kept to 1/64 of a power of two.
+  }];
+  let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect", "math::MathDialect"];
+}
+
 def WalkRowsPass : Pass<"attn-walk-rows", "gpu::GPUModuleOp"> {
   let summary = "Put a loop over layers, rows and pieces around an operation on a cache";
   let description = [{

@@ -22,7 +22,8 @@ void checkLaunch(const Manifest &m, const LaunchInfo &launch, const Cursor &curs
     cursor["kernels"].fail("expected one kernel, or one for each of the " + std::to_string(planned) +
                            " among which plans choose, got " + std::to_string(launch.kernels.size()));
   const std::vector<Cursor> names = cursor["kernels"].elements();
-  const bool walks = launch.grid != PlanArray::Starts && launch.grid != PlanArray::TokenTasks;
+  const bool walks = launch.grid != PlanArray::Starts && launch.grid != PlanArray::TokenTasks &&
+                     launch.grid != PlanArray::ScoreTasks;
   for (size_t i = 0; i < launch.kernels.size() && !cursor.failed(); ++i) {
     const KernelInfo &kernel = m.kernels[static_cast<size_t>(launch.kernels[i])];
     if (kernel.role != m.kernels[static_cast<size_t>(launch.kernels[0])].role)

@@ -39,7 +39,7 @@ std::optional<PlanArray> findPlanArray(std::string_view name) {
 const PlanArrayLayout &planArrayLayout(PlanArray array) {
   static const PlanArrayLayout layouts[] = {
 #define ATTN_PLAN_ARRAY(Id, name, member, Element, ...) layoutOf<Element>(),
-#define ATTN_PLAN_PARTIAL(...) layoutOf<float>(),
+#define ATTN_PLAN_PARTIAL(Id, name, Element, ...) layoutOf<Element>(),
 #include "attn_rt/artifact/PlanRecords.def"
   };
   return layouts[static_cast<size_t>(array)];

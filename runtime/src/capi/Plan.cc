@@ -100,7 +100,9 @@ AttnStatus attnPlanCreate(AttnKernel *kernel, const AttnBatch *batch, const Attn
                           limits.sharedInstances,
                           limits.sharedRows,
                           limits.tokensPerRow,
-                          0};
+                          /*tokenTasks=*/0,
+                          /*scoreTasks=*/0,
+                          /*scoreTokens=*/0};
     (*planned)->session->reserveTables({limits.rows, limits.groups, limits.instances, limits.pages});
     bool extended = false;
     if (Status status = (*planned)->update(batch->shared, stream, extended); !status)

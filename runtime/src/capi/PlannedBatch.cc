@@ -45,7 +45,8 @@ static Status checkCapacity(const PlanCapacity &capacity) {
                                     {"merge partials", capacity.mergePartials},
                                     {"partial rows", capacity.partialRows},
                                     {"slots", capacity.slots},
-                                    {"bits", capacity.bits}})
+                                    {"bits", capacity.bits},
+                                    {"words of scores", capacity.scoreWords}})
     if (value < 0 || value > most)
       return inputError(std::string("limits: they ask for ") + std::to_string(value) + " " + name +
                         ", more than 2^31 - 1");
@@ -97,7 +98,8 @@ Status PlannedBatch::update(std::shared_ptr<SharedBatch> given, uintptr_t stream
     grow = first || more.rows != limits.rows || more.groups != limits.groups ||
            more.instancesPerRow != limits.instancesPerRow || more.sharedInstances != limits.sharedInstances ||
            more.sharedRows != limits.sharedRows || more.tokensPerRow != limits.tokensPerRow ||
-           more.tokenTasks != limits.tokenTasks;
+           more.tokenTasks != limits.tokenTasks || more.scoreTasks != limits.scoreTasks ||
+           more.scoreTokens != limits.scoreTokens;
     if (!first && (!grow || fixed))
       return kept.error();
     const PlanCapacity room = planCapacity(manifest, more, options);

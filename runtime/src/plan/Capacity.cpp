@@ -1,5 +1,6 @@
 //===- Capacity.cpp - How large a plan can become -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "plan/ScoreTasks.h"
 #include "plan/TokenTasks.h"
 #include "plan/Work.h"
 
@@ -20,12 +21,18 @@ PlanLimits PlanLimits::larger(const PlanLimits &a, const PlanLimits &b) {
           std::max(a.sharedInstances, b.sharedInstances),
           std::max(a.sharedRows, b.sharedRows),
           std::max(a.tokensPerRow, b.tokensPerRow),
-          std::max(a.tokenTasks, b.tokenTasks)};
+          std::max(a.tokenTasks, b.tokenTasks),
+          std::max(a.scoreTasks, b.scoreTasks),
+          std::max(a.scoreTokens, b.scoreTokens)};
 }
 
 PlanLimits PlanLimits::of(const Manifest &manifest, const Batch &batch) {
   PlanLimits limits;
   limits.tokenTasks = manifest.walksTokens() ? countTokenTasks(manifest, batch) : 0;
+  if (storesScores(manifest)) {
+    limits.scoreTasks = countScoreTasks(manifest, batch);
+    limits.scoreTokens = countScoreTokens(manifest, batch);
+  }
   limits.rows = batch.rows;
   std::vector<int32_t> bounds(batch.qStart.begin(), batch.qStart.end());
   std::vector<int32_t> depth(static_cast<size_t>(batch.rows) + 1, 0);
@@ -138,6 +145,8 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
   if (whole)
     capacity.partialRows = 0;
   capacity.tokenTasks = limits.tokenTasks;
+  capacity.scoreTasks = limits.scoreTasks;
+  capacity.scoreWords = ceilDiv(limits.scoreTokens * m.groupSize(), 2);
   capacity.mergePartials = capacity.partialRows;
   capacity.mergeRows = std::min(capacity.partialRows, limits.rows * m.qHeads);
   return capacity;

@@ -1,6 +1,7 @@
 //===- Plan.cpp - Attention as a list of key ranges with a cost -----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/Emit.h"
+#include "plan/ScoreTasks.h"
 #include "plan/TokenTasks.h"
 
 #include <algorithm>
@@ -79,6 +80,8 @@ struct Planner::State {
     } sizes[] = {{"tasks", plan.tasks.size(), capacity.tasks},
                  {"segments", plan.segments.size(), capacity.segments},
                  {"token tasks", plan.tokenTasks.size(), capacity.tokenTasks},
+                 {"score tasks", plan.scoreTasks.size(), capacity.scoreTasks},
+                 {"words of scores", static_cast<size_t>(plan.scoreWords), capacity.scoreWords},
                  {"merge rows", plan.mergeRows.size(), capacity.mergeRows},
                  {"merge entries", plan.mergePartials.size(), capacity.mergePartials},
                  {"partial rows", static_cast<size_t>(plan.partialRows), capacity.partialRows},
@@ -188,9 +191,6 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
   const bool whole = s.manifest.plansWhole();
   if (Status status = s.make(batch, whole ? Strategy::ByQuery : s.options.strategy, plan); !status)
     return status;
-  plan.tokenTasks.clear();
-  if (s.manifest.walksTokens())
-    listTokenTasks(s.manifest, batch, plan.ends, plan.tokenTasks);
   if (!whole && s.options.quickest && s.options.strategy == Strategy::Flatten && s.work.shared &&
       !s.work.fixedSplit) {
     const double shared = plan.stats.estimatedSeconds;
@@ -200,6 +200,13 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
     if (!status)
       return status;
   }
+  plan.tokenTasks.clear();
+  plan.scoreTasks.clear();
+  plan.scoreWords = 0;
+  if (mayStoreScores(s.manifest, batch, plan))
+    listScoreTasks(s.manifest, batch, plan);
+  else if (s.manifest.walksTokens())
+    listTokenTasks(s.manifest, batch, plan.ends, plan.tokenTasks);
   s.extender.remember(s.manifest, batch, s.assignment);
   if (Status status = s.checkCapacity(plan); !status)
     return status;

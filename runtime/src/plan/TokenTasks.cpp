@@ -50,22 +50,14 @@ std::vector<RowBounds> boundsOf(const std::vector<int32_t> &positions) {
   return bounds;
 }
 
-/// The first of an instance's rows that counts.
-int32_t firstCounted(const Manifest &manifest, const Batch &batch, int32_t first, int32_t last) {
-  if (manifest.significanceRows == 0 || first == last)
-    return first;
-  const auto end = std::upper_bound(batch.qStart.begin(), batch.qStart.end(), first);
-  return std::clamp(*end - manifest.significanceRows, first, last);
-}
-
 /// What one instance has to do with rows, whose bounds are the same for all.
 class RowFinder {
 public:
   RowFinder(const Manifest &manifest, std::span<const int32_t> ends, const Batch &batch,
             const std::vector<RowBounds> &bounds, size_t operand, size_t instance)
       : visibility_(manifest.operands[operand].visibility), ends_(ends), positions_(batch.qPos),
-        bounds_(bounds), first_(firstCounted(manifest, batch, batch.operands[operand].rowFirst[instance],
-                                             batch.operands[operand].rowLast[instance])),
+        bounds_(bounds), first_(firstCountedRow(manifest, batch, batch.operands[operand].rowFirst[instance],
+                                                batch.operands[operand].rowLast[instance])),
         last_(batch.operands[operand].rowLast[instance]), pos0_(batch.operands[operand].pos0[instance]) {}
 
   /// Puts the rows that may see tokens [begin, end) into the task.
@@ -123,6 +115,13 @@ int32_t tokensOfTile(const Manifest &manifest) {
 }
 
 } // namespace
+
+int32_t firstCountedRow(const Manifest &manifest, const Batch &batch, int32_t first, int32_t last) {
+  if (manifest.significanceRows == 0 || first == last)
+    return first;
+  const auto end = std::upper_bound(batch.qStart.begin(), batch.qStart.end(), first);
+  return std::clamp(*end - manifest.significanceRows, first, last);
+}
 
 Status checkCountedRows(const Manifest &manifest, const Batch &batch) {
   for (size_t o = 0; o < batch.operands.size() && manifest.significanceRows > 0; ++o)

@@ -23,6 +23,8 @@ namespace attn::rt {
 /// That the last rows of a sequence, where no others count, are those of an instance: of one that rows of one
 /// sequence see.
 Status checkCountedRows(const Manifest &manifest, const Batch &batch);
+/// The first of an instance's rows [first, last) that counts.
+int32_t firstCountedRow(const Manifest &manifest, const Batch &batch, int32_t first, int32_t last);
 /// Adds the tasks, those with the most rows first; `ends` are the sizes of windows and sinks.
 void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<const int32_t> ends,
                     std::vector<PlanTokenTask> &tasks);

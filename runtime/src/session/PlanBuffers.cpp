@@ -7,16 +7,16 @@ namespace attn::rt {
 std::array<PlanBuffer, planArrayCount> planBuffers(const PlanCapacity &capacity, const Manifest &manifest) {
   return {{
 #define ATTN_PLAN_ARRAY(Id, name, member, Element, room, meaning) {room, sizeof(Element), MemoryUse::Plain},
-#define ATTN_PLAN_PARTIAL(Id, name, columns, meaning)                                                        \
-  {capacity.partialRows, int64_t{columns} * static_cast<int64_t>(sizeof(float)), MemoryUse::Partials},
+#define ATTN_PLAN_PARTIAL(Id, name, Element, rows, columns, meaning)                                         \
+  {capacity.rows, int64_t{columns} * static_cast<int64_t>(sizeof(Element)), MemoryUse::Partials},
 #include "attn_rt/artifact/PlanRecords.def"
   }};
 }
 
-std::array<PlanContent, planArrayCount> planContents(const PlanView &view, int64_t partialRows) {
+std::array<PlanContent, planArrayCount> planContents(const PlanView &view) {
   return {{
 #define ATTN_PLAN_ARRAY(Id, name, member, ...) {view.member.data(), std::ssize(view.member)},
-#define ATTN_PLAN_PARTIAL(...) {nullptr, partialRows},
+#define ATTN_PLAN_PARTIAL(Id, name, Element, rows, ...) {nullptr, view.rows},
 #include "attn_rt/artifact/PlanRecords.def"
   }};
 }

@@ -24,6 +24,7 @@ std::array<PlanBuffer, planArrayCount> planBuffers(const PlanCapacity &capacity,
 struct PlanView {
 #define ATTN_PLAN_ARRAY(Id, name, member, Element, ...) std::span<const Element> member = {};
 #include "attn_rt/artifact/PlanRecords.def"
+  int64_t partialRows = 0, scoreWords = 0; ///< of its partial arrays
 };
 
 /// What an array of a plan holds. Partial arrays have rows and no contents.
@@ -31,7 +32,7 @@ struct PlanContent {
   const void *data = nullptr;
   int64_t elements = 0;
 };
-std::array<PlanContent, planArrayCount> planContents(const PlanView &view, int64_t partialRows);
+std::array<PlanContent, planArrayCount> planContents(const PlanView &view);
 
 /// Whether an array may differ in a plan that was only extended (Planner::update): what tasks read does, of
 /// which blocks start with a copy.

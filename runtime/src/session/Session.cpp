@@ -168,10 +168,12 @@ Status Session::setPlan(const Plan &plan) {
                                       .tasks = plan.tasks,
                                       .segments = plan.segments,
                                       .tokenTasks = plan.tokenTasks,
+                                      .scoreTasks = plan.scoreTasks,
                                       .mergeStart = s.mergeStart,
                                       .mergeRows = plan.mergeRows,
-                                      .mergePartials = plan.mergePartials},
-                                     plan.partialRows);
+                                      .mergePartials = plan.mergePartials,
+                                      .partialRows = plan.partialRows,
+                                      .scoreWords = plan.scoreWords});
   const auto buffers = planBuffers(s.capacity, s.manifest);
   for (size_t i = 0; i < planArrayCount; ++i)
     if (const std::string name(planArrayNames[i]);

@@ -189,8 +189,9 @@ Status Session::State::checkFixed(const Plan &plan) const {
         std::to_string(fixed->blocks) + " blocks, and the plan is for '" + kernelName(plan.kernel) + "' on " +
         std::to_string(plan.blocks) + ": plan with PlanOptions::kernel = " + std::to_string(fixed->kernel) +
         " and blocks = " + std::to_string(fixed->blocks));
-  const auto tasks = std::ssize(plan.tokenTasks);
-  const int64_t fixedTasks = planElements[static_cast<size_t>(PlanArray::TokenTasks)];
+  const auto tasks = std::ssize(plan.tokenTasks) + std::ssize(plan.scoreTasks);
+  const int64_t fixedTasks = planElements[static_cast<size_t>(PlanArray::TokenTasks)] +
+                             planElements[static_cast<size_t>(PlanArray::ScoreTasks)];
   if (tasks != fixedTasks)
     return inputError("launches of '" + manifest.entry + "' were fixed for " + std::to_string(fixedTasks) +
                       " tasks of tokens, and the plan has " + std::to_string(tasks) +

@@ -40,26 +40,28 @@ def test_nothing_is_spilled(tmp_path, target, name, dim):
     file.write_text(text(dim, CODES[name], see, 20.0 if FULL else None))
     command = [program("attn-opt"), str(file), f"--target={target}", "--emit=ptx", "-o", str(ptx)]
     subprocess.run(command, check=True, timeout=120)
-    (kernel,) = (each for each in ptxas(ptx, target) if "significance" in each.kernel)
-    assert (kernel.spill_stores, kernel.spill_loads, kernel.stack) == (0, 0, 0), kernel
+    kernels = [each for each in ptxas(ptx, target) if "_rows1" not in each.kernel or "rows16" in each.kernel]
+    assert sum("significance" in each.kernel or "weigh" in each.kernel for each in kernels) == 2
+    for kernel in kernels:  # those that decode, and those behind them
+        assert (kernel.spill_stores, kernel.spill_loads, kernel.stack) == (0, 0, 0), kernel
 
 
-# Of bf16, K8V4 and K4V2: what is read of a token's keys, and a number that is written.
-OWN_BYTES = {"bf16": 256 + 4, "K8V4": 132 + 4, "K4V2": 68 + 4}
+# What stored scores of four heads are, written and read, and a number that is written.
+OWN_BYTES = 2 * 4 * 2 + 4
 
 
-@pytest.mark.parametrize("name", OWN_BYTES)
+@pytest.mark.parametrize("name", ["bf16", "K8V4", "K4V2"])
 def test_traffic_of_decode(tmp_path, name):
-    """Keys once more, a number for each token, and for each 64 tokens their queries, pages and task; nothing of values."""
+    """Scores, a number for each token, and for each 1024 tokens LSEs and a task; nothing of keys and values."""
     file, moved = tmp_path / "decode.mlir", {}
     for asked in (None, "max"):
         file.write_text(text(128, CODES[name], significance=asked, q_heads=4, kv_heads=1))
         status, report, err = attn_run(file, "--dim=batch=2", "--dim=kv_len=512", "--check")
         assert status == 0, err
         assert report["bank_conflicts"] <= 0.02
-        moved[asked] = report["bytes_read"] + report["bytes_written"] - report["bytes_partials"]
+        moved[asked] = report["bytes_read"] + report["bytes_written"]
     extra = (moved["max"] - moved[None]) / (2 * 512)
-    assert OWN_BYTES[name] <= extra <= OWN_BYTES[name] + 28
+    assert OWN_BYTES <= extra <= OWN_BYTES + 2
 
 
 @pytest.mark.parametrize("rows", [1, 70])

@@ -79,6 +79,8 @@ LogicalResult expandUpdate(UpdateOp update, std::optional<unsigned> operand, Val
   }
   Value scores = e.rowsDotTokens(update, staged, segment);
   scores = e.finishScores(scores, operand, segment, tokens.getFirst());
+  if (e.scoresStay)
+    e.storeScores(scores, update, tokens);
   FragmentExpansion::Step step = e.softmax(scores, state, lift);
   Value acc = e.rescale(state.acc, step), zeros;
   if (meta.scale) {

@@ -131,6 +131,8 @@ struct FragmentExpansion : TileCopies {
   Value finishScores(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey);
   /// Scores of what rows see; of the others -inf.
   Value maskScores(Value scores, std::optional<unsigned> operand, const Segment &segment, Value firstKey);
+  /// Stores them where the task's are asked for (StoreScores.cpp).
+  void storeScores(Value scores, UpdateOp update, TokensOp tokens);
   struct Step {
     Value max, sum, decay;
     Value moved;   ///< whether the unit of some row moved; else decay is 1. Null under fixedUnit

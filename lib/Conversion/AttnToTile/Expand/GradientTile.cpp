@@ -3,6 +3,8 @@
 #include "GradientTile.h"
 #include "Log2.h"
 
+#include "AttnToTile/Kernel/TokenSlots.h"
+
 #include "attn/Dialect/Attn/IR/Stores.h"
 
 using namespace mlir;
@@ -16,21 +18,7 @@ TokensOp GradientTile::tokensOf(Value part) {
 }
 
 Value GradientTile::slotOfToken(UpdateOp update, TokensOp tokens, Value line) {
-  const rt::Store store = storeOf(tokens.getKv().getType());
-  if (store.isPaged()) {
-    Value capacity =
-        b.mul(b.dimension(e.tensor(update, rt::sizeName(rt::StoreSize::MaxPages))), b.i32(store.tokensOf(1)));
-    Value list = b.add(b.mul(tokens.getInstance(), b.i32(store.heads)), e.kvHead);
-    return b.add(b.mul(b.wide(list), b.wide(capacity)), b.wide(b.add(firstToken(tokens), line)));
-  }
-  Value begin; // of the instance's tokens
-  if (store.kind == rt::StoreKind::Packed)
-    begin = b.read(b.buffer(e.tensor(update, rt::tableName(rt::StoreTable::Start)), b.getI32Type()),
-                   b.wide(tokens.getInstance()));
-  else
-    begin = b.mul(tokens.getInstance(), b.dimension(e.tensor(update, rt::sizeName(rt::StoreSize::Tokens))));
-  Value token = b.wide(b.add(b.add(begin, firstToken(tokens)), line));
-  return b.add(b.mul(token, b.i64(e.chain.kvHeads())), b.wide(e.kvHead));
+  return TokenSlots(b, update).slotOf(tokens.getInstance(), e.kvHead, b.add(firstToken(tokens), line));
 }
 
 Value GradientTile::dotPairs(Value ofRows, Value ofTokens) {

@@ -63,6 +63,8 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       std::string name = (function.getName() + "_rows" + Twine(schedule.getRows())).str();
       func::FuncOp kernel = copyInto(module, function, name);
       kernel->setAttr("tile.schedule", schedule);
+      if (function->hasAttr(significanceAttr) && mayStoreScores(*chain, schedule))
+        kernel->setAttr(storesScoresAttr, UnitAttr::get(function.getContext()));
     }
     func::FuncOp merging = copyInto(module, function, (function.getName() + "_merge").str());
     merging->setAttr("tile.merge_schedule", merge);
@@ -106,7 +108,13 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     return success();
   }
 
-  /// For each region a copy that will hold its tokens, behind those that finish rows.
+  /// In a step of decoding warps share the rows, and a task has one.
+  static bool mayStoreScores(Chain &chain, tile::ScheduleAttr schedule) {
+    return schedule.getSplitKeys() && chain.group() <= schedule.getRows() && !chain.headClasses();
+  }
+
+  /// For each region a copy that will hold its tokens, behind those that finish rows; and, where one of these
+  /// may store scores, one that weighs them.
   static LogicalResult makeSignificance(Chain &chain, gpu::GPUModuleOp module) {
     func::FuncOp function = chain.function;
     if (function->hasAttr("attn.device_plan"))
@@ -125,6 +133,10 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       kernel->setAttr(significanceAttr, function->getAttr(significanceAttr));
       kernel->setAttr(operandAttr, Builder(function.getContext()).getI32IntegerAttr(i));
     }
+    auto schedules = function->getAttrOfType<ArrayAttr>("tile.schedules").getAsRange<tile::ScheduleAttr>();
+    if (llvm::any_of(schedules, [&](tile::ScheduleAttr each) { return mayStoreScores(chain, each); }))
+      copyInto(module, function, (function.getName() + "_weigh").str())
+          ->setAttr(weighsScoresAttr, function->getAttr(significanceAttr));
     return success();
   }
 

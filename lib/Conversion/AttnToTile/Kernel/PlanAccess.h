@@ -17,6 +17,7 @@ using PlanArray = ::attn::rt::PlanArray;
 using Task = ::attn::rt::PlanTaskOf<Value>;
 using Segment = ::attn::rt::PlanSegmentOf<Value>;
 using Start = ::attn::rt::PlanStartOf<Value>;
+using ScoreTask = ::attn::rt::PlanScoreTaskOf<Value>;
 using TokenTask = ::attn::rt::PlanTokenTaskOf<Value>;
 
 /// The buffer of an array, a parameter of the kernel.

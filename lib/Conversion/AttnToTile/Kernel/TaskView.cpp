@@ -22,6 +22,7 @@ void TaskView::setRows(RowsOp queryRows) {
   packedBegin = queryRows.getBegin(), packedCount = queryRows.getCount();
   kvHead = queryRows.getHead(), ordinal = queryRows.getOrdinal(), warpRow = queryRows.getFirst();
   groupRow = queryRows.getGroup(), headClass = queryRows.getHeadClass(), sinkCounts = queryRows.getSink();
+  scoresStay = queryRows.getScores();
 }
 
 bool TaskView::tokensFirst() {

@@ -115,6 +115,7 @@ public:
   Value warpRow;    ///< this warp's first row, counted from the task's first
   Value groupRow;   ///< first row of this warp's warpgroup, where there are such
   Value sinkCounts; ///< whether this warp's rows count the sink
+  Value scoresStay; ///< whether their scores are stored; null where none are
 };
 
 } // namespace mlir::attn

@@ -98,7 +98,7 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   walk.starts = planArray(b, PlanArray::MergeStart);
   walk.outputs = planArray(b, PlanArray::MergeRows);
   walk.numbers = planArray(b, PlanArray::MergePartials);
-  for (PlanArray array : ::attn::rt::planPartials)
+  for (PlanArray array : ::attn::rt::planStates)
     planArray(b, array);
   // How many there are is part of the plan, too: a launch that was recorded serves every plan. Starts follow.
   walk.count = b.read(walk.starts, b.i64(0));

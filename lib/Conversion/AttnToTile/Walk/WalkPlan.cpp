@@ -78,7 +78,8 @@ func::FuncOp makeKernel(func::FuncOp source, IRMapping &mapping) {
                                      builder.getFunctionType(source.getArgumentTypes(), {}));
   kernel.setArgAttrsAttr(source.getArgAttrsAttr());
   StringRef schedule = mergesParts(source) ? "tile.merge_schedule" : "tile.schedule";
-  for (StringRef name : {schedule, StringRef(operandAttr), StringRef(firstEndAttr), StringRef(tablesAttr)})
+  for (StringRef name : {schedule, StringRef(operandAttr), StringRef(firstEndAttr), StringRef(tablesAttr),
+                         StringRef(storesScoresAttr)})
     if (Attribute value = source->getAttr(name))
       kernel->setAttr(name, value);
   builder.setInsertionPointToEnd(kernel.addEntryBlock());

@@ -25,10 +25,8 @@ private:
   /// Declares the parameters every schedule has, in the order of the manifest.
   void declareParameters();
   void setTask(const Task &task);
-  /// Whether the task's rows count the sink.
-  Value countsSink() {
-    return b.compare(arith::CmpIPredicate::ne,
-                     b.createOrFold<arith::AndIOp>(flags, b.i32(::attn::rt::taskHasSink)), b.i32(0));
+  Value hasFlag(int32_t flag) {
+    return b.compare(arith::CmpIPredicate::ne, b.createOrFold<arith::AndIOp>(flags, b.i32(flag)), b.i32(0));
   }
   /// End of a segment's tokens, and its tiles: none where it belongs to another operand.
   Value endOf(const Segment &segment, unsigned operand);
@@ -79,7 +77,7 @@ void Walk::declareParameters() {
   if (chain.headClasses())
     b.buffer("ordinal_heads", i32);
   if (!chain.gradient)
-    for (PlanArray array : ::attn::rt::planPartials)
+    for (PlanArray array : ::attn::rt::planStates)
       planArray(b, array);
   b.scale();
 }
@@ -144,21 +142,23 @@ Value Walk::tokensPastFull() {
   constexpr int32_t anyNumber = 0x3fffffff;
   Value last = b.min(b.add(groupRow, b.i32(ScheduleAttr::groupRows - 1)), b.add(packedCount, b.i32(-1)));
   Value rows = b.sub(b.div(b.add(packedBegin, last), chain.group()), b.div(packedBegin, chain.group()));
-  Value follow = b.compare(arith::CmpIPredicate::ne,
-                           b.createOrFold<arith::AndIOp>(flags, b.i32(::attn::rt::taskRowsFollow)), b.i32(0));
+  Value follow = hasFlag(::attn::rt::taskRowsFollow);
   return b.select(b.less(groupRow, packedCount), b.select(follow, rows, b.i32(anyNumber)), b.i32(-anyNumber));
 }
 
 RowsOp Walk::makeRows() {
   Value sink;
   if (chain.countsSinks()) {
-    sink = countsSink();
-    if (schedule.getSplitKeys()) // all warps have these rows, and one counts
+    sink = hasFlag(::attn::rt::taskHasSink); // whether the task's rows count it
+    if (schedule.getSplitKeys())             // all warps have these rows, and one counts
       sink = b.createOrFold<arith::AndIOp>(sink, b.compare(arith::CmpIPredicate::eq, warp, b.i32(0)));
   }
+  Value scores;
+  if (b.kernel->hasAttr(storesScoresAttr))
+    scores = hasFlag(::attn::rt::taskStoresScores);
   Value query = mapping.lookup(chain.query());
   return RowsOp::create(b, query.getType(), query, packedBegin, packedCount, kvHead, ordinal, warpRow,
-                        groupRow, headClass, sink);
+                        groupRow, headClass, sink, scores);
 }
 
 Value Walk::beginLine(const Line &line, Value queryRows) {

@@ -93,7 +93,7 @@ void TokenWalk::walkTask(const TokenTask &task) {
 Value TokenWalk::update(const TokenTask &task, Value sum, Value tokens, Value first, Value end) {
   Value query = arguments.lookup(source.getQuery()), count = b.min(b.i32(rows), b.sub(end, first));
   Value queryRows = RowsOp::create(b, query.getType(), query, first, count, task.ordinal, task.ordinal,
-                                   b.i32(0), Value(), Value(), Value());
+                                   b.i32(0), Value(), Value(), Value(), Value());
   IRMapping onTile = arguments;
   onTile.map(source.getState(), sum);
   onTile.map(source.getQuery(), queryRows);

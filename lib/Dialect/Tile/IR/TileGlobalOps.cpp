@@ -131,6 +131,24 @@ LogicalResult StoreOp::verify() {
 }
 LogicalResult StoreOp::verifyRegions() { return verifyNumbers(*this, getSlot()); }
 
+LogicalResult StoreScoresOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  Type element = getBuffer().getType().getElement();
+  if (!fragment.getElement().isF32() || fragment.getPartial() || fragment.getRank() != 2 ||
+      !mayHaveLayout(fragment, Layout::Acc))
+    return emitOpError("expected a complete fragment of f32 with two axes, got ") << fragment;
+  if (!element.isInteger(16))
+    return emitOpError("expected a buffer of i16, got ") << getBuffer().getType();
+  const Axis *queries = llvm::find(fragment.getAxes(), Axis::Query);
+  if (queries == fragment.getAxes().end() || !llvm::is_contained(fragment.getAxes(), Axis::Key))
+    return emitOpError("expected queries and keys, got ") << fragment;
+  int64_t rows = fragment.getSizes()[queries - fragment.getAxes().begin()], group = getGroup();
+  if (group < 1 || group > rows)
+    return emitOpError("expected a group of 1 to ") << rows << " heads, got " << group;
+  return success();
+}
+LogicalResult StoreScoresOp::verifyRegions() { return verifyNumbers(*this, getSlot()); }
+
 LogicalResult ScatterOp::verify() {
   SharedType tile = getTile().getType();
   int64_t count = getCount();

@@ -106,6 +106,12 @@ inline constexpr int32_t taskHasSink = 1;
 /// before.
 inline constexpr int32_t taskRowsFollow = 2;
 
+/// Bit of PlanTask::flags: the task has one row, and stores what tokens score.
+inline constexpr int32_t taskStoresScores = 4;
+
+/// Tokens of a PlanScoreTask, but for an instance's last.
+inline constexpr int32_t scoreTaskTokens = 1024;
+
 /// Behind so many bits of PlanTask::flags stands how many of the task's segments are the first operand's,
 /// where that one's results are written for themselves (Manifest::returnsFirst): those come first.
 inline constexpr int32_t taskFirstShift = 8;
@@ -169,6 +175,9 @@ inline constexpr PlanArray planPartials[] = {
 #define ATTN_PLAN_PARTIAL(Id, ...) PlanArray::Id,
 #include "attn_rt/artifact/PlanRecords.def"
 };
+
+/// And of those the states of parts.
+inline constexpr PlanArray planStates[] = {PlanArray::PartialO, PlanArray::PartialLse};
 
 /// The array of the records of a kind, whatever their fields are.
 template <typename Record> constexpr PlanArray planArrayOf() {

@@ -41,6 +41,7 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
     one, `group` is the first row of this warp's four.
 
     `sink`, where there are sink logits: whether these rows count the sink, which one share of a row's keys does.
+    `scores`, in a kernel that may store scores: whether those of these rows are stored.
 
     ```mlir
     %rows = attn.rows %q [%begin for %count] head %head ordinal %ordinal from %first : !q
@@ -55,11 +56,12 @@ def Attn_RowsOp : Attn_Op<"rows", [AttrSizedOperandSegments, AllTypesMatch<["que
     Arg<I32, "this warp's first row, counted from the task's">:$first,
     Arg<Optional<I32>, "its warpgroup's first row">:$group,
     Arg<Optional<I32>, "its class">:$headClass,
-    Arg<Optional<I1>, "whether this warp's rows count the sink">:$sink);
+    Arg<Optional<I1>, "whether this warp's rows count the sink">:$sink,
+    Arg<Optional<I1>, "whether their scores are stored">:$scores);
   let results = (outs Attn_Described<AnyRankedTensor, "these rows">:$result);
   let assemblyFormat = [{
     $query `[` $begin `for` $count `]` `head` $head `ordinal` $ordinal `from` $first (`group` $group^)?
-    (`class` $headClass^)? (`sink` $sink^)? attr-dict `:` type($query)
+    (`class` $headClass^)? (`sink` $sink^)? (`scores` $scores^)? attr-dict `:` type($query)
   }];
 }
 

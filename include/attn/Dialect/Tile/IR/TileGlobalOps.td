@@ -232,6 +232,27 @@ def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
   let hasRegionVerifier = 1;
 }
 
+def Tile_StoreScoresOp : Tile_Op<"store_scores", [SingleBlock]> {
+  let summary = "writes scores of one row's heads to global memory, as the nearest integers of 16 bits";
+  let description = [{
+    An axis of the fragment is keys, the other queries: the `group` heads of a row, and lines that are not written. The region
+    maps a key, counted from 0, to its slot, which starts at element `slot * group`; keys from `tokens` on are not written.
+    Numbers beyond 32767 become that, to either side.
+  }];
+  let arguments = (ins
+    Arg<Tile_FragmentType, "f32">:$fragment,
+    Arg<Tile_BufferType, "the tensor, i16">:$buffer,
+    Arg<I32, "keys that exist">:$tokens,
+    I64Attr:$group);
+  let regions = (region SizedRegion<1>:$slot);
+  let assemblyFormat = [{
+    $fragment `to` $buffer `tokens` $tokens `group` $group custom<Body>($slot) attr-dict
+    `:` type($fragment) `->` type($buffer)
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
 def Tile_ScatterOp : Tile_Op<"scatter", [SingleBlock]> {
   let summary = "a warp writes lines of a shared tile to global memory, 16 bytes per lane";
   let description = [{

@@ -1,0 +1,206 @@
+//===- WeighScores.cpp - Significance of stored scores --------------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A block has a task of tokens of one instance and KV head, of which a thread takes
+// every 256th, and loads the scores of all of its own before it weighs the first:
+//
+//     w(t) = max, mean or sum over heads g of exp2(code(t, g) / 64 - lse(g) log2 e)
+//
+// Nothing of queries, keys or pages is read, and tokens that do not exist get zeros.
+//
+//===----------------------------------------------------------------------===//
+#include "Log2.h"
+#include "StoredScores.h"
+
+#include "AttnToTile/Kernel/TokenSlots.h"
+
+#include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Tile/IR/Launch.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+namespace mlir::attn {
+#define GEN_PASS_DEF_WEIGHSCORESPASS
+#include "attn/Conversion/Passes.h.inc"
+} // namespace mlir::attn
+
+using namespace mlir;
+using namespace mlir::attn;
+using namespace mlir::tile;
+
+namespace {
+
+constexpr int64_t warps = 8, lanes = 32, threads = warps * lanes;
+constexpr int64_t tokensOfThread = ::attn::rt::scoreTaskTokens / threads;
+
+class WeighKernel {
+public:
+  WeighKernel(Chain &chain, Together together, func::FuncOp kernel)
+      : chain(chain), together(together), b(kernel) {
+    b.setInsertionPointToEnd(&kernel.front());
+  }
+
+  void run() {
+    b.buffer("lse", b.getF32Type());
+    auto task = readRecord<ScoreTask>(b, BlockIdOp::create(b, b.getI32Type()));
+    for (auto [number, update] : llvm::enumerate(chain.updates))
+      doIf(chain.updates.size() == 1 ? Value() : equal(task.operand, b.i32(number)),
+           [&] { weigh(number, task); });
+    b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(4));
+    setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Significance,
+                         .launch = {.grid = PlanArray::ScoreTasks, .onlyIfFilled = true}});
+    b.finish(threads);
+  }
+
+private:
+  /// What stands of a token in registers: its place, and the codes of the group's heads.
+  struct Token {
+    Value token, slot;
+    SmallVector<Value> codes = {};
+  };
+
+  void weigh(unsigned operand, const ScoreTask &task) {
+    UpdateOp update = chain.updates[operand];
+    TokenSlots slots(b, update);
+    Value before = tokenSlotsBefore(b, chain, operand);
+    Value thread =
+        b.add(b.mul(WarpIdOp::create(b, b.getI32Type()), b.i32(lanes)), LaneIdOp::create(b, b.getI32Type()));
+    Value buffer = b.buffer((argumentName(update.getKv()) + ".significance").str(), b.getF32Type());
+    auto tokensUpTo = [&](Value end) { // tokens behind it repeat the last one
+      SmallVector<Token> tokens;
+      for (int64_t i = 0; i < tokensOfThread; ++i) {
+        Value token = b.add(b.add(task.kvBegin, thread), b.i32(i * threads));
+        Value slot = slots.slotOf(task.instance, task.ordinal, b.min(token, b.sub(end, b.i32(1))));
+        tokens.push_back({token, slot});
+      }
+      return tokens;
+    };
+    auto write = [&](const Token &token, Value number) {
+      doIf(b.less(token.token, task.kvEnd), [&] {
+        Value slot = slots.slotOf(task.instance, task.ordinal, token.token);
+        tile::WriteOp::create(b, number, buffer, slot);
+      });
+    };
+    Value hasRow = b.compare(arith::CmpIPredicate::sge, task.row, b.i32(0));
+    Value some = b.createOrFold<arith::AndIOp>(hasRow, b.less(task.kvBegin, task.length));
+    auto branch = scf::IfOp::create(b, some, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(branch.thenYield());
+    SmallVector<Token> tokens = tokensUpTo(task.length);
+    SmallVector<Value> lses = readLses(task);
+    for (Token &token : tokens)
+      token.codes = readCodes(b.add(before, token.slot));
+    for (const Token &token : tokens)
+      write(token, b.select(b.less(token.token, task.length), oneOf(token.codes, lses), b.f32(0)));
+    b.setInsertionPoint(branch.elseYield());
+    for (const Token &token : tokensUpTo(task.kvEnd))
+      write(token, b.f32(0));
+  }
+
+  /// In log2, of the row's heads of the group. A row that sees nothing gives nothing any weight.
+  SmallVector<Value> readLses(const ScoreTask &task) {
+    SmallVector<Value> lses;
+    Value first = b.add(b.mul(b.wide(task.row), b.i64(chain.queryHeads())),
+                        b.wide(b.mul(task.ordinal, b.i32(chain.group()))));
+    for (int64_t head = 0; head < chain.group(); ++head) {
+      Value lse = b.read(b.buffer("lse", b.getF32Type()), b.add(first, b.i64(head)));
+      Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, lse, b.f32(-infinity));
+      Value scaled = arith::MulFOp::create(b, lse, b.f32(log2e));
+      lses.push_back(b.select(none, b.f32(infinity), scaled));
+    }
+    return lses;
+  }
+
+  SmallVector<Value> readCodes(Value slot) {
+    SmallVector<Value> codes;
+    Type i16 = b.getI16Type(), i32 = b.getI32Type();
+    int64_t group = chain.group(), words = group / 2;
+    if (group % 2) {
+      for (int64_t head = 0; head < group; ++head) {
+        Value index = b.add(b.mul(slot, b.i64(group)), b.i64(head));
+        codes.push_back(arith::ExtSIOp::create(b, i32, b.read(storedScores(b, i16), index)));
+      }
+      return codes;
+    }
+    Value buffer = storedScores(b, i32), first = b.mul(slot, b.i64(words));
+    SmallVector<Value> read;
+    if (words == 2 || words == 4)
+      llvm::append_range(read,
+                         ReadAdjacentOp::create(b, SmallVector<Type>(words, i32), buffer, first).getValues());
+    else
+      for (int64_t word = 0; word < words; ++word)
+        read.push_back(b.read(buffer, b.add(first, b.i64(word))));
+    Value half = b.i32(16);
+    for (Value word : read) {
+      codes.push_back(b.createOrFold<arith::ShRSIOp>(b.createOrFold<arith::ShLIOp>(word, half), half));
+      codes.push_back(b.createOrFold<arith::ShRSIOp>(word, half));
+    }
+    return codes;
+  }
+
+  Value weightOf(Value code, Value lse) {
+    Value score = arith::MulFOp::create(b, arith::SIToFPOp::create(b, b.getF32Type(), code),
+                                        b.f32(1.0 / storedScoreSteps));
+    Value weight = math::Exp2Op::create(b, arith::SubFOp::create(b, score, lse));
+    Value low = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, lse, b.f32(lseAboveStoredScores));
+    Value nan = b.f32(std::numeric_limits<double>::quiet_NaN());
+    weight = b.select(equal(code, b.i32(-lastStoredScore)), b.select(low, nan, b.f32(0)), weight);
+    return b.select(equal(code, b.i32(lastStoredScore)), nan, weight);
+  }
+
+  Value oneOf(ArrayRef<Value> codes, ArrayRef<Value> lses) {
+    Value all;
+    for (auto [code, lse] : llvm::zip_equal(codes, lses)) {
+      Value weight = weightOf(code, lse);
+      if (!all)
+        all = weight;
+      else if (together == Together::Max)
+        all = arith::MaximumFOp::create(b, all, weight);
+      else
+        all = arith::AddFOp::create(b, all, weight);
+    }
+    if (together == Together::Mean && chain.group() > 1)
+      all = arith::MulFOp::create(b, all, b.f32(1.0 / chain.group()));
+    return all;
+  }
+
+  void doIf(Value condition, function_ref<void()> body) {
+    if (!condition)
+      return body();
+    auto branch = scf::IfOp::create(b, condition);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(branch.thenYield());
+    body();
+  }
+  Value equal(Value x, Value y) { return b.compare(arith::CmpIPredicate::eq, x, y); }
+
+  Chain &chain;
+  Together together;
+  KernelBuilder b;
+};
+
+struct WeighScores : mlir::attn::impl::WeighScoresPassBase<WeighScores> {
+  void runOnOperation() override {
+    SmallVector<func::FuncOp> functions;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (function->hasAttr(weighsScoresAttr))
+        functions.push_back(function);
+    for (func::FuncOp function : functions) {
+      auto together = function->getAttrOfType<StringAttr>(weighsScoresAttr);
+      std::optional<Together> of =
+          together ? symbolizeTogether(together.getValue()) : std::optional<Together>();
+      Chain chain = findChainInKernel(function);
+      if (!of || chain.updates.empty()) {
+        function.emitError("expected ") << weighsScoresAttr << " of max, mean or sum, and updates of regions";
+        return signalPassFailure();
+      }
+      OpBuilder builder(function);
+      auto kernel = func::FuncOp::create(builder, function.getLoc(), function.getName(),
+                                         builder.getFunctionType({}, {}));
+      kernel.addEntryBlock();
+      WeighKernel(chain, *of, kernel).run();
+      function.erase();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,115 @@
+//===- ScoreTasks.cpp - Tokens whose stored scores are weighed ------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "plan/ScoreTasks.h"
+
+#include "attn_rt/batch/Visibility.h"
+#include "plan/TokenTasks.h"
+
+#include <algorithm>
+
+namespace attn::rt {
+
+namespace {
+
+bool stores(const KernelInfo &kernel) {
+  return kernel.role == KernelInfo::Role::Attend &&
+         std::any_of(kernel.params.begin(), kernel.params.end(),
+                     [](const Parameter &param) { return param.name == planArrayName(PlanArray::Scores); });
+}
+
+/// Tokens that the store has room for in a list of an instance.
+int64_t roomOf(const Manifest &manifest, const OperandBatch &batch, size_t operand, size_t instance) {
+  const Store store = storeOf(manifest.argumentOf(manifest.operands[operand]));
+  switch (store.kind) {
+  case StoreKind::Paged:
+    return batch.maxPages * store.tokensOf(1);
+  case StoreKind::Packed:
+    return batch.start[instance + 1] - batch.start[instance];
+  case StoreKind::Dense:
+    return batch.tokens;
+  }
+  return 0;
+}
+
+/// Whether a row at a position sees all of so many tokens.
+bool seesAll(const Visibility &visibility, std::span<const int32_t> ends, int64_t position, int64_t first,
+             int64_t tokens) {
+  IntervalList seen;
+  certainPositions(visibility, ends, position, position, seen);
+  return tokens == 0 || std::any_of(seen.begin(), seen.end(), [&](const Interval &interval) {
+           return interval.begin <= first && first + tokens <= interval.end;
+         });
+}
+
+} // namespace
+
+bool storesScores(const Manifest &manifest) {
+  return std::any_of(manifest.kernels.begin(), manifest.kernels.end(), stores);
+}
+
+bool mayStoreScores(const Manifest &manifest, const Batch &batch, const Plan &plan) {
+  if (!stores(manifest.kernels[static_cast<size_t>(plan.kernel)]) || !plan.slots.empty())
+    return false;
+  const int group = manifest.groupSize();
+  for (const PlanTask &task : plan.tasks)
+    if (task.packedCount != group || task.packedBegin % group != 0)
+      return false;
+  for (size_t o = 0; o < batch.operands.size(); ++o) {
+    const OperandBatch &operand = batch.operands[o];
+    for (size_t i = 0; i < operand.instances(); ++i) {
+      const int32_t row = operand.rowFirst[i];
+      if (row == operand.rowLast[i])
+        continue;
+      if (row + 1 < operand.rowLast[i] ||
+          !seesAll(manifest.operands[o].visibility, plan.ends, batch.qPos[static_cast<size_t>(row)],
+                   operand.pos0[i], operand.longest(i)))
+        return false;
+    }
+  }
+  return true;
+}
+
+void listScoreTasks(const Manifest &manifest, const Batch &batch, Plan &plan) {
+  plan.scoreTasks.reserve(static_cast<size_t>(countScoreTasks(manifest, batch)));
+  for (size_t o = 0; o < batch.operands.size(); ++o) {
+    const OperandBatch &operand = batch.operands[o];
+    for (size_t i = 0; i < operand.instances(); ++i) {
+      const auto room = static_cast<int32_t>(roomOf(manifest, operand, o, i));
+      PlanScoreTask task{.operand = static_cast<int32_t>(o), .instance = static_cast<int32_t>(i)};
+      const int32_t first = operand.rowFirst[i], counted = firstCountedRow(manifest, batch, first, first + 1);
+      task.row = first < operand.rowLast[i] && counted == first ? first : -1;
+      for (task.ordinal = 0; task.ordinal < manifest.kvHeads; ++task.ordinal) {
+        task.length = operand.length(i, task.ordinal);
+        for (task.kvBegin = 0; task.kvBegin < room; task.kvBegin = task.kvEnd) {
+          task.kvEnd = std::min(task.kvBegin + scoreTaskTokens, room);
+          plan.scoreTasks.push_back(task);
+        }
+      }
+    }
+  }
+  for (PlanTask &task : plan.tasks)
+    task.flags |= taskStoresScores;
+  plan.scoreWords = (countScoreTokens(manifest, batch) * manifest.groupSize() + 1) / 2;
+}
+
+int64_t countScoreTasks(const Manifest &manifest, const Batch &batch) {
+  int64_t tasks = 0;
+  for (size_t o = 0; o < batch.operands.size(); ++o)
+    for (size_t i = 0; i < batch.operands[o].instances(); ++i)
+      tasks += (roomOf(manifest, batch.operands[o], o, i) + scoreTaskTokens - 1) / scoreTaskTokens;
+  return tasks * manifest.kvHeads;
+}
+
+int64_t countScoreTokens(const Manifest &manifest, const Batch &batch) {
+  int64_t tokens = 0;
+  for (size_t o = 0; o < batch.operands.size(); ++o) {
+    const OperandBatch &operand = batch.operands[o];
+    if (storeOf(manifest.argumentOf(manifest.operands[o])).kind == StoreKind::Packed)
+      tokens += operand.tokens;
+    else if (operand.instances() > 0)
+      tokens += roomOf(manifest, operand, o, 0) * static_cast<int64_t>(operand.instances());
+  }
+  return tokens * manifest.kvHeads;
+}
+
+} // namespace attn::rt

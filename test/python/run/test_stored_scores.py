@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Significance in steps of decoding: scores are stored by the kernel that attends, and weighed behind it."""
+
+import math
+
+import attn
+import numpy
+import pytest
+from attnlab import attn_run
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from test_significance import error  # noqa: E402
+
+TOKENS = 150
+
+
+def problem(heads, kv_heads, dtype=torch.bfloat16, scale=1.0, tokens=TOKENS):
+    torch.manual_seed(3)
+    shape = lambda rows, count: torch.randn(2, rows, count, 64)  # noqa: E731
+    q, k, v = shape(1, heads) * scale, shape(tokens, kv_heads), shape(tokens, kv_heads)
+    return q.to(dtype), k.to(dtype), v.to(dtype)
+
+
+def wanted(q, k, group, lengths=None, sinks=None):
+    heads, kv_heads, dim = q.shape[2], k.shape[2], q.shape[3]
+    q, k = (x.double() for x in (q, k))
+    scores = torch.einsum("brhd,bthd->bht", q, k.repeat_interleave(heads // kv_heads, 2)) / math.sqrt(dim)
+    for i, length in enumerate(lengths or ()):
+        scores[i, :, length:] = -math.inf
+    every = scores if sinks is None else torch.cat([scores, sinks.double().expand(2, 1, heads).mT], -1)
+    weights = torch.exp(scores - every.logsumexp(-1, keepdim=True)).unflatten(1, (kv_heads, -1))
+    found = {"max": weights.amax(2), "mean": weights.mean(2), "sum": weights.sum(2)}[group]
+    return found.transpose(1, 2)
+
+
+@pytest.mark.parametrize("group", ["max", "mean", "sum"])
+@pytest.mark.parametrize("heads,kv_heads", [(2, 2), (4, 2), (6, 2), (8, 2), (12, 2), (14, 2), (16, 2), (16, 1)])
+def test_heads_of_a_group(heads, kv_heads, group):
+    q, k, v = problem(heads, kv_heads)
+    out, found = attn.attend(q, k, v, causal=True, significance=group)
+    assert error(found, wanted(q, k, group)) <= 1e-2
+    assert torch.equal(out, attn.attend(q, k, v, causal=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_lengths_and_sinks(dtype):
+    q, k, v = problem(8, 2, dtype)
+    sinks = torch.linspace(-2.0, 3.0, 8)
+    _, found = attn.attend(q, k, v, kv_lengths=[150, 9], sink_logits=sinks, significance="max")
+    assert error(found, wanted(q, k, "max", [150, 9], sinks)) <= 1e-2
+    assert not found[1, 9:].any()
+
+
+def test_scores_as_large_as_codes_reach():
+    """Scores up to 300 are right; beyond 355, tokens worth something are NaN, and never a number that is not theirs."""
+    q, k, v = problem(4, 2)
+    for size in (100.0, 300.0):
+        k[:, 7] = q[:, 0, ::2] / q[:, 0, ::2].float().square().sum(-1, keepdim=True) * size * 8
+        _, found = attn.attend(q, k, v, causal=True, significance="max")
+        assert error(found, wanted(q, k, "max")) <= 1e-2
+    k[:, 7] *= 2
+    _, found = attn.attend(q, k, v, causal=True, significance="max")
+    assert found[:, 7].isnan().all()
+    exact = wanted(q, k, "max")
+    known = ~found.isnan()
+    assert error(found[known], exact[known]) <= 1e-2
+    _, found = attn.attend(q, -k.abs() * 0 - 1e3 * q[:, :, ::2].sign(), v, causal=True, significance="max")
+    assert found.isnan().all()
+
+
+@pytest.mark.parametrize("see,rows", [("causal", 1), ("all", 1), ("window", 1), ("causal", 2)])
+def test_who_stores(tmp_path, see, rows):
+    """One row that sees all of its tokens. What is not so is made by the launch that reads keys again."""
+    spec = attn.Spec(
+        q_heads=4,
+        kv_heads=1,
+        head_dim=64,
+        dtype="bfloat16",
+        kv=[attn.Paged(page_size=16)],
+        see={"causal": attn.causal(), "all": attn.all_tokens(), "window": attn.causal() & attn.recent(64)}[see],
+        significance="sum",
+    )
+    file = tmp_path / "spec.mlir"
+    file.write_text(spec.mlir())
+    status, report, err = attn_run(file, "--dim=batch=2", f"--dim=q_len={rows}", "--dim=kv_len=512", "--check")
+    assert status == 0, err
+    stored = 2 * 512 * 4 * 2  # of a row's four heads
+    assert (report["bytes_partials"] >= 2 * stored) == (rows == 1 and see != "window")
+
+
+@pytest.mark.parametrize("store", ["paged", "dense", "packed"])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_stores_of_several_regions(store, ragged):
+    if ragged and store != "paged":
+        pytest.skip("only pages are ragged")
+    second = {
+        "paged": lambda: attn.Paged(name="b", page_size=16, ragged=ragged, dims=("batch", "b_len")),
+        "dense": lambda: attn.Dense(name="b", dims=("batch", "b_len")),
+        "packed": lambda: attn.Packed(name="b", dims=("batch", "b_len")),
+    }[store]()
+    spec = attn.Spec(
+        q_heads=6,
+        kv_heads=2,
+        head_dim=64,
+        dtype="float16",
+        kv=[attn.Paged(name="a", page_size=32, ragged=ragged, key="int8", value="int4"), second],
+        see=attn.all_tokens(),
+        significance="mean",
+    )
+    attn.check(spec, batch=3, kv_len=(20, 90), b_len=(0, 1300))
+
+
+def test_numbers_in_float64_of_numpy():
+    """The weights of a step add up to one for each head."""
+    q, k, v = problem(4, 1, tokens=1500)
+    _, found = attn.attend(q, k, v, causal=True, significance="sum")
+    assert numpy.allclose(found.double().sum(1), 4.0, rtol=1e-2)

@@ -20,6 +20,7 @@ from gpu_points import PLAIN, Point, bars
 from gpu_python import measure_python, python_line, start
 from gpu_quantized import measure_quantized, quantized_line
 from gpu_sharing import COMPARISONS
+from gpu_significance import measure_significance, significance_line
 from gpu_transformers import measure_model, model_line
 from report import attn_run
 
@@ -77,6 +78,11 @@ OWN = {
         measure_planning,
         planning_line,
         "us of a plan that the GPU makes, ms of attention under it and under the host's",
+    ),
+    "significance": (
+        measure_significance,
+        significance_line,
+        "ms of a step that says what tokens are worth; x: times as long as the same without",
     ),
     "quantized": (
         measure_quantized,

@@ -22,6 +22,7 @@ from gpu_planning import planning_bars, planning_points
 from gpu_python import python_bars, python_points
 from gpu_quantized import quantized_bars, quantized_points
 from gpu_sharing import COMPARISONS
+from gpu_significance import significance_bars, significance_points
 from gpu_transformers import model_bars, model_points
 from report import Problem
 
@@ -201,6 +202,7 @@ PARTS = {
     "backward": backward_points,
     "shared-backward": shared_backward_points,
     "quantized": quantized_points,
+    "significance": significance_points,
     **COMPARISONS,
     "cache": cache_points,
     "graphs": graph_points,
@@ -221,6 +223,7 @@ OWN_BARS = {
     "shared-backward": backward_bars,
     "python": python_bars,
     "quantized": quantized_bars,
+    "significance": significance_bars,
     "graphs": graph_bars,
     "pages": pages_bars,
     "layouts": layouts_bars,

@@ -18,6 +18,7 @@ from plot_graphs import (
     draw_outputs,
     draw_pages,
     draw_planning,
+    draw_significance,
 )
 from plot_quantized import draw_quantized
 from plot_transformers import draw_models
@@ -261,6 +262,7 @@ PANELS = {
     "layouts": lambda axes, rows, sessions: draw_layouts(axes, rows),
     "duo": lambda axes, rows, sessions: draw_duo(axes, rows),
     "context": lambda axes, rows, sessions: draw_context(axes, rows),
+    "significance": lambda axes, rows, sessions: draw_significance(axes, rows),
     "outputs": lambda axes, rows, sessions: draw_outputs(axes, rows),
     "planning": lambda axes, rows, sessions: draw_planning(axes, rows),
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Draws the rows of `bench gpu graphs`: milliseconds of a step, and what of them the host takes; and those of pages, layouts,
-planning and duo."""
+planning, duo, context, outputs and significance."""
 
 from gpu_duo import BARS
 from gpu_graphs import EMBEDDED
@@ -8,6 +8,7 @@ from gpu_layouts import SLOWER
 from gpu_outputs import outputs_limit
 from gpu_pages import LIMIT_US
 from gpu_planning import LIMIT_US as PLAN_LIMIT_US
+from gpu_significance import significance_limit
 
 SHADES = {"replay": "#d62728", "eager": "#7f7f7f", EMBEDDED: "#1f77b4"}
 
@@ -50,16 +51,26 @@ def draw_planning(axes, rows):
     draw_limited(axes, rows, numbers, PLAN_LIMIT_US, "us a plan", "plans that the GPU makes")
 
 
-def draw_outputs(axes, rows):
-    """Black: what each may reach."""
+def draw_longer(axes, rows, limit_of, title):
+    """How many times as long each takes. Black: what it may reach."""
     axes.barh(range(len(rows)), [r["longer"] for r in rows], height=0.6, color=SHADES["replay"])
     for place, row in enumerate(rows):
-        if limit := outputs_limit(row):
+        if limit := limit_of(row):
             axes.plot([limit] * 2, [place - 0.3, place + 0.3], color="black", linewidth=1)
     axes.set_yticks(range(len(rows)), [r["name"] for r in rows], fontsize=7)
     axes.invert_yaxis()
     axes.set_xlabel("times as long")
-    axes.set_title("full and streaming attention of one launch, over full alone", fontsize=9)
+    axes.set_title(title, fontsize=9)
+
+
+def draw_outputs(axes, rows):
+    draw_longer(axes, rows, outputs_limit, "full and streaming attention of one launch, over full alone")
+
+
+def draw_significance(axes, rows):
+    draw_longer(
+        axes, rows, significance_limit, "steps that say what tokens are worth, over steps that do not"
+    )
 
 
 def draw_context(axes, rows):

@@ -44,6 +44,7 @@ class Problem:
     value: str = ""
     draft_key: str = ""  # of the draft
     draft_value: str = ""
+    significance: str = ""  # of every token: max, mean or sum over the heads of its group
 
     @property
     def group(self):
@@ -61,7 +62,7 @@ class Problem:
         output = f"tensor<?x{self.q_heads}x{self.value_dim}x{self.dtype}>"
         lse = f"tensor<?x{self.q_heads}xf32>"
         see, _, classes = self.see.partition(" heads ")
-        score = constants = argument = heads = sinks = ""
+        score = constants = argument = heads = sinks = attributes = ""
         stored, kv = self.kv_heads, [("kv", "")]
         if classes.endswith(" apart"):
             classes = classes.removesuffix(" apart")
@@ -90,6 +91,8 @@ class Problem:
                      %logits: tensor<{self.q_heads}xf32> {{attn.name = "sink_logits"}}"""
             sinks = " sinks %logits"
             operands += f", tensor<{self.q_heads}xf32>"
+        if self.significance:
+            attributes = f'attributes {{attn.significance = "{self.significance}"}} '
         if self.softcap:
             constants = f"""
   %cap = arith.constant {SOFTCAP} : f32
@@ -106,7 +109,7 @@ class Problem:
 !cache = {self.store_type(self.store, stored, self.key, self.value)}
 {draft}
 func.func @attention(%q: !query {{attn.name = "q", attn.dims = ["rows"]}},
-                     {stores}{argument}) -> ({output}, {lse}) {{{constants}
+                     {stores}{argument}) -> ({output}, {lse}) {attributes}{{{constants}
   %o, %lse = attn.attend %q over {regions}{region}{heads}{sinks}{score} : {operands} -> {output}, {lse}
   return %o, %lse : {output}, {lse}
 }}

@@ -109,6 +109,13 @@ def fake_outputs(point, bench):
     return about | {"attn": {"run_ms": 1.1}, "full_ms": 1.0, "peers_ms": {}, "declined": {}}
 
 
+def fake_significance(point, bench):
+    """A twentieth slower than without."""
+    about = {"key": point.key, "part": point.part, "name": point.name, "format": point.format}
+    about |= {"kv_bytes": point.kv_bytes(), "without_ms": 1.0, "longer": 1.05, "sustained_longer": 1.04}
+    return about | {"attn": {"run_ms": 1.05}, "peers_ms": {}, "declined": {}}
+
+
 def fake_context(point, bench):
     """A token of 20 ms."""
     about = {"key": point.key, "part": point.part, "name": point.name, "tokens": point.context, "error": 0.01}
@@ -138,6 +145,7 @@ FAKES = {
     "layouts": fake_layouts,
     "context": fake_context,
     "outputs": fake_outputs,
+    "significance": fake_significance,
     "planning": fake_planning,
     "backward": fake_gradients,
     "shared-backward": fake_gradients,

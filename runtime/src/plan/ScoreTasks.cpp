@@ -6,6 +6,7 @@
 #include "plan/TokenTasks.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace attn::rt {
 
@@ -31,14 +32,21 @@ int64_t roomOf(const Manifest &manifest, const OperandBatch &batch, size_t opera
   return 0;
 }
 
-/// Whether a row at a position sees all of so many tokens.
+/// The last that a token of 2^31 - 1 can have.
+constexpr int64_t lastPosition = std::numeric_limits<int32_t>::max() - 1;
+
+/// Whether a row at a position sees all of so many tokens, and all there can be when it comes last: a window
+/// that sequences have yet to outgrow hides tokens of a later step, whose launches were recorded in this one.
 bool seesAll(const Visibility &visibility, std::span<const int32_t> ends, int64_t position, int64_t first,
              int64_t tokens) {
   IntervalList seen;
-  certainPositions(visibility, ends, position, position, seen);
-  return tokens == 0 || std::any_of(seen.begin(), seen.end(), [&](const Interval &interval) {
-           return interval.begin <= first && first + tokens <= interval.end;
-         });
+  const auto sees = [&](int64_t row, int64_t end) {
+    certainPositions(visibility, ends, row, row, seen);
+    return std::any_of(seen.begin(), seen.end(), [&](const Interval &interval) {
+      return interval.begin <= first && end <= interval.end;
+    });
+  };
+  return (tokens == 0 || sees(position, first + tokens)) && sees(lastPosition, lastPosition + 1);
 }
 
 } // namespace

@@ -157,9 +157,10 @@ Status Session::State::launch(const LaunchInfo &launch) {
   const KernelInfo &info = *kernel.info;
   const auto grid = static_cast<size_t>(*launch.grid);
   int64_t elements = planElements[grid], most = 65535;
-  if (elements == 0 && launch.onlyIfFilled && !fixed)
+  const bool walksFixed = fixed && info.rowsPerWarp > 0;
+  if (elements == 0 && launch.onlyIfFilled && !walksFixed)
     return {};
-  if (fixed && info.rowsPerWarp > 0) {
+  if (walksFixed) {
     elements = planBuffers(capacity, manifest)[grid].elements;
     most = int64_t{device.properties().multiprocessors} * info.blocksPerSM;
     if (info.role == KernelInfo::Role::Plan)
@@ -189,12 +190,19 @@ Status Session::State::checkFixed(const Plan &plan) const {
         std::to_string(fixed->blocks) + " blocks, and the plan is for '" + kernelName(plan.kernel) + "' on " +
         std::to_string(plan.blocks) + ": plan with PlanOptions::kernel = " + std::to_string(fixed->kernel) +
         " and blocks = " + std::to_string(fixed->blocks));
-  const auto tasks = std::ssize(plan.tokenTasks) + std::ssize(plan.scoreTasks);
-  const int64_t fixedTasks = planElements[static_cast<size_t>(PlanArray::TokenTasks)] +
-                             planElements[static_cast<size_t>(PlanArray::ScoreTasks)];
-  if (tasks != fixedTasks)
-    return inputError("launches of '" + manifest.entry + "' were fixed for " + std::to_string(fixedTasks) +
-                      " tasks of tokens, and the plan has " + std::to_string(tasks) +
+  const auto tasks = std::ssize(plan.tokenTasks), scoreTasks = std::ssize(plan.scoreTasks);
+  const int64_t fixedTasks = planElements[static_cast<size_t>(PlanArray::TokenTasks)];
+  const int64_t fixedScoreTasks = planElements[static_cast<size_t>(PlanArray::ScoreTasks)];
+  if ((scoreTasks > 0) != (fixedScoreTasks > 0)) {
+    const char *const kinds[] = {"other steps", "steps of one row that sees its whole sequence"};
+    return inputError("launches of '" + manifest.entry + "' were fixed for " + kinds[fixedScoreTasks > 0] +
+                      ", and the plan is of " + kinds[scoreTasks > 0] +
+                      ": their significance needs a launch of its own");
+  }
+  if (tasks + scoreTasks != fixedTasks + fixedScoreTasks)
+    return inputError("launches of '" + manifest.entry + "' were fixed for " +
+                      std::to_string(fixedTasks + fixedScoreTasks) + " tasks of tokens, and the plan has " +
+                      std::to_string(tasks + scoreTasks) +
                       ": tokens of other numbers need a launch of their own");
   if (plan.ends != fixed->ends)
     return inputError("launches of '" + manifest.entry + "' were fixed with windows and sinks of " +

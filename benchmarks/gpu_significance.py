@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What tokens are worth, in steps of decoding: what `bench gpu significance` measures.
+
+A description that gives the significance of every token beside its output, against the same without it, over the same
+pages and in turns. Both are recorded: what it costs is the GPU's time and not Python's. The weights of the first and the
+last sequence are compared with float32.
+"""
+
+from dataclasses import dataclass, replace
+
+from gpu_quantized import FORMATS, MANY_BYTES, QuantizedPoint, tokens_for
+from timing import recorded
+
+PLAIN = "bf16"
+LIMITS = {PLAIN: 1.08, "K8V4": 1.08, "K4V2": 1.2}  # times as long at most, from MANY_BYTES stored on
+# Of a weight, or of LEAST where it is less; keys that stand in codes are compared after rounding to bf16.
+ERROR, CODED_ERROR, LEAST = 1e-2, 2e-2, 1e-4
+
+
+@dataclass(frozen=True)
+class SignificancePoint:
+    format: str
+    batch: int
+    tokens: int  # of each sequence
+    q_heads: int = 32
+    together: str = "max"
+
+    part = "significance"
+
+    @property
+    def name(self):
+        of_heads = "" if self.q_heads == 32 else f", {self.q_heads}/8 heads"
+        return f"{self.format}, {self.batch} x {self.tokens}{of_heads}"
+
+    @property
+    def key(self):
+        return f"{self.part}: {self.name}"
+
+    @property
+    def step(self):
+        """The same without significance."""
+        format = FORMATS.get(self.format, FORMATS["K8V4"])
+        coded = QuantizedPoint(format, self.name, self.q_heads, (self.tokens,) * self.batch)
+        return coded.plain() if self.format == PLAIN else coded
+
+    @property
+    def weighed(self):
+        return replace(self.step.problem, significance=self.together)
+
+    def problems(self):
+        return {self.step.problem, self.weighed}
+
+    def kv_bytes(self):
+        return self.step.kv_bytes()
+
+    def seconds(self):
+        """A guess of how long it takes to measure."""
+        return 5 + 3 * self.batch * self.tokens / 250_000
+
+
+def significance_points(quick):
+    points = []
+    for format in LIMITS:
+        tokens = MANY_BYTES // (8 * 512) if format == PLAIN else tokens_for(FORMATS[format])
+        points.append(SignificancePoint(format, -(-tokens // 8192), 8192))
+        if not quick:
+            points += [SignificancePoint(format, 1, -(-tokens // 16) * 16)]
+            points += [SignificancePoint(format, -(-tokens // 1024), 1024)]
+            points += [SignificancePoint(format, -(-tokens // 8192), 8192, q_heads) for q_heads in (8, 64)]
+            points += [SignificancePoint(format, 16, 8192)]
+    return list(dict.fromkeys(points))
+
+
+def significance_runs(torch, point, tensors):
+    """Launches of planned kernels by name, and the weights that they write [batch, kv_heads, pages, page]."""
+    from contest import import_attn
+
+    attn, runs, found = import_attn(), {}, None
+    device = "host" if tensors.device == "cpu" else tensors.device
+    for name, problem in (("with", point.weighed), ("without", point.step.problem)):
+        kernel = attn.compile(problem.text(), device=device)
+        plan = kernel.plan(tensors.batch())
+        plan.fix()
+        out = torch.empty(len(tensors.q), problem.q_heads, problem.value_dim, dtype=tensors.q.dtype)
+        results = {"out": out.to(tensors.device)}
+        if problem.significance:
+            _, found = kernel.run(tensors.q, tensors.operands(), plan, **results)
+            results["significance"] = found
+        runs[name] = lambda kernel=kernel, plan=plan, results=results: kernel.run(
+            tensors.q, tensors.operands(), plan, **results
+        )
+    return runs, found
+
+
+def significance_error(torch, point, tensors, found):
+    """The largest of the first and the last sequence's tokens, relative."""
+    problem, worst = point.weighed, 0.0
+    for sequence in {0, point.batch - 1}:
+        first = sequence * point.tokens
+        keys = tensors.k[first : first + point.tokens].float()
+        q = tensors.q[sequence].float().view(problem.kv_heads, problem.group, -1)
+        weights = (torch.einsum("hgd,thd->hgt", q, keys) * problem.dim**-0.5).softmax(-1).amax(1)
+        error = (found[sequence].flatten(1)[:, : point.tokens] - weights).abs() / weights.clamp(min=LEAST)
+        worst = max(worst, float(error.nan_to_num(nan=float("inf")).max()))
+    return worst
+
+
+def measure_significance(point, bench):
+    """Measures a point: its row of the file."""
+    from gpu_codes import CodedTensors
+    from gpu_tensors import Tensors
+
+    torch = bench.contest.torch
+    with torch.no_grad():
+        kind = Tensors if point.format == PLAIN else CodedTensors
+        tensors = kind(torch, point.step, bench.contest.device)
+        runs, found = significance_runs(torch, point, tensors)
+        runs["with"]()
+        error = significance_error(torch, point, tensors, found)
+        limit = ERROR if point.format == PLAIN else CODED_ERROR
+        if not error <= limit:
+            raise RuntimeError(
+                f"{point.key}: a weight differs from float32 by {error:.3g}, expected at most {limit}"
+            )
+        timer = bench.contest.timer
+        alone = timer.alone({name: recorded(torch, run) for name, run in runs.items()})
+        sustained = timer.sustained(runs, alone, lambda name: runs[name], {})
+    return {
+        "key": point.key,
+        "part": point.part,
+        "name": point.name,
+        "format": point.format,
+        "kv_bytes": point.kv_bytes(),
+        "error": error,
+        "attn": {"run_ms": alone["with"]},
+        "without_ms": alone["without"],
+        "longer": alone["with"] / alone["without"],
+        "sustained_ms": sustained,
+        "sustained_longer": sustained["with"] / sustained["without"],
+        "peers_ms": {},
+        "declined": {},
+    }
+
+
+def significance_line(row):
+    """A row for people."""
+    return (
+        f"  {row['name']:<30}{row['attn']['run_ms']:>9.4f} ms, {row['without_ms']:.4f} without  x{row['longer']:.3f}"
+        f"   sustained x{row['sustained_longer']:.3f}"
+    )
+
+
+def significance_limit(row):
+    """How many times as long it may take; None where nothing is asked."""
+    return LIMITS[row["format"]] if row["kv_bytes"] >= MANY_BYTES else None
+
+
+def significance_bars(row):
+    limit = significance_limit(row)
+    return [] if limit is None else [(f"{limit} times as long at most", row["longer"] <= limit)]

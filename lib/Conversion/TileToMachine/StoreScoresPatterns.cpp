@@ -10,7 +10,9 @@ using namespace mlir::tile;
 namespace {
 
 /// Of an accumulator a lane has two neighbouring columns of every eighth line: where these are heads of a
-/// token, and tokens begin with whole words, they go as one.
+/// token, and tokens begin with whole words, they go as one. Else halves go, and each is made by an
+/// instruction of integers first: of a register that a sum of floats wrote, ptxas stores 16 bits as the
+/// float's value, converted.
 struct StoreScoresPattern : TilePattern<StoreScoresOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(StoreScoresOp op, OneToNOpAdaptor adaptor,
@@ -31,7 +33,8 @@ struct StoreScoresPattern : TilePattern<StoreScoresOp> {
           continue;
         }
         for (auto [at, code] : {std::pair(column, first), std::pair(next, second)}) {
-          Value half = LLVM::TruncOp::create(rewriter, op.getLoc(), rewriter.getI16Type(), code);
+          Value whole = e.bytes(code, code, {0, 1, 4, 5});
+          Value half = LLVM::TruncOp::create(rewriter, op.getLoc(), rewriter.getI16Type(), whole);
           store(op, adaptor, rewriter, keysFirst ? line : at, keysFirst ? at : line, half, 2);
         }
       }

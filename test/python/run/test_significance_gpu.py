@@ -9,6 +9,7 @@ if not torch.cuda.is_available():
     pytest.skip("PyTorch finds no GPU", allow_module_level=True)
 
 import test_significance  # noqa: E402
+import test_stored_scores  # noqa: E402
 import test_table_gradients  # noqa: E402
 from test_table_gradients import CASES, TOLERANCE  # noqa: E402
 
@@ -25,6 +26,18 @@ def test_significance_of_attend(name, heads, kv_heads):
         assert found.is_cuda and test_significance.error(found.cpu(), exact) <= 1e-2
         plain = attn.attend(q.cuda(), k.cuda(), v.cuda(), **test_significance.asked(options))
         assert torch.equal(out, plain)
+
+
+@pytest.mark.parametrize("tokens", [150, 5000])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("heads,kv_heads", [(2, 2), (4, 2), (6, 2), (8, 2), (16, 1), (40, 1)])
+def test_steps_of_decoding(heads, kv_heads, dtype, tokens):
+    """Their scores are stored, by lanes of other layouts for each group."""
+    q, k, v = test_stored_scores.problem(heads, kv_heads, dtype, tokens=tokens)
+    for group in ("max", "sum"):
+        out, found = attn.attend(q.cuda(), k.cuda(), v.cuda(), causal=True, significance=group)
+        assert test_significance.error(found.cpu(), test_stored_scores.wanted(q, k, group)) <= 1e-2
+        assert torch.equal(out, attn.attend(q.cuda(), k.cuda(), v.cuda(), causal=True))
 
 
 @pytest.mark.parametrize("name", CASES)

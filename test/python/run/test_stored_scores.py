@@ -35,7 +35,9 @@ def wanted(q, k, group, lengths=None, sinks=None):
 
 
 @pytest.mark.parametrize("group", ["max", "mean", "sum"])
-@pytest.mark.parametrize("heads,kv_heads", [(2, 2), (4, 2), (6, 2), (8, 2), (12, 2), (14, 2), (16, 2), (16, 1)])
+@pytest.mark.parametrize(
+    "heads,kv_heads", [(2, 2), (4, 2), (6, 2), (8, 2), (12, 2), (14, 2), (16, 2), (16, 1)]
+)
 def test_heads_of_a_group(heads, kv_heads, group):
     q, k, v = problem(heads, kv_heads)
     out, found = attn.attend(q, k, v, causal=True, significance=group)
@@ -78,12 +80,16 @@ def test_who_stores(tmp_path, see, rows):
         head_dim=64,
         dtype="bfloat16",
         kv=[attn.Paged(page_size=16)],
-        see={"causal": attn.causal(), "all": attn.all_tokens(), "window": attn.causal() & attn.recent(64)}[see],
+        see={"causal": attn.causal(), "all": attn.all_tokens(), "window": attn.causal() & attn.recent(64)}[
+            see
+        ],
         significance="sum",
     )
     file = tmp_path / "spec.mlir"
     file.write_text(spec.mlir())
-    status, report, err = attn_run(file, "--dim=batch=2", f"--dim=q_len={rows}", "--dim=kv_len=512", "--check")
+    status, report, err = attn_run(
+        file, "--dim=batch=2", f"--dim=q_len={rows}", "--dim=kv_len=512", "--check"
+    )
     assert status == 0, err
     stored = 2 * 512 * 4 * 2  # of a row's four heads
     assert (report["bytes_partials"] >= 2 * stored) == (rows == 1 and see != "window")

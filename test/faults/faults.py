@@ -72,8 +72,8 @@ FAULTS = [
     Fault(
         "each task of a row counts its sink",
         f"{CONVERSION}/Walk/WalkTasks.cpp",
-        "b.i32(::attn::rt::taskHasSink)), b.i32(0));",
-        "b.i32(::attn::rt::taskHasSink)), b.i32(-1));",
+        "sink = hasFlag(::attn::rt::taskHasSink);",
+        "sink = b.compare(arith::CmpIPredicate::eq, b.i32(0), b.i32(0));",
         ("formats", "integration", "lit"),
     ),
     Fault(

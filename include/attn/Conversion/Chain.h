@@ -89,9 +89,10 @@ struct Chain {
 /// where there are several, and of its first end.
 inline constexpr StringLiteral gradientAttr = "attn.gradient", operandAttr = "attn.operand",
                                firstEndAttr = "attn.first_end";
-/// Of a kernel that decodes: it stores what tokens score, where the plan says so; and of the one behind it, which
-/// makes significance of that: how that of a group's heads is one.
-inline constexpr StringLiteral storesScoresAttr = "attn.stores_scores", weighsScoresAttr = "attn.weighs_scores";
+/// Of a kernel that decodes: it stores what tokens score, where the plan says so; and of the one behind it,
+/// which makes significance of that: how that of a group's heads is one.
+inline constexpr StringLiteral storesScoresAttr = "attn.stores_scores",
+                               weighsScoresAttr = "attn.weighs_scores";
 /// Of a kernel that holds rows, the tables that it makes gradients of, by their names; a function has them in
 /// a list that its attn.backward is.
 inline constexpr StringLiteral tablesAttr = "attn.tables";

@@ -1,6 +1,5 @@
 //===- Capacity.cpp - How large a plan can become -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "plan/ScoreTasks.h"
 #include "plan/TokenTasks.h"
 #include "plan/Work.h"
 

@@ -1,7 +1,6 @@
 //===- Plan.cpp - Attention as a list of key ranges with a cost -----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/Emit.h"
-#include "plan/ScoreTasks.h"
 #include "plan/TokenTasks.h"
 
 #include <algorithm>

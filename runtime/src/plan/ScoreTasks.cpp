@@ -1,8 +1,5 @@
 //===- ScoreTasks.cpp - Tokens whose stored scores are weighed ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "plan/ScoreTasks.h"
-
-#include "attn_rt/batch/Visibility.h"
 #include "plan/TokenTasks.h"
 
 #include <algorithm>

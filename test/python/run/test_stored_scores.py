@@ -2,11 +2,13 @@
 """Significance in steps of decoding: scores are stored by the kernel that attends, and weighed behind it."""
 
 import math
+import re
+import subprocess
 
 import attn
 import numpy
 import pytest
-from attnlab import attn_run
+from attnlab import Problem, attn_run, program
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -71,18 +73,19 @@ def test_scores_as_large_as_codes_reach():
     assert found.isnan().all()
 
 
-@pytest.mark.parametrize("see,rows", [("causal", 1), ("all", 1), ("window", 1), ("causal", 2)])
+@pytest.mark.parametrize("see,rows", [("causal", 1), ("all", 1), ("window", 1), ("wide", 1), ("causal", 2)])
 def test_who_stores(tmp_path, see, rows):
-    """One row that sees all of its tokens. What is not so is made by the launch that reads keys again."""
+    """One row that sees all of its tokens, however many there will be. What is not so is made by the launch that reads keys
+    again."""
+    seen = {"causal": attn.causal(), "all": attn.all_tokens()}
+    seen |= {name: attn.causal() & attn.recent(n) for name, n in (("window", 64), ("wide", 4096))}
     spec = attn.Spec(
         q_heads=4,
         kv_heads=1,
         head_dim=64,
         dtype="bfloat16",
         kv=[attn.Paged(page_size=16)],
-        see={"causal": attn.causal(), "all": attn.all_tokens(), "window": attn.causal() & attn.recent(64)}[
-            see
-        ],
+        see=seen[see],
         significance="sum",
     )
     file = tmp_path / "spec.mlir"
@@ -92,7 +95,7 @@ def test_who_stores(tmp_path, see, rows):
     )
     assert status == 0, err
     stored = 2 * 512 * 4 * 2  # of a row's four heads
-    assert (report["bytes_partials"] >= 2 * stored) == (rows == 1 and see != "window")
+    assert (report["bytes_partials"] >= 2 * stored) == (rows == 1 and see in ("causal", "all"))
 
 
 @pytest.mark.parametrize("store", ["paged", "dense", "packed"])
@@ -122,3 +125,62 @@ def test_numbers_in_float64_of_numpy():
     q, k, v = problem(4, 1, tokens=1500)
     _, found = attn.attend(q, k, v, causal=True, significance="sum")
     assert numpy.allclose(found.double().sum(1), 4.0, rtol=1e-2)
+
+
+@pytest.mark.parametrize("store", ["paged<16>", "dense"])
+@pytest.mark.parametrize("group", [1, 3, 4])
+def test_halves_are_no_floats(group, store):
+    """A wide register that floats wrote is stored in 16 bits as ptxas pleases: none is, or the GPU's numbers are others."""
+    for coded in ({}, {"key": "!attn.codes<i8, per = 128>", "value": "!attn.codes<i4, per = 128>"}):
+        text = Problem(2 * group, 2, store=store, significance="max", **coded).text()
+        command = [program("attn-opt"), "-", "--emit=ptx", "-o", "-"]
+        ptx = subprocess.run(command, capture_output=True, text=True, input=text, check=True).stdout
+        assert "_weigh" in ptx
+        wide = set(re.findall(r"st\.global\.b(?:8|16)\s+\[[^\]]*\], (%r\d+);", ptx))
+        floats = set(re.findall(r"\.f32\s+(%r\d+),", ptx))
+        assert wide & floats == set()
+
+
+@pytest.mark.parametrize("see", ["causal", "window"])
+def test_steps_that_are_recorded(see):
+    """A plan that is fixed launches what it has tasks for; a window that is not outgrown is none that steps depend on."""
+    seen = {"causal": attn.causal(), "window": attn.causal() & attn.recent(512)}[see]
+    spec = attn.Spec(
+        q_heads=4,
+        kv_heads=1,
+        head_dim=64,
+        dtype="bfloat16",
+        kv=[attn.Dense()],
+        see=seen,
+        significance="max",
+    )
+    kernel = attn.compile(spec, device="host")
+    q, k, v = problem(4, 1)
+    given = {"q": q[:, 0], "q_start": [0, 1, 2], "kv.k": k, "kv.v": v, "kv.lengths": [TOKENS] * 2}
+    plan = kernel.plan(given)
+    plan.fix()
+    _, found = kernel.run(q[:, 0], (k, v), plan)
+    assert error(found, wanted(q, k, "max")) <= 1e-2
+
+
+def test_steps_of_another_kind_are_refused():
+    """Where launches were fixed: they read stored scores, or they do not."""
+    spec = attn.Spec(
+        q_heads=4,
+        kv_heads=1,
+        head_dim=64,
+        dtype="bfloat16",
+        kv=[attn.Dense()],
+        see=attn.causal(),
+        significance="max",
+    )
+    kernel = attn.compile(spec, device="host")
+    q, k, v = problem(4, 1)
+    given = {"q": q[:, 0], "q_start": [0, 1, 2], "kv.k": k, "kv.v": v, "kv.lengths": [TOKENS] * 2}
+    plan = kernel.plan(given)
+    plan.fix()
+    with pytest.raises(attn.PlanError, match="fixed for steps of one row that sees its whole sequence"):
+        plan.update(given | {"q_start": [0, 2, 2]})
+    plan.update(given)
+    _, found = kernel.run(q[:, 0], (k, v), plan)
+    assert error(found, wanted(q, k, "max")) <= 1e-2

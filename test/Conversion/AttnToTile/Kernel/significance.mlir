@@ -20,7 +20,9 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
   return %o, %lse : !q, !lse
 }
 
+// Whose rows are few stores scores, where the plan says so.
 // CHECK-LABEL: func.func @f_rows16(
+// CHECK-SAME: attn.stores_scores
 // CHECK-NOT: significance
 // CHECK: attn.finish
 // CHECK-LABEL: func.func @f_merge(

@@ -97,6 +97,46 @@ func.func @f(%f: !tile.fragment<[query 16], f32, row, partial>, %b: !tile.buffer
 
 // -----
 
+func.func @f(%f: !tile.fragment<[query 16, key 16], f32, acc>, %b: !tile.buffer<i32>, %n: i32) {
+  // expected-error @+1 {{expected a buffer of i16, got '!tile.buffer<i32>'}}
+  tile.store_scores %f to %b tokens %n group 4 (%key: i32) {
+    tile.yield %key : i32
+  } : !tile.fragment<[query 16, key 16], f32, acc> -> !tile.buffer<i32>
+  return
+}
+
+// -----
+
+func.func @f(%f: !tile.fragment<[query 16, feature 16], f32, acc>, %b: !tile.buffer<i16>, %n: i32) {
+  // expected-error @+1 {{expected queries and keys, got}}
+  tile.store_scores %f to %b tokens %n group 4 (%key: i32) {
+    tile.yield %key : i32
+  } : !tile.fragment<[query 16, feature 16], f32, acc> -> !tile.buffer<i16>
+  return
+}
+
+// -----
+
+func.func @f(%f: !tile.fragment<[key 16, query 8], f32, acc>, %b: !tile.buffer<i16>, %n: i32) {
+  // expected-error @+1 {{expected a group of 1 to 8 heads, got 9}}
+  tile.store_scores %f to %b tokens %n group 9 (%key: i32) {
+    tile.yield %key : i32
+  } : !tile.fragment<[key 16, query 8], f32, acc> -> !tile.buffer<i16>
+  return
+}
+
+// -----
+
+func.func @f(%f: !tile.fragment<[key 16], f32, row>, %b: !tile.buffer<i16>, %n: i32) {
+  // expected-error @+1 {{expected a complete fragment of f32 with two axes, got}}
+  tile.store_scores %f to %b tokens %n group 4 (%key: i32) {
+    tile.yield %key : i32
+  } : !tile.fragment<[key 16], f32, row> -> !tile.buffer<i16>
+  return
+}
+
+// -----
+
 func.func @f(%f: !tile.fragment<[query 16], f32, row>, %b: !tile.buffer<bf16>, %n: i32) {
   // expected-error @+1 {{expected a buffer of f32, got '!tile.buffer<bf16>'}}
   tile.store %f to %b lines %n (%line: i32) {

@@ -12,6 +12,7 @@ from attnlab import Problem, attn_run, program
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
+import test_significance  # noqa: E402
 from test_significance import error  # noqa: E402
 
 TOKENS = 150
@@ -45,6 +46,16 @@ def test_heads_of_a_group(heads, kv_heads, group):
     out, found = attn.attend(q, k, v, causal=True, significance=group)
     assert error(found, wanted(q, k, group)) <= 1e-2
     assert torch.equal(out, attn.attend(q, k, v, causal=True))
+
+
+@pytest.mark.parametrize("heads,kv_heads", [(2, 2), (8, 2), (40, 1)])
+@pytest.mark.parametrize("name", test_significance.OPTIONS)
+def test_last_rows(name, heads, kv_heads):
+    """Masks and scores that other steps have, too; some of these store none."""
+    options = test_significance.OPTIONS[name]
+    q, k, v = test_significance.problem(heads, kv_heads, torch.bfloat16)
+    _, found = attn.attend(q[:, -1:], k, v, **test_significance.asked(options), significance="max")
+    assert error(found, test_significance.wanted(q, k, "max", 1, **options)) <= 1e-2
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

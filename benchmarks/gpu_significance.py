@@ -23,7 +23,6 @@ class SignificancePoint:
     batch: int
     tokens: int  # of each sequence
     q_heads: int = 32
-    together: str = "max"
 
     part = "significance"
 
@@ -39,13 +38,14 @@ class SignificancePoint:
     @property
     def step(self):
         """The same without significance."""
-        format = FORMATS.get(self.format, FORMATS["K8V4"])
+        plain = self.format == PLAIN
+        format = FORMATS["K8V8" if plain else self.format]  # any has the same numbers in 16 bits
         coded = QuantizedPoint(format, self.name, self.q_heads, (self.tokens,) * self.batch)
-        return coded.plain() if self.format == PLAIN else coded
+        return coded.plain() if plain else coded
 
     @property
     def weighed(self):
-        return replace(self.step.problem, significance=self.together)
+        return replace(self.step.problem, significance="max")
 
     def problems(self):
         return {self.step.problem, self.weighed}
@@ -81,8 +81,7 @@ def significance_runs(torch, point, tensors):
         kernel = attn.compile(problem.text(), device=device)
         plan = kernel.plan(tensors.batch())
         plan.fix()
-        out = torch.empty(len(tensors.q), problem.q_heads, problem.value_dim, dtype=tensors.q.dtype)
-        results = {"out": out.to(tensors.device)}
+        results = {"out": tensors.q.new_empty(len(tensors.q), problem.q_heads, problem.value_dim)}
         if problem.significance:
             _, found = kernel.run(tensors.q, tensors.operands(), plan, **results)
             results["significance"] = found

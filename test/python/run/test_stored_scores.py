@@ -152,17 +152,15 @@ def test_halves_are_no_floats(group, store):
         assert wide & floats == set()
 
 
-@pytest.mark.parametrize("see", ["causal", "window"])
-def test_steps_that_are_recorded(see):
-    """A plan that is fixed launches what it has tasks for; a window that is not outgrown is none that steps depend on."""
-    seen = {"causal": attn.causal(), "window": attn.causal() & attn.recent(512)}[see]
+def fixed_step(see):
+    """A kernel, its q, k and v, and a plan that is fixed, with what that was made from."""
     spec = attn.Spec(
         q_heads=4,
         kv_heads=1,
         head_dim=64,
         dtype="bfloat16",
         kv=[attn.Dense()],
-        see=seen,
+        see=see,
         significance="max",
     )
     kernel = attn.compile(spec, device="host")
@@ -170,26 +168,20 @@ def test_steps_that_are_recorded(see):
     given = {"q": q[:, 0], "q_start": [0, 1, 2], "kv.k": k, "kv.v": v, "kv.lengths": [TOKENS] * 2}
     plan = kernel.plan(given)
     plan.fix()
+    return kernel, (q, k, v), plan, given
+
+
+@pytest.mark.parametrize("see", [attn.causal(), attn.causal() & attn.recent(512)], ids=["causal", "window"])
+def test_steps_that_are_recorded(see):
+    """A plan that is fixed launches what it has tasks for, whichever of the two kinds these are."""
+    kernel, (q, k, v), plan, _ = fixed_step(see)
     _, found = kernel.run(q[:, 0], (k, v), plan)
     assert error(found, wanted(q, k, "max")) <= 1e-2
 
 
 def test_steps_of_another_kind_are_refused():
     """Where launches were fixed: they read stored scores, or they do not."""
-    spec = attn.Spec(
-        q_heads=4,
-        kv_heads=1,
-        head_dim=64,
-        dtype="bfloat16",
-        kv=[attn.Dense()],
-        see=attn.causal(),
-        significance="max",
-    )
-    kernel = attn.compile(spec, device="host")
-    q, k, v = problem(4, 1)
-    given = {"q": q[:, 0], "q_start": [0, 1, 2], "kv.k": k, "kv.v": v, "kv.lengths": [TOKENS] * 2}
-    plan = kernel.plan(given)
-    plan.fix()
+    kernel, (q, k, v), plan, given = fixed_step(attn.causal())
     with pytest.raises(attn.PlanError, match="fixed for steps of one row that sees its whole sequence"):
         plan.update(given | {"q_start": [0, 2, 2]})
     plan.update(given)

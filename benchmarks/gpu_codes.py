@@ -56,10 +56,12 @@ class CodedTensors(Tensors):
         self.q = self.plain.q
 
     def make_pages(self, page):
-        """Codes of keys and values, then their metadata: in pages that of a head lies together."""
+        """Codes of keys and values, then their metadata. In pages of lines with metadata a head lies together."""
         codes, metas = [], []
+        heads_first = any(coding.line_bytes(self.point.dim) for coding in self.codings)
         for coding, (code, meta) in zip(self.codings, self.coded, strict=True):
             pool, self.table = paged(self.torch, self.sequences(code.view(self.torch.uint8)), page)
+            pool = pool.transpose(1, 2).contiguous() if heads_first else pool
             codes.append(pool.view(code.dtype))
             if coding.line_bytes(self.point.dim):
                 meta = paged(self.torch, self.sequences(meta), page)[0].transpose(1, 2).contiguous()

@@ -54,13 +54,12 @@ void KVRegion::read(const Part &part, int64_t slot, int64_t place, std::span<dou
 }
 
 rt::Status KVRegion::checkTokens() const {
-  int64_t dims = keys.codes->shape.size() - 2;
+  int64_t dims = store.slotDims().size();
   if (!std::equal(keys.codes->shape.begin(), keys.codes->shape.begin() + dims, values.codes->shape.begin()))
     return rt::inputError("keys and values of '" + name + "': expected the same tokens, got " +
                           rt::shapeText(keys.codes->shape) + " and " + rt::shapeText(values.codes->shape));
-  int64_t slots = 1;
-  for (int64_t i = 0; i < dims; ++i)
-    slots *= keys.codes->shape[i];
+  const std::vector<int64_t> &shape = keys.codes->shape;
+  int64_t slots = store.slots(shape[0], shape[store.kind == rt::StoreKind::Dense], shape[0]);
   int64_t lists = type.getRagged() ? heads : 1;
   for (size_t list = 0; list < instances() * lists; ++list) {
     size_t i = list / lists, place = list % lists;

@@ -23,7 +23,9 @@ struct Memory {
   int64_t layers = 1, count = 0, heads = 1; ///< slots, or rows, of a layer
 
   uint8_t *codesAt(int64_t layer, int64_t row, int64_t head) const {
-    return codes->bytes.data() + ((layer * count + row) * heads + head) * part.format.rowBytes(part.dim);
+    rt::StoreNumbers numbers{.table = {}, .heads = heads, .head = head};
+    int64_t line = store ? store->lineOf(numbers, row) : row * heads + head;
+    return codes->bytes.data() + (layer * count * heads + line) * part.format.rowBytes(part.dim);
   }
   uint8_t *metaAt(int64_t layer, int64_t row, int64_t head) const {
     if (!meta)

@@ -96,13 +96,13 @@ def test_pages_of_ragged_sequences():
         assert torch.equal(pool[pages].flatten(0, 1)[: len(tokens)], tokens)
 
 
-def test_metadata_of_a_head_lies_together():
+def test_lines_of_a_head_lie_together():
     point = small(shapes_of(FORMATS["K4V4 per 32"])["ragged"])
     tensors = CodedTensors(torch, point, "cpu")
     codes, _, meta, _ = tensors.pages
-    assert codes.shape[1:] == (16, 2, 64) and meta.shape[1:] == (2, 16, 4, 2)
+    assert codes.shape[1:] == (2, 16, 64) and meta.shape[1:] == (2, 16, 4, 2)
     page, first = tensors.table[1, 0].long(), point.lengths[0]
-    numbers = decode_codes(torch, point.format.key, codes[page], meta[page].transpose(0, 1))
+    numbers = decode_codes(torch, point.format.key, codes[page].transpose(0, 1), meta[page].transpose(0, 1))
     assert torch.equal(numbers, tensors.plain.k[first : first + 16])
     assert tensors.q is tensors.plain.q
 

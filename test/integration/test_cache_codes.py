@@ -108,20 +108,21 @@ def test_append_makes_the_codes_of_the_definition(tmp_path):
         assert not got[f"kv.{part}"][:, free].any()
 
 
-def test_metadata_lies_by_line(tmp_path):
-    """In pages each head has that of its tokens together: [pages, heads, page, groups, 2]."""
+def test_heads_of_a_page_lie_apart(tmp_path):
+    """In pages each head has its tokens together, codes and metadata: [pages, heads, page, ...]."""
     problem = CacheProblem("append", 3, 64, 64, "f16", "paged<4>", codes("i8", 32), codes("i8", 64))
     rng = np.random.default_rng(4)
     rows = {part: rng.normal(size=(1, 9, 3, 64)).astype(np.float16) for part in "kv"}
     slots = rng.permutation(20)[:9].astype(np.int32)
     tensors = {"slots": slots, **rows}
     for part, groups in (("k", 2), ("v", 1)):
-        tensors[f"kv.{part}_pages"] = np.zeros((1, 5, 4, 3, 64), np.uint8)
+        tensors[f"kv.{part}_pages"] = np.zeros((1, 5, 3, 4, 64), np.uint8)
         tensors[f"kv.{part}_meta"] = np.zeros((1, 5, 3, 4, groups, 2), np.float16)
     got, _ = run(tmp_path, problem, tensors)
     for part, per in (("k", 32), ("v", 64)):
-        _, meta = quantized(rows[part], 8, per)
+        stored, meta = quantized(rows[part], 8, per)
         for row, slot in enumerate(slots):
+            assert np.array_equal(got[f"kv.{part}_pages"][0, slot // 4, :, slot % 4], stored[0, row])
             assert np.array_equal(got[f"kv.{part}_meta"][0, slot // 4, :, slot % 4], meta[0, row])
 
 

@@ -190,15 +190,8 @@ struct GatherPattern : SlotsPattern<GatherOp> {
   }
   /// Elements, or groups of so many, from the first slot to this one.
   static Value distance(Emitter &e, GatherOp op, OpAdaptor adaptor, size_t i, Value slot, int64_t group) {
-    int64_t page = op.getPages() ? (*op.getPages())[i] : 1, stride = (*op.getStrides())[i] / group;
-    auto times = [&](Value number, int64_t stride) {
-      Value product = e.mul(e.widen(number), stride);
-      return op.getFactor() ? e.mul(product, e.widen(adaptor.getFactor())) : product;
-    };
-    if (page == 1)
-      return times(slot, stride);
-    Value ofPage = times(e.shr(slot, llvm::Log2_64(page)), (*op.getPageStrides())[i] / group);
-    return e.add(ofPage, e.mul(e.widen(e.band(slot, page - 1)), stride));
+    Value product = e.mul(e.widen(slot), (*op.getStrides())[i] / group);
+    return op.getFactor() ? e.mul(product, e.widen(adaptor.getFactor())) : product;
   }
   static int64_t chunksOf(int64_t width) { return std::max<int64_t>(width / 16, 1); }
 };

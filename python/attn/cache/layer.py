@@ -26,13 +26,13 @@ class CacheLayer:
 
     @property
     def k(self) -> object:
-        """[pages, page_size, kv_heads, head_dim], the pages themselves, of codes their bytes; of several classes the
-        first's."""
+        """[pages, page_size, kv_heads, head_dim], the pages themselves; codes with metadata by line [pages, kv_heads,
+        page_size, bytes]; of several classes the first's."""
         return self.keys()
 
     @property
     def v(self) -> object:
-        """[pages, page_size, kv_heads, value_dim]"""
+        """[pages, page_size, kv_heads, value_dim], or as `k`"""
         return self.values()
 
     def keys(self, head_class: int = 0) -> object:
@@ -59,16 +59,17 @@ class CacheLayer:
             raise PlanError(
                 f"node: {int((slots < 0).sum())} of its tokens were given back by a streaming class"
             )
-        found = {}
+        found, page = {}, self.cache.page_size
+        heads_first = self._run(head_class).heads_first
         for name, tensor in self.tensors(head_class).items():
             part, _, rest = name.partition("_")
-            if rest == "pages":
-                found[part] = take(tensor.reshape(-1, *tensor.shape[2:]), slots)
-            elif len(tensor.shape) >= 3:  # [pages, heads, page, …]
-                page = self.cache.page_size
-                found[name] = take(tensor, slots // page, slots % page)
-            else:  # of a head, or of all
-                found[name] = take(tensor, slice(None))
+            kept = part if rest == "pages" else name
+            if rest != "pages" and len(tensor.shape) < 3:  # of a head, or of all
+                found[kept] = take(tensor, slice(None))
+            elif heads_first:
+                found[kept] = take(tensor, slots // page, slots % page)
+            else:
+                found[kept] = take(tensor.reshape(-1, *tensor.shape[2:]), slots)
         return found
 
     def _views(self, plan: Plan) -> list[View]:

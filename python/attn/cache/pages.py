@@ -2,7 +2,8 @@
 """The memory of a paged cache: keys and values of a head class, and how new tokens get there.
 
 Layers with equally many heads are one tensor [layers, pages, page_size, heads, dim], so that one call
-moves the tokens of all; codes and their metadata are tensors of their own. On the host moves of 16-bit tokens are
+moves the tokens of all; codes and their metadata are tensors of their own, [layers, pages, heads, page_size, …] where
+lines have metadata. On the host moves of 16-bit tokens are
 plain copies; on a GPU, and where tokens become codes, they are kernels, compiled once for each kind of cache, that run
 in the order of the stream.
 """
@@ -46,6 +47,8 @@ class Run:
         known = {"pages": shape.pages, "heads": heads}
         self.head_bytes = found.token_bytes
         """Of a token of one head, metadata of its own included."""
+        self.heads_first = not found.strided
+        """Whether a page has head behind head, [pages, heads, page_size, …]."""
         self.tensors: dict[str, object] = {}
         """[layers, …] of codes and metadata, by the names that kernels have for them behind the operand's."""
         self._kinds: dict[str, tuple[str, tuple[int, ...]]] = {}

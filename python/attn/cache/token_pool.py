@@ -41,6 +41,7 @@ class TokenPool:
         self.dtype = torch_dtype(torch, short_name(store.dtype) or "bf16")
         found = store.description(1, *dims)
         self.token_bytes = found.token_bytes
+        self.heads_first = not found.strided
         self.tensors: dict[str, Tensor] = {}
         for part, dtype, extents in found.tensors:
             sizes = [{"pages": pages, "heads": 1}.get(extent, extent) for extent in extents]
@@ -138,9 +139,9 @@ class TokenPool:
             tensor[self._index(name, at)] = lines[name]
 
     def _index(self, name: str, at: Tensor) -> tuple:
-        """Keys and values lie [pages, page_size, 1, ...], metadata of a line [pages, 1, page_size, ...]."""
+        """Lines lie [pages, 1, page_size, ...] where they have metadata, else [pages, page_size, 1, ...]."""
         page, place = at // self.page_size, at % self.page_size
-        return (page, place, 0) if name.endswith("_pages") else (page, 0, place)
+        return (page, 0, place) if self.heads_first else (page, place, 0)
 
     def encode(self, keys: Tensor, values: Tensor) -> Lines:
         """Of numbers [tokens, features]."""

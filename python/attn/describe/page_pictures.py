@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from ..memory.dtypes import DTYPES
 from ..memory.formats import Description
 from .drawing import COLOURS, label
 
-_WIDTH = 720.0  # of a token's keys in 16 bits, all heads: every line is drawn to this scale
+_WIDTH = 720.0  # of a line of keys in 16 bits, all heads of a token or all tokens of a head: lines are drawn to this scale
 _LINES = 16
 _STEP = 11.0
 
@@ -27,7 +28,9 @@ class _Block(NamedTuple):
 def draw_page(layout: str, page_size: int, found: Description, heads: int, dims: tuple[int, int]) -> str:
     """A page, or the first tokens of another store: a block for each tensor, whose lines are as long as they have bytes,
     the first head's dark."""
-    scale = _WIDTH / (2 * heads * max(dims))
+    by_head = bool(page_size) and not found.strided
+    cells = page_size if by_head else heads
+    scale = _WIDTH / (2 * cells * max(dims))
     plain, stored = 2 * sum(dims), ", ".join(dict.fromkeys((found.key.text(), found.value.text())))
     share = f", {found.token_bytes / plain:.2f} of the {plain} in 16 bits"
     says = f"{found.token_bytes} bytes a token of one head" + (share if found.token_bytes != plain else "")
@@ -36,11 +39,11 @@ def draw_page(layout: str, page_size: int, found: Description, heads: int, dims:
     for index, (name, dtype, extents) in enumerate(found.tensors):
         sizes = [heads if extent == "heads" else extent for extent in extents]
         part = "kv".index(name[0])
-        block = _block(index < 2, found, part, sizes, DTYPES[dtype][1], page_size)
+        block = _block(index < 2, found, part, sizes, DTYPES[dtype][1], by_head)
         body.append(label(8, top, f"{name}: {DTYPES[dtype][0]} [{', '.join(map(str, sizes))}]; {block.says}"))
         height = _STEP * min(block.lines, _LINES)
         if index < 2:
-            body.append(_frame(top + 6, 2 * heads * dims[part] * scale, height))
+            body.append(_frame(top + 6, 2 * cells * dims[part] * scale, height))
         body.append(_draw(block, top + 6, scale, COLOURS[part]))
         top += 6 + height + 24
     body.append(
@@ -55,19 +58,15 @@ def draw_page(layout: str, page_size: int, found: Description, heads: int, dims:
     )
 
 
-def _block(codes: bool, found: Description, part: int, sizes: list, itemsize: int, page: int) -> _Block:
-    tokens = page or _LINES
-    if codes:
-        heads, elements = sizes[-2:]
-        return _Block(tokens, heads, elements * itemsize, False, "a line for each token")
+def _block(codes: bool, found: Description, part: int, sizes: list, itemsize: int, by_head: bool) -> _Block:
     format = (found.key, found.value)[part]
-    if format.per in ("head", "tensor"):
+    if not codes and format.per in ("head", "tensor"):
         return _Block(1, sizes[0], itemsize, False, "given by the caller")
-    inner = sizes[-2] * sizes[-1] if format.code.startswith("i") else 1
-    front = sizes[:-2] if format.code.startswith("i") else sizes
-    if page:
-        return _Block(front[1], tokens, inner * itemsize, True, "a line for each head")
-    return _Block(tokens, front[-1], inner * itemsize, False, "a line for each token")
+    inner = 1 if codes else 2 if format.code.startswith("i") else 0
+    front, of_cell = sizes[: len(sizes) - inner], sizes[len(sizes) - inner :]
+    lines = front[-2] if isinstance(front[-2], int) else _LINES
+    says = f"a line for each {'head' if by_head else 'token'}"
+    return _Block(lines, front[-1], itemsize * math.prod(of_cell), by_head, says)
 
 
 def _frame(top: float, width: float, height: float) -> str:

@@ -9,8 +9,8 @@ length, the position of its first token and the rows that see it. Its tensors, f
     Paged     kv.k_pages, kv.v_pages: [pages, page_size, heads, dim], kv.block_table: int32 [instances, max_pages]
 
 Keys and values that are codes (key="int4") have metadata beside them: `kv.k_meta` f16 [..., groups, 2] with scale and
-zero of integers, `kv.k_scales` f32 of floats; values likewise. Of each head's line of codes it is [..., heads], in pages
-[pages, heads, page_size], so that what a head needs of a page lies together.
+zero of integers, `kv.k_scales` f32 of floats; values likewise. Where each head's line of codes has its own, pages lie
+[pages, heads, page_size, ...], codes as metadata, so that what a head needs of a page lies together.
 
 and in all of them kv.lengths, kv.pos0: int32 [instances], and optionally kv.rows: int32 [instances, 2]. Ragged ones have
 a length and pages for each head: kv.lengths [instances, heads], kv.block_table [instances, heads, max_pages].

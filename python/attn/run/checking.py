@@ -222,7 +222,8 @@ def significance_error(got: numpy.ndarray, wanted: numpy.ndarray, lengths: numpy
     error = _difference(got.astype(numpy.float64), wanted) / numpy.maximum(wanted, _LEAST_SIGNIFICANCE)
     if lengths is not None:
         error = error.reshape(*error.shape[:2], -1)
-        error = error[numpy.arange(error.shape[2]) < lengths[..., None]]
+        exist = numpy.arange(error.shape[2]) < lengths[..., None]
+        error = error[numpy.broadcast_to(exist, error.shape)]
     return float(error.max(initial=0.0))
 
 
@@ -231,9 +232,7 @@ def _lengths(name: str, tensors: Mapping[str, numpy.ndarray]) -> numpy.ndarray |
     if f"{operand}.block_table" not in tensors:
         return None
     found = tensors[f"{operand}.lengths"]
-    lengths = found[..., None] if found.ndim == 1 else found
-    heads = tensors[f"{operand}.k_pages"].shape[2]
-    return numpy.broadcast_to(lengths, (len(found), heads))
+    return found[..., None] if found.ndim == 1 else found
 
 
 def _difference(got: numpy.ndarray, wanted: numpy.ndarray) -> numpy.ndarray:

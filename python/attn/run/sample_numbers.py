@@ -24,9 +24,9 @@ def normal_numbers(
 
 
 def coded_numbers(
-    random: numpy.random.Generator, found: Description, numbers: numpy.ndarray, paged: bool
+    random: numpy.random.Generator, found: Description, numbers: numpy.ndarray
 ) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Codes and metadata of numbers [..., heads, dim], as a store has them; where these are NaN, whatever can be NaN is,
+    """Codes and metadata of numbers [..., heads, dim], those of lines [..., heads, ...]; where these are NaN, whatever can be NaN is,
     too. Scales that are given differ from head to head, so that whoever takes another one's is found out."""
     absent, scales = numpy.isnan(numbers[..., 0]), None
     if found.key.per in ("head", "tensor"):
@@ -37,4 +37,4 @@ def coded_numbers(
     if scales is not None:
         return codes, meta
     meta[absent] = numpy.nan
-    return codes, numpy.ascontiguousarray(meta.swapaxes(1, 2) if paged else meta)
+    return codes, meta

@@ -267,17 +267,24 @@ class Sampler:
             else:
                 places.append(first[instance] + token)
         heads = self._heads(store)
+        found = store.description(self.spec.kv_heads, spec.head_dim, spec.value_dim)
+        heads_first = bool(suffix) and not found.strided
+
+        def laid(lines: numpy.ndarray) -> numpy.ndarray:
+            """[..., heads, dim] of slots as the store has them."""
+            return numpy.ascontiguousarray(lines.swapaxes(1, 2)) if heads_first else lines
+
         for part, dim, format in zip("kv", (spec.head_dim, spec.value_dim), store.formats(), strict=True):
             name = f"{store.name}.{part}{suffix}"
             if format.is_plain:
-                self.tensors[name] = self._normal(name, (*shape, heads, dim), spec.dtype, places)
+                self.tensors[name] = laid(self._normal(name, (*shape, heads, dim), spec.dtype, places))
             else:
                 random = self._random(name)
                 numbers = normal_numbers(random, (*shape, heads, dim), places)
-                codes, meta = coded_numbers(random, describe_format(format, dim), numbers, bool(suffix))
-                self.tensors[name] = codes
+                codes, meta = coded_numbers(random, describe_format(format, dim), numbers)
+                self.tensors[name] = laid(codes)
                 kind = "meta" if meta.dtype == numpy.float16 else "scales"
-                self.tensors[f"{store.name}.{part}_{kind}"] = meta
+                self.tensors[f"{store.name}.{part}_{kind}"] = laid(meta) if meta.ndim > 2 else meta
 
     def _put(self, store: Store, part: str, values: numpy.ndarray) -> None:
         self.tensors[f"{store.name}.{part}"] = values.astype(numpy.int32)

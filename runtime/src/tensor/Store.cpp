@@ -45,11 +45,16 @@ std::vector<StoreDim> Store::slotDims() const {
   return {{StoreSize::Pages}, {std::nullopt, page}};
 }
 
+std::vector<StoreDim> Store::lineDims() const {
+  std::vector<StoreDim> dims = slotDims();
+  dims.insert(hasHeadsFirst() ? dims.begin() + 1 : dims.end(), headDim(*this));
+  return dims;
+}
+
 std::vector<StoreTensor> Store::data() const {
   std::vector<StoreTensor> tensors;
   for (const StorePart *part : {&keys, &values}) {
-    std::vector<StoreDim> dims = slotDims();
-    dims.push_back(headDim(*this));
+    std::vector<StoreDim> dims = lineDims();
     dims.push_back({std::nullopt, part->format.rowCodes(part->dim)});
     tensors.push_back({codesName(*part), part->format.codes, dims, StoreTensor::Content::Codes});
   }
@@ -65,8 +70,7 @@ StoreTensor Store::metaTensor(const StorePart &part) const {
   StoreTensor tensor{metaName(part), format.metaType(), {}, StoreTensor::Content::Scales};
   if (format.hasLines()) {
     tensor.content = StoreTensor::Content::Lines;
-    tensor.dims = slotDims();
-    tensor.dims.insert(isPaged() ? tensor.dims.begin() + 1 : tensor.dims.end(), headDim(*this));
+    tensor.dims = lineDims();
   } else {
     tensor.dims = {format.scales == Format::Scales::Head ? headDim(*this) : StoreDim{std::nullopt, 1}};
   }

@@ -80,7 +80,7 @@ def test_pages_hold_codes_and_metadata_of_lines():
         assert found["k_meta"].shape == (64, KV_HEADS, 16, 1, 2) and found["v_meta"].shape[3:] == (2, 2)
         for part, rows, name, group in (("k", k, "int8", None), ("v", v, "int4", 32)):
             codes, meta = attn.quantize(rows[1], name, group=group)
-            assert numpy.array_equal(found[f"{part}_pages"].reshape(-1, *codes.shape[1:])[places], codes)
+            assert numpy.array_equal(found[f"{part}_pages"][places // 16, :, places % 16], codes)
             assert raw(found[f"{part}_meta"][places // 16, :, places % 16]) == raw(meta)
 
 
@@ -122,7 +122,7 @@ def test_numbers_that_are_not_finite():
     k[0, 3, 0, 7], k[1, 3, 1, 9], v[1, 4, 0, 0] = numpy.nan, numpy.inf, -numpy.inf
     cache.append(other, 5).write_all(k, v)
     assert cache.clamped == 3
-    codes = numpy.asarray(cache.layer(0).k).reshape(-1, KV_HEADS, DIM)
+    codes = numpy.asarray(cache.layer(0).k).swapaxes(1, 2).reshape(-1, KV_HEADS, DIM)
     first, second = (codes[cache.slots(n)] for n in (node, other))
     assert numpy.array_equal(first[:3], second[:3]) and numpy.array_equal(first[3, 1], second[3, 1])
 

@@ -167,8 +167,7 @@ def test_classes_keep_what_they_keep():
         found = []
         for cache, last, formats in ((source, node, HIGH), (target, leaf, LOW)):
             slots, of = cache.slots(last, index)[there], pages[cache][index]
-            k = of["k_pages"].reshape(-1, *of["k_pages"].shape[2:])[slots]
-            meta = of["k_meta"][slots // 16, :, slots % 16]
+            k, meta = (of[name][slots // 16, :, slots % 16] for name in ("k_pages", "k_meta"))
             found.append(attn.dequantize(k, meta, formats["key"]))
         error = numpy.linalg.norm(found[0] - found[1]) / numpy.linalg.norm(found[0])
         assert 0.01 < error < 0.15

@@ -97,7 +97,7 @@ def test_what_a_store_has(page):
     assert found.token_bytes == 128 + 4 + 32 + 8
     tensors = {name: (dtype, dims) for name, dtype, dims in found.tensors}
     if page:
-        assert tensors["k_pages"] == ("u8", ("pages", 16, 8, 128))
+        assert tensors["k_pages"] == ("u8", ("pages", 8, 16, 128))
         assert tensors["v_meta"] == ("f16", ("pages", 8, 16, 2, 2))
     else:
         assert tensors["v"] == ("u8", ("tokens", 8, 32)) and tensors["k_meta"] == ("f16", ("tokens", 8, 1, 2))

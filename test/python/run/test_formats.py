@@ -81,7 +81,7 @@ def test_operands_of_different_precision():
 
 def test_samples():
     tensors = attn.sample(spec(Paged(key="int4", value="fp8_e4m3", value_scales="head")), batch=2, kv_len=20)
-    assert tensors["kv.k_pages"].dtype == numpy.uint8 and tensors["kv.k_pages"].shape[1:] == (16, 2, 32)
+    assert tensors["kv.k_pages"].dtype == numpy.uint8 and tensors["kv.k_pages"].shape[1:] == (2, 16, 32)
     assert tensors["kv.k_meta"].shape[1:] == (2, 16, 1, 2) and tensors["kv.v_scales"].shape == (2,)
     listed = tensors["kv.block_table"].ravel()
     unlisted = numpy.setdiff1d(numpy.arange(len(tensors["kv.k_pages"])), listed)
@@ -140,7 +140,10 @@ def test_pictures(tmp_path):
     assert (ROOT / "examples/09_quantized/page.svg").read_text() == svg, "lesson 9 shows this picture"
     text = " ".join(ElementTree.fromstring(svg).itertext())
     assert "i8 per 128, i4 per 128" in text and "200 bytes a token of one head, 0.39 of the 512" in text
+    assert "v_pages: uint8 [pages, 8, 16, 64]; a line for each head" in text
     assert "v_meta: float16 [pages, 8, 16, 1, 2]; a line for each head" in text
+    tokens = " ".join(ElementTree.fromstring(Paged().svg(kv_heads=8, head_dim=128)).itertext())
+    assert "[pages, 16, 8, 128]; a line for each token" in tokens
     for store in (Packed(key="fp8_e4m3", key_scales="head"), Dense(value="int2"), Paged()):
         ElementTree.fromstring(store.svg(kv_heads=2, head_dim=64, value_dim=128))
     with pytest.raises(attn.SpecError, match=r"Paged\(key\): expected a dim of whole 16 bytes"):

@@ -123,7 +123,7 @@ def test_codes_with_metadata_by_token_lie_densely():
     parts = {name.partition(".")[2]: sample[name] for name in sample if name.startswith("kv.")}
     parts = {name: parts[name] for name in ("k_pages", "v_pages", "k_meta", "v_meta")}
     kernel.run(sample["q"], parts, plan)
-    parts["k_pages"] = numpy.ascontiguousarray(swap(parts["k_pages"])).swapaxes(1, 2)
+    parts["k_pages"] = numpy.ascontiguousarray(swap(parts["k_pages"])).swapaxes(1, 2)  # tokens first
     with pytest.raises(attn.TensorError, match="kv.k_pages: expected a contiguous tensor"):
         kernel.run(sample["q"], parts, plan)
 

@@ -31,11 +31,11 @@ struct StoreValues {
     return b.read(b.buffer(nameOf(::attn::rt::tableName(table)), b.getI32Type()), index);
   }
   Value place() { return placeOf(); }
-  Value pagedSlot(Value row, Value token, int64_t page, bool apart, bool start) {
+  Value outerSlots(int64_t) { return size(::attn::rt::StoreSize::OuterSlots); }
+  Value pagedSlot(Value row, Value token, int64_t page, std::optional<Value> apart, bool start) {
     Value columns = size(::attn::rt::StoreSize::MaxPages);
     Value table = b.buffer(nameOf(::attn::rt::tableName(::attn::rt::StoreTable::BlockTable)), b.getI32Type());
-    Value pages = apart ? size(::attn::rt::StoreSize::OuterSlots) : Value();
-    return tile::PagedSlotOp::create(b, table, row, token, columns, page, pages, start);
+    return tile::PagedSlotOp::create(b, table, row, token, columns, page, apart.value_or(Value()), start);
   }
 
 private:

@@ -49,6 +49,7 @@ private:
   struct Access;
   SmallVector<Unit> unitsOf(const Access &access);
   Unit unitOf(const Access &access, const RowMemory &memory, int64_t load);
+  Value inLayer(const Access &access, const RowMemory &memory, Value slot, Value column);
   Unit metaUnitOf(const Access &access, const RowMemory &memory, int64_t load);
   Value numberOf(ShareAttr share, int64_t load);
   Value rowOf(ShareAttr share, int64_t load);

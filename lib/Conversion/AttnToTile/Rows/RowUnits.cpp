@@ -109,10 +109,24 @@ RowExpansion::Unit RowExpansion::unitOf(const Access &access, const RowMemory &m
     both(b.less(lane, b.i32(used)));
   both(b.less(column, b.i32(memory.units(unit))));
 
-  Value slot = b.wide(access.listed ? fromLane(access.rows, row) : b.add(access.rows, row));
+  Value slot = access.listed ? fromLane(access.rows, row) : b.add(access.rows, row);
   Value layers = b.mul(b.mul(access.layer, strideOf(memory)), b.i64(rowChunkBytes / unit));
-  Value line = b.add(layers, b.mul(slot, b.i64(memory.units(unit))));
-  return {there, b.mul(b.add(line, b.wide(column)), b.i64(perElement))};
+  return {there, b.mul(b.add(layers, inLayer(access, memory, slot, column)), b.i64(perElement))};
+}
+
+/// Units from the start of a layer. Heads of a row lie behind one another, but where a page has head behind
+/// head.
+Value RowExpansion::inLayer(const Access &access, const RowMemory &memory, Value slot, Value column) {
+  int64_t unit = access.share.getUnit();
+  auto type = dyn_cast<KVType>(access.argument.getType());
+  if (!type || !storeOf(type).hasHeadsFirst())
+    return b.add(b.mul(b.wide(slot), b.i64(memory.units(unit))), b.wide(column));
+  const rt::Store store = storeOf(type);
+  int64_t ofHead = memory.units(unit) / store.heads;
+  Value head = b.div(column, ofHead);
+  auto place = [&] { return head; };
+  StoreValues values{b, "", place};
+  return b.add(b.mul(b.wide(store.lineOf(values, slot)), b.i64(ofHead)), b.wide(b.rem(column, ofHead)));
 }
 
 /// Neighbouring lanes hold neighbouring rows: what a page has of a head is written a sector at a time.

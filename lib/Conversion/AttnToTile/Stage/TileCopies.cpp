@@ -27,13 +27,13 @@ Value TileCopies::placeOf(UpdateOp update, const Segment &segment) {
   return update.getKv().getType().isOfClass() ? b.sub(ordinal, segment.firstOrdinal) : kvHead;
 }
 
-/// Slot of a token in the operand's store: the same for keys and values.
+/// Slot of a token in the operand's store, the same for keys and values, by which lines are found.
 Value TileCopies::slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage) {
   rt::Store store = storeOf(update.getKv().getType());
   auto place = [&] { return placeOf(update, segment); };
   StoreValues values{b, argumentName(update.getKv()), place};
   if (startsPage || !store.hasSingleTokens() || !mayList())
-    return store.slotOf(values, segment.instance, token, startsPage);
+    return store.lineSlotOf(values, segment.instance, token, startsPage);
   // The plan may have a list of its own.
   Type i32 = b.getI32Type();
   auto branch = scf::IfOp::create(b, TypeRange{i32}, isList(segment), /*withElseRegion=*/true);
@@ -41,7 +41,7 @@ Value TileCopies::slotOf(UpdateOp update, const Segment &segment, Value token, b
   b.setInsertionPointToStart(branch.thenBlock());
   scf::YieldOp::create(b, b.read(planArray(b, PlanArray::Slots), b.wide(token)));
   b.setInsertionPointToStart(branch.elseBlock());
-  scf::YieldOp::create(b, store.slotOf(values, segment.instance, token));
+  scf::YieldOp::create(b, store.lineSlotOf(values, segment.instance, token));
   return branch.getResult(0);
 }
 
@@ -58,8 +58,7 @@ void TileCopies::gatherQueries(Value target, Scope scope) {
   constexpr int64_t unit = 16;
   auto gather = GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer("q", chain.element())},
                                  ValueRange{b.i64(0)}, ValueRange{target}, DenseI64ArrayAttr(), Value(),
-                                 ValueRange{b.i32(unit)}, Value(), scope, featuresOf(target, chain.keyDim()),
-                                 DenseI64ArrayAttr(), DenseI64ArrayAttr());
+                                 ValueRange{b.i32(unit)}, Value(), scope, featuresOf(target, chain.keyDim()));
   b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
     return b.stridedSlot("q", line[0], kvHead, chain.group(), unit, b.getI32Type());
   });
@@ -72,20 +71,18 @@ void TileCopies::gatherRows(ArrayRef<StringRef> names, ValueRange targets) {
     from.origins.push_back(b.i64(0));
     from.features.push_back(name == "q" ? chain.keyDim() : chain.valueDim());
   }
-  auto gather =
-      GatherOp::create(b, packedBegin, taskEnd(), from.buffers, from.origins, targets,
-                       b.getDenseI64ArrayAttr(from.features), Value(), ValueRange(), Value(), Scope::Block,
-                       featuresOf(targets, from.features), DenseI64ArrayAttr(), DenseI64ArrayAttr());
+  auto gather = GatherOp::create(b, packedBegin, taskEnd(), from.buffers, from.origins, targets,
+                                 b.getDenseI64ArrayAttr(from.features), Value(), ValueRange(), Value(),
+                                 Scope::Block, featuresOf(targets, from.features));
   b.fill(gather.getSlot(), {b.getI32Type()},
          [&](ValueRange line) { return packedSlot(line[0], b.getI32Type()); });
 }
 
 void TileCopies::gatherNumbers(StringRef name, Value target) {
   Type element = cast<SharedType>(target.getType()).getElement();
-  auto gather =
-      GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer(name, element)}, ValueRange{b.i64(0)},
-                       ValueRange{target}, b.getDenseI64ArrayAttr({1}), Value(), ValueRange(), Value(),
-                       Scope::Warp, DenseI64ArrayAttr(), DenseI64ArrayAttr(), DenseI64ArrayAttr());
+  auto gather = GatherOp::create(b, packedBegin, taskEnd(), ValueRange{b.buffer(name, element)},
+                                 ValueRange{b.i64(0)}, ValueRange{target}, b.getDenseI64ArrayAttr({1}),
+                                 Value(), ValueRange(), Value(), Scope::Warp, DenseI64ArrayAttr());
   b.fill(gather.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
     return element.isInteger() ? unpack(line[0]).first : packedSlot(line[0], b.getI32Type());
   });
@@ -93,7 +90,7 @@ void TileCopies::gatherNumbers(StringRef name, Value target) {
 
 Value TileCopies::heads(UpdateOp update) {
   rt::Store store = storeOf(update.getKv().getType());
-  return store.isOfClass() && !store.isStrided()
+  return store.isOfClass() && !store.isStrided() && store.headPitch() == 1
              ? b.dimension(tensor(update, rt::sizeName(rt::StoreSize::Heads)))
              : Value();
 }
@@ -106,6 +103,11 @@ Value TileCopies::lookupTokens(UpdateOp update, const Segment &segment, Value fi
   b.fill(lookup.getSlot(), {b.getI32Type()},
          [&](ValueRange token) { return slotOf(update, segment, token[0]); });
   return lookup;
+}
+
+/// Elements from a slot's line of so many to the next one's; of a class, to be multiplied by its heads.
+static int64_t strideOf(const rt::Store &store, int64_t line) {
+  return store.headPitch() > 1 || store.isOfClass() ? line : store.heads * line;
 }
 
 void TileCopies::addCodes(UpdateOp update, const Segment &segment, StringRef which, Sources &from) {
@@ -123,13 +125,11 @@ void TileCopies::addCodes(UpdateOp update, const Segment &segment, StringRef whi
     from.pitches.push_back(b.stride(name, store.slotAxis()));
     return;
   }
-  from.origins.push_back(b.wide(b.mul(place, b.i32(part.dim))));
-  from.strides.push_back(store.isOfClass() ? part.dim : store.heads * part.dim);
-  from.pages.push_back(1);
-  from.pageStrides.push_back(0);
+  from.origins.push_back(b.wide(b.mul(place, b.i32(store.headPitch() * part.dim))));
+  from.strides.push_back(strideOf(store, part.dim));
 }
 
-/// As Store::metaOf says: lines of a head in a page are neighbours. A source for each of the tiles of a line.
+/// A source for each of the tiles of a line.
 void TileCopies::addMeta(UpdateOp update, const Segment &segment, StringRef which, Sources &from) {
   rt::Store store = storeOf(update.getKv().getType());
   const rt::StorePart &part = store.part(which == "k");
@@ -138,16 +138,13 @@ void TileCopies::addMeta(UpdateOp update, const Segment &segment, StringRef whic
   ArrayRef<SharedType> parts = which == "k" ? tiles.keyMeta : tiles.valueMeta;
   Type element = parts.front().getElement();
   int64_t columns = parts.front().getCols(), line = columns * parts.size();
-  int64_t heads = store.isOfClass() ? 1 : store.heads, page = store.isPaged() ? store.tokensOf(1) : 1;
   Value buffer = b.buffer(tensor(update, rt::Store::metaName(part)), element);
-  Value origin = b.mul(placeOf(update, segment), b.i32(page * line));
+  Value origin = b.mul(placeOf(update, segment), b.i32(store.headPitch() * line));
   for (size_t i = 0; i < parts.size(); ++i) {
     from.buffers.push_back(buffer);
     from.origins.push_back(b.wide(b.add(origin, b.i32(i * columns))));
-    from.strides.push_back(page > 1 ? line : heads * line);
     from.features.push_back(columns);
-    from.pages.push_back(page);
-    from.pageStrides.push_back(heads * page * line);
+    from.strides.push_back(strideOf(store, line));
   }
 }
 
@@ -160,13 +157,10 @@ void TileCopies::gatherTokens(UpdateOp update, const Segment &segment, Value fir
   for (StringRef which : parts)
     if (store.part(which == "k").format.hasLines())
       addMeta(update, segment, which, from);
-  bool paged = llvm::any_of(from.pages, [](int64_t page) { return page > 1; });
   auto gather =
       GatherOp::create(b, firstKey, segment.kvEnd, from.buffers, from.origins, targets,
                        store.isStrided() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(from.strides),
-                       heads(update), from.pitches, slots, scope, featuresOf(targets, from.features),
-                       paged ? b.getDenseI64ArrayAttr(from.pages) : DenseI64ArrayAttr(),
-                       paged ? b.getDenseI64ArrayAttr(from.pageStrides) : DenseI64ArrayAttr());
+                       heads(update), from.pitches, slots, scope, featuresOf(targets, from.features));
   if (!slots)
     b.fill(gather.getSlot(), {b.getI32Type()},
            [&](ValueRange token) { return slotOf(update, segment, token[0]); });

@@ -69,12 +69,12 @@ private:
   /// What a gather reads, by target.
   struct Sources {
     SmallVector<Value> buffers, origins, pitches;
-    SmallVector<int64_t> strides, features, pages, pageStrides;
+    SmallVector<int64_t> strides, features;
   };
   void addCodes(UpdateOp update, const Segment &segment, StringRef which, Sources &from);
   void addMeta(UpdateOp update, const Segment &segment, StringRef which, Sources &from);
-  /// How many heads the store of a class has, where gathers need to know it: where lines have metadata, which
-  /// does not lie as codes do.
+  /// How many heads the store of a class has, where gathers need to know it: where lines have metadata and
+  /// all heads of a slot lie behind one another.
   Value heads(UpdateOp update);
   Value slotOf(UpdateOp update, const Segment &segment, Value token, bool startsPage = false);
 };

@@ -24,13 +24,10 @@ LogicalResult GatherOp::verify() {
     return emitOpError("expected as many sources, origins and strides as targets (")
            << count << "), got " << getSources().size() << ", " << getOrigins().size() << " and "
            << distances;
-  if (!getPitches().empty() && (getPages() || getFactor()))
-    return emitOpError("expected pages and a factor beside strides, got them beside pitches");
+  if (!getPitches().empty() && getFactor())
+    return emitOpError("expected a factor beside strides, got it beside pitches");
   if (getFeatures() && getFeatures()->size() != count)
     return emitOpError("expected the features of ") << count << " sources, got " << getFeatures()->size();
-  if (getPages() && (getPages()->size() != count || getPageStrides()->size() != count ||
-                     !llvm::all_of(*getPages(), [](int64_t page) { return llvm::isPowerOf2_64(page); })))
-    return emitOpError("expected the pages of ") << count << " sources, powers of two, and their strides";
   int64_t rows = cast<SharedType>(getTargets()[0].getType()).getRows();
   for (auto [i, source, target] : llvm::enumerate(getSources(), getTargets())) {
     auto tile = cast<SharedType>(target.getType());

@@ -88,6 +88,9 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
   std::vector<int64_t> slots; // of every token of every run: in units of `together` heads
   Sizes sizes = placeTokens(kv.name, store, instances, slots);
   sizes[rt::StoreSize::Heads] = heads;
+  // Tokens have all their heads in one place, or each head's lines in another.
+  const int64_t apart = store.isStrided() ? together : 1;
+  const std::vector<int64_t> lines = store.isStrided() ? slots : linesOf(store, slots);
   for (const rt::StoreTensor &tensor : store.data()) {
     std::vector<int64_t> shape;
     for (const rt::StoreDim &dim : tensor.dims)
@@ -95,38 +98,47 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
     const std::string name = kv.name + "." + tensor.name;
     const rt::StorePart &part = store.part(tensor.name.front() == store.keys.letter);
     if (tensor.content != rt::StoreTensor::Content::Codes)
-      addMeta(name, rt::Tensor(tensor.dtype, shape), store, part, slots);
+      addMeta(name, rt::Tensor(tensor.dtype, shape), part, lines);
     else if (rt::Status status =
-                 addTokens(name, shape, part.format, slots, together * part.format.rowCodes(part.dim));
+                 addTokens(name, shape, part.format, lines, apart * part.format.rowCodes(part.dim));
              !status)
       return status;
   }
   return {};
 }
 
+/// Of every head of every slot, which are those of one head each where heads are ragged.
+std::vector<int64_t> TensorMaker::linesOf(const rt::Store &store, const std::vector<int64_t> &slots) {
+  std::vector<int64_t> lines;
+  lines.reserve(slots.size() * (store.ragged ? 1 : store.heads));
+  rt::StoreNumbers numbers{.table = {}, .heads = store.heads};
+  for (const int64_t slot : slots) {
+    if (store.ragged) {
+      numbers.head = slot % store.heads;
+      lines.push_back(store.lineOf(numbers, slot / store.heads));
+      continue;
+    }
+    for (numbers.head = 0; numbers.head < store.heads; ++numbers.head)
+      lines.push_back(store.lineOf(numbers, slot));
+  }
+  return lines;
+}
+
 /// Metadata of lines exists where there are tokens; elsewhere are NaNs.
-void TensorMaker::addMeta(const std::string &name, rt::Tensor tensor, const rt::Store &store,
-                          const rt::StorePart &part, const std::vector<int64_t> &slots) {
+void TensorMaker::addMeta(const std::string &name, rt::Tensor tensor, const rt::StorePart &part,
+                          const std::vector<int64_t> &lines) {
   tensor.fill(std::numeric_limits<double>::quiet_NaN());
   rt::Random random(seed, name);
   const int64_t bytes = part.format.metaBytes(part.dim);
   const auto draw = [&](int64_t index) {
     drawMeta(part.format, part.dim, random, tensor.bytes.data() + index * bytes);
   };
-  if (!part.format.hasLines()) {
+  if (!part.format.hasLines())
     for (int64_t i = 0; i < std::ssize(tensor.bytes) / bytes; ++i)
       draw(i);
-  }
-  for (const int64_t slot : part.format.hasLines() ? slots : std::vector<int64_t>()) {
-    rt::StoreNumbers numbers{.table = {}, .heads = store.heads};
-    if (store.ragged) { // slots are of one head each
-      numbers.head = slot % store.heads;
-      draw(store.metaOf(numbers, part, slot / store.heads));
-    } else {
-      for (numbers.head = 0; numbers.head < store.heads; ++numbers.head)
-        draw(store.metaOf(numbers, part, slot));
-    }
-  }
+  else
+    for (const int64_t line : lines)
+      draw(line);
   tensors[name] = std::move(tensor);
 }
 

@@ -59,8 +59,9 @@ private:
                    std::vector<int64_t> &slots);
   rt::Status addTokens(const std::string &name, const std::vector<int64_t> &shape, rt::Format format,
                        const std::vector<int64_t> &slots, int64_t line);
-  void addMeta(const std::string &name, rt::Tensor tensor, const rt::Store &store, const rt::StorePart &part,
-               const std::vector<int64_t> &slots);
+  static std::vector<int64_t> linesOf(const rt::Store &store, const std::vector<int64_t> &slots);
+  void addMeta(const std::string &name, rt::Tensor tensor, const rt::StorePart &part,
+               const std::vector<int64_t> &lines);
   rt::Status addOther(const TensorArgument &other);
   bool namesDimension(const std::string &name) const;
 

@@ -15,6 +15,7 @@
 //   size(StoreSize)  a run-time size of the operand
 //   read(StoreTable, index)   an entry of one of its tables
 //   place()          which of the store's heads is meant
+//   outerSlots(page)   slots from a page to the next
 //   pagedSlot(row, token, page, apart, start)   pagedSlotOf with its table: kernels have an operation for it
 //
 //===----------------------------------------------------------------------===//
@@ -79,6 +80,12 @@ struct Store {
   /// Whether tokens may lie as far apart as a launch says. Codes that metadata by line belongs to lie behind
   /// one another, as that does.
   bool isStrided() const { return !keys.format.hasLines() && !values.format.hasLines(); }
+  /// Whether a page has head behind head, [pages, heads, page, ...], codes and their metadata alike: what a
+  /// head reads is one piece of memory then, however short a token's line is. Else slots have all heads of a
+  /// token.
+  bool hasHeadsFirst() const { return isPaged() && !isStrided(); }
+  /// Lines from a head to the next, where the tensor lies densely.
+  int64_t headPitch() const { return hasHeadsFirst() ? page : 1; }
   /// Whether any list of slots could stand in for its table: pages hold one token each.
   bool hasSingleTokens() const { return isPaged() && page == 1; }
   const StorePart &part(bool ofKeys) const { return ofKeys ? keys : values; }
@@ -99,9 +106,11 @@ struct Store {
   static std::string metaName(const StorePart &part) {
     return std::string(1, part.letter) + (part.format.isInteger() ? "_meta" : "_scales");
   }
-  /// The dimensions of codes in front of [heads, dim], whose product is the number of slots.
+  /// The dimensions whose product is the number of slots.
   std::vector<StoreDim> slotDims() const;
-  /// The axes of codes along which slots, and heads of a slot, follow one another.
+  /// Those and the heads, in the order of memory: what codes and metadata of lines have in front of a line.
+  std::vector<StoreDim> lineDims() const;
+  /// The axes of codes along which slots, and heads of a slot, follow one another where these are strided.
   size_t slotAxis() const { return page == 1 ? 0 : slotDims().size() - 1; }
   size_t headAxis() const { return slotDims().size(); }
   /// What the user owns: codes of keys and values, and the metadata of formats that have some.
@@ -164,25 +173,35 @@ struct Store {
     case StoreKind::Paged:
       break;
     }
-    const bool apart = isStrided() && page > 1; // a page of one token is a slot
+    std::optional<typename Algebra::Value> apart;
+    if (isStrided() && page > 1) // a page of one token is a slot
+      apart = a.outerSlots(page);
     return a.pagedSlot(tableRowOf(a, instance), token, page, apart, pageStart);
   }
-  /// The line of one head of a slot, counted in heads from the start of the tensor.
+  /// The same in slots of lines: where a page has head behind head, it has as many as lines, so that a head's
+  /// line of a token is found by one multiplication. Lines of one slot are `headPitch` lines apart.
+  template <typename Algebra>
+  typename Algebra::Value lineSlotOf(Algebra &a, typename Algebra::Value instance,
+                                     typename Algebra::Value token, bool pageStart = false) const {
+    if (headPitch() == 1)
+      return slotOf(a, instance, token, pageStart);
+    const auto lines = a.mul(headCount(a), a.number(page));
+    return a.pagedSlot(tableRowOf(a, instance), token, page, lines, pageStart);
+  }
+  /// The line of one head of a slot, counted in lines from the start of the tensor, which lies densely.
   template <typename Algebra> typename Algebra::Value lineOf(Algebra &a, typename Algebra::Value slot) const {
     const auto all = headCount(a);
-    return a.add(a.mul(slot, all), a.place());
+    if (!hasHeadsFirst())
+      return a.add(a.mul(slot, all), a.place());
+    const auto first = a.mul(a.add(a.mul(a.div(slot, page), all), a.place()), a.number(page));
+    return a.add(first, a.rem(slot, page));
   }
-  /// Where the metadata of one head of a slot lies, counted in metadata of heads. Lines of a head in a page
-  /// are neighbours, so that what a head needs of it is read in whole sectors.
+  /// Where the metadata of one head of a slot lies, counted in metadata of heads.
   template <typename Algebra>
   typename Algebra::Value metaOf(Algebra &a, const StorePart &part, typename Algebra::Value slot) const {
     if (!part.format.hasLines())
       return part.format.scales == Format::Scales::Head ? a.place() : a.number(0);
-    if (!isPaged())
-      return lineOf(a, slot);
-    const auto all = headCount(a);
-    const auto first = a.mul(a.add(a.mul(a.div(slot, page), all), a.place()), a.number(page));
-    return a.add(first, a.rem(slot, page));
+    return lineOf(a, slot);
   }
 
 private:
@@ -230,8 +249,9 @@ struct StoreNumbers {
   }
   Value read(StoreTable, Value index) const { return table[static_cast<size_t>(index)]; }
   Value place() const { return head; }
-  Value pagedSlot(Value row, Value token, int64_t page, bool /*apart*/, bool start) const {
-    return pagedSlotOf(*this, row, maxPages, token, page, page, start);
+  static Value outerSlots(int64_t page) { return page; }
+  Value pagedSlot(Value row, Value token, int64_t page, std::optional<Value> apart, bool start) const {
+    return pagedSlotOf(*this, row, maxPages, token, page, apart.value_or(page), start);
   }
 };
 

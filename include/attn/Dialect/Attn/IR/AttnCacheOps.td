@@ -30,7 +30,7 @@ def Attn_SlotsTensor
 def Attn_StatusTensor
     : Attn_Described<AnyRankedTensor, "i32[1]: is added how many numbers were NaN or infinite">;
 def Attn_CacheOperand
-    : Attn_Described<Attn_KVType, "the cache, paged or packed: `kv.k_pages` and `kv.v_pages`, `[layers, pages, page, kv_heads, dim]`, or `kv.k` and `kv.v`, `[layers, tokens, kv_heads, dim]`">;
+    : Attn_Described<Attn_KVType, "the cache, paged or packed: `kv.k_pages` and `kv.v_pages`, `[layers, pages, page, kv_heads, dim]` (codes with metadata by line: `[layers, pages, kv_heads, page, dim]`), or `kv.k` and `kv.v`, `[layers, tokens, kv_heads, dim]`">;
 
 class Attn_CacheOp<string mnemonic, list<MemoryEffect> effects>
     : Op<Attn_Dialect, mnemonic, [MemoryEffects<effects>]> {

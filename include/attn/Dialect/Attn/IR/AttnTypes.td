@@ -76,7 +76,8 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     | `packed` | row `start[i] + t` | `kv.k`, `kv.v`: `[tokens, heads, dim]`, `kv.start i32[instances + 1]` |
     | `paged<P>` | slot `t % P` of page `block_table[i][t / P]` | `kv.k_pages`, `kv.v_pages`: `[pages, P, heads, dim]`, `kv.block_table i32[instances, max_pages]` |
 
-    (written once for all in `attn_rt/tensor/Store.h`), all with `kv.lengths` and `kv.pos0`, both `i32[instances]`, and optionally
+    (written once for all in `attn_rt/tensor/Store.h`; pages of codes that have metadata by line are `[pages, heads, P, dim]`),
+    all with `kv.lengths` and `kv.pos0`, both `i32[instances]`, and optionally
     `kv.rows i32[instances, 2]`.
 
     *Ragged* stores keep for each head what that head needs: their lengths are

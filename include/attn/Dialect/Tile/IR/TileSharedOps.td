@@ -88,9 +88,7 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     are known before the kernel runs are `strides`, in elements; those that a launch says are `pitches`, in bytes, as
     origins are then, too.
 
-    Slots may come in pages, so many to each, with a distance of their own from page to page: the line of slot `s` then
-    starts at element `s / page * page_stride + s % page * stride + origin`. What is `times` a number is not known
-    before the kernel runs: the distance of pages, or of slots where there are none, is that many times what is written.
+    Strides that are `times` a number are not known before the kernel runs: they are that many times what is written.
 
     With scope `block` all warps of the block take part, each copying a contiguous share of the lines; with `warp`
     the destination belongs to this warp. Copies belong to the next `tile.commit` of the same thread.
@@ -106,13 +104,11 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     Arg<Variadic<I32>, "bytes from one slot to the next, one per source, in place of strides">:$pitches,
     Arg<Optional<I32>, "slots of the lines, as a lookup gives them">:$slots,
     Arg<Tile_Scope, "the threads that copy">:$scope,
-    Arg<OptionalAttr<DenseI64ArrayAttr>, "elements of a line that exist, one per source; by default all">:$features,
-    Arg<OptionalAttr<DenseI64ArrayAttr>, "slots of a page, powers of two, one per source; by default 1">:$pages,
-    Arg<OptionalAttr<DenseI64ArrayAttr>, "elements from one page to the next">:$page_strides);
+    Arg<OptionalAttr<DenseI64ArrayAttr>, "elements of a line that exist, one per source; by default all">:$features);
   let regions = (region AnyRegion:$slot);
   let assemblyFormat = [{
     $scope $begin `to` $end (`at` $slots^)? `from` $sources `origins` $origins (`strides` $strides^)?
-    (`times` $factor^)? (`pitches` $pitches^)? (`features` $features^)? (`pages` $pages^ `page_strides` $page_strides)?
+    (`times` $factor^)? (`pitches` $pitches^)? (`features` $features^)?
     `into` $targets `` custom<OptionalBody>($slot) attr-dict `:` type($sources) `->` type($targets)
   }];
   let hasVerifier = 1;

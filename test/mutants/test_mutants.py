@@ -12,8 +12,8 @@ import os
 import subprocess
 
 import pytest
-from attnlab import BUILD
-from cases import CASES
+from attnlab import BUILD, Problem
+from cases import CASES, Case
 from survivors import SURVIVORS
 
 FULL = bool(os.environ.get("ATTN_FULL"))
@@ -27,12 +27,12 @@ def tally():
     return {}
 
 
-def run_mutants(case, folder):
+def run_mutants(case, folder, every):
     problem, tree = folder / "problem.mlir", folder / "tree.json"
     problem.write_text(case.text())
     tree.write_text(case.tree_json())
     command = [BUILD / "test-tools" / "attn-mutants", problem, f"--schedule={case.schedule}"]
-    command += [f"--every={1 if FULL else SAMPLE * (2 if case.backward else 1)}"]
+    command += [f"--every={every}"]
     command += [run.replace("TREE", str(tree)) for run in case.runs]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -45,7 +45,7 @@ def name_of(mutant):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_mutants_are_found(case, tmp_path, tally):
-    mutants = run_mutants(case, tmp_path)
+    mutants = run_mutants(case, tmp_path, 1 if FULL else SAMPLE * (2 if case.backward else 1))
     assert len(mutants) > 10
     refused = [mutant["detail"] for mutant in mutants if mutant["outcome"] == "refused"]
     assert not refused
@@ -65,6 +65,18 @@ def test_mutants_are_found(case, tmp_path, tally):
         4 if case.backward else 2
     )  # a shifted number is wrong, and clean
     assert not unknown
+
+
+def test_launches_in_a_row_wait(tmp_path):
+    """Where scores are weighed three launches overlap: whichever of the last two does not wait, a detector sees it."""
+    problem = Problem(4, 1, 64, 64, store="paged<16>", see="all", significance="max")
+    runs = ("batch=2 q_len=1 kv_len=1300..2100 blocks=8", "batch=3 q_len=1 kv_len=9 blocks=1")
+    mutants = run_mutants(Case("weighed", problem, "mma", runs), tmp_path, 1)
+    waits = [each for each in mutants if each["op"] == "nvvm.griddepcontrol" and "wait" in each["text"]]
+    assert [(each["kernel"], each["outcome"]) for each in waits] == [
+        ("attention_merge", "race"),
+        ("attention_weigh", "race"),
+    ]
 
 
 def test_summary(tally, capsys):

@@ -93,6 +93,8 @@ inline constexpr StringLiteral gradientAttr = "attn.gradient", operandAttr = "at
 /// which makes significance of that: how that of a group's heads is one.
 inline constexpr StringLiteral storesScoresAttr = "attn.stores_scores",
                                weighsScoresAttr = "attn.weighs_scores";
+/// Of a kernel that merges: the launch behind it may begin while it waits for the one in front.
+inline constexpr StringLiteral startsNextAttr = "attn.starts_next";
 /// Of a kernel that holds rows, the tables that it makes gradients of, by their names; a function has them in
 /// a list that its attn.backward is.
 inline constexpr StringLiteral tablesAttr = "attn.tables";

@@ -7,6 +7,13 @@
 //
 // Nothing of queries, keys or pages is read, and tokens that do not exist get zeros.
 //
+// It begins beside what finishes rows. The launch in front, which it waits for, is the
+// merge or the attention itself. A merge lets it begin when all of its blocks have, which
+// is before the attention has ended; but each of them waits for the attention, too, so a
+// merge that has ended came behind it, and what both wrote can be read. Every thread waits
+// here, with or without tokens, so that the same is true for whoever waits for this one.
+// The next step's attention begins behind all this: it may overwrite scores.
+//
 //===----------------------------------------------------------------------===//
 #include "Log2.h"
 #include "StoredScores.h"
@@ -46,15 +53,16 @@ public:
       doIf(chain.updates.size() == 1 ? Value() : equal(task.operand, b.i32(number)),
            [&] { weigh(number, task); });
     b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(4));
-    setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Significance,
-                         .launch = {.grid = PlanArray::ScoreTasks, .onlyIfFilled = true}});
+    setLaunch(b.kernel,
+              {.role = ::attn::rt::KernelInfo::Role::Significance,
+               .launch = {.grid = PlanArray::ScoreTasks, .onlyIfFilled = true, .overlapsPrevious = true}});
     b.finish(threads);
   }
 
 private:
-  /// What stands of a token in registers: its place, and the codes of the group's heads.
+  /// What stands of a token in registers: the places of its number and its scores, and the scores' codes.
   struct Token {
-    Value token, slot;
+    Value token, slot, scores;
     SmallVector<Value> codes = {};
   };
 
@@ -65,34 +73,29 @@ private:
     Value thread =
         b.add(b.mul(WarpIdOp::create(b, b.getI32Type()), b.i32(lanes)), LaneIdOp::create(b, b.getI32Type()));
     Value buffer = b.buffer((argumentName(update.getKv()) + ".significance").str(), b.getF32Type());
-    auto tokensUpTo = [&](Value end) { // tokens behind it repeat the last one
-      SmallVector<Token> tokens;
-      for (int64_t i = 0; i < tokensOfThread; ++i) {
-        Value token = b.add(b.add(task.kvBegin, thread), b.i32(i * threads));
-        Value slot = slots.slotOf(task.instance, task.ordinal, b.min(token, b.sub(end, b.i32(1))));
-        tokens.push_back({token, slot});
-      }
-      return tokens;
-    };
-    auto write = [&](const Token &token, Value number) {
-      doIf(b.less(token.token, task.kvEnd), [&] {
-        Value slot = slots.slotOf(task.instance, task.ordinal, token.token);
-        tile::WriteOp::create(b, number, buffer, slot);
-      });
-    };
+    auto slotOf = [&](Value token) { return slots.slotOf(task.instance, task.ordinal, token); };
+    SmallVector<Token> tokens;
+    for (int64_t i = 0; i < tokensOfThread; ++i) {
+      Value token = b.add(b.add(task.kvBegin, thread), b.i32(i * threads));
+      Value last = b.sub(task.length, b.i32(1)); // tokens behind it read the last one's scores
+      tokens.push_back({token, slotOf(token), b.add(before, slotOf(b.min(token, last)))});
+    }
     Value hasRow = b.compare(arith::CmpIPredicate::sge, task.row, b.i32(0));
     Value some = b.createOrFold<arith::AndIOp>(hasRow, b.less(task.kvBegin, task.length));
+    AwaitPreviousOp::create(b);
+    auto write = [&](const Token &token, Value number) {
+      doIf(b.less(token.token, task.kvEnd), [&] { tile::WriteOp::create(b, number, buffer, token.slot); });
+    };
     auto branch = scf::IfOp::create(b, some, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(branch.thenYield());
-    SmallVector<Token> tokens = tokensUpTo(task.length);
-    SmallVector<Value> lses = readLses(task);
     for (Token &token : tokens)
-      token.codes = readCodes(b.add(before, token.slot));
+      token.codes = readCodes(token.scores);
+    SmallVector<Value> lses = readLses(task);
     for (const Token &token : tokens)
       write(token, b.select(b.less(token.token, task.length), oneOf(token.codes, lses), b.f32(0)));
     b.setInsertionPoint(branch.elseYield());
-    for (const Token &token : tokensUpTo(task.kvEnd))
+    for (const Token &token : tokens)
       write(token, b.f32(0));
   }
 
@@ -102,7 +105,7 @@ private:
     Value first = b.add(b.mul(b.wide(task.row), b.i64(chain.queryHeads())),
                         b.wide(b.mul(task.ordinal, b.i32(chain.group()))));
     for (int64_t head = 0; head < chain.group(); ++head) {
-      Value lse = b.read(b.buffer("lse", b.getF32Type()), b.add(first, b.i64(head)));
+      Value lse = b.read(b.buffer("lse", b.getF32Type()), b.add(first, b.i64(head)), /*written=*/true);
       Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, lse, b.f32(-infinity));
       Value scaled = arith::MulFOp::create(b, lse, b.f32(log2e));
       lses.push_back(b.select(none, b.f32(infinity), scaled));
@@ -117,7 +120,8 @@ private:
     if (group % 2) {
       for (int64_t head = 0; head < group; ++head) {
         Value index = b.add(b.mul(slot, b.i64(group)), b.i64(head));
-        codes.push_back(arith::ExtSIOp::create(b, i32, b.read(storedScores(b, i16), index)));
+        codes.push_back(
+            arith::ExtSIOp::create(b, i32, b.read(storedScores(b, i16), index, /*written=*/true)));
       }
       return codes;
     }
@@ -128,7 +132,7 @@ private:
                          ReadAdjacentOp::create(b, SmallVector<Type>(words, i32), buffer, first).getValues());
     else
       for (int64_t word = 0; word < words; ++word)
-        read.push_back(b.read(buffer, b.add(first, b.i64(word))));
+        read.push_back(b.read(buffer, b.add(first, b.i64(word)), /*written=*/true));
     Value half = b.i32(16);
     for (Value word : read) {
       codes.push_back(b.createOrFold<arith::ShRSIOp>(b.createOrFold<arith::ShLIOp>(word, half), half));

@@ -57,9 +57,10 @@ public:
   Value less(Value x, Value y) { return compare(arith::CmpIPredicate::slt, x, y); }
   Value select(Value c, Value x, Value y) { return createOrFold<arith::SelectOp>(c, x, y); }
 
-  Value read(Value buffer, Value index) {
+  /// `written`: by a launch in front, which may not have ended when this one begins.
+  Value read(Value buffer, Value index, bool written = false) {
     return tile::ReadOp::create(*this, cast<tile::BufferType>(buffer.getType()).getElement(), buffer, index,
-                                UnitAttr());
+                                written ? getUnitAttr() : UnitAttr());
   }
   /// Where a packed row of a KV head that `group` heads read lies in a tensor of the caller's, counted in
   /// pieces of so many bytes.

@@ -69,7 +69,7 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     func::FuncOp merging = copyInto(module, function, (function.getName() + "_merge").str());
     merging->setAttr("tile.merge_schedule", merge);
     makeMerge(*chain, merging);
-    if (function->hasAttr(significanceAttr) && failed(makeSignificance(*chain, module)))
+    if (function->hasAttr(significanceAttr) && failed(makeSignificance(*chain, module, merging)))
       return failure();
     if (function->hasAttr("attn.device_plan"))
       copyInto(module, function, (function.getName() + "_plan").str())
@@ -114,8 +114,8 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
   }
 
   /// For each region a copy that will hold its tokens, behind those that finish rows; and, where one of these
-  /// may store scores, one that weighs them.
-  static LogicalResult makeSignificance(Chain &chain, gpu::GPUModuleOp module) {
+  /// may store scores, one that weighs them, and begins while the one that merges waits.
+  static LogicalResult makeSignificance(Chain &chain, gpu::GPUModuleOp module, func::FuncOp merging) {
     func::FuncOp function = chain.function;
     if (function->hasAttr("attn.device_plan"))
       return function.emitError("cannot be planned on the device: it asks for significance, whose tokens are "
@@ -134,9 +134,11 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       kernel->setAttr(operandAttr, Builder(function.getContext()).getI32IntegerAttr(i));
     }
     auto schedules = function->getAttrOfType<ArrayAttr>("tile.schedules").getAsRange<tile::ScheduleAttr>();
-    if (llvm::any_of(schedules, [&](tile::ScheduleAttr each) { return mayStoreScores(chain, each); }))
-      copyInto(module, function, (function.getName() + "_weigh").str())
-          ->setAttr(weighsScoresAttr, function->getAttr(significanceAttr));
+    if (llvm::none_of(schedules, [&](tile::ScheduleAttr each) { return mayStoreScores(chain, each); }))
+      return success();
+    copyInto(module, function, (function.getName() + "_weigh").str())
+        ->setAttr(weighsScoresAttr, function->getAttr(significanceAttr));
+    merging->setAttr(startsNextAttr, UnitAttr::get(function.getContext()));
     return success();
   }
 

@@ -100,6 +100,8 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   walk.numbers = planArray(b, PlanArray::MergePartials);
   for (PlanArray array : ::attn::rt::planStates)
     planArray(b, array);
+  if (kernel->hasAttr(startsNextAttr))
+    StartNextOp::create(b);
   // How many there are is part of the plan, too: a launch that was recorded serves every plan. Starts follow.
   walk.count = b.read(walk.starts, b.i64(0));
   Value warp = WarpIdOp::create(b, i32);
@@ -107,7 +109,7 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   Value first = b.add(b.mul(BlockIdOp::create(b, i32), b.i32(warps)), warp);
   Value step = b.mul(BlockCountOp::create(b, i32), b.i32(warps));
   SmallVector<Value> ofFirst = walk.planOf(first);
-  AwaitPreviousOp::create(b);
+  AwaitPreviousOp::create(b); // by all threads, with or without a row: who waits for this launch relies on it
   auto rows = scf::ForOp::create(b, first, walk.count, step, ofFirst);
   b.setInsertionPointToStart(rows.getBody());
   ValueRange row = rows.getRegionIterArgs();

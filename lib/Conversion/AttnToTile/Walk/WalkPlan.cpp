@@ -79,7 +79,7 @@ func::FuncOp makeKernel(func::FuncOp source, IRMapping &mapping) {
   kernel.setArgAttrsAttr(source.getArgAttrsAttr());
   StringRef schedule = mergesParts(source) ? "tile.merge_schedule" : "tile.schedule";
   for (StringRef name : {schedule, StringRef(operandAttr), StringRef(firstEndAttr), StringRef(tablesAttr),
-                         StringRef(storesScoresAttr)})
+                         StringRef(storesScoresAttr), StringRef(startsNextAttr)})
     if (Attribute value = source->getAttr(name))
       kernel->setAttr(name, value);
   builder.setInsertionPointToEnd(kernel.addEntryBlock());

@@ -25,7 +25,10 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK-SAME: attn.stores_scores
 // CHECK-NOT: significance
 // CHECK: attn.finish
+// The launch behind the merge begins beside it.
 // CHECK-LABEL: func.func @f_merge(
+// CHECK-NOT: significance
+// CHECK-SAME: attn.starts_next
 // CHECK-NOT: significance
 // CHECK: attn.finish
 

@@ -12,12 +12,19 @@ gpu.module @kernels {
     %o, %lse = attn.finish %s : !state -> !query, tensor<?x8xf32>
     return %o, %lse : !query, tensor<?x8xf32>
   }
+
+  func.func @lets(%q: !query {attn.name = "q"}) -> (!query, tensor<?x8xf32>) attributes {attn.starts_next, tile.merge_schedule = #merge} {
+    %s = attn.parts %q kv_heads 2 : !query -> !state
+    %o, %lse = attn.finish %s : !state -> !query, tensor<?x8xf32>
+    return %o, %lse : !query, tensor<?x8xf32>
+  }
 }
 
 // CHECK: func.func @merge(%[[Q:arg0]]:
 // CHECK-SAME: tile.blocks_per_sm = 5
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_start">, #tile.parameter<buffer, "plan.merge_rows">,
 // CHECK-SAME: #tile.parameter<buffer, "plan.merge_partials">
+// CHECK-NOT: tile.start_next
 // How many rows there are stands before the starts of their lists.
 // CHECK: %[[COUNT:.*]] = tile.read %{{.*}}[%c0_i64]
 // What the plan says of the first row is read while the attention still runs.
@@ -34,3 +41,10 @@ gpu.module @kernels {
 // CHECK: scf.yield %[[MERGED]],
 // CHECK: %[[O:.*]], %[[LSE:.*]] = attn.finish %[[ALL]]#0
 // CHECK-NEXT: attn.write %[[O]], %[[LSE]] to %[[TARGET]]
+
+// Where another launch may follow while this one waits, it is let before anything is read; the wait is everybody's.
+// CHECK: func.func @lets(
+// CHECK-NOT: tile.read
+// CHECK: tile.start_next
+// CHECK: tile.read_range
+// CHECK: {{^    }}tile.await_previous

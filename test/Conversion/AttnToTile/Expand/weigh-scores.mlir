@@ -1,0 +1,32 @@
+// RUN: attn-opt %s --attn-weigh-scores | FileCheck %s
+
+// The kernel that makes significance of stored scores begins beside what finishes rows: it reads its task and finds its
+// places, waits, has the scores of all of its tokens on their way, and only then looks at an LSE or writes.
+
+!q = tensor<?x8x64xbf16>
+!kv = !attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+
+gpu.module @kernels {
+  func.func @weigh(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!q, tensor<?x8xf32>) attributes {attn.weighs_scores = "max"} {
+    %0 = attn.init %q : !q -> !state
+    %1 = attn.update %0, %q, %kv see causal scale 0.125 : !q, !kv -> !state
+    %o, %lse = attn.finish %1 : !state -> !q, tensor<?x8xf32>
+    return %o, %lse : !q, tensor<?x8xf32>
+  }
+}
+
+// CHECK-LABEL: func.func @weigh(
+// CHECK-SAME: tile.launch = {grid = "plan.score_tasks", if_filled, overlaps, role = "significance"}
+// CHECK: tile.record
+// CHECK-NOT: tile.read
+// CHECK: {{^    }}tile.await_previous
+// CHECK-NEXT: scf.if
+// CHECK-NOT: tile.write
+// CHECK-COUNT-4: tile.read_adjacent
+// What a launch in front wrote is not read through the cache of constants.
+// CHECK-COUNT-4: tile.read written
+// CHECK-NOT: tile.read
+// CHECK: tile.write
+// CHECK-NOT: tile.read
+// CHECK: return

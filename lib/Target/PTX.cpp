@@ -95,6 +95,7 @@ FailureOr<KernelIR> attn::translateKernel(LLVM::LLVMFuncOp kernel, const Chip &c
   // The machine level stays as it is, for the host device; what is PTX only happens in a copy.
   OwningOpRef<gpu::GPUModuleOp> copy = moduleOf(kernel);
   lowerToAsm(*copy);
+  lowerCacheHints(*copy, chip);
   if (!chip.convertsE4M3)
     expandConversions(*copy);
   if (!chip.overlapsLaunches) // launches follow one another there: nothing to say about it, nor to use the

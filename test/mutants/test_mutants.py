@@ -68,7 +68,8 @@ def test_mutants_are_found(case, tmp_path, tally):
 
 
 def test_launches_in_a_row_wait(tmp_path):
-    """Where scores are weighed three launches overlap: whichever of the last two does not wait, a detector sees it."""
+    """Where scores are weighed three launches overlap: whichever of the last two does not wait, a detector sees it. Blocks
+    without scores touch nothing that others write, and wait for whoever waits for this launch."""
     problem = Problem(4, 1, 64, 64, store="paged<16>", see="all", significance="max")
     runs = ("batch=2 q_len=1 kv_len=1300..2100 blocks=8", "batch=3 q_len=1 kv_len=9 blocks=1")
     mutants = run_mutants(Case("weighed", problem, "mma", runs), tmp_path, 1)
@@ -76,6 +77,7 @@ def test_launches_in_a_row_wait(tmp_path):
     assert [(each["kernel"], each["outcome"]) for each in waits] == [
         ("attention_merge", "race"),
         ("attention_weigh", "race"),
+        ("attention_weigh", "survived"),
     ]
 
 

@@ -15,6 +15,8 @@ namespace mlir::attn {
 
 /// Turns the machine operations that NVVM lacks into inline assembly.
 void lowerToAsm(gpu::GPUModuleOp module);
+/// Turns accesses with a hint to the L2 into inline assembly that passes it.
+void lowerCacheHints(gpu::GPUModuleOp module, const Chip &chip);
 /// Turns conversions of f8E4M3FN into arithmetic, for chips that have no instruction.
 void expandConversions(gpu::GPUModuleOp module);
 

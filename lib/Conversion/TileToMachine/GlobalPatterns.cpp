@@ -17,8 +17,10 @@ struct ReadPattern : TilePattern<ReadOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Emitter e = emitter(op, rewriter);
     Type type = op.getValue().getType();
-    rewriter.replaceOp(op, e.loadGlobal(adaptor.getBuffer(), type, adaptor.getIndex(), type,
-                                        type.getIntOrFloatBitWidth() / 8, !op.getWritten()));
+    Value loaded = e.loadGlobal(adaptor.getBuffer(), type, adaptor.getIndex(), type,
+                                type.getIntOrFloatBitWidth() / 8, !op.getWritten());
+    passCacheHint(op, loaded.getDefiningOp());
+    rewriter.replaceOp(op, loaded);
     return success();
   }
 };
@@ -33,6 +35,7 @@ struct ReadAdjacentPattern : TilePattern<ReadAdjacentOp> {
     Value loaded =
         e.loadGlobal(adaptor.getBuffer(), element, adaptor.getIndex(), VectorType::get(count, element),
                      count * element.getIntOrFloatBitWidth() / 8, /*invariant=*/false);
+    passCacheHint(op, loaded.getDefiningOp());
     SmallVector<Value> values;
     for (int64_t i = 0; i < count; ++i)
       values.push_back(LLVM::ExtractElementOp::create(rewriter, op.getLoc(), loaded, e.i32(i)));

@@ -5,6 +5,8 @@
 
 #include "Emitter.h"
 
+#include "attn/Dialect/Tile/IR/CacheHint.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 

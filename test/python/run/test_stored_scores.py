@@ -147,7 +147,7 @@ def test_halves_are_no_floats(group, store):
         command = [program("attn-opt"), "-", "--emit=ptx", "-o", "-"]
         ptx = subprocess.run(command, capture_output=True, text=True, input=text, check=True).stdout
         assert "_weigh" in ptx
-        wide = set(re.findall(r"st\.global\.b(?:8|16)\s+\[[^\]]*\], (%r\d+);", ptx))
+        wide = set(re.findall(r"st\.global(?:\.L2::cache_hint)?\.b(?:8|16)\s+\[[^\]]*\], (%r\d+)[,;]", ptx))
         floats = set(re.findall(r"\.f32\s+(%r\d+),", ptx))
         assert wide & floats == set()
 

@@ -21,6 +21,7 @@
 #include "AttnToTile/Kernel/TokenSlots.h"
 
 #include "attn/Conversion/Passes.h"
+#include "attn/Dialect/Tile/IR/CacheHint.h"
 #include "attn/Dialect/Tile/IR/Launch.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -75,26 +76,30 @@ private:
     Value buffer = b.buffer((argumentName(update.getKv()) + ".significance").str(), b.getF32Type());
     auto slotOf = [&](Value token) { return slots.slotOf(task.instance, task.ordinal, token); };
     SmallVector<Token> tokens;
+    Value first = b.add(task.kvBegin, thread), slot = slotOf(first);
     for (int64_t i = 0; i < tokensOfThread; ++i) {
-      Value token = b.add(b.add(task.kvBegin, thread), b.i32(i * threads));
+      Value token = b.add(first, b.i32(i * threads));
       Value last = b.sub(task.length, b.i32(1)); // tokens behind it read the last one's scores
-      tokens.push_back({token, slotOf(token), b.add(before, slotOf(b.min(token, last)))});
+      tokens.push_back({token, b.add(slot, b.i64(i * threads * slots.apart())),
+                        b.add(before, slotOf(b.min(token, last)))});
     }
     Value hasRow = b.compare(arith::CmpIPredicate::sge, task.row, b.i32(0));
     Value some = b.createOrFold<arith::AndIOp>(hasRow, b.less(task.kvBegin, task.length));
-    AwaitPreviousOp::create(b);
     auto write = [&](const Token &token, Value number) {
       doIf(b.less(token.token, task.kvEnd), [&] { tile::WriteOp::create(b, number, buffer, token.slot); });
     };
     auto branch = scf::IfOp::create(b, some, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(branch.thenYield());
+    // In both branches: a wait in front of them ptxas moves to before the task is read.
+    AwaitPreviousOp::create(b);
     for (Token &token : tokens)
       token.codes = readCodes(token.scores);
     SmallVector<Value> lses = readLses(task);
     for (const Token &token : tokens)
       write(token, b.select(b.less(token.token, task.length), oneOf(token.codes, lses), b.f32(0)));
     b.setInsertionPoint(branch.elseYield());
+    AwaitPreviousOp::create(b);
     for (const Token &token : tokens)
       write(token, b.f32(0));
   }
@@ -113,26 +118,33 @@ private:
     return lses;
   }
 
+  /// No one reads them again: of what the L2 holds they may go first.
   SmallVector<Value> readCodes(Value slot) {
     SmallVector<Value> codes;
     Type i16 = b.getI16Type(), i32 = b.getI32Type();
     int64_t group = chain.group(), words = group / 2;
+    auto readOne = [&](Value buffer, Value index) {
+      Value read = b.read(buffer, index, /*written=*/true);
+      setCacheHint(read.getDefiningOp(), evictFirst);
+      return read;
+    };
     if (group % 2) {
       for (int64_t head = 0; head < group; ++head) {
         Value index = b.add(b.mul(slot, b.i64(group)), b.i64(head));
-        codes.push_back(
-            arith::ExtSIOp::create(b, i32, b.read(storedScores(b, i16), index, /*written=*/true)));
+        codes.push_back(arith::ExtSIOp::create(b, i32, readOne(storedScores(b, i16), index)));
       }
       return codes;
     }
     Value buffer = storedScores(b, i32), first = b.mul(slot, b.i64(words));
     SmallVector<Value> read;
-    if (words == 2 || words == 4)
-      llvm::append_range(read,
-                         ReadAdjacentOp::create(b, SmallVector<Type>(words, i32), buffer, first).getValues());
-    else
+    if (words == 2 || words == 4) {
+      auto adjacent = ReadAdjacentOp::create(b, SmallVector<Type>(words, i32), buffer, first);
+      setCacheHint(adjacent, evictFirst);
+      llvm::append_range(read, adjacent.getValues());
+    } else {
       for (int64_t word = 0; word < words; ++word)
-        read.push_back(b.read(buffer, b.add(first, b.i64(word)), /*written=*/true));
+        read.push_back(readOne(buffer, b.add(first, b.i64(word))));
+    }
     Value half = b.i32(16);
     for (Value word : read) {
       codes.push_back(b.createOrFold<arith::ShRSIOp>(b.createOrFold<arith::ShLIOp>(word, half), half));

@@ -16,6 +16,8 @@ public:
   TokenSlots(KernelBuilder &b, UpdateOp update);
 
   Value slotOf(Value instance, Value kvHead, Value token);
+  /// From a token's slot to the next one's, of the same list.
+  int64_t apart() const { return store.isPaged() ? 1 : kvHeads; }
   /// How many there are.
   Value count();
 

@@ -3,6 +3,7 @@
 #include "attn/Dialect/Tile/IR/Tile.h"
 #include "attn/Support/Elements.h"
 
+#include "attn/Dialect/Tile/IR/CacheHint.h"
 #include "attn/Dialect/Tile/IR/Launch.h"
 
 #include "mlir/IR/Builders.h"
@@ -74,6 +75,10 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   } else if (name == "tile.several_ranges") {
     if (!isa<UnitAttr>(value))
       return expected("no value");
+  } else if (name == cacheHintAttr) {
+    auto hint = dyn_cast<StringAttr>(value);
+    if (!hint || (hint != evictFirst && hint != evictLast))
+      return expected("\"evict_first\" or \"evict_last\"");
   } else if (name == "tile.launch") {
     return verifyLaunch(op, value);
   } else if (name == "tile.shared_bytes") {

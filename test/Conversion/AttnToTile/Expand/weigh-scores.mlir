@@ -20,13 +20,19 @@ gpu.module @kernels {
 // CHECK-SAME: tile.launch = {grid = "plan.score_tasks", if_filled, overlaps, role = "significance"}
 // CHECK: tile.record
 // CHECK-NOT: tile.read
-// CHECK: {{^    }}tile.await_previous
-// CHECK-NEXT: scf.if
+// The wait stands where the task decides what follows, in both branches, or ptxas would put it in front of the task.
+// CHECK: {{^    }}scf.if
+// CHECK-NEXT: tile.await_previous
 // CHECK-NOT: tile.write
-// CHECK-COUNT-4: tile.read_adjacent
+// Nobody reads scores again.
+// CHECK-COUNT-4: tile.read_adjacent {{.*}} {tile.l2 = "evict_first"}
 // What a launch in front wrote is not read through the cache of constants.
 // CHECK-COUNT-4: tile.read written
 // CHECK-NOT: tile.read
 // CHECK: tile.write
 // CHECK-NOT: tile.read
+// CHECK: {{^    }}} else {
+// CHECK-NEXT: tile.await_previous
+// CHECK-NOT: tile.read
+// CHECK-COUNT-4: tile.write
 // CHECK: return

@@ -249,3 +249,8 @@ module attributes {a = #tile.merge_schedule<warps = 4, blocks = 5, parts = 12>} 
 
 // expected-error @+1 {{expected 'tile.merge_schedule' to be a #tile.merge_schedule, got 4}}
 module attributes {tile.merge_schedule = 4} {}
+
+// -----
+
+// expected-error @+1 {{expected 'tile.l2' to be "evict_first" or "evict_last", got "evict"}}
+module attributes {tile.l2 = "evict"} {}

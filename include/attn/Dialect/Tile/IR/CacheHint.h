@@ -1,0 +1,32 @@
+//===- CacheHint.h - What the L2 is told of an access -----------*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// An attribute of what reads or writes global memory, at the tile level and at the
+// machine level: which of what the L2 holds it is to give up first, or last. It changes
+// nothing that is computed; the host device does not look at it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_DIALECT_TILE_IR_CACHEHINT_H
+#define ATTN_DIALECT_TILE_IR_CACHEHINT_H
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Operation.h"
+
+namespace mlir::tile {
+
+/// Its name, and its values: strings, in PTX's words.
+inline constexpr StringLiteral cacheHintAttr = "tile.l2", evictFirst = "evict_first",
+                               evictLast = "evict_last";
+
+inline void setCacheHint(Operation *access, StringRef hint) {
+  access->setDiscardableAttr(cacheHintAttr, StringAttr::get(access->getContext(), hint));
+}
+inline StringAttr cacheHintOf(Operation *access) { return access->getAttrOfType<StringAttr>(cacheHintAttr); }
+/// Lets `access` say what the operation says that it was made from.
+inline void passCacheHint(Operation *from, Operation *access) {
+  if (StringAttr hint = cacheHintOf(from))
+    access->setDiscardableAttr(cacheHintAttr, hint);
+}
+
+} // namespace mlir::tile
+
+#endif

@@ -1,0 +1,133 @@
+//===- LowerCacheHints.cpp - What the L2 is told, as PTX text -------------===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loads and stores with a hint become inline assembly that passes a policy, which is
+// made where the kernel begins. Before PTX 7.4 there is none, and stores stay as they
+// are. Loads are assembly all the same, which LLVM leaves where it stands: it moves a
+// load to the one branch that uses it, and loads that were to be under way together
+// then wait for one another behind the stores of other branches.
+//
+//===----------------------------------------------------------------------===//
+#include "attn/Target/PTX.h"
+
+#include "attn/Dialect/Tile/IR/CacheHint.h"
+
+#include "mlir/IR/PatternMatch.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::attn;
+
+namespace {
+
+/// The lowest version that knows policies.
+constexpr unsigned policiesFrom = 74;
+
+class HintsOfKernel {
+public:
+  HintsOfKernel(LLVM::LLVMFuncOp kernel, const Chip &chip)
+      : kernel(kernel), rewriter(kernel.getContext()), hasPolicies(chip.ptxVersion >= policiesFrom) {}
+
+  void lower(Operation *access) {
+    rewriter.setInsertionPoint(access);
+    if (auto load = dyn_cast<LLVM::LoadOp>(access))
+      lowerLoad(load);
+    else if (auto store = dyn_cast<LLVM::StoreOp>(access); store && hasPolicies)
+      lowerStore(store);
+  }
+
+private:
+  void lowerLoad(LLVM::LoadOp load) {
+    auto vector = dyn_cast<VectorType>(load.getType());
+    Type element = vector ? vector.getElementType() : load.getType();
+    int64_t count = vector ? vector.getNumElements() : 1;
+    std::string registers, constraints;
+    for (int64_t i = 0; i < count; ++i) {
+      registers += llvm::formatv("{0}${1}", i ? ", " : "", i).str();
+      constraints += std::string("=") + constraintOf(element) + ",";
+    }
+    if (vector)
+      registers = "{" + registers + "}";
+    SmallVector<Value> operands{load.getAddr()};
+    std::string policy = addPolicy(load, operands, count);
+    std::string text = llvm::formatv("ld.global{0}{1}.b{2} {3}, [${4}]{5};", hintOf(policy),
+                                     vector ? ".v" + std::to_string(count) : "",
+                                     element.getIntOrFloatBitWidth(), registers, count, policy)
+                           .str();
+    SmallVector<Type> types(count, element);
+    Type result = vector ? Type(LLVM::LLVMStructType::getLiteral(load.getContext(), types)) : element;
+    Value loaded = assembly(load.getLoc(), result, operands, text,
+                            constraints + (policy.empty() ? "l" : "l,l"), /*effects=*/true);
+    if (!vector)
+      return rewriter.replaceOp(load, loaded);
+    Value joined = LLVM::PoisonOp::create(rewriter, load.getLoc(), vector);
+    for (int64_t i = 0; i < count; ++i) {
+      Value place = LLVM::ConstantOp::create(rewriter, load.getLoc(), rewriter.getI32IntegerAttr(i));
+      Value one = LLVM::ExtractValueOp::create(rewriter, load.getLoc(), loaded, i);
+      joined = LLVM::InsertElementOp::create(rewriter, load.getLoc(), joined, one, place);
+    }
+    rewriter.replaceOp(load, joined);
+  }
+
+  void lowerStore(LLVM::StoreOp store) {
+    Type type = store.getValue().getType();
+    SmallVector<Value> operands{store.getAddr(), store.getValue()};
+    std::string policy = addPolicy(store, operands, 0);
+    std::string text =
+        llvm::formatv("st.global{0}.b{1} [$0], $1{2};", hintOf(policy), type.getIntOrFloatBitWidth(), policy)
+            .str();
+    assembly(store.getLoc(), Type(), operands, text, std::string("l,") + constraintOf(type) + ",l",
+             /*effects=*/true);
+    rewriter.eraseOp(store);
+  }
+
+  static const char *constraintOf(Type type) {
+    return type.isF32() ? "f" : type.getIntOrFloatBitWidth() == 16 ? "h" : "r";
+  }
+  static const char *hintOf(const std::string &policy) { return policy.empty() ? "" : ".L2::cache_hint"; }
+
+  /// Adds the access's policy to its operands; how the text goes on where `outputs` of them are results.
+  std::string addPolicy(Operation *access, SmallVector<Value> &operands, int64_t outputs) {
+    if (!hasPolicies)
+      return "";
+    StringAttr hint = tile::cacheHintOf(access);
+    Value &policy = policies[hint];
+    if (!policy) {
+      OpBuilder::InsertionGuard guard(rewriter);
+      rewriter.setInsertionPointToStart(&kernel.front());
+      policy = assembly(kernel.getLoc(), rewriter.getI64Type(), {},
+                        "createpolicy.fractional.L2::" + hint.str() + ".b64 $0, 1.0;", "=l",
+                        /*effects=*/false);
+    }
+    operands.push_back(policy);
+    return ", $" + std::to_string(outputs + operands.size() - 1);
+  }
+
+  Value assembly(Location loc, Type result, ValueRange operands, StringRef text, StringRef constraints,
+                 bool effects) {
+    auto op = LLVM::InlineAsmOp::create(
+        rewriter, loc, result ? TypeRange(result) : TypeRange(), operands, text, constraints, effects,
+        /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+        LLVM::AsmDialectAttr::get(rewriter.getContext(), LLVM::AsmDialect::AD_ATT), ArrayAttr());
+    return result ? op.getResult(0) : Value();
+  }
+
+  LLVM::LLVMFuncOp kernel;
+  IRRewriter rewriter;
+  bool hasPolicies;
+  DenseMap<StringAttr, Value> policies;
+};
+
+} // namespace
+
+void mlir::attn::lowerCacheHints(gpu::GPUModuleOp module, const Chip &chip) {
+  for (auto kernel : module.getOps<LLVM::LLVMFuncOp>()) {
+    SmallVector<Operation *> accesses;
+    kernel.walk([&](Operation *op) {
+      if (tile::cacheHintOf(op))
+        accesses.push_back(op);
+    });
+    HintsOfKernel hints(kernel, chip);
+    for (Operation *access : accesses)
+      hints.lower(access);
+  }
+}

@@ -2,8 +2,8 @@
 // RUN: attn-opt %s --emit=ptx --target=sm_80 | FileCheck %s --check-prefixes=CHECK,NONE
 // RUN: sed 's/attributes {attn.significance = "max"}//' %s | attn-opt --emit=ptx --target=sm_90a | FileCheck %s --check-prefix=PLAIN
 
-// Scores that were read for their weights may leave the L2. PTX of sm_80 has no policies yet. Either way a thread has all of its loads under way before it writes: LLVM would put each into
-// the branch that writes what was made of it.
+// Scores that were read for their weights may leave the L2. PTX of sm_80 has no policies yet. Either way a thread has all of
+// its loads under way before it writes: LLVM would put each into the branch that writes what was made of it.
 
 !q = tensor<?x8x64xbf16>
 !kv = !attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -19,9 +19,14 @@ func.func @step(%q: !q {attn.name = "q", attn.dims = ["rows"]}, %kv: !kv {attn.n
 // CHECK-LABEL: .visible .entry step_weigh(
 // HINTS: createpolicy.fractional.L2::evict_first.b64 [[FIRST:%rd[0-9]+]], 1.0;
 // HINTS: griddepcontrol.wait;
-// HINTS-COUNT-4: ld.global.L2::cache_hint.v2.b32 {{{.*}}}, [{{.*}}], [[FIRST]];
-// NONE-COUNT-4: ld.global.v2.b32
-// NONE-NOT: ld.global.v2.b32
-// HINTS-NOT: L2::cache_hint
+// HINTS: ld.global.L2::cache_hint.v2.b32 {{.*}}, [[FIRST]];
+// NONE: ld.global.v2.b32
+// CHECK-NOT: st.global
+// CHECK: ld.global{{(.L2::cache_hint)?}}.v2.b32
+// CHECK-NOT: st.global
+// CHECK: ld.global{{(.L2::cache_hint)?}}.v2.b32
+// CHECK-NOT: st.global
+// CHECK: ld.global{{(.L2::cache_hint)?}}.v2.b32
+// CHECK-NOT: ld.global{{(.L2::cache_hint)?}}.v2.b32
 // CHECK: st.global.b32
 // CHECK: ret;

@@ -2,8 +2,9 @@
 // RUN: attn-opt %s --emit=ptx --target=sm_80 | FileCheck %s --check-prefixes=CHECK,NONE
 // RUN: sed 's/attributes {attn.significance = "max"}//' %s | attn-opt --emit=ptx --target=sm_90a | FileCheck %s --check-prefix=PLAIN
 
-// Scores that were read for their weights may leave the L2. PTX of sm_80 has no policies yet. Either way a thread has all of
-// its loads under way before it writes: LLVM would put each into the branch that writes what was made of it.
+// Scores that wait for their weights stay in the L2 while keys and values stream past, and go when they have been read. PTX of
+// sm_80 has no policies yet. Either way a thread has all of its loads under way before it writes: LLVM would put each into
+// the branch that writes what was made of it.
 
 !q = tensor<?x8x64xbf16>
 !kv = !attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>
@@ -15,6 +16,11 @@ func.func @step(%q: !q {attn.name = "q", attn.dims = ["rows"]}, %kv: !kv {attn.n
 
 // PLAIN-NOT: {{createpolicy|cache_hint}}
 // NONE-NOT: {{createpolicy|cache_hint}}
+
+// CHECK-LABEL: .visible .entry step_rows16(
+// HINTS: createpolicy.fractional.L2::evict_last.b64 [[LAST:%rd[0-9]+]], 1.0;
+// HINTS: st.global.L2::cache_hint.b32 [{{.*}}], {{.*}}, [[LAST]];
+// NONE: st.global.b32
 
 // CHECK-LABEL: .visible .entry step_weigh(
 // HINTS: createpolicy.fractional.L2::evict_first.b64 [[FIRST:%rd[0-9]+]], 1.0;

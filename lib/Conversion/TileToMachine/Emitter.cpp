@@ -61,8 +61,8 @@ Value Emitter::loadGlobal(Value base, Type element, Value index, Type type, unsi
                               /*isNonTemporal=*/false, /*isInvariant=*/invariant);
 }
 
-void Emitter::storeGlobal(Value value, Value pointer, unsigned alignment) {
-  LLVM::StoreOp::create(b, loc, value, pointer, alignment);
+LLVM::StoreOp Emitter::storeGlobal(Value value, Value pointer, unsigned alignment) {
+  return LLVM::StoreOp::create(b, loc, value, pointer, alignment);
 }
 
 Value Emitter::intrinsic(StringRef name, Type result, ValueRange args) {

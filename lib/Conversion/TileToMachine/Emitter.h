@@ -75,7 +75,7 @@ public:
   Value globalAt(Value base, Type element, Value index);
   Value loadGlobal(Value base, Type element, Value index, Type type, unsigned alignment,
                    bool invariant = true);
-  void storeGlobal(Value value, Value pointer, unsigned alignment);
+  LLVM::StoreOp storeGlobal(Value value, Value pointer, unsigned alignment);
 
   // Instructions.
   Value intrinsic(StringRef name, Type result, ValueRange args);

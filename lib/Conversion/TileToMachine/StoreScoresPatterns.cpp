@@ -68,7 +68,8 @@ private:
       Value slot = inner.widen(inlineRegion(op.getSlot(), key, builder));
       Value place = inner.add(inner.mul(slot, op.getGroup()), inner.widen(head));
       Type element = op.getBuffer().getType().getElement();
-      inner.storeGlobal(codes, inner.globalAt(adaptor.getBuffer().front(), element, place), bytes);
+      passCacheHint(
+          op, inner.storeGlobal(codes, inner.globalAt(adaptor.getBuffer().front(), element, place), bytes));
       scf::YieldOp::create(builder, loc);
     });
   }

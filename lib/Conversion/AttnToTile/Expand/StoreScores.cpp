@@ -6,6 +6,8 @@
 
 #include "AttnToTile/Kernel/TokenSlots.h"
 
+#include "attn/Dialect/Tile/IR/CacheHint.h"
+
 using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
@@ -18,6 +20,7 @@ void FragmentExpansion::storeScores(Value scores, UpdateOp update, TokensOp toke
   Value left = b.select(scoresStay, b.sub(tokens.getEnd(), tokens.getFirst()), b.i32(0));
   Value before = tokenSlotsBefore(b, chain, operand);
   auto store = StoreScoresOp::create(b, codes, storedScores(b, b.getI16Type()), left, chain.group());
+  setCacheHint(store, evictLast); // keys and values stream past before they are read
   b.fill(store.getSlot(), {b.getI32Type()}, [&](ValueRange line) -> Value {
     return b.add(before, GradientTile(*this).slotOfToken(update, tokens, line[0]));
   });

@@ -6,6 +6,8 @@ pages and in turns. Both are recorded: what it costs is the GPU's time and not P
 last sequence are compared with float32.
 """
 
+import re
+import statistics
 from dataclasses import dataclass, replace
 
 from gpu_quantized import FORMATS, MANY_BYTES, QuantizedPoint, tokens_for
@@ -15,6 +17,7 @@ PLAIN = "bf16"
 LIMITS = {PLAIN: 1.08, "K8V4": 1.08, "K4V2": 1.2}  # times as long at most, from MANY_BYTES stored on
 # Of a weight, or of LEAST where it is less; keys that stand in codes are compared after rounding to bf16.
 ERROR, CODED_ERROR, LEAST = 1e-2, 2e-2, 1e-4
+PROFILED = 20  # steps whose launches are looked at
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,35 @@ def significance_error(torch, point, tensors, found):
     return worst
 
 
+def launches_of_steps(events):
+    """When the launches of a step begin and end, in us behind the first one's beginning: medians of steps. They overlap, so
+    that what one costs is how much later the step ends."""
+    steps = []
+    for event in sorted(events, key=lambda event: event.time_range.start):
+        if found := re.search(r"_(rows|merge|weigh)\d*$", event.name):
+            if found[1] == "rows":
+                steps.append({})
+            if steps:
+                steps[-1][found[1]] = event.time_range
+    spans = {}
+    for step in steps:
+        for name, span in step.items():
+            began = step["rows"].start
+            spans.setdefault(name, []).append((span.start - began, span.end - began))
+    return {
+        name: [statistics.median(ends) for ends in zip(*found, strict=True)] for name, found in spans.items()
+    }
+
+
+def profiled(torch, run):
+    """Nothing where the profiler is not allowed to see kernels."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(PROFILED):
+            run()
+        torch.cuda.synchronize()
+    return launches_of_steps(profile.events())
+
+
 def measure_significance(point, bench):
     """Measures a point: its row of the file."""
     from gpu_codes import CodedTensors
@@ -124,6 +156,8 @@ def measure_significance(point, bench):
         timer = bench.contest.timer
         alone = timer.alone({name: recorded(torch, run) for name, run in runs.items()})
         sustained = timer.sustained(runs, alone, lambda name: runs[name], {})
+        on_gpu = tensors.device != "cpu"
+        launches = {name: profiled(torch, run) for name, run in runs.items() if on_gpu}
     return {
         "key": point.key,
         "part": point.part,
@@ -136,17 +170,22 @@ def measure_significance(point, bench):
         "longer": alone["with"] / alone["without"],
         "sustained_ms": sustained,
         "sustained_longer": sustained["with"] / sustained["without"],
+        "launches_us": launches,
         "peers_ms": {},
         "declined": {},
     }
 
 
 def significance_line(row):
-    """A row for people."""
+    """A row for people, with when launches of a step end."""
+    ends = {
+        name: ", ".join(f"{launch} {end:.1f}" for launch, (_, end) in found.items())
+        for name, found in row.get("launches_us", {}).items()
+    }
     return (
         f"  {row['name']:<30}{row['attn']['run_ms']:>9.4f} ms, {row['without_ms']:.4f} without  x{row['longer']:.3f}"
         f"   sustained x{row['sustained_longer']:.3f}"
-    )
+    ) + "".join(f"\n      {name:<8} ends, us: {found}" for name, found in ends.items())
 
 
 def significance_limit(row):

@@ -11,7 +11,12 @@ import gpu_significance  # noqa: E402
 from gpu_measure import Clock, heading, line  # noqa: E402
 from gpu_points import PARTS, bars  # noqa: E402
 from gpu_quantized import MANY_BYTES  # noqa: E402
-from gpu_significance import SignificancePoint, measure_significance, significance_line  # noqa: E402
+from gpu_significance import (  # noqa: E402
+    SignificancePoint,
+    launches_of_steps,
+    measure_significance,
+    significance_line,
+)
 
 
 def test_points():
@@ -44,6 +49,28 @@ def test_a_tiny_step(monkeypatch, format, limit):
     text = f"{limit} times as long at most"
     assert bars(row | {"kv_bytes": MANY_BYTES}, {}) == [(text, limit > 1.1)]
     assert bars(row | {"kv_bytes": MANY_BYTES, "longer": 1.21}, {}) == [(text, False)]
+
+
+def test_launches():
+    """Of two steps; a kernel of somebody else's between them is none of theirs."""
+    event = lambda name, start, end: types.SimpleNamespace(  # noqa: E731
+        name=name, time_range=types.SimpleNamespace(start=start, end=end)
+    )
+    events = [
+        event("attention_merge", 101, 132),
+        event("attention_rows16", 100, 130),
+        event("attention_weigh", 102, 136),
+        event("elementwise_kernel", 137, 139),
+        event("attention_rows16", 140, 171),
+        event("attention_merge", 142, 172),
+        event("attention_weigh", 142, 178),
+    ]
+    found = launches_of_steps(events)
+    assert found == {"rows": [0, 30.5], "merge": [1.5, 32], "weigh": [2, 37]}
+    row = {"name": "x", "attn": {"run_ms": 1.0}, "without_ms": 1.0, "longer": 1.0, "sustained_longer": 1.0}
+    text = significance_line(row | {"launches_us": {"with": found}})
+    assert text.endswith("with     ends, us: rows 30.5, merge 32.0, weigh 37.0")
+    assert launches_of_steps([]) == {}
 
 
 def test_a_weight_that_is_wrong(monkeypatch):

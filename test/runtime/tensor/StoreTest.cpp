@@ -45,12 +45,12 @@ TEST(Store, Tensors) {
 TEST(Store, Metadata) {
   Store store = storeOf(StoreKind::Paged, 16);
   store.keys.format = Format::integers(4, 32), store.values.format = Format::integers(8, 32);
-  EXPECT_EQ(text(store.data()), "k_pages:u8[pages,16,4,32] v_pages:u8[pages,16,4,32] "
+  EXPECT_EQ(text(store.data()), "k_pages:u8[pages,4,16,32] v_pages:u8[pages,4,16,32] "
                                 "k_meta:f16[pages,4,16,2,2] v_meta:f16[pages,4,16,1,2]");
   EXPECT_EQ(store.tokenBytes(), (32 + 8) + (32 + 4));
   store.keys.format = Format::floats(DType::F8E5M2, Format::Scales::Token);
   store.values.format = Format::floats(DType::F8E5M2, Format::Scales::Tensor);
-  EXPECT_EQ(text(store.data()), "k_pages:f8e5m2[pages,16,4,64] v_pages:f8e5m2[pages,16,4,32] "
+  EXPECT_EQ(text(store.data()), "k_pages:f8e5m2[pages,4,16,64] v_pages:f8e5m2[pages,4,16,32] "
                                 "k_scales:f32[pages,4,16] v_scales:f32[1]");
   EXPECT_EQ(store.tokenBytes(), (64 + 4) + 32);
   store.kind = StoreKind::Dense, store.page = 0;
@@ -58,13 +58,14 @@ TEST(Store, Metadata) {
                                 "k_scales:f32[instances,tokens,4] v_scales:f32[1]");
 }
 
-// By their definition: [pages, heads, page] where paged, [tokens, heads] else.
-TEST(Store, AddressesOfMetadata) {
+// By their definition: [pages, heads, page] where paged, [tokens, heads] else; codes beside them alike.
+TEST(Store, AddressesOfLines) {
   StoreNumbers numbers{.table = {}, .tokens = 100, .maxPages = 7, .heads = 4, .head = 3};
   Store store = storeOf(StoreKind::Paged, 16);
   EXPECT_EQ(store.metaOf(numbers, store.keys, 37), 3);
   store.keys.format = Format::integers(4, 32);
   EXPECT_EQ(store.metaOf(numbers, store.keys, 37), (2 * 4 + 3) * 16 + 5);
+  EXPECT_EQ(store.lineOf(numbers, 37), (2 * 4 + 3) * 16 + 5);
   store.keys.format = Format::floats(DType::F8E4M3FN, Format::Scales::Tensor);
   EXPECT_EQ(store.metaOf(numbers, store.keys, 37), 0);
   store = storeOf(StoreKind::Packed);
@@ -89,6 +90,17 @@ TEST(Store, Addresses) {
     EXPECT_EQ(storeOf(StoreKind::Paged, page, true).slotOf(numbers, 2, token),
               pages[(2 * 4 + 3) * 7 + 1] * page + page / 2);
     EXPECT_EQ(storeOf(StoreKind::Paged, page).slotOf(numbers, 2, token, true), pages[2 * 7 + 1] * page);
+  }
+  // Where heads come first a head's line is so many lines behind what its slot of lines says.
+  for (int64_t page : {1, 8, 16}) {
+    for (bool ragged : {false, true}) {
+      Store store = storeOf(StoreKind::Paged, page, ragged);
+      EXPECT_EQ(store.lineSlotOf(numbers, 2, 9), store.slotOf(numbers, 2, 9));
+      store.values.format = Format::integers(4, 32);
+      EXPECT_EQ(store.lineOf(numbers, store.slotOf(numbers, 2, 9)),
+                page == 1 ? store.lineSlotOf(numbers, 2, 9) * 4 + 3
+                          : store.lineSlotOf(numbers, 2, 9) + 3 * store.headPitch());
+    }
   }
   EXPECT_EQ(storeOf(StoreKind::Dense).lineOf(numbers, 10), 43);
   EXPECT_EQ(storeOf(StoreKind::Dense, 0, false, 0).lineOf(numbers, 10), 43);

@@ -1,14 +1,15 @@
 // RUN: attn-opt %s --emit=tile --schedule=mma | FileCheck %s
 
-// Metadata by line comes with the codes, to narrow tiles: lines of a head are neighbours in its page, and pages lie
-// 2 heads * 16 lines * 2 groups * 2 halves apart. Keys: sums of the queries' groups in front of the loop, a dot for each
+// Metadata by line comes with the codes, to narrow tiles: lines of a head are neighbours in its page, which has
+// 2 heads * 16 of them, and slots count lines. Keys: sums of the queries' groups in front of the loop, a dot for each
 // group, and scale and zero beside the products. Values become code * scale + zero on their way to the dot, as f16.
 // CHECK-LABEL: @groups_rows16(
 // CHECK: tile.alloc {{.*}}<key 32, feature 64, i8, swizzled>>
 // CHECK: tile.alloc {{.*}}<key 32, feature 64, i4, swizzled>>
 // CHECK: tile.alloc {{.*}}<key 32, feature 4, f16>>
 // CHECK: tile.alloc {{.*}}<key 32, feature 2, f16>>
-// CHECK: tile.gather {{.*}} strides [128, 128, 4, 2] pages [1, 1, 16, 16] page_strides [0, 0, 128, 64] into
+// CHECK: tile.paged_slot {{.*}} page 16 apart %c32_i32
+// CHECK: tile.gather {{.*}} strides [64, 64, 4, 2] into
 // CHECK: tile.wait 2
 // CHECK: %[[Q:.*]], %[[FACTOR:.*]] = tile.narrow
 // CHECK: tile.part %{{.*}} from 0
@@ -33,12 +34,23 @@ func.func @groups(%q: !query {attn.name = "q"}, %kv: !cache {attn.name = "kv"}) 
   return %o : !query
 }
 
-// How many heads the store of a class has is known when the kernel runs: distances of slots are multiplied by it.
+// How many heads the store of a class has is known when the kernel runs: lines of a page are as many times more.
 // CHECK-LABEL: @classes_rows16(
-// CHECK: tile.gather {{.*}} strides [64, 64, 1, 1] times %{{.*}} pages [1, 1, 16, 16] page_strides [0, 0, 16, 16] into
+// CHECK: tile.paged_slot {{.*}} page 16 apart %{{.*}}
+// CHECK: tile.gather {{.*}} strides [64, 64, 1, 1] into
 !store = !attn.kv<paged<16>, heads = ?, dim = 64, key = !attn.codes<f8E4M3FN, per = token>, value = !attn.codes<f8E5M2, per = token>>
 func.func @classes(%q: !query {attn.name = "q"}, %a: !store {attn.name = "a"}, %b: !store {attn.name = "b"},
                    %classes: tensor<2xi32> {attn.name = "classes"}) -> !query {
   %o = attn.attend %q over (%a see causal for x), (%b see causal for y) heads %classes {x: see all, y: see recent(64)} : !query, !store, !store, tensor<2xi32> -> !query
+  return %o : !query
+}
+
+// A page of one token has nothing but heads, and distances of slots are multiplied by how many these are.
+// CHECK-LABEL: @single_rows16(
+// CHECK: tile.gather {{.*}} strides [64, 64, 1, 1] times %{{.*}} into
+!tokens = !attn.kv<paged<1>, heads = ?, dim = 64, key = !attn.codes<f8E4M3FN, per = token>, value = !attn.codes<f8E5M2, per = token>>
+func.func @single(%q: !query {attn.name = "q"}, %a: !tokens {attn.name = "a"}, %b: !tokens {attn.name = "b"},
+                   %classes: tensor<2xi32> {attn.name = "classes"}) -> !query {
+  %o = attn.attend %q over (%a see causal for x), (%b see causal for y) heads %classes {x: see all, y: see recent(64)} : !query, !tokens, !tokens, tensor<2xi32> -> !query
   return %o : !query
 }

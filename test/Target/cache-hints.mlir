@@ -19,20 +19,15 @@ func.func @step(%q: !q {attn.name = "q", attn.dims = ["rows"]}, %kv: !kv {attn.n
 
 // CHECK-LABEL: .visible .entry step_rows16(
 // HINTS: createpolicy.fractional.L2::evict_last.b64 [[LAST:%rd[0-9]+]], 1.0;
-// HINTS: st.global.L2::cache_hint.b32 [{{.*}}], {{.*}}, [[LAST]];
-// NONE: st.global.b32
+// HINTS: st.global.L2::cache_hint.b16 [{{.*}}], {{.*}}, [[LAST]];
+// NONE: st.global.b16
 
 // CHECK-LABEL: .visible .entry step_weigh(
 // HINTS: createpolicy.fractional.L2::evict_first.b64 [[FIRST:%rd[0-9]+]], 1.0;
 // HINTS: griddepcontrol.wait;
-// HINTS: ld.global.L2::cache_hint.v2.b32 {{.*}}, [[FIRST]];
-// NONE: ld.global.v2.b32
-// CHECK-NOT: st.global
-// CHECK: ld.global{{(.L2::cache_hint)?}}.v2.b32
-// CHECK-NOT: st.global
-// CHECK: ld.global{{(.L2::cache_hint)?}}.v2.b32
-// CHECK-NOT: st.global
-// CHECK: ld.global{{(.L2::cache_hint)?}}.v2.b32
-// CHECK-NOT: ld.global{{(.L2::cache_hint)?}}.v2.b32
+// HINTS-COUNT-4: ld.global.L2::cache_hint.v2.b32 {{{.*}}}, [{{.*}}], [[FIRST]];
+// NONE-COUNT-4: ld.global.v2.b32
+// NONE-NOT: ld.global.v2.b32
+// HINTS-NOT: L2::cache_hint
 // CHECK: st.global.b32
 // CHECK: ret;

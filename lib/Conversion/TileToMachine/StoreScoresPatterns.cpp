@@ -9,11 +9,10 @@ using namespace mlir::tile;
 
 namespace {
 
-/// Of an accumulator a lane has two neighbouring columns of every eighth line. Where tokens begin with whole
-/// words, those go: two columns that are heads of a token as they are, and where columns are tokens, a lane
-/// and that of the next head trade, so that each has both heads of one token. Else halves go, and each is
-/// made by an instruction of integers first: of a register that a sum of floats wrote, ptxas stores 16 bits
-/// as the float's value, converted.
+/// Of an accumulator a lane has two neighbouring columns of every eighth line: where these are heads of a
+/// token, and tokens begin with whole words, they go as one. Else halves go, and each is made by an
+/// instruction of integers first: of a register that a sum of floats wrote, ptxas stores 16 bits as the
+/// float's value, converted.
 struct StoreScoresPattern : TilePattern<StoreScoresOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(StoreScoresOp op, OneToNOpAdaptor adaptor,
@@ -29,11 +28,8 @@ struct StoreScoresPattern : TilePattern<StoreScoresOp> {
         Value line = e.add(e.lanes.group, row * 8), column = e.add(e.mul(e.lanes.quad, 2), block * 8);
         ValueRange pair = adaptor.getFragment().slice(((row / 2) * blocks + block) * 4 + (row % 2) * 2, 2);
         Value first = codeOf(e, pair[0]), second = codeOf(e, pair[1]), next = e.add(column, 1);
-        if (group % 2 == 0) {
-          Value key = line, head = column, word = e.bytes(first, second, {0, 1, 4, 5});
-          if (!keysFirst)
-            std::tie(key, head, word) = trade(e, line, column, word);
-          store(op, adaptor, rewriter, key, head, word, 4);
+        if (keysFirst && group % 2 == 0) {
+          store(op, adaptor, rewriter, line, column, e.bytes(first, second, {0, 1, 4, 5}), 4);
           continue;
         }
         for (auto [at, code] : {std::pair(column, first), std::pair(next, second)}) {
@@ -47,17 +43,6 @@ struct StoreScoresPattern : TilePattern<StoreScoresOp> {
   }
 
 private:
-  /// Of two tokens' codes of one head those of one token for two heads, with the lane that has the other: the
-  /// token, the first of the heads and their codes.
-  static std::tuple<Value, Value, Value> trade(Emitter &e, Value head, Value key, Value codes) {
-    constexpr int64_t nextLine = 4; // in lanes
-    Value theirs = e.shuffle(NVVM::ShflKind::bfly, codes, e.i32(nextLine));
-    Value odd = e.band(head, 1),
-          isOdd = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::ne, odd, e.i32(0));
-    Value word = e.select(isOdd, e.bytes(theirs, codes, {2, 3, 6, 7}), e.bytes(codes, theirs, {0, 1, 4, 5}));
-    return {e.add(key, odd), e.sub(head, odd), word};
-  }
-
   /// Writes what a key and heads from one on score, if they exist.
   void store(StoreScoresOp op, OneToNOpAdaptor adaptor, ConversionPatternRewriter &rewriter, Value key,
              Value head, Value codes, unsigned bytes) const {

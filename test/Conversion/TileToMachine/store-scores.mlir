@@ -34,37 +34,13 @@ gpu.module @kernels {
     return
   }
 
-  // Heads are lines, and those behind the first eight are none of four. Of two tokens' codes a lane of an even head keeps the
-  // first token's, that of the next head the second's, and each has both heads of one token.
+  // Heads are lines, and those behind the first eight are none of four.
   // CHECK-LABEL: func.func @lines(
-  // CHECK: %[[PAIR:.*]] = llvm.shufflevector %{{.*}} [0, 1, 4, 5]
-  // CHECK: %[[MINE:.*]] = llvm.bitcast %[[PAIR]]
-  // CHECK: %[[THEIRS:.*]] = nvvm.shfl.sync bfly %{{.*}}, %[[MINE]], %c4_i32
-  // CHECK: %[[ODD:.*]] = arith.andi %[[HEAD:.*]], %c1_i32
-  // CHECK: llvm.shufflevector %{{.*}} [2, 3, 6, 7]
-  // CHECK: llvm.shufflevector %{{.*}} [0, 1, 4, 5]
-  // CHECK: %[[WORD:.*]] = arith.select
-  // CHECK: arith.addi %{{.*}}, %[[ODD]]
-  // CHECK: arith.subi %[[HEAD]], %[[ODD]]
-  // CHECK: llvm.store %[[WORD]], %{{.*}} {alignment = 4 : i64} : i32
-  // CHECK: nvvm.shfl.sync bfly
-  // CHECK: llvm.store %{{.*}} {alignment = 4 : i64} : i32
+  // CHECK-COUNT-4: llvm.store %{{.*}} : i16
   // CHECK-NOT: llvm.store
   func.func @lines(%x: f32, %n: i32, %out: !tile.buffer<i16>) attributes {tile.threads = 32 : i32} {
     %s = tile.splat %x : f32 -> <[query 16, key 16], f32, acc>
     tile.store_scores %s to %out tokens %n group 4 (%key: i32) {
-      tile.yield %key : i32
-    } : <[query 16, key 16], f32, acc> -> <i16>
-    return
-  }
-
-  // CHECK-LABEL: func.func @odd_lines(
-  // CHECK-NOT: nvvm.shfl.sync bfly
-  // CHECK-COUNT-4: llvm.store %{{.*}} : i16
-  // CHECK-NOT: llvm.store
-  func.func @odd_lines(%x: f32, %n: i32, %out: !tile.buffer<i16>) attributes {tile.threads = 32 : i32} {
-    %s = tile.splat %x : f32 -> <[query 16, key 16], f32, acc>
-    tile.store_scores %s to %out tokens %n group 3 (%key: i32) {
       tile.yield %key : i32
     } : <[query 16, key 16], f32, acc> -> <i16>
     return

@@ -3,7 +3,9 @@
 
 Llama-3.1-8B's shape with random weights goes through `model.generate` itself, with attn and with PyTorch's SDPA, over
 the same cache: what counts is the time from a token to the next, host and all. The cache is dynamic, static, or static
-with a forward that generate compiles and records (graphed); attn's own PagedCache is measured beside them. The floor
+with a forward that generate compiles and records (graphed); attn's own PagedCache is measured beside them. Recorded is
+attn.transformers.Decoder over the same static cache, with attn and with SDPA inside: whole steps in one graph, of a model
+whose projections are merged. The floor
 is what weights and keys and values take to be read once at the rate at which this GPU copies.
 """
 
@@ -16,7 +18,11 @@ from gpu_described import Described
 
 SIDES = ("attn", "sdpa")
 TOKENS, WARM_UP, ROUNDS = 24, 8, 3
-CACHES = ("dynamic", "static", "graphed", "paged")
+CACHES = ("dynamic", "static", "graphed", "paged", "recorded")
+REPLAYED, FEWER = 72, 8  # tokens of two generations, whose difference is steps that are all replayed
+COMPILED = {
+    "mode": "max-autotune-no-cudagraphs"
+}  # products with few rows are compiled, too, where that is faster
 FLOOR_SHARE = 1.25  # of the floor, at most, where steps are graphs
 
 
@@ -56,7 +62,7 @@ class ModelPoint(Described):
 
     def seconds(self):
         """A guess of how long it takes to measure."""
-        return 160 if self.cache == "graphed" else 25
+        return {"graphed": 160, "recorded": 300}.get(self.cache, 25)
 
     def sides(self):
         return SIDES[:1] if self.cache == "paged" else SIDES
@@ -88,7 +94,7 @@ class Steps:
 class Model:
     """The model on a device, and caches with random keys in them."""
 
-    def __init__(self, torch, shape, device):
+    def __init__(self, torch, shape, device, merged=False):
         import attn.transformers
         import transformers
         from transformers.initialization import no_init_weights
@@ -116,6 +122,8 @@ class Model:
         finally:
             torch.set_default_dtype(before)
         self.shape, self.device = shape, device
+        if merged:
+            self.attn.merge_projections(self.model)
 
     def weight_bytes(self):
         """Of all that a token reads: the embedding is looked up, one row of it."""
@@ -157,6 +165,35 @@ class Model:
             layer.cumulative_length.fill_(point.tokens)
         return cache
 
+    def make_decoder(self, side, point):
+        """With random keys in its cache, which both sides read behind the same prompt."""
+        self.model.set_attn_implementation(side)
+        options = COMPILED if self.device == "cuda" else None
+        room = point.tokens + REPLAYED
+        decoder = self.attn.Decoder(self.model, sequences=point.batch, tokens=room, compile=options)
+        size = point.batch, self.shape.kv_heads, point.tokens, self.shape.dim
+        random = self.torch.Generator(self.device).manual_seed(0)
+        like = {"device": self.device, "dtype": self.torch.bfloat16, "generator": random}
+        decoder.fill(
+            (self.torch.randn(size, **like), self.torch.randn(size, **like)) for _ in range(self.shape.layers)
+        )
+        return decoder
+
+    def replay(self, side, decoder, ids):
+        """Milliseconds of a step, all of which are replayed, by the host's clock."""
+        torch = self.torch
+        self.model.set_attn_implementation(side)
+        seconds = []
+        for tokens in (FEWER, FEWER, REPLAYED):  # the first one compiles and records
+            if self.device == "cuda":
+                torch.cuda.synchronize()
+            begin = time.perf_counter()
+            decoder.generate(ids, max_new_tokens=tokens, held=ids.shape[1] - 1)
+            if self.device == "cuda":
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - begin)
+        return 1e3 * (seconds[2] - seconds[1]) / (REPLAYED - FEWER)
+
     def generate(self, side, point, cache, ids):
         """Milliseconds of each step."""
         self.model.set_attn_implementation(side)
@@ -188,10 +225,12 @@ def measure_model(point, bench):
     """Measures a point: its row of the file. Sides take turns; of each the median step of its best round counts, since
     what else the host does only ever adds time."""
     torch = bench.contest.torch
-    model = _model(torch, point.shape, point.device)
+    model = _model(torch, point.shape, point.device, point.cache == "recorded")
     ids = torch.randint(
         1, min(1000, point.shape.vocabulary), (point.batch, point.tokens + 1), device=point.device
     )
+    if point.cache == "recorded":
+        return _row(point, bench, model, *_recorded(model, point, ids))
     times, declined, cache = {side: [] for side in point.sides()}, {}, None
     for _ in range(ROUNDS):
         for side in times:
@@ -214,6 +253,30 @@ def measure_model(point, bench):
                 model.rewind(cache, point)
     torch._dynamo.reset()
     del cache
+    return _row(point, bench, model, times, declined)
+
+
+def _recorded(model, point, ids):
+    """Milliseconds of a step of each side in each round, and what was declined."""
+    times, declined, decoders = {side: [] for side in point.sides()}, {}, {}
+    for _ in range(ROUNDS):
+        for side in times:
+            if side in declined:
+                continue
+            try:
+                if side not in decoders:
+                    decoders[side] = model.make_decoder(side, point)
+                times[side].append(model.replay(side, decoders[side], ids))
+            except RuntimeError as error:
+                if side == "attn":
+                    raise
+                declined[side] = str(error).partition("\n")[0]
+    decoders.clear()
+    model.torch._dynamo.reset()
+    return times, declined
+
+
+def _row(point, bench, model, times, declined):
     best = {side: min(found) for side, found in times.items() if found}
     floor = (model.weight_bytes() + point.kv_bytes()) / bench.results.session["copy_bytes_per_second"]
     return {
@@ -246,6 +309,6 @@ def model_bars(row):
     found = []
     if "sdpa" in times:
         found.append(("as fast as SDPA", times["attn"] <= times["sdpa"]))
-    if row["cache"] == "graphed":
+    if row["cache"] in ("graphed", "recorded"):
         found.append((f"within {FLOOR_SHARE} of the floor", times["attn"] <= FLOOR_SHARE * row["floor_ms"]))
     return found

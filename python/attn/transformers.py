@@ -6,6 +6,7 @@
     model.generate(**inputs)                                              # dynamic and static caches
     model.generate(**inputs, past_key_values=attn.transformers.PagedCache(model.config, pages=4096))
     model.generate(**inputs, past_key_values=attn.transformers.DiffKVCache(model.config, policy, pages=4096))
+    attn.transformers.Decoder(model, sequences=16, tokens=8192).generate(**inputs, max_new_tokens=256)  # recorded steps
     model.generate_batch(prompts)                                         # continuous batching, "paged|attn"
     attn.transformers.apply_head_gates(model, attn.heads.Gates.load("gates").select(sparsity=0.5))
 
@@ -26,6 +27,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from . import torch_ops
+from .adapters.decoder import Decoder
 from .adapters.diffkv_cache import DiffKVCache, DiffKVLayer
 from .adapters.diffkv_steps import attend_precisions
 from .adapters.head_gates import apply_head_gates
@@ -38,6 +40,7 @@ from .adapters.layer_calls import (
     step_fits,
     visible_of,
 )
+from .adapters.merged_projections import merge_projections
 from .adapters.padded_calls import PaddedCall, Scores
 from .adapters.padded_gradients import attend_with_gradients
 from .adapters.paged_batches import PagedInputs, attend_batch
@@ -60,11 +63,13 @@ from .errors import TensorError
 from .memory.views import needs_gradient
 
 __all__ = [
+    "Decoder",
     "DiffKVCache",
     "FallbackWarning",
     "PagedCache",
     "apply_head_gates",
     "attention_forward",
+    "merge_projections",
     "paged_attention_forward",
     "set_fallback",
 ]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from ..errors import TensorError
 from ..run.device_plan import DevicePlan, DevicePlanner
@@ -51,6 +52,16 @@ class Model:
         """Sequences and positions of the last mask without holes."""
         self.pending: list[tuple[Tensor, object, int]] = []
         """Shown tokens and hidden ones before them, on their way to the host; their event; what they must add up to."""
+
+
+_fixed = WeakIdKeyDictionary()
+"""Of masks that stay as they are from step to step: the first token shown of each sequence, i32[batch, 1]."""
+
+
+def fix_mask(mask: Tensor, first: Tensor) -> None:
+    """That a mask of all positions of a static cache shows each sequence's tokens from `first` on, i32[batch, 1] on the
+    device, whatever those tensors hold in a later step: the host has looked. Steps that are recorded are planned by it."""
+    _fixed[mask] = first
 
 
 _models: dict[int, tuple[weakref.ref, Model]] = {}
@@ -127,8 +138,14 @@ def plan_step(
     mask      bool[batch, positions] or None: which are not padding
     """
     model = model_of(config)
+    kind = model.kinds.get(see)
+    fixed = None if mask is None else _fixed.get(mask)
+    if fixed is not None:
+        return (
+            None if kind is None else _plan(kind, see, batch, kv_length, q_offset, kv_offset, fixed, device)
+        )
     _raise_late(model)
-    kind, checked = model.kinds.get(see), model.checked.pop(see, None)
+    checked = model.checked.pop(see, None)
     positions = 0 if mask is None else mask.shape[1]
     if (
         kind is None
@@ -137,14 +154,27 @@ def plan_step(
     ):
         return None
     model.checked[see] = batch, positions
-    handle = _handle_of(kind, see, batch, kv_length, device)
-    made = _planners[handle]
     first: Tensor | int = 0
     if mask is not None:
         shown = mask[:, kv_offset:]
         first = shown.view(torch.uint8).argmax(1)
         _look_later(model, shown.sum(1).add_(first), shown.shape[1])
         first = first.to(torch.int32)[:, None]
+    return _plan(kind, see, batch, kv_length, q_offset, kv_offset, first, device)
+
+
+def _plan(
+    kind: LayerKind,
+    see: See,
+    batch: int,
+    kv_length: int,
+    q_offset: Tensor,
+    kv_offset: int,
+    first: Tensor | int,
+    device: torch.device,
+) -> PlannedStep:
+    handle = _handle_of(kind, see, batch, kv_length, device)
+    made = _planners[handle]
     heads = made.start[:-1].view(batch, kind.kv_heads)
     lengths = torch.sub((q_offset + (1 - kv_offset)).to(torch.int32), torch.zeros_like(heads).add_(first))
     start = made.start.clone()

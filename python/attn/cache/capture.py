@@ -14,7 +14,7 @@ from ..memory.devices import get_device
 
 
 @contextlib.contextmanager
-def _no_garbage() -> Iterator[None]:
+def no_garbage() -> Iterator[None]:
     """Python collects no garbage meanwhile: an older graph among it would be destroyed, which the driver does not permit
     while another is captured, and which ends the capture."""
     gc.collect()
@@ -25,6 +25,25 @@ def _no_garbage() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def run_aside(torch: Any, launches: Callable[[], object]) -> object:
+    """Runs them on a stream of their own, in the order of the current one: what is made once must not be made while a graph
+    is captured, nor on the stream that everybody shares. Gives what they return."""
+    current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        result = launches()
+    current.wait_stream(side)
+    return result
+
+
+def record_graph(torch: Any, launches: Callable[[], object]) -> tuple[Any, object]:
+    """A CUDA graph of launches on the current device, which have run before, and what they returned. Nothing runs."""
+    graph = torch.cuda.CUDAGraph()
+    with no_garbage(), torch.cuda.graph(graph):
+        result = launches()
+    return graph, result
 
 
 class Capture:
@@ -60,14 +79,9 @@ class Capture:
         if torch is None:
             raise DeviceError("capture: graphs are PyTorch's; import torch first, or use device='host'")
         with torch.cuda.device(device):
-            current, side = torch.cuda.current_stream(), torch.cuda.Stream()
-            side.wait_stream(current)
-            with torch.cuda.stream(side):  # what is made once is made here
-                self._launches()
-            current.wait_stream(side)
-            self._graph = torch.cuda.CUDAGraph()
-            with _no_garbage(), torch.cuda.graph(self._graph):
-                return self._launches()
+            run_aside(torch, self._launches)
+            self._graph, result = record_graph(torch, self._launches)
+            return result
 
     def _watch(self) -> tuple[object, dict[str, int]]:
         device = get_device("host")

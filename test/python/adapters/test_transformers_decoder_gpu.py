@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Generation in recorded steps on a GPU: the tokens of model.generate, by one graph that never waits for the host."""
+
+import os
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
+if not torch.cuda.is_available():
+    pytest.skip("PyTorch finds no GPU", allow_module_level=True)
+
+import attn  # noqa: E402
+import attn.heads  # noqa: E402
+import attn.transformers  # noqa: E402
+from transformers.cache_utils import StaticLayer  # noqa: E402
+
+COLUMNS, NEW, PADDING = 150, 64, (5, 0, 111)
+ROOM = COLUMNS + NEW
+NAMES = ("Llama", "Qwen3", "Mistral", "Gemma2")
+
+
+def build(implementation, name="Llama", **changes):
+    sizes = {
+        "hidden_size": 512,
+        "intermediate_size": 512,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "vocab_size": 1000,
+        "max_position_embeddings": 1024,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": None,
+        "initializer_range": 0.3,
+        "use_cache": True,
+    }
+    if name in ("Mistral", "Gemma2"):
+        sizes["sliding_window"] = 64
+    torch.manual_seed(1)
+    config = getattr(transformers, f"{name}Config")(**(sizes | changes), attn_implementation=implementation)
+    dtype = torch.bfloat16 if implementation == "attn" else torch.float32
+    return getattr(transformers, f"{name}ForCausalLM")(config).to("cuda", dtype).eval()
+
+
+def prompt(padding=PADDING, columns=COLUMNS, seed=0):
+    ids = torch.randint(3, 990, (len(padding), columns), generator=torch.Generator().manual_seed(seed))
+    mask = torch.ones_like(ids)
+    for row, count in enumerate(padding):
+        ids[row, :count], mask[row, :count] = 0, 0
+    return {"input_ids": ids.cuda(), "attention_mask": mask.cuda()}
+
+
+def reference(model, inputs, new=NEW):
+    """By generate over the cache that a decoder has: room for all in each layer, so that plans, too, are the same."""
+    cache = transformers.StaticCache(config=model.config, max_cache_len=ROOM)
+    cache.layers = [StaticLayer(max_cache_len=ROOM) for _ in cache.layers]
+    options = {"past_key_values": cache, "do_sample": False, "disable_compile": True}
+    return model.generate(**inputs, max_new_tokens=new, **options)
+
+
+def decoder_of(model, sequences=3, **options):
+    return attn.transformers.Decoder(
+        model, sequences=sequences, tokens=ROOM, **({"compile": False} | options)
+    )
+
+
+def chosen_rightly(model, found, inputs):
+    """Whether each token is the likeliest behind those before it, or as likely but for rounding, as one pass over all of
+    them says."""
+    columns = inputs["input_ids"].shape[1]
+    mask = torch.nn.functional.pad(inputs["attention_mask"], (0, found.shape[1] - columns), value=1)
+    places = (mask.cumsum(1) - 1).clamp(min=0)
+    with torch.no_grad():
+        logits = model(found, attention_mask=mask, position_ids=places).logits[:, columns - 1 : -1].float()
+    missing = logits.amax(2) - logits.gather(2, found[:, columns:, None])[:, :, 0]
+    return bool((missing <= 0.2 * logits.std(2)).all())
+
+
+@pytest.mark.parametrize("implementation", ["attn", "sdpa"])
+@pytest.mark.parametrize("padding", [PADDING, (0,)])
+@pytest.mark.parametrize("name", NAMES)
+def test_tokens_of_generate(name, padding, implementation):
+    """Uncompiled, so that both do the same arithmetic: to the bit under attn, whose plans are the same, too."""
+    model, inputs = build(implementation, name), prompt(padding)
+    decoder = decoder_of(model, len(padding))
+    for each in (inputs, inputs, prompt(tuple(reversed(padding)), COLUMNS - 20, seed=2)):
+        found = decoder.generate(**each, max_new_tokens=NEW)
+        assert decoder._step.recorded and found.shape[1] == each["input_ids"].shape[1] + NEW
+        assert chosen_rightly(model, found, each)
+        if implementation == "attn":
+            assert torch.equal(found, reference(model, each))
+
+
+@pytest.mark.parametrize("implementation", ["attn", "sdpa"])
+def test_replays_wait_for_nothing(implementation, monkeypatch):
+    """Whatever waits would be an error, and nothing is allocated."""
+    model, inputs = build(implementation), prompt()
+    decoder = decoder_of(model)
+    expected = decoder.generate(**inputs, max_new_tokens=NEW, eos_token_id=999)
+    assert decoder._step.recorded
+    run, allocated = decoder._run, []
+
+    def watched(*asked):
+        before = torch.cuda.memory_stats()["allocation.all.allocated"]
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            run(*asked)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        allocated.append(torch.cuda.memory_stats()["allocation.all.allocated"] - before)
+
+    monkeypatch.setattr(decoder, "_run", watched)
+    assert torch.equal(decoder.generate(**inputs, max_new_tokens=NEW, eos_token_id=999), expected)
+    assert allocated == [0]
+
+
+def test_the_host_runs_ahead():
+    """Without ends steps are queued while the GPU still does what came before them."""
+    model, inputs = build("attn"), prompt()
+    decoder = decoder_of(model)
+    decoder.generate(**inputs, max_new_tokens=NEW)
+    torch.cuda.synchronize()
+    run, seen = decoder._run, []
+
+    def watched(*asked):
+        torch.cuda._sleep(2_000_000_000)
+        done = torch.cuda.Event()
+        done.record()
+        run(*asked)
+        seen.append(done.query())
+
+    decoder._run = watched
+    decoder.generate(**inputs, max_new_tokens=9)
+    assert seen == [False]
+
+
+@pytest.mark.parametrize("implementation", ["attn", "sdpa"])
+def test_sequences_end(implementation):
+    model, inputs = build(implementation, "Qwen3"), prompt()
+    decoder = decoder_of(model)
+    free = decoder.generate(**inputs, max_new_tokens=NEW)[:, COLUMNS:]
+    for places in ((0, 0, 0), (2, 5, 7), (12, 3, 30)):
+        ends = [int(free[row, place]) for row, place in enumerate(places)]
+        found = decoder.generate(**inputs, max_new_tokens=NEW, eos_token_id=ends, pad_token_id=0)[:, COLUMNS:]
+        at = [
+            min((free[row] == end).nonzero()[0].item() for end in ends if (free[row] == end).any())
+            for row in range(3)
+        ]
+        assert found.shape[1] == max(at) + 1 and decoder.length == COLUMNS + max(at)
+        for row, place in enumerate(at):
+            assert torch.equal(found[row, : place + 1], free[row, : place + 1])
+            assert not found[row, place + 1 :].any()
+
+
+@pytest.mark.parametrize("implementation", ["attn", "sdpa"])
+@pytest.mark.parametrize("name", ["Llama", "Mistral"])
+def test_compiled_steps(name, implementation):
+    """Compiled code rounds in other places, and each call gives the same tokens."""
+    model, inputs = build(implementation, name), prompt()
+    decoder = decoder_of(model, compile=None)
+    found = [decoder.generate(**inputs, max_new_tokens=NEW) for _ in range(2)]
+    assert torch.equal(*found) and decoder._step.recorded
+    assert chosen_rightly(model, found[0], inputs)
+
+
+def test_samples_differ_from_replay_to_replay():
+    model, inputs = build("attn"), prompt()
+    decoder = decoder_of(model)
+    draws = {"max_new_tokens": NEW, "do_sample": True, "temperature": 4.0, "top_k": 200, "top_p": 0.99}
+    decoder.generate(**inputs, **draws)
+    assert decoder._step.recorded
+    torch.manual_seed(3)
+    first, second = (decoder.generate(**inputs, **draws) for _ in range(2))
+    torch.manual_seed(3)
+    assert torch.equal(first, decoder.generate(**inputs, **draws))
+    assert not torch.equal(first, second) and len(set(first[1, COLUMNS:].tolist())) > 5
+
+
+def test_decoders_one_beside_the_other():
+    """Each has a graph, buffers and plans of its own; what one does changes nothing of the other."""
+    models = [build("attn", name) for name in ("Llama", "Mistral")]
+    decoders = [
+        attn.transformers.Decoder(m, sequences=3, tokens=COLUMNS + NEW, compile=False) for m in models
+    ]
+    decoders.append(decoder_of(models[0]))
+    inputs = [prompt(seed=seed) for seed in range(3)]
+    for _ in range(3):
+        for decoder, of in zip(decoders, inputs, strict=True):
+            assert torch.equal(decoder.generate(**of, max_new_tokens=NEW), reference(decoder.model, of))
+
+
+def test_gates_that_come_later():
+    """A graph of the layers without them is not replayed."""
+    model, inputs = build("attn"), prompt()
+    decoder = decoder_of(model)
+    decoder.generate(**inputs, max_new_tokens=NEW)
+    assert decoder._step.recorded
+    gates = attn.heads.Gates([[0.9, 0.1], [0.0, 0.2]], sink=4, recent=16)
+    attn.transformers.apply_head_gates(model, gates.select(threshold=0.5))
+    with pytest.raises(attn.PlanError, match="are not planned on the device"):
+        decoder.generate(**inputs, max_new_tokens=NEW)

@@ -67,16 +67,16 @@ def decoder_of(model, sequences=3, **options):
     )
 
 
-def chosen_rightly(model, found, inputs):
+def chosen_rightly(model, found, inputs, within=0.2):
     """Whether each token is the likeliest behind those before it, or as likely but for rounding, as one pass over all of
-    them says."""
+    them says: `within` so many standard deviations, of which a token chosen blindly misses about three."""
     columns = inputs["input_ids"].shape[1]
     mask = torch.nn.functional.pad(inputs["attention_mask"], (0, found.shape[1] - columns), value=1)
     places = (mask.cumsum(1) - 1).clamp(min=0)
     with torch.no_grad():
         logits = model(found, attention_mask=mask, position_ids=places).logits[:, columns - 1 : -1].float()
     missing = logits.amax(2) - logits.gather(2, found[:, columns:, None])[:, :, 0]
-    return bool((missing <= 0.2 * logits.std(2)).all())
+    return bool((missing <= within * logits.std(2)).all())
 
 
 @pytest.mark.parametrize("implementation", ["attn", "sdpa"])
@@ -158,12 +158,13 @@ def test_sequences_end(implementation):
 @pytest.mark.parametrize("implementation", ["attn", "sdpa"])
 @pytest.mark.parametrize("name", ["Llama", "Mistral"])
 def test_compiled_steps(name, implementation):
-    """Compiled code rounds in other places, and each call gives the same tokens."""
+    """Each call gives the same tokens. Compiled code rounds in other places: of bf16 0.24 of a standard deviation was seen
+    with attn and 0.22 with SDPA."""
     model, inputs = build(implementation, name), prompt()
     decoder = decoder_of(model, compile=None)
     found = [decoder.generate(**inputs, max_new_tokens=NEW) for _ in range(2)]
     assert torch.equal(*found) and decoder._step.recorded
-    assert chosen_rightly(model, found[0], inputs)
+    assert chosen_rightly(model, found[0], inputs, within=0.5)
 
 
 def test_samples_differ_from_replay_to_replay():

@@ -182,10 +182,10 @@ FAULTS = [
         ("runtime",),
     ),
     Fault(
-        "metadata of a page lies token by token",
+        "codes of a page lie token by token",
         f"{RUNTIME}/tensor/Store.cpp",
-        "isPaged() ? tensor.dims.begin() + 1 : tensor.dims.end()",
-        "tensor.dims.end()",
+        "hasHeadsFirst() ? dims.begin() + 1 : dims.end()",
+        "dims.end()",
         ("runtime",),
     ),
     Fault(

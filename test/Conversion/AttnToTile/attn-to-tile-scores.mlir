@@ -24,7 +24,7 @@ func.func @score(%q: !query8 {attn.name = "q"}, %kv: !paged {attn.name = "kv"},
 // CHECK-LABEL: gpu.module @score_kernels
 // CHECK: func.func @score_rows128(
 // CHECK-SAME: "o">, #tile.parameter<buffer, "plan.tasks">
-// CHECK-SAME: #tile.parameter<dim, "kv.max_pages">, #tile.parameter<buffer, "kv.block_table">, #tile.parameter<dim, "kv.outer_slots">,
+// CHECK-SAME: #tile.parameter<dim, "kv.outer_slots">, #tile.parameter<dim, "kv.max_pages">, #tile.parameter<buffer, "kv.block_table">,
 // CHECK-SAME: #tile.parameter<buffer, "kv.k_pages">, #tile.parameter<dim, "kv.k_pages.stride2">, #tile.parameter<dim, "kv.k_pages.stride1">,
 // CHECK-SAME: #tile.parameter<buffer, "kv.v_pages">, #tile.parameter<dim, "kv.v_pages.stride2">, #tile.parameter<dim, "kv.v_pages.stride1">,
 // CHECK-SAME: #tile.parameter<dim, "bias.dim1">, #tile.parameter<buffer, "bias">, #tile.parameter<dim, "o.stride0">, #tile.parameter<dim, "o.stride1">]

@@ -14,7 +14,7 @@ from ..memory.devices import get_device
 
 
 @contextlib.contextmanager
-def no_garbage() -> Iterator[None]:
+def _no_garbage() -> Iterator[None]:
     """Python collects no garbage meanwhile: an older graph among it would be destroyed, which the driver does not permit
     while another is captured, and which ends the capture."""
     gc.collect()
@@ -41,7 +41,7 @@ def run_aside(torch: Any, launches: Callable[[], object]) -> object:
 def record_graph(torch: Any, launches: Callable[[], object]) -> tuple[Any, object]:
     """A CUDA graph of launches on the current device, which have run before, and what they returned. Nothing runs."""
     graph = torch.cuda.CUDAGraph()
-    with no_garbage(), torch.cuda.graph(graph):
+    with _no_garbage(), torch.cuda.graph(graph):
         result = launches()
     return graph, result
 

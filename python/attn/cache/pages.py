@@ -3,9 +3,8 @@
 
 Layers with equally many heads are one tensor [layers, pages, page_size, heads, dim], so that one call
 moves the tokens of all; codes and their metadata are tensors of their own, [layers, pages, heads, page_size, …] where
-lines have metadata. On the host moves of 16-bit tokens are
-plain copies; on a GPU, and where tokens become codes, they are kernels, compiled once for each kind of cache, that run
-in the order of the stream.
+lines have metadata. On the host moves of 16-bit tokens are plain copies; on a GPU, and where tokens become codes, they
+are kernels, compiled once for each kind of cache, that run in the order of the stream.
 """
 
 from __future__ import annotations

@@ -130,16 +130,17 @@ class TokenPool:
 
     def read(self, slots: Sequence[int]) -> Lines:
         """What is stored there."""
-        at = torch.tensor(slots, dtype=torch.int64)
-        return {name: tensor[self._index(name, at)] for name, tensor in self.tensors.items()}
+        at = self._index(slots)
+        return {name: tensor[at] for name, tensor in self.tensors.items()}
 
     def _write(self, slots: Sequence[int], lines: Lines) -> None:
-        at = torch.tensor(slots, dtype=torch.int64)
+        at = self._index(slots)
         for name, tensor in self.tensors.items():
-            tensor[self._index(name, at)] = lines[name]
+            tensor[at] = lines[name]
 
-    def _index(self, name: str, at: Tensor) -> tuple:
+    def _index(self, slots: Sequence[int]) -> tuple:
         """Lines lie [pages, 1, page_size, ...] where they have metadata, else [pages, page_size, 1, ...]."""
+        at = torch.tensor(slots, dtype=torch.int64)
         page, place = at // self.page_size, at % self.page_size
         return (page, 0, place) if self.heads_first else (page, place, 0)
 

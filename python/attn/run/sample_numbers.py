@@ -26,8 +26,8 @@ def normal_numbers(
 def coded_numbers(
     random: numpy.random.Generator, found: Description, numbers: numpy.ndarray
 ) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Codes and metadata of numbers [..., heads, dim], those of lines [..., heads, ...]; where these are NaN, whatever can be NaN is,
-    too. Scales that are given differ from head to head, so that whoever takes another one's is found out."""
+    """Codes and metadata of numbers [..., heads, dim], those of lines [..., heads, ...]; where these are NaN, whatever can
+    be NaN is, too. Scales that are given differ from head to head, so that whoever takes another one's is found out."""
     absent, scales = numpy.isnan(numbers[..., 0]), None
     if found.key.per in ("head", "tensor"):
         count = numbers.shape[-2] if found.key.per == "head" else 1

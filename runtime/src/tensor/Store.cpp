@@ -114,7 +114,9 @@ std::vector<StoreSize> Store::sizes() const {
 }
 
 int64_t Store::boxLines(int64_t tokens) const {
-  if (isOfClass() && !isStrided()) // strides of boxes are known before the kernel runs, or data of the launch
+  // Strides of boxes are known before the kernel runs, or data of the launch; slots are boxes' axis, not
+  // lines.
+  if ((isOfClass() && !isStrided()) || hasHeadsFirst())
     return 0;
   const int64_t lines = isPaged() ? std::gcd(page, tokens) : tokens;
   // Swizzles repeat after eight lines; the lanes of a warp issue one box each.

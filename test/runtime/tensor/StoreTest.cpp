@@ -115,6 +115,8 @@ TEST(Store, Boxes) {
   Store codes = storeOf(StoreKind::Paged, 16, false, 0);
   codes.keys.format = Format::integers(8, codes.keys.dim);
   EXPECT_EQ(codes.boxLines(160), 0); // heads lie as the shape says, which the launch knows
+  codes.heads = 4;
+  EXPECT_EQ(codes.boxLines(160), 0); // a head's lines are no slots
   EXPECT_EQ(storeOf(StoreKind::Paged, 8).slots(3, 100, 7), 56);
   EXPECT_EQ(storeOf(StoreKind::Dense).slots(3, 100, 7), 300);
   EXPECT_EQ(storeOf(StoreKind::Packed).slots(3, 100, 7), 100);

@@ -98,7 +98,7 @@ void addPages(Adopted &adopted, const Argument &cache, const AttnDevicePages &pa
   const Store store = storeOf(cache);
   // From the first byte of all pages to behind the last.
   const auto reach = [&](int64_t tokenBytes) {
-    return store.isUnified() ? (pages.pages - 1) * pages.pageBytes + store.page * tokenBytes
+    return store.isUnified() ? (pages.pages - 1) * pages.pageBytes + store.tokensOf(1) * tokenBytes
                              : slots * cache.kvHeads * tokenBytes;
   };
   for (const bool keys : {true, false}) {

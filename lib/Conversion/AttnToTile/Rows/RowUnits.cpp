@@ -137,8 +137,8 @@ Value RowExpansion::inPages(const Access &access, Value slot, int64_t line, int6
   std::string name =
       (argumentName(access.argument) + "." + StringRef(rt::sizeName(rt::StoreSize::PageBytes))).str();
   Value apart = b.div(b.dimension(name), unit);
-  return b.add(b.mul(b.wide(b.div(slot, store.page)), b.wide(apart)),
-               b.wide(b.mul(b.rem(slot, store.page), b.i32(line))));
+  return b.add(b.mul(b.wide(b.div(slot, store.tokensOf(1))), b.wide(apart)),
+               b.wide(b.mul(b.rem(slot, store.tokensOf(1)), b.i32(line))));
 }
 
 /// Neighbouring lanes hold neighbouring rows: what a page has of a head is written a sector at a time.

@@ -164,7 +164,7 @@ void TileCopies::gatherTokens(UpdateOp update, const Segment &segment, Value fir
   auto gather = GatherOp::create(
       b, firstKey, segment.kvEnd, from.buffers, from.origins, targets,
       store.isStrided() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(from.strides), heads(update),
-      from.pitches, slots, apart, scope, apart ? b.getI64IntegerAttr(store.page) : IntegerAttr(),
+      from.pitches, slots, apart, scope, apart ? b.getI64IntegerAttr(store.tokensOf(1)) : IntegerAttr(),
       featuresOf(targets, from.features));
   if (!slots)
     b.fill(gather.getSlot(), {b.getI32Type()},

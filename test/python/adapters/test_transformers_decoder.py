@@ -14,7 +14,7 @@ import attn  # noqa: E402
 import attn.heads  # noqa: E402
 import attn.transformers  # noqa: E402
 import model_zoo  # noqa: E402
-from attn.adapters import planned_steps  # noqa: E402
+from attn.adapters import layer_calls, planned_steps  # noqa: E402
 
 COLUMNS, NEW = 21, 12
 PADDING = (5, 0, 11)
@@ -261,7 +261,7 @@ def test_layers_attend_under_plans_of_the_device(monkeypatch):
     model, inputs, served = build("Qwen3"), prompt(), []
     attend = planned_steps.attend_step
     monkeypatch.setattr(
-        attn.transformers,
+        layer_calls,
         "attend_step",
         lambda q, k, v, step: (served.append(step), attend(q, k, v, step))[1],
     )

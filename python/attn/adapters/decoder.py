@@ -159,7 +159,7 @@ class Decoder:
         mask, front = find_padding(
             attention_mask, input_ids, pads[0] if pads and pads[0] not in ends else None
         )
-        self._check_held(held, columns, front)
+        self._check_held(held, columns, front, copies)
         self._room.begin(held, columns, front, max_new_tokens, copies)
         input_ids = input_ids.long()
         with self._on_device(), self._all_or_nothing():
@@ -199,12 +199,16 @@ class Decoder:
                 raise expected(TensorError, "layers", f"those of all {wanted} layers", count)
             self._room.end(columns, [0] * self.sequences)
 
-    def _check_held(self, held: int, columns: int, front: list[int]) -> None:
+    def _check_held(self, held: int, columns: int, front: list[int], copies: int) -> None:
         most = min(self.length, columns - 1)
         if isinstance(held, bool) or not isinstance(held, int) or not 0 <= held <= most:
             legal = f"0 to {most}: the cache holds {self.length} columns, and one of {columns} has to be read"
             nearest = min(max(held, 0), most) if isinstance(held, int) else 0
             raise expected(PlanError, "held", legal, held, nearest=nearest)
+        if held and copies != 1:
+            raise expected(
+                PlanError, "num_return_sequences", "1 behind columns that are held", copies, nearest=1
+            )
         if held and front != self._room.front:
             legal = f"padding in front as in the call before, {self._room.front}"
             raise expected(PlanError, "attention_mask", legal, front)

@@ -107,10 +107,6 @@ class PagedRoom:
         return [first for first, _ in self.cache.shown]
 
     def begin(self, held: int, columns: int, front: list[int], new: int, copies: int) -> None:
-        if held and copies != 1:
-            raise expected(
-                PlanError, "num_return_sequences", "1 behind columns that are held", copies, nearest=1
-            )
         if held:
             self.cache.crop(held)
         else:

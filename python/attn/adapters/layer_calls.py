@@ -79,7 +79,9 @@ def attend_planned(
     ):
         if in_pages:
             attend = attend_paged_step if eager else torch.ops.attn.attend_paged_step
-            return attend(query, key, value, read_sinks(sinks), mask.handle, module.layer_idx)
+            # Made contiguous here, where compiled code joins it with what it does to them anyway.
+            rows = [tensor.squeeze(2).contiguous() for tensor in (query, key, value)]
+            return attend(*rows, read_sinks(sinks), mask.handle, module.layer_idx).unsqueeze(1)
         if eager:
             return attend_step(query, key, value, mask.step)
         return torch.ops.attn.attend_step(query, key, value, mask.plan, mask.start, mask.lengths, mask.handle)

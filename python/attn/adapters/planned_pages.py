@@ -100,11 +100,9 @@ def fits_pages(handle: str, kind: LayerKind, see: See, sinks: bool) -> bool:
 def attend_paged_step(
     q: Tensor, k: Tensor, v: Tensor, sink_logits: Tensor | None, handle: str, layer: int
 ) -> Tensor:
-    """`q [batch, q_heads, 1, dim]`, new keys and values `[batch, kv_heads, 1, dim]`, `sink_logits f32[q_heads]`: `[batch, 1,
-    q_heads, value_dim]` of a layer."""
+    """`q [batch, q_heads, dim]`, new keys and values `[batch, kv_heads, dim]`, `sink_logits f32[q_heads]`, all contiguous:
+    `[batch, q_heads, value_dim]` of a layer."""
     plan = _living[handle]
-    rows, keys, values = (tensor.squeeze(2).contiguous() for tensor in (q, k, v))
-    plan.writer.write(layer, keys, values)
+    plan.writer.write(layer, k, v)
     extra = {} if sink_logits is None else {"sink_logits": sink_logits}
-    out = plan.kernel.run(rows, plan.pages.layer(layer), plan.plan, **extra)
-    return out.unsqueeze(1)
+    return plan.kernel.run(q, plan.pages.layer(layer), plan.plan, **extra)

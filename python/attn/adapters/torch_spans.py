@@ -149,15 +149,15 @@ refuse_later(attend_step)
 def attend_paged_step(
     q: Tensor, k: Tensor, v: Tensor, sink_logits: Tensor | None, handle: str, layer: int
 ) -> Tensor:
-    """A row for each sequence, `q [batch, q_heads, 1, dim]`, of a step that is planned on the device (planned_pages.py):
-    writes its `k, v [batch, kv_heads, 1, dim]` into the pages of a layer, which are no tensors of compiled code, and attends
-    to all that is there. `sink_logits f32[q_heads]`. Gives `[batch, 1, q_heads, value_dim]`."""
+    """A row for each sequence, `q [batch, q_heads, dim]`, of a step that is planned on the device (planned_pages.py): writes
+    its `k, v [batch, kv_heads, dim]` into the pages of a layer, which are no tensors of compiled code, and attends to all
+    that is there. `sink_logits f32[q_heads]`. Gives `[batch, q_heads, value_dim]`."""
     return planned_pages.attend_paged_step(q, k, v, sink_logits, handle, layer)
 
 
 @attend_paged_step.register_fake
 def _(q, k, v, sink_logits, handle, layer):
-    return q.new_empty(q.shape[0], 1, q.shape[1], v.shape[3])
+    return q.new_empty(*q.shape[:2], v.shape[2])
 
 
 refuse_later(attend_paged_step)

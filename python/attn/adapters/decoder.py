@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..cache.integers import whole
 from ..errors import PlanError, TensorError, expected
 from .decoder_checks import (
     check_cache,
+    check_held,
     check_implementation,
     check_model,
     check_prompt,
@@ -29,6 +30,7 @@ from .decoder_checks import (
     token_ids,
 )
 from .decoder_rooms import PagedRoom, StaticRoom
+from .prompt_chunks import read_behind
 from .recorded_steps import Choice, Lookout, RecordedStep, StepState
 from .span_mask import SpanMask
 from .transformers_cache import PagedCache
@@ -108,6 +110,12 @@ class Decoder:
         """Columns that the cache holds, 0 where a call failed."""
         return self._room.length
 
+    @property
+    def held(self) -> list[int]:
+        """Tokens of each sequence that a cache in pages holds, up to the end of that sequence; what was chosen last is none of
+        them, as it was not read. Empty of a static cache."""
+        return self._room.held
+
     @torch.no_grad()
     def generate(
         self,
@@ -122,7 +130,7 @@ class Decoder:
         eos_token_id: int | Iterable[int] | None = None,
         pad_token_id: int | None = None,
         num_return_sequences: int | None = None,
-        held: int = 0,
+        held: int | Sequence[int] = 0,
         **others: object,
     ) -> Tensor:
         """The prompts and what follows them, `i64[sequences, columns + new]`: at most `max_new_tokens`, fewer where all
@@ -135,7 +143,8 @@ class Decoder:
         eos_token_id    tokens that end a sequence, () for none; by default the generation configuration's
         pad_token_id    what follows them; by default the configuration's, or else the first of those tokens
         num_return_sequences  of each prompt, next to each other, over a cache in pages: it is read once
-        held            columns that `cache` holds from the last call, and that are not read again
+        held            columns that `cache` holds from the last call, and that are not read again; in pages also so many tokens of
+                        each sequence (`Decoder.held`), for prompts that are padded anew
 
         Errors: TensorError for tensors of another shape, PlanError for more tokens than there is room for and for whatever else
         `generate` of Transformers knows; OutOfPages where `max_new_tokens` of all sequences do not fit into the pool, whether
@@ -163,8 +172,11 @@ class Decoder:
         self._room.begin(held, columns, front, max_new_tokens, copies)
         input_ids = input_ids.long()
         with self._on_device(), self._all_or_nothing():
-            logits = self._read(input_ids[:, held:], mask)
-            self._room.read(copies)
+            if isinstance(held, int):
+                logits = self._read(input_ids[:, held:], mask)
+            else:
+                logits = read_behind(model, self.cache, input_ids, mask, held)
+            self._room.read(columns, front, copies)
             if copies > 1:
                 logits, mask, input_ids = (
                     tensor.repeat_interleave(copies, 0) for tensor in (logits, mask, input_ids)
@@ -173,8 +185,10 @@ class Decoder:
             self._state.begin(mask)
             self._state.accept(choice, logits)
             self._run(max_new_tokens - 1, choice, implementation)
-            new = int(self._state.counts.max()) if ends else max_new_tokens
-            self._room.end(columns + new - 1, front)  # as behind generate: the last token was not read
+            counts = self._state.counts.tolist() if ends else [max_new_tokens] * self.sequences
+            new = max(counts)
+            # As behind generate: the last token was chosen, and not read.
+            self._room.end(columns + new - 1, front, [new - count for count in counts])
         return torch.cat([input_ids, self._state.out[:, :new]], 1)
 
     @torch.no_grad()
@@ -197,9 +211,12 @@ class Decoder:
                 count += 1
             if count != wanted:
                 raise expected(TensorError, "layers", f"those of all {wanted} layers", count)
-            self._room.end(columns, [0] * self.sequences)
+            self._room.end(columns, [0] * self.sequences, [0] * self.sequences)
 
-    def _check_held(self, held: int, columns: int, front: list[int], copies: int) -> None:
+    def _check_held(self, held: int | Sequence[int], columns: int, front: list[int], copies: int) -> None:
+        if isinstance(held, Sequence):
+            check_held(held, self._room.held, [columns - hidden for hidden in front])
+            return
         most = min(self.length, columns - 1)
         if isinstance(held, bool) or not isinstance(held, int) or not 0 <= held <= most:
             legal = f"0 to {most}: the cache holds {self.length} columns, and one of {columns} has to be read"

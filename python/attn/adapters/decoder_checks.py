@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -205,6 +205,22 @@ def check_room(columns: int, new: int, tokens: int) -> None:
         nearest = min(max(new, 1), most) if isinstance(new, int) else most
         legal = f"1 to {most} behind {columns} columns, with room for {tokens} tokens"
         raise expected(PlanError, "max_new_tokens", legal, new, nearest=nearest)
+
+
+def check_held(held: Sequence[int], tokens: list[int], shown: list[int]) -> None:
+    """PlanError where it is no number of tokens for each sequence: of those that are held, and fewer than are shown."""
+    if not tokens:
+        legal = "a number of columns: there are no sequences in pages that would have tokens of their own"
+        raise expected(PlanError, "held", legal, list(held))
+    if len(held) != len(tokens) or len(shown) != len(tokens):
+        legal = f"a number for each of the {len(tokens)} sequences of the cache"
+        raise expected(PlanError, "held", legal, list(held))
+    for row, count in enumerate(held):
+        most = min(tokens[row], shown[row] - 1)
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= most:
+            legal = f"0 to {most}: {tokens[row]} tokens are held, and one of {shown[row]} has to be read"
+            nearest = min(max(count, 0), most) if isinstance(count, int) else 0
+            raise expected(PlanError, f"held[{row}]", legal, count, nearest=nearest)
 
 
 def refuse_others(options: dict[str, object], configured: object, sample: bool) -> None:

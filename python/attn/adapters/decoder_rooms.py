@@ -5,7 +5,7 @@ pages, which the host gives out before each step."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -35,12 +35,13 @@ class StaticRoom:
         """What steps hand to the model."""
         self.mask = state.mask
         """Likewise."""
-        self.length, self.front = 0, []
-        """Columns that are held, and how many of each sequence are padding."""
+        self.length, self.front, self.held = 0, [], []
+        """Columns that are held, and how many of each sequence are padding; tokens of each, in pages alone."""
         fix_mask(state.mask, state.first)
 
-    def begin(self, held: int, columns: int, front: list[int], new: int, copies: int) -> None:
-        """Before a prompt is read behind the `held` first columns. PlanError where there is no room for what follows."""
+    def begin(self, held: int | Sequence[int], columns: int, front: list[int], new: int, copies: int) -> None:
+        """Before a prompt is read behind the `held` first columns, or tokens of each sequence. PlanError where there is no
+        room for what follows."""
         if copies != 1:
             raise PlanError(
                 f"num_return_sequences={copies}: sequences share their prompt in pages; make the decoder with "
@@ -49,8 +50,8 @@ class StaticRoom:
         self.length = 0  # until all went well
         self._count(held)
 
-    def read(self, copies: int) -> None:
-        """The prompt was read: from here on there are so many copies of each sequence."""
+    def read(self, columns: int, front: list[int], copies: int) -> None:
+        """The prompt was read: these are its columns, and from here on there are so many copies of each sequence."""
 
     def prepare(self) -> Hashable:
         """Before the steps of a generation: what they are recorded for, beside how tokens are chosen."""
@@ -66,8 +67,8 @@ class StaticRoom:
     def launch(self) -> None:
         """In the step, before the forward pass."""
 
-    def end(self, length: int, front: list[int]) -> None:
-        """All went well, and so many columns are kept."""
+    def end(self, length: int, front: list[int], behind: list[int]) -> None:
+        """All went well, and so many columns are kept, the last ones `behind` the end of a sequence."""
         self.length, self.front = length, front
         self._count(length)
 
@@ -96,6 +97,8 @@ class PagedRoom:
         self.mask = torch.ones(self._sequences, 1, dtype=torch.bool, device=state.token.device)
         self._asked: frozenset[Asked] = frozenset()
         self._plans: PagePlans | None = None
+        self._ends: dict[int, int] = {}
+        """Tokens of each node up to the end of its sequence, as of the last call."""
         self._change: CacheChange | None = None
 
     @property
@@ -106,14 +109,34 @@ class PagedRoom:
     def front(self) -> list[int]:
         return [first for first, _ in self.cache.shown]
 
-    def begin(self, held: int, columns: int, front: list[int], new: int, copies: int) -> None:
-        if held:
-            self.cache.crop(held)
-        else:
-            self.cache.reset()
-        self._check_pages(held, columns, front, new, copies)
+    @property
+    def held(self) -> list[int]:
+        """Tokens of each sequence, up to its end."""
+        tokens = {node: self.cache.pages.tokens(node) for node in self.cache.nodes}
+        return [min(count, self._ends.get(node, count)) for node, count in tokens.items()]
 
-    def _check_pages(self, held: int, columns: int, front: list[int], new: int, copies: int) -> None:
+    def begin(self, held: int | Sequence[int], columns: int, front: list[int], new: int, copies: int) -> None:
+        if not isinstance(held, int):
+            self._cut(held)
+            kept = list(held)
+        else:
+            kept = [max(held - hidden, 0) for hidden in front]
+            if held:
+                self.cache.crop(held)
+            else:
+                self.cache.reset()
+        self._check_pages(kept, [columns - hidden for hidden in front], new, copies)
+
+    def _cut(self, held: Sequence[int]) -> None:
+        """Each sequence to its first tokens, as if padding were in front of the shorter ones."""
+        cache = self.cache
+        for node, count in zip(cache.nodes, held, strict=True):
+            if more := cache.pages.tokens(node) - count:
+                cache.pages.truncate(node, more)
+        cache.length, cache._step = max(held), None
+        cache.shown = [(cache.length - count, cache.length) for count in held]
+
+    def _check_pages(self, held: list[int], prompts: list[int], new: int, copies: int) -> None:
         """A generation that begins does not run out of pages."""
         cache = self.cache
         page = cache._store.page_size
@@ -121,8 +144,7 @@ class PagedRoom:
 
         def needed(new: int) -> int:
             total = 0
-            for hidden in front:
-                prompt, kept = columns - hidden, max(held - hidden, 0)
+            for prompt, kept in zip(prompts, held, strict=True):
                 total += copies * (-(-(prompt + new - 1) // page) - -(-kept // page))
                 total -= (copies - 1) * (prompt // page)  # which they share
             return total
@@ -133,8 +155,9 @@ class PagedRoom:
             nearest = None if most is None else f"max_new_tokens={most}"
             raise expected(OutOfPages, "pages", legal, free, nearest=nearest)
 
-    def read(self, copies: int) -> None:
+    def read(self, columns: int, front: list[int], copies: int) -> None:
         self._asked = frozenset(self.cache._step.planned)
+        self.cache.length, self.cache.shown = columns, [(hidden, columns) for hidden in front]
         self.cache.batch_repeat_interleave(copies)
 
     def prepare(self) -> Hashable:
@@ -155,10 +178,12 @@ class PagedRoom:
     def launch(self) -> None:
         self._plans.launch()
 
-    def end(self, length: int, front: list[int]) -> None:
+    def end(self, length: int, front: list[int], behind: list[int]) -> None:
         self.cache.shown = [(first, self.cache.length) for first in front]
         self.cache._step = None
         self.cache.crop(length)
+        ends = (length - hidden - more for hidden, more in zip(front, behind, strict=True))
+        self._ends = dict(zip(self.cache.nodes, ends, strict=True))
 
     def put(self, layer: int, keys: Tensor, values: Tensor) -> None:
         cache, columns = self.cache, keys.shape[2]

@@ -125,6 +125,72 @@ def test_a_conversation_reads_what_is_new(back):
     assert torch.equal(found, expected) and decoder.length == more.shape[1] + 4
 
 
+def test_sequences_go_on_behind_ends_of_their_own():
+    """Turns of chats: answers end at different steps, and what each sequence reads next is of another length. What was
+    generated behind an end is neither seen nor kept."""
+    model, inputs = build("Mistral"), prompt()
+    free = reference(model, inputs)[:, COLUMNS:]
+    ends = [int(free[0, 3]), int(free[1, 6]), int(free[2, 1])]
+    decoder = attn.transformers.Decoder(model, sequences=3, tokens=80, cache=paged(model))
+    reads = []
+    model.register_forward_pre_hook(
+        lambda module, args, given: reads.append(given["input_ids"].shape[1]), with_kwargs=True
+    )
+    chats = [ids[shown.bool()].tolist() for ids, shown in zip(*inputs.values(), strict=True)]
+    held = 0
+    for turn in range(3):
+        columns = max(len(chat) for chat in chats)
+        ids = torch.tensor([[0] * (columns - len(chat)) + chat for chat in chats])
+        mask = torch.tensor([[0] * (columns - len(chat)) + [1] * len(chat) for chat in chats])
+        given = {"input_ids": ids, "attention_mask": mask}
+        del reads[:]
+        found = decoder.generate(**given, max_new_tokens=NEW, eos_token_id=ends, held=held)
+        width = reads[0]
+        assert torch.equal(found, reference(model, given, eos_token_id=ends))
+        assert (
+            width == columns
+            if not turn
+            else width == max(len(c) - n for c, n in zip(chats, held, strict=True)) < 15
+        )
+        answers = [
+            row[: next((i + 1 for i, t in enumerate(row) if t in ends), NEW)]
+            for row in found[:, columns:].tolist()
+        ]
+        chats = [chat + answer for chat, answer in zip(chats, answers, strict=True)]
+        held = decoder.held
+        assert held == [len(chat) - 1 for chat in chats]
+        more = torch.randint(3, 90, (6,), generator=torch.Generator().manual_seed(turn)).tolist()
+        chats = [chat + more[: 2 + 2 * i] for i, chat in enumerate(chats)]
+    assert len(set(map(len, answers))) > 1
+
+
+def test_tokens_held():
+    model, inputs = build(), prompt()
+    decoder = made(model, inputs, 20)
+    assert decoder.held == [] and decoder_of(model, inputs).held == []
+    refused = [([1, 1, 1], "held: expected a number of columns: there are no sequences in pages")]
+    for held, told in refused:
+        with pytest.raises(attn.PlanError, match=told):
+            decoder.generate(**inputs, max_new_tokens=1, held=held)
+        with pytest.raises(attn.PlanError, match=told):
+            decoder_of(model, inputs).generate(**inputs, max_new_tokens=1, held=held)
+    decoder.generate(**inputs, max_new_tokens=1)
+    assert decoder.held == [COLUMNS - count for count in PADDING]
+    for held, told in (
+        ([1, 1], r"held: expected a number for each of the 3 sequences of the cache, got list \[1, 1\]"),
+        (
+            [15, 21, 9],
+            r"held\[1\]: expected 0 to 20: 21 tokens are held, and one of 21 .* got 21; nearest legal: 20",
+        ),
+        ([15, -1, 9], r"held\[1\]: .* got -1; nearest legal: 0"),
+        ([15, 2, True], r"held\[2\]: .* got True"),
+    ):
+        with pytest.raises(attn.PlanError, match=told):
+            decoder.generate(**inputs, max_new_tokens=1, held=held)
+    found = decoder.generate(**inputs, max_new_tokens=NEW, held=[15, 0, 3])
+    assert torch.equal(found, reference(model, inputs))
+
+
 def test_goes_on_behind_generate():
     """The cache is the one that was given, whoever filled it."""
     model, inputs = build(), prompt()

@@ -88,7 +88,8 @@ class StaticRoom:
 
 class PagedRoom:
     """A cache in pages. A step begins with a new token for each sequence; one that has ended goes on with padding, as in a
-    static cache, until all have: which ones have ended only the GPU knows."""
+    static cache, until all have: which ones have ended only the GPU knows. The host may tell steps that the GPU is far from:
+    tables go through pinned memory that is not written again before it was copied, and copies wait for the steps before."""
 
     def __init__(self, cache: PagedCache, state: StepState, tokens: int, model: str):
         self.cache, self._model = cache, model
@@ -116,20 +117,23 @@ class PagedRoom:
         return [min(count, self._ends.get(node, count)) for node, count in tokens.items()]
 
     def begin(self, held: int | Sequence[int], columns: int, front: list[int], new: int, copies: int) -> None:
-        if not isinstance(held, int):
+        kept = [max(held - hidden, 0) for hidden in front] if isinstance(held, int) else list(held)
+        try:
             self._cut(held)
-            kept = list(held)
-        else:
-            kept = [max(held - hidden, 0) for hidden in front]
-            if held:
-                self.cache.crop(held)
-            else:
-                self.cache.reset()
+        except OutOfPages:  # what was cut off was shared, and what is left of it has to be copied
+            self.cache.reset()
+            raise
         self._check_pages(kept, [columns - hidden for hidden in front], new, copies)
 
-    def _cut(self, held: Sequence[int]) -> None:
-        """Each sequence to its first tokens, as if padding were in front of the shorter ones."""
+    def _cut(self, held: int | Sequence[int]) -> None:
+        """To the first columns, or each sequence to its first tokens, as if padding were in front of the shorter ones."""
         cache = self.cache
+        if isinstance(held, int):
+            if held:
+                cache.crop(held)
+            else:
+                cache.reset()
+            return
         for node, count in zip(cache.nodes, held, strict=True):
             if more := cache.pages.tokens(node) - count:
                 cache.pages.truncate(node, more)

@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from . import torch_ops
-from .adapters.decoder import Decoder
 from .adapters.diffkv_cache import DiffKVCache, DiffKVLayer
 from .adapters.diffkv_steps import attend_precisions
 from .adapters.head_gates import apply_head_gates
@@ -59,6 +58,7 @@ from .adapters.transformers_fallback import (
 )
 from .adapters.transformers_mask import make_mask
 from .errors import TensorError
+from .generation.decoder import Decoder
 from .memory.views import needs_gradient
 
 __all__ = [

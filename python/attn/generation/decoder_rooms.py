@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from transformers import StaticCache
 from transformers.cache_utils import Cache, CacheLayerMixin, StaticLayer
 
+from ..adapters.paged_steps import Asked
+from ..adapters.planned_pages import PagePlans
+from ..adapters.planned_steps import fix_mask, model_of
+from ..adapters.transformers_cache import PagedCache
+from ..adapters.transformers_fallback import NAME
 from ..cache.change import CacheChange
 from ..errors import OutOfPages, PlanError, expected
 from .decoder_checks import not_planned
-from .paged_steps import Asked
-from .planned_pages import PagePlans
-from .planned_steps import fix_mask, model_of
 from .recorded_steps import StepState
-from .transformers_cache import PagedCache
-from .transformers_fallback import NAME
 
 
 class StaticRoom:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from ..adapters.transformers_cache import PagedCache
+from ..adapters.transformers_config import check_config
+from ..adapters.transformers_fallback import NAME
 from ..errors import PlanError, TensorError, closest, expected
-from .transformers_cache import PagedCache
-from .transformers_config import check_config
-from .transformers_fallback import NAME
 
 IMPLEMENTATIONS = (NAME, "sdpa", "eager")
 _ASKED = ("input_ids", "attention_mask", "position_ids", "past_key_values")

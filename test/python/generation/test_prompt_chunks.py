@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("transformers", reason="Transformers is not installed")
 
-from attn.adapters.prompt_chunks import chunk_behind  # noqa: E402
+from attn.generation.prompt_chunks import chunk_behind  # noqa: E402
 
 IDS = torch.tensor([[0, 11, 12, 13, 14], [0, 0, 0, 21, 22], [31, 32, 33, 34, 35]])
 MASK = torch.tensor([[0, 1, 1, 1, 1], [0, 0, 0, 1, 1], [1, 1, 1, 1, 1]]).bool()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from .transformers_cache import PagedCache
+from ..adapters.transformers_cache import PagedCache
 
 
 @dataclass(frozen=True)

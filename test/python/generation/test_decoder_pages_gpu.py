@@ -67,7 +67,7 @@ def test_replays_are_the_steps_that_run_as_they_are(name):
         found = replayed.generate(**inputs, max_new_tokens=NEW)
         launched._step = None
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("attn.adapters.recorded_steps._RUNS_AS_IT_IS", NEW)
+            patch.setattr("attn.generation.recorded_steps._RUNS_AS_IT_IS", NEW)
             expected = launched.generate(**inputs, max_new_tokens=NEW)
         assert torch.equal(found, expected)
     assert replayed._step.recorded and not launched._step.recorded

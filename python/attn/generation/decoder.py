@@ -13,6 +13,9 @@ import torch
 from torch import Tensor, nn
 from transformers.masking_utils import create_masks_for_generate
 
+from ..adapters.span_mask import SpanMask
+from ..adapters.transformers_cache import PagedCache
+from ..adapters.transformers_fallback import NAME
 from ..cache.integers import whole
 from ..errors import PlanError, TensorError, expected
 from .decoder_checks import (
@@ -32,9 +35,6 @@ from .decoder_checks import (
 from .decoder_rooms import PagedRoom, StaticRoom
 from .prompt_chunks import read_behind
 from .recorded_steps import Choice, Lookout, RecordedStep, StepState
-from .span_mask import SpanMask
-from .transformers_cache import PagedCache
-from .transformers_fallback import NAME
 
 _numbers = itertools.count(1)
 

@@ -7,6 +7,7 @@
     model.generate(**inputs, past_key_values=attn.transformers.PagedCache(model.config, pages=4096))
     model.generate(**inputs, past_key_values=attn.transformers.DiffKVCache(model.config, policy, pages=4096))
     attn.transformers.Decoder(model, sequences=16, tokens=8192).generate(**inputs, max_new_tokens=256)  # recorded steps
+    attn.transformers.Decoder(model, sequences=16, tokens=8192, cache=attn.transformers.PagedCache(model.config, pages=4096))
     model.generate_batch(prompts)                                         # continuous batching, "paged|attn"
     attn.transformers.apply_head_gates(model, attn.heads.Gates.load("gates").select(sparsity=0.5))
 

@@ -41,8 +41,10 @@ def held(decoder):
 # --- Tokens --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("padding", [PADDING, (0,)])
-@pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma2", "DeepseekV3", "GptOss"])
+@pytest.mark.parametrize(
+    "name,padding",
+    [("Llama", (0,)), *((name, PADDING) for name in ("Llama", "Mistral", "Gemma2", "DeepseekV3", "GptOss"))],
+)
 def test_tokens_of_generate(name, padding):
     """Without a cache in pages and over one; with windows, soft caps, values shorter than keys, and sinks, which steps over
     static caches do not plan."""
@@ -341,6 +343,18 @@ def test_pages():
         attn.transformers.Decoder(model, sequences=6, tokens=60, cache=decoder.cache).generate(
             **prompt((0, 0, 0, 0, 0, 0), 22), max_new_tokens=1
         )
+
+
+@pytest.mark.parametrize("held", [10, [10, 10]])
+def test_what_is_cut_off_was_shared(held):
+    """What is left of a page then has to be copied, for which there is no room."""
+    model = build()
+    decoder = attn.transformers.Decoder(model, sequences=2, tokens=40, cache=paged(model, 5))
+    found = decoder.generate(**prompt((0,), 20), max_new_tokens=1, num_return_sequences=2)
+    assert decoder.held == [20, 20] and decoder.cache.pages.free_pages() == 0
+    with pytest.raises(attn.OutOfPages, match="1 pages asked for, 0 of 5 left"):
+        decoder.generate(found, max_new_tokens=1, held=held)
+    assert decoder.length == 0 and decoder.cache.pages.free_pages() == 5
 
 
 def test_caches():

@@ -169,6 +169,28 @@ def test_copies_of_a_prompt_share_its_pages():
     assert chosen_rightly(model, more, {"input_ids": first, "attention_mask": shown})
 
 
+@pytest.mark.parametrize("name", ["Llama", "Gemma2"])
+def test_sequences_go_on_behind_ends_of_their_own(name):
+    """Each behind as much of its answer as is kept of it, with prompts that are padded anew."""
+    model, inputs = build("attn", name), prompt(columns=60, padding=(5, 0, 41))
+    decoder = decoder_of(model)
+    found = decoder.generate(**inputs, max_new_tokens=20)
+    for turn in range(2):
+        held = [count - 4 * row - turn for row, count in enumerate(decoder.held)]
+        rows = [row[-count - 1 :] for row, count in zip(found.tolist(), decoder.held, strict=True)]
+        chats = [
+            row[:kept] + [7 + turn] * (9 - 3 * i)
+            for i, (row, kept) in enumerate(zip(rows, held, strict=True))
+        ]
+        columns = max(map(len, chats))
+        ids = torch.tensor([[0] * (columns - len(chat)) + chat for chat in chats], device="cuda")
+        mask = torch.tensor([[0] * (columns - len(chat)) + [1] * len(chat) for chat in chats], device="cuda")
+        given = {"input_ids": ids, "attention_mask": mask}
+        found = decoder.generate(**given, max_new_tokens=20, held=held)
+        assert chosen_rightly(model, found, given) and decoder._step.recorded
+        assert decoder.held == [len(chat) + 19 for chat in chats]
+
+
 def test_decoders_share_a_cache():
     """Each has a graph and tables of its own over the same pages; what one does changes nothing of the other."""
     models = build("attn"), build("attn")

@@ -2,7 +2,9 @@
 """Generation in recorded steps over caches in pages, which run one by one on the CPU: the tokens of model.generate, in pages
 that hold no padding and that sequences of one prompt share; and what is refused, by name."""
 
+import gc
 import os
+import weakref
 
 import pytest
 
@@ -13,7 +15,7 @@ transformers = pytest.importorskip("transformers", reason="Transformers is not i
 import attn  # noqa: E402
 import attn.heads  # noqa: E402
 import attn.transformers  # noqa: E402
-from attn.adapters import planned_steps  # noqa: E402
+from attn.adapters import planned_pages, planned_steps  # noqa: E402
 from decoding import COLUMNS, NEW, PADDING, build, decoder_of, prompt, reference, watch_steps  # noqa: E402
 
 PAGES = 64
@@ -304,6 +306,18 @@ def test_decoders_share_a_cache():
         assert torch.equal(first.generate(**inputs, max_new_tokens=NEW), reference(model, inputs))
         assert second.length == 0
         assert torch.equal(second.generate(**other, max_new_tokens=NEW), reference(model, other))
+
+
+def test_decoders_that_are_gone_keep_no_pages():
+    model, inputs = build(), prompt()
+    before = set(planned_pages._living)
+    decoder = made(model, inputs)
+    decoder.generate(**inputs, max_new_tokens=3)
+    pages = weakref.ref(decoder.cache.pages)
+    assert len(set(planned_pages._living) - before) == 1
+    del decoder
+    gc.collect()
+    assert pages() is None and not set(planned_pages._living) - before
 
 
 def test_a_step_that_fails_leaves_nothing(monkeypatch):

@@ -196,8 +196,10 @@ class PagedRoom:
             cache._begin(layer, keys, values)
             cache.nodes = [cache.pages.add() for _ in range(self._sequences)]
             self._change = cache.pages.append(cache.nodes, columns)
-        rows = (tensor.transpose(1, 2).reshape(-1, *tensor.shape[1::2]) for tensor in (keys, values))
-        self._change.write(layer, *rows)
+        by_token = (
+            tensor.transpose(1, 2).contiguous() for tensor in (keys, values)
+        )  # of one sequence reshape copies nothing
+        self._change.write(layer, *(rows.flatten(0, 1) for rows in by_token))
         if layer + 1 == len(cache.layers):
             cache.length = columns
 

@@ -233,8 +233,9 @@ def test_copies_of_a_prompt_share_its_pages():
     assert found.shape == (6, COLUMNS + 1) and torch.equal(found[0::2], found[1::2])
 
 
-def test_keys_from_elsewhere():
-    model, inputs = build("Mistral"), prompt((0, 0))
+@pytest.mark.parametrize("padding", [(0, 0), (0,)])  # what one sequence has lies head by head
+def test_keys_from_elsewhere(padding):
+    model, inputs = build("Mistral"), prompt(padding)
     cache = transformers.DynamicCache()
     with torch.no_grad():
         model(inputs["input_ids"][:, :-1], past_key_values=cache)

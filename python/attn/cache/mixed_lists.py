@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Lists of tokens in two precisions, as books on a device: which are HIGH and which LOW, where they lie, what they were worth.
+
+Everything is a tensor that stays where it is, so that steps may be captured: no number of them comes back to the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..errors import PlanError, expected
+from ..kv_policy.diffkv import DiffKV
+from ..memory.devices import device_name
+from ..memory.views import Binding
+from .integers import whole
+from .operations import revise_text
+from .page_pool import PagePool
+from .policy import HIGH, LOW
+from .precision import SlotList
+from .table_operation import TableOperation
+
+_ALIGNED = 4
+"""Lists of a layer come in multiples of this: a layer's part of every table then begins at a multiple of 16 bytes."""
+
+
+class MixedLists:
+    """The lists of `requests` requests of `kv_heads` KV heads in `layers` layers. Arguments are MixedCache's."""
+
+    def __init__(
+        self,
+        layers: int,
+        requests: int,
+        kv_heads: int,
+        pages: int,
+        columns: int,
+        page_tokens: Sequence[int],
+        policy: DiffKV | None,
+        device: object,
+        checked: bool,
+    ):
+        for name, size in dict(layers=layers, requests=requests, kv_heads=kv_heads).items():
+            whole(name, size, 1)
+        self.layers, self.requests, self.kv_heads, self.policy = layers, requests, kv_heads, policy
+        self.lists = requests * kv_heads
+        """Of a layer."""
+        if self.lists % _ALIGNED:
+            least = next(n for n in range(requests, requests + _ALIGNED) if n * kv_heads % _ALIGNED == 0)
+            legal = f"a number whose product with {kv_heads} KV heads is a multiple of {_ALIGNED}"
+            raise expected(PlanError, "requests", legal, requests, nearest=least)
+        if policy is not None and not isinstance(policy, DiffKV):
+            raise expected(PlanError, "policy", "attn.kv_policy.DiffKV(...), or None", policy)
+        if policy is not None and policy.norm == "uniform":
+            raise expected(PlanError, "policy: norm", "inverse_length", "uniform", nearest="inverse_length")
+        self.device = device_name(device)
+        sizes = dict(pages=pages, requests=layers, lists=self.lists, columns=columns)
+        self.pool = PagePool(**sizes, page_tokens=page_tokens, device=device, checked=checked)
+        """Rows of its table are [layers, lists]."""
+        self._make_state(pages)
+        if policy is not None:
+            self._make_revision(policy, device, checked)
+
+    def _zeros(self, *shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
+        return torch.zeros(shape, dtype=dtype, device=self.pool.tokens.device)
+
+    def _make_state(self, pages: int) -> None:
+        layers, lists, ends = self.layers, self.lists, 1 if self.policy is None else 2
+        self.active = self._zeros(self.requests)
+        """int32 [requests], 1 of those that a step gives a token, else 0. To be written, on the device."""
+        self.missed = self._zeros(1)
+        """int32 [1]: steps so far for which there were too few pages; they changed nothing."""
+        self.counts = [self._zeros(layers, lists) for _ in range(ends)]
+        """Tokens of each list that are HIGH, and LOW: int32 [layers, lists]. To be read."""
+        self.seen, self.prompts = self._zeros(layers, lists), self._zeros(layers, lists)
+        """Tokens that each list has seen, and those of them that came with its prompt: int32 [layers, lists]."""
+        # Of a page more than there are: where lists without a new token write.
+        self._places = max(self.pool.page_tokens)
+        self.score = self._zeros(pages + 1, self._places, dtype=torch.float32)
+        self.position = self._zeros(pages + 1, self._places)
+        """What the token in a place of a page was worth so far, and its position: [pages + 1, places]."""
+        self.tables = [self.pool.table]
+        """The pages of each end, in the order of its tokens: int32 [layers, lists, columns]."""
+        if ends == 2:
+            self.tables.append(torch.full_like(self.pool.table, -1))
+        self._right = torch.arange(self.pool.columns - 1, -1, -1, device=self.active.device)
+        self._new = [SlotList(lists, self.device, pairs=False) for _ in range(layers)]
+
+    def _make_revision(self, policy: DiffKV, device: object, checked: bool) -> None:
+        lists, columns, rows = self.lists, self.pool.columns, self.layers * self.lists
+        self._limits = self._zeros(self.layers, lists, 2, dtype=torch.float32)
+        alphas = [[policy.alphas(i, head) for head in range(self.kv_heads)] for i in range(self.layers)]
+        self._limits.copy_(torch.tensor(alphas).repeat(1, self.requests, 1))
+        self._demoted, self._moved = (SlotList(rows, self.device, pairs=True) for _ in range(2))
+        (left, right), places = self.pool.page_tokens, tuple(self.score.shape)
+        numbers = {"high": True, "low": True, "seen": False, "prompt": False}
+        slots = ("down_from", "down_to", "move_from", "move_to")
+        bindings = [
+            Binding("table", "i32", (lists, columns)),
+            *(Binding(name, "i32", (lists,), written) for name, written in numbers.items()),
+            Binding("limits", "f32", (lists, 2)),
+            Binding("score", "f32", places, True),
+            Binding("position", "i32", places, True),
+            Binding("worth_high", "f32", (lists, columns * left)),
+            Binding("worth_low", "f32", (lists, columns * right)),
+            Binding("done", "i32", (4,)),
+            *(Binding(name, "i32", (lists,), True) for name in slots),
+        ]
+        release = policy.like == "release"
+        text = revise_text(left, right, window=policy.window, rows=policy.rows or 0, release=release)
+        sizes = (lists, columns, *places, columns * left, columns * right)
+        self._revise = TableOperation(text, bindings, sizes, device, checked)
+
+    # --- A step ----------------------------------------------------------------------------------------------
+
+    def begin_lists(self) -> None:
+        """A new token for every list of an active request, HIGH, with room for one more at the other end; or nothing, where
+        pages run out."""
+        on = self.active.repeat_interleave(self.kv_heads)
+        for end, count in enumerate(self.counts):
+            torch.mul(count + 1, on, out=self.pool.tokens[:, :, end])
+        self.pool.manage()
+        done = self.pool.status_words()[0]
+        self.missed += 1 - done
+        high, page = self.counts[0], self.pool.page_tokens[0]
+        is_new = (on * done).bool().expand(high.shape)
+        column = (high // page).clamp(max=self.pool.columns - 1).long()
+        held = self.pool.table.gather(2, column[..., None])[..., 0]
+        slot = torch.where(is_new, held * page + high % page, -1)
+        for slots, found in zip(self._new, slot, strict=True):
+            slots.slots.copy_(found)
+        entry = torch.where(is_new, held * self._places + high % page, self.pool.pages * self._places)
+        entry = entry.long().flatten()
+        self.position.view(-1).scatter_(0, entry, self.seen.flatten())
+        self.score.view(-1).scatter_(0, entry, 0.0)
+        for count in (high, self.seen):
+            count += is_new
+        if self.policy is not None:
+            torch.index_select(self.pool.table, 2, self._right, out=self.tables[1])
+
+    def revise(self, layer: int, worth: Sequence[Tensor]) -> None:
+        """The policy's decision for a layer's lists, whose tokens were worth so much to the row of the new one: float32
+        [lists, columns * page tokens] of either end. Books are changed; slots whose contents are to change are listed."""
+        rows = slice(layer * self.lists, (layer + 1) * self.lists)
+        tensors = {
+            "table": self.pool.table[layer],
+            "high": self.counts[0][layer],
+            "low": self.counts[1][layer],
+            "seen": self.seen[layer],
+            "prompt": self.prompts[layer],
+            "limits": self._limits[layer],
+            "score": self.score,
+            "position": self.position,
+            "worth_high": worth[0],
+            "worth_low": worth[1],
+            "done": self.pool.status_words(),
+            "down_from": self._demoted.slots[rows],
+            "down_to": self._demoted.target[rows],
+            "move_from": self._moved.slots[rows],
+            "move_to": self._moved.target[rows],
+        }
+        self._revise.launch(tensors, None)
+
+    # --- Requests that come and go ---------------------------------------------------------------------------
+
+    def admit(self, request: int, levels: Tensor, scores: Tensor) -> list[Tensor]:
+        """Room for a prompt, whose request has had none since `release`; it is active from now on.
+
+        levels  int8 [layers, kv_heads, tokens], of HIGH, LOW and PRUNED
+        scores  float32, likewise: what tokens are worth to the prompt's rows
+
+        The slots of its tokens, int32 [layers, kv_heads, tokens], -1 where a token is not kept so: those that are HIGH,
+        and those that are LOW. Waits for the device. Errors: OutOfPages, which changes nothing.
+        """
+        tokens = levels.shape[2]
+        rows = slice(request * self.kv_heads, (request + 1) * self.kv_heads)
+        masks = [levels == kind for kind in (HIGH, LOW)[: len(self.counts)]]
+        for end, (count, mask) in enumerate(zip(self.counts, masks, strict=True)):
+            self.pool.tokens[:, :, end] = count
+            self.pool.tokens[:, rows, end] = mask.sum(2, dtype=torch.int32)
+        self.pool.manage()
+        self.pool.require_done()
+        found = []
+        for end, (count, mask) in enumerate(zip(self.counts, masks, strict=True)):
+            page = self.pool.page_tokens[end]
+            count[:, rows] = mask.sum(2, dtype=torch.int32)
+            place = (mask.cumsum(2) - 1).clamp(min=0)
+            column = place // page if end == 0 else self.pool.columns - 1 - place // page
+            held, place = self.pool.table[:, rows].gather(2, column), place % page
+            found.append(torch.where(mask, held * page + place, -1).int())
+            entry = torch.where(mask, held * self._places + place, self.pool.pages * self._places).flatten()
+            positions = torch.arange(tokens, dtype=torch.int32, device=mask.device).expand(mask.shape)
+            self.position.view(-1).scatter_(0, entry, positions.flatten())
+            self.score.view(-1).scatter_(0, entry, scores.flatten().float())
+        self.seen[:, rows] = tokens
+        self.prompts[:, rows] = tokens
+        self.active[request] = 1
+        return found
+
+    def release(self, request: int) -> None:
+        """Its lists are empty; the next step gives their pages back."""
+        rows = slice(request * self.kv_heads, (request + 1) * self.kv_heads)
+        self.active[request] = 0
+        for count in (*self.counts, self.seen, self.prompts):
+            count[:, rows] = 0

@@ -65,7 +65,8 @@ TEST(TableManifest, IsReadBack) {
 TEST(TableManifest, WhatItMustNotSay) {
   const std::string roles =
       "manifest.kernels: expected a kernel, and a launch, of each of the roles \"count_pages\", "
-      "\"release_pages\" and \"take_pages\" in that order, or of \"compact_tokens\" or \"revise_tokens\" alone";
+      "\"release_pages\" and \"take_pages\" in that order, or of \"compact_tokens\" or \"revise_tokens\" "
+      "alone";
   EXPECT_EQ(faultOf(tableManifest({Role::CountPages, Role::TakePages, Role::ReleasePages})), roles);
   EXPECT_EQ(faultOf(tableManifest({Role::CountPages, Role::ReleasePages})), roles);
   EXPECT_EQ(faultOf(tableManifest({Role::TakePages})), roles);

@@ -13,7 +13,7 @@ from typing import Any
 from .. import _attn
 from ..describe.stores import Paged
 from ..errors import PlanError
-from ..memory.devices import failed, stream_number
+from ..memory.devices import failed, get_device, stream_number
 from ..memory.views import Binding, check, view_of
 from .operations import Shape
 from .pages import Run, memory_of
@@ -51,7 +51,7 @@ class SlotList:
 
 
 class Precision:
-    """`pages` pages of a store on a device, for appends of up to `appended` and moves of `moved` rows. `dims`: features of
+    """`pages` pages of a store on a device, with room for appends of `appended` and moves of `moved` rows. `dims`: features of
     keys and values, which come in `dtype`, "bf16" or "f16"."""
 
     def __init__(
@@ -75,15 +75,14 @@ class Precision:
             tensor[:] = 0  # type: ignore[index]
         self.operand = tuple(tensor[0] for tensor in self.run.tensors.values())  # type: ignore[index]
         """What attention reads: codes and their metadata."""
-        self._kernels = self.run.mover(0).kernels
-        self._kernels.reserve(
-            pages=pages,
-            page_tokens=store.page_size,
-            **self.run.addresses(0),
-            status=self.run.pages()["status"],
-            new_tokens=room_for(appended),
-            copied_tokens=room_for(moved),
-        )
+        self._kernels, self._room = self.run.mover(0).kernels, (0, room_for(moved))
+        self._reserve(appended)
+
+    def _reserve(self, appended: int) -> None:
+        self._room = room_for(appended), self._room[1]
+        get_device(self.device).synchronize(stream_number(self.device, None))  # what grows may be in use
+        named = dict(self.run.pages(), new_tokens=self._room[0], copied_tokens=self._room[1])
+        self._kernels.reserve(**named)
 
     @property
     def page_bytes(self) -> int:
@@ -91,7 +90,10 @@ class Precision:
         return self.token_bytes * self.store.page_size
 
     def append(self, slots: SlotList, keys: Any, values: Any, stream: object = None) -> None:
-        """New tokens, [rows, 1, features]; codes are made of them. Neither allocates nor waits."""
+        """New tokens, [rows, 1, features]; codes are made of them. Neither allocates nor waits, but where these are more than
+        there is room for."""
+        if len(slots.slots) > self._room[0]:
+            self._reserve(len(slots.slots))
         number, keep = stream_number(self.device, stream), []
         views = []
         for name, tensor, features in (("k", keys, self.dims[0]), ("v", values, self.dims[1])):

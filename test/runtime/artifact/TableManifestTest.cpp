@@ -75,7 +75,13 @@ TEST(TableManifest, WhatItMustNotSay) {
   m.arguments[1].dtype = DType::I32;
   EXPECT_EQ(faultOf(m),
             "manifest.arguments[1]: expected a tensor of role \"pages\", of i32 or, of flags that "
-            "are named \"keep\", of i8");
+            "are named \"keep\", of i8, or, where tokens are revised, of f32");
+  m = tableManifest({Role::ReviseTokens});
+  m.arguments[0].dtype = DType::F32;
+  EXPECT_EQ(faultOf(m), "");
+  m = tableManifest({Role::CompactTokens});
+  m.arguments[0].dtype = DType::F32;
+  EXPECT_NE(faultOf(m).find("manifest.arguments[0]: expected a tensor of role \"pages\""), std::string::npos);
   m = tableManifest({Role::CompactTokens});
   m.arguments[0].role = Argument::Role::Slots;
   EXPECT_NE(faultOf(m).find("manifest.arguments[0]: expected a tensor of role \"pages\""), std::string::npos);

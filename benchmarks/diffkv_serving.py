@@ -75,8 +75,10 @@ class Weights:
         return self.x @ self.qkv
 
     def after(self, out):
-        gate, up = ((out.flatten(1) @ self.o) @ self.up).chunk(2, 1)
-        return (self.torch.nn.functional.silu(gate) * up) @ self.down
+        inner = (out.flatten(1) @ self.o) @ self.up
+        return (
+            self.torch.nn.functional.glu(inner, 1) @ self.down
+        )  # in place of SwiGLU: PyTorch has it as one kernel
 
     def logits(self):
         return (self.x @ self.head).argmax(1)
@@ -132,6 +134,21 @@ class Tokens:
         return worth.float(), keys, values
 
 
+def request_length(torch, load, number, done):
+    """Tokens that a request brings, `done` of its answer among them, and those that it is still to generate."""
+    random = torch.Generator().manual_seed(1000 + number)
+    prompt, answer = (
+        int(torch.randint(low, high + 1, (1,), generator=random)) for low, high in (load.prompt, load.answer)
+    )
+    made = min(int(done * answer), answer - 1)
+    return prompt + made, answer - made
+
+
+def levels_of(torch, worth, policy):
+    """What becomes of a prompt's tokens in each list."""
+    return torch.full_like(worth, 2, dtype=torch.int8) if policy is None else policy.prompt(worth).level
+
+
 class Server:
     """A cache of `memory` bytes, and the requests that it holds. `slots`: at most so many at once."""
 
@@ -161,30 +178,17 @@ class Server:
         free = next((i for i in range(self.cache.requests) if i not in self.left), None)
         if free is None:
             return False
-        lengths = self.torch.Generator().manual_seed(1000 + number)
-
-        def uniform(low, high):
-            return int(self.torch.randint(low, high + 1, (1,), generator=lengths))
-
-        prompt, answer = uniform(*self.load.prompt), uniform(*self.load.answer)
-        done = min(int(done * answer), answer - 1)
-        worth, keys, values = self.tokens.prompt(prompt + done, number)
-        levels = self._levels(worth)
+        length, left = request_length(self.torch, self.load, number, done)
+        worth, keys, values = self.tokens.prompt(length, number)
+        levels = levels_of(self.torch, worth, self.cache.policy).expand(self.shape.layers, *worth.shape)
         if not self._has_room(levels):
             return False
         scores = worth.expand(self.shape.layers, *worth.shape)
         slots = self.cache.admit(free, levels, scores)
         for layer in range(self.shape.layers):
             self.cache.write([each[layer] for each in slots], keys, values)
-        self.left[free] = answer - done
+        self.left[free] = left
         return True
-
-    def _levels(self, worth):
-        policy, layers = self.cache.policy, self.shape.layers
-        if policy is None:
-            return self.torch.full_like(worth, 2, dtype=self.torch.int8).expand(layers, *worth.shape)
-        levels = policy.prompt(worth).level
-        return levels.expand(layers, *levels.shape)
 
     def _has_room(self, levels):
         pool = self.cache.pool

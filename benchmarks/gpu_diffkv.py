@@ -11,9 +11,18 @@ not computed, and what the host does between graphs is not timed.
 """
 
 import gc
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from diffkv_serving import Load, Server, Shape, Tokens, Weights, serve
+from diffkv_serving import (
+    Load,
+    Server,
+    Shape,
+    Tokens,
+    Weights,
+    levels_of,
+    request_length,
+    serve,
+)
 from gpu_described import Described
 
 ALPHAS = (1.0, 0.1)  # of the policy: from the mean weight on HIGH, from a tenth of it on LOW
@@ -24,12 +33,6 @@ WAYS = {
     "DiffKV": {"key": "int8", "value": "int4"},
 }
 BASE = "bf16"
-EXPECTED = {
-    "bf16": 1.0,
-    "K8V8": 1.9,
-    "K4V4": 3.6,
-    "DiffKV": 4.6,
-}  # times as many tokens as in 16 bits, for slots
 PAPER_COMPRESSION, PAPER_THROUGHPUT = (2.7, 5.7), (1.9, 5.4)  # arXiv 2412.03131
 
 
@@ -46,22 +49,24 @@ class DiffkvPoint(Described):
     with_weights: bool = True
     page_tokens: tuple[int, int] = (32, 64)
     window: int = 64
-    slots: dict = field(default_factory=dict, hash=False)  # at most so many requests, where known better
     device: str = "cuda"
 
     part = "diffkv"
 
     @property
     def name(self):
-        return f"{self.shape.layers} layers, {self.memory / 1e9:g} GB, like the {self.like}"
+        return f"{self.shape.layers} layers, {self.memory / 1e9:g} GB, like the {self.like}, spread {self.load.spread:g}"
 
     def seconds(self):
         """A guess of how long it takes to measure."""
-        return 100
+        return 50
 
 
 def diffkv_points(quick):
-    points = [DiffkvPoint(12e9, like=like) for like in ("paper", "release")]
+    points = [
+        DiffkvPoint(12e9, load=Load(spread=spread), like=like)
+        for spread, like in ((2.0, "paper"), (1.5, "paper"), (2.0, "release"))
+    ]
     return points[:1] if quick else points
 
 
@@ -75,25 +80,34 @@ def make_cache(torch, point, way):
 
     shape, load = point.shape, point.load
     policy = DiffKV(*ALPHAS, window=point.window, like=point.like) if way == "DiffKV" else None
-    left = point.page_tokens[0]
-    page = page_bytes(point, way)
-    pages = int(point.memory // page)
-    request = load.mean_tokens * shape.plain_bytes / EXPECTED[way]
-    slots = point.slots.get(way) or max(int(1.15 * point.memory / request) // 8 * 8, 8)
+    pages = int(point.memory // page_bytes(point, way))
+    # As many as are expected, and a few more: every slot is a row of the step, with a request or without.
+    slots = -(-1.04 * pages / pages_of_request(torch, point, policy) // 8) * 8
     return MixedCache(
         layers=shape.layers,
-        requests=slots,
+        requests=int(slots),
         q_heads=shape.q_heads,
         kv_heads=shape.kv_heads,
         head_dim=shape.dim,
         pages=pages,
-        columns=-(-(load.most_tokens + 1) // left) + 2,
-        prompt=load.most_tokens,
+        tokens=load.most_tokens,
         policy=policy,
         page_tokens=point.page_tokens,
         high=WAYS[way],
         device=point.device,
     )
+
+
+def pages_of_request(torch, point, policy, sampled=32):
+    """That a request takes, on average, with the room that a step asks for."""
+    tokens, taken = Tokens(torch, point.shape, point.load, 8, "cpu"), 0
+    for number in range(sampled):
+        length, _ = request_length(torch, point.load, number, done=(number * 0.618) % 1)
+        levels = levels_of(torch, tokens.prompt(length, number)[0], policy)
+        for level, page in zip((2, 1), point.page_tokens, strict=True):
+            if level == 2 or policy is not None:
+                taken += float(((levels == level).sum(1) + page).div(page, rounding_mode="floor").sum())
+    return taken * point.shape.layers / sampled
 
 
 def page_bytes(point, way):

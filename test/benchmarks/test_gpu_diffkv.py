@@ -26,7 +26,7 @@ TINY = DiffkvPoint(
     150e3,
     shape=SHAPE,
     load=Load(rate=1e4, prompt=(20, 40), answer=(8, 16)),
-    steps=16,
+    steps=8,
     warm_up=8,
     page_tokens=(4, 8),
     window=8,
@@ -42,8 +42,10 @@ def bench():
 
 def test_points():
     points = PARTS["diffkv"](False)
-    assert len({point.key for point in points}) == len(points) == 2
-    assert [point.key for point in PARTS["diffkv"](True)] == ["diffkv: 32 layers, 12 GB, like the paper"]
+    assert len({point.key for point in points}) == len(points) == 3
+    assert [point.key for point in PARTS["diffkv"](True)] == [
+        "diffkv: 32 layers, 12 GB, like the paper, spread 2"
+    ]
     assert Clock.work(points[0]) == points[0].seconds() and "requests" in heading(points[0])
 
 

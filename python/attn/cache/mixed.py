@@ -42,9 +42,8 @@ class MixedCache(MixedLists):
 
     policy       attn.kv_policy.DiffKV decides what becomes LOW and what goes; None: all tokens stay HIGH, and there is no
                  LOW end
-    columns      pages that a list may hold at once, at both ends together
+    tokens       that a request may see, its prompt among them; one that has seen so many gets no more
     page_tokens  tokens of a page that is HIGH, and of one that is LOW: powers of two up to 256
-    prompt       tokens of the longest prompt
     high, low    how tokens are stored: key="int8", value="int4", key_group, ... as of attn.Paged; {}: as they come
     scale        of scores, by default head_dim^-0.5; softcap: their cap, by default none
     device       as of attn.compile, where PyTorch has its memory
@@ -65,8 +64,7 @@ class MixedCache(MixedLists):
         head_dim: int,
         value_dim: int | None = None,
         pages: int,
-        columns: int,
-        prompt: int,
+        tokens: int,
         policy: DiffKV | None,
         page_tokens: Sequence[int] = (32, 64),
         high: dict | None = None,
@@ -77,21 +75,21 @@ class MixedCache(MixedLists):
         device: object = None,
         checked: bool = False,
     ):
-        super().__init__(layers, requests, kv_heads, pages, columns, page_tokens, policy, device, checked)
-        for name, size in dict(q_heads=q_heads, prompt=prompt).items():
-            whole(name, size, 1)
+        super().__init__(layers, requests, kv_heads, pages, tokens, page_tokens, policy, device, checked)
+        whole("q_heads", q_heads, 1)
         self._of_layer = (requests, q_heads, kv_heads, head_dim, value_dim or head_dim)
         short = dtype_of_cache(dtype)
         formats = [HIGH_FORMATS if high is None else high, LOW_FORMATS if low is None else low]
-        self.precisions = self._make_precisions(formats, short, max(self.lists, prompt * kv_heads))
+        self.precisions = self._make_precisions(formats, short)
         """The memory of what is HIGH, and of what is LOW."""
         self._make_kernel(short, scale, softcap)
         if policy is not None:
             self._requantizer = find_requantizer(*(each.run for each in self.precisions))
             self._requantizer.reserve(layers * self.lists)
 
-    def _make_precisions(self, formats: Sequence[dict], dtype: str, appended: int) -> list[Precision]:
+    def _make_precisions(self, formats: Sequence[dict], dtype: str) -> list[Precision]:
         made, dims = [], self._of_layer[3:]
+        appended = max(self.lists, self.tokens * self.kv_heads)
         room = dict(appended=appended, moved=self.layers * self.lists)
         for end, name in enumerate(("high", "low")[: len(self.counts)]):
             store = Paged(name=name, page_size=self.pool.page_tokens[end], **formats[end])
@@ -129,11 +127,11 @@ class MixedCache(MixedLists):
             "q": self._zeros(*self._q, dtype=torch_dtype),
             "q_start": torch.arange(self.lists + 1, dtype=torch.int32),
         }
-        for precision in self.precisions:
-            name, most = precision.store.name, self.pool.columns * precision.store.page_size
+        for precision, width in zip(self.precisions, self.widths, strict=False):
+            name, most = precision.store.name, width * precision.store.page_size
             for part, tensor in zip(precision.run.tensors, precision.operand, strict=True):
                 largest[f"{name}.{part}"] = tensor
-            largest[f"{name}.block_table"] = torch.zeros(self.lists, self.pool.columns, dtype=torch.int32)
+            largest[f"{name}.block_table"] = torch.zeros(self.lists, width, dtype=torch.int32)
             largest[f"{name}.lengths"] = torch.full((self.lists,), most, dtype=torch.int32)
             largest[f"{name}.pos0"] = torch.zeros(self.lists, dtype=torch.int32)
         self._planner = self.kernel.device_planner(largest)
@@ -142,10 +140,10 @@ class MixedCache(MixedLists):
         self._side = None if self.device == "host" else torch.cuda.Stream(self.active.device)
         self._made: list[torch.cuda.Event | None] = [None] * self.layers
         self.worth: list[Tensor] = []
-        """What the tokens of the last layer's lists were worth to their rows: float32 [lists, 1, columns, page tokens]."""
+        """What the tokens of the last layer's lists were worth to their rows: float32 [lists, 1, pages, page tokens]."""
         if self.policy is not None:
-            shapes = [(self.lists, 1, self.pool.columns, page) for page in self.pool.page_tokens]
-            self.worth = [self._zeros(*shape, dtype=torch.float32) for shape in shapes]
+            shapes = zip(self.widths, self.pool.page_tokens, strict=True)
+            self.worth = [self._zeros(self.lists, 1, *shape, dtype=torch.float32) for shape in shapes]
 
     # --- A step ----------------------------------------------------------------------------------------------
 

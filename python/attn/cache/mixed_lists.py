@@ -15,7 +15,7 @@ from ..errors import PlanError, expected
 from ..kv_policy.diffkv import DiffKV
 from ..memory.devices import device_name
 from ..memory.views import Binding
-from .integers import whole
+from .integers import items, whole
 from .operations import revise_text
 from .page_pool import PagePool
 from .policy import HIGH, LOW
@@ -35,14 +35,16 @@ class MixedLists:
         requests: int,
         kv_heads: int,
         pages: int,
-        columns: int,
+        tokens: int,
         page_tokens: Sequence[int],
         policy: DiffKV | None,
         device: object,
         checked: bool,
     ):
-        for name, size in dict(layers=layers, requests=requests, kv_heads=kv_heads).items():
+        for name, size in dict(layers=layers, requests=requests, kv_heads=kv_heads, tokens=tokens).items():
             whole(name, size, 1)
+        self.tokens = tokens
+        """That a request may see."""
         self.layers, self.requests, self.kv_heads, self.policy = layers, requests, kv_heads, policy
         self.lists = requests * kv_heads
         """Of a layer."""
@@ -55,8 +57,16 @@ class MixedLists:
         if policy is not None and policy.norm == "uniform":
             raise expected(PlanError, "policy: norm", "inverse_length", "uniform", nearest="inverse_length")
         self.device = device_name(device)
+        most = [
+            -(-(tokens + 1) // whole("page_tokens", page, 1)) for page in items("page_tokens", page_tokens)
+        ]
+        columns = max(most) + (
+            1 if policy is None else 2
+        )  # each end begins a page, and has room for one token more
         sizes = dict(pages=pages, requests=layers, lists=self.lists, columns=columns)
         self.pool = PagePool(**sizes, page_tokens=page_tokens, device=device, checked=checked)
+        self.widths = most
+        """Pages of a list that each end may take."""
         """Rows of its table are [layers, lists]."""
         self._make_state(pages)
         if policy is not None:
@@ -80,11 +90,10 @@ class MixedLists:
         self.score = self._zeros(pages + 1, self._places, dtype=torch.float32)
         self.position = self._zeros(pages + 1, self._places)
         """What the token in a place of a page was worth so far, and its position: [pages + 1, places]."""
-        self.tables = [self.pool.table]
-        """The pages of each end, in the order of its tokens: int32 [layers, lists, columns]."""
-        if ends == 2:
-            self.tables.append(torch.full_like(self.pool.table, -1))
-        self._right = torch.arange(self.pool.columns - 1, -1, -1, device=self.active.device)
+        columns = torch.arange(self.pool.columns, device=self.active.device)
+        self._columns = [columns[: self.widths[0]], columns.flip(0)[: self.widths[1]]][:ends]
+        self.tables = [self._zeros(layers, lists, len(of_end)) for of_end in self._columns]
+        """The pages of each end, in the order of its tokens: int32 [layers, lists, pages]."""
         self._new = [SlotList(lists, self.device, pairs=False) for _ in range(layers)]
 
     def _make_revision(self, policy: DiffKV, device: object, checked: bool) -> None:
@@ -94,6 +103,7 @@ class MixedLists:
         self._limits.copy_(torch.tensor(alphas).repeat(1, self.requests, 1))
         self._demoted, self._moved = (SlotList(rows, self.device, pairs=True) for _ in range(2))
         (left, right), places = self.pool.page_tokens, tuple(self.score.shape)
+        rooms = [width * page for width, page in zip(self.widths, (left, right), strict=True)]
         numbers = {"high": True, "low": True, "seen": False, "prompt": False}
         slots = ("down_from", "down_to", "move_from", "move_to")
         bindings = [
@@ -102,21 +112,21 @@ class MixedLists:
             Binding("limits", "f32", (lists, 2)),
             Binding("score", "f32", places, True),
             Binding("position", "i32", places, True),
-            Binding("worth_high", "f32", (lists, columns * left)),
-            Binding("worth_low", "f32", (lists, columns * right)),
+            Binding("worth_high", "f32", (lists, rooms[0])),
+            Binding("worth_low", "f32", (lists, rooms[1])),
             Binding("done", "i32", (4,)),
             *(Binding(name, "i32", (lists,), True) for name in slots),
         ]
         release = policy.like == "release"
         text = revise_text(left, right, window=policy.window, rows=policy.rows or 0, release=release)
-        sizes = (lists, columns, *places, columns * left, columns * right)
+        sizes = (lists, columns, *places, *rooms)
         self._revise = TableOperation(text, bindings, sizes, device, checked)
 
     # --- A step ----------------------------------------------------------------------------------------------
 
     def begin_lists(self) -> None:
-        """A new token for every list of an active request, HIGH, with room for one more at the other end; or nothing, where
-        pages run out."""
+        """A new token for every list of an active request that has not seen all it may, HIGH, with room for one more at the
+        other end; or nothing, where pages run out."""
         on = self.active.repeat_interleave(self.kv_heads)
         for end, count in enumerate(self.counts):
             torch.mul(count + 1, on, out=self.pool.tokens[:, :, end])
@@ -124,7 +134,7 @@ class MixedLists:
         done = self.pool.status_words()[0]
         self.missed += 1 - done
         high, page = self.counts[0], self.pool.page_tokens[0]
-        is_new = (on * done).bool().expand(high.shape)
+        is_new = (on * done).bool() & (self.seen < self.tokens)
         column = (high // page).clamp(max=self.pool.columns - 1).long()
         held = self.pool.table.gather(2, column[..., None])[..., 0]
         slot = torch.where(is_new, held * page + high % page, -1)
@@ -136,12 +146,12 @@ class MixedLists:
         self.score.view(-1).scatter_(0, entry, 0.0)
         for count in (high, self.seen):
             count += is_new
-        if self.policy is not None:
-            torch.index_select(self.pool.table, 2, self._right, out=self.tables[1])
+        for table, columns in zip(self.tables, self._columns, strict=True):
+            torch.index_select(self.pool.table, 2, columns, out=table)
 
     def revise(self, layer: int, worth: Sequence[Tensor]) -> None:
         """The policy's decision for a layer's lists, whose tokens were worth so much to the row of the new one: float32
-        [lists, columns * page tokens] of either end. Books are changed; slots whose contents are to change are listed."""
+        [lists, places] of either end. Books are changed; slots whose contents are to change are listed."""
         rows = slice(layer * self.lists, (layer + 1) * self.lists)
         tensors = {
             "table": self.pool.table[layer],

@@ -11,11 +11,11 @@ from attn.kv_policy import DiffKV  # noqa: E402
 from attn.memory.devices import get_device  # noqa: E402
 from mixed_model import Watched, levels_of  # noqa: E402
 
-SIZES = dict(layers=2, requests=2, q_heads=4, kv_heads=2, head_dim=64, prompt=64)
+SIZES = dict(layers=2, requests=2, q_heads=4, kv_heads=2, head_dim=64)
 
 
 def cache_of(policy, **changes):
-    sizes = SIZES | dict(pages=400, columns=14, page_tokens=(8, 16), device="host") | changes
+    sizes = SIZES | dict(pages=400, tokens=90, page_tokens=(8, 16), device="host") | changes
     return MixedCache(policy=policy, **sizes)
 
 

@@ -30,7 +30,7 @@ void ReviseKernel::run() {
     list = loop.getInductionVar();
     reviseList();
   }
-  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(2));
+  b.kernel->setAttr("tile.blocks_per_sm", b.getI32IntegerAttr(4));
   setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::ReviseTokens, .rowsPerWarp = 1});
   b.finish(warps * lanes);
 }

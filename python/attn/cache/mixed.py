@@ -23,11 +23,11 @@ from ..describe.spec import Spec
 from ..describe.stores import Paged
 from ..describe.visibility import all_tokens
 from ..errors import TensorError, expected
-from ..kv_policy.diffkv import DiffKV
 from ..run.device_plan import DevicePlan
 from ..run.kernels import compile
 from .integers import whole
 from .mixed_lists import MixedLists
+from .policy import Policy
 from .precision import Precision, SlotList
 from .requantize import find_requantizer
 from .state import dtype_of_cache
@@ -40,8 +40,8 @@ _NAMES = {"bf16": "bfloat16", "f16": "float16"}
 class MixedCache(MixedLists):
     """Room for `requests` requests at once in `layers` layers, in `pages` pages that all lists share.
 
-    policy       attn.kv_policy.DiffKV decides what becomes LOW and what goes; None: all tokens stay HIGH, and there is no
-                 LOW end
+    policy       decides what becomes LOW and what goes, by a rule that there is a kernel for, as attn.kv_policy.DiffKV does;
+                 None: all tokens stay HIGH, and there is no LOW end
     tokens       that a request may see, its prompt among them; one that has seen so many gets no more
     page_tokens  tokens of a page that is HIGH, and of one that is LOW: powers of two up to 256
     high, low    how tokens are stored: key="int8", value="int4", key_group, ... as of attn.Paged; {}: as they come
@@ -65,7 +65,7 @@ class MixedCache(MixedLists):
         value_dim: int | None = None,
         pages: int,
         tokens: int,
-        policy: DiffKV | None,
+        policy: Policy | None,
         page_tokens: Sequence[int] = (32, 64),
         high: dict | None = None,
         low: dict | None = None,

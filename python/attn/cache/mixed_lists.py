@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from ..errors import PlanError, expected
-from ..kv_policy.diffkv import DiffKV
 from ..memory.devices import device_name
 from ..memory.views import Binding
 from .integers import items, whole
 from .operations import revise_text
 from .page_pool import PagePool
-from .policy import HIGH, LOW
+from .policy import HIGH, LOW, Policy, Rule
 from .precision import SlotList
 from .table_operation import TableOperation
 
@@ -37,7 +36,7 @@ class MixedLists:
         pages: int,
         tokens: int,
         page_tokens: Sequence[int],
-        policy: DiffKV | None,
+        policy: Policy | None,
         device: object,
         checked: bool,
     ):
@@ -52,10 +51,12 @@ class MixedLists:
             least = next(n for n in range(requests, requests + _ALIGNED) if n * kv_heads % _ALIGNED == 0)
             legal = f"a number whose product with {kv_heads} KV heads is a multiple of {_ALIGNED}"
             raise expected(PlanError, "requests", legal, requests, nearest=least)
-        if policy is not None and not isinstance(policy, DiffKV):
-            raise expected(PlanError, "policy", "attn.kv_policy.DiffKV(...), or None", policy)
-        if policy is not None and policy.norm == "uniform":
-            raise expected(PlanError, "policy: norm", "inverse_length", "uniform", nearest="inverse_length")
+        rule = policy.rule() if isinstance(policy, Policy) else None
+        if policy is not None and rule is None:
+            legal = (
+                "one that a kernel decides by, as attn.kv_policy.DiffKV(...) but with norm='uniform', or None"
+            )
+            raise expected(PlanError, "policy", legal, policy)
         self.device = device_name(device)
         most = [
             -(-(tokens + 1) // whole("page_tokens", page, 1)) for page in items("page_tokens", page_tokens)
@@ -69,8 +70,8 @@ class MixedLists:
         """Pages of a list that each end may take."""
         """Rows of its table are [layers, lists]."""
         self._make_state(pages)
-        if policy is not None:
-            self._make_revision(policy, device, checked)
+        if rule is not None:
+            self._make_revision(rule, device, checked)
 
     def _zeros(self, *shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
         return torch.zeros(shape, dtype=dtype, device=self.pool.tokens.device)
@@ -96,10 +97,10 @@ class MixedLists:
         """The pages of each end, in the order of its tokens: int32 [layers, lists, pages]."""
         self._new = [SlotList(lists, self.device, pairs=False) for _ in range(layers)]
 
-    def _make_revision(self, policy: DiffKV, device: object, checked: bool) -> None:
+    def _make_revision(self, rule: Rule, device: object, checked: bool) -> None:
         lists, columns, rows = self.lists, self.pool.columns, self.layers * self.lists
         self._limits = self._zeros(self.layers, lists, 2, dtype=torch.float32)
-        alphas = [[policy.alphas(i, head) for head in range(self.kv_heads)] for i in range(self.layers)]
+        alphas = [[rule.limits(i, head) for head in range(self.kv_heads)] for i in range(self.layers)]
         self._limits.copy_(torch.tensor(alphas).repeat(1, self.requests, 1))
         self._demoted, self._moved = (SlotList(rows, self.device, pairs=True) for _ in range(2))
         (left, right), places = self.pool.page_tokens, tuple(self.score.shape)
@@ -117,8 +118,7 @@ class MixedLists:
             Binding("done", "i32", (4,)),
             *(Binding(name, "i32", (lists,), True) for name in slots),
         ]
-        release = policy.like == "release"
-        text = revise_text(left, right, window=policy.window, rows=policy.rows or 0, release=release)
+        text = revise_text(left, right, window=rule.window, rows=rule.rows, release=rule.release)
         sizes = (lists, columns, *places, *rooms)
         self._revise = TableOperation(text, bindings, sizes, device, checked)
 

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from attn.cache.mixed import MixedCache  # noqa: E402
-from attn.kv_policy import DiffKV  # noqa: E402
+from attn.kv_policy import DiffKV, SnapKV  # noqa: E402
 from attn.memory.devices import get_device  # noqa: E402
 from mixed_model import Watched, levels_of  # noqa: E402
 
@@ -162,10 +162,9 @@ def test_refusals():
         attn.PlanError, match="requests: expected a number whose product with 2 KV heads is a"
     ):
         cache_of(None, requests=3)
-    with pytest.raises(attn.PlanError, match="policy: norm: expected inverse_length"):
-        cache_of(policy_of("paper", norm="uniform"))
-    with pytest.raises(attn.PlanError, match="policy: expected attn.kv_policy.DiffKV"):
-        cache_of("paper")
+    for policy in (policy_of("paper", norm="uniform"), SnapKV(8, 4), "paper"):
+        with pytest.raises(attn.PlanError, match="policy: expected one that a kernel decides by"):
+            cache_of(policy)
     cache = cache_of(None, high={})
     with pytest.raises(attn.TensorError, match=r"k: expected \[tokens, 2, features\]"):
         cache.write([torch.zeros(2, 3, dtype=torch.int32)], torch.zeros(3, 4, 64), torch.zeros(3, 4, 64))

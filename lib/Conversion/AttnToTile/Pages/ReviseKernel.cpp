@@ -180,17 +180,17 @@ void ReviseKernel::copyToken(const End &fromEnd, Value from, const End &toEnd, V
 }
 
 Value ReviseKernel::pageOf(const End &end, Value place) {
-  Value ofList = b.div(place, end.page);
+  Value ofList = b.div(place, end.pageTokens);
   Value column = end.isRight ? b.sub(b.sub(columns, b.i32(1)), ofList) : ofList;
   return read("table", i32, elementOf(list, columns, column));
 }
 
 Value ReviseKernel::slotOf(const End &end, Value place) {
-  return b.add(b.mul(pageOf(end, place), b.i32(end.page)), b.rem(place, end.page));
+  return b.add(b.mul(pageOf(end, place), b.i32(end.pageTokens)), b.rem(place, end.pageTokens));
 }
 
 Value ReviseKernel::entryOf(const End &end, Value place) {
-  return elementOf(pageOf(end, place), places, b.rem(place, end.page));
+  return elementOf(pageOf(end, place), places, b.rem(place, end.pageTokens));
 }
 
 Value ReviseKernel::read(StringRef buffer, Type type, Value index, bool written) {

@@ -27,7 +27,7 @@ public:
 private:
   /// The left or the right end of a list.
   struct End {
-    int64_t page; ///< tokens of one
+    int64_t pageTokens;
     bool isRight;
     StringRef worth;
     Value count, room; ///< tokens, and numbers of `worth` for a list

@@ -121,7 +121,10 @@ def Attn_ReviseTokensOp : Op<Attn_Dialect, "revise_tokens", [MemoryEffects<[MemR
     ```mlir
     attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits score %score position %position
         worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
-        left 32 right 64 window 64 rows 0 : ...
+        left 32 right 64 window 64 rows 0
+        : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x?xf32>,
+          tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>,
+          tensor<?xi32>
     ```
   }];
   let arguments = (ins

@@ -17,8 +17,9 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from .._attn import Failure
-from ..cache.list_pages import HIGH_END, LOW_END, Dropped, ListPages
+from ..cache.list_pages import Dropped, ListPages
 from ..cache.policy import HIGH, LOW, NOTHING, Kept, Policy
+from ..cache.token_lists import HIGH_END, LOW_END
 from ..describe.stores import Paged
 from ..errors import OutOfPages, PlanError, TensorError, expected
 from .transformers_cache import PagedLayer

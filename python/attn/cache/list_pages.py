@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 
 from ..describe.stores import Paged
-from .page_pool import PagePool
 from .precision import Precision, SlotList
 from .requantize import find_requantizer
+from .token_lists import HIGH_END, LOW_END, TokenLists
 
 Lines = tuple[Tensor, ...]
 """Of tokens, [tokens, ...], as they are stored, in the order of a store's tensors."""
-HIGH_END, LOW_END = 0, 1
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Dropped:
     lines: Lines
 
 
-class ListPages:
+class ListPages(TokenLists):
     """`lists` lists in each of `layers` layers, empty at first.
 
     stores   of the tokens that are HIGH, at the left end of a list's row of the table, and of those that are LOW
@@ -56,26 +55,23 @@ class ListPages:
         dtype: str,
         device: str,
     ):
-        self.layers, self.lists, self.device = layers, lists, device
         page_tokens = tuple(store.page_size for store in stores)
-        columns = -(-tokens // min(page_tokens)) + 4  # each end begins a page, and may ask for one more
-        sizes = dict(pages=pages, requests=layers, lists=lists, columns=columns)
-        self.pool = PagePool(**sizes, page_tokens=page_tokens, device=device)
+        super().__init__(
+            pages=pages,
+            layers=layers,
+            lists=lists,
+            columns=-(-tokens // min(page_tokens)) + 4,  # each end begins a page, and may ask for one more
+            page_tokens=page_tokens,
+            ends=len(stores),
+            device=device,
+        )
         room = dict(appended=lists, moved=lists)
-        self.ends = [Precision(store, self.pool.pages, dims, dtype, device, **room) for store in stores]
+        self.ends = [Precision(store, pages, dims, dtype, self.device, **room) for store in stores]
         """What is HIGH, and what is LOW."""
         self._requantizer = find_requantizer(*(end.run for end in self.ends))
         self._requantizer.reserve(lists)
-        place = self.pool.tokens.device
-        self.counts = torch.zeros(2, layers, lists, dtype=torch.int32, device=place)
-        """Tokens of each list, HIGH and LOW."""
-        # Of a page more than there are: where lists write that change nothing.
-        self._places = max(page_tokens)
-        self.position = torch.zeros(self.pool.pages + 1, self._places, dtype=torch.int64, device=place)
-        """Of the token in each place of a page."""
-        self._slots = SlotList(lists, device, pairs=False)
-        self._pairs = SlotList(lists, device, pairs=True)
-        self._rows = torch.arange(lists, device=place)
+        self._slots = SlotList(lists, self.device, pairs=False)
+        self._pairs = SlotList(lists, self.device, pairs=True)
 
     @property
     def page_bytes(self) -> int:
@@ -84,28 +80,17 @@ class ListPages:
 
     # --- Where tokens are ------------------------------------------------------------------------------------
 
-    def held(self, layer: int, end: int, place: Tensor) -> Tensor:
-        """The page that holds a place of each list: int64, of [lists, ...]."""
-        column = place // self.pool.page_tokens[end]
-        column = self.pool.columns - 1 - column if end == LOW_END else column
-        column = column.clamp(0, self.pool.columns - 1)
-        return self.pool.table[layer].gather(1, column.reshape(self.lists, -1)).view_as(place).long()
-
     def slot(self, layer: int, end: int, place: Tensor) -> Tensor:
-        """Of keys and values: page * page size + place in the page; -1 of place -1."""
-        page = self.pool.page_tokens[end]
-        return torch.where(place >= 0, self.held(layer, end, place) * page + place % page, -1)
+        """Of a place of each list: int64 [lists]; -1 of place -1."""
+        return self.slots(layer, end, place[:, None])[:, 0]
 
     def _entry(self, layer: int, end: int, place: Tensor) -> Tensor:
-        """Of positions."""
-        page = self.pool.page_tokens[end]
-        found = self.held(layer, end, place) * self._places + place % page
-        return torch.where(place >= 0, found, self.pool.pages * self._places)
+        return self.entries(layer, end, place[:, None])[:, 0]
 
     def positions(self, layer: int, end: int, places: int) -> Tensor:
         """Of the tokens in the first so many places: int64 [lists, places], -1 where there is none."""
         place = torch.arange(places, device=self.position.device).expand(self.lists, places)
-        found = self.position.view(-1)[self._entry(layer, end, place)]
+        found = self.position.view(-1)[self.entries(layer, end, place)].long()
         return torch.where(place < self.counts[end, layer][:, None], found, -1)
 
     def find(self, layer: int, end: int, position: Tensor, places: int) -> Tensor:
@@ -141,18 +126,18 @@ class ListPages:
         for end, level in enumerate(levels):
             place = torch.where(level, level.cumsum(1) - 1, -1)
             positions = torch.arange(level.shape[1], device=level.device).expand(level.shape)
-            self.position.view(-1).scatter_(0, self._entry(layer, end, place).flatten(), positions.flatten())
+            self._put_positions(self.entries(layer, end, place), positions)
             owner, position = level.nonzero(as_tuple=True)
             if len(owner):
                 slots = SlotList(len(owner), self.device, pairs=False)
-                slots.slots.copy_(self.slot(layer, end, place)[owner, position])
+                slots.slots.copy_(self.slots(layer, end, place)[owner, position])
                 rows = (tensor[owner, position][:, None] for tensor in (keys, values))
                 self.ends[end].append(slots, *(tensor.contiguous() for tensor in rows))
 
     def put(self, layer: int, position: Tensor, keys: Tensor, values: Tensor) -> None:
         """A new token in each list, HIGH, [lists, features]; there is room for it."""
         place = self.counts[HIGH_END, layer].long()
-        self.position.view(-1).scatter_(0, self._entry(layer, HIGH_END, place), position)
+        self._put_positions(self._entry(layer, HIGH_END, place), position)
         self._slots.slots.copy_(self.slot(layer, HIGH_END, place))
         self.ends[HIGH_END].append(self._slots, keys[:, None].contiguous(), values[:, None].contiguous())
         self.counts[HIGH_END, layer] += 1
@@ -161,7 +146,7 @@ class ListPages:
         """A token that is HIGH becomes LOW, too; `drop` takes it away where it was. -1: none."""
         target = torch.where(place >= 0, self.counts[LOW_END, layer].long(), -1)
         entries = self._entry(layer, HIGH_END, place), self._entry(layer, LOW_END, target)
-        self.position.view(-1).scatter_(0, entries[1], self.position.view(-1)[entries[0]])
+        self._put_positions(entries[1], self.position.view(-1)[entries[0]])
         self._pairs.slots.copy_(self.slot(layer, HIGH_END, place))
         self._pairs.target.copy_(self.slot(layer, LOW_END, target))
         self._requantizer.launch(self.ends[HIGH_END].run, self._pairs)
@@ -185,7 +170,7 @@ class ListPages:
         last = self.counts[end, layer].long() - 1
         self._move(layer, end, place, torch.where(last > place, last, -1))
         self._write(end, self.slot(layer, end, place), gone.lines)
-        self.position.view(-1).scatter_(0, self._entry(layer, end, place), gone.position)
+        self._put_positions(self._entry(layer, end, place), gone.position)
 
     def take_back(self, layer: int, end: int, lists: Tensor) -> None:
         """The last token of each list that is true."""
@@ -196,7 +181,7 @@ class ListPages:
         both = (source >= 0) & (target >= 0)
         source, target = (torch.where(both, place, -1) for place in (source, target))
         entries = self._entry(layer, end, source), self._entry(layer, end, target)
-        self.position.view(-1).scatter_(0, entries[1], self.position.view(-1)[entries[0]])
+        self._put_positions(entries[1], self.position.view(-1)[entries[0]])
         self._pairs.slots.copy_(self.slot(layer, end, source))
         self._pairs.target.copy_(self.slot(layer, end, target))
         self.ends[end].move(self._pairs)

@@ -12,20 +12,19 @@ import torch
 from torch import Tensor
 
 from ..errors import PlanError, expected
-from ..memory.devices import device_name
 from ..memory.views import Binding
 from .integers import items, whole
 from .operations import revise_text
-from .page_pool import PagePool
 from .policy import HIGH, LOW, Policy, Rule
 from .precision import SlotList
 from .table_operation import TableOperation
+from .token_lists import HIGH_END, TokenLists
 
 _ALIGNED = 4
 """Lists of a layer come in multiples of this: a layer's part of every table then begins at a multiple of 16 bytes."""
 
 
-class MixedLists:
+class MixedLists(TokenLists):
     """The lists of `requests` requests of `kv_heads` KV heads in `layers` layers. Arguments are MixedCache's."""
 
     def __init__(
@@ -42,12 +41,8 @@ class MixedLists:
     ):
         for name, size in dict(layers=layers, requests=requests, kv_heads=kv_heads, tokens=tokens).items():
             whole(name, size, 1)
-        self.tokens = tokens
-        """That a request may see."""
-        self.layers, self.requests, self.kv_heads, self.policy = layers, requests, kv_heads, policy
-        self.lists = requests * kv_heads
-        """Of a layer."""
-        if self.lists % _ALIGNED:
+        lists = requests * kv_heads
+        if lists % _ALIGNED:
             least = next(n for n in range(requests, requests + _ALIGNED) if n * kv_heads % _ALIGNED == 0)
             legal = f"a number whose product with {kv_heads} KV heads is a multiple of {_ALIGNED}"
             raise expected(PlanError, "requests", legal, requests, nearest=least)
@@ -57,15 +52,21 @@ class MixedLists:
                 "one that a kernel decides by, as attn.kv_policy.DiffKV(...) but with norm='uniform', or None"
             )
             raise expected(PlanError, "policy", legal, policy)
-        self.device = device_name(device)
+        self.requests, self.kv_heads, self.policy, self.tokens = requests, kv_heads, policy, tokens
         most = [
             -(-(tokens + 1) // whole("page_tokens", page, 1)) for page in items("page_tokens", page_tokens)
         ]
-        columns = max(most) + (
-            1 if policy is None else 2
-        )  # each end begins a page, and has room for one token more
-        sizes = dict(pages=pages, requests=layers, lists=self.lists, columns=columns)
-        self.pool = PagePool(**sizes, page_tokens=page_tokens, device=device, checked=checked)
+        ends = 1 if policy is None else 2
+        super().__init__(
+            pages=pages,
+            layers=layers,
+            lists=lists,
+            columns=max(most) + ends,  # each end begins a page, and has room for one token more
+            page_tokens=page_tokens,
+            ends=ends,
+            device=device,
+            checked=checked,
+        )
         self.widths = most
         """Pages of a list that each end may take."""
         """Rows of its table are [layers, lists]."""
@@ -73,26 +74,18 @@ class MixedLists:
         if rule is not None:
             self._make_revision(rule, device, checked)
 
-    def _zeros(self, *shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
-        return torch.zeros(shape, dtype=dtype, device=self.pool.tokens.device)
-
     def _make_state(self, pages: int) -> None:
-        layers, lists, ends = self.layers, self.lists, 1 if self.policy is None else 2
+        layers, lists = self.layers, self.lists
         self.active = self._zeros(self.requests)
         """int32 [requests], 1 of those that a step gives a token, else 0. To be written, on the device."""
         self.missed = self._zeros(1)
         """int32 [1]: steps so far for which there were too few pages; they changed nothing."""
-        self.counts = [self._zeros(layers, lists) for _ in range(ends)]
-        """Tokens of each list that are HIGH, and LOW: int32 [layers, lists]. To be read."""
         self.seen, self.prompts = self._zeros(layers, lists), self._zeros(layers, lists)
         """Tokens that each list has seen, and those of them that came with its prompt: int32 [layers, lists]."""
-        # Of a page more than there are: where lists without a new token write.
-        self._places = max(self.pool.page_tokens)
         self.score = self._zeros(pages + 1, self._places, dtype=torch.float32)
-        self.position = self._zeros(pages + 1, self._places)
-        """What the token in a place of a page was worth so far, and its position: [pages + 1, places]."""
+        """What the token in a place of a page was worth so far: [pages + 1, places]."""
         columns = torch.arange(self.pool.columns, device=self.active.device)
-        self._columns = [columns[: self.widths[0]], columns.flip(0)[: self.widths[1]]][:ends]
+        self._columns = [columns[: self.widths[0]], columns.flip(0)[: self.widths[1]]][: len(self.counts)]
         self.tables = [self._zeros(layers, lists, len(of_end)) for of_end in self._columns]
         """The pages of each end, in the order of its tokens: int32 [layers, lists, pages]."""
         self._new = [SlotList(lists, self.device, pairs=False) for _ in range(layers)]
@@ -133,17 +126,14 @@ class MixedLists:
         self.pool.manage()
         done = self.pool.status_words()[0]
         self.missed += 1 - done
-        high, page = self.counts[0], self.pool.page_tokens[0]
+        high = self.counts[HIGH_END]
         is_new = (on * done).bool() & (self.seen < self.tokens)
-        column = (high // page).clamp(max=self.pool.columns - 1).long()
-        held = self.pool.table.gather(2, column[..., None])[..., 0]
-        slot = torch.where(is_new, held * page + high % page, -1)
-        for slots, found in zip(self._new, slot, strict=True):
-            slots.slots.copy_(found)
-        entry = torch.where(is_new, held * self._places + high % page, self.pool.pages * self._places)
-        entry = entry.long().flatten()
-        self.position.view(-1).scatter_(0, entry, self.seen.flatten())
-        self.score.view(-1).scatter_(0, entry, 0.0)
+        place = torch.where(is_new, high, -1)[..., None]
+        for slots, found in zip(self._new, self.slots((), HIGH_END, place), strict=True):
+            slots.slots.copy_(found[:, 0])
+        entries = self.entries((), HIGH_END, place)
+        self._put_positions(entries, self.seen)
+        self.score.view(-1).scatter_(0, entries.flatten(), 0.0)
         for count in (high, self.seen):
             count += is_new
         for table, columns in zip(self.tables, self._columns, strict=True):
@@ -191,18 +181,14 @@ class MixedLists:
             self.pool.tokens[:, rows, end] = mask.sum(2, dtype=torch.int32)
         self.pool.manage()
         self.pool.require_done()
-        found = []
+        found, part = [], (slice(None), rows)
         for end, (count, mask) in enumerate(zip(self.counts, masks, strict=True)):
-            page = self.pool.page_tokens[end]
             count[:, rows] = mask.sum(2, dtype=torch.int32)
-            place = (mask.cumsum(2) - 1).clamp(min=0)
-            column = place // page if end == 0 else self.pool.columns - 1 - place // page
-            held, place = self.pool.table[:, rows].gather(2, column), place % page
-            found.append(torch.where(mask, held * page + place, -1).int())
-            entry = torch.where(mask, held * self._places + place, self.pool.pages * self._places).flatten()
-            positions = torch.arange(tokens, dtype=torch.int32, device=mask.device).expand(mask.shape)
-            self.position.view(-1).scatter_(0, entry, positions.flatten())
-            self.score.view(-1).scatter_(0, entry, scores.flatten().float())
+            place = torch.where(mask, mask.cumsum(2) - 1, -1)
+            found.append(self.slots(part, end, place).int())
+            entries = self.entries(part, end, place)
+            self._put_positions(entries, torch.arange(tokens, device=mask.device).expand(mask.shape))
+            self.score.view(-1).scatter_(0, entries.flatten(), scores.flatten().float())
         self.seen[:, rows] = tokens
         self.prompts[:, rows] = tokens
         self.active[request] = 1

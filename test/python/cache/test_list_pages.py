@@ -8,7 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from attn.cache.list_pages import HIGH_END, LOW_END, ListPages  # noqa: E402
+from attn.cache.list_pages import ListPages  # noqa: E402
+from attn.cache.token_lists import HIGH_END, LOW_END  # noqa: E402
 
 LAYERS, LISTS, PAGES, TOKENS, DIMS = 2, 3, 240, 120, (64, 64)
 OPERATIONS = 3000 if os.environ.get("ATTN_FULL") else 120
@@ -39,7 +40,7 @@ def stored(lists, layer, end, index):
     positions = lists.positions(layer, end, count)[index].tolist()
     if not count:
         return {}
-    lines = lists._read(end, lists.slot(layer, end, place)[index])
+    lines = lists._read(end, lists.slots(layer, end, place)[index])
     return {position: [line[n] for line in lines] for n, position in enumerate(positions)}
 
 

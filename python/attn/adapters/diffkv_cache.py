@@ -38,7 +38,7 @@ class Row:
     layer: int
     kept: Kept
     dropped: list[Dropped | Tensor] = field(default_factory=list)
-    """What went, in its order; a tensor stands for what became LOW: bool [lists]."""
+    """What went, in its order. Tensors, bool [lists], stand for what came: the new tokens, and behind them what became LOW."""
 
 
 class DiffKVCache(Cache):

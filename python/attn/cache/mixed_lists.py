@@ -69,7 +69,6 @@ class MixedLists(TokenLists):
         )
         self.widths = most
         """Pages of a list that each end may take."""
-        """Rows of its table are [layers, lists]."""
         self._make_state(pages)
         if rule is not None:
             self._make_revision(rule, device, checked)

@@ -117,9 +117,9 @@ def page_bytes(point, way):
     stores = [(WAYS[way], point.page_tokens[0])]
     if way == "DiffKV":
         stores.append(({"key": "int4", "value": "int2"}, point.page_tokens[1]))
+    dim = point.shape.dim
     sizes = [
-        attn.Paged(page_size=page, **formats).description(1, point.shape.dim, point.shape.dim).token_bytes
-        * page
+        attn.Unified(page_size=page, **formats).description(1, dim, dim).page_bytes
         for formats, page in stores
     ]
     beside = 8 * max(point.page_tokens) if way == "DiffKV" else 0

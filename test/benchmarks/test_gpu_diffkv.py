@@ -58,7 +58,7 @@ def test_tiny_memories(bench, like):
         assert found["batch"] > 0 and found["tokens_per_second"] > 0 and found["admitted"] >= found["batch"]
     sizes = [row["ways"][way]["compression"] for way in WAYS]
     assert sizes[0] == 1 and sizes[:3] == sorted(sizes[:3]) and sizes[3] > 2.5
-    assert row["ways"]["DiffKV"]["batch_ratio"] > 1.5
+    assert row["ways"]["DiffKV"]["batch_ratio"] >= 1.5
     shown = line(row)
     assert shown == diffkv_line(row) and "not measured" in shown and len(shown.split("\n")) == 1 + len(WAYS)
     assert [text for text, _ in bars(row, {})] == ["2.7 times smaller", "1.9 times the tokens"]

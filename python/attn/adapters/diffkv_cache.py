@@ -20,7 +20,7 @@ from .._attn import Failure
 from ..cache.list_pages import Dropped, ListPages
 from ..cache.policy import HIGH, LOW, NOTHING, Kept, Policy
 from ..cache.token_lists import HIGH_END, LOW_END
-from ..describe.stores import Paged
+from ..describe.stores import Unified
 from ..errors import OutOfPages, PlanError, TensorError, expected
 from .transformers_cache import PagedLayer
 from .transformers_config import check_config, check_formats
@@ -48,7 +48,7 @@ class DiffKVCache(Cache):
     config     of the model: a decoder whose layers see everything or a sliding window, whose tokens go when they leave it
     policy     of attn.kv_policy: DiffKV, SnapKV, Streaming heads beside one of these, or your own
     pages      shared by all layers, sequences and KV heads: a page holds `page_size` tokens of one that are HIGH, or twice as
-               many that are LOW (256 at most). Each precision has memory for as many
+               many that are LOW (256 at most)
     tokens     of the longest sequence; by default the model's max_position_embeddings
     high, low  how they are stored: key="int8", value="int4", key_group, ... as of attn.Paged; {}: as they come
 
@@ -83,7 +83,7 @@ class DiffKVCache(Cache):
                 raise expected(PlanError, name, f"a number of {name} from 1 on", count, nearest=1)
         formats = (HIGH_FORMATS if high is None else high, LOW_FORMATS if low is None else low)
         self.stores = tuple(
-            Paged(name=name, page_size=page, **check_formats(given, "DiffKVCache"))
+            Unified(name=name, page_size=page, **check_formats(given, "DiffKVCache"))
             for name, page, given in zip(
                 ("high", "low"), (page_size, min(2 * page_size, 256)), formats, strict=True
             )
@@ -139,7 +139,7 @@ class DiffKVCache(Cache):
             raise TensorError(f"past_key_values: expected {held}, got {batch} of {found[0]} of {found[1:]}")
 
     @staticmethod
-    def _settled(store: Paged, dims: tuple[int, int], dtype: str) -> Paged:
+    def _settled(store: Unified, dims: tuple[int, int], dtype: str) -> Unified:
         try:
             settled = store.settled(*dims)
         except Failure as failure:

@@ -160,8 +160,8 @@ def _attend_row(
     tables = {}
     pages = _width(cache)
     for end, store in enumerate(cache.stores):
-        tables[f"{store.name}.block_table"] = lists.table(layer, end, pages)
-        tables[f"{store.name}.lengths"] = lists.counts[end, layer]
+        tables[f"{store.name}.block_table"] = lists.table(layer, end, pages)[:, None]
+        tables[f"{store.name}.lengths"] = lists.counts[end, layer][:, None]
     kernel, planner = _planned(cache, q, kind, pages)
     operands = [end.operand for end in lists.ends]
     out, weighed = kernel.run(q, *operands, planner.plan(tables))
@@ -202,10 +202,9 @@ def _planned(cache: DiffKVCache, q: Tensor, kind: Kind, pages: int) -> tuple:
         batch: dict[str, object] = {"q": q, "q_start": numpy.arange(len(q) + 1, dtype=numpy.int32)}
         for end in lists.ends:
             name, most = end.store.name, pages * end.store.page_size
-            parts = zip(end.run.tensors, end.operand, strict=True)
-            batch |= {f"{name}.{part}": tensor for part, tensor in parts}
-            batch[f"{name}.block_table"] = numpy.zeros((len(q), pages), numpy.int32)
-            batch[f"{name}.lengths"] = numpy.full(len(q), most, numpy.int32)
+            batch |= end.tensors
+            batch[f"{name}.block_table"] = numpy.zeros((len(q), 1, pages), numpy.int32)
+            batch[f"{name}.lengths"] = numpy.full((len(q), 1), most, numpy.int32)
             batch[f"{name}.pos0"] = numpy.zeros(len(q), numpy.int32)
         cache.kernels[key] = kernel, kernel.device_planner(batch)
     return cache.kernels[key]

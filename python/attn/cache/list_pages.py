@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..describe.stores import Paged
-from .precision import Precision, SlotList
-from .requantize import find_requantizer
+from ..describe.stores import Unified
+from .precision import Copies, Precision, SlotList
 from .token_lists import HIGH_END, LOW_END, TokenLists
+from .unified_pages import UnifiedPages
 
 Lines = tuple[Tensor, ...]
 """Of tokens, [tokens, ...], as they are stored, in the order of a store's tensors."""
@@ -38,14 +38,14 @@ class ListPages(TokenLists):
     """`lists` lists in each of `layers` layers, empty at first.
 
     stores   of the tokens that are HIGH, at the left end of a list's row of the table, and of those that are LOW
-    pages    of all lists; each precision has memory for as many, and a page is of either
+    pages    of all lists, in one memory: a page is of either precision
     tokens   that a list may ever see
     dims     features of keys and values, which come in `dtype`, "bf16" or "f16"
     """
 
     def __init__(
         self,
-        stores: Sequence[Paged],
+        stores: Sequence[Unified],
         *,
         pages: int,
         layers: int,
@@ -65,18 +65,21 @@ class ListPages(TokenLists):
             ends=len(stores),
             device=device,
         )
-        room = dict(appended=lists, moved=lists)
-        self.ends = [Precision(store, pages, dims, dtype, self.device, **room) for store in stores]
+        named = {"bf16": "bfloat16", "f16": "float16"}[dtype]
+        sizes = dict(head_dim=dims[0], value_dim=dims[1], dtype=named, device=self.device)
+        self.memory = UnifiedPages(*stores, pages=pages, **sizes)
+        self.memory.memory[:] = 0
+        names = [store.name for store in stores]
+        self.ends = [Precision(self.memory, name, appended=lists, moved=lists) for name in names]
         """What is HIGH, and what is LOW."""
-        self._requantizer = find_requantizer(*(end.run for end in self.ends))
-        self._requantizer.reserve(lists)
-        self._slots = SlotList(lists, self.device, pairs=False)
-        self._pairs = SlotList(lists, self.device, pairs=True)
+        self._demote = Copies(self.memory, *names, lists)
+        self._new, self._pairs = (SlotList(lists, self.device) for _ in range(2))
+        self._new.source.copy_(torch.arange(lists))
 
     @property
     def page_bytes(self) -> int:
         """Of a page that serves either precision."""
-        return max(end.page_bytes for end in self.ends)
+        return self.memory.page_bytes
 
     # --- Where tokens are ------------------------------------------------------------------------------------
 
@@ -129,17 +132,18 @@ class ListPages(TokenLists):
             self._put_positions(self.entries(layer, end, place), positions)
             owner, position = level.nonzero(as_tuple=True)
             if len(owner):
-                slots = SlotList(len(owner), self.device, pairs=False)
-                slots.slots.copy_(self.slots(layer, end, place)[owner, position])
-                rows = (tensor[owner, position][:, None] for tensor in (keys, values))
-                self.ends[end].append(slots, *(tensor.contiguous() for tensor in rows))
+                slots = SlotList(len(owner), self.device)
+                slots.source.copy_(torch.arange(len(owner)))
+                slots.target.copy_(self.slots(layer, end, place)[owner, position])
+                rows = (tensor[owner, position].contiguous() for tensor in (keys, values))
+                self.ends[end].write(slots, *rows)
 
     def put(self, layer: int, position: Tensor, keys: Tensor, values: Tensor) -> None:
         """A new token in each list, HIGH, [lists, features]; there is room for it."""
         place = self.counts[HIGH_END, layer].long()
         self._put_positions(self._entry(layer, HIGH_END, place), position)
-        self._slots.slots.copy_(self.slot(layer, HIGH_END, place))
-        self.ends[HIGH_END].append(self._slots, keys[:, None].contiguous(), values[:, None].contiguous())
+        self._new.target.copy_(self.slot(layer, HIGH_END, place))
+        self.ends[HIGH_END].append(self._new, keys.contiguous(), values.contiguous())
         self.counts[HIGH_END, layer] += 1
 
     def demote(self, layer: int, place: Tensor) -> None:
@@ -147,9 +151,9 @@ class ListPages(TokenLists):
         target = torch.where(place >= 0, self.counts[LOW_END, layer].long(), -1)
         entries = self._entry(layer, HIGH_END, place), self._entry(layer, LOW_END, target)
         self._put_positions(entries[1], self.position.view(-1)[entries[0]])
-        self._pairs.slots.copy_(self.slot(layer, HIGH_END, place))
+        self._pairs.source.copy_(self.slot(layer, HIGH_END, place))
         self._pairs.target.copy_(self.slot(layer, LOW_END, target))
-        self._requantizer.launch(self.ends[HIGH_END].run, self._pairs)
+        self._demote.launch(self._pairs)
         self.counts[LOW_END, layer] += place >= 0
 
     def drop(self, layer: int, end: int, place: Tensor) -> Dropped:
@@ -182,17 +186,16 @@ class ListPages(TokenLists):
         source, target = (torch.where(both, place, -1) for place in (source, target))
         entries = self._entry(layer, end, source), self._entry(layer, end, target)
         self._put_positions(entries[1], self.position.view(-1)[entries[0]])
-        self._pairs.slots.copy_(self.slot(layer, end, source))
+        self._pairs.source.copy_(self.slot(layer, end, source))
         self._pairs.target.copy_(self.slot(layer, end, target))
         self.ends[end].move(self._pairs)
 
     # --- Memory ----------------------------------------------------------------------------------------------
 
-    def _at(self, end: int, slots: Tensor) -> tuple:
-        """Lines lie [pages, 1, page_size, ...] where they have metadata, else [pages, page_size, 1, ...]."""
-        page, size = self.ends[end], self.pool.page_tokens[end]
-        pages, places = slots // size, slots % size
-        return (pages, 0, places) if page.run.heads_first else (pages, places, 0)
+    def _at(self, end: int, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Lines lie [pages, page_size, ...]."""
+        size = self.pool.page_tokens[end]
+        return slots // size, slots % size
 
     def _read(self, end: int, slots: Tensor) -> Lines:
         at = self._at(end, slots.clamp(min=0))

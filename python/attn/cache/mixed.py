@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..describe.functions import softcap as capped
 from ..describe.spec import Spec
-from ..describe.stores import Paged
+from ..describe.stores import Unified
 from ..describe.visibility import all_tokens
 from ..errors import TensorError, expected
 from ..run.device_plan import DevicePlan
@@ -28,9 +28,9 @@ from ..run.kernels import compile
 from .integers import whole
 from .mixed_lists import MixedLists
 from .policy import Policy
-from .precision import Precision, SlotList
-from .requantize import find_requantizer
+from .precision import Copies, Precision, SlotList
 from .state import dtype_of_cache
+from .unified_pages import UnifiedPages
 
 HIGH_FORMATS = {"key": "int8", "value": "int4"}
 LOW_FORMATS = {"key": "int4", "value": "int2"}
@@ -49,7 +49,7 @@ class MixedCache(MixedLists):
     device       as of attn.compile, where PyTorch has its memory
     checked      the policy's kernel, and those of pages, with the detectors of a host device (attn.check's)
 
-    Both precisions have memory for `pages` pages of their own, of which each page uses one. Tensors of a step: `q`
+    Pages of both precisions are of one memory (attn.UnifiedPages). Tensors of a step: `q`
     [requests, q_heads, head_dim], `k` [requests, kv_heads, head_dim], `v` [requests, kv_heads, value_dim], of `dtype` and
     contiguous. Errors: PlanError, TensorError, DeviceError, CompileError; OutOfPages where said.
     """
@@ -84,25 +84,31 @@ class MixedCache(MixedLists):
         """The memory of what is HIGH, and of what is LOW."""
         self._make_kernel(short, scale, softcap)
         if policy is not None:
-            self._requantizer = find_requantizer(*(each.run for each in self.precisions))
-            self._requantizer.reserve(layers * self.lists)
+            self._demote = Copies(self.memory, "high", "low", layers * self.lists)
 
     def _make_precisions(self, formats: Sequence[dict], dtype: str) -> list[Precision]:
-        made, dims = [], self._of_layer[3:]
-        appended = max(self.lists, self.tokens * self.kv_heads)
-        room = dict(appended=appended, moved=self.layers * self.lists)
-        for end, name in enumerate(("high", "low")[: len(self.counts)]):
-            store = Paged(name=name, page_size=self.pool.page_tokens[end], **formats[end])
-            store = store.settled(*dims).resolved(dtype=_NAMES[dtype])
-            made.append(Precision(store, self.pool.pages, dims, dtype, self.device, **room))
-        return made
+        names, (head_dim, value_dim) = ("high", "low")[: len(self.counts)], self._of_layer[3:]
+        stores = [
+            Unified(name=name, page_size=page, **given)
+            for name, page, given in zip(names, self.pool.page_tokens, formats, strict=False)
+        ]
+        self.memory = UnifiedPages(
+            *stores,
+            pages=self.pool.pages,
+            head_dim=head_dim,
+            value_dim=value_dim,
+            dtype=_NAMES[dtype],
+            device=self.device,
+        )
+        """Of all pages, whichever precision they are of."""
+        self.memory.memory[:] = 0
+        room = dict(appended=self.lists, moved=self.layers * self.lists)
+        return [Precision(self.memory, name, **room) for name in names]
 
     @property
     def page_bytes(self) -> int:
-        """Of a page that serves either precision: codes, metadata, and a score and a position for each token where there is
-        a policy."""
-        beside = 8 * self._places if self.policy is not None else 0
-        return max(each.page_bytes for each in self.precisions) + beside
+        """Of a page: codes and metadata, and a score and a position for each token where there is a policy."""
+        return self.memory.page_bytes + (8 * self._places if self.policy is not None else 0)
 
     def _make_kernel(self, dtype: str, scale: float | None, softcap: float | None) -> None:
         """One kernel and one planner for all layers: to both, every list is a sequence of one row."""
@@ -129,10 +135,9 @@ class MixedCache(MixedLists):
         }
         for precision, width in zip(self.precisions, self.widths, strict=False):
             name, most = precision.store.name, width * precision.store.page_size
-            for part, tensor in zip(precision.run.tensors, precision.operand, strict=True):
-                largest[f"{name}.{part}"] = tensor
-            largest[f"{name}.block_table"] = torch.zeros(self.lists, width, dtype=torch.int32)
-            largest[f"{name}.lengths"] = torch.full((self.lists,), most, dtype=torch.int32)
+            largest |= precision.tensors
+            largest[f"{name}.block_table"] = torch.zeros(self.lists, 1, width, dtype=torch.int32)
+            largest[f"{name}.lengths"] = torch.full((self.lists, 1), most, dtype=torch.int32)
             largest[f"{name}.pos0"] = torch.zeros(self.lists, dtype=torch.int32)
         self._planner = self.kernel.device_planner(largest)
         self._plan_memory = self._zeros(self.layers, -(-self._planner.nbytes // 256) * 64)
@@ -164,7 +169,10 @@ class MixedCache(MixedLists):
         tables = {}
         for precision, table, count in zip(self.precisions, self.tables, self.counts, strict=True):
             name = precision.store.name
-            tables |= {f"{name}.block_table": table[layer], f"{name}.lengths": count[layer]}
+            tables |= {
+                f"{name}.block_table": table[layer][:, None],
+                f"{name}.lengths": count[layer][:, None],
+            }
         memory = self._plan_memory[layer][: -(-self._planner.nbytes // 4)]
         return self._planner.plan(tables, out=memory)
 
@@ -172,7 +180,7 @@ class MixedCache(MixedLists):
         """Attention of a layer's new rows over what their lists hold, the new tokens among it: [requests, q_heads,
         value_dim]. Rows of requests that are not active are zeros. Then the policy's decision for each list."""
         requests, q_heads, _, _, value_dim = self._of_layer
-        self.precisions[0].append(self._new[layer], k.view(self.lists, 1, -1), v.view(self.lists, 1, -1))
+        self.precisions[0].append(self._new[layer], k.view(self.lists, -1), v.view(self.lists, -1))
         if (made := self._made[layer]) is not None:
             torch.cuda.current_stream(q.device).wait_event(made)
         if out is None:
@@ -189,9 +197,8 @@ class MixedCache(MixedLists):
     def end(self) -> None:
         """Does in memory what the policy decided in all layers."""
         if self.policy is not None:
-            high = self.precisions[0]
-            self._requantizer.launch(high.run, self._demoted)
-            high.move(self._moved)
+            self._demote.launch(self._demoted)
+            self.precisions[0].move(self._moved)
 
     def write(self, slots: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
         """A layer's tokens of a prompt, [tokens, kv_heads, features], to the slots that `admit` gave for it."""
@@ -199,6 +206,7 @@ class MixedCache(MixedLists):
         if k.shape[1] != self.kv_heads:
             raise expected(TensorError, "k", f"[tokens, {self.kv_heads}, features]", list(k.shape))
         for precision, of_heads in zip(self.precisions, slots, strict=True):
-            listed = SlotList(rows, self.device, pairs=False)
-            listed.slots.copy_(of_heads.T.reshape(-1))
-            precision.append(listed, k.reshape(rows, 1, -1), v.reshape(rows, 1, -1))
+            listed, found = SlotList(rows, self.device), of_heads.T.reshape(-1)
+            listed.target.copy_(found)
+            listed.source.copy_(torch.where(found >= 0, torch.arange(rows, device=found.device), -1))
+            precision.write(listed, k.reshape(rows, -1), v.reshape(rows, -1))

@@ -16,7 +16,7 @@ from ..memory.views import Binding
 from .integers import items, whole
 from .operations import revise_text
 from .policy import HIGH, LOW, Policy, Rule
-from .precision import SlotList
+from .precision import SlotList, SlotLists
 from .table_operation import TableOperation
 from .token_lists import HIGH_END, TokenLists
 
@@ -87,14 +87,15 @@ class MixedLists(TokenLists):
         self._columns = [columns[: self.widths[0]], columns.flip(0)[: self.widths[1]]][: len(self.counts)]
         self.tables = [self._zeros(layers, lists, len(of_end)) for of_end in self._columns]
         """The pages of each end, in the order of its tokens: int32 [layers, lists, pages]."""
-        self._new = [SlotList(lists, self.device, pairs=False) for _ in range(layers)]
+        self._new = SlotLists(layers, lists, self.device)
+        self._rows = torch.arange(lists, dtype=torch.int32, device=self.active.device)
 
     def _make_revision(self, rule: Rule, device: object, checked: bool) -> None:
         lists, columns, rows = self.lists, self.pool.columns, self.layers * self.lists
         self._limits = self._zeros(self.layers, lists, 2, dtype=torch.float32)
         alphas = [[rule.limits(i, head) for head in range(self.kv_heads)] for i in range(self.layers)]
         self._limits.copy_(torch.tensor(alphas).repeat(1, self.requests, 1))
-        self._demoted, self._moved = (SlotList(rows, self.device, pairs=True) for _ in range(2))
+        self._demoted, self._moved = (SlotList(rows, self.device) for _ in range(2))
         (left, right), places = self.pool.page_tokens, tuple(self.score.shape)
         rooms = [width * page for width, page in zip(self.widths, (left, right), strict=True)]
         numbers = {"high": True, "low": True, "seen": False, "prompt": False}
@@ -128,8 +129,8 @@ class MixedLists(TokenLists):
         high = self.counts[HIGH_END]
         is_new = (on * done).bool() & (self.seen < self.tokens)
         place = torch.where(is_new, high, -1)[..., None]
-        for slots, found in zip(self._new, self.slots((), HIGH_END, place), strict=True):
-            slots.slots.copy_(found[:, 0])
+        self._new.target.copy_(self.slots((), HIGH_END, place)[..., 0])
+        self._new.source.copy_(torch.where(is_new, self._rows, -1))
         entries = self.entries((), HIGH_END, place)
         self._put_positions(entries, self.seen)
         self.score.view(-1).scatter_(0, entries.flatten(), 0.0)
@@ -154,9 +155,9 @@ class MixedLists(TokenLists):
             "worth_high": worth[0],
             "worth_low": worth[1],
             "done": self.pool.status_words(),
-            "down_from": self._demoted.slots[rows],
+            "down_from": self._demoted.source[rows],
             "down_to": self._demoted.target[rows],
-            "move_from": self._moved.slots[rows],
+            "move_from": self._moved.source[rows],
             "move_to": self._moved.target[rows],
         }
         self._revise.launch(tensors, None)

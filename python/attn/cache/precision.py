@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tokens of many lists in one format: the pages that hold them, and the kernels that change these.
+"""Tokens in one of the formats that share a memory: kernels that change its pages, of slots that lie on the device.
 
-Every page is one list's, so to kernels a page has one KV head. Which list has which page, and in what place of it a token
-lies, is said elsewhere (page_pool.py, mixed.py): here a token is a slot, page * page_size + place in the page.
+Which list has which page, and in what place of it a token lies, is said elsewhere (page_pool.py, token_lists.py): here a token
+is a slot, page * page_size + place in the page.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import sys
 from typing import Any
 
 from .. import _attn
-from ..describe.stores import Paged
+from ..compiler.artifacts import load_native
+from ..compiler.requests import form_of, request_for
 from ..errors import PlanError
 from ..memory.devices import failed, get_device, stream_number
-from ..memory.views import Binding, check, view_of
-from .operations import Shape
-from .pages import Run, memory_of
+from ..memory.views import view_of
+from .operations import requantize_text
+from .pages import memory_of
+from .unified_pages import UnifiedPages
 
 _TOGETHER = 64
 """Rows that lists of slots have room for come in multiples of this."""
@@ -30,19 +32,21 @@ def room_for(rows: int) -> int:
 
 
 class SlotList:
-    """Slots in device memory, as kernels take them that read and write pages: none at first.
+    """Pairs of slots in device memory, as kernels take them: none at first, or those of a list among `SlotLists`.
 
-    slots   int32 [rows]: where rows are written, or read; negative ones are skipped
-    target  int32 [rows]: where these are written; None of a list of one kind
+    source  int32 [rows]: what is read, slots or numbers of new rows
+    target  int32 [rows]: where it goes. Skipped where both are negative
     """
 
-    def __init__(self, rows: int, device: str, *, pairs: bool):
-        room, torch = room_for(rows), sys.modules.get("torch")
-        self._words: Any = memory_of((_SECTOR + room * (2 if pairs else 1),), "i32", device, torch)
-        self._words[:] = -1
-        self._words[0] = rows
-        self.slots: Any = self._words[_SECTOR : _SECTOR + rows]
-        self.target: Any = self._words[_SECTOR + room : _SECTOR + room + rows] if pairs else None
+    def __init__(self, rows: int, device: str, words: Any = None):
+        self.rows, room = rows, room_for(rows)
+        if words is None:
+            words = memory_of((_SECTOR + 2 * room,), "i32", device, sys.modules.get("torch"))
+            words[:] = -1
+            words[0] = rows
+        self._words = words
+        self.source: Any = words[_SECTOR : _SECTOR + rows]
+        self.target: Any = words[_SECTOR + room : _SECTOR + room + rows]
 
     def address(self, stream: int) -> tuple[int, int]:
         """Where it lies, and how many bytes it has."""
@@ -50,67 +54,77 @@ class SlotList:
         return address, 4 * int(signature[1][0])
 
 
-class Precision:
-    """`pages` pages of a store on a device, with room for appends of `appended` and moves of `moved` rows. `dims`: features of
-    keys and values, which come in `dtype`, "bf16" or "f16"."""
+class SlotLists:
+    """So many of them, that are written at once: `source` and `target` are int32 [count, rows]."""
 
-    def __init__(
-        self,
-        store: Paged,
-        pages: int,
-        dims: tuple[int, int],
-        dtype: str,
-        device: str,
-        *,
-        appended: int,
-        moved: int,
-    ):
-        found = store.description(1, *dims)
-        self.store, self.device, self.dtype, self.dims = store, device, dtype, dims
-        self.token_bytes: int = found.token_bytes
-        shape = Shape(pages, store.page_size, *dims, dtype, device, found.key, found.value)
-        self.run = Run(0, 1, 1, shape, sys.modules.get("torch"))
-        """Its memory: one layer of one head."""
-        for tensor in self.run.tensors.values():
-            tensor[:] = 0  # type: ignore[index]
-        self.operand = tuple(tensor[0] for tensor in self.run.tensors.values())  # type: ignore[index]
-        """What attention reads: codes and their metadata."""
-        self._kernels, self._room = self.run.mover(0).kernels, (0, room_for(moved))
-        self._reserve(appended)
+    def __init__(self, count: int, rows: int, device: str):
+        room = room_for(rows)
+        words: Any = memory_of((count, _SECTOR + 2 * room), "i32", device, sys.modules.get("torch"))
+        words[:] = -1
+        words[:, 0] = rows
+        self.source: Any = words[:, _SECTOR : _SECTOR + rows]
+        self.target: Any = words[:, _SECTOR + room : _SECTOR + room + rows]
+        self._each = [SlotList(rows, device, of_list) for of_list in words]
 
-    def _reserve(self, appended: int) -> None:
-        self._room = room_for(appended), self._room[1]
-        get_device(self.device).synchronize(stream_number(self.device, None))  # what grows may be in use
-        named = dict(self.run.pages(), new_tokens=self._room[0], copied_tokens=self._room[1])
-        self._kernels.reserve(**named)
+    def __getitem__(self, index: int) -> SlotList:
+        return self._each[index]
 
-    @property
-    def page_bytes(self) -> int:
-        """Of codes and metadata."""
-        return self.token_bytes * self.store.page_size
 
-    def append(self, slots: SlotList, keys: Any, values: Any, stream: object = None) -> None:
-        """New tokens, [rows, 1, features]; codes are made of them. Neither allocates nor waits, but where these are more than
-        there is room for."""
-        if len(slots.slots) > self._room[0]:
-            self._reserve(len(slots.slots))
-        number, keep = stream_number(self.device, stream), []
-        views = []
-        for name, tensor, features in (("k", keys, self.dims[0]), ("v", values, self.dims[1])):
-            address, signature = view_of(name, tensor, number, keep)
-            check(Binding(name, self.dtype, (len(slots.slots), 1, features)), signature, {}, self.device)
-            views.append(address)
-        named = dict(k=views[0], v=views[1], rows=len(slots.slots), layer=0, stream=number)
-        self._launch(self._kernels.append, *slots.address(number), **named)
+class Copies:
+    """A kernel that copies lines to a format of the memory: new rows where `source` is None, else those of a format."""
 
-    def move(self, slots: SlotList, stream: object = None) -> None:
-        """Tokens to other slots, of which none is read and written. Neither allocates nor waits."""
-        number = stream_number(self.device, stream)
-        self._launch(self._kernels.move, *slots.address(number), number)
+    def __init__(self, memory: UnifiedPages, source: str | None, target: str, rows: int):
+        self._memory, self._names = memory, (source, target)
+        place = get_device(memory.device)
+        text = requantize_text(1, *(memory.shape(name) for name in self._names))
+        self._kernel = _attn.Requantizer(
+            load_native(request_for(text, target=place.target, form=form_of(place)), place)[0]
+        )
+        self._room = 0
+        self._reserve(rows)
 
-    @staticmethod
-    def _launch(call: Any, *arguments: object, **named: object) -> None:
+    def _reserve(self, rows: int) -> None:
+        place = get_device(self._memory.device)
+        place.synchronize(stream_number(self._memory.device, None))  # lists that grow may be in use
+        self._room = room_for(rows)
+        self._kernel.reserve(self._room, 1)
+
+    def launch(self, slots: SlotList, rows: dict[str, int] | None = None, stream: object = None) -> None:
+        """`rows`: the new ones. Neither allocates nor waits, but where lists are longer than any before."""
+        if room_for(slots.rows) != self._room:
+            self._reserve(slots.rows)
+        memory, number = self._memory, stream_number(self._memory.device, stream)
+        source = memory.addresses(self._names[0]) if rows is None else rows
+        target = memory.addresses(self._names[1]) | memory.status_of(self._names[1])
         try:
-            call(*arguments, **named)
+            self._kernel.launch(source, target, *slots.address(number), number)
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None
+
+
+class Precision:
+    """One of the formats of a memory, `name`, with room for appends of `appended` and moves of `moved` rows."""
+
+    def __init__(self, memory: UnifiedPages, name: str, *, appended: int, moved: int):
+        self._memory = memory
+        self.store = memory.store(name)
+        self.token_bytes: int = memory.token_bytes(name)
+        self.tensors = memory.tensors(name)
+        """What attention reads, by its names in a batch: codes and their metadata, [pages, page_size, ...]."""
+        self.operand = tuple(self.tensors.values())
+        self._append = Copies(memory, None, name, appended)
+        self._prompts = Copies(memory, None, name, appended)
+        self._move = Copies(memory, name, name, moved)
+
+    def append(self, slots: SlotList, keys: Any, values: Any, stream: object = None) -> None:
+        """New tokens, [rows, features], contiguous; codes are made of them. Neither allocates nor waits, where lists are as
+        long as said."""
+        self._append.launch(slots, self._memory.rows(keys, values, slots.rows), stream)
+
+    def write(self, slots: SlotList, keys: Any, values: Any, stream: object = None) -> None:
+        """The same of lists of any length, as of prompts."""
+        self._prompts.launch(slots, self._memory.rows(keys, values, slots.rows), stream)
+
+    def move(self, slots: SlotList, stream: object = None) -> None:
+        """Tokens to other slots, of which none is read and written. Neither allocates nor waits, as `append`."""
+        self._move.launch(slots, None, stream)

@@ -14,7 +14,6 @@ from ..memory.formats import Format
 from .integers import node_number
 from .operations import requantize_text
 from .pages import Run
-from .precision import SlotList, room_for
 from .state import CacheState
 
 _BITS = {"bf16": 16, "f16": 16, "i4": 4, "i2": 2}
@@ -78,19 +77,6 @@ class Requantizer:
                 self.kernel.reserve(self.room, self.target.layers)
             pages = source.pages(), self.target.pages()
             self.kernel.execute(*pages, read.tolist(), written.tolist(), stream)
-        except _attn.Failure as failure:
-            raise failed(failure, PlanError) from None
-
-    def reserve(self, rows: int) -> None:
-        """Room for so many slots, a SlotList's, before `launch`."""
-        self.room = room_for(rows)
-        self.kernel.reserve(self.room, self.target.layers)
-
-    def launch(self, source: Run, slots: SlotList, stream: object = None) -> None:
-        """Slots of a list in device memory. Neither allocates nor waits."""
-        number = stream_number(self.target.shape.device, stream)
-        try:
-            self.kernel.launch(source.pages(), self.target.pages(), *slots.address(number), number)
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None
 

@@ -22,7 +22,7 @@ FORMATS = [
 
 def lists_of(high, low, pages=PAGES):
     stores = [
-        attn.Paged(name=name, page_size=page, dtype="float16", **formats).settled(*DIMS)
+        attn.Unified(name=name, page_size=page, dtype="float16", **formats).settled(*DIMS)
         for name, page, formats in (("high", 4, high), ("low", 8, low))
     ]
     sizes = dict(pages=pages, layers=LAYERS, lists=LISTS, tokens=TOKENS, dims=DIMS)

@@ -6,9 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from attn import _attn  # noqa: E402
-from attn.cache.precision import Precision, SlotList  # noqa: E402
-from attn.cache.requantize import find_requantizer  # noqa: E402
+from attn.cache.precision import Copies, Precision, SlotList  # noqa: E402
 
 PAGES, PAGE, DIM = 6, 8, 64
 FORMATS = {
@@ -18,34 +16,37 @@ FORMATS = {
 }
 
 
-def precision_of(name, **room):
-    store = attn.Paged(name="kv", page_size=PAGE, dtype="bfloat16", **FORMATS[name]).settled(DIM, DIM)
-    room = dict(appended=20, moved=12) | room
-    return Precision(store, PAGES, (DIM, DIM), "bf16", "host", **room)
+def memory_of(*names):
+    stores = [attn.Unified(name=name, page_size=PAGE, **FORMATS[name]) for name in names]
+    memory = attn.UnifiedPages(*stores, pages=PAGES, head_dim=DIM, device="host")
+    memory.memory[:] = 0
+    return memory
+
+
+def precision_of(name, memory=None):
+    return Precision(memory or memory_of(name), name, appended=20, moved=12)
 
 
 def listed(slots, target=None):
-    found = SlotList(len(slots), "host", pairs=target is not None)
-    found.slots.copy_(torch.tensor(slots))
-    if target is not None:
-        found.target.copy_(torch.tensor(target))
+    """Of new rows, where only those are named that they go to."""
+    found = SlotList(len(slots), "host")
+    source = [row if slot >= 0 else -1 for row, slot in enumerate(slots)] if target is None else slots
+    found.source.copy_(torch.tensor(source))
+    found.target.copy_(torch.tensor(slots if target is None else target))
     return found
 
 
 def lines(precision):
     """Of each slot, its bytes."""
-    tensors = []
-    for tensor in precision.operand:
-        heads_last = tensor if precision.run.heads_first else tensor.transpose(1, 2)
-        tensors.append(heads_last.reshape(PAGES * PAGE, -1).contiguous().view(torch.uint8))
+    tensors = [
+        tensor.reshape(PAGES * PAGE, -1).contiguous().view(torch.uint8) for tensor in precision.operand
+    ]
     return torch.cat(tensors, 1)
 
 
-def filled(name, slots, seed=0, **room):
-    precision = precision_of(name, **room)
-    rows = torch.randn(2, len(slots), 1, DIM, generator=torch.Generator().manual_seed(seed)).to(
-        torch.bfloat16
-    )
+def filled(name, slots, seed=0, memory=None):
+    precision = precision_of(name, memory)
+    rows = torch.randn(2, len(slots), DIM, generator=torch.Generator().manual_seed(seed)).to(torch.bfloat16)
     precision.append(listed(slots), *rows)
     return precision, rows
 
@@ -66,37 +67,34 @@ def test_appends_and_moves(name):
 
 
 @pytest.mark.parametrize("source,target", [("bf16", "K8V4"), ("K8V4", "K4V2")])
-def test_requantized_lists(source, target):
-    high, rows = filled(source, [5, 6, 30])
-    low = precision_of(target)
-    requantizer = find_requantizer(high.run, low.run)
-    requantizer.reserve(4)
-    requantizer.launch(high.run, listed([30, -1, 5, -1], [11, -1, 2, -1]))
-    found = lines(low)
-    assert found.any(1).nonzero()[:, 0].tolist() == [2, 11]
+def test_pages_of_one_memory(source, target):
+    """Lines of one format in pages of another, of the same memory: pages that no list names stay."""
+    memory = memory_of(source, target)
+    high, rows = filled(source, [5, 6, 30], memory=memory)
+    low = precision_of(target, memory)
+    before = lines(high)[: 4 * PAGE]
+    Copies(memory, source, target, 4).launch(listed([30, -1, 5, -1], [35, -1, 47, -1]))
+    assert torch.equal(lines(high)[: 4 * PAGE], before)
+    direct = precision_of(target)
+    direct.append(listed([35, 47]), *(part[[2, 0]].contiguous() for part in rows))
     if source == "bf16":
-        direct = precision_of(target)
-        direct.append(listed([2, 11]), *(part[[0, 2]].contiguous() for part in rows))
-        assert torch.equal(found, lines(direct))
+        assert torch.equal(lines(low)[[35, 47]], lines(direct)[[35, 47]])
+    assert lines(low)[[35, 47]].any(1).all()
 
 
-def test_room_for_a_longer_append():
-    slots = list(range(40)) * 2
+def test_lists_of_any_length():
     precision = precision_of("K8V4")
-    rows = torch.ones(2, 80, 1, DIM, dtype=torch.bfloat16)
-    precision.append(listed(slots[:40] + [-1] * 40), *rows)
+    rows = torch.ones(2, 80, DIM, dtype=torch.bfloat16)
+    precision.write(listed(list(range(40)) + [-1] * 40), *rows)
     assert lines(precision).any(1).sum() == 40
 
 
 def test_refusals():
     precision, _ = filled("K8V4", [1])
     short = listed([1], [2])
-    address, nbytes = short.address(0)
-    with pytest.raises(_attn.Failure, match="expected lists of at least 544 bytes .* got 543"):
-        precision._kernels.move(address, nbytes - 1)
-    requantizer = find_requantizer(precision.run, precision_of("K4V2").run)
-    requantizer.reserve(70)
+    copies = Copies(precision._memory, "K8V4", "K8V4", 70)
+    copies._room = 64  # as if that were so
     with pytest.raises(attn.PlanError, match="requantizer: expected lists of at least 1056 bytes .* got 544"):
-        requantizer.launch(precision.run, short)
-    with pytest.raises(attn.TensorError, match=r"k: expected bfloat16 \[1, 1, 64\]"):
-        precision.append(listed([1]), torch.ones(2, 1, DIM), torch.ones(2, 1, DIM))
+        copies.launch(short)
+    with pytest.raises(attn.TensorError, match=r"k: expected bfloat16 \[1, 64\]"):
+        precision.append(listed([1]), torch.ones(2, DIM), torch.ones(2, DIM))

@@ -15,7 +15,8 @@
   heads     a share of heads that see everything, against all heads
   cache     append, move and gather of rows in all layers: bytes per second, against copying
   graphs    steps of a paged cache in all layers, captured once: ms a step and us of the host, against eager ones
-  pages     who holds which page, for all lists of a batch: us of a captured step
+  pages     who holds which page, for all lists of a batch: us of a captured step, against threads of a CPU
+  diffkv    a fixed memory for keys and values in two precisions: batch and tokens per second, against one precision
   layouts   tensors as engines lay them: ms of decode and prefill, against tensors of their own
   planning  plans that the GPU makes: us of a plan, and attention under it, against the host's
   duo       Llamas some of whose heads stream: time and memory of long prompts and of decoding, against all heads

@@ -10,6 +10,7 @@ from gpu_batches import mean_bars, mean_ratio
 from gpu_cache import cache_line, measure_cache
 from gpu_comparisons import compare, comparison_line
 from gpu_context import context_line, measure_context
+from gpu_diffkv import diffkv_line, measure_diffkv
 from gpu_duo import duo_line, measure_duo
 from gpu_graphs import graph_line, measure_graph
 from gpu_layouts import layouts_line, measure_layouts
@@ -54,6 +55,11 @@ OWN = {
         "ms of a step of all layers, us of the host for tables and plan + for launches; x: eager over replayed",
     ),
     "pages": (measure_pages, pages_line, "us of a captured step of books, lists, and what it must move"),
+    "diffkv": (
+        measure_diffkv,
+        diffkv_line,
+        "requests that a memory for keys and values serves at once, ms of a captured step, tokens a second; x: times bf16's",
+    ),
     "layouts": (
         measure_layouts,
         layouts_line,

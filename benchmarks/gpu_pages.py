@@ -4,13 +4,20 @@
 A step of generation, as DiffKV takes it: each list gets a token at either end, and what lacks a page takes one; with the
 compaction of a token that goes from each list; and two requests whose lists change places. What is timed is a replay of one
 CUDA graph, back to back.
+
+Beside a step stands what a CPU takes for it (page_time.cpp): tokens of lists are copied out, as many threads as DiffKV's
+paper gives its manager keep the books by prefix sums, and the entries of the table that changed are copied in.
 """
 
+import json
+import subprocess
 from dataclasses import dataclass
 
 from gpu_described import Described
+from report import program
 from timing import replay_time
 
+THREADS = 16  # of the CPU's manager
 LIMIT_US = 20  # of a step of 128 sequences, 32 layers, 8 heads
 
 
@@ -90,6 +97,7 @@ def measure_pages(point, bench):
     managed = Managed(torch, point)
     milliseconds = graph_time(torch, managed)
     managed.pool.require_done()
+    cpu = on_cpu(point) if point.kind == "step" else {}
     return {
         "key": point.key,
         "part": point.part,
@@ -97,9 +105,25 @@ def measure_pages(point, bench):
         "floor_bytes": point.floor_bytes(),
         "attn": {"run_ms": milliseconds},
         "lists": point.requests * point.lists,
+        "cpu": cpu,
         "peers_ms": {},
         "declined": {},
     }
+
+
+def on_cpu(point):
+    """What the program says of the same step; nothing where it is not built."""
+    try:
+        where = program("attn-page-time")
+    except FileNotFoundError:
+        return {}
+    lists = point.requests * point.lists
+    sizes = (lists, point.columns, *point.page_tokens, lists * 16, THREADS)
+    host = ["host"] if point.device == "host" else []
+    told = subprocess.run([str(part) for part in (where, *sizes, *host)], capture_output=True, text=True)
+    if told.returncode:
+        raise RuntimeError(f"{point.key}: {told.stderr.strip()}")
+    return json.loads(told.stdout) | {"threads": THREADS}
 
 
 def graph_time(torch, managed, repeats=200):
@@ -111,7 +135,17 @@ def pages_line(row):
     """A row for people."""
     return (
         f"  {row['name']:<36}{row['attn']['run_ms'] * 1e3:>9.1f} us {row['lists']:>7} lists "
-        f"{row['floor_bytes'] / 1e6:.2f} MB at least"
+        f"{row['floor_bytes'] / 1e6:.2f} MB at least{_beside(row)}"
+    )
+
+
+def _beside(row):
+    if not (cpu := row.get("cpu")):
+        return ""
+    times = cpu["step_us"] / (1e3 * row["attn"]["run_ms"])
+    return (
+        f"; {cpu['threads']} threads of a CPU {cpu['step_us']:.0f} us, {cpu['books_us']:.0f} without copies: "
+        f"{times:.0f}x"
     )
 
 

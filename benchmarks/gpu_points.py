@@ -13,6 +13,7 @@ from gpu_cache import cache_points
 from gpu_chunks import chunk_points
 from gpu_comparisons import comparison_bars
 from gpu_context import context_bars, context_points
+from gpu_diffkv import diffkv_bars, diffkv_points
 from gpu_duo import duo_bars, duo_points
 from gpu_graphs import graph_bars, graph_points
 from gpu_layouts import layout_points, layouts_bars
@@ -207,6 +208,7 @@ PARTS = {
     "cache": cache_points,
     "graphs": graph_points,
     "pages": pages_points,
+    "diffkv": diffkv_points,
     "layouts": layout_points,
     "duo": duo_points,
     "context": context_points,
@@ -226,6 +228,7 @@ OWN_BARS = {
     "significance": significance_bars,
     "graphs": graph_bars,
     "pages": pages_bars,
+    "diffkv": diffkv_bars,
     "layouts": layouts_bars,
     "duo": duo_bars,
     "context": context_bars,

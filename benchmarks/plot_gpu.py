@@ -12,6 +12,7 @@ from gpu_sharing import COMPARISONS
 from plot_backward import draw_gradients
 from plot_graphs import (
     draw_context,
+    draw_diffkv,
     draw_duo,
     draw_graphs,
     draw_layouts,
@@ -259,6 +260,7 @@ PANELS = {
     "transformers": lambda axes, rows, sessions: draw_models(axes, rows),
     "graphs": lambda axes, rows, sessions: draw_graphs(axes, rows),
     "pages": lambda axes, rows, sessions: draw_pages(axes, rows),
+    "diffkv": lambda axes, rows, sessions: draw_diffkv(axes, rows),
     "layouts": lambda axes, rows, sessions: draw_layouts(axes, rows),
     "duo": lambda axes, rows, sessions: draw_duo(axes, rows),
     "context": lambda axes, rows, sessions: draw_context(axes, rows),

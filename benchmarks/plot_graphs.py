@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Draws the rows of `bench gpu graphs`: milliseconds of a step, and what of them the host takes; and those of pages, layouts,
-planning, duo, context, outputs and significance."""
+"""Draws the rows of `bench gpu graphs`: milliseconds of a step, and what of them the host takes; and those of pages, diffkv,
+layouts, planning, duo, context, outputs and significance."""
 
+from gpu_diffkv import PAPER_THROUGHPUT
 from gpu_duo import BARS
 from gpu_graphs import EMBEDDED
 from gpu_layouts import SLOWER
@@ -44,6 +45,21 @@ def draw_limited(axes, rows, numbers, limit, unit, title):
 def draw_pages(axes, rows):
     numbers = [r["attn"]["run_ms"] * 1e3 for r in rows]
     draw_limited(axes, rows, numbers, LIMIT_US, "us a step", "who holds which page")
+
+
+def draw_diffkv(axes, rows):
+    """Tokens a second of each way to store keys and values, over bf16's. Dashed: the paper's least."""
+    for index, row in enumerate(rows):
+        ratios = [found["throughput_ratio"] for found in row["ways"].values()]
+        height = 0.8 / len(rows)
+        places = [place + height * (index - (len(rows) - 1) / 2) for place in range(len(ratios))]
+        axes.barh(places, ratios, height=height, label=row["name"])
+    axes.axvline(PAPER_THROUGHPUT[0], color="black", linestyle="--", linewidth=0.8)
+    axes.set_yticks(range(len(rows[0]["ways"])), list(rows[0]["ways"]), fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlabel("tokens a second, over bf16's")
+    axes.set_title("a fixed memory for keys and values; synthetic attention", fontsize=9)
+    axes.legend(fontsize=6)
 
 
 def draw_planning(axes, rows):

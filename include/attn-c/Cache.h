@@ -191,6 +191,13 @@ ATTN_C_EXPORT AttnStatus attnCacheKernelsExecute(AttnCacheKernels *kernels, cons
 ATTN_C_EXPORT AttnStatus attnCacheKernelsAppend(AttnCacheKernels *kernels, uint64_t list, size_t listBytes,
                                                 const AttnDeviceRows *rows, uintptr_t stream);
 
+/* Copies tokens from slots to slots, in all layers. The list lies on the device: how many, at most as many as
+ * copied tokens are reserved for, in the first of 8 words; then the slots that are read, with room for those
+ * reserved for rounded up to a multiple of 8, and as many that are written. Skipped where both are negative;
+ * no slot may be both read and written, or written twice. May be captured. */
+ATTN_C_EXPORT AttnStatus attnCacheKernelsMove(AttnCacheKernels *kernels, uint64_t list, size_t listBytes,
+                                              uintptr_t stream);
+
 /*===--- Tables of steps ----------------------------------------------------===*/
 
 /* The tables of any step within a capacity, at fixed places of one piece of memory, so that launches of the
@@ -236,6 +243,10 @@ ATTN_C_EXPORT AttnStatus attnRequantizerReserve(AttnRequantizer *requantizer, in
 ATTN_C_EXPORT AttnStatus attnRequantizerExecute(AttnRequantizer *requantizer, const AttnDevicePages *source,
                                                 const AttnDevicePages *target, const int32_t *from,
                                                 const int32_t *to, size_t count, uintptr_t stream);
+/* The same of slots in a list on the device, as attnCacheKernelsMove takes it. May be captured. */
+ATTN_C_EXPORT AttnStatus attnRequantizerLaunch(AttnRequantizer *requantizer, const AttnDevicePages *source,
+                                               const AttnDevicePages *target, uint64_t list, size_t listBytes,
+                                               uintptr_t stream);
 
 #ifdef __cplusplus
 }

@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # what __getattr__ gives, for type checkers and editors
     from . import math as math
     from . import training as training
     from .cache.capture import Capture as Capture
+    from .cache.mixed import MixedCache as MixedCache
     from .cache.page_pool import PageMoves as PageMoves
     from .cache.page_pool import PagePool as PagePool
     from .cache.page_pool import PageStatus as PageStatus
@@ -81,6 +82,7 @@ _LAZY: dict[str, str] = {
     "Forest": "describe.forest",
     "HeadClasses": "describe.classes",
     "Kernel": "run.kernel",
+    "MixedCache": "cache.mixed",
     "Packed": "describe.stores",
     "PageMoves": "cache.page_pool",
     "PagePool": "cache.page_pool",

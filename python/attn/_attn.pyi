@@ -455,6 +455,9 @@ class CacheKernels:
         self, list: int, list_nbytes: int, *, k: int, v: int, rows: int, layer: int, stream: int = 0
     ) -> None:
         """Writes new tokens of a layer, up to `rows`, whose number and slots are in StepTables' `new_tokens`."""
+    def move(self, list: int, list_nbytes: int, stream: int = 0) -> None:
+        """Copies tokens in all layers. The list is int32 on the device: their number in the first of 8 words, the slots
+        that are read, with room for `copied_tokens` rounded up to a multiple of 8, and as many that are written."""
 
 class StepTables:
     """Tables of steps over a cache (attn_rt/cache/StepTables.h)."""
@@ -511,3 +514,7 @@ class Requantizer:
     ) -> None:
         """Pages as CacheKernels.reserve takes them, by name. A slot is skipped where both are negative. Neither
         allocates nor waits."""
+    def launch(
+        self, source: dict[str, int], target: dict[str, int], list: int, list_nbytes: int, stream: int = 0
+    ) -> None:
+        """The same of slots in a list on the device, as CacheKernels.move takes it."""

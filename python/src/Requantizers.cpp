@@ -55,7 +55,17 @@ void bindRequantizer(py::module_ &module) {
                                             from.size(), stream);
             });
           },
-          "source"_a, "target"_a, "from_slots"_a, "to_slots"_a, "stream"_a = 0);
+          "source"_a, "target"_a, "from_slots"_a, "to_slots"_a, "stream"_a = 0)
+      .def(
+          "launch",
+          [](const Requantizer &requantizer, const py::dict &source, const py::dict &target, uint64_t list,
+             size_t listBytes, uintptr_t stream) {
+            const AttnDevicePages read = pagesOf(source), written = pagesOf(target);
+            run([&] {
+              return attnRequantizerLaunch(requantizer.get(), &read, &written, list, listBytes, stream);
+            });
+          },
+          "source"_a, "target"_a, "list"_a, "list_nbytes"_a, "stream"_a = 0);
 }
 
 } // namespace attn::python

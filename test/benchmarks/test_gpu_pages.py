@@ -39,6 +39,7 @@ def test_tiny_pools(kind, monkeypatch):
     row = measure_pages(point, bench)
     assert row["key"] == f"pages: {kind}, 4 x 6 lists" and row["attn"] == {"run_ms": 0.004}
     assert row["name"] in line(row) == pages_line(row) and "4.0 us" in line(row)
+    assert ("16 threads of a CPU" in line(row)) == (kind == "step")  # which see to it that no page is lost
     assert all(status.done for status in seen)
     assert any(status.asked for status in seen) != (kind == "compaction")  # which ends as it began
     assert bars(row, {}) == []

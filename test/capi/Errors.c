@@ -231,6 +231,8 @@ const char *nullIsRefused(void) {
   REFUSED(attnRequantizerCreate(NULL, NULL), AttnStatusInput, "null");
   REFUSED(attnRequantizerReserve(NULL, 1, 1), AttnStatusInput, "null");
   REFUSED(attnRequantizerExecute(NULL, NULL, NULL, NULL, NULL, 0, 0), AttnStatusInput, "null");
+  REFUSED(attnRequantizerLaunch(NULL, NULL, NULL, 0, 0, 0), AttnStatusInput, "null");
+  REFUSED(attnCacheKernelsMove(NULL, 0, 0, 0), AttnStatusInput, "null");
   REFUSED(attnTableOperationCreate(NULL, NULL, 0, NULL), AttnStatusInput, "null");
   REFUSED(attnTableOperationLaunch(NULL, NULL, 0, 0), AttnStatusInput, "null");
   attnTableOperationDestroy(NULL);

@@ -97,6 +97,15 @@ def fake_pages(point, bench):
     return about | {"lists": 32768, "attn": {"run_ms": 0.004}, "peers_ms": {}, "declined": {}}
 
 
+def fake_diffkv(point, bench):
+    """Twice the batch and the tokens of bf16."""
+    way = {"batch": 100.0, "step_ms": 10.0, "tokens_per_second": 1e4, "compression": 1.0, "preempted": 0}
+    ways = {"bf16": way | {"batch_ratio": 1.0, "throughput_ratio": 1.0}}
+    ways["DiffKV"] = way | {"compression": 4.0, "batch_ratio": 2.0, "throughput_ratio": 2.0}
+    about = {"key": point.key, "part": point.part, "name": point.name, "spread": 2.0, "alphas": [1.0, 0.1]}
+    return about | {"ways": ways, "attn": {"run_ms": 10.0}, "peers_ms": {}, "declined": {}}
+
+
 def fake_layouts(point, bench):
     """A layout that is a little slower."""
     about = {"key": point.key, "part": point.part, "name": point.name, "slower": 1.005}
@@ -152,6 +161,7 @@ FAKES = {
     "transformers": fake_decode,
     "graphs": fake_replay,
     "pages": fake_pages,
+    "diffkv": fake_diffkv,
 }
 
 

@@ -57,7 +57,9 @@ class Loss:
         """[texts * answers]"""
         config = self.config.get_text_config(decoder=True)
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        pages = config.num_hidden_layers * heads * ids.shape[0] * (-(-ids.shape[1] // PAGE) + 1)
+        pages = (
+            config.num_hidden_layers * heads * ids.shape[0] * (-(-ids.shape[1] // PAGE) + 2)
+        )  # an end each
         cache = DiffKVCache(self.config, policy, pages=pages, page_size=PAGE, **formats)
         first = ids.shape[1] - self.answers
         logits = [self.model(ids[:, :first], past_key_values=cache).logits[:, -1]]

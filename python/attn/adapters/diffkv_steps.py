@@ -24,7 +24,7 @@ class DiffKVStep:
     """What all layers of a forward pass share: which rows are tokens."""
 
     def __init__(self, cache: DiffKVCache, spans: Tensor, rows: int):
-        table = spans.numpy().reshape(-1, 4).astype(numpy.int64)
+        table = spans.cpu().numpy().reshape(-1, 4).astype(numpy.int64)
         first, end = table[:, 0], table[:, 1]
         self.is_prompt, self.rows, self.layers = cache.length == 0, rows, set()
         begin = cache.length
@@ -35,9 +35,10 @@ class DiffKVStep:
                 f"got {self.counts.tolist()} tokens in {rows} rows"
             )
         if not self.is_prompt:
-            cache.require_step()
+            cache.require_rows(rows)
         self.begin, cache.journal = begin, []
         cache.length += rows
+        cache.most += int(self.counts.max())
 
     def take(self, tensor: Tensor) -> Tensor:
         """[batch, heads, rows, dim] -> [tokens, heads, dim], without padding."""
@@ -112,7 +113,7 @@ def _attend_prompt(
     q, k, v = (step.take(tensor).contiguous() for tensor in (query, key, value))
     starts = numpy.concatenate([[0], numpy.cumsum(step.counts)]).astype(numpy.int32)
     group = q.shape[1] // heads
-    out, worth = q.new_empty(*q.shape[:2], v.shape[2]), torch.empty(len(q), heads)
+    out, worth = q.new_empty(*q.shape[:2], v.shape[2]), q.new_empty(len(q), heads, dtype=torch.float32)
     sights = [policy.sees(layer, head) for head in range(heads)]
     for sight in dict.fromkeys(sights):  # heads that see the same, together
         mine = [head for head in range(heads) if sights[head] == sight]
@@ -140,7 +141,8 @@ def _attend_prompt(
     lengths = torch.from_numpy(numpy.repeat(step.counts, heads))
     kept = policy.prompt(in_lists(worth), lengths, cache.heads(layer))
     if kind.window:  # what no later row sees
-        gone = torch.arange(kept.level.shape[1]) <= kept.lengths[:, None] - kind.window
+        place = torch.arange(kept.level.shape[1], device=kept.level.device)
+        gone = place < kept.lengths[:, None] - kind.window + 1
         kept.level[gone], kept.score[gone] = PRUNED, 0
     cache.store_prompt(layer, in_lists(k), in_lists(v), kept)
     return step.put(out, batch)
@@ -150,57 +152,71 @@ def _attend_row(
     cache: DiffKVCache, layer: int, at: int, query: Tensor, key: Tensor, value: Tensor, kind: Kind
 ) -> Tensor:
     """[batch, heads, dim] of one token of each sequence, in column `at` of the batch -> [batch, q_heads, value_dim]."""
-    kept, lists = cache.kept[layer], cache.lists(layer)
-    assert kept is not None
-    keys, values = (tensor.reshape(len(lists), -1) for tensor in (key, value))
-    cache.begin_row(layer, at, cache.pools[0].encode(keys, values), kind.window)
-    q = query.reshape(len(lists), -1, query.shape[-1]).contiguous()
-    kernel, plan = _planned(cache, layer, q, kind)
-    operands = [tuple(pool.tensors.values()) for pool in cache.pools]
-    out, weighed = kernel.run(q, *operands, plan)
-    worth = _by_position(cache, lists, weighed, int(kept.lengths.max()) + 1)
+    kept, lists = cache.kept[layer], cache.lists
+    assert kept is not None and lists is not None
+    keys, values = (tensor.reshape(lists.lists, -1) for tensor in (key, value))
+    cache.begin_row(layer, at, keys, values, kind.window)
+    q = query.reshape(lists.lists, -1, query.shape[-1]).contiguous()
+    tables = {}
+    pages = _width(cache)
+    for end, store in enumerate(cache.stores):
+        tables[f"{store.name}.block_table"] = lists.table(layer, end, pages)[:, None]
+        tables[f"{store.name}.lengths"] = lists.counts[end, layer][:, None]
+    kernel, planner = _planned(cache, q, kind, pages)
+    operands = [end.operand for end in lists.ends]
+    out, weighed = kernel.run(q, *operands, planner.plan(tables))
+    worth = _by_position(cache, layer, weighed)
     changes = cache.policy.step(kept, worth)
     cache.apply(layer, changes.pruned, changes.downgraded)
     return out.view(cache.shape[0], -1, out.shape[-1])
 
 
-def _planned(cache: DiffKVCache, layer: int, q: Tensor, kind: Kind) -> tuple:
-    """A kernel of both precisions, to which every list is a sequence, and its plan for this step. What lists hold is what
-    rows see."""
-    lists = cache.lists(layer)
-    batch: dict[str, object] = {"q": q, "q_start": numpy.arange(len(lists) + 1, dtype=numpy.int32)}
-    for pool in cache.pools:
-        name = pool.store.name
-        batch |= {f"{name}.{part}": tensor for part, tensor in pool.tensors.items()}
-        batch[f"{name}.block_table"], batch[f"{name}.lengths"] = pool.table(lists)
-        batch[f"{name}.pos0"] = numpy.zeros(len(lists), numpy.int32)
-    known = cache.kernels.get((q.shape, kind))
-    if known is not None:
-        known[1].update(batch)
-        return known
-    spec = Spec(
-        q_heads=q.shape[1],
-        kv_heads=1,
-        head_dim=q.shape[2],
-        value_dim=cache._dims[1],
-        dtype=q.dtype,
-        kv=[pool.store for pool in cache.pools],
-        see=all_tokens(),
-        score=(lambda s, h, qi, ki: capped(s, kind.softcap)) if kind.softcap else None,
-        scale=kind.scale,
-        significance=cache.policy.group,
-    )
-    kernel = compile(spec, device="host")
-    known = cache.kernels[q.shape, kind] = kernel, kernel.plan(batch)
-    return known
+def _width(cache: DiffKVCache) -> int:
+    """Pages of a list that a kernel's table shows: room for all tokens so far, as a power of two."""
+    lists = cache.lists
+    assert lists is not None
+    return min(1 << (-(-cache.most // min(lists.pool.page_tokens)) - 1).bit_length(), lists.pool.columns)
 
 
-def _by_position(cache: DiffKVCache, lists: range, weighed: tuple[Tensor, ...], tokens: int) -> Tensor:
-    """What the kernel says of the places of each pool's lists, [lists, 1, pages, page_size], as [lists, tokens]."""
-    worth = torch.zeros(len(lists), tokens)
-    for pool, of_places in zip(cache.pools, weighed, strict=True):
-        places = of_places.flatten(1)
-        for row, (index, of_list) in enumerate(zip(lists, places, strict=True)):
-            positions = torch.tensor(pool.positions[index], dtype=torch.int64)
-            worth[row, positions] = of_list[: len(positions)]
-    return worth
+def _planned(cache: DiffKVCache, q: Tensor, kind: Kind, pages: int) -> tuple:
+    """A kernel of both precisions, to which every list is a sequence, and what plans its steps. What lists hold is what rows
+    see."""
+    lists = cache.lists
+    assert lists is not None
+    key = q.shape, kind, pages
+    if key not in cache.kernels:
+        spec = Spec(
+            q_heads=q.shape[1],
+            kv_heads=1,
+            head_dim=q.shape[2],
+            value_dim=cache._dims[1],
+            dtype=q.dtype,
+            kv=[end.store for end in lists.ends],
+            see=all_tokens(),
+            score=(lambda s, h, qi, ki: capped(s, kind.softcap)) if kind.softcap else None,
+            scale=kind.scale,
+            significance=cache.policy.group,
+            device_plan=True,
+        )
+        kernel = compile(spec, device=lists.device)
+        batch: dict[str, object] = {"q": q, "q_start": numpy.arange(len(q) + 1, dtype=numpy.int32)}
+        for end in lists.ends:
+            name, most = end.store.name, pages * end.store.page_size
+            batch |= end.tensors
+            batch[f"{name}.block_table"] = numpy.zeros((len(q), 1, pages), numpy.int32)
+            batch[f"{name}.lengths"] = numpy.full((len(q), 1), most, numpy.int32)
+            batch[f"{name}.pos0"] = numpy.zeros(len(q), numpy.int32)
+        cache.kernels[key] = kernel, kernel.device_planner(batch)
+    return cache.kernels[key]
+
+
+def _by_position(cache: DiffKVCache, layer: int, weighed: tuple[Tensor, ...]) -> Tensor:
+    """What the kernel says of the places of a layer's lists, [lists, 1, pages, page_size], as [lists, tokens]."""
+    lists = cache.lists
+    assert lists is not None
+    worth = weighed[0].new_zeros(lists.lists, cache.most + 1)
+    for end, of_places in enumerate(weighed):
+        positions = lists.positions(layer, end, of_places.shape[2] * of_places.shape[3])
+        at = torch.where(positions >= 0, positions, cache.most)
+        worth.scatter_(1, at, of_places.flatten(1))
+    return worth[:, : cache.most]

@@ -93,12 +93,30 @@ def compact_text(page: int, right: bool) -> str:
     return _table_text("compact", "compact_tokens", tensors, words)
 
 
+def revise_text(left: int, right: int, *, window: int, rows: int, release: bool) -> str:
+    """`attn.revise_tokens` for pages of so many tokens at either end."""
+    numbers = ("high", "low", "seen", "prompt")
+    tensors = {"table": "?x?xi32"} | dict.fromkeys(numbers, "?xi32") | {"limits": "?x2xf32"}
+    tensors |= {"score": "?x?xf32", "position": "?x?xi32", "worth_high": "?x?xf32", "worth_low": "?x?xf32"}
+    tensors |= {"done": "4xi32"} | dict.fromkeys(("down_from", "down_to", "move_from", "move_to"), "?xi32")
+    words = " ".join(f"{name} %{name}" for name in (*numbers, "limits", "score", "position"))
+    words += (
+        " worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to"
+    )
+    words += f" left {left} right {right} window {window} rows {rows}{' release' if release else ''}"
+    return _text_of("revise", "revise_tokens", tensors, words)
+
+
 def _table_text(name: str, operation: str, tensors: dict[str, str], words: str) -> str:
     tensors = {"table": "?x?xi32", "counts": "?x2xi32", "tokens": "?x2xi32"} | tensors
+    return _text_of(name, operation, tensors, f"counts %counts of %tokens {words}")
+
+
+def _text_of(name: str, operation: str, tensors: dict[str, str], words: str) -> str:
     types = {tensor: f"tensor<{dims}>" for tensor, dims in tensors.items()}
     arguments = ", ".join(f'%{tensor}: {kind} {{attn.name = "{tensor}"}}' for tensor, kind in types.items())
     return f"""func.func @{name}({arguments}) {{
-  attn.{operation} %table counts %counts of %tokens {words}
+  attn.{operation} %table {words}
       : {", ".join(types.values())}
   return
 }}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,22 @@ class Changes:
     pruned: Tensor
 
 
+@dataclass(frozen=True)
+class Rule:
+    """Steps of a policy, as a kernel decides them (attn.revise_tokens).
+
+    window   the last so many tokens of a list stay HIGH
+    rows     how many of a prompt's last rows were counted; 0: all
+    release  of DiffKV's two ways to decide that of its release, else the paper's
+    limits   of (layer, KV head): the thresholds for HIGH and for LOW, over 1 / the tokens so far
+    """
+
+    window: int
+    rows: int
+    release: bool
+    limits: Callable[[int, int], tuple[float, float]]
+
+
 class Policy(ABC):
     """What decides how tokens are kept.
 
@@ -107,6 +123,10 @@ class Policy(ABC):
     def sees(self, layer: int, head: int) -> tuple[int, int] | None:
         """What a row of a KV head sees of a prompt: (sink, recent), the first and the last so many tokens; None:
         everything."""
+        return None
+
+    def rule(self) -> Rule | None:
+        """Its steps for a kernel; None where there is none that decides so."""
         return None
 
     def named_heads(self) -> set[tuple[int, int]]:

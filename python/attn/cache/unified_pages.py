@@ -107,7 +107,7 @@ class UnifiedPages:
         Errors: TensorError, before anything is written.
         """
         found = _slots(slots, self.pages * self._store(name)[0].page_size)
-        rows = self._rows(k, v, len(found))
+        rows = self.rows(k, v, len(found))
         read = numpy.where(found < 0, -1, numpy.arange(len(found)))
         self._copy(None, name, rows, read, found, stream)
 
@@ -122,7 +122,7 @@ class UnifiedPages:
             raise expected(
                 TensorError, "written", f"{len(slots[0])} slots, as many as are read", len(slots[1])
             )
-        self._copy(source, target, self._addresses(source), *slots, stream)
+        self._copy(source, target, self.addresses(source), *slots, stream)
 
     def clamped(self) -> int:
         """How many numbers that were not finite `write` has met. Waits for the device."""
@@ -131,7 +131,22 @@ class UnifiedPages:
             self._status.copy_out(count)
         return int(count[0])
 
-    def _rows(self, k: object, v: object, tokens: int) -> dict[str, int]:
+    def store(self, name: str) -> Unified:
+        """Of that name, with all that it left open."""
+        return self._store(name)[0].settled(*self.dims).resolved(dtype=storage_name("dtype", self._dtype))  # type: ignore[return-value]
+
+    def token_bytes(self, name: str) -> int:
+        """Of one KV head, metadata included."""
+        return self._store(name)[1].token_bytes
+
+    def status_of(self, target: str) -> dict[str, int]:
+        """Where a kernel counts that writes codes of a store."""
+        if self._status is None:
+            self._status = get_device(self.device).allocate(16, "status")
+            self._status.fill(0)
+        return {} if self.shape(target).is_plain else {"status": self._status.address}
+
+    def rows(self, k: object, v: object, tokens: int) -> dict[str, int]:
         """Tensors of new tokens as pages of one token each."""
         rows = {"pages": tokens, "page_tokens": 1}
         for part, tensor, dim in (("k", k, self.dims[0]), ("v", v, self.dims[1])):
@@ -140,7 +155,7 @@ class UnifiedPages:
             rows[part] = address
         return rows
 
-    def _addresses(self, name: str) -> dict[str, int]:
+    def addresses(self, name: str) -> dict[str, int]:
         store, found = self._store(name)
         base = view_of("memory", self.memory, 0, [])[0]
         places = {
@@ -150,7 +165,7 @@ class UnifiedPages:
         }
         return {"pages": self.pages, "page_tokens": store.page_size, "page_bytes": self.page_bytes, **places}
 
-    def _shape(self, name: str | None) -> Shape:
+    def shape(self, name: str | None) -> Shape:
         sizes: tuple = (*self.dims, self._dtype, self.device)
         if name is None:  # rows of a caller
             return Shape(0, 1, *sizes, Format(self._dtype), Format(self._dtype))
@@ -165,11 +180,8 @@ class UnifiedPages:
     def _copy(
         self, source: str | None, target: str, pages: dict, read: Any, written: Any, stream: object
     ) -> None:
-        shapes = self._shape(source), self._shape(target)
+        shapes = self.shape(source), self.shape(target)
         place, number = get_device(self.device), stream_number(self.device, stream)
-        if self._status is None:
-            self._status = place.allocate(16, "status")
-            self._status.fill(0)
         try:
             if (source, target) not in self._kernels:
                 request = request_for(requantize_text(1, *shapes), target=place.target, form=form_of(place))
@@ -179,8 +191,8 @@ class UnifiedPages:
                 place.synchronize(number)  # the lists that grow may be in use
                 kernel.reserve(max(2 * len(read), 64), 1)
                 self._kernels[source, target][1] = max(2 * len(read), 64)
-            status = {} if shapes[1].is_plain else {"status": self._status.address}
-            kernel.execute(pages, self._addresses(target) | status, read.tolist(), written.tolist(), number)
+            to = self.addresses(target) | self.status_of(target)
+            kernel.execute(pages, to, read.tolist(), written.tolist(), number)
         except Failure as failure:
             raise failed(failure, PlanError) from None
 

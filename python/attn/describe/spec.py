@@ -265,11 +265,6 @@ class Spec:
             return
         for name, asked, legal in (
             ("return_lse", not self.return_lse, "True beside significance: weights are made by the LSE"),
-            (
-                "device_plan",
-                self.device_plan,
-                "False beside significance, whose tokens are listed on the CPU",
-            ),
             ("heads", self.heads is not None, "None beside significance: heads that see alike"),
         ):
             if asked:

@@ -34,6 +34,7 @@ from ..cache.policy import (
     Changes,
     Kept,
     Policy,
+    Rule,
     begin,
     check_significance,
     harmonic,
@@ -105,6 +106,12 @@ class DiffKV(Policy):
     def alphas(self, layer: int, head: int) -> tuple[float, float]:
         """(alpha_high, alpha_low) of a KV head."""
         return self.overrides.get((layer, head), (self.alpha_high, self.alpha_low))
+
+    def rule(self) -> Rule | None:
+        """As of Policy; there is none for norm="uniform"."""
+        if self.norm == "uniform":
+            return None
+        return Rule(self.window, self.rows or 0, self.like == "release", self.alphas)
 
     def named_heads(self) -> set[tuple[int, int]]:
         """As of Policy."""

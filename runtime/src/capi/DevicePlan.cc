@@ -77,6 +77,10 @@ Status PlannedBatch::moveToDevice(int64_t tokens, uintptr_t stream) {
     return held.error();
   if (kernel->device->device->isRecording())
     return inputError("plan: expected to be moved to the device before the stream is captured");
+  const PlanLimits limits = PlanLimits::of(kernel->manifest, most);
+  if (plan.scoreTasks.empty() && (limits.scoreTasks > 0 || limits.tokenTasks > 0))
+    return inputError("plan: expected a step of decoding, whose sequences have a row that sees all of their "
+                      "tokens: of other batches significance is planned on the host");
   PlanOptions here = options;
   here.kernel = plan.kernel;
   here.strategy = Strategy::ByQuery;
@@ -84,7 +88,9 @@ Status PlannedBatch::moveToDevice(int64_t tokens, uintptr_t stream) {
       makeDevicePlan(kernel->manifest,
                      {.rows = most.rows,
                       .sequences = static_cast<int64_t>(most.sequences()),
-                      .tokens = tokens > 0 ? tokens : mostTokens(kernel->manifest, most)},
+                      .tokens = tokens > 0 ? tokens : mostTokens(kernel->manifest, most),
+                      .scoreTasks = limits.scoreTasks,
+                      .scoreTokens = limits.scoreTokens},
                      here);
   if (!made)
     return inputError("plan: " + made.error().message);

@@ -245,3 +245,30 @@ AttnStatus attnCacheKernelsAppend(AttnCacheKernels *kernels, uint64_t list, size
     return kernels->kernels->append(list, given, layers);
   });
 }
+
+AttnStatus attnCacheKernelsMove(AttnCacheKernels *kernels, uint64_t list, size_t listBytes,
+                                uintptr_t stream) {
+  return guarded([&]() -> Status {
+    if (Status status = required("kernels", kernels); !status)
+      return status;
+    auto mine = kernels->lock.take("the cache kernels");
+    if (!mine)
+      return mine.error();
+    const auto needed = static_cast<size_t>(kernels->kernels->move().listWords()) * sizeof(int32_t);
+    if (listBytes < needed)
+      return inputError("cache kernels: expected lists of at least " + std::to_string(needed) +
+                        " bytes for the copied tokens reserved for, got " + std::to_string(listBytes));
+    auto held = kernels->append->device->use(stream);
+    if (!held)
+      return held.error();
+    std::optional<Adopted> adopted;
+    if (HostDevice *host = kernels->append->device->host) {
+      adopted.emplace(*host);
+      addMemory(*kernels, {}, {}, *adopted);
+      adopted->add(list, listBytes, "copied_tokens");
+      if (Status status = adopted->adopt(); !status)
+        return status;
+    }
+    return kernels->kernels->move(list);
+  });
+}

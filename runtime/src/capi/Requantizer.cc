@@ -129,16 +129,14 @@ Status checkPages(const AttnDevicePages &pages, int32_t layers, const std::strin
   return {};
 }
 
-} // namespace
-
-AttnStatus attnRequantizerExecute(AttnRequantizer *requantizer, const AttnDevicePages *source,
-                                  const AttnDevicePages *target, const int32_t *from, const int32_t *to,
-                                  size_t count, uintptr_t stream) {
+/// Binds both caches and then does what `launch` says. `list`: memory of the caller's that is read, or 0.
+template <typename Launch>
+AttnStatus launchBetween(AttnRequantizer *requantizer, const AttnDevicePages *source,
+                         const AttnDevicePages *target, uint64_t list, size_t listBytes, uintptr_t stream,
+                         Launch launch) {
   return guarded([&]() -> Status {
     if (Status status = required("requantizer, source, target", requantizer, source, target); !status)
       return status;
-    if (count && (!from || !to))
-      return inputError("requantizer: expected lists of slots, got null");
     auto mine = requantizer->lock.take("the requantizer");
     if (!mine)
       return mine.error();
@@ -155,13 +153,39 @@ AttnStatus attnRequantizerExecute(AttnRequantizer *requantizer, const AttnDevice
       adopted.emplace(*host);
       addPages(*adopted, kernel.cache(), *source, sourceNames);
       addPages(*adopted, kernel.written(), *target, targetNames);
+      if (list)
+        adopted->add(list, listBytes, "lists of slots");
       if (Status status = adopted->adopt(); !status)
         return status;
     }
     if (Status status = kernel.bind(rowsOf(*source), rowsOf(*target), target->status); !status)
       return status;
+    return launch(kernel);
+  });
+}
+
+} // namespace
+
+AttnStatus attnRequantizerExecute(AttnRequantizer *requantizer, const AttnDevicePages *source,
+                                  const AttnDevicePages *target, const int32_t *from, const int32_t *to,
+                                  size_t count, uintptr_t stream) {
+  return launchBetween(requantizer, source, target, 0, 0, stream, [&](CacheKernel &kernel) -> Status {
+    if (count && (!from || !to))
+      return inputError("requantizer: expected lists of slots, got null");
     if (Status status = kernel.setRows({{from, count}, {to, count}}); !status)
       return status;
     return kernel.launch();
   });
+}
+
+AttnStatus attnRequantizerLaunch(AttnRequantizer *requantizer, const AttnDevicePages *source,
+                                 const AttnDevicePages *target, uint64_t list, size_t listBytes,
+                                 uintptr_t stream) {
+  return launchBetween(
+      requantizer, source, target, list, listBytes, stream, [&](CacheKernel &kernel) -> Status {
+        if (const auto needed = static_cast<size_t>(kernel.listWords()) * sizeof(int32_t); listBytes < needed)
+          return inputError("requantizer: expected lists of at least " + std::to_string(needed) +
+                            " bytes for the slots reserved for, got " + std::to_string(listBytes));
+        return kernel.launchFrom(list);
+      });
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/plan/DevicePlan.h"
 #include "plan/Balance.h"
+#include "plan/TokenTasks.h"
 
 #include <algorithm>
 #include <bit>
@@ -81,6 +82,9 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
   plan.kernel = chooseKernel(m, limits, options);
   plan.ends = m.ends;
   const KernelInfo &kernel = m.kernels[static_cast<size_t>(plan.kernel)];
+  if (limits.scoreTasks > 0 && !storesScores(kernel))
+    return inputError("significance is planned on the device for steps of decoding: kernel '" + kernel.name +
+                      "' stores no scores");
   if (options.fixedSplit < 0 || options.fixedSplit % kernel.keys != 0)
     return inputError("a fixed split of " + std::to_string(options.fixedSplit) + " tokens: kernel '" +
                       kernel.name + "' has tiles of " + std::to_string(kernel.keys) + " keys");
@@ -103,6 +107,8 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
   room.segments = (parts + (chunk > 0 ? 0 : 2 * (blocks + 1))) * intervals;
   room.partialRows = room.mergePartials = chunk > 0 ? packed * ofUnit * heads : 2 * cutRows;
   room.mergeRows = chunk > 0 ? packed * heads : std::min(cutRows, packed * heads);
+  room.scoreTasks = limits.scoreTasks;
+  room.scoreWords = ceilDiv(limits.scoreTokens * m.groupSize(), 2);
   room.status = 2;
   room.scratch = limits.sequences + 1 + 5 * (units + 1) + 3 * parts + 5 * (blocks + 1); // of a block
   const int64_t tiles = static_cast<int64_t>(m.operands.size()) * ceilDiv(limits.tokens, kernel.keys) + 2;
@@ -148,6 +154,8 @@ std::string DevicePlanStatus::message() const {
     return at + "query starts are negative, not sorted or beyond the rows that there is room for";
   case PlanFault::LengthOutside:
     return at + "a length is negative or longer than its tables, or a position out of range";
+  case PlanFault::SeveralRows:
+    return at + "more than one row, where significance is planned on the device: of steps of decoding";
   case PlanFault::CapacityExceeded:
     return "the batch is larger than the limits that the plan was made for";
   }

@@ -9,12 +9,6 @@ namespace attn::rt {
 
 namespace {
 
-bool stores(const KernelInfo &kernel) {
-  return kernel.role == KernelInfo::Role::Attend &&
-         std::any_of(kernel.params.begin(), kernel.params.end(),
-                     [](const Parameter &param) { return param.name == planArrayName(PlanArray::Scores); });
-}
-
 /// Tokens that the store has room for in a list of an instance.
 int64_t roomOf(const Manifest &manifest, const OperandBatch &batch, size_t operand, size_t instance) {
   const Store store = storeOf(manifest.argumentOf(manifest.operands[operand]));
@@ -49,12 +43,19 @@ bool seesAll(const Visibility &visibility, std::span<const int32_t> ends, int64_
 
 } // namespace
 
+bool storesScores(const KernelInfo &kernel) {
+  return kernel.role == KernelInfo::Role::Attend &&
+         std::any_of(kernel.params.begin(), kernel.params.end(),
+                     [](const Parameter &param) { return param.name == planArrayName(PlanArray::Scores); });
+}
+
 bool storesScores(const Manifest &manifest) {
-  return std::any_of(manifest.kernels.begin(), manifest.kernels.end(), stores);
+  return std::any_of(manifest.kernels.begin(), manifest.kernels.end(),
+                     [](const KernelInfo &kernel) { return storesScores(kernel); });
 }
 
 bool mayStoreScores(const Manifest &manifest, const Batch &batch, const Plan &plan) {
-  if (!stores(manifest.kernels[static_cast<size_t>(plan.kernel)]) || !plan.slots.empty())
+  if (!storesScores(manifest.kernels[static_cast<size_t>(plan.kernel)]) || !plan.slots.empty())
     return false;
   const int group = manifest.groupSize();
   for (const PlanTask &task : plan.tasks)

@@ -37,7 +37,8 @@ void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<cons
 /// How many there are, whoever sees what.
 int64_t countTokenTasks(const Manifest &manifest, const Batch &batch);
 
-/// Whether some kernel stores scores.
+/// Whether a kernel stores scores; whether some does.
+bool storesScores(const KernelInfo &kernel);
 bool storesScores(const Manifest &manifest);
 /// Whether the plan's does, every task has one row, and each instance one that sees all of its tokens.
 bool mayStoreScores(const Manifest &manifest, const Batch &batch, const Plan &plan);

@@ -84,6 +84,9 @@ int64_t CacheKernel::slotBytes(bool keys) const { return codesBytes(cache(), key
 int64_t CacheKernel::rowBytes(bool keys) const { return keys ? state_->keyRowBytes : state_->valueRowBytes; }
 int64_t CacheKernel::metaBytes(bool keys, int64_t slots) const { return metadataBytes(cache(), keys, slots); }
 int CacheKernel::blocks() const { return state_->blocks; }
+int64_t CacheKernel::listWords() const {
+  return 8 + state_->capacity * (state_->reads() && state_->writes() ? 2 : 1);
+}
 
 Status CacheKernel::reserve(int64_t rows, int32_t layers, std::optional<int> blocks) {
   State &s = *state_;
@@ -95,14 +98,14 @@ Status CacheKernel::reserve(int64_t rows, int32_t layers, std::optional<int> blo
     return s.error("expected at most " + std::to_string(mostWork / layers / s.info.pieces * together) +
                    " rows of " + std::to_string(layers) + " layers at once, got " + std::to_string(rows));
   const int64_t capacity = (rows + together - 1) / together * together;
-  const int64_t words = 8 + capacity * (s.reads() && s.writes() ? 2 : 1);
-  Result<Buffer> made = Buffer::create(s.device, static_cast<size_t>(words) * 4, "rows of '" + s.entry + "'");
+  s.capacity = capacity;
+  const auto words = static_cast<size_t>(listWords());
+  Result<Buffer> made = Buffer::create(s.device, words * 4, "rows of '" + s.entry + "'");
   if (!made)
     return made.error();
   s.lists = std::move(*made);
-  s.staging.assign(static_cast<size_t>(words), 0);
+  s.staging.assign(words, 0);
   s.checker.reserve(static_cast<size_t>(rows));
-  s.capacity = capacity;
   s.reservedLayers = layers;
   s.layers = 0;
   s.givenBlocks = blocks;
@@ -196,8 +199,6 @@ Status CacheKernel::launch() {
 
 Status CacheKernel::launchFrom(DeviceAddress list) {
   State &s = *state_;
-  if (s.info.role != KernelInfo::Role::Append)
-    return s.error("expected an append where the list is the caller's");
   if (s.slots < 0)
     return s.error("launch before a cache is bound");
   if (!list || list % sectorBytes)

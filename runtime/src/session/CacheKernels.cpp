@@ -145,6 +145,12 @@ Status CacheKernels::append(DeviceAddress list, const DeviceRows &rows, const La
   return append_.launchFrom(list);
 }
 
+Status CacheKernels::move(DeviceAddress list) {
+  if (Status status = useLayers({}); !status)
+    return status;
+  return move_.launchFrom(list);
+}
+
 Status CacheKernels::set(const Movement &movement, const DeviceRows &rows) {
   if (Status status = useLayers({}); !status)
     return status;

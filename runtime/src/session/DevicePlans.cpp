@@ -83,8 +83,10 @@ Status Session::launchPlan() {
   State &s = *state_;
   if (!s.plansOnDevice)
     return inputError("launchPlan of '" + s.manifest.entry + "' before useDevicePlan");
-  if (Status status = s.fillStale(); !status)
-    return status;
+  for (BoundKernel &kernel : s.kernels) // the others may want what only a run binds: strides of its tensors
+    if (s.stale && kernel.info->role == KernelInfo::Role::Plan)
+      if (Status status = s.fillValues(kernel); !status)
+        return status;
   return s.launch(*s.manifest.planLaunch());
 }
 

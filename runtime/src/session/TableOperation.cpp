@@ -56,7 +56,8 @@ TableOperation::~TableOperation() = default;
 Result<TableOperation> TableOperation::create(Device &device, const Manifest &manifest,
                                               std::shared_ptr<Module> module) {
   if (!manifest.managesPages())
-    return inputError("table operation: expected an attn.manage_pages or an attn.compact_tokens, got '" +
+    return inputError("table operation: expected an attn.manage_pages, an attn.compact_tokens or an "
+                      "attn.revise_tokens, got '" +
                       manifest.entry + "', which is something else");
   std::unique_ptr<State> state(new State{device, manifest, std::move(module)});
   for (const Argument &argument : state->manifest.arguments)

@@ -104,3 +104,52 @@ def test_pages_outside_the_pool_are_found_where_asked_for(kernel, problem):
             planner.plan(wrong, check_pages=True)
         wrong["kv.lengths"][1] = 32  # which does not reach it
         planner.plan(wrong, check_pages=True)
+
+
+# --- Significance: of steps of decoding ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def weighing():
+    return attn.compile(spec(device_plan=True, significance="max"), device="host")
+
+
+@pytest.mark.parametrize("fixed_split", [0, 64])
+def test_significance_of_steps(weighing, problem, fixed_split):
+    planner = weighing.device_planner(problem.batch, fixed_split=fixed_split)
+    for lengths in (LENGTHS, [1, 20, 64], [5, 0, 33]):
+        problem.lengths = lengths
+        plan = planner.plan(tables(problem))
+        assert plan.fault == ""
+        out, worth = weighing.run(problem.q, (problem.k, problem.v), plan)
+        host = weighing.run(problem.q, (problem.k, problem.v), weighing.plan(problem.batch))
+        if fixed_split == 0:
+            assert numpy.allclose(out, host[0], atol=1e-3)
+        assert numpy.allclose(worth, host[1], atol=1e-3)
+        for of_sequence, length in zip(worth.reshape(3, 2, -1), lengths, strict=True):
+            assert not of_sequence[:, length:].any() and (of_sequence[:, :length] > 0).all()
+
+
+def test_significance_of_a_sequence_without_a_row(weighing, problem):
+    planner = weighing.device_planner(problem.batch)
+    given = tables(problem) | {"q_start": numpy.array([0, 1, 1, 2], numpy.int32)}
+    _, worth = weighing.run(problem.q, (problem.k, problem.v), planner.plan(given))
+    assert worth[0].any() and not worth[1].any() and worth[2].any()
+
+
+def test_what_is_wrong_leaves_significance_alone(weighing, problem):
+    planner = weighing.device_planner(problem.batch)
+    out, worth = numpy.full_like(problem.q, 7), numpy.full((3, 2, 4, 16), 7, numpy.float32)
+    for given, fault in (
+        ({"q_start": numpy.array([0, 2, 2, 3], numpy.int32)}, "sequence 0: more than one row"),
+        ({"kv.lengths": numpy.array([5, 65, 3], numpy.int32)}, "sequence 1: a length is negative"),
+    ):
+        plan = planner.plan(tables(problem) | given)
+        weighing.run(problem.q, (problem.k, problem.v), plan, out=out, significance=worth)
+        assert plan.fault.startswith(fault) and (out == 7).all() and (worth == 7).all()
+
+
+def test_significance_is_of_steps_alone(weighing, problem):
+    prompts = problem.batch | {"q": numpy.concatenate([problem.q] * 2), "q_start": [0, 2, 4, 6]}
+    with pytest.raises(attn.PlanError, match="expected a step of decoding, whose sequences have a row"):
+        weighing.device_planner(prompts)

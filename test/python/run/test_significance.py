@@ -354,7 +354,6 @@ def test_refusals_of_descriptions():
         "significance_rows: expected None without significance": dict(significance_rows=4),
         "significance_rows: expected an integer from 1": dict(significance="max", significance_rows=0),
         "return_lse: expected True beside significance": dict(significance="max", return_lse=False),
-        "device_plan: expected False beside significance": dict(significance="max", device_plan=True),
         "heads: expected None beside significance": dict(
             significance="max", heads=attn.heads(a=attn.all_tokens(), b=attn.sink(4))
         ),

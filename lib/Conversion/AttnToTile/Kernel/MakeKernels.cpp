@@ -71,9 +71,12 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     makeMerge(*chain, merging);
     if (function->hasAttr(significanceAttr) && failed(makeSignificance(*chain, module, merging)))
       return failure();
-    if (function->hasAttr("attn.device_plan"))
-      copyInto(module, function, (function.getName() + "_plan").str())
-          ->setAttr("attn.plans", UnitAttr::get(function.getContext()));
+    if (function->hasAttr("attn.device_plan")) {
+      func::FuncOp planning = copyInto(module, function, (function.getName() + "_plan").str());
+      planning->setAttr("attn.plans", UnitAttr::get(function.getContext()));
+      if (function->hasAttr(significanceAttr))
+        planning->setAttr(storesScoresAttr, UnitAttr::get(function.getContext()));
+    }
     return success();
   }
 
@@ -117,9 +120,6 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
   /// may store scores, one that weighs them, and begins while the one that merges waits.
   static LogicalResult makeSignificance(Chain &chain, gpu::GPUModuleOp module, func::FuncOp merging) {
     func::FuncOp function = chain.function;
-    if (function->hasAttr("attn.device_plan"))
-      return function.emitError("cannot be planned on the device: it asks for significance, whose tokens are "
-                                "listed on the CPU");
     auto schedule = function->getAttrOfType<tile::ScheduleAttr>("tile.token_schedule");
     if (!schedule)
       return function.emitError("expected a tile.token_schedule; --attn-choose-schedule chooses it");
@@ -134,8 +134,13 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       kernel->setAttr(operandAttr, Builder(function.getContext()).getI32IntegerAttr(i));
     }
     auto schedules = function->getAttrOfType<ArrayAttr>("tile.schedules").getAsRange<tile::ScheduleAttr>();
-    if (llvm::none_of(schedules, [&](tile::ScheduleAttr each) { return mayStoreScores(chain, each); }))
+    if (llvm::none_of(schedules, [&](tile::ScheduleAttr each) { return mayStoreScores(chain, each); })) {
+      if (function->hasAttr("attn.device_plan"))
+        return function.emitError(
+            "cannot be planned on the device: it asks for significance, and no schedule "
+            "of a row stores scores; tokens that read keys are listed on the CPU");
       return success();
+    }
     copyInto(module, function, (function.getName() + "_weigh").str())
         ->setAttr(weighsScoresAttr, function->getAttr(significanceAttr));
     merging->setAttr(startsNextAttr, UnitAttr::get(function.getContext()));

@@ -16,7 +16,7 @@ CompactKernel::CompactKernel(CompactTokensOp compact, func::FuncOp kernel)
 void CompactKernel::run() {
   Type i32 = b.getI32Type();
   for (const PageTensor &tensor : pageTensorsOf(compact))
-    b.buffer(tensor.name, b.getIntegerType(tensor.bits));
+    b.buffer(tensor.name, tensor.element(b.getContext()));
   Value lists = b.dimension("table.dim0");
   columns = b.dimension("table.dim1");
   flags = b.dimension("keep.dim1");

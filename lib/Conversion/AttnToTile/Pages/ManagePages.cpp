@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "CompactKernel.h"
 #include "PageKernel.h"
+#include "ReviseKernel.h"
 
 #include "attn/Conversion/Passes.h"
 
@@ -28,6 +29,8 @@ struct ManagePages : mlir::attn::impl::ManagePagesPassBase<ManagePages> {
                                     std::pair("_release", PageKernel::Role::ReleasePages),
                                     std::pair("_take", PageKernel::Role::TakePages)})
           PageKernel(manage, makeKernel(function, (function.getName() + suffix).str()), role).run();
+      else if (auto revise = dyn_cast<ReviseTokensOp>(op))
+        ReviseKernel(revise, makeKernel(function, (function.getName() + "_lists").str())).run();
       else
         CompactKernel(cast<CompactTokensOp>(op), makeKernel(function, (function.getName() + "_moves").str()))
             .run();

@@ -71,7 +71,8 @@ Task PlanKernel::taskOf(const PlanUnit &unit, const PlanPiece &piece, Value ordi
   task.segmentBegin = segments;
   task.segmentEnd = b.add(segments, segmentCount);
   task.partial = partialRow;
-  task.flags = b.i32(follows ? ::attn::rt::taskRowsFollow : 0);
+  task.flags =
+      b.i32((follows ? ::attn::rt::taskRowsFollow : 0) | (stores ? ::attn::rt::taskStoresScores : 0));
   if (piece.sink)
     task.flags = b.add(task.flags, zeroUnless(piece.sink, b.i32(::attn::rt::taskHasSink)));
   task.headClass = b.i32(0);

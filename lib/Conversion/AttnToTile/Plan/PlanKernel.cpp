@@ -10,9 +10,10 @@ using namespace mlir::tile;
 
 PlanKernel::PlanKernel(Chain &chain, func::FuncOp kernel)
     : chain(chain), b(kernel), heads(chain.kvHeads()), group(chain.group()), sinks(chain.countsSinks()),
-      follows(llvm::all_of(chain.updates, [](UpdateOp update) {
-        return update.getVisibility().getKind() == VisibilityKind::Causal;
-      })) {
+      follows(llvm::all_of(
+          chain.updates,
+          [](UpdateOp update) { return update.getVisibility().getKind() == VisibilityKind::Causal; })),
+      stores(chain.function->hasAttr(storesScoresAttr)) {
   b.setInsertionPointToEnd(&kernel.front());
 }
 
@@ -26,6 +27,8 @@ void PlanKernel::run() {
   findCuts();
   countCuts();
   writePositions();
+  if (stores)
+    writeScoreTasks();
   writeParts();
   writeTasks();
   writeStarts();

@@ -111,11 +111,13 @@ private:
   void findUnits();
   Value faultOf(Value sequence, Value first, Value last);
   Value lengthOf(unsigned operand, Value sequence);
+  Value roomOf(unsigned operand);
   Value pos0Of(unsigned operand, Value sequence);
   PlanUnit unitOf(Value number) { return unitOf(number, get(sequenceOf, number)); }
   PlanUnit unitOf(Value number, Value sequence);
   void addSeen(unsigned operand, PlanUnit &unit);
   void writePositions();
+  void writeScoreTasks();
   int64_t mostSeen() const; ///< segments of a piece
 
   // PlanParts.cpp
@@ -187,6 +189,8 @@ private:
   tile::AllocOp exchange;
   int64_t heads, group;
   bool sinks, follows;
+  bool stores; ///< whether tasks store scores, which significance is made of: sequences then have a row at
+               ///< most
   Value isRight, isHeld;  ///< whether inputs have no fault, and what they make fits
   Value sequences, fixed; ///< fixed: whether cuts are at multiples of plan.chunk
 

@@ -119,17 +119,26 @@ Value PlanKernel::pos0Of(unsigned operand, Value sequence) {
   return b.read(b.buffer(name, b.getI32Type()), b.wide(sequence));
 }
 
+/// Tokens that an instance's tables have room for, or, of a packed region, all instances.
+Value PlanKernel::roomOf(unsigned operand) {
+  UpdateOp update = chain.updates[operand];
+  StringRef name = argumentName(update.getKv());
+  const ::attn::rt::Store store = storeOf(update.getKv().getType());
+  return store.isPaged() ? b.mul(b.dimension((name + ".max_pages").str()), b.i32(store.tokensOf(1)))
+                         : b.dimension((name + ".tokens").str());
+}
+
 /// Sequences' rows are neighbours in order, in q; lengths fit the tables; positions fit 32 bits with room.
 Value PlanKernel::faultOf(Value sequence, Value begin, Value end) {
   Value zero = b.i32(0), isFirst = equal(sequence, zero);
   Value rows = either(b.less(begin, zero), either(b.less(end, begin), b.less(b.dimension("rows"), end)));
   rows = either(rows, both(isFirst, negate(equal(begin, zero))));
+  Value several = stores ? isAbove(b.sub(end, begin), b.i32(1)) : arith::ConstantIntOp::create(b, 0, 1);
   Value tokens = arith::ConstantIntOp::create(b, 0, 1);
   for (auto [o, update] : llvm::enumerate(chain.updates)) {
     StringRef name = argumentName(update.getKv());
     const ::attn::rt::Store store = storeOf(update.getKv().getType());
-    Value most = store.isPaged() ? b.mul(b.dimension((name + ".max_pages").str()), b.i32(store.tokensOf(1)))
-                                 : b.dimension((name + ".tokens").str());
+    Value most = roomOf(o);
     if (store.kind == ::attn::rt::StoreKind::Packed) {
       Value start = b.read(b.buffer((name + ".start").str(), b.getI32Type()), b.wide(sequence));
       tokens = either(tokens, either(b.less(start, zero), b.less(most, start)));
@@ -139,8 +148,9 @@ Value PlanKernel::faultOf(Value sequence, Value begin, Value end) {
     tokens = either(tokens, either(b.less(length, zero), b.less(most, length)));
     tokens = either(tokens, either(b.less(pos0, b.i32(-(1 << 29))), b.less(limit, pos0)));
   }
-  return b.select(rows, b.i32(static_cast<int64_t>(PlanFault::RowsUnsorted)),
-                  zeroUnless(tokens, b.i32(static_cast<int64_t>(PlanFault::LengthOutside))));
+  Value wrong = b.select(several, b.i32(static_cast<int64_t>(PlanFault::SeveralRows)),
+                         zeroUnless(tokens, b.i32(static_cast<int64_t>(PlanFault::LengthOutside))));
+  return b.select(rows, b.i32(static_cast<int64_t>(PlanFault::RowsUnsorted)), wrong);
 }
 
 /// Where each sequence's units begin, and whether all inputs are as they should be.
@@ -241,4 +251,33 @@ void PlanKernel::writePositions() {
       tile::WriteOp::create(b, b.add(unit.firstPosition, b.sub(row, unit.rowBegin)), positions, b.wide(row));
     });
   });
+}
+
+/// As ScoreTasks.cpp lists them: of all tokens that the tables have room for, whoever sees what. Where inputs
+/// have a fault, none has a token.
+void PlanKernel::writeScoreTasks() {
+  constexpr int64_t most = ::attn::rt::scoreTaskTokens;
+  Value zero = b.i32(0), one = b.i32(1), before = zero, isPlanned = both(isRight, isHeld);
+  Value qStart = b.buffer("q_start", b.getI32Type());
+  for (unsigned o = 0; o < chain.updates.size(); ++o) {
+    Value room = roomOf(o), ofList = b.div(b.add(room, b.i32(most - 1)), most);
+    Value ofInstance = b.mul(ofList, b.i32(heads)), all = b.mul(ofInstance, sequences);
+    spread(all, [&](Value i) {
+      ScoreTask task;
+      Value rest = remainder(i, ofInstance);
+      task.operand = b.i32(o);
+      task.instance = quotient(i, ofInstance);
+      task.ordinal = quotient(rest, ofList);
+      task.kvBegin = b.mul(remainder(rest, ofList), b.i32(most));
+      task.kvEnd = b.select(isPlanned, b.min(b.add(task.kvBegin, b.i32(most)), room), task.kvBegin);
+      task.length = zeroUnless(isPlanned, lengthOf(o, task.instance));
+      Value begin = b.read(qStart, b.wide(task.instance));
+      Value end = b.read(qStart, b.wide(b.add(task.instance, one)));
+      task.row = b.select(b.less(begin, end), begin, b.i32(-1));
+      auto fields = ::attn::rt::fieldsOf(task);
+      writeWords(PlanArray::ScoreTasks, b.mul(b.add(before, i), b.i32(ScoreTask::words)),
+                 SmallVector<Value>(fields.begin(), fields.end()));
+    });
+    before = b.add(before, all);
+  }
 }

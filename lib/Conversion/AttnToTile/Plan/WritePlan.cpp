@@ -41,12 +41,24 @@ struct WritePlan : mlir::attn::impl::WritePlanPassBase<WritePlan> {
       KVType type = update.getKv().getType();
       if (type.getRagged() && (type.isOfClass() || type.getHeads() != 1))
         return update.emitOpError("cannot be planned on the device: heads have lengths of their own");
+      bool stores = chain.function->hasAttr(storesScoresAttr);
+      if (stores && !seesAll(update.getVisibility()))
+        return update.emitOpError("cannot be planned on the device: expected rows that see all of their "
+                                  "tokens, whose significance is made of stored scores");
+      if (stores && storeOf(type).kind == ::attn::rt::StoreKind::Packed)
+        return update.emitOpError("cannot be planned on the device: expected a paged or dense region, whose "
+                                  "room does not depend on lengths, to have significance");
       if (int64_t ranges = PlanKernel::mostRanges(update.getVisibility()); ranges > 2)
         return update.emitOpError("cannot be planned on the device: expected a visibility of at most two "
                                   "intervals, got ")
                << ranges;
     }
     return success();
+  }
+
+  /// The last row of a sequence, however long that gets.
+  static bool seesAll(VisibilityAttr visibility) {
+    return visibility.getKind() == VisibilityKind::All || visibility.getKind() == VisibilityKind::Causal;
   }
 };
 

@@ -11,14 +11,40 @@ using namespace mlir::attn;
 #define GET_OP_CLASSES
 #include "attn/Dialect/Attn/IR/AttnPageOps.cpp.inc"
 
+Type PageTensor::element(MLIRContext *context) const {
+  return isFloat ? Type(Float32Type::get(context)) : Type(IntegerType::get(context, bits));
+}
+
 RankedTensorType PageTensor::type(MLIRContext *context) const {
   SmallVector<int64_t> shape;
   for (auto [size, name] : dims)
     shape.push_back(name.empty() ? size : ShapedType::kDynamic);
-  return RankedTensorType::get(shape, IntegerType::get(context, bits));
+  return RankedTensorType::get(shape, element(context));
+}
+
+static SmallVector<PageTensor> tensorsOfRevision() {
+  const SmallVector<std::pair<int64_t, StringRef>, 2> ofLists = {{0, "lists"}},
+                                                      places = {{0, "pages"}, {0, "places"}};
+  return {{"table", 32, {{0, "lists"}, {0, "columns"}}},
+          {"high", 32, ofLists},
+          {"low", 32, ofLists},
+          {"seen", 32, ofLists},
+          {"prompt", 32, ofLists},
+          {"limits", 32, {{0, "lists"}, {2, ""}}, true},
+          {"score", 32, places, true},
+          {"position", 32, places},
+          {"worth_high", 32, {{0, "lists"}, {0, "high_room"}}, true},
+          {"worth_low", 32, {{0, "lists"}, {0, "low_room"}}, true},
+          {"done", 32, {{4, ""}}},
+          {"down_from", 32, ofLists},
+          {"down_to", 32, ofLists},
+          {"move_from", 32, ofLists},
+          {"move_to", 32, ofLists}};
 }
 
 SmallVector<PageTensor> mlir::attn::pageTensorsOf(Operation *op) {
+  if (isa<ReviseTokensOp>(op))
+    return tensorsOfRevision();
   SmallVector<PageTensor> tensors = {{"table", 32, {{0, "lists"}, {0, "columns"}}},
                                      {"counts", 32, {{0, "lists"}, {2, ""}}},
                                      {"tokens", 32, {{0, "lists"}, {2, ""}}}};
@@ -32,10 +58,12 @@ SmallVector<PageTensor> mlir::attn::pageTensorsOf(Operation *op) {
   return tensors;
 }
 
+bool mlir::attn::isPageOp(Operation *op) { return isa<ManagePagesOp, CompactTokensOp, ReviseTokensOp>(op); }
+
 Operation *mlir::attn::findPageOp(func::FuncOp func) {
   Operation *found = nullptr;
   func.walk([&](Operation *op) {
-    found = isa<ManagePagesOp, CompactTokensOp>(op) ? op : nullptr;
+    found = isPageOp(op) ? op : nullptr;
     return found ? WalkResult::interrupt() : WalkResult::advance();
   });
   return found;
@@ -64,6 +92,18 @@ LogicalResult CompactTokensOp::verify() {
   return success(succeeded(verifyTensors(*this)) && succeeded(verifyPage(*this, "", getPageTokens())));
 }
 
+LogicalResult ReviseTokensOp::verify() {
+  if (failed(verifyTensors(*this)) || failed(verifyPage(*this, " at the left", getLeft())) ||
+      failed(verifyPage(*this, " at the right", getRight())))
+    return failure();
+  for (auto [name, value, least] :
+       {std::tuple("window", getWindow(), int64_t{1}), std::tuple("rows", getRows(), int64_t{0})})
+    if (int64_t number = value; number < least || number > 1 << 29)
+      return emitOpError("expected ")
+             << name << " to be " << least << " to " << (1 << 29) << ", got " << number;
+  return success();
+}
+
 FailureOr<Signature> mlir::attn::detail::readPageSignature(func::FuncOp func) {
   if (func.isExternal() || !func.getBody().hasOneBlock())
     return func.emitOpError("expected a body of one block");
@@ -72,7 +112,7 @@ FailureOr<Signature> mlir::attn::detail::readPageSignature(func::FuncOp func) {
     if (&op != found)
       return op.emitOpError(
                  "expected one operation on a table of pages per function and nothing beside it, got ")
-             << (isa<ManagePagesOp, CompactTokensOp>(op) ? "a second" : "another operation");
+             << (isPageOp(&op) ? "a second" : "another operation");
   if (func.front().getTerminator()->getNumOperands() != 0)
     return func.emitOpError("expected the function to return nothing: it changes tables");
   if (!llvm::equal(found->getOperands(), func.getArguments()))

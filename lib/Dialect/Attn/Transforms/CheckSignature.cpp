@@ -19,9 +19,8 @@ struct CheckSignaturePass : attn::impl::CheckSignaturePassBase<CheckSignaturePas
 
   void runOnOperation() override {
     WalkResult found = getOperation().walk([](Operation *op) {
-      return isa<AttendOp, FinishOp, ManagePagesOp, CompactTokensOp>(op) || rowCopyOf(op)
-                 ? WalkResult::interrupt()
-                 : WalkResult::advance();
+      return isa<AttendOp, FinishOp>(op) || isPageOp(op) || rowCopyOf(op) ? WalkResult::interrupt()
+                                                                          : WalkResult::advance();
     });
     if (found.wasInterrupted() && failed(readSignature(getOperation())))
       signalPassFailure();

@@ -50,7 +50,8 @@ struct KernelInfo {
     CountPages,
     ReleasePages,
     TakePages,
-    CompactTokens
+    CompactTokens,
+    ReviseTokens
   };
   enum class Schedule : uint8_t { Mma, Wgmma };
   std::string name;
@@ -71,8 +72,9 @@ struct KernelInfo {
 
 /// The manifest's names of roles, in their order.
 inline constexpr std::string_view kernelRoleNames[] = {
-    "attend", "merge",      "plan",        "gradient",      "significance", "append",        "move",
-    "gather", "requantize", "count_pages", "release_pages", "take_pages",   "compact_tokens"};
+    "attend",        "merge",      "plan",           "gradient",     "significance",
+    "append",        "move",       "gather",         "requantize",   "count_pages",
+    "release_pages", "take_pages", "compact_tokens", "revise_tokens"};
 inline std::string_view kernelRoleName(KernelInfo::Role role) {
   return kernelRoleNames[static_cast<size_t>(role)];
 }

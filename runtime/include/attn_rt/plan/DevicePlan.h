@@ -12,6 +12,9 @@
 // Rows of a sequence see one instance of each operand, that of the sequence's number, and
 // are its last tokens. Prompts that sequences share, trees and lists are planned on the host.
 //
+// Significance is that of steps of decoding: a row at most of each sequence, which sees all of its tokens and
+// stores what they score.
+//
 // With fixed splits the parts and the order in which they are merged are those of the
 // host's plan by query, and so are the bits of results. Without, shares are equal as the
 // host's are, found in one pass rather than as the smallest that will do.
@@ -30,6 +33,8 @@ struct DevicePlanLimits {
   int64_t sequences = 0;       ///< including those without rows
   int64_t rowsPerSequence = 0; ///< decides the kernel, where options name none; 0: as many as there are rows
   int64_t tokens = 0;          ///< of an instance
+  int64_t scoreTasks = 0;      ///< of significance, which tables have room for, as PlanLimits counts them,
+  int64_t scoreTokens = 0;     ///< and the numbers that it is
 };
 
 /// What all launches have in common.

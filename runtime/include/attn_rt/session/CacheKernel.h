@@ -72,9 +72,11 @@ public:
   Status setRows(const RowLists &lists);
   /// Copies the rows set last. What was bound since has to have room for them.
   Status launch();
-  /// Of an append: the rows whose list lies in memory of the caller's, their number (at most as many as are
-  /// reserved for and bound) in a sector of its own and the list behind it, with room for whole pieces.
+  /// The rows whose lists lie in memory of the caller's, `listWords` of i32: their number (at most as many as
+  /// are reserved for and bound) in a sector of its own and the list behind it; where slots are both read and
+  /// written those read, and then those written. Negative ones are skipped, in both lists at once.
   Status launchFrom(DeviceAddress list);
+  int64_t listWords() const;
 
 private:
   struct State;

@@ -48,6 +48,9 @@ public:
   /// Writes new tokens as CacheKernel::launchFrom does, up to rows.count of them.
   Status append(DeviceAddress list, const DeviceRows &rows, const LayerRange &layers = {});
 
+  /// Copies tokens from slots to others as CacheKernel::launchFrom does, in all layers.
+  Status move(DeviceAddress list);
+
   /// The two halves of that, for launches that are recorded: `set` checks and copies the lists, `launch`
   /// launches both kernels, whether they have rows or not. As long as `rows` stays where it was, a recording
   /// of `launch` serves every Movement.
@@ -55,6 +58,7 @@ public:
   Status launch();
 
   const CacheKernel &append() const { return append_; }
+  const CacheKernel &move() const { return move_; }
 
 private:
   CacheKernels(CacheKernel append, CacheKernel move) : append_(std::move(append)), move_(std::move(move)) {}

@@ -21,3 +21,30 @@ func.func @classes(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %c
       : !query, !kv, tensor<2xi32> -> !query
   return %o : !query
 }
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!lse = tensor<?x8xf32>
+!kv = !attn.kv<paged<16>, heads = 2, dim = 64, key = bf16, value = bf16>
+
+// A row that comes later may not see what is stored now.
+func.func @hidden(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!query, !lse)
+    attributes {attn.device_plan, attn.significance = "max"} {
+  // expected-error@+1 {{cannot be planned on the device: expected rows that see all of their tokens, whose significance is made of stored scores}}
+  %o, %lse = attn.attend %q over (%kv see window(64)) scale 1.0 : !query, !kv -> !query, !lse
+  return %o, %lse : !query, !lse
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!lse = tensor<?x8xf32>
+!kv = !attn.kv<packed, heads = 2, dim = 64, key = bf16, value = bf16>
+
+func.func @packed(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!query, !lse)
+    attributes {attn.device_plan, attn.significance = "max"} {
+  // expected-error@+1 {{cannot be planned on the device: expected a paged or dense region, whose room does not depend on lengths, to have significance}}
+  %o, %lse = attn.attend %q over (%kv see causal) scale 1.0 : !query, !kv -> !query, !lse
+  return %o, %lse : !query, !lse
+}

@@ -93,4 +93,70 @@ def Attn_CompactTokensOp : Op<Attn_Dialect, "compact_tokens", [MemoryEffects<[Me
   let hasVerifier = 1;
 }
 
+def Attn_ReviseTokensOp : Op<Attn_Dialect, "revise_tokens", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "decides which token of each list is kept in fewer bits from now on, and which no more";
+  let description = [{
+    A step of DiffKV's policy (arXiv 2412.03131). A list has `high[l]` tokens in many bits at the left end of its row of the
+    table, and `low[l]` in few bits at the right end. `seen[l]` tokens came so far, the newest of them at the left, and
+    `prompt[l]` of these with the prompt. What each token was worth to the row of the newest is added to its score:
+    `worth_high[l, place]` and `worth_low[l, place]`, as attention leaves it. Score and position of a token stand beside its
+    page, in place `t` of page `p` at `score[p, t]`.
+
+    A token's mean is its score over the rows that it was counted for: all since it came or, of a prompt's tokens, the last
+    `rows` of the prompt and all since; `rows` 0 is all of the prompt's. It is compared with `limits[l, 0] / seen[l]` and
+    `limits[l, 1] / seen[l]`. The last `window` tokens of a list stay at the left. Of equals the earlier one
+    is taken.
+
+    - As the paper has it, the token that leaves the window is judged: from the first limit on it stays, and the token at the
+      left that is worth least is demoted if it is below that limit; from the second limit on it is demoted, and the token at
+      the right that is worth least goes if it is below the second; else it goes.
+    - As the `release` has it, the token at the left that is worth least is demoted if it is below the first limit; then the
+      token at the right that is worth least goes if it is below the second.
+
+    The demoted token is to be requantized from slot `down_from[l]` at the left to slot `down_to[l]` at the right, and then,
+    where one was taken out of its middle, the last token at the left moves from `move_from[l]` to `move_to[l]`; -1 stands
+    for nothing. `high`, `low`, scores and positions are changed already. The list needs a page for one more token at the
+    right. Where `done[0]` is 0, as `attn.manage_pages` leaves it, or a list has no tokens, nothing is changed.
+
+    ```mlir
+    attn.revise_tokens %table high %high low %low seen %seen prompt %prompt limits %limits score %score position %position
+        worth %worth_high, %worth_low done %done demote %down_from to %down_to move %move_from to %move_to
+        left 32 right 64 window 64 rows 0
+        : tensor<?x?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?x2xf32>, tensor<?x?xf32>,
+          tensor<?x?xi32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<4xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>,
+          tensor<?xi32>
+    ```
+  }];
+  let arguments = (ins
+    Attn_PagesTensor<"pages of each list, `tensor<?x?xi32>`">:$table,
+    Attn_PagesTensor<"tokens of each list at the left, `tensor<?xi32>`">:$high,
+    Attn_PagesTensor<"tokens of each list at the right, `tensor<?xi32>`">:$low,
+    Attn_PagesTensor<"tokens that each list has seen, `tensor<?xi32>`">:$seen,
+    Attn_PagesTensor<"of these, those of its prompt, `tensor<?xi32>`">:$prompt,
+    Attn_PagesTensor<"the thresholds of each list, `tensor<?x2xf32>`">:$limits,
+    Attn_PagesTensor<"what tokens were worth so far, by page and place, `tensor<?x?xf32>`">:$score,
+    Attn_PagesTensor<"their positions, `tensor<?x?xi32>`">:$position,
+    Attn_PagesTensor<"what tokens at the left are worth to the newest, by list and place, `tensor<?x?xf32>`">:$worth_high,
+    Attn_PagesTensor<"what those at the right are, `tensor<?x?xf32>`">:$worth_low,
+    Attn_PagesTensor<"whether lists have the pages that they need, `tensor<4xi32>`">:$done,
+    Attn_PagesTensor<"slots at the left that are requantized, `tensor<?xi32>`">:$down_from,
+    Attn_PagesTensor<"slots at the right where they go, `tensor<?xi32>`">:$down_to,
+    Attn_PagesTensor<"slots at the left that move, `tensor<?xi32>`">:$move_from,
+    Attn_PagesTensor<"slots where they go, `tensor<?xi32>`">:$move_to,
+    Arg<I64Attr, "tokens of a page at the left, a power of two up to 256">:$left,
+    Arg<I64Attr, "tokens of a page at the right, a power of two up to 256">:$right,
+    Arg<I64Attr, "the last so many tokens stay, from 1 on">:$window,
+    Arg<I64Attr, "of a prompt's rows the last so many were counted; 0: all">:$rows,
+    Arg<UnitAttr, "decides as the code that came with the paper">:$release);
+  let assemblyFormat = [{
+    $table `high` $high `low` $low `seen` $seen `prompt` $prompt `limits` $limits `score` $score `position` $position
+    `worth` $worth_high `,` $worth_low `done` $done `demote` $down_from `to` $down_to `move` $move_from `to` $move_to
+    `left` $left `right` $right `window` $window `rows` $rows (`release` $release^)? attr-dict
+    `:` type($table) `,` type($high) `,` type($low) `,` type($seen) `,` type($prompt) `,` type($limits) `,` type($score) `,`
+        type($position) `,` type($worth_high) `,` type($worth_low) `,` type($done) `,` type($down_from) `,` type($down_to) `,`
+        type($move_from) `,` type($move_to)
+  }];
+  let hasVerifier = 1;
+}
+
 #endif

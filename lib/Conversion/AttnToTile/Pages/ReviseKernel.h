@@ -1,0 +1,101 @@
+//===- ReviseKernel.h - What a step makes of each list's tokens -*- C++ -*-===//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A warp has a list at a time. It goes over the tokens at the left and then over those
+// at the right, adds up what they were worth, and each lane remembers its token that is
+// worth least, and the one that leaves the window. The lanes agree on one of each; the
+// first lane then writes what becomes of them. Lists know nothing of each other.
+//
+//===----------------------------------------------------------------------===//
+#ifndef ATTN_CONVERSION_ATTNTOTILE_PAGES_REVISEKERNEL_H
+#define ATTN_CONVERSION_ATTNTOTILE_PAGES_REVISEKERNEL_H
+
+#include "AttnToTile/Kernel/Kernel.h"
+
+#include "attn/Dialect/Attn/IR/PageOps.h"
+
+namespace mlir::attn {
+
+class ReviseKernel {
+public:
+  static constexpr int64_t warps = 8, lanes = 32;
+  /// Tokens of a lane whose loads are under way together.
+  static constexpr int64_t atOnce = 4;
+
+  ReviseKernel(ReviseTokensOp revise, func::FuncOp kernel);
+  void run();
+
+private:
+  /// The left or the right end of a list.
+  struct End {
+    int64_t pageTokens;
+    bool isRight;
+    StringRef worth;
+    Value count, room; ///< tokens, and numbers of `worth` for a list
+  };
+  /// A token: the bits of its mean, which are in the order of the numbers since none is negative, its
+  /// position and its place. Without one the place is -1.
+  struct Found {
+    Value mean, position, place;
+  };
+  /// A token while its loads are under way.
+  struct Token {
+    Value place, exists, entry, score, worth, position;
+  };
+
+  void reviseList();
+  /// Adds up what an end's tokens were worth. The one behind the window that is worth least, and that in
+  /// front of it.
+  std::pair<Found, Found> findTokens(const End &end);
+  Token load(const End &end, Value place);
+  Value meanOf(const Token &token, Value score);
+  /// Of all lanes: the token that is worth least, of equals the earlier one; the only one.
+  Found least(Found mine);
+  Found onlyOne(Found mine);
+  /// Whether there is such a token, and it is worth less than a limit.
+  Value below(const Found &token, int64_t limit);
+
+  struct Decision {
+    Value demoted;  ///< a place at the left that goes to the right
+    Value gone;     ///< a place at the left whose token goes
+    Value replaced; ///< a place at the right whose token goes, for the demoted one
+  };
+  Decision likePaper(const Found &high, const Found &leaving, const Found &low);
+  Decision likeRelease(const Found &high, const Found &low);
+  void apply(const Decision &decision, const End &left, const End &right);
+  /// Gives the token in a place to another place's; slots are those of keys and values.
+  void copyToken(const End &fromEnd, Value from, const End &toEnd, Value to);
+
+  Value pageOf(const End &end, Value place);
+  Value slotOf(const End &end, Value place);
+  /// Where a token's score and position stand.
+  Value entryOf(const End &end, Value place);
+
+  Value read(StringRef buffer, Type type, Value index, bool written = false);
+  void write(StringRef buffer, Value index, Value value);
+  void doIf(Value condition, function_ref<void()> body);
+  Value fromLane(Value value, Value from) {
+    return tile::FromLaneOp::create(b, value.getType(), value, from);
+  }
+  Found select(Value condition, const Found &x, const Found &y);
+  Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(x, y); }
+  Value either(Value x, Value y) { return b.createOrFold<arith::OrIOp>(x, y); }
+  Value equal(Value x, Value y) { return b.compare(arith::CmpIPredicate::eq, x, y); }
+  Value atMost(Value x, Value y) { return b.compare(arith::CmpIPredicate::sle, x, y); }
+  Value isPlace(Value place) { return atMost(b.i32(0), place); }
+  Value negate(Value condition) {
+    return b.createOrFold<arith::XOrIOp>(condition, arith::ConstantIntOp::create(b, 1, 1));
+  }
+  Value elementOf(Value row, Value columns, Value column) {
+    return b.add(b.mul(b.wide(row), b.wide(columns)), b.wide(column));
+  }
+
+  ReviseTokensOp revise;
+  KernelBuilder b;
+  Type i32, f32;
+  Value lane, list, columns, places;
+  Value seen, prompt, candidate; ///< of the list: candidate: the position in front of the window
+};
+
+} // namespace mlir::attn
+
+#endif

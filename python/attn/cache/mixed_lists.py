@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Lists of tokens in two precisions, as books on a device: which are HIGH and which LOW, where they lie, what they were worth.
+
+Everything is a tensor that stays where it is, so that steps may be captured: no number of them comes back to the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..errors import PlanError, expected
+from ..memory.views import Binding
+from .integers import items, whole
+from .operations import revise_text
+from .policy import HIGH, LOW, Policy, Rule
+from .precision import SlotList, SlotLists
+from .table_operation import TableOperation
+from .token_lists import HIGH_END, TokenLists
+
+_ALIGNED = 4
+"""Lists of a layer come in multiples of this: a layer's part of every table then begins at a multiple of 16 bytes."""
+
+
+class MixedLists(TokenLists):
+    """The lists of `requests` requests of `kv_heads` KV heads in `layers` layers. Arguments are MixedCache's."""
+
+    def __init__(
+        self,
+        layers: int,
+        requests: int,
+        kv_heads: int,
+        pages: int,
+        tokens: int,
+        page_tokens: Sequence[int],
+        policy: Policy | None,
+        device: object,
+        checked: bool,
+    ):
+        for name, size in dict(layers=layers, requests=requests, kv_heads=kv_heads, tokens=tokens).items():
+            whole(name, size, 1)
+        lists = requests * kv_heads
+        if lists % _ALIGNED:
+            least = next(n for n in range(requests, requests + _ALIGNED) if n * kv_heads % _ALIGNED == 0)
+            legal = f"a number whose product with {kv_heads} KV heads is a multiple of {_ALIGNED}"
+            raise expected(PlanError, "requests", legal, requests, nearest=least)
+        rule = policy.rule() if isinstance(policy, Policy) else None
+        if policy is not None and rule is None:
+            legal = (
+                "one that a kernel decides by, as attn.kv_policy.DiffKV(...) but with norm='uniform', or None"
+            )
+            raise expected(PlanError, "policy", legal, policy)
+        self.requests, self.kv_heads, self.policy, self.tokens = requests, kv_heads, policy, tokens
+        most = [
+            -(-(tokens + 1) // whole("page_tokens", page, 1)) for page in items("page_tokens", page_tokens)
+        ]
+        ends = 1 if policy is None else 2
+        super().__init__(
+            pages=pages,
+            layers=layers,
+            lists=lists,
+            columns=max(most) + ends,  # each end begins a page, and has room for one token more
+            page_tokens=page_tokens,
+            ends=ends,
+            device=device,
+            checked=checked,
+        )
+        self.widths = most
+        """Pages of a list that each end may take."""
+        self._make_state(pages)
+        if rule is not None:
+            self._make_revision(rule, device, checked)
+
+    def _make_state(self, pages: int) -> None:
+        layers, lists = self.layers, self.lists
+        self.active = self._zeros(self.requests)
+        """int32 [requests], 1 of those that a step gives a token, else 0. To be written, on the device."""
+        self.missed = self._zeros(1)
+        """int32 [1]: steps so far for which there were too few pages; they changed nothing."""
+        self.seen, self.prompts = self._zeros(layers, lists), self._zeros(layers, lists)
+        """Tokens that each list has seen, and those of them that came with its prompt: int32 [layers, lists]."""
+        self.score = self._zeros(pages + 1, self._places, dtype=torch.float32)
+        """What the token in a place of a page was worth so far: [pages + 1, places]."""
+        columns = torch.arange(self.pool.columns, device=self.active.device)
+        self._columns = [columns[: self.widths[0]], columns.flip(0)[: self.widths[1]]][: len(self.counts)]
+        self.tables = [self._zeros(layers, lists, len(of_end)) for of_end in self._columns]
+        """The pages of each end, in the order of its tokens: int32 [layers, lists, pages]."""
+        self._new = SlotLists(layers, lists, self.device)
+        self._rows = torch.arange(lists, dtype=torch.int32, device=self.active.device)
+
+    def _make_revision(self, rule: Rule, device: object, checked: bool) -> None:
+        lists, columns, rows = self.lists, self.pool.columns, self.layers * self.lists
+        self._limits = self._zeros(self.layers, lists, 2, dtype=torch.float32)
+        alphas = [[rule.limits(i, head) for head in range(self.kv_heads)] for i in range(self.layers)]
+        self._limits.copy_(torch.tensor(alphas).repeat(1, self.requests, 1))
+        self._demoted, self._moved = (SlotList(rows, self.device) for _ in range(2))
+        (left, right), places = self.pool.page_tokens, tuple(self.score.shape)
+        rooms = [width * page for width, page in zip(self.widths, (left, right), strict=True)]
+        numbers = {"high": True, "low": True, "seen": False, "prompt": False}
+        slots = ("down_from", "down_to", "move_from", "move_to")
+        bindings = [
+            Binding("table", "i32", (lists, columns)),
+            *(Binding(name, "i32", (lists,), written) for name, written in numbers.items()),
+            Binding("limits", "f32", (lists, 2)),
+            Binding("score", "f32", places, True),
+            Binding("position", "i32", places, True),
+            Binding("worth_high", "f32", (lists, rooms[0])),
+            Binding("worth_low", "f32", (lists, rooms[1])),
+            Binding("done", "i32", (4,)),
+            *(Binding(name, "i32", (lists,), True) for name in slots),
+        ]
+        text = revise_text(left, right, window=rule.window, rows=rule.rows, release=rule.release)
+        sizes = (lists, columns, *places, *rooms)
+        self._revise = TableOperation(text, bindings, sizes, device, checked)
+
+    # --- A step ----------------------------------------------------------------------------------------------
+
+    def begin_lists(self) -> None:
+        """A new token for every list of an active request that has not seen all it may, HIGH, with room for one more at the
+        other end; or nothing, where pages run out."""
+        on = self.active.repeat_interleave(self.kv_heads)
+        for end, count in enumerate(self.counts):
+            torch.mul(count + 1, on, out=self.pool.tokens[:, :, end])
+        self.pool.manage()
+        done = self.pool.status_words()[0]
+        self.missed += 1 - done
+        high = self.counts[HIGH_END]
+        is_new = (on * done).bool() & (self.seen < self.tokens)
+        place = torch.where(is_new, high, -1)[..., None]
+        self._new.target.copy_(self.slots((), HIGH_END, place)[..., 0])
+        self._new.source.copy_(torch.where(is_new, self._rows, -1))
+        entries = self.entries((), HIGH_END, place)
+        self._put_positions(entries, self.seen)
+        self.score.view(-1).scatter_(0, entries.flatten(), 0.0)
+        for count in (high, self.seen):
+            count += is_new
+        for table, columns in zip(self.tables, self._columns, strict=True):
+            torch.index_select(self.pool.table, 2, columns, out=table)
+
+    def revise(self, layer: int, worth: Sequence[Tensor]) -> None:
+        """The policy's decision for a layer's lists, whose tokens were worth so much to the row of the new one: float32
+        [lists, places] of either end. Books are changed; slots whose contents are to change are listed."""
+        rows = slice(layer * self.lists, (layer + 1) * self.lists)
+        tensors = {
+            "table": self.pool.table[layer],
+            "high": self.counts[0][layer],
+            "low": self.counts[1][layer],
+            "seen": self.seen[layer],
+            "prompt": self.prompts[layer],
+            "limits": self._limits[layer],
+            "score": self.score,
+            "position": self.position,
+            "worth_high": worth[0],
+            "worth_low": worth[1],
+            "done": self.pool.status_words(),
+            "down_from": self._demoted.source[rows],
+            "down_to": self._demoted.target[rows],
+            "move_from": self._moved.source[rows],
+            "move_to": self._moved.target[rows],
+        }
+        self._revise.launch(tensors, None)
+
+    # --- Requests that come and go ---------------------------------------------------------------------------
+
+    def admit(self, request: int, levels: Tensor, scores: Tensor) -> list[Tensor]:
+        """Room for a prompt, whose request has had none since `release`; it is active from now on.
+
+        levels  int8 [layers, kv_heads, tokens], of HIGH, LOW and PRUNED
+        scores  float32, likewise: what tokens are worth to the prompt's rows
+
+        The slots of its tokens, int32 [layers, kv_heads, tokens], -1 where a token is not kept so: those that are HIGH,
+        and those that are LOW. Waits for the device. Errors: OutOfPages, which changes nothing.
+        """
+        tokens = levels.shape[2]
+        rows = slice(request * self.kv_heads, (request + 1) * self.kv_heads)
+        masks = [levels == kind for kind in (HIGH, LOW)[: len(self.counts)]]
+        for end, (count, mask) in enumerate(zip(self.counts, masks, strict=True)):
+            self.pool.tokens[:, :, end] = count
+            self.pool.tokens[:, rows, end] = mask.sum(2, dtype=torch.int32)
+        self.pool.manage()
+        self.pool.require_done()
+        found, part = [], (slice(None), rows)
+        for end, (count, mask) in enumerate(zip(self.counts, masks, strict=True)):
+            count[:, rows] = mask.sum(2, dtype=torch.int32)
+            place = torch.where(mask, mask.cumsum(2) - 1, -1)
+            found.append(self.slots(part, end, place).int())
+            entries = self.entries(part, end, place)
+            self._put_positions(entries, torch.arange(tokens, device=mask.device).expand(mask.shape))
+            self.score.view(-1).scatter_(0, entries.flatten(), scores.flatten().float())
+        self.seen[:, rows] = tokens
+        self.prompts[:, rows] = tokens
+        self.active[request] = 1
+        return found
+
+    def release(self, request: int) -> None:
+        """Its lists are empty; the next step gives their pages back."""
+        rows = slice(request * self.kv_heads, (request + 1) * self.kv_heads)
+        self.active[request] = 0
+        for count in (*self.counts, self.seen, self.prompts):
+            count[:, rows] = 0

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A cache in two precisions on a device: every step against the policy by position and dense tensors."""
+
+import attn
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from attn.cache.mixed import MixedCache  # noqa: E402
+from attn.kv_policy import DiffKV, SnapKV  # noqa: E402
+from attn.memory.devices import get_device  # noqa: E402
+from mixed_model import Watched, levels_of  # noqa: E402
+
+SIZES = dict(layers=2, requests=2, q_heads=4, kv_heads=2, head_dim=64)
+
+
+def cache_of(policy, **changes):
+    sizes = SIZES | dict(pages=400, tokens=90, page_tokens=(8, 16), device="host") | changes
+    return MixedCache(policy=policy, **sizes)
+
+
+def policy_of(like, **changes):
+    given = dict(window=6, like=like) | changes
+    return DiffKV(1.4, 0.9, **given)
+
+
+def error(found, wanted):
+    return float((found.float() - wanted).abs().max() / wanted.abs().max().clamp(min=0.1))
+
+
+def check_steps(watched, steps, tolerance=3e-2):
+    cache = watched.cache
+    for _ in range(steps):
+        for out, wanted, _ in watched.step():
+            assert error(out, wanted) <= tolerance
+        assert int(cache.missed) == 0
+        for layer in range(cache.layers):
+            tokens = len(watched.k[layer])
+            assert torch.equal(levels_of(cache, layer, tokens), watched.kept[layer].level[:, :tokens])
+
+
+@pytest.mark.parametrize("like", ["paper", "release"])
+def test_steps_from_nothing(like):
+    cache = cache_of(policy_of(like), checked=True)
+    cache.active.fill_(1)
+    watched = Watched(cache, (64, 64))
+    check_steps(watched, 40)
+    kept = torch.cat([levels_of(cache, layer, 40) for layer in range(2)])
+    assert kept.unique().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("like", ["paper", "release"])
+def test_steps_behind_prompts(like):
+    cache = cache_of(policy_of(like, group="sum"), value_dim=128)
+    watched = Watched(cache, (64, 128), seed=3)
+    watched.prompts(50)
+    check_steps(watched, 20)
+
+
+def test_scores_are_those_of_the_policy():
+    cache = cache_of(policy_of("release"))
+    watched = Watched(cache, (64, 64))
+    watched.prompts(30)
+    check_steps(watched, 5)
+    for layer in range(cache.layers):
+        kept = watched.kept[layer]
+        table = cache.pool.table[layer]
+        for row in range(cache.lists):
+            page, place = table[row, 0].long(), torch.arange(8)
+            positions = cache.position[page, place].long()
+            torch.testing.assert_close(cache.score[page, place], kept.score[row, positions])
+
+
+def test_heads_with_limits_of_their_own():
+    overrides = {(0, 0): (0.0, 0.0), (1, 1): (4.0, 3.0)}
+    cache = cache_of(policy_of("paper", overrides=overrides))
+    watched = Watched(cache, (64, 64))
+    cache.active.fill_(1)
+    heads = lambda layer: [(layer, head) for _ in range(2) for head in range(2)]  # noqa: E731
+    for layer in range(2):
+        watched.kept[layer] = cache.policy.prompt(torch.zeros(4, 0), heads=heads(layer))
+    check_steps(watched, 25)
+    assert (levels_of(cache, 0, 25)[::2] == 2).all()
+
+
+def test_one_precision():
+    cache = cache_of(None, high={})
+    watched = Watched(cache, (64, 64))
+    watched.prompts(20)
+    for _ in range(20):
+        for out, wanted, _ in watched.step():
+            assert error(out, wanted) <= 1e-2
+    assert (levels_of(cache, 1, 40) == 2).all() and cache.page_bytes == 8 * 2 * 64 * 2
+
+
+def test_where_pages_run_out_nothing_changes():
+    cache = cache_of(policy_of("paper", window=64), pages=20)
+    cache.active.fill_(1)
+    watched = Watched(cache, (64, 64))
+    for _ in range(8):
+        watched.step()
+    assert int(cache.missed) == 0 and cache.pool.free_pages() == 4
+    before = [each.clone() for each in (*cache.counts, cache.seen, cache.score[:-1], cache.position[:-1])]
+    cache.begin()
+    q = torch.zeros(2, 4, 64, dtype=torch.bfloat16)
+    for layer in range(2):
+        cache.attend(layer, q, q[:, :2].contiguous(), q[:, :2].contiguous())
+    cache.end()
+    assert int(cache.missed) == 1
+    after = (*cache.counts, cache.seen, cache.score[:-1], cache.position[:-1])
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    cache.release(1)
+    cache.begin()
+    assert int(cache.missed) == 1 and cache.seen[:, :2].tolist() == [[9, 9]] * 2
+    assert not cache.seen[:, 2:].any()
+
+
+def test_prompts_that_find_no_pages():
+    cache = cache_of(policy_of("paper"), pages=12)
+    levels = torch.full((2, 2, 40), 2, dtype=torch.int8)
+    with pytest.raises(attn.OutOfPages, match="20 asked for, 12 of 12 were there"):
+        cache.admit(0, levels, torch.ones(2, 2, 40))
+    assert not cache.active.any() and not cache.seen.any() and cache.pool.free_pages() == 12
+
+
+def test_requests_come_and_go():
+    """Rows of requests that are not active are zeros, and a slot serves one after the other."""
+    cache = cache_of(policy_of("paper"))
+    watched = Watched(cache, (64, 64))
+    watched.prompt(1, 33)
+    q = torch.randn(2, 4, 64).to(torch.bfloat16)
+    for _ in range(3):
+        cache.begin()
+        outs = [cache.attend(layer, q, q[:, :2].contiguous(), q[:, :2].contiguous()) for layer in range(2)]
+        cache.end()
+        assert all((out[0] == 0).all() and (out[1] != 0).any() for out in outs)
+    assert cache.seen.tolist() == [[0, 0, 36, 36]] * 2
+    cache.release(1)
+    cache.begin()
+    assert cache.pool.free_pages() == 400
+    watched.prompt(1, 5)
+    assert cache.seen.tolist() == [[0, 0, 5, 5]] * 2
+
+
+def test_a_step_allocates_and_copies_nothing():
+    cache = cache_of(policy_of("paper"))
+    cache.active.fill_(1)
+    watched = Watched(cache, (64, 64))
+    watched.step()
+    device = get_device("host")
+    works = []
+    for _ in range(2):
+        device.work(reset=True)
+        watched.step()
+        works.append(device.work())
+    assert works[0]["allocations"] == works[0]["copies"] == 0
+    assert all(works[0][what] == works[1][what] for what in ("launches", "shapes"))
+
+
+def test_refusals():
+    with pytest.raises(
+        attn.PlanError, match="requests: expected a number whose product with 2 KV heads is a"
+    ):
+        cache_of(None, requests=3)
+    for policy in (policy_of("paper", norm="uniform"), SnapKV(8, 4), "paper"):
+        with pytest.raises(attn.PlanError, match="policy: expected one that a kernel decides by"):
+            cache_of(policy)
+    cache = cache_of(None, high={})
+    with pytest.raises(attn.TensorError, match=r"k: expected \[tokens, 2, features\]"):
+        cache.write([torch.zeros(2, 3, dtype=torch.int32)], torch.zeros(3, 4, 64), torch.zeros(3, 4, 64))
